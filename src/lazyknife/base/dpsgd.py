@@ -1,0 +1,189 @@
+"""DP-SGD: Poisson sampling, per-example clipping, Gaussian noise, a fixed normaliser."""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from dataclasses import asdict, dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from ..checks import check_fraction, check_positive, check_positive_int
+from ..networks import like, outputs, seeded, set_training
+from ..privacy import calibrate, dpsgd_curve, dpsgd_epsilon
+from ..progress import track
+from ..records import Base, PrivacyCurve
+from .method import BaseMethod
+
+# The noise may displace each weight by this share of the root mean square of the starting weights.
+NOISE_SHARE = 0.1
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """What DP-SGD runs: the accountant is given these very numbers."""
+
+    sampling_rate: float
+    steps: int
+    expected_batch: float
+    noise_multiplier: float
+    max_grad_norm: float
+
+
+@dataclass(frozen=True, repr=False)
+class DPSGD(BaseMethod):
+    """Differentially private SGD on the squared error.
+
+    Every step draws each row with probability q = batch_size/n, clips each row's gradient to
+    ``max_grad_norm``, adds noise of standard deviation σ·max_grad_norm to the sum and divides by
+    the fixed q·n. An empty draw is a step of noise alone. Nothing but the sum of the drawn
+    gradients depends on the data, so one more row changes one term of one sum.
+
+    Parameters
+    ----------
+    epsilon, delta
+        Privacy under adding or removing one row. σ is the least noise multiplier that gives it.
+    epochs, batch_size
+        T = epochs·⌈1/q⌉ steps of batch_size rows on average.
+    max_grad_norm
+        Clipping norm C.
+    lr
+        Step size. None picks it from public quantities alone (see ``public_step``).
+    noise_multiplier
+        σ itself, instead of ``epsilon``, which is then not used.
+
+    """
+
+    epsilon: float = 0.01
+    delta: float = 1e-3
+    epochs: int = 10
+    batch_size: int = 10
+    max_grad_norm: float = 1.0
+    lr: float | None = None
+    noise_multiplier: float | None = None
+
+    def __post_init__(self) -> None:
+        check_positive("epsilon", self.epsilon)
+        check_fraction("delta", self.delta)
+        check_positive_int("epochs", self.epochs)
+        check_positive_int("batch_size", self.batch_size)
+        check_positive("max_grad_norm", self.max_grad_norm)
+        if self.lr is not None:
+            check_positive("lr", self.lr)
+        if self.noise_multiplier is not None:
+            check_positive("noise_multiplier", self.noise_multiplier)
+
+    def __repr__(self) -> str:
+        settings = asdict(self)
+        del settings["noise_multiplier" if self.noise_multiplier is None else "epsilon"]
+        return f"DPSGD({', '.join(f'{name}={value!r}' for name, value in settings.items())})"
+
+    def mechanism(self, n: int) -> Mechanism:
+        """Return what runs on n rows, with σ calibrated."""
+        if self.batch_size > n:
+            raise ValueError(
+                f"batch_size={self.batch_size} is more than the {n} rows to learn from: "
+                f"give DPSGD a batch_size of at most {n}"
+            )
+        rate = self.batch_size / n
+        steps = self.epochs * math.ceil(n / self.batch_size)
+        sigma = self.noise_multiplier or calibrate(self.epsilon, self.delta, rate, steps)
+        return Mechanism(rate, steps, rate * n, sigma, self.max_grad_norm)
+
+    def dependence(self, n: int, n_parameters: int | None = None) -> PrivacyCurve:
+        """Return the accountant's whole curve for the mechanism on n rows."""
+        run = self.mechanism(n)
+        return dpsgd_curve(run.noise_multiplier, run.sampling_rate, run.steps, self.delta)
+
+    def spent(self, n: int) -> float:
+        """Return ε at ``delta``, from the mechanism on n rows."""
+        run = self.mechanism(n)
+        return dpsgd_epsilon(run.noise_multiplier, run.sampling_rate, run.steps, self.delta)
+
+    def with_noise(self, level: float) -> DPSGD:
+        """Return the same base with noise multiplier ``level``."""
+        return replace(self, noise_multiplier=level)
+
+    def fit(
+        self,
+        start: nn.Module,
+        X: Tensor,
+        y: Tensor,
+        *,
+        seed: int,
+        n: int | None = None,
+        center: bool = False,
+        progress: bool = False,
+    ) -> Base:
+        """Run the mechanism on a copy of the start."""
+        run = self.mechanism(n or len(X))
+        lr = self.lr or public_step(start, run)
+        module = run_dpsgd(start, X, y, run, lr, seed, progress)
+        details = {
+            "method": "dpsgd",
+            **asdict(run),
+            "lr": lr,
+            "seed": seed,
+            "epsilon": self.spent(n or len(X)),
+            "delta": self.delta,
+        }
+        return Base(module, self.dependence(n or len(X)), details)
+
+
+def public_step(start: nn.Module, run: Mechanism) -> float:
+    """Step size from the start and the mechanism alone, never from the data.
+
+    Two limits, the smaller counts. The noise of all steps displaces a weight by lr·σ·C·√T/L in
+    standard deviation: at most ``NOISE_SHARE`` of the root mean square of the starting weights.
+    And clipped gradients can carry the weights no farther than lr·C·T: at most their own norm.
+    """
+    weights = torch.cat([p.detach().reshape(-1) for p in start.parameters() if p.requires_grad])
+    scale = float(weights.double().square().mean().sqrt()) or 1.0
+    norm = scale * math.sqrt(len(weights))
+    clip, steps = run.max_grad_norm, run.steps
+    noise_limit = NOISE_SHARE * scale * run.expected_batch
+    noise_limit /= run.noise_multiplier * clip * math.sqrt(steps)
+    return min(noise_limit, norm / (clip * steps))
+
+
+def run_dpsgd(
+    start: nn.Module, X: Tensor, y: Tensor, run: Mechanism, lr: float, seed: int, progress: bool
+) -> nn.Module:
+    """Run exactly ``run.steps`` noisy steps, on opacus' sampler, gradients and optimizer."""
+    from opacus import GradSampleModule
+    from opacus.optimizers import DPOptimizer
+    from opacus.utils.uniform_sampler import UniformWithReplacementSampler
+
+    module = copy.deepcopy(start)
+    set_training(module)
+    inputs, target = like(X, module), like(y, module)
+    sampler = UniformWithReplacementSampler(
+        num_samples=len(X),
+        sample_rate=run.sampling_rate,
+        steps=run.steps,
+        generator=torch.Generator().manual_seed(seed),
+    )
+    # The loss below is a sum; the optimizer divides by the fixed q·n, never by the drawn number.
+    # Buffers are constants here (batch norms stay in evaluation mode), so opacus need not refuse.
+    private = GradSampleModule(module, loss_reduction="sum", strict=False)
+    optimizer = DPOptimizer(
+        torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=lr),
+        noise_multiplier=run.noise_multiplier,
+        max_grad_norm=run.max_grad_norm,
+        expected_batch_size=run.expected_batch,
+        loss_reduction="mean",
+        generator=torch.Generator(X.device).manual_seed(seed ^ 0x5EED),
+    )
+    with seeded(seed), warnings.catch_warnings():  # seeded for dropout
+        # opacus hooks every layer; that the network's input needs no gradient is no news.
+        warnings.filterwarnings("ignore", "Full backward hook is firing", UserWarning)
+        for batch in track(sampler, "private training", run.steps, progress):
+            optimizer.zero_grad()
+            loss = (outputs(private, inputs[batch]) - target[batch]).square().sum()
+            loss.backward()
+            optimizer.step()
+    trained = copy.deepcopy(start)  # free of the hooks and fields that opacus leaves behind
+    trained.load_state_dict(module.state_dict())
+    return trained.eval()

@@ -1,0 +1,80 @@
+"""What every way to get base weights must offer."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ..records import Base, PrivacyCurve
+
+Rows = NDArray[np.intp]
+
+
+class BaseMethod(ABC):
+    """A way to get base weights θ0, with a known dependence on the data.
+
+    A base of your own subclasses this: ``fit`` trains, ``dependence`` says how the law of the
+    result moves when one row is added (``PrivacyCurve.from_dp(epsilon, delta)`` for any DP
+    training), ``assumptions`` lists what you assert and nobody can check.
+    """
+
+    @abstractmethod
+    def dependence(self, n: int, n_parameters: int | None = None) -> PrivacyCurve | None:
+        """Privacy curve of the base learnt on n rows; None where there is none."""
+
+    @abstractmethod
+    def fit(
+        self,
+        start: nn.Module,
+        X: Tensor,
+        y: Tensor,
+        *,
+        seed: int,
+        n: int | None = None,
+        center: bool = False,
+        progress: bool = False,
+    ) -> Base:
+        """Learn base weights.
+
+        Parameters
+        ----------
+        start
+            The network at its public starting weights; it is not changed.
+        X, y
+            The rows to learn from, y of shape (n,).
+        seed
+            Seed of all randomness.
+        n
+            Number of rows that the mechanism is set up for, if not ``len(X)``: an audit runs the
+            very same mechanism on one row less.
+        center
+            Whether a later intercept takes up the mean of y.
+        progress
+            Whether to show a progress bar.
+
+        """
+
+    def rows(self, n: int, seed: int) -> tuple[Rows, Rows]:
+        """Rows to learn the base on, and rows left for every later stage."""
+        everything = np.arange(n)
+        return everything, everything
+
+    def rows_left(self, n: int) -> int:
+        """Return how many of n rows are left for the later stages."""
+        return n
+
+    def spent(self, n: int) -> float | None:
+        """ε that the base spends on n rows; None for one that has no such number."""
+        return None
+
+    def with_noise(self, level: float) -> BaseMethod:
+        """Return the same base with another amount of noise: more certifies more."""
+        raise ValueError(f"{self} has no noise to choose: give a DPSGD or Perturbed base")
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the certificate must take on trust about this base."""
+        return ()

@@ -1,0 +1,105 @@
+"""Perturbed: ordinary training plus Laplace noise on the weights (the paper's appendix)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+from ..checks import check_choice, check_positive
+from ..privacy import l1_total_variation, l2_total_variation, pure_curve
+from ..records import Base, PrivacyCurve
+from .method import BaseMethod
+from .plain import Plain
+
+
+@dataclass(frozen=True)
+class Perturbed(BaseMethod):
+    """Weights θ̂ + ξ with density of ξ proportional to exp(−ε‖ξ‖/s).
+
+    Parameters
+    ----------
+    sensitivity
+        s, the most that adding or removing one row can move the trained weights in the norm. It
+        cannot be checked; the certificate lists it among its assumptions.
+    epsilon
+        Privacy under adding or removing one row.
+    norm
+        ``"l2"`` or ``"l1"`` (independent Laplace noise).
+    training
+        How θ̂ is trained.
+
+    """
+
+    sensitivity: float
+    epsilon: float
+    norm: Literal["l2", "l1"] = "l2"
+    training: Plain = field(default_factory=Plain)
+
+    def __post_init__(self) -> None:
+        check_positive("sensitivity", self.sensitivity)
+        check_positive("epsilon", self.epsilon)
+        check_choice("norm", self.norm, NOISE)
+
+    def dependence(self, n: int, n_parameters: int | None = None) -> PrivacyCurve:
+        """ε, and the total variation of the noise; for l2 it shrinks with the dimension."""
+        if self.norm == "l1":
+            return pure_curve(self.epsilon, l1_total_variation(self.epsilon))
+        return pure_curve(self.epsilon, l2_total_variation(self.epsilon, n_parameters))
+
+    def spent(self, n: int) -> float:
+        """Return ε."""
+        return self.epsilon
+
+    def with_noise(self, level: float) -> Perturbed:
+        """Return the same base with ε = 1/level."""
+        return replace(self, epsilon=1 / level)
+
+    def fit(
+        self,
+        start: nn.Module,
+        X: Tensor,
+        y: Tensor,
+        *,
+        seed: int,
+        n: int | None = None,
+        center: bool = False,
+        progress: bool = False,
+    ) -> Base:
+        """Train, then add noise to the parameters that were trained."""
+        module = self.training.fit(start, X, y, seed=seed, center=center, progress=progress).module
+        moved = [p for p in module.parameters() if p.requires_grad]
+        weights = parameters_to_vector(moved).detach()
+        generator = torch.Generator().manual_seed(seed ^ 0x5EED)
+        noise = NOISE[self.norm](len(weights), self.sensitivity / self.epsilon, generator)
+        vector_to_parameters(weights + noise.to(weights.dtype), moved)
+        details = {"method": "perturbed", "n_parameters": len(weights), "seed": seed}
+        return Base(module, self.dependence(n or len(X), len(weights)), details)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """The asserted sensitivity."""
+        return (
+            "Adding or removing one row moves the trained weights by at most "
+            f"{self.sensitivity:g} in the {self.norm} norm (asserted by the user, not checked).",
+        )
+
+
+def l1_noise(size: int, scale: float, generator: torch.Generator) -> Tensor:
+    """Independent Laplace noise: a difference of two exponentials."""
+    draws = torch.empty(2, size, dtype=torch.float64).exponential_(generator=generator)
+    return scale * (draws[0] - draws[1])
+
+
+def l2_noise(size: int, scale: float, generator: torch.Generator) -> Tensor:
+    """Noise with density ∝ exp(−‖ξ‖₂/scale): a Gamma(size) radius in a uniform direction."""
+    direction = torch.randn(size, dtype=torch.float64, generator=generator)
+    # A Gamma variate with a whole shape is a sum of exponentials.
+    radius = torch.empty(size, dtype=torch.float64).exponential_(generator=generator).sum()
+    return (scale * radius / direction.norm()) * direction
+
+
+NOISE = {"l2": l2_noise, "l1": l1_noise}

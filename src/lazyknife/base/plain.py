@@ -1,0 +1,77 @@
+"""Plain: ordinary training on the data, without privacy ("lazy finetune")."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from ..checks import check_positive, check_positive_int
+from ..networks import like, outputs, seeded, set_training
+from ..progress import track
+from ..records import Base
+from .method import BaseMethod
+
+
+@dataclass(frozen=True)
+class Plain(BaseMethod):
+    """Adam on the squared error. It sees all of the data, so nothing is guaranteed after it.
+
+    Parameters
+    ----------
+    epochs, batch_size, lr
+        Passes over the data, rows in a batch, and Adam's step size.
+
+    """
+
+    epochs: int = 10
+    batch_size: int = 10
+    lr: float = 1e-3
+
+    def __post_init__(self) -> None:
+        check_positive_int("epochs", self.epochs)
+        check_positive_int("batch_size", self.batch_size)
+        check_positive("lr", self.lr)
+
+    def dependence(self, n: int, n_parameters: int | None = None) -> None:
+        """Nothing is known."""
+        return None
+
+    def fit(
+        self,
+        start: nn.Module,
+        X: Tensor,
+        y: Tensor,
+        *,
+        seed: int,
+        n: int | None = None,
+        center: bool = False,
+        progress: bool = False,
+    ) -> Base:
+        """Train a copy of the start."""
+        target = y - y.mean() if center else y
+        module = train(start, X, target, self, seed, progress)
+        return Base(module, None, {"method": "plain", "seed": seed})
+
+
+def train(
+    start: nn.Module, X: Tensor, y: Tensor, settings: Plain, seed: int, progress: bool = False
+) -> nn.Module:
+    """Return a copy of ``start`` trained by Adam on shuffled batches."""
+    module = copy.deepcopy(start)
+    set_training(module)
+    inputs = like(X, module)
+    target = like(y, module)
+    optimizer = torch.optim.Adam(
+        [p for p in module.parameters() if p.requires_grad], lr=settings.lr
+    )
+    with seeded(seed):  # shuffling and dropout
+        for _ in track(range(settings.epochs), "training", settings.epochs, progress):
+            for batch in torch.randperm(len(X)).split(settings.batch_size):
+                optimizer.zero_grad()
+                loss = (outputs(module, inputs[batch]) - target[batch]).square().mean()
+                loss.backward()
+                optimizer.step()
+    return module.eval()

@@ -1,0 +1,39 @@
+"""Public: starting weights that never saw the data."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from ..records import INDEPENDENT, Base, PrivacyCurve
+from .method import BaseMethod
+
+
+@dataclass(frozen=True)
+class Public(BaseMethod):
+    """Keep the network's own weights: a random start, or a network trained on other data."""
+
+    def dependence(self, n: int, n_parameters: int | None = None) -> PrivacyCurve:
+        """No dependence at all."""
+        return INDEPENDENT
+
+    def fit(
+        self,
+        start: nn.Module,
+        X: Tensor,
+        y: Tensor,
+        *,
+        seed: int,
+        n: int | None = None,
+        center: bool = False,
+        progress: bool = False,
+    ) -> Base:
+        """Return a copy of the start."""
+        return Base(copy.deepcopy(start), INDEPENDENT, {"method": "public"})
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """The weights are the user's word."""
+        return ("The network's starting weights do not come from the training or the new rows.",)

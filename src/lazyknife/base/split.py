@@ -1,0 +1,63 @@
+"""Split: the base learns on one random part of the rows, everything else uses the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from torch import Tensor, nn
+
+from ..checks import check_fraction
+from ..records import INDEPENDENT, Base, PrivacyCurve
+from .method import BaseMethod, Rows
+from .plain import Plain
+
+
+@dataclass(frozen=True)
+class Split(BaseMethod):
+    """Train on a random part of the rows; the leave-one-out step never sees that part.
+
+    Parameters
+    ----------
+    fraction
+        Share of the rows that the base learns on.
+    training
+        How it is trained.
+
+    """
+
+    fraction: float = 0.5
+    training: Plain = field(default_factory=Plain)
+
+    def __post_init__(self) -> None:
+        check_fraction("fraction", self.fraction)
+
+    def dependence(self, n: int, n_parameters: int | None = None) -> PrivacyCurve:
+        """Given its own part, the base does not depend on the other."""
+        return INDEPENDENT
+
+    def rows_left(self, n: int) -> int:
+        """Return what is left after the base's part, at least one row on either side."""
+        return n - min(max(round(self.fraction * n), 1), n - 1)
+
+    def rows(self, n: int, seed: int) -> tuple[Rows, Rows]:
+        """Return two random parts."""
+        shuffled = np.random.default_rng(seed).permutation(n)
+        left = self.rows_left(n)
+        return np.sort(shuffled[left:]), np.sort(shuffled[:left])
+
+    def fit(
+        self,
+        start: nn.Module,
+        X: Tensor,
+        y: Tensor,
+        *,
+        seed: int,
+        n: int | None = None,
+        center: bool = False,
+        progress: bool = False,
+    ) -> Base:
+        """Train on the base's part, which is what the caller passes."""
+        trained = self.training.fit(start, X, y, seed=seed, center=center, progress=progress)
+        details = {"method": "split", "rows_learnt": len(X), "seed": seed}
+        return Base(trained.module, INDEPENDENT, details)

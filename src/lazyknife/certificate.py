@@ -1,0 +1,334 @@
+"""What coverage is guaranteed, by which theorem, on what condition; and the way back, `plan`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .base import DPSGD, BaseMethod
+from .checks import (
+    check_choice,
+    check_fraction,
+    check_not_negative,
+    check_positive_int,
+)
+from .intervals import CONSTRUCTIONS, kappa
+from .records import PrivacyCurve
+from .roots import falling_root
+
+EXCHANGEABLE = (
+    "The training rows and the new row are exchangeable (for instance independent draws)."
+)
+UNTUNED = "No setting was chosen by looking at these rows."
+MARGINAL = (
+    "on average over the training rows, the algorithm's own randomness and the new row; not for "
+    "a given training set, nor for a given x"
+)
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A coverage guarantee, printed as sentences.
+
+    Attributes
+    ----------
+    coverage
+        The certified probability that an interval holds its y; 0.0 where the bound is vacuous,
+        None where nothing is guaranteed.
+    bounds
+        ``"ghost_point"``: the certified bound. ``"paper"``: Theorem 1 of the paper, where its
+        stability η was given; shown, never counted.
+    assumptions
+        What the guarantee rests on.
+    scope
+        For which rows, and over what it is an average.
+    subject
+        The method, n and alpha that it is about.
+    objections
+        Why nothing is guaranteed, if so.
+
+    """
+
+    coverage: float | None
+    bounds: Mapping[str, float]
+    assumptions: tuple[str, ...]
+    scope: str
+    subject: str
+    objections: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [self._headline(), *self.remarks]
+        if self.coverage:
+            lines += [f"Scope: {self.scope}.", "It assumes:"]
+            lines += [f"  - {assumption}" for assumption in self.assumptions]
+        return "\n".join(lines)
+
+    def _headline(self) -> str:
+        if self.coverage is None:
+            reasons = " ".join(self.objections)
+            return f"No coverage is guaranteed ({self.subject}). {reasons}"
+        if self.coverage == 0.0:
+            return f"The guarantee is vacuous: it certifies no coverage ({self.subject})."
+        return (
+            f"The interval of a new row holds its y with probability at least "
+            f"{math.floor(self.coverage * 1000) / 1000:.3f} ({self.subject})."
+        )
+
+
+def make_certificate(
+    *,
+    subject: str,
+    miss: float | None,
+    dependence: PrivacyCurve | None,
+    assumptions: tuple[str, ...] = (),
+    objections: tuple[str, ...] = (),
+    rows: str = "any new row",
+    paper: float | None = None,
+    remarks: tuple[str, ...] = (),
+) -> Certificate:
+    """Put a certificate together from the stages' own words.
+
+    ``miss`` is the construction's bound under a symmetric base, ``dependence`` carries it over to
+    the base that ran. Any objection, a missing bound or a missing curve leaves no guarantee.
+    """
+    bounds: dict[str, float] = {}
+    coverage = None
+    if miss is not None and dependence is not None and not objections:
+        coverage = max(0.0, 1 - dependence.transfer(miss))
+        bounds["ghost_point"] = coverage
+    if paper is not None:
+        bounds["paper"] = paper
+    return Certificate(
+        coverage,
+        bounds,
+        (EXCHANGEABLE, UNTUNED, *assumptions),
+        f"{rows}, {MARGINAL}",
+        subject,
+        objections,
+        remarks,
+    )
+
+
+def certify(
+    *,
+    n: int,
+    alpha: float,
+    construction: str = "plus",
+    base: BaseMethod | None = None,
+    eta: float | None = None,
+    nu: float | None = None,
+    n_parameters: int | None = None,
+) -> Certificate:
+    """Return the certificate that a fit would carry, before any training.
+
+    Parameters
+    ----------
+    n
+        Rows that will be passed to ``fit`` (a ``Split`` base sets its part of them aside).
+    alpha
+        Level of the intervals.
+    construction
+        A key of ``CONSTRUCTIONS``.
+    base
+        How the base weights come about; None is the default ``DPSGD()``.
+    eta, nu
+        The paper's stability: with probability at most η do the two models of its condition
+        differ by more than ν/2. Assumed, or measured by ``audit_stability``.
+    n_parameters
+        Number of trained weights; it sharpens the bound of ``Perturbed`` in the l2 norm.
+
+    """
+    check_positive_int("n", n)
+    method = DPSGD() if base is None else base
+    left = method.rows_left(n)
+    learnt = n if left == n else n - left
+    return certificate_for(
+        n=left,
+        alpha=alpha,
+        construction=construction,
+        base=method,
+        dependence=method.dependence(learnt, n_parameters),
+        eta=eta,
+        nu=nu,
+    )
+
+
+def certificate_for(
+    *,
+    n: int,
+    alpha: float,
+    construction: str,
+    base: BaseMethod,
+    dependence: PrivacyCurve | None,
+    eta: float | None = None,
+    nu: float | None = None,
+    assumptions: tuple[str, ...] = (),
+    objections: tuple[str, ...] = (),
+    rows: str = "any new row",
+) -> Certificate:
+    """Return the certificate of a lazy jackknife on n rows whose base has this dependence."""
+    check_fraction("alpha", alpha)
+    check_choice("construction", construction, CONSTRUCTIONS)
+    name = type(base).__name__
+    bound = CONSTRUCTIONS[construction].miss
+    if bound is None:
+        objections += (f"Construction {construction!r} has no coverage theorem: use 'plus'.",)
+    if dependence is None:
+        objections += (
+            f"The {name} base saw all of the data without privacy: use DPSGD, Public or Split.",
+        )
+    paper: float | None = None
+    remarks: tuple[str, ...] = ()
+    if dependence is not None and bound is not None:
+        tau = dependence.total_variation
+        remarks += (f"By the ghost-point theorem; the base's total variation is {tau:.4f}.",)
+        if eta is not None:
+            paper = paper_bound(alpha, dependence, eta)
+            remarks += (_paper_remark(paper, eta, nu),)
+    return make_certificate(
+        subject=f"construction {construction!r}, alpha = {alpha:g}, n = {n}, {name} base",
+        miss=None if bound is None else bound(kappa(alpha, n), n),
+        dependence=dependence,
+        assumptions=(*base.assumptions, *assumptions),
+        objections=objections,
+        rows=rows,
+        paper=paper,
+        remarks=remarks,
+    )
+
+
+def paper_bound(alpha: float, dependence: PrivacyCurve, eta: float) -> float:
+    """Theorem 1 of the paper: 1 − 2α − 3√(2η + 2ε + δ) with replace-one (ε, δ); 0.0 if vacuous."""
+    check_not_negative("eta", eta)
+    epsilon, delta = dependence.replace_one
+    return max(0.0, 1 - 2 * alpha - 3 * math.sqrt(2 * eta + 2 * epsilon + delta))
+
+
+def _paper_remark(paper: float, eta: float, nu: float | None) -> str:
+    relaxation = "ν" if nu is None else f"ν = {check_not_negative('nu', nu):g}"
+    return (
+        f"The paper's Theorem 1 would give {paper:.3f} for intervals widened by {relaxation}, if "
+        f"its stability condition held with η = {eta:g}; shown for comparison, not certified."
+    )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to reach a wanted coverage.
+
+    Attributes
+    ----------
+    alpha
+        The level to use; None if no level certifies the wanted coverage.
+    epsilon
+        The ε that the base spends; None for a base without one, or if none is small enough.
+    base
+        The base to use.
+    certificate
+        What it certifies; None if there is no plan.
+    sentence
+        The plan in words.
+
+    """
+
+    alpha: float | None
+    epsilon: float | None
+    base: BaseMethod
+    certificate: Certificate | None
+    sentence: str
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+def plan(
+    *,
+    n: int,
+    coverage: float,
+    construction: str = "plus",
+    epsilon: float | None = None,
+    base: BaseMethod | None = None,
+    alpha: float | None = None,
+) -> Plan:
+    """Invert ``certify``: the settings that certify a wanted coverage with n rows.
+
+    Without ``alpha``: the largest alpha that does with this base (or ``DPSGD(epsilon)``). With
+    ``alpha``: the most ε that the base may spend.
+    """
+    check_positive_int("n", n)
+    check_fraction("coverage", coverage)
+    check_choice("construction", construction, CONSTRUCTIONS)
+    if CONSTRUCTIONS[construction].miss is None:
+        raise ValueError(f"construction={construction!r} certifies nothing: use 'plus' or 'minmax'")
+    if epsilon is not None and (base is not None or alpha is not None):
+        raise ValueError("epsilon= goes alone: give epsilon, or base, or (with alpha) neither")
+    method = base or (DPSGD() if epsilon is None else DPSGD(epsilon=epsilon))
+    if alpha is None:
+        if base is None and epsilon is None:
+            raise ValueError("give epsilon= or base= to get an alpha, or alpha= to get an ε")
+        return _plan_alpha(n, coverage, construction, method)
+    return _plan_epsilon(n, coverage, construction, method, check_fraction("alpha", alpha))
+
+
+def _certified(n: int, alpha: float, construction: str, base: BaseMethod) -> float:
+    return certify(n=n, alpha=alpha, construction=construction, base=base).coverage or 0.0
+
+
+def _plan_alpha(n: int, coverage: float, construction: str, base: BaseMethod) -> Plan:
+    """Bisect over κ: only ⌊α(n+1)⌋ matters, and the certificate falls in it."""
+    rows = base.rows_left(n)
+    low, high = 0, rows  # κ = 0 always "certifies", by an infinite interval
+    while low < high:
+        middle = (low + high + 1) // 2
+        enough = _certified(n, middle / (rows + 1), construction, base) >= coverage
+        low, high = (middle, high) if enough else (low, middle - 1)
+    spent = base.spent(n)
+    if low == 0:
+        best = _certified(n, 1 / (rows + 1), construction, base)
+        return Plan(
+            None,
+            spent,
+            base,
+            None,
+            f"No alpha certifies {coverage:g} with n = {n} and {base}: finite intervals certify "
+            f"at most {best:.3f}. Use more rows, less ε, or construction 'minmax'.",
+        )
+    alpha = low / (rows + 1)
+    certificate = certify(n=n, alpha=alpha, construction=construction, base=base)
+    sentence = (
+        f"alpha = {alpha:.4g} certifies a coverage of {certificate.coverage:.3f} with n = {n}, "
+        f"construction {construction!r} and {base}."
+    )
+    return Plan(alpha, spent, base, certificate, sentence)
+
+
+def _plan_epsilon(
+    n: int, coverage: float, construction: str, base: BaseMethod, alpha: float
+) -> Plan:
+    """Find the least noise whose certificate reaches the wanted coverage."""
+    bound = CONSTRUCTIONS[construction].miss
+    assert bound is not None
+    most = 1 - bound(kappa(alpha, n), n)
+    if most <= coverage:
+        return Plan(
+            None,
+            None,
+            base,
+            None,
+            f"No ε certifies {coverage:g} at alpha = {alpha:g} with n = {n}: even weights that "
+            f"never saw the data certify only {most:.3f}. Use a smaller alpha.",
+        )
+
+    def shortfall(log_noise: float) -> float:
+        return coverage - _certified(n, alpha, construction, base.with_noise(math.exp(log_noise)))
+
+    chosen = base.with_noise(math.exp(falling_root(shortfall, 0.0, 1.0) + 4e-4))
+    certificate = certify(n=n, alpha=alpha, construction=construction, base=chosen)
+    spent = chosen.spent(n)
+    sentence = (
+        f"At alpha = {alpha:g} with n = {n} and construction {construction!r} a base may spend up "
+        f"to ε = {spent:.4g} and still certify {certificate.coverage:.3f}: {chosen}."
+    )
+    return Plan(alpha, spent, chosen, certificate, sentence)

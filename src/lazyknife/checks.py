@@ -1,0 +1,54 @@
+"""Validation at the edge: each check names the argument, the value and the way out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from numbers import Integral, Real
+from typing import Any
+
+
+def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
+    """Refuse a value that is not one of the choices."""
+    options = list(choices)
+    if value not in options:
+        raise ValueError(f"{name}={value!r}: choose from {', '.join(map(repr, options))}")
+
+
+def check_real(name: str, value: Any) -> float:
+    """Return the value as a float; refuse what is not a finite number."""
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise TypeError(f"{name}={value!r}: give a number")
+    if not math.isfinite(value):
+        raise ValueError(f"{name}={value!r}: give a finite number")
+    return float(value)
+
+
+def check_positive(name: str, value: Any) -> float:
+    """Refuse a number that is not above 0."""
+    if check_real(name, value) <= 0:
+        raise ValueError(f"{name}={value!r}: give a number above 0")
+    return float(value)
+
+
+def check_not_negative(name: str, value: Any) -> float:
+    """Refuse a number below 0."""
+    if check_real(name, value) < 0:
+        raise ValueError(f"{name}={value!r}: give 0 or a number above 0")
+    return float(value)
+
+
+def check_fraction(name: str, value: Any) -> float:
+    """Refuse a number outside the open interval (0, 1)."""
+    if not 0 < check_real(name, value) < 1:
+        raise ValueError(f"{name}={value!r}: give a number strictly between 0 and 1")
+    return float(value)
+
+
+def check_positive_int(name: str, value: Any) -> int:
+    """Refuse what is not a whole number of at least 1."""
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise TypeError(f"{name}={value!r}: give a whole number")
+    if value < 1:
+        raise ValueError(f"{name}={value!r}: give a whole number of at least 1")
+    return int(value)

@@ -1,0 +1,88 @@
+"""Turn the caller's X and y into checked arrays and tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.utils import check_array, check_consistent_length, column_or_1d
+from torch import Tensor
+
+Values = NDArray[Any]
+
+
+def is_shaped(X: Any) -> bool:
+    """Whether X is input for a network of its own shape: more than two axes, or integer codes."""
+    if isinstance(X, Tensor):
+        return X.ndim != 2 or not X.is_floating_point()
+    return isinstance(X, np.ndarray) and X.ndim > 2
+
+
+def check_features(X: Any, estimator: Any, *, name: str = "X", min_rows: int = 1) -> Values:
+    """Return X as an array: float64, or integer codes where an integer tensor was given."""
+    if is_shaped(X):
+        return _check_shaped(X, name, min_rows)
+    refuse_text(X, name)
+    if isinstance(X, Tensor):
+        X = X.detach().cpu().numpy()
+    result: Values = check_array(
+        X,
+        dtype=np.float64,
+        estimator=estimator,
+        input_name=name,
+        ensure_min_samples=min_rows,
+    )
+    return result
+
+
+def check_target(y: Any, X: Values, estimator: Any) -> NDArray[np.float64]:
+    """Return y as a float64 vector as long as X."""
+    if y is None:
+        raise ValueError(
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None"
+        )
+    if isinstance(y, Tensor):
+        y = y.detach().cpu().numpy()
+    checked = check_array(y, dtype=None, ensure_2d=False, estimator=estimator, input_name="y")
+    vector = column_or_1d(checked, warn=True)
+    if vector.dtype.kind not in "biuf":
+        try:
+            vector = vector.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"y has values that are not numbers: {error}") from None
+    check_consistent_length(X, vector)
+    result: NDArray[np.float64] = vector.astype(np.float64)
+    return result
+
+
+def to_tensor(X: Values) -> Tensor:
+    """Return a float64 tensor, or int64 for integer codes."""
+    return torch.from_numpy(np.ascontiguousarray(X))
+
+
+def refuse_text(X: Any, name: str) -> None:
+    """Refuse a frame with columns that are not numbers, and name them."""
+    if not hasattr(X, "select_dtypes"):
+        return
+    text = list(X.select_dtypes(exclude=["number", "bool"]).columns)
+    if text:
+        raise ValueError(
+            f"{name} has non-numeric columns {text}: encode them (for instance with "
+            "sklearn.preprocessing.OneHotEncoder) or drop them"
+        )
+
+
+def _check_shaped(X: Any, name: str, min_rows: int) -> Values:
+    array: Values = X.detach().cpu().numpy() if isinstance(X, Tensor) else X
+    if array.ndim < 2 or len(array) < min_rows or array.size == 0:
+        raise ValueError(
+            f"{name} has shape {array.shape}: give at least {min_rows} row(s), rows along the "
+            "first axis and at least one more axis. Reshape your data"
+        )
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{name} has type {array.dtype}: give numbers")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} contains NaN or infinity: remove or impute those rows")
+    return array.astype(np.int64 if array.dtype.kind in "iu" else np.float64)

@@ -1,0 +1,154 @@
+"""Networks: `mlp`, and turning what the user gave into a private copy of a module."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+Network = nn.Module | Callable[[int], nn.Module]
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "relu": nn.ReLU,
+    "tanh": nn.Tanh,
+    "sigmoid": nn.Sigmoid,
+    "gelu": nn.GELU,
+    "silu": nn.SiLU,
+    "softplus": nn.Softplus,
+}
+
+
+@dataclass(frozen=True)
+class mlp:
+    """A fully connected network with one output, made to measure: ``mlp(widths)(n_features)``.
+
+    Parameters
+    ----------
+    widths
+        Units of each hidden layer; ``()`` gives a linear model.
+    activation
+        A key of ``ACTIVATIONS``.
+
+    """
+
+    widths: tuple[int, ...] = (64, 64)
+    activation: str = "relu"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "widths", tuple(int(width) for width in self.widths))
+        if any(width < 1 for width in self.widths):
+            raise ValueError(f"widths={self.widths}: every hidden layer needs at least one unit")
+        if self.activation not in ACTIVATIONS:
+            raise ValueError(f"activation={self.activation!r}: choose from {sorted(ACTIVATIONS)}")
+
+    def __call__(self, n_features: int) -> nn.Module:
+        """Return a fresh network for ``n_features`` inputs, drawn from torch's random state."""
+        layers: list[nn.Module] = []
+        sizes = (n_features, *self.widths)
+        for size_in, size_out in itertools.pairwise(sizes):
+            layers += [nn.Linear(size_in, size_out), ACTIVATIONS[self.activation]()]
+        return nn.Sequential(*layers, nn.Linear(sizes[-1], 1))
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Run a block from torch's random state at ``seed``, and put the caller's state back."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would reseed GPUs as well
+        yield
+
+
+def build(network: Network | None, X: Tensor, seed: int) -> nn.Module:
+    """Return the user's network as a module of our own, checked on rows like ``X``.
+
+    A module is copied with its weights; a callable is called with the number of features.
+    """
+    if isinstance(network, nn.Module):
+        module = copy.deepcopy(network)
+    elif network is None or callable(network):
+        factory = mlp() if network is None else network
+        with seeded(seed):
+            module = factory(X.shape[1])
+        if not isinstance(module, nn.Module):
+            raise TypeError(
+                f"network returned {type(module).__name__}: the callable must take the number of "
+                "features and return a torch.nn.Module"
+            )
+    else:
+        raise TypeError(
+            f"network={network!r}: give None, a torch.nn.Module, or a callable "
+            "n_features -> torch.nn.Module such as lazyknife.mlp((64, 64))"
+        )
+    _check(module, X, seed)
+    return module
+
+
+def dtype_of(module: nn.Module) -> torch.dtype:
+    """Return the floating type of the module's parameters."""
+    return next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
+
+
+def like(X: Tensor, module: nn.Module) -> Tensor:
+    """Cast floating inputs to the module's type; leave integer inputs (embeddings) alone."""
+    return X.to(dtype_of(module)) if X.is_floating_point() else X
+
+
+def outputs(module: nn.Module, X: Tensor) -> Tensor:
+    """Network outputs as a vector, shape (n,)."""
+    result: Tensor = module(X)
+    return result.reshape(len(X))
+
+
+def evaluation_copy(module: nn.Module) -> nn.Module:
+    """Return a float64 copy in evaluation mode, the form in which networks are linearised."""
+    return copy.deepcopy(module).double().eval()
+
+
+def set_training(module: nn.Module) -> None:
+    """Switch to training mode, but keep batch norms on their fixed running statistics."""
+    module.train()
+    for part in module.modules():
+        if isinstance(part, _BatchNorm):
+            part.eval()
+
+
+def _check(module: nn.Module, X: Tensor, seed: int) -> None:
+    if any(isinstance(part, _BatchNorm) and part.training for part in module.modules()):
+        raise ValueError(
+            "network has a BatchNorm layer in training mode: a row's output would depend on the "
+            "other rows, so no leave-one-out model exists. Use GroupNorm or LayerNorm, or call "
+            "network.eval() so that its running statistics are constants"
+        )
+    modes = {part: part.training for part in module.modules()}
+    module.eval()
+    probe = X[:3]
+    with torch.no_grad(), seeded(seed):  # also gives lazy modules their shapes
+        together = module(like(probe, module))
+        if not isinstance(together, Tensor) or together.shape not in (
+            (len(probe),),
+            (len(probe), 1),
+        ):
+            shape = tuple(together.shape) if isinstance(together, Tensor) else type(together)
+            raise ValueError(
+                f"network gives an output of shape {shape} for {len(probe)} rows: it must have "
+                f"one output per row, shape ({len(probe)}, 1) or ({len(probe)},)"
+            )
+        alone = torch.cat([module(like(row, module)).reshape(1) for row in probe.split(1)])
+    if not torch.allclose(together.reshape(-1), alone, rtol=1e-3, atol=1e-5, equal_nan=True):
+        raise ValueError(
+            "network's output for a row changes when other rows are in the same batch: a "
+            "leave-one-out model needs a network that treats each row on its own"
+        )
+    if not any(p.requires_grad for p in module.parameters()):
+        raise ValueError(
+            "network has no parameter with requires_grad=True: nothing can be fitted. "
+            "Unfreeze at least one layer"
+        )
+    for part, training in modes.items():
+        part.training = training

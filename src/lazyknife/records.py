@@ -1,0 +1,155 @@
+"""The frozen records that one stage hands to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PrivacyCurve:
+    """How far one more data point can move the law of a random output A.
+
+    For every k and every set S, with D any data set and z one more point,
+
+        P(A(D) ∈ S) ≤ exp(epsilons[k]) · P(A(D + z) ∈ S) + deltas[k].
+
+    Attributes
+    ----------
+    epsilons, deltas
+        Points of the curve δ(ε). A single point (0, 0) says: no dependence at all.
+    replace_one
+        One (ε, δ) under exchanging a point for another, the convention of the paper's Theorem 1.
+
+    """
+
+    epsilons: tuple[float, ...]
+    deltas: tuple[float, ...]
+    replace_one: tuple[float, float]
+
+    def transfer(self, miss: float) -> float:
+        """Bound an event's probability under A(D) by its probability ``miss`` under A(D + z)."""
+        return float(np.min(np.exp(self.epsilons) * miss + np.asarray(self.deltas)))
+
+    @property
+    def total_variation(self) -> float:
+        """τ, the most by which the probability of any event can differ."""
+        return float(np.min(1 - np.exp(-np.asarray(self.epsilons)) * (1 - np.asarray(self.deltas))))
+
+    @classmethod
+    def from_dp(cls, epsilon: float, delta: float = 0.0) -> PrivacyCurve:
+        """Return the curve of which only one add/remove (ε, δ) is known."""
+        return cls((epsilon,), (delta,), (2 * epsilon, (1 + float(np.exp(epsilon))) * delta))
+
+
+INDEPENDENT = PrivacyCurve((0.0,), (0.0,), (0.0, 0.0))
+
+
+@dataclass(frozen=True)
+class Base:
+    """Base weights θ0, how they depend on the data, and what was run to get them.
+
+    Attributes
+    ----------
+    module
+        The network at θ0.
+    dependence
+        The privacy curve of θ0; None where nothing is known (training without privacy).
+    details
+        What ran, for instance sampling rate, noise multiplier, steps and seed of DP-SGD.
+
+    """
+
+    module: nn.Module
+    dependence: PrivacyCurve | None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+class LeaveOneOut(Protocol):
+    """n leave-one-out models and the full-data model, whichever way they were computed."""
+
+    @property
+    def residuals(self) -> Tensor:
+        """Y_j − f_{−j}(X_j), shape (n,)."""
+
+    @property
+    def training_residuals(self) -> Tensor:
+        """Y_i − f(X_i) of the full-data model, shape (n,)."""
+
+    def point(self, X: Tensor) -> Tensor:
+        """Full-data predictions, shape (m,)."""
+
+    def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Full-data predictions (m,) and leave-one-out predictions (m, n)."""
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Prediction intervals for m rows, at one level or several.
+
+    Attributes
+    ----------
+    point
+        Point predictions, shape (m,).
+    lower, upper
+        Ends of the intervals, shape (m,), or (m, levels) when several levels were asked for.
+        They are −inf and inf where the training rows are too few for the level.
+    alpha
+        The level, or the tuple of levels.
+    index
+        The row labels of the caller's frame, if it had any.
+
+    """
+
+    point: Array
+    lower: Array
+    upper: Array
+    alpha: float | tuple[float, ...]
+    index: Any = None
+
+    @property
+    def width(self) -> Array:
+        """Upper minus lower end; 0 where the interval is empty (alpha above one half only)."""
+        return np.maximum(self.upper - self.lower, 0.0)
+
+    def covers(self, y: ArrayLike) -> NDArray[np.bool_]:
+        """Whether each interval holds its y; shape as ``lower``."""
+        truth = np.asarray(y, dtype=np.float64)
+        if truth.shape != self.point.shape:
+            raise ValueError(
+                f"y has shape {truth.shape}, but there are {len(self.point)} intervals: "
+                f"pass y with shape ({len(self.point)},)"
+            )
+        if self.lower.ndim == 2:
+            truth = truth[:, None]
+        return (self.lower <= truth) & (truth <= self.upper)
+
+    def to_numpy(self) -> Array:
+        """Lower and upper ends, shape (m, 2), or (m, 2, levels)."""
+        return np.stack([self.lower, self.upper], axis=1)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a pandas frame: point, lower, upper (several levels: lower_0.1, upper_0.1, …)."""
+        import pandas as pd
+
+        columns: dict[str, Array] = {"point": self.point}
+        if isinstance(self.alpha, tuple):
+            for k, alpha in enumerate(self.alpha):
+                columns[f"lower_{alpha:g}"] = self.lower[:, k]
+                columns[f"upper_{alpha:g}"] = self.upper[:, k]
+        else:
+            columns |= {"lower": self.lower, "upper": self.upper}
+        return pd.DataFrame(columns, index=self.index)
+
+    def __len__(self) -> int:
+        return len(self.point)

@@ -1,0 +1,223 @@
+"""What all estimators share: checked input, scaling, point predictions and intervals."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted
+from torch import Tensor
+
+from .blocks import blocks
+from .certificate import Certificate
+from .checks import check_choice, check_fraction, check_not_negative
+from .inputs import check_features, check_target, is_shaped, to_tensor
+from .intervals import CONSTRUCTIONS, kappa, rows_needed
+from .records import Intervals, LeaveOneOut
+from .scaling import Scaling, fit_scaling
+
+Values = NDArray[Any]
+
+
+class Fitted(NamedTuple):
+    """What an estimator's own fit hands to the shared part."""
+
+    loo: LeaveOneOut
+    certificate: Certificate
+    attributes: dict[str, Any]
+
+
+class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Base of every estimator with ``predict_interval``.
+
+    A subclass says how to get leave-one-out models and a certificate (``_fit``) and which
+    construction turns them into intervals.
+    """
+
+    alpha: float
+    transform: Any
+    random_state: Any
+    construction: str
+    nu: float = 0.0
+    loo_: LeaveOneOut
+    certificate_: Certificate
+    scaling_: Scaling
+
+    @abstractmethod
+    def _fit(self, X: Tensor, y: Tensor, scaling: Scaling, seeds: Seeds) -> Fitted:
+        """Fit to scaled rows."""
+
+    def _check_settings(self) -> None:
+        """Refuse bad settings before anything is computed."""
+        check_fraction("alpha", self.alpha)
+        check_choice("construction", self.construction, CONSTRUCTIONS)
+        check_not_negative("nu", self.nu)
+
+    def _rows_apart(self, n: int, seeds: Seeds) -> NDArray[np.intp] | None:
+        """Training rows that the leave-one-out step will not use, if there are any."""
+        return None
+
+    def fit(self, X: Any, y: Any, X_pool: Any = None, X_unlabeled: Any = None) -> Self:
+        """Fit the network and all its leave-one-out models.
+
+        Parameters
+        ----------
+        X
+            Training rows: an array or frame of shape (n, features), or a tensor of any shape
+            that the network takes.
+        y
+            Targets, shape (n,).
+        X_pool
+            The rows to predict later, without labels. A fitted ``transform`` is then fitted on
+            X and these together, and the certificate holds for these rows.
+        X_unlabeled
+            Rows that are neither training rows nor rows to predict. A fitted ``transform`` is
+            then fitted on these alone.
+
+        """
+        self._check_settings()
+        rows = check_features(X, self, min_rows=2)
+        target = check_target(y, rows, self)
+        others = {
+            "pool": _optional(X_pool, rows, self, "X_pool"),
+            "unlabeled": _optional(X_unlabeled, rows, self, "X_unlabeled"),
+        }
+        seeds = Seeds.of(self.random_state)
+        apart = self._rows_apart(len(rows), seeds)
+        scaling = fit_scaling(
+            self.transform, rows, apart=None if apart is None else rows[apart], **others
+        )
+        fitted = self._fit(to_tensor(scaling(rows)), to_tensor(target), scaling, seeds)
+        # Nothing is set before everything has worked.
+        if not is_shaped(X):
+            _check_feature_names(self, X, reset=True)
+            _check_n_features(self, rows, reset=True)
+        self.row_shape_ = rows.shape[1:]
+        self.scaling_, self.loo_, self.certificate_ = scaling, fitted.loo, fitted.certificate
+        for name, value in fitted.attributes.items():
+            setattr(self, name, value)
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Predict y with the full-data model, shape (m,)."""
+        rows = to_tensor(self.scaling_(self._check_new(X)))
+        with torch.no_grad():
+            parts = [self.loo_.point(rows[block]) for block in self._row_blocks(len(rows))]
+        result: NDArray[np.float64] = torch.cat(parts).numpy()
+        return result
+
+    def predict_interval(self, X: Any, alpha: float | Sequence[float] | None = None) -> Intervals:
+        """Prediction intervals.
+
+        Parameters
+        ----------
+        X
+            Rows to predict.
+        alpha
+            The level, or a list of levels, if not the estimator's own; nothing is fitted again.
+
+        """
+        values = self._check_new(X)
+        chosen = self.alpha if alpha is None else alpha
+        levels = (chosen,) if np.isscalar(chosen) else tuple(chosen)  # type: ignore[arg-type]
+        if not levels:
+            raise ValueError("alpha=[]: give at least one level")
+        levels = tuple(check_fraction("alpha", level) for level in levels)
+        n = len(self.loo_.residuals)
+        ranks = [kappa(level, n) for level in levels]
+        self._warn(levels, n, self.scaling_.outside_pool(values), len(values))
+
+        rows = to_tensor(self.scaling_(values))
+        ends = CONSTRUCTIONS[self.construction].ends
+        with torch.no_grad():
+            parts = [ends(self.loo_, rows[block], ranks) for block in self._row_blocks(len(rows))]
+        point, lower, upper = (torch.cat(part).numpy() for part in zip(*parts, strict=True))
+        if np.isnan(lower).any() or np.isnan(upper).any():
+            raise ValueError(
+                "the leave-one-out predictions are not finite numbers for some rows of X: scale "
+                "the features (transform='symlog'), use readout='tangent' or a larger ridge"
+            )
+        lower, upper = lower - self.nu, upper + self.nu
+        if np.isscalar(chosen):
+            return Intervals(point, lower[:, 0], upper[:, 0], levels[0], _index(X))
+        return Intervals(point, lower, upper, levels, _index(X))
+
+    def _check_new(self, X: Any) -> Values:
+        check_is_fitted(self)
+        if not is_shaped(X):
+            if hasattr(self, "n_features_in_"):
+                _check_feature_names(self, X, reset=False)
+            rows = check_features(X, self)
+            if hasattr(self, "n_features_in_"):
+                _check_n_features(self, rows, reset=False)
+        else:
+            rows = check_features(X, self)
+        if rows.shape[1:] != self.row_shape_:
+            raise ValueError(
+                f"X has rows of shape {rows.shape[1:]}, but {type(self).__name__} was fitted on "
+                f"rows of shape {self.row_shape_}"
+            )
+        return rows
+
+    def _row_blocks(self, count: int) -> Any:
+        """Blocks of rows whose (rows × models) arrays, half a dozen at a time, stay in bounds."""
+        return blocks(count, 48 * (len(self.loo_.residuals) + 1))
+
+    def _warn(self, levels: tuple[float, ...], n: int, outside: int, count: int) -> None:
+        short = min(levels)
+        if kappa(short, n) < 1:
+            warnings.warn(
+                f"{n} rows are too few for alpha={short:g}: the intervals are infinite. "
+                f"At least {rows_needed(short)} rows are needed",
+                stacklevel=3,
+            )
+        if outside:
+            warnings.warn(
+                f"{outside} of {count} rows are not among the rows passed as X_pool: the "
+                "certificate does not hold for them. Pass all rows to predict as X_pool to fit",
+                stacklevel=3,
+            )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "loo_")
+
+
+class Seeds(NamedTuple):
+    """Independent seeds for the parts of a fit."""
+
+    start: int
+    base: int
+    rows: int
+    audit: int
+
+    @classmethod
+    def of(cls, random_state: Any) -> Seeds:
+        """Draw the seeds; numpy's and torch's global states are left alone."""
+        if isinstance(random_state, np.random.RandomState):
+            draws = random_state.randint(0, 2**31 - 1, size=4)
+        else:
+            draws = np.random.default_rng(random_state).integers(0, 2**31 - 1, size=4)
+        return cls(*(int(draw) for draw in draws))
+
+
+def _optional(X: Any, like: Values, estimator: Any, name: str) -> Values | None:
+    if X is None:
+        return None
+    rows = check_features(X, estimator, name=name)
+    if rows.shape[1:] != like.shape[1:]:
+        raise ValueError(
+            f"{name} has rows of shape {rows.shape[1:]}, but those of X have {like.shape[1:]}: "
+            "pass the same features"
+        )
+    return rows
+
+
+def _index(X: Any) -> Any:
+    """Return the row labels of a pandas frame."""
+    return X.index if hasattr(X, "index") and hasattr(X, "iloc") else None

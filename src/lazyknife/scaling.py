@@ -1,0 +1,152 @@
+"""Feature scaling that does not leak, or is named as a leak.
+
+A fixed map looks at no data. A fitted one is harmless when it is fitted without labels on rows
+outside training and test, or on the pool of training and test rows together: given the bag of all
+covariates it is a constant, and the points are still exchangeable. Fitted on the very rows that
+the leave-one-out step uses, it is a leak.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.utils import get_tags
+
+Features = NDArray[Any]
+
+
+def symlog(X: Features) -> Features:
+    """sign(x)·log(1 + |x|): tames heavy tails and looks at no data."""
+    result: Features = np.sign(X) * np.log1p(np.abs(X))
+    return result
+
+
+TRANSFORMS: dict[str, Callable[[], Any]] = {
+    "symlog": lambda: FunctionTransformer(symlog),
+    "standardize": StandardScaler,
+}
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """A fitted transform, and what it means for the certificate.
+
+    Attributes
+    ----------
+    transformer
+        A fitted scikit-learn transformer; None changes nothing.
+    assumptions, objections
+        Sentences for the certificate.
+    rows
+        The rows for which a certificate holds.
+    pool
+        Fingerprints of the pool's rows, if the certificate holds for these only.
+
+    """
+
+    transformer: Any = None
+    assumptions: tuple[str, ...] = ()
+    objections: tuple[str, ...] = ()
+    rows: str = "any new row"
+    pool: frozenset[int] | None = None
+
+    def __call__(self, X: Features) -> Features:
+        """Transform rows."""
+        if self.transformer is None:
+            return X
+        result = np.asarray(self.transformer.transform(X), dtype=np.float64)
+        if not np.isfinite(result).all():
+            raise ValueError(
+                f"transform={self.transformer!r} gave values that are not finite: choose a "
+                "transform that is defined on all rows"
+            )
+        return result
+
+    def outside_pool(self, X: Features) -> int:
+        """Return how many rows the certificate does not speak of."""
+        return 0 if self.pool is None else sum(row not in self.pool for row in fingerprints(X))
+
+
+def fingerprints(X: Features) -> list[int]:
+    """One number a row, equal for equal rows."""
+    return [hash(row.tobytes()) for row in np.ascontiguousarray(X) + 0.0]
+
+
+def make_transformer(transform: Any) -> Any:
+    """Return an unfitted transformer for what the user gave."""
+    if transform is None:
+        return None
+    if isinstance(transform, str):
+        if transform not in TRANSFORMS:
+            raise ValueError(
+                f"transform={transform!r}: choose from {sorted(TRANSFORMS)}, or give None or a "
+                "scikit-learn transformer"
+            )
+        return TRANSFORMS[transform]()
+    if not (hasattr(transform, "fit") and hasattr(transform, "transform")):
+        raise TypeError(
+            f"transform={transform!r}: give None, one of {sorted(TRANSFORMS)}, or a scikit-learn "
+            "transformer"
+        )
+    return clone(transform)
+
+
+def fit_scaling(
+    transform: Any,
+    X: Features,
+    *,
+    apart: Features | None,
+    pool: Features | None,
+    unlabeled: Features | None,
+) -> Scaling:
+    """Fit the transform where the guarantee allows it, and say what follows.
+
+    Parameters
+    ----------
+    transform
+        None, a key of ``TRANSFORMS`` or a scikit-learn transformer.
+    X
+        All training rows.
+    apart
+        Training rows that the leave-one-out step will not use (a ``Split`` base's part).
+    pool
+        Rows to predict, without labels: the transform is fitted on them and X together.
+    unlabeled
+        Rows outside training and test: the transform is fitted on them alone.
+
+    """
+    transformer = make_transformer(transform)
+    if pool is not None and unlabeled is not None:
+        raise ValueError("give X_pool or X_unlabeled, not both: the transform is fitted once")
+    if transformer is None:
+        return Scaling()
+    if transform == "symlog":
+        return Scaling(transformer.fit(X))
+    if not get_tags(transformer).requires_fit:
+        return Scaling(transformer.fit(X), (f"The transform {transformer!r} maps each row alone.",))
+    if pool is not None:
+        return Scaling(
+            transformer.fit(np.concatenate([X, pool])),
+            rows="the rows passed as X_pool, and no others",
+            pool=frozenset(fingerprints(pool)),
+        )
+    if unlabeled is not None:
+        return Scaling(
+            transformer.fit(unlabeled),
+            ("The rows passed as X_unlabeled are neither training rows nor new rows.",),
+        )
+    if apart is not None:
+        return Scaling(transformer.fit(apart))
+    return Scaling(
+        transformer.fit(X),
+        objections=(
+            "The transform was fitted on the training rows alone, which is a leak: pass the rows "
+            "to predict as X_pool, other rows as X_unlabeled, or use transform='symlog'.",
+        ),
+    )
