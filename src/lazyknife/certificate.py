@@ -73,7 +73,7 @@ class Certificate:
             return f"The guarantee is vacuous: it certifies no coverage ({self.subject})."
         return (
             f"The interval of a new row holds its y with probability at least "
-            f"{math.floor(self.coverage * 1000) / 1000:.3f} ({self.subject})."
+            f"{math.floor(self.coverage * 1e4) / 1e4:.4f} ({self.subject})."
         )
 
 
@@ -293,12 +293,12 @@ def _plan_alpha(n: int, coverage: float, construction: str, base: BaseMethod) ->
             base,
             None,
             f"No alpha certifies {coverage:g} with n = {n} and {base}: finite intervals certify "
-            f"at most {best:.3f}. Use more rows, less ε, or construction 'minmax'.",
+            f"at most {best:.4f}. Use more rows, less ε, or construction 'minmax'.",
         )
     alpha = low / (rows + 1)
     certificate = certify(n=n, alpha=alpha, construction=construction, base=base)
     sentence = (
-        f"alpha = {alpha:.4g} certifies a coverage of {certificate.coverage:.3f} with n = {n}, "
+        f"alpha = {alpha:.4g} certifies a coverage of {certificate.coverage:.4f} with n = {n}, "
         f"construction {construction!r} and {base}."
     )
     return Plan(alpha, spent, base, certificate, sentence)
@@ -318,7 +318,7 @@ def _plan_epsilon(
             base,
             None,
             f"No ε certifies {coverage:g} at alpha = {alpha:g} with n = {n}: even weights that "
-            f"never saw the data certify only {most:.3f}. Use a smaller alpha.",
+            f"never saw the data certify only {most:.4f}. Use a smaller alpha.",
         )
 
     def shortfall(log_noise: float) -> float:
@@ -329,6 +329,6 @@ def _plan_epsilon(
     spent = chosen.spent(n)
     sentence = (
         f"At alpha = {alpha:g} with n = {n} and construction {construction!r} a base may spend up "
-        f"to ε = {spent:.4g} and still certify {certificate.coverage:.3f}: {chosen}."
+        f"to ε = {spent:.4g} and still certify {certificate.coverage:.4f}: {chosen}."
     )
     return Plan(alpha, spent, chosen, certificate, sentence)

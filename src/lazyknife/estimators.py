@@ -144,7 +144,8 @@ class LazyJackknifeRegressor(IntervalRegressor):
             objections=scaling.objections,
             rows=scaling.rows,
         )
-        return Fitted(loo, certificate, {"base_": base, "start_": start, "ridge_": ridges})
+        attributes = {"base_": base, "start_": start, "ridge_": ridges, "seeds_": seeds}
+        return Fitted(loo, certificate, attributes)
 
 
 def lazy_models(

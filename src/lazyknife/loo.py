@@ -170,7 +170,7 @@ def _warn_if_unsafe(kernel: Tensor, ridge: float) -> None:
     if EPSILON * size / ridge > 1e-6:
         warnings.warn(
             f"ridge {ridge:.3g} is tiny against the kernel (norm about {size:.3g}): rounding "
-            "errors may pass 1e-6. Scale the features (transform='symlog' or a pooled 'standardize'), or "
-            "use a larger ridge",
+            "errors may pass 1e-6. Scale the features (transform='symlog', or 'standardize' with "
+            "X_pool), or use a larger ridge",
             stacklevel=3,
         )

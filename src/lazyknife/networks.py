@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 
 Network = nn.Module | Callable[[int], nn.Module]
@@ -65,16 +67,20 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def build(network: Network | None, X: Tensor, seed: int) -> nn.Module:
-    """Return the user's network as a module of our own, checked on rows like ``X``.
+    """Return the user's network as a module of our own, checked on rows like ``X``."""
+    module = make(network, X.shape[1], seed)
+    _check(module, X, seed)
+    return module
 
-    A module is copied with its weights; a callable is called with the number of features.
-    """
+
+def make(network: Network | None, n_features: int, seed: int) -> nn.Module:
+    """Copy a module with its weights, or call a callable with the number of features."""
     if isinstance(network, nn.Module):
         module = copy.deepcopy(network)
     elif network is None or callable(network):
         factory = mlp() if network is None else network
         with seeded(seed):
-            module = factory(X.shape[1])
+            module = factory(n_features)
         if not isinstance(module, nn.Module):
             raise TypeError(
                 f"network returned {type(module).__name__}: the callable must take the number of "
@@ -85,7 +91,6 @@ def build(network: Network | None, X: Tensor, seed: int) -> nn.Module:
             f"network={network!r}: give None, a torch.nn.Module, or a callable "
             "n_features -> torch.nn.Module such as lazyknife.mlp((64, 64))"
         )
-    _check(module, X, seed)
     return module
 
 
@@ -103,6 +108,47 @@ def outputs(module: nn.Module, X: Tensor) -> Tensor:
     """Network outputs as a vector, shape (n,)."""
     result: Tensor = module(X)
     return result.reshape(len(X))
+
+
+def stacked_outputs(
+    module: nn.Module, weights: Mapping[str, Tensor], X: Tensor, *, own_rows: bool = False
+) -> Tensor:
+    """Outputs of b networks that differ in their weights only.
+
+    Parameters
+    ----------
+    module
+        The network that all of them are; weights not named below are its own.
+    weights
+        Parameters and buffers, stacked: shape (b, *shape).
+    X
+        Rows, the same for every network.
+    own_rows
+        Instead, X holds rows for each network: shape (b, m, ...).
+
+    Returns
+    -------
+    Outputs, shape (b, m).
+
+    """
+
+    def one(own: dict[str, Tensor], rows: Tensor) -> Any:
+        return functional_call(module, own, (rows,)).reshape(len(rows))
+
+    try:
+        result: Tensor = vmap(one, in_dims=(0, 0 if own_rows else None), randomness="different")(
+            dict(weights), X
+        )
+    except RuntimeError:  # the network looks at values, so it cannot be batched
+        count = len(next(iter(weights.values())))
+        each = ({name: w[j] for name, w in weights.items()} for j in range(count))
+        result = torch.stack([one(own, X[j] if own_rows else X) for j, own in enumerate(each)])
+    return result
+
+
+def widest_layer(module: nn.Module) -> int:
+    """Return the units of the widest layer, for judging the memory that a row takes."""
+    return max(max(p.shape, default=1) for p in module.parameters())
 
 
 def evaluation_copy(module: nn.Module) -> nn.Module:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from .blocks import blocks
 from .loo import RidgeModels
+from .networks import widest_layer
 from .records import LeaveOneOut
 from .tangent import Tangent, moved_outputs
 
@@ -102,8 +103,7 @@ class NetworkReadout:
 
     @property
     def _width(self) -> int:
-        """Units of the widest layer."""
-        return max(max(p.shape, default=1) for p in self.tangent.module.parameters())
+        return widest_layer(self.tangent.module)
 
 
 READOUTS: dict[str, type[TangentReadout] | type[NetworkReadout]] = {

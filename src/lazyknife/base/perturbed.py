@@ -99,7 +99,7 @@ def l2_noise(size: int, scale: float, generator: torch.Generator) -> Tensor:
     direction = torch.randn(size, dtype=torch.float64, generator=generator)
     # A Gamma variate with a whole shape is a sum of exponentials.
     radius = torch.empty(size, dtype=torch.float64).exponential_(generator=generator).sum()
-    return (scale * radius / direction.norm()) * direction
+    return direction * (scale * float(radius) / float(direction.norm()))
 
 
 NOISE = {"l2": l2_noise, "l1": l1_noise}

@@ -1,19 +1,19 @@
-"""Outputs of many networks that differ in their weights only."""
+"""Outputs of the real network at moved weights."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
+
+from ..networks import stacked_outputs
 
 
 def moved_outputs(
     module: nn.Module, moves: Mapping[str, Tensor], X: Tensor, *, own_row: bool = False
 ) -> Tensor:
-    """Outputs of the real network at the weights θ0 + Δ_j, for all j in the moves.
+    """Outputs at the weights θ0 + Δ_j, for all j in the moves.
 
     Parameters
     ----------
@@ -29,18 +29,7 @@ def moved_outputs(
     """
     parameters = dict(module.named_parameters())
     weights = {name: parameters[name].detach() + move for name, move in moves.items()}
-
-    def output(one: dict[str, Tensor], rows: Tensor) -> Any:
-        rows = rows.unsqueeze(0) if own_row else rows
-        return functional_call(module, one, (rows,)).reshape(() if own_row else len(rows))
-
     with torch.no_grad():
-        try:
-            result: Tensor = vmap(output, in_dims=(0, 0 if own_row else None))(weights, X)
-        except RuntimeError:  # the network looks at values: one model at a time
-            count = len(next(iter(weights.values())))
-            each = [{name: w[j] for name, w in weights.items()} for j in range(count)]
-            result = torch.stack(
-                [output(one, X[j] if own_row else X) for j, one in enumerate(each)]
-            )
-    return result
+        if own_row:
+            return stacked_outputs(module, weights, X.unsqueeze(1), own_rows=True)[:, 0]
+        return stacked_outputs(module, weights, X)

@@ -1,0 +1,334 @@
+"""The methods to compare with, behind the same ``predict_interval``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from .base import Plain
+from .certificate import Certificate, make_certificate
+from .checks import check_fraction, check_positive_int
+from .intervals import CONSTRUCTIONS, kappa
+from .networks import Network, build, make
+from .records import INDEPENDENT
+from .refits import Ensemble, train_ensemble
+from .regressor import Fitted, IntervalRegressor, Seeds
+from .scaling import Scaling
+
+
+@dataclass(frozen=True)
+class Refits:
+    """Leave-one-out models that were really trained.
+
+    Attributes
+    ----------
+    full
+        The network of all rows.
+    models
+        The networks of parts of the rows; None where the construction needs none.
+    model_of
+        For each row the number of the network that did not see it, shape (n,).
+
+    """
+
+    full: Ensemble
+    models: Ensemble | None
+    model_of: Tensor
+    residuals: Tensor
+    training_residuals: Tensor
+
+    def point(self, X: Tensor) -> Tensor:
+        """Predictions of the network of all rows."""
+        return self.full.outputs(X)[0]
+
+    def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """For each row of the training data, the predictions of the network without it."""
+        assert self.models is not None
+        return self.point(X), self.models.outputs(X).T[:, self.model_of]
+
+
+class _TrainedRegressor(IntervalRegressor):
+    """Settings that all baselines share."""
+
+    def __init__(
+        self,
+        network: Network | None = None,
+        epochs: int = 10,
+        batch_size: int = 10,
+        lr: float = 1e-3,
+        intercept: bool = True,
+        transform: Any = None,
+        alpha: float = 0.1,
+        random_state: Any = None,
+        progress: bool = False,
+    ) -> None:
+        self.network = network
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.intercept = intercept
+        self.transform = transform
+        self.alpha = alpha
+        self.random_state = random_state
+        self.progress = progress
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        self._training()
+
+    def _training(self) -> Plain:
+        return Plain(self.epochs, self.batch_size, self.lr)
+
+    def _trainer(self, X: Tensor, y: Tensor, seeds: Seeds) -> Callable[[Tensor, int], Ensemble]:
+        """Return a function that trains networks on subsets of the rows, shape (networks, rows).
+
+        Its second argument sets the random starts and orders of one call apart from another's.
+        """
+        build(self.network, X, seeds.start)  # refuses a network that cannot be used
+
+        def train(subsets: Tensor, call: int) -> Ensemble:
+            def start(number: int) -> nn.Module:
+                return make(self.network, X.shape[1], seeds.start + 7919 * call + number)
+
+            return train_ensemble(
+                start,
+                X,
+                y,
+                subsets,
+                self._training(),
+                center=self.intercept,
+                seed=seeds.base + 7919 * call,
+                progress=self.progress,
+            )
+
+        return train
+
+
+class JackknifeRegressor(_TrainedRegressor):
+    """Jackknife+ and its relatives by n real trainings, run as one batched computation.
+
+    Parameters
+    ----------
+    network
+        None (two hidden layers of 64, ReLU), a ``torch.nn.Module``, or a callable
+        ``n_features -> module``, which gives every network a random start of its own.
+    construction
+        ``"plus"``, ``"minmax"``, ``"jackknife"`` or ``"naive"``.
+    epochs, batch_size, lr
+        Training by Adam.
+    intercept
+        Whether each network learns deviations from the mean of its own rows.
+    transform, alpha, random_state, progress
+        As for ``LazyJackknifeRegressor``.
+
+    """
+
+    def __init__(
+        self,
+        network: Network | None = None,
+        construction: str = "plus",
+        epochs: int = 10,
+        batch_size: int = 10,
+        lr: float = 1e-3,
+        intercept: bool = True,
+        transform: Any = None,
+        alpha: float = 0.1,
+        random_state: Any = None,
+        progress: bool = False,
+    ) -> None:
+        super().__init__(
+            network, epochs, batch_size, lr, intercept, transform, alpha, random_state, progress
+        )
+        self.construction = construction
+
+    def _fit(self, X: Tensor, y: Tensor, scaling: Scaling, seeds: Seeds) -> Fitted:
+        train = self._trainer(X, y, seeds)
+        n = len(y)
+        rows = torch.arange(n)
+        full = train(rows[None], 0)
+        models, residuals = None, torch.full_like(y, torch.nan)  # naive needs none
+        if self.construction != "naive":
+            models = train(_leave_out(n, rows[:, None]), 1)
+            residuals = y - models.own_outputs(X)
+        loo = Refits(full, models, rows, residuals, y - full.outputs(X)[0])
+        bound = CONSTRUCTIONS[self.construction].miss
+        certificate = _certificate(
+            f"construction {self.construction!r} of {n} refits, alpha = {self.alpha:g}, n = {n}",
+            None if bound is None else bound(kappa(self.alpha, n), n),
+            "By the jackknife+ theorem of Barber, Candès, Ramdas and Tibshirani (2021).",
+            scaling,
+            f"Construction {self.construction!r} has no coverage theorem: use 'plus'.",
+        )
+        return Fitted(loo, certificate, {})
+
+
+class CVPlusRegressor(_TrainedRegressor):
+    """CV+: jackknife+ with one network for each fold instead of one for each row.
+
+    Parameters
+    ----------
+    network
+        As for ``JackknifeRegressor``.
+    folds
+        Number of folds K; its theorem wants n to be a multiple of K.
+    epochs, batch_size, lr, intercept, transform, alpha, random_state, progress
+        As for ``JackknifeRegressor``.
+
+    """
+
+    construction = "plus"
+
+    def __init__(
+        self,
+        network: Network | None = None,
+        folds: int = 10,
+        epochs: int = 10,
+        batch_size: int = 10,
+        lr: float = 1e-3,
+        intercept: bool = True,
+        transform: Any = None,
+        alpha: float = 0.1,
+        random_state: Any = None,
+        progress: bool = False,
+    ) -> None:
+        super().__init__(
+            network, epochs, batch_size, lr, intercept, transform, alpha, random_state, progress
+        )
+        self.folds = folds
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        check_positive_int("folds", self.folds)
+        if self.folds < 2:
+            raise ValueError(f"folds={self.folds}: give at least 2")
+
+    def _fit(self, X: Tensor, y: Tensor, scaling: Scaling, seeds: Seeds) -> Fitted:
+        train = self._trainer(X, y, seeds)
+        n = len(y)
+        if self.folds > n:
+            raise ValueError(f"folds={self.folds} is more than the {n} rows: give at most {n}")
+        fold_of = torch.arange(n) % self.folds
+        fold_of = fold_of[torch.from_numpy(np.random.default_rng(seeds.rows).permutation(n))]
+        members = [torch.nonzero(fold_of == k)[:, 0] for k in range(self.folds)]
+        full = train(torch.arange(n)[None], 0)
+        # Folds differ in size by one row at most: the larger ones come first.
+        sizes = sorted({len(fold) for fold in members}, reverse=True)
+        groups = [torch.stack([f for f in members if len(f) == size]) for size in sizes]
+        models = _join([train(_leave_out(n, group), 1 + k) for k, group in enumerate(groups)])
+        residuals = y - models.outputs(X).T[torch.arange(n), fold_of]
+        loo = Refits(full, models, fold_of, residuals, y - full.outputs(X)[0])
+        certificate = _certificate(
+            f"CV+ with {self.folds} folds, alpha = {self.alpha:g}, n = {n}",
+            cv_plus_miss(kappa(self.alpha, n), n, self.folds),
+            "By the CV+ theorem of Barber, Candès, Ramdas and Tibshirani (2021).",
+            scaling,
+            f"The CV+ theorem wants equal folds, and {n} rows are no multiple of {self.folds}.",
+        )
+        return Fitted(loo, certificate, {})
+
+
+class SplitConformalRegressor(_TrainedRegressor):
+    """Split conformal: train on one part of the rows, take the errors on the other.
+
+    Parameters
+    ----------
+    network
+        As for ``JackknifeRegressor``.
+    calibration
+        Share of the rows that is kept from training.
+    epochs, batch_size, lr, intercept, transform, alpha, random_state, progress
+        As for ``JackknifeRegressor``.
+
+    """
+
+    construction = "jackknife"  # point ± order statistic of errors on rows not trained on
+
+    def __init__(
+        self,
+        network: Network | None = None,
+        calibration: float = 0.5,
+        epochs: int = 10,
+        batch_size: int = 10,
+        lr: float = 1e-3,
+        intercept: bool = True,
+        transform: Any = None,
+        alpha: float = 0.1,
+        random_state: Any = None,
+        progress: bool = False,
+    ) -> None:
+        super().__init__(
+            network, epochs, batch_size, lr, intercept, transform, alpha, random_state, progress
+        )
+        self.calibration = calibration
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        check_fraction("calibration", self.calibration)
+
+    def _parts(self, n: int, seeds: Seeds) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Rows to train on, and rows to calibrate on."""
+        kept = min(max(round(self.calibration * n), 1), n - 1)
+        shuffled = np.random.default_rng(seeds.rows).permutation(n)
+        return np.sort(shuffled[kept:]), np.sort(shuffled[:kept])
+
+    def _rows_apart(self, n: int, seeds: Seeds) -> NDArray[np.intp]:
+        return self._parts(n, seeds)[0]
+
+    def _fit(self, X: Tensor, y: Tensor, scaling: Scaling, seeds: Seeds) -> Fitted:
+        learn, kept = (torch.from_numpy(rows) for rows in self._parts(len(y), seeds))
+        network = self._trainer(X, y, seeds)(learn[None], 0)
+        errors = y - network.outputs(X)[0]
+        loo = Refits(network, None, kept, errors[kept], errors[learn])
+        n = len(kept)
+        certificate = _certificate(
+            f"split conformal, alpha = {self.alpha:g}, {n} calibration rows of {len(y)}",
+            kappa(self.alpha, n) / (n + 1),
+            "By the rank of an exchangeable score.",
+            scaling,
+        )
+        return Fitted(loo, certificate, {})
+
+
+def cv_plus_miss(rank: int, n: int, folds: int) -> float | None:
+    """Return the most that CV+ with equal folds can miss; None where folds are unequal."""
+    if n % folds:
+        return None
+    if rank == 0:
+        return 0.0
+    size = n // folds
+    return min(2 * (folds + rank - 1) / (n + folds), (2 * rank - 2 + size) / (n + size))
+
+
+def _leave_out(n: int, left_out: Tensor) -> Tensor:
+    """Rows that remain without each of these sets, (sets, size) → (sets, n − size)."""
+    kept = torch.ones(len(left_out), n, dtype=torch.bool)
+    kept.scatter_(1, left_out, False)
+    return kept.nonzero()[:, 1].reshape(len(left_out), -1)
+
+
+def _join(parts: list[Ensemble]) -> Ensemble:
+    """One ensemble of several."""
+    weights = {name: torch.cat([p.weights[name] for p in parts]) for name in parts[0].weights}
+    return Ensemble(parts[0].module, weights, torch.cat([p.offsets for p in parts]))
+
+
+def _certificate(
+    subject: str, miss: float | None, theorem: str, scaling: Scaling, without: str = ""
+) -> Certificate:
+    """Certificate of a method whose networks share nothing that saw the left-out row."""
+    none = () if miss is not None else (without,)
+    return make_certificate(
+        subject=subject,
+        miss=miss,
+        dependence=INDEPENDENT,
+        assumptions=scaling.assumptions,
+        objections=(*none, *scaling.objections),
+        rows=scaling.rows,
+        remarks=() if miss is None else (theorem,),
+    )

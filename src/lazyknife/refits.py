@@ -1,0 +1,179 @@
+"""Many networks trained at once, each on its own rows, as one batched computation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
+
+from .base import Plain
+from .blocks import blocks
+from .networks import like, seeded, set_training, stacked_outputs, widest_layer
+from .progress import track
+
+Weights = dict[str, Tensor]
+# Parameters, gradients and Adam's two moments, and the starting module itself.
+COPIES_IN_TRAINING = 5
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """Networks that differ in their weights, and in the constant added to their output."""
+
+    module: nn.Module
+    weights: Weights
+    offsets: Tensor
+
+    def outputs(self, X: Tensor) -> Tensor:
+        """Predictions of all networks at all rows, shape (networks, m), float64."""
+        inputs = like(X, self.module)
+        bytes_a_row = 16 * len(self.offsets) * widest_layer(self.module)
+        with torch.no_grad():
+            parts = [
+                stacked_outputs(self.module, self.weights, inputs[rows]).double()
+                for rows in blocks(len(X), bytes_a_row)
+            ]
+        return torch.cat(parts, dim=1) + self.offsets[:, None]
+
+    def own_outputs(self, X: Tensor) -> Tensor:
+        """Prediction of network j at row j, shape (networks,)."""
+        inputs = like(X, self.module)[:, None]
+        with torch.no_grad():
+            predicted = stacked_outputs(self.module, self.weights, inputs, own_rows=True)
+        return predicted[:, 0].double() + self.offsets
+
+
+def train_ensemble(
+    start: Callable[[int], nn.Module],
+    X: Tensor,
+    y: Tensor,
+    subsets: Tensor,
+    settings: Plain,
+    *,
+    center: bool,
+    seed: int,
+    progress: bool = False,
+) -> Ensemble:
+    """Train one network for each row of ``subsets``, all of them side by side.
+
+    Parameters
+    ----------
+    start
+        From a number to a starting network.
+    X, y
+        All rows.
+    subsets
+        Indices of each network's training rows, shape (networks, rows).
+    settings
+        How to train.
+    center
+        Whether each network learns its own rows' deviations from their mean.
+    seed
+        Seed of all shuffling.
+    progress
+        Whether to show a progress bar.
+
+    """
+    module = start(0)
+    size = sum(p.numel() * p.element_size() for p in module.parameters())
+    inputs, target = like(X, module), like(y, module)
+    offsets = y[subsets].mean(dim=1) if center else y.new_zeros(len(subsets))
+    fit = _train_batched if _can_batch(module, inputs[:2]) else _train_one_by_one
+    parts: list[Weights] = []
+    for number, block in enumerate(blocks(len(subsets), COPIES_IN_TRAINING * size)):
+        starts = [start(k) for k in range(block.start, block.stop)]
+        labels = target[subsets[block]] - offsets[block, None].to(target.dtype)
+        orders = _orders(subsets[block], settings.epochs, seed + number)
+        shown = track(orders, "training networks", settings.epochs, progress)
+        with seeded(seed + number):  # dropout
+            parts.append(fit(starts, inputs, subsets[block], labels, shown, settings))
+    weights = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    return Ensemble(module.eval(), weights, offsets)
+
+
+def _orders(subsets: Tensor, epochs: int, seed: int) -> Iterator[Tensor]:
+    """For each epoch, an order of its rows for each network: shape (networks, rows)."""
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(epochs):
+        yield torch.rand(subsets.shape, generator=generator).argsort(dim=1)
+
+
+def _train_batched(
+    starts: Sequence[nn.Module],
+    inputs: Tensor,
+    subsets: Tensor,
+    labels: Tensor,
+    orders: Iterator[Tensor],
+    settings: Plain,
+) -> Weights:
+    """Every step is one product for all networks; Adam works on the stacked weights."""
+    for module in starts:
+        set_training(module)
+    parameters, buffers = stack_module_state(list(starts))
+    fixed = {**buffers, **{k: v for k, v in parameters.items() if not v.requires_grad}}
+    moved = {name: value for name, value in parameters.items() if value.requires_grad}
+    optimizer = torch.optim.Adam(list(moved.values()), lr=settings.lr)
+    for order in orders:
+        rows, wanted = subsets.gather(1, order), labels.gather(1, order)
+        for chosen, target in zip(
+            rows.split(settings.batch_size, dim=1),
+            wanted.split(settings.batch_size, dim=1),
+            strict=True,
+        ):
+            optimizer.zero_grad()
+            predicted = stacked_outputs(
+                starts[0], {**fixed, **moved}, inputs[chosen], own_rows=True
+            )
+            (predicted - target).square().mean(dim=1).sum().backward()
+            optimizer.step()
+    return {name: value.detach() for name, value in {**fixed, **moved}.items()}
+
+
+def _train_one_by_one(
+    starts: Sequence[nn.Module],
+    inputs: Tensor,
+    subsets: Tensor,
+    labels: Tensor,
+    orders: Iterator[Tensor],
+    settings: Plain,
+) -> Weights:
+    """The same training, one network after the other."""
+    for module in starts:
+        set_training(module)
+    optimizers = [
+        torch.optim.Adam([p for p in module.parameters() if p.requires_grad], lr=settings.lr)
+        for module in starts
+    ]
+    for order in orders:
+        rows, wanted = subsets.gather(1, order), labels.gather(1, order)
+        for module, optimizer, own_rows, own_labels in zip(
+            starts, optimizers, rows, wanted, strict=True
+        ):
+            for chosen, target in zip(
+                own_rows.split(settings.batch_size),
+                own_labels.split(settings.batch_size),
+                strict=True,
+            ):
+                optimizer.zero_grad()
+                predicted = module(inputs[chosen]).reshape(len(chosen))
+                (predicted - target).square().mean().backward()
+                optimizer.step()
+    parameters, buffers = stack_module_state(list(starts))
+    return {name: value.detach() for name, value in {**parameters, **buffers}.items()}
+
+
+def _can_batch(module: nn.Module, probe: Tensor) -> bool:
+    """Whether torch can run this network for many weights at once."""
+    named = [*module.named_parameters(), *module.named_buffers()]
+    weights = {name: value.detach()[None] for name, value in named}
+    try:
+        with torch.no_grad():
+            vmap(lambda own, rows: functional_call(module, own, (rows,)), randomness="different")(
+                weights, probe[None]
+            )
+    except RuntimeError:
+        return False
+    return True

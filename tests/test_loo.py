@@ -1,0 +1,252 @@
+"""All leave-one-out ridge models at once, against one explicit refit for each."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import reference
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference import Array, assert_close
+from sklearn.linear_model import Ridge
+from torch import Tensor, nn
+
+from lazyknife.loo import RidgeModels, leave_one_out, leave_one_out_auto
+from lazyknife.networks import mlp
+from lazyknife.tangent import linearise
+
+GRID = [100.0, 0.01, 1.0, 0.1, 10.0]  # in no order: the choice must not depend on it
+Fit = Callable[[Tensor, Tensor], RidgeModels]
+
+
+def problem(n: int, size: int, seed: int) -> tuple[Array, Array, Array]:
+    """Return the Jacobian of n training rows, the targets and the Jacobian of four new rows."""
+    rng = np.random.default_rng(seed)
+    J, new = rng.normal(size=(n, size)), rng.normal(size=(4, size))
+    return J, J[:, 0] + rng.normal(size=n), new
+
+
+def kernel(J: Array) -> Tensor:
+    return torch.from_numpy(J @ J.T)
+
+
+def predictions(models: RidgeModels, J: Array, new: Array) -> Array:
+    """Predictions of all n + 1 models at the new rows, shape (4, n + 1)."""
+    return new @ J.T @ models.coefficients.numpy() + models.intercepts.numpy()
+
+
+def check_against_refits(
+    models: RidgeModels, J: Array, r: Array, new: Array, intercept: bool, relative: float = 1e-9
+) -> None:
+    twin = reference.refits(J, r, models.ridges.tolist(), intercept)
+    expected = new @ twin.moves.T + twin.intercepts
+    left_out = r - np.einsum("im,im->i", J, twin.moves[:-1]) - twin.intercepts[:-1]
+    assert_close(models.residuals, left_out, relative)
+    assert_close(J.T @ models.coefficients.numpy(), twin.moves.T, relative)
+    assert_close(models.intercepts, twin.intercepts, relative)
+    assert_close(predictions(models, J, new), expected, relative)
+    assert (models.coefficients.diagonal() == 0).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    n=st.integers(2, 14),
+    size=st.integers(1, 20),
+    exponent=st.floats(-3, 4),
+    intercept=st.booleans(),
+    seed=st.integers(0, 10**6),
+)
+def test_every_model_equals_its_explicit_refit(
+    n: int, size: int, exponent: float, intercept: bool, seed: int
+) -> None:
+    J, r, new = problem(n, size, seed)
+    ridge = 10.0**exponent
+    models = leave_one_out(kernel(J), torch.from_numpy(r), ridge, intercept)
+    assert (models.ridges == ridge).all()
+    assert len(models.ridges) == n + 1
+    check_against_refits(models, J, r, new, intercept)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize(("n", "size"), [(30, 4), (12, 60)])
+@pytest.mark.parametrize("ridge", [1e-3, 1.0, 1e4])
+def test_more_rows_than_weights_and_fewer(
+    n: int, size: int, ridge: float, intercept: bool
+) -> None:
+    J, r, new = problem(n, size, seed=n)
+    models = leave_one_out(kernel(J), torch.from_numpy(r), ridge, intercept)
+    check_against_refits(models, J, r, new, intercept)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_the_last_column_is_the_fit_of_all_rows(intercept: bool) -> None:
+    J, r, _ = problem(9, 5, seed=0)
+    models = leave_one_out(kernel(J), torch.from_numpy(r), 0.7, intercept)
+    move, b = reference.ridge_fit(J, r, 0.7, intercept)
+    assert_close(J.T @ models.coefficients[:, -1].numpy(), move)
+    assert abs(float(models.intercepts[-1]) - b) < 1e-12
+    assert_close(0.7 * models.coefficients[:, -1], r - J @ move - b)  # λc = training residuals
+
+
+@pytest.mark.parametrize("start", [0.0, 1.5])
+def test_a_linear_network_is_scikit_learns_ridge(start: float) -> None:
+    rng = np.random.default_rng(0)
+    X, new = rng.normal(size=(15, 4)), rng.normal(size=(6, 4))
+    y = 3 + X @ rng.normal(size=4) + rng.normal(size=15)
+    module = nn.Linear(4, 1, bias=False).double()
+    nn.init.constant_(module.weight, start)
+    base = start * X.sum(axis=1)
+
+    tangent = linearise(module, torch.from_numpy(X))
+    features, rows = tangent.features(torch.from_numpy(X)), tangent.features(torch.from_numpy(new))
+    targets = torch.from_numpy(y) - features.outputs
+    models = leave_one_out(tangent.kernel(features, features), targets, 2.0, intercept=True)
+    values = tangent.kernel(rows, features) @ models.coefficients + models.intercepts
+
+    for j in range(16):
+        kept = np.arange(15) != j
+        twin = Ridge(alpha=2.0, solver="cholesky").fit(X[kept], (y - base)[kept])
+        assert_close(values[:, j], twin.predict(new))
+        if j < 15:
+            assert float(models.residuals[j]) == pytest.approx(
+                y[j] - base[j] - twin.predict(X[j : j + 1])[0], rel=1e-9
+            )
+
+
+def test_a_linear_networks_own_bias_is_penalised() -> None:
+    X, y = np.random.default_rng(0).normal(size=(2, 12, 3))
+    module = mlp(())(3).double()
+    tangent = linearise(module, torch.from_numpy(X))
+    features = tangent.features(torch.from_numpy(X))
+    targets = torch.from_numpy(y[:, 0]) - features.outputs
+    models = leave_one_out(tangent.kernel(features, features), targets, 2.0, intercept=False)
+    J = np.hstack([X, np.ones((12, 1))])
+    check_against_refits(models, J, targets.numpy(), J[:4], intercept=False)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize(("n", "size"), [(9, 3), (6, 12)])
+@pytest.mark.parametrize("seed", range(3))
+def test_chosen_ridges_equal_the_nested_refits(
+    n: int, size: int, intercept: bool, seed: int
+) -> None:
+    J, r, new = problem(n, size, seed)
+    models = leave_one_out_auto(
+        kernel(J), torch.from_numpy(r), torch.tensor(GRID, dtype=torch.float64), intercept
+    )
+    assert models.ridges.tolist() == reference.chosen_ridges(J, r, GRID, intercept)
+    check_against_refits(models, J, r, new, intercept)
+
+
+def test_the_nested_refits_choose_different_ridges_for_different_rows() -> None:
+    J, r, _ = problem(9, 3, seed=1)
+    assert len(set(reference.chosen_ridges(J, r, GRID, True))) > 1
+
+
+@pytest.mark.parametrize("grid", [[3.0, 1.0, 9.0], [9.0, 3.0, 1.0], [1.0, 9.0, 3.0]])
+def test_ties_go_to_the_earlier_grid_point(grid: list[float]) -> None:
+    J, _, _ = problem(6, 3, seed=0)
+    zeros = torch.zeros(6, dtype=torch.float64)  # every λ leaves no error at all
+    for intercept in (False, True):
+        models = leave_one_out_auto(kernel(J), zeros, torch.tensor(grid), intercept)
+        assert (models.ridges == grid[0]).all()
+
+
+def test_a_grid_of_one_point_is_the_fixed_ridge() -> None:
+    J, r, _ = problem(8, 3, seed=0)
+    grid = torch.tensor([0.5], dtype=torch.float64)
+    auto = leave_one_out_auto(kernel(J), torch.from_numpy(r), grid, True)
+    fixed = leave_one_out(kernel(J), torch.from_numpy(r), 0.5, True)
+    for name in ("coefficients", "intercepts", "ridges", "residuals"):
+        assert torch.equal(getattr(auto, name), getattr(fixed, name))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_large_mean_costs_no_digits_when_there_is_an_intercept(seed: int) -> None:
+    J, r, _ = problem(40, 10, seed)
+    near = leave_one_out(kernel(J), torch.from_numpy(r), 1e-2, True)
+    far = leave_one_out(kernel(J), torch.from_numpy(r + 1e6), 1e-2, True)
+    assert_close(far.residuals, near.residuals, 1e-8)
+    assert_close(J.T @ far.coefficients.numpy(), J.T @ near.coefficients.numpy(), 1e-8)
+    assert_close(far.intercepts - 1e6, near.intercepts, 1e-8)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_a_slightly_indefinite_kernel_counts_as_its_positive_part(intercept: bool) -> None:
+    J, r, new = problem(10, 4, seed=0)
+    null = np.linalg.qr(J, mode="complete")[0][:, -1]
+    broken = kernel(J) - 2e-3 * torch.from_numpy(np.outer(null, null))
+    assert torch.linalg.cholesky_ex(broken + 1e-3 * torch.eye(10))[1] > 0
+    models = leave_one_out(broken, torch.from_numpy(r), 1e-3, intercept)
+    check_against_refits(models, J, r, new, intercept)
+
+
+def test_a_tiny_ridge_warns_of_rounding() -> None:
+    J, r, _ = problem(10, 20, seed=0)
+    targets = torch.from_numpy(r)
+    with pytest.warns(UserWarning, match="tiny against the kernel"):
+        leave_one_out(kernel(J), targets, 1e-9, True)
+    with pytest.warns(UserWarning, match="tiny against the kernel"):
+        leave_one_out_auto(kernel(J), targets, torch.tensor([1e-9]), True)
+
+
+def test_an_ordinary_ridge_does_not_warn() -> None:
+    J, r, _ = problem(10, 20, seed=0)
+    targets = torch.from_numpy(r)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        leave_one_out(kernel(J), targets, 1e-4, True)
+        leave_one_out_auto(kernel(J), targets, torch.tensor([1e-4, 1.0]), True)
+
+
+def fixed_ridge(K: Tensor, targets: Tensor) -> RidgeModels:
+    return leave_one_out(K, targets, 0.3, True)
+
+
+def own_ridge(K: Tensor, targets: Tensor) -> RidgeModels:
+    return leave_one_out_auto(K, targets, torch.tensor(GRID, dtype=torch.float64), True)
+
+
+def ridge_chosen_on_all_rows(K: Tensor, targets: Tensor) -> RidgeModels:
+    """A mutant that leaks: one λ, chosen with the left-out row among the others."""
+    return leave_one_out(K, targets, float(own_ridge(K, targets).ridges[-1]), True)
+
+
+def influence_on_the_model_without_it(fit: Fit, seed: int) -> float:
+    """Largest change in model −j, its λ or its predictions, when row j is changed wildly."""
+    J, r, new = problem(12, 5, seed)
+    before = fit(kernel(J), torch.from_numpy(r))
+    changes = []
+    for j in range(12):
+        wild_J, wild_r = J.copy(), r.copy()
+        wild_J[j] = 30 * np.random.default_rng(j).normal(size=5)
+        wild_r[j] += 200.0
+        after = fit(kernel(wild_J), torch.from_numpy(wild_r))
+        moved = predictions(after, wild_J, new)[:, j] - predictions(before, J, new)[:, j]
+        changes += [np.abs(moved).max(), abs(float(after.ridges[j] - before.ridges[j]))]
+    return float(max(changes))
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("fit", [fixed_ridge, own_ridge])
+def test_a_row_never_influences_the_model_without_it(fit: Fit, seed: int) -> None:
+    assert influence_on_the_model_without_it(fit, seed) < 1e-9
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_leak_test_catches_a_ridge_chosen_on_all_rows(seed: int) -> None:
+    assert influence_on_the_model_without_it(ridge_chosen_on_all_rows, seed) > 1e-3
+
+
+def test_a_row_does_influence_the_other_models() -> None:
+    J, r, _ = problem(12, 5, seed=0)
+    wild = r.copy()
+    wild[3] += 200.0
+    before, after = (own_ridge(kernel(J), torch.from_numpy(t)) for t in (r, wild))
+    change = (after.coefficients - before.coefficients).abs().amax(dim=0)
+    assert change[3] < 1e-9
+    assert (change[torch.arange(13) != 3] > 1e-3).all()
