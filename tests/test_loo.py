@@ -7,17 +7,17 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-import reference
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import Array, assert_close
 from sklearn.linear_model import Ridge
 from torch import Tensor, nn
 
+import reference
 from lazyknife.loo import RidgeModels, leave_one_out, leave_one_out_auto
 from lazyknife.networks import mlp
 from lazyknife.tangent import linearise
+from reference import Array, assert_close
 
 GRID = [100.0, 0.01, 1.0, 0.1, 10.0]  # in no order: the choice must not depend on it
 Fit = Callable[[Tensor, Tensor], RidgeModels]
@@ -74,9 +74,7 @@ def test_every_model_equals_its_explicit_refit(
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize(("n", "size"), [(30, 4), (12, 60)])
 @pytest.mark.parametrize("ridge", [1e-3, 1.0, 1e4])
-def test_more_rows_than_weights_and_fewer(
-    n: int, size: int, ridge: float, intercept: bool
-) -> None:
+def test_more_rows_than_weights_and_fewer(n: int, size: int, ridge: float, intercept: bool) -> None:
     J, r, new = problem(n, size, seed=n)
     models = leave_one_out(kernel(J), torch.from_numpy(r), ridge, intercept)
     check_against_refits(models, J, r, new, intercept)

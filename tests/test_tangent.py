@@ -9,17 +9,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-import reference
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from reference import assert_close
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.utils.parametrize import register_parametrization
 
+import reference
 from lazyknife.blocks import blocks
 from lazyknife.networks import ACTIVATIONS, evaluation_copy, mlp
 from lazyknife.tangent import FactorTangent, JacobianTangent, Tangent, linearise, moved_outputs
+from lazyknife.tangent.factors import factorable_layers
+from reference import assert_close
 
 
 def rows(n: int, *shape: int, seed: int = 0) -> Tensor:
@@ -173,9 +175,9 @@ FALLBACKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "weight used outside its layer": (WeightUsedOutsideItsLayer, (3,)),
     "tied weights": (TiedWeights, (3,)),
     "layer called twice": (LayerCalledTwice, (3,)),
-    "weight norm": (
+    "parametrised weight": (
         lambda: nn.Sequential(
-            nn.utils.parametrizations.weight_norm(nn.Linear(3, 4)), nn.Tanh(), nn.Linear(4, 1)
+            register_parametrization(nn.Linear(3, 4), "weight", nn.Tanh()), nn.Linear(4, 1)
         ),
         (3,),
     ),
@@ -195,6 +197,36 @@ def test_networks_beyond_layer_factors_fall_back_to_the_jacobian(name: str) -> N
     tangent = linearise(module, X)
     assert isinstance(tangent, JacobianTangent)
     check_against_twin(tangent, module, X, Z)
+
+
+class WeightUsedOutsideFromZeroOn(WeightUsedOutsideItsLayer):
+    """Rows without a positive entry do not feel the second use of the weight."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        outside = functional.linear(x.clamp(min=0), self.hidden.weight)
+        return self.head(self.hidden(x).tanh() + outside)
+
+
+class SmallOutputs(WeightUsedOutsideItsLayer):
+    def forward(self, x: Tensor) -> Tensor:
+        return 1e-6 * super().forward(x)
+
+
+def test_a_second_use_of_a_weight_is_found_though_the_first_rows_do_not_feel_it() -> None:
+    module, X = WeightUsedOutsideFromZeroOn(), rows(6, 3)
+    X[:2] = -X[:2].abs()
+    check_against_twin(linearise(module, X), module, X, X[2:])
+
+
+def test_a_second_use_of_a_weight_is_found_though_the_outputs_are_small() -> None:
+    module, X = SmallOutputs(), rows(6, 3)
+    check_against_twin(linearise(module, X), module, X, X[2:])
+
+
+@pytest.mark.parametrize("name", sorted(FALLBACKS.keys() - {"weight used outside its layer"}))
+def test_layer_factors_are_not_even_tried_where_the_layers_rule_them_out(name: str) -> None:
+    module, X, _ = fallback(name)
+    assert factorable_layers(evaluation_copy(module), X[:2]) is None
 
 
 def test_integer_inputs_reach_an_embedding() -> None:
@@ -264,7 +296,7 @@ def test_hooks_are_removed_when_the_network_raises() -> None:
 def test_kernel_under_no_grad_still_works() -> None:
     module, X = mlp((4,), "tanh")(3), rows(5, 3)
     with torch.no_grad():
-        check_tangent = linearise(module, X)
-        features = check_tangent.features(X)
+        tangent = linearise(module, X)
+        features = tangent.features(X)
     J = reference.jacobian(module, X)
-    assert_close(check_tangent.kernel(features, features), J @ J.T, 1e-11)
+    assert_close(tangent.kernel(features, features), J @ J.T, 1e-11)

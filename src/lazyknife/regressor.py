@@ -33,6 +33,25 @@ class Fitted(NamedTuple):
     attributes: dict[str, Any]
 
 
+class HiddenSetting:
+    """A constructor argument that is kept, but not shown as an attribute.
+
+    scikit-learn takes any object with an attribute ``transform`` for a transformer; the setting of
+    that name is therefore read through ``get_params``.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        vars(instance)[self.name] = value
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        raise AttributeError(
+            f"{owner.__name__} is no transformer; get_params()[{self.name!r}] is its setting"
+        )
+
+
 class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Base of every estimator with ``predict_interval``.
 
@@ -41,7 +60,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     alpha: float
-    transform: Any
+    transform = HiddenSetting()
     random_state: Any
     construction: str
     nu: float = 0.0
@@ -52,6 +71,15 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     @abstractmethod
     def _fit(self, X: Tensor, y: Tensor, scaling: Scaling, seeds: Seeds) -> Fitted:
         """Fit to scaled rows."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the settings by name; with ``deep`` also those of settings that have some."""
+        settings = {name: vars(self)[name] for name in self._get_param_names()}
+        nested: dict[str, Any] = {}
+        for name, value in settings.items() if deep else ():
+            if hasattr(value, "get_params") and not isinstance(value, type):
+                nested |= {f"{name}__{key}": inner for key, inner in value.get_params().items()}
+        return settings | nested
 
     def _check_settings(self) -> None:
         """Refuse bad settings before anything is computed."""
@@ -91,7 +119,10 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         seeds = Seeds.of(self.random_state)
         apart = self._rows_apart(len(rows), seeds)
         scaling = fit_scaling(
-            self.transform, rows, apart=None if apart is None else rows[apart], **others
+            self.get_params(deep=False)["transform"],
+            rows,
+            apart=None if apart is None else rows[apart],
+            **others,
         )
         fitted = self._fit(to_tensor(scaling(rows)), to_tensor(target), scaling, seeds)
         # Nothing is set before everything has worked.
@@ -106,7 +137,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Predict y with the full-data model, shape (m,)."""
-        rows = to_tensor(self.scaling_(self._check_new(X)))
+        values = self._check_new(X)
+        rows = to_tensor(self.scaling_(values))
         with torch.no_grad():
             parts = [self.loo_.point(rows[block]) for block in self._row_blocks(len(rows))]
         result: NDArray[np.float64] = torch.cat(parts).numpy()

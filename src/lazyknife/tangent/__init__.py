@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
 from ..networks import evaluation_copy
@@ -28,7 +27,6 @@ def linearise(module: nn.Module, X: Tensor) -> Tangent:
         return explicit
     factored = FactorTangent(network, layers)
     features, expected = factored.features(probe), explicit.features(probe)
-    agree = torch.allclose(
-        factored.kernel(features, features), explicit.kernel(expected, expected), rtol=1e-9
-    )
+    fast, slow = factored.kernel(features, features), explicit.kernel(expected, expected)
+    agree = bool((fast - slow).abs().max() <= 1e-9 * slow.abs().max())
     return factored if agree else explicit

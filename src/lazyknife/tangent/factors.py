@@ -88,7 +88,7 @@ def layer_factors(module: nn.Module, layers: tuple[str, ...], X: Tensor) -> Laye
 
 
 @contextmanager
-def hooked(layers: Iterable[nn.Module], record: Callable[..., None]) -> Iterator[None]:
+def hooked(layers: Iterable[nn.Module], record: Callable[..., Tensor | None]) -> Iterator[None]:
     """Call ``record`` after every forward pass of the layers, within the block only."""
     hooks = [layer.register_forward_hook(record) for layer in layers]
     try:
@@ -122,4 +122,26 @@ def factorable_layers(module: nn.Module, probe: Tensor) -> tuple[str, ...] | Non
         len(seen) == 1 and len(seen[0]) == 2 and seen[0][0] == len(probe)
         for seen in shapes.values()
     )
-    return tuple(names[layer] for layer in owners) if rowwise else None
+    if not rowwise or used_outside(module, owners, probe):
+        return None
+    return tuple(names[layer] for layer in owners)
+
+
+def used_outside(module: nn.Module, layers: Iterable[nn.Linear], probe: Tensor) -> bool:
+    """Whether the output reaches a moved parameter other than through its own layer.
+
+    Read off the autograd graph, in which every layer's own use of its parameters is cut, so that
+    no value of the probe can hide another one.
+    """
+
+    def cut(layer: nn.Linear, args: tuple[Tensor, ...], _: Tensor) -> Tensor:
+        bias = None if layer.bias is None else layer.bias.detach()
+        return nn.functional.linear(args[0], layer.weight.detach(), bias)
+
+    moved = [p for p in module.parameters() if p.requires_grad]
+    with hooked(layers, cut), torch.enable_grad():
+        predicted: Tensor = module(probe).sum()
+    if not predicted.requires_grad:
+        return False
+    gradients = torch.autograd.grad(predicted, moved, allow_unused=True)
+    return any(gradient is not None for gradient in gradients)

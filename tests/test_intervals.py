@@ -1,0 +1,195 @@
+"""Ranks in exact arithmetic, order statistics by sorting, and every construction by definition."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+import reference
+from lazyknife.intervals import CONSTRUCTIONS, kappa, kth_largest, kth_smallest, rows_needed
+from reference import lower_quantile, upper_quantile
+
+
+@dataclass(frozen=True)
+class Models:
+    """Leave-one-out models given by their numbers alone."""
+
+    residuals: Tensor
+    training_residuals: Tensor
+    full: Tensor  # (m,)
+    each: Tensor  # (m, n)
+
+    def point(self, X: Tensor) -> Tensor:
+        return self.full[: len(X)]
+
+    def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        return self.full[: len(X)], self.each[: len(X)]
+
+
+def random_models(n: int, m: int, seed: int) -> tuple[Models, Tensor]:
+    rng = np.random.default_rng(seed)
+    tensors = [rng.normal(size=shape).round(1) for shape in (n, n, m, (m, n))]  # rounded: ties
+    return Models(*map(torch.from_numpy, tensors)), torch.zeros(m, 2)
+
+
+def test_kappa_is_exact_on_the_whole_grid() -> None:
+    levels = [(k / 1000, Fraction(k, 1000)) for k in range(1, 1000)]
+    for n in range(1, 201):
+        wrong = [alpha for alpha, exact in levels if kappa(alpha, n) != reference.rank(exact, n)]
+        assert not wrong, f"n={n}"
+
+
+def test_kappa_is_exact_for_levels_computed_as_one_minus_coverage() -> None:
+    for n in range(1, 201):
+        for k in (1, 10, 50, 100, 150, 200, 320, 500, 550, 820, 900, 950, 990):
+            exact = reference.rank(Fraction(k, 1000), n)
+            assert kappa(1 - (1000 - k) / 1000, n) == exact, (k, n)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "exact", "n"),
+    [
+        (0.18, Fraction(18, 100), 149),
+        (0.45, Fraction(45, 100), 99),
+        (0.29, Fraction(29, 100), 99),
+        (0.15, Fraction(15, 100), 19),
+        *((1 - 0.9, Fraction(1, 10), n) for n in (9, 19, 29, 39, 999, 9999)),
+        *((1 - 0.95, Fraction(1, 20), n) for n in (19, 39, 59, 1999)),
+        (0.1, Fraction(1, 10), 999_999),
+    ],
+)
+def test_kappa_at_the_traps_of_floating_point(alpha: float, exact: Fraction, n: int) -> None:
+    assert kappa(alpha, n) == reference.rank(exact, n)
+    assert kappa(alpha, n - 1) == reference.rank(exact, n - 1)
+
+
+def test_rows_needed_is_the_least_number_of_rows_with_a_finite_interval() -> None:
+    for k in range(1, 1000):
+        expected = max(math.ceil(Fraction(1000, k)) - 1, 1)
+        assert rows_needed(k / 1000) == expected
+        assert reference.rank(Fraction(k, 1000), expected) >= 1
+    assert [rows_needed(1 - 0.9), rows_needed(1 - 0.95), rows_needed(1e-5)] == [9, 19, 99_999]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.integers(-5, 5), min_size=1, max_size=30),
+    st.lists(st.integers(0, 30), min_size=1, max_size=4),
+)
+def test_order_statistics_equal_sorting(values: list[int], wanted: list[int]) -> None:
+    ranks = [min(k, len(values)) for k in wanted]
+    rows = torch.tensor([values, values[::-1]], dtype=torch.float64)
+    ordered = sorted(values)
+    smallest = [ordered[k - 1] if k else -math.inf for k in ranks]
+    largest = [ordered[-k] if k else math.inf for k in ranks]
+    assert kth_smallest(rows, ranks).tolist() == [smallest, smallest]
+    assert kth_largest(rows, ranks).tolist() == [largest, largest]
+    assert kth_largest(rows[0], ranks).tolist() == largest
+
+
+def plus(loo: Models, row: int, alpha: Fraction) -> tuple[float, float]:
+    pairs = list(zip(loo.each[row].tolist(), loo.residuals.tolist(), strict=True))
+    return (
+        lower_quantile([f - abs(e) for f, e in pairs], alpha),
+        upper_quantile([f + abs(e) for f, e in pairs], alpha),
+    )
+
+
+def minmax(loo: Models, row: int, alpha: Fraction) -> tuple[float, float]:
+    margin = upper_quantile([abs(e) for e in loo.residuals.tolist()], alpha)
+    return min(loo.each[row].tolist()) - margin, max(loo.each[row].tolist()) + margin
+
+
+def jackknife(loo: Models, row: int, alpha: Fraction) -> tuple[float, float]:
+    margin = upper_quantile([abs(e) for e in loo.residuals.tolist()], alpha)
+    return float(loo.full[row]) - margin, float(loo.full[row]) + margin
+
+
+def naive(loo: Models, row: int, alpha: Fraction) -> tuple[float, float]:
+    margin = upper_quantile([abs(e) for e in loo.training_residuals.tolist()], alpha)
+    return float(loo.full[row]) - margin, float(loo.full[row]) + margin
+
+
+DEFINITIONS = {"plus": plus, "minmax": minmax, "jackknife": jackknife, "naive": naive}
+
+
+def test_every_construction_has_a_definition() -> None:
+    assert DEFINITIONS.keys() == CONSTRUCTIONS.keys()
+
+
+@pytest.mark.parametrize("name", DEFINITIONS)
+@settings(max_examples=30, deadline=None)
+@given(n=st.integers(1, 25), m=st.integers(1, 3), k=st.integers(1, 999), seed=st.integers(0, 999))
+def test_construction_equals_its_definition(name: str, n: int, m: int, k: int, seed: int) -> None:
+    loo, X = random_models(n, m, seed)
+    point, lower, upper = CONSTRUCTIONS[name].ends(loo, X, [kappa(k / 1000, n)])
+    assert torch.equal(point, loo.full)
+    expected = [DEFINITIONS[name](loo, row, Fraction(k, 1000)) for row in range(m)]
+    assert list(zip(lower[:, 0].tolist(), upper[:, 0].tolist(), strict=True)) == expected
+
+
+@pytest.mark.parametrize("name", CONSTRUCTIONS)
+def test_several_levels_at_once_equal_single_levels(name: str) -> None:
+    loo, X = random_models(20, 3, seed=0)
+    ranks = [4, 0, 1, 20, 4]
+    _, lower, upper = CONSTRUCTIONS[name].ends(loo, X, ranks)
+    assert lower.shape == upper.shape == (3, 5)
+    for column, k in enumerate(ranks):
+        _, low, high = CONSTRUCTIONS[name].ends(loo, X, [k])
+        assert torch.equal(lower[:, [column]], low)
+        assert torch.equal(upper[:, [column]], high)
+
+
+@pytest.mark.parametrize("name", CONSTRUCTIONS)
+def test_rank_zero_gives_the_whole_line(name: str) -> None:
+    loo, X = random_models(5, 3, seed=0)
+    _, lower, upper = CONSTRUCTIONS[name].ends(loo, X, [0])
+    assert (lower == -torch.inf).all()
+    assert (upper == torch.inf).all()
+
+
+def test_miss_bounds() -> None:
+    plus_miss, minmax_miss = CONSTRUCTIONS["plus"].miss, CONSTRUCTIONS["minmax"].miss
+    assert plus_miss is not None
+    assert minmax_miss is not None
+    assert [plus_miss(k, 100) for k in (0, 1, 10)] == [0, 1 / 101, 19 / 101]
+    assert [minmax_miss(k, 100) for k in (0, 1, 10)] == [0, 1 / 101, 10 / 101]
+    assert CONSTRUCTIONS["jackknife"].miss is None
+    assert CONSTRUCTIONS["naive"].miss is None
+
+
+def misses(name: str, values: Sequence[float], k: int) -> int:
+    """How many of n + 1 values their interval from the n others misses; models are means."""
+    total, n = sum(values), len(values) - 1
+    count = 0
+    for i, value in enumerate(values):
+        others = torch.tensor([v for j, v in enumerate(values) if j != i])
+        each = (total - value - others) / (n - 1)
+        loo = Models(others - each, others, torch.zeros(1), each[None])
+        _, lower, upper = CONSTRUCTIONS[name].ends(loo, torch.zeros(1, 1), [k])
+        count += not lower.item() <= value <= upper.item()
+    return count
+
+
+@pytest.mark.parametrize("name", ["plus", "minmax"])
+def test_no_more_rows_are_missed_than_the_bound_allows(name: str) -> None:
+    miss = CONSTRUCTIONS[name].miss
+    assert miss is not None
+    worst = 0.0
+    for seed in range(30):
+        values = np.random.default_rng(seed).standard_cauchy(12).tolist()
+        for k in (1, 2, 4):
+            allowed = round(12 * miss(k, 11))
+            assert misses(name, values, k) <= allowed
+            assert misses(name, values, 0) == 0
+            worst = max(worst, misses(name, values, k) / allowed)
+    assert worst == 1.0  # the bound is attained, so an interval one rank shorter breaks it

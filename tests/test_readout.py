@@ -1,0 +1,132 @@
+"""Both readouts against explicit refits, the network's weights physically moved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import reference
+from lazyknife.loo import RidgeModels, leave_one_out, leave_one_out_auto
+from lazyknife.networks import mlp
+from lazyknife.readout import READOUTS, read_out
+from lazyknife.records import LeaveOneOut
+from lazyknife.tangent import FactorTangent, JacobianTangent, linearise
+from reference import assert_close
+
+TWINS = {
+    "network": reference.network_predictions,
+    "tangent": reference.tangent_predictions,
+}
+
+
+def half_frozen() -> nn.Module:
+    module = mlp((4, 3), "tanh")(3)
+    module[0].weight.requires_grad_(False)
+    module[2].bias.requires_grad_(False)
+    return module
+
+
+class LooksAtValues(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.up, self.down = nn.Linear(3, 4), nn.Linear(4, 1), nn.Linear(4, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = [self.first(row) for row in x]
+        return torch.stack([self.up(h) if h.sum() > 0 else self.down(h).tanh() for h in hidden])
+
+
+NETWORKS: dict[str, tuple[Callable[[], nn.Module], type]] = {
+    "linear": (lambda: mlp(())(3), FactorTangent),
+    "mlp": (lambda: mlp((6, 5), "silu")(3), FactorTangent),
+    "half frozen": (half_frozen, FactorTangent),
+    "prelu": (
+        lambda: nn.Sequential(nn.Linear(3, 4), nn.PReLU(), nn.Linear(4, 1), nn.Flatten(0)),
+        JacobianTangent,
+    ),
+    "control flow on values": (LooksAtValues, JacobianTangent),
+}
+RIDGES = {
+    "fixed": lambda K, r, b: leave_one_out(K, r, 0.5, b),
+    "auto": lambda K, r, b: leave_one_out_auto(K, r, torch.tensor([0.1, 1.0, 10.0]), b),
+}
+
+
+def data(n: int) -> tuple[Tensor, Tensor, Tensor]:
+    rng = np.random.default_rng(n)
+    X, new = rng.normal(size=(n, 3)), rng.normal(size=(5, 3))
+    y = 2 + np.sin(X[:, 0]) + 0.3 * rng.normal(size=n)
+    return torch.from_numpy(X), torch.from_numpy(y), torch.from_numpy(new)
+
+
+def fitted(
+    readout: str, network: str, n: int, fit: Callable[..., RidgeModels], intercept: bool
+) -> tuple[LeaveOneOut, RidgeModels, nn.Module]:
+    make, kind = NETWORKS[network]
+    torch.manual_seed(0)
+    module, (X, y, _) = make(), data(n)
+    tangent = linearise(module, X)
+    assert isinstance(tangent, kind)
+    features = tangent.features(X)
+    models = fit(tangent.kernel(features, features), y - features.outputs, intercept)
+    return read_out(readout, tangent, X, y, features, models), models, module
+
+
+def check(readout: str, network: str, n: int, ridge: str, intercept: bool) -> None:
+    loo, models, module = fitted(readout, network, n, RIDGES[ridge], intercept)
+    X, y, new = data(n)
+    r = y.numpy() - reference.outputs(module, X)
+    twin = reference.refits(reference.jacobian(module, X), r, models.ridges.tolist(), intercept)
+    expected = TWINS[readout](module, twin, new)
+    at_training = TWINS[readout](module, twin, X)
+
+    point, each = loo.predict(new)
+    assert_close(each, expected[:, :-1])
+    assert_close(point, expected[:, -1])
+    assert_close(loo.point(new), expected[:, -1])
+    assert_close(loo.residuals, y.numpy() - at_training[:, :-1].diagonal())
+    assert_close(loo.training_residuals, y.numpy() - at_training[:, -1])
+
+
+def test_every_readout_has_a_twin() -> None:
+    assert TWINS.keys() == READOUTS.keys()
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("readout", READOUTS)
+def test_readout_equals_explicit_refits(readout: str, network: str, intercept: bool) -> None:
+    check(readout, network, 9, "fixed", intercept)
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+def test_readout_with_more_rows_than_weights(readout: str) -> None:
+    check(readout, "linear", 25, "fixed", True)
+
+
+@pytest.mark.parametrize("network", ["mlp", "prelu"])
+@pytest.mark.parametrize("readout", READOUTS)
+def test_readout_with_a_ridge_for_each_model(readout: str, network: str) -> None:
+    check(readout, network, 9, "auto", True)
+
+
+@pytest.mark.parametrize("block_bytes", [1, 3000])
+@pytest.mark.parametrize("network", ["mlp", "prelu", "control flow on values"])
+@pytest.mark.parametrize("readout", READOUTS)
+def test_tiny_blocks_change_nothing(
+    readout: str, network: str, block_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lazyknife.blocks.BLOCK_BYTES", block_bytes)
+    check(readout, network, 9, "fixed", True)
+
+
+def test_the_two_readouts_agree_for_a_linear_network_only() -> None:
+    _, _, new = data(9)
+    for network, same in (("linear", True), ("mlp", False)):
+        loos = [fitted(name, network, 9, RIDGES["fixed"], True)[0] for name in READOUTS]
+        first, second = (loo.predict(new)[1] for loo in loos)
+        assert torch.allclose(first, second, rtol=1e-10) == same
