@@ -101,10 +101,13 @@ def table(trials: dict[str, list[dict[str, Any]]], total: int) -> Table:
         result.add_column(column, justify="left" if column == "method" else "right")
     for name, runs in trials.items():
         certified = runs[0]["certified"]
-        cells = ["{:.3f} ±{:.3f}".format(*mean_and_error(runs, column)) for column in COLUMNS[:3]]
+        shares = "{:.3f} ±{:.3f}".format(*mean_and_error(runs, "coverage"))
+        cells = [
+            "{:.2f} ±{:.2f}".format(*mean_and_error(runs, column)) for column in ("width", "score")
+        ]
         seconds = statistics.median(run["seconds"] for run in runs)
         shown = "none" if certified is None else f"{certified:.3f}"
-        result.add_row(name, *cells, f"{seconds:.2f} s", shown)
+        result.add_row(name, shares, *cells, f"{seconds:.2f} s", shown)
     return result
 
 

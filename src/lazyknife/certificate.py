@@ -13,7 +13,7 @@ from .checks import (
     check_not_negative,
     check_positive_int,
 )
-from .intervals import CONSTRUCTIONS, kappa
+from .intervals import CONSTRUCTIONS, kappa, rows_needed
 from .records import PrivacyCurve
 from .roots import falling_root
 
@@ -104,7 +104,7 @@ def make_certificate(
         coverage,
         bounds,
         (EXCHANGEABLE, UNTUNED, *assumptions),
-        f"{rows}, {MARGINAL}",
+        f"{rows}; {MARGINAL}",
         subject,
         objections,
         remarks,
@@ -171,6 +171,9 @@ def certificate_for(
     """Return the certificate of a lazy jackknife on n rows whose base has this dependence."""
     check_fraction("alpha", alpha)
     check_choice("construction", construction, CONSTRUCTIONS)
+    for argument, value in (("eta", eta), ("nu", nu)):
+        if value is not None:
+            check_not_negative(argument, value)
     name = type(base).__name__
     bound = CONSTRUCTIONS[construction].miss
     if bound is None:
@@ -201,13 +204,12 @@ def certificate_for(
 
 def paper_bound(alpha: float, dependence: PrivacyCurve, eta: float) -> float:
     """Theorem 1 of the paper: 1 − 2α − 3√(2η + 2ε + δ) with replace-one (ε, δ); 0.0 if vacuous."""
-    check_not_negative("eta", eta)
     epsilon, delta = dependence.replace_one
     return max(0.0, 1 - 2 * alpha - 3 * math.sqrt(2 * eta + 2 * epsilon + delta))
 
 
 def _paper_remark(paper: float, eta: float, nu: float | None) -> str:
-    relaxation = "ν" if nu is None else f"ν = {check_not_negative('nu', nu):g}"
+    relaxation = "ν" if nu is None else f"ν = {nu:g}"
     return (
         f"The paper's Theorem 1 would give {paper:.3f} for intervals widened by {relaxation}, if "
         f"its stability condition held with η = {eta:g}; shown for comparison, not certified."
@@ -310,6 +312,15 @@ def _plan_epsilon(
     """Find the least noise whose certificate reaches the wanted coverage."""
     bound = CONSTRUCTIONS[construction].miss
     assert bound is not None
+    if kappa(alpha, n) == 0:
+        return Plan(
+            None,
+            None,
+            base,
+            None,
+            f"No ε to plan at alpha = {alpha:g} with n = {n}: the intervals are infinite, whatever "
+            f"the base. At least {rows_needed(alpha)} rows are needed.",
+        )
     most = 1 - bound(kappa(alpha, n), n)
     if most <= coverage:
         return Plan(

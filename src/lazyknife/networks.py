@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
@@ -64,6 +65,11 @@ def seeded(seed: int) -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # torch.manual_seed would reseed GPUs as well
         yield
+
+
+def spawn_seeds(seed: int, count: int) -> list[int]:
+    """Independent seeds from one."""
+    return [int(s) for s in np.random.SeedSequence(seed).generate_state(count)]
 
 
 def build(network: Network | None, X: Tensor, seed: int) -> nn.Module:
@@ -162,6 +168,38 @@ def set_training(module: nn.Module) -> None:
     for part in module.modules():
         if isinstance(part, _BatchNorm):
             part.eval()
+
+
+class FixedNorm(nn.Module):
+    """A batch norm on its running statistics: constants, not buffers, which opacus refuses."""
+
+    def __init__(self, norm: _BatchNorm) -> None:
+        super().__init__()
+        self.weight, self.bias, self.eps = norm.weight, norm.bias, norm.eps
+        assert norm.running_mean is not None
+        assert norm.running_var is not None
+        self.statistics = (norm.running_mean, norm.running_var)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise by the constants, then scale and shift."""
+        mean, variance = (self._shaped(s, x) for s in self.statistics)
+        normed = (x - mean) * (variance + self.eps).rsqrt()
+        if self.weight is None:
+            return normed
+        return normed * self._shaped(self.weight, x) + self._shaped(self.bias, x)
+
+    @staticmethod
+    def _shaped(values: Tensor, x: Tensor) -> Tensor:
+        return values.view(-1, *[1] * (x.dim() - 2))
+
+
+def fix_norms(module: nn.Module) -> None:
+    """Put a ``FixedNorm`` in place of every batch norm."""
+    for name, part in module.named_children():
+        if isinstance(part, _BatchNorm):
+            setattr(module, name, FixedNorm(part))
+        else:
+            fix_norms(part)
 
 
 def _check(module: nn.Module, X: Tensor, seed: int) -> None:

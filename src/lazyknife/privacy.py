@@ -13,6 +13,8 @@ from .roots import falling_root
 
 # Far below any miss probability that a certificate could be about.
 SMALLEST_DELTA = 1e-10
+# A run whose privacy loss spreads this far protects nothing; the accountant need not be asked.
+HOPELESS = 20.0
 
 
 def _loss_scale(sigma: float, rate: float, steps: int) -> float:
@@ -24,8 +26,10 @@ def _discretisation(sigma: float, rate: float, steps: int, coarsening: float) ->
     """Grid of the accountant: at most 1e-4, and fine against the whole run's privacy loss.
 
     At ε = .01 the composed loss is about .01, and a grid of 1e-4 would overstate δ by percents.
+    A loss of 2 and more allows a coarser one. Any grid errs on the safe side.
     """
-    finest = np.clip(_loss_scale(sigma, rate, steps) / 2000, 1e-9, 1e-4)
+    scale = _loss_scale(sigma, rate, steps)
+    finest = np.clip(scale / 2000, 1e-9, max(1e-4, scale / 20_000))
     return float(coarsening * finest)
 
 
@@ -51,11 +55,15 @@ def dpsgd_delta(
     sigma: float, rate: float, steps: int, epsilon: float, coarsening: float = 1.0
 ) -> float:
     """Return δ(ε) of DP-SGD under adding or removing one row."""
+    if _loss_scale(sigma, rate, steps) > HOPELESS:
+        return 1.0
     return float(_distribution(sigma, rate, steps, coarsening).get_delta_for_epsilon(epsilon))
 
 
 def dpsgd_epsilon(sigma: float, rate: float, steps: int, delta: float) -> float:
     """Return the least ε with which DP-SGD is (ε, δ)-private under adding or removing one row."""
+    if _loss_scale(sigma, rate, steps) > HOPELESS:
+        return math.inf
     return float(_distribution(sigma, rate, steps).get_epsilon_for_delta(delta))
 
 
@@ -75,8 +83,10 @@ def dpsgd_curve(sigma: float, rate: float, steps: int, delta: float) -> PrivacyC
         The δ at which the replace-one ε is read off.
 
     """
+    if _loss_scale(sigma, rate, steps) > HOPELESS:
+        return PrivacyCurve((0.0,), (1.0,), (math.inf, delta))
     distribution = _distribution(sigma, rate, steps)
-    most = float(distribution.get_epsilon_for_delta(SMALLEST_DELTA))
+    most = max(float(distribution.get_epsilon_for_delta(SMALLEST_DELTA)), SMALLEST_DELTA)
     epsilons = np.concatenate([[0.0], np.geomspace(1e-3 * most, most, 600)])
     deltas = distribution.get_delta_for_epsilon(epsilons)
     replace = _distribution(sigma, rate, steps, replace=True).get_epsilon_for_delta(delta)
@@ -131,13 +141,14 @@ def l2_total_variation(epsilon: float, n_parameters: int | None) -> float:
 
     if n_parameters is None:
         return math.tanh(epsilon / 2)
-    if n_parameters == 1:
-        return -math.expm1(-epsilon / 2)
-    radius = stats.gamma(n_parameters, scale=1 / epsilon)
+    # Given V ~ Gamma((M + 1)/2, 2(s/ε)²), ξ is normal with variance V: a smooth integral in log V.
+    shape = (n_parameters + 1) / 2
+    law = stats.gamma(shape)
+    constant = float(special.gammaln(shape))
 
-    def within(level: float) -> float:
-        """P(|ξ₁| ≤ 1/2) at the given quantile of the radius; the squared cosine is Beta."""
-        squared_cosine = min(1.0, 0.25 / radius.ppf(level) ** 2) if level > 0 else 1.0
-        return float(special.betainc(0.5, (n_parameters - 1) / 2, squared_cosine))
+    def within(log_v: float) -> float:
+        density = math.exp(shape * log_v - math.exp(log_v) - constant)
+        return math.erf(epsilon / 4 * math.exp(-log_v / 2)) * density
 
-    return float(integrate.quad(within, 0.0, 1.0, epsabs=1e-10, epsrel=1e-8, limit=400)[0])
+    ends = math.log(law.ppf(1e-18)), math.log(law.isf(1e-18))
+    return float(integrate.quad(within, *ends, epsabs=0.0, epsrel=1e-9, limit=400)[0])

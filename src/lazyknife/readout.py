@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,7 +75,6 @@ class NetworkReadout:
             for columns in unread._model_blocks(n)
         ]
         left_out = torch.cat(own) + models.intercepts[:n]
-        _warn_if_far(y - left_out, models.residuals)
         return cls(tangent, features, models, y - left_out, y - unread.point(X))
 
     def point(self, X: Tensor) -> Tensor:
@@ -106,20 +104,6 @@ class NetworkReadout:
     @property
     def _width(self) -> int:
         return widest_layer(self.tangent.module)
-
-
-def _warn_if_far(network: Tensor, tangent: Tensor) -> None:
-    """Warn when the moved networks are off their linearisation by more than the errors."""
-    gap = float((network - tangent).square().mean().sqrt())
-    error = float(tangent.square().mean().sqrt())
-    if not gap <= error:
-        warnings.warn(
-            "the moved networks are far from the linearised ones that the ridge fitted (left-out "
-            f"predictions differ by {gap:.3g}, the linearised errors are {error:.3g}), so the "
-            "intervals are valid but wide. Use readout='tangent', bring y to a spread of order "
-            "one by a fixed unit, or use a larger ridge",
-            stacklevel=6,
-        )
 
 
 READOUTS: dict[str, type[TangentReadout] | type[NetworkReadout]] = {

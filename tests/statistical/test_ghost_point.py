@@ -113,10 +113,10 @@ def refuted(missed: int, repetitions: int, bound: float) -> bool:
 # n, α, construction, least share of the allowed excess. κ = 1 makes the bound of plus as small as
 # that of minmax; with more rows the order statistic settles and the share goes to 1.
 CASES = [
-    (9, 0.1, "plus", 0.80),
-    (9, 0.1, "minmax", 0.80),
-    (19, 0.1, "minmax", 0.87),
-    (99, 0.1, "minmax", 0.95),
+    (9, 0.1, "plus", 0.78),
+    (9, 0.1, "minmax", 0.78),
+    (19, 0.1, "minmax", 0.85),
+    (99, 0.1, "minmax", 0.92),
 ]
 SHIFTS = [0.37, 1.0, 2.56]  # total variation .147 (ε = 1 at n = 100), .38 and .80
 
@@ -142,7 +142,7 @@ def test_the_base_moves_by_its_shift_when_a_row_is_added():
     X, y = draw_rows(9, np.random.default_rng(0))
     rows, target = torch.from_numpy(X), torch.from_numpy(y)
     with_row, without = (
-        Memory(0.7).fit(empty_network(9), rows[:k], target[:k], seed=1).module.weight
+        Memory(0.7).fit(empty_network(9), rows[:k], target[:k], seed=1).module.weight.detach()
         for k in (10, 9)
     )
     assert float((with_row - without).norm()) == pytest.approx(0.7)
@@ -166,7 +166,11 @@ def test_a_base_that_forgets_misses_as_often_as_the_construction_allows(n, alpha
 def test_a_memorising_base_comes_close_to_the_bound_and_never_passes_it(
     n, alpha, construction, share, shift
 ):
-    """Each case raises a false alarm about the bound with probability below 1e-6."""
+    """Each case raises a false alarm about the bound with probability below 1e-6.
+
+    The exact shares are .83 to .90 at n = 9, .91 to .95 at n = 19 and .98 to .99 at n = 99; at
+    least four standard errors above the shares asked for, a false alarm below 4e-5.
+    """
     missed = misses(n, alpha, shift, REPETITIONS, seed=n + 1)
     bound = allowed(n, alpha, shift, construction)
     assert not refuted(missed, REPETITIONS, bound)

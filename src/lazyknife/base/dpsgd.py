@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..checks import check_fraction, check_positive, check_positive_int
-from ..networks import like, outputs, seeded, set_training
+from ..networks import fix_norms, like, outputs, seeded, spawn_seeds
 from ..privacy import calibrate, dpsgd_curve, dpsgd_epsilon
 from ..progress import track
 from ..records import Base, PrivacyCurve
@@ -156,17 +156,19 @@ def run_dpsgd(
     from opacus.optimizers import DPOptimizer
     from opacus.utils.uniform_sampler import UniformWithReplacementSampler
 
+    drawing, noising, dropping = spawn_seeds(seed, 3)
     module = copy.deepcopy(start)
-    set_training(module)
+    fix_norms(module)
+    module.train()
     inputs, target = like(X, module), like(y, module)
     sampler = UniformWithReplacementSampler(
         num_samples=len(X),
         sample_rate=run.sampling_rate,
         steps=run.steps,
-        generator=torch.Generator().manual_seed(seed),
+        generator=torch.Generator().manual_seed(drawing),
     )
     # The loss below is a sum; the optimizer divides by the fixed q·n, never by the drawn number.
-    # Buffers are constants here (batch norms stay in evaluation mode), so opacus need not refuse.
+    # Other buffers do not change, so opacus need not refuse them.
     private = GradSampleModule(module, loss_reduction="sum", strict=False)
     optimizer = DPOptimizer(
         torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=lr),
@@ -174,9 +176,9 @@ def run_dpsgd(
         max_grad_norm=run.max_grad_norm,
         expected_batch_size=run.expected_batch,
         loss_reduction="mean",
-        generator=torch.Generator(X.device).manual_seed(seed ^ 0x5EED),
+        generator=torch.Generator(X.device).manual_seed(noising),
     )
-    with seeded(seed), warnings.catch_warnings():  # seeded for dropout
+    with seeded(dropping), warnings.catch_warnings():
         # opacus hooks every layer; that the network's input needs no gradient is no news.
         warnings.filterwarnings("ignore", "Full backward hook is firing", UserWarning)
         for batch in track(sampler, "private training", run.steps, progress):
@@ -185,5 +187,5 @@ def run_dpsgd(
             loss.backward()
             optimizer.step()
     trained = copy.deepcopy(start)  # free of the hooks and fields that opacus leaves behind
-    trained.load_state_dict(module.state_dict())
+    trained.load_state_dict(module.state_dict(), strict=False)  # all but running statistics
     return trained.eval()

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from ..checks import check_choice, check_positive
+from ..networks import spawn_seeds
 from ..privacy import l1_total_variation, l2_total_variation, pure_curve
 from ..records import Base, PrivacyCurve
 from .method import BaseMethod
@@ -70,10 +71,13 @@ class Perturbed(BaseMethod):
         progress: bool = False,
     ) -> Base:
         """Train, then add noise to the parameters that were trained."""
-        module = self.training.fit(start, X, y, seed=seed, center=center, progress=progress).module
+        training, noising = spawn_seeds(seed, 2)
+        module = self.training.fit(
+            start, X, y, seed=training, center=center, progress=progress
+        ).module
         moved = [p for p in module.parameters() if p.requires_grad]
         weights = parameters_to_vector(moved).detach()
-        generator = torch.Generator().manual_seed(seed ^ 0x5EED)
+        generator = torch.Generator().manual_seed(noising)
         noise = NOISE[self.norm](len(weights), self.sensitivity / self.epsilon, generator)
         vector_to_parameters(weights + noise.to(weights.dtype), moved)
         details = {"method": "perturbed", "n_parameters": len(weights), "seed": seed}

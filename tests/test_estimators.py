@@ -1,0 +1,398 @@
+import copy
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from torch import nn
+
+import lazyknife as lk
+import reference
+from data import linear, real_file, simulated
+
+FAST = {
+    "network": lk.mlp((8,)),
+    "base": lk.Public(),
+    "ridge": 1.0,
+    "readout": "tangent",
+    "random_state": 0,
+}
+
+
+PREDICTIONS = {
+    "network": reference.network_predictions,
+    "tangent": reference.tangent_predictions,
+}
+
+
+@pytest.mark.parametrize("readout", ["network", "tangent"])
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("base", [lk.Public(), lk.DPSGD(), lk.Plain()])
+def test_jackknife_plus_equals_n_explicit_refits(readout, intercept, base):
+    X, y = linear(25)
+    X_new = linear(7, seed=1)[0]
+    model = lk.LazyJackknifeRegressor(
+        lk.mlp((6, 5)), base, 2.0, "plus", readout, intercept, alpha=0.2, random_state=3
+    ).fit(X, y)
+    module, rows, new = model.base_.module, torch.from_numpy(X), torch.from_numpy(X_new)
+    targets = y - reference.outputs(module, rows)
+    refits = reference.refits(reference.jacobian(module, rows), targets, 2.0, intercept)
+    left_out = PREDICTIONS[readout](module, refits, rows)[np.arange(25), np.arange(25)]
+    at_new = PREDICTIONS[readout](module, refits, new)
+    errors, predictions = np.abs(y - left_out), at_new[:, :-1]
+    result = model.predict_interval(X_new)
+    close = {"rtol": 1e-9, "atol": 1e-9}
+    np.testing.assert_allclose(result.lower, np.sort(predictions - errors)[:, 5 - 1], **close)
+    np.testing.assert_allclose(result.upper, np.sort(predictions + errors)[:, 26 - 5 - 1], **close)
+    np.testing.assert_allclose(result.point, at_new[:, -1], **close)
+
+
+def test_one_linear_layer_is_jackknife_plus_of_sklearn_ridge():
+    X, y = linear(30, p=4)
+    X_new = linear(9, p=4, seed=1)[0]
+    network = nn.Linear(4, 1, bias=False)
+    nn.init.zeros_(network.weight)
+    model = lk.LazyJackknifeRegressor(network, lk.Public(), ridge=0.7, alpha=0.2).fit(X, y)
+    fits = [Ridge(alpha=0.7).fit(np.delete(X, j, axis=0), np.delete(y, j)) for j in range(len(y))]
+    errors = np.array([abs(y[j] - fits[j].predict(X[j : j + 1])[0]) for j in range(len(y))])
+    predictions = np.stack([fit.predict(X_new) for fit in fits], axis=1)
+    result = model.predict_interval(X_new)
+    np.testing.assert_allclose(result.lower, np.sort(predictions - errors)[:, 5], rtol=1e-9)
+    np.testing.assert_allclose(result.upper, np.sort(predictions + errors)[:, 24], rtol=1e-9)
+
+
+def test_the_papers_settings():
+    settings = lk.DPLazyPI(alpha=0.2, random_state=5).get_params(deep=False)
+    base = settings.pop("base")
+    assert (base.epsilon, base.delta, base.epochs, base.batch_size) == (0.01, 1e-3, 10, 10)
+    assert settings == {
+        "network": None,
+        "ridge": 10.0,
+        "construction": "plus",
+        "readout": "network",
+        "intercept": False,
+        "transform": None,
+        "alpha": 0.2,
+        "nu": 0.0,
+        "random_state": 5,
+        "progress": False,
+    }
+
+
+def test_nu_widens_both_sides():
+    X, y = linear(30)
+    plain = lk.LazyJackknifeRegressor(**FAST).fit(X, y).predict_interval(X)
+    wide = lk.LazyJackknifeRegressor(**FAST, nu=0.5).fit(X, y).predict_interval(X)
+    np.testing.assert_allclose(wide.to_numpy() - plain.to_numpy(), [[-0.5, 0.5]] * 30)
+
+
+def test_several_levels_without_a_refit():
+    X, y = linear(40)
+    model = lk.LazyJackknifeRegressor(**FAST).fit(X, y)
+    both = model.predict_interval(X, alpha=[0.1, 0.3])
+    assert both.lower.shape == (40, 2)
+    assert both.to_numpy().shape == (40, 2, 2)
+    for k, level in enumerate((0.1, 0.3)):
+        np.testing.assert_array_equal(
+            both.upper[:, k], model.predict_interval(X, alpha=level).upper
+        )
+    assert list(both.to_frame().columns) == [
+        "point", "lower_0.1", "upper_0.1", "lower_0.3", "upper_0.3",
+    ]  # fmt: skip
+
+
+def test_frames_keep_their_rows_labels_and_polars_is_read():
+    import polars as pl
+
+    X, y = linear(30)
+    frame = pd.DataFrame(X, columns=list("abc"), index=[f"row{i}" for i in range(30)])
+    model = lk.LazyJackknifeRegressor(**FAST).fit(frame, y)
+    result = model.predict_interval(frame)
+    assert list(result.to_frame().index) == list(frame.index)
+    from_polars = model.predict_interval(pl.DataFrame(X, schema=list("abc")))
+    np.testing.assert_array_equal(from_polars.lower, result.lower)
+
+
+@pytest.mark.parametrize("readout", ["network", "tangent"])
+def test_images_and_integer_codes_reach_networks_that_take_them(readout):
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=20)
+    images = torch.from_numpy(rng.normal(size=(20, 1, 6, 6)))
+    conv = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32, 1))
+    codes = torch.from_numpy(rng.integers(0, 5, size=(20, 3)))
+    embed = nn.Sequential(nn.Embedding(5, 4), nn.Flatten(), nn.Linear(12, 1))
+    for network, X in ((conv, images), (embed, codes)):
+        for base in (lk.Public(), lk.DPSGD(epochs=1)):
+            model = lk.LazyJackknifeRegressor(network, base, readout=readout, random_state=0).fit(
+                X, y
+            )
+            assert np.isfinite(model.predict_interval(X).width).all()
+
+
+def test_too_few_rows_give_infinite_intervals_and_one_warning():
+    X, y = linear(8)
+    model = lk.LazyJackknifeRegressor(**FAST).fit(X, y)
+    with pytest.warns(UserWarning, match="At least 9 rows are needed") as caught:
+        result = model.predict_interval(X)
+    assert len(caught) == 1
+    assert np.isinf(result.to_numpy()).all()
+    assert np.isfinite(result.point).all()
+
+
+def test_the_same_seed_gives_the_same_bits_and_no_global_state_is_touched():
+    X, y = linear(30)
+    network = lk.mlp((8,))(3)
+    before = copy.deepcopy(network.state_dict())
+    torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()
+    settings = {"network": network, "base": lk.DPSGD(epsilon=1.0, epochs=2), "ridge": 30.0}
+    first, second, other = (
+        lk.LazyJackknifeRegressor(**settings, random_state=s).fit(X, y).predict_interval(X)
+        for s in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(first.to_numpy(), second.to_numpy())
+    assert (first.to_numpy() != other.to_numpy()).any()
+    lk.LazyJackknifeRegressor(**settings).fit(X, y)  # random_state=None
+    assert torch.equal(torch.get_rng_state(), torch_state)
+    np.testing.assert_array_equal(np.random.get_state()[1], numpy_state)
+    for name, value in network.state_dict().items():
+        assert torch.equal(value, before[name])
+    assert not network[0]._forward_hooks
+    assert network[0].weight.grad is None
+
+
+def test_random_state_may_be_a_generator():
+    X, y = linear(20)
+    for make in (np.random.RandomState, np.random.default_rng):
+        first, second = (
+            lk.LazyJackknifeRegressor(**FAST | {"random_state": make(7)}).fit(X, y).predict(X)
+            for _ in range(2)
+        )
+        np.testing.assert_array_equal(first, second)
+
+
+def test_a_target_far_from_zero_does_not_hurt():
+    X, y = simulated(16, 0, 600)
+    for settings in ({}, {"readout": "tangent"}, {"base": lk.Split()}, {"base": lk.DPSGD(2.0)}):
+        near, far = (
+            lk.LazyJackknifeRegressor(**settings, random_state=0)
+            .fit(X[:100], y[:100] + shift)
+            .predict_interval(X[100:])
+            for shift in (0.0, 1000.0)
+        )
+        assert far.width.mean() < 1.1 * near.width.mean()
+        assert far.covers(y[100:] + 1000).mean() > 0.85
+
+
+def test_a_moved_network_far_from_its_tangent_is_reported():
+    X, y = linear(40)
+    with pytest.warns(UserWarning, match="readout='tangent'"):
+        lk.LazyJackknifeRegressor(lk.mlp((8,)), lk.Public(), 0.01, random_state=0).fit(X, 1e3 * y)
+
+
+def test_what_ran_is_kept_on_the_result():
+    X, y = linear(40)
+    base = lk.DPSGD(epsilon=0.5, batch_size=8)
+    model = lk.LazyJackknifeRegressor(base=base, readout="tangent", random_state=0)
+    details = model.fit(X, y).base_.details
+    assert details["sampling_rate"] == 0.2
+    assert details["steps"] == 50
+    assert details["noise_multiplier"] > 0
+    assert {"seed", "lr", "epsilon", "delta"} <= details.keys()
+    assert details["epsilon"] == pytest.approx(0.5, rel=0.01)
+
+
+def test_the_fitted_certificate_equals_the_one_before_training():
+    X, y = linear(60)
+    for base in (lk.DPSGD(epsilon=0.5), lk.Public(), lk.Split(0.3)):
+        for construction in ("plus", "minmax"):
+            model = lk.LazyJackknifeRegressor(
+                lk.mlp((4,)), base, 1.0, construction, "tangent", random_state=0
+            ).fit(X, y)
+            before = lk.certify(n=60, alpha=0.1, construction=construction, base=base)
+            assert model.certificate_ == before
+    perturbed = lk.Perturbed(sensitivity=0.1, epsilon=1.0)
+    model = lk.LazyJackknifeRegressor(lk.mlp((4,)), perturbed, readout="tangent").fit(X, y)
+    before = lk.certify(n=60, alpha=0.1, base=perturbed, n_parameters=3 * 4 + 4 + 4 + 1)
+    assert model.certificate_ == before
+
+
+def test_no_certificate_for_plain_naive_and_jackknife():
+    X, y = linear(30)
+    plain = lk.LazyJackknifeRegressor(**FAST | {"base": lk.Plain()}).fit(X, y)
+    assert plain.certificate_.coverage is None
+    assert "without privacy" in str(plain.certificate_)
+    for construction in ("naive", "jackknife"):
+        model = lk.LazyJackknifeRegressor(**FAST, construction=construction).fit(X, y)
+        assert model.certificate_.coverage is None
+
+
+def test_split_uses_only_the_other_part():
+    """Labels of the base's own part reach the leave-one-out step through θ0 alone."""
+    X, y = linear(40)
+    settings = {"ridge": 30.0, "random_state": 0}
+    model = lk.LazyJackknifeRegressor(base=lk.Split(0.4), **settings).fit(X, y)
+    assert len(model.loo_.residuals) == 24
+    learn, _ = lk.Split(0.4).rows(40, model.seeds_.rows)
+    frozen = lk.LazyJackknifeRegressor(
+        base=lk.Split(0.4, lk.Plain(epochs=1, lr=1e-300)), **settings
+    )
+    changed = y.copy()
+    changed[learn] += 100.0
+    np.testing.assert_array_equal(
+        frozen.fit(X, y).predict_interval(X).to_numpy(),
+        frozen.fit(X, changed).predict_interval(X).to_numpy(),
+    )
+
+
+def test_the_ridge_of_a_left_out_model_ignores_its_row():
+    X, y = linear(25)
+    changed, moved = y.copy(), X.copy()
+    changed[7] += 1e3
+    moved[7] *= -30
+    settings = {"base": lk.Public(), "readout": "tangent", "random_state": 0}
+    first = lk.LazyJackknifeRegressor(**settings).fit(X, y)
+    second = lk.LazyJackknifeRegressor(**settings).fit(moved, changed)
+    assert first.ridge_[7] == second.ridge_[7]
+    assert first.ridge_[-1] != second.ridge_[-1]  # the full model does look at it
+    new = torch.from_numpy(linear(5, seed=9)[0])
+    np.testing.assert_allclose(
+        first.loo_.predict(new)[1][:, 7], second.loo_.predict(new)[1][:, 7], rtol=1e-9
+    )
+
+
+def test_raw_heavy_tails_are_mended_by_symlog():
+    frame = pd.read_csv(real_file("blogData_train.csv.gz"), header=None, nrows=4000)
+    X, y = frame.iloc[:, :-1].to_numpy(), np.log1p(frame.iloc[:, -1].to_numpy())
+    rows = np.random.default_rng(0).permutation(len(y))
+    train, test = rows[:100], rows[100:]
+    with pytest.warns(UserWarning, match="far from the linearised"):
+        raw = lk.DPLazyPI(random_state=0).fit(X[train], y[train])
+    tamed = lk.DPLazyPI(transform="symlog", random_state=0).fit(X[train], y[train])
+    assert tamed.certificate_ == raw.certificate_  # a fixed transform costs nothing
+    result = tamed.predict_interval(X[test])
+    assert result.covers(y[test]).mean() > 0.8
+    assert result.width.mean() < raw.predict_interval(X[test]).width.mean() / 3
+
+
+# Behaviour as a scikit-learn estimator.
+
+
+def test_clone_pickle_pipeline_and_cross_validation():
+    X, y = linear(60)
+    model = lk.LazyJackknifeRegressor(**FAST)
+    assert clone(model).get_params() == model.get_params()
+    fitted = model.fit(X, y)
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(
+        again.predict_interval(X).to_numpy(), fitted.predict_interval(X).to_numpy()
+    )
+    assert str(again.certificate_) == str(fitted.certificate_)
+    assert cross_val_score(make_pipeline(clone(model)), X, y, cv=3).mean() > 0.7
+
+
+def test_the_setting_transform_does_not_make_it_a_transformer():
+    model = lk.LazyJackknifeRegressor(transform="symlog")
+    assert not hasattr(model, "transform")
+    assert model.get_params()["transform"] == "symlog"
+    assert model.set_params(transform=None).get_params()["transform"] is None
+
+
+# Bad input: a clear error, and the estimator stays as it was.
+
+GOOD_X, GOOD_Y = linear(30)
+
+
+def with_value(array, value):
+    changed = array.copy()
+    changed.flat[3] = value
+    return changed
+
+
+BAD_FITS = {
+    "nan in X": ({}, with_value(GOOD_X, np.nan), GOOD_Y, "Input X contains NaN"),
+    "inf in X": ({}, with_value(GOOD_X, np.inf), GOOD_Y, "X contains infinity"),
+    "nan in y": ({}, GOOD_X, with_value(GOOD_Y, np.nan), "Input y contains NaN"),
+    "inf in y": ({}, GOOD_X, with_value(GOOD_Y, np.inf), "y contains infinity"),
+    "empty": ({}, GOOD_X[:0], GOOD_Y[:0], "0 sample"),
+    "one row": ({}, GOOD_X[:1], GOOD_Y[:1], "minimum of 2 is required"),
+    "lengths": ({}, GOOD_X, GOOD_Y[:-1], r"inconsistent numbers of samples: \[30, 29\]"),
+    "y with two columns": ({}, GOOD_X, np.stack([GOOD_Y] * 2, axis=1), "y should be a 1d array"),
+    "text in y": ({}, GOOD_X, np.array(["a"] * 30), "y has values that are not numbers"),
+    "alpha 0": ({"alpha": 0.0}, GOOD_X, GOOD_Y, "alpha=0.0: give a number strictly between"),
+    "alpha 1": ({"alpha": 1.0}, GOOD_X, GOOD_Y, "alpha=1.0"),
+    "ridge": ({"ridge": -1.0}, GOOD_X, GOOD_Y, "ridge=-1.0: give a number above 0"),
+    "ridge word": ({"ridge": "best"}, GOOD_X, GOOD_Y, "ridge='best': choose from 'auto'"),
+    "nu": ({"nu": -0.1}, GOOD_X, GOOD_Y, "nu=-0.1"),
+    "construction": ({"construction": "x"}, GOOD_X, GOOD_Y, "'plus', 'minmax', 'jackknife'"),
+    "readout": ({"readout": "x"}, GOOD_X, GOOD_Y, "choose from 'network', 'tangent'"),
+    "two outputs": ({"network": nn.Linear(3, 2)}, GOOD_X, GOOD_Y, r"shape \(3, 2\)"),
+    "batch norm": (
+        {"network": nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2), nn.Linear(2, 1))},
+        GOOD_X,
+        GOOD_Y,
+        "BatchNorm layer in training mode",
+    ),
+    "batch size": ({"base": lk.DPSGD(batch_size=31)}, GOOD_X, GOOD_Y, "batch_size=31 is more"),
+    "transform": ({"transform": "log"}, GOOD_X, GOOD_Y, r"transform='log': choose from"),
+    "text column": (
+        {},
+        pd.DataFrame({"a": GOOD_Y, "kind": ["u"] * 30}),
+        GOOD_Y,
+        r"non-numeric columns \['kind'\]: encode them",
+    ),
+    "auto with two rows": ({"ridge": "auto"}, GOOD_X[:2], GOOD_Y[:2], "at least 3 rows"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_FITS)
+def test_bad_input_is_refused_and_changes_nothing(case):
+    settings, X, y, message = BAD_FITS[case]
+    model = lk.LazyJackknifeRegressor(**FAST).fit(GOOD_X, GOOD_Y).set_params(**settings)
+    before = dict(vars(model))
+    with pytest.raises(ValueError, match=message):
+        model.fit(X, y)
+    assert vars(model) == before
+    fresh = lk.LazyJackknifeRegressor(**FAST | settings)
+    with pytest.raises(ValueError, match=message):
+        fresh.fit(X, y)
+    assert set(vars(fresh)) == set(fresh.get_params(deep=False))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"network": 3}, "network=3: give None"),
+        ({"base": "dpsgd"}, "base='dpsgd': give an instance"),
+        ({"alpha": "0.1"}, "alpha='0.1': give a number"),
+        ({"transform": 3}, "transform=3"),
+        ({"network": lambda p: None}, "must take the number of features"),
+    ],
+)
+def test_wrong_types_are_refused(settings, message):
+    with pytest.raises(TypeError, match=message):
+        lk.LazyJackknifeRegressor(**FAST | settings).fit(GOOD_X, GOOD_Y)
+
+
+def test_prediction_refuses_what_does_not_fit():
+    model = lk.LazyJackknifeRegressor(**FAST)
+    with pytest.raises(NotFittedError, match="not fitted"):
+        model.predict_interval(GOOD_X)
+    model.fit(GOOD_X, GOOD_Y)
+    with pytest.raises(ValueError, match="X has 2 features, but LazyJackknifeRegressor is exp"):
+        model.predict_interval(GOOD_X[:, :2])
+    with pytest.raises(ValueError, match="contains NaN"):
+        model.predict(with_value(GOOD_X, np.nan))
+    with pytest.raises(ValueError, match=r"alpha=1\.5"):
+        model.predict_interval(GOOD_X, alpha=1.5)
+    with pytest.raises(ValueError, match="at least one level"):
+        model.predict_interval(GOOD_X, alpha=[])
+    with pytest.raises(ValueError, match=r"rows of shape \(3, 1\)"):
+        model.predict(torch.zeros(2, 3, 1))
+    with pytest.raises(ValueError, match="there are 30 intervals"):
+        model.predict_interval(GOOD_X).covers(GOOD_Y[:, None])

@@ -1,0 +1,102 @@
+import numpy as np
+import pytest
+from sklearn.preprocessing import FunctionTransformer, QuantileTransformer, StandardScaler
+
+import lazyknife as lk
+from data import linear
+
+X, Y = linear(30)
+X = 100 * X + 5
+NEW = 100 * linear(20, seed=1)[0] + 5
+OTHER = 100 * linear(50, seed=2)[0] + 5
+
+
+def fitted(transform, base=None, **rows):
+    return lk.LazyJackknifeRegressor(
+        lk.mlp((4,)),
+        base or lk.Public(),
+        1.0,
+        readout="tangent",
+        transform=transform,
+        random_state=0,
+    ).fit(X, Y, **rows)
+
+
+def test_symlog_is_odd_monotone_and_fixed():
+    values = np.array([-np.e + 1, 0.0, np.e - 1, 1e9])
+    np.testing.assert_allclose(lk.symlog(values)[:3], [-1, 0, 1])
+    assert (np.diff(lk.symlog(np.linspace(-1e6, 1e6, 1001))) > 0).all()
+    model = fitted("symlog")
+    assert model.certificate_ == fitted(None).certificate_
+    np.testing.assert_allclose(model.scaling_(NEW), lk.symlog(NEW))
+
+
+@pytest.mark.parametrize(
+    "transform", ["standardize", StandardScaler(), QuantileTransformer(n_quantiles=10)]
+)
+def test_fitted_on_the_training_rows_alone_it_is_a_leak(transform):
+    certificate = fitted(transform).certificate_
+    assert certificate.coverage is None
+    assert "ghost_point" not in certificate.bounds
+    assert "which is a leak" in str(certificate)
+    assert "X_pool" in str(certificate)
+
+
+def test_pooled_it_is_certified_for_the_rows_of_the_pool():
+    model = fitted("standardize", X_pool=NEW)
+    expected = StandardScaler().fit(np.concatenate([X, NEW]))
+    np.testing.assert_allclose(model.scaling_(NEW), expected.transform(NEW))
+    assert model.certificate_.coverage == fitted(None).certificate_.coverage
+    assert "X_pool" in model.certificate_.scope
+    model.predict_interval(NEW)  # no warning
+    model.predict_interval(NEW[:3])
+    with pytest.warns(UserWarning, match="2 of 5 rows are not among the rows passed as X_pool"):
+        model.predict_interval(np.concatenate([NEW[:3], OTHER[:2]]))
+
+
+def test_the_pooled_transform_treats_all_rows_alike():
+    """Swapping a training row with a pool row leaves the transform unchanged."""
+    swapped_X, swapped_new = X.copy(), NEW.copy()
+    swapped_X[4], swapped_new[7] = NEW[7], X[4]
+    first = fitted("standardize", X_pool=NEW)
+    second = lk.LazyJackknifeRegressor(
+        lk.mlp((4,)), lk.Public(), 1.0, readout="tangent", transform="standardize"
+    ).fit(swapped_X, Y, X_pool=swapped_new)
+    np.testing.assert_allclose(first.scaling_(OTHER), second.scaling_(OTHER), rtol=1e-12)
+
+
+def test_fitted_on_other_rows_it_is_certified_on_their_being_others():
+    model = fitted("standardize", X_unlabeled=OTHER)
+    np.testing.assert_allclose(model.scaling_.transformer.mean_, OTHER.mean(axis=0))
+    assert model.certificate_.coverage == fitted(None).certificate_.coverage
+    assert any("X_unlabeled" in sentence for sentence in model.certificate_.assumptions)
+
+
+def test_with_a_split_base_it_is_fitted_on_the_part_set_aside():
+    model = fitted("standardize", lk.Split())
+    learn, _ = lk.Split().rows(30, model.seeds_.rows)
+    np.testing.assert_allclose(model.scaling_.transformer.mean_, X[learn].mean(axis=0))
+    assert model.certificate_.coverage == fitted(None, lk.Split()).certificate_.coverage
+    split = lk.SplitConformalRegressor(transform="standardize", random_state=0).fit(X, Y)
+    assert split.certificate_.coverage is not None
+
+
+def test_a_stateless_transformer_is_certified_on_being_row_by_row():
+    model = fitted(FunctionTransformer(np.arcsinh))
+    assert model.certificate_.coverage is not None
+    assert any("maps each row alone" in sentence for sentence in model.certificate_.assumptions)
+
+
+def test_the_users_transformer_is_not_changed():
+    scaler = StandardScaler()
+    fitted(scaler, X_pool=NEW)
+    assert not hasattr(scaler, "mean_")
+
+
+def test_bad_rows_are_refused():
+    with pytest.raises(ValueError, match="X_pool or X_unlabeled, not both"):
+        fitted("standardize", X_pool=NEW, X_unlabeled=OTHER)
+    with pytest.raises(ValueError, match=r"X_pool has rows of shape \(2,\)"):
+        fitted("standardize", X_pool=NEW[:, :2])
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match="values that are not finite"):
+        fitted(FunctionTransformer(np.log))

@@ -1,0 +1,21 @@
+"""scikit-learn's own checks. None is skipped but the one that wants SCIPY_ARRAY_API set."""
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import lazyknife as lk
+
+
+@pytest.mark.filterwarnings("ignore")  # the checks use data that deserve warnings
+@parametrize_with_checks(
+    [
+        lk.LazyJackknifeRegressor(),
+        lk.LazyJackknifeRegressor(base=lk.Split(), readout="tangent", transform="standardize"),
+        lk.DPLazyPI(),
+        lk.JackknifeRegressor(),
+        lk.CVPlusRegressor(),
+        lk.SplitConformalRegressor(),
+    ]
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
