@@ -1,0 +1,50 @@
+"""The README and the pages: their snippets run and their numbers come from committed results."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data import linear
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+SNIPPETS = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+
+
+def run(snippet: str, n: int = 100) -> str:
+    X, y = linear(n)
+    names = {"X": X, "y": y, "X_new": linear(20, seed=1)[0], "np": np}
+    exec("from lazyknife import LazyJackknifeRegressor", names)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(snippet, names)
+    return printed.getvalue()
+
+
+@pytest.mark.parametrize("number", range(len(SNIPPETS)))
+def test_the_readmes_snippets_run(number):
+    run(SNIPPETS[number])
+
+
+def test_the_first_snippet_prints_the_certificate_as_shown():
+    shown = re.findall(r"```text\n(.*?)```", README, flags=re.DOTALL)[0]
+    assert run(SNIPPETS[0]) == shown
+
+
+def test_the_table_is_the_demos():
+    between = README.split("<!-- demo table -->\n")[1].split("<!-- end of demo table -->")[0]
+    assert between == (ROOT / "docs/demo/table.md").read_text()
+
+
+@pytest.mark.parametrize("page", ["README.md", "CHANGELOG.md", "docs/theory.md"])
+def test_links_lead_somewhere(page):
+    text = (ROOT / page).read_text()
+    for target in re.findall(r"\]\(([^)#]+)\)", text):
+        if not target.startswith("http"):
+            assert ((ROOT / page).parent / target).exists(), target
