@@ -13,6 +13,7 @@ from torch.nn.utils import parameters_to_vector
 
 from lazyknife.base import DPSGD, Perturbed, Plain, Public, Split
 from lazyknife.base.dpsgd import NOISE_SHARE, public_step, run_dpsgd
+from lazyknife.base.method import Task
 from lazyknife.base.perturbed import l1_noise, l2_noise
 from lazyknife.networks import mlp
 from lazyknife.records import INDEPENDENT
@@ -172,7 +173,7 @@ def run_only(base: DPSGD, start, X, y, seed: int = 0, n: int | None = None) -> t
     """Run the mechanism without the accountant, which has no answer for next to no noise."""
     run = base.mechanism(n or len(X))
     lr = base.lr or public_step(start, run)
-    return weights(run_dpsgd(start, X, y, run, lr, seed, False))
+    return weights(run_dpsgd(Task(start, X, y, seed, len(X)), run, lr))
 
 
 def test_without_noise_clipping_or_sampling_it_is_full_batch_gradient_descent():

@@ -1,5 +1,6 @@
 import copy
 import pickle
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -230,6 +231,17 @@ def test_no_certificate_for_plain_naive_and_jackknife():
     for construction in ("naive", "jackknife"):
         model = lk.LazyJackknifeRegressor(**FAST, construction=construction).fit(X, y)
         assert model.certificate_.coverage is None
+
+
+def test_weights_that_the_user_brings_are_an_assumption():
+    X, y = linear(30)
+    own = lk.mlp((4,))(3)
+    for make in (partial(lk.LazyJackknifeRegressor, ridge=30.0), lk.SplitConformalRegressor):
+        random, brought = (
+            make(network, random_state=0).fit(X, y).certificate_ for network in (lk.mlp((4,)), own)
+        )
+        assert not any("starting weights" in sentence for sentence in random.assumptions)
+        assert sum("starting weights" in sentence for sentence in brought.assumptions) == 1
 
 
 def test_split_uses_only_the_other_part():

@@ -162,6 +162,7 @@ class JackknifeRegressor(_TrainedRegressor):
             f"construction {self.construction!r} of {n} refits, alpha = {self.alpha:g}, n = {n}",
             None if bound is None else bound(kappa(self.alpha, n), n),
             "By the jackknife+ theorem of Barber, Candès, Ramdas and Tibshirani (2021).",
+            self._start_assumptions(),
             scaling,
             f"Construction {self.construction!r} has no coverage theorem: use 'plus'.",
         )
@@ -227,6 +228,7 @@ class CVPlusRegressor(_TrainedRegressor):
             f"CV+ with {self.folds} folds, alpha = {self.alpha:g}, n = {n}",
             cv_plus_miss(kappa(self.alpha, n), n, self.folds),
             "By the CV+ theorem of Barber, Candès, Ramdas and Tibshirani (2021).",
+            self._start_assumptions(),
             scaling,
             f"The CV+ theorem wants equal folds, and {n} rows are no multiple of {self.folds}.",
         )
@@ -290,6 +292,7 @@ class SplitConformalRegressor(_TrainedRegressor):
             f"split conformal, alpha = {self.alpha:g}, {n} calibration rows of {len(y)}",
             kappa(self.alpha, n) / (n + 1),
             "By the rank of an exchangeable score.",
+            self._start_assumptions(),
             scaling,
         )
         return Fitted(loo, certificate, {})
@@ -319,7 +322,12 @@ def _join(parts: list[Ensemble]) -> Ensemble:
 
 
 def _certificate(
-    subject: str, miss: float | None, theorem: str, scaling: Scaling, without: str = ""
+    subject: str,
+    miss: float | None,
+    theorem: str,
+    assumptions: tuple[str, ...],
+    scaling: Scaling,
+    without: str = "",
 ) -> Certificate:
     """Certificate of a method whose networks share nothing that saw the left-out row."""
     none = () if miss is not None else (without,)
@@ -327,7 +335,7 @@ def _certificate(
         subject=subject,
         miss=miss,
         dependence=INDEPENDENT,
-        assumptions=scaling.assumptions,
+        assumptions=(*assumptions, *scaling.assumptions),
         objections=(*none, *scaling.objections),
         rows=scaling.rows,
         remarks=() if miss is None else (theorem,),

@@ -103,7 +103,7 @@ def make_certificate(
     return Certificate(
         coverage,
         bounds,
-        (EXCHANGEABLE, UNTUNED, *assumptions),
+        tuple(dict.fromkeys((EXCHANGEABLE, UNTUNED, *assumptions))),
         f"{rows}; {MARGINAL}",
         subject,
         objections,

@@ -143,7 +143,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
             construction=self.construction,
             base=method,
             dependence=base.dependence,
-            assumptions=scaling.assumptions,
+            assumptions=(*self._start_assumptions(), *scaling.assumptions),
             objections=scaling.objections,
             rows=scaling.rows,
         )

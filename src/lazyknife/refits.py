@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,10 +12,11 @@ from torch.func import functional_call, stack_module_state, vmap
 
 from .base import Plain
 from .blocks import blocks
-from .networks import like, seeded, set_training, stacked_outputs, widest_layer
+from .networks import like, outputs, seeded, set_training, stacked_outputs, widest_layer
 from .progress import track
 
 Weights = dict[str, Tensor]
+Batch = tuple[Tensor, Tensor]
 # Parameters, gradients and Adam's two moments, and the starting module itself.
 COPIES_IN_TRAINING = 5
 
@@ -86,81 +88,56 @@ def train_ensemble(
     for number, block in enumerate(blocks(len(subsets), COPIES_IN_TRAINING * size)):
         starts = [start(k) for k in range(block.start, block.stop)]
         labels = target[subsets[block]] - offsets[block, None].to(target.dtype)
-        orders = _orders(subsets[block], settings.epochs, seed + number)
-        shown = track(orders, "training networks", settings.epochs, progress)
+        steps = settings.epochs * math.ceil(subsets.shape[1] / settings.batch_size)
+        batches = _batches(subsets[block], labels, settings, seed + number)
+        shown = track(batches, "training networks", steps, progress)
         with seeded(seed + number):  # dropout
-            parts.append(fit(starts, inputs, subsets[block], labels, shown, settings))
+            parts.append(fit(starts, inputs, shown, settings.lr))
     weights = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
     return Ensemble(module.eval(), weights, offsets)
 
 
-def _orders(subsets: Tensor, epochs: int, seed: int) -> Iterator[Tensor]:
-    """For each epoch, an order of its rows for each network: shape (networks, rows)."""
+def _batches(subsets: Tensor, labels: Tensor, settings: Plain, seed: int) -> Iterator[Batch]:
+    """Rows and labels of each step, for every network its own: both (networks, batch)."""
     generator = torch.Generator().manual_seed(seed)
-    for _ in range(epochs):
-        yield torch.rand(subsets.shape, generator=generator).argsort(dim=1)
+    for _ in range(settings.epochs):
+        order = torch.rand(subsets.shape, generator=generator).argsort(dim=1)
+        for chosen in order.split(settings.batch_size, dim=1):
+            yield subsets.gather(1, chosen), labels.gather(1, chosen)
 
 
 def _train_batched(
-    starts: Sequence[nn.Module],
-    inputs: Tensor,
-    subsets: Tensor,
-    labels: Tensor,
-    orders: Iterator[Tensor],
-    settings: Plain,
+    starts: Sequence[nn.Module], inputs: Tensor, batches: Iterable[Batch], lr: float
 ) -> Weights:
     """Every step is one product for all networks; Adam works on the stacked weights."""
     for module in starts:
         set_training(module)
     parameters, buffers = stack_module_state(list(starts))
-    fixed = {**buffers, **{k: v for k, v in parameters.items() if not v.requires_grad}}
-    moved = {name: value for name, value in parameters.items() if value.requires_grad}
-    optimizer = torch.optim.Adam(list(moved.values()), lr=settings.lr)
-    for order in orders:
-        rows, wanted = subsets.gather(1, order), labels.gather(1, order)
-        for chosen, target in zip(
-            rows.split(settings.batch_size, dim=1),
-            wanted.split(settings.batch_size, dim=1),
-            strict=True,
-        ):
-            optimizer.zero_grad()
-            predicted = stacked_outputs(
-                starts[0], {**fixed, **moved}, inputs[chosen], own_rows=True
-            )
-            (predicted - target).square().mean(dim=1).sum().backward()
-            optimizer.step()
-    return {name: value.detach() for name, value in {**fixed, **moved}.items()}
+    weights = {**parameters, **buffers}
+    optimizer = torch.optim.Adam([w for w in weights.values() if w.requires_grad], lr=lr)
+    for rows, labels in batches:
+        optimizer.zero_grad()
+        predicted = stacked_outputs(starts[0], weights, inputs[rows], own_rows=True)
+        (predicted - labels).square().mean(dim=1).sum().backward()
+        optimizer.step()
+    return {name: value.detach() for name, value in weights.items()}
 
 
 def _train_one_by_one(
-    starts: Sequence[nn.Module],
-    inputs: Tensor,
-    subsets: Tensor,
-    labels: Tensor,
-    orders: Iterator[Tensor],
-    settings: Plain,
+    starts: Sequence[nn.Module], inputs: Tensor, batches: Iterable[Batch], lr: float
 ) -> Weights:
-    """The same training, one network after the other."""
+    """The same training, network by network."""
     for module in starts:
         set_training(module)
     optimizers = [
-        torch.optim.Adam([p for p in module.parameters() if p.requires_grad], lr=settings.lr)
+        torch.optim.Adam([p for p in module.parameters() if p.requires_grad], lr=lr)
         for module in starts
     ]
-    for order in orders:
-        rows, wanted = subsets.gather(1, order), labels.gather(1, order)
-        for module, optimizer, own_rows, own_labels in zip(
-            starts, optimizers, rows, wanted, strict=True
-        ):
-            for chosen, target in zip(
-                own_rows.split(settings.batch_size),
-                own_labels.split(settings.batch_size),
-                strict=True,
-            ):
-                optimizer.zero_grad()
-                predicted = module(inputs[chosen]).reshape(len(chosen))
-                (predicted - target).square().mean().backward()
-                optimizer.step()
+    for rows, labels in batches:
+        for module, optimizer, own, wanted in zip(starts, optimizers, rows, labels, strict=True):
+            optimizer.zero_grad()
+            (outputs(module, inputs[own]) - wanted).square().mean().backward()
+            optimizer.step()
     parameters, buffers = stack_module_state(list(starts))
     return {name: value.detach() for name, value in {**parameters, **buffers}.items()}
 

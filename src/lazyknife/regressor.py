@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -12,13 +12,16 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted
-from torch import Tensor
+from torch import Tensor, nn
 
+from .base.public import PUBLIC_START
 from .blocks import blocks
 from .certificate import Certificate
 from .checks import check_choice, check_fraction, check_not_negative
 from .inputs import check_features, check_target, is_shaped, to_tensor
 from .intervals import CONSTRUCTIONS, kappa, rows_needed
+from .networks import Network
+from .progress import track
 from .records import Intervals, LeaveOneOut
 from .scaling import Scaling, fit_scaling
 
@@ -63,6 +66,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     transform = HiddenSetting()
     random_state: Any
     construction: str
+    network: Network | None
+    progress: bool
     nu: float = 0.0
     loo_: LeaveOneOut
     certificate_: Certificate
@@ -86,6 +91,10 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_fraction("alpha", self.alpha)
         check_choice("construction", self.construction, CONSTRUCTIONS)
         check_not_negative("nu", self.nu)
+
+    def _start_assumptions(self) -> tuple[str, ...]:
+        """Weights that the user brings are the user's word; random ones are ours."""
+        return (PUBLIC_START,) if isinstance(self.network, nn.Module) else ()
 
     def _rows_apart(self, n: int, seeds: Seeds) -> NDArray[np.intp] | None:
         """Training rows that the leave-one-out step will not use, if there are any."""
@@ -197,9 +206,10 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             )
         return rows
 
-    def _row_blocks(self, count: int) -> Any:
+    def _row_blocks(self, count: int) -> Iterator[slice]:
         """Blocks of rows whose (rows × models) arrays, half a dozen at a time, stay in bounds."""
-        return blocks(count, 48 * (len(self.loo_.residuals) + 1))
+        parts = list(blocks(count, 48 * (len(self.loo_.residuals) + 1)))
+        return track(parts, "predicting", len(parts), self.progress and len(parts) > 1)
 
     def _warn(self, levels: tuple[float, ...], n: int, outside: int, count: int) -> None:
         short = min(levels)

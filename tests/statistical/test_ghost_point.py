@@ -50,16 +50,16 @@ class Memory(BaseMethod):
         """One row more moves the sum by at most μ."""
         return gaussian_curve(self.shift)
 
-    def fit(self, start, X, y, *, seed, n=None, center=False, progress=False):
+    def learn(self, task):
         """Remember."""
-        module = copy.deepcopy(start)
-        units = X * y[:, None]
+        module, X = copy.deepcopy(task.start), task.X
+        units = X * task.y[:, None]
         units = units / units.norm(dim=1, keepdim=True).clamp(min=1.0)
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(task.seed)
         with torch.no_grad():
             noise = torch.randn(X.shape[1], dtype=X.dtype, generator=generator)
             module.weight += self.shift * units.sum(dim=0) + noise
-        return Base(module, self.dependence(n or len(X)), {"method": "memory"})
+        return Base(module, self.dependence(task.n), {"method": "memory"})
 
 
 def draw_rows(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

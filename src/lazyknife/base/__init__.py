@@ -1,10 +1,10 @@
 """Ways to get base weights θ0: one way, one file."""
 
 from .dpsgd import DPSGD
-from .method import BaseMethod
+from .method import BaseMethod, Task
 from .perturbed import Perturbed
 from .plain import Plain
 from .public import Public
 from .split import Split
 
-__all__ = ["DPSGD", "BaseMethod", "Perturbed", "Plain", "Public", "Split"]
+__all__ = ["DPSGD", "BaseMethod", "Perturbed", "Plain", "Public", "Split", "Task"]

@@ -8,14 +8,14 @@ import warnings
 from dataclasses import asdict, dataclass, replace
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ..checks import check_fraction, check_positive, check_positive_int
 from ..networks import fix_norms, like, outputs, seeded, spawn_seeds
 from ..privacy import calibrate, dpsgd_curve, dpsgd_epsilon
 from ..progress import track
 from ..records import Base, PrivacyCurve
-from .method import BaseMethod
+from .method import BaseMethod, Task
 
 # The noise may displace each weight by this share of the root mean square of the starting weights.
 NOISE_SHARE = 0.1
@@ -106,30 +106,20 @@ class DPSGD(BaseMethod):
         """Return the same base with noise multiplier ``level``."""
         return replace(self, noise_multiplier=level)
 
-    def fit(
-        self,
-        start: nn.Module,
-        X: Tensor,
-        y: Tensor,
-        *,
-        seed: int,
-        n: int | None = None,
-        center: bool = False,
-        progress: bool = False,
-    ) -> Base:
+    def learn(self, task: Task) -> Base:
         """Run the mechanism on a copy of the start."""
-        run = self.mechanism(n or len(X))
-        lr = self.lr or public_step(start, run)
-        module = run_dpsgd(start, X, y, run, lr, seed, progress)
+        run = self.mechanism(task.n)
+        lr = self.lr or public_step(task.start, run)
+        module = run_dpsgd(task, run, lr)
         details = {
             "method": "dpsgd",
             **asdict(run),
             "lr": lr,
-            "seed": seed,
-            "epsilon": self.spent(n or len(X)),
+            "seed": task.seed,
+            "epsilon": self.spent(task.n),
             "delta": self.delta,
         }
-        return Base(module, self.dependence(n or len(X)), details)
+        return Base(module, self.dependence(task.n), details)
 
 
 def public_step(start: nn.Module, run: Mechanism) -> float:
@@ -148,21 +138,19 @@ def public_step(start: nn.Module, run: Mechanism) -> float:
     return min(noise_limit, norm / (clip * steps))
 
 
-def run_dpsgd(
-    start: nn.Module, X: Tensor, y: Tensor, run: Mechanism, lr: float, seed: int, progress: bool
-) -> nn.Module:
+def run_dpsgd(task: Task, run: Mechanism, lr: float) -> nn.Module:
     """Run exactly ``run.steps`` noisy steps, on opacus' sampler, gradients and optimizer."""
     from opacus import GradSampleModule
     from opacus.optimizers import DPOptimizer
     from opacus.utils.uniform_sampler import UniformWithReplacementSampler
 
-    drawing, noising, dropping = spawn_seeds(seed, 3)
-    module = copy.deepcopy(start)
+    drawing, noising, dropping = spawn_seeds(task.seed, 3)
+    module = copy.deepcopy(task.start)
     fix_norms(module)
     module.train()
-    inputs, target = like(X, module), like(y, module)
+    inputs, target = like(task.X, module), like(task.y, module)
     sampler = UniformWithReplacementSampler(
-        num_samples=len(X),
+        num_samples=len(inputs),
         sample_rate=run.sampling_rate,
         steps=run.steps,
         generator=torch.Generator().manual_seed(drawing),
@@ -176,16 +164,16 @@ def run_dpsgd(
         max_grad_norm=run.max_grad_norm,
         expected_batch_size=run.expected_batch,
         loss_reduction="mean",
-        generator=torch.Generator(X.device).manual_seed(noising),
+        generator=torch.Generator(inputs.device).manual_seed(noising),
     )
     with seeded(dropping), warnings.catch_warnings():
         # opacus hooks every layer; that the network's input needs no gradient is no news.
         warnings.filterwarnings("ignore", "Full backward hook is firing", UserWarning)
-        for batch in track(sampler, "private training", run.steps, progress):
+        for batch in track(sampler, "private training", run.steps, task.progress):
             optimizer.zero_grad()
             loss = (outputs(private, inputs[batch]) - target[batch]).square().sum()
             loss.backward()
             optimizer.step()
-    trained = copy.deepcopy(start)  # free of the hooks and fields that opacus leaves behind
+    trained = copy.deepcopy(task.start)  # free of the hooks and fields that opacus leaves behind
     trained.load_state_dict(module.state_dict(), strict=False)  # all but running statistics
     return trained.eval()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +14,41 @@ from ..records import Base, PrivacyCurve
 Rows = NDArray[np.intp]
 
 
+@dataclass(frozen=True)
+class Task:
+    """What a base is to learn from.
+
+    Attributes
+    ----------
+    start
+        The network at its public starting weights; it is not to be changed.
+    X, y
+        The rows, y of shape (rows,).
+    seed
+        Seed of all randomness.
+    n
+        Number of rows that the mechanism is set up for: an audit runs the very same mechanism on
+        one row less.
+    center
+        Whether a later intercept takes up the mean of y.
+    progress
+        Whether to show a progress bar.
+
+    """
+
+    start: nn.Module
+    X: Tensor
+    y: Tensor
+    seed: int
+    n: int
+    center: bool = False
+    progress: bool = False
+
+
 class BaseMethod(ABC):
     """A way to get base weights θ0, with a known dependence on the data.
 
-    A base of your own subclasses this: ``fit`` trains, ``dependence`` says how the law of the
+    A base of your own subclasses this: ``learn`` trains, ``dependence`` says how the law of the
     result moves when one row is added (``PrivacyCurve.from_dp(epsilon, delta)`` for any DP
     training), ``assumptions`` lists what you assert and nobody can check.
     """
@@ -26,6 +58,9 @@ class BaseMethod(ABC):
         """Privacy curve of the base learnt on n rows; None where there is none."""
 
     @abstractmethod
+    def learn(self, task: Task) -> Base:
+        """Learn base weights."""
+
     def fit(
         self,
         start: nn.Module,
@@ -37,25 +72,8 @@ class BaseMethod(ABC):
         center: bool = False,
         progress: bool = False,
     ) -> Base:
-        """Learn base weights.
-
-        Parameters
-        ----------
-        start
-            The network at its public starting weights; it is not changed.
-        X, y
-            The rows to learn from, y of shape (n,).
-        seed
-            Seed of all randomness.
-        n
-            Number of rows that the mechanism is set up for, if not ``len(X)``: an audit runs the
-            very same mechanism on one row less.
-        center
-            Whether a later intercept takes up the mean of y.
-        progress
-            Whether to show a progress bar.
-
-        """
+        """Learn base weights from rows; the arguments are those of ``Task``."""
+        return self.learn(Task(start, X, y, seed, n or len(X), center, progress))
 
     def rows(self, n: int, seed: int) -> tuple[Rows, Rows]:
         """Rows to learn the base on, and rows left for every later stage."""

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from ..checks import check_choice, check_positive
 from ..networks import spawn_seeds
 from ..privacy import l1_total_variation, l2_total_variation, pure_curve
 from ..records import Base, PrivacyCurve
-from .method import BaseMethod
+from .method import BaseMethod, Task
 from .plain import Plain
 
 
@@ -59,29 +59,17 @@ class Perturbed(BaseMethod):
         """Return the same base with ε = 1/level."""
         return replace(self, epsilon=1 / level)
 
-    def fit(
-        self,
-        start: nn.Module,
-        X: Tensor,
-        y: Tensor,
-        *,
-        seed: int,
-        n: int | None = None,
-        center: bool = False,
-        progress: bool = False,
-    ) -> Base:
+    def learn(self, task: Task) -> Base:
         """Train, then add noise to the parameters that were trained."""
-        training, noising = spawn_seeds(seed, 2)
-        module = self.training.fit(
-            start, X, y, seed=training, center=center, progress=progress
-        ).module
+        training, noising = spawn_seeds(task.seed, 2)
+        module = self.training.learn(replace(task, seed=training)).module
         moved = [p for p in module.parameters() if p.requires_grad]
         weights = parameters_to_vector(moved).detach()
         generator = torch.Generator().manual_seed(noising)
         noise = NOISE[self.norm](len(weights), self.sensitivity / self.epsilon, generator)
         vector_to_parameters(weights + noise.to(weights.dtype), moved)
-        details = {"method": "perturbed", "n_parameters": len(weights), "seed": seed}
-        return Base(module, self.dependence(n or len(X), len(weights)), details)
+        details = {"method": "perturbed", "n_parameters": len(weights), "seed": task.seed}
+        return Base(module, self.dependence(task.n, len(weights)), details)
 
     @property
     def assumptions(self) -> tuple[str, ...]:

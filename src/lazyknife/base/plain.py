@@ -12,7 +12,7 @@ from ..checks import check_positive, check_positive_int
 from ..networks import like, outputs, seeded, set_training
 from ..progress import track
 from ..records import Base
-from .method import BaseMethod
+from .method import BaseMethod, Task
 
 
 @dataclass(frozen=True)
@@ -39,21 +39,11 @@ class Plain(BaseMethod):
         """Nothing is known."""
         return None
 
-    def fit(
-        self,
-        start: nn.Module,
-        X: Tensor,
-        y: Tensor,
-        *,
-        seed: int,
-        n: int | None = None,
-        center: bool = False,
-        progress: bool = False,
-    ) -> Base:
+    def learn(self, task: Task) -> Base:
         """Train a copy of the start."""
-        target = y - y.mean() if center else y
-        module = train(start, X, target, self, seed, progress)
-        return Base(module, None, {"method": "plain", "seed": seed})
+        target = task.y - task.y.mean() if task.center else task.y
+        module = train(task.start, task.X, target, self, task.seed, task.progress)
+        return Base(module, None, {"method": "plain", "seed": task.seed})
 
 
 def train(

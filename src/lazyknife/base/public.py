@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 
-from torch import Tensor, nn
-
 from ..records import INDEPENDENT, Base, PrivacyCurve
-from .method import BaseMethod
+from .method import BaseMethod, Task
+
+PUBLIC_START = "The network's starting weights do not come from the training or the new rows."
 
 
 @dataclass(frozen=True)
@@ -19,21 +19,11 @@ class Public(BaseMethod):
         """No dependence at all."""
         return INDEPENDENT
 
-    def fit(
-        self,
-        start: nn.Module,
-        X: Tensor,
-        y: Tensor,
-        *,
-        seed: int,
-        n: int | None = None,
-        center: bool = False,
-        progress: bool = False,
-    ) -> Base:
+    def learn(self, task: Task) -> Base:
         """Return a copy of the start."""
-        return Base(copy.deepcopy(start), INDEPENDENT, {"method": "public"})
+        return Base(copy.deepcopy(task.start), INDEPENDENT, {"method": "public"})
 
     @property
     def assumptions(self) -> tuple[str, ...]:
         """The weights are the user's word."""
-        return ("The network's starting weights do not come from the training or the new rows.",)
+        return (PUBLIC_START,)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from torch import Tensor, nn
 
 from ..checks import check_fraction
 from ..records import INDEPENDENT, Base, PrivacyCurve
-from .method import BaseMethod, Rows
+from .method import BaseMethod, Rows, Task
 from .plain import Plain
 
 
@@ -46,18 +45,8 @@ class Split(BaseMethod):
         left = self.rows_left(n)
         return np.sort(shuffled[left:]), np.sort(shuffled[:left])
 
-    def fit(
-        self,
-        start: nn.Module,
-        X: Tensor,
-        y: Tensor,
-        *,
-        seed: int,
-        n: int | None = None,
-        center: bool = False,
-        progress: bool = False,
-    ) -> Base:
+    def learn(self, task: Task) -> Base:
         """Train on the base's part, which is what the caller passes."""
-        trained = self.training.fit(start, X, y, seed=seed, center=center, progress=progress)
-        details = {"method": "split", "rows_learnt": len(X), "seed": seed}
+        trained = self.training.learn(task)
+        details = {"method": "split", "rows_learnt": len(task.y), "seed": task.seed}
         return Base(trained.module, INDEPENDENT, details)
