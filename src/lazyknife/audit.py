@@ -23,7 +23,7 @@ from .tangent import linearise
 RELATIVE_NU = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StabilityAudit:
     """Estimated η at each ν; pass one pair on as ``certify(eta=, nu=)``.
 
@@ -49,7 +49,7 @@ class StabilityAudit:
     confidence: float
     refits: int
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         head = (
             f"Stability over {self.refits} refits of the base "
             f"({self.confidence:.0%} upper bounds by Clopper-Pearson):"

@@ -27,7 +27,7 @@ MARGINAL = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Certificate:
     """A coverage guarantee, printed as sentences.
 
@@ -58,7 +58,7 @@ class Certificate:
     objections: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         lines = [self._headline(), *self.remarks]
         if self.coverage:
             lines += [f"Scope: {self.scope}.", "It assumes:"]
@@ -216,7 +216,7 @@ def _paper_remark(paper: float, eta: float, nu: float | None) -> str:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """How to reach a wanted coverage.
 
@@ -241,7 +241,7 @@ class Plan:
     certificate: Certificate | None
     sentence: str
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.sentence
 
 

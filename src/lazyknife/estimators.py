@@ -212,6 +212,7 @@ def ridge_grid(tangent: Tangent, X: Tensor, seed: int) -> Tensor:
 
 def DPLazyPI(
     *,
+    network: Network | None = None,
     alpha: float = 0.1,
     epsilon: float = 0.01,
     delta: float = 1e-3,
@@ -225,10 +226,11 @@ def DPLazyPI(
 ) -> LazyJackknifeRegressor:
     """Return the estimator with the settings of the paper's experiments.
 
-    A 64-64 ReLU network, DP-SGD with (ε, δ) = (.01, .001), ridge 10, no intercept, predictions of
-    the real network at the moved weights, jackknife+ with ν = 0.
+    A 64-64 ReLU network (or yours), DP-SGD with (ε, δ) = (.01, .001), ridge 10, no intercept,
+    predictions of the real network at the moved weights, jackknife+ with ν = 0.
     """
     return LazyJackknifeRegressor(
+        network=network,
         base=DPSGD(epsilon=epsilon, delta=delta, epochs=epochs, batch_size=batch_size),
         ridge=ridge,
         construction="plus",
