@@ -188,6 +188,12 @@ def test_certificates():
     unequal = lk.CVPlusRegressor(**SETTINGS, folds=7).fit(X, y).certificate_
     assert unequal.coverage is None
     assert "no multiple of 7" in str(unequal)
+    assert "theorem of Barber" in str(equal)
+    assert "By the CV+ theorem" not in str(unequal)
+    assert equal.bounds == {"cv_plus": equal.coverage}
+    leak = lk.JackknifeRegressor(**SETTINGS, transform="standardize").fit(X, y).certificate_
+    assert leak.coverage is None
+    assert "which is a leak" in str(leak)
 
 
 def test_the_cv_plus_bound():

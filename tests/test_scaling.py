@@ -40,6 +40,7 @@ def test_fitted_on_the_training_rows_alone_it_is_a_leak(transform):
     assert "ghost_point" not in certificate.bounds
     assert "which is a leak" in str(certificate)
     assert "X_pool" in str(certificate)
+    assert "theorem" not in str(certificate)
 
 
 def test_pooled_it_is_certified_for_the_rows_of_the_pool():

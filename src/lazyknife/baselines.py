@@ -21,6 +21,12 @@ from .refits import Ensemble, train_ensemble
 from .regressor import Fitted, IntervalRegressor, Seeds
 from .scaling import Scaling
 
+THEOREMS = {
+    "jackknife_plus": "By the jackknife+ theorem of Barber, Candès, Ramdas and Tibshirani (2021).",
+    "cv_plus": "By the CV+ theorem of Barber, Candès, Ramdas and Tibshirani (2021).",
+    "split_conformal": "By the rank of an exchangeable score.",
+}
+
 
 @dataclass(frozen=True)
 class Refits:
@@ -161,7 +167,7 @@ class JackknifeRegressor(_TrainedRegressor):
         certificate = _certificate(
             f"construction {self.construction!r} of {n} refits, alpha = {self.alpha:g}, n = {n}",
             None if bound is None else bound(kappa(self.alpha, n), n),
-            "By the jackknife+ theorem of Barber, Candès, Ramdas and Tibshirani (2021).",
+            "jackknife_plus",
             self._start_assumptions(),
             scaling,
             f"Construction {self.construction!r} has no coverage theorem: use 'plus'.",
@@ -227,7 +233,7 @@ class CVPlusRegressor(_TrainedRegressor):
         certificate = _certificate(
             f"CV+ with {self.folds} folds, alpha = {self.alpha:g}, n = {n}",
             cv_plus_miss(kappa(self.alpha, n), n, self.folds),
-            "By the CV+ theorem of Barber, Candès, Ramdas and Tibshirani (2021).",
+            "cv_plus",
             self._start_assumptions(),
             scaling,
             f"The CV+ theorem wants equal folds, and {n} rows are no multiple of {self.folds}.",
@@ -291,7 +297,7 @@ class SplitConformalRegressor(_TrainedRegressor):
         certificate = _certificate(
             f"split conformal, alpha = {self.alpha:g}, {n} calibration rows of {len(y)}",
             kappa(self.alpha, n) / (n + 1),
-            "By the rank of an exchangeable score.",
+            "split_conformal",
             self._start_assumptions(),
             scaling,
         )
@@ -330,13 +336,14 @@ def _certificate(
     without: str = "",
 ) -> Certificate:
     """Certificate of a method whose networks share nothing that saw the left-out row."""
-    none = () if miss is not None else (without,)
+    objections = (*(() if miss is not None else (without,)), *scaling.objections)
     return make_certificate(
         subject=subject,
         miss=miss,
         dependence=INDEPENDENT,
         assumptions=(*assumptions, *scaling.assumptions),
-        objections=(*none, *scaling.objections),
+        objections=objections,
         rows=scaling.rows,
-        remarks=() if miss is None else (theorem,),
+        remarks=() if objections else (THEOREMS[theorem],),
+        theorem=theorem,
     )

@@ -37,8 +37,8 @@ class Certificate:
         The certified probability that an interval holds its y; 0.0 where the bound is vacuous,
         None where nothing is guaranteed.
     bounds
-        ``"ghost_point"``: the certified bound. ``"paper"``: Theorem 1 of the paper, where its
-        stability η was given; shown, never counted.
+        ``"ghost_point"``: the certified bound (the baselines name their own theorem instead).
+        ``"paper"``: Theorem 1 of the paper, where its stability η was given; shown, never counted.
     assumptions
         What the guarantee rests on.
     scope
@@ -80,6 +80,7 @@ class Certificate:
 def make_certificate(
     *,
     subject: str,
+    theorem: str = "ghost_point",
     miss: float | None,
     dependence: PrivacyCurve | None,
     assumptions: tuple[str, ...] = (),
@@ -97,7 +98,7 @@ def make_certificate(
     coverage = None
     if miss is not None and dependence is not None and not objections:
         coverage = max(0.0, 1 - dependence.transfer(miss))
-        bounds["ghost_point"] = coverage
+        bounds[theorem] = coverage
     if paper is not None:
         bounds["paper"] = paper
     return Certificate(
@@ -186,7 +187,8 @@ def certificate_for(
     remarks: tuple[str, ...] = ()
     if dependence is not None and bound is not None:
         tau = dependence.total_variation
-        remarks += (f"By the ghost-point theorem; the base's total variation is {tau:.4f}.",)
+        if not objections:
+            remarks += (f"By the ghost-point theorem; the base's total variation is {tau:.4f}.",)
         if eta is not None:
             paper = paper_bound(alpha, dependence, eta)
             remarks += (_paper_remark(paper, eta, nu),)
