@@ -78,6 +78,7 @@ def test_the_papers_settings():
         "construction": "plus",
         "readout": "network",
         "intercept": False,
+        "parameters": "all",
         "transform": None,
         "alpha": 0.2,
         "nu": 0.0,
@@ -231,6 +232,43 @@ def test_no_certificate_for_plain_naive_and_jackknife():
     for construction in ("naive", "jackknife"):
         model = lk.LazyJackknifeRegressor(**FAST, construction=construction).fit(X, y)
         assert model.certificate_.coverage is None
+
+
+@pytest.mark.parametrize(
+    ("parameters", "moved"),
+    [
+        ("all", {"0.weight", "0.bias", "2.weight", "2.bias"}),
+        ("last", {"2.weight", "2.bias"}),
+        (["0.*", "2.bias"], {"0.weight", "0.bias", "2.bias"}),
+        (lambda name, p: p.ndim == 2, {"0.weight", "2.weight"}),
+    ],
+)
+def test_only_selected_parameters_move(parameters, moved):
+    X, y = linear(20)
+    model = lk.LazyJackknifeRegressor(
+        **FAST | {"readout": "network", "ridge": 30.0}, parameters=parameters
+    ).fit(X, y)
+    module = copy.deepcopy(model.base_.module)
+    for name, parameter in module.named_parameters():
+        parameter.requires_grad_(name in moved)
+    rows = torch.from_numpy(X)
+    targets = y - reference.outputs(module, rows)
+    refits = reference.refits(reference.jacobian(module, rows), targets, 30.0, True)
+    expected = reference.network_predictions(module, refits, rows)
+    np.testing.assert_allclose(model.predict(X), expected[:, -1], rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        (["head.*"], r"matches \['head.\*'\]; they are \['0.weight'"),
+        ("head", "give 'all', 'last', a list"),
+        (lambda name, p: False, "selects none"),
+    ],
+)
+def test_a_selection_of_nothing_is_refused(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        lk.LazyJackknifeRegressor(**FAST, parameters=parameters).fit(GOOD_X, GOOD_Y)
 
 
 def test_weights_that_the_user_brings_are_an_assumption():

@@ -19,8 +19,9 @@ from torch.nn.utils.parametrize import register_parametrization
 import reference
 from lazyknife.blocks import blocks
 from lazyknife.networks import ACTIVATIONS, evaluation_copy, mlp
-from lazyknife.tangent import FactorTangent, JacobianTangent, Tangent, linearise, moved_outputs
-from lazyknife.tangent.factors import factorable_layers
+from lazyknife.tangent import Tangent, linearise, moved_outputs
+from lazyknife.tangent.parts import Outer
+from lazyknife.tangent.tangent import make_tangent
 from reference import assert_close
 
 
@@ -92,7 +93,7 @@ def test_layer_factors_equal_the_explicit_jacobian(
     module, features = made
     X, Z = rows(n, features), rows(m, features, seed=1)
     tangent = linearise(module, X)
-    assert isinstance(tangent, FactorTangent)
+    assert not tangent.rest
     check_against_twin(tangent, module, X, Z)
 
 
@@ -100,21 +101,21 @@ def test_layer_factors_equal_the_explicit_jacobian(
 def test_both_tangents_equal_the_twin_for_every_activation(activation: str) -> None:
     module, X, Z = mlp((5, 4), activation)(3), rows(6, 3), rows(4, 3, seed=1)
     factored = linearise(module, X)
-    assert isinstance(factored, FactorTangent)
+    assert len(factored.layers) == 3
     check_against_twin(factored, module, X, Z)
-    check_against_twin(JacobianTangent(evaluation_copy(module)), module, X, Z)
+    check_against_twin(make_tangent(evaluation_copy(module), (), X), module, X, Z)
 
 
 def test_a_bare_linear_layer_is_a_network() -> None:
     module, X = nn.Linear(3, 1), rows(5, 3)
-    assert isinstance(linearise(module, X), FactorTangent)
+    assert not linearise(module, X).rest
     check_against_twin(linearise(module, X), module, X, X[:2])
 
 
 def test_outputs_without_a_trailing_axis() -> None:
     module, X = nn.Sequential(mlp((4,), "tanh")(3), nn.Flatten(0)), rows(5, 3)
     assert module(X.float()).shape == (5,)
-    assert isinstance(linearise(module, X), FactorTangent)
+    assert not linearise(module, X).rest
     check_against_twin(linearise(module, X), module, X, X[:2])
 
 
@@ -161,42 +162,186 @@ class LooksAtValues(nn.Module):
         return self.up(hidden) if hidden.sum() > 0 else self.down(hidden).tanh()
 
 
-FALLBACKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
-    "prelu": (lambda: nn.Sequential(nn.Linear(3, 4), nn.PReLU(), nn.Linear(4, 1)), (3,)),
-    "layer norm": (lambda: nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Linear(4, 1)), (3,)),
-    "convolution": (
+class TiedWithoutBias(TiedWeights):
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(3, 1, bias=False)
+        self.first.bias = self.second.bias  # and the weights are tied as well
+        self.third = nn.Linear(3, 3, bias=False)
+        self.third.weight = self.first.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.third(self.second(self.first(x).tanh()).tanh()))
+
+
+class TiedEmbedding(nn.Module):
+    """A table that is read at the input and multiplied at the output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.scores = nn.Embedding(5, 3), nn.Linear(3, 5, bias=False)
+        self.scores.weight = self.table.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.scores(self.table(x).sum(dim=1)).tanh().sum(dim=1)
+
+
+class Branches(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two, self.head = nn.Conv1d(2, 3, 2), nn.Linear(4, 3), nn.Linear(3, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.one(x).relu().mean(dim=2) * self.two(x).sin().sum(dim=1))
+
+
+class Unused(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.used, self.never, self.lost = nn.Linear(3, 1), nn.Linear(3, 1), nn.Linear(3, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.lost(x)
+        return self.used(x)
+
+
+def conv2d(**settings: Any) -> Callable[[], nn.Module]:
+    return lambda: nn.Sequential(
+        nn.Conv2d(2, 4, 3, **settings), nn.ReLU(), nn.Flatten(), nn.LazyLinear(1)
+    )
+
+
+def after(layer: Callable[[], nn.Module], shape: int = 4) -> Callable[[], nn.Module]:
+    return lambda: nn.Sequential(nn.Linear(3, shape), layer(), nn.Tanh(), nn.Linear(shape, 1))
+
+
+def trained_norm(norm: nn.Module) -> nn.Module:
+    """A batch norm whose running statistics are not those of a fresh one."""
+    norm.running_mean.normal_()
+    norm.running_var.uniform_(0.5, 2)
+    return norm.eval()
+
+
+# Networks whose parameters all come from layer factors, and the shape of a row.
+FACTORED: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "layer norm": (after(lambda: nn.LayerNorm(4)), (3,)),
+    "layer norm on two axes": (
+        lambda: nn.Sequential(nn.LayerNorm((2, 4)), nn.Flatten(), nn.Linear(8, 1)),
+        (2, 4),
+    ),
+    "layer norm with places": (
+        lambda: nn.Sequential(nn.LayerNorm(4), nn.Tanh(), nn.Flatten(), nn.Linear(8, 1)),
+        (2, 4),
+    ),
+    "group norm": (
+        lambda: nn.Sequential(
+            nn.Conv1d(2, 4, 2), nn.GroupNorm(2, 4), nn.Flatten(), nn.Linear(12, 1)
+        ),
+        (2, 4),
+    ),
+    "batch norm": (after(lambda: trained_norm(nn.BatchNorm1d(4))), (3,)),
+    "batch norm of pictures": (
+        lambda: nn.Sequential(
+            nn.Conv2d(2, 3, 2), trained_norm(nn.BatchNorm2d(3)), nn.Flatten(), nn.LazyLinear(1)
+        ),
+        (2, 3, 3),
+    ),
+    "convolution on one axis": (
         lambda: nn.Sequential(nn.Conv1d(2, 3, 2), nn.Tanh(), nn.Flatten(), nn.Linear(9, 1)),
         (2, 4),
     ),
+    "convolution": (conv2d(), (2, 5, 4)),
+    "stride and padding": (conv2d(stride=2, padding=(1, 2)), (2, 5, 4)),
+    "dilation": (conv2d(dilation=2, padding=2), (2, 5, 4)),
+    "groups": (conv2d(groups=2), (2, 5, 4)),
+    "padding same": (conv2d(padding="same", bias=False), (2, 5, 4)),
     "linear on three axes": (
         lambda: nn.Sequential(nn.Linear(3, 2), nn.Tanh(), nn.Flatten(), nn.Linear(8, 1)),
         (4, 3),
     ),
-    "weight used outside its layer": (WeightUsedOutsideItsLayer, (3,)),
+    "wide linear on three axes": (
+        lambda: nn.Sequential(nn.Linear(20, 20), nn.Tanh(), nn.Flatten(), nn.Linear(40, 1)),
+        (2, 20),
+    ),
+    "activation in place": (after(lambda: nn.ReLU(inplace=True)), (3,)),
     "tied weights": (TiedWeights, (3,)),
+    "tied weights, one without bias": (TiedWithoutBias, (3,)),
     "layer called twice": (LayerCalledTwice, (3,)),
+    "norm called twice": (
+        lambda: nn.Sequential(
+            nn.Linear(3, 4), norm := nn.LayerNorm(4), nn.Tanh(), norm, nn.Linear(4, 1)
+        ),
+        (3,),
+    ),
+    "branches": (Branches, (2, 4)),
+    "layers without use": (Unused, (3,)),
+}
+# Networks with parameters that need explicit Jacobian rows, these parameters, and a row's shape.
+EXPLICIT: dict[str, tuple[Callable[[], nn.Module], set[str], tuple[int, ...]]] = {
+    "prelu": (after(nn.PReLU), {"1.weight"}, (3,)),
+    "weight used outside its layer": (
+        WeightUsedOutsideItsLayer,
+        {"hidden.weight", "hidden.bias"},
+        (3,),
+    ),
     "parametrised weight": (
         lambda: nn.Sequential(
             register_parametrization(nn.Linear(3, 4), "weight", nn.Tanh()), nn.Linear(4, 1)
         ),
+        {"0.bias", "0.parametrizations.weight.original"},
         (3,),
     ),
-    "control flow on values": (LooksAtValues, (3,)),
+    "circular padding": (
+        conv2d(padding=1, padding_mode="circular"),
+        {"0.weight", "0.bias"},
+        (2, 5, 4),
+    ),
+    "control flow on values": (
+        LooksAtValues,
+        {f"{layer}.{role}" for layer in ("first", "up", "down") for role in ("weight", "bias")},
+        (3,),
+    ),
 }
+SHAPES = {name: (make, shape) for name, (make, _, shape) in EXPLICIT.items()} | FACTORED
 
 
-def fallback(name: str) -> tuple[nn.Module, Tensor, Tensor]:
-    make, shape = FALLBACKS[name]
+def network(name: str) -> tuple[nn.Module, Tensor, Tensor]:
+    make, shape = SHAPES[name]
     torch.manual_seed(0)
-    return make(), rows(6, *shape), rows(4, *shape, seed=1)
+    module, X = make(), rows(6, *shape)
+    module(X.float())  # gives lazy layers their shapes
+    return module, X, rows(4, *shape, seed=1)
 
 
-@pytest.mark.parametrize("name", FALLBACKS)
-def test_networks_beyond_layer_factors_fall_back_to_the_jacobian(name: str) -> None:
-    module, X, Z = fallback(name)
+@pytest.mark.parametrize("name", FACTORED)
+def test_layers_with_a_formula_need_no_jacobian(name: str) -> None:
+    module, X, Z = network(name)
     tangent = linearise(module, X)
-    assert isinstance(tangent, JacobianTangent)
+    assert not tangent.rest or name == "layers without use"
     check_against_twin(tangent, module, X, Z)
+
+
+@pytest.mark.parametrize("name", EXPLICIT)
+def test_only_what_has_no_formula_takes_explicit_rows(name: str) -> None:
+    module, X, Z = network(name)
+    tangent = linearise(module, X)
+    assert set(tangent.rest) == EXPLICIT[name][1]
+    check_against_twin(tangent, module, X, Z)
+
+
+@pytest.mark.parametrize("name", ["convolution", "layer norm", "tied weights", "batch norm"])
+def test_frozen_parameters_are_left_out(name: str) -> None:
+    for k in range(len(list(network(name)[0].parameters()))):
+        module, X, Z = network(name)
+        list(module.parameters())[k].requires_grad_(False)
+        check_against_twin(linearise(module, X), module, X, Z)
+
+
+def test_factors_stay_factors_where_that_is_cheaper() -> None:
+    for name, kept in (("wide linear on three axes", True), ("linear on three axes", False)):
+        module, X, _ = network(name)
+        parts = linearise(module, X).features(X).parts
+        assert any(isinstance(p, Outer) and p.signals.shape[1] > 1 for p in parts) is kept
 
 
 class WeightUsedOutsideFromZeroOn(WeightUsedOutsideItsLayer):
@@ -223,30 +368,34 @@ def test_a_second_use_of_a_weight_is_found_though_the_outputs_are_small() -> Non
     check_against_twin(linearise(module, X), module, X, X[2:])
 
 
-@pytest.mark.parametrize("name", sorted(FALLBACKS.keys() - {"weight used outside its layer"}))
-def test_layer_factors_are_not_even_tried_where_the_layers_rule_them_out(name: str) -> None:
-    module, X, _ = fallback(name)
-    assert factorable_layers(evaluation_copy(module), X[:2]) is None
+@pytest.mark.parametrize("frozen", [True, False])
+def test_tables_are_read_by_their_codes(frozen: bool) -> None:
+    table = nn.Embedding(5, 3, padding_idx=2)
+    module = nn.Sequential(table, nn.Flatten(), nn.Linear(6, 1))
+    table.weight.requires_grad_(not frozen)
+    X = torch.from_numpy(np.random.default_rng(0).integers(0, 5, size=(8, 2)))
+    assert not linearise(module, X).rest
+    check_against_twin(linearise(module, X), module, X, X[:3])
 
 
-def test_integer_inputs_reach_an_embedding() -> None:
-    module = nn.Sequential(nn.Embedding(5, 3), nn.Flatten(), nn.Linear(6, 1))
-    X = torch.from_numpy(np.random.default_rng(0).integers(0, 5, size=(6, 2)))
+def test_a_table_tied_to_a_matrix() -> None:
+    module = TiedEmbedding()
+    X = torch.from_numpy(np.random.default_rng(0).integers(0, 5, size=(8, 2)))
+    assert not linearise(module, X).rest
     check_against_twin(linearise(module, X), module, X, X[:3])
 
 
 def test_control_flow_on_values_takes_both_branches() -> None:
-    module, X, _ = fallback("control flow on values")
+    module, X, _ = network("control flow on values")
     assert len({bool(sign) for sign in module.double().first(X).sum(dim=1) > 0}) == 2
 
 
-@pytest.mark.parametrize("name", ["prelu", "tied weights", "control flow on values"])
-def test_tiny_blocks_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    module, X, Z = fallback(name)
-    size = sum(p.numel() for p in module.parameters())
-    for row_count in (1, 4):  # 4 does not divide the 6 rows
-        monkeypatch.setattr("lazyknife.blocks.BLOCK_BYTES", 16 * size * row_count)
-        check_against_twin(linearise(module, X), module, X, Z)
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("size", [1, 3000])
+def test_tiny_blocks_change_nothing(name: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, X, Z = network(name)
+    monkeypatch.setattr("lazyknife.blocks.BLOCK_BYTES", size)
+    check_against_twin(linearise(module, X), module, X, Z)
 
 
 def test_blocks_cover_everything_once_and_respect_the_limit(
@@ -269,7 +418,7 @@ def snapshot(module: nn.Module) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", ["dense", "prelu", "control flow on values"])
 def test_the_users_module_is_left_alone(name: str) -> None:
-    module = nn.Sequential(mlp((4,))(3), nn.Dropout(0.5)) if name == "dense" else fallback(name)[0]
+    module = nn.Sequential(mlp((4,))(3), nn.Dropout(0.5)) if name == "dense" else network(name)[0]
     X, before = rows(6, 3), copy.deepcopy(snapshot(module))
     tangent = linearise(module, X)
     features = tangent.features(X)
@@ -280,8 +429,8 @@ def test_the_users_module_is_left_alone(name: str) -> None:
     after = snapshot(module)
     assert all(p.dtype == torch.float32 and p.grad is None for p in module.parameters())
     torch.testing.assert_close(after, before, rtol=0, atol=0)
-    for network in (module, tangent.module):
-        assert not any(part._forward_hooks for part in network.modules())
+    for seen in (module, tangent.module):
+        assert not any(part._forward_hooks for part in seen.modules())
     assert not any(part.training for part in tangent.module.modules())
 
 

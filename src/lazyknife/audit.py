@@ -139,7 +139,7 @@ def _difference(
         )
     others = torch.from_numpy(np.delete(left, position))
     alone, _ = lazy_models(
-        linearise(base.module, X),
+        linearise(base.module, X, fitted.parameters),
         X[others],
         y[others],
         fitted.ridge,

@@ -18,7 +18,7 @@ from .networks import Network, build
 from .readout import READOUTS, read_out
 from .regressor import Fitted, IntervalRegressor, Seeds
 from .scaling import Scaling
-from .tangent import Tangent, linearise
+from .tangent import Selection, Tangent, linearise
 
 GRID_POINTS = 20
 GRID_DECADES = (-4, 6)
@@ -47,6 +47,9 @@ class LazyJackknifeRegressor(IntervalRegressor):
     readout
         ``"network"``: predictions of the real network at the moved weights; ``"tangent"``: of
         the linearised network, faster.
+    parameters
+        Which parameters the lazy step moves: ``"all"``, ``"last"`` (the last layer), a list of
+        name patterns such as ``["head.*"]``, or a function of name and parameter.
     intercept
         Whether to fit an unpenalised intercept.
     transform
@@ -83,6 +86,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
         construction: str = "plus",
         readout: str = "network",
         intercept: bool = True,
+        parameters: Selection = "all",
         transform: Any = None,
         alpha: float = 0.1,
         nu: float = 0.0,
@@ -95,6 +99,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
         self.construction = construction
         self.readout = readout
         self.intercept = intercept
+        self.parameters = parameters
         self.transform = transform
         self.alpha = alpha
         self.nu = nu
@@ -132,7 +137,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
             center=self.intercept,
             progress=self.progress,
         )
-        tangent = linearise(base.module, X)
+        tangent = linearise(base.module, X, self.parameters)
         loo, ridges = lazy_models(
             tangent, X[left], y[left], self.ridge, self.intercept, self.readout, seeds.base
         )

@@ -116,6 +116,24 @@ def outputs(module: nn.Module, X: Tensor) -> Tensor:
     return result.reshape(len(X))
 
 
+def call_with(module: nn.Module, weights: Mapping[str, Tensor], X: Tensor) -> Any:
+    """Call the network with other weights, by the names of ``named_parameters``.
+
+    A tied weight is set wherever it is held. torch's own handling of ties is not used: it leaves
+    the new weights behind in a module that is registered under two names.
+    """
+    everywhere: dict[str, Tensor] = {}
+    first: dict[int, str] = {}
+    for path, part in module.named_modules():  # each module once, whatever its names
+        own = [*part.named_parameters(recurse=False), *part.named_buffers(recurse=False)]
+        for role, value in own:
+            name = f"{path}.{role}".lstrip(".")
+            known = first.setdefault(id(value), name)
+            if known in weights:
+                everywhere[name] = weights[known]
+    return functional_call(module, everywhere, (X,), tie_weights=False)
+
+
 def stacked_outputs(
     module: nn.Module, weights: Mapping[str, Tensor], X: Tensor, *, own_rows: bool = False
 ) -> Tensor:
@@ -139,7 +157,7 @@ def stacked_outputs(
     """
 
     def one(own: dict[str, Tensor], rows: Tensor) -> Any:
-        return functional_call(module, own, (rows,)).reshape(len(rows))
+        return call_with(module, own, rows).reshape(len(rows))
 
     try:
         result: Tensor = vmap(one, in_dims=(0, 0 if own_rows else None), randomness="different")(

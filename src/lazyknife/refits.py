@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, stack_module_state, vmap
+from torch.func import stack_module_state, vmap
 
 from .base import Plain
 from .blocks import blocks
-from .networks import like, outputs, seeded, set_training, stacked_outputs, widest_layer
+from .networks import call_with, like, outputs, seeded, set_training, stacked_outputs, widest_layer
 from .progress import track
 
 Weights = dict[str, Tensor]
@@ -148,7 +148,7 @@ def _can_batch(module: nn.Module, probe: Tensor) -> bool:
     weights = {name: value.detach()[None] for name, value in named}
     try:
         with torch.no_grad():
-            vmap(lambda own, rows: functional_call(module, own, (rows,)), randomness="different")(
+            vmap(lambda own, rows: call_with(module, own, rows), randomness="different")(
                 weights, probe[None]
             )
     except RuntimeError:

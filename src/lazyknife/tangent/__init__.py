@@ -5,28 +5,31 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from ..networks import evaluation_copy
-from .factors import FactorTangent, factorable_layers
-from .jacobian import JacobianTangent
+from .capture import capturable_layers
 from .moved import moved_outputs
-from .tangent import Tangent
+from .selection import Selection, freeze_others
+from .tangent import Features, Tangent, make_tangent
 
-__all__ = ["FactorTangent", "JacobianTangent", "Tangent", "linearise", "moved_outputs"]
+__all__ = ["Features", "Selection", "Tangent", "linearise", "moved_outputs"]
 
 
-def linearise(module: nn.Module, X: Tensor) -> Tangent:
+def linearise(module: nn.Module, X: Tensor, parameters: Selection = "all") -> Tangent:
     """Return the tangent of a network at its weights, in float64 and evaluation mode.
 
-    Layer factors are used where every moved parameter belongs to a linear layer and a probe with
-    rows of ``X`` agrees with the explicit Jacobian; explicit Jacobian blocks elsewhere.
+    ``parameters`` selects those that move.
+
+    Parameters come from layer factors where a layer with a known formula is their only user, and
+    from explicit Jacobian rows elsewhere. A probe with rows of ``X`` compares the two; where they
+    disagree after all, everything comes from explicit rows.
     """
     network = evaluation_copy(module)
-    explicit = JacobianTangent(network)
-    probe = X[:2]
-    layers = factorable_layers(network, probe)
-    if layers is None:
+    freeze_others(network, parameters)
+    probe = X[:3]
+    explicit = make_tangent(network, (), probe)
+    layers = capturable_layers(network, probe)
+    if not layers:
         return explicit
-    factored = FactorTangent(network, layers)
-    features, expected = factored.features(probe), explicit.features(probe)
-    fast, slow = factored.kernel(features, features), explicit.kernel(expected, expected)
+    factored = make_tangent(network, layers, probe)
+    fast, slow = (t.kernel(f := t.features(probe), f) for t in (factored, explicit))
     agree = bool((fast - slow).abs().max() <= 1e-9 * slow.abs().max())
     return factored if agree else explicit

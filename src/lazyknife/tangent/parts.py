@@ -1,0 +1,227 @@
+"""The forms in which Jacobian rows of some parameters are kept, and what can be had from each.
+
+A part holds n rows. ``kernel`` gives its share of J J'ᵀ with the same part of other rows, ``pull``
+its share of Jᵀ C: for each of the b columns of C a move of its parameters, (b, *shape).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self, TypeVar
+
+import torch
+from torch import Tensor
+
+Moves = dict[str, Tensor]
+_AnyPart = TypeVar("_AnyPart")
+
+
+class Part(Protocol):
+    """Jacobian rows of one or two parameters, in one of the forms below."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the parameters."""
+
+    def kernel(self, other: Self) -> Tensor:
+        """Share of the kernel, shape (n, n')."""
+
+    def pull(self, coefficients: Tensor) -> Moves:
+        """Share of Jᵀ C for C of shape (n, b)."""
+
+    def plus(self, other: Self) -> Self:
+        """Rows of the same parameters, used once more."""
+
+    def explicit(self) -> list[Explicit]:
+        """The same rows multiplied out."""
+
+
+@dataclass(frozen=True)
+class Outer:
+    """A matrix used at T places: rows Σ_t g_t ⊗ h_t, never multiplied out.
+
+    Attributes
+    ----------
+    weight, bias
+        Names of the parameters; None for one that is frozen or absent.
+    signals
+        g, shape (n, T, out).
+    inputs
+        h, with a last entry 1 if there is a bias, shape (n, T, in).
+
+    """
+
+    weight: str | None
+    bias: str | None
+    signals: Tensor
+    inputs: Tensor
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the parameters that are there."""
+        return tuple(name for name in (self.weight, self.bias) if name is not None)
+
+    def kernel(self, other: Outer) -> Tensor:
+        """Σ_{t,t'} ⟨g_t, g'_t'⟩·⟨h_t, h'_t'⟩."""
+        total: Tensor | None = None
+        for g, h in self._places():
+            for g_other, h_other in other._places():
+                share = (g @ g_other.T).mul_(h @ h_other.T)
+                total = share if total is None else total.add_(share)
+        assert total is not None
+        return total
+
+    def pull(self, coefficients: Tensor) -> Moves:
+        """Column j moves the matrix by Σ_i C_ij Σ_t g_it h_itᵀ."""
+        columns = coefficients.T.repeat_interleave(self.signals.shape[1], dim=1)
+        weighted = columns[:, None, :] * self.signals.flatten(0, 1).T  # (b, out, n·T)
+        return self._named(weighted @ self.inputs.flatten(0, 1))
+
+    def plus(self, other: Outer) -> Outer:
+        """Used at the other's places too."""
+        return _joined([self, other], dim=1)
+
+    def explicit(self) -> list[Explicit]:
+        """The same rows multiplied out."""
+        matrices = self.signals.transpose(1, 2) @ self.inputs
+        return [Explicit(name, rows) for name, rows in self._named(matrices).items()]
+
+    def cheapest(self) -> list[Part]:
+        """Multiplied out if T places make T² products of factors dearer than one of matrices."""
+        places, out = self.signals.shape[1:]
+        size_in = self.inputs.shape[2]
+        if places > 1 and places**2 * (out + size_in) > out * size_in:
+            return [*self.explicit()]
+        return [self]
+
+    def _named(self, matrices: Tensor) -> Moves:
+        """Cut (…, out, in) into the weight and, last, the bias."""
+        named: Moves = {}
+        if self.bias is not None:
+            named[self.bias], matrices = matrices[..., -1], matrices[..., :-1]
+        if self.weight is not None:
+            named[self.weight] = matrices
+        return named
+
+    def _places(self) -> list[tuple[Tensor, Tensor]]:
+        return list(zip(self.signals.unbind(1), self.inputs.unbind(1), strict=True))
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """A table read at T places: rows Σ_t e_code ⊗ g_t. Codes (n, T), signals (n, T, width)."""
+
+    name: str
+    size: int
+    codes: Tensor
+    signals: Tensor
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The table's name."""
+        return (self.name,)
+
+    def kernel(self, other: Lookup) -> Tensor:
+        """Σ over the places t, t' with equal codes of ⟨g_t, g'_t'⟩."""
+        total = self.signals.new_zeros(len(self.codes), len(other.codes))
+        for code, g in zip(self.codes.unbind(1), self.signals.unbind(1), strict=True):
+            pairs = zip(other.codes.unbind(1), other.signals.unbind(1), strict=True)
+            for other_code, other_g in pairs:
+                total += (g @ other_g.T) * (code[:, None] == other_code)
+        return total
+
+    def pull(self, coefficients: Tensor) -> Moves:
+        """Column j moves entry e of the table by Σ_i C_ij Σ_{t: code = e} g_it."""
+        weighted = coefficients.T[:, :, None, None] * self.signals  # (b, n, T, width)
+        moves = weighted.new_zeros(len(weighted), self.size, weighted.shape[-1])
+        return {self.name: moves.index_add_(1, self.codes.flatten(), weighted.flatten(1, 2))}
+
+    def plus(self, other: Lookup) -> Lookup:
+        """Read at the other's places too."""
+        return _joined([self, other], dim=1)
+
+    def explicit(self) -> list[Explicit]:
+        """The same rows multiplied out."""
+        n, _, width = self.signals.shape
+        rows = self.signals.new_zeros(n, self.size, width)
+        where = self.codes[..., None].expand_as(self.signals)
+        return [Explicit(self.name, rows.scatter_add_(1, where, self.signals))]
+
+
+@dataclass(frozen=True)
+class Explicit:
+    """Jacobian rows of one parameter as they are, shape (n, *shape)."""
+
+    name: str
+    rows: Tensor
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parameter's name."""
+        return (self.name,)
+
+    def kernel(self, other: Explicit) -> Tensor:
+        """Inner products of the rows."""
+        return self.rows.flatten(1) @ other.rows.flatten(1).T
+
+    def pull(self, coefficients: Tensor) -> Moves:
+        """Weighted sums of the rows."""
+        moves = coefficients.T @ self.rows.flatten(1)
+        return {self.name: moves.reshape(-1, *self.rows.shape[1:])}
+
+    def plus(self, other: Explicit) -> Explicit:
+        """Derivatives add."""
+        return Explicit(self.name, self.rows + other.rows)
+
+    def explicit(self) -> list[Explicit]:
+        """As it is."""
+        return [self]
+
+
+def merge(parts: Iterable[Part]) -> list[Part]:
+    """One part for each parameter, however often and by whichever layers it is used."""
+    by_names: dict[tuple[str, ...], Part] = {}
+    for part in parts:
+        before = by_names.get(part.names)
+        if before is not None and type(before) is not type(part):  # tied table and matrix
+            before, part = before.explicit()[0], part.explicit()[0]
+        by_names[part.names] = part if before is None else before.plus(part)
+    # A weight that is tied without its bias is in parts of different names.
+    counts = Counter(name for names in by_names for name in names)
+    result: list[Part] = []
+    tied: dict[str, Explicit] = {}
+    for names, part in by_names.items():
+        if all(counts[name] == 1 for name in names):
+            result += part.cheapest() if isinstance(part, Outer) else [part]
+            continue
+        for rows in part.explicit():
+            tied[rows.name] = tied[rows.name].plus(rows) if rows.name in tied else rows
+    return result + list(tied.values())
+
+
+def size_of_a_row(parts: Iterable[Part]) -> int:
+    """Return how many numbers the parts hold for one row."""
+    return sum(part_tensor[0].numel() for part in parts for part_tensor in _tensors(part).values())
+
+
+def stack(blocks: Sequence[Sequence[Part]]) -> tuple[Part, ...]:
+    """Parts of several blocks of rows as parts of all rows."""
+    if len(blocks) == 1:
+        return tuple(blocks[0])
+    return tuple(_joined(parts, dim=0) for parts in zip(*blocks, strict=True))
+
+
+def _joined(parts: Sequence[_AnyPart], dim: int) -> _AnyPart:
+    """Parts of the same parameters end to end: rows along axis 0, places along axis 1."""
+    tensors = {
+        name: torch.cat([_tensors(part)[name] for part in parts], dim=dim)
+        for name in _tensors(parts[0])
+    }
+    joined: _AnyPart = replace(parts[0], **tensors)  # type: ignore[type-var]
+    return joined
+
+
+def _tensors(part: Any) -> dict[str, Tensor]:
+    return {name: value for name, value in vars(part).items() if isinstance(value, Tensor)}
