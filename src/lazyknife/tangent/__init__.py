@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from ..networks import evaluation_copy
 from .capture import capturable_layers
+from .jacobian import row_by_row
 from .moved import moved_outputs
 from .selection import Selection, freeze_others
 from .tangent import Features, Tangent, make_tangent
@@ -25,11 +27,16 @@ def linearise(module: nn.Module, X: Tensor, parameters: Selection = "all") -> Ta
     network = evaluation_copy(module)
     freeze_others(network, parameters)
     probe = X[:3]
-    explicit = make_tangent(network, (), probe)
     layers = capturable_layers(network, probe)
-    if not layers:
-        return explicit
-    factored = make_tangent(network, layers, probe)
-    fast, slow = (t.kernel(f := t.features(probe), f) for t in (factored, explicit))
-    agree = bool((fast - slow).abs().max() <= 1e-9 * slow.abs().max())
-    return factored if agree else explicit
+    tangent = make_tangent(network, layers, probe)
+    return tangent if not layers or agrees(tangent, probe) else make_tangent(network, (), probe)
+
+
+def agrees(tangent: Tangent, X: Tensor) -> bool:
+    """Whether the kernel of these rows is that of their explicit Jacobian, row by row."""
+    moved = {name: p for name, p in tangent.module.named_parameters() if p.requires_grad}
+    jacobian = torch.cat([part.rows.flatten(1) for part in row_by_row(tangent.module, moved, X)], 1)
+    features = tangent.features(X)
+    wanted = jacobian @ jacobian.T
+    difference = tangent.kernel(features, features) - wanted
+    return bool(difference.abs().max() <= 1e-9 * wanted.abs().max())

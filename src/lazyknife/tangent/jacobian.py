@@ -20,7 +20,7 @@ def jacobian_rows(module: nn.Module, names: Sequence[str], X: Tensor) -> list[Ex
     try:
         return _vectorised(module, chosen, X)
     except RuntimeError:  # the network looks at values: one row at a time
-        return _row_by_row(module, chosen, X)
+        return row_by_row(module, chosen, X)
 
 
 def _vectorised(module: nn.Module, chosen: dict[str, nn.Parameter], X: Tensor) -> list[Explicit]:
@@ -34,7 +34,8 @@ def _vectorised(module: nn.Module, chosen: dict[str, nn.Parameter], X: Tensor) -
     return [Explicit(name, gradients[name]) for name in chosen]
 
 
-def _row_by_row(module: nn.Module, chosen: dict[str, nn.Parameter], X: Tensor) -> list[Explicit]:
+def row_by_row(module: nn.Module, chosen: dict[str, nn.Parameter], X: Tensor) -> list[Explicit]:
+    """One backward pass for each row: slow, and right for every network."""
     rows = []
     for row in X.split(1):
         with torch.enable_grad():

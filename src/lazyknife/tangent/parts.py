@@ -1,7 +1,8 @@
 """The forms in which Jacobian rows of some parameters are kept, and what can be had from each.
 
-A part holds n rows. ``kernel`` gives its share of J J'ᵀ with the same part of other rows, ``pull``
-its share of Jᵀ C: for each of the b columns of C a move of its parameters, (b, *shape).
+A part holds n rows. ``add_kernel`` adds its share of J J'ᵀ with the same part of other rows,
+``pull`` gives its share of Jᵀ C: for each of the b columns of C a move of its parameters,
+(b, *shape).
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ class Part(Protocol):
     def names(self) -> tuple[str, ...]:
         """Names of the parameters."""
 
-    def kernel(self, other: Self) -> Tensor:
-        """Share of the kernel, shape (n, n')."""
+    def add_kernel(self, other: Self, total: Tensor) -> None:
+        """Add the share of the kernel to ``total``, shape (n, n')."""
 
     def pull(self, coefficients: Tensor) -> Moves:
         """Share of Jᵀ C for C of shape (n, b)."""
@@ -63,15 +64,11 @@ class Outer:
         """Names of the parameters that are there."""
         return tuple(name for name in (self.weight, self.bias) if name is not None)
 
-    def kernel(self, other: Outer) -> Tensor:
+    def add_kernel(self, other: Outer, total: Tensor) -> None:
         """Σ_{t,t'} ⟨g_t, g'_t'⟩·⟨h_t, h'_t'⟩."""
-        total: Tensor | None = None
         for g, h in self._places():
             for g_other, h_other in other._places():
-                share = (g @ g_other.T).mul_(h @ h_other.T)
-                total = share if total is None else total.add_(share)
-        assert total is not None
-        return total
+                total.addcmul_(g @ g_other.T, h @ h_other.T)
 
     def pull(self, coefficients: Tensor) -> Moves:
         """Column j moves the matrix by Σ_i C_ij Σ_t g_it h_itᵀ."""
@@ -123,14 +120,12 @@ class Lookup:
         """The table's name."""
         return (self.name,)
 
-    def kernel(self, other: Lookup) -> Tensor:
+    def add_kernel(self, other: Lookup, total: Tensor) -> None:
         """Σ over the places t, t' with equal codes of ⟨g_t, g'_t'⟩."""
-        total = self.signals.new_zeros(len(self.codes), len(other.codes))
         for code, g in zip(self.codes.unbind(1), self.signals.unbind(1), strict=True):
             pairs = zip(other.codes.unbind(1), other.signals.unbind(1), strict=True)
             for other_code, other_g in pairs:
-                total += (g @ other_g.T) * (code[:, None] == other_code)
-        return total
+                total.addcmul_(g @ other_g.T, (code[:, None] == other_code).to(g.dtype))
 
     def pull(self, coefficients: Tensor) -> Moves:
         """Column j moves entry e of the table by Σ_i C_ij Σ_{t: code = e} g_it."""
@@ -162,9 +157,9 @@ class Explicit:
         """The parameter's name."""
         return (self.name,)
 
-    def kernel(self, other: Explicit) -> Tensor:
+    def add_kernel(self, other: Explicit, total: Tensor) -> None:
         """Inner products of the rows."""
-        return self.rows.flatten(1) @ other.rows.flatten(1).T
+        total.addmm_(self.rows.flatten(1), other.rows.flatten(1).T)
 
     def pull(self, coefficients: Tensor) -> Moves:
         """Weighted sums of the rows."""

@@ -55,8 +55,8 @@ class Tangent:
         """Features of the rows of X; too large ones are made anew, block by block, when needed."""
         if fits(len(X), self.row_bytes):
             made = [self._make(X[rows]) for rows in blocks(len(X), self.work_bytes)]
-            predicted = torch.cat([values for values, _ in made])
-            return Features(X, predicted, stack([parts for _, parts in made]))
+            predicted = torch.cat([values for values, _, _ in made])
+            return Features(X, predicted, stack([parts for _, parts, _ in made]))
         with torch.no_grad():
             each = [outputs(self.module, X[rows]) for rows in blocks(len(X), self.work_bytes)]
         return Features(X, torch.cat(each), None)
@@ -66,8 +66,9 @@ class Tangent:
         total = left.outputs.new_empty(len(left.X), len(right.X))
         for rows, above in self._blocks(left):
             for columns, below in self._blocks(right):
-                shares = (a.kernel(b) for a, b in zip(above, below, strict=True))
-                total[rows, columns] = _sum(shares)
+                block = total[rows, columns].zero_()
+                for a, b in zip(above, below, strict=True):
+                    a.add_kernel(b, block)
         return total
 
     def pull(self, features: Features, coefficients: Tensor) -> Moves:
@@ -86,12 +87,12 @@ class Tangent:
         for rows in blocks(len(features.X), max(self.row_bytes, self.work_bytes)):
             yield rows, self._make(features.X[rows])[1]
 
-    def _make(self, X: Tensor) -> tuple[Tensor, list[Part]]:
-        """Outputs (n,) and the parts of all moved parameters, by one pass over these rows."""
+    def _make(self, X: Tensor) -> tuple[Tensor, list[Part], list[Use]]:
+        """Outputs (n,), parts of all moved parameters, and the calls that they come from."""
         predicted, uses = uses_of(self.module, self.layers, X)
         parts = [part for use in uses for part in parts_of(self.module, use)]
         rest = jacobian_rows(self.module, self.rest, X) if self.rest else []
-        return predicted, [*merge(parts), *rest]
+        return predicted, [*merge(parts), *rest], uses
 
 
 def make_tangent(module: nn.Module, layers: Sequence[str], probe: Tensor) -> Tangent:
@@ -100,12 +101,11 @@ def make_tangent(module: nn.Module, layers: Sequence[str], probe: Tensor) -> Tan
         id(p) for name in layers for p in module.get_submodule(name).parameters(recurse=False)
     }
     rest = tuple(n for n, p in module.named_parameters() if moves(p) and id(p) not in covered)
-    sketch = Tangent(module, tuple(layers), rest)
-    _, uses = uses_of(module, layers, probe)
-    _, parts = sketch._make(probe)
+    bare = Tangent(module, tuple(layers), rest)
+    _, parts, uses = bare._make(probe)
     work = sum(use.x[0].numel() * _overlap(module, use) + use.signal[0].numel() for use in uses)
     work += sum(part.rows[0].numel() for part in parts if isinstance(part, Explicit))
-    return replace(sketch, row_bytes=NUMBER * size_of_a_row(parts), work_bytes=2 * NUMBER * work)
+    return replace(bare, row_bytes=NUMBER * size_of_a_row(parts), work_bytes=2 * NUMBER * work)
 
 
 def parts_of(module: nn.Module, use: Use) -> list[Part]:
@@ -120,10 +120,3 @@ def _overlap(module: nn.Module, use: Use) -> int:
     """In how many patches a convolution reads each input."""
     size = getattr(module.get_submodule(use.layer), "kernel_size", (1,))
     return math.prod(size)
-
-
-def _sum(shares: Iterator[Tensor]) -> Tensor:
-    total = next(shares)
-    for share in shares:
-        total += share
-    return total
