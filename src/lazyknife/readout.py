@@ -8,11 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .blocks import blocks
+from .blocks import blocks, cached_blocks
 from .loo import RidgeModels
 from .networks import widest_layer
 from .records import LeaveOneOut
 from .tangent import Tangent, moved_outputs
+
+# Enough for one batched product to pay, few enough for many rows to stay in the caches with them.
+MODELS_AT_ONCE = 32
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ class NetworkReadout:
         for columns in self._model_blocks(values.shape[1]):
             moves = self._moves(columns)
             count = columns.stop - columns.start
-            for rows in blocks(len(X), 64 * count * self._width):
+            for rows in cached_blocks(len(X), 8 * count * self._width):
                 values[rows, columns] += moved_outputs(self.tangent.module, moves, X[rows]).T
         return values[:, -1], values[:, :-1]
 
@@ -99,7 +102,10 @@ class NetworkReadout:
     def _model_blocks(self, count: int) -> Any:
         """Blocks of models: the pull needs n times the widest layer for each of them."""
         parameters = sum(p.numel() for p in self.tangent.module.parameters())
-        return blocks(count, 8 * max(parameters, len(self.residuals) * self._width))
+        each = 8 * max(parameters, len(self.residuals) * self._width)
+        for block in blocks(count, each):
+            for start in range(block.start, block.stop, MODELS_AT_ONCE):
+                yield slice(start, min(start + MODELS_AT_ONCE, block.stop))
 
     @property
     def _width(self) -> int:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.func import stack_module_state, vmap
 
 from .base import Plain
-from .blocks import blocks
+from .blocks import blocks, cached_blocks
 from .networks import call_with, like, outputs, seeded, set_training, stacked_outputs, widest_layer
 from .progress import track
 
@@ -32,11 +32,11 @@ class Ensemble:
     def outputs(self, X: Tensor) -> Tensor:
         """Predictions of all networks at all rows, shape (networks, m), float64."""
         inputs = like(X, self.module)
-        bytes_a_row = 16 * len(self.offsets) * widest_layer(self.module)
+        bytes_a_row = 4 * len(self.offsets) * widest_layer(self.module)
         with torch.no_grad():
             parts = [
                 stacked_outputs(self.module, self.weights, inputs[rows]).double()
-                for rows in blocks(len(X), bytes_a_row)
+                for rows in cached_blocks(len(X), bytes_a_row)
             ]
         return torch.cat(parts, dim=1) + self.offsets[:, None]
 
