@@ -31,13 +31,11 @@ METHODS = {
     "jackknife+": lambda seed: lk.JackknifeRegressor(random_state=seed, **SHARED),
     "CV+": lambda seed: lk.CVPlusRegressor(random_state=seed, **SHARED),
     "split conformal": lambda seed: lk.SplitConformalRegressor(random_state=seed, **SHARED),
-    "lazy finetune": lambda seed: lk.LazyJackknifeRegressor(
-        base=lk.Plain(), random_state=seed, **SHARED
+    "lazy finetune": lambda seed: lk.DPLazyPI(random_state=seed, **SHARED).set_params(
+        base=lk.Plain()
     ),
     "DP-Lazy PI": lambda seed: lk.DPLazyPI(random_state=seed, **SHARED),
-    "DP-Lazy PI, tangent": lambda seed: lk.LazyJackknifeRegressor(
-        readout="tangent", random_state=seed, **SHARED
-    ),
+    "lazyknife": lambda seed: lk.LazyJackknifeRegressor(random_state=seed, **SHARED),
 }
 COLUMNS = ("coverage", "width", "score", "seconds")
 

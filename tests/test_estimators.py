@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
+from sklearn.datasets import load_diabetes
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import cross_val_score
@@ -87,6 +88,16 @@ def test_the_papers_settings():
     }
 
 
+def test_the_defaults_serve_raw_targets_and_features():
+    """scikit-learn's own example data, as they come: y has mean 152 and spread 77."""
+    X, y = load_diabetes(return_X_y=True)
+    result = (
+        lk.LazyJackknifeRegressor(random_state=0).fit(X[:300], y[:300]).predict_interval(X[300:])
+    )
+    assert 0.85 < result.covers(y[300:]).mean() < 0.97
+    assert result.width.mean() < 0.9 * np.diff(np.quantile(y, [0.05, 0.95]))
+
+
 def test_nu_widens_both_sides():
     X, y = linear(30)
     plain = lk.LazyJackknifeRegressor(**FAST).fit(X, y).predict_interval(X)
@@ -154,7 +165,12 @@ def test_the_same_seed_gives_the_same_bits_and_no_global_state_is_touched():
     network = lk.mlp((8,))(3)
     before = copy.deepcopy(network.state_dict())
     torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()
-    settings = {"network": network, "base": lk.DPSGD(epsilon=1.0, epochs=2), "ridge": 30.0}
+    settings = {
+        "network": network,
+        "base": lk.DPSGD(epsilon=1.0, epochs=2),
+        "readout": "network",
+        "ridge": 30.0,
+    }
     first, second, other = (
         lk.LazyJackknifeRegressor(**settings, random_state=s).fit(X, y).predict_interval(X)
         for s in (1, 1, 2)
@@ -182,7 +198,7 @@ def test_random_state_may_be_a_generator():
 
 def test_a_target_far_from_zero_does_not_hurt():
     X, y = simulated(16, 0, 600)
-    for settings in ({}, {"readout": "tangent"}, {"base": lk.Split()}, {"base": lk.DPSGD(2.0)}):
+    for settings in ({}, {"readout": "network"}, {"base": lk.Split()}, {"base": lk.DPSGD(2.0)}):
         near, far = (
             lk.LazyJackknifeRegressor(**settings, random_state=0)
             .fit(X[:100], y[:100] + shift)
@@ -196,7 +212,9 @@ def test_a_target_far_from_zero_does_not_hurt():
 def test_a_moved_network_far_from_its_tangent_is_reported():
     X, y = linear(40)
     with pytest.warns(UserWarning, match="readout='tangent'"):
-        lk.LazyJackknifeRegressor(lk.mlp((8,)), lk.Public(), 0.01, random_state=0).fit(X, 1e3 * y)
+        lk.LazyJackknifeRegressor(lk.mlp((8,)), lk.Public(), 0.01, readout="network").fit(
+            X, 1e3 * y
+        )
 
 
 def test_what_ran_is_kept_on_the_result():
@@ -287,7 +305,7 @@ def test_weights_that_the_user_brings_are_an_assumption():
 def test_split_uses_only_the_other_part():
     """Labels of the base's own part reach the leave-one-out step through θ0 alone."""
     X, y = linear(40)
-    settings = {"ridge": 30.0, "random_state": 0}
+    settings = {"random_state": 0}
     model = lk.LazyJackknifeRegressor(base=lk.Split(0.4), **settings).fit(X, y)
     assert len(model.loo_.residuals) == 24
     learn, _ = lk.Split(0.4).rows(40, model.seeds_.rows)

@@ -10,7 +10,7 @@ import lazyknife as lk
 @parametrize_with_checks(
     [
         lk.LazyJackknifeRegressor(),
-        lk.LazyJackknifeRegressor(base=lk.Split(), readout="tangent", transform="standardize"),
+        lk.LazyJackknifeRegressor(base=lk.Split(), readout="network", transform="standardize"),
         lk.DPLazyPI(),
         lk.JackknifeRegressor(),
         lk.CVPlusRegressor(),

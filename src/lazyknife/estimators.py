@@ -45,8 +45,8 @@ class LazyJackknifeRegressor(IntervalRegressor):
     construction
         ``"plus"``, ``"minmax"``, ``"jackknife"`` or ``"naive"``.
     readout
-        ``"network"``: predictions of the real network at the moved weights; ``"tangent"``: of
-        the linearised network, faster.
+        ``"tangent"``: predictions of the linearised network, which the ridge fits; ``"network"``:
+        of the real network at the moved weights, the paper's choice.
     parameters
         Which parameters the lazy step moves: ``"all"``, ``"last"`` (the last layer), a list of
         name patterns such as ``["head.*"]``, or a function of name and parameter.
@@ -84,7 +84,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
         base: BaseMethod | None = None,
         ridge: float | Literal["auto"] = "auto",
         construction: str = "plus",
-        readout: str = "network",
+        readout: str = "tangent",
         intercept: bool = True,
         parameters: Selection = "all",
         transform: Any = None,

@@ -63,9 +63,7 @@ def test_jackknife_plus_covers(p):
 @pytest.mark.parametrize("construction", ["plus", "minmax"])
 def test_the_default_covers(construction):
     coverage, _ = run(
-        lambda seed: lk.LazyJackknifeRegressor(
-            construction=construction, readout="tangent", random_state=seed
-        ),
+        lambda seed: lk.LazyJackknifeRegressor(construction=construction, random_state=seed),
         16,
     )
     assert coverage >= 0.86
