@@ -367,7 +367,28 @@ class Signal(nn.Module):
         return self.body(x[:, None])
 
 
+class Tied(nn.Module):
+    """Two layers of their own biases that share a weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.head = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 1)
+        self.second.weight = self.first.weight
+
+    def forward(self, x):
+        return self.head(self.second(self.first(x).tanh()).tanh())
+
+
+def twice(layer):
+    """The same layer under two names."""
+    return nn.Sequential(nn.Linear(6, 8), layer, nn.Tanh(), layer, nn.Linear(8, 1)).eval()
+
+
 NETWORKS = {
+    "layer twice": lambda: twice(nn.Linear(8, 8)),
+    "layer norm twice": lambda: twice(nn.LayerNorm(8)),
+    "batch norm twice": lambda: twice(nn.BatchNorm1d(8)),
+    "tied weights": Tied,
     "dropout": lambda: nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.5), nn.Linear(8, 1)),
     "layer norm": lambda: nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8), nn.Linear(8, 1)),
     "batch norm": lambda: nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 1)).eval(),
@@ -401,6 +422,53 @@ def test_row_gradients_of_other_layers_are_exact(name):
     base = DPSGD(epochs=2, batch_size=8, lr=0.1, noise_multiplier=1e-20)
     twin = clipped_descent(start, X, y, [range(8)] * 2, 1.0, 0.1, expected=8.0)
     torch.testing.assert_close(run_only(base, start, X, y), twin, rtol=0, atol=1e-10)
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lift, self.head = nn.Linear(1, 4), nn.Linear(4, 1)
+        self.attention = nn.MultiheadAttention(4, 2, batch_first=True)
+
+    def forward(self, x):
+        h = self.lift(x[..., None])
+        return self.head(self.attention(h, h, h, need_weights=False)[0].mean(dim=1))
+
+
+class Idle(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.used, self.idle = nn.Linear(6, 1), nn.Linear(6, 1)
+
+    def forward(self, x):
+        return self.used(x)
+
+
+def running_statistics():
+    norm = nn.InstanceNorm1d(2, track_running_stats=True)
+    return nn.Sequential(nn.Unflatten(1, (2, 3)), norm, nn.Flatten(), nn.Linear(6, 1)).eval()
+
+
+@pytest.mark.parametrize("base", [DPSGD(**NOISY), Perturbed(1.0, 1.0)])
+def test_statistics_that_would_pass_by_the_noise_are_refused(base):
+    """Buffers that follow the rows are no part of the mechanism."""
+    with pytest.raises(
+        ValueError, match=r"changes its buffers \['1.running_mean', '1.running_var'\]"
+    ):
+        base.fit(running_statistics(), *rows(30, 6), seed=1)
+    frozen = running_statistics()
+    frozen[1] = nn.InstanceNorm1d(2)
+    base.fit(frozen, *rows(30, 6), seed=1)
+
+
+def test_what_opacus_cannot_train_is_refused_with_the_way_out():
+    with pytest.raises(ValueError, match=r"\['idle.weight', 'idle.bias'\] take no part"):
+        DPSGD(**NOISY).fit(Idle(), *rows(30, 6), seed=1)
+    half = Idle()
+    half.idle.requires_grad_(False)
+    DPSGD(**NOISY).fit(half, *rows(30, 6), seed=1)
+    with pytest.raises(ValueError, match=r"gradient of each row .* base=Public\(\)"):
+        DPSGD(**NOISY).fit(Attention(), *rows(30, 6), seed=1)
 
 
 def test_dropout_is_drawn_from_the_seed_not_from_the_global_state():

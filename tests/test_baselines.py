@@ -28,7 +28,7 @@ class Branching(nn.Module):
 
 def ensemble(network, X, y, subsets, **settings):
     return train_ensemble(
-        lambda number: make(network, X.shape[1], number),
+        lambda number: make(network, X, number),
         X,
         y,
         subsets,
@@ -62,7 +62,7 @@ def test_training_equals_a_loop_written_out():
     network = lambda p: lk.mlp((4,))(p).double()  # noqa: E731
     subsets = torch.arange(9)[None]
     trained = ensemble(network, X, y, subsets, center=True)
-    module = make(network, 3, 0)
+    module = make(network, X, 0)
     optimizer = torch.optim.Adam(module.parameters(), lr=0.01)
     generator = torch.Generator().manual_seed(5)
     mean = y[:9].mean()

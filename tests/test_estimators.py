@@ -132,6 +132,16 @@ def test_frames_keep_their_rows_labels_and_polars_is_read():
     np.testing.assert_array_equal(from_polars.lower, result.lower)
 
 
+def test_lazy_layers_get_their_shapes_in_every_estimator():
+    X, y = linear(20)
+    network = lambda _: nn.Sequential(nn.LazyLinear(4), nn.ReLU(), nn.LazyLinear(1))  # noqa: E731
+    for make in (lk.LazyJackknifeRegressor, lk.JackknifeRegressor, lk.SplitConformalRegressor):
+        first, second = (
+            make(network, alpha=0.2, random_state=0).fit(X, y).predict_interval(X) for _ in range(2)
+        )
+        np.testing.assert_array_equal(first.to_numpy(), second.to_numpy())
+
+
 @pytest.mark.filterwarnings("ignore:the moved networks are far")  # nothing to learn here
 @pytest.mark.parametrize("readout", ["network", "tangent"])
 def test_images_and_integer_codes_reach_networks_that_take_them(readout):
@@ -408,6 +418,9 @@ BAD_FITS = {
         GOOD_Y,
         "BatchNorm layer in training mode",
     ),
+    "other width": ({"network": nn.Linear(5, 1)}, GOOD_X, GOOD_Y, r"rows of shape \(3,\): mat1"),
+    "pictures": ({"network": None}, GOOD_X[..., None], GOOD_Y, r"fails on rows of shape \(3, 1\)"),
+    "huge features": ({}, 1e160 * GOOD_X, GOOD_Y, "too large for float64 .* scale the features"),
     "batch size": ({"base": lk.DPSGD(batch_size=31)}, GOOD_X, GOOD_Y, "batch_size=31 is more"),
     "transform": ({"transform": "log"}, GOOD_X, GOOD_Y, r"transform='log': choose from"),
     "text column": (

@@ -1,9 +1,14 @@
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from sklearn.preprocessing import FunctionTransformer, QuantileTransformer, StandardScaler
 
 import lazyknife as lk
 from data import linear
+from lazyknife.scaling import fingerprints
 
 X, Y = linear(30)
 X = 100 * X + 5
@@ -53,6 +58,22 @@ def test_pooled_it_is_certified_for_the_rows_of_the_pool():
     model.predict_interval(NEW[:3])
     with pytest.warns(UserWarning, match="2 of 5 rows are not among the rows passed as X_pool"):
         model.predict_interval(np.concatenate([NEW[:3], OTHER[:2]]))
+
+
+def test_a_pickled_model_knows_its_pool_in_another_process():
+    """Python's own hash of bytes differs from process to process."""
+    code = "from lazyknife.scaling import fingerprints; import numpy as np; {}"
+    prints = [
+        subprocess.run(
+            [sys.executable, "-c", code.format("print(fingerprints(np.array([[1.5, -0.0]])))")],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert prints[0] == prints[1] == f"{fingerprints(np.array([[1.5, 0.0]]))}\n"
 
 
 def test_the_pooled_transform_treats_all_rows_alike():

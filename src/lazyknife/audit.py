@@ -109,10 +109,14 @@ def audit_stability(
     target = to_tensor(check_target(y, rows.numpy(), fitted))
     new = to_tensor(fitted.scaling_(check_features(X_new, fitted, name="X_new")))
     rng = np.random.default_rng(random_state)
+    positions = rng.integers(len(fitted.loo_.residuals), size=refits)
+    with torch.no_grad():
+        parts = [new[block] for block in fitted._row_blocks(len(new))]
+        with_all = torch.cat([fitted.loo_.predict(part)[1][:, positions] for part in parts])
     differences = np.stack(
         [
-            _difference(fitted, rows, target, new, rng)
-            for _ in track(range(refits), "refits", refits, progress)
+            _difference(fitted, rows, target, new, position, with_all[:, k], Seeds.of(rng).base)
+            for k, position in track(enumerate(positions.tolist()), "refits", refits, progress)
         ]
     )
     levels = _levels(nu, float(fitted.loo_.residuals.abs().median()))
@@ -123,14 +127,18 @@ def audit_stability(
 
 
 def _difference(
-    fitted: LazyJackknifeRegressor, X: Tensor, y: Tensor, new: Tensor, rng: np.random.Generator
+    fitted: LazyJackknifeRegressor,
+    X: Tensor,
+    y: Tensor,
+    new: Tensor,
+    position: int,
+    with_all: Tensor,
+    seed: int,
 ) -> NDArray[np.float64]:
-    """|f_{n,−j} − f_{−j,−j}| at the new rows for a random j, shape (m,)."""
+    """|f_{n,−j} − f_{−j,−j}| at the new rows, the first of them given, shape (m,)."""
     method = fitted._base_method()
     learn, left = method.rows(len(y), fitted.seeds_.rows)
-    position = int(rng.integers(len(left)))
     row = left[position]
-    seed = Seeds.of(rng).base
     base = fitted.base_
     if row in learn:
         kept = torch.from_numpy(learn[learn != row])
@@ -147,10 +155,7 @@ def _difference(
         fitted.readout,
         fitted.seeds_.base,
     )
-    with torch.no_grad():
-        blocks = [new[block] for block in fitted._row_blocks(len(new))]
-        with_all = torch.cat([fitted.loo_.predict(rows)[1][:, position] for rows in blocks])
-        difference = (with_all - alone.point(new)).abs()
+    difference = (with_all - alone.point(new)).abs()
     # Rounding is no instability: the two models are equal where the base ignores row j.
     difference[difference <= 1e-9 * with_all.abs().max()] = 0.0
     result: NDArray[np.float64] = difference.numpy()

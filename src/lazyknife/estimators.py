@@ -168,6 +168,11 @@ def lazy_models(
     """All leave-one-out models around a linearised network, and their ridges (n + 1,)."""
     features = tangent.features(X)
     kernel = tangent.kernel(features, features)
+    if not torch.isfinite(kernel).all():
+        raise ValueError(
+            "the network's tangent features are too large for float64 on these rows: scale the "
+            "features (transform='symlog', or 'standardize' with X_pool)"
+        )
     targets = y - features.outputs
     if ridge == "auto":
         if len(y) < 3:

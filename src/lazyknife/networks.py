@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.parameter import UninitializedParameter
 
 Network = nn.Module | Callable[[int], nn.Module]
 
@@ -74,19 +75,22 @@ def spawn_seeds(seed: int, count: int) -> list[int]:
 
 def build(network: Network | None, X: Tensor, seed: int) -> nn.Module:
     """Return the user's network as a module of our own, checked on rows like ``X``."""
-    module = make(network, X.shape[1], seed)
-    _check(module, X, seed)
+    module = make(network, X, seed)
+    _check(module, X)
     return module
 
 
-def make(network: Network | None, n_features: int, seed: int) -> nn.Module:
-    """Copy a module with its weights, or call a callable with the number of features."""
+def make(network: Network | None, X: Tensor, seed: int) -> nn.Module:
+    """Copy a module with its weights, or call a callable with the number of features.
+
+    Lazy layers get their shapes from a row of X, and their weights from the seed.
+    """
     if isinstance(network, nn.Module):
         module = copy.deepcopy(network)
     elif network is None or callable(network):
         factory = mlp() if network is None else network
         with seeded(seed):
-            module = factory(n_features)
+            module = factory(X.shape[1])
         if not isinstance(module, nn.Module):
             raise TypeError(
                 f"network returned {type(module).__name__}: the callable must take the number of "
@@ -97,6 +101,9 @@ def make(network: Network | None, n_features: int, seed: int) -> nn.Module:
             f"network={network!r}: give None, a torch.nn.Module, or a callable "
             "n_features -> torch.nn.Module such as lazyknife.mlp((64, 64))"
         )
+    if any(isinstance(p, UninitializedParameter) for p in module.parameters()):
+        with seeded(seed), torch.no_grad():
+            module(X[:1].float() if X.is_floating_point() else X[:1])
     return module
 
 
@@ -212,45 +219,70 @@ class FixedNorm(nn.Module):
 
 
 def fix_norms(module: nn.Module) -> None:
-    """Put a ``FixedNorm`` in place of every batch norm."""
-    for name, part in module.named_children():
-        if isinstance(part, _BatchNorm):
-            setattr(module, name, FixedNorm(part))
-        else:
-            fix_norms(part)
+    """Put a ``FixedNorm`` in place of every batch norm, under each of its names."""
+    for part in list(module.modules()):
+        for name, child in part._modules.items():  # named_children would skip a second name
+            if isinstance(child, _BatchNorm):
+                setattr(part, name, FixedNorm(child))
 
 
-def _check(module: nn.Module, X: Tensor, seed: int) -> None:
+def check_same_buffers(start: nn.Module, trained: nn.Module) -> None:
+    """Refuse a network that keeps statistics of its rows: they would pass by the noise."""
+    after = dict(trained.named_buffers())
+    changed = [
+        name
+        for name, value in start.named_buffers()
+        if name in after and not torch.equal(value, after[name])
+    ]
+    if changed:
+        raise ValueError(
+            f"network changes its buffers {changed} while it is trained, and no noise is added to "
+            "them, so the base would not be private: switch the statistics off (for instance "
+            "track_running_stats=False), or use base=Public() or Split()"
+        )
+
+
+def _check(module: nn.Module, X: Tensor) -> None:
     if any(isinstance(part, _BatchNorm) and part.training for part in module.modules()):
         raise ValueError(
             "network has a BatchNorm layer in training mode: a row's output would depend on the "
             "other rows, so no leave-one-out model exists. Use GroupNorm or LayerNorm, or call "
             "network.eval() so that its running statistics are constants"
         )
-    modes = {part: part.training for part in module.modules()}
-    module.eval()
-    probe = X[:3]
-    with torch.no_grad(), seeded(seed):  # also gives lazy modules their shapes
-        together = module(like(probe, module))
-        if not isinstance(together, Tensor) or together.shape not in (
-            (len(probe),),
-            (len(probe), 1),
-        ):
-            shape = tuple(together.shape) if isinstance(together, Tensor) else type(together)
-            raise ValueError(
-                f"network gives an output of shape {shape} for {len(probe)} rows: it must have "
-                f"one output per row, shape ({len(probe)}, 1) or ({len(probe)},)"
-            )
-        alone = torch.cat([module(like(row, module)).reshape(1) for row in probe.split(1)])
-    if not torch.allclose(together.reshape(-1), alone, rtol=1e-3, atol=1e-5, equal_nan=True):
-        raise ValueError(
-            "network's output for a row changes when other rows are in the same batch: a "
-            "leave-one-out model needs a network that treats each row on its own"
-        )
     if not any(p.requires_grad for p in module.parameters()):
         raise ValueError(
             "network has no parameter with requires_grad=True: nothing can be fitted. "
             "Unfreeze at least one layer"
         )
+    modes = {part: part.training for part in module.modules()}
+    module.eval()
+    probe = like(X[:3], module)
+    with torch.no_grad():
+        together = _probed(module, probe)
+        alone = torch.cat([module(row).reshape(1) for row in probe.split(1)])
+    if not torch.allclose(together, alone, rtol=1e-3, atol=1e-5, equal_nan=True):
+        raise ValueError(
+            "network's output for a row changes when other rows are in the same batch: a "
+            "leave-one-out model needs a network that treats each row on its own"
+        )
     for part, training in modes.items():
         part.training = training
+
+
+def _probed(module: nn.Module, probe: Tensor) -> Tensor:
+    """Outputs for a few rows, shape (rows,); refuses a network that does not give them."""
+    rows = len(probe)
+    try:
+        result = module(probe)
+    except (RuntimeError, ValueError, IndexError) as error:
+        raise ValueError(
+            f"network fails on rows of shape {tuple(probe.shape[1:])}: {error}. Give a network "
+            "that takes such rows, or a callable n_features -> torch.nn.Module"
+        ) from error
+    if not isinstance(result, Tensor) or result.shape not in ((rows,), (rows, 1)):
+        shape = tuple(result.shape) if isinstance(result, Tensor) else type(result)
+        raise ValueError(
+            f"network gives an output of shape {shape} for {rows} rows: it must have one output "
+            f"per row, shape ({rows}, 1) or ({rows},)"
+        )
+    return result.reshape(-1)

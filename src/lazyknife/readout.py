@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,7 +100,7 @@ class NetworkReadout:
     def _moves(self, columns: slice) -> dict[str, Tensor]:
         return self.tangent.pull(self.features, self.models.coefficients[:, columns])
 
-    def _model_blocks(self, count: int) -> Any:
+    def _model_blocks(self, count: int) -> Iterator[slice]:
         """Blocks of models: the pull needs n times the widest layer for each of them."""
         parameters = sum(p.numel() for p in self.tangent.module.parameters())
         each = 8 * max(parameters, len(self.residuals) * self._width)

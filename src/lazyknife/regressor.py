@@ -191,14 +191,10 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _check_new(self, X: Any) -> Values:
         check_is_fitted(self)
-        if not is_shaped(X):
-            if hasattr(self, "n_features_in_"):
-                _check_feature_names(self, X, reset=False)
-            rows = check_features(X, self)
-            if hasattr(self, "n_features_in_"):
-                _check_n_features(self, rows, reset=False)
-        else:
-            rows = check_features(X, self)
+        rows = check_features(X, self)
+        if not is_shaped(X) and hasattr(self, "n_features_in_"):
+            _check_feature_names(self, X, reset=False)
+            _check_n_features(self, rows, reset=False)
         if rows.shape[1:] != self.row_shape_:
             raise ValueError(
                 f"X has rows of shape {rows.shape[1:]}, but {type(self).__name__} was fitted on "
@@ -236,15 +232,14 @@ class Seeds(NamedTuple):
     start: int
     base: int
     rows: int
-    audit: int
 
     @classmethod
     def of(cls, random_state: Any) -> Seeds:
         """Draw the seeds; numpy's and torch's global states are left alone."""
         if isinstance(random_state, np.random.RandomState):
-            draws = random_state.randint(0, 2**31 - 1, size=4)
+            draws = random_state.randint(0, 2**31 - 1, size=3)
         else:
-            draws = np.random.default_rng(random_state).integers(0, 2**31 - 1, size=4)
+            draws = np.random.default_rng(random_state).integers(0, 2**31 - 1, size=3)
         return cls(*(int(draw) for draw in draws))
 
 

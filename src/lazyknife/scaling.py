@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -74,8 +75,10 @@ class Scaling:
 
 
 def fingerprints(X: Features) -> list[int]:
-    """One number a row, equal for equal rows."""
-    return [hash(row.tobytes()) for row in np.ascontiguousarray(X) + 0.0]
+    """One number a row, equal for equal rows and in every process (a model may be pickled)."""
+    rows = np.ascontiguousarray(X) + 0.0  # -0.0 is 0.0
+    digests = (blake2b(row.tobytes(), digest_size=8).digest() for row in rows)
+    return [int.from_bytes(digest) for digest in digests]
 
 
 def make_transformer(transform: Any) -> Any:

@@ -8,10 +8,10 @@ import warnings
 from dataclasses import asdict, dataclass, replace
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ..checks import check_fraction, check_positive, check_positive_int
-from ..networks import fix_norms, like, outputs, seeded, spawn_seeds
+from ..networks import check_same_buffers, fix_norms, like, outputs, seeded, spawn_seeds
 from ..privacy import calibrate, dpsgd_curve, dpsgd_epsilon
 from ..progress import track
 from ..records import Base, PrivacyCurve
@@ -149,6 +149,8 @@ def run_dpsgd(task: Task, run: Mechanism, lr: float) -> nn.Module:
     fix_norms(module)
     module.train()
     inputs, target = like(task.X, module), like(task.y, module)
+    with seeded(dropping):
+        _check_all_used(module, inputs[:1])
     sampler = UniformWithReplacementSampler(
         num_samples=len(inputs),
         sample_rate=run.sampling_rate,
@@ -156,7 +158,7 @@ def run_dpsgd(task: Task, run: Mechanism, lr: float) -> nn.Module:
         generator=torch.Generator().manual_seed(drawing),
     )
     # The loss below is a sum; the optimizer divides by the fixed q·n, never by the drawn number.
-    # Other buffers do not change, so opacus need not refuse them.
+    # Buffers are looked at afterwards, so opacus need not refuse them.
     private = GradSampleModule(module, loss_reduction="sum", strict=False)
     optimizer = DPOptimizer(
         torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=lr),
@@ -171,9 +173,31 @@ def run_dpsgd(task: Task, run: Mechanism, lr: float) -> nn.Module:
         warnings.filterwarnings("ignore", "Full backward hook is firing", UserWarning)
         for batch in track(sampler, "private training", run.steps, task.progress):
             optimizer.zero_grad()
-            loss = (outputs(private, inputs[batch]) - target[batch]).square().sum()
-            loss.backward()
+            try:
+                loss = (outputs(private, inputs[batch]) - target[batch]).square().sum()
+                loss.backward()
+            except (NotImplementedError, TypeError) as error:
+                raise ValueError(
+                    f"opacus cannot take the gradient of each row in this network ({error}): use "
+                    "layers that it knows, such as those of opacus.layers, or base=Public() or "
+                    "Split()"
+                ) from error
             optimizer.step()
+    check_same_buffers(task.start, module)
     trained = copy.deepcopy(task.start)  # free of the hooks and fields that opacus leaves behind
     trained.load_state_dict(module.state_dict(), strict=False)  # all but running statistics
     return trained.eval()
+
+
+def _check_all_used(module: nn.Module, row: Tensor) -> None:
+    """Refuse a network with free parameters that have no gradient to clip."""
+    free = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    gradients = torch.autograd.grad(
+        outputs(module, row).sum(), list(free.values()), allow_unused=True
+    )
+    unused = [name for name, g in zip(free, gradients, strict=True) if g is None]
+    if unused:
+        raise ValueError(
+            f"network's parameters {unused} take no part in its output, so DPSGD cannot train "
+            "them: freeze them with requires_grad_(False)"
+        )

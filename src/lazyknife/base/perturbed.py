@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from ..checks import check_choice, check_positive
-from ..networks import spawn_seeds
+from ..networks import check_same_buffers, spawn_seeds
 from ..privacy import l1_total_variation, l2_total_variation, pure_curve
 from ..records import Base, PrivacyCurve
 from .method import BaseMethod, Task
@@ -63,6 +63,7 @@ class Perturbed(BaseMethod):
         """Train, then add noise to the parameters that were trained."""
         training, noising = spawn_seeds(task.seed, 2)
         module = self.training.learn(replace(task, seed=training)).module
+        check_same_buffers(task.start, module)
         moved = [p for p in module.parameters() if p.requires_grad]
         weights = parameters_to_vector(moved).detach()
         generator = torch.Generator().manual_seed(noising)

@@ -16,7 +16,7 @@ from .layers import AXES, has_formula
 
 @dataclass(frozen=True)
 class Use:
-    """One call of a layer: its input, its output, and the signal ∂f/∂(output)."""
+    """One call of a layer: its input, and the signal ∂f/∂(output)."""
 
     layer: str
     x: Tensor

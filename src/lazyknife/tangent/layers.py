@@ -19,7 +19,7 @@ Names = Mapping[str, str]  # "weight" and "bias", where they move, to their name
 
 
 def linear(layer: Any, x: Tensor, signal: Tensor, names: Names) -> list[Part]:
-    """Z = W h + b at one place or, with more axes, at several."""
+    """The map W h + b at one place or, with more axes, at several."""
     places = signal.reshape(len(x), -1, signal.shape[-1])
     inputs = x.reshape(len(x), -1, x.shape[-1])
     pieces = [inputs] if "weight" in names else []
