@@ -11,7 +11,7 @@ from scipy import stats
 from torch import nn
 from torch.nn.utils import parameters_to_vector
 
-from lazyknife.base import DPSGD, Perturbed, Plain, Public, Split
+from lazyknife.base import DPSGD, Perturbed, Plain, Public, Split, dpsgd
 from lazyknife.base.dpsgd import NOISE_SHARE, public_step, run_dpsgd
 from lazyknife.base.method import Task
 from lazyknife.base.perturbed import l1_noise, l2_noise
@@ -469,6 +469,28 @@ def test_what_opacus_cannot_train_is_refused_with_the_way_out():
     DPSGD(**NOISY).fit(half, *rows(30, 6), seed=1)
     with pytest.raises(ValueError, match=r"gradient of each row .* base=Public\(\)"):
         DPSGD(**NOISY).fit(Attention(), *rows(30, 6), seed=1)
+
+
+def test_draws_noise_and_dropout_have_seeds_of_their_own(monkeypatch):
+    """Amplification by sampling wants them independent."""
+    import opacus.optimizers
+
+    seeds = []
+
+    def spied(original):
+        def call(*args, **kwargs):
+            seeds.append(kwargs["generator"].initial_seed())
+            return original(*args, **kwargs)
+
+        return call
+
+    sampler = "UniformWithReplacementSampler"
+    monkeypatch.setattr(uniform_sampler, sampler, spied(getattr(uniform_sampler, sampler)))
+    monkeypatch.setattr(opacus.optimizers, "DPOptimizer", spied(opacus.optimizers.DPOptimizer))
+    original = dpsgd.seeded
+    monkeypatch.setattr(dpsgd, "seeded", lambda seed: seeds.append(seed) or original(seed))
+    DPSGD(**NOISY).fit(NETWORKS["dropout"](), *rows(30, 6), seed=1)
+    assert len(set(seeds)) == 3
 
 
 def test_dropout_is_drawn_from_the_seed_not_from_the_global_state():

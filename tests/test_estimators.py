@@ -219,6 +219,17 @@ def test_a_target_far_from_zero_does_not_hurt():
         assert far.covers(y[100:] + 1000).mean() > 0.85
 
 
+@pytest.mark.parametrize("intercept", [True, False])
+def test_a_base_learns_deviations_where_an_intercept_takes_up_the_mean(intercept, monkeypatch):
+    seen = []
+    learn = lk.Plain.learn
+    monkeypatch.setattr(
+        lk.Plain, "learn", lambda self, task: seen.append(task.center) or learn(self, task)
+    )
+    lk.LazyJackknifeRegressor(**FAST | {"base": lk.Split()}, intercept=intercept).fit(*linear(30))
+    assert seen == [intercept]
+
+
 def test_a_moved_network_far_from_its_tangent_is_reported():
     X, y = linear(40)
     with pytest.warns(UserWarning, match="readout='tangent'"):

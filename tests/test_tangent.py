@@ -147,6 +147,17 @@ class LayerCalledTwice(nn.Module):
         return self.head(self.step(self.step(x).tanh()).tanh())
 
 
+class ScaleOnALayer(nn.Sequential):
+    """The network keeps a parameter of its own on one of its layers."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.Linear(3, 4), nn.Linear(4, 1))
+        self[0].scale = nn.Parameter(torch.randn(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self[1]((self[0].scale * self[0](x)).tanh())
+
+
 class LooksAtValues(nn.Module):
     """Every row takes one of two branches, by the sign of what the first layer says."""
 
@@ -291,6 +302,7 @@ EXPLICIT: dict[str, tuple[Callable[[], nn.Module], set[str], tuple[int, ...]]] =
         {"0.bias", "0.parametrizations.weight.original"},
         (3,),
     ),
+    "parameter put on a layer": (ScaleOnALayer, {"0.weight", "0.bias", "0.scale"}, (3,)),
     "circular padding": (
         conv2d(padding=1, padding_mode="circular"),
         {"0.weight", "0.bias"},
@@ -335,6 +347,17 @@ def test_frozen_parameters_are_left_out(name: str) -> None:
         module, X, Z = network(name)
         list(module.parameters())[k].requires_grad_(False)
         check_against_twin(linearise(module, X), module, X, Z)
+
+
+def test_a_layer_that_does_something_else_is_found_by_the_probe() -> None:
+    """A hook of the user's doubles what the layer gives; nothing but the values shows it."""
+    module, X = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)), rows(6, 3)
+    module[0].register_forward_hook(lambda layer, args, result: 2 * result)
+    tangent = linearise(module, X)
+    assert not tangent.layers
+    features = tangent.features(X)
+    J = reference.jacobian(module, X)
+    assert_close(tangent.kernel(features, features), J @ J.T, 1e-11)
 
 
 def test_factors_stay_factors_where_that_is_cheaper() -> None:

@@ -53,10 +53,12 @@ def capturable_layers(module: nn.Module, probe: Tensor) -> tuple[str, ...]:
     seen: Counter[int] = Counter()
     refused = set()
     for name, x, _ in calls:
-        layer = moving[name]
-        seen.update(id(p) for p in layer.parameters(False) if moves(p))
-        if len(x) != len(probe) or x.dim() < 2 or x.dim() != AXES.get(type(layer), x.dim()):
-            refused |= {id(p) for p in layer.parameters(False)}
+        own = dict(moving[name].named_parameters(recurse=False))
+        seen.update(id(p) for p in own.values() if moves(p))
+        axes = AXES.get(type(moving[name]), x.dim())
+        rowwise = len(x) == len(probe) and x.dim() == axes >= 2
+        if not rowwise or not own.keys() <= {"weight", "bias"}:
+            refused |= {id(p) for p in own.values()}
     refused |= {key for key, count in used.items() if count > seen[key]}
     called = {name for name, _, _ in calls}
     return tuple(
