@@ -80,9 +80,13 @@ def test_the_papers_settings():
         "readout": "network",
         "intercept": False,
         "parameters": "all",
+        "features": None,
         "transform": None,
         "alpha": 0.2,
         "nu": 0.0,
+        "device": "auto",
+        "precision": "float64",
+        "memory_budget": None,
         "random_state": 5,
         "progress": False,
     }

@@ -35,9 +35,9 @@ def test_fits_show_their_long_loops(model, word, capsys):
     assert word in capsys.readouterr().err
 
 
-def test_prediction_in_blocks_shows_them(capsys, monkeypatch):
+def test_prediction_in_blocks_shows_them(capsys):
     X, y = linear(30)
-    model = lk.LazyJackknifeRegressor(readout="tangent", base=lk.Public(), progress=True).fit(X, y)
-    monkeypatch.setattr("lazyknife.blocks.BLOCK_BYTES", 10_000)
+    model = lk.LazyJackknifeRegressor(base=lk.Public(), memory_budget=40_000, progress=True)
+    model.fit(X, y)
     model.predict_interval(X)
     assert "predicting" in capsys.readouterr().err

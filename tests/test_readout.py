@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 import reference
 from lazyknife.loo import RidgeModels, leave_one_out, leave_one_out_auto
+from lazyknife.machine import PROCESSOR, Machine
 from lazyknife.networks import mlp
 from lazyknife.readout import READOUTS, read_out
 from lazyknife.records import LeaveOneOut
-from lazyknife.tangent import linearise
+from lazyknife.tangent import Dual, linearise
 from reference import assert_close
 
 TWINS = {
@@ -61,18 +62,30 @@ def data(n: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def fitted(
-    readout: str, network: str, n: int, fit: Callable[..., RidgeModels], intercept: bool
+    readout: str,
+    network: str,
+    n: int,
+    fit: Callable[..., RidgeModels],
+    intercept: bool,
+    machine: Machine = PROCESSOR,
 ) -> tuple[LeaveOneOut, RidgeModels, nn.Module]:
     torch.manual_seed(0)
     module, (X, y, _) = NETWORKS[network](), data(n)
-    tangent = linearise(module, X)
+    tangent = linearise(module, X, machine=machine)
     features = tangent.features(X)
-    models = fit(tangent.kernel(features, features), y - features.outputs, intercept)
-    return read_out(readout, tangent, X, y, features, models), models, module
+    models = fit(tangent.gram(features), y - features.outputs, intercept)
+    return read_out(readout, Dual(tangent, features), X, y, models), models, module
 
 
-def check(readout: str, network: str, n: int, ridge: str, intercept: bool) -> None:
-    loo, models, module = fitted(readout, network, n, RIDGES[ridge], intercept)
+def check(
+    readout: str,
+    network: str,
+    n: int,
+    ridge: str,
+    intercept: bool,
+    machine: Machine = PROCESSOR,
+) -> None:
+    loo, models, module = fitted(readout, network, n, RIDGES[ridge], intercept, machine)
     X, y, new = data(n)
     r = y.numpy() - reference.outputs(module, X)
     twin = reference.refits(reference.jacobian(module, X), r, models.ridges.tolist(), intercept)
@@ -109,14 +122,11 @@ def test_readout_with_a_ridge_for_each_model(readout: str, network: str) -> None
     check(readout, network, 9, "auto", True)
 
 
-@pytest.mark.parametrize("block_bytes", [1, 3000])
+@pytest.mark.parametrize("budget", [1, 3000])
 @pytest.mark.parametrize("network", ["mlp", "prelu", "control flow on values"])
 @pytest.mark.parametrize("readout", READOUTS)
-def test_tiny_blocks_change_nothing(
-    readout: str, network: str, block_bytes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lazyknife.blocks.BLOCK_BYTES", block_bytes)
-    check(readout, network, 9, "fixed", True)
+def test_tiny_blocks_change_nothing(readout: str, network: str, budget: int) -> None:
+    check(readout, network, 9, "fixed", True, Machine(budget=budget))
 
 
 def test_the_two_readouts_agree_for_a_linear_network_only() -> None:

@@ -17,7 +17,7 @@ from torch.nn import functional
 from torch.nn.utils.parametrize import register_parametrization
 
 import reference
-from lazyknife.blocks import blocks
+from lazyknife.machine import Machine
 from lazyknife.networks import ACTIVATIONS, evaluation_copy, mlp
 from lazyknife.tangent import Tangent, linearise, moved_outputs
 from lazyknife.tangent.parts import Outer
@@ -43,6 +43,7 @@ def check_against_twin(tangent: Tangent, module: nn.Module, X: Tensor, Z: Tensor
     assert_close(left.outputs, reference.outputs(module, Z), 1e-12)
     assert_close(tangent.kernel(left, right), JZ @ J.T, 1e-11)
     assert_close(tangent.kernel(right, right), J @ J.T, 1e-11)
+    assert_close(tangent.gram(right), J @ J.T, 1e-11)
 
     C = np.random.default_rng(1).normal(size=(len(X), len(Z)))
     moves = tangent.pull(right, torch.from_numpy(C))
@@ -414,21 +415,11 @@ def test_control_flow_on_values_takes_both_branches() -> None:
 
 
 @pytest.mark.parametrize("name", SHAPES)
-@pytest.mark.parametrize("size", [1, 3000])
-def test_tiny_blocks_change_nothing(name: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("budget", [1, 3000])
+def test_tiny_blocks_change_nothing(name: str, budget: int) -> None:
     module, X, Z = network(name)
-    monkeypatch.setattr("lazyknife.blocks.BLOCK_BYTES", size)
-    check_against_twin(linearise(module, X), module, X, Z)
-
-
-def test_blocks_cover_everything_once_and_respect_the_limit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("lazyknife.blocks.BLOCK_BYTES", 100)
-    assert [list(range(7))[part] for part in blocks(7, 30)] == [[0, 1, 2], [3, 4, 5], [6]]
-    assert list(blocks(2, 1000)) == [slice(0, 1), slice(1, 2)]
-    assert list(blocks(0, 8)) == []
-    assert list(blocks(3, 0)) == [slice(0, 3)]
+    tangent = linearise(module, X, machine=Machine(budget=budget))
+    check_against_twin(tangent, module, X, Z)
 
 
 def snapshot(module: nn.Module) -> dict[str, Any]:

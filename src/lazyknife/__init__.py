@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .networks import mlp
     from .records import Intervals, PrivacyCurve
     from .scaling import symlog
+    from .tangent import Sketch
 
 _HOMES = {
     "audit": ("StabilityAudit", "audit_stability"),
@@ -31,6 +32,7 @@ _HOMES = {
     "networks": ("mlp",),
     "records": ("Intervals", "PrivacyCurve"),
     "scaling": ("symlog",),
+    "tangent": ("Sketch",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -48,6 +50,7 @@ __all__ = [
     "Plan",
     "PrivacyCurve",
     "Public",
+    "Sketch",
     "Split",
     "SplitConformalRegressor",
     "StabilityAudit",

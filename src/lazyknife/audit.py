@@ -13,8 +13,9 @@ from sklearn.base import clone
 from torch import Tensor
 
 from .checks import check_fraction, check_not_negative, check_positive_int
-from .estimators import LazyJackknifeRegressor, lazy_models
+from .estimators import LazyJackknifeRegressor
 from .inputs import check_features, check_target, to_tensor
+from .machine import steps
 from .progress import track
 from .regressor import Seeds
 from .tangent import linearise
@@ -146,19 +147,15 @@ def _difference(
             fitted.start_, X[kept], y[kept], seed=seed, n=len(learn), center=fitted.intercept
         )
     others = torch.from_numpy(np.delete(left, position))
-    alone, _ = lazy_models(
-        linearise(base.module, X, fitted.parameters),
-        X[others],
-        y[others],
-        fitted.ridge,
-        fitted.intercept,
-        fitted.readout,
-        fitted.seeds_.base,
-    )
-    difference = (with_all - alone.point(new)).abs()
+    machine = fitted._machine()
+    tangent = linearise(base.module, X, fitted.parameters, machine)
+    alone = fitted._lazy_step(fitted.seeds_).models(tangent, X[others], y[others]).loo
+    parts = [alone.point(new[block]) for block in steps(len(new), alone.rows_at_once)]
+    difference = (with_all - torch.cat(parts)).abs()
     # Rounding is no instability: the two models are equal where the base ignores row j.
-    difference[difference <= 1e-9 * with_all.abs().max()] = 0.0
-    result: NDArray[np.float64] = difference.numpy()
+    rounding = max(1e-9, 100 * machine.epsilon)
+    difference[difference <= rounding * with_all.abs().max()] = 0.0
+    result: NDArray[np.float64] = difference.double().cpu().numpy()
     return result
 
 

@@ -15,6 +15,7 @@ from .base import Plain
 from .certificate import Certificate, make_certificate
 from .checks import check_fraction, check_positive_int
 from .intervals import CONSTRUCTIONS, kappa
+from .machine import PROCESSOR
 from .networks import Network, build, make
 from .records import INDEPENDENT
 from .refits import Ensemble, train_ensemble
@@ -48,6 +49,11 @@ class Refits:
     model_of: Tensor
     residuals: Tensor
     training_residuals: Tensor
+
+    @property
+    def rows_at_once(self) -> int:
+        """Rows for which all predictions and their order statistics fit."""
+        return PROCESSOR.rows_at_once(len(self.residuals), 48 * len(self.residuals))
 
     def point(self, X: Tensor) -> Tensor:
         """Predictions of the network of all rows."""

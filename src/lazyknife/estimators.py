@@ -13,16 +13,13 @@ from torch import Tensor
 from .base import DPSGD, BaseMethod
 from .certificate import certificate_for
 from .checks import check_choice, check_positive
-from .loo import leave_one_out, leave_one_out_auto
+from .lazy import LazyStep
+from .machine import Device, Machine, machine_for
 from .networks import Network, build
-from .readout import READOUTS, read_out
+from .readout import READOUTS
 from .regressor import Fitted, IntervalRegressor, Seeds
 from .scaling import Scaling
-from .tangent import Selection, Tangent, linearise
-
-GRID_POINTS = 20
-GRID_DECADES = (-4, 6)
-PROBES = 64
+from .tangent import Selection, Sketch, linearise, selected
 
 
 class LazyJackknifeRegressor(IntervalRegressor):
@@ -52,6 +49,10 @@ class LazyJackknifeRegressor(IntervalRegressor):
         name patterns such as ``["head.*"]``, or a function of name and parameter.
     intercept
         Whether to fit an unpenalised intercept.
+    features
+        None, or ``Sketch(dimension)``: a random projection of the tangent features that looks at
+        no data, for more rows than an n×n matrix fits. Without it the exact features are used,
+        in the primal form when the moved parameters are fewer than the rows.
     transform
         None, ``"symlog"`` (fixed), ``"standardize"`` or a scikit-learn transformer. A fitted one
         wants ``X_pool`` or ``X_unlabeled`` in ``fit``; fitted on X alone it is a leak, and the
@@ -60,6 +61,15 @@ class LazyJackknifeRegressor(IntervalRegressor):
         Level: intervals aim at a coverage of 1 − alpha.
     nu
         Relaxation: widens every interval by ν on both sides.
+    device
+        Where the lazy step and predictions run: ``"auto"`` (a GPU if there is one), ``"cpu"``,
+        ``"cuda"`` or a ``torch.device``. The base is learnt where its network lives.
+    precision
+        ``"float64"``; or ``"float32"``, or ``"tf32"`` for the products of prediction besides,
+        checked against float64 on a sample.
+    memory_budget
+        Bytes for everything but the matrices that the method cannot do without (docs/speed.md);
+        None takes a quarter of what is free on the device.
     random_state
         Seed of all randomness.
     progress
@@ -73,6 +83,9 @@ class LazyJackknifeRegressor(IntervalRegressor):
         Base weights, their dependence on the data, and what ran.
     ridge_
         λ of each leave-one-out model and, last, of the full one, shape (n + 1,).
+    rounding_
+        Largest error of low precision seen on a sample of left-out residuals, in units of their
+        typical size; None in float64.
     loo_
         The leave-one-out models.
 
@@ -87,9 +100,13 @@ class LazyJackknifeRegressor(IntervalRegressor):
         readout: str = "tangent",
         intercept: bool = True,
         parameters: Selection = "all",
+        features: Sketch | None = None,
         transform: Any = None,
         alpha: float = 0.1,
         nu: float = 0.0,
+        device: Device = "auto",
+        precision: str = "float64",
+        memory_budget: int | None = None,
         random_state: Any = None,
         progress: bool = False,
     ) -> None:
@@ -100,9 +117,13 @@ class LazyJackknifeRegressor(IntervalRegressor):
         self.readout = readout
         self.intercept = intercept
         self.parameters = parameters
+        self.features = features
         self.transform = transform
         self.alpha = alpha
         self.nu = nu
+        self.device = device
+        self.precision = precision
+        self.memory_budget = memory_budget
         self.random_state = random_state
         self.progress = progress
 
@@ -113,6 +134,13 @@ class LazyJackknifeRegressor(IntervalRegressor):
             check_choice("ridge", self.ridge, ["auto"])
         else:
             check_positive("ridge", self.ridge)
+        self._machine()
+        if not isinstance(self.features, Sketch | None):
+            raise TypeError(f"features={self.features!r}: give None or Sketch(dimension=4096)")
+        if self.features is not None and self.readout != "tangent":
+            raise ValueError(
+                "features=Sketch(...) has no moved network: use readout='tangent' with it"
+            )
         if not isinstance(self._base_method(), BaseMethod):
             raise TypeError(
                 f"base={self.base!r}: give an instance such as DPSGD(), Public() or Split()"
@@ -120,6 +148,14 @@ class LazyJackknifeRegressor(IntervalRegressor):
 
     def _base_method(self) -> BaseMethod:
         return DPSGD() if self.base is None else self.base
+
+    def _machine(self) -> Machine:
+        return machine_for(self.device, self.precision, self.memory_budget)
+
+    def _lazy_step(self, seeds: Seeds) -> LazyStep:
+        return LazyStep(
+            self.ridge, self.intercept, self.readout, self.features, seeds.base, self.progress
+        )
 
     def _rows_apart(self, n: int, seeds: Seeds) -> NDArray[np.intp] | None:
         learn, left = self._base_method().rows(n, seeds.rows)
@@ -129,6 +165,9 @@ class LazyJackknifeRegressor(IntervalRegressor):
         method = self._base_method()
         learn, left = (torch.from_numpy(rows) for rows in method.rows(len(y), seeds.rows))
         start = build(self.network, X, seeds.start)
+        machine, lazy = self._machine(), self._lazy_step(seeds)
+        moved = selected(start, self.parameters).values()
+        lazy.check_fits(len(left), sum(p.numel() for p in moved), machine)
         base = method.fit(
             start,
             X[learn],
@@ -137,11 +176,9 @@ class LazyJackknifeRegressor(IntervalRegressor):
             center=self.intercept,
             progress=self.progress,
         )
-        tangent = linearise(base.module, X, self.parameters)
-        loo, ridges = lazy_models(
-            tangent, X[left], y[left], self.ridge, self.intercept, self.readout, seeds.base
-        )
-        _warn_if_far(loo.residuals, loo.models.residuals)
+        tangent = linearise(base.module, X, self.parameters, machine)
+        models = lazy.models(tangent, X[left], y[left])
+        _warn_if_far(models.loo.residuals, models.solved.residuals)
         certificate = certificate_for(
             n=len(left),
             alpha=self.alpha,
@@ -152,39 +189,14 @@ class LazyJackknifeRegressor(IntervalRegressor):
             objections=scaling.objections,
             rows=scaling.rows,
         )
-        attributes = {"base_": base, "start_": start, "ridge_": ridges, "seeds_": seeds}
-        return Fitted(loo, certificate, attributes)
-
-
-def lazy_models(
-    tangent: Tangent,
-    X: Tensor,
-    y: Tensor,
-    ridge: float | str,
-    intercept: bool,
-    readout: str,
-    seed: int,
-) -> tuple[Any, NDArray[np.float64]]:
-    """All leave-one-out models around a linearised network, and their ridges (n + 1,)."""
-    features = tangent.features(X)
-    kernel = tangent.kernel(features, features)
-    if not torch.isfinite(kernel).all():
-        raise ValueError(
-            "the network's tangent features are too large for float64 on these rows: scale the "
-            "features (transform='symlog', or 'standardize' with X_pool)"
-        )
-    targets = y - features.outputs
-    if ridge == "auto":
-        if len(y) < 3:
-            raise ValueError(
-                f"ridge='auto' needs at least 3 rows after the base has taken its part, not "
-                f"{len(y)}: give more rows or a number for ridge"
-            )
-        grid = ridge_grid(tangent, X, seed)
-        models = leave_one_out_auto(kernel, targets, grid, intercept)
-    else:
-        models = leave_one_out(kernel, targets, float(ridge), intercept)
-    return read_out(readout, tangent, X, y, features, models), models.ridges.numpy()
+        attributes = {
+            "base_": base,
+            "start_": start,
+            "ridge_": models.solved.ridges.cpu().numpy(),
+            "rounding_": models.rounding,
+            "seeds_": seeds,
+        }
+        return Fitted(models.loo, certificate, attributes)
 
 
 def _warn_if_far(read_out: Tensor, linearised: Tensor) -> None:
@@ -202,22 +214,6 @@ def _warn_if_far(read_out: Tensor, linearised: Tensor) -> None:
             "one by a fixed unit, or use a larger ridge",
             stacklevel=4,
         )
-
-
-def ridge_grid(tangent: Tangent, X: Tensor, seed: int) -> Tensor:
-    """Return a wide grid of λ that looks at no data, only at the shape of a row.
-
-    It is scaled by the kernel at synthetic standard-normal inputs, a function of θ0 alone. The
-    largest eigenvalue of n rows on that scale is about n times it, so the grid reaches from hardly
-    any penalty to one that rules a hundred thousand rows, or fewer rows of larger features.
-    """
-    scale = 1.0
-    if X.is_floating_point():
-        generator = torch.Generator().manual_seed(seed)
-        probes = torch.randn(PROBES, *X.shape[1:], dtype=X.dtype, generator=generator)
-        features = tangent.features(probes)
-        scale = float(tangent.kernel(features, features).diagonal().mean())
-    return scale * torch.logspace(*GRID_DECADES, GRID_POINTS, dtype=torch.float64)
 
 
 def DPLazyPI(

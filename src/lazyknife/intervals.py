@@ -36,14 +36,22 @@ def kth_largest(values: Tensor, ranks: Sequence[int]) -> Tensor:
 
     The κ-th largest of n is the (n+1−κ)-th smallest, Q⁺ of the paper.
     """
-    top = values.topk(max(1, *ranks), dim=-1).values
-    infinite = torch.full_like(top[..., 0], torch.inf)
-    return torch.stack([top[..., k - 1] if k > 0 else infinite for k in ranks], dim=-1)
+    return _kth(values, ranks, largest=True)
 
 
 def kth_smallest(values: Tensor, ranks: Sequence[int]) -> Tensor:
     """For each rank κ the κ-th smallest along the last axis (Q⁻); −inf for κ = 0."""
-    return -kth_largest(-values, ranks)
+    return _kth(values, ranks, largest=False)
+
+
+def _kth(values: Tensor, ranks: Sequence[int], largest: bool) -> Tensor:
+    most = max(1, *ranks)
+    several = len(ranks) > 1
+    top = values.topk(most, dim=-1, largest=largest, sorted=several).values
+    if not several and ranks[0] > 0:  # the last of the first κ, in whatever order
+        return top.amin(dim=-1, keepdim=True) if largest else top.amax(dim=-1, keepdim=True)
+    infinite = torch.full_like(top[..., 0], torch.inf if largest else -torch.inf)
+    return torch.stack([top[..., k - 1] if k > 0 else infinite for k in ranks], dim=-1)
 
 
 def plus(loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:

@@ -183,8 +183,8 @@ def widest_layer(module: nn.Module) -> int:
 
 
 def evaluation_copy(module: nn.Module) -> nn.Module:
-    """Return a float64 copy in evaluation mode, the form in which networks are linearised."""
-    return copy.deepcopy(module).double().eval()
+    """Return a float64 copy on the processor, in evaluation mode."""
+    return copy.deepcopy(module).to("cpu", torch.float64).eval()
 
 
 def set_training(module: nn.Module) -> None:

@@ -1,36 +1,35 @@
-"""From dual coefficients to predictions: through the tangent, or through the moved network."""
+"""From solved models to predictions: through the tangent, or through the moved network."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from .blocks import blocks, cached_blocks
 from .loo import RidgeModels
+from .machine import blocks, steps
 from .networks import widest_layer
 from .records import LeaveOneOut
-from .tangent import Tangent, moved_outputs
+from .tangent import Basis, moved_outputs
 
 # Enough for one batched product to pay, few enough for many rows to stay in the caches with them.
 MODELS_AT_ONCE = 32
+MOVED_BYTES = 6 * 2**20
 
 
 @dataclass(frozen=True)
 class TangentReadout:
-    """f̄_{−j}(x) = f(x; θ0) + k(x)ᵀC_j: predictions of the linearised network."""
+    """f̄_{−j}(x) = f(x; θ0) + z(x)ᵀW_j + β_j: predictions of the linearised network."""
 
-    tangent: Tangent
-    features: Any
+    basis: Basis
     models: RidgeModels
 
     @classmethod
-    def of(cls, tangent: Tangent, X: Tensor, y: Tensor, features: Any, models: RidgeModels) -> Any:
+    def of(cls, basis: Basis, X: Tensor, y: Tensor, models: RidgeModels) -> TangentReadout:
         """Read out the models; everything at the training rows is in closed form."""
-        return cls(tangent, features, models)
+        return cls(basis, models)
 
     @property
     def residuals(self) -> Tensor:
@@ -39,78 +38,97 @@ class TangentReadout:
 
     @property
     def training_residuals(self) -> Tensor:
-        """(K + λI)c + β = r gives r − Kc − β = λc."""
-        return self.models.ridges[-1] * self.models.coefficients[:, -1]
+        """λc."""
+        return self.models.training_residuals
+
+    @property
+    def rows_at_once(self) -> int:
+        """Rows for which coordinates, predictions and their order statistics fit."""
+        machine, n = self.basis.tangent.machine, len(self.residuals)
+        return machine.rows_at_once(n, self.basis.row_bytes + 5 * machine.item * n)
 
     def point(self, X: Tensor) -> Tensor:
-        """Predictions of the full model, the last column."""
-        return self._columns(X, slice(-1, None))[:, 0]
+        """Predictions of the full model."""
+        outputs, rows = self.basis.rows(X)
+        return self._point(outputs, rows)
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """One product for all models."""
-        values = self._columns(X, slice(None))
-        return values[:, -1], values[:, :-1]
+        outputs, rows = self.basis.rows(X)
+        with self.basis.tangent.machine.products():
+            values = torch.addmm(self.models.intercepts[:-1], rows, self.models.columns)
+        values += outputs[:, None]
+        return self._point(outputs, rows), values
 
-    def _columns(self, X: Tensor, columns: slice) -> Tensor:
-        rows = self.tangent.features(X)
-        values = self.tangent.kernel(rows, self.features) @ self.models.coefficients[:, columns]
-        values += rows.outputs[:, None]
-        values += self.models.intercepts[columns]
-        return values
+    def _point(self, outputs: Tensor, rows: Tensor) -> Tensor:
+        return outputs + rows @ self.models.full + self.models.intercepts[-1]
 
 
 @dataclass(frozen=True)
 class NetworkReadout:
     """f(x; θ0 + Δ_{−j}): the real network at the moved weights, the paper's choice."""
 
-    tangent: Tangent
-    features: Any
+    basis: Basis
     models: RidgeModels
     residuals: Tensor
     training_residuals: Tensor
 
     @classmethod
-    def of(cls, tangent: Tangent, X: Tensor, y: Tensor, features: Any, models: RidgeModels) -> Any:
+    def of(cls, basis: Basis, X: Tensor, y: Tensor, models: RidgeModels) -> NetworkReadout:
         """Evaluate model j at row j, and the full model at every row."""
-        n = len(y)
-        unread = cls(tangent, features, models, y, y)
+        unread = cls(basis, models, y, y)
         own = [
-            moved_outputs(tangent.module, unread._moves(columns), X[columns], own_row=True)
-            for columns in unread._model_blocks(n)
+            moved_outputs(basis.tangent.module, unread._moves(columns), X[columns], own_row=True)
+            for columns in unread._model_blocks()
         ]
-        left_out = torch.cat(own) + models.intercepts[:n]
-        return cls(tangent, features, models, y - left_out, y - unread.point(X))
+        left_out = torch.cat(own) + models.intercepts[:-1]
+        return cls(basis, models, y - left_out, y - unread.point(X))
+
+    @property
+    def rows_at_once(self) -> int:
+        """Rows for which predictions of all models and their order statistics fit."""
+        machine, n = self.basis.tangent.machine, len(self.residuals)
+        return machine.rows_at_once(n, 6 * machine.item * n)
 
     def point(self, X: Tensor) -> Tensor:
-        """Predictions of the full model, the last column."""
-        last = slice(len(self.residuals), None)
-        moved = moved_outputs(self.tangent.module, self._moves(last), X)
+        """Predictions of the full model."""
+        moves = self.basis.moves(self.models.full[:, None])
+        rows = self.basis.tangent.machine.put(X)
+        moved = moved_outputs(self.basis.tangent.module, moves, rows)
         return moved[0] + self.models.intercepts[-1]
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """A block of moved networks at a time, each on all rows."""
-        values = self.models.intercepts.repeat(len(X), 1)
-        for columns in self._model_blocks(values.shape[1]):
+        rows = self.basis.tangent.machine.put(X)
+        values = self.models.intercepts[:-1].repeat(len(rows), 1)
+        for columns in self._model_blocks():
             moves = self._moves(columns)
             count = columns.stop - columns.start
-            for rows in cached_blocks(len(X), 8 * count * self._width):
-                values[rows, columns] += moved_outputs(self.tangent.module, moves, X[rows]).T
-        return values[:, -1], values[:, :-1]
+            each = self.basis.tangent.machine.item * count * self._width
+            for part in blocks(len(rows), each, min(MOVED_BYTES, self._limit)):
+                moved = moved_outputs(self.basis.tangent.module, moves, rows[part])
+                values[part, columns] += moved.T
+        return self.point(X), values
 
     def _moves(self, columns: slice) -> dict[str, Tensor]:
-        return self.tangent.pull(self.features, self.models.coefficients[:, columns])
+        return self.basis.moves(self.models.columns[:, columns])
 
-    def _model_blocks(self, count: int) -> Iterator[slice]:
+    def _model_blocks(self) -> Iterator[slice]:
         """Blocks of models: the pull needs n times the widest layer for each of them."""
-        parameters = sum(p.numel() for p in self.tangent.module.parameters())
-        each = 8 * max(parameters, len(self.residuals) * self._width)
-        for block in blocks(count, each):
-            for start in range(block.start, block.stop, MODELS_AT_ONCE):
-                yield slice(start, min(start + MODELS_AT_ONCE, block.stop))
+        tangent, n = self.basis.tangent, len(self.residuals)
+        parameters = sum(p.numel() for p in tangent.moved.values())
+        each = tangent.machine.item * max(parameters, n * self._width)
+        for block in blocks(n, each, self._limit):
+            for part in steps(block.stop - block.start, MODELS_AT_ONCE):
+                yield slice(block.start + part.start, block.start + part.stop)
+
+    @property
+    def _limit(self) -> int:
+        return self.basis.tangent.machine.block
 
     @property
     def _width(self) -> int:
-        return widest_layer(self.tangent.module)
+        return widest_layer(self.basis.tangent.module)
 
 
 READOUTS: dict[str, type[TangentReadout] | type[NetworkReadout]] = {
@@ -119,9 +137,6 @@ READOUTS: dict[str, type[TangentReadout] | type[NetworkReadout]] = {
 }
 
 
-def read_out(
-    readout: str, tangent: Tangent, X: Tensor, y: Tensor, features: Any, models: RidgeModels
-) -> LeaveOneOut:
-    """Return the leave-one-out models behind one of the readouts."""
-    result: LeaveOneOut = READOUTS[readout].of(tangent, X, y, features, models)
-    return result
+def read_out(readout: str, basis: Basis, X: Tensor, y: Tensor, models: RidgeModels) -> LeaveOneOut:
+    """Return the leave-one-out models behind one of the readouts; X and y are on the machine."""
+    return READOUTS[readout].of(basis, X, y, models)

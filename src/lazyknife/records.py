@@ -86,6 +86,10 @@ class LeaveOneOut(Protocol):
     def training_residuals(self) -> Tensor:
         """Y_i − f(X_i) of the full-data model, shape (n,)."""
 
+    @property
+    def rows_at_once(self) -> int:
+        """How many rows to predict at a time."""
+
     def point(self, X: Tensor) -> Tensor:
         """Full-data predictions, shape (m,)."""
 

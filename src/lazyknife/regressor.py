@@ -15,11 +15,11 @@ from sklearn.utils.validation import _check_feature_names, _check_n_features, ch
 from torch import Tensor, nn
 
 from .base.public import PUBLIC_START
-from .blocks import blocks
 from .certificate import Certificate
 from .checks import check_choice, check_fraction, check_not_negative
 from .inputs import check_features, check_target, is_shaped, to_tensor
 from .intervals import CONSTRUCTIONS, kappa, rows_needed
+from .machine import steps
 from .networks import Network
 from .progress import track
 from .records import Intervals, LeaveOneOut
@@ -150,7 +150,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         rows = to_tensor(self.scaling_(values))
         with torch.no_grad():
             parts = [self.loo_.point(rows[block]) for block in self._row_blocks(len(rows))]
-        result: NDArray[np.float64] = torch.cat(parts).numpy()
+        result: NDArray[np.float64] = torch.cat(parts).cpu().numpy()
         return result
 
     def predict_interval(self, X: Any, alpha: float | Sequence[float] | None = None) -> Intervals:
@@ -178,7 +178,9 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         ends = CONSTRUCTIONS[self.construction].ends
         with torch.no_grad():
             parts = [ends(self.loo_, rows[block], ranks) for block in self._row_blocks(len(rows))]
-        point, lower, upper = (torch.cat(part).numpy() for part in zip(*parts, strict=True))
+        point, lower, upper = (
+            torch.cat(p).double().cpu().numpy() for p in zip(*parts, strict=True)
+        )
         if np.isnan(lower).any() or np.isnan(upper).any():
             raise ValueError(
                 "the leave-one-out predictions are not finite numbers for some rows of X: scale "
@@ -203,8 +205,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return rows
 
     def _row_blocks(self, count: int) -> Iterator[slice]:
-        """Blocks of rows whose (rows × models) arrays, half a dozen at a time, stay in bounds."""
-        parts = list(blocks(count, 48 * (len(self.loo_.residuals) + 1)))
+        """Blocks of rows whose (rows × models) arrays stay in bounds."""
+        parts = list(steps(count, self.loo_.rows_at_once))
         return track(parts, "predicting", len(parts), self.progress and len(parts) > 1)
 
     def _warn(self, levels: tuple[float, ...], n: int, outside: int, count: int) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 import lazyknife as lk
 from data import simulated
-from lazyknife import estimators, loo
+from lazyknife import lazy, loo
 
 TRIALS, N, TEST = 15, 100, 1500
 
@@ -100,22 +100,22 @@ def test_targets_broadcast_against_a_column_are_caught(monkeypatch):
     """(n,) − (n, 1) makes a square array whose rows are alike but for a constant."""
     right = loo.leave_one_out
 
-    def broadcast(kernel, targets, ridge, intercept):
+    def broadcast(kernel, targets, *settings):
         square = targets[None, :] + 0 * targets[:, None]
-        return right(kernel, square.mean(dim=1), ridge, intercept)
+        return right(kernel, square.mean(dim=1), *settings)
 
-    monkeypatch.setattr(estimators, "leave_one_out", broadcast)
+    monkeypatch.setattr(lazy, "leave_one_out", broadcast)
     assert not passes(*run(lambda seed: paper(seed).set_params(readout="tangent"), 16))
 
 
 def test_the_left_out_point_left_in_is_caught(monkeypatch):
     right = loo.leave_one_out
 
-    def left_in(kernel, targets, ridge, intercept):
-        models = right(kernel, targets, ridge, intercept)
-        full = models.coefficients[:, -1:].expand(-1, models.coefficients.shape[1])
-        return replace(models, coefficients=full, residuals=models.ridges[:-1] * full[:, 0])
+    def left_in(*settings):
+        models = right(*settings)
+        full = models.full[:, None].expand(-1, len(models.residuals))
+        return replace(models, columns=full, residuals=models.training_residuals)
 
-    monkeypatch.setattr(estimators, "leave_one_out", left_in)
+    monkeypatch.setattr(lazy, "leave_one_out", left_in)
     for readout in ("network", "tangent"):
         assert not passes(*run(lambda seed: paper(seed).set_params(readout=readout), 16))  # noqa: B023

@@ -38,6 +38,17 @@ class Part(Protocol):
     def explicit(self) -> list[Explicit]:
         """The same rows multiplied out."""
 
+    @property
+    def matrix_shape(self) -> tuple[int, int]:
+        """Shape of a row as one matrix M."""
+
+    @property
+    def places(self) -> int:
+        """How many projections ``project`` holds for one row at a time."""
+
+    def project(self, left: Tensor, right: Tensor) -> Tensor:
+        """Entry k of a row is Σ_ab left_ak M_ab right_bk; left (a, k), right (b, k)."""
+
 
 @dataclass(frozen=True)
 class Outer:
@@ -66,6 +77,9 @@ class Outer:
 
     def add_kernel(self, other: Outer, total: Tensor) -> None:
         """Σ_{t,t'} ⟨g_t, g'_t'⟩·⟨h_t, h'_t'⟩."""
+        if self.signals.shape[1:] == (1, 1):  # one output at one place: the rows are g·h
+            total.addmm_(self._scaled(), other._scaled().T)
+            return
         for g, h in self._places():
             for g_other, h_other in other._places():
                 total.addcmul_(g @ g_other.T, h @ h_other.T)
@@ -85,6 +99,20 @@ class Outer:
         matrices = self.signals.transpose(1, 2) @ self.inputs
         return [Explicit(name, rows) for name, rows in self._named(matrices).items()]
 
+    @property
+    def matrix_shape(self) -> tuple[int, int]:
+        """Outputs and inputs, the bias among the latter."""
+        return self.signals.shape[2], self.inputs.shape[2]
+
+    @property
+    def places(self) -> int:
+        """T."""
+        return self.signals.shape[1]
+
+    def project(self, left: Tensor, right: Tensor) -> Tensor:
+        """Factor by factor, summed over the places."""
+        return _summed((self.signals @ left).mul_(self.inputs @ right))
+
     def cheapest(self) -> list[Part]:
         """Multiplied out if T places make T² products of factors dearer than one of matrices."""
         places, out = self.signals.shape[1:]
@@ -101,6 +129,9 @@ class Outer:
         if self.weight is not None:
             named[self.weight] = matrices
         return named
+
+    def _scaled(self) -> Tensor:
+        return self.signals[:, 0] * self.inputs[:, 0]
 
     def _places(self) -> list[tuple[Tensor, Tensor]]:
         return list(zip(self.signals.unbind(1), self.inputs.unbind(1), strict=True))
@@ -144,6 +175,20 @@ class Lookup:
         where = self.codes[..., None].expand_as(self.signals)
         return [Explicit(self.name, rows.scatter_add_(1, where, self.signals))]
 
+    @property
+    def matrix_shape(self) -> tuple[int, int]:
+        """Width and number of entries of the table."""
+        return self.signals.shape[2], self.size
+
+    @property
+    def places(self) -> int:
+        """T."""
+        return self.signals.shape[1]
+
+    def project(self, left: Tensor, right: Tensor) -> Tensor:
+        """Signals by a product, codes by looking up."""
+        return _summed((self.signals @ left).mul_(right[self.codes]))
+
 
 @dataclass(frozen=True)
 class Explicit:
@@ -173,6 +218,27 @@ class Explicit:
     def explicit(self) -> list[Explicit]:
         """As it is."""
         return [self]
+
+    @property
+    def matrix_shape(self) -> tuple[int, int]:
+        """First axis against the others; a vector is one row."""
+        shape = self.rows.shape[1:]
+        return (shape[0], shape[1:].numel()) if len(shape) > 1 else (1, shape.numel())
+
+    @property
+    def places(self) -> int:
+        """Rows of the matrix."""
+        return self.matrix_shape[0]
+
+    def project(self, left: Tensor, right: Tensor) -> Tensor:
+        """The long axis by a product, the short one by a weighted sum."""
+        matrices = self.rows.reshape(len(self.rows), *self.matrix_shape)
+        return _summed((matrices @ right).mul_(left))
+
+
+def _summed(values: Tensor) -> Tensor:
+    """Sum over the places, axis 1."""
+    return values[:, 0] if values.shape[1] == 1 else values.sum(dim=1)
 
 
 def merge(parts: Iterable[Part]) -> list[Part]:
@@ -206,6 +272,19 @@ def stack(blocks: Sequence[Sequence[Part]]) -> tuple[Part, ...]:
     if len(blocks) == 1:
         return tuple(blocks[0])
     return tuple(_joined(parts, dim=0) for parts in zip(*blocks, strict=True))
+
+
+def take(parts: Iterable[Part], rows: slice) -> list[Part]:
+    """The same parts of some of the rows."""
+    return [
+        replace(part, **{name: value[rows] for name, value in _tensors(part).items()})  # type: ignore[type-var]
+        for part in parts
+    ]
+
+
+def explicit_rows(parts: Iterable[Part]) -> dict[str, Tensor]:
+    """Jacobian rows multiplied out, by the parameters' names, each (n, size)."""
+    return {rows.name: rows.rows.flatten(1) for part in parts for rows in part.explicit()}
 
 
 def _joined(parts: Sequence[_AnyPart], dim: int) -> _AnyPart:

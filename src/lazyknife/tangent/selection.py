@@ -13,16 +13,22 @@ Selection = str | Sequence[str] | Callable[[str, nn.Parameter], bool]
 
 def freeze_others(module: nn.Module, selection: Selection) -> None:
     """Freeze the parameters that are not selected; frozen ones stay frozen."""
+    moved = selected(module, selection)
+    for name, parameter in module.named_parameters():
+        parameter.requires_grad_(name in moved)
+
+
+def selected(module: nn.Module, selection: Selection) -> dict[str, nn.Parameter]:
+    """Return the selected ones of the network's free parameters."""
     named = dict(module.named_parameters())
     chosen = _chosen(named, selection)
-    moved = [name for name in chosen if named[name].requires_grad]
+    moved = {name: named[name] for name in chosen if named[name].requires_grad}
     if not moved:
         raise ValueError(
             f"parameters={selection!r} selects none of the network's free parameters: choose from "
             f"{[name for name, p in named.items() if p.requires_grad]}"
         )
-    for name, parameter in named.items():
-        parameter.requires_grad_(name in moved)
+    return moved
 
 
 def _chosen(named: dict[str, nn.Parameter], selection: Selection) -> list[str]:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
-from ..blocks import blocks, fits
+from ..machine import PROCESSOR, Machine, blocks
 from ..networks import outputs
+from ..symmetric import mirror_lower_
 from .capture import Use, moves, uses_of
 from .jacobian import jacobian_rows
 from .layers import LAYERS
-from .parts import Explicit, Moves, Part, merge, size_of_a_row, stack
-
-NUMBER = 8  # bytes
+from .parts import Explicit, Moves, Part, merge, size_of_a_row, stack, take
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,13 @@ class Tangent:
     Attributes
     ----------
     module
-        The network at θ0, float64, evaluation mode.
+        The network at θ0, on the machine, in its type, in evaluation mode.
     layers
         Layers whose parameters come from factors.
     rest
         Moved parameters that need explicit Jacobian rows.
+    machine
+        Where it is evaluated.
     row_bytes, work_bytes
         Memory that the features of one row take, and that it takes to make them.
 
@@ -48,51 +50,113 @@ class Tangent:
     module: nn.Module
     layers: tuple[str, ...]
     rest: tuple[str, ...]
+    machine: Machine = PROCESSOR
     row_bytes: int = 0
     work_bytes: int = 0
 
+    @property
+    def moved(self) -> dict[str, nn.Parameter]:
+        """The moved parameters."""
+        return {name: p for name, p in self.module.named_parameters() if moves(p)}
+
     def features(self, X: Tensor) -> Features:
         """Features of the rows of X; too large ones are made anew, block by block, when needed."""
-        if fits(len(X), self.row_bytes):
-            made = [self._make(X[rows]) for rows in blocks(len(X), self.work_bytes)]
-            predicted = torch.cat([values for values, _, _ in made])
-            return Features(X, predicted, stack([parts for _, parts, _ in made]))
+        X = self.machine.put(X)
+        if len(X) * self.row_bytes <= self.machine.kept:
+            made = [self.make(X[rows]) for rows in self._work_blocks(len(X))]
+            predicted = torch.cat([values for values, _ in made])
+            return Features(X, predicted, stack([parts for _, parts in made]))
+        return Features(X, self.outputs(X), None)
+
+    def outputs(self, X: Tensor) -> Tensor:
+        """f(X; θ0), shape (m,)."""
+        X = self.machine.put(X)
         with torch.no_grad():
-            each = [outputs(self.module, X[rows]) for rows in blocks(len(X), self.work_bytes)]
-        return Features(X, torch.cat(each), None)
+            return torch.cat([outputs(self.module, X[rows]) for rows in self._work_blocks(len(X))])
 
     def kernel(self, left: Features, right: Features) -> Tensor:
         """J_left J_rightᵀ, shape (m, n)."""
         total = left.outputs.new_empty(len(left.X), len(right.X))
-        for rows, above in self._blocks(left):
-            for columns, below in self._blocks(right):
-                block = total[rows, columns].zero_()
-                for a, b in zip(above, below, strict=True):
-                    a.add_kernel(b, block)
+        for rows, above in self.blocks(left):
+            for columns, below in self.blocks(right):
+                self._fill(total[rows, columns], above, below)
+        return total
+
+    def gram(self, features: Features) -> Tensor:
+        """J Jᵀ, shape (n, n): the blocks below the diagonal, mirrored."""
+        total = features.outputs.new_empty(len(features.X), len(features.X))
+        for rows, above in self.blocks(features):
+            for columns, below in self.blocks(features):
+                if columns.start == rows.start:
+                    self._fill(total[rows, rows], above, above, lower=True)
+                elif columns.start < rows.start:
+                    self._fill(total[rows, columns], above, below)
+        mirror_lower_(total)
         return total
 
     def pull(self, features: Features, coefficients: Tensor) -> Moves:
         """Jᵀ C: for each of the b columns of C (n, b) a move of every parameter, (b, *shape)."""
         total: Moves = {}
-        for rows, parts in self._blocks(features):
+        for rows, parts in self.blocks(features):
             for part in parts:
                 for name, move in part.pull(coefficients[rows]).items():
                     total[name] = total[name] + move if name in total else move
         return total
 
-    def _blocks(self, features: Features) -> Iterator[tuple[slice, Sequence[Part]]]:
+    def blocks(self, features: Features) -> Iterator[tuple[slice, Sequence[Part]]]:
+        """Rows and their parts; one block where the parts are kept."""
         if features.parts is not None:
             yield slice(0, len(features.X)), features.parts
             return
-        for rows in blocks(len(features.X), max(self.row_bytes, self.work_bytes)):
-            yield rows, self._make(features.X[rows])[1]
+        each = max(self.row_bytes, self.work_bytes)
+        for rows in blocks(len(features.X), each, self.machine.block):
+            yield rows, self.make(features.X[rows])[1]
+
+    def _fill(
+        self, total: Tensor, above: Sequence[Part], below: Sequence[Part], lower: bool = False
+    ) -> None:
+        """Kernel of two blocks of rows, tile by tile; with ``lower`` no tile above the diagonal."""
+        entries = self.machine.tile // self.machine.item
+        across = blocks(total.shape[1], 1, 2 * max(1, math.isqrt(entries)))
+        for columns in across:
+            right = take(below, columns)
+            for rows in blocks(len(total), columns.stop - columns.start, entries):
+                if lower and rows.stop <= columns.start:
+                    continue
+                tile = total[rows, columns].zero_()
+                for a, b in zip(take(above, rows), right, strict=True):
+                    a.add_kernel(b, tile)
+
+    def _work_blocks(self, count: int) -> Iterator[slice]:
+        return blocks(count, self.work_bytes, self.machine.block)
+
+    def make(self, X: Tensor) -> tuple[Tensor, list[Part]]:
+        """Outputs (n,) and parts of all moved parameters, for rows that fit at once."""
+        predicted, parts, _ = self._make(self.machine.put(X))
+        return predicted, parts
 
     def _make(self, X: Tensor) -> tuple[Tensor, list[Part], list[Use]]:
-        """Outputs (n,), parts of all moved parameters, and the calls that they come from."""
         predicted, uses = uses_of(self.module, self.layers, X)
-        parts = [part for use in uses for part in parts_of(self.module, use)]
+        names = {id(p): name for name, p in self.module.named_parameters()}
+        parts = [part for use in uses for part in _parts(self.module, names, use)]
         rest = jacobian_rows(self.module, self.rest, X) if self.rest else []
         return predicted, [*merge(parts), *rest], uses
+
+    def on(self, machine: Machine) -> Tangent:
+        """Return the same tangent on another machine, the module with it."""
+        ratio = machine.item / self.machine.item
+        return replace(
+            self,
+            module=self.module.to(machine.device, machine.dtype),
+            machine=machine,
+            row_bytes=math.ceil(ratio * self.row_bytes),
+            work_bytes=math.ceil(ratio * self.work_bytes),
+        )
+
+    def in_float64(self) -> Tangent:
+        """Return a float64 copy on the same device."""
+        exact = replace(self.machine, dtype=torch.float64, tf32=False)
+        return replace(self, module=copy.deepcopy(self.module)).on(exact)
 
 
 def make_tangent(module: nn.Module, layers: Sequence[str], probe: Tensor) -> Tangent:
@@ -105,12 +169,12 @@ def make_tangent(module: nn.Module, layers: Sequence[str], probe: Tensor) -> Tan
     _, parts, uses = bare._make(probe)
     work = sum(use.x[0].numel() * _overlap(module, use) + use.signal[0].numel() for use in uses)
     work += sum(part.rows[0].numel() for part in parts if isinstance(part, Explicit))
-    return replace(bare, row_bytes=NUMBER * size_of_a_row(parts), work_bytes=2 * NUMBER * work)
+    item = bare.machine.item
+    return replace(bare, row_bytes=item * size_of_a_row(parts), work_bytes=2 * item * work)
 
 
-def parts_of(module: nn.Module, use: Use) -> list[Part]:
+def _parts(module: nn.Module, names: Mapping[int, str], use: Use) -> list[Part]:
     """Parts of the moved parameters of one layer in one use."""
-    names = {id(p): name for name, p in module.named_parameters()}
     layer = module.get_submodule(use.layer)
     own = {role: names[id(p)] for role, p in layer.named_parameters(recurse=False) if moves(p)}
     return LAYERS[type(layer)](layer, use.x, use.signal, own)
