@@ -62,6 +62,7 @@ class Clock:
         self.mark = self._now()
 
     def stage(self, name: str) -> None:
+        """Note the seconds since the last stage."""
         now = self._now()
         self.seconds[name] = round(now - self.mark, 4)
         self.mark = now
@@ -101,7 +102,8 @@ def run(case: Case, widths: tuple[int, ...], features: int, device: str) -> dict
         ]
     lower, upper = (torch.cat([end[k] for end in ends]).cpu() for k in (1, 2))
     clock.stage("predict")
-    assert torch.isfinite(lower).all() and (lower < upper).all()
+    assert torch.isfinite(lower).all()
+    assert (lower < upper).all()
     peak = torch.cuda.max_memory_allocated() if machine.device.type == "cuda" else None
     return {
         **vars(case),
@@ -126,6 +128,7 @@ def rate(dtype: torch.dtype, device: torch.device, size: int = 8192) -> float:
 
 
 def main() -> None:
+    """Run the cases and write the file."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("benchmarks/gpu.json"))
     parser.add_argument("--device", default="cuda")

@@ -17,8 +17,8 @@ ROOT = Path(lazyknife.__file__).parent
 # The order of the data: a module imports only from the lines above its own.
 LAYERS: list[tuple[str, ...]] = [
     ("records",),
-    ("networks", "checks", "machine", "progress", "roots"),
-    ("symmetric",),
+    ("checks", "machine", "progress", "roots"),
+    ("networks", "symmetric"),
     ("metrics",),
     ("privacy",),
     ("base",),

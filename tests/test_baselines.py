@@ -80,8 +80,8 @@ def test_blocks_of_networks_and_rows_change_nothing_but_the_order_of_work(monkey
     X, y = linear(12)
     model = lk.JackknifeRegressor(**SETTINGS).fit(X, y)
     whole = model.loo_.predict(torch.from_numpy(X))[1]
-    for name in ("TRAINING_BYTES", "CACHED_BYTES"):
-        monkeypatch.setattr(f"lazyknife.refits.{name}", 2000)
+    for name in ("refits.TRAINING_BYTES", "networks.ENSEMBLE_BYTES", "networks.NETWORKS_AT_ONCE"):
+        monkeypatch.setattr(f"lazyknife.{name}", 5)
     torch.testing.assert_close(model.loo_.predict(torch.from_numpy(X))[1], whole)
     trained_in_blocks = lk.JackknifeRegressor(**SETTINGS).fit(X, y)
     assert trained_in_blocks.loo_.models.offsets.shape == (12,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from torch import Tensor
+from torch.utils.data import DataLoader
 
 Values = NDArray[Any]
 
@@ -18,6 +20,30 @@ def is_shaped(X: Any) -> bool:
     if isinstance(X, Tensor):
         return X.ndim != 2 or not X.is_floating_point()
     return isinstance(X, np.ndarray) and X.ndim > 2
+
+
+def is_stream(X: Any) -> bool:
+    """Whether X gives its rows in batches: an iterator, such as a generator, or a DataLoader."""
+    return isinstance(X, (Iterator, DataLoader))
+
+
+def batch_rows(batch: Any) -> Any:
+    """Return the rows of a batch; a loader that also gives targets puts them after the rows."""
+    if isinstance(batch, dict):
+        raise TypeError(
+            f"a batch is a dict with keys {list(batch)}: give an iterator of rows, or of tuples "
+            "that begin with them"
+        )
+    if isinstance(batch, (tuple, list)) and len(batch) and hasattr(batch[0], "shape"):
+        return batch[0]
+    return batch
+
+
+def give_back(values: Tensor, X: Any) -> Any:
+    """Return numbers in float64 and in the caller's container: an array, or a tensor for one."""
+    if isinstance(X, Tensor):
+        return values.to(X.device, torch.float64)
+    return values.to("cpu", torch.float64).numpy()
 
 
 def check_features(X: Any, estimator: Any, *, name: str = "X", min_rows: int = 1) -> Values:

@@ -6,11 +6,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from .records import LeaveOneOut
 
+# Rows of up to this many numbers are ordered faster by numpy, longer ones by torch's threads.
+SHORT = 256
 Ends = tuple[Tensor, Tensor, Tensor]  # point (m,), lower (m, levels), upper (m, levels)
 
 
@@ -45,13 +48,21 @@ def kth_smallest(values: Tensor, ranks: Sequence[int]) -> Tensor:
 
 
 def _kth(values: Tensor, ranks: Sequence[int], largest: bool) -> Tensor:
-    most = max(1, *ranks)
-    several = len(ranks) > 1
-    top = values.topk(most, dim=-1, largest=largest, sorted=several).values
-    if not several and ranks[0] > 0:  # the last of the first κ, in whatever order
-        return top.amin(dim=-1, keepdim=True) if largest else top.amax(dim=-1, keepdim=True)
-    infinite = torch.full_like(top[..., 0], torch.inf if largest else -torch.inf)
-    return torch.stack([top[..., k - 1] if k > 0 else infinite for k in ranks], dim=-1)
+    n = values.shape[-1]
+    infinite = torch.full_like(values[..., :1], torch.inf if largest else -torch.inf)
+    if max(ranks) == 0:
+        return infinite.expand(*infinite.shape[:-1], len(ranks))
+    places = [(n - k if largest else k - 1) if k else -1 for k in ranks]
+    if values.device.type == "cpu" and n <= SHORT:
+        wanted = sorted({place for place in places if place >= 0})
+        ordered = torch.from_numpy(np.partition(values.numpy(), wanted, axis=-1))
+        finite = ordered[..., places]
+    else:
+        top = values.topk(max(ranks), dim=-1, largest=largest, sorted=len(ranks) > 1).values
+        if len(ranks) == 1:  # the last of the first κ, in whatever order
+            return (top.amin if largest else top.amax)(dim=-1, keepdim=True)
+        finite = top[..., [k - 1 for k in ranks]]
+    return torch.where(torch.tensor(ranks, device=values.device) > 0, finite, infinite)
 
 
 def plus(loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:

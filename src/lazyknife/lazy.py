@@ -168,8 +168,8 @@ def rounding_error(
 def _warn_of_rounding(error: float, machine: Machine) -> None:
     if not error <= CHECKED_ERROR:
         warnings.warn(
-            f"precision={machine.precision!r} is too coarse for these rows: on a sample, left-out residuals "
-            f"are off by up to {error:.2g} of their typical size. Use precision='float64' or a "
-            "larger ridge, or scale the features (transform='symlog')",
+            f"precision={machine.precision!r} is too coarse for these rows: on a sample, left-out "
+            f"residuals are off by up to {error:.2g} of their typical size. Use "
+            "precision='float64' or a larger ridge, or scale the features (transform='symlog')",
             stacklevel=6,
         )

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .checks import check_positive_int
-from .records import Intervals
+from .records import Intervals, to_array
 
 Numbers = NDArray[np.float64]
 
@@ -40,13 +40,13 @@ def coverage(y: ArrayLike, intervals: Intervals) -> Estimate:
 
 def mean_width(intervals: Intervals) -> Any:
     """Mean width of the intervals."""
-    return _plain(intervals.width.mean(axis=0))
+    return _plain(intervals.with_arrays().width.mean(axis=0))
 
 
 def interval_score(y: ArrayLike, intervals: Intervals) -> Any:
     """Mean Winkler score: width plus 2/alpha times the distance of a miss. Lower is better."""
     intervals.covers(y)  # checks the shape
-    truth = np.asarray(y, dtype=np.float64)
+    truth, intervals = to_array(y), intervals.with_arrays()
     if intervals.lower.ndim == 2:
         truth = truth[:, None]
     below = np.maximum(intervals.lower - truth, 0.0)
@@ -78,8 +78,8 @@ def coverage_by_bin(
     check_positive_int("bins", bins)
     if intervals.lower.ndim == 2:
         raise ValueError("intervals hold several levels: ask predict_interval for one alpha")
-    covered, width = intervals.covers(y), intervals.width
-    values = width if isinstance(by, str) and by == "width" else np.asarray(by, dtype=np.float64)
+    covered, width = intervals.covers(y), intervals.with_arrays().width
+    values = width if isinstance(by, str) and by == "width" else to_array(by)
     if values.shape != width.shape:
         raise ValueError(
             f"by has shape {values.shape}: give 'width' or one value a row, shape {width.shape}"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeGuard
 
 import numpy as np
 import torch
@@ -16,6 +18,13 @@ from torch.func import functional_call, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import UninitializedParameter
 
+from .machine import blocks, steps
+
+# Networks run at a time, and bytes of one layer's units for them and a block of rows: enough for
+# the products to run at the full rate, few enough for the caches.
+NETWORKS_AT_ONCE = 25
+ENSEMBLE_BYTES = 7 * 2**19
+GPU_ENSEMBLE_BYTES = 2**28
 Network = nn.Module | Callable[[int], nn.Module]
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
@@ -142,7 +151,11 @@ def call_with(module: nn.Module, weights: Mapping[str, Tensor], X: Tensor) -> An
 
 
 def stacked_outputs(
-    module: nn.Module, weights: Mapping[str, Tensor], X: Tensor, *, own_rows: bool = False
+    module: nn.Module,
+    weights: Mapping[str, Tensor],
+    X: Tensor,
+    *,
+    own_rows: bool = False,
 ) -> Tensor:
     """Outputs of b networks that differ in their weights only.
 
@@ -175,6 +188,92 @@ def stacked_outputs(
         each = ({name: w[j] for name, w in weights.items()} for j in range(count))
         result = torch.stack([one(own, X[j] if own_rows else X) for j, own in enumerate(each)])
     return result
+
+
+def ensemble_outputs(module: nn.Module, weights: Mapping[str, Tensor], X: Tensor) -> Tensor:
+    """Outputs of b networks at many rows, shape (b, m), without derivatives.
+
+    Block by block, so that layer after layer stays in a processor's caches.
+    """
+    count = len(next(iter(weights.values())))
+    width = max([p.shape[0] for p in module.parameters() if p.dim() > 1], default=1)
+    limit = ENSEMBLE_BYTES if X.device.type == "cpu" else GPU_ENSEMBLE_BYTES
+    result = X.new_empty(count, len(X), dtype=dtype_of(module))
+    with torch.no_grad():
+        for models in steps(count, NETWORKS_AT_ONCE):
+            own = {name: weight[models] for name, weight in weights.items()}
+            run: Callable[[Tensor], Tensor] = partial(stacked_outputs, module, own)
+            if X.dim() == 2 and is_chain(module):
+                run = _Chain(module, own)
+            bytes_each = result.itemsize * (models.stop - models.start) * width
+            for rows in blocks(len(X), bytes_each, limit):
+                result[models, rows] = run(X[rows])
+    return result
+
+
+def is_chain(module: nn.Module) -> TypeGuard[nn.Sequential]:
+    """Whether the network is a plain sequence of linear layers and activations, each used once."""
+    if type(module) is not nn.Sequential or module.training or _has_hooks(module):
+        return False
+    linear = [layer for layer in module if type(layer) is nn.Linear]
+    return len({id(p) for layer in linear for p in layer.parameters()}) == sum(
+        1 + (layer.bias is not None) for layer in linear
+    ) and all(type(layer) in (nn.Linear, *ACTIVATIONS.values()) for layer in module)
+
+
+def _has_hooks(module: nn.Module) -> bool:
+    return any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())
+
+
+class _Chain:
+    """Many networks of linear layers and activations, run on blocks of rows in the same memory.
+
+    Rows are columns here, so that one product serves every network's first own layer: what flows
+    is (units, rows) as long as the networks agree, and (networks, units, rows) from there on.
+    """
+
+    def __init__(self, module: nn.Sequential, weights: Mapping[str, Tensor]) -> None:
+        self.count = len(next(iter(weights.values())))
+        self.layers: list[nn.Module | tuple[Tensor, Tensor | None]] = []
+        self.buffers: dict[int, Tensor] = {}
+        for name, layer in module.named_children():
+            if isinstance(layer, nn.Linear):
+                bias = None if layer.bias is None else layer.bias.detach()
+                weight = weights.get(f"{name}.weight", layer.weight.detach())
+                self.layers.append((weight, weights.get(f"{name}.bias", bias)))
+            else:
+                self.layers.append(layer)
+
+    def __call__(self, X: Tensor) -> Tensor:
+        hidden, ours = X.T, False
+        for place, layer in enumerate(self.layers):
+            if isinstance(layer, nn.Module):
+                hidden = hidden.relu_() if ours and isinstance(layer, nn.ReLU) else layer(hidden)
+            else:
+                hidden, ours = self._linear(place, hidden, *layer), True
+        return hidden.expand(self.count, 1, -1)[:, 0]
+
+    def _linear(self, place: int, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        shared = hidden.dim() == 2
+        if shared:
+            shape = (*weight.shape[:-1], hidden.shape[-1])
+            result = self._buffer(place, shape, hidden)
+            torch.mm(weight.flatten(0, -2), hidden, out=result.view(-1, shape[-1]))
+        else:
+            weight = weight.expand(self.count, *weight.shape[-2:])
+            result = self._buffer(place, (*weight.shape[:-1], hidden.shape[-1]), hidden)
+            torch.bmm(weight, hidden, out=result)
+        if bias is None:
+            return result
+        if bias.dim() >= result.dim():  # the first thing in which the networks differ
+            return result + bias[..., None]
+        return result.add_(bias[..., None])
+
+    def _buffer(self, place: int, shape: tuple[int, ...], like: Tensor) -> Tensor:
+        size = math.prod(shape)
+        if place not in self.buffers or self.buffers[place].numel() < size:
+            self.buffers[place] = like.new_empty(size)
+        return self.buffers[place][:size].view(shape)
 
 
 def widest_layer(module: nn.Module) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .records import Intervals
+from .records import Intervals, to_array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,10 +19,10 @@ BAND, POINT, MISS = "#9ecae1", "#08519c", "#d55e00"
 
 def plot_intervals(intervals: Intervals, y: ArrayLike, ax: Axes | None = None) -> Axes:
     """Intervals at one level, sorted by prediction, with the true values; misses are marked."""
-    ax = _axes(ax)
+    ax, intervals = _axes(ax), intervals.with_arrays()
     order = np.argsort(intervals.point)
     rank = np.arange(len(order))
-    truth, missed = np.asarray(y)[order], ~intervals.covers(y)[order]
+    truth, missed = to_array(y)[order], ~intervals.covers(y)[order]
     ax.fill_between(
         rank,
         intervals.lower[order],

@@ -101,6 +101,9 @@ class LeaveOneOut(Protocol):
 class Intervals:
     """Prediction intervals for m rows, at one level or several.
 
+    The three fields of numbers are numpy arrays, or tensors on the device of the rows where these
+    were a tensor.
+
     Attributes
     ----------
     point
@@ -115,45 +118,60 @@ class Intervals:
 
     """
 
-    point: Array
-    lower: Array
-    upper: Array
+    point: Any
+    lower: Any
+    upper: Any
     alpha: float | tuple[float, ...]
     index: Any = None
 
     @property
-    def width(self) -> Array:
+    def width(self) -> Any:
         """Upper minus lower end; 0 where the interval is empty (alpha above one half only)."""
-        return np.maximum(self.upper - self.lower, 0.0)
+        return (self.upper - self.lower).clip(min=0.0)
 
-    def covers(self, y: ArrayLike) -> NDArray[np.bool_]:
-        """Whether each interval holds its y; shape as ``lower``."""
-        truth = np.asarray(y, dtype=np.float64)
-        if truth.shape != self.point.shape:
+    def covers(self, y: ArrayLike | Tensor) -> NDArray[np.bool_]:
+        """Whether each interval holds its y; an array of the shape of ``lower``."""
+        truth, (point, lower, upper) = to_array(y), self._arrays()
+        if truth.shape != point.shape:
             raise ValueError(
-                f"y has shape {truth.shape}, but there are {len(self.point)} intervals: "
-                f"pass y with shape ({len(self.point)},)"
+                f"y has shape {truth.shape}, but there are {len(point)} intervals: "
+                f"pass y with shape ({len(point)},)"
             )
-        if self.lower.ndim == 2:
+        if lower.ndim == 2:
             truth = truth[:, None]
-        return (self.lower <= truth) & (truth <= self.upper)
+        return (lower <= truth) & (truth <= upper)
 
     def to_numpy(self) -> Array:
         """Lower and upper ends, shape (m, 2), or (m, 2, levels)."""
-        return np.stack([self.lower, self.upper], axis=1)
+        return np.stack(self._arrays()[1:], axis=1)
 
     def to_frame(self) -> pd.DataFrame:
         """Return a pandas frame: point, lower, upper (several levels: lower_0.1, upper_0.1, …)."""
         import pandas as pd
 
-        columns: dict[str, Array] = {"point": self.point}
+        point, lower, upper = self._arrays()
+        columns: dict[str, Array] = {"point": point}
         if isinstance(self.alpha, tuple):
             for k, alpha in enumerate(self.alpha):
-                columns[f"lower_{alpha:g}"] = self.lower[:, k]
-                columns[f"upper_{alpha:g}"] = self.upper[:, k]
+                columns[f"lower_{alpha:g}"] = lower[:, k]
+                columns[f"upper_{alpha:g}"] = upper[:, k]
         else:
-            columns |= {"lower": self.lower, "upper": self.upper}
+            columns |= {"lower": lower, "upper": upper}
         return pd.DataFrame(columns, index=self.index)
+
+    def with_arrays(self) -> Intervals:
+        """Return the same intervals in numpy arrays."""
+        return Intervals(*self._arrays(), self.alpha, self.index)
+
+    def _arrays(self) -> tuple[Array, Array, Array]:
+        return to_array(self.point), to_array(self.lower), to_array(self.upper)
 
     def __len__(self) -> int:
         return len(self.point)
+
+
+def to_array(values: ArrayLike | Tensor) -> Array:
+    """Return numbers as a float64 array, wherever they are."""
+    if isinstance(values, Tensor):
+        values = values.detach().cpu().numpy()
+    return np.asarray(values, dtype=np.float64)

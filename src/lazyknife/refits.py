@@ -12,7 +12,15 @@ from torch.func import stack_module_state, vmap
 
 from .base import Plain
 from .machine import blocks
-from .networks import call_with, like, outputs, seeded, set_training, stacked_outputs, widest_layer
+from .networks import (
+    call_with,
+    ensemble_outputs,
+    like,
+    outputs,
+    seeded,
+    set_training,
+    stacked_outputs,
+)
 from .progress import track
 
 Weights = dict[str, Tensor]
@@ -20,8 +28,6 @@ Batch = tuple[Tensor, Tensor]
 # Parameters, gradients and Adam's two moments, and the starting module itself.
 COPIES_IN_TRAINING = 5
 TRAINING_BYTES = 256 * 2**20
-# Layer after layer of many networks runs much faster in a processor's caches.
-CACHED_BYTES = 6 * 2**20
 
 
 @dataclass(frozen=True)
@@ -34,14 +40,8 @@ class Ensemble:
 
     def outputs(self, X: Tensor) -> Tensor:
         """Predictions of all networks at all rows, shape (networks, m), float64."""
-        inputs = like(X, self.module)
-        bytes_a_row = 4 * len(self.offsets) * widest_layer(self.module)
-        with torch.no_grad():
-            parts = [
-                stacked_outputs(self.module, self.weights, inputs[rows]).double()
-                for rows in blocks(len(X), bytes_a_row, CACHED_BYTES)
-            ]
-        return torch.cat(parts, dim=1) + self.offsets[:, None]
+        each = ensemble_outputs(self.module, self.weights, like(X, self.module))
+        return each.double() + self.offsets[:, None]
 
     def own_outputs(self, X: Tensor) -> Tensor:
         """Prediction of network j at row j, shape (networks,)."""

@@ -5,27 +5,38 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, overload
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.metrics import r2_score
 from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 from .base.public import PUBLIC_START
 from .certificate import Certificate
 from .checks import check_choice, check_fraction, check_not_negative
-from .inputs import check_features, check_target, is_shaped, to_tensor
+from .inputs import (
+    batch_rows,
+    check_features,
+    check_target,
+    give_back,
+    is_shaped,
+    is_stream,
+    to_tensor,
+)
 from .intervals import CONSTRUCTIONS, kappa, rows_needed
 from .machine import steps
 from .networks import Network
 from .progress import track
-from .records import Intervals, LeaveOneOut
+from .records import Intervals, LeaveOneOut, to_array
 from .scaling import Scaling, fit_scaling
 
 Values = NDArray[Any]
+Levels = float | Sequence[float] | None
 
 
 class Fitted(NamedTuple):
@@ -144,52 +155,75 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             setattr(self, name, value)
         return self
 
-    def predict(self, X: Any) -> NDArray[np.float64]:
-        """Predict y with the full-data model, shape (m,)."""
+    def predict(self, X: Any) -> Any:
+        """Predict y with the full-data model, shape (m,); a tensor for a tensor, else an array."""
         values = self._check_new(X)
         rows = to_tensor(self.scaling_(values))
         with torch.no_grad():
             parts = [self.loo_.point(rows[block]) for block in self._row_blocks(len(rows))]
-        result: NDArray[np.float64] = torch.cat(parts).cpu().numpy()
-        return result
+        return give_back(torch.cat(parts), X)
 
-    def predict_interval(self, X: Any, alpha: float | Sequence[float] | None = None) -> Intervals:
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R² of the point predictions."""
+        predicted = to_array(self.predict(X))
+        y = to_array(y) if isinstance(y, Tensor) else y
+        return float(r2_score(y, predicted, sample_weight=sample_weight))
+
+    @overload
+    def predict_interval(
+        self, X: Iterator[Any] | DataLoader[Any], alpha: Levels = None
+    ) -> Iterator[Intervals]: ...
+
+    @overload
+    def predict_interval(self, X: Any, alpha: Levels = None) -> Intervals: ...
+
+    def predict_interval(self, X: Any, alpha: Levels = None) -> Intervals | Iterator[Intervals]:
         """Prediction intervals.
 
         Parameters
         ----------
         X
-            Rows to predict.
+            Rows to predict. An iterator of batches of rows, such as a generator or a
+            ``torch.utils.data.DataLoader``, gives an iterator of intervals, one for each batch,
+            and no batch is read before it is asked for.
         alpha
             The level, or a list of levels, if not the estimator's own; nothing is fitted again.
 
         """
-        values = self._check_new(X)
+        check_is_fitted(self)
         chosen = self.alpha if alpha is None else alpha
         levels = (chosen,) if np.isscalar(chosen) else tuple(chosen)  # type: ignore[arg-type]
         if not levels:
             raise ValueError("alpha=[]: give at least one level")
         levels = tuple(check_fraction("alpha", level) for level in levels)
         n = len(self.loo_.residuals)
+        _warn_if_infinite(min(levels), n)
         ranks = [kappa(level, n) for level in levels]
-        self._warn(levels, n, self.scaling_.outside_pool(values), len(values))
+        asked = levels[0] if np.isscalar(chosen) else levels
+        if is_stream(X):
+            return (self._intervals(batch_rows(batch), ranks, asked) for batch in X)
+        return self._intervals(X, ranks, asked)
 
+    def _intervals(
+        self, X: Any, ranks: Sequence[int], asked: float | tuple[float, ...]
+    ) -> Intervals:
+        values = self._check_new(X)
+        _warn_if_outside(self.scaling_.outside_pool(values), len(values))
         rows = to_tensor(self.scaling_(values))
         ends = CONSTRUCTIONS[self.construction].ends
         with torch.no_grad():
             parts = [ends(self.loo_, rows[block], ranks) for block in self._row_blocks(len(rows))]
-        point, lower, upper = (
-            torch.cat(p).double().cpu().numpy() for p in zip(*parts, strict=True)
-        )
-        if np.isnan(lower).any() or np.isnan(upper).any():
+        point, lower, upper = (torch.cat(part) for part in zip(*parts, strict=True))
+        if torch.isnan(lower).any() or torch.isnan(upper).any():
             raise ValueError(
                 "the leave-one-out predictions are not finite numbers for some rows of X: scale "
                 "the features (transform='symlog'), use readout='tangent' or a larger ridge"
             )
         lower, upper = lower - self.nu, upper + self.nu
-        if np.isscalar(chosen):
-            return Intervals(point, lower[:, 0], upper[:, 0], levels[0], _index(X))
-        return Intervals(point, lower, upper, levels, _index(X))
+        if not isinstance(asked, tuple):
+            lower, upper = lower[:, 0], upper[:, 0]
+        point, lower, upper = (give_back(part, X) for part in (point, lower, upper))
+        return Intervals(point, lower, upper, asked, _index(X))
 
     def _check_new(self, X: Any) -> Values:
         check_is_fitted(self)
@@ -208,21 +242,6 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Blocks of rows whose (rows × models) arrays stay in bounds."""
         parts = list(steps(count, self.loo_.rows_at_once))
         return track(parts, "predicting", len(parts), self.progress and len(parts) > 1)
-
-    def _warn(self, levels: tuple[float, ...], n: int, outside: int, count: int) -> None:
-        short = min(levels)
-        if kappa(short, n) < 1:
-            warnings.warn(
-                f"{n} rows are too few for alpha={short:g}: the intervals are infinite. "
-                f"At least {rows_needed(short)} rows are needed",
-                stacklevel=3,
-            )
-        if outside:
-            warnings.warn(
-                f"{outside} of {count} rows are not among the rows passed as X_pool: the "
-                "certificate does not hold for them. Pass all rows to predict as X_pool to fit",
-                stacklevel=3,
-            )
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "loo_")
@@ -243,6 +262,24 @@ class Seeds(NamedTuple):
         else:
             draws = np.random.default_rng(random_state).integers(0, 2**31 - 1, size=3)
         return cls(*(int(draw) for draw in draws))
+
+
+def _warn_if_infinite(level: float, n: int) -> None:
+    if kappa(level, n) < 1:
+        warnings.warn(
+            f"{n} rows are too few for alpha={level:g}: the intervals are infinite. "
+            f"At least {rows_needed(level)} rows are needed",
+            stacklevel=3,
+        )
+
+
+def _warn_if_outside(outside: int, count: int) -> None:
+    if outside:
+        warnings.warn(
+            f"{outside} of {count} rows are not among the rows passed as X_pool: the "
+            "certificate does not hold for them. Pass all rows to predict as X_pool to fit",
+            stacklevel=4,
+        )
 
 
 def _optional(X: Any, like: Values, estimator: Any, name: str) -> Values | None:

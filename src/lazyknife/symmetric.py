@@ -15,7 +15,7 @@ from .progress import track
 # Rows eliminated at a time, and rows of a tile: products that run at the full rate, on tiles that
 # stay in a processor's caches.
 PIVOTS, TILE = 96, 256
-GPU_PIVOTS, GPU_TILE = 1024, 4096
+GPU_PIVOTS, GPU_TILE = 1024, 2048
 
 
 def invert_lower_(matrix: Tensor, rows: Tensor, progress: bool = False) -> bool:

@@ -15,6 +15,8 @@ from .selection import Selection, freeze_others, selected
 from .sketch import Sketch
 from .tangent import Features, Tangent, make_tangent
 
+PROBE = 2  # rows
+
 __all__ = [
     "Basis",
     "Dual",
@@ -46,7 +48,7 @@ def linearise(
     """
     network = evaluation_copy(module)
     freeze_others(network, parameters)
-    probe = PROCESSOR.put(X[:3])
+    probe = PROCESSOR.put(X[:PROBE])
     layers = capturable_layers(network, probe)
     tangent = make_tangent(network, layers, probe)
     if layers and not agrees(tangent, probe):

@@ -23,19 +23,46 @@ class Use:
     signal: Tensor
 
 
+@dataclass(frozen=True)
+class _Call:
+    """One call of a layer: its input, its result, and their versions at that time."""
+
+    layer: str
+    x: Tensor
+    result: Tensor
+    versions: tuple[int, int]
+
+    def is_untouched(self) -> bool:
+        """Whether nothing has worked on the input or the result in place since."""
+        return (self.x._version, self.result._version) == self.versions
+
+
 def uses_of(module: nn.Module, layers: Iterable[str], X: Tensor) -> tuple[Tensor, list[Use]]:
     """Outputs (n,), and every call of the layers, by one forward and one backward pass."""
-    calls: list[tuple[str, Tensor, Tensor]] = []
-    with _recorded(module, layers, calls), torch.enable_grad():
-        predicted = outputs(module, X)
-        results = [result for _, _, result in calls]
+    with torch.enable_grad():
+        predicted, calls = _recorded_outputs(module, layers, X)
+        results = [call.result for call in calls]
         signals: tuple[Tensor, ...] = ()
         if results:
             signals = torch.autograd.grad(
                 predicted.sum(), results, allow_unused=True, materialize_grads=True
             )
-    uses = [Use(name, x, g) for (name, x, _), g in zip(calls, signals, strict=True)]
+    uses = [Use(call.layer, call.x, g) for call, g in zip(calls, signals, strict=True)]
     return predicted.detach(), uses
+
+
+def _recorded_outputs(
+    module: nn.Module, layers: Iterable[str], X: Tensor
+) -> tuple[Tensor, list[_Call]]:
+    """Outputs, and every call of the layers, with what nothing has worked on in place since."""
+    names = list(layers)
+    if not any(getattr(part, "inplace", False) for part in module.modules()):
+        with _recorded(module, names, copies=False) as calls:
+            predicted = outputs(module, X)
+        if all(call.is_untouched() for call in calls):
+            return predicted, calls
+    with _recorded(module, names, copies=True) as calls:
+        return outputs(module, X), calls
 
 
 def capturable_layers(module: nn.Module, probe: Tensor) -> tuple[str, ...]:
@@ -46,21 +73,21 @@ def capturable_layers(module: nn.Module, probe: Tensor) -> tuple[str, ...]:
     """
     names = {name: layer for name, layer in module.named_modules() if has_formula(layer)}
     moving = {n: layer for n, layer in names.items() if any(map(moves, layer.parameters(False)))}
-    calls: list[tuple[str, Tensor, Tensor]] = []
-    with _recorded(module, moving, calls), torch.enable_grad():
-        predicted = outputs(module, probe)
+    with torch.enable_grad():
+        predicted, calls = _recorded_outputs(module, moving, probe)
     used = _uses_in_graph(predicted)
     seen: Counter[int] = Counter()
     refused = set()
-    for name, x, _ in calls:
-        own = dict(moving[name].named_parameters(recurse=False))
+    for call in calls:
+        layer = moving[call.layer]
+        own = dict(layer.named_parameters(recurse=False))
         seen.update(id(p) for p in own.values() if moves(p))
-        axes = AXES.get(type(moving[name]), x.dim())
-        rowwise = len(x) == len(probe) and x.dim() == axes >= 2
+        axes = AXES.get(type(layer), call.x.dim())
+        rowwise = len(call.x) == len(probe) and call.x.dim() == axes >= 2
         if not rowwise or not own.keys() <= {"weight", "bias"}:
             refused |= {id(p) for p in own.values()}
     refused |= {key for key, count in used.items() if count > seen[key]}
-    called = {name for name, _, _ in calls}
+    called = {call.layer for call in calls}
     return tuple(
         name
         for name, layer in moving.items()
@@ -74,21 +101,21 @@ def moves(parameter: Tensor | None) -> bool:
 
 
 @contextmanager
-def _recorded(
-    module: nn.Module, layers: Iterable[str], calls: list[tuple[str, Tensor, Tensor]]
-) -> Iterator[None]:
-    """Append (name, input, output) to ``calls`` at every call of the layers, within the block."""
+def _recorded(module: nn.Module, layers: Iterable[str], copies: bool) -> Iterator[list[_Call]]:
+    """Record every call of the layers within the block; with ``copies`` they hand on a copy."""
+    calls: list[_Call] = []
 
     def recorder(name: str) -> Callable[..., Tensor]:
         def record(_: nn.Module, args: tuple[Tensor, ...], result: Tensor) -> Tensor:
-            calls.append((name, args[0].detach(), result))
-            return result.clone()  # what follows may work in place
+            x = args[0].detach().clone() if copies else args[0].detach()
+            calls.append(_Call(name, x, result, (x._version, result._version)))
+            return result.clone() if copies else result
 
         return record
 
     hooks = [module.get_submodule(n).register_forward_hook(recorder(n)) for n in layers]
     try:
-        yield
+        yield calls
     finally:
         for hook in hooks:
             hook.remove()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from ..networks import stacked_outputs
+from ..networks import ensemble_outputs, stacked_outputs
 
 
 def moved_outputs(
@@ -32,4 +32,4 @@ def moved_outputs(
     with torch.no_grad():
         if own_row:
             return stacked_outputs(module, weights, X.unsqueeze(1), own_rows=True)[:, 0]
-        return stacked_outputs(module, weights, X)
+        return ensemble_outputs(module, weights, X)
