@@ -14,53 +14,63 @@ from .progress import track
 
 # Rows eliminated at a time, and rows of a tile: products that run at the full rate, on tiles that
 # stay in a processor's caches.
-PIVOTS, TILE = 96, 256
+PIVOTS, TILE = 64, 256
 GPU_PIVOTS, GPU_TILE = 1024, 2048
 
 
 def invert_lower_(matrix: Tensor, rows: Tensor, progress: bool = False) -> bool:
     """Invert a positive definite A in place, in its lower tiles; ``rows`` (b, n) become rows·A⁻¹.
 
-    Sweeps one block of rows k after another: with P = A_kk⁻¹,
+    Sweeps one block of rows k after another: with A_kk = L Lᵀ and T = L⁻¹ A_k·,
 
-        A_ij ← A_ij − A_ik P A_kj,   A_ik ← A_ik P,   A_kk ← −P,
+        A_ij ← A_ij − (TᵀT)_ij,   A_ik ← (TᵀL⁻¹)_i,   A_kk ← −L⁻ᵀL⁻¹,   for i, j ≠ k,
 
-    and after the last one A is minus the inverse. That is n³ operations, as many as Cholesky's
-    way takes, all of them matrix products. Returns whether the matrix was positive definite to
-    rounding; if not, the tiles hold nothing of use.
+    and after the last one A is minus the inverse. On the rows to come this is Cholesky's
+    elimination, with its stability. It takes n³ operations, as many as a factorisation and an
+    inversion after it, nearly all of them in large matrix products. Returns whether the matrix was
+    positive definite to rounding; if not, the tiles hold nothing of use.
     """
     n = len(matrix)
-    pivots = PIVOTS if matrix.device.type == "cpu" else GPU_PIVOTS
     failures = []
-    parts = list(steps(n, pivots))
+    parts = _pivots(matrix)
     for k in track(parts, "inverting", len(parts), progress and len(parts) > 1):
-        inverse, failed = _inverse(matrix[k, k])
+        factor, failed = torch.linalg.cholesky_ex(matrix[k, k])
         failures.append(failed)
-        panel = matrix.new_zeros(n, k.stop - k.start)  # A_ik, and 0 for i = k
-        panel[: k.start] = matrix[k, : k.start].T
-        panel[k.stop :] = matrix[k.stop :, k]
-        scaled = panel @ inverse
+        panel = matrix.new_zeros(k.stop - k.start, n + len(rows))  # A_kj, and 0 for j = k
+        panel[:, : k.start] = matrix[k, : k.start]
+        panel[:, k.stop : n] = matrix[k.stop :, k].T
+        panel[:, n:] = rows[:, k].T
+        half = torch.linalg.solve_triangular(factor, panel, upper=False)
+        whole = torch.linalg.solve_triangular(factor.T, half, upper=True)
         for i in tiles(matrix):
-            matrix[i, : i.stop].addmm_(scaled[i], panel[: i.stop].T, alpha=-1)
-        matrix[k, : k.start] = scaled[: k.start].T
-        matrix[k.stop :, k] = scaled[k.stop :]
-        matrix[k, k] = -inverse
-        solved = rows[:, k] @ inverse
-        rows.addmm_(solved, panel.T, alpha=-1)
-        rows[:, k] = solved
+            matrix[i, : i.stop].addmm_(half[:, i].T, half[:, : i.stop], alpha=-1)
+        rows.addmm_(half[:, n:].T, half[:, :n], alpha=-1)
+        matrix[k, : k.start] = whole[:, : k.start]
+        matrix[k.stop :, k] = whole[:, k.stop : n].T
+        matrix[k, k] = -_inverse(factor)
+        rows[:, k] = whole[:, n:].T
     for i in tiles(matrix):
         matrix[i, : i.stop].neg_()
     return not bool(torch.stack(failures).any())
 
 
-def _inverse(block: Tensor) -> tuple[Tensor, Tensor]:
-    """Inverse of a small block from its lower triangle, and whether that failed."""
-    factor, failed = torch.linalg.cholesky_ex(block)
-    if block.device.type == "cpu":
-        return torch.cholesky_inverse(factor), failed
-    identity = torch.eye(len(block), dtype=block.dtype, device=block.device)
+def _pivots(matrix: Tensor) -> list[slice]:
+    """Return the rows to eliminate at a time; none reach from one tile into the next."""
+    size = PIVOTS if matrix.device.type == "cpu" else GPU_PIVOTS
+    return [
+        slice(tile.start + part.start, tile.start + part.stop)
+        for tile in tiles(matrix)
+        for part in steps(tile.stop - tile.start, size)
+    ]
+
+
+def _inverse(factor: Tensor) -> Tensor:
+    """L⁻ᵀL⁻¹."""
+    if factor.device.type == "cpu":
+        return torch.cholesky_inverse(factor)
+    identity = torch.eye(len(factor), dtype=factor.dtype, device=factor.device)
     root = torch.linalg.solve_triangular(factor, identity, upper=False)
-    return root.T @ root, failed
+    return root.T @ root
 
 
 def tiles(matrix: Tensor) -> list[slice]:
