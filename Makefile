@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint types clean
+.PHONY: demo test lint types bench clean
 
 # One stamp says that .venv holds what pyproject.toml and constraints.txt ask for.
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -23,6 +23,11 @@ lint: $(VENV)/.installed
 
 types: $(VENV)/.installed
 	$(BIN)/mypy
+
+# Ratios in one run, on an otherwise idle machine; benchmarks/gpu.py is for a machine with a GPU.
+bench: $(VENV)/.installed
+	$(BIN)/python benchmarks/cpu.py
+	$(BIN)/python benchmarks/report.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

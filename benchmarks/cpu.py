@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from report import cpu_table
 from torch import Tensor, nn
 
 from lazyknife.base import DPSGD, Plain
@@ -259,17 +260,6 @@ def row(what: str, setting: str, limit: float | None, found: dict[str, float]) -
     }
 
 
-def table(rows: list[Row]) -> str:
-    """The rows as markdown."""
-    lines = ["| what | setting | ratio | quartiles | aim |", "| --- | --- | --- | --- | --- |"]
-    for r in rows:
-        spread = f"{r['low']:g} to {r['high']:g}" if "low" in r else ""
-        mark = "" if r["reached"] else " (missed)"
-        aim = "reported" if r["aim"] is None else r["aim"] + mark
-        lines.append(f"| {r['what']} | {r['setting']} | {r['ratio']:g} | {spread} | {aim} |")
-    return "\n".join(lines)
-
-
 PARTS = {
     "training": (against_training, 9),
     "thousand": (at_a_thousand, 3),
@@ -304,7 +294,7 @@ def main() -> None:
         "rows": rows,
     }
     options.output.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
-    print(table(rows))
+    print(cpu_table(rows))
 
 
 if __name__ == "__main__":

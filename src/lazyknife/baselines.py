@@ -106,7 +106,7 @@ class _TrainedRegressor(IntervalRegressor):
 
         def train(subsets: Tensor, call: int) -> Ensemble:
             def start(number: int) -> nn.Module:
-                return make(self.network, X, seeds.start + 7919 * call + number)
+                return make(self.network, X, seeds.start + 7919 * call + number).cpu()
 
             return train_ensemble(
                 start,

@@ -18,7 +18,7 @@ from torch.func import functional_call, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import UninitializedParameter
 
-from .machine import blocks, steps
+from .machine import CPU, blocks, steps
 
 # Networks run at a time, and bytes of one layer's units for them and a block of rows: enough for
 # the products to run at the full rate, few enough for the caches.
@@ -70,10 +70,17 @@ class mlp:
 
 
 @contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Run a block from torch's random state at ``seed``, and put the caller's state back."""
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)  # torch.manual_seed would reseed GPUs as well
+def seeded(seed: int, device: torch.device = CPU) -> Iterator[None]:
+    """Run a block from torch's random state at ``seed``, and put the caller's state back.
+
+    Of the GPUs only the one named is reseeded.
+    """
+    gpus = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=gpus):
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would reseed all GPUs
+        for gpu in gpus:
+            with torch.cuda.device(gpu):
+                torch.cuda.manual_seed(seed)
         yield
 
 
@@ -112,7 +119,8 @@ def make(network: Network | None, X: Tensor, seed: int) -> nn.Module:
         )
     if any(isinstance(p, UninitializedParameter) for p in module.parameters()):
         with seeded(seed), torch.no_grad():
-            module(X[:1].float() if X.is_floating_point() else X[:1])
+            row = X[:1].to(device_of(module))
+            module(row.float() if X.is_floating_point() else row)
     return module
 
 
@@ -121,9 +129,16 @@ def dtype_of(module: nn.Module) -> torch.dtype:
     return next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
 
 
+def device_of(module: nn.Module) -> torch.device:
+    """Return where the module's parameters are."""
+    return next((p.device for p in module.parameters()), CPU)
+
+
 def like(X: Tensor, module: nn.Module) -> Tensor:
-    """Cast floating inputs to the module's type; leave integer inputs (embeddings) alone."""
-    return X.to(dtype_of(module)) if X.is_floating_point() else X
+    """Bring inputs to the module's device and type; integer inputs (embeddings) stay integers."""
+    if X.is_floating_point():
+        return X.to(device_of(module), dtype_of(module))
+    return X.to(device_of(module))
 
 
 def outputs(module: nn.Module, X: Tensor) -> Tensor:

@@ -30,25 +30,27 @@ def invert_lower_(matrix: Tensor, rows: Tensor, progress: bool = False) -> bool:
     inversion after it, nearly all of them in large matrix products. Returns whether the matrix was
     positive definite to rounding; if not, the tiles hold nothing of use.
     """
-    n = len(matrix)
+    n, end = len(matrix), len(matrix) + len(rows)
     failures = []
     parts = _pivots(matrix)
     for k in track(parts, "inverting", len(parts), progress and len(parts) > 1):
+        size = k.stop - k.start
         factor, failed = torch.linalg.cholesky_ex(matrix[k, k])
         failures.append(failed)
-        panel = matrix.new_zeros(k.stop - k.start, n + len(rows))  # A_kj, and 0 for j = k
+        panel = matrix.new_zeros(size, end + size)  # A_kj, 0 for j = k; rows_kᵀ; the identity
         panel[:, : k.start] = matrix[k, : k.start]
         panel[:, k.stop : n] = matrix[k.stop :, k].T
-        panel[:, n:] = rows[:, k].T
-        half = torch.linalg.solve_triangular(factor, panel, upper=False)
-        whole = torch.linalg.solve_triangular(factor.T, half, upper=True)
+        panel[:, n:end] = rows[:, k].T
+        panel[:, end:].fill_diagonal_(1.0)
+        half = torch.linalg.solve_triangular(factor, panel, upper=False)  # T, and L⁻¹ at its end
+        whole = half[:, end:].T @ half
         for i in tiles(matrix):
             matrix[i, : i.stop].addmm_(half[:, i].T, half[:, : i.stop], alpha=-1)
-        rows.addmm_(half[:, n:].T, half[:, :n], alpha=-1)
         matrix[k, : k.start] = whole[:, : k.start]
         matrix[k.stop :, k] = whole[:, k.stop : n].T
-        matrix[k, k] = -_inverse(factor)
-        rows[:, k] = whole[:, n:].T
+        matrix[k, k] = -whole[:, end:]
+        rows.addmm_(half[:, n:end].T, half[:, :n], alpha=-1)
+        rows[:, k] = whole[:, n:end].T
     for i in tiles(matrix):
         matrix[i, : i.stop].neg_()
     return not bool(torch.stack(failures).any())
@@ -62,15 +64,6 @@ def _pivots(matrix: Tensor) -> list[slice]:
         for tile in tiles(matrix)
         for part in steps(tile.stop - tile.start, size)
     ]
-
-
-def _inverse(factor: Tensor) -> Tensor:
-    """L⁻ᵀL⁻¹."""
-    if factor.device.type == "cpu":
-        return torch.cholesky_inverse(factor)
-    identity = torch.eye(len(factor), dtype=factor.dtype, device=factor.device)
-    root = torch.linalg.solve_triangular(factor, identity, upper=False)
-    return root.T @ root
 
 
 def tiles(matrix: Tensor) -> list[slice]:

@@ -149,7 +149,7 @@ def run_dpsgd(task: Task, run: Mechanism, lr: float) -> nn.Module:
     fix_norms(module)
     module.train()
     inputs, target = like(task.X, module), like(task.y, module)
-    with seeded(dropping):
+    with seeded(dropping, inputs.device):
         _check_all_used(module, inputs[:1])
     sampler = UniformWithReplacementSampler(
         num_samples=len(inputs),
@@ -168,7 +168,7 @@ def run_dpsgd(task: Task, run: Mechanism, lr: float) -> nn.Module:
         loss_reduction="mean",
         generator=torch.Generator(inputs.device).manual_seed(noising),
     )
-    with seeded(dropping), warnings.catch_warnings():
+    with seeded(dropping, inputs.device), warnings.catch_warnings():
         # opacus hooks every layer; that the network's input needs no gradient is no news.
         warnings.filterwarnings("ignore", "Full backward hook is firing", UserWarning)
         for batch in track(sampler, "private training", run.steps, task.progress):

@@ -68,7 +68,7 @@ class Perturbed(BaseMethod):
         weights = parameters_to_vector(moved).detach()
         generator = torch.Generator().manual_seed(noising)
         noise = NOISE[self.norm](len(weights), self.sensitivity / self.epsilon, generator)
-        vector_to_parameters(weights + noise.to(weights.dtype), moved)
+        vector_to_parameters(weights + noise.to(weights), moved)
         details = {"method": "perturbed", "n_parameters": len(weights), "seed": task.seed}
         return Base(module, self.dependence(task.n, len(weights)), details)
 

@@ -57,7 +57,7 @@ def train(
     optimizer = torch.optim.Adam(
         [p for p in module.parameters() if p.requires_grad], lr=settings.lr
     )
-    with seeded(seed):  # shuffling and dropout
+    with seeded(seed, inputs.device):  # shuffling and dropout
         for _ in track(range(settings.epochs), "training", settings.epochs, progress):
             for batch in torch.randperm(len(X)).split(settings.batch_size):
                 optimizer.zero_grad()
