@@ -19,7 +19,10 @@ Array = NDArray[np.float64]
 
 def assert_close(actual: Tensor | Array, expected: Tensor | Array, relative: float = 1e-9) -> None:
     """Equal shapes, and every entry within ``relative`` of the largest expected entry."""
-    got, wanted = np.asarray(actual), np.asarray(expected)
+    got, wanted = (
+        values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+        for values in (actual, expected)
+    )
     assert got.shape == wanted.shape
     assert np.isfinite(got).all()
     error, scale = np.abs(got - wanted).max(initial=0.0), np.abs(wanted).max(initial=0.0)

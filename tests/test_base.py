@@ -488,7 +488,7 @@ def test_draws_noise_and_dropout_have_seeds_of_their_own(monkeypatch):
     monkeypatch.setattr(uniform_sampler, sampler, spied(getattr(uniform_sampler, sampler)))
     monkeypatch.setattr(opacus.optimizers, "DPOptimizer", spied(opacus.optimizers.DPOptimizer))
     original = dpsgd.seeded
-    monkeypatch.setattr(dpsgd, "seeded", lambda seed: seeds.append(seed) or original(seed))
+    monkeypatch.setattr(dpsgd, "seeded", lambda s, *where: seeds.append(s) or original(s, *where))
     DPSGD(**NOISY).fit(NETWORKS["dropout"](), *rows(30, 6), seed=1)
     assert len(set(seeds)) == 3
 

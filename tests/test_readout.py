@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,11 +12,13 @@ from torch import Tensor, nn
 
 import reference
 from lazyknife.loo import RidgeModels, leave_one_out, leave_one_out_auto
-from lazyknife.machine import PROCESSOR, Machine
+from lazyknife.machine import Machine
 from lazyknife.networks import mlp
+from lazyknife.primal import leave_one_out_primal, leave_one_out_primal_auto
 from lazyknife.readout import READOUTS, read_out
 from lazyknife.records import LeaveOneOut
-from lazyknife.tangent import Dual, linearise
+from lazyknife.tangent import Basis, Dual, Primal, Tangent, linearise
+from machines import MACHINE
 from reference import assert_close
 
 TWINS = {
@@ -48,10 +51,7 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "prelu": lambda: nn.Sequential(nn.Linear(3, 4), nn.PReLU(), nn.Linear(4, 1), nn.Flatten(0)),
     "control flow on values": LooksAtValues,
 }
-RIDGES = {
-    "fixed": lambda K, r, b: leave_one_out(K, r, 0.5, b),
-    "auto": lambda K, r, b: leave_one_out_auto(K, r, torch.tensor([0.1, 1.0, 10.0]), b),
-}
+RIDGES = {"fixed": 0.5, "auto": torch.tensor([0.1, 1.0, 10.0])}
 
 
 def data(n: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -61,20 +61,45 @@ def data(n: int) -> tuple[Tensor, Tensor, Tensor]:
     return torch.from_numpy(X), torch.from_numpy(y), torch.from_numpy(new)
 
 
+def in_the_dual_form(
+    tangent: Tangent, X: Tensor, y: Tensor, ridge: str, intercept: bool
+) -> tuple[Basis, RidgeModels]:
+    features = tangent.features(X)
+    solve = leave_one_out if ridge == "fixed" else leave_one_out_auto
+    targets = y - features.outputs
+    models = solve(tangent.gram(features), targets, RIDGES[ridge], intercept, tangent.machine)
+    return Dual(tangent, features), models
+
+
+def in_the_primal_form(
+    tangent: Tangent, X: Tensor, y: Tensor, ridge: str, intercept: bool
+) -> tuple[Basis, RidgeModels]:
+    basis = Primal(tangent, sum(p.numel() for p in tangent.moved.values()))
+    outputs, rows = basis.rows(X)
+    if intercept:
+        rows = torch.cat([rows, torch.ones_like(rows[:, :1])], dim=1)
+    solve = leave_one_out_primal if ridge == "fixed" else leave_one_out_primal_auto
+    return basis, solve(rows, y - outputs, RIDGES[ridge], intercept, tangent.machine)
+
+
+FORMS = {"dual": in_the_dual_form, "primal": in_the_primal_form}
+
+
 def fitted(
     readout: str,
     network: str,
     n: int,
-    fit: Callable[..., RidgeModels],
+    ridge: str,
     intercept: bool,
-    machine: Machine = PROCESSOR,
+    machine: Machine = MACHINE,
+    form: str = "dual",
 ) -> tuple[LeaveOneOut, RidgeModels, nn.Module]:
     torch.manual_seed(0)
     module, (X, y, _) = NETWORKS[network](), data(n)
+    X, y = machine.put(X), machine.put(y)
     tangent = linearise(module, X, machine=machine)
-    features = tangent.features(X)
-    models = fit(tangent.gram(features), y - features.outputs, intercept)
-    return read_out(readout, Dual(tangent, features), X, y, models), models, module
+    basis, models = FORMS[form](tangent, X, y, ridge, intercept)
+    return read_out(readout, basis, X, y, models), models, module
 
 
 def check(
@@ -83,9 +108,10 @@ def check(
     n: int,
     ridge: str,
     intercept: bool,
-    machine: Machine = PROCESSOR,
+    machine: Machine = MACHINE,
+    form: str = "dual",
 ) -> None:
-    loo, models, module = fitted(readout, network, n, RIDGES[ridge], intercept, machine)
+    loo, models, module = fitted(readout, network, n, ridge, intercept, machine, form)
     X, y, new = data(n)
     r = y.numpy() - reference.outputs(module, X)
     twin = reference.refits(reference.jacobian(module, X), r, models.ridges.tolist(), intercept)
@@ -122,16 +148,28 @@ def test_readout_with_a_ridge_for_each_model(readout: str, network: str) -> None
     check(readout, network, 9, "auto", True)
 
 
+@pytest.mark.parametrize("budget", [1, MACHINE.budget])
+@pytest.mark.parametrize("ridge", RIDGES)
+@pytest.mark.parametrize(("network", "n"), [("linear", 25), ("half frozen", 30), ("prelu", 9)])
+@pytest.mark.parametrize("readout", READOUTS)
+def test_readout_in_the_primal_form(
+    readout: str, network: str, n: int, ridge: str, budget: int
+) -> None:
+    machine = replace(MACHINE, budget=budget)
+    for intercept in (False, True):
+        check(readout, network, n, ridge, intercept, machine, "primal")
+
+
 @pytest.mark.parametrize("budget", [1, 3000])
 @pytest.mark.parametrize("network", ["mlp", "prelu", "control flow on values"])
 @pytest.mark.parametrize("readout", READOUTS)
 def test_tiny_blocks_change_nothing(readout: str, network: str, budget: int) -> None:
-    check(readout, network, 9, "fixed", True, Machine(budget=budget))
+    check(readout, network, 9, "fixed", True, replace(MACHINE, budget=budget))
 
 
 def test_the_two_readouts_agree_for_a_linear_network_only() -> None:
     _, _, new = data(9)
     for network, same in (("linear", True), ("mlp", False)):
-        loos = [fitted(name, network, 9, RIDGES["fixed"], True)[0] for name in READOUTS]
+        loos = [fitted(name, network, 9, "fixed", True)[0] for name in READOUTS]
         first, second = (loo.predict(new)[1] for loo in loos)
         assert torch.allclose(first, second, rtol=1e-10) == same

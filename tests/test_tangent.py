@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,11 @@ from torch.nn import functional
 from torch.nn.utils.parametrize import register_parametrization
 
 import reference
-from lazyknife.machine import Machine
 from lazyknife.networks import ACTIVATIONS, evaluation_copy, mlp
 from lazyknife.tangent import Tangent, linearise, moved_outputs
-from lazyknife.tangent.parts import Outer
+from lazyknife.tangent.parts import Outer, Part
 from lazyknife.tangent.tangent import make_tangent
+from machines import MACHINE, here
 from reference import assert_close
 
 
@@ -46,13 +47,14 @@ def check_against_twin(tangent: Tangent, module: nn.Module, X: Tensor, Z: Tensor
     assert_close(tangent.gram(right), J @ J.T, 1e-11)
 
     C = np.random.default_rng(1).normal(size=(len(X), len(Z)))
-    moves = tangent.pull(right, torch.from_numpy(C))
+    moves = tangent.pull(right, here(C))
     assert_close(flat(moves, module), C.T @ J, 1e-11)
 
     physical = [reference.moved_network(module, move) for move in C.T @ J]
+    new = MACHINE.put(Z)
     everywhere = np.stack([reference.outputs(network, Z) for network in physical])
-    assert_close(moved_outputs(tangent.module, moves, Z), everywhere, 1e-10)
-    own = moved_outputs(tangent.module, moves, Z, own_row=True)
+    assert_close(moved_outputs(tangent.module, moves, new), everywhere, 1e-10)
+    own = moved_outputs(tangent.module, moves, new, own_row=True)
     assert_close(own, everywhere.diagonal(), 1e-10)
 
 
@@ -93,7 +95,7 @@ def test_layer_factors_equal_the_explicit_jacobian(
 ) -> None:
     module, features = made
     X, Z = rows(n, features), rows(m, features, seed=1)
-    tangent = linearise(module, X)
+    tangent = linearise(module, X, machine=MACHINE)
     assert not tangent.rest
     check_against_twin(tangent, module, X, Z)
 
@@ -101,23 +103,24 @@ def test_layer_factors_equal_the_explicit_jacobian(
 @pytest.mark.parametrize("activation", sorted(ACTIVATIONS))
 def test_both_tangents_equal_the_twin_for_every_activation(activation: str) -> None:
     module, X, Z = mlp((5, 4), activation)(3), rows(6, 3), rows(4, 3, seed=1)
-    factored = linearise(module, X)
+    factored = linearise(module, X, machine=MACHINE)
     assert len(factored.layers) == 3
     check_against_twin(factored, module, X, Z)
-    check_against_twin(make_tangent(evaluation_copy(module), (), X), module, X, Z)
+    explicit = make_tangent(evaluation_copy(module), (), X).on(MACHINE)
+    check_against_twin(explicit, module, X, Z)
 
 
 def test_a_bare_linear_layer_is_a_network() -> None:
     module, X = nn.Linear(3, 1), rows(5, 3)
-    assert not linearise(module, X).rest
-    check_against_twin(linearise(module, X), module, X, X[:2])
+    assert not linearise(module, X, machine=MACHINE).rest
+    check_against_twin(linearise(module, X, machine=MACHINE), module, X, X[:2])
 
 
 def test_outputs_without_a_trailing_axis() -> None:
     module, X = nn.Sequential(mlp((4,), "tanh")(3), nn.Flatten(0)), rows(5, 3)
     assert module(X.float()).shape == (5,)
-    assert not linearise(module, X).rest
-    check_against_twin(linearise(module, X), module, X, X[:2])
+    assert not linearise(module, X, machine=MACHINE).rest
+    check_against_twin(linearise(module, X, machine=MACHINE), module, X, X[:2])
 
 
 class WeightUsedOutsideItsLayer(nn.Module):
@@ -329,7 +332,7 @@ def network(name: str) -> tuple[nn.Module, Tensor, Tensor]:
 @pytest.mark.parametrize("name", FACTORED)
 def test_layers_with_a_formula_need_no_jacobian(name: str) -> None:
     module, X, Z = network(name)
-    tangent = linearise(module, X)
+    tangent = linearise(module, X, machine=MACHINE)
     assert not tangent.rest or name == "layers without use"
     check_against_twin(tangent, module, X, Z)
 
@@ -337,7 +340,7 @@ def test_layers_with_a_formula_need_no_jacobian(name: str) -> None:
 @pytest.mark.parametrize("name", EXPLICIT)
 def test_only_what_has_no_formula_takes_explicit_rows(name: str) -> None:
     module, X, Z = network(name)
-    tangent = linearise(module, X)
+    tangent = linearise(module, X, machine=MACHINE)
     assert set(tangent.rest) == EXPLICIT[name][1]
     check_against_twin(tangent, module, X, Z)
 
@@ -347,14 +350,14 @@ def test_frozen_parameters_are_left_out(name: str) -> None:
     for k in range(len(list(network(name)[0].parameters()))):
         module, X, Z = network(name)
         list(module.parameters())[k].requires_grad_(False)
-        check_against_twin(linearise(module, X), module, X, Z)
+        check_against_twin(linearise(module, X, machine=MACHINE), module, X, Z)
 
 
 def test_a_layer_that_does_something_else_is_found_by_the_probe() -> None:
     """A hook of the user's doubles what the layer gives; nothing but the values shows it."""
     module, X = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)), rows(6, 3)
     module[0].register_forward_hook(lambda layer, args, result: 2 * result)
-    tangent = linearise(module, X)
+    tangent = linearise(module, X, machine=MACHINE)
     assert not tangent.layers
     features = tangent.features(X)
     J = reference.jacobian(module, X)
@@ -364,7 +367,7 @@ def test_a_layer_that_does_something_else_is_found_by_the_probe() -> None:
 def test_factors_stay_factors_where_that_is_cheaper() -> None:
     for name, kept in (("wide linear on three axes", True), ("linear on three axes", False)):
         module, X, _ = network(name)
-        parts = linearise(module, X).features(X).parts
+        parts = linearise(module, X, machine=MACHINE).features(X).parts
         assert any(isinstance(p, Outer) and p.signals.shape[1] > 1 for p in parts) is kept
 
 
@@ -384,12 +387,12 @@ class SmallOutputs(WeightUsedOutsideItsLayer):
 def test_a_second_use_of_a_weight_is_found_though_the_first_rows_do_not_feel_it() -> None:
     module, X = WeightUsedOutsideFromZeroOn(), rows(6, 3)
     X[:2] = -X[:2].abs()
-    check_against_twin(linearise(module, X), module, X, X[2:])
+    check_against_twin(linearise(module, X, machine=MACHINE), module, X, X[2:])
 
 
 def test_a_second_use_of_a_weight_is_found_though_the_outputs_are_small() -> None:
     module, X = SmallOutputs(), rows(6, 3)
-    check_against_twin(linearise(module, X), module, X, X[2:])
+    check_against_twin(linearise(module, X, machine=MACHINE), module, X, X[2:])
 
 
 @pytest.mark.parametrize("frozen", [True, False])
@@ -398,15 +401,15 @@ def test_tables_are_read_by_their_codes(frozen: bool) -> None:
     module = nn.Sequential(table, nn.Flatten(), nn.Linear(6, 1))
     table.weight.requires_grad_(not frozen)
     X = torch.from_numpy(np.random.default_rng(0).integers(0, 5, size=(8, 2)))
-    assert not linearise(module, X).rest
-    check_against_twin(linearise(module, X), module, X, X[:3])
+    assert not linearise(module, X, machine=MACHINE).rest
+    check_against_twin(linearise(module, X, machine=MACHINE), module, X, X[:3])
 
 
 def test_a_table_tied_to_a_matrix() -> None:
     module = TiedEmbedding()
     X = torch.from_numpy(np.random.default_rng(0).integers(0, 5, size=(8, 2)))
-    assert not linearise(module, X).rest
-    check_against_twin(linearise(module, X), module, X, X[:3])
+    assert not linearise(module, X, machine=MACHINE).rest
+    check_against_twin(linearise(module, X, machine=MACHINE), module, X, X[:3])
 
 
 def test_control_flow_on_values_takes_both_branches() -> None:
@@ -418,8 +421,21 @@ def test_control_flow_on_values_takes_both_branches() -> None:
 @pytest.mark.parametrize("budget", [1, 3000])
 def test_tiny_blocks_change_nothing(name: str, budget: int) -> None:
     module, X, Z = network(name)
-    tangent = linearise(module, X, machine=Machine(budget=budget))
+    tangent = linearise(module, X, machine=replace(MACHINE, budget=budget))
     check_against_twin(tangent, module, X, Z)
+
+
+def bytes_of(parts: Sequence[Part]) -> int:
+    return sum(v.nbytes for part in parts for v in vars(part).values() if isinstance(v, Tensor))
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_features_are_kept_as_long_as_they_fit(name: str) -> None:
+    module, X, _ = network(name)
+    needed = bytes_of(linearise(module, X, machine=MACHINE).features(X).parts)
+    for budget, kept in ((2 * needed, True), (2 * needed - 1, False)):
+        tangent = linearise(module, X, machine=replace(MACHINE, budget=budget))
+        assert (tangent.features(X).parts is not None) is kept
 
 
 def snapshot(module: nn.Module) -> dict[str, Any]:
@@ -434,11 +450,11 @@ def snapshot(module: nn.Module) -> dict[str, Any]:
 def test_the_users_module_is_left_alone(name: str) -> None:
     module = nn.Sequential(mlp((4,))(3), nn.Dropout(0.5)) if name == "dense" else network(name)[0]
     X, before = rows(6, 3), copy.deepcopy(snapshot(module))
-    tangent = linearise(module, X)
+    tangent = linearise(module, X, machine=MACHINE)
     features = tangent.features(X)
     tangent.kernel(features, features)
-    moves = tangent.pull(features, torch.eye(6, dtype=torch.float64))
-    moved_outputs(tangent.module, moves, X)
+    moves = tangent.pull(features, here(np.eye(6)))
+    moved_outputs(tangent.module, moves, MACHINE.put(X))
 
     after = snapshot(module)
     assert all(p.dtype == torch.float32 and p.grad is None for p in module.parameters())
@@ -450,7 +466,7 @@ def test_the_users_module_is_left_alone(name: str) -> None:
 
 def test_hooks_are_removed_when_the_network_raises() -> None:
     module = mlp((4,), "tanh")(3)
-    tangent = linearise(module, rows(4, 3))
+    tangent = linearise(module, rows(4, 3), machine=MACHINE)
     with pytest.raises(RuntimeError):
         tangent.features(rows(4, 7))
     assert not any(part._forward_hooks for part in tangent.module.modules())
@@ -459,7 +475,7 @@ def test_hooks_are_removed_when_the_network_raises() -> None:
 def test_kernel_under_no_grad_still_works() -> None:
     module, X = mlp((4,), "tanh")(3), rows(5, 3)
     with torch.no_grad():
-        tangent = linearise(module, X)
+        tangent = linearise(module, X, machine=MACHINE)
         features = tangent.features(X)
     J = reference.jacobian(module, X)
     assert_close(tangent.kernel(features, features), J @ J.T, 1e-11)

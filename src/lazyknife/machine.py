@@ -7,10 +7,12 @@ within ``Machine.budget`` bytes, whatever the number of rows.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -127,12 +129,12 @@ PROCESSOR = Machine()
 
 def machine_for(device: Any, precision: Any, memory_budget: Any) -> Machine:
     """Return the machine for an estimator's settings."""
-    if precision not in PRECISIONS:
+    if not isinstance(precision, str) or precision not in PRECISIONS:
         raise ValueError(f"precision={precision!r}: choose from {list(PRECISIONS)}")
     chosen = find_device(device)
     if memory_budget is None:
         budget = int(BUDGET_SHARE * free_memory(chosen))
-    elif isinstance(memory_budget, (int, float)) and memory_budget >= 1:
+    elif isinstance(memory_budget, Real) and 1 <= memory_budget < math.inf:
         budget = int(memory_budget)
     else:
         raise ValueError(f"memory_budget={memory_budget!r}: give a number of bytes, or None")
@@ -149,6 +151,8 @@ def find_device(device: Any) -> torch.device:
         raise ValueError(
             f"device={device!r}: give 'auto', 'cpu', 'cuda' or a torch.device"
         ) from None
+    if found.type not in ("cpu", "cuda"):
+        raise ValueError(f"device={device!r}: only 'cpu' and 'cuda' have all that is needed")
     if found.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device={device!r}: torch sees no GPU here; use 'auto' or 'cpu'")
     return found

@@ -110,9 +110,8 @@ def leave_one_out_primal_auto(
         residuals, left_out = solution.residuals, torch.zeros_like(targets)
         for part in blocks(len(rows), 2 * machine.item * sum(rows.shape), machine.tile):
             hat = (rows[part] @ solution.inverse) @ rows.T
-            strip = hat.neg_()
-            strip[:, part].diagonal().add_(1.0)
-            left_out += left_out_errors(strip, part, solution.errors, solution.diagonal)
+            # Rows of A but for its diagonal, which is not looked at.
+            left_out += left_out_errors(hat.neg_(), part, solution.errors, solution.diagonal)
         better = choice.improve(
             ridge,
             left_out,
@@ -140,11 +139,12 @@ def _with_intercepts(models: RidgeModels, mean: Tensor, intercept: bool) -> Ridg
 
 
 def _gram(rows: Tensor) -> Tensor:
-    """ΦᵀΦ, in its lower tiles."""
+    """ΦᵀΦ, its lower tiles mirrored."""
     q = rows.shape[1]
     gram = rows.new_zeros(q, q)
     for i in tiles(gram):
         torch.mm(rows[:, i].T, rows[:, : i.stop], out=gram[i, : i.stop])
+    mirror_lower_(gram)
     return gram
 
 

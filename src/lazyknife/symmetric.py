@@ -102,4 +102,5 @@ def _symmetric(tile: Tensor) -> Tensor:
 
 def largest_row_sum(matrix: Tensor) -> float:
     """Return the largest sum of absolute values in a row, the matrix's infinity norm."""
-    return max(float(matrix[i].abs().sum(dim=1).max()) for i in tiles(matrix))
+    # torch's maximum, unlike Python's, is NaN wherever one of them is.
+    return float(torch.stack([matrix[i].abs().sum(dim=1).max() for i in tiles(matrix)]).max())
