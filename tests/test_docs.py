@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import io
 import re
 from pathlib import Path
@@ -14,7 +15,10 @@ from data import linear
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-SNIPPETS = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+SPEED = (ROOT / "docs/speed.md").read_text()
+SNIPPETS, SPEED_SNIPPETS = (
+    re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL) for page in (README, SPEED)
+)
 
 
 def run(snippet: str, n: int = 100) -> str:
@@ -32,6 +36,19 @@ def test_the_readmes_snippets_run(number):
     run(SNIPPETS[number])
 
 
+def test_the_snippets_on_speed_run_one_after_the_other():
+    assert len(SPEED_SNIPPETS) == 2
+    assert float(run("".join(SPEED_SNIPPETS))) > 0
+
+
+def test_the_tables_on_speed_are_those_of_the_measured_files():
+    spec = importlib.util.spec_from_file_location("report", ROOT / "benchmarks/report.py")
+    report = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(report)
+    assert report.tables(SPEED) == SPEED
+    assert SPEED.count("\n| ") > 30
+
+
 def test_the_first_snippet_prints_the_certificate_as_shown():
     shown = re.findall(r"```text\n(.*?)```", README, flags=re.DOTALL)[0]
     assert run(SNIPPETS[0]) == shown
@@ -42,7 +59,7 @@ def test_the_table_is_the_demos():
     assert between == (ROOT / "docs/demo/table.md").read_text()
 
 
-@pytest.mark.parametrize("page", ["README.md", "CHANGELOG.md", "docs/theory.md"])
+@pytest.mark.parametrize("page", ["README.md", "CHANGELOG.md", "docs/theory.md", "docs/speed.md"])
 def test_links_lead_somewhere(page):
     text = (ROOT / page).read_text()
     for target in re.findall(r"\]\(([^)#]+)\)", text):

@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import reference
-from lazyknife.intervals import CONSTRUCTIONS, kappa, kth_largest, kth_smallest, rows_needed
+from lazyknife.intervals import (
+    CONSTRUCTIONS,
+    SHORT,
+    kappa,
+    kth_largest,
+    kth_smallest,
+    rows_needed,
+)
 from reference import lower_quantile, upper_quantile
 
 
@@ -94,6 +101,57 @@ def test_order_statistics_equal_sorting(values: list[int], wanted: list[int]) ->
     assert kth_smallest(rows, ranks).tolist() == [smallest, smallest]
     assert kth_largest(rows, ranks).tolist() == [largest, largest]
     assert kth_largest(rows[0], ranks).tolist() == largest
+
+
+def check_against_sorting(rows: Tensor, ranks: list[int]) -> None:
+    """Each rank's order statistics of every row; the rows stay as they are."""
+    before, n = rows.clone(), rows.shape[-1]
+    ordered = np.sort(rows.numpy(), axis=-1)
+    ends = np.full((*rows.shape[:-1], 1), np.inf)
+    padded = np.concatenate([-ends, ordered, ends], axis=-1)
+    smallest, largest = kth_smallest(rows, ranks), kth_largest(rows, ranks)
+    np.testing.assert_array_equal(smallest, padded[..., ranks])
+    np.testing.assert_array_equal(largest, padded[..., [n + 1 - k for k in ranks]])
+    assert smallest.dtype == largest.dtype == rows.dtype
+    assert torch.equal(rows, before)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("ties", [True, False])
+@pytest.mark.parametrize("n", [1, 2, SHORT - 1, SHORT, SHORT + 1, 3 * SHORT])
+def test_short_and_long_rows_agree_with_sorting(n: int, ties: bool, dtype: torch.dtype) -> None:
+    values = np.random.default_rng(n).normal(size=(5, n))
+    rows = torch.from_numpy(values.round(1) if ties else values).to(dtype)
+    middle = (n + 1) // 2
+    for ranks in ([0], [1], [n], [middle], [0, 0], [middle, 0, n, 1, n], [n, n - 1], [1, 0]):
+        check_against_sorting(rows, ranks)
+        check_against_sorting(rows[0], ranks)
+        check_against_sorting(rows[:0], ranks)
+        check_against_sorting(rows.T.contiguous().T, ranks)
+
+
+def test_infinite_values_keep_their_place() -> None:
+    for n in (6, SHORT + 6):
+        rows = torch.linspace(-1, 1, n, dtype=torch.float64).repeat(2, 1)
+        rows[0, :2], rows[1, 3] = torch.inf, -torch.inf
+        for ranks in ([1], [n], [1, 2, 3, n], [0, 2]):
+            check_against_sorting(rows, ranks)
+
+
+def reversed_models(loo: Models) -> Models:
+    """The same models in another order."""
+    return Models(loo.residuals.flip(0), loo.training_residuals.flip(0), loo.full, loo.each.flip(1))
+
+
+@pytest.mark.parametrize("name", CONSTRUCTIONS)
+@pytest.mark.parametrize("n", [SHORT, SHORT + 1])
+def test_the_order_of_the_models_does_not_matter(name: str, n: int) -> None:
+    loo, X = random_models(n, 4, seed=0)
+    for ranks in ([n // 10], [n // 10, 0, 1, n]):
+        first, second = (
+            CONSTRUCTIONS[name].ends(models, X, ranks) for models in (loo, reversed_models(loo))
+        )
+        assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
 def plus(loo: Models, row: int, alpha: Fraction) -> tuple[float, float]:

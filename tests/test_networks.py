@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+import itertools
+from collections.abc import Callable, Iterable
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.utils.parametrize import register_parametrization
 
+import lazyknife as lk
+from data import linear
+from lazyknife import networks
 from lazyknife.networks import (
     ACTIVATIONS,
     build,
     dtype_of,
+    ensemble_outputs,
     evaluation_copy,
+    is_chain,
     like,
     mlp,
     outputs,
@@ -196,3 +206,244 @@ def test_evaluation_copy_is_a_float64_copy_in_evaluation_mode() -> None:
     assert all(p.dtype == torch.float32 for p in module.parameters())
     assert all(part.training for part in module.modules())
     assert outputs(copied, X).shape == (5,)
+
+
+MANY = torch.from_numpy(np.random.default_rng(0).normal(size=(7, 3)))
+
+
+def stacked(module: nn.Module, names: Iterable[str], count: int = 5) -> dict[str, Tensor]:
+    """Weights of several networks: those named differ, all others are the module's own."""
+    generator = torch.Generator().manual_seed(1)
+    parameters = dict(module.named_parameters())
+    return {
+        name: torch.randn(count, *parameters[name].shape, generator=generator).to(parameters[name])
+        for name in names
+    }
+
+
+def one_by_one(module: nn.Module, weights: dict[str, Tensor], rows: Tensor) -> Tensor:
+    """The slow twin: each network on its own."""
+    count = len(next(iter(weights.values())))
+    each = [{name: weight[j] for name, weight in weights.items()} for j in range(count)]
+    with torch.no_grad():
+        results = [functional_call(module, own, (rows,), tie_weights=True) for own in each]
+    return torch.stack([result.reshape(len(rows)) for result in results])
+
+
+def chain(activation: str, bias: bool = True) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for sizes in itertools.pairwise((3, 5, 4)):
+        layers += [nn.Linear(*sizes, bias=bias), ACTIVATIONS[activation]()]
+    return nn.Sequential(*layers, nn.Linear(4, 1, bias=bias)).double().eval()
+
+
+def check_ensemble(module: nn.Module, names: Iterable[str], rows: Tensor = MANY) -> None:
+    weights, before = stacked(module, names), rows.clone()
+    result, twin = ensemble_outputs(module, weights, rows), one_by_one(module, weights, rows)
+    assert result.shape == (5, len(rows))
+    assert not result.requires_grad
+    tolerance = 1e-12 if twin.dtype == torch.float64 else 1e-5
+    torch.testing.assert_close(result, twin, rtol=tolerance, atol=tolerance)
+    assert torch.equal(rows, before)
+
+
+BLOCKS = {"whole": (25, 2**20), "two networks": (2, 2**20), "one row": (25, 1), "both": (1, 1)}
+
+
+@pytest.fixture(params=BLOCKS)
+def any_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run in blocks of every kind; the last ones may be shorter."""
+    count, size = BLOCKS[request.param]
+    monkeypatch.setattr(networks, "NETWORKS_AT_ONCE", count)
+    monkeypatch.setattr(networks, "ENSEMBLE_BYTES", size)
+
+
+@pytest.mark.usefixtures("any_blocks")
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("activation", sorted(ACTIVATIONS))
+def test_a_chain_of_networks_equals_each_on_its_own(activation: str, bias: bool) -> None:
+    module = chain(activation, bias)
+    assert is_chain(module)
+    check_ensemble(module, dict(module.named_parameters()))
+
+
+@pytest.mark.usefixtures("any_blocks")
+@pytest.mark.parametrize(
+    "names",
+    [
+        names
+        for count in (1, 2)
+        for names in itertools.combinations(
+            [f"{k}.{r}" for k in (0, 2, 4) for r in ("weight", "bias")], count
+        )
+    ],
+    ids=" ".join,
+)
+def test_networks_may_differ_in_any_of_their_weights(names: tuple[str, ...]) -> None:
+    check_ensemble(chain("relu"), names)
+
+
+def test_a_network_of_one_layer_is_a_chain() -> None:
+    module = nn.Sequential(nn.Linear(3, 1)).double().eval()
+    assert is_chain(module)
+    for names in (["0.weight"], ["0.bias"], ["0.weight", "0.bias"]):
+        check_ensemble(module, names)
+
+
+@pytest.mark.usefixtures("any_blocks")
+def test_a_chain_may_begin_and_end_with_an_activation_and_repeat_one() -> None:
+    module = nn.Sequential(
+        nn.ReLU(), nn.Linear(3, 4), nn.ReLU(), nn.Tanh(), nn.Linear(4, 1), nn.ReLU(), nn.Softplus(2)
+    )
+    module.double().eval()
+    assert is_chain(module)
+    check_ensemble(module, ["1.weight", "4.bias"])
+    check_ensemble(module, ["4.bias"])
+
+
+def test_a_chain_in_single_precision() -> None:
+    module = chain("tanh").float()
+    check_ensemble(module, dict(module.named_parameters()), MANY.float())
+    check_ensemble(module, ["4.bias"], MANY.float())
+
+
+class Skips(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(3, 3), nn.Linear(3, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(x + self.body(x).relu())
+
+
+class DoublesItsInput(nn.Sequential):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(2 * x)
+
+
+class NoisyLinear(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + 1
+
+
+def shared_layer() -> nn.Module:
+    layer = nn.Linear(3, 3)
+    return nn.Sequential(layer, nn.Tanh(), layer, nn.Linear(3, 1))
+
+
+def tied_weights() -> nn.Module:
+    module = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3), nn.Linear(3, 1))
+    module[2].weight = module[0].weight
+    return module
+
+
+def hooked() -> nn.Module:
+    module = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 1))
+    module[0].register_forward_hook(lambda layer, args, result: 2 * result)
+    return module
+
+
+def hooked_before() -> nn.Module:
+    module = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 1))
+    module.register_forward_pre_hook(lambda layer, args: (args[0] + 1,))
+    return module
+
+
+def shared_activation() -> nn.Module:
+    activation = nn.Tanh()
+    return nn.Sequential(nn.Linear(3, 4), activation, nn.Linear(4, 4), activation, nn.Linear(4, 1))
+
+
+def new_forward() -> nn.Module:
+    module = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 1))
+    module[0].forward = lambda x: nn.functional.linear(x, module[0].weight)  # type: ignore[assignment]
+    return module
+
+
+NO_CHAINS: dict[str, Callable[[], nn.Module]] = {
+    "skip": Skips,
+    "nested": lambda: nn.Sequential(mlp((4,))(3), nn.Flatten(0)),
+    "nested chain": lambda: nn.Sequential(
+        nn.Sequential(nn.Linear(3, 4), nn.ReLU()), nn.Linear(4, 1)
+    ),
+    "bare layer": lambda: nn.Linear(3, 1),
+    "norm": lambda: nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Linear(4, 1)),
+    "prelu": lambda: nn.Sequential(nn.Linear(3, 4), nn.PReLU(), nn.Linear(4, 1)),
+    "subclass of Sequential": lambda: DoublesItsInput(nn.Linear(3, 1)),
+    "subclass of Linear": lambda: nn.Sequential(NoisyLinear(3, 4), nn.Linear(4, 1)),
+    "parametrised": lambda: nn.Sequential(
+        register_parametrization(nn.Linear(3, 4), "weight", nn.Tanh()), nn.Linear(4, 1)
+    ),
+    "shared layer": shared_layer,
+    "tied weights": tied_weights,
+    "hook": hooked,
+    "hook on the input": hooked_before,
+}
+
+
+@pytest.mark.parametrize("name", NO_CHAINS)
+def test_everything_else_is_no_chain_and_is_run_all_the_same(name: str) -> None:
+    torch.manual_seed(0)
+    module = NO_CHAINS[name]().double().eval()
+    assert not is_chain(module)
+    check_ensemble(module, dict(module.named_parameters()))
+    last = list(dict(module.named_parameters()))[-1]
+    check_ensemble(module, [last])
+
+
+@pytest.mark.usefixtures("any_blocks")
+def test_one_activation_may_stand_at_two_places() -> None:
+    module = shared_activation().double().eval()
+    check_ensemble(module, dict(module.named_parameters()))
+
+
+def test_a_layer_with_a_forward_of_its_own_is_run_as_it_says() -> None:
+    module = new_forward().double().eval()
+    check_ensemble(module, dict(module.named_parameters()))
+
+
+def test_a_network_in_training_mode_is_no_chain() -> None:
+    assert not is_chain(chain("relu").train())
+
+
+class LooksAtTheRows(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(3, 1), nn.Linear(3, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([self.up(r) if self.up(r) > 0 else self.down(r) for r in x])
+
+
+@pytest.mark.usefixtures("any_blocks")
+def test_networks_that_look_at_values_are_run_one_by_one() -> None:
+    module = LooksAtTheRows().double().eval()
+    check_ensemble(module, dict(module.named_parameters()))
+
+
+def test_rows_of_other_shapes_are_run_too() -> None:
+    module = nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Flatten(), nn.Linear(4, 1))
+    rows = torch.from_numpy(np.random.default_rng(0).normal(size=(7, 2, 3)))
+    check_ensemble(module.double().eval(), ["0.weight", "3.bias"], rows)
+    codes = torch.from_numpy(np.random.default_rng(0).integers(0, 5, size=(7, 2)))
+    table = nn.Sequential(nn.Embedding(5, 2), nn.Flatten(), nn.Linear(4, 1)).double().eval()
+    check_ensemble(table, ["0.weight", "2.bias"], codes)
+
+
+def test_the_module_is_left_as_it_was() -> None:
+    module = chain("relu")
+    before = copy.deepcopy(module.state_dict())
+    check_ensemble(module, dict(module.named_parameters()))
+    torch.testing.assert_close(module.state_dict(), before, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("readout", ["tangent", "network"])
+def test_a_network_that_works_in_place_does_not_change_the_callers_rows(readout: str) -> None:
+    rows, y = linear(30)
+    before = rows.copy()
+    network = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(3, 1))
+    model = lk.LazyJackknifeRegressor(network, lk.Public(), 1.0, readout=readout).fit(rows, y)
+    np.testing.assert_array_equal(rows, before)
+    model.predict_interval(rows)
+    model.predict(rows)
+    np.testing.assert_array_equal(rows, before)

@@ -84,8 +84,8 @@ def check_target(y: Any, X: Values, estimator: Any) -> NDArray[np.float64]:
 
 
 def to_tensor(X: Values) -> Tensor:
-    """Return a float64 tensor, or int64 for integer codes."""
-    return torch.from_numpy(np.ascontiguousarray(X))
+    """Return a float64 tensor, or int64 for integer codes: a copy, which a network may change."""
+    return torch.from_numpy(np.array(X, order="C"))
 
 
 def refuse_text(X: Any, name: str) -> None:

@@ -140,7 +140,7 @@ def ridge_grid(tangent: Tangent, X: Tensor, seed: int) -> Tensor:
     if X.is_floating_point():
         generator = torch.Generator().manual_seed(seed)
         probes = torch.randn(PROBES, *X.shape[1:], dtype=torch.float64, generator=generator)
-        scale = float(tangent.gram(tangent.features(probes)).diagonal().mean())
+        scale = float(tangent.gram(tangent.features(probes)).diagonal().mean()) or 1.0
     return scale * torch.logspace(*GRID_DECADES, GRID_POINTS, dtype=torch.float64)
 
 

@@ -134,8 +134,8 @@ def machine_for(device: Any, precision: Any, memory_budget: Any) -> Machine:
     chosen = find_device(device)
     if memory_budget is None:
         budget = int(BUDGET_SHARE * free_memory(chosen))
-    elif isinstance(memory_budget, Real) and 1 <= memory_budget < math.inf:
-        budget = int(memory_budget)
+    elif isinstance(memory_budget, Real) and 1 <= float(memory_budget) < math.inf:
+        budget = int(float(memory_budget))
     else:
         raise ValueError(f"memory_budget={memory_budget!r}: give a number of bytes, or None")
     return Machine(chosen, PRECISIONS[precision], precision == "tf32", budget)

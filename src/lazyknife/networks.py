@@ -228,7 +228,7 @@ def ensemble_outputs(module: nn.Module, weights: Mapping[str, Tensor], X: Tensor
 
 def is_chain(module: nn.Module) -> TypeGuard[nn.Sequential]:
     """Whether the network is a plain sequence of linear layers and activations, each used once."""
-    if type(module) is not nn.Sequential or module.training or _has_hooks(module):
+    if type(module) is not nn.Sequential or module.training or _is_changed(module):
         return False
     linear = [layer for layer in module if type(layer) is nn.Linear]
     return len({id(p) for layer in linear for p in layer.parameters()}) == sum(
@@ -236,8 +236,12 @@ def is_chain(module: nn.Module) -> TypeGuard[nn.Sequential]:
     ) and all(type(layer) in (nn.Linear, *ACTIVATIONS.values()) for layer in module)
 
 
-def _has_hooks(module: nn.Module) -> bool:
-    return any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())
+def _is_changed(module: nn.Module) -> bool:
+    """Whether hooks or a ``forward`` of its own change what some layer does."""
+    return any(
+        part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part)
+        for part in module.modules()
+    )
 
 
 class _Chain:
@@ -251,7 +255,7 @@ class _Chain:
         self.count = len(next(iter(weights.values())))
         self.layers: list[nn.Module | tuple[Tensor, Tensor | None]] = []
         self.buffers: dict[int, Tensor] = {}
-        for name, layer in module.named_children():
+        for name, layer in module._modules.items():  # named_children names a layer only once
             if isinstance(layer, nn.Linear):
                 bias = None if layer.bias is None else layer.bias.detach()
                 weight = weights.get(f"{name}.weight", layer.weight.detach())

@@ -59,7 +59,7 @@ def linearise(
 def agrees(tangent: Tangent, X: Tensor) -> bool:
     """Whether the kernel of these rows is that of their explicit Jacobian, row by row."""
     rows = row_by_row(tangent.module, tangent.moved, X)
-    jacobian = torch.cat([part.rows.flatten(1) for part in rows], dim=1)
+    jacobian = torch.cat([part.flat for part in rows], dim=1)
     features = tangent.features(X)
     wanted = jacobian @ jacobian.T
     difference = tangent.kernel(features, features) - wanted

@@ -202,13 +202,18 @@ class Explicit:
         """The parameter's name."""
         return (self.name,)
 
+    @property
+    def flat(self) -> Tensor:
+        """One row for each row, shape (n, size); a parameter may be a single number."""
+        return self.rows.reshape(len(self.rows), -1)
+
     def add_kernel(self, other: Explicit, total: Tensor) -> None:
         """Inner products of the rows."""
-        total.addmm_(self.rows.flatten(1), other.rows.flatten(1).T)
+        total.addmm_(self.flat, other.flat.T)
 
     def pull(self, coefficients: Tensor) -> Moves:
         """Weighted sums of the rows."""
-        moves = coefficients.T @ self.rows.flatten(1)
+        moves = coefficients.T @ self.flat
         return {self.name: moves.reshape(-1, *self.rows.shape[1:])}
 
     def plus(self, other: Explicit) -> Explicit:
@@ -284,7 +289,7 @@ def take(parts: Iterable[Part], rows: slice) -> list[Part]:
 
 def explicit_rows(parts: Iterable[Part]) -> dict[str, Tensor]:
     """Jacobian rows multiplied out, by the parameters' names, each (n, size)."""
-    return {rows.name: rows.rows.flatten(1) for part in parts for rows in part.explicit()}
+    return {rows.name: rows.flat for part in parts for rows in part.explicit()}
 
 
 def _joined(parts: Sequence[_AnyPart], dim: int) -> _AnyPart:

@@ -30,6 +30,7 @@ class Sketch:
     ----------
     dimension
         Features after the projection. More of them cost more and are closer to the exact ones.
+        It pays when the rows are many times as many.
 
     """
 
