@@ -13,7 +13,6 @@ import itertools
 import json
 import math
 import platform
-import resource
 import statistics
 import subprocess
 import sys
@@ -243,9 +242,17 @@ def peak(ridge: str) -> int:
     X, y, new, network = problem(5000, 16, 50_000)
     machine = Machine(budget=BUDGET)
     lazy(X[:50], y[:50], new[:50], network, machine)()  # libraries and their buffers
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_bytes()
     lazy(X, y, new, network, machine, ridge=ridge if ridge == "auto" else float(ridge))()
-    return 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+    return peak_bytes() - before
+
+
+def peak_bytes() -> int:
+    """Largest resident size of this process so far (Linux)."""
+    status = Path("/proc/self/status").read_text()
+    return 1024 * next(
+        int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")
+    )
 
 
 def row(what: str, setting: str, limit: float | None, found: dict[str, float]) -> Row:

@@ -71,13 +71,15 @@ def draw(growth: Row, gpu: dict[str, Any]) -> None:
     left.loglog(n, relative, "o-", color="#08519c", label="measured")
     for power, style in ((2, ":"), (3, "--")):
         line = [(k / n[0]) ** power for k in n]
-        left.loglog(n, line, style, color="#525252", lw=1, label=f"n^{power}")
+        left.loglog(n, line, style, color="#525252", lw=1, label=f"$n^{power}$")
     left.set(
         title=f"2 cores: exponent {growth['ratio']:.2f}",
         xlabel="training rows n",
         ylabel="fit and 5,000 intervals ÷ n = 500",
     )
     left.legend(frameon=False)
+    left.set_xticks(n, [f"{k:,}" for k in n])
+    left.minorticks_off()
     for name, precision, sketched, marker, colour in (
         ("float64", "float64", False, "o-", "#08519c"),
         ("float32", "float32", False, "s-", "#d55e00"),

@@ -32,6 +32,11 @@ GPU_BYTES = 2 * 2**30
 ROWS_AT_ONCE = (256, 2048, 2**20)
 GPU_ROWS_AT_ONCE = (1024, 2**16, 2**28)
 
+# The C library (glibc) gives freed memory back to the system above a limit that follows the largest
+# block freed so far. One large block, never touched, teaches it to keep ours: without that, every
+# temporary costs a page fault for each 4 KiB.
+torch.empty(31 * 2**20, dtype=torch.uint8)
+
 
 class NotEnoughMemory(MemoryError, ValueError):
     """What was asked for cannot fit, found before anything was computed."""

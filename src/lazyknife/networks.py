@@ -23,7 +23,7 @@ from .machine import CPU, blocks, steps
 # Networks run at a time, and bytes of one layer's units for them and a block of rows: enough for
 # the products to run at the full rate, few enough for the caches.
 NETWORKS_AT_ONCE = 25
-ENSEMBLE_BYTES = 7 * 2**19
+ENSEMBLE_BYTES = 5 * 2**19
 GPU_ENSEMBLE_BYTES = 2**28
 Network = nn.Module | Callable[[int], nn.Module]
 
@@ -274,19 +274,20 @@ class _Chain:
 
     def _linear(self, place: int, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         shared = hidden.dim() == 2
-        if shared:
-            shape = (*weight.shape[:-1], hidden.shape[-1])
-            result = self._buffer(place, shape, hidden)
-            torch.mm(weight.flatten(0, -2), hidden, out=result.view(-1, shape[-1]))
-        else:
+        if not shared:
             weight = weight.expand(self.count, *weight.shape[-2:])
-            result = self._buffer(place, (*weight.shape[:-1], hidden.shape[-1]), hidden)
-            torch.bmm(weight, hidden, out=result)
-        if bias is None:
-            return result
-        if bias.dim() >= result.dim():  # the first thing in which the networks differ
-            return result + bias[..., None]
-        return result.add_(bias[..., None])
+        result = self._buffer(place, (*weight.shape[:-1], hidden.shape[-1]), hidden)
+        if bias is not None and bias.dim() < result.dim():
+            result.copy_(bias[..., None])
+            bias = None
+        else:
+            result.zero_()
+        if shared:
+            result.view(-1, result.shape[-1]).addmm_(weight.flatten(0, -2), hidden)
+        else:
+            result.baddbmm_(weight, hidden)
+        # A bias that is the first thing in which the networks differ takes more room.
+        return result if bias is None else result + bias[..., None]
 
     def _buffer(self, place: int, shape: tuple[int, ...], like: Tensor) -> Tensor:
         size = math.prod(shape)

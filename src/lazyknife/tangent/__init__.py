@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ..machine import PROCESSOR, Machine
-from ..networks import evaluation_copy
+from ..networks import evaluation_copy, is_chain
 from .basis import Basis, Dual, Primal, choose_basis
 from .capture import capturable_layers
 from .jacobian import row_by_row
@@ -43,15 +43,16 @@ def linearise(
     ``parameters`` selects those that move; the tangent lives on ``machine``.
 
     Parameters come from layer factors where a layer with a known formula is their only user, and
-    from explicit Jacobian rows elsewhere. A probe with rows of ``X`` compares the two, in float64;
-    where they disagree after all, everything comes from explicit rows.
+    from explicit Jacobian rows elsewhere. A probe with rows of ``X`` compares the two, in float64,
+    unless the network is a plain chain of layers; where they disagree after all, everything comes
+    from explicit rows.
     """
     network = evaluation_copy(module)
     freeze_others(network, parameters)
     probe = PROCESSOR.put(X[:PROBE])
     layers = capturable_layers(network, probe)
     tangent = make_tangent(network, layers, probe)
-    if layers and not agrees(tangent, probe):
+    if layers and not is_chain(network) and not agrees(tangent, probe):
         tangent = make_tangent(network, (), probe)
     return tangent.on(machine)
 
