@@ -147,11 +147,13 @@ def test_what_does_not_fit_is_refused_with_the_bytes_and_a_remedy(
     small.check_fits(6_000, "the kernel", "use fewer rows")  # just so
     for error in (NotEnoughMemory, MemoryError, ValueError):
         with pytest.raises(error) as caught:
-            small.check_fits(6_001, "the kernel", "use fewer rows")
+            small.check_fits(11_000, "the kernel", "use fewer rows")
         assert str(caught.value) == (
-            "the kernel needs 6,001 bytes, and memory_budget=4,000 more for blocks, but 10,000 "
+            "the kernel needs 11,000 bytes, and memory_budget=4,000 more for blocks, but 10,000 "
             "are free on cpu: use fewer rows"
         )
+    with pytest.raises(NotEnoughMemory, match="give a smaller memory_budget, or use fewer rows"):
+        small.check_fits(6_001, "the kernel", "use fewer rows")
 
 
 @given(total=st.integers(0, 200), each=st.integers(0, 50), limit=st.integers(0, 300))

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -123,6 +125,8 @@ class Machine:
         """Refuse, before computing, what does not fit beside the budget."""
         free = free_memory(self.device)
         if needed + self.budget > free:
+            if needed < free:
+                remedy = f"give a smaller memory_budget, or {remedy}"
             raise NotEnoughMemory(
                 f"{what} needs {needed:,} bytes, and memory_budget={self.budget:,} more for "
                 f"blocks, but {free:,} are free on {self.device}: {remedy}"
@@ -161,6 +165,16 @@ def find_device(device: Any) -> torch.device:
     if found.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device={device!r}: torch sees no GPU here; use 'auto' or 'cpu'")
     return found
+
+
+@cache
+def wake(device: torch.device) -> None:
+    """Let torch set up its threads for derivatives on a GPU, of which it warns the first time."""
+    if device.type == "cuda":
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Attempting to run cuBLAS", UserWarning)
+            x = torch.ones(2, 2, device=device, requires_grad=True)
+            (x @ x).sum().backward()
 
 
 def free_memory(device: torch.device) -> int:

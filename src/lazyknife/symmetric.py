@@ -14,7 +14,7 @@ from .progress import track
 
 # Rows eliminated at a time, and rows of a tile: products that run at the full rate, on tiles that
 # stay in a processor's caches.
-PIVOTS, TILE = 96, 192
+PIVOTS, TILE = 64, 192
 GPU_PIVOTS, GPU_TILE = 1024, 2048
 
 

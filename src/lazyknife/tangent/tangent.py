@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from ..machine import PROCESSOR, Machine, blocks
+from ..machine import PROCESSOR, Machine, blocks, wake
 from ..networks import outputs
 from ..symmetric import mirror_lower_
 from .capture import Use, moves, uses_of
@@ -144,6 +144,7 @@ class Tangent:
 
     def on(self, machine: Machine) -> Tangent:
         """Return the same tangent on another machine, the module with it."""
+        wake(machine.device)
         ratio = machine.item / self.machine.item
         return replace(
             self,
