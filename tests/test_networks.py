@@ -447,3 +447,25 @@ def test_a_network_that_works_in_place_does_not_change_the_callers_rows(readout:
     model.predict_interval(rows)
     model.predict(rows)
     np.testing.assert_array_equal(rows, before)
+
+
+def test_pictures_are_run_in_blocks_that_their_layers_fit_in(monkeypatch) -> None:
+    conv = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(144, 1))
+    conv.double().eval()
+    assert networks.widest_output(conv, torch.zeros(1, 1, 6, 6, dtype=torch.float64)) == 4 * 36
+    rows = []
+    original = networks.stacked_outputs
+
+    def spied(module, weights, X, **settings):
+        rows.append(len(X))
+        return original(module, weights, X, **settings)
+
+    monkeypatch.setattr(networks, "stacked_outputs", spied)
+    monkeypatch.setattr(networks, "ENSEMBLE_BYTES", 3 * 2 * 144 * 8)  # three rows of two networks
+    weights = {"3.bias": torch.zeros(2, 1, dtype=torch.float64)}
+    X = torch.randn(8, 1, 6, 6, dtype=torch.float64)
+    result = networks.ensemble_outputs(conv, weights, X)
+    assert rows == [3, 3, 2]
+    expected = (conv(X)[:, 0] - conv[3].bias).detach()
+    torch.testing.assert_close(result, expected.expand(2, -1))
+    assert not any(part._forward_hooks for part in conv.modules())

@@ -211,7 +211,7 @@ def ensemble_outputs(module: nn.Module, weights: Mapping[str, Tensor], X: Tensor
     Block by block, so that layer after layer stays in a processor's caches.
     """
     count = len(next(iter(weights.values())))
-    width = max([p.shape[0] for p in module.parameters() if p.dim() > 1], default=1)
+    width = widest_output(module, X[:1])
     limit = ENSEMBLE_BYTES if X.device.type == "cpu" else GPU_ENSEMBLE_BYTES
     result = X.new_empty(count, len(X), dtype=dtype_of(module))
     with torch.no_grad():
@@ -267,7 +267,9 @@ class _Chain:
         hidden, ours = X.T, False
         for place, layer in enumerate(self.layers):
             if isinstance(layer, nn.Module):
-                hidden = hidden.relu_() if ours and isinstance(layer, nn.ReLU) else layer(hidden)
+                hidden = hidden if ours else hidden.clone()  # the layer may work in place
+                hidden = hidden.relu_() if isinstance(layer, nn.ReLU) else layer(hidden)
+                ours = True
             else:
                 hidden, ours = self._linear(place, hidden, *layer), True
         return hidden.expand(self.count, 1, -1)[:, 0]
@@ -294,6 +296,23 @@ class _Chain:
         if place not in self.buffers or self.buffers[place].numel() < size:
             self.buffers[place] = like.new_empty(size)
         return self.buffers[place][:size].view(shape)
+
+
+def widest_output(module: nn.Module, row: Tensor) -> int:
+    """Return the numbers in the largest result of any layer for one row."""
+    sizes = [1]
+
+    def note(_: nn.Module, args: Any, result: Any) -> None:
+        sizes.append(result.numel() if isinstance(result, Tensor) else 1)
+
+    hooks = [part.register_forward_hook(note) for part in module.modules()]
+    try:
+        with torch.no_grad():
+            module(row.clone())
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return max(sizes)
 
 
 def widest_layer(module: nn.Module) -> int:
