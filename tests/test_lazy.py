@@ -405,3 +405,28 @@ def test_a_sketch_is_read_out_through_the_tangent_alone() -> None:
         lk.LazyJackknifeRegressor(features=Sketch(9), readout="network").fit(X, y)
     with pytest.raises(TypeError, match="features='sketch': give None or Sketch"):
         lk.LazyJackknifeRegressor(features="sketch").fit(X, y)  # type: ignore[arg-type]
+
+
+def test_only_predictions_are_rounded_to_tf32_whatever_the_callers_setting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[str] = []
+    original = lazy.leave_one_out
+
+    def spied(*settings: Any) -> RidgeModels:
+        seen.append(torch.get_float32_matmul_precision())
+        return original(*settings)
+
+    monkeypatch.setattr(lazy, "leave_one_out", spied)
+    X = torch.randn(6, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("high")
+        for tf32 in (False, True):
+            machine = replace(MACHINE, dtype=torch.float32, tf32=tf32)
+            tangent = linearise(mlp((8,))(3), X, machine=machine)
+            LazyStep(1.0).models(tangent, X, X[:, 0])
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert seen == ["highest", "highest"]

@@ -225,7 +225,7 @@ def test_features_that_swallow_the_ridge_are_refused(size: int, intercept: bool)
     refused = pytest.raises(ValueError, match=r"ridge=1 are not positive definite in float64")
     with pytest.warns(UserWarning, match="tiny against the kernel"), refused:
         fixed(J, r, 1.0, intercept)
-    with refused:
+    with pytest.raises(ValueError, match="no λ of the grid gives finite errors"):
         auto(J, r, [1.0], intercept)
 
 
@@ -286,3 +286,17 @@ def test_a_row_does_influence_the_other_models() -> None:
     change = np.abs(weights(after) - weights(before)).max(axis=0)
     assert change[3] < 1e-9
     assert (change[np.arange(13) != 3] > 1e-3).all()
+
+
+@pytest.mark.filterwarnings("ignore:ridge .* is tiny")
+def test_a_ridge_that_rounding_outweighs_is_passed_over_where_another_is_left() -> None:
+    J, r, _ = problem(30, 4, seed=0)
+    J = 1e8 * np.hstack([J, J])  # twice the same features: no digits left below 1
+    with pytest.raises(ValueError, match="not positive definite"):
+        fixed(J, r, 1e-6, True)
+    with pytest.raises(ValueError, match="no λ of the grid"):
+        auto(J, r, [1e-6], True)
+    for grid in ([1e-6, 1e16], [1e16, 1e-6]):
+        models = auto(J, r, grid, True)
+        assert (models.ridges == 1e16).all()
+        check_against_refits(models, J, r, J[:4], True, 1e-6)

@@ -71,9 +71,10 @@ class LazyStep:
         """Return all leave-one-out models around a linearised network."""
         machine = tangent.machine
         X, y = machine.put(X), machine.put(y)
-        basis = choose_basis(tangent, X, self.sketch, self.seed)
-        solved = self._solve(basis, X, y)
-        loo = read_out(self.readout, basis, X, y, solved)
+        with machine.exact.products():  # TF32 is for predictions alone
+            basis = choose_basis(tangent, X, self.sketch, self.seed)
+            solved = self._solve(basis, X, y)
+            loo = read_out(self.readout, basis, X, y, solved)
         error = None
         if machine.dtype != torch.float64:
             error = rounding_error(basis, loo, solved, X, y)

@@ -12,7 +12,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from numbers import Real
 from pathlib import Path
@@ -78,6 +78,11 @@ class Machine:
     def precision(self) -> str:
         """Name of the precision."""
         return "tf32" if self.tf32 else str(self.dtype).removeprefix("torch.")
+
+    @property
+    def exact(self) -> Machine:
+        """The same machine without TF32."""
+        return replace(self, tf32=False)
 
     @property
     def on_cpu(self) -> bool:

@@ -25,6 +25,10 @@ from .progress import track
 from .symmetric import invert_lower_, mirror_lower_, tiles
 
 
+class Indefinite(ValueError):
+    """Rounding outweighs the ridge."""
+
+
 @dataclass(frozen=True)
 class _Solution:
     """The full-data ridge at one λ."""
@@ -98,7 +102,8 @@ def leave_one_out_primal_auto(
 ) -> RidgeModels:
     """All models with λ chosen for each of them on its own rows alone, as in the dual form.
 
-    It looks at all pairs of rows, block by block: n²·q operations for each λ.
+    It looks at all pairs of rows, block by block: n²·q operations for each λ. A λ that rounding
+    outweighs is passed over.
     """
     mean = targets.mean() if intercept else targets.new_zeros(())
     gram = _gram(rows)
@@ -106,7 +111,10 @@ def leave_one_out_primal_auto(
     choice = Choice.empty(targets.new_empty(rows.shape).T, targets)
     columns = choice.best.columns.T
     for ridge in track(grid.tolist(), "choosing ridges", len(grid), progress):
-        solution = _solve(rows, gram.clone(), targets - mean, ridge, intercept, machine)
+        try:
+            solution = _solve(rows, gram.clone(), targets - mean, ridge, intercept, machine)
+        except Indefinite:
+            continue
         residuals, left_out = solution.residuals, torch.zeros_like(targets)
         for part in blocks(len(rows), 2 * machine.item * sum(rows.shape), machine.tile):
             hat = (rows[part] @ solution.inverse) @ rows.T
@@ -158,7 +166,7 @@ def _solve(
     gram.diagonal().add_(penalty)
     weights = (targets @ rows)[None]
     if not invert_lower_(gram, weights):
-        raise ValueError(
+        raise Indefinite(
             f"the features' products plus ridge={ridge:.3g} are not positive definite in "
             f"{machine.precision}: rounding outweighs the ridge. Use a larger ridge, "
             "precision='float64', or scale the features (transform='symlog', or 'standardize' "

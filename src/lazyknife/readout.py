@@ -52,8 +52,10 @@ class TangentReadout:
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """One product for all models."""
-        outputs, rows = self.basis.rows(X)
-        with self.basis.tangent.machine.products():
+        machine = self.basis.tangent.machine
+        with machine.exact.products():  # whatever the caller's own setting
+            outputs, rows = self.basis.rows(X)
+        with machine.products():
             values = rows @ self.models.columns
         values += self.models.intercepts[:-1]  # a bias in the product would halve a GPU's rate
         values += outputs[:, None]
