@@ -17,7 +17,7 @@ ROOT = Path(lazyknife.__file__).parent
 # The order of the data: a module imports only from the lines above its own.
 LAYERS: list[tuple[str, ...]] = [
     ("records",),
-    ("checks", "machine", "progress", "roots"),
+    ("checks", "files", "machine", "progress", "roots"),
     ("networks", "symmetric"),
     ("metrics",),
     ("privacy",),
@@ -34,7 +34,10 @@ LAYERS: list[tuple[str, ...]] = [
     ("regressor",),
     ("estimators", "baselines"),
     ("audit",),
-    ("plots",),
+    ("plots", "datasets", "tables"),
+    ("study",),
+    ("report",),
+    ("cli",),
 ]
 LAYER_OF = {name: layer for layer, names in enumerate(LAYERS) for name in names}
 ENGINE = ("tangent", "loo", "primal", "readout", "lazy", "intervals", "networks", "records")

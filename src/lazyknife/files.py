@@ -1,0 +1,40 @@
+"""Files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside ``path``; it takes its place when the block has succeeded.
+
+    A reader, or a run that was killed, sees the old file or the new one, never a part.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        temporary.chmod(0o666 & ~_umask())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a text file at once."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def _umask() -> int:
+    """The process's mask; a temporary file is private, its successor should be as usual."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
