@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lazyknife import datasets
+
 FOLDERS = [
     os.environ.get("LAZYKNIFE_DATA"),
     Path(__file__).parents[2] / "shared" / "data",
@@ -16,10 +18,8 @@ FOLDERS = [
 
 def simulated(p: int, seed: int, n_total: int = 5000) -> tuple[np.ndarray, np.ndarray]:
     """X ~ N(0, 5·I), Y = √relu(Xβ) + N(0, .5) (variances), β ~ Beta(1, 2.5)."""
-    rng = np.random.default_rng(seed)
-    X = rng.normal(0, np.sqrt(5), (n_total, p))
-    beta = rng.beta(1.0, 2.5, p)
-    return X, np.sqrt(np.maximum(X @ beta, 0)) + rng.normal(0, np.sqrt(0.5), n_total)
+    drawn = datasets.simulated(p, n_total, seed)
+    return drawn.X, drawn.y
 
 
 def linear(n: int, p: int = 3, seed: int = 0, noise: float = 0.3) -> tuple[np.ndarray, np.ndarray]:

@@ -15,7 +15,8 @@ from lazyknife.base import DPSGD, Perturbed, Plain, Public, Split, dpsgd
 from lazyknife.base.dpsgd import NOISE_SHARE, public_step, run_dpsgd
 from lazyknife.base.method import Task
 from lazyknife.base.perturbed import l1_noise, l2_noise
-from lazyknife.networks import mlp
+from lazyknife.certificate import certify
+from lazyknife.networks import build, mlp
 from lazyknife.records import INDEPENDENT
 
 NOISY = {"epochs": 2, "noise_multiplier": 2.0}
@@ -731,3 +732,22 @@ def test_plain_takes_a_column_of_outputs_for_a_vector_of_targets():
     with torch.no_grad():
         error = float((trained(X).squeeze(1) - y).square().mean())
     assert error < 0.1 * float(y.square().mean())
+
+
+def test_infinite_epsilon_adds_no_noise_and_certifies_nothing():
+    base = DPSGD(epsilon=math.inf, epochs=2, batch_size=4)
+    assert base.mechanism(20).noise_multiplier == 0.0
+    assert base.dependence(20) is None
+    assert base.spent(20) == math.inf
+    assert certify(n=20, alpha=0.1, base=base).coverage is None
+    assert "finite epsilon" in str(certify(n=20, alpha=0.1, base=base))
+    X = torch.linspace(-2, 2, 60, dtype=torch.float64).sin().reshape(20, 3)
+    y = X.sum(dim=1)
+    start = build(mlp((4,)), X, seed=0)
+    quiet = base.fit(start, X, y, seed=1)
+    assert quiet.dependence is None
+    # Next to no noise makes next to no difference.
+    nearly = DPSGD(noise_multiplier=1e-7, epochs=2, batch_size=4, lr=quiet.details["lr"])
+    close = nearly.fit(start, X, y, seed=1).module
+    torch.testing.assert_close(weights(quiet.module), weights(close), rtol=0, atol=1e-5)
+    assert (weights(quiet.module) - weights(start)).abs().max() > 1e-3

@@ -1,12 +1,38 @@
+"""What the plots draw, that they leave matplotlib's settings alone, and the files they become."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from itertools import pairwise
+from xml.etree import ElementTree
+
 import matplotlib as mpl
 import numpy as np
 import pytest
 
 import lazyknife as lk
-from lazyknife.plots import plot_intervals, plot_methods
+from lazyknife.metrics import Bins
+from lazyknife.plots import (
+    Curve,
+    Panel,
+    figure_svg,
+    plot_band,
+    plot_comparison,
+    plot_coverage_by_bin,
+    plot_curves,
+    plot_guarantees,
+    plot_intervals,
+    plot_methods,
+    save_figure,
+    style,
+)
+from lazyknife.plots.look import COLOURS, MARKERS, short, tick_label
 
 mpl.use("Agg")
 plt = pytest.importorskip("matplotlib.pyplot")
+INF, NAN = float("inf"), float("nan")
 
 
 @pytest.fixture(autouse=True)
@@ -15,21 +41,562 @@ def _close_figures():
     plt.close("all")
 
 
+def lines(ax):
+    """The labelled lines' points; gaps as None."""
+    return {
+        line.get_label(): [
+            tuple(None if np.isnan(v) else round(float(v), 9) for v in point)
+            for point in line.get_xydata()
+        ]
+        for line in ax.get_lines()
+        if not line.get_label().startswith("_")
+    }
+
+
+def line(ax, label):
+    return next(line for line in ax.get_lines() if line.get_label() == label)
+
+
+def texts(ax):
+    return [text.get_text() for text in ax.texts]
+
+
+def ticks(axis):
+    labels = [label.get_text() for label in axis.get_ticklabels()]
+    return dict(zip(labels, axis.get_ticklocs(), strict=True))
+
+
+def legend(ax):
+    return [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+def intervals(rows, alpha=0.1):
+    rng = np.random.default_rng(rows)
+    point, width = rng.normal(size=rows), 0.5 + rng.random(rows)
+    return lk.Intervals(point, point - width, point + width, alpha), point + rng.normal(size=rows)
+
+
+# Intervals, row by row.
+
+
 def test_intervals_are_sorted_and_misses_are_marked():
-    intervals = lk.Intervals(
-        np.array([3.0, 1.0, 2.0]), np.array([2.0, 0, 1]), np.array([4.0, 2, 3]), 0.1
+    three = lk.Intervals(np.array([3.0, 1, 2]), np.array([2.0, 0, 1]), np.array([4.0, 2, 3]), 0.1)
+    ax = plot_intervals(three, [3.5, 9.0, 2.0])
+    drawn = lines(ax)
+    assert drawn["prediction"] == [(0, 1), (1, 2), (2, 3)]
+    assert drawn["y, missed"] == [(0, 9)]
+    assert drawn["y, covered"] == [(1, 2), (2, 3.5)]
+    band = ax.collections[0].get_paths()[0].vertices
+    assert {(0, 0), (0, 2), (2, 2), (2, 4)} <= set(map(tuple, band))
+    assert legend(ax) == ["interval", "prediction", "y, covered", "y, missed"]
+    assert not ax.spines["top"].get_visible()
+
+
+def test_intervals_without_truths_show_the_band_and_the_prediction():
+    ax = plot_intervals(intervals(5)[0])
+    assert legend(ax) == ["interval", "prediction"]
+    assert ax.get_xlabel() == "rows, sorted by prediction"
+
+
+@pytest.mark.parametrize(("rows", "drawn"), [(2000, 2000), (2001, 1000), (30_000, 1000)])
+def test_of_many_rows_evenly_spaced_ones_are_drawn(rows, drawn):
+    many, y = intervals(rows)
+    ax = plot_intervals(many, y)
+    ranks = np.array(lines(ax)["prediction"])[:, 0]
+    assert len(ranks) == drawn
+    assert (ranks[0], ranks[-1]) == (0, rows - 1)
+    assert np.ptp(np.diff(ranks)) <= 1
+    covered, missed = (len(lines(ax)[f"y, {name}"]) for name in ("covered", "missed"))
+    assert covered + missed == drawn
+    assert missed / drawn == pytest.approx(1 - lk.coverage(y, many).value, abs=0.04)
+    note = f"({drawn:,} of {rows:,} drawn)"
+    assert (note in ax.get_xlabel()) == (drawn < rows)
+    assert np.array(lines(ax)["prediction"])[:, 1] == pytest.approx(
+        np.sort(many.point)[ranks.astype(int)], abs=1e-8
     )
-    ax = plot_intervals(intervals, [3.5, 9.0, 2.0])
-    lines = {line.get_label(): line.get_xydata().tolist() for line in ax.get_lines()}
-    assert lines["prediction"] == [[0, 1], [1, 2], [2, 3]]
-    assert lines["y, missed"] == [[0, 9]]
-    assert lines["y, covered"] == [[1, 2], [2, 3.5]]
+
+
+def test_infinite_ends_leave_the_axes_and_do_not_stretch_them():
+    some = lk.Intervals(
+        np.arange(4.0), np.array([-1, -INF, 1, 2.0]), np.array([1, 2, INF, 4.0]), 0.1
+    )
+    ax = plot_intervals(some, [0, 9.0, 2, 3])
+    low, high = ax.get_ylim()
+    assert -3 < low < -1
+    assert 9 < high < 15
+    band = ax.collections[0].get_paths()[0].vertices
+    assert np.isfinite(band).all()
+    assert band[:, 1].min() < low
+    assert band[:, 1].max() > high
+    box = ax.collections[0].get_clip_box()
+    top = ax.transData.inverted().transform(box.max)[1]
+    assert 9 < top < high  # the strip of the legend stays free
+
+
+def test_intervals_that_are_all_infinite_are_drawn():
+    whole = np.full(3, INF)
+    ax = plot_intervals(lk.Intervals(np.ones(3), -whole, whole, 0.1))
+    assert np.isfinite(ax.get_ylim()).all()
+    ax.figure.draw_without_rendering()
+
+
+def test_an_empty_interval_has_no_height():
+    empty = lk.Intervals(np.zeros(3), np.full(3, 1.0), np.full(3, -1.0), 0.9)
+    assert set(plot_intervals(empty).collections[0].get_paths()[0].vertices[:, 1]) == {1.0}
+
+
+def test_several_levels_and_another_length_of_y_are_refused_with_the_way_out():
+    both = lk.Intervals(np.zeros(3), np.zeros((3, 2)), np.ones((3, 2)), (0.1, 0.2))
+    with pytest.raises(ValueError, match="one alpha"):
+        plot_intervals(both)
+    with pytest.raises(ValueError, match=r"y has shape \(2,\)"):
+        plot_intervals(intervals(3)[0], [1, 2])
+
+
+def test_axes_that_share_y_hold_the_data_of_all():
+    _, (left, right) = plt.subplots(1, 2, sharey=True)
+    plot_intervals(lk.Intervals(np.arange(3.0), np.arange(3.0), np.arange(3.0), 0.1), ax=left)
+    high = left.get_ylim()[1]
+    tens = 10 * np.arange(3.0)
+    plot_intervals(lk.Intervals(tens, tens, tens, 0.1), ax=right)
+    assert left.get_ylim()[1] > 20 > high
+    assert 20 in left.get_yticks()
+    assert left.spines["left"].get_bounds()[1] > 20
+
+
+# The band over one feature.
+
+
+def test_the_band_is_drawn_in_the_order_of_x():
+    x = np.array([2.0, 0, 1])
+    ax = plot_band(
+        x, lk.Intervals(x + 5, x + 4, x + 6, 0.1), x_train=[1, 0], y_train=[7, 8], truth=10 * x
+    )
+    drawn = lines(ax)
+    assert drawn["prediction"] == [(0, 5), (1, 6), (2, 7)]
+    assert drawn["true curve"] == [(0, 0), (1, 10), (2, 20)]
+    assert sorted(drawn["training rows"]) == [(0, 8), (1, 7)]
+    assert {(0, 4), (1, 7), (2, 8)} <= set(map(tuple, ax.collections[0].get_paths()[0].vertices))
+    assert legend(ax) == ["interval", "training rows", "true curve", "prediction"]
+
+
+def test_the_bands_of_several_levels_are_nested():
+    x, half = np.arange(5.0), np.array([1.0, 3, 2])
+    nested = lk.Intervals(x, x[:, None] - half, x[:, None] + half, (0.5, 0.05, 0.2))
+    ax = plot_band(x, nested)
+    assert [band.get_label() for band in ax.collections] == [
+        f"interval, α = {alpha}" for alpha in (0.05, 0.2, 0.5)
+    ]
+    heights = [np.ptp(band.get_paths()[0].vertices[:, 1]) for band in ax.collections]
+    assert heights == [10, 8, 6]
+    shades = [float(np.mean(band.get_facecolor()[0, :3])) for band in ax.collections]
+    assert shades == sorted(shades, reverse=True)
+
+
+def test_many_training_rows_are_thinned_and_the_legend_says_so():
+    x = np.linspace(0, 1, 7000)
+    ax = plot_band(x, lk.Intervals(x, x - 1, x + 1, 0.1), x_train=x[::-1], y_train=x[::-1])
+    assert len(lines(ax)["1,000 of 7,000 rows"]) == len(lines(ax)["prediction"]) == 1000
+    assert len(ax.collections[0].get_paths()[0].vertices) < 3000
+
+
+def test_a_band_with_infinite_ends_is_cut_off_at_the_limits():
+    x = np.arange(3.0)
+    ax = plot_band(x, lk.Intervals(x, x - 1, np.array([1, 2, INF]), 0.1), [1], [5])
+    assert 5 < ax.get_ylim()[1] < 8
+    assert ax.collections[0].get_paths()[0].vertices[:, 1].max() > 20
+
+
+def test_an_x_of_another_length_is_refused():
+    with pytest.raises(ValueError, match=r"x has shape \(2,\): give shape \(3,\)"):
+        plot_band([1, 2], lk.Intervals(np.zeros(3), np.zeros(3), np.ones(3), 0.1))
+
+
+# Coverage by bin.
+
+
+def test_bins_have_their_ranges_below_and_errors_about_them():
+    edges = np.array([-2.0, -0.5, 1, INF])
+    bins = Bins(edges[:-1], edges[1:], np.full(3, 9), np.array([0.7, 0.8, 1]), *np.ones((2, 3)))
+    ax = plot_coverage_by_bin(bins, target=0.8, label="dose")
+    assert ticks(ax.xaxis) == {"−2.00 to −0.500": 0, "−0.500 to 1.00": 1, "1.00–∞": 2}
+    (bar,) = ax.containers
+    assert bar[0].get_xydata().tolist() == [[0, 0.7], [1, 0.8], [2, 1]]
+    assert bar[2][0].get_segments()[0].tolist() == pytest.approx(np.array([[0, -0.3], [0, 1.7]]))
+    assert line(ax, "target 0.8").get_ydata() == [0.8, 0.8]
+    assert line(ax, "target 0.8").get_linestyle() == ":"
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("dose", "coverage")
+    assert plot_coverage_by_bin(bins, ax=plt.figure().gca()).get_legend() is None
+
+
+# Methods.
 
 
 def test_methods_are_listed_from_the_top_on_the_given_axes():
     _, ax = plt.subplots()
     drawn = plot_methods(["a", "b"], [1, 2], [0.1, 0.1], label="width", target=1.5, ax=ax)
     assert drawn is ax
-    labels = [tick.get_text() for tick in ax.get_yticklabels()]
-    assert dict(zip(labels, ax.get_yticks(), strict=True)) == {"a": 1, "b": 0}
+    assert ticks(ax.yaxis) == {"a": 1, "b": 0}
     assert ax.get_xlabel() == "width"
+
+
+def panels(count):
+    values = [1.0 + k for k in range(count)]
+    return [
+        Panel("coverage", values, [0.5] * count, target=0.8, target_label="1 − α"),
+        Panel("time (s)", [10.0**k for k in range(count)], [0.1] * count, log=True),
+        Panel("width", [0.9] * count, [0.1] * count),  # side by side
+    ]
+
+
+def test_each_panel_has_values_errors_numbers_and_names():
+    axes = plot_comparison(["a", "b"], panels(2))
+    assert [ax.get_ylabel() for ax in axes] == ["coverage", "time (s)", "width"]
+    assert [ax.get_yscale() for ax in axes] == ["linear", "log", "linear"]
+    first = axes[0]
+    assert [bar[0].get_xydata().tolist() for bar in first.containers] == [[[0, 1]], [[1, 2]]]
+    assert first.containers[1][2][0].get_segments()[0].tolist() == [[1, 1.5], [1, 2.5]]
+    assert texts(first) == ["1.00", "2.00"]
+    assert [text.xy for text in first.texts] == [(0, 1.5), (1, 2.5)]
+    assert ticks(first.xaxis) == {"a": 0, "b": 1}
+    assert line(first, "1 − α").get_ydata() == [0.8, 0.8]
+    assert legend(first) == ["1 − α"]
+    assert axes[1].get_legend() is None
+
+
+@pytest.mark.parametrize("count", [2, 5, 10])
+def test_numbers_and_names_of_methods_do_not_overlap(count):
+    names = [f"a long name {k}" for k in range(count)]
+    with style():
+        axes = plot_comparison(names, panels(count))
+    axes[0].figure.draw_without_rendering()
+    for ax in axes:
+        boxes = [text.get_window_extent() for text in ax.texts]
+        assert not any(a.overlaps(b) for a, b in pairwise(boxes))
+        below = ax.get_xticklabels()
+        boxes = [label.get_window_extent() for label in below]
+        slanted = below[0].get_rotation() > 0
+        assert slanted or not any(a.overlaps(b) for a, b in pairwise(boxes))
+        assert ax.get_window_extent().y1 + 1 >= max(
+            text.get_window_extent().y1 for text in ax.texts
+        )
+
+
+def test_ten_methods_differ_by_marker_and_neighbours_by_colour():
+    (ax,) = plot_comparison(list("abcdefghij"), [Panel("width", range(10), [0.1] * 10)])
+    looks = [(bar[0].get_marker(), bar[0].get_color()) for bar in ax.containers]
+    assert len({marker for marker, _ in looks}) == 10 == len(MARKERS)
+    assert len({colour for _, colour in looks}) == len(COLOURS)
+
+
+def test_infinite_and_missing_values_are_said_in_words():
+    values, errors = [INF, NAN, 2.0, 3.0], [NAN, NAN, NAN, 0.1]
+    for log in (False, True):
+        (ax,) = plot_comparison(list("abcd"), [Panel("width", values, errors, log=log)])
+        assert texts(ax) == ["∞", "failed", "2.00", "3.00"]
+        places = [(0, 0.99), (1, 0.03), (2, 2), (3, 3.1)]  # top, bottom, no error, an error
+        assert [text.xy for text in ax.texts] == places
+        assert [bar[0].get_xydata().tolist() for bar in ax.containers] == [[[2, 2]], [[3, 3]]]
+        assert ax.get_ylim()[1] < 5
+        assert len(ax.get_yticks()) >= 2
+        ax.figure.draw_without_rendering()
+    assert texts(plot_comparison("a", [Panel("time", [0.0], [0.0], log=True)])[0]) == ["0.00"]
+
+
+def test_a_panel_without_any_value_has_no_made_up_scale():
+    (ax,) = plot_comparison(["a"], [Panel("width", [INF], [NAN], log=True)])
+    assert [*ax.get_yticks(), *ax.get_yticks(minor=True)] == []
+
+
+def test_an_error_beyond_zero_does_not_stretch_a_log_scale():
+    (ax,) = plot_comparison(["a", "b"], [Panel("time", [1.0, 5.0], [2.0, 0.1], log=True)])
+    low, _ = ax.get_ylim()
+    assert 0.5 < low < 1
+    assert 0 < ax.containers[0][2][0].get_segments()[0][0, 1] < low
+
+
+def test_panels_must_fit_the_names_and_the_axes():
+    with pytest.raises(ValueError, match="'width' has 1 values and 1 errors"):
+        plot_comparison(["a", "b"], [Panel("width", [1], [1])])
+    with pytest.raises(ValueError, match="axes holds 1 axes: give 2"):
+        plot_comparison(["a"], [Panel("width", [1], [1])] * 2, axes=plt.gca())
+
+
+# Curves.
+
+
+def test_curves_have_markers_and_errors_and_bounds_have_neither():
+    ax = plot_curves(
+        [
+            Curve("ours", [2, 1], [5, 4], [0.5, 0.25]),
+            Curve("theirs", [1, 2], [6, 7]),
+            Curve("bound", [1, 2], [1, 2], kind="bound"),
+        ],
+        xlabel="n",
+        ylabel="error",
+        target=3,
+        target_label="aim",
+    )
+    assert lines(ax) == {
+        "ours": [(1, 4), (2, 5)],
+        "theirs": [(1, 6), (2, 7)],
+        "bound": [(1, 1), (2, 2)],
+        "aim": [(0, 3), (1, 3)],
+    }
+    assert [bar.tolist() for bar in ax.collections[0].get_segments()] == [
+        [[1, 3.75], [1, 4.25]],
+        [[2, 4.5], [2, 5.5]],
+    ]
+    ours, theirs, bound = (line(ax, label) for label in ("ours", "theirs", "bound"))
+    assert ours.get_marker() != theirs.get_marker()
+    assert ours.get_color() != theirs.get_color()
+    assert (bound.get_marker(), bound.get_linestyle()) == ("None", "--")
+    assert legend(ax) == ["ours", "theirs", "bound", "aim"]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("n", "error")
+
+
+def test_infinity_has_a_place_of_its_own_and_missing_values_are_gaps():
+    eps = [INF, 0.1, 1, 10]
+    ax = plot_curves(
+        [
+            Curve("a", eps, [1, 2, None, 4], [0.1] * 4),
+            Curve("b", eps, [5, 6, 7, NAN], kind="bound"),
+        ],
+        xlabel="ε",
+        ylabel="y",
+        log_x=True,
+    )
+    place = ticks(ax.xaxis)["∞"]
+    assert 10 < place < ax.get_xlim()[1] < 50
+    assert set(ticks(ax.xaxis)) >= {"0.1", "1", "10", "∞"}
+    assert all(tick <= 10.001 for label, tick in ticks(ax.xaxis).items() if label != "∞")
+    assert max(ax.get_xticks(minor=True)) < 10
+    a, b = lines(ax)["a"], lines(ax)["b"]
+    assert a == [(0.1, 2), (1, None), (10, 4), (None, None), (round(place, 9), 1)]
+    assert b[:4] == [(0.1, 6), (1, 7), (10, None), (None, None)]
+    (left, low), (right, high) = b[4:]
+    assert 10 < left < place < right
+    assert low == high == 5
+
+
+def test_infinity_after_negative_numbers_on_a_linear_axis():
+    ax = plot_curves([Curve("a", [-4, -2, INF], [1, 2, 3])], xlabel="x", ylabel="y")
+    assert ticks(ax.xaxis)["−4.0"] == -4
+    assert -2 < ticks(ax.xaxis)["∞"] < 0
+
+
+def test_no_infinity_no_gap():
+    ax = plot_curves([Curve("a", [1, 2, 3], [1, 2, 3])], xlabel="x", ylabel="y")
+    assert "∞" not in ticks(ax.xaxis)
+    assert len(ax.get_lines()) == 1
+
+
+def test_log_scales_have_plain_numbers():
+    ax = plot_curves(
+        [Curve("a", [100, 200, 1000], [0.01, 3, 50])],
+        xlabel="n",
+        ylabel="s",
+        log_x=True,
+        log_y=True,
+    )
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+    ax.figure.draw_without_rendering()
+    assert {"100", "200", "500", "1000"} <= set(ticks(ax.xaxis))
+    assert set(ticks(ax.yaxis)) == {"0.01", "0.1", "1", "10"}
+
+
+@pytest.mark.parametrize("log", [False, True])
+@pytest.mark.parametrize("count", [1, 4, 9])
+def test_the_legend_covers_no_data_and_y_ends_below_it(count, log):
+    curves = [Curve(f"a method, {k}", [1, 2, 3], [1 + k, 99, 50], [0.5] * 3) for k in range(count)]
+    with style():
+        ax = plot_curves(curves, xlabel="x", ylabel="y", log_y=log)
+    ax.figure.draw_without_rendering()
+    floor = ax.transData.inverted().transform(ax.get_legend().get_window_extent().min)[1]
+    assert floor > 99.5
+    assert 99.5 < ax.spines["left"].get_bounds()[1] <= floor
+    assert max(*ax.get_yticks(), *ax.get_yticks(minor=True), 0) < floor
+    assert ax.get_legend().get_window_extent().x1 <= ax.figure.bbox.x1
+
+
+def test_a_curve_of_unequal_lengths_or_unknown_kind_is_refused():
+    for wrong in (Curve("a", [1, 2], [1]), Curve("a", [1, 2], [1, 2], [1])):
+        with pytest.raises(ValueError, match="curve 'a'"):
+            plot_curves([wrong], xlabel="x", ylabel="y")
+    with pytest.raises(ValueError, match="kind='bond': choose from 'measured', 'bound'"):
+        plot_curves([Curve("a", [1], [1], kind="bond")], xlabel="x", ylabel="y")
+
+
+def test_guarantees_are_lines_the_first_shaded_and_measurements_points():
+    ax = plot_guarantees(
+        [Curve("first", [1, 2, INF], [0.8, 0.5, 0.25]), Curve("second", [1, 2], [0.7, 0.0])],
+        xlabel="ε",
+        measured=[Curve("seen", [1, 2, INF], [0.9, 0.91, 1.0], [0.01] * 3)],
+        target=0.9,
+    )
+    for label in ("first", "second"):
+        assert line(ax, label).get_marker() == "None"
+    assert line(ax, "first").get_linestyle() != line(ax, "second").get_linestyle()
+    assert (line(ax, "seen").get_marker(), line(ax, "seen").get_linestyle()) == ("o", "None")
+    (shade,) = [c for c in ax.collections if c.get_label() == "certified"]
+    corners = {(x, y) for path in shade.get_paths() for x, y in path.vertices}
+    assert {(1, 0), (1, 0.8), (2, 0.5)} <= corners
+    assert max(y for x, y in corners if x > 2) == 0.25
+    assert len(shade.get_paths()) == 2  # no shade across the gap
+    assert ticks(ax.yaxis).values() == pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 1])
+    assert ax.get_ylim()[0] == 0
+    assert set(legend(ax)) == {"first", "second", "seen", "certified", "target 0.9"}
+    assert plot_guarantees([], xlabel="n", log_x=True, ax=plt.figure().gca()).get_xscale() == "log"
+
+
+# Numbers.
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0.9, "0.900"),
+        (12.34, "12.3"),
+        (99.96, "100"),
+        (12345, "12,345"),
+        (2.5e7, "2.5e7"),
+        (1.2e-5, "1.2e−5"),
+        (0, "0.00"),
+        (-3, "−3.00"),
+        (INF, "∞"),
+        (-INF, "−∞"),
+    ],
+)
+def test_numbers_are_short(value, shown):
+    assert short(value) == shown
+
+
+def test_ticks_are_plain_until_they_are_long():
+    labels = [tick_label(v) for v in (0, -0.5, 1e5, 1e6, 2e-5)]
+    assert labels == ["0", "−0.5", "100000", "$10^{6}$", r"$2\times 10^{-5}$"]
+
+
+# Settings and files.
+
+
+def draw_all():
+    every = [*(plt.figure().gca() for _ in range(6)), *plt.subplots(1, 3)[1]]
+    some, y = intervals(30)
+    bins = Bins(*np.ones((2, 2)), np.ones(2, dtype=int), *np.ones((3, 2)))
+    returned = [
+        plot_intervals(some, y, ax=every[0]),
+        plot_band(y, some, ax=every[1]),
+        plot_coverage_by_bin(bins, ax=every[2]),
+        plot_methods(["a"], [1], [1], label="width", ax=every[3]),
+        plot_curves([Curve("a", [1, INF], [1, 2])], xlabel="x", ylabel="y", ax=every[4]),
+        plot_guarantees([Curve("a", [1, 2], [0.5, 0.6])], xlabel="x", ax=every[5]),
+        *plot_comparison(["a", "b"], panels(2), axes=every[6:]),
+    ]
+    assert all(a is b for a, b in zip(every, returned, strict=True))
+    return [ax.figure for ax in returned[:7]]
+
+
+def test_plots_return_the_given_axes_and_leave_the_settings_alone(tmp_path):
+    before = dict(mpl.rcParams)
+    for number, figure in enumerate(draw_all()):
+        save_figure(figure, tmp_path / f"{number}.svg")
+        assert not any(ax.spines["right"].get_visible() for ax in figure.axes)
+    with style():
+        inside = dict(mpl.rcParams)
+        draw_all()
+        assert dict(mpl.rcParams) == inside != before
+    assert dict(mpl.rcParams) == before
+
+
+def test_the_style_has_a_columns_width_and_small_letters():
+    with style():
+        figure, ax = plt.subplots()
+    assert figure.get_size_inches()[0] == 3.4
+    assert ax.xaxis.label.get_size() == 8
+    assert not ax.spines["top"].get_visible()
+    assert figure.get_layout_engine() is not None
+
+
+@pytest.mark.parametrize("suffix", [".SVG", ".pdf", ".png"])
+def test_equal_figures_have_equal_bytes(tmp_path, suffix):
+    path, figures, written = tmp_path / f"a{suffix}", [], []
+    for _ in range(2):
+        with style():
+            figures.append(plot_intervals(*intervals(50), ax=plt.figure().gca()).figure)
+    for figure in (figures[0], figures[1], figures[1]):  # another one, and the same again
+        save_figure(figure, path)
+        written.append(path.read_bytes())
+    assert written[0] == written[1] == written[2]
+    start = {".svg": b"<?xml", ".pdf": b"%PDF", ".png": b"\x89PNG"}[suffix.lower()]
+    assert written[0].startswith(start)
+    for word in (b"atplotlib v", b"Software", b"CreationDate", b"<dc:date>", b"<text"):
+        assert word not in written[0]
+
+
+def test_a_png_has_200_dots_per_inch(tmp_path):
+    save_figure(plt.figure(figsize=(2, 1)), tmp_path / "a.png")
+    assert plt.imread(tmp_path / "a.png").shape[:2] == (200, 400)
+
+
+def test_an_unknown_suffix_is_refused_with_the_known(tmp_path):
+    with pytest.raises(ValueError, match=r"a\.jpg'.*\.svg, \.pdf, \.png"):
+        save_figure(plt.figure(), tmp_path / "a.jpg")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_many_rows_make_a_small_file(tmp_path):
+    with style():
+        save_figure(plot_intervals(*intervals(30_000)).figure, tmp_path / "a.svg")
+    assert (tmp_path / "a.svg").stat().st_size < 400_000
+
+
+def test_two_figures_on_a_page_share_no_names():
+    parts = []
+    for prefix in ("one", "two-2"):
+        with style():
+            ax = plot_intervals(*intervals(20), ax=plt.figure().gca())
+            ax.bar([1], [1], hatch="//")
+        parts.append(figure_svg(ax.figure, title='coverage < 1 & "so"', id_prefix=prefix))
+    page = ElementTree.fromstring(f"<div>{''.join(parts)}</div>")
+    names = [element.get("id") for element in page.iter() if element.get("id")]
+    assert len(names) == len(set(names)) > 50
+    used = re.findall(r'href="#([^"]*)"|url\(#([^)]*)\)', "".join(parts))
+    assert {a or b for a, b in used} <= set(names)
+    assert any(b for _, b in used)
+    for prefix, root in zip(("one", "two-2"), page, strict=True):
+        assert root.get("id") == prefix
+        assert (root.get("width"), root.get("height")) == ("100%", None)
+        assert root.get("viewBox").startswith("0 0 244.8")
+        assert (root.get("role"), root.get("aria-label")) == ("img", 'coverage < 1 & "so"')
+        assert root[0].tag.endswith("title")
+        assert root[0].text == 'coverage < 1 & "so"'
+        (rules,) = [e.text for e in root.iter() if e.tag.endswith("}style")]
+        assert rules.startswith(f"#{prefix} *{{")
+    assert parts[0].startswith("<svg")
+    assert not re.search("<!|<metadata", parts[0])
+
+
+def test_the_same_figure_gives_the_same_element():
+    figures = [plot_methods(["a"], [1], [1], label="w", ax=plt.figure().gca()).figure for _ in "ab"]
+    one, two = (figure_svg(figure, title="t", id_prefix="f") for figure in figures)
+    assert one == two
+
+
+@pytest.mark.parametrize("prefix", ["", "1a", 'a"b', "a b", "é"])
+def test_a_prefix_that_is_no_name_is_refused(prefix):
+    with pytest.raises(ValueError, match="id_prefix="):
+        figure_svg(plt.figure(), title="t", id_prefix=prefix)
+
+
+def test_without_matplotlib_the_error_names_the_extra():
+    code = """
+import sys
+import lazyknife.plots
+assert "matplotlib" not in sys.modules
+sys.modules["matplotlib"] = None
+lazyknife.plots.style()
+"""
+    finished = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert "pip install 'lazyknife[plots]'" in finished.stderr

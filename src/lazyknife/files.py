@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,6 +25,22 @@ def replacing(path: Path) -> Iterator[Path]:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def check_writable(path: Path, suffixes: Iterable[str]) -> None:
+    """Refuse a path that could not be written, before any work is done for it."""
+    known = tuple(suffixes)
+    if not path.name.lower().endswith(known):
+        raise ValueError(f"{path}: give a name that ends in {', '.join(known)}")
+    if path.is_dir():
+        raise ValueError(f"{path}: this is a folder: give the name of a file")
+    # Folders that are missing will be made, inside the nearest that is there.
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ValueError(f"{path}: {folder} cannot be written to ({error.strerror})") from None
 
 
 def write_whole(path: Path, text: str) -> None:

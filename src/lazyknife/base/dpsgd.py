@@ -44,7 +44,8 @@ class DPSGD(BaseMethod):
     Parameters
     ----------
     epsilon, delta
-        Privacy under adding or removing one row. σ is the least noise multiplier that gives it.
+        Privacy under adding or removing one row. σ is the least noise multiplier that gives it;
+        ``math.inf`` adds no noise, and nothing is guaranteed.
     epochs, batch_size
         T = epochs·⌈1/q⌉ steps of batch_size rows on average.
     max_grad_norm
@@ -65,7 +66,8 @@ class DPSGD(BaseMethod):
     noise_multiplier: float | None = None
 
     def __post_init__(self) -> None:
-        check_positive("epsilon", self.epsilon)
+        if self.epsilon != math.inf:
+            check_positive("epsilon", self.epsilon)
         check_fraction("delta", self.delta)
         check_positive_int("epochs", self.epochs)
         check_positive_int("batch_size", self.batch_size)
@@ -89,17 +91,27 @@ class DPSGD(BaseMethod):
             )
         rate = self.batch_size / n
         steps = self.epochs * math.ceil(n / self.batch_size)
-        sigma = self.noise_multiplier or calibrate(self.epsilon, self.delta, rate, steps)
-        return Mechanism(rate, steps, rate * n, sigma, self.max_grad_norm)
+        return Mechanism(rate, steps, rate * n, self._sigma(rate, steps), self.max_grad_norm)
 
-    def dependence(self, n: int, n_parameters: int | None = None) -> PrivacyCurve:
-        """Return the accountant's whole curve for the mechanism on n rows."""
+    def _sigma(self, rate: float, steps: int) -> float:
+        if self.noise_multiplier is not None:
+            return self.noise_multiplier
+        if self.epsilon == math.inf:
+            return 0.0
+        return calibrate(self.epsilon, self.delta, rate, steps)
+
+    def dependence(self, n: int, n_parameters: int | None = None) -> PrivacyCurve | None:
+        """Return the accountant's whole curve for the mechanism on n rows; None without noise."""
         run = self.mechanism(n)
+        if run.noise_multiplier == 0.0:
+            return None
         return dpsgd_curve(run.noise_multiplier, run.sampling_rate, run.steps, self.delta)
 
     def spent(self, n: int) -> float:
         """Return ε at ``delta``, from the mechanism on n rows."""
         run = self.mechanism(n)
+        if run.noise_multiplier == 0.0:
+            return math.inf
         return dpsgd_epsilon(run.noise_multiplier, run.sampling_rate, run.steps, self.delta)
 
     def with_noise(self, level: float) -> DPSGD:
@@ -133,9 +145,12 @@ def public_step(start: nn.Module, run: Mechanism) -> float:
     scale = float(weights.double().square().mean().sqrt()) or 1.0
     norm = scale * math.sqrt(len(weights))
     clip, steps = run.max_grad_norm, run.steps
+    reach_limit = norm / (clip * steps)
+    if run.noise_multiplier == 0.0:
+        return reach_limit
     noise_limit = NOISE_SHARE * scale * run.expected_batch
     noise_limit /= run.noise_multiplier * clip * math.sqrt(steps)
-    return min(noise_limit, norm / (clip * steps))
+    return min(noise_limit, reach_limit)
 
 
 def run_dpsgd(task: Task, run: Mechanism, lr: float) -> nn.Module:

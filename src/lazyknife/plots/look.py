@@ -1,0 +1,209 @@
+"""What all plots share: colours, sizes, the axes to draw on, number formats, the legend's place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+
+# Okabe and Ito's colours, told apart by colour-blind readers, in an order in which neighbours also
+# differ in grey; the markers tell them apart where that fails.
+COLOURS = ("#0072b2", "#e69f00", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#000000", "#8c8c8c")
+MARKERS = "os^DvPX<>*"
+BAND, POINT, MISS, DOT = "#9ecae1", "#08519c", "#d55e00", "#525252"
+TARGET: dict[str, Any] = {"color": "#333333", "ls": ":", "lw": 1.2}
+
+COLUMN, PAGE = 3.4, 7.0  # inches: one column of a paper, and both
+
+STYLE: dict[Any, Any] = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib: the same on every machine
+    "font.size": 8,
+    "axes.labelsize": 8,
+    "axes.titlesize": 8,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "legend.fontsize": 7,
+    "mathtext.default": "regular",
+    "axes.linewidth": 0.7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.major.width": 0.7,
+    "ytick.major.width": 0.7,
+    "xtick.minor.width": 0.5,
+    "ytick.minor.width": 0.5,
+    "lines.linewidth": 1.3,
+    "lines.markersize": 4,
+    "errorbar.capsize": 2,
+    "figure.figsize": (COLUMN, 2.5),
+    "figure.facecolor": "white",
+    "figure.constrained_layout.use": True,
+}
+
+
+def style() -> AbstractContextManager[None]:
+    """Return a context in which figures have the size and lettering of a paper's column."""
+    context: AbstractContextManager[None] = pyplot().rc_context(STYLE)
+    return context
+
+
+def pyplot() -> Any:
+    """Return matplotlib's figures and axes; the library does without until something is drawn."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        message = "plots need matplotlib: pip install 'lazyknife[plots]'"
+        raise ImportError(message) from error
+    return plt
+
+
+def bare(ax: Axes | None) -> Axes:
+    """Return the axes, or the current ones, without the frame's upper and right sides."""
+    chosen: Axes = pyplot().gca() if ax is None else ax
+    chosen.spines[["top", "right"]].set_visible(False)
+    return chosen
+
+
+def mark(number: int) -> dict[str, Any]:
+    """Colour and marker of the method or curve with this number."""
+    return {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
+
+
+def short(value: float) -> str:
+    """Three digits of a number, as a person would write them."""
+    if np.isinf(value):
+        text = "∞" if value > 0 else "-∞"
+    elif abs(value) >= 1e6 or 0 < abs(value) < 1e-3:
+        mantissa, power = f"{value:.1e}".split("e")
+        text = f"{mantissa}e{int(power)}"
+    else:
+        text = f"{value:,.0f}" if abs(value) >= 100 else f"{value:#.3g}".rstrip(".")
+    return text.replace("-", "−")
+
+
+def points(ax: Axes) -> tuple[float, float]:
+    """Width and height of the axes in points, before the layout's last touch."""
+    scale = 72 / ax.figure.dpi
+    return ax.bbox.width * scale, ax.bbox.height * scale
+
+
+def font_size(of: Literal["legend.font", "xtick.label", "ytick.label"]) -> float:
+    """Size in points of these letters in the current style."""
+    from matplotlib.font_manager import FontProperties
+
+    return float(FontProperties(size=pyplot().rcParams[of + "size"]).get_size_in_points())
+
+
+def text_width(texts: Sequence[str], size: float) -> float:
+    """Width in points of the widest text."""
+    from matplotlib.textpath import TextPath
+
+    return max((TextPath((0, 0), text, size=size).get_extents().width for text in texts), default=0)
+
+
+def name_ticks(ax: Axes, names: Sequence[str]) -> None:
+    """Names below the x axis at 0, 1, …, slanted where they would run into each other."""
+    crowded = text_width(names, font_size("xtick.label")) + 3 > slot(ax, len(names))
+    slant: dict[str, Any] = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
+    ax.set_xticks(range(len(names)), names, **(slant if crowded else {}))
+    ax.set_xlim(-0.6, len(names) - 0.4)
+
+
+def slot(ax: Axes, count: int) -> float:
+    """Points that each of so many things side by side has for itself."""
+    return 1.1 * points(ax)[0] / count  # the layout will yet widen the axes
+
+
+def headroom(ax: Axes, height: float, limits: tuple[float, float]) -> None:
+    """Show the limits of y, and ``height`` points above them."""
+    share = min(height / points(ax)[1], 0.6)
+    transform = ax.yaxis.get_transform()
+    low, high = transform.transform(np.asarray(limits))
+    high += (high - low) * share / (1 - share)
+    ax.set_ylim(*transform.inverted().transform(np.array([low, high])))
+
+
+def data_limits(ax: Axes) -> tuple[float, float]:
+    """Limits of y that hold the data, those of axes that share y included."""
+    ax.autoscale(axis="y")
+    return ax.get_ylim()
+
+
+def legend_on_top(ax: Axes, limits: tuple[float, float] | None = None) -> None:
+    """Put the legend at the top of the axes, in a strip above the data, where y has no ticks.
+
+    Outside the axes it would be cut off, or meet a title.
+    """
+    low, high = limits or data_limits(ax)
+    labels = ax.get_legend_handles_labels()[1]
+    size = font_size("legend.font")
+    rows = -(-len(labels) // _columns(labels, size, slot(ax, 1)))
+    _ticks_within(ax, low, high)
+    headroom(ax, (1.35 * rows + 0.8) * size if rows else 0, (low, high))
+    if rows:
+        ax.legend(
+            loc="upper left",
+            ncols=-(-len(labels) // rows),  # no more than these rows need
+            handlelength=1.8,
+            borderaxespad=0.3,
+            borderpad=0.1,
+            labelspacing=0.25,
+            columnspacing=1.2,
+            edgecolor="none",
+            framealpha=0.85,
+        )
+
+
+def _columns(labels: Sequence[str], size: float, room: float) -> int:
+    """The most columns of a legend that fit; matplotlib fills one after the other."""
+    for columns in range(len(labels), 1, -1):
+        filled = np.array_split(np.asarray(labels, dtype=object), columns)
+        # 2.6: a line's sample and the gap after it; 1.2: the gap between columns.
+        widths = [text_width(list(texts), size) + (2.6 + 1.2) * size for texts in filled]
+        if sum(widths) <= room:
+            return columns
+    return 1
+
+
+def _ticks_within(ax: Axes, low: float, high: float) -> None:
+    """End the y axis and its ticks at the limits of the data."""
+    from matplotlib.ticker import AutoLocator
+
+    ax.set_ylim(low, high)
+    if ax.get_yscale() == "log":
+        log_ticks(ax.yaxis, low, high)
+    else:
+        ax.yaxis.set_major_locator(AutoLocator())
+    for minor in (True, False):
+        ticks = ax.get_yticks(minor=minor)
+        ax.set_yticks(ticks[(low <= ticks) & (ticks <= high)], minor=minor)
+    for sharing in ax.get_shared_y_axes().get_siblings(ax):
+        sharing.spines["left"].set_bounds(low, high)
+
+
+def log_ticks(axis: Axis, low: float, high: float) -> None:
+    """Put plain numbers, at least two, on a logarithmic axis with these limits."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+    decades = np.log10(high / low)
+    if decades < 0.7:
+        axis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
+    else:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 2.2 else (1,)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: tick_label(value)))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def tick_label(value: float) -> str:
+    """A tick's number: plain, or with a power of ten where it would be long."""
+    if 1e-4 <= abs(value) < 1e6 or value == 0:
+        return f"{value:g}".replace("-", "−")
+    mantissa, power = f"{value:.0e}".split("e")
+    factor = "" if mantissa == "1" else rf"{mantissa}\times "
+    return f"${factor}10^{{{int(power)}}}$"

@@ -1,0 +1,142 @@
+"""The studies that have a name: the paper's figures and table, and those that it lacks."""
+
+from __future__ import annotations
+
+import math
+
+from .grid import Grid, Setting, Study, vary
+
+PAPER_METHODS = ("jackknife+", "lazy_finetune", "lazy_dp")
+RAW_AND_SYMLOG = (None, "symlog")
+EPSILONS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, math.inf)
+RIDGES = (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0, 10_000.0)
+READOUTS = ("network", "tangent")
+BASES = ("lazy_dp", "lazy_public", "lazy_split", "lazy_finetune", "lazyknife")
+# Real data in units that a network can take.
+TAMED = Setting(transform="symlog", n_test=5000)
+REAL = ("blog_feedback", "meps", "communities")
+SIMULATIONS = ("simulated_p16", "simulated_p100")
+
+
+def _figure(name: str, title: str, data: str, setting: Setting = Setting()) -> Study:  # noqa: B008, frozen
+    """One figure of the paper; real data raw, as the paper has them, and tamed by symlog."""
+    real = data in REAL
+    settings = vary(setting, transform=RAW_AND_SYMLOG) if real else (setting,)
+    return Study(name, title, (Grid((data,), PAPER_METHODS, settings),))
+
+
+LONGER = Setting(epochs=20)
+SINGLE = Setting(epochs=2, batch_size=1)
+
+PAPER: dict[str, Study] = {
+    study.name: study
+    for study in (
+        _figure("fig2a", "Figure 2a: simulation, p = 16", "simulated_p16"),
+        _figure("fig2b", "Figure 2b: simulation, p = 100", "simulated_p100"),
+        _figure("fig3a", "Figure 3a: BlogFeedback", "blog_feedback"),
+        _figure("fig3b", "Figure 3b: MEPS", "meps"),
+        _figure("fig4", "Figure 4: simulation, p = 100, 20 epochs", "simulated_p100", LONGER),
+        _figure("fig5a", "Figure 5a: BlogFeedback, 20 epochs", "blog_feedback", LONGER),
+        _figure("fig5b", "Figure 5b: MEPS, 20 epochs", "meps", LONGER),
+        _figure("fig6a", "Figure 6a: BlogFeedback, batches of one row", "blog_feedback", SINGLE),
+        _figure("fig6b", "Figure 6b: MEPS, batches of one row", "meps", SINGLE),
+        Study(
+            "table1",
+            "Table 1: what is guaranteed, and what it costs",
+            (Grid(SIMULATIONS, ("naive", "jackknife", *PAPER_METHODS)),),
+        ),
+    )
+}
+
+TANGENT = Setting(readout="tangent")
+BEYOND: dict[str, Study] = {
+    study.name: study
+    for study in (
+        Study(
+            "epsilon",
+            "Coverage and width against the base's privacy",
+            (
+                Grid(
+                    ("simulated_p16",),
+                    ("lazy_dp",),
+                    vary(epsilon=EPSILONS, readout=READOUTS),
+                ),
+                Grid(("simulated_p16",), ("lazy_dp",), vary(TANGENT, n=(2000,), epsilon=EPSILONS)),
+                Grid(
+                    ("simulated_p16",),
+                    ("lazy_finetune", "lazy_public"),
+                    (Setting(), TANGENT, *vary(TANGENT, n=(2000,))),
+                ),
+            ),
+            figure="curves",
+            across="epsilon",
+            question="Where does privacy stop protecting coverage in practice, and where does the "
+            "base start to learn?",
+        ),
+        Study(
+            "rows",
+            "Coverage and width against the number of training rows",
+            (
+                Grid(
+                    ("simulated_p16",),
+                    ("lazy_dp", "lazyknife", "cv+", "split_conformal"),
+                    vary(TANGENT, n=(50, 100, 200, 500, 1000, 2000)),
+                ),
+                Grid(("simulated_p16",), ("jackknife+",), vary(TANGENT, n=(50, 100, 200))),
+            ),
+            figure="curves",
+            across="n",
+            question="How fast do intervals narrow with more rows, and against whom?",
+        ),
+        Study(
+            "ridge",
+            "Coverage and width against the ridge λ",
+            (
+                Grid(("simulated_p16",), ("lazy_dp",), vary(readout=READOUTS, ridge=RIDGES)),
+                Grid(("meps",), ("lazy_dp",), vary(TAMED, readout=READOUTS, ridge=RIDGES)),
+            ),
+            figure="curves",
+            across="ridge",
+            question="How much hangs on λ?",
+        ),
+        Study(
+            "readout",
+            "The moved network against its linearisation",
+            (
+                Grid(SIMULATIONS, ("lazy_dp",), vary(readout=READOUTS)),
+                Grid(
+                    REAL,
+                    ("lazy_dp",),
+                    vary(TAMED, transform=RAW_AND_SYMLOG, readout=READOUTS),
+                ),
+            ),
+            question="Which readout gives the narrower intervals?",
+        ),
+        Study(
+            "bases",
+            "DP-SGD against public and split bases",
+            (
+                Grid(SIMULATIONS, BASES, vary(readout=("tangent",))),
+                Grid(REAL, BASES, vary(TAMED, readout=("tangent",))),
+            ),
+            question="Does private training buy anything over weights that never saw the data?",
+        ),
+    )
+}
+
+STUDIES: dict[str, Study] = {**PAPER, **BEYOND}
+COLLECTIONS: dict[str, tuple[str, ...]] = {
+    "paper": tuple(PAPER),
+    "beyond": tuple(BEYOND),
+    "all": tuple(STUDIES),
+}
+
+
+def named(name: str) -> tuple[Study, ...]:
+    """Return the study of this name, or the studies of a collection."""
+    if name in STUDIES:
+        return (STUDIES[name],)
+    if name in COLLECTIONS:
+        return tuple(STUDIES[member] for member in COLLECTIONS[name])
+    choices = ", ".join([*STUDIES, *COLLECTIONS])
+    raise ValueError(f"no study {name!r}: choose from {choices}")

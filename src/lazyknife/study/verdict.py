@@ -1,0 +1,267 @@
+"""The claims of the paper's text, each held against the rows measured here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from .catalogue import PAPER
+from .figures import heading
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SIMILAR = 0.02  # coverages closer than this are called very similar
+SAVED = 2.0  # a time that is saved "significantly" is at least halved
+Rows = Mapping[str, "pd.DataFrame"]
+
+
+class Cell(NamedTuple):
+    """One place where a claim can hold or fail."""
+
+    where: str
+    measured: str
+    holds: bool
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim, what was measured, and what follows."""
+
+    claim: str
+    source: str
+    rule: str
+    cells: tuple[Cell, ...]
+
+    @property
+    def mark(self) -> str:
+        """Reproduced where it holds everywhere, partly where it holds somewhere."""
+        held = sum(cell.holds for cell in self.cells)
+        if held == len(self.cells):
+            return "reproduced"
+        return "partly" if held else "not reproduced"
+
+    @property
+    def count(self) -> str:
+        """In how many places it holds."""
+        return f"{sum(cell.holds for cell in self.cells)} of {len(self.cells)}"
+
+
+class Part(NamedTuple):
+    """The rows of one figure with one transform."""
+
+    figure: str
+    transform: str | None
+    rows: pd.DataFrame
+
+    @property
+    def where(self) -> str:
+        """Name of the part, for people."""
+        data = heading(str(self.rows["data"].iloc[0]), self.transform)
+        return f"{self.figure} ({data})"
+
+    def of(self, method: str, column: str) -> pd.Series:
+        """Return a method's values, by trial."""
+        own = self.rows[self.rows["method"] == method].set_index("trial")
+        if column == "seconds":
+            return own["fit_seconds"] + own["predict_seconds"]
+        return own[column]
+
+
+def verdicts(rows: Rows) -> tuple[Verdict, ...]:
+    """Judge every claim by the rows of the figures, ``{"fig2a": frame, …}``."""
+    missing = [name for name in PAPER if name not in rows]
+    if missing:
+        raise ValueError(f"the verdict needs the rows of all of the paper's studies: run {missing}")
+    return tuple(judge(rows) for judge in CLAIMS)
+
+
+def parts(rows: Rows, figures: Iterable[str]) -> list[Part]:
+    """Split the figures' rows by transform."""
+    found = []
+    for figure in figures:
+        grouped = rows[figure].groupby("transform", sort=False, dropna=False)
+        found += [
+            Part(figure, name if isinstance(name, str) else None, part) for name, part in grouped
+        ]
+    return found
+
+
+FIGURES = tuple(name for name in PAPER if name.startswith("fig"))
+SIMULATED_FIGURES = ("fig2a", "fig2b", "fig4")
+REAL_FIGURES = ("fig3a", "fig3b", "fig5a", "fig5b", "fig6a", "fig6b")
+
+
+def covers(rows: Rows) -> Verdict:
+    """Coverage of DP-Lazy PI."""
+    cells = []
+    for part in parts(rows, FIGURES):
+        values = part.of("lazy_dp", "coverage")
+        cells.append(Cell(part.where, f"coverage {_mean(values)}", values.mean() >= 0.8))
+    return Verdict(
+        "DP-Lazy PI covers at least 80 % at α = .1.",
+        "Experiments",
+        "the mean coverage of lazy_dp is at least .80",
+        tuple(cells),
+    )
+
+
+def saves_time(rows: Rows) -> Verdict:
+    """Time against jackknife+ with all its networks in one batch."""
+    cells = []
+    for part in parts(rows, FIGURES):
+        whole, fit = (
+            part.of("jackknife+", column).mean() / part.of("lazy_dp", column).mean()
+            for column in ("seconds", "fit_seconds")
+        )
+        text = f"jackknife+ takes {whole:.2g} times as long, its fit alone {fit:.2g} times"
+        cells.append(Cell(part.where, text, whole >= SAVED))
+    return Verdict(
+        "Lazy methods reduce the compute time significantly compared to jackknife+ (here: with "
+        "its n networks trained as one batch).",
+        "Experiments, Simulation",
+        "for fit and prediction jackknife+ takes at least twice the time of lazy_dp",
+        tuple(cells),
+    )
+
+
+def saves_time_against_a_loop(rows: Rows) -> Verdict:
+    """Time against n trainings one after the other, from one training's measured time."""
+    cells = []
+    for data, part in rows["table1"].groupby("data", sort=False):
+        table = Part("table1", None, part)
+        one = table.of("naive", "fit_seconds").mean()
+        loop = float(part["n"].iloc[0]) * one + table.of("jackknife+", "predict_seconds").mean()
+        ratio = loop / table.of("lazy_dp", "seconds").mean()
+        text = f"n trainings one after the other take {ratio:.2g} times as long"
+        cells.append(Cell(f"table1 ({heading(str(data), None)})", text, ratio >= SAVED))
+    return Verdict(
+        "Lazy methods reduce the compute time significantly compared to jackknife+ (here: as a "
+        "loop over n trainings).",
+        "Experiments, Simulation",
+        "n times one training's time, plus jackknife+'s prediction, is at least twice the time of "
+        "lazy_dp",
+        tuple(cells),
+    )
+
+
+def narrower_on_real_data(rows: Rows) -> Verdict:
+    """Width against jackknife+ on real data."""
+    return Verdict(
+        "On real data DP-Lazy PI's intervals are narrower than those of jackknife+.",
+        "Experiments, Real Data",
+        "lazy_dp is narrower by more than two standard errors of the paired difference",
+        tuple(
+            compared(
+                part.where, part.of("lazy_dp", "width"), part.of("jackknife+", "width"), "narrower"
+            )
+            for part in parts(rows, REAL_FIGURES)
+        ),
+    )
+
+
+def more_epochs_widen_jackknife(rows: Rows) -> Verdict:
+    """20 epochs against 10."""
+    return Verdict(
+        "More epochs make the intervals of jackknife+ wider.",
+        "Appendix, effect of the stopping time",
+        "jackknife+ with 20 epochs is wider than with 10 by more than two standard errors",
+        _against(
+            rows, {"fig4": "fig2b", "fig5a": "fig3a", "fig5b": "fig3b"}, "jackknife+", "wider"
+        ),
+    )
+
+
+def more_epochs_help_lazy(rows: Rows) -> Verdict:
+    """20 epochs against 10, for the lazy method."""
+    return Verdict(
+        "More epochs enhance the accuracy of lazy methods.",
+        "Appendix, effect of the stopping time",
+        "lazy_dp with 20 epochs is narrower than with 10 by more than two standard errors",
+        _against(
+            rows, {"fig4": "fig2b", "fig5a": "fig3a", "fig5b": "fig3b"}, "lazy_dp", "narrower"
+        ),
+    )
+
+
+def batches_of_one_widen_jackknife(rows: Rows) -> Verdict:
+    """Batch size 1 against 10."""
+    return Verdict(
+        "With batches of one row jackknife+ gets wider intervals.",
+        "Appendix, effect of the batch size",
+        "jackknife+ with batches of one row and 2 epochs is wider than in Figure 3 by more than "
+        "two standard errors",
+        _against(rows, {"fig6a": "fig3a", "fig6b": "fig3b"}, "jackknife+", "wider"),
+    )
+
+
+def finetune_is_similar(rows: Rows) -> Verdict:
+    """Lazy finetune against DP-Lazy PI."""
+    cells = []
+    for part in parts(rows, FIGURES):
+        ours, theirs = (part.of(m, "coverage").mean() for m in ("lazy_dp", "lazy_finetune"))
+        text = f"lazy_finetune covers {theirs:.3f}, lazy_dp {ours:.3f}"
+        cells.append(Cell(part.where, text, abs(ours - theirs) <= SIMILAR))
+    return Verdict(
+        "Lazy finetune, without privacy, performs very similarly.",
+        "Discussion",
+        f"the mean coverages of lazy_finetune and lazy_dp differ by at most {SIMILAR}",
+        tuple(cells),
+    )
+
+
+def closer_to_target(rows: Rows) -> Verdict:
+    """Distance of the coverage from 80 %, in the simulations."""
+    cells = []
+    for part in parts(rows, SIMULATED_FIGURES):
+        ours, theirs = (part.of(m, "coverage").mean() for m in ("lazy_dp", "jackknife+"))
+        text = f"lazy_dp covers {ours:.3f}, jackknife+ {theirs:.3f}"
+        cells.append(Cell(part.where, text, abs(ours - 0.8) < abs(theirs - 0.8)))
+    return Verdict(
+        "In the simulations DP-Lazy PI's coverage is closer to 80 % than that of jackknife+.",
+        "Experiments, Simulation",
+        "lazy_dp's mean coverage is closer to .80",
+        tuple(cells),
+    )
+
+
+CLAIMS: tuple[Callable[[Rows], Verdict], ...] = (
+    covers,
+    saves_time,
+    saves_time_against_a_loop,
+    narrower_on_real_data,
+    more_epochs_widen_jackknife,
+    more_epochs_help_lazy,
+    batches_of_one_widen_jackknife,
+    finetune_is_similar,
+    closer_to_target,
+)
+
+
+def compared(where: str, first: pd.Series, second: pd.Series, word: str) -> Cell:
+    """Say whether the first widths are "narrower" or "wider" than the second, trial by trial."""
+    difference = (first - second).dropna()
+    error = float(difference.sem())
+    shift = float(difference.mean()) * (1 if word == "wider" else -1)
+    text = f"width {_mean(first)} against {_mean(second)}"
+    holds = math.isfinite(error) and shift > 2 * error
+    if math.isfinite(error) and abs(shift) <= 2 * error:
+        text += ", within the noise"
+    return Cell(where, text, holds)
+
+
+def _against(rows: Rows, pairs: Mapping[str, str], method: str, word: str) -> tuple[Cell, ...]:
+    """Compare a method's widths between two figures, transform by transform."""
+    cells = []
+    for first, second in pairs.items():
+        before = {part.transform: part for part in parts(rows, [second])}
+        for part in parts(rows, [first]):
+            widths = part.of(method, "width"), before[part.transform].of(method, "width")
+            cells.append(compared(f"{part.where} against {second}", *widths, word))
+    return tuple(cells)
+
+
+def _mean(values: pd.Series) -> str:
+    return f"{values.mean():.3g} ± {values.sem():.2g}"

@@ -1,0 +1,56 @@
+"use strict";
+
+// A cell with data-value counts as that number, one with data-missing as null, others as text.
+function sortKey(cell) {
+  if ("missing" in cell.dataset) return null;
+  return "value" in cell.dataset ? Number(cell.dataset.value) : cell.textContent;
+}
+
+const collator = new Intl.Collator(undefined, { numeric: true });
+
+// Missing cells come last whatever the direction (1 or -1); numbers stand before text.
+function compare(a, b, direction) {
+  if (a === null || b === null) return (a === null) - (b === null);
+  if (typeof a !== typeof b) return direction * (typeof a === "number" ? -1 : 1);
+  return direction * (typeof a === "number" ? (a > b) - (a < b) : collator.compare(a, b));
+}
+
+// Sort the table by the column of this header: upwards first, then the other way round.
+function sortBy(header) {
+  const table = header.closest("table");
+  const upwards = header.getAttribute("aria-sort") !== "ascending";
+  for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+  header.setAttribute("aria-sort", upwards ? "ascending" : "descending");
+
+  const rows = Array.from(table.tBodies[0].rows, (row) => ({
+    row,
+    key: sortKey(row.cells[header.cellIndex]),
+  }));
+  rows.sort((a, b) => compare(a.key, b.key, upwards ? 1 : -1));
+  table.tBodies[0].append(...rows.map((entry) => entry.row));
+}
+
+for (const button of document.querySelectorAll("th button")) {
+  button.addEventListener("click", () => sortBy(button.closest("th")));
+}
+
+// Where the clipboard is closed to the page, select the command, so that the reader can copy it.
+async function copyText(element) {
+  try {
+    await navigator.clipboard.writeText(element.textContent);
+    return true;
+  } catch {
+    getSelection().selectAllChildren(element);
+    return document.execCommand("copy");
+  }
+}
+
+const copyButton = document.querySelector(".copy");
+if (copyButton) {
+  copyButton.hidden = false;
+  copyButton.addEventListener("click", async () => {
+    if (!(await copyText(document.querySelector("pre code")))) return;
+    copyButton.textContent = "Copied";
+    setTimeout(() => (copyButton.textContent = "Copy"), 2000);
+  });
+}
