@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint types bench reproduce clean
+.PHONY: demo test lint types bench reproduce studies clean
 
 # One stamp says that .venv holds what pyproject.toml and constraints.txt ask for.
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -29,11 +29,15 @@ bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/cpu.py
 	$(BIN)/python benchmarks/report.py
 
-# The paper's figures and table, the studies that it lacks, and the pages that show them. Trials that
-# results/ holds already are not run again: remove it to begin anew.
+# The paper's figures and table with a verdict on each claim, and the studies that it lacks. Trials
+# that results/ holds already are not run again: remove their rows to begin anew.
 reproduce: $(VENV)/.installed
-	$(BIN)/lazyknife study all --output results
-	$(BIN)/python docs/fill.py
+	$(BIN)/lazyknife study paper --output results
+	$(BIN)/python docs/fill.py reproduction.md
+
+studies: $(VENV)/.installed
+	$(BIN)/lazyknife study beyond --output results
+	$(BIN)/python docs/fill.py studies.md
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

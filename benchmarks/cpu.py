@@ -16,6 +16,7 @@ import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -255,6 +256,51 @@ def peak_bytes() -> int:
     )
 
 
+def command_line(repeats: int) -> list[Row]:
+    """``lazyknife predict`` against a script that reads the same files and trains once."""
+    from lazyknife.datasets import DataNotFound, blog_feedback
+
+    try:
+        data = blog_feedback()
+    except DataNotFound as error:
+        print(f"passed over: {error}", file=sys.stderr)
+        return []
+    rows = np.random.default_rng(0).permutation(len(data))
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, part in (("train", rows[:2000]), ("new", rows[2000:52_000])):
+            columns = np.column_stack([data.X[part], data.y[part]])
+            header = ",".join([*data.feature_names, "y"])
+            np.savetxt(f"{folder}/{name}.csv", columns, "%.9g", ",", header=header, comments="")
+        files = [f"{folder}/train.csv", f"{folder}/new.csv"]
+        whole = ["-m", "lazyknife.cli", "predict", *files, "--target", "y"]
+        whole += ["--output", f"{folder}/out.csv"]
+        for kind in ("plain", "private"):
+            alone = [__file__, "--train", kind, *files]
+            what = f"`lazyknife predict` ÷ reading the files and one {kind} training"
+            setting = "n = 2,000, 50,000 new rows, p = 280, whole processes"
+            jobs = (lambda: process(whole)), (lambda alone=alone: process(alone))
+            found.append(row(what, setting, 3.0, ratio(*jobs, repeats)))
+    return found
+
+
+def process(arguments: list[str]) -> None:
+    """Run Python with these arguments."""
+    subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
+
+
+def read_and_train(kind: str, files: list[str]) -> None:
+    """Read the files and train one network, as a script would."""
+    import pandas as pd
+
+    rows, _ = (pd.read_csv(file) for file in files)
+    values = torch.from_numpy(rows.to_numpy(copy=True))
+    X, y = values[:, :-1], values[:, -1]
+    X = (X - X.mean(dim=0)) / X.std(dim=0).clamp(min=1e-12)
+    base = Plain() if kind == "plain" else DPSGD()
+    base.fit(build(None, X, seed=0), X, y, seed=0)
+
+
 def row(what: str, setting: str, limit: float | None, found: dict[str, float]) -> Row:
     """One line of the table; a negative limit is one to reach from above."""
     reached = limit is None or (found["ratio"] >= -limit if limit < 0 else found["ratio"] <= limit)
@@ -275,6 +321,7 @@ PARTS = {
     "growth": (growth, 3),
     "convolutions": (convolutions, 7),
     "memory": (peak_memory, 1),
+    "command": (command_line, 3),
 }
 
 
@@ -284,8 +331,12 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path(__file__).with_name("results.json"))
     parser.add_argument("--only", nargs="*", choices=PARTS, default=list(PARTS))
     parser.add_argument("--peak", metavar="RIDGE", help=argparse.SUPPRESS)
+    parser.add_argument("--train", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
+    if options.train:
+        read_and_train(options.train[0], options.train[1:])
+        return
     if options.peak:
         print(peak(options.peak))
         return

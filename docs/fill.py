@@ -1,15 +1,15 @@
-"""Make the tables of the pages anew from the rows in results/."""
+"""Make the tables of pages anew from the rows in results/: ``python docs/fill.py PAGE.md``."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from lazyknife.files import write_whole
 from lazyknife.study import fill
 
 DOCS = Path(__file__).parent
-PAGES = ("reproduction.md", "studies.md")
 
 if __name__ == "__main__":
-    for name in PAGES:
+    for name in sys.argv[1:]:
         write_whole(DOCS / name, fill((DOCS / name).read_text(), DOCS.parent / "results"))

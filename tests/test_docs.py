@@ -31,6 +31,13 @@ def run(snippet: str, n: int = 100) -> str:
     return printed.getvalue()
 
 
+def load(path: Path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 @pytest.mark.parametrize("number", range(len(SNIPPETS)))
 def test_the_readmes_snippets_run(number):
     run(SNIPPETS[number])
@@ -41,10 +48,26 @@ def test_the_snippets_on_speed_run_one_after_the_other():
     assert float(run("".join(SPEED_SNIPPETS))) > 0
 
 
+@pytest.mark.parametrize(("page", "made"), [("gallery", "intervals.pdf"), ("studies", "mine.csv")])
+def test_the_snippet_of_a_page_runs(page, made, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / f"docs/{page}.md").read_text()
+    (snippet,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    run(snippet)
+    assert (tmp_path / made).stat().st_size > 1000
+
+
+def test_the_gallery_is_what_its_script_draws(tmp_path):
+    gallery = load(ROOT / "examples/gallery.py")
+    drawn = {draw.__name__ for draw in gallery.GALLERY}
+    assert drawn == {path.stem for path in (ROOT / "docs/gallery").glob("*.svg")}
+    for draw in (gallery.sorted_intervals, gallery.band, gallery.comparison):
+        gallery.save_figure(draw(), tmp_path / "figure.svg")
+        assert (tmp_path / "figure.svg").stat().st_size > 5000
+
+
 def test_the_tables_on_speed_are_those_of_the_measured_files():
-    spec = importlib.util.spec_from_file_location("report", ROOT / "benchmarks/report.py")
-    report = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(report)
+    report = load(ROOT / "benchmarks/report.py")
     assert report.tables(SPEED) == SPEED
     assert SPEED.count("\n| ") > 30
 
@@ -59,7 +82,14 @@ def test_the_table_is_the_demos():
     assert between == (ROOT / "docs/demo/table.md").read_text()
 
 
-@pytest.mark.parametrize("page", ["README.md", "CHANGELOG.md", "docs/theory.md", "docs/speed.md"])
+PAGES = [
+    "README.md",
+    "CHANGELOG.md",
+    *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
+]
+
+
+@pytest.mark.parametrize("page", sorted(PAGES))
 def test_links_lead_somewhere(page):
     text = (ROOT / page).read_text()
     for target in re.findall(r"\]\(([^)#]+)\)", text):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +17,7 @@ import lazyknife as lk
 import reference
 from data import linear
 from lazyknife import lazy
+from lazyknife.intervals import CONSTRUCTIONS
 from lazyknife.lazy import LazyModels, LazyStep, ridge_grid
 from lazyknife.loo import RidgeModels, leave_one_out, leave_one_out_auto
 from lazyknife.machine import Machine, NotEnoughMemory, machine_for
@@ -264,7 +266,7 @@ def test_a_sketch_in_float32_agrees_with_float64() -> None:
     check_same(rounded, exact, 1e-4)
 
 
-@pytest.mark.parametrize("precision", ["float64", "float32", "tf32"])
+@pytest.mark.parametrize("precision", ["float64", "mixed", "float32", "tf32"])
 def test_the_estimator_reports_what_low_precision_cost(precision: str) -> None:
     X, y = linear(40)
     settings = {"base": lk.Public(), "ridge": 50.0, "device": MACHINE.device, "random_state": 0}
@@ -277,6 +279,54 @@ def test_the_estimator_reports_what_low_precision_cost(precision: str) -> None:
         assert model.rounding_ is None
     else:
         assert 0 < model.rounding_ < 1e-2
+
+
+@pytest.mark.parametrize("ridge", [5.0, "auto"])
+@pytest.mark.parametrize(
+    ("readout", "sketch", "n"),
+    [("tangent", None, 30), ("network", None, 30), ("tangent", Sketch(20), 60)],
+)
+def test_mixed_precision_solves_in_float64_and_predicts_in_float32(
+    ridge: float | str, readout: str, sketch: Sketch | None, n: int
+) -> None:
+    step = LazyStep(ridge, readout=readout, sketch=sketch)
+    mixed = replace(MACHINE, predicting=torch.float32)
+    rounded, exact = (solve(step, large(), n, machine) for machine in (mixed, MACHINE))
+    assert torch.equal(rounded.loo.residuals, exact.loo.residuals)
+    assert torch.equal(rounded.solved.columns, exact.solved.columns)
+    assert rounded.rounding is not None
+    assert exact.rounding is None
+    for low, high in zip(rounded.loo.predict(NEW), exact.loo.predict(NEW), strict=True):
+        assert (low.dtype, high.dtype) == (torch.float32, torch.float64)
+        assert_close(low.double(), high, 1e-4)
+        assert not torch.equal(low.double(), high)
+    # Whatever takes the predictions on, stays in their type.
+    for construction in CONSTRUCTIONS.values():
+        point, lower, upper = construction.ends(rounded.loo, NEW, [2])
+        assert point.dtype == torch.float32
+        assert (lower <= upper).all()
+
+
+def test_mixed_precision_predicts_in_float64_where_float32_is_too_coarse() -> None:
+    step = LazyStep(1e-3)
+    mixed = replace(MACHINE, predicting=torch.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the tiny ridge
+        models = solve(step, large(), 30, mixed, scale=1e4)
+        exact = solve(step, large(), 30, scale=1e4)
+    assert models.rounding is None
+    assert torch.equal(models.loo.predict(NEW)[1], exact.loo.predict(NEW)[1])
+
+
+def test_mixed_precision_counts_its_copy_of_the_models() -> None:
+    step = LazyStep(1.0)
+    free = 20 * 10**9
+    machine = replace(MACHINE, budget=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lazyknife.machine.free_memory", lambda device: free)
+        step.check_fits(40_000, 10**6, machine)
+        with pytest.raises(NotEnoughMemory):
+            step.check_fits(40_000, 10**6, replace(machine, predicting=torch.float32))
 
 
 def test_tf32_is_switched_on_for_its_products_alone() -> None:

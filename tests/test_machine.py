@@ -32,14 +32,16 @@ without_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a G
 
 
 @pytest.mark.parametrize("device", ["cpu", CPU])
-@pytest.mark.parametrize("precision", ["float64", "float32", "tf32"])
+@pytest.mark.parametrize("precision", ["float64", "mixed", "float32", "tf32"])
 @pytest.mark.parametrize("budget", [1, 10**9, 2.5e6, np.int64(7)])
 def test_settings_make_a_machine(device: str | torch.device, precision: str, budget: float) -> None:
     made = machine_for(device, precision, budget)
     assert (made.device, made.budget, made.precision) == (CPU, int(budget), precision)
-    assert made.dtype == (torch.float64 if precision == "float64" else torch.float32)
+    solved_exactly = precision in ("float64", "mixed")
+    assert made.dtype == (torch.float64 if solved_exactly else torch.float32)
+    assert made.predicting == (torch.float32 if precision == "mixed" else None)
     assert made.tf32 == (precision == "tf32")
-    assert made.item == (8 if precision == "float64" else 4)
+    assert made.item == (8 if solved_exactly else 4)
 
 
 def test_without_a_budget_it_is_a_share_of_the_free_memory(
@@ -80,7 +82,7 @@ def test_wrong_settings_are_refused_by_name_and_value(name: str, value: object) 
 
 
 def test_precisions_are_listed_when_another_is_asked_for() -> None:
-    with pytest.raises(ValueError, match=r"\['float64', 'float32', 'tf32'\]"):
+    with pytest.raises(ValueError, match=r"\['float64', 'mixed', 'float32', 'tf32'\]"):
         machine_for("cpu", "half", None)
 
 

@@ -81,3 +81,17 @@ def test_bad_arguments_are_refused():
         lk.coverage_by_bin(Y, ONE, bins=0)
     with pytest.raises(ValueError, match="there are 4 intervals"):
         lk.coverage(Y[:, None], ONE)
+
+
+@pytest.mark.parametrize("infinite", [5, 50, 100])
+def test_infinite_widths_are_binned_too(infinite):
+    width = np.linspace(1, 2, 100)
+    width[100 - infinite :] = np.inf
+    intervals = lk.Intervals(np.zeros(100), -width / 2, width / 2, 0.1)
+    found = lk.coverage_by_bin(np.full(100, 0.9), intervals, bins=4)
+    assert found.rows.sum() == 100
+    assert found.upper[-1] == np.inf
+    assert found.width[-1] == np.inf
+    finite = found.upper < np.inf
+    assert np.isfinite(found.lower[finite]).all()
+    assert (found.coverage * found.rows).sum() == pytest.approx(intervals.covers([0.9] * 100).sum())

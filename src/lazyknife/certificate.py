@@ -181,8 +181,8 @@ def certificate_for(
         objections += (f"Construction {construction!r} has no coverage theorem: use 'plus'.",)
     if dependence is None:
         objections += (
-            f"The {name} base saw all of the data without privacy: use Public, Split, or DPSGD with "
-            "a finite epsilon.",
+            f"The {name} base saw all of the data without privacy: use Public, Split, or DPSGD "
+            "with a finite epsilon.",
         )
     paper: float | None = None
     remarks: tuple[str, ...] = ()

@@ -65,8 +65,9 @@ class LazyJackknifeRegressor(IntervalRegressor):
         Where the lazy step and predictions run: ``"auto"`` (a GPU if there is one), ``"cpu"``,
         ``"cuda"`` or a ``torch.device``. The base is learnt where its network lives.
     precision
-        ``"float64"``; or ``"float32"``, or ``"tf32"`` for the products of prediction besides,
-        checked against float64 on a sample.
+        ``"float64"``; ``"mixed"`` solves in float64 and predicts in float32, which halves its time,
+        unless a check on a sample says that it is too coarse; ``"float32"`` solves so too, and
+        ``"tf32"`` rounds the products of prediction further: the check then warns.
     memory_budget
         Bytes for everything but the matrices that the method cannot do without (docs/speed.md);
         None takes a quarter of what is free on the device.
@@ -85,7 +86,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
         λ of each leave-one-out model and, last, of the full one, shape (n + 1,).
     rounding_
         Largest error of low precision seen on a sample of left-out residuals, in units of their
-        typical size; None in float64.
+        typical size; None where all is float64.
     loo_
         The leave-one-out models.
 

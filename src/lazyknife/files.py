@@ -30,12 +30,12 @@ def replacing(path: Path) -> Iterator[Path]:
 def check_writable(path: Path, suffixes: Iterable[str]) -> None:
     """Refuse a path that could not be written, before any work is done for it."""
     known = tuple(suffixes)
+    if os.path.isdir(path):
+        raise ValueError(f"{path}: this is a folder: give the name of a file")
     if not path.name.lower().endswith(known):
         raise ValueError(f"{path}: give a name that ends in {', '.join(known)}")
-    if path.is_dir():
-        raise ValueError(f"{path}: this is a folder: give the name of a file")
     # Folders that are missing will be made, inside the nearest that is there.
-    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    folder = next(parent for parent in path.absolute().parents if os.path.exists(parent))
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass

@@ -68,7 +68,7 @@ def _kth(values: Tensor, ranks: Sequence[int], largest: bool) -> Tensor:
 def plus(loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
     """Jackknife+: order statistics of f_{−j}(x) ± |R_j|."""
     point, predictions = loo.predict(X)
-    errors = loo.residuals.abs()
+    errors = loo.residuals.abs().to(predictions.dtype)
     lower = kth_smallest(predictions - errors, ranks)
     return point, lower, kth_largest(predictions + errors, ranks)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from .loo import RidgeModels, leave_one_out, leave_one_out_auto
 from .machine import Machine, blocks
 from .primal import leave_one_out_primal, leave_one_out_primal_auto
-from .readout import TangentReadout, read_out
+from .readout import Readout, TangentReadout, read_out
 from .records import LeaveOneOut
 from .tangent import Basis, Dual, Primal, Sketch, Tangent, choose_basis
 
@@ -56,11 +56,12 @@ class LazyStep:
         """Refuse, before anything is computed, rows and parameters that do not fit in memory."""
         auto = self.ridge == "auto"
         dimension = size if self.sketch is None else self.sketch.dimension
+        copies = 1 + auto + (machine.predicting is not None)
         if self.sketch is None and n <= size:
-            needed, what = (1 + auto) * n * n, f"the kernel of {n:,} rows"
+            needed, what = copies * n * n, f"the kernel of {n:,} rows"
             remedy = "use features=Sketch(4096), parameters='last', precision='float32'"
         else:
-            needed = (1 + auto) * n * (dimension + 1) + 3 * dimension**2
+            needed = copies * n * (dimension + 1) + 3 * dimension**2
             what = f"{dimension:,} features of {n:,} rows"
             remedy = "use features=Sketch with fewer dimensions, precision='float32'"
         if auto:
@@ -75,6 +76,8 @@ class LazyStep:
             basis = choose_basis(tangent, X, self.sketch, self.seed)
             solved = self._solve(basis, X, y)
             loo = read_out(self.readout, basis, X, y, solved)
+        if machine.predicting is not None:
+            return _with_other_predictions(basis, loo, solved, X, y, machine.predicting)
         error = None
         if machine.dtype != torch.float64:
             error = rounding_error(basis, loo, solved, X, y)
@@ -120,6 +123,17 @@ class LazyModels:
     rounding: float | None
 
 
+def _with_other_predictions(
+    basis: Basis, loo: Readout, solved: RidgeModels, X: Tensor, y: Tensor, dtype: torch.dtype
+) -> LazyModels:
+    """Return the models predicting in another type, or as they are where that is too coarse."""
+    other = loo.of_type(dtype)
+    error = rounding_error(basis, other, solved, X, y)
+    if error <= CHECKED_ERROR:
+        return LazyModels(other, solved, error)
+    return LazyModels(loo, solved, None)
+
+
 def _feature_rows(basis: Primal, X: Tensor, intercept: bool) -> tuple[Tensor, Tensor]:
     """Feature rows (n, size), with a last column of 1 for an intercept, and outputs (n,)."""
     machine = basis.tangent.machine
@@ -154,7 +168,7 @@ def rounding_error(
     through the tangent, with the prediction that users get.
     """
     sample = torch.linspace(0, len(X) - 1, min(len(X), CHECKED_ROWS), device=X.device).long()
-    exact, rows = basis.in_float64(), X[sample]
+    exact, rows = basis.of_type(torch.float64), X[sample]
     outputs, coordinates = exact.rows(rows)
     own = (coordinates * solved.columns[:, sample].T).sum(dim=1)
     predicted = outputs + own + solved.intercepts[sample]

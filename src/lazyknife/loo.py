@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -64,6 +64,13 @@ class RidgeModels:
     ridges: Tensor
     residuals: Tensor
     training_residuals: Tensor
+
+    def of_type(self, dtype: torch.dtype) -> RidgeModels:
+        """The same models, predicting in another floating type; residuals stay as they are."""
+        columns, full, intercepts = (
+            part.to(dtype) for part in (self.columns, self.full, self.intercepts)
+        )
+        return replace(self, columns=columns, full=full, intercepts=intercepts)
 
 
 @dataclass(frozen=True)

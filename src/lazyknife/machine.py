@@ -22,7 +22,13 @@ import torch
 from torch import Tensor
 
 CPU = torch.device("cpu")
-PRECISIONS = {"float64": torch.float64, "float32": torch.float32, "tf32": torch.float32}
+# Types of the solution and of predictions.
+PRECISIONS = {
+    "float64": (torch.float64, torch.float64),
+    "mixed": (torch.float64, torch.float32),
+    "float32": (torch.float32, torch.float32),
+    "tf32": (torch.float32, torch.float32),
+}
 Device = str | torch.device
 # Share of the free memory that blocks may take when nothing else is asked for.
 BUDGET_SHARE = 0.25
@@ -56,6 +62,8 @@ class Machine:
         Whether the device may round the factors of float32 products to TF32.
     budget
         Bytes for everything but the matrices named above.
+    predicting
+        The floating type of predictions, if it is another one.
 
     """
 
@@ -63,6 +71,7 @@ class Machine:
     dtype: torch.dtype = torch.float64
     tf32: bool = False
     budget: int = 2**30
+    predicting: torch.dtype | None = None
 
     @property
     def item(self) -> int:
@@ -77,12 +86,18 @@ class Machine:
     @property
     def precision(self) -> str:
         """Name of the precision."""
+        if self.predicting is not None:
+            return "mixed"
         return "tf32" if self.tf32 else str(self.dtype).removeprefix("torch.")
 
     @property
     def exact(self) -> Machine:
         """The same machine without TF32."""
         return replace(self, tf32=False)
+
+    def of_type(self, dtype: torch.dtype) -> Machine:
+        """The same machine with another floating type for everything."""
+        return replace(self, dtype=dtype, tf32=False, predicting=None)
 
     @property
     def on_cpu(self) -> bool:
@@ -152,7 +167,9 @@ def machine_for(device: Any, precision: Any, memory_budget: Any) -> Machine:
         budget = int(float(memory_budget))
     else:
         raise ValueError(f"memory_budget={memory_budget!r}: give a number of bytes, or None")
-    return Machine(chosen, PRECISIONS[precision], precision == "tf32", budget)
+    solving, predicting = PRECISIONS[precision]
+    other = None if predicting == solving else predicting
+    return Machine(chosen, solving, precision == "tf32", budget, other)
 
 
 def find_device(device: Any) -> torch.device:

@@ -84,12 +84,14 @@ def coverage_by_bin(
         raise ValueError(
             f"by has shape {values.shape}: give 'width' or one value a row, shape {width.shape}"
         )
+    values, limits = _finite(values)
     edges = np.unique(np.quantile(values, np.linspace(0, 1, bins + 1)))
     bin_of = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, max(len(edges) - 2, 0))
     count = np.bincount(bin_of)
     kept = np.flatnonzero(count)
     total = count[kept]
     share = np.bincount(bin_of, covered)[kept] / total
+    edges = np.where(edges < limits[0], -np.inf, np.where(edges > limits[1], np.inf, edges))
     return Bins(
         edges[kept],
         edges[np.minimum(kept + 1, len(edges) - 1)],
@@ -98,6 +100,14 @@ def coverage_by_bin(
         np.sqrt(share * (1 - share) / total),
         np.bincount(bin_of, width)[kept] / total,
     )
+
+
+def _finite(values: Numbers) -> tuple[Numbers, tuple[float, float]]:
+    """Put infinities just beyond the finite values, so that quantiles exist; and their limits."""
+    finite = values[np.isfinite(values)]
+    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
+    beyond = 1.0 + high - low
+    return np.nan_to_num(values, posinf=high + beyond, neginf=low - beyond), (low, high)
 
 
 def _plain(value: Any) -> Any:

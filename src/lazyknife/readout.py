@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -11,7 +11,6 @@ from torch import Tensor
 from .loo import RidgeModels
 from .machine import blocks, steps
 from .networks import widest_layer
-from .records import LeaveOneOut
 from .tangent import Basis, moved_outputs
 
 MODELS_AT_ONCE = 100
@@ -28,6 +27,10 @@ class TangentReadout:
     def of(cls, basis: Basis, X: Tensor, y: Tensor, models: RidgeModels) -> TangentReadout:
         """Read out the models; everything at the training rows is in closed form."""
         return cls(basis, models)
+
+    def of_type(self, dtype: torch.dtype) -> TangentReadout:
+        """The same models, predicting in another floating type."""
+        return TangentReadout(self.basis.of_type(dtype), self.models.of_type(dtype))
 
     @property
     def residuals(self) -> Tensor:
@@ -85,6 +88,10 @@ class NetworkReadout:
         left_out = torch.cat(own) + models.intercepts[:-1]
         return cls(basis, models, y - left_out, y - unread.point(X))
 
+    def of_type(self, dtype: torch.dtype) -> NetworkReadout:
+        """The same models, predicting in another floating type."""
+        return replace(self, basis=self.basis.of_type(dtype), models=self.models.of_type(dtype))
+
     @property
     def rows_at_once(self) -> int:
         """Rows for which predictions of all models and their order statistics fit."""
@@ -129,12 +136,13 @@ class NetworkReadout:
         return widest_layer(self.basis.tangent.module)
 
 
+Readout = TangentReadout | NetworkReadout
 READOUTS: dict[str, type[TangentReadout] | type[NetworkReadout]] = {
     "network": NetworkReadout,
     "tangent": TangentReadout,
 }
 
 
-def read_out(readout: str, basis: Basis, X: Tensor, y: Tensor, models: RidgeModels) -> LeaveOneOut:
+def read_out(readout: str, basis: Basis, X: Tensor, y: Tensor, models: RidgeModels) -> Readout:
     """Return the leave-one-out models behind one of the readouts; X and y are on the machine."""
     return READOUTS[readout].of(basis, X, y, models)

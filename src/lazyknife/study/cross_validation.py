@@ -58,6 +58,7 @@ def compare_methods(
 
     for method in methods:
         check_choice("method", method, METHODS)
+        METHODS[method](setting)._check_settings()  # once here, not once a fold
     parts = list(enumerate(make_folds(len(y), folds, train_rows, test_rows, seed)))
     tasks = [(name, number, fold) for number, fold in parts for name in methods]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -48,8 +49,6 @@ def blank(lines: int, columns: int, *, width: float, height: float) -> tuple[Fig
 
 def panels(part: pd.DataFrame) -> list[Panel]:
     """Return the three panels of the paper's figures."""
-    widths = part["width"][np.isfinite(part["width"])]
-    spread = widths.max() > WIDE_SPREAD * widths.min()
     target = 1 - 2 * float(part["alpha"].iloc[0])  # the paper's, what jackknife+ guarantees
     return [
         _panel(
@@ -60,8 +59,14 @@ def panels(part: pd.DataFrame) -> list[Panel]:
             target_label=f"{100 * target:.0f} %, 1 − 2α",
         ),
         _panel(part, "seconds", "time (s)", log=True),
-        _panel(part, "width", "width", log=bool(spread)),
+        _panel(part, "width", "width", log=wants_log(part["width"])),
     ]
+
+
+def wants_log(widths: pd.Series) -> bool:
+    """Whether widths differ too much for a linear scale."""
+    finite = widths[np.isfinite(widths)]
+    return bool(finite.max() > WIDE_SPREAD * finite.min())
 
 
 def draw_curves(study: Study, summary: pd.DataFrame) -> Figure:
@@ -96,19 +101,21 @@ def draw_curves(study: Study, summary: pd.DataFrame) -> Figure:
 def measured_curves(
     study: Study, summary: pd.DataFrame, part: pd.DataFrame, measure: str
 ) -> list[Curve]:
-    """One curve a method; a method without the setting is a level line across the others' x."""
+    """One curve a method; a method that has no such setting is a level line across their x."""
+    places = part[study.across].astype(float)
+    places = places[np.isfinite(places)]
     curves = []
-    ends = part[study.across].astype(float)
     for label in dict.fromkeys(labels(summary, part)):
         own = part[np.array(labels(summary, part)) == label]
         if own[measure].isna().all():
             continue
-        x, y, errors = (
-            own[c].astype(float).tolist() for c in (study.across, measure, f"{measure}_se")
-        )
-        if len(own) == 1 and len(part) > 1:
-            x, y, errors = [ends.min(), ends.max()], 2 * y, None
-        curves.append(Curve(label, x, y, errors, "bound" if errors is None else "measured"))
+        columns = (study.across, measure, f"{measure}_se")
+        x, y, errors = (own[column].astype(float).tolist() for column in columns)
+        if study.across == "epsilon" and (own["method"] == "lazy_finetune").all():
+            x = [math.inf]  # no privacy at all
+        elif len(own) == 1 and len(part) > 1:
+            x, y, errors = [places.min(), places.max()], 2 * y, 2 * errors
+        curves.append(Curve(label, x, y, errors))
     return curves
 
 

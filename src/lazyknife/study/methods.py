@@ -41,6 +41,7 @@ def _lazy(base: Callable[[Setting], BaseMethod]) -> Maker:
             intercept=setting.intercept,
             alpha=setting.alpha,
             device="cpu",
+            precision="mixed",  # networks predict in float32, as those of the other methods do
         )
 
     return make

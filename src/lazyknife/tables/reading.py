@@ -6,6 +6,7 @@ import codecs
 import csv
 import gzip
 import io
+import os
 import zlib
 from collections.abc import Iterator
 from itertools import islice
@@ -33,6 +34,8 @@ def read_table(path: Path) -> pd.DataFrame:
         At least one row and one column, with distinct names and rows numbered from 0.
 
     """
+    if os.path.isdir(path):  # whose name has no suffix to judge by
+        raise TableError(f"{path}: this is a folder: give a file inside it")
     suffix = suffix_of(path)
     data = _contents(path).removeprefix(codecs.BOM_UTF8)
     if not data or data.isspace():
@@ -51,8 +54,6 @@ def _contents(path: Path) -> bytes:
         data = path.read_bytes()
     except FileNotFoundError:
         raise TableError(f"{path}: there is no such file: check the name and the folder") from None
-    except IsADirectoryError:
-        raise TableError(f"{path}: this is a folder: give a file inside it") from None
     except (OSError, ValueError) as error:  # ValueError: a name that no file can have
         reason = getattr(error, "strerror", None) or error
         raise TableError(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import gzip
 import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..files import replacing
-from .formats import SEPARATORS, TableError, load, suffix_of
+from ..files import check_writable, replacing
+from .formats import SEPARATORS, SUFFIXES, TableError, load, suffix_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,12 +18,9 @@ def check_output(path: Path) -> None:
     """Raise TableError, before any work is done, if ``write_table`` could not write there."""
     _check_name(path)
     try:
-        # Folders that are missing will be made, inside the nearest that is there.
-        folder = next(parent for parent in path.absolute().parents if parent.exists())
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise _cannot_write(path, error) from None
+        check_writable(path, SUFFIXES)
+    except ValueError as error:
+        raise TableError(str(error)) from None
 
 
 def write_table(frame: pd.DataFrame, path: Path) -> None:
@@ -54,11 +50,11 @@ def write_table(frame: pd.DataFrame, path: Path) -> None:
 
 def _check_name(path: Path) -> str:
     """Return the suffix; refuse an unknown one, one whose package is missing, and a folder."""
+    if os.path.isdir(path):
+        raise TableError(f"{path}: this is a folder: give the name of a file")
     suffix = suffix_of(path)
     if suffix == ".parquet":
         load("pyarrow.parquet")
-    if os.path.isdir(path):
-        raise TableError(f"{path}: this is a folder: give the name of a file")
     return suffix
 
 

@@ -44,10 +44,10 @@ class Dual:
         """Moves of the parameters for each of the b models in ``columns`` (n, b)."""
         return self.tangent.pull(self.features, columns)
 
-    def in_float64(self) -> Dual:
-        """The same basis in float64."""
-        exact = self.tangent.in_float64()
-        return Dual(exact, exact.features(self.features.X))
+    def of_type(self, dtype: torch.dtype) -> Dual:
+        """The same basis in another floating type."""
+        tangent = self.tangent.of_type(dtype)
+        return Dual(tangent, tangent.features(self.features.X))
 
 
 @dataclass(frozen=True)
@@ -101,12 +101,12 @@ class Primal:
             for (name, shape), cut in zip(shapes.items(), cuts, strict=True)
         }
 
-    def in_float64(self) -> Primal:
-        """The same basis in float64."""
+    def of_type(self, dtype: torch.dtype) -> Primal:
+        """The same basis in another floating type."""
         signs = self.signs and {
-            name: (u.double(), v.double()) for name, (u, v) in self.signs.items()
+            name: (u.to(dtype), v.to(dtype)) for name, (u, v) in self.signs.items()
         }
-        return replace(self, tangent=self.tangent.in_float64(), signs=signs)
+        return replace(self, tangent=self.tangent.of_type(dtype), signs=signs)
 
 
 Basis = Dual | Primal

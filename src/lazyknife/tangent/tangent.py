@@ -154,10 +154,9 @@ class Tangent:
             work_bytes=math.ceil(ratio * self.work_bytes),
         )
 
-    def in_float64(self) -> Tangent:
-        """Return a float64 copy on the same device."""
-        exact = replace(self.machine, dtype=torch.float64, tf32=False)
-        return replace(self, module=copy.deepcopy(self.module)).on(exact)
+    def of_type(self, dtype: torch.dtype) -> Tangent:
+        """Return a copy of another floating type on the same device."""
+        return replace(self, module=copy.deepcopy(self.module)).on(self.machine.of_type(dtype))
 
 
 def make_tangent(module: nn.Module, layers: Sequence[str], probe: Tensor) -> Tangent:

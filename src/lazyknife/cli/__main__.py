@@ -1,0 +1,5 @@
+"""``python -m lazyknife.cli`` is the command ``lazyknife``."""
+
+from . import main
+
+main()

@@ -1,0 +1,129 @@
+"""How the command speaks: results on stdout, everything else on stderr, errors in one line."""
+
+from __future__ import annotations
+
+import functools
+import math
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn, ParamSpec, TypeVar
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from typer.core import TyperGroup
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+WIDE = 160
+FAILED = 1  # exit code of a run some of whose parts failed
+USAGE = 2  # of everything that the user can mend
+INTERRUPTED = 130
+# What a user's file, setting or machine can cause; anything else is a defect of ours.
+EXPECTED = (ValueError, TypeError, OSError, MemoryError, ImportError)
+
+
+class OneLineErrors(TyperGroup):
+    """The commands; what is wrong with a command line is said in one line."""
+
+    def main(self, *args: Any, **extra: Any) -> NoReturn:
+        """Run a command and exit with its code."""
+        try:
+            sys.exit(super().main(*args, **extra | {"standalone_mode": False}))
+        except Exception as error:
+            if not hasattr(error, "format_message"):  # what typer's own errors have
+                raise
+            message = error.format_message().replace("Value error, ", "").rstrip(".")
+            context = getattr(error, "ctx", None)
+            hint = "" if context is None else f": see {context.command_path} --help"
+            say_error(message + hint)
+            sys.exit(USAGE)
+
+
+def plainly(command: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Wrap a command: expected errors become one line and exit code 2, warnings one line each."""
+
+    @functools.wraps(command)
+    def wrapped(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        with warnings.catch_warnings():
+            warnings.simplefilter("default", UserWarning)
+            warnings.showwarning = _show_warning
+            try:
+                return command(*args, **kwargs)
+            except BrokenPipeError:  # whoever read the output has enough; typer ends in silence
+                raise
+            except KeyboardInterrupt:
+                say("stopped")
+                raise typer.Exit(INTERRUPTED) from None
+            except EXPECTED as error:
+                say_error(error)
+                raise typer.Exit(USAGE) from None
+
+    return wrapped
+
+
+def say_error(error: BaseException | str) -> None:
+    """Say what is wrong in one line."""
+    say(f"error: {' '.join(str(error).split()) or type(error).__name__}")
+
+
+def say(line: str) -> None:
+    """Write one line to stderr."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    say(f"warning: {' '.join(str(message).split())}")
+
+
+def show_progress() -> bool:
+    """Progress bars are for terminals."""
+    return sys.stderr.isatty()
+
+
+def print_table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], texts: int = 1
+) -> None:
+    """Print a table; the first ``texts`` columns are set flush left, numbers flush right."""
+    table = Table(
+        title=title or None,
+        title_justify="left",
+        show_header=any(columns),
+        box=SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        collapse_padding=True,
+    )
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number < texts else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*map(str, row))
+    _console().print(table)
+
+
+def print_text(text: str) -> None:
+    """Print lines, broken between words where a terminal is too narrow for them."""
+    _console().print(text, soft_wrap=not sys.stdout.isatty())
+
+
+def _console() -> Console:
+    # What goes to a file or a pipe is not cut to the width of a screen that is not there.
+    return Console(width=None if sys.stdout.isatty() else WIDE, highlight=False, markup=False)
+
+
+def plus_minus(mean: float, error: float) -> str:
+    """Return a mean with its standard error, to the error's second digit.
+
+    >>> plus_minus(5339.2, 862.1), plus_minus(0.8833, 0.01734)
+    ('5340 ± 860', '0.883 ± 0.017')
+    """
+    if not (math.isfinite(mean) and 0 < error < math.inf):
+        return f"{mean:.4g}"
+    places = 1 - math.floor(math.log10(error))
+    if mean:  # five digits of the mean are enough, however small its error
+        places = min(places, 4 - math.floor(math.log10(abs(mean))))
+    shown = max(places, 0)
+    return f"{round(mean, places):.{shown}f} ± {round(error, places):.{shown}f}"

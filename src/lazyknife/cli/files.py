@@ -1,0 +1,64 @@
+"""Files in and out: what can be read, what may be written, and what a page says of the run."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..report import Report
+
+
+def check_outputs(
+    table: Path | None = None,
+    html: Path | None = None,
+    figure: Path | None = None,
+    inputs: tuple[Path, ...] = (),
+) -> None:
+    """Refuse what cannot or should not be written, before anything is computed."""
+    from ..files import check_writable
+    from ..plots.output import FORMATS
+    from ..report import SUFFIXES as PAGES
+    from ..tables import SUFFIXES as TABLES
+
+    for path, suffixes in ((table, TABLES), (html, PAGES), (figure, FORMATS)):
+        if path is None:
+            continue
+        if path.exists() and any(file.exists() and path.samefile(file) for file in inputs):
+            raise ValueError(f"{path}: the data are in this file: write to another")
+        check_writable(path, suffixes)
+
+
+def write_outputs(
+    paths: Mapping[str, Any], table: pd.DataFrame, figure: Any, page: Report | None
+) -> None:
+    """Write what was asked for by ``--output``, ``--figure`` and ``--html``."""
+    from ..plots import save_figure
+    from ..report import write_report
+    from ..tables import write_table
+
+    if paths["output"] is not None:
+        write_table(table, paths["output"])
+    if paths["figure"] is not None:
+        save_figure(figure, paths["figure"])
+    if page is not None:
+        write_report(page, paths["html"])
+
+
+def settings_of(context: typer.Context) -> dict[str, object]:
+    """Return all options of a command and their values, for a page; those without one left out."""
+    options = [param for param in context.command.params if param.opts[0].startswith("-")]
+    values = {param.opts[0]: context.params.get(str(param.name)) for param in options}
+    return {name: value for name, value in values.items() if value not in (None, [], ())}
+
+
+def command_line() -> str:
+    """Return the command as it was typed."""
+    return shlex.join(["lazyknife", *sys.argv[1:]])

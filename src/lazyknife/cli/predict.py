@@ -1,0 +1,263 @@
+"""``lazyknife predict``: intervals for the rows of one file from the rows of another."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from . import files, values
+from . import options as opt
+from .console import plainly, print_table, print_text, say, show_progress
+
+if TYPE_CHECKING:
+    from ..certificate import Certificate
+    from ..records import Intervals
+    from ..tables import Encoded
+
+OWN_COLUMNS = r"point|(lower|upper)(_.*)?"  # of the output
+FEWEST_ROWS = 3  # a leave-one-out model with an intercept and a λ of its own
+
+
+@plainly
+def predict(
+    context: typer.Context,
+    train: Annotated[
+        Path,
+        typer.Argument(help="Training rows: .csv, .csv.gz, .tsv or .parquet.", metavar="TRAIN"),
+    ],
+    test: Annotated[Path, typer.Argument(help="New rows, with the same columns.", metavar="TEST")],
+    target: opt.Target,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", help="Where to write the intervals.", rich_help_panel=opt.FILES
+        ),
+    ],
+    html: opt.Html = None,
+    figure: opt.FigurePath = None,
+    drop: opt.Drop = None,
+    categorical: opt.Categorical = None,
+    id_column: Annotated[
+        str | None,
+        typer.Option(
+            "--id",
+            help="Column that names the rows; copied, not used.",
+            metavar="COLUMN",
+            rich_help_panel=opt.FILES,
+        ),
+    ] = None,
+    alpha: Annotated[
+        list[float] | None,
+        typer.Option(
+            help="Level: intervals aim at covering 1 − alpha (may be repeated); by default 0.1.",
+            metavar="NUMBER",
+            rich_help_panel=opt.LAZY,
+        ),
+    ] = None,
+    transform: opt.Transform = "standardize",
+    construction: opt.Construction = "plus",
+    readout: Annotated[
+        Literal["tangent", "network"],
+        typer.Option(
+            help="Predict with the network linearised (tangent) or moved (network).",
+            metavar="NAME",
+            rich_help_panel=opt.LAZY,
+        ),
+    ] = "tangent",
+    ridge: Annotated[
+        str,
+        typer.Option(
+            help="λ, or auto: chosen without leaking.", metavar="NUMBER", rich_help_panel=opt.LAZY
+        ),
+    ] = "auto",
+    intercept: Annotated[
+        bool, typer.Option(help="Whether to fit an intercept.", rich_help_panel=opt.LAZY)
+    ] = True,
+    hidden: Annotated[
+        str,
+        typer.Option(
+            help="Widths of the network's layers.", metavar="WIDTHS", rich_help_panel=opt.LAZY
+        ),
+    ] = "64,64",
+    parameters: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What the lazy step moves: all (the default), last, or a pattern of parameters' "
+            "names (may be repeated).",
+            metavar="NAMES",
+            rich_help_panel=opt.LAZY,
+        ),
+    ] = None,
+    sketch: Annotated[
+        int | None,
+        typer.Option(
+            help="Project the features to so many, for very many rows.", rich_help_panel=opt.LAZY
+        ),
+    ] = None,
+    nu: Annotated[
+        float,
+        typer.Option(
+            help="Widen every interval by ν on both sides, in the target's unit.",
+            rich_help_panel=opt.LAZY,
+        ),
+    ] = 0.0,
+    unit: opt.Unit = 1.0,
+    base: opt.BaseKind = "dpsgd",
+    epsilon: opt.Epsilon = None,
+    delta: opt.Delta = None,
+    epochs: opt.Epochs = None,
+    batch_size: opt.BatchSize = None,
+    lr: opt.Lr = None,
+    max_grad_norm: opt.MaxGradNorm = None,
+    noise_multiplier: opt.NoiseMultiplier = None,
+    fraction: opt.Fraction = None,
+    sensitivity: opt.Sensitivity = None,
+    norm: opt.Norm = None,
+    device: Annotated[
+        str, typer.Option(help="auto, cpu or cuda.", rich_help_panel=opt.RUN)
+    ] = "auto",
+    precision: Annotated[
+        Literal["float64", "mixed", "float32", "tf32"],
+        typer.Option(
+            help="Of the lazy step; mixed solves in float64 and predicts in float32.",
+            rich_help_panel=opt.RUN,
+        ),
+    ] = "mixed",
+    memory_budget: Annotated[
+        str | None,
+        typer.Option(
+            help="Memory for blocks, such as 4GB; by default a quarter of what is free.",
+            metavar="SIZE",
+            rich_help_panel=opt.RUN,
+        ),
+    ] = None,
+    seed: opt.Seed = 0,
+) -> None:
+    """Write a prediction interval for every row of TEST, learnt from the rows of TRAIN.
+
+    By default features are standardised over the rows of both files together, which leaks
+    nothing; the certificate then holds for the rows of TEST.
+    """
+    from ..checks import check_fraction, check_not_negative, check_positive
+
+    levels = [check_fraction("alpha", level) for level in dict.fromkeys(alpha or [0.1])]
+    settings: dict[str, Any] = {
+        "base": values.make_base(context.params),
+        "ridge": values.parse_ridge(ridge),
+        "construction": construction,
+        "readout": readout,
+        "intercept": intercept,
+        "parameters": values.parse_parameters(parameters),
+        "transform": values.make_transform(transform),
+        "alpha": levels[0],
+        "nu": check_not_negative("nu", nu) / check_positive("unit", unit),
+        "device": device,
+        "precision": precision,
+        "memory_budget": values.parse_bytes(memory_budget),
+        "random_state": seed,
+        "progress": show_progress(),
+    }
+    widths = values.parse_widths(hidden)
+    files.check_outputs(output, html, figure, inputs=(train, test))
+    rows = _read(train, test, target, drop or (), categorical or (), id_column)
+    for note in rows.notes:
+        say(f"note: {note}")
+    intervals, certificate = _fit_and_predict(
+        rows, levels, unit, widths, sketch, test.name, settings
+    )
+    _write(context, rows, intervals, certificate, f"{train} → {test}")
+
+
+def _read(
+    train: Path,
+    test: Path,
+    target: str,
+    drop: list[str] | tuple[str, ...],
+    categorical: list[str] | tuple[str, ...],
+    id_column: str | None,
+) -> Encoded:
+    """Read both files into arrays."""
+    from ..tables import encode, read_table
+
+    old, new = read_table(train), read_table(test)
+    if train.samefile(test):
+        raise ValueError(f"{test}: TRAIN and TEST are the same file: give rows that are new")
+    if id_column is not None and re.fullmatch(OWN_COLUMNS, id_column):
+        raise ValueError(f"--id {id_column}: the output has its own column of this name: rename it")
+    rows = encode(
+        old,
+        new,
+        target,
+        drop=drop,
+        categorical=categorical,
+        id_column=id_column,
+        train_name=train.name,
+        test_name=test.name,
+    )
+    if len(rows.y) < FEWEST_ROWS:
+        raise ValueError(f"{train}: too few rows, {len(rows.y)}: give at least {FEWEST_ROWS}")
+    return rows
+
+
+def _fit_and_predict(
+    rows: Encoded,
+    levels: list[float],
+    unit: float,
+    widths: tuple[int, ...],
+    sketch: int | None,
+    test_name: str,
+    settings: dict[str, Any],
+) -> tuple[Intervals, Certificate]:
+    """Fit, predict, and word the certificate for the new file."""
+    from ..certificate import MARGINAL
+    from ..estimators import LazyJackknifeRegressor
+    from ..networks import mlp
+    from ..tangent import Sketch
+
+    model = LazyJackknifeRegressor(
+        network=mlp(widths), features=None if sketch is None else Sketch(sketch), **settings
+    )
+    model.fit(rows.X, rows.y / unit, X_pool=rows.X_new)
+    intervals = model.predict_interval(rows.X_new, alpha=levels if len(levels) > 1 else None)
+    intervals = replace(
+        intervals,
+        point=unit * intervals.point,
+        lower=unit * intervals.lower,
+        upper=unit * intervals.upper,
+    )
+    certificate = model.certificate_
+    if rows.fitted or model.scaling_.pool is not None:
+        # Medians, categories or scales come from the rows of both files together.
+        certificate = replace(
+            certificate, scope=f"the rows of {test_name}, and no others; {MARGINAL}"
+        )
+    return intervals, certificate
+
+
+def _write(
+    context: typer.Context,
+    rows: Encoded,
+    intervals: Intervals,
+    certificate: Certificate,
+    inputs: str,
+) -> None:
+    """Write what was asked for, nothing before everything is made, and say what came out."""
+    from .predict_page import draw, make_report, measured
+
+    paths = context.params
+    frame = intervals.to_frame()
+    if rows.ids is not None:
+        frame.insert(0, str(rows.ids.name), rows.ids)
+    results = measured(rows, intervals)
+    drawings = draw(rows, intervals) if paths["figure"] or paths["html"] else []
+    page = None
+    if paths["html"] is not None:
+        settings = files.settings_of(context)
+        page = make_report(rows, intervals, certificate, results, drawings, settings, inputs)
+    files.write_outputs(paths, frame, drawings[0][1] if drawings else None, page)
+    print_table("", ("", ""), results)
+    print_text(f"\n{certificate}\n\nWrote {len(frame)} intervals to {paths['output']}.")
