@@ -90,13 +90,13 @@ def test_lazy_dp_and_jackknife_are_the_papers():
     setting = Setting(epochs=7, batch_size=5)
     ours = METHODS["lazy_dp"](setting).get_params()
     paper = lk.DPLazyPI(epochs=7, batch_size=5).get_params()
-    assert {name for name in paper if ours[name] != paper[name]} == {"device"}
+    assert {name for name in paper if ours[name] != paper[name]} == {"device", "precision"}
     finetune = METHODS["lazy_finetune"](setting)
     assert finetune.base == lk.Plain(7, 5)
     assert not METHODS["jackknife+"](setting).intercept
     defaults = lk.LazyJackknifeRegressor().get_params()
     own = METHODS["lazyknife"](Setting()).get_params()
-    assert {name for name in own if own[name] != defaults[name]} == {"device", "base"}
+    assert {name for name in own if own[name] != defaults[name]} == {"device", "base", "precision"}
     assert own["base"] == lk.DPSGD()
 
 
