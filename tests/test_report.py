@@ -15,7 +15,15 @@ import numpy as np
 import pytest
 
 from lazyknife import Plain, Public, certify
-from lazyknife.report import Figure, Report, Table, read_certificate, render, write_report
+from lazyknife.report import (
+    Figure,
+    Report,
+    Table,
+    _is_wide,
+    read_certificate,
+    render,
+    write_report,
+)
 
 NO_BROWSER = (
     "no Chromium found: install Debian's chromium package to run the report's browser tests"
@@ -241,6 +249,13 @@ def test_a_short_certificate_is_a_headline():
     parts = read_certificate("Covers.\n\n")
     assert (parts.headline, parts.detail, parts.remarks, parts.scope) == ("Covers.", "", (), "")
     assert read_certificate("").headline == ""
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "wide"), [(360, 240, False), (480, 240, True), (720, 500, True)]
+)
+def test_a_large_figure_gets_its_own_row(width, height, wide):
+    assert _is_wide(f'<svg viewBox="0 0 {width} {height}">') == wide
 
 
 def test_a_wide_figure_gets_its_own_row():

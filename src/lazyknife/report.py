@@ -19,7 +19,8 @@ from .files import write_whole
 SUFFIXES = (".html", ".htm")
 NOT_CERTIFIED = ("No coverage is guaranteed", "The guarantee is vacuous")
 MISSING = "–"
-WIDE = 2.0  # a figure at least this many times as wide as high gets a row of its own
+# A figure so many times as wide as high, or so many points wide, gets a row of its own.
+WIDE, WIDE_POINTS = 2.0, 500.0
 
 
 @dataclass(frozen=True)
@@ -267,7 +268,10 @@ def _setting(value: object) -> str:
 def _is_wide(svg: str) -> bool:
     """Tell from its viewBox whether a figure wants the whole width."""
     box = re.search(r'viewBox="\s*\S+[\s,]+\S+[\s,]+([\d.]+)[\s,]+([\d.]+)\s*"', svg)
-    return box is not None and float(box[1]) >= WIDE * float(box[2])
+    if box is None:
+        return False
+    width, height = float(box[1]), float(box[2])
+    return width >= WIDE * height or width >= WIDE_POINTS
 
 
 def _template_text(name: str) -> str:

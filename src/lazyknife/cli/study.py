@@ -68,6 +68,16 @@ def study(
         raise typer.Exit(FAILED)
 
 
+def _lead(found: tuple[Verdict, ...]) -> str:
+    """Say what the page has, and how the paper's claims fare."""
+    text = "Means over trials with standard errors (_se)."
+    if not found:
+        return text
+    marks = [verdict.mark for verdict in found]
+    counts = ", ".join(f"{marks.count(mark)} {mark}" for mark in dict.fromkeys(marks))
+    return f"Of {len(found)} claims of the paper: {counts}; see the table of claims. {text}"
+
+
 def _list() -> None:
     from ..study import COLLECTIONS, STUDIES
 
@@ -135,7 +145,7 @@ def _make_report(
             figures.append(Figure(study.title, svg, study.question))
     return Report(
         "Studies",
-        "Means over trials with standard errors (_se).",
+        _lead(found),
         None,
         tuple(figures),
         tuple(tables),
