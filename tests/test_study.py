@@ -181,9 +181,13 @@ def test_without_noise_nothing_is_certified_and_no_bound_is_claimed():
 
 def test_trials_run_on_one_thread_and_give_the_others_back():
     before = torch.get_num_threads()
-    with one_thread():
-        assert torch.get_num_threads() == 1
-    assert torch.get_num_threads() == before
+    torch.set_num_threads(3)
+    try:
+        with one_thread():
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_a_failed_trial_is_a_row_with_its_error(tmp_path):
