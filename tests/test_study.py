@@ -239,6 +239,16 @@ def test_rows_of_another_grid_are_kept(tmp_path):
     assert len(stored_rows(path)) == 2
 
 
+def test_a_row_tells_what_the_method_really_ran_with(tmp_path):
+    run_study(small("lazyknife", "lazy_public", trials=1), tmp_path / "s.csv", jobs=1)
+    own, other = stored_rows(tmp_path / "s.csv")
+    assert (own["ridge"], own["readout"], own["intercept"]) == ("auto", "tangent", "True")
+    assert (other["ridge"], other["readout"], other["intercept"]) == ("10.0", "network", "False")
+    model = METHODS["lazyknife"](SMALL)
+    assert (model.ridge, model.readout, model.intercept) == ("auto", "tangent", True)
+    assert METHODS["lazyknife_public"](SMALL).ridge == "auto"
+
+
 def test_a_file_with_other_columns_is_refused(tmp_path):
     path = tmp_path / "s.csv"
     path.write_text("a,b\n1,2\n")

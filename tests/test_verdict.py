@@ -106,6 +106,16 @@ def test_a_claim_that_holds_somewhere_is_reproduced_in_part(folder):
     assert failed[0].measured.startswith("width 50")
 
 
+def test_two_data_sets_in_one_file_are_judged_apart(folder):
+    rows = {name: read_rows(folder / f"{name}.csv") for name in PAPER}
+    for name in ("fig3b", "fig5b", "fig6b"):
+        rows[name] = pd.concat([rows[name], rows[name].assign(data="meps_2016")])
+    found = {verdict.claim: verdict for verdict in verdicts(rows)}
+    narrower = next(v for claim, v in found.items() if "narrower" in claim)
+    assert narrower.count == "18 of 18"
+    assert "fig6b (MEPS 2016, symlog)" in {cell.where for cell in narrower.cells}
+
+
 def test_a_difference_within_the_noise_does_not_count():
     rng = np.random.default_rng(1)
     first = pd.Series(10 + rng.normal(size=30))

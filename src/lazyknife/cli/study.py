@@ -118,9 +118,10 @@ def _paper() -> tuple[str, ...]:
 
 
 def _verdicts(folder: Path) -> tuple[Verdict, ...]:
-    from ..study import read_rows, verdicts
+    from ..study import verdicts
+    from ..study.page import paper_rows
 
-    return verdicts({name: read_rows(folder / f"{name}.csv") for name in _paper()})
+    return verdicts(paper_rows(folder))
 
 
 def _make_report(

@@ -47,10 +47,13 @@ def _lazy(base: Callable[[Setting], BaseMethod]) -> Maker:
     return make
 
 
-def _defaults(base: Callable[[Setting], BaseMethod]) -> Maker:
-    """Return a maker with the library's own choices: tangent, λ without leaking, intercept."""
-    own = {"ridge": "auto", "readout": "tangent", "intercept": True}
-    return lambda setting: _lazy(base)(replace(setting, **own))  # type: ignore[arg-type]
+# The library's own choices, whatever the setting says.
+LIBRARY: dict[str, Any] = {"ridge": "auto", "readout": "tangent", "intercept": True}
+
+
+def effective(method: str, setting: Setting) -> Setting:
+    """Return what a method really runs with."""
+    return replace(setting, **LIBRARY) if method.startswith("lazyknife") else setting
 
 
 def _private(setting: Setting) -> DPSGD:
@@ -71,6 +74,6 @@ METHODS: dict[str, Maker] = {
     "lazy_dp": _lazy(_private),
     "lazy_public": _lazy(lambda setting: Public()),
     "lazy_split": _lazy(lambda setting: Split(training=_plain(setting))),
-    "lazyknife": _defaults(_private),
-    "lazyknife_public": _defaults(lambda setting: Public()),
+    "lazyknife": lambda setting: _lazy(_private)(effective("lazyknife", setting)),
+    "lazyknife_public": lambda setting: METHODS["lazy_public"](effective("lazyknife", setting)),
 }

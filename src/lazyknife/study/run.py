@@ -14,6 +14,7 @@ from .. import datasets
 from ..files import write_whole
 from ..progress import track
 from .grid import Study, Trial, shown
+from .methods import effective
 from .trial import COLUMNS, run_trial
 
 if TYPE_CHECKING:
@@ -61,8 +62,9 @@ def run_study(
     """
     wanted = [resolve(trial) for trial in study.expand(trials)]
     keys = {key_of(trial.key): trial for trial in wanted}
-    others = [row for row in stored_rows(path) if key_of(row) not in keys]
-    done = {key_of(row): row for row in stored_rows(path) if not row["error"]}
+    stored = stored_rows(path)
+    others = [row for row in stored if key_of(row) not in keys]
+    done: dict[tuple[str, ...], Row] = {key_of(row): row for row in stored if not row["error"]}
     missing = [trial for key, trial in keys.items() if key not in done]
     kept = [*others, *(done[key] for key in keys if key in done)]
     if missing:
@@ -96,10 +98,9 @@ def side_by_side(
 
 
 def resolve(trial: Trial) -> Trial:
-    """Name the data that will be read: "meps" is the full file, or panel 21 where only that is."""
-    if trial.data != "meps":
-        return trial
-    return replace(trial, data=datasets.meps().name)
+    """Write down what will be run: the method's own settings, and the file behind "meps"."""
+    data = datasets.meps().name if trial.data == "meps" else trial.data
+    return replace(trial, data=data, setting=effective(trial.method, trial.setting))
 
 
 def key_of(row: Row) -> tuple[str, ...]:

@@ -50,17 +50,17 @@ class Verdict:
 
 
 class Part(NamedTuple):
-    """The rows of one figure with one transform."""
+    """The rows of one figure on one data set with one transform."""
 
     figure: str
+    data: str
     transform: str | None
     rows: pd.DataFrame
 
     @property
     def where(self) -> str:
         """Name of the part, for people."""
-        data = heading(str(self.rows["data"].iloc[0]), self.transform)
-        return f"{self.figure} ({data})"
+        return f"{self.figure} ({heading(self.data, self.transform)})"
 
     def of(self, method: str, column: str) -> pd.Series:
         """Return a method's values, by trial."""
@@ -79,12 +79,13 @@ def verdicts(rows: Rows) -> tuple[Verdict, ...]:
 
 
 def parts(rows: Rows, figures: Iterable[str]) -> list[Part]:
-    """Split the figures' rows by transform."""
+    """Split the figures' rows by data and transform."""
     found = []
     for figure in figures:
-        grouped = rows[figure].groupby("transform", sort=False, dropna=False)
+        grouped = rows[figure].groupby(["data", "transform"], sort=False, dropna=False)
         found += [
-            Part(figure, name if isinstance(name, str) else None, part) for name, part in grouped
+            Part(figure, data, transform if isinstance(transform, str) else None, part)
+            for (data, transform), part in grouped
         ]
     return found
 
@@ -131,12 +132,12 @@ def saves_time_against_a_loop(rows: Rows) -> Verdict:
     """Time against n trainings one after the other, from one training's measured time."""
     cells = []
     for data, part in rows["table1"].groupby("data", sort=False):
-        table = Part("table1", None, part)
+        table = Part("table1", str(data), None, part)
         one = table.of("lazy_finetune", "fit_seconds").mean()  # a training, and little more
         loop = float(part["n"].iloc[0]) * one + table.of("jackknife+", "predict_seconds").mean()
         ratio = loop / table.of("lazy_dp", "seconds").mean()
         text = f"n trainings one after the other take {ratio:.2g} times as long"
-        cells.append(Cell(f"table1 ({heading(str(data), None)})", text, ratio >= SAVED))
+        cells.append(Cell(table.where, text, ratio >= SAVED))
     return Verdict(
         "Lazy methods reduce the compute time significantly compared to jackknife+ (here: as a "
         "loop over n trainings).",
@@ -256,9 +257,10 @@ def _against(rows: Rows, pairs: Mapping[str, str], method: str, word: str) -> tu
     """Compare a method's widths between two figures, transform by transform."""
     cells = []
     for first, second in pairs.items():
-        before = {part.transform: part for part in parts(rows, [second])}
+        before = {(part.data, part.transform): part for part in parts(rows, [second])}
         for part in parts(rows, [first]):
-            widths = part.of(method, "width"), before[part.transform].of(method, "width")
+            other = before[part.data, part.transform]
+            widths = part.of(method, "width"), other.of(method, "width")
             cells.append(compared(f"{part.where} against {second}", *widths, word))
     return tuple(cells)
 
