@@ -132,3 +132,117 @@ def upper_quantile(values: Sequence[float], alpha: Fraction) -> float:
     """Q⁺: the ⌈(1−α)(n+1)⌉-th smallest, inf where there is none."""
     k = math.ceil((1 - alpha) * (len(values) + 1))
     return sorted(values)[k - 1] if k <= len(values) else math.inf
+
+
+def unit_fits(J: Array, ridge: float, intercept: bool) -> Refits:
+    """Row j: the fit to targets that are 1 at row j and 0 elsewhere."""
+    fits = [ridge_fit(J, unit, ridge, intercept) for unit in np.eye(len(J))]
+    return Refits(np.stack([move for move, _ in fits]), np.array([b for _, b in fits]))
+
+
+def inverse(J: Array, ridge: float, intercept: bool) -> Array:
+    """A', shape (n, n): what the fits to unit targets leave of them, over λ."""
+    units = unit_fits(J, ridge, intercept)
+    return (np.eye(len(J)) - J @ units.moves.T - units.intercepts) / ridge
+
+
+def left_open(J: Array, new: Array, ridge: float, intercept: bool) -> Array:
+    """s(x) of new rows, shape (m,): add each with target 1, the others 0, and see what is left."""
+    unit = np.append(np.zeros(len(J)), 1.0)
+    fits = [ridge_fit(np.vstack([J, row]), unit, ridge, intercept) for row in new]
+    return np.array(
+        [ridge / (1 - row @ move - b) for row, (move, b) in zip(new, fits, strict=True)]
+    )
+
+
+def leverage(J: Array, new: Array, ridges: Sequence[float], intercept: bool) -> Array:
+    """σ_{−j}(x) with row j deleted, shape (m, n)."""
+    each = [
+        left_open(np.delete(J, j, axis=0), new, ridge, intercept) for j, ridge in enumerate(ridges)
+    ]
+    return np.sqrt(np.stack(each, axis=1))
+
+
+def left_out_residuals(J: Array, r: Array, ridge: float, intercept: bool) -> Array:
+    """Residual at each row by a refit without it, shape (n,)."""
+    fits = refits(J, r, ridge, intercept)
+    predicted: Array = np.einsum("im,im->i", J, fits.moves[:-1]) + fits.intercepts[:-1]
+    return r - predicted
+
+
+@dataclass(frozen=True)
+class NoiseTwin:
+    """Row j: the second ridge without row j, its λ, and the least σ."""
+
+    moves: Array
+    intercepts: Array
+    ridges: list[float]
+    floors: Array
+
+    def at(self, new: Array) -> Array:
+        """σ_{−j}(x), shape (m, n)."""
+        return np.maximum(new @ self.moves.T + self.intercepts, self.floors)
+
+
+def noise(
+    J: Array,
+    r: Array,
+    ridges: Sequence[float],
+    grid: Sequence[float],
+    intercept: bool,
+    floor: float,
+) -> NoiseTwin:
+    """For each j: delete it, refit for each error that is left, and smooth the errors' sizes."""
+    models, chosen, floors = [], [], []
+    for j, ridge in enumerate(ridges):
+        kept = np.arange(len(r)) != j
+        sizes = np.abs(left_out_residuals(J[kept], r[kept], ridge, intercept))
+        errors = [left_out_error(J[kept], sizes, other, intercept) for other in grid]
+        chosen.append(grid[errors.index(min(errors))])
+        models.append(ridge_fit(J[kept], sizes, chosen[-1], intercept))
+        floors.append(floor * sizes.mean())
+    moves = np.stack([move for move, _ in models])
+    return NoiseTwin(moves, np.array([b for _, b in models]), chosen, np.array(floors))
+
+
+def candidate_scores(
+    J: Array, r: Array, x: Array, candidates: Array, ridge: float, intercept: bool
+) -> tuple[Array, Array]:
+    """All n + 1 rows left out in turn, for every candidate target of the row x.
+
+    Returns |residual|/σ, and the residuals themselves, each (n + 1, candidates).
+    """
+    rows = np.vstack([J, x])
+    targets = np.vstack([np.repeat(r[:, None], len(candidates), axis=1), candidates])
+    size = J.shape[1]
+    penalty = np.hstack([math.sqrt(ridge) * np.eye(size), np.zeros((size, 1))])
+    residuals, sigmas = [], []
+    for i in range(len(rows)):
+        kept, ones = np.arange(len(rows)) != i, np.ones((len(rows), 1))
+        data = np.hstack([rows, ones])
+        system = np.vstack([data[kept], penalty])[:, : size + intercept]
+        wanted = np.vstack([targets[kept], np.zeros((size, len(candidates)))])
+        solution = np.linalg.lstsq(system, wanted, rcond=None)[0]
+        residuals.append(targets[i] - data[i, : size + intercept] @ solution)
+        sigmas.append(math.sqrt(left_open(rows[kept], rows[i : i + 1], ridge, intercept)[0]))
+    return np.abs(residuals) / np.array(sigmas)[:, None], np.array(residuals)
+
+
+def accepts(
+    J: Array,
+    r: Array,
+    x: Array,
+    candidates: Array,
+    ridges: Sequence[float],
+    intercept: bool,
+) -> Array:
+    """For each candidate, how many rows have a score of at least the new row's.
+
+    λ is the one with the least squared left-out residuals of all n + 1 rows.
+    """
+    each = [candidate_scores(J, r, x, candidates, ridge, intercept) for ridge in ridges]
+    errors = np.stack([np.square(residuals).sum(axis=0) for _, residuals in each])
+    best = errors.argmin(axis=0)
+    counts = np.stack([(scores[:-1] >= scores[-1]).sum(axis=0) for scores, _ in each])
+    chosen: Array = counts[best, np.arange(len(candidates))]
+    return chosen

@@ -18,17 +18,21 @@ ROOT = Path(lazyknife.__file__).parent
 LAYERS: list[tuple[str, ...]] = [
     ("records",),
     ("checks", "files", "machine", "progress", "roots"),
+    ("losses",),
     ("networks", "symmetric"),
+    ("intervals",),
     ("metrics",),
     ("privacy",),
     ("base",),
     ("refits",),
     ("tangent",),
     ("loo",),
-    ("primal",),
+    ("primal", "newton"),
+    ("factors",),
+    ("scales", "folds", "full"),
+    ("noise",),
     ("readout",),
     ("lazy",),
-    ("intervals",),
     ("certificate",),
     ("scaling", "inputs"),
     ("regressor",),
@@ -127,8 +131,9 @@ import torch
 from importlib import import_module
 for name in {ENGINE}:
     import_module("lazyknife." + name)
-from lazyknife.intervals import CONSTRUCTIONS
+from lazyknife.intervals import CONSTRUCTIONS, GENERAL
 from lazyknife.lazy import LazyStep
+from lazyknife.losses import Huber
 from lazyknife.networks import build, mlp
 from lazyknife.readout import READOUTS
 from lazyknife.tangent import Sketch, linearise
@@ -139,9 +144,18 @@ tangent = linearise(build(mlp((4,)), X, seed=0), X)
 for ridge in (1.0, "auto"):
     for readout, sketch in [*[(name, None) for name in READOUTS], ("tangent", Sketch(5))]:
         loo = LazyStep(ridge, readout=readout, sketch=sketch).models(tangent, X, y).loo
-        for construction in CONSTRUCTIONS.values():
-            _, lower, upper = construction.ends(loo, X, [2])
+        for construction in GENERAL:
+            _, lower, upper = CONSTRUCTIONS[construction].ends(loo, X, [2])
             assert (lower <= upper).all()
+    for construction in ("full", "cv+"):
+        loo = LazyStep(ridge, construction=construction).models(tangent, X, y).loo
+        _, lower, upper = CONSTRUCTIONS[construction].ends(loo, X, [2])
+        assert (lower <= upper).all()
+    for score in ("leverage", "noise"):
+        loo = LazyStep(ridge, score=score).models(tangent, X, y).loo
+        _, lower, upper = CONSTRUCTIONS["plus"].ends(loo, X, [2])
+        assert (lower <= upper).all()
+    loo = LazyStep(ridge, loss=Huber()).models(tangent, X, y).loo
 """
 
 

@@ -16,6 +16,7 @@ from lazyknife.base.dpsgd import NOISE_SHARE, public_step, run_dpsgd
 from lazyknife.base.method import Task
 from lazyknife.base.perturbed import l1_noise, l2_noise
 from lazyknife.certificate import certify
+from lazyknife.losses import SQUARED, Huber, Logistic, Poisson, Squared
 from lazyknife.networks import build, mlp
 from lazyknife.records import INDEPENDENT
 
@@ -152,15 +153,19 @@ def record_draws(monkeypatch) -> list[list[int]]:
     return draws
 
 
-def clipped_descent(start, X, y, batches, clip, lr, expected) -> torch.Tensor:
+def squared_error(f, y):
+    return (f - y).square().mean()
+
+
+def clipped_descent(start, X, y, batches, clip, lr, expected, loss=squared_error) -> torch.Tensor:
     """Noiseless DP-SGD, a row at a time."""
     module = copy.deepcopy(start)
     parameters = list(module.parameters())
     for batch in batches:
         total = [torch.zeros_like(p) for p in parameters]
         for i in batch:
-            loss = (module(X[i : i + 1]).reshape(()) - y[i]).square()
-            gradients = torch.autograd.grad(loss, parameters)
+            error = loss(module(X[i : i + 1]).reshape(()), y[i])
+            gradients = torch.autograd.grad(error, parameters)
             norm = math.sqrt(sum(float(g.square().sum()) for g in gradients))
             factor = min(1.0, clip / (norm + 1e-6))
             total = [t + factor * g for t, g in zip(total, gradients, strict=True)]
@@ -170,11 +175,13 @@ def clipped_descent(start, X, y, batches, clip, lr, expected) -> torch.Tensor:
     return weights(module)
 
 
-def run_only(base: DPSGD, start, X, y, seed: int = 0, n: int | None = None) -> torch.Tensor:
+def run_only(
+    base: DPSGD, start, X, y, seed: int = 0, n: int | None = None, loss=SQUARED
+) -> torch.Tensor:
     """Run the mechanism without the accountant, which has no answer for next to no noise."""
     run = base.mechanism(n or len(X))
     lr = base.lr or public_step(start, run)
-    return weights(run_dpsgd(Task(start, X, y, seed, len(X)), run, lr))
+    return weights(run_dpsgd(Task(start, X, y, seed, len(X), loss=loss), run, lr))
 
 
 def test_without_noise_clipping_or_sampling_it_is_full_batch_gradient_descent():
@@ -689,7 +696,7 @@ def test_public_has_no_noise_to_choose():
         Public().with_noise(1.0)
 
 
-def adam_by_hand(start, X, y, epochs, batch_size, lr, seed) -> torch.Tensor:
+def adam_by_hand(start, X, y, epochs, batch_size, lr, seed, loss=squared_error) -> torch.Tensor:
     """Adam's recursion written out, on the batches that the seed shuffles."""
     module = copy.deepcopy(start)
     parameters = list(module.parameters())
@@ -701,8 +708,8 @@ def adam_by_hand(start, X, y, epochs, batch_size, lr, seed) -> torch.Tensor:
         for _ in range(epochs):
             for batch in torch.randperm(len(X)).split(batch_size):
                 step += 1
-                loss = (module(X[batch]).squeeze(1) - y[batch]).square().mean()
-                gradients = torch.autograd.grad(loss, parameters)
+                error = loss(module(X[batch]).squeeze(1), y[batch])
+                gradients = torch.autograd.grad(error, parameters)
                 with torch.no_grad():
                     for p, g, m, v in zip(parameters, gradients, first, second, strict=True):
                         m.mul_(0.9).add_(g, alpha=0.1)
@@ -751,3 +758,82 @@ def test_infinite_epsilon_adds_no_noise_and_certifies_nothing():
     close = nearly.fit(start, X, y, seed=1).module
     torch.testing.assert_close(weights(quiet.module), weights(close), rtol=0, atol=1e-5)
     assert (weights(quiet.module) - weights(start)).abs().max() > 1e-3
+
+
+# --- other losses -------------------------------------------------------------------------------
+
+
+def counts(n: int = 30) -> tuple[torch.Tensor, torch.Tensor]:
+    X, y = rows(n)
+    return X, y.abs().round()
+
+
+def classes(n: int = 30) -> tuple[torch.Tensor, torch.Tensor]:
+    X, y = rows(n)
+    return X, (y > 0).double()
+
+
+# The loss, rows for it, and the loss of one row as torch has it.
+TWINS = {
+    "huber": (Huber(0.3), rows, lambda f, y: nn.functional.huber_loss(f, y, delta=0.3)),
+    "logistic": (Logistic(), classes, nn.functional.binary_cross_entropy_with_logits),
+    "poisson": (Poisson(), counts, nn.functional.poisson_nll_loss),
+}
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_the_squared_loss_is_the_default(name):
+    start, (X, y) = start_network(), rows()
+    one, two = (BASES[name].fit(start, X, y, seed=3, **more) for more in ({}, {"loss": Squared()}))
+    assert torch.equal(weights(one.module), weights(two.module))
+
+
+@pytest.mark.parametrize("name", RANDOM)
+@pytest.mark.parametrize("kind", TWINS)
+def test_another_loss_gives_other_weights(name, kind):
+    loss, make, _ = TWINS[kind]
+    start, (X, y) = start_network(), make()
+    one, two = (BASES[name].fit(start, X, y, seed=3, loss=each) for each in (loss, Squared()))
+    assert not torch.equal(weights(one.module), weights(two.module))
+    assert one.dependence == two.dependence
+    assert one.details == two.details
+
+
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("kind", TWINS)
+def test_plain_is_adam_on_the_loss(kind, center):
+    """Only a loss that predicts y itself lets the mean be taken out."""
+    loss, make, twin = TWINS[kind]
+    start, (X, y) = start_network(), make(25)
+    base = Plain(epochs=3, batch_size=8, lr=0.01)
+    found = base.fit(start, X, y, seed=6, center=center, loss=loss)
+    target = y - y.mean() if center and kind == "huber" else y
+    expected = adam_by_hand(start, X, target, 3, 8, 0.01, seed=6, loss=twin)
+    torch.testing.assert_close(weights(found.module), expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("clip", [0.1, 5.0])
+@pytest.mark.parametrize("kind", TWINS)
+def test_every_rows_gradient_of_the_loss_is_clipped(monkeypatch, kind, clip):
+    loss, make, twin = TWINS[kind]
+    start, (X, y) = start_network(), make(20)
+    base = DPSGD(epochs=3, batch_size=5, max_grad_norm=clip, lr=0.1, noise_multiplier=1e-20)
+    draws = record_draws(monkeypatch)
+    found = run_only(base, start, X, y, seed=2, loss=loss)
+    expected = clipped_descent(start, X, y, draws, clip, 0.1, expected=5.0, loss=twin)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["logistic", "poisson"])
+def test_a_network_that_has_run_away_is_still_clipped(kind):
+    """Log-means of about 1000: e^f is infinite, the clipped gradients and the weights are not."""
+    loss, make, _ = TWINS[kind]
+    X, y = make(20)
+    start = linear(3).float()
+    nn.init.constant_(start.weight, 1e3)
+    y = (X.sum(dim=1) < 0).double() if kind == "logistic" else y  # every class is wrong
+    base = DPSGD(epochs=2, batch_size=5, max_grad_norm=0.5, lr=0.1, noise_multiplier=1e-20)
+    moved = run_only(base, start, X, y, loss=loss) - weights(start)
+    assert torch.isfinite(moved).all()
+    steps = base.mechanism(20).steps
+    assert 0 < float(moved.norm()) <= 0.1 * 0.5 * 20 * steps / 5 + 0.1  # and float32's rounding

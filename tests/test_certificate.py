@@ -227,6 +227,27 @@ def test_every_assumption_is_printed():
     assert all(assumption in str(certificate) for assumption in certificate.assumptions)
 
 
+# --- folds ---------------------------------------------------------------------------------------
+
+
+def test_folds_certify_less_with_a_base_that_saw_the_data():
+    task = {"n": 100, "alpha": 0.1, "construction": "cv+"}
+    assert certify(**task, base=Public()).coverage == pytest.approx(1 - 28 / 110)
+    private = certify(**task, base=DPSGD(epsilon=0.01))
+    curve = DPSGD(epsilon=0.01).dependence(100)
+    assert private.coverage == pytest.approx(1 - curve.transfer(38 / 110))
+    assert certify(**task, base=Public(), folds=50).coverage == pytest.approx(1 - 20 / 102)
+    assert "10 folds" in repr(private)
+
+
+def test_unequal_folds_certify_nothing():
+    certificate = certify(n=101, alpha=0.1, construction="cv+", base=Public())
+    assert certificate.coverage is None
+    assert "101 rows are no multiple of 10" in repr(certificate)
+    with pytest.raises(ValueError, match="folds=10.*101 rows"):
+        plan(n=101, coverage=0.5, construction="cv+", base=Public())
+
+
 # --- bad arguments ------------------------------------------------------------------------------
 
 
@@ -240,7 +261,7 @@ def test_every_assumption_is_printed():
         ({"alpha": 1.0}, ValueError, "alpha=1.0"),
         ({"alpha": "10%"}, TypeError, "alpha"),
         ({"alpha": math.nan}, ValueError, "alpha"),
-        ({"construction": "cv+"}, ValueError, "construction='cv\\+'.*'plus'"),
+        ({"construction": "split"}, ValueError, "construction='split'.*'plus'"),
         ({"eta": -0.1}, ValueError, "eta"),
         ({"eta": "0"}, TypeError, "eta"),
         ({"eta": 0.0, "nu": -1.0}, ValueError, "nu"),
@@ -272,11 +293,12 @@ PLANNED = [
 @pytest.mark.parametrize("construction", GUARANTEED)
 @pytest.mark.parametrize(("base", "coverage"), PLANNED)
 def test_the_planned_alpha_certifies_and_one_rank_more_does_not(base, coverage, construction):
-    found = plan(n=150, coverage=coverage, construction=construction, base=base)
+    task = {"n": 150, "construction": construction, "base": base, "folds": 5}
+    found = plan(coverage=coverage, **task)
     rows = base.rows_left(150)
 
     def certified(alpha):
-        return certify(n=150, alpha=alpha, construction=construction, base=base).coverage
+        return certify(alpha=alpha, **task).coverage
 
     assert certified(found.alpha) >= coverage
     assert found.certificate.coverage == certified(found.alpha)

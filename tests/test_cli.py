@@ -206,8 +206,9 @@ def test_every_setting_of_the_estimator_has_an_option():
     for name in lk.LazyJackknifeRegressor().get_params(deep=False):
         option = own.get(name, name)
         assert option is None or f"{values.flag(option)} " in text
-    kinds = (lk.DPSGD, lk.Perturbed, lk.Public, lk.Split, lk.Plain)
-    settings = {field.name for kind in kinds for field in fields(kind)} - {"training"}
+    kinds = (lk.DPSGD, lk.Perturbed, lk.Public, lk.Pretrained, lk.Split, lk.Plain)
+    # There is but one objective to choose.
+    settings = {field.name for kind in kinds for field in fields(kind)} - {"training", "objective"}
     assert settings == set(values.BASE_OPTIONS)
     for name in settings:
         assert f"{values.flag(name)} " in text
@@ -236,6 +237,12 @@ SYMLOG_PIPELINE = make_pipeline(FunctionTransformer(lk.symlog), StandardScaler()
             },
         ),
         ("--construction minmax --ridge 5", {"construction": "minmax", "ridge": 5.0}),
+        ("--construction full", {"construction": "full"}),
+        ("--construction cv+ --folds 8", {"construction": "cv+", "folds": 8}),
+        ("--score absolute", {"score": "absolute"}),
+        ("--score leverage --starts 3", {"score": "leverage", "starts": 3}),
+        ("--loss huber --ridge 2", {"loss": "huber", "ridge": 2.0}),
+        ("--base pretrained --epochs 2", {"base": lk.Pretrained(epochs=2)}),
         (
             "--readout network --no-intercept --ridge 1e6",
             {"readout": "network", "intercept": False, "ridge": 1e6},

@@ -40,7 +40,15 @@ def test_jackknife_plus_equals_n_explicit_refits(readout, intercept, base):
     X, y = linear(25)
     X_new = linear(7, seed=1)[0]
     model = lk.LazyJackknifeRegressor(
-        lk.mlp((6, 5)), base, 2.0, "plus", readout, intercept, alpha=0.2, random_state=3
+        lk.mlp((6, 5)),
+        base,
+        2.0,
+        "plus",
+        readout,
+        intercept,
+        score="absolute",
+        alpha=0.2,
+        random_state=3,
     ).fit(X, y)
     module, rows, new = model.base_.module, torch.from_numpy(X), torch.from_numpy(X_new)
     targets = y - reference.outputs(module, rows)
@@ -60,7 +68,9 @@ def test_one_linear_layer_is_jackknife_plus_of_sklearn_ridge():
     X_new = linear(9, p=4, seed=1)[0]
     network = nn.Linear(4, 1, bias=False)
     nn.init.zeros_(network.weight)
-    model = lk.LazyJackknifeRegressor(network, lk.Public(), ridge=0.7, alpha=0.2).fit(X, y)
+    model = lk.LazyJackknifeRegressor(
+        network, lk.Public(), ridge=0.7, score="absolute", alpha=0.2
+    ).fit(X, y)
     fits = [Ridge(alpha=0.7).fit(np.delete(X, j, axis=0), np.delete(y, j)) for j in range(len(y))]
     errors = np.array([abs(y[j] - fits[j].predict(X[j : j + 1])[0]) for j in range(len(y))])
     predictions = np.stack([fit.predict(X_new) for fit in fits], axis=1)
@@ -77,6 +87,10 @@ def test_the_papers_settings():
         "network": None,
         "ridge": 10.0,
         "construction": "plus",
+        "score": "absolute",
+        "folds": 10,
+        "starts": 1,
+        "loss": "squared",
         "readout": "network",
         "intercept": False,
         "parameters": "all",
@@ -424,7 +438,7 @@ BAD_FITS = {
     "ridge": ({"ridge": -1.0}, GOOD_X, GOOD_Y, "ridge=-1.0: give a number above 0"),
     "ridge word": ({"ridge": "best"}, GOOD_X, GOOD_Y, "ridge='best': choose from 'auto'"),
     "nu": ({"nu": -0.1}, GOOD_X, GOOD_Y, "nu=-0.1"),
-    "construction": ({"construction": "x"}, GOOD_X, GOOD_Y, "'plus', 'minmax', 'jackknife'"),
+    "construction": ({"construction": "x"}, GOOD_X, GOOD_Y, "'plus', 'minmax', 'full'"),
     "readout": ({"readout": "x"}, GOOD_X, GOOD_Y, "choose from 'network', 'tangent'"),
     "two outputs": ({"network": nn.Linear(3, 2)}, GOOD_X, GOOD_Y, r"shape \(3, 2\)"),
     "batch norm": (

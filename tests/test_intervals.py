@@ -17,7 +17,10 @@ from torch import Tensor
 import reference
 from lazyknife.intervals import (
     CONSTRUCTIONS,
+    GENERAL,
     SHORT,
+    cv_plus_miss,
+    cv_plus_miss_symmetric,
     kappa,
     kth_largest,
     kth_smallest,
@@ -34,6 +37,19 @@ class Models:
     training_residuals: Tensor
     full: Tensor  # (m,)
     each: Tensor  # (m, n)
+    own: Tensor  # (n,)
+    sigma: Tensor  # (m, n)
+
+    @property
+    def scores(self) -> Tensor:
+        return self.residuals.abs() / self.own
+
+    def scaled(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return *self.predict(X), self.sigma[: len(X)]
+
+    def accepted(self, X: Tensor, ranks: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
+        margin = kth_largest(self.residuals.abs(), ranks).expand(len(X), -1)
+        return self.full[: len(X)], self.full[:, None] - margin, self.full[:, None] + margin
 
     def point(self, X: Tensor) -> Tensor:
         return self.full[: len(X)]
@@ -45,7 +61,8 @@ class Models:
 def random_models(n: int, m: int, seed: int) -> tuple[Models, Tensor]:
     rng = np.random.default_rng(seed)
     tensors = [rng.normal(size=shape).round(1) for shape in (n, n, m, (m, n))]  # rounded: ties
-    return Models(*map(torch.from_numpy, tensors)), torch.zeros(m, 2)
+    scales = [2.0 ** rng.integers(-2, 3, size=shape) for shape in (n, (m, n))]
+    return Models(*map(torch.from_numpy, (*tensors, *scales))), torch.zeros(m, 2)
 
 
 def test_kappa_is_exact_on_the_whole_grid() -> None:
@@ -140,7 +157,14 @@ def test_infinite_values_keep_their_place() -> None:
 
 def reversed_models(loo: Models) -> Models:
     """The same models in another order."""
-    return Models(loo.residuals.flip(0), loo.training_residuals.flip(0), loo.full, loo.each.flip(1))
+    return Models(
+        loo.residuals.flip(0),
+        loo.training_residuals.flip(0),
+        loo.full,
+        loo.each.flip(1),
+        loo.own.flip(0),
+        loo.sigma.flip(1),
+    )
 
 
 @pytest.mark.parametrize("name", CONSTRUCTIONS)
@@ -155,16 +179,22 @@ def test_the_order_of_the_models_does_not_matter(name: str, n: int) -> None:
 
 
 def plus(loo: Models, row: int, alpha: Fraction) -> tuple[float, float]:
-    pairs = list(zip(loo.each[row].tolist(), loo.residuals.tolist(), strict=True))
+    margins = [s * score for s, score in zip(loo.sigma[row].tolist(), scores(loo), strict=True)]
+    pairs = list(zip(loo.each[row].tolist(), margins, strict=True))
     return (
-        lower_quantile([f - abs(e) for f, e in pairs], alpha),
-        upper_quantile([f + abs(e) for f, e in pairs], alpha),
+        lower_quantile([f - margin for f, margin in pairs], alpha),
+        upper_quantile([f + margin for f, margin in pairs], alpha),
     )
 
 
+def scores(loo: Models) -> list[float]:
+    return [abs(e) / s for e, s in zip(loo.residuals.tolist(), loo.own.tolist(), strict=True)]
+
+
 def minmax(loo: Models, row: int, alpha: Fraction) -> tuple[float, float]:
-    margin = upper_quantile([abs(e) for e in loo.residuals.tolist()], alpha)
-    return min(loo.each[row].tolist()) - margin, max(loo.each[row].tolist()) + margin
+    score = upper_quantile(scores(loo), alpha)
+    pairs = list(zip(loo.each[row].tolist(), loo.sigma[row].tolist(), strict=True))
+    return min(f - score * s for f, s in pairs), max(f + score * s for f, s in pairs)
 
 
 def jackknife(loo: Models, row: int, alpha: Fraction) -> tuple[float, float]:
@@ -177,11 +207,19 @@ def naive(loo: Models, row: int, alpha: Fraction) -> tuple[float, float]:
     return float(loo.full[row]) - margin, float(loo.full[row]) + margin
 
 
-DEFINITIONS = {"plus": plus, "minmax": minmax, "jackknife": jackknife, "naive": naive}
+DEFINITIONS = {
+    "plus": plus,
+    "cv+": plus,
+    "minmax": minmax,
+    "jackknife": jackknife,
+    "naive": naive,
+    "full": jackknife,  # of these models; those of full.py have a test of their own
+}
 
 
 def test_every_construction_has_a_definition() -> None:
     assert DEFINITIONS.keys() == CONSTRUCTIONS.keys()
+    assert set(GENERAL) < CONSTRUCTIONS.keys()
 
 
 @pytest.mark.parametrize("name", DEFINITIONS)
@@ -221,8 +259,24 @@ def test_miss_bounds() -> None:
     assert minmax_miss is not None
     assert [plus_miss(k, 100) for k in (0, 1, 10)] == [0, 1 / 101, 19 / 101]
     assert [minmax_miss(k, 100) for k in (0, 1, 10)] == [0, 1 / 101, 10 / 101]
+    assert CONSTRUCTIONS["full"].miss is minmax_miss
     assert CONSTRUCTIONS["jackknife"].miss is None
     assert CONSTRUCTIONS["naive"].miss is None
+
+
+def test_the_bound_of_folds() -> None:
+    assert cv_plus_miss_symmetric(10, 100, 10) == pytest.approx(38 / 110)
+    assert cv_plus_miss(10, 100, 10) == pytest.approx(28 / 110)
+    assert cv_plus_miss(10, 100, 50) == pytest.approx(20 / 102)  # few rows in a fold
+    assert cv_plus_miss(90, 1000, 4) == pytest.approx(2 * 93 / 1004)  # many
+    for bound in (cv_plus_miss, cv_plus_miss_symmetric):
+        assert bound(0, 7, 10) == 0.0  # an infinite interval covers
+        assert bound(1, 7, 10) is None
+        assert bound(100, 100, 10) <= 1.0
+    folds = CONSTRUCTIONS["cv+"]
+    assert folds.bound(10, 100, 10, independent=True) == cv_plus_miss(10, 100, 10)
+    assert folds.bound(10, 100, 10, independent=False) == cv_plus_miss_symmetric(10, 100, 10)
+    assert CONSTRUCTIONS["naive"].bound(1, 10, 2, independent=True) is None
 
 
 def misses(name: str, values: Sequence[float], k: int) -> int:
@@ -232,7 +286,8 @@ def misses(name: str, values: Sequence[float], k: int) -> int:
     for i, value in enumerate(values):
         others = torch.tensor([v for j, v in enumerate(values) if j != i])
         each = (total - value - others) / (n - 1)
-        loo = Models(others - each, others, torch.zeros(1), each[None])
+        ones = torch.ones_like(others)
+        loo = Models(others - each, others, torch.zeros(1), each[None], ones, ones[None])
         _, lower, upper = CONSTRUCTIONS[name].ends(loo, torch.zeros(1, 1), [k])
         count += not lower.item() <= value <= upper.item()
     return count

@@ -17,7 +17,7 @@ import lazyknife as lk
 import reference
 from data import linear
 from lazyknife import lazy
-from lazyknife.intervals import CONSTRUCTIONS
+from lazyknife.intervals import CONSTRUCTIONS, GENERAL
 from lazyknife.lazy import LazyModels, LazyStep, ridge_grid
 from lazyknife.loo import RidgeModels, leave_one_out, leave_one_out_auto
 from lazyknife.machine import Machine, NotEnoughMemory, machine_for
@@ -220,7 +220,12 @@ class NeverLearns(lk.Public):
 def test_the_estimator_refuses_before_the_base_is_learnt(ridge: float | str, free: Free) -> None:
     X, y = linear(50)
     model = lk.LazyJackknifeRegressor(
-        large(), NeverLearns(), ridge, device=MACHINE.device, memory_budget=1000
+        large(),
+        NeverLearns(),
+        ridge,
+        score="absolute",
+        device=MACHINE.device,
+        memory_budget=1000,
     )
     needed = 50 * 50 * 8 * (1 + (ridge == "auto"))
     free(needed + 999)
@@ -234,7 +239,13 @@ def test_the_estimator_refuses_before_the_base_is_learnt(ridge: float | str, fre
 def test_the_estimator_counts_the_moved_weights_and_the_rows_left(free: Free) -> None:
     X, y = linear(60)
     model = lk.LazyJackknifeRegressor(
-        large(), NeverLearns(), 1.0, parameters="last", device=MACHINE.device, memory_budget=1
+        large(),
+        NeverLearns(),
+        1.0,
+        parameters="last",
+        score="absolute",
+        device=MACHINE.device,
+        memory_budget=1,
     )
     free(1000)
     with pytest.raises(NotEnoughMemory, match="21 features of 60 rows"):
@@ -301,7 +312,7 @@ def test_mixed_precision_solves_in_float64_and_predicts_in_float32(
         assert_close(low.double(), high, 1e-4)
         assert not torch.equal(low.double(), high)
     # Whatever takes the predictions on, stays in their type.
-    for construction in CONSTRUCTIONS.values():
+    for construction in map(CONSTRUCTIONS.get, GENERAL):
         point, lower, upper = construction.ends(rounded.loo, NEW, [2])
         assert point.dtype == torch.float32
         assert (lower <= upper).all()

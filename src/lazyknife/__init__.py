@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .audit import StabilityAudit, audit_stability
-    from .base import DPSGD, BaseMethod, Perturbed, Plain, Public, Split
+    from .base import DPSGD, BaseMethod, Perturbed, Plain, Pretrained, Public, Split
     from .baselines import CVPlusRegressor, JackknifeRegressor, SplitConformalRegressor
     from .certificate import Certificate, Plan, certify, plan
     from .estimators import DPLazyPI, LazyJackknifeRegressor
+    from .losses import Huber, Logistic, Poisson, Squared
     from .metrics import coverage, coverage_by_bin, interval_score, mean_width
     from .networks import mlp
     from .records import Intervals, PrivacyCurve
@@ -24,10 +25,11 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "audit": ("StabilityAudit", "audit_stability"),
-    "base": ("DPSGD", "BaseMethod", "Perturbed", "Plain", "Public", "Split"),
+    "base": ("DPSGD", "BaseMethod", "Perturbed", "Plain", "Pretrained", "Public", "Split"),
     "baselines": ("CVPlusRegressor", "JackknifeRegressor", "SplitConformalRegressor"),
     "certificate": ("Certificate", "Plan", "certify", "plan"),
     "estimators": ("DPLazyPI", "LazyJackknifeRegressor"),
+    "losses": ("Huber", "Logistic", "Poisson", "Squared"),
     "metrics": ("coverage", "coverage_by_bin", "interval_score", "mean_width"),
     "networks": ("mlp",),
     "records": ("Intervals", "PrivacyCurve"),
@@ -42,17 +44,22 @@ __all__ = [
     "CVPlusRegressor",
     "Certificate",
     "DPLazyPI",
+    "Huber",
     "Intervals",
     "JackknifeRegressor",
     "LazyJackknifeRegressor",
+    "Logistic",
     "Perturbed",
     "Plain",
     "Plan",
+    "Poisson",
+    "Pretrained",
     "PrivacyCurve",
     "Public",
     "Sketch",
     "Split",
     "SplitConformalRegressor",
+    "Squared",
     "StabilityAudit",
     "audit_stability",
     "certify",

@@ -15,6 +15,7 @@ from torch import Tensor
 from .checks import check_fraction, check_not_negative, check_positive_int
 from .estimators import LazyJackknifeRegressor
 from .inputs import check_features, check_target, to_tensor
+from .losses import find_loss
 from .machine import steps
 from .progress import track
 from .regressor import Seeds
@@ -105,7 +106,9 @@ def audit_stability(
     """
     check_positive_int("refits", refits)
     check_fraction("confidence", confidence)
-    fitted = clone(model).fit(X, y, X_pool=X_new)
+    # It is about models that leave out one row, whatever intervals are made of.
+    jackknife = clone(model).set_params(construction="plus", score="absolute")
+    fitted = jackknife.fit(X, y, X_pool=X_new)
     rows = to_tensor(fitted.scaling_(check_features(X, fitted)))
     target = to_tensor(check_target(y, rows.numpy(), fitted))
     new = to_tensor(fitted.scaling_(check_features(X_new, fitted, name="X_new")))
@@ -144,12 +147,18 @@ def _difference(
     if row in learn:
         kept = torch.from_numpy(learn[learn != row])
         base = method.fit(
-            fitted.start_, X[kept], y[kept], seed=seed, n=len(learn), center=fitted.intercept
+            fitted.start_,
+            X[kept],
+            y[kept],
+            seed=seed,
+            n=len(learn),
+            center=fitted.intercept,
+            loss=find_loss(fitted.loss),
         )
     others = torch.from_numpy(np.delete(left, position))
     machine = fitted._machine()
     tangent = linearise(base.module, X, fitted.parameters, machine)
-    alone = fitted._lazy_step(fitted.seeds_).models(tangent, X[others], y[others]).loo
+    alone = fitted._lazy_step(fitted.seeds_, len(others)).models(tangent, X[others], y[others]).loo
     parts = [alone.point(new[block]) for block in steps(len(new), alone.rows_at_once)]
     difference = (with_all - torch.cat(parts)).abs()
     # Rounding is no instability: the two models are equal where the base ignores row j.

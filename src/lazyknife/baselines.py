@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from .base import Plain
 from .certificate import Certificate, make_certificate
 from .checks import check_fraction, check_positive_int
-from .intervals import CONSTRUCTIONS, kappa
+from .intervals import CONSTRUCTIONS, cv_plus_miss, kappa
 from .machine import PROCESSOR
 from .networks import Network, build, make
 from .records import INDEPENDENT
@@ -58,6 +58,15 @@ class Refits:
     def point(self, X: Tensor) -> Tensor:
         """Predictions of the network of all rows."""
         return self.full.outputs(X)[0]
+
+    @property
+    def scores(self) -> Tensor:
+        """Sizes of the residuals."""
+        return self.residuals.abs()
+
+    def scaled(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Predictions, and no scales."""
+        return *self.predict(X), self.residuals.new_ones(())
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """For each row of the training data, the predictions of the network without it."""
@@ -159,7 +168,14 @@ class JackknifeRegressor(_TrainedRegressor):
         )
         self.construction = construction
 
-    def _fit(self, X: Tensor, y: Tensor, scaling: Scaling, seeds: Seeds) -> Fitted:
+    def _fit(
+        self,
+        X: Tensor,
+        y: Tensor,
+        scaling: Scaling,
+        seeds: Seeds,
+        covariates: Tensor | None,
+    ) -> Fitted:
         train = self._trainer(X, y, seeds)
         n = len(y)
         rows = torch.arange(n)
@@ -169,10 +185,10 @@ class JackknifeRegressor(_TrainedRegressor):
             models = train(_leave_out(n, rows[:, None]), 1)
             residuals = y - models.own_outputs(X)
         loo = Refits(full, models, rows, residuals, y - full.outputs(X)[0])
-        bound = CONSTRUCTIONS[self.construction].miss
+        miss = CONSTRUCTIONS[self.construction].bound(kappa(self.alpha, n), n, n, independent=True)
         certificate = _certificate(
             f"construction {self.construction!r} of {n} refits, alpha = {self.alpha:g}, n = {n}",
-            None if bound is None else bound(kappa(self.alpha, n), n),
+            miss,
             "jackknife_plus",
             self._start_assumptions(),
             scaling,
@@ -221,7 +237,14 @@ class CVPlusRegressor(_TrainedRegressor):
         if self.folds < 2:
             raise ValueError(f"folds={self.folds}: give at least 2")
 
-    def _fit(self, X: Tensor, y: Tensor, scaling: Scaling, seeds: Seeds) -> Fitted:
+    def _fit(
+        self,
+        X: Tensor,
+        y: Tensor,
+        scaling: Scaling,
+        seeds: Seeds,
+        covariates: Tensor | None,
+    ) -> Fitted:
         train = self._trainer(X, y, seeds)
         n = len(y)
         if self.folds > n:
@@ -294,7 +317,14 @@ class SplitConformalRegressor(_TrainedRegressor):
     def _rows_apart(self, n: int, seeds: Seeds) -> NDArray[np.intp]:
         return self._parts(n, seeds)[0]
 
-    def _fit(self, X: Tensor, y: Tensor, scaling: Scaling, seeds: Seeds) -> Fitted:
+    def _fit(
+        self,
+        X: Tensor,
+        y: Tensor,
+        scaling: Scaling,
+        seeds: Seeds,
+        covariates: Tensor | None,
+    ) -> Fitted:
         learn, kept = (torch.from_numpy(rows) for rows in self._parts(len(y), seeds))
         network = self._trainer(X, y, seeds)(learn[None], 0)
         errors = y - network.outputs(X)[0]
@@ -308,16 +338,6 @@ class SplitConformalRegressor(_TrainedRegressor):
             scaling,
         )
         return Fitted(loo, certificate, {})
-
-
-def cv_plus_miss(rank: int, n: int, folds: int) -> float | None:
-    """Return the most that CV+ with equal folds can miss; None where folds are unequal."""
-    if n % folds:
-        return None
-    if rank == 0:
-        return 0.0
-    size = n // folds
-    return min(2 * (folds + rank - 1) / (n + folds), (2 * rank - 2 + size) / (n + size))
 
 
 def _leave_out(n: int, left_out: Tensor) -> Tensor:

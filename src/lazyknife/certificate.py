@@ -118,6 +118,7 @@ def certify(
     alpha: float,
     construction: str = "plus",
     base: BaseMethod | None = None,
+    folds: int = 10,
     eta: float | None = None,
     nu: float | None = None,
     n_parameters: int | None = None,
@@ -134,6 +135,8 @@ def certify(
         A key of ``CONSTRUCTIONS``.
     base
         How the base weights come about; None is the default ``DPSGD()``.
+    folds
+        Of construction ``"cv+"``.
     eta, nu
         The paper's stability: with probability at most η do the two models of its condition
         differ by more than ν/2. Assumed, or measured by ``audit_stability``.
@@ -151,6 +154,7 @@ def certify(
         construction=construction,
         base=method,
         dependence=method.dependence(learnt, n_parameters),
+        folds=folds,
         eta=eta,
         nu=nu,
     )
@@ -163,6 +167,7 @@ def certificate_for(
     construction: str,
     base: BaseMethod,
     dependence: PrivacyCurve | None,
+    folds: int = 10,
     eta: float | None = None,
     nu: float | None = None,
     assumptions: tuple[str, ...] = (),
@@ -176,9 +181,13 @@ def certificate_for(
         if value is not None:
             check_not_negative(argument, value)
     name = type(base).__name__
-    bound = CONSTRUCTIONS[construction].miss
-    if bound is None:
+    miss = miss_bound(construction, alpha, n, folds, dependence)
+    if CONSTRUCTIONS[construction].miss is None:
         objections += (f"Construction {construction!r} has no coverage theorem: use 'plus'.",)
+    elif miss is None:
+        objections += (
+            f"The CV+ theorem wants equal folds, and {n} rows are no multiple of {folds}.",
+        )
     if dependence is None:
         objections += (
             f"The {name} base saw all of the data without privacy: use Public, Split, or DPSGD "
@@ -186,16 +195,17 @@ def certificate_for(
         )
     paper: float | None = None
     remarks: tuple[str, ...] = ()
-    if dependence is not None and bound is not None:
+    if dependence is not None and miss is not None:
         tau = dependence.total_variation
         if not objections:
             remarks += (f"By the ghost-point theorem; the base's total variation is {tau:.4f}.",)
         if eta is not None:
             paper = paper_bound(alpha, dependence, eta)
             remarks += (_paper_remark(paper, eta, nu),)
+    shown = f"{construction!r} with {folds} folds" if construction == "cv+" else repr(construction)
     return make_certificate(
-        subject=f"construction {construction!r}, alpha = {alpha:g}, n = {n}, {name} base",
-        miss=None if bound is None else bound(kappa(alpha, n), n),
+        subject=f"construction {shown}, alpha = {alpha:g}, n = {n}, {name} base",
+        miss=miss,
         dependence=dependence,
         assumptions=(*base.assumptions, *assumptions),
         objections=objections,
@@ -203,6 +213,14 @@ def certificate_for(
         paper=paper,
         remarks=remarks,
     )
+
+
+def miss_bound(
+    construction: str, alpha: float, n: int, folds: int, dependence: PrivacyCurve | None
+) -> float | None:
+    """The most that a construction misses under a symmetric base, or one without the data."""
+    independent = dependence is not None and dependence.total_variation == 0.0
+    return CONSTRUCTIONS[construction].bound(kappa(alpha, n), n, folds, independent)
 
 
 def paper_bound(alpha: float, dependence: PrivacyCurve, eta: float) -> float:
@@ -256,6 +274,7 @@ def plan(
     epsilon: float | None = None,
     base: BaseMethod | None = None,
     alpha: float | None = None,
+    folds: int = 10,
 ) -> Plan:
     """Invert ``certify``: the settings that certify a wanted coverage with n rows.
 
@@ -266,56 +285,75 @@ def plan(
     check_fraction("coverage", coverage)
     check_choice("construction", construction, CONSTRUCTIONS)
     if CONSTRUCTIONS[construction].miss is None:
-        raise ValueError(f"construction={construction!r} certifies nothing: use 'plus' or 'minmax'")
+        raise ValueError(
+            f"construction={construction!r} certifies nothing: use 'plus', 'minmax' or 'full'"
+        )
     if epsilon is not None and (base is not None or alpha is not None):
         raise ValueError("epsilon= goes alone: give epsilon, or base, or (with alpha) neither")
     method = base or (DPSGD() if epsilon is None else DPSGD(epsilon=epsilon))
+    left = method.rows_left(n)
+    if construction == "cv+" and left % check_positive_int("folds", folds):
+        raise ValueError(
+            f"folds={folds}: 'cv+' certifies equal folds only, and {left} rows are no multiple"
+        )
+    goal = _Goal(n, coverage, construction, folds)
     if alpha is None:
         if base is None and epsilon is None:
             raise ValueError("give epsilon= or base= to get an alpha, or alpha= to get an ε")
-        return _plan_alpha(n, coverage, construction, method)
-    return _plan_epsilon(n, coverage, construction, method, check_fraction("alpha", alpha))
+        return _plan_alpha(goal, method)
+    return _plan_epsilon(goal, method, check_fraction("alpha", alpha))
 
 
-def _certified(n: int, alpha: float, construction: str, base: BaseMethod) -> float:
-    return certify(n=n, alpha=alpha, construction=construction, base=base).coverage or 0.0
+@dataclass(frozen=True)
+class _Goal:
+    """A coverage to certify."""
+
+    n: int
+    coverage: float
+    construction: str
+    folds: int
+
+    def certificate(self, alpha: float, base: BaseMethod) -> Certificate:
+        return certify(
+            n=self.n, alpha=alpha, construction=self.construction, base=base, folds=self.folds
+        )
+
+    def certified(self, alpha: float, base: BaseMethod) -> float:
+        return self.certificate(alpha, base).coverage or 0.0
 
 
-def _plan_alpha(n: int, coverage: float, construction: str, base: BaseMethod) -> Plan:
+def _plan_alpha(goal: _Goal, base: BaseMethod) -> Plan:
     """Bisect over κ: only ⌊α(n+1)⌋ matters, and the certificate falls in it."""
-    rows = base.rows_left(n)
+    rows = base.rows_left(goal.n)
     low, high = 0, rows  # κ = 0 always "certifies", by an infinite interval
     while low < high:
         middle = (low + high + 1) // 2
-        enough = _certified(n, middle / (rows + 1), construction, base) >= coverage
+        enough = goal.certified(middle / (rows + 1), base) >= goal.coverage
         low, high = (middle, high) if enough else (low, middle - 1)
-    spent = base.spent(n)
+    spent = base.spent(goal.n)
     if low == 0:
-        best = _certified(n, 1 / (rows + 1), construction, base)
+        best = goal.certified(1 / (rows + 1), base)
         return Plan(
             None,
             spent,
             base,
             None,
-            f"No alpha certifies {coverage:g} with n = {n} and {base}: finite intervals certify "
-            f"at most {best:.4f}. Use more rows, less ε, or construction 'minmax'.",
+            f"No alpha certifies {goal.coverage:g} with n = {goal.n} and {base}: finite intervals "
+            f"certify at most {best:.4f}. Use more rows, less ε, or construction 'minmax'.",
         )
     alpha = low / (rows + 1)
-    certificate = certify(n=n, alpha=alpha, construction=construction, base=base)
+    certificate = goal.certificate(alpha, base)
     sentence = (
-        f"alpha = {alpha:.4g} certifies a coverage of {certificate.coverage:.4f} with n = {n}, "
-        f"construction {construction!r} and {base}."
+        f"alpha = {alpha:.4g} certifies a coverage of {certificate.coverage:.4f} with n = "
+        f"{goal.n}, construction {goal.construction!r} and {base}."
     )
     return Plan(alpha, spent, base, certificate, sentence)
 
 
-def _plan_epsilon(
-    n: int, coverage: float, construction: str, base: BaseMethod, alpha: float
-) -> Plan:
+def _plan_epsilon(goal: _Goal, base: BaseMethod, alpha: float) -> Plan:
     """Find the least noise whose certificate reaches the wanted coverage."""
-    bound = CONSTRUCTIONS[construction].miss
-    assert bound is not None
-    if kappa(alpha, n) == 0:
+    n, rank = goal.n, kappa(alpha, goal.n)
+    if rank == 0:
         return Plan(
             None,
             None,
@@ -324,25 +362,26 @@ def _plan_epsilon(
             f"No ε to plan at alpha = {alpha:g} with n = {n}: the intervals are infinite, whatever "
             f"the base. At least {rows_needed(alpha)} rows are needed.",
         )
-    most = 1 - bound(kappa(alpha, n), n)
-    if most <= coverage:
+    miss = CONSTRUCTIONS[goal.construction].bound(rank, n, goal.folds, independent=False)
+    assert miss is not None
+    if 1 - miss <= goal.coverage:
         return Plan(
             None,
             None,
             base,
             None,
-            f"No ε certifies {coverage:g} at alpha = {alpha:g} with n = {n}: even weights that "
-            f"never saw the data certify only {most:.4f}. Use a smaller alpha.",
+            f"No ε certifies {goal.coverage:g} at alpha = {alpha:g} with n = {n}: even weights "
+            f"that never saw the data certify only {1 - miss:.4f}. Use a smaller alpha.",
         )
 
     def shortfall(log_noise: float) -> float:
-        return coverage - _certified(n, alpha, construction, base.with_noise(math.exp(log_noise)))
+        return goal.coverage - goal.certified(alpha, base.with_noise(math.exp(log_noise)))
 
     chosen = base.with_noise(math.exp(falling_root(shortfall, 0.0, 1.0) + 4e-4))
-    certificate = certify(n=n, alpha=alpha, construction=construction, base=chosen)
+    certificate = goal.certificate(alpha, chosen)
     spent = chosen.spent(n)
     sentence = (
-        f"At alpha = {alpha:g} with n = {n} and construction {construction!r} a base may spend up "
-        f"to ε = {spent:.4g} and still certify {certificate.coverage:.4f}: {chosen}."
+        f"At alpha = {alpha:g} with n = {n} and construction {goal.construction!r} a base may "
+        f"spend up to ε = {spent:.4g} and still certify {certificate.coverage:.4f}: {chosen}."
     )
     return Plan(alpha, spent, chosen, certificate, sentence)

@@ -12,14 +12,20 @@ from torch import Tensor
 
 from .base import DPSGD, BaseMethod
 from .certificate import certificate_for
-from .checks import check_choice, check_positive
+from .checks import check_choice, check_positive, check_positive_int
+from .intervals import CONSTRUCTIONS
 from .lazy import LazyStep
+from .losses import SQUARED, Loss, find_loss
 from .machine import Device, Machine, machine_for
-from .networks import Network, build
+from .networks import Network, build, mlp
 from .readout import READOUTS
-from .regressor import Fitted, IntervalRegressor, Seeds
+from .regressor import Fitted, HiddenSetting, IntervalRegressor, Seeds
 from .scaling import Scaling
 from .tangent import Selection, Sketch, linearise, selected
+
+# Beyond so many rows the noise, which takes half as long again as all else, is not learnt unasked.
+NOISE_ROWS = 5000
+FEWEST_FOR_NOISE = 3  # with two rows left out one is left to learn from
 
 
 class LazyJackknifeRegressor(IntervalRegressor):
@@ -32,15 +38,25 @@ class LazyJackknifeRegressor(IntervalRegressor):
     Parameters
     ----------
     network
-        None (two hidden layers of 64, ReLU), a ``torch.nn.Module`` (copied with its weights,
+        None (``mlp((64, 64), skip=True)``: two hidden layers of 64, ReLU, and a linear function of
+        the inputs beside them), a ``torch.nn.Module`` (copied with its weights,
         never changed), or a callable ``n_features -> module`` such as ``mlp((64, 64))``.
     base
-        How θ0 comes about: ``DPSGD``, ``Perturbed``, ``Public``, ``Split`` or ``Plain``. None is
-        ``DPSGD()``.
+        How θ0 comes about: ``DPSGD``, ``Perturbed``, ``Public``, ``Pretrained``, ``Split`` or
+        ``Plain``. None is ``DPSGD()``.
     ridge
-        λ > 0, or ``"auto"``: for every leave-one-out model chosen on its own rows.
+        λ > 0, or ``"auto"``: for every model chosen on its own rows, without a leak.
     construction
-        ``"plus"``, ``"minmax"``, ``"jackknife"`` or ``"naive"``.
+        ``"plus"`` (jackknife+) certifies 1 − 2·alpha less the base's total variation; ``"minmax"``
+        and ``"full"`` (exact full conformal of the linearised network) certify 1 − alpha less it;
+        ``"cv+"`` leaves folds out instead of rows; ``"jackknife"`` and ``"naive"`` certify nothing.
+    score
+        What errors are divided by, and widths multiplied: ``"absolute"`` by nothing; ``"leverage"``
+        by how far a row is from the others; ``"noise"`` by how large errors around it are.
+        None takes ``"noise"`` for plus and minmax (``"absolute"`` beyond 5,000 rows, with a
+        ``Sketch`` and with another loss); full conformal has ``"leverage"`` built in.
+    folds
+        Number of folds of ``"cv+"``; its theorem wants n to be a multiple of it.
     readout
         ``"tangent"``: predictions of the linearised network, which the ridge fits; ``"network"``:
         of the real network at the moved weights, the paper's choice.
@@ -49,6 +65,12 @@ class LazyJackknifeRegressor(IntervalRegressor):
         name patterns such as ``["head.*"]``, or a function of name and parameter.
     intercept
         Whether to fit an unpenalised intercept.
+    starts
+        The network is the mean of so many networks, each with a random start of its own.
+    loss
+        What the lazy step, and the base's training, minimise: ``"squared"``, ``"huber"``,
+        ``"logistic"`` (y of 0 and 1), ``"poisson"`` (counts), or such as ``Huber(delta=2.0)``. The
+        last two predict the mean of y through their link.
     features
         None, or ``Sketch(dimension)``: a random projection of the tangent features that looks at
         no data, for more rows than an n×n matrix fits. Without it the exact features are used,
@@ -83,7 +105,10 @@ class LazyJackknifeRegressor(IntervalRegressor):
     base_
         Base weights, their dependence on the data, and what ran.
     ridge_
-        λ of each leave-one-out model and, last, of the full one, shape (n + 1,).
+        λ of each model and, last, of the full one, shape (n + 1,), or (folds + 1,); for full
+        conformal of the full one alone.
+    score_
+        The score that was used.
     rounding_
         Largest error of low precision seen on a sample of left-out residuals, in units of their
         typical size; None where all is float64.
@@ -91,6 +116,9 @@ class LazyJackknifeRegressor(IntervalRegressor):
         The leave-one-out models.
 
     """
+
+    _constructions = tuple(CONSTRUCTIONS)
+    score: Any = HiddenSetting(IntervalRegressor.score)  # the method; get_params has the setting
 
     def __init__(
         self,
@@ -102,6 +130,10 @@ class LazyJackknifeRegressor(IntervalRegressor):
         intercept: bool = True,
         parameters: Selection = "all",
         features: Sketch | None = None,
+        score: str | None = None,
+        folds: int = 10,
+        starts: int = 1,
+        loss: str | Loss = "squared",
         transform: Any = None,
         alpha: float = 0.1,
         nu: float = 0.0,
@@ -119,6 +151,10 @@ class LazyJackknifeRegressor(IntervalRegressor):
         self.intercept = intercept
         self.parameters = parameters
         self.features = features
+        self.score = score
+        self.folds = folds
+        self.starts = starts
+        self.loss = loss
         self.transform = transform
         self.alpha = alpha
         self.nu = nu
@@ -142,33 +178,114 @@ class LazyJackknifeRegressor(IntervalRegressor):
             raise ValueError(
                 "features=Sketch(...) has no moved network: use readout='tangent' with it"
             )
+        check_positive_int("starts", self.starts)
+        if check_positive_int("folds", self.folds) < 2:
+            raise ValueError(f"folds={self.folds}: give at least 2")
+        self._check_intervals()
         if not isinstance(self._base_method(), BaseMethod):
             raise TypeError(
                 f"base={self.base!r}: give an instance such as DPSGD(), Public() or Split()"
             )
 
+    def _check_intervals(self) -> None:
+        """Refuse constructions, scores and losses that do not go together."""
+        score, scores = self._asked_score(), CONSTRUCTIONS[self.construction].scores
+        if score is not None and score not in scores:
+            raise ValueError(
+                f"score={score!r} does not go with construction={self.construction!r}: choose "
+                f"from {list(scores)}, or None"
+            )
+        if self.construction == "full" and self.readout != "tangent":
+            raise ValueError(
+                f"construction='full' is exact for the linearised network alone: use "
+                f"readout='tangent', not {self.readout!r}"
+            )
+        if find_loss(self.loss) != SQUARED:
+            if self.construction in ("full", "cv+"):
+                raise ValueError(
+                    f"construction={self.construction!r} has a closed form for the squared loss "
+                    "alone: use 'plus' or 'minmax' with another loss"
+                )
+            if score not in (None, "absolute") or self.features is not None:
+                raise ValueError(
+                    f"loss={self.loss!r} goes with score='absolute' and features=None alone"
+                )
+        if score == "noise" and self.features is not None:
+            raise ValueError(
+                "score='noise' needs the kernel of all rows: use score='leverage' or 'absolute' "
+                "with features=Sketch(...)"
+            )
+
+    def _score_for(self, n: int) -> str:
+        """The score to use for n rows: what was asked for, or what serves best at its cost."""
+        asked = self._asked_score()
+        if asked is not None:
+            return asked
+        own = CONSTRUCTIONS[self.construction].scores[0]
+        if own != "noise":
+            return own
+        fits = FEWEST_FOR_NOISE <= n <= NOISE_ROWS and self.features is None
+        return own if fits and find_loss(self.loss) == SQUARED else "absolute"
+
+    def _asked_score(self) -> str | None:
+        asked: str | None = vars(self)["score"]
+        return asked
+
     def _base_method(self) -> BaseMethod:
         return DPSGD() if self.base is None else self.base
+
+    def _network(self) -> Network:
+        return mlp(skip=True) if self.network is None else self.network
 
     def _machine(self) -> Machine:
         return machine_for(self.device, self.precision, self.memory_budget)
 
-    def _lazy_step(self, seeds: Seeds) -> LazyStep:
+    def _lazy_step(self, seeds: Seeds, n: int) -> LazyStep:
+        # The mean of networks has the mean of their kernels divided by their number.
+        ridge = self.ridge if isinstance(self.ridge, str) else self.ridge / self.starts
         return LazyStep(
-            self.ridge, self.intercept, self.readout, self.features, seeds.base, self.progress
+            ridge,
+            self.intercept,
+            self.readout,
+            self.construction,
+            self._score_for(n),
+            self.folds,
+            find_loss(self.loss),
+            self.features,
+            seeds.base,
+            self.progress,
         )
+
+    def _learns_from_covariates(self) -> bool:
+        return self._base_method().uses_covariates
 
     def _rows_apart(self, n: int, seeds: Seeds) -> NDArray[np.intp] | None:
         learn, left = self._base_method().rows(n, seeds.rows)
         return None if len(left) == n else learn
 
-    def _fit(self, X: Tensor, y: Tensor, scaling: Scaling, seeds: Seeds) -> Fitted:
-        method = self._base_method()
+    def _fit(
+        self,
+        X: Tensor,
+        y: Tensor,
+        scaling: Scaling,
+        seeds: Seeds,
+        covariates: Tensor | None,
+    ) -> Fitted:
+        method, loss = self._base_method(), find_loss(self.loss)
+        loss.check(y)
         learn, left = (torch.from_numpy(rows) for rows in method.rows(len(y), seeds.rows))
-        start = build(self.network, X, seeds.start)
-        machine, lazy = self._machine(), self._lazy_step(seeds)
+        n = len(left)
+        if self.construction == "cv+" and self.folds > n:
+            raise ValueError(f"folds={self.folds} is more than the {n} rows: give at most {n}")
+        if self._asked_score() == "noise" and n < FEWEST_FOR_NOISE:
+            raise ValueError(
+                f"score='noise' needs at least {FEWEST_FOR_NOISE} rows, not {n}: give more rows, "
+                "or score='absolute'"
+            )
+        start = build(self._network(), X, seeds.start, self.starts)
+        machine, lazy = self._machine(), self._lazy_step(seeds, n)
         moved = selected(start, self.parameters).values()
-        lazy.check_fits(len(left), sum(p.numel() for p in moved), machine)
+        lazy.check_fits(n, sum(p.numel() for p in moved), machine)
         base = method.fit(
             start,
             X[learn],
@@ -176,16 +293,19 @@ class LazyJackknifeRegressor(IntervalRegressor):
             seed=seeds.base,
             center=self.intercept,
             progress=self.progress,
+            covariates=covariates,
+            loss=loss,
         )
         tangent = linearise(base.module, X, self.parameters, machine)
         models = lazy.models(tangent, X[left], y[left])
         _warn_if_far(models.loo.residuals, models.solved.residuals)
         certificate = certificate_for(
-            n=len(left),
+            n=n,
             alpha=self.alpha,
             construction=self.construction,
             base=method,
             dependence=base.dependence,
+            folds=self.folds,
             assumptions=(*self._start_assumptions(), *scaling.assumptions),
             objections=scaling.objections,
             rows=scaling.rows,
@@ -193,7 +313,8 @@ class LazyJackknifeRegressor(IntervalRegressor):
         attributes = {
             "base_": base,
             "start_": start,
-            "ridge_": models.solved.ridges.cpu().numpy(),
+            "ridge_": self.starts * models.solved.ridges.cpu().numpy(),
+            "score_": lazy.score,
             "rounding_": models.rounding,
             "seeds_": seeds,
         }
@@ -237,10 +358,11 @@ def DPLazyPI(
     predictions of the real network at the moved weights, jackknife+ with ν = 0.
     """
     return LazyJackknifeRegressor(
-        network=network,
+        network=mlp((64, 64)) if network is None else network,
         base=DPSGD(epsilon=epsilon, delta=delta, epochs=epochs, batch_size=batch_size),
         ridge=ridge,
         construction="plus",
+        score="absolute",
         readout="network",
         intercept=False,
         transform=transform,

@@ -10,11 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .records import LeaveOneOut
+from .records import Conformal, Ends, LeaveOneOut, Predictor
 
 # Rows of up to this many numbers are ordered faster by numpy, longer ones by torch's threads.
 SHORT = 256
-Ends = tuple[Tensor, Tensor, Tensor]  # point (m,), lower (m, levels), upper (m, levels)
 
 
 def kappa(alpha: float, n: int) -> int:
@@ -66,27 +65,34 @@ def _kth(values: Tensor, ranks: Sequence[int], largest: bool) -> Tensor:
 
 
 def plus(loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
-    """Jackknife+: order statistics of f_{−j}(x) ± |R_j|."""
-    point, predictions = loo.predict(X)
-    errors = loo.residuals.abs().to(predictions.dtype)
-    lower = kth_smallest(predictions - errors, ranks)
-    return point, lower, kth_largest(predictions + errors, ranks)
+    """Jackknife+: order statistics of f_{−j}(x) ± R_j σ_{−j}(x), R the scores."""
+    point, predictions, scales = loo.scaled(X)
+    margins = loo.scores.to(predictions.dtype) * scales
+    lower = kth_smallest(predictions - margins, ranks)
+    return point, lower, kth_largest(predictions + margins, ranks)
 
 
 def minmax(loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
-    """Jackknife-minmax: the extremes of f_{−j}(x), widened by the order statistic of |R_j|."""
-    point, predictions = loo.predict(X)
-    margin = kth_largest(loo.residuals.abs(), ranks)
-    lowest, highest = predictions.aminmax(dim=1)
-    return point, lowest[:, None] - margin, highest[:, None] + margin
+    """Jackknife-minmax: the extremes of f_{−j}(x) ± Q σ_{−j}(x), Q an order statistic of scores."""
+    point, predictions, scales = loo.scaled(X)
+    lowers, uppers = [], []
+    for margin in kth_largest(loo.scores, ranks).to(predictions.dtype):
+        lowers.append((predictions - margin * scales).amin(dim=1))
+        uppers.append((predictions + margin * scales).amax(dim=1))
+    return point, torch.stack(lowers, dim=1), torch.stack(uppers, dim=1)
 
 
-def jackknife(loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
+def full(loo: Conformal, X: Tensor, ranks: Sequence[int]) -> Ends:
+    """Full conformal: all candidates that fit in with the training rows."""
+    return loo.accepted(X, ranks)
+
+
+def jackknife(loo: Predictor, X: Tensor, ranks: Sequence[int]) -> Ends:
     """Full-data prediction ± the order statistic of the left-out errors |R_j|."""
     return _around_point(loo.point(X), loo.residuals, ranks)
 
 
-def naive(loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
+def naive(loo: Predictor, X: Tensor, ranks: Sequence[int]) -> Ends:
     """Full-data prediction ± the order statistic of the errors on the training rows."""
     return _around_point(loo.point(X), loo.training_residuals, ranks)
 
@@ -105,18 +111,61 @@ class Construction:
     ends
         From leave-one-out models, rows and ranks κ to point, lower and upper ends.
     miss
-        The most that it misses when the base is a symmetric function of all n+1 points, from κ
-        and n; None where no bound exists.
+        The most that it misses when the base is a symmetric function of all n+1 points, from κ, n
+        and the number of folds; None where no bound exists.
+    miss_without_data
+        The same when the base does not depend on the data at all, where that is less.
+    scores
+        The scores that it can use, its own choice first.
 
     """
 
-    ends: Callable[[LeaveOneOut, Tensor, Sequence[int]], Ends]
-    miss: Callable[[int, int], float] | None
+    ends: Callable[..., Ends]
+    miss: Callable[[int, int, int], float | None] | None = None
+    miss_without_data: Callable[[int, int, int], float | None] | None = None
+    scores: tuple[str, ...] = ("absolute",)
+
+    def bound(self, rank: int, n: int, folds: int, independent: bool) -> float | None:
+        """Return the most that it misses; ``independent``: the base never saw the data."""
+        rule = self.miss_without_data if independent and self.miss_without_data else self.miss
+        return None if rule is None else rule(rank, n, folds)
 
 
+def plus_miss(rank: int, n: int, folds: int = 0) -> float:
+    """(2κ − 1)/(n + 1)."""
+    return max(2 * rank - 1, 0) / (n + 1)
+
+
+def rank_miss(rank: int, n: int, folds: int = 0) -> float:
+    """κ/(n + 1)."""
+    return rank / (n + 1)
+
+
+def cv_plus_miss_symmetric(rank: int, n: int, folds: int) -> float | None:
+    """Return the most that CV+ with equal folds can miss; None where folds are unequal.
+
+    It compares the new row with the n others, so the base may be a function of all n + 1.
+    """
+    if rank == 0:
+        return 0.0
+    return None if n % folds else min(1.0, 2 * (folds + rank - 1) / (n + folds))
+
+
+def cv_plus_miss(rank: int, n: int, folds: int) -> float | None:
+    """Return the lesser of that and a bound that imagines a whole fold of n/K new rows."""
+    first = cv_plus_miss_symmetric(rank, n, folds)
+    size = n // folds
+    return first and min(first, (2 * rank - 2 + size) / (n + size))
+
+
+SCALED = ("noise", "leverage", "absolute")
 CONSTRUCTIONS: dict[str, Construction] = {
-    "plus": Construction(plus, lambda k, n: max(2 * k - 1, 0) / (n + 1)),
-    "minmax": Construction(minmax, lambda k, n: k / (n + 1)),
-    "jackknife": Construction(jackknife, None),
-    "naive": Construction(naive, None),
+    "plus": Construction(plus, plus_miss, scores=SCALED),
+    "minmax": Construction(minmax, rank_miss, scores=SCALED),
+    "full": Construction(full, rank_miss, scores=("leverage",)),
+    "cv+": Construction(plus, cv_plus_miss_symmetric, cv_plus_miss),
+    "jackknife": Construction(jackknife),
+    "naive": Construction(naive),
 }
+# Those that any leave-one-out models can be put in.
+GENERAL = ("plus", "minmax", "jackknife", "naive")

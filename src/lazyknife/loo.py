@@ -39,22 +39,26 @@ TOLERANCES = {torch.float64: 1e-6, torch.float32: 1e-2}
 
 @dataclass(frozen=True)
 class RidgeModels:
-    """Models f(x; θ0) + z(x)ᵀW_j + β_j; z(x) is a kernel row of x (dual) or a feature row (primal).
+    """Models f(x; θ0) + z(x)ᵀW_k + β_k; z(x) is a kernel row of x (dual) or a feature row (primal).
+
+    There are M of them: one for each of the n rows, or for each fold.
 
     Attributes
     ----------
     columns
-        W: column j is the model without row j, shape (q, n).
+        W: column k is the model without row or fold k, shape (q, M).
     full
         The model of all rows, shape (q,).
     intercepts
-        β of the n models, and last of the full one, shape (n + 1,).
+        β of the M models, and last of the full one, shape (M + 1,).
     ridges
-        λ of the n models, and last of the full one, shape (n + 1,).
+        λ of the M models, and last of the full one, shape (M + 1,).
     residuals
-        r_j minus its leave-one-out prediction, shape (n,).
+        r_j minus its prediction by the model without it, shape (n,).
     training_residuals
         r_i minus the full model's prediction, shape (n,).
+    model_of
+        For each row the model without it, shape (n,); None where model j is that of row j.
 
     """
 
@@ -64,6 +68,7 @@ class RidgeModels:
     ridges: Tensor
     residuals: Tensor
     training_residuals: Tensor
+    model_of: Tensor | None = None
 
     def of_type(self, dtype: torch.dtype) -> RidgeModels:
         """The same models, predicting in another floating type; residuals stay as they are."""
@@ -74,7 +79,7 @@ class RidgeModels:
 
 
 @dataclass(frozen=True)
-class _Solution:
+class Solution:
     """The full-data ridge at one λ. A is in the lower tiles of the kernel's array."""
 
     dual: Tensor  # c, (n,)
@@ -85,6 +90,7 @@ class _Solution:
 
     @property
     def residuals(self) -> Tensor:
+        """Left-out residuals c/d."""
         return self.dual / self.diagonal
 
     @property
@@ -121,7 +127,7 @@ def leave_one_out(
 
     """
     warn_if_unsafe(check_size(kernel, machine), ridge, machine)
-    solution = _solve(kernel, diagonal_tiles(kernel), targets, ridge, intercept, machine, progress)
+    solution = solve(kernel, diagonal_tiles(kernel), targets, ridge, intercept, machine, progress)
     residuals = solution.residuals
     mirror_lower_(kernel)
     kernel.mul_(-residuals)
@@ -166,15 +172,15 @@ def leave_one_out_auto(
     for step, ridge in enumerate(track(grid.tolist(), "choosing ridges", len(grid), progress)):
         if step:
             restore_lower_(kernel, diagonal)
-        solution = _solve(kernel, diagonal, targets, ridge, intercept, machine)
+        solution = solve(kernel, diagonal, targets, ridge, intercept, machine)
         dual, residuals = solution.dual, solution.residuals
         errors = torch.zeros_like(targets)
-        for rows in _strips(n, machine):
-            strip = _inverse_rows(kernel, solution, rows)
+        for rows in strips(n, machine):
+            strip = inverse_rows(kernel, solution, rows)
             errors += left_out_errors(strip, rows, dual, solution.diagonal)
         better = choice.improve(ridge, errors, residuals, solution.intercepts, dual, ridge * dual)
-        for rows in _strips(n, machine) if better.any() else ():
-            strip = _inverse_rows(kernel, solution, rows).mul_(-residuals).add_(dual[rows, None])
+        for rows in strips(n, machine) if better.any() else ():
+            strip = inverse_rows(kernel, solution, rows).mul_(-residuals).add_(dual[rows, None])
             torch.where(better, strip, columns[rows], out=columns[rows])
     columns.fill_diagonal_(0.0)
     models = choice.models()
@@ -247,17 +253,17 @@ def left_out_errors(inverse_rows: Tensor, rows: slice, dual: Tensor, diagonal: T
     return numerator.div_(denominator).square_().sum(dim=0)
 
 
-def _strips(n: int, machine: Machine) -> Iterator[slice]:
+def strips(n: int, machine: Machine) -> Iterator[slice]:
     """Strips of rows whose temporaries stay within a tile."""
     return blocks(n, machine.item * n, machine.tile)
 
 
-def _inverse_rows(kernel: Tensor, solution: _Solution, rows: slice) -> Tensor:
+def inverse_rows(kernel: Tensor, solution: Solution, rows: slice) -> Tensor:
     """Rows of A'."""
     return lower_rows(kernel, rows).addr_(solution.row_sums[rows], solution.share, alpha=-1)
 
 
-def _solve(
+def solve(
     kernel: Tensor,
     diagonal: list[Tensor],
     targets: Tensor,
@@ -265,7 +271,7 @@ def _solve(
     intercept: bool,
     machine: Machine,
     progress: bool = False,
-) -> _Solution:
+) -> Solution:
     """Invert K + λI in the kernel's lower tiles; the upper ones keep K."""
     # The intercept takes up any constant; taking the mean out first keeps the digits of the rest.
     mean = targets.mean() if intercept else targets.new_zeros(())
@@ -281,7 +287,7 @@ def _solve(
         dual, mean = dual - slope * row_sums, mean + slope
     else:
         row_sums = share
-    return _Solution(dual, kernel.diagonal() - row_sums * share, mean, row_sums, share)
+    return Solution(dual, kernel.diagonal() - row_sums * share, mean, row_sums, share)
 
 
 def _positive_part_inverse_(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -47,11 +47,15 @@ class mlp:
         Units of each hidden layer; ``()`` gives a linear model.
     activation
         A key of ``ACTIVATIONS``.
+    skip
+        Whether a linear function of the inputs is added to the output. Few rows tell a network of
+        random features little about what is linear; this part does, and the lazy step weighs it.
 
     """
 
     widths: tuple[int, ...] = (64, 64)
     activation: str = "relu"
+    skip: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "widths", tuple(int(width) for width in self.widths))
@@ -66,7 +70,29 @@ class mlp:
         sizes = (n_features, *self.widths)
         for size_in, size_out in itertools.pairwise(sizes):
             layers += [nn.Linear(size_in, size_out), ACTIVATIONS[self.activation]()]
-        return nn.Sequential(*layers, nn.Linear(sizes[-1], 1))
+        body = nn.Sequential(*layers, nn.Linear(sizes[-1], 1))
+        return WithSkip(body, n_features, sizes[-1]) if self.skip else body
+
+
+class WithSkip(nn.Module):
+    """A network plus a linear function of its inputs, which starts at 0.
+
+    Its weight multiplies the inputs times √(width/(4·inputs)). Inputs of size one then give it as
+    large a share of the tangent kernel as the hidden layers have, to a factor of three, whatever
+    their width and the number of inputs.
+    """
+
+    def __init__(self, body: nn.Module, n_features: int, width: int) -> None:
+        super().__init__()
+        self.skip = nn.Linear(n_features, 1, bias=False)
+        self.body = body  # after the skip: its last layer is the network's
+        self.scale = math.sqrt(width / (4 * n_features))
+        nn.init.zeros_(self.skip.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the sum, shape (n, 1)."""
+        total: Tensor = self.skip(self.scale * x) + self.body(x)
+        return total
 
 
 @contextmanager
@@ -89,9 +115,32 @@ def spawn_seeds(seed: int, count: int) -> list[int]:
     return [int(s) for s in np.random.SeedSequence(seed).generate_state(count)]
 
 
-def build(network: Network | None, X: Tensor, seed: int) -> nn.Module:
-    """Return the user's network as a module of our own, checked on rows like ``X``."""
-    module = make(network, X, seed)
+class Averaged(nn.Module):
+    """The mean of several networks."""
+
+    def __init__(self, members: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(members)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the mean of the outputs, shape (n,)."""
+        return torch.stack([outputs(member, x) for member in self.members]).mean(dim=0)
+
+
+def build(network: Network | None, X: Tensor, seed: int, starts: int = 1) -> nn.Module:
+    """Return the user's network as a module of our own, checked on rows like ``X``.
+
+    With several ``starts`` it is the mean of as many networks, each with random weights of its own.
+    """
+    if starts == 1:
+        module = make(network, X, seed)
+    elif isinstance(network, nn.Module):
+        raise ValueError(
+            f"starts={starts} needs random starts, and a module has its own weights: give a "
+            "callable such as mlp((64, 64)), or starts=1"
+        )
+    else:
+        module = Averaged([make(network, X, each) for each in spawn_seeds(seed, starts)])
     _check(module, X)
     return module
 

@@ -28,6 +28,13 @@ from .symmetric import invert_lower_, mirror_lower_, tiles
 class Indefinite(ValueError):
     """Rounding outweighs the ridge."""
 
+    def __init__(self, ridge: float, precision: str) -> None:
+        super().__init__(
+            f"the features' products plus ridge={ridge:.3g} are not positive definite in "
+            f"{precision}: rounding outweighs the ridge. Use a larger ridge, precision='float64', "
+            "or scale the features (transform='symlog', or 'standardize' with X_pool)"
+        )
+
 
 @dataclass(frozen=True)
 class _Solution:
@@ -166,12 +173,7 @@ def _solve(
     gram.diagonal().add_(penalty)
     weights = (targets @ rows)[None]
     if not invert_lower_(gram, weights):
-        raise Indefinite(
-            f"the features' products plus ridge={ridge:.3g} are not positive definite in "
-            f"{machine.precision}: rounding outweighs the ridge. Use a larger ridge, "
-            "precision='float64', or scale the features (transform='symlog', or 'standardize' "
-            "with X_pool)"
-        )
+        raise Indefinite(ridge, machine.precision)
     mirror_lower_(gram)
     w = weights[0]
     w = w + gram @ ((targets - rows @ w) @ rows - penalty * w)

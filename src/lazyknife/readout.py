@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from .loo import RidgeModels
+from .losses import SQUARED, Loss
 from .machine import blocks, steps
 from .networks import widest_layer
+from .scales import Scales
 from .tangent import Basis, moved_outputs
 
 MODELS_AT_ONCE = 100
@@ -18,19 +20,48 @@ MODELS_AT_ONCE = 100
 
 @dataclass(frozen=True)
 class TangentReadout:
-    """f̄_{−j}(x) = f(x; θ0) + z(x)ᵀW_j + β_j: predictions of the linearised network."""
+    """f̄_{−j}(x) = f(x; θ0) + z(x)ᵀW_j + β_j: predictions of the linearised network.
+
+    Attributes
+    ----------
+    basis, models
+        The coordinates z, and W and β.
+    scales
+        σ, where errors are not taken as they are.
+    loss
+        Whose inverse link leads from f̄ to predictions.
+
+    """
 
     basis: Basis
     models: RidgeModels
+    scales: Scales | None = None
+    loss: Loss = SQUARED
 
     @classmethod
-    def of(cls, basis: Basis, X: Tensor, y: Tensor, models: RidgeModels) -> TangentReadout:
+    def of(
+        cls,
+        basis: Basis,
+        X: Tensor,
+        y: Tensor,
+        models: RidgeModels,
+        scales: Scales | None = None,
+        loss: Loss = SQUARED,
+    ) -> TangentReadout:
         """Read out the models; everything at the training rows is in closed form."""
-        return cls(basis, models)
+        return cls(basis, models, scales, loss)
 
-    def of_type(self, dtype: torch.dtype) -> TangentReadout:
-        """The same models, predicting in another floating type."""
-        return TangentReadout(self.basis.of_type(dtype), self.models.of_type(dtype))
+    def of_type(self, dtype: torch.dtype) -> TangentReadout | None:
+        """The same models, predicting in another floating type; None if the scales cannot."""
+        scales = self.scales and self.scales.of_type(dtype)
+        if scales is None and self.scales is not None:
+            return None
+        return replace(
+            self,
+            basis=self.basis.of_type(dtype),
+            models=self.models.of_type(dtype),
+            scales=scales,
+        )
 
     @property
     def residuals(self) -> Tensor:
@@ -43,10 +74,16 @@ class TangentReadout:
         return self.models.training_residuals
 
     @property
+    def scores(self) -> Tensor:
+        """|c_j/d_j|/σ."""
+        return _scores(self.residuals, self.scales)
+
+    @property
     def rows_at_once(self) -> int:
         """Rows for which coordinates, predictions and their order statistics fit."""
         machine, n = self.basis.tangent.machine, len(self.residuals)
-        return machine.rows_at_once(n, self.basis.row_bytes + 5 * machine.item * n)
+        arrays = 5 if self.scales is None else 9
+        return machine.rows_at_once(n, self.basis.row_bytes + arrays * machine.item * n)
 
     def point(self, X: Tensor) -> Tensor:
         """Predictions of the full model."""
@@ -55,17 +92,28 @@ class TangentReadout:
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """One product for all models."""
-        machine = self.basis.tangent.machine
-        with machine.exact.products():  # whatever the caller's own setting
+        with self.basis.tangent.machine.exact.products():  # whatever the caller's own setting
             outputs, rows = self.basis.rows(X)
-        with machine.products():
+        return self._predict(outputs, rows)
+
+    def scaled(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Predictions and σ, from the same coordinates."""
+        if self.scales is None:
+            return *self.predict(X), self.models.intercepts.new_ones(())
+        with self.basis.tangent.machine.exact.products():
+            outputs, rows, norms = self.basis.rows_and_norms(X)
+            sigma = self.scales.at(rows, norms)
+        return *self._predict(outputs, rows), sigma
+
+    def _predict(self, outputs: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        with self.basis.tangent.machine.products():
             values = rows @ self.models.columns
         values += self.models.intercepts[:-1]  # a bias in the product would halve a GPU's rate
         values += outputs[:, None]
-        return self._point(outputs, rows), values
+        return self._point(outputs, rows), _by_row(self.loss.mean(values), self.models)
 
     def _point(self, outputs: Tensor, rows: Tensor) -> Tensor:
-        return outputs + rows @ self.models.full + self.models.intercepts[-1]
+        return self.loss.mean(outputs + rows @ self.models.full + self.models.intercepts[-1])
 
 
 @dataclass(frozen=True)
@@ -76,27 +124,56 @@ class NetworkReadout:
     models: RidgeModels
     residuals: Tensor
     training_residuals: Tensor
+    scales: Scales | None = None
+    loss: Loss = SQUARED
 
     @classmethod
-    def of(cls, basis: Basis, X: Tensor, y: Tensor, models: RidgeModels) -> NetworkReadout:
+    def of(
+        cls,
+        basis: Basis,
+        X: Tensor,
+        y: Tensor,
+        models: RidgeModels,
+        scales: Scales | None = None,
+        loss: Loss = SQUARED,
+    ) -> NetworkReadout:
         """Evaluate model j at row j, and the full model at every row."""
-        unread = cls(basis, models, y, y)
-        own = [
-            moved_outputs(basis.tangent.module, unread._moves(columns), X[columns], own_row=True)
-            for columns in unread._model_blocks()
-        ]
-        left_out = torch.cat(own) + models.intercepts[:-1]
-        return cls(basis, models, y - left_out, y - unread.point(X))
+        unread = cls(basis, models, y, y, scales, loss)
+        if models.model_of is None:
+            own = [
+                moved_outputs(
+                    basis.tangent.module, unread._moves(columns), X[columns], own_row=True
+                )
+                for columns in unread._model_blocks()
+            ]
+            left_out = loss.mean(torch.cat(own) + models.intercepts[:-1])
+        else:
+            left_out = unread.predict(X)[1].diagonal()
+        return replace(unread, residuals=y - left_out, training_residuals=y - unread.point(X))
 
-    def of_type(self, dtype: torch.dtype) -> NetworkReadout:
-        """The same models, predicting in another floating type."""
-        return replace(self, basis=self.basis.of_type(dtype), models=self.models.of_type(dtype))
+    def of_type(self, dtype: torch.dtype) -> NetworkReadout | None:
+        """The same models, predicting in another floating type; None if the scales cannot."""
+        scales = self.scales and self.scales.of_type(dtype)
+        if scales is None and self.scales is not None:
+            return None
+        return replace(
+            self,
+            basis=self.basis.of_type(dtype),
+            models=self.models.of_type(dtype),
+            scales=scales,
+        )
+
+    @property
+    def scores(self) -> Tensor:
+        """|residual|/σ."""
+        return _scores(self.residuals, self.scales)
 
     @property
     def rows_at_once(self) -> int:
         """Rows for which predictions of all models and their order statistics fit."""
         machine = self.basis.tangent.machine
-        each = machine.item * (6 * len(self.residuals) + MODELS_AT_ONCE)
+        arrays = 6 if self.scales is None else 10
+        each = machine.item * (arrays * len(self.residuals) + MODELS_AT_ONCE)
         return max(1, machine.block // each)  # as many as can be: each block moves all networks
 
     def point(self, X: Tensor) -> Tensor:
@@ -104,7 +181,7 @@ class NetworkReadout:
         moves = self.basis.moves(self.models.full[:, None])
         rows = self.basis.tangent.machine.put(X)
         moved = moved_outputs(self.basis.tangent.module, moves, rows)
-        return moved[0] + self.models.intercepts[-1]
+        return self.loss.mean(moved[0] + self.models.intercepts[-1])
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """A block of moved networks at a time, each on all rows."""
@@ -113,7 +190,14 @@ class NetworkReadout:
         for columns in self._model_blocks():
             moved = moved_outputs(self.basis.tangent.module, self._moves(columns), rows)
             values[:, columns] += moved.T
-        return self.point(X), values
+        return self.point(X), _by_row(self.loss.mean(values), self.models)
+
+    def scaled(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Predictions of the moved networks, and σ of the linearised one."""
+        if self.scales is None:
+            return *self.predict(X), self.models.intercepts.new_ones(())
+        _, rows, norms = self.basis.rows_and_norms(X)
+        return *self.predict(X), self.scales.at(rows, norms)
 
     def _moves(self, columns: slice) -> dict[str, Tensor]:
         return self.basis.moves(self.models.columns[:, columns])
@@ -121,9 +205,10 @@ class NetworkReadout:
     def _model_blocks(self) -> Iterator[slice]:
         """Blocks of models: the pull needs n times the widest layer for each of them."""
         tangent, n = self.basis.tangent, len(self.residuals)
+        count = self.models.columns.shape[1]
         parameters = sum(p.numel() for p in tangent.moved.values())
         each = tangent.machine.item * max(parameters, n * self._width)
-        for block in blocks(n, each, self._limit):
+        for block in blocks(count, each, self._limit):
             for part in steps(block.stop - block.start, MODELS_AT_ONCE):
                 yield slice(block.start + part.start, block.start + part.stop)
 
@@ -143,6 +228,23 @@ READOUTS: dict[str, type[TangentReadout] | type[NetworkReadout]] = {
 }
 
 
-def read_out(readout: str, basis: Basis, X: Tensor, y: Tensor, models: RidgeModels) -> Readout:
+def read_out(
+    readout: str,
+    basis: Basis,
+    X: Tensor,
+    y: Tensor,
+    models: RidgeModels,
+    scales: Scales | None = None,
+    loss: Loss = SQUARED,
+) -> Readout:
     """Return the leave-one-out models behind one of the readouts; X and y are on the machine."""
-    return READOUTS[readout].of(basis, X, y, models)
+    return READOUTS[readout].of(basis, X, y, models, scales, loss)
+
+
+def _by_row(values: Tensor, models: RidgeModels) -> Tensor:
+    """Predictions of M models, (m, M), as those of the model without each row, (m, n)."""
+    return values if models.model_of is None else values[:, models.model_of]
+
+
+def _scores(residuals: Tensor, scales: Scales | None) -> Tensor:
+    return residuals.abs() if scales is None else residuals.abs() / scales.own

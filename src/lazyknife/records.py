@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Array = NDArray[np.float64]
+Ends = tuple[Tensor, Tensor, Tensor]  # point (m,), lower (m, levels), upper (m, levels)
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,8 @@ class Base:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-class LeaveOneOut(Protocol):
-    """n leave-one-out models and the full-data model, whichever way they were computed."""
+class Predictor(Protocol):
+    """A full-data model, and what its rows leave to intervals."""
 
     @property
     def residuals(self) -> Tensor:
@@ -93,8 +94,26 @@ class LeaveOneOut(Protocol):
     def point(self, X: Tensor) -> Tensor:
         """Full-data predictions, shape (m,)."""
 
+
+class LeaveOneOut(Predictor, Protocol):
+    """n leave-one-out models and the full-data model, whichever way they were computed."""
+
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Full-data predictions (m,) and leave-one-out predictions (m, n)."""
+
+    @property
+    def scores(self) -> Tensor:
+        """R_j = |Y_j − f_{−j}(X_j)| / σ_{−j}(X_j), shape (n,)."""
+
+    def scaled(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What ``predict`` gives, and σ_{−j}(x), shape (m, n), or a single 1."""
+
+
+class Conformal(Predictor, Protocol):
+    """A full-data model to which candidates for y can be added."""
+
+    def accepted(self, X: Tensor, ranks: Sequence[int]) -> Ends:
+        """Point predictions, and the ends of the accepted candidates for each rank κ."""
 
 
 @dataclass(frozen=True)

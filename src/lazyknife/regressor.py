@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from types import MethodType
 from typing import Any, NamedTuple, Self, overload
 
 import numpy as np
@@ -28,12 +29,12 @@ from .inputs import (
     is_stream,
     to_tensor,
 )
-from .intervals import CONSTRUCTIONS, kappa, rows_needed
+from .intervals import CONSTRUCTIONS, GENERAL, kappa, rows_needed
 from .machine import steps
 from .networks import Network
 from .progress import track
-from .records import Intervals, LeaveOneOut, to_array
-from .scaling import Scaling, fit_scaling
+from .records import Intervals, Predictor, to_array
+from .scaling import Scaling, find_source, fit_scaling
 
 Values = NDArray[Any]
 Levels = float | Sequence[float] | None
@@ -42,7 +43,7 @@ Levels = float | Sequence[float] | None
 class Fitted(NamedTuple):
     """What an estimator's own fit hands to the shared part."""
 
-    loo: LeaveOneOut
+    loo: Predictor
     certificate: Certificate
     attributes: dict[str, Any]
 
@@ -50,9 +51,18 @@ class Fitted(NamedTuple):
 class HiddenSetting:
     """A constructor argument that is kept, but not shown as an attribute.
 
-    scikit-learn takes any object with an attribute ``transform`` for a transformer; the setting of
-    that name is therefore read through ``get_params``.
+    scikit-learn takes any object with an attribute ``transform`` for a transformer, and ``score``
+    is a method of every regressor: settings of these names are read through ``get_params``.
+
+    Parameters
+    ----------
+    method
+        The method that the attribute is instead; without one there is no such attribute.
+
     """
+
+    def __init__(self, method: Callable[..., Any] | None = None) -> None:
+        self.method = method
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -61,6 +71,8 @@ class HiddenSetting:
         vars(instance)[self.name] = value
 
     def __get__(self, instance: Any, owner: type) -> Any:
+        if self.method is not None:
+            return self.method if instance is None else MethodType(self.method, instance)
         raise AttributeError(
             f"{owner.__name__} is no transformer; get_params()[{self.name!r}] is its setting"
         )
@@ -80,13 +92,21 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     network: Network | None
     progress: bool
     nu: float = 0.0
-    loo_: LeaveOneOut
+    _constructions: Sequence[str] = GENERAL
+    loo_: Any
     certificate_: Certificate
     scaling_: Scaling
 
     @abstractmethod
-    def _fit(self, X: Tensor, y: Tensor, scaling: Scaling, seeds: Seeds) -> Fitted:
-        """Fit to scaled rows."""
+    def _fit(
+        self,
+        X: Tensor,
+        y: Tensor,
+        scaling: Scaling,
+        seeds: Seeds,
+        covariates: Tensor | None,
+    ) -> Fitted:
+        """Fit to scaled rows; ``covariates`` are scaled rows without labels, if they are used."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the settings by name; with ``deep`` also those of settings that have some."""
@@ -100,12 +120,16 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _check_settings(self) -> None:
         """Refuse bad settings before anything is computed."""
         check_fraction("alpha", self.alpha)
-        check_choice("construction", self.construction, CONSTRUCTIONS)
+        check_choice("construction", self.construction, self._constructions)
         check_not_negative("nu", self.nu)
 
     def _start_assumptions(self) -> tuple[str, ...]:
         """Weights that the user brings are the user's word; random ones are ours."""
         return (PUBLIC_START,) if isinstance(self.network, nn.Module) else ()
+
+    def _learns_from_covariates(self) -> bool:
+        """Whether rows without labels are learnt from, beyond scaling."""
+        return False
 
     def _rows_apart(self, n: int, seeds: Seeds) -> NDArray[np.intp] | None:
         """Training rows that the leave-one-out step will not use, if there are any."""
@@ -123,28 +147,31 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             Targets, shape (n,).
         X_pool
             The rows to predict later, without labels. A fitted ``transform`` is then fitted on
-            X and these together, and the certificate holds for these rows.
+            X and these together, a ``Pretrained`` base learns from them, and the certificate
+            holds for these rows.
         X_unlabeled
-            Rows that are neither training rows nor rows to predict. A fitted ``transform`` is
-            then fitted on these alone.
+            Rows that are neither training rows nor rows to predict. A fitted ``transform`` and a
+            ``Pretrained`` base then learn from these alone.
 
         """
         self._check_settings()
         rows = check_features(X, self, min_rows=2)
         target = check_target(y, rows, self)
-        others = {
-            "pool": _optional(X_pool, rows, self, "X_pool"),
-            "unlabeled": _optional(X_unlabeled, rows, self, "X_unlabeled"),
-        }
         seeds = Seeds.of(self.random_state)
         apart = self._rows_apart(len(rows), seeds)
-        scaling = fit_scaling(
-            self.get_params(deep=False)["transform"],
+        source = find_source(
             rows,
             apart=None if apart is None else rows[apart],
-            **others,
+            pool=_optional(X_pool, rows, self, "X_pool"),
+            unlabeled=_optional(X_unlabeled, rows, self, "X_unlabeled"),
         )
-        fitted = self._fit(to_tensor(scaling(rows)), to_tensor(target), scaling, seeds)
+        learns = self._learns_from_covariates()
+        transform = self.get_params(deep=False)["transform"]
+        scaling = fit_scaling(transform, rows, source, learns)
+        covariates = None
+        if learns and not source.objections:
+            covariates = to_tensor(scaling(source.covariates))
+        fitted = self._fit(to_tensor(scaling(rows)), to_tensor(target), scaling, seeds, covariates)
         # Nothing is set before everything has worked.
         if not is_shaped(X):
             _check_feature_names(self, X, reset=True)

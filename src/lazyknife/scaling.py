@@ -100,14 +100,72 @@ def make_transformer(transform: Any) -> Any:
     return clone(transform)
 
 
-def fit_scaling(
-    transform: Any,
+@dataclass(frozen=True)
+class Source:
+    """Covariates that something may be learnt from, and what that means for the certificate.
+
+    Attributes
+    ----------
+    covariates
+        The rows.
+    assumptions, objections, rows, pool
+        As in ``Scaling``.
+
+    """
+
+    covariates: Features
+    assumptions: tuple[str, ...] = ()
+    objections: tuple[str, ...] = ()
+    rows: str = "any new row"
+    pool: frozenset[int] | None = None
+
+
+def find_source(
     X: Features,
     *,
     apart: Features | None,
     pool: Features | None,
     unlabeled: Features | None,
-) -> Scaling:
+) -> Source:
+    """Return the covariates to learn from where the guarantee allows it.
+
+    Parameters
+    ----------
+    X
+        All training rows.
+    apart
+        Training rows that the leave-one-out step will not use (a ``Split`` base's part).
+    pool
+        Rows to predict, without labels: they and X together are learnt from.
+    unlabeled
+        Rows outside training and test: they alone are learnt from.
+
+    """
+    if pool is not None and unlabeled is not None:
+        raise ValueError("give X_pool or X_unlabeled, not both: covariates are learnt from once")
+    if pool is not None:
+        return Source(
+            np.concatenate([X, pool]),
+            rows="the rows passed as X_pool, and no others",
+            pool=frozenset(fingerprints(pool)),
+        )
+    if unlabeled is not None:
+        return Source(
+            unlabeled,
+            ("The rows passed as X_unlabeled are neither training rows nor new rows.",),
+        )
+    if apart is not None:
+        return Source(apart)
+    return Source(
+        X,
+        objections=(
+            "The transform was fitted on the training rows alone, which is a leak: pass the rows "
+            "to predict as X_pool, other rows as X_unlabeled, or use transform='symlog'.",
+        ),
+    )
+
+
+def fit_scaling(transform: Any, X: Features, source: Source, learnt: bool = False) -> Scaling:
     """Fit the transform where the guarantee allows it, and say what follows.
 
     Parameters
@@ -116,40 +174,21 @@ def fit_scaling(
         None, a key of ``TRANSFORMS`` or a scikit-learn transformer.
     X
         All training rows.
-    apart
-        Training rows that the leave-one-out step will not use (a ``Split`` base's part).
-    pool
-        Rows to predict, without labels: the transform is fitted on them and X together.
-    unlabeled
-        Rows outside training and test: the transform is fitted on them alone.
+    source
+        What a transform may be fitted on.
+    learnt
+        Whether something else learns from the source too.
 
     """
     transformer = make_transformer(transform)
-    if pool is not None and unlabeled is not None:
-        raise ValueError("give X_pool or X_unlabeled, not both: the transform is fitted once")
-    if transformer is None:
-        return Scaling()
-    if transform == "symlog":
-        return Scaling(transformer.fit(X))
-    if not get_tags(transformer).requires_fit:
-        return Scaling(transformer.fit(X), (f"The transform {transformer!r} maps each row alone.",))
-    if pool is not None:
-        return Scaling(
-            transformer.fit(np.concatenate([X, pool])),
-            rows="the rows passed as X_pool, and no others",
-            pool=frozenset(fingerprints(pool)),
-        )
-    if unlabeled is not None:
-        return Scaling(
-            transformer.fit(unlabeled),
-            ("The rows passed as X_unlabeled are neither training rows nor new rows.",),
-        )
-    if apart is not None:
-        return Scaling(transformer.fit(apart))
-    return Scaling(
-        transformer.fit(X),
-        objections=(
-            "The transform was fitted on the training rows alone, which is a leak: pass the rows "
-            "to predict as X_pool, other rows as X_unlabeled, or use transform='symlog'.",
-        ),
-    )
+    words = (source.assumptions, source.objections, source.rows, source.pool)
+    if transformer is not None and transform != "symlog" and get_tags(transformer).requires_fit:
+        return Scaling(transformer.fit(source.covariates), *words)
+    if transformer is not None:
+        transformer = transformer.fit(X)
+    own: tuple[str, ...] = ()
+    if transformer is not None and transform != "symlog":
+        own = (f"The transform {transformer!r} maps each row alone.",)
+    if not learnt:
+        return Scaling(transformer, own)
+    return Scaling(transformer, (*own, *source.assumptions), *words[1:])

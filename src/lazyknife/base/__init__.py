@@ -4,7 +4,8 @@ from .dpsgd import DPSGD
 from .method import BaseMethod, Task
 from .perturbed import Perturbed
 from .plain import Plain
+from .pretrained import Pretrained
 from .public import Public
 from .split import Split
 
-__all__ = ["DPSGD", "BaseMethod", "Perturbed", "Plain", "Public", "Split", "Task"]
+__all__ = ["DPSGD", "BaseMethod", "Perturbed", "Plain", "Pretrained", "Public", "Split", "Task"]

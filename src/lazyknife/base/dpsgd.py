@@ -34,7 +34,7 @@ class Mechanism:
 
 @dataclass(frozen=True, repr=False)
 class DPSGD(BaseMethod):
-    """Differentially private SGD on the squared error.
+    """Differentially private SGD on the squared error, or on the task's loss.
 
     Every step draws each row with probability q = batch_size/n, clips each row's gradient to
     ``max_grad_norm``, adds noise of standard deviation σ·max_grad_norm to the sum and divides by
@@ -189,8 +189,8 @@ def run_dpsgd(task: Task, run: Mechanism, lr: float) -> nn.Module:
         for batch in track(sampler, "private training", run.steps, task.progress):
             optimizer.zero_grad()
             try:
-                loss = (outputs(private, inputs[batch]) - target[batch]).square().sum()
-                loss.backward()
+                errors = task.loss.training(outputs(private, inputs[batch]), target[batch])
+                errors.sum().backward()
             except (NotImplementedError, TypeError) as error:
                 raise ValueError(
                     f"opacus cannot take the gradient of each row in this network ({error}): use "

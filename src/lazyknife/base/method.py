@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ..losses import SQUARED, Loss
 from ..records import Base, PrivacyCurve
 
 Rows = NDArray[np.intp]
@@ -30,9 +32,14 @@ class Task:
         Number of rows that the mechanism is set up for: an audit runs the very same mechanism on
         one row less.
     center
-        Whether a later intercept takes up the mean of y.
+        Whether a later intercept takes up the mean of y; only where the loss predicts y itself.
     progress
         Whether to show a progress bar.
+    covariates
+        Rows without labels that a base may learn from: the training rows together with the pool,
+        or rows that are neither training nor new rows; None where there are none.
+    loss
+        What is minimised, on the scale of its link.
 
     """
 
@@ -43,6 +50,8 @@ class Task:
     n: int
     center: bool = False
     progress: bool = False
+    covariates: Tensor | None = None
+    loss: Loss = SQUARED
 
 
 class BaseMethod(ABC):
@@ -51,7 +60,15 @@ class BaseMethod(ABC):
     A base of your own subclasses this: ``learn`` trains, ``dependence`` says how the law of the
     result moves when one row is added (``PrivacyCurve.from_dp(epsilon, delta)`` for any DP
     training), ``assumptions`` lists what you assert and nobody can check.
+
+    Attributes
+    ----------
+    uses_covariates
+        Whether it learns from rows without labels, ``Task.covariates``.
+
     """
+
+    uses_covariates: ClassVar[bool] = False
 
     @abstractmethod
     def dependence(self, n: int, n_parameters: int | None = None) -> PrivacyCurve | None:
@@ -71,9 +88,11 @@ class BaseMethod(ABC):
         n: int | None = None,
         center: bool = False,
         progress: bool = False,
+        covariates: Tensor | None = None,
+        loss: Loss = SQUARED,
     ) -> Base:
         """Learn base weights from rows; the arguments are those of ``Task``."""
-        return self.learn(Task(start, X, y, seed, n or len(X), center, progress))
+        return self.learn(Task(start, X, y, seed, n or len(X), center, progress, covariates, loss))
 
     def rows(self, n: int, seed: int) -> tuple[Rows, Rows]:
         """Rows to learn the base on, and rows left for every later stage."""

@@ -17,7 +17,9 @@ from .method import BaseMethod, Task
 
 @dataclass(frozen=True)
 class Plain(BaseMethod):
-    """Adam on the squared error. It sees all of the data, so nothing is guaranteed after it.
+    """Adam on the squared error, or on the task's loss.
+
+    It sees all of the data, so nothing is guaranteed after it.
 
     Parameters
     ----------
@@ -41,27 +43,29 @@ class Plain(BaseMethod):
 
     def learn(self, task: Task) -> Base:
         """Train a copy of the start."""
-        target = task.y - task.y.mean() if task.center else task.y
-        module = train(task.start, task.X, target, self, task.seed, task.progress)
+        module = train(task, self)
         return Base(module, None, {"method": "plain", "seed": task.seed})
 
 
-def train(
-    start: nn.Module, X: Tensor, y: Tensor, settings: Plain, seed: int, progress: bool = False
-) -> nn.Module:
-    """Return a copy of ``start`` trained by Adam on shuffled batches."""
-    module = copy.deepcopy(start)
+def train(task: Task, settings: Plain) -> nn.Module:
+    """Return a copy of the task's start trained by Adam on shuffled batches."""
+    module = copy.deepcopy(task.start)
     set_training(module)
-    inputs = like(X, module)
-    target = like(y, module)
+    inputs = like(task.X, module)
+    target = like(_centred(task), module)
     optimizer = torch.optim.Adam(
         [p for p in module.parameters() if p.requires_grad], lr=settings.lr
     )
-    with seeded(seed, inputs.device):  # shuffling and dropout
-        for _ in track(range(settings.epochs), "training", settings.epochs, progress):
-            for batch in torch.randperm(len(X)).split(settings.batch_size):
+    with seeded(task.seed, inputs.device):  # shuffling and dropout
+        for _ in track(range(settings.epochs), "training", settings.epochs, task.progress):
+            for batch in torch.randperm(len(inputs)).split(settings.batch_size):
                 optimizer.zero_grad()
-                loss = (outputs(module, inputs[batch]) - target[batch]).square().mean()
-                loss.backward()
+                errors = task.loss.training(outputs(module, inputs[batch]), target[batch])
+                errors.mean().backward()
                 optimizer.step()
     return module.eval()
+
+
+def _centred(task: Task) -> Tensor:
+    """Return the targets, less the mean that an intercept takes up: only of an identity link."""
+    return task.y - task.y.mean() if task.center and task.loss.identity else task.y

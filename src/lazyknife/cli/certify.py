@@ -21,6 +21,7 @@ def certify(
         float, typer.Option(help="Level of the intervals.", rich_help_panel=opt.LAZY)
     ] = 0.1,
     construction: opt.Construction = "plus",
+    folds: opt.Folds = 10,
     base: opt.BaseKind = "dpsgd",
     epsilon: opt.Epsilon = None,
     delta: opt.Delta = None,
@@ -46,6 +47,7 @@ def certify(
         alpha=alpha,
         construction=construction,
         base=make_base(context.params),
+        folds=folds,
         eta=eta,
         nu=nu,
         n_parameters=parameters,
@@ -59,9 +61,10 @@ def plan(
     n: Rows,
     coverage: Annotated[float, typer.Option(help="Coverage to be certified.")],
     construction: Annotated[
-        Literal["plus", "minmax"],
+        Literal["plus", "minmax", "full", "cv+"],
         typer.Option(help="How intervals are made.", rich_help_panel=opt.LAZY),
     ] = "plus",
+    folds: opt.Folds = 10,
     alpha: Annotated[
         float | None,
         typer.Option(
@@ -94,7 +97,12 @@ def plan(
         if base == "perturbed":
             start["epsilon"] = 1.0  # which has to have one; it is what is looked for
     found = plan_for(
-        n=n, coverage=coverage, construction=construction, base=make_base(start), alpha=alpha
+        n=n,
+        coverage=coverage,
+        construction=construction,
+        base=make_base(start),
+        alpha=alpha,
+        folds=folds,
     )
     print_text(found.sentence)
     if found.certificate is None:

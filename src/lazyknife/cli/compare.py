@@ -27,7 +27,26 @@ DEFAULT_METHODS = (
     "lazyknife_public",
     "lazyknife",
 )
-OTHER_METHODS = ("jackknife", "lazy_public", "lazy_split")
+OTHER_METHODS = (
+    "jackknife",
+    "lazy_public",
+    "lazy_split",
+    "lazyknife_leverage",
+    "lazyknife_absolute",
+    "lazyknife_minmax",
+    "lazyknife_full",
+    "lazyknife_cv+",
+    "lazyknife_network",
+    "lazyknife_no_skip",
+    "lazyknife_256",
+    "lazyknife_starts",
+    "mapie_cv_ridge",
+    "mapie_cv_forest",
+    "mapie_cv_boosting",
+    "mapie_split_ridge",
+    "mapie_split_forest",
+    "mapie_split_boosting",
+)
 COLUMNS = ("method", "coverage", "width", "interval score", "seconds", "certified")
 
 

@@ -48,19 +48,24 @@ Transform = Annotated[
     ),
 ]
 Construction = Annotated[
-    Literal["plus", "minmax", "jackknife", "naive"],
+    Literal["plus", "minmax", "full", "cv+", "jackknife", "naive"],
     typer.Option(
-        help="How intervals are made: plus or minmax; or, without a guarantee, jackknife or naive.",
+        help="How intervals are made: plus, minmax, full or cv+; or, without a guarantee, "
+        "jackknife or naive.",
         metavar="NAME",
         rich_help_panel=LAZY,
     ),
 ]
+Folds = Annotated[
+    int, typer.Option(help="Number of folds of --construction cv+.", rich_help_panel=LAZY)
+]
 BaseKind = Annotated[
-    Literal["dpsgd", "public", "split", "perturbed", "plain"],
+    Literal["dpsgd", "public", "pretrained", "split", "perturbed", "plain"],
     typer.Option(
         help="Where the base weights come from: dpsgd (private training), public (a random "
-        "start), split (training on a part of the rows), perturbed (training, then noise) or "
-        "plain (training, no guarantee).",
+        "start), pretrained (trained on the features of both files, without the target), split "
+        "(training on a part of the rows), perturbed (training, then noise) or plain (training, "
+        "no guarantee).",
         metavar="NAME",
         rich_help_panel=BASE,
     ),

@@ -60,6 +60,16 @@ def predict(
     ] = None,
     transform: opt.Transform = "standardize",
     construction: opt.Construction = "plus",
+    score: Annotated[
+        Literal["noise", "leverage", "absolute"] | None,
+        typer.Option(
+            help="What widths follow: noise (how large errors are nearby), leverage (how far a row "
+            "is from the others) or absolute (nothing); by default what suits the construction.",
+            metavar="NAME",
+            rich_help_panel=opt.LAZY,
+        ),
+    ] = None,
+    folds: opt.Folds = 10,
     readout: Annotated[
         Literal["tangent", "network"],
         typer.Option(
@@ -83,6 +93,26 @@ def predict(
             help="Widths of the network's layers.", metavar="WIDTHS", rich_help_panel=opt.LAZY
         ),
     ] = "64,64",
+    skip: Annotated[
+        bool,
+        typer.Option(
+            help="Whether the network has a linear function of the features beside its layers.",
+            rich_help_panel=opt.LAZY,
+        ),
+    ] = True,
+    starts: Annotated[
+        int,
+        typer.Option(help="Networks with random starts to average.", rich_help_panel=opt.LAZY),
+    ] = 1,
+    loss: Annotated[
+        Literal["squared", "huber", "logistic", "poisson"],
+        typer.Option(
+            help="What the models minimise: squared, huber (in --unit), logistic (targets 0 and "
+            "1) or poisson (counts).",
+            metavar="NAME",
+            rich_help_panel=opt.LAZY,
+        ),
+    ] = "squared",
     parameters: Annotated[
         list[str] | None,
         typer.Option(
@@ -143,12 +173,20 @@ def predict(
     nothing; the certificate then holds for the rows of TEST.
     """
     from ..checks import check_fraction, check_not_negative, check_positive
+    from ..networks import mlp
+    from ..tangent import Sketch
 
     levels = [check_fraction("alpha", level) for level in dict.fromkeys(alpha or [0.1])]
     settings: dict[str, Any] = {
+        "network": mlp(values.parse_widths(hidden), skip=skip),
+        "features": None if sketch is None else Sketch(sketch),
         "base": values.make_base(context.params),
         "ridge": values.parse_ridge(ridge),
         "construction": construction,
+        "score": score,
+        "folds": folds,
+        "starts": starts,
+        "loss": loss,
         "readout": readout,
         "intercept": intercept,
         "parameters": values.parse_parameters(parameters),
@@ -161,14 +199,11 @@ def predict(
         "random_state": seed,
         "progress": show_progress(),
     }
-    widths = values.parse_widths(hidden)
     files.check_outputs(output, html, figure, inputs=(train, test))
     rows = _read(train, test, target, drop or (), categorical or (), id_column)
     for note in rows.notes:
         say(f"note: {note}")
-    intervals, certificate = _fit_and_predict(
-        rows, levels, unit, widths, sketch, test.name, settings
-    )
+    intervals, certificate = _fit_and_predict(rows, levels, unit, test.name, settings)
     _write(context, rows, intervals, certificate, f"{train} → {test}")
 
 
@@ -207,20 +242,14 @@ def _fit_and_predict(
     rows: Encoded,
     levels: list[float],
     unit: float,
-    widths: tuple[int, ...],
-    sketch: int | None,
     test_name: str,
     settings: dict[str, Any],
 ) -> tuple[Intervals, Certificate]:
     """Fit, predict, and word the certificate for the new file."""
     from ..certificate import MARGINAL
     from ..estimators import LazyJackknifeRegressor
-    from ..networks import mlp
-    from ..tangent import Sketch
 
-    model = LazyJackknifeRegressor(
-        network=mlp(widths), features=None if sketch is None else Sketch(sketch), **settings
-    )
+    model = LazyJackknifeRegressor(**settings)
     model.fit(rows.X, rows.y / unit, X_pool=rows.X_new)
     intervals = model.predict_interval(rows.X_new, alpha=levels if len(levels) > 1 else None)
     intervals = replace(

@@ -27,12 +27,13 @@ SIZES = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 def make_base(options: Mapping[str, Any]) -> BaseMethod:
     """Return the base that a command's options describe; what was not given is None."""
-    from ..base import DPSGD, Perturbed, Plain, Public, Split
+    from ..base import DPSGD, Perturbed, Plain, Pretrained, Public, Split
 
     kinds: dict[str, Any] = {
         "dpsgd": DPSGD,
         "perturbed": Perturbed,
         "public": Public,
+        "pretrained": Pretrained,
         "split": Split,
         "plain": Plain,
     }

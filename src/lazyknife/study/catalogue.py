@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from .grid import Grid, Setting, Study, vary
+from .methods import CHANGES
 
 PAPER_METHODS = ("jackknife+", "lazy_finetune", "lazy_dp")
 RAW_AND_SYMLOG = (None, "symlog")
@@ -49,6 +51,19 @@ PAPER: dict[str, Study] = {
 }
 
 TANGENT = Setting(readout="tangent")
+PEERS = (
+    "jackknife+",
+    "cv+",
+    "split_conformal",
+    "mapie_cv_ridge",
+    "mapie_cv_forest",
+    "mapie_cv_boosting",
+    "mapie_split_ridge",
+    "mapie_split_forest",
+    "mapie_split_boosting",
+)
+CHOICES = ("lazyknife", *CHANGES, *PEERS)
+FEW_AND_MORE = vary(Setting(n_test=2000, intercept=True), n=(100, 400))
 BEYOND: dict[str, Study] = {
     study.name: study
     for study in (
@@ -120,6 +135,16 @@ BEYOND: dict[str, Study] = {
                 Grid(REAL, BASES, vary(TAMED, readout=("tangent",))),
             ),
             question="Does private training buy anything over weights that never saw the data?",
+        ),
+        Study(
+            "choices",
+            "Every construction, score and network, and what others offer",
+            (
+                Grid(SIMULATIONS, CHOICES, FEW_AND_MORE),
+                Grid(REAL, CHOICES, tuple(replace(s, transform="symlog") for s in FEW_AND_MORE)),
+            ),
+            figure="scores",
+            question="Which settings should be the default, and who has the better intervals?",
         ),
     )
 }

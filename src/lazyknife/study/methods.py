@@ -9,8 +9,10 @@ from typing import Any
 from ..base import DPSGD, BaseMethod, Plain, Public, Split
 from ..baselines import CVPlusRegressor, JackknifeRegressor, SplitConformalRegressor
 from ..estimators import LazyJackknifeRegressor
+from ..networks import mlp
 from ..regressor import IntervalRegressor
 from .grid import Setting
+from .peers import MapieCVRegressor, MapieSplitRegressor
 
 Maker = Callable[[Setting], IntervalRegressor]
 
@@ -31,13 +33,15 @@ def _trained(kind: Callable[..., IntervalRegressor], **fixed: Any) -> Maker:
 
 
 def _lazy(base: Callable[[Setting], BaseMethod]) -> Maker:
-    """Return a maker of the lazy jackknife around one kind of base."""
+    """Return a maker of the paper's lazy jackknife around one kind of base."""
 
     def make(setting: Setting) -> IntervalRegressor:
         return LazyJackknifeRegressor(
+            network=mlp((64, 64)),
             base=base(setting),
             ridge=setting.ridge,
             readout=setting.readout,
+            score="absolute",
             intercept=setting.intercept,
             alpha=setting.alpha,
             device="cpu",
@@ -47,13 +51,41 @@ def _lazy(base: Callable[[Setting], BaseMethod]) -> Maker:
     return make
 
 
-# The library's own choices, whatever the setting says.
+# The library's own choices, whatever the setting says: its defaults, and one thing changed.
 LIBRARY: dict[str, Any] = {"ridge": "auto", "readout": "tangent", "intercept": True}
+CHANGES: dict[str, dict[str, Any]] = {
+    "lazyknife_public": {},
+    "lazyknife_leverage": {"score": "leverage"},
+    "lazyknife_absolute": {"score": "absolute"},
+    "lazyknife_minmax": {"construction": "minmax"},
+    "lazyknife_full": {"construction": "full"},
+    "lazyknife_cv+": {"construction": "cv+"},
+    "lazyknife_network": {"readout": "network"},
+    "lazyknife_no_skip": {"network": mlp((64, 64))},
+    "lazyknife_256": {"network": mlp((256, 256), skip=True)},
+    "lazyknife_starts": {"starts": 8},
+}
+
+
+def _changed(base: Callable[[Setting], BaseMethod], changes: dict[str, Any]) -> Maker:
+    """Return a maker of the estimator with the class's defaults, but for these changes."""
+
+    def make(setting: Setting) -> IntervalRegressor:
+        model = LazyJackknifeRegressor(
+            base=base(setting), alpha=setting.alpha, device="cpu", precision="mixed"
+        )
+        changed: IntervalRegressor = model.set_params(**changes)
+        return changed
+
+    return make
 
 
 def effective(method: str, setting: Setting) -> Setting:
     """Return what a method really runs with."""
-    return replace(setting, **LIBRARY) if method.startswith("lazyknife") else setting
+    if not method.startswith("lazyknife"):
+        return setting
+    readout = CHANGES.get(method, {}).get("readout", LIBRARY["readout"])
+    return replace(setting, **LIBRARY | {"readout": readout})
 
 
 def _private(setting: Setting) -> DPSGD:
@@ -64,6 +96,10 @@ def _plain(setting: Setting) -> Plain:
     return Plain(setting.epochs, setting.batch_size)
 
 
+def _public(setting: Setting) -> Public:
+    return Public()
+
+
 METHODS: dict[str, Maker] = {
     "naive": _trained(JackknifeRegressor, construction="naive"),
     "jackknife": _trained(JackknifeRegressor, construction="jackknife"),
@@ -72,8 +108,14 @@ METHODS: dict[str, Maker] = {
     "split_conformal": _trained(SplitConformalRegressor),
     "lazy_finetune": _lazy(_plain),
     "lazy_dp": _lazy(_private),
-    "lazy_public": _lazy(lambda setting: Public()),
+    "lazy_public": _lazy(_public),
     "lazy_split": _lazy(lambda setting: Split(training=_plain(setting))),
-    "lazyknife": lambda setting: _lazy(_private)(effective("lazyknife", setting)),
-    "lazyknife_public": lambda setting: METHODS["lazy_public"](effective("lazyknife", setting)),
+    "lazyknife": _changed(_private, {}),
+    **{name: _changed(_public, changes) for name, changes in CHANGES.items()},
+    "mapie_cv_ridge": lambda setting: MapieCVRegressor("ridge", alpha=setting.alpha),
+    "mapie_cv_forest": lambda setting: MapieCVRegressor("forest", alpha=setting.alpha),
+    "mapie_cv_boosting": lambda setting: MapieCVRegressor("boosting", alpha=setting.alpha),
+    "mapie_split_ridge": lambda setting: MapieSplitRegressor("ridge", alpha=setting.alpha),
+    "mapie_split_forest": lambda setting: MapieSplitRegressor("forest", alpha=setting.alpha),
+    "mapie_split_boosting": lambda setting: MapieSplitRegressor("boosting", alpha=setting.alpha),
 }

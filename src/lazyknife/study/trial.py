@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.metrics import explained_variance_score, r2_score
+from threadpoolctl import threadpool_limits
 
 from .. import datasets, privacy
 from ..baselines import Refits
@@ -24,6 +25,7 @@ from ..networks import like, outputs
 from ..regressor import IntervalRegressor
 from .grid import SETTING_FIELDS, Setting, Trial
 from .methods import METHODS
+from .peers import Conformalized
 
 MEASURES = (
     "coverage",
@@ -130,7 +132,9 @@ def base_r2(model: IntervalRegressor, X: Rows, y: Rows) -> float:
 
 
 def models_trained(model: IntervalRegressor) -> int:
-    """Return how many networks the fit trained."""
+    """Return how many networks, or models of a peer, the fit trained."""
+    if isinstance(model.loo_, Conformalized):
+        return model.loo_.trained
     if isinstance(model.loo_, Refits):
         ensembles = (model.loo_.full, model.loo_.models)
         return sum(len(e.offsets) for e in ensembles if e is not None)
@@ -157,7 +161,8 @@ def one_thread() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        yield
+        with threadpool_limits(1):  # scikit-learn's own threads
+            yield
     finally:
         torch.set_num_threads(before)
 

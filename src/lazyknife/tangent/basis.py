@@ -40,6 +40,12 @@ class Dual:
         features = self.tangent.features(X)
         return features.outputs, self.tangent.kernel(features, self.features)
 
+    def rows_and_norms(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Outputs and coordinates, and k(x, x) of each row, shape (m,)."""
+        features = self.tangent.features(X)
+        kernel = self.tangent.kernel(features, self.features)
+        return features.outputs, kernel, self.tangent.norms(features)
+
     def moves(self, columns: Tensor) -> Moves:
         """Moves of the parameters for each of the b models in ``columns`` (n, b)."""
         return self.tangent.pull(self.features, columns)
@@ -84,6 +90,11 @@ class Primal:
         outputs, rows = zip(*made, strict=True)
         return torch.cat(outputs), torch.cat(rows)
 
+    def rows_and_norms(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Outputs and coordinates, and k(x, x) of each row, shape (m,)."""
+        outputs, rows = self.rows(X)
+        return outputs, rows, rows.square().sum(dim=1)
+
     def _rows(self, X: Tensor) -> tuple[Tensor, Tensor]:
         outputs, parts = self.tangent.make(X)
         if self.signs is not None:
@@ -112,11 +123,18 @@ class Primal:
 Basis = Dual | Primal
 
 
-def choose_basis(tangent: Tangent, X: Tensor, sketch: Sketch | None, seed: int) -> Basis:
-    """Return the basis for these training rows: a sketch if asked for, else the smaller one."""
+def choose_basis(
+    tangent: Tangent, X: Tensor, sketch: Sketch | None, seed: int, kernel: bool = False
+) -> Basis:
+    """Return the basis for these training rows: a sketch if asked for, else the smaller one.
+
+    ``kernel`` asks for the dual form, whatever its size.
+    """
     if sketch is not None:
         _, parts = tangent.make(X[:1])
         signs = draw_signs(sketch.dimension, parts, seed, tangent.machine)
         return Primal(tangent, sketch.dimension, signs, max(part.places for part in parts))
     size = sum(p.numel() for p in tangent.moved.values())
-    return Primal(tangent, size) if size < len(X) else Dual(tangent, tangent.features(X))
+    if size < len(X) and not kernel:
+        return Primal(tangent, size)
+    return Dual(tangent, tangent.features(X))

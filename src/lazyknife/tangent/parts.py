@@ -29,6 +29,9 @@ class Part(Protocol):
     def add_kernel(self, other: Self, total: Tensor) -> None:
         """Add the share of the kernel to ``total``, shape (n, n')."""
 
+    def norms(self) -> Tensor:
+        """Share of each row's own kernel entry, shape (n,)."""
+
     def pull(self, coefficients: Tensor) -> Moves:
         """Share of Jᵀ C for C of shape (n, b)."""
 
@@ -83,6 +86,10 @@ class Outer:
         for g, h in self._places():
             for g_other, h_other in other._places():
                 total.addcmul_(g @ g_other.T, h @ h_other.T)
+
+    def norms(self) -> Tensor:
+        """Σ_{t,t'} ⟨g_t, g_t'⟩·⟨h_t, h_t'⟩ of each row with itself."""
+        return (_inner(self.signals) * _inner(self.inputs)).sum(dim=(1, 2))
 
     def pull(self, coefficients: Tensor) -> Moves:
         """Column j moves the matrix by Σ_i C_ij Σ_t g_it h_itᵀ."""
@@ -158,6 +165,11 @@ class Lookup:
             for other_code, other_g in pairs:
                 total.addcmul_(g @ other_g.T, (code[:, None] == other_code).to(g.dtype))
 
+    def norms(self) -> Tensor:
+        """Σ over the places t, t' of a row with equal codes of ⟨g_t, g_t'⟩."""
+        equal = self.codes[:, :, None] == self.codes[:, None, :]
+        return (_inner(self.signals) * equal).sum(dim=(1, 2))
+
     def pull(self, coefficients: Tensor) -> Moves:
         """Column j moves entry e of the table by Σ_i C_ij Σ_{t: code = e} g_it."""
         weighted = coefficients.T[:, :, None, None] * self.signals  # (b, n, T, width)
@@ -211,6 +223,10 @@ class Explicit:
         """Inner products of the rows."""
         total.addmm_(self.flat, other.flat.T)
 
+    def norms(self) -> Tensor:
+        """Squared lengths of the rows."""
+        return self.flat.square().sum(dim=1)
+
     def pull(self, coefficients: Tensor) -> Moves:
         """Weighted sums of the rows."""
         moves = coefficients.T @ self.flat
@@ -239,6 +255,11 @@ class Explicit:
         """The long axis by a product, the short one by a weighted sum."""
         matrices = self.rows.reshape(len(self.rows), *self.matrix_shape)
         return _summed((matrices @ right).mul_(left))
+
+
+def _inner(values: Tensor) -> Tensor:
+    """Inner products of a row's places with each other, (n, T, width) → (n, T, T)."""
+    return values @ values.transpose(1, 2)
 
 
 def _summed(values: Tensor) -> Tensor:

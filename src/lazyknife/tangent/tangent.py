@@ -94,6 +94,14 @@ class Tangent:
         mirror_lower_(total)
         return total
 
+    def norms(self, features: Features) -> Tensor:
+        """Diagonal of J Jᵀ, shape (n,)."""
+        total = torch.zeros_like(features.outputs)
+        for rows, parts in self.blocks(features):
+            for part in parts:
+                total[rows] += part.norms()
+        return total
+
     def pull(self, features: Features, coefficients: Tensor) -> Moves:
         """Jᵀ C: for each of the b columns of C (n, b) a move of every parameter, (b, *shape)."""
         total: Moves = {}

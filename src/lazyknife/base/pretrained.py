@@ -1,0 +1,209 @@
+"""Pretrained: the network's body learns from covariates without labels."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from statistics import fmean
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from ..checks import check_choice, check_positive, check_positive_int
+from ..networks import Averaged, like, seeded, set_training, spawn_seeds
+from ..progress import track
+from ..records import INDEPENDENT, Base, PrivacyCurve
+from .method import BaseMethod, Task
+
+# What a linear map of the last hidden layer has to tell of the rows, shape (rows, targets).
+OBJECTIVES: dict[str, Callable[[Tensor], Tensor]] = {"autoencode": lambda rows: rows.flatten(1)}
+
+
+@dataclass(frozen=True)
+class Pretrained(BaseMethod):
+    """Train all but the last layer on covariates alone; the last layer keeps its start.
+
+    The covariates come from ``X_pool`` or ``X_unlabeled`` of ``fit``. No label is used and the
+    rows are shuffled, so θ0 is a random function of a bag of covariates: those of the training
+    rows and the pool together, given which the rows are still exchangeable, or those of rows
+    outside training and test. Either way the certificate loses nothing.
+
+    Parameters
+    ----------
+    objective
+        ``"autoencode"``: a linear map of the last hidden layer has to give back the row.
+    epochs, batch_size, lr
+        Passes over the covariates, rows in a batch, and Adam's step size.
+
+    """
+
+    objective: str = "autoencode"
+    epochs: int = 10
+    batch_size: int = 256
+    lr: float = 1e-3
+    uses_covariates: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_choice("objective", self.objective, OBJECTIVES)
+        check_positive_int("epochs", self.epochs)
+        check_positive_int("batch_size", self.batch_size)
+        check_positive("lr", self.lr)
+
+    def dependence(self, n: int, n_parameters: int | None = None) -> PrivacyCurve:
+        """No dependence: given the bag of covariates θ0 is a constant, up to its own dice."""
+        return INDEPENDENT
+
+    def learn(self, task: Task) -> Base:
+        """Train the body of a copy of the start."""
+        covariates = check_covariates(task.covariates)
+        targets = OBJECTIVES[self.objective](covariates)
+        module, error = train(task.start, covariates, targets, self, task.seed, task.progress)
+        details = {
+            "method": "pretrained",
+            "objective": self.objective,
+            "covariates": len(covariates),
+            "error": error,
+            "seed": task.seed,
+        }
+        return Base(module, INDEPENDENT, details)
+
+
+def check_covariates(covariates: Tensor | None) -> Tensor:
+    """Refuse what cannot be learnt from, or must not be."""
+    if covariates is None:
+        raise ValueError(
+            "Pretrained has no covariates to learn from: pass the rows to predict as X_pool, or "
+            "other rows as X_unlabeled, to fit. Learning from X alone would be a leak"
+        )
+    if not covariates.is_floating_point():
+        raise ValueError(
+            f"Pretrained got covariates of type {covariates.dtype}, but integer codes cannot be "
+            "reconstructed by a linear map: give real numbers, or use base=Public()"
+        )
+    return covariates
+
+
+def train(
+    start: nn.Module,
+    rows: Tensor,
+    targets: Tensor,
+    settings: Pretrained,
+    seed: int,
+    progress: bool = False,
+) -> tuple[nn.Module, float]:
+    """Train the body of a network, or of each network of a mean on its own; see ``train_body``."""
+    if not isinstance(start, Averaged):
+        return train_body(start, rows, targets, settings, seed, progress)
+    seeds = spawn_seeds(seed, len(start.members))
+    trained = [
+        train_body(member, rows, targets, settings, own, progress)
+        for member, own in zip(start.members, seeds, strict=True)
+    ]
+    return Averaged([module for module, _ in trained]).eval(), fmean(e for _, e in trained)
+
+
+def train_body(
+    start: nn.Module,
+    rows: Tensor,
+    targets: Tensor,
+    settings: Pretrained,
+    seed: int,
+    progress: bool = False,
+) -> tuple[nn.Module, float]:
+    """Return a copy of ``start`` from whose last hidden layer a linear map can tell the targets.
+
+    Parameters
+    ----------
+    start
+        The network, which ends in a linear layer with one output.
+    rows, targets
+        What it sees, and what the linear map is to tell, shape (rows, targets).
+    settings
+        Epochs, rows in a batch and step size.
+    seed
+        Seed of the decoder's start, shuffling and dropout.
+    progress
+        Whether to show a progress bar.
+
+    Returns
+    -------
+    The network without the linear map, and the mean squared error over the last epoch.
+
+    """
+    module = copy.deepcopy(start).eval()
+    inputs, wanted = like(rows, module), like(targets, module)
+    head = find_head(module, inputs[:2])
+    free = body_parameters(module, head)
+    with seeded(seed, inputs.device), body_of(module, head) as body:
+        decoder = nn.Linear(body(inputs[:1]).shape[1], wanted.shape[1]).to(inputs)
+        set_training(module)  # not before: in it a layer may keep what the first row was
+        optimizer = torch.optim.Adam([*free, *decoder.parameters()], lr=settings.lr)
+        for _ in track(range(settings.epochs), "pretraining", settings.epochs, progress):
+            error = 0.0
+            for batch in torch.randperm(len(inputs)).split(settings.batch_size):
+                optimizer.zero_grad()
+                loss = (decoder(body(inputs[batch])) - wanted[batch]).square().mean()
+                loss.backward()
+                optimizer.step()
+                error += float(loss.detach()) * len(batch) / len(inputs)
+    if not math.isfinite(error):
+        raise ValueError(
+            f"pretraining diverged (lr={settings.lr:g}): bring the features to a common scale "
+            "(for instance transform='standardize'), or give Pretrained a smaller lr"
+        )
+    return module.eval(), error
+
+
+def find_head(module: nn.Module, rows: Tensor) -> nn.Linear:
+    """Return the linear layer that gives the network's output: the last one that runs."""
+    ran: list[tuple[nn.Linear, int]] = []
+    hooks = [
+        part.register_forward_hook(lambda part, _, result: ran.append((part, result.numel())))
+        for part in module.modules()
+        if isinstance(part, nn.Linear)
+    ]
+    try:
+        with torch.no_grad():
+            module(rows.clone())
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if not ran or ran[-1][1] != len(rows):
+        raise ValueError(
+            "network does not end in a torch.nn.Linear with one output, so Pretrained cannot tell "
+            "its body from its last layer: end it in nn.Linear(width, 1), or use base=Public()"
+        )
+    return ran[-1][0]
+
+
+def body_parameters(module: nn.Module, head: nn.Linear) -> list[nn.Parameter]:
+    """Return the free parameters outside the last layer."""
+    fixed = {id(parameter) for parameter in head.parameters()}
+    free = [p for p in module.parameters() if p.requires_grad and id(p) not in fixed]
+    if not free:
+        raise ValueError(
+            "network has no free parameter before its last layer, so there is nothing to "
+            "pretrain: give it a hidden layer, unfreeze one, or use base=Public()"
+        )
+    return free
+
+
+@contextmanager
+def body_of(module: nn.Module, head: nn.Linear) -> Iterator[Callable[[Tensor], Tensor]]:
+    """Lend the map from rows to what goes into the last layer, shape (rows, width)."""
+    kept: list[Tensor] = []
+    hook = head.register_forward_pre_hook(lambda _, args: kept.append(args[0]))
+
+    def body(X: Tensor) -> Tensor:
+        kept.clear()
+        module(X.clone())  # it may change its input
+        return kept[-1].reshape(len(X), -1)
+
+    try:
+        yield body
+    finally:
+        hook.remove()

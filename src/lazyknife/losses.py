@@ -1,0 +1,243 @@
+"""Losses for the lazy step: convex in the prediction f, which is on the scale of the link.
+
+A loss knows its value ℓ(y, f), the first two derivatives in f, and the mean of y that f stands
+for. Everything is elementwise over tensors that broadcast, and safe for |f| up to 700 in float64.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from .checks import check_positive
+
+# A network in training may pass this on its way; e³⁰ is still far from float32's largest number.
+LARGEST_TRAINED_LOG = 30.0
+# A row this near to Huber's δ, relative to it, is at δ: solutions end up there to rounding.
+EDGE = 1e-6
+
+
+class Loss(ABC):
+    """A convex loss ℓ(y, f).
+
+    Attributes
+    ----------
+    name
+        What it is called in settings and messages.
+    identity
+        Whether f is the mean of y itself.
+
+    """
+
+    name: ClassVar[str]
+    identity: ClassVar[bool] = True
+
+    @abstractmethod
+    def value(self, f: Tensor, y: Tensor) -> Tensor:
+        """ℓ(y, f)."""
+
+    @abstractmethod
+    def gradient(self, f: Tensor, y: Tensor) -> Tensor:
+        """ℓ'(y, f), the derivative in f; at f = ±∞ its limit."""
+
+    @abstractmethod
+    def curvature(self, f: Tensor, y: Tensor) -> Tensor:
+        """ℓ''(y, f), never below 0."""
+
+    def majorant(self, f: Tensor, y: Tensor) -> Tensor:
+        """A weight above 0 to take where no row has any curvature."""
+        return torch.ones_like(f + y)
+
+    def flat(self, f: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """How far f may fall, and how far it may rise, with its gradient unchanged."""
+        zero = torch.zeros_like(f + y)
+        return zero, zero
+
+    def mean(self, f: Tensor) -> Tensor:
+        """The mean of y that f stands for (the inverse link)."""
+        return f
+
+    def variance(self, mean: Tensor) -> Tensor:
+        """ℓ'' where f stands for this mean of y."""
+        return torch.ones_like(mean)
+
+    def training(self, f: Tensor, y: Tensor) -> Tensor:
+        """What a base trains on, row by row; its gradient is finite for every finite f."""
+        return self.value(f, y)
+
+    def check(self, y: Tensor) -> None:
+        """Refuse targets that the loss cannot take."""
+        _refuse(~torch.isfinite(y), y, self.name, "give finite numbers")
+
+
+@dataclass(frozen=True)
+class Squared(Loss):
+    """(y − f)²/2: the mean."""
+
+    name = "squared"
+
+    def value(self, f: Tensor, y: Tensor) -> Tensor:
+        """(f − y)²/2."""
+        return (f - y).square() / 2
+
+    def gradient(self, f: Tensor, y: Tensor) -> Tensor:
+        """Return f − y."""
+        return f - y
+
+    def curvature(self, f: Tensor, y: Tensor) -> Tensor:
+        """1."""
+        return torch.ones_like(f + y)
+
+    def training(self, f: Tensor, y: Tensor) -> Tensor:
+        """Return the squared error, without the half."""
+        return (f - y).square()
+
+
+@dataclass(frozen=True)
+class Huber(Loss):
+    """(y − f)²/2 up to a distance, linear beyond it: rows far off pull no harder than that.
+
+    Parameters
+    ----------
+    delta
+        The distance, in the unit of y.
+
+    """
+
+    delta: float = 1.0
+    name = "huber"
+
+    def __post_init__(self) -> None:
+        check_positive("delta", self.delta)
+
+    def value(self, f: Tensor, y: Tensor) -> Tensor:
+        """r²/2 for |r| ≤ δ, else δ(|r| − δ/2), r = f − y."""
+        near = self.gradient(f, y)
+        return near * (f - y - near / 2)
+
+    def gradient(self, f: Tensor, y: Tensor) -> Tensor:
+        """Return f − y, cut at ±δ."""
+        return (f - y).clamp(-self.delta, self.delta)
+
+    def curvature(self, f: Tensor, y: Tensor) -> Tensor:
+        """1 for |f − y| ≤ δ, else 0."""
+        return ((f - y).abs() <= self.delta).to((f + y).dtype)
+
+    def majorant(self, f: Tensor, y: Tensor) -> Tensor:
+        """ℓ'/(f − y): the parabola with it lies above the loss and touches it at f."""
+        return self.delta / (f - y).abs().clamp(min=self.delta)
+
+    def flat(self, f: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Beyond δ, as far as δ on the near side and without end on the far side."""
+        over, edge = f - y, (1 - EDGE) * self.delta
+        beyond = (over.abs() - self.delta).clamp(min=0.0)
+        endless = torch.full_like(over, torch.inf)
+        return (
+            torch.where(over <= -edge, endless, beyond),
+            torch.where(over >= edge, endless, beyond),
+        )
+
+
+@dataclass(frozen=True)
+class Logistic(Loss):
+    """−log P(y) for y of 0 or 1, where f is the log-odds of 1."""
+
+    name = "logistic"
+    identity = False
+
+    # With the sign s = 1 − 2y everything is a function of sf, and no digit of a small tail is lost.
+
+    def value(self, f: Tensor, y: Tensor) -> Tensor:
+        """log(1 + e^{sf})."""
+        return functional.softplus((1 - 2 * y) * f, threshold=40.0)
+
+    def gradient(self, f: Tensor, y: Tensor) -> Tensor:
+        """Return P(1) − y."""
+        sign = 1 - 2 * y
+        return sign * torch.sigmoid(sign * f)
+
+    def curvature(self, f: Tensor, y: Tensor) -> Tensor:
+        """P(1)·P(0)."""
+        return (torch.sigmoid(f) * torch.sigmoid(-f)).expand((f + y).shape)
+
+    def mean(self, f: Tensor) -> Tensor:
+        """P(1)."""
+        return torch.sigmoid(f)
+
+    def variance(self, mean: Tensor) -> Tensor:
+        """P(1)·P(0)."""
+        return mean * (1 - mean)
+
+    def check(self, y: Tensor) -> None:
+        """Refuse what is not 0 or 1."""
+        _refuse((y != 0) & (y != 1), y, self.name, "give targets of 0 and 1")
+
+
+@dataclass(frozen=True)
+class Poisson(Loss):
+    """−log P(y) of a count, less what does not depend on f, the log of the mean.
+
+    Targets need not be whole: with rates, or counts per exposure, the mean is still e^f.
+    """
+
+    name = "poisson"
+    identity = False
+
+    def value(self, f: Tensor, y: Tensor) -> Tensor:
+        """e^f − yf."""
+        return torch.exp(f) - y * f
+
+    def gradient(self, f: Tensor, y: Tensor) -> Tensor:
+        """e^f − y."""
+        return torch.exp(f) - y
+
+    def curvature(self, f: Tensor, y: Tensor) -> Tensor:
+        """e^f."""
+        return torch.exp(f).expand((f + y).shape)
+
+    def mean(self, f: Tensor) -> Tensor:
+        """e^f."""
+        return torch.exp(f)
+
+    def variance(self, mean: Tensor) -> Tensor:
+        """Return the mean itself."""
+        return mean
+
+    def training(self, f: Tensor, y: Tensor) -> Tensor:
+        """Return the value, but with e^f continued as a line where a network has run away."""
+        near = f.clamp(max=LARGEST_TRAINED_LOG)
+        return torch.exp(near) * (1 + f - near) - y * f
+
+    def check(self, y: Tensor) -> None:
+        """Refuse negative targets, and those that are not finite."""
+        _refuse(~((y >= 0) & torch.isfinite(y)), y, self.name, "give counts or rates, 0 or more")
+
+
+def _refuse(wrong: Tensor, y: Tensor, name: str, remedy: str) -> None:
+    if wrong.any():
+        row = int(wrong.nonzero()[0])
+        raise ValueError(
+            f"y[{row}]={y[row].item():g} is no target for loss={name!r}: {remedy}, or use another "
+            "loss"
+        )
+
+
+SQUARED = Squared()
+LOSSES: dict[str, type[Loss]] = {loss.name: loss for loss in (Squared, Huber, Logistic, Poisson)}
+
+
+def find_loss(loss: str | Loss) -> Loss:
+    """Return a loss by its name, or the loss itself."""
+    if isinstance(loss, Loss):
+        return loss
+    if isinstance(loss, str) and loss in LOSSES:
+        return LOSSES[loss]()
+    raise ValueError(
+        f"loss={loss!r}: choose from {', '.join(map(repr, LOSSES))}, or give one such as "
+        "Huber(delta=2.0)"
+    )
