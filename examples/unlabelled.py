@@ -36,7 +36,12 @@ def denoising(features: int) -> nn.Module:
     return nn.Sequential(nn.Dropout(0.2), *lk.mlp((64, 64))(features))
 
 
-SHARED = {"alpha": ALPHA, "score": "absolute", "device": "cpu"}
+SHARED: dict[str, Any] = {
+    "network": lk.mlp((64, 64)),
+    "alpha": ALPHA,
+    "score": "absolute",
+    "device": "cpu",
+}
 # Every method gets the same rows; the first is what the others are measured against.
 METHODS: dict[str, dict[str, Any]] = {
     "random start": {"base": Public()},
@@ -46,6 +51,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "autoencode, standardized": {"base": Pretrained(), "transform": "standardize"},
     "autoencode, last layer": {"base": Pretrained(), "parameters": "last"},
     "autoencode, denoising": {"base": Pretrained(), "network": denoising},
+    "linear part, random start": {"base": Public(), "network": None},
+    "linear part, autoencode": {"base": Pretrained(), "network": None},
 }
 
 
@@ -100,7 +107,7 @@ def run_split(case: Case, seed: int) -> Iterator[tuple[str, int, dict[str, float
     count = len(next(iter(without.values())))
     for name, settings in METHODS.items():
         started = time.process_time()
-        model = lk.LazyJackknifeRegressor(**settings, **SHARED, random_state=seed)
+        model = lk.LazyJackknifeRegressor(**SHARED | settings, random_state=seed)
         intervals = model.fit(X[labelled], y[labelled], **without).predict_interval(X[new])
         seconds = time.process_time() - started
         yield (

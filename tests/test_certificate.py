@@ -244,7 +244,7 @@ def test_unequal_folds_certify_nothing():
     certificate = certify(n=101, alpha=0.1, construction="cv+", base=Public())
     assert certificate.coverage is None
     assert "101 rows are no multiple of 10" in repr(certificate)
-    with pytest.raises(ValueError, match="folds=10.*101 rows"):
+    with pytest.raises(ValueError, match=r"folds=10.*101 rows"):
         plan(n=101, coverage=0.5, construction="cv+", base=Public())
 
 

@@ -19,7 +19,7 @@ from .machine import PROCESSOR
 from .networks import Network, build, make
 from .records import INDEPENDENT
 from .refits import Ensemble, train_ensemble
-from .regressor import Fitted, IntervalRegressor, Seeds
+from .regressor import Fitted, Given, IntervalRegressor, Seeds
 from .scaling import Scaling
 
 THEOREMS = {
@@ -168,14 +168,8 @@ class JackknifeRegressor(_TrainedRegressor):
         )
         self.construction = construction
 
-    def _fit(
-        self,
-        X: Tensor,
-        y: Tensor,
-        scaling: Scaling,
-        seeds: Seeds,
-        covariates: Tensor | None,
-    ) -> Fitted:
+    def _fit(self, given: Given) -> Fitted:
+        X, y, scaling, seeds, _ = given
         train = self._trainer(X, y, seeds)
         n = len(y)
         rows = torch.arange(n)
@@ -237,14 +231,8 @@ class CVPlusRegressor(_TrainedRegressor):
         if self.folds < 2:
             raise ValueError(f"folds={self.folds}: give at least 2")
 
-    def _fit(
-        self,
-        X: Tensor,
-        y: Tensor,
-        scaling: Scaling,
-        seeds: Seeds,
-        covariates: Tensor | None,
-    ) -> Fitted:
+    def _fit(self, given: Given) -> Fitted:
+        X, y, scaling, seeds, _ = given
         train = self._trainer(X, y, seeds)
         n = len(y)
         if self.folds > n:
@@ -317,14 +305,8 @@ class SplitConformalRegressor(_TrainedRegressor):
     def _rows_apart(self, n: int, seeds: Seeds) -> NDArray[np.intp]:
         return self._parts(n, seeds)[0]
 
-    def _fit(
-        self,
-        X: Tensor,
-        y: Tensor,
-        scaling: Scaling,
-        seeds: Seeds,
-        covariates: Tensor | None,
-    ) -> Fitted:
+    def _fit(self, given: Given) -> Fitted:
+        X, y, scaling, seeds, _ = given
         learn, kept = (torch.from_numpy(rows) for rows in self._parts(len(y), seeds))
         network = self._trainer(X, y, seeds)(learn[None], 0)
         errors = y - network.outputs(X)[0]

@@ -19,8 +19,7 @@ from .losses import SQUARED, Loss, find_loss
 from .machine import Device, Machine, machine_for
 from .networks import Network, build, mlp
 from .readout import READOUTS
-from .regressor import Fitted, HiddenSetting, IntervalRegressor, Seeds
-from .scaling import Scaling
+from .regressor import Fitted, Given, HiddenSetting, IntervalRegressor, Seeds
 from .tangent import Selection, Sketch, linearise, selected
 
 # Beyond so many rows the noise, which takes half as long again as all else, is not learnt unasked.
@@ -263,14 +262,8 @@ class LazyJackknifeRegressor(IntervalRegressor):
         learn, left = self._base_method().rows(n, seeds.rows)
         return None if len(left) == n else learn
 
-    def _fit(
-        self,
-        X: Tensor,
-        y: Tensor,
-        scaling: Scaling,
-        seeds: Seeds,
-        covariates: Tensor | None,
-    ) -> Fitted:
+    def _fit(self, given: Given) -> Fitted:
+        X, y, scaling, seeds, covariates = given
         method, loss = self._base_method(), find_loss(self.loss)
         loss.check(y)
         learn, left = (torch.from_numpy(rows) for rows in method.rows(len(y), seeds.rows))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -18,8 +19,31 @@ from .tangent import Basis, moved_outputs
 MODELS_AT_ONCE = 100
 
 
+class _Read:
+    """What both readouts share."""
+
+    basis: Basis
+    models: RidgeModels
+    scales: Scales | None
+    residuals: Any
+
+    def of_type(self, dtype: torch.dtype) -> Self | None:
+        """The same models, predicting in another floating type; None if the scales cannot."""
+        scales = self.scales and self.scales.of_type(dtype)
+        if scales is None and self.scales is not None:
+            return None
+        basis, models = self.basis.of_type(dtype), self.models.of_type(dtype)
+        return replace(self, basis=basis, models=models, scales=scales)  # type: ignore[type-var]
+
+    @property
+    def scores(self) -> Tensor:
+        """Sizes of the left-out residuals over σ, shape (n,)."""
+        sizes: Tensor = self.residuals.abs()
+        return sizes if self.scales is None else sizes / self.scales.own
+
+
 @dataclass(frozen=True)
-class TangentReadout:
+class TangentReadout(_Read):
     """f̄_{−j}(x) = f(x; θ0) + z(x)ᵀW_j + β_j: predictions of the linearised network.
 
     Attributes
@@ -51,18 +75,6 @@ class TangentReadout:
         """Read out the models; everything at the training rows is in closed form."""
         return cls(basis, models, scales, loss)
 
-    def of_type(self, dtype: torch.dtype) -> TangentReadout | None:
-        """The same models, predicting in another floating type; None if the scales cannot."""
-        scales = self.scales and self.scales.of_type(dtype)
-        if scales is None and self.scales is not None:
-            return None
-        return replace(
-            self,
-            basis=self.basis.of_type(dtype),
-            models=self.models.of_type(dtype),
-            scales=scales,
-        )
-
     @property
     def residuals(self) -> Tensor:
         """c_j/d_j."""
@@ -72,11 +84,6 @@ class TangentReadout:
     def training_residuals(self) -> Tensor:
         """λc."""
         return self.models.training_residuals
-
-    @property
-    def scores(self) -> Tensor:
-        """|c_j/d_j|/σ."""
-        return _scores(self.residuals, self.scales)
 
     @property
     def rows_at_once(self) -> int:
@@ -117,7 +124,7 @@ class TangentReadout:
 
 
 @dataclass(frozen=True)
-class NetworkReadout:
+class NetworkReadout(_Read):
     """f(x; θ0 + Δ_{−j}): the real network at the moved weights, the paper's choice."""
 
     basis: Basis
@@ -150,23 +157,6 @@ class NetworkReadout:
         else:
             left_out = unread.predict(X)[1].diagonal()
         return replace(unread, residuals=y - left_out, training_residuals=y - unread.point(X))
-
-    def of_type(self, dtype: torch.dtype) -> NetworkReadout | None:
-        """The same models, predicting in another floating type; None if the scales cannot."""
-        scales = self.scales and self.scales.of_type(dtype)
-        if scales is None and self.scales is not None:
-            return None
-        return replace(
-            self,
-            basis=self.basis.of_type(dtype),
-            models=self.models.of_type(dtype),
-            scales=scales,
-        )
-
-    @property
-    def scores(self) -> Tensor:
-        """|residual|/σ."""
-        return _scores(self.residuals, self.scales)
 
     @property
     def rows_at_once(self) -> int:
@@ -244,7 +234,3 @@ def read_out(
 def _by_row(values: Tensor, models: RidgeModels) -> Tensor:
     """Predictions of M models, (m, M), as those of the model without each row, (m, n)."""
     return values if models.model_of is None else values[:, models.model_of]
-
-
-def _scores(residuals: Tensor, scales: Scales | None) -> Tensor:
-    return residuals.abs() if scales is None else residuals.abs() / scales.own

@@ -40,6 +40,27 @@ Values = NDArray[Any]
 Levels = float | Sequence[float] | None
 
 
+class Given(NamedTuple):
+    """What the shared part hands to an estimator's own fit.
+
+    Attributes
+    ----------
+    X, y
+        Scaled rows, and targets, shape (n,).
+    scaling, seeds
+        How the rows were scaled, and what to draw from.
+    covariates
+        Scaled rows without labels, if they are learnt from.
+
+    """
+
+    X: Tensor
+    y: Tensor
+    scaling: Scaling
+    seeds: Seeds
+    covariates: Tensor | None
+
+
 class Fitted(NamedTuple):
     """What an estimator's own fit hands to the shared part."""
 
@@ -98,15 +119,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     scaling_: Scaling
 
     @abstractmethod
-    def _fit(
-        self,
-        X: Tensor,
-        y: Tensor,
-        scaling: Scaling,
-        seeds: Seeds,
-        covariates: Tensor | None,
-    ) -> Fitted:
-        """Fit to scaled rows; ``covariates`` are scaled rows without labels, if they are used."""
+    def _fit(self, given: Given) -> Fitted:
+        """Fit to scaled rows."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the settings by name; with ``deep`` also those of settings that have some."""
@@ -171,7 +185,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         covariates = None
         if learns and not source.objections:
             covariates = to_tensor(scaling(source.covariates))
-        fitted = self._fit(to_tensor(scaling(rows)), to_tensor(target), scaling, seeds, covariates)
+        given = Given(to_tensor(scaling(rows)), to_tensor(target), scaling, seeds, covariates)
+        fitted = self._fit(given)
         # Nothing is set before everything has worked.
         if not is_shaped(X):
             _check_feature_names(self, X, reset=True)

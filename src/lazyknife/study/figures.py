@@ -25,6 +25,10 @@ WIDE_SPREAD = 20.0
 def draw(study: Study, rows: pd.DataFrame) -> Figure:
     """Return the study's figure."""
     with style():
+        if study.figure == "scores":
+            from .choices import draw_scores
+
+            return draw_scores(study, rows)
         return FIGURES[study.figure](study, summarise(rows))
 
 

@@ -61,9 +61,11 @@ CHANGES: dict[str, dict[str, Any]] = {
     "lazyknife_full": {"construction": "full"},
     "lazyknife_cv+": {"construction": "cv+"},
     "lazyknife_network": {"readout": "network"},
+    "lazyknife_linear": {"network": mlp(())},
     "lazyknife_no_skip": {"network": mlp((64, 64))},
     "lazyknife_256": {"network": mlp((256, 256), skip=True)},
     "lazyknife_starts": {"starts": 8},
+    "lazyknife_starts_leverage": {"starts": 8, "score": "leverage"},
 }
 
 

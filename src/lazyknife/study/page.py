@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .catalogue import PAPER, STUDIES
+from .choices import measures_table, verdict_lines
 from .figures import heading, labels
 from .run import read_rows
 from .summary import summarise
@@ -30,8 +32,8 @@ THEORY = {
 def fill(page: str, folder: Path) -> str:
     """Return the page with every table between its marks made anew from the rows in a folder.
 
-    A mark is ``<!-- table: NAME -->`` and ``<!-- end of table -->``, NAME being ``verdicts``,
-    ``claims``, ``table1`` or the name of a study.
+    A mark is ``<!-- table: NAME -->`` and ``<!-- end of table -->``, NAME being a key of
+    ``SPECIAL`` or the name of a study.
     """
 
     def table(match: re.Match[str]) -> str:
@@ -131,8 +133,21 @@ def _short(value: Any) -> str:
     return text.replace("inf", "∞")
 
 
+def _choices(folder: Path) -> pd.DataFrame:
+    return read_rows(folder / "choices.csv")
+
+
+def _choices_table(measure: str, folder: Path) -> str:
+    return markdown(*measures_table(_choices(folder), measure))
+
+
 SPECIAL: dict[str, Callable[[Path], str]] = {
     "verdicts": lambda folder: verdict_table(verdicts(paper_rows(folder))),
     "claims": lambda folder: cell_tables(verdicts(paper_rows(folder))),
     "table1": lambda folder: table1(read_rows(folder / "table1.csv")),
+    "choices_verdict": lambda folder: markdown(*verdict_lines(_choices(folder))),
+    **{
+        f"choices_{measure}": partial(_choices_table, measure)
+        for measure in ("coverage", "width", "score")
+    },
 }

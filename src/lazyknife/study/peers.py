@@ -27,7 +27,7 @@ from ..inputs import give_back, to_tensor
 from ..intervals import cv_plus_miss, kappa
 from ..machine import PROCESSOR
 from ..records import Intervals
-from ..regressor import Fitted, IntervalRegressor, Seeds, _index, _warn_if_outside
+from ..regressor import Fitted, Given, IntervalRegressor, Seeds, _index, _warn_if_outside
 from ..scaling import Scaling
 
 FOLDS = 10
@@ -135,14 +135,8 @@ class _MapieRegressor(IntervalRegressor):
         super()._check_settings()
         check_choice("model", self.model, MODELS)
 
-    def _fit(
-        self,
-        X: Tensor,
-        y: Tensor,
-        scaling: Scaling,
-        seeds: Seeds,
-        covariates: Tensor | None,
-    ) -> Fitted:
+    def _fit(self, given: Given) -> Fitted:
+        X, y, scaling, seeds, _ = given
         regression = _mapie()
         with _global_state_kept():
             loo = self._conformalize(regression, X.numpy(), y.numpy(), seeds)

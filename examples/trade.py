@@ -1,0 +1,175 @@
+"""When does private learning pay? Width at a certified coverage, for each base.
+
+A base that learns narrows the intervals; the privacy that it spends must be paid for by a smaller
+alpha. ``python examples/trade.py`` writes docs/trade/ and the tables of docs/trade.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+import lazyknife as lk
+from lazyknife.datasets import load, simulated
+from lazyknife.files import write_whole
+from lazyknife.plots import Curve, plot_curves, save_figure, style
+from lazyknife.study.page import markdown
+from lazyknife.study.trial import base_r2
+
+DOCS = Path(__file__).parents[1] / "docs"
+SIZES = {1000: 10, 10_000: 5}  # training rows, and trials with so many
+EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0)
+LEVELS = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)  # coverages to certify
+WANTED = (0.8, 0.9)
+NEW_ROWS = 2000
+TITLES = {"simulated_p16": "simulation, p = 16", "blog_feedback": "BlogFeedback, symlog"}
+DATA = tuple(TITLES)
+CONSTRUCTION = "full"  # certifies 1 − α − τ; jackknife+ has to pay 2α
+
+
+def bases(n: int) -> dict[str, lk.BaseMethod]:
+    """A public start, and private ones with the large batches that suit them."""
+    private = {
+        f"DP-SGD, ε = {epsilon:g}": lk.DPSGD(epsilon=epsilon, epochs=20, batch_size=n // 20)
+        for epsilon in EPSILONS
+    }
+    return {"public": lk.Public(), **private}
+
+
+def rows_of(data: str, n: int, trial: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Training and new rows."""
+    if data == "simulated_p16":
+        whole = simulated(16, n_total=n + NEW_ROWS, seed=trial)
+    else:
+        whole = load(data, "symlog")
+    order = np.random.default_rng([trial, n]).permutation(len(whole.y))
+    train, new = order[:n], order[n : n + NEW_ROWS]
+    return whole.X[train], whole.y[train], whole.X[new], whole.y[new]
+
+
+def run_trial(data: str, n: int, trial: int) -> Iterator[dict[str, Any]]:
+    """One row for each base and each coverage that it can certify."""
+    X, y, X_new, y_new = rows_of(data, n, trial)
+    for name, base in bases(n).items():
+        model = lk.LazyJackknifeRegressor(
+            base=base, construction=CONSTRUCTION, random_state=trial
+        ).fit(X, y)
+        learnt = base_r2(model, X_new, y_new)
+        plans = {c: lk.plan(n=n, coverage=c, construction=CONSTRUCTION, base=base) for c in LEVELS}
+        found = {c: plan for c, plan in plans.items() if plan.alpha is not None}
+        if not found:
+            continue
+        alphas = [plan.alpha for plan in found.values()]
+        intervals = model.predict_interval(X_new, alpha=alphas)
+        for k, (coverage, plan) in enumerate(found.items()):
+            yield {
+                "data": data,
+                "n": n,
+                "base": name,
+                "trial": trial,
+                "certified": coverage,
+                "alpha": plan.alpha,
+                "coverage": intervals.covers(y_new)[:, k].mean(),
+                "width": intervals.width[:, k].mean(),
+                "base_r2": learnt,
+            }
+
+
+def run(data: Sequence[str], sizes: dict[int, int]) -> pd.DataFrame:
+    """All trials, one after another."""
+    return pd.DataFrame(
+        row
+        for name in data
+        for n, trials in sizes.items()
+        for trial in range(trials)
+        for row in run_trial(name, n, trial)
+    )
+
+
+def summarise(rows: pd.DataFrame) -> pd.DataFrame:
+    """Means and standard errors over the trials.
+
+    ``saved`` is by how many per cent a width is below the public start's in the same trial.
+    """
+    key = ["data", "n", "trial", "certified"]
+    public = rows[rows["base"] == "public"].set_index(key)["width"]
+    paired = public.loc[list(rows[key].itertuples(index=False, name=None))].to_numpy()
+    rows = rows.assign(saved=100 * (1 - rows["width"] / paired))
+    grouped = rows.groupby(["data", "n", "base", "certified", "alpha"], sort=False)
+    measures = grouped[["coverage", "width", "saved", "base_r2"]]
+    return measures.mean().join(measures.sem().add_suffix("_se")).reset_index()
+
+
+def table(rows: pd.DataFrame) -> str:
+    """A line for each base, with the widths at the coverages that people ask for."""
+    lines = []
+    summary = summarise(rows)
+    for (data, n, base), part in summary.groupby(["data", "n", "base"], sort=False):
+        cells = [cell(part[part["certified"] == wanted], base) for wanted in WANTED]
+        learnt = f"{part['base_r2'].iloc[0]:.2f}"
+        lines.append(
+            (TITLES[data], f"{n:,}", base, learnt, *(text for three in cells for text in three))
+        )
+    heads = [
+        head
+        for wanted in WANTED
+        for head in (f"alpha for {wanted:g}", f"width at {wanted:g}", "saved")
+    ]
+    return markdown(("data", "n", "base", "R² of the base", *heads), lines)
+
+
+def cell(found: pd.DataFrame, base: str) -> tuple[str, str, str]:
+    if found.empty:
+        return "none", "", ""
+    line = found.iloc[0]
+    saved = "" if base == "public" else f"{line['saved']:.1f} ± {line['saved_se']:.1f} %"
+    return f"{line['alpha']:.3f}", f"{line['width']:.3f} ± {line['width_se']:.3f}", saved
+
+
+def draw(rows: pd.DataFrame) -> Figure:
+    """Width against certified coverage, a panel for each data set and number of rows."""
+    summary = summarise(rows)
+    panels = list(summary.groupby(["data", "n"], sort=False))
+    with style():
+        figure = Figure(figsize=(9, 3.4 * ((len(panels) + 1) // 2)), layout="constrained")
+        axes = figure.subplots((len(panels) + 1) // 2, 2, squeeze=False).flat
+        for ax, ((data, n), part) in zip(axes, panels, strict=False):
+            curves = [
+                Curve(str(base), own["certified"].tolist(), own["width"].tolist())
+                for base, own in part.groupby("base", sort=False)
+            ]
+            plot_curves(curves, xlabel="certified coverage", ylabel="mean width", ax=ax)
+            ax.set_title(f"{TITLES[data]}, n = {n:,}", loc="left")
+    return figure
+
+
+def fill(page: str, rows: pd.DataFrame) -> str:
+    """Return the page with the table between its marks made anew."""
+    marked = r"(<!-- table -->\n).*?(<!-- end of table -->)"
+    return re.sub(marked, lambda m: m[1] + table(rows) + m[2], page, flags=re.DOTALL)
+
+
+def write(rows: pd.DataFrame, docs: Path) -> None:
+    """Write the rows, the figure and the page's table."""
+    folder, page = docs / "trade", docs / "trade.md"
+    write_whole(folder / "rows.csv", rows.to_csv(index=False, float_format="%.6g"))
+    rows = pd.read_csv(folder / "rows.csv")  # what a reader of the file would find
+    save_figure(draw(rows), folder / "trade.svg")
+    write_whole(page, fill(page.read_text(encoding="utf-8"), rows))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--docs", type=Path, default=DOCS)
+    write(run(DATA, SIZES), parser.parse_args().docs)
+
+
+if __name__ == "__main__":
+    main()
