@@ -1,9 +1,11 @@
 """Speed and size of the engine on a processor, as ratios measured in one run.
 
-    python benchmarks/cpu.py            # writes benchmarks/results.json, prints the table
+    python benchmarks/cpu.py                    # writes benchmarks/results.json, prints the tables
+    python benchmarks/cpu.py --only options     # measures one part again, and keeps the others
 
 The two sides of a ratio are timed in turn, again and again; the median of their ratios counts.
-Network 64-64, data of the paper's simulation, 4,900 new rows where nothing else is said.
+Data of the paper's simulation. Where nothing else is said: the paper's network, 64-64 without a
+linear part, jackknife+ with errors as they are (score="absolute"), 4,900 new rows.
 """
 
 from __future__ import annotations
@@ -19,22 +21,27 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
-from report import cpu_table
+from report import cpu_table, options_table
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
-from lazyknife.base import DPSGD, Plain
+from lazyknife import noise
+from lazyknife.base import DPSGD, Plain, Pretrained, Public
 from lazyknife.base.plain import train
 from lazyknife.baselines import Refits
+from lazyknife.estimators import LazyJackknifeRegressor
 from lazyknife.intervals import kappa, plus
-from lazyknife.lazy import LazyStep
+from lazyknife.lazy import GRID_POINTS, NOISE_STEP, LazyStep
 from lazyknife.machine import Machine, steps
-from lazyknife.networks import build, make
+from lazyknife.networks import build, make, mlp
 from lazyknife.records import LeaveOneOut
 from lazyknife.refits import train_ensemble
 from lazyknife.tangent import linearise
@@ -42,6 +49,8 @@ from lazyknife.tangent import linearise
 NEW_ROWS = 4900
 WIDTHS = (64, 64)
 BUDGET = 256 * 2**20
+# Of the options: features, new rows, folds, random starts, and rows without labels.
+FEATURES, OPTION_ROWS, FOLDS, STARTS, UNLABELLED = 16, 2000, 10, 8, 5000
 Job = Callable[[], Any]
 Row = dict[str, Any]
 
@@ -53,7 +62,7 @@ def problem(n: int, features: int, m: int = NEW_ROWS) -> tuple[Tensor, Tensor, T
     signal = np.sqrt(np.abs(X @ rng.beta(1, 2.5, size=features)))
     y = signal + rng.normal(scale=math.sqrt(0.5), size=n + m)
     rows, targets = torch.from_numpy(X), torch.from_numpy(y)
-    return rows[:n], targets[:n], rows[n:], build(None, rows, seed=0)
+    return rows[:n], targets[:n], rows[n:], build(mlp(WIDTHS), rows, seed=0)
 
 
 def seconds(job: Job) -> float:
@@ -66,12 +75,17 @@ def seconds(job: Job) -> float:
 def ratio(above: Job, below: Job, repeats: int) -> dict[str, float]:
     """Median and quartiles of the ratio of two jobs timed in turn, after a run of each."""
     above(), below()
-    ratios = sorted(seconds(above) / seconds(below) for _ in range(repeats))
-    quarter = len(ratios) // 4
+    return spread([seconds(above) / seconds(below) for _ in range(repeats)])
+
+
+def spread(ratios: Sequence[float]) -> dict[str, float]:
+    """Median and quartiles."""
+    ordered = sorted(ratios)
+    quarter = len(ordered) // 4
     return {
-        "ratio": statistics.median(ratios),
-        "low": ratios[quarter],
-        "high": ratios[-1 - quarter],
+        "ratio": statistics.median(ordered),
+        "low": ordered[quarter],
+        "high": ordered[-1 - quarter],
     }
 
 
@@ -101,7 +115,7 @@ def refits(X: Tensor, y: Tensor, new: Tensor, count: int) -> Job:
 
     def job() -> None:
         models = train_ensemble(
-            lambda seed: make(None, X, seed), X, y, subsets, Plain(), center=True, seed=0
+            lambda seed: make(mlp(WIDTHS), X, seed), X, y, subsets, Plain(), center=True, seed=0
         )
         residuals = y[:count] - models.own_outputs(X[:count])
         ends(Refits(models, models, torch.arange(count), residuals, residuals), new)
@@ -117,11 +131,16 @@ def product(size: int = 2048) -> Job:
 
 def operations(n: int, m: int, features: int) -> float:
     """Operations of the matrix products that the tangent readout cannot do without."""
-    sizes = (features, *WIDTHS, 1)
-    both = sum(a + 1 + b for a, b in itertools.pairwise(sizes))
-    weights = sum((a + 1) * b for a, b in itertools.pairwise(sizes))
-    kernels = n * n * both + 2 * m * n * both  # the first one is symmetric
+    units, weights = sizes(features)
+    kernels = n * n * units + 2 * m * n * units  # the first one is symmetric
     return kernels + n**3 + 2 * m * n * n + 4 * (n + m) * weights
+
+
+def sizes(features: int, skip: bool = False) -> tuple[int, int]:
+    """Units that go into the network's layers and come out of them, and weights, all summed."""
+    layers = [(a + 1, b) for a, b in itertools.pairwise((features, *WIDTHS, 1))]
+    layers += [(features, 1)] * skip
+    return sum(a + b for a, b in layers), sum(a * b for a, b in layers)
 
 
 def against_training(repeats: int) -> list[Row]:
@@ -257,7 +276,10 @@ def peak_bytes() -> int:
 
 
 def command_line(repeats: int) -> list[Row]:
-    """``lazyknife predict`` against a script that reads the same files and trains once."""
+    """``lazyknife predict`` against a script that reads the same files and trains once.
+
+    The command has its own defaults, widths that follow the noise among them.
+    """
     from lazyknife.datasets import DataNotFound, blog_feedback
 
     try:
@@ -298,7 +320,7 @@ def read_and_train(kind: str, files: list[str]) -> None:
     X, y = values[:, :-1], values[:, -1]
     X = (X - X.mean(dim=0)) / X.std(dim=0).clamp(min=1e-12)
     base = Plain() if kind == "plain" else DPSGD()
-    base.fit(build(None, X, seed=0), X, y, seed=0)
+    base.fit(build(mlp(WIDTHS, skip=True), X, seed=0), X, y, seed=0)  # as the command's own
 
 
 def row(what: str, setting: str, limit: float | None, found: dict[str, float]) -> Row:
@@ -307,10 +329,197 @@ def row(what: str, setting: str, limit: float | None, found: dict[str, float]) -
     return {
         "what": what,
         "setting": setting,
-        **{name: float(f"{value:.3g}") for name, value in found.items()},
+        **rounded(found),
         "aim": None if limit is None else f"≥ {-limit:g}" if limit < 0 else f"≤ {limit:g}",
         "reached": reached,
     }
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many λ a fit went through.
+
+    Attributes
+    ----------
+    grid
+        That were tried.
+    chosen
+        That some leave-one-out model has.
+    noise
+        That some model of the noise has.
+
+    """
+
+    grid: int
+    chosen: int
+    noise: int
+
+
+@dataclass(frozen=True)
+class Option:
+    """A setting, and what its formula says that it costs; by default as much as jackknife+.
+
+    Attributes
+    ----------
+    settings
+        Of the estimator.
+    fit
+        n×n×n operations of a fit, a product counting 2; None where they are counted as they run.
+    predict
+        The same for m×n×n operations of predictions, given n too.
+    kernels
+        How many kernels are summed.
+    unlabelled
+        Rows of the base's training.
+    counts
+        Whether y is made a count.
+    largest
+        The largest n that it is measured at.
+
+    """
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    fit: Callable[[Counts], float] | None = lambda k: k.grid
+    predict: Callable[[Counts, int], float] = lambda k, n: 2
+    kernels: int = 1
+    unlabelled: int = 0
+    counts: bool = False
+    largest: int = 1000
+
+    def fit_operations(self, n: int, k: Counts) -> float:
+        """Operations of a fit, those of the kernel among them."""
+        assert self.fit is not None
+        units, weights = sizes(FEATURES, skip=True)
+        passes = 4 * n * self.kernels + 6 * self.unlabelled  # no gradients of the weights but here
+        return n * n * units * self.kernels + n**3 * self.fit(k) + passes * weights
+
+    def predict_operations(self, n: int, k: Counts) -> float:
+        """Operations for each new row."""
+        units, weights = sizes(FEATURES, skip=True)
+        return (2 * n * units + 4 * weights) * self.kernels + n**2 * self.predict(k, n)
+
+
+# A triangular solve with n columns takes 1, a Cholesky factor or the diagonal of its inverse 1/3,
+# an inverse 1, a product 2.
+OPTIONS = {
+    'score="leverage"': Option(
+        {"score": "leverage"}, lambda k: k.grid + 2 / 3 * k.chosen, lambda k, n: 2 + 2 * k.chosen
+    ),
+    'score="noise"': Option(
+        {"score": "noise"},
+        lambda k: k.grid + k.chosen + 3 * (GRID_POINTS // NOISE_STEP + k.noise),
+        lambda k, n: 4,
+    ),
+    'construction="minmax"': Option({"construction": "minmax"}),
+    'construction="full"': Option(
+        {"construction": "full", "score": None}, lambda k: 2 / 3 * k.grid, lambda k, n: 2 * k.grid
+    ),
+    f'construction="cv+", folds={FOLDS}': Option(
+        {"construction": "cv+", "folds": FOLDS},
+        lambda k: (2 / 3 + 2 + 1 / FOLDS) * k.grid,
+        lambda k, n: 2 * FOLDS / n,
+    ),
+    f"starts={STARTS}": Option({"starts": STARTS}, kernels=STARTS),
+    f"base=Pretrained(epochs=1), {UNLABELLED:,} rows": Option(
+        {"base": Pretrained(epochs=1)}, unlabelled=UNLABELLED
+    ),
+    'loss="huber"': Option({"loss": "huber"}, fit=None, largest=400),
+    'loss="poisson"': Option({"loss": "poisson"}, fit=None, counts=True, largest=400),
+}
+PLAIN = Option()
+
+
+def options(repeats: int) -> list[Row]:
+    """Each option against jackknife+ with the same n, ridge and network, and its formula."""
+    cases = itertools.product((400, 1000), (10.0, "auto"))
+    return [row for n, ridge in cases for row in options_at(n, ridge, repeats)]
+
+
+def options_at(n: int, ridge: float | str, repeats: int) -> list[Row]:
+    """All options at one n and one ridge, timed one after the other in each round."""
+    X, y, new, _ = problem(n, FEATURES, OPTION_ROWS + UNLABELLED)
+    new, unlabelled = new[:OPTION_ROWS], new[OPTION_ROWS:]
+    every = {"": PLAIN, **{name: o for name, o in OPTIONS.items() if n <= o.largest}}
+    models, fits, predicts, counts = {}, {}, {}, {}
+    for name, option in every.items():
+        model = models[name] = LazyJackknifeRegressor(**settings_of(option, ridge))
+        target = y.clamp(min=0).round() if option.counts else y
+        extra = {"X_unlabeled": unlabelled} if option.unlabelled else {}
+        fits[name] = lambda m=model, y=target, extra=extra: m.fit(X, y, **extra)
+        predicts[name] = lambda m=model: m.predict_interval(new)
+        counts[name] = counted_ridges(fits[name], model)
+        predicts[name]()
+    fitted, predicted = rounds(fits, repeats), rounds(predicts, repeats)
+    found = []
+    for name, option in list(every.items())[1:]:
+        if option.fit is None:
+            fit_formula = products(fits[name]) / products(fits[""])
+        else:
+            plain = PLAIN.fit_operations(n, counts[""])
+            fit_formula = option.fit_operations(n, counts[name]) / plain
+        predict_formula = option.predict_operations(n, counts[name])
+        predict_formula /= PLAIN.predict_operations(n, counts[""])
+        found.append(
+            {
+                "option": name,
+                "n": n,
+                "ridge": ridge,
+                "fit": {**fitted[name], "formula": fit_formula},
+                "predict": {**predicted[name], "formula": predict_formula},
+            }
+        )
+    return [rounded(row) for row in found]
+
+
+def settings_of(option: Option, ridge: float | str) -> dict[str, Any]:
+    """Settings of the estimator."""
+    return {
+        "network": mlp(WIDTHS, skip=True),
+        "base": Public(),
+        "ridge": ridge,
+        "score": "absolute",
+        "device": "cpu",
+        "random_state": 0,
+        **option.settings,
+    }
+
+
+def counted_ridges(fit: Job, model: LazyJackknifeRegressor) -> Counts:
+    """Fit, and count the λ that were tried and chosen."""
+    with patch.object(noise, "solve", wraps=noise.solve) as inverse:
+        fit()
+    grid = GRID_POINTS if model.ridge == "auto" else 1
+    chosen = len(np.unique(model.ridge_[:-1]))
+    # One inverse for each λ of the models, of the second grid, and of those chosen from it.
+    return Counts(grid, chosen, max(0, inverse.call_count - chosen - GRID_POINTS // NOISE_STEP))
+
+
+def products(job: Job) -> float:
+    """Operations of the matrix products, solutions and inverses that a job runs."""
+    aten = torch.ops.aten
+    others = {
+        aten.addmm_: lambda _, a, b, **__: 2 * a[0] * a[1] * b[1],
+        aten.linalg_solve_triangular: lambda a, b, **_: a[0] ** 2 * b[1],
+        aten._linalg_solve_ex: lambda a, b, **_: 2 / 3 * a[0] ** 3 + 2 * a[0] ** 2 * b[1],
+        aten.linalg_inv_ex: lambda a, **_: 2 * a[0] ** 3,
+    }
+    with FlopCounterMode(display=False, custom_mapping=others) as counter:
+        job()
+    return float(counter.get_total_flops())
+
+
+def rounds(jobs: dict[str, Job], repeats: int) -> dict[str, dict[str, float]]:
+    """Ratio of each job to the first one of the same round."""
+    times = [{name: seconds(job) for name, job in jobs.items()} for _ in range(repeats)]
+    first = next(iter(jobs))
+    return {name: spread([each[name] / each[first] for each in times]) for name in jobs}
+
+
+def rounded(found: Any) -> Any:
+    """Numbers to three digits, in whatever holds them."""
+    if isinstance(found, dict):
+        return {name: rounded(value) for name, value in found.items()}
+    return float(f"{found:.3g}") if isinstance(found, float) else found
 
 
 PARTS = {
@@ -322,6 +531,7 @@ PARTS = {
     "convolutions": (convolutions, 7),
     "memory": (peak_memory, 1),
     "command": (command_line, 3),
+    "options": (options, 3),
 }
 
 
@@ -329,30 +539,47 @@ def main() -> None:
     """Run the parts, write the file, print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=Path(__file__).with_name("results.json"))
-    parser.add_argument("--only", nargs="*", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--only", nargs="+", choices=PARTS, help="the others keep their rows")
     parser.add_argument("--peak", metavar="RIDGE", help=argparse.SUPPRESS)
     parser.add_argument("--train", nargs=3, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    asked = parser.parse_args()
     warnings.simplefilter("ignore")
-    if options.train:
-        read_and_train(options.train[0], options.train[1:])
+    if asked.train:
+        read_and_train(asked.train[0], asked.train[1:])
         return
-    if options.peak:
-        print(peak(options.peak))
+    if asked.peak:
+        print(peak(asked.peak))
         return
-    rows: list[Row] = []
-    for name in options.only:
-        measure, repeats = PARTS[name]
-        print(f"{name} …", file=sys.stderr, flush=True)
-        rows += measure(repeats)
-    result = {
+    machine = {
         "threads": torch.get_num_threads(),
         "processor": platform.machine(),
         "torch": torch.__version__,
-        "rows": rows,
     }
-    options.output.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
-    print(cpu_table(rows))
+    only = list(PARTS) if asked.only is None else asked.only
+    kept = others_than(only, asked.output, machine)
+    measured: list[Row] = []
+    for name in only:
+        measure, repeats = PARTS[name]
+        print(f"{name} …", file=sys.stderr, flush=True)
+        measured += [{"part": name, **row} for row in measure(repeats)]
+    rows = sorted([*kept, *measured], key=lambda row: list(PARTS).index(row["part"]))
+    result = {**machine, "rows": rows}
+    asked.output.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    print(cpu_table(rows), options_table(rows), sep="\n\n")
+
+
+def others_than(names: Sequence[str], file: Path, machine: dict[str, Any]) -> list[Row]:
+    """Rows of the file's other parts; those of another machine are refused."""
+    if set(names) == set(PARTS) or not file.exists():
+        return []
+    before = json.loads(file.read_text())
+    rows = before.pop("rows")
+    if before != machine or not all("part" in row for row in rows):
+        raise SystemExit(
+            f"--only: {file.name} has other parts from {before}, and this is {machine}, or its "
+            "rows do not name their parts: measure all of them, or give another --output"
+        )
+    return [row for row in rows if row["part"] not in names]
 
 
 if __name__ == "__main__":

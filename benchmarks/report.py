@@ -1,4 +1,4 @@
-"""Write the measured files into the docs: two tables and a figure.
+"""Write the measured files into the docs: three tables and a figure.
 
 python benchmarks/report.py
 """
@@ -18,11 +18,29 @@ Row = dict[str, Any]
 def cpu_table(rows: list[Row]) -> str:
     """Ratios on a processor, as markdown."""
     lines = ["| what | setting | ratio | quartiles | aim |", "| --- | --- | --- | --- | --- |"]
-    for r in rows:
+    for r in (r for r in rows if "what" in r):
         spread = f"{r['low']:g} to {r['high']:g}" if "low" in r else ""
         aim = "reported" if r["aim"] is None else r["aim"] + ("" if r["reached"] else ", missed")
         lines.append(f"| {r['what']} | {r['setting']} | {r['ratio']:g} | {spread} | {aim} |")
     return "\n".join(lines)
+
+
+def options_table(rows: list[Row]) -> str:
+    """Options against the plain jackknife+, as markdown: measured, and by formula in brackets."""
+    sizes = sorted({r["n"] for r in rows if "option" in r})
+    steps = [(step, n) for step in ("fit", "predict") for n in sizes]
+    names = ["option", "ridge", *(f"{step}, n = {n:,}" for step, n in steps)]
+    lines = [" | ".join(names), " | ".join(["---"] * len(names))]
+    found: dict[tuple[str, str], dict[tuple[str, int], str]] = {}
+    for r in (r for r in rows if "option" in r):
+        ridge = "auto" if r["ridge"] == "auto" else "fixed"
+        cells = found.setdefault((r["option"], ridge), {})
+        for step in ("fit", "predict"):
+            cells[step, r["n"]] = f"{r[step]['ratio']:.2g} ({r[step]['formula']:.2g})"
+    for (option, ridge), cells in sorted(found.items(), key=lambda item: item[0][1], reverse=True):
+        row = [f"`{option}`", ridge, *(cells.get(step, "") for step in steps)]
+        lines.append(" | ".join(row))
+    return "\n".join(f"| {line} |" for line in lines)
 
 
 def gpu_table(cases: list[Row]) -> str:
@@ -55,7 +73,8 @@ def tables(page: str) -> str:
     measured = {
         name: json.loads((HERE / f"{name}.json").read_text()) for name in ("results", "gpu")
     }
-    page = filled(page, "cpu table", cpu_table(measured["results"]["rows"]))
+    for name, table in (("cpu table", cpu_table), ("options table", options_table)):
+        page = filled(page, name, table(measured["results"]["rows"]))
     return filled(page, "gpu table", gpu_table(measured["gpu"]["cases"]))
 
 

@@ -1,5 +1,7 @@
 import copy
 import pickle
+import re
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -10,7 +12,8 @@ from sklearn.base import clone
 from sklearn.datasets import load_diabetes
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
-from sklearn.model_selection import cross_val_score
+from sklearn.metrics import r2_score
+from sklearn.model_selection import KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from torch import nn
 
@@ -508,3 +511,336 @@ def test_prediction_refuses_what_does_not_fit():
         model.predict(torch.zeros(2, 3, 1))
     with pytest.raises(ValueError, match="there are 30 intervals"):
         model.predict_interval(GOOD_X).covers(GOOD_Y[:, None])
+
+
+# Settings that do not go together are refused before anything is trained.
+
+
+@dataclass(frozen=True)
+class NeverLearns(lk.Public):
+    def learn(self, task):
+        raise AssertionError("the base was learnt")
+
+
+OUTCOMES = {
+    "real": GOOD_Y,
+    "binary": (GOOD_Y > 0).astype(float),
+    "counts": np.arange(30.0) % 5,
+}
+SKETCH = lk.Sketch(8)
+REFUSED = {
+    **{
+        f"{score} with {construction}": (
+            {"score": score, "construction": construction},
+            rf"score='{score}' does not go with construction='{re.escape(construction)}'"
+            rf": choose from \[{allowed}\], or None",
+        )
+        for construction, score, allowed in (
+            ("full", "absolute", "'leverage'"),
+            ("full", "noise", "'leverage'"),
+            ("cv+", "leverage", "'absolute'"),
+            ("cv+", "noise", "'absolute'"),
+            ("jackknife", "leverage", "'absolute'"),
+            ("jackknife", "noise", "'absolute'"),
+            ("naive", "leverage", "'absolute'"),
+            ("naive", "noise", "'absolute'"),
+            ("plus", "huge", "'noise', 'leverage', 'absolute'"),
+            ("minmax", "huge", "'noise', 'leverage', 'absolute'"),
+        )
+    },
+    "full with moved networks": (
+        {"construction": "full", "readout": "network"},
+        "construction='full' .* use readout='tangent', not 'network'",
+    ),
+    **{
+        f"{loss} with {construction}": (
+            {"loss": loss, "construction": construction},
+            rf"construction='{re.escape(construction)}' .* use 'plus' or 'minmax' with another",
+        )
+        for loss in ("huber", "logistic", "poisson")
+        for construction in ("full", "cv+")
+    },
+    **{
+        f"{loss} with {name}": (
+            {"loss": loss, **settings},
+            rf"loss='{loss}' goes with score='absolute' and features=None alone",
+        )
+        for loss in ("huber", "poisson")
+        for name, settings in {
+            "a sketch": {"features": SKETCH},
+            "leverage": {"score": "leverage"},
+            "noise": {"score": "noise"},
+        }.items()
+    },
+    "a loss of one's own with leverage": (
+        {"loss": lk.Huber(2.0), "score": "leverage"},
+        r"loss=Huber\(delta=2\.0\) goes with score='absolute'",
+    ),
+    "noise with a sketch": (
+        {"score": "noise", "features": SKETCH},
+        "score='noise' needs the kernel .* use score='leverage' or 'absolute'",
+    ),
+    "one fold": ({"folds": 1}, "folds=1: give at least 2"),
+    "no fold": ({"folds": 0}, "folds=0: give a whole number"),
+    "more folds than rows": (
+        {"construction": "cv+", "folds": 31},
+        "folds=31 is more than the 30 rows: give at most 30",
+    ),
+    "more folds than a split leaves": (
+        {"construction": "cv+", "folds": 16, "base": lk.Split(0.5, NeverLearns())},
+        "folds=16 is more than the 15 rows: give at most 15",
+    ),
+    "starts of a module": (
+        {"starts": 2, "network": nn.Linear(3, 1)},
+        "starts=2 .* give a callable such as mlp.*, or starts=1",
+    ),
+    "no start": ({"starts": 0}, "starts=0: give a whole number"),
+    "unknown loss": (
+        {"loss": "pinball"},
+        "loss='pinball': choose from 'squared', 'huber', 'logistic', 'poisson'",
+    ),
+    "a loss that is no word": ({"loss": 2}, "loss=2: choose from 'squared'"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_settings_that_do_not_go_together_are_refused_before_training(case):
+    settings, message = REFUSED[case]
+    model = lk.LazyJackknifeRegressor(**FAST | {"base": NeverLearns()} | settings)
+    with pytest.raises(ValueError, match=message):
+        model.fit(GOOD_X, GOOD_Y)
+    assert not hasattr(model, "loo_")
+
+
+def test_noise_takes_three_rows():
+    model = lk.LazyJackknifeRegressor(**FAST | {"base": NeverLearns()}, score="noise")
+    with pytest.raises(ValueError, match="score='noise' needs at least 3 rows, not 2: .*absolute"):
+        model.fit(GOOD_X[:2], GOOD_Y[:2])
+    with pytest.raises(AssertionError, match="the base was learnt"):
+        model.fit(GOOD_X[:3], GOOD_Y[:3])
+    with pytest.raises(ValueError, match="at least 3 rows, not 2"):  # two are learnt on
+        model.set_params(base=lk.Split(0.5, NeverLearns())).fit(GOOD_X[:4], GOOD_Y[:4])
+    assert lk.LazyJackknifeRegressor(**FAST).fit(GOOD_X[:2], GOOD_Y[:2]).score_ == "absolute"
+
+
+@pytest.mark.parametrize(
+    ("loss", "outcome", "remedy"),
+    [
+        ("logistic", "real", "give targets of 0 and 1"),
+        ("logistic", "counts", "give targets of 0 and 1"),
+        ("poisson", "real", "give counts or rates, 0 or more"),
+    ],
+)
+def test_targets_that_a_loss_cannot_take_are_refused_before_training(loss, outcome, remedy):
+    y = OUTCOMES[outcome]
+    wrong = np.flatnonzero(~np.isin(y, [0, 1]) if loss == "logistic" else y < 0)[0]
+    model = lk.LazyJackknifeRegressor(**FAST | {"base": NeverLearns()}, loss=loss)
+    with pytest.raises(ValueError, match=rf"y\[{wrong}\]=.*loss='{loss}': {remedy}"):
+        model.fit(GOOD_X, y)
+
+
+def test_a_pretrained_base_wants_rows_to_learn_from():
+    model = lk.LazyJackknifeRegressor(**FAST | {"base": lk.Pretrained(epochs=1)})
+    for transform in (None, "symlog", "standardize"):
+        model.set_params(transform=transform)
+        with pytest.raises(ValueError, match="Pretrained .* as X_pool, or other rows as X_unlab"):
+            model.fit(GOOD_X, GOOD_Y)
+    with pytest.raises(ValueError, match="give X_pool or X_unlabeled, not both"):
+        model.fit(GOOD_X, GOOD_Y, X_pool=GOOD_X, X_unlabeled=GOOD_X)
+
+
+# The score: a setting, and a method of every regressor.
+
+
+def test_the_setting_score_leaves_the_method_alone():
+    X, y = linear(60)
+    model = lk.LazyJackknifeRegressor(**FAST, score="leverage")
+    assert model.get_params()["score"] == "leverage"
+    assert clone(model).get_params()["score"] == "leverage"
+    fitted = model.fit(X[:40], y[:40])
+    assert fitted.score_ == "leverage"
+    residuals = y[40:] - fitted.predict(X[40:])
+    r2 = 1 - (residuals**2).sum() / ((y[40:] - y[40:].mean()) ** 2).sum()
+    assert fitted.score(X[40:], y[40:]) == pytest.approx(r2)
+    assert lk.LazyJackknifeRegressor.score(fitted, X[40:], y[40:]) == pytest.approx(r2)
+    again = pickle.loads(pickle.dumps(fitted))
+    assert again.get_params()["score"] == "leverage"
+    assert again.score(X[40:], y[40:]) == fitted.score(X[40:], y[40:])
+    np.testing.assert_array_equal(
+        again.predict_interval(X).to_numpy(), fitted.predict_interval(X).to_numpy()
+    )
+    other = clone(fitted).set_params(score="absolute").fit(X[:40], y[:40])
+    assert (other.get_params()["score"], other.score_) == ("absolute", "absolute")
+    assert (other.predict_interval(X).width != fitted.predict_interval(X).width).all()
+    np.testing.assert_allclose(other.predict(X), fitted.predict(X))
+    values = cross_val_score(make_pipeline(clone(model)), X, y, cv=3)
+    by_hand = [
+        r2_score(y[test], clone(model).fit(X[train], y[train]).predict(X[test]))
+        for train, test in KFold(3).split(X)
+    ]
+    np.testing.assert_allclose(values, by_hand)
+    assert "score='leverage'" in repr(model)
+
+
+@pytest.mark.parametrize(
+    ("settings", "score"),
+    [
+        ({}, "noise"),
+        ({"construction": "minmax"}, "noise"),
+        ({"readout": "network", "ridge": 30.0}, "noise"),
+        ({"construction": "full"}, "leverage"),
+        ({"construction": "cv+"}, "absolute"),
+        ({"construction": "jackknife"}, "absolute"),
+        ({"construction": "naive"}, "absolute"),
+        ({"features": SKETCH}, "absolute"),
+        ({"loss": "huber"}, "absolute"),
+        ({"loss": lk.Huber(3.0)}, "absolute"),
+    ],
+)
+def test_the_score_that_is_used_unasked(settings, score):
+    model = lk.LazyJackknifeRegressor(**FAST | settings).fit(GOOD_X, GOOD_Y)
+    assert model.score_ == score
+    assert model.get_params()["score"] is None
+    asked = lk.LazyJackknifeRegressor(**FAST | settings, score=score).fit(GOOD_X, GOOD_Y)
+    np.testing.assert_array_equal(
+        asked.predict_interval(GOOD_X).to_numpy(), model.predict_interval(GOOD_X).to_numpy()
+    )
+
+
+def test_the_noise_of_many_rows_is_learnt_when_asked_for(monkeypatch):
+    monkeypatch.setattr("lazyknife.estimators.NOISE_ROWS", 20)
+    model = lk.LazyJackknifeRegressor(**FAST)
+    assert model.fit(GOOD_X[:20], GOOD_Y[:20]).score_ == "noise"
+    assert model.fit(GOOD_X[:21], GOOD_Y[:21]).score_ == "absolute"
+    asked = lk.LazyJackknifeRegressor(**FAST, score="noise")
+    assert asked.fit(GOOD_X[:21], GOOD_Y[:21]).score_ == "noise"
+    split = lk.LazyJackknifeRegressor(**FAST | {"base": lk.Split(0.3, lk.Plain(epochs=1))})
+    assert split.fit(GOOD_X[:28], GOOD_Y[:28]).score_ == "noise"  # 20 rows are left
+    assert split.fit(GOOD_X, GOOD_Y).score_ == "absolute"
+
+
+# Constructions, levels and certificates.
+
+
+@pytest.mark.parametrize("base", [lk.Public(), lk.DPSGD(epsilon=0.5, epochs=1), lk.Plain(epochs=1)])
+def test_full_conformal_certifies_what_minmax_does(base):
+    full, minmax = (
+        lk.LazyJackknifeRegressor(**FAST | {"base": base}, construction=construction)
+        .fit(GOOD_X, GOOD_Y)
+        .certificate_
+        for construction in ("full", "minmax")
+    )
+    assert full.coverage == minmax.coverage
+    assert full.bounds == minmax.bounds
+    assert full.assumptions == minmax.assumptions
+    assert (full.coverage is None) == isinstance(base, lk.Plain)
+    assert "construction 'full'" in full.subject
+
+
+def test_the_fitted_certificate_of_folds_is_the_one_before_training():
+    for folds in (6, 7):
+        model = lk.LazyJackknifeRegressor(**FAST, construction="cv+", folds=folds)
+        fitted = model.fit(GOOD_X, GOOD_Y).certificate_
+        before = lk.certify(n=30, alpha=0.1, construction="cv+", base=lk.Public(), folds=folds)
+        assert fitted == before
+        assert (fitted.coverage is None) == (folds == 7)
+    assert "no multiple of 7" in str(fitted)
+
+
+NEW_WAYS = {
+    "full": {"construction": "full"},
+    "full, chosen ridge": {"construction": "full", "ridge": "auto"},
+    "cv+": {"construction": "cv+", "folds": 5},
+    "noise": {"score": "noise"},
+    "leverage, minmax": {"construction": "minmax", "score": "leverage"},
+    "noise, minmax": {"construction": "minmax", "score": "noise"},
+    "poisson": {"loss": "poisson"},
+}
+
+
+@pytest.mark.parametrize("way", NEW_WAYS)
+def test_several_levels_of_every_construction_without_a_refit(way):
+    settings = FAST | NEW_WAYS[way]
+    y = OUTCOMES["counts"] if way == "poisson" else GOOD_Y
+    model = lk.LazyJackknifeRegressor(**settings).fit(GOOD_X, y)
+    new = linear(9, seed=4)[0]
+    levels = [0.3, 0.05, 0.1]
+    wide = lk.LazyJackknifeRegressor(**settings, nu=0.5).fit(GOOD_X, y).predict_interval(new)
+    several = model.predict_interval(new, alpha=levels)
+    assert several.lower.shape == several.upper.shape == (9, 3)
+    assert several.alpha == (0.3, 0.05, 0.1)
+    for k, level in enumerate(levels):
+        one = model.predict_interval(new, alpha=level)
+        np.testing.assert_array_equal(several.to_numpy()[:, k], one.to_numpy())
+        np.testing.assert_array_equal(several.point, one.point)
+    assert (several.width[:, 1] >= several.width[:, 2]).all()
+    assert (several.width[:, 2] > several.width[:, 0]).all()
+    np.testing.assert_allclose(several.point, model.predict(new))
+    np.testing.assert_allclose(
+        wide.to_numpy() - model.predict_interval(new).to_numpy(), [[-0.5, 0.5]] * 9
+    )
+    with pytest.warns(UserWarning, match="At least 99 rows are needed"):
+        endless = model.predict_interval(new, alpha=[0.01, 0.1])
+    assert np.isinf(endless.width[:, 0]).all()
+    np.testing.assert_array_equal(endless.width[:, 1], several.width[:, 2])
+
+
+# Covariates without labels.
+
+BAG = linear(25, seed=8)[0]
+
+
+@pytest.mark.parametrize("transform", [None, "standardize"])
+def test_a_base_learnt_from_the_pool_speaks_of_the_pool_alone(transform):
+    settings = FAST | {"base": lk.Pretrained(epochs=1), "transform": transform}
+    pooled = lk.LazyJackknifeRegressor(**settings).fit(GOOD_X, GOOD_Y, X_pool=BAG)
+    assert pooled.base_.details["covariates"] == len(GOOD_X) + len(BAG)
+    assert pooled.certificate_.scope.startswith("the rows passed as X_pool, and no others")
+    pooled.predict_interval(BAG[::-1])
+    outside = np.concatenate([BAG[:4], linear(3, seed=9)[0]])
+    with pytest.warns(UserWarning, match="3 of 7 rows are not among the rows passed as X_pool"):
+        pooled.predict_interval(outside)
+    alone = lk.LazyJackknifeRegressor(**settings).fit(GOOD_X, GOOD_Y, X_unlabeled=BAG)
+    assert alone.base_.details["covariates"] == len(BAG)
+    assert alone.certificate_.scope.startswith("any new row")
+    assert any("X_unlabeled" in assumption for assumption in alone.certificate_.assumptions)
+    alone.predict_interval(outside)
+    public = lk.LazyJackknifeRegressor(**FAST).fit(GOOD_X, GOOD_Y).certificate_
+    assert pooled.certificate_.coverage == alone.certificate_.coverage == public.coverage
+
+
+def test_a_pool_that_nothing_learns_from_restricts_nothing():
+    model = lk.LazyJackknifeRegressor(**FAST).fit(GOOD_X, GOOD_Y, X_pool=BAG)
+    assert model.certificate_.scope.startswith("any new row")
+    model.predict_interval(linear(3, seed=9)[0])
+
+
+# Other losses predict means.
+
+
+@pytest.mark.parametrize("readout", ["tangent", "network"])
+@pytest.mark.parametrize("loss", ["logistic", "poisson"])
+def test_predictions_are_means_and_intervals_cover(loss, readout):
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(400, 3))
+    f = X @ [1.0, -1.0, 0.5]
+    y = (
+        rng.poisson(np.exp(0.7 * f))
+        if loss == "poisson"
+        else rng.random(400) < 1 / (1 + np.exp(-f))
+    )
+    train, test = np.arange(80), np.arange(80, 400)
+    model = lk.LazyJackknifeRegressor(**FAST | {"readout": readout, "ridge": 3.0}, loss=loss)
+    model.fit(X[train], y[train].astype(float))
+    predicted, result = model.predict(X[test]), model.predict_interval(X[test])
+    assert (predicted > 0).all()
+    if loss == "logistic":
+        assert (predicted < 1).all()
+    np.testing.assert_allclose(result.point, predicted)
+    assert np.corrcoef(predicted, f[test])[0, 1] > 0.6
+    assert abs(predicted.mean() - y[test].mean()) < 0.35 * y[test].std()
+    # At least .9 − 4 standard errors, of both samples; far above what is certified.
+    assert result.covers(y[test].astype(float)).mean() > 0.9 - 4 * np.sqrt(
+        0.09 * (1 / 80 + 1 / 320)
+    )
+    assert model.score(X[test], y[test]) == pytest.approx(r2_score(y[test], predicted))

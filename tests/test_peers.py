@@ -307,7 +307,7 @@ def test_the_models_are_scikit_learns(monkeypatch):
     monkeypatch.undo()  # the real forest
     assert list(MODELS) == ["ridge", "forest", "boosting"]
     forest = MODELS["forest"](3)
-    assert (forest.n_estimators, forest.random_state, forest.n_jobs) == (200, 3, None)
+    assert (forest.n_estimators, forest.random_state, forest.n_jobs) == (100, 3, None)
     assert type(MODELS["boosting"](3)).__name__ == "HistGradientBoostingRegressor"
     assert MODELS["boosting"](3).random_state == 3
 
