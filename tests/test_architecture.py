@@ -19,7 +19,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("records",),
     ("checks", "files", "machine", "progress", "roots"),
     ("losses",),
-    ("networks", "symmetric"),
+    ("networks", "symmetric", "descent"),
     ("intervals",),
     ("metrics",),
     ("privacy",),

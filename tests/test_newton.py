@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
 
-from lazyknife import newton
+from lazyknife import descent
 from lazyknife.loo import RidgeModels, leave_one_out, leave_one_out_auto
 from lazyknife.losses import SQUARED, Huber, Logistic, Loss, Poisson
 from lazyknife.machine import Machine
@@ -231,13 +231,13 @@ def test_separable_classes_and_hardly_any_ridge(ridge: float) -> None:
 
 def count_alone(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Keep the rows of the models that are solved alone from now on."""
-    calls, original = [], newton._solve_alone
+    calls, original = [], descent._solve_alone
 
-    def counted(rows: newton._Problem, models: newton._Models) -> newton._Models:
+    def counted(rows: descent.Problem, models: descent.Models) -> descent.Models:
         calls.extend(models.left_out.tolist())
         return original(rows, models)
 
-    monkeypatch.setattr(newton, "_solve_alone", counted)
+    monkeypatch.setattr(descent, "_solve_alone", counted)
     return calls
 
 
@@ -246,7 +246,7 @@ def test_models_far_from_the_full_one_are_solved_alone(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = count_alone(monkeypatch)
-    monkeypatch.setattr(newton, "JOINT_STEPS", 1)
+    monkeypatch.setattr(descent, "JOINT_STEPS", 1)
     rows = problem(name, 12, 5, seed=1)
     check_against_refits(fixed(rows, 0.1, True), rows, True)
     assert (len(calls) > 6) == (name != "squared")
@@ -259,13 +259,13 @@ def test_models_near_the_full_one_are_solved_together(
     """The steps of all columns together suffice: the cost is that of products, not of n solves."""
     calls = count_alone(monkeypatch)
     solves: list[int] = []
-    original = newton._Shared.solve
+    original = descent.Shared.solve
 
-    def counted(self: newton._Shared, *rest: object) -> newton._Step:
+    def counted(self: descent.Shared, *rest: object) -> descent._Step:
         solves.append(1)
         return original(self, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(newton._Shared, "solve", counted)
+    monkeypatch.setattr(descent.Shared, "solve", counted)
     rows = problem(name, 60, 80, seed=2, scale=0.1)
     fixed(rows, 0.5, True)
     assert calls == []
@@ -500,7 +500,7 @@ def test_offsets_that_overflow_are_refused() -> None:
 
 
 def test_what_does_not_converge_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(newton, "NEWTON_STEPS", 1)
+    monkeypatch.setattr(descent, "NEWTON_STEPS", 1)
     with pytest.raises(ValueError, match=r"poisson loss did not converge at ridge=1.*larger ridge"):
         fixed(problem("poisson", 6, 3, seed=0), 1.0, True)
 
