@@ -92,7 +92,7 @@ def check(
     some = np.random.default_rng(0).permutation(len(r))[: 1 + len(r) // 2]
     rows = torch.from_numpy(some).to(MACHINE.device)
     assert_within(ridge * found.inverse_columns(rows), ridge * inverse[:, some], relative)
-    moves, shares = found.steps(rows)
+    moves, shares = found.steps(rows, found.inverse_columns(rows))
     assert moves.shape == (len(full), len(some))
     steps = moves.double().cpu().numpy()
     size = 1 + np.abs(units.moves).max()

@@ -52,8 +52,11 @@ class Factor(Protocol):
     def inverse_columns(self, rows: Tensor) -> Tensor:
         """Columns of A' for these training rows, shape (n, rows)."""
 
-    def steps(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """What a unit of these rows' targets moves: the model, (q, rows), and β, (rows,)."""
+    def steps(self, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+        """What a unit of these rows' targets moves: the model, (q, rows), and β, (rows,).
+
+        ``columns`` are those of A' for these rows.
+        """
 
     def at(self, rows: Tensor, norms: Tensor) -> tuple[Tensor, Tensor]:
         """Weights b, shape (m, n), and s, shape (m,), of new rows.
@@ -127,9 +130,9 @@ class DualFactor:
         total = self.half_ones.square().sum()
         return columns.addr_(self.share * total, self.share[rows], alpha=-1)
 
-    def steps(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def steps(self, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
         """The same columns, and v."""
-        return self.inverse_columns(rows), self.share[rows]
+        return columns, self.share[rows]
 
 
 @dataclass(frozen=True)
@@ -189,7 +192,7 @@ class PrimalFactor:
         """(I − ΦG⁻¹Φᵀ)/λ."""
         return (_unit_columns(self.dual, rows) - self.rows @ self._moves(rows)) / self.ridge
 
-    def steps(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def steps(self, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
         """G⁻¹Φᵀ; the intercept is its last row."""
         moves, size = self._moves(rows), len(self.coefficients)
         return moves[:size], moves[size:].sum(dim=0)
@@ -210,7 +213,8 @@ def _inverse_diagonal(lower: Tensor, machine: Machine) -> Tensor:
     """Diagonal of (LLᵀ)⁻¹: squared lengths of the columns of L⁻¹, which is 0 above its diagonal."""
     n = len(lower)
     diagonal = lower.new_empty(n)
-    for part in blocks(n, 3 * machine.item * n, machine.block):
+    # Narrow blocks: each one leaves out the zeros above it.
+    for part in blocks(n, 3 * machine.item * n, machine.tile):
         ones = lower.new_zeros(n - part.start, part.stop - part.start)
         ones.fill_diagonal_(1.0)
         below = lower[part.start :, part.start :]

@@ -103,7 +103,7 @@ def _without(factor: Factor, rows: Tensor) -> _Model:
     diagonal = factor.diagonal - half.square().sum(dim=0)
     others = dual / diagonal
     others[rows] = 0.0  # there it is 0/0
-    steps, shares = factor.steps(rows)
+    steps, shares = factor.steps(rows, columns)
     error = float(others.square().sum())
     return _Model(
         math.inf if math.isnan(error) else error,
