@@ -109,3 +109,33 @@ def test_bad_arguments_are_refused():
         lk.audit_stability(model(lk.Public()), X, Y, NEW, refits=0)
     with pytest.raises(ValueError, match=r"nu=-1\.0"):
         lk.audit_stability(model(lk.Public()), X, Y, NEW, refits=1, nu=-1.0)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"construction": "full", "ridge": "auto"},
+        {"construction": "cv+", "folds": 6},
+        {"score": "noise"},
+        {"score": "leverage", "construction": "minmax"},
+        {"construction": "full", "score": "leverage"},
+    ],
+)
+def test_models_without_one_row_are_audited_whatever_intervals_are_made_of(settings):
+    base = lk.Plain(epochs=2, lr=0.02)
+    asked = model(base, **settings)
+    audit, plain = (
+        lk.audit_stability(m, X, Y, NEW, refits=3, random_state=1)
+        for m in (asked, model(base, score="absolute", ridge=settings.get("ridge", 2.0)))
+    )
+    np.testing.assert_array_equal(audit.nu, plain.nu)
+    np.testing.assert_array_equal(audit.eta, plain.eta)
+    assert audit.eta[0] == 1.0
+    assert not hasattr(asked, "loo_")
+    assert asked.get_params()["score"] == settings.get("score")
+
+
+@pytest.mark.parametrize("construction", ["full", "cv+"])
+def test_a_public_base_is_stable_under_every_construction(construction):
+    public = model(lk.Public(), construction=construction, folds=6)
+    assert lk.audit_stability(public, X, Y, NEW, refits=3, nu=0.0).eta.tolist() == [0.0]

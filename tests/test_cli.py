@@ -249,8 +249,8 @@ SYMLOG_PIPELINE = make_pipeline(FunctionTransformer(lk.symlog), StandardScaler()
         ),
         ("--hidden 8 --parameters last", {"network": lk.mlp((8,)), "parameters": "last"}),
         (
-            "--parameters 0.* --parameters 4.bias",
-            {"parameters": ["0.*", "4.bias"]},
+            "--parameters skip.* --parameters body.4.bias",
+            {"parameters": ["skip.*", "body.4.bias"]},
         ),
         ("--sketch 50 --alpha .3", {"features": lk.Sketch(50), "alpha": 0.3}),
         ("--transform none", {"transform": None}),
@@ -460,6 +460,17 @@ def test_a_file_that_will_not_do_is_named(folder, given, message):
         ("--parameters last --parameters x", "no parameter of the network matches"),
         ("--device banana", "device='banana': give 'auto', 'cpu'"),
         ("--construction x", "'x' is not one of 'plus', 'minmax'"),
+        ("--score x", "'x' is not one of 'noise', 'leverage', 'absolute'"),
+        ("--loss x", "'x' is not one of 'squared', 'huber', 'logistic', 'poisson'"),
+        ("--construction full --score noise", "score='noise' does not go with construction='full'"),
+        ("--construction full --readout network", "use readout='tangent', not 'network'"),
+        ("--construction cv+ --folds 1", "folds=1: give at least 2"),
+        ("--construction cv+ --folds 41", "folds=41 is more than the 40 rows"),
+        ("--score noise --sketch 9", "score='noise' needs the kernel of all rows"),
+        ("--loss huber --construction cv+", "construction='cv+' has a closed form for the squared"),
+        ("--loss huber --score leverage", "loss='huber' goes with score='absolute'"),
+        ("--loss logistic", "is no target for loss='logistic': give targets of 0 and 1"),
+        ("--starts 0", "starts=0: give a whole number"),
         ("--base split --epsilon 1", "--epsilon does not go with --base split: leave it out"),
         ("--fraction .5", "--fraction does not go with --base public"),
         ("--base perturbed --epsilon 1", "--base perturbed needs --sensitivity"),
@@ -737,6 +748,35 @@ def test_certificates_are_the_librarys():
     assert printed == f"{expected}\n"
     assert "ν = 0.2" in printed
     assert "No coverage is guaranteed" in succeed("certify", "--n", "200", "--base", "plain")
+
+
+@pytest.mark.parametrize("folds", [4, 10, 7])
+def test_certificates_of_folds_are_the_librarys(folds):
+    options = ("--construction", "cv+", "--folds", folds, "--base", "public")
+    printed = succeed("certify", "--n", "200", *options)
+    expected = lk.certify(n=200, alpha=0.1, construction="cv+", base=lk.Public(), folds=folds)
+    assert printed == f"{expected}\n"
+    assert f"'cv+' with {folds} folds" in printed
+    assert ("200 rows are no multiple of 7" in printed) == (folds == 7)
+
+
+def test_full_conformal_is_certified_like_minmax():
+    options = ("certify", "--n", "200", "--base", "public", "--construction")
+    full, minmax = (succeed(*options, construction) for construction in ("full", "minmax"))
+    assert full == minmax.replace("'minmax'", "'full'")
+    assert "at least 0.9004" in full  # 1 − 20/201, rounded down
+
+
+def test_plans_of_full_conformal_and_folds_are_the_librarys():
+    for options, settings in (
+        (("--construction", "full"), {"construction": "full"}),
+        (("--construction", "cv+", "--folds", "20"), {"construction": "cv+", "folds": 20}),
+    ):
+        printed = succeed("plan", "--n", "200", "--coverage", ".7", *options, *PUBLIC)
+        assert printed == f"{lk.plan(n=200, coverage=0.7, base=lk.Public(), **settings)}\n"
+    wrong = ("plan", "--n", "200", "--coverage", ".7", *PUBLIC, "--construction")
+    assert "folds=7: 'cv+' certifies equal folds only" in fail(*wrong, "cv+", "--folds", "7")
+    assert "'naive' is not one of 'plus', 'minmax', 'full', 'cv+'" in fail(*wrong, "naive")
 
 
 def test_plans_are_the_librarys():

@@ -87,7 +87,7 @@ def test_the_papers_settings():
     base = settings.pop("base")
     assert (base.epsilon, base.delta, base.epochs, base.batch_size) == (0.01, 1e-3, 10, 10)
     assert settings == {
-        "network": None,
+        "network": lk.mlp((64, 64)),
         "ridge": 10.0,
         "construction": "plus",
         "score": "absolute",
@@ -614,7 +614,7 @@ def test_settings_that_do_not_go_together_are_refused_before_training(case):
 
 def test_noise_takes_three_rows():
     model = lk.LazyJackknifeRegressor(**FAST | {"base": NeverLearns()}, score="noise")
-    with pytest.raises(ValueError, match="score='noise' needs at least 3 rows, not 2: .*absolute"):
+    with pytest.raises(ValueError, match="score='noise' needs at least 3 rows, not 2"):
         model.fit(GOOD_X[:2], GOOD_Y[:2])
     with pytest.raises(AssertionError, match="the base was learnt"):
         model.fit(GOOD_X[:3], GOOD_Y[:3])
@@ -643,7 +643,7 @@ def test_a_pretrained_base_wants_rows_to_learn_from():
     model = lk.LazyJackknifeRegressor(**FAST | {"base": lk.Pretrained(epochs=1)})
     for transform in (None, "symlog", "standardize"):
         model.set_params(transform=transform)
-        with pytest.raises(ValueError, match="Pretrained .* as X_pool, or other rows as X_unlab"):
+        with pytest.raises(ValueError, match=r"Pretrained .* as X_pool, or other rows as X_unlab"):
             model.fit(GOOD_X, GOOD_Y)
     with pytest.raises(ValueError, match="give X_pool or X_unlabeled, not both"):
         model.fit(GOOD_X, GOOD_Y, X_pool=GOOD_X, X_unlabeled=GOOD_X)
@@ -722,7 +722,9 @@ def test_the_noise_of_many_rows_is_learnt_when_asked_for(monkeypatch):
 # Constructions, levels and certificates.
 
 
-@pytest.mark.parametrize("base", [lk.Public(), lk.DPSGD(epsilon=0.5, epochs=1), lk.Plain(epochs=1)])
+@pytest.mark.parametrize(
+    "base", [lk.Public(), lk.DPSGD(noise_multiplier=9.0, epochs=1), lk.Plain(epochs=1)]
+)
 def test_full_conformal_certifies_what_minmax_does(base):
     full, minmax = (
         lk.LazyJackknifeRegressor(**FAST | {"base": base}, construction=construction)
@@ -771,7 +773,7 @@ def test_several_levels_of_every_construction_without_a_refit(way):
     assert several.alpha == (0.3, 0.05, 0.1)
     for k, level in enumerate(levels):
         one = model.predict_interval(new, alpha=level)
-        np.testing.assert_array_equal(several.to_numpy()[:, k], one.to_numpy())
+        np.testing.assert_array_equal(several.to_numpy()[..., k], one.to_numpy())
         np.testing.assert_array_equal(several.point, one.point)
     assert (several.width[:, 1] >= several.width[:, 2]).all()
     assert (several.width[:, 2] > several.width[:, 0]).all()
@@ -830,7 +832,7 @@ def test_predictions_are_means_and_intervals_cover(loss, readout):
         else rng.random(400) < 1 / (1 + np.exp(-f))
     )
     train, test = np.arange(80), np.arange(80, 400)
-    model = lk.LazyJackknifeRegressor(**FAST | {"readout": readout, "ridge": 3.0}, loss=loss)
+    model = lk.LazyJackknifeRegressor(**FAST | {"readout": readout, "ridge": 9.0}, loss=loss)
     model.fit(X[train], y[train].astype(float))
     predicted, result = model.predict(X[test]), model.predict_interval(X[test])
     assert (predicted > 0).all()

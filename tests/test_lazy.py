@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
 
 import lazyknife as lk
 import reference
@@ -25,7 +28,7 @@ from lazyknife.networks import mlp
 from lazyknife.readout import READOUTS, TangentReadout, read_out
 from lazyknife.records import Base
 from lazyknife.tangent import Dual, Primal, Sketch, linearise
-from machines import MACHINE
+from machines import MACHINE, tiny_tiles
 from reference import assert_close
 
 FLOAT32 = replace(MACHINE, dtype=torch.float32)
@@ -192,6 +195,47 @@ def test_what_does_not_fit_is_refused_with_the_bytes_it_needs(
     assert "memory_budget=500" in str(caught.value)
     assert f"{needed + 499:,} are free" in str(caught.value)
     assert isinstance(caught.value, MemoryError)
+
+
+def measured_peak(run: Callable[[], object]) -> int:
+    """The most bytes that torch held on the processor at a time."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        kept = run()
+    events = [e for e in profiled.profiler.kineto_results.events() if e.name() == "[memory]"]
+    del kept
+    changes = [e.nbytes() for e in sorted(events, key=lambda e: e.start_ns())]
+    return max(itertools.accumulate(changes))
+
+
+OPTIONS: dict[str, LazyStep] = {
+    "absolute": LazyStep(0.5),
+    "absolute, chosen ridge": LazyStep("auto"),
+    "leverage": LazyStep(0.5, score="leverage"),
+    "leverage, chosen ridge": LazyStep("auto", score="leverage"),
+    "noise": LazyStep(0.5, score="noise"),
+    "noise, chosen ridge": LazyStep("auto", score="noise"),
+    "full": LazyStep(0.5, construction="full"),
+    "full, chosen ridge": LazyStep("auto", construction="full"),
+    "cv+": LazyStep(0.5, construction="cv+"),
+    "cv+, chosen ridge": LazyStep("auto", construction="cv+"),
+    "huber": LazyStep(0.5, loss=lk.Huber()),
+}
+
+
+@pytest.mark.skipif(MACHINE.device.type != "cpu", reason="what the processor holds is measured")
+@pytest.mark.parametrize("option", OPTIONS)
+def test_a_fit_takes_no_more_than_was_counted(option: str, free: Free) -> None:
+    n, step = 320, OPTIONS[option]
+    X, y = data(n)
+    module, machine = lk.mlp((80,))(3), replace(MACHINE, budget=200_000)
+    with tiny_tiles(32, 32):
+        peak = measured_peak(lambda: step.models(linearise(module, X, "all", machine), X, y))
+    free(0)
+    with pytest.raises(NotEnoughMemory) as caught:
+        step.check_fits(n, sum(p.numel() for p in module.parameters()), machine)
+    (counted,) = re.findall(r"needs ([\d,]+) bytes", str(caught.value))
+    matrix = 8 * n * n  # vectors of n and features of n rows are not counted
+    assert peak < int(counted.replace(",", "")) + machine.budget + 0.5 * matrix
 
 
 def test_the_refusal_names_remedies(free: Free) -> None:

@@ -14,8 +14,10 @@ from torch.func import functional_call
 from torch.nn.utils.parametrize import register_parametrization
 
 import lazyknife as lk
+import reference
 from data import linear
 from lazyknife import networks
+from lazyknife.base.pretrained import find_head
 from lazyknife.networks import (
     ACTIVATIONS,
     build,
@@ -29,6 +31,7 @@ from lazyknife.networks import (
     seeded,
     set_training,
 )
+from lazyknife.tangent import selected
 
 X = torch.linspace(-1, 1, 15, dtype=torch.float64).reshape(5, 3)
 
@@ -469,3 +472,107 @@ def test_pictures_are_run_in_blocks_that_their_layers_fit_in(monkeypatch) -> Non
     expected = (conv(X)[:, 0] - conv[3].bias).detach()
     torch.testing.assert_close(result, expected.expand(2, -1))
     assert not any(part._forward_hooks for part in conv.modules())
+
+
+# A linear function of the inputs beside the hidden layers
+
+
+def tangent_shares(module: nn.Module, X: Tensor) -> tuple[float, float]:
+    """Mean of k(x, x) over rows: the part of the skip's weights, and that of all others."""
+    sizes = {"skip": 0.0, "body": 0.0}
+    for row in X:
+        module.zero_grad()
+        module(row[None]).sum().backward()
+        for name, parameter in module.named_parameters():
+            assert parameter.grad is not None
+            sizes[name.split(".")[0]] += float(parameter.grad.square().sum()) / len(X)
+    return sizes["skip"], sizes["body"]
+
+
+def test_a_skip_adds_a_linear_function_that_starts_at_0() -> None:
+    with seeded(3):
+        plain = mlp((7, 5))(3)
+    with seeded(3):
+        module = mlp((7, 5), skip=True)(3)
+    shapes = {name: tuple(p.shape) for name, p in module.named_parameters()}
+    assert shapes.pop("skip.weight") == (1, 3)  # and no bias, which the body has
+    assert list(shapes.values()) == [tuple(p.shape) for p in plain.parameters()]
+    assert (module.skip.weight == 0).all()
+    rows = X.float()
+    assert torch.equal(module(rows), module.body(rows))
+    with torch.no_grad():
+        module.skip.weight.copy_(torch.tensor([[1.0, -2.0, 0.5]]))
+    moved = (module(rows) - module.body(rows))[:, 0]
+    # √(width/(4·inputs)), the width being that of the last hidden layer.
+    expected = (5 / (4 * 3)) ** 0.5 * (rows @ torch.tensor([1.0, -2.0, 0.5]))
+    torch.testing.assert_close(moved, expected)
+    assert mlp((7, 5), skip=True) != mlp((7, 5))
+
+
+@pytest.mark.parametrize("width", [64, 256])
+@pytest.mark.parametrize("features", [4, 16, 100, 280])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_the_skips_share_of_the_tangent_kernel_is_of_the_size_of_the_bodys(
+    width: int, features: int, layers: int
+) -> None:
+    with seeded(0):
+        module = mlp((width,) * layers, skip=True)(features)
+        skip, body = tangent_shares(module, torch.randn(16, features))
+    assert 1 / 5 < skip / body < 5
+    assert skip == pytest.approx(width / 4, rel=0.5)  # the mean of 16 times features χ²
+
+
+def test_the_default_of_the_estimator_has_a_skip() -> None:
+    rows, y = linear(12)
+    model = lk.LazyJackknifeRegressor(base=lk.Public(), ridge=1.0, random_state=0).fit(rows, y)
+    built = build(mlp((64, 64), skip=True), torch.from_numpy(rows), model.seeds_.start)
+    assert isinstance(model.base_.module, networks.WithSkip)
+    assert same(weights(built), [w.float() for w in weights(model.base_.module)])
+
+
+def test_the_last_layer_of_a_network_with_a_skip_is_the_bodys() -> None:
+    module = mlp((7, 5), skip=True)(3)
+    assert set(selected(module, "last")) == {"body.4.weight", "body.4.bias"}
+    assert find_head(module, X[:2].float()) is module.body[4]
+
+
+def test_private_training_moves_the_skip() -> None:
+    rows, y = linear(60)
+    base = lk.DPSGD(noise_multiplier=0.05, epochs=8, batch_size=20, lr=0.05)
+    model = lk.LazyJackknifeRegressor(
+        mlp((6,), skip=True), base, ridge=1.0, score="absolute", random_state=0
+    ).fit(rows, y)
+    slopes = model.base_.module.skip.weight[0].double() * model.base_.module.scale
+    assert (
+        torch.corrcoef(torch.stack([slopes, torch.tensor([1.0, 0.0, -1.0]).double()]))[0, 1] > 0.9
+    )
+    assert model.base_.details["noise_multiplier"] == 0.05
+
+
+@pytest.mark.filterwarnings("ignore:the moved networks are far")
+@pytest.mark.parametrize("parameters", ["all", "last", ["skip.*"]])
+def test_moved_networks_with_a_skip_equal_explicit_refits(parameters: str | list[str]) -> None:
+    rows, y = linear(18)
+    model = lk.LazyJackknifeRegressor(
+        mlp((6, 5), skip=True),
+        lk.Public(),
+        4.0,
+        readout="network",
+        parameters=parameters,
+        score="absolute",
+        alpha=0.2,
+        random_state=2,
+    ).fit(rows, y)
+    module = copy.deepcopy(model.base_.module)
+    chosen = set(selected(module, parameters))
+    for name, parameter in module.named_parameters():
+        parameter.requires_grad_(name in chosen)
+    inputs, new = torch.from_numpy(rows), linear(5, seed=1)[0]
+    targets = y - reference.outputs(module, inputs)
+    refits = reference.refits(reference.jacobian(module, inputs), targets, 4.0, True)
+    left_out = reference.network_predictions(module, refits, inputs)[np.arange(18), np.arange(18)]
+    at_new = reference.network_predictions(module, refits, torch.from_numpy(new))
+    np.testing.assert_allclose(model.loo_.residuals, y - left_out, rtol=1e-8, atol=1e-10)
+    lower = np.sort(at_new[:, :-1] - np.abs(y - left_out))[:, 3 - 1]
+    np.testing.assert_allclose(model.predict_interval(new).lower, lower, rtol=1e-8)
+    np.testing.assert_allclose(model.predict(new), at_new[:, -1], rtol=1e-8)

@@ -29,6 +29,7 @@ from lazyknife.study import (
     summarise,
     vary,
 )
+from lazyknife.study.methods import CHANGES, effective
 from lazyknife.study.run import stored_rows
 from lazyknife.study.trial import COLUMNS, load, one_thread, split
 
@@ -159,7 +160,7 @@ def test_what_a_base_learns_is_measured_up_to_a_constant():
         ("lazy_public", 0, True),
         ("lazy_split", 1, True),
         ("lazyknife", 1, True),
-        ("lazyknife_public", 0, True),
+        *((name, 0, True) for name in CHANGES),
     ],
 )
 def test_every_method_runs(method, trained, certified):
@@ -247,6 +248,20 @@ def test_a_row_tells_what_the_method_really_ran_with(tmp_path):
     model = METHODS["lazyknife"](SMALL)
     assert (model.ridge, model.readout, model.intercept) == ("auto", "tangent", True)
     assert METHODS["lazyknife_public"](SMALL).ridge == "auto"
+
+
+@pytest.mark.parametrize("method", CHANGES)
+def test_a_change_is_one_of_the_defaults_alone(method):
+    """Whatever the study's setting says of ridge, readout and intercept."""
+    setting = replace(SMALL, ridge=7.0, readout="network", intercept=False, alpha=0.2)
+    own = METHODS[method](setting).get_params(deep=False)
+    defaults = lk.LazyJackknifeRegressor().get_params(deep=False)
+    fixed = {"base": lk.Public(), "alpha": 0.2, "device": "cpu", "precision": "mixed"}
+    assert own == defaults | fixed | CHANGES[method]
+    told = effective(method, setting)
+    assert (told.ridge, told.intercept) == (own["ridge"], own["intercept"])
+    assert told.readout == own["readout"]
+    assert told.alpha == 0.2
 
 
 def test_a_file_with_other_columns_is_refused(tmp_path):

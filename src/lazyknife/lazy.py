@@ -102,10 +102,11 @@ class LazyStep:
         if self.construction == "full":
             return 2 + (GRID_POINTS if auto else 1)
         if self.construction == "cv+":
-            return 3
+            return 3 + auto  # the factor of the last λ is still there
         if self.loss != SQUARED:
             return 6
-        return {"absolute": 1 + auto, "leverage": 3 + auto, "noise": 4}[self.score]
+        # With a chosen ridge the models share few λ, each with a factor of its own.
+        return {"absolute": 1 + auto, "leverage": 4 + 2 * auto, "noise": 4}[self.score]
 
     def models(self, tangent: Tangent, X: Tensor, y: Tensor) -> LazyModels:
         """Return all leave-one-out models around a linearised network."""

@@ -78,8 +78,8 @@ class WithSkip(nn.Module):
     """A network plus a linear function of its inputs, which starts at 0.
 
     Its weight multiplies the inputs times √(width/(4·inputs)). Inputs of size one then give it as
-    large a share of the tangent kernel as the hidden layers have, to a factor of three, whatever
-    their width and the number of inputs.
+    large a share of the tangent kernel as one or two hidden layers of ReLU have, to a factor of
+    five.
     """
 
     def __init__(self, body: nn.Module, n_features: int, width: int) -> None:

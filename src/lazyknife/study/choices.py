@@ -38,7 +38,7 @@ def title(data: str, transform: Any, n: int) -> str:
 
 
 def verdict_lines(rows: pd.DataFrame) -> tuple[tuple[str, ...], Lines]:
-    """Columns and lines: our best certified method against the best other one, cell by cell."""
+    """Columns and lines: our best method against the best other one, of those that cover enough."""
     lines: Lines = []
     for cell, part in rows.groupby(CELL, sort=False, dropna=False):
         means = part.groupby("method", sort=False)[["score", "coverage"]].mean()
@@ -74,8 +74,8 @@ def draw_scores(study: Study, rows: pd.DataFrame) -> Figure:
 
     groups = list(rows.groupby(CELL, sort=False, dropna=False))
     methods = [m for m in rows["method"].unique() if m != DEFAULT]
-    figure, axes = blank(len(groups) // 2, 2, width=5.2, height=0.24 * len(methods) + 0.9)
-    for ax, (cell, part) in zip(axes.flat, groups, strict=True):
+    figure, axes = blank((len(groups) + 1) // 2, 2, width=5.2, height=0.24 * len(methods) + 0.9)
+    for ax, (cell, part) in zip(axes.flat, groups, strict=False):
         found = [paired(part, method, DEFAULT) for method in methods]
         ratios, errors = zip(*found, strict=True)
         plot_methods(
