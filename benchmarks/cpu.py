@@ -35,7 +35,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from lazyknife import noise
 from lazyknife.base import DPSGD, Plain, Pretrained, Public
-from lazyknife.base.plain import train
 from lazyknife.baselines import Refits
 from lazyknife.estimators import LazyJackknifeRegressor
 from lazyknife.intervals import kappa, plus
@@ -148,7 +147,7 @@ def against_training(repeats: int) -> list[Row]:
     rows = []
     for p in (16, 100):
         X, y, new, network = problem(100, p)
-        once: Job = lambda: train(network, X, y, Plain(), 0)  # noqa: B023, E731
+        once: Job = lambda: Plain().fit(network, X, y, seed=0)  # noqa: B023, E731
         tangent = lazy(X, y, new, network, Machine())
         moved = lazy(X, y, new, network, Machine(), readout="network")
         private: Job = lambda: DPSGD().fit(network, X, y, seed=0)  # noqa: B023, E731
