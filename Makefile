@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint types bench reproduce studies clean
+.PHONY: demo test test-all test-portable lint types bench reproduce studies clean
 
 # One stamp says that .venv holds what pyproject.toml and constraints.txt ask for.
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -14,8 +14,17 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 demo: $(VENV)/.installed
 	$(BIN)/python examples/demo.py
 
+# The quick tests; `make test-all` runs them and the slow ones, every test once.
 test: $(VENV)/.installed
-	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses=2 --dist=worksteal
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses=2 --dist=worksteal -m "not slow"
+
+# The slow ones share much of their work within a file.
+test-all: test
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses=2 --dist=loadfile -m slow
+
+# The quick tests as older processors and other numbers of threads run them, three times in all.
+test-portable: $(VENV)/.installed
+	$(BIN)/python tests/portable.py
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

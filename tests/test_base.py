@@ -186,7 +186,7 @@ def run_only(
 
 def test_without_noise_clipping_or_sampling_it_is_full_batch_gradient_descent():
     start, (X, y) = start_network(), rows(12)
-    base = DPSGD(epochs=6, batch_size=12, max_grad_norm=1e6, lr=0.05, noise_multiplier=1e-20)
+    base = DPSGD(epochs=6, batch_size=12, max_grad_norm=1e6, lr=0.05, epsilon=math.inf)
     twin = copy.deepcopy(start)
     for _ in range(base.mechanism(12).steps):
         loss = (twin(X).squeeze(1) - y).square().mean()
@@ -202,7 +202,7 @@ def test_without_noise_clipping_or_sampling_it_is_full_batch_gradient_descent():
 def test_clipping_is_by_row_and_the_normaliser_is_fixed(monkeypatch, clip):
     """The drawn sizes vary, the twin divides by q·n all the same."""
     start, (X, y) = start_network(), rows(20)
-    base = DPSGD(epochs=3, batch_size=5, max_grad_norm=clip, lr=0.1, noise_multiplier=1e-20)
+    base = DPSGD(epochs=3, batch_size=5, max_grad_norm=clip, lr=0.1, epsilon=math.inf)
     draws = record_draws(monkeypatch)
     found = run_only(base, start, X, y, seed=2)
     assert len(draws) == 12
@@ -427,7 +427,7 @@ def test_row_gradients_of_other_layers_are_exact(name):
         if "running" in key:  # a batch norm that has seen data
             value += torch.rand_like(value)
     X, y = rows(8, 6)
-    base = DPSGD(epochs=2, batch_size=8, lr=0.1, noise_multiplier=1e-20)
+    base = DPSGD(epochs=2, batch_size=8, lr=0.1, epsilon=math.inf)
     twin = clipped_descent(start, X, y, [range(8)] * 2, 1.0, 0.1, expected=8.0)
     torch.testing.assert_close(run_only(base, start, X, y), twin, rtol=0, atol=1e-10)
 
@@ -530,15 +530,29 @@ BAD = [
     (DPSGD, {"epsilon": 0}, ValueError, "epsilon"),
     (DPSGD, {"epsilon": math.nan}, ValueError, "epsilon"),
     (DPSGD, {"epsilon": "1"}, TypeError, "epsilon"),
+    (DPSGD, {"epsilon": 1e-300}, ValueError, r"epsilon=1e-300.*from 1e-06 to 500.*Public\(\)"),
+    (DPSGD, {"epsilon": 1e300}, ValueError, r"epsilon=1e\+300.*protects nothing.*math\.inf"),
+    (DPSGD, {"epsilon": 501}, ValueError, "epsilon=501"),
     (DPSGD, {"delta": 1.0}, ValueError, "delta"),
+    (DPSGD, {"delta": 1e-16}, ValueError, "delta=1e-16.*from 1e-10 to 1"),
+    (DPSGD, {"delta": 1e-300}, ValueError, "delta=1e-300.*Rounding"),
     (DPSGD, {"epochs": 0}, ValueError, "epochs"),
     (DPSGD, {"batch_size": 2.5}, TypeError, "batch_size"),
     (DPSGD, {"max_grad_norm": -1}, ValueError, "max_grad_norm"),
     (DPSGD, {"lr": 0.0}, ValueError, "lr"),
     (DPSGD, {"noise_multiplier": 0.0}, ValueError, "noise_multiplier"),
+    (
+        DPSGD,
+        {"noise_multiplier": 1e-300},
+        ValueError,
+        r"noise_multiplier=1e-300.*epsilon=math\.inf",
+    ),
+    (DPSGD, {"noise_multiplier": 1e300}, ValueError, r"noise_multiplier=1e\+300.*Public\(\)"),
     (Perturbed, {"sensitivity": 0.0, "epsilon": 1.0}, ValueError, "sensitivity"),
     (Perturbed, {"sensitivity": 1.0, "epsilon": -1.0}, ValueError, "epsilon"),
     (Perturbed, {"sensitivity": 1.0, "epsilon": math.inf}, ValueError, "epsilon"),
+    (Perturbed, {"sensitivity": 1.0, "epsilon": 1e-300}, ValueError, "epsilon=1e-300.*from 1e-12"),
+    (Perturbed, {"sensitivity": 1.0, "epsilon": 1e300}, ValueError, "epsilon=.*protects nothing"),
     (Perturbed, {"sensitivity": 1.0, "epsilon": 1.0, "norm": "l3"}, ValueError, "norm='l3'.*'l2'"),
     (Split, {"fraction": 1.0}, ValueError, "fraction"),
     (Split, {"fraction": None}, TypeError, "fraction"),
@@ -552,6 +566,22 @@ BAD = [
 def test_a_bad_argument_is_refused_by_name(kind, arguments, error, words):
     with pytest.raises(error, match=words):
         kind(**arguments)
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_private_bases_say_what_their_guarantee_averages_over_and_what_is_private(name):
+    remarks = BASES[name].remarks
+    if name.startswith(("dpsgd", "perturbed")):
+        seeds, release = remarks
+        assert "average over the seeds" in seeds
+        assert "not a private release" in release
+    else:
+        assert remarks == ()
+
+
+def test_without_noise_there_is_nothing_private_to_remark_on():
+    assert DPSGD(epsilon=math.inf).remarks == ()
+    assert DPSGD(epsilon=math.inf, noise_multiplier=1.0).remarks == DPSGD().remarks != ()
 
 
 # --- Perturbed ----------------------------------------------------------------------------------
@@ -754,7 +784,7 @@ def test_infinite_epsilon_adds_no_noise_and_certifies_nothing():
     quiet = base.fit(start, X, y, seed=1)
     assert quiet.dependence is None
     # Next to no noise makes next to no difference.
-    nearly = DPSGD(noise_multiplier=1e-7, epochs=2, batch_size=4, lr=quiet.details["lr"])
+    nearly = DPSGD(noise_multiplier=1e-6, epochs=2, batch_size=4, lr=quiet.details["lr"])
     close = nearly.fit(start, X, y, seed=1).module
     torch.testing.assert_close(weights(quiet.module), weights(close), rtol=0, atol=1e-5)
     assert (weights(quiet.module) - weights(start)).abs().max() > 1e-3
@@ -817,7 +847,7 @@ def test_plain_is_adam_on_the_loss(kind, center):
 def test_every_rows_gradient_of_the_loss_is_clipped(monkeypatch, kind, clip):
     loss, make, twin = TWINS[kind]
     start, (X, y) = start_network(), make(20)
-    base = DPSGD(epochs=3, batch_size=5, max_grad_norm=clip, lr=0.1, noise_multiplier=1e-20)
+    base = DPSGD(epochs=3, batch_size=5, max_grad_norm=clip, lr=0.1, epsilon=math.inf)
     draws = record_draws(monkeypatch)
     found = run_only(base, start, X, y, seed=2, loss=loss)
     expected = clipped_descent(start, X, y, draws, clip, 0.1, expected=5.0, loss=twin)
@@ -832,7 +862,7 @@ def test_a_network_that_has_run_away_is_still_clipped(kind):
     start = linear(3).float()
     nn.init.constant_(start.weight, 1e3)
     y = (X.sum(dim=1) < 0).double() if kind == "logistic" else y  # every class is wrong
-    base = DPSGD(epochs=2, batch_size=5, max_grad_norm=0.5, lr=0.1, noise_multiplier=1e-20)
+    base = DPSGD(epochs=2, batch_size=5, max_grad_norm=0.5, lr=0.1, epsilon=math.inf)
     moved = run_only(base, start, X, y, loss=loss) - weights(start)
     assert torch.isfinite(moved).all()
     steps = base.mechanism(20).steps

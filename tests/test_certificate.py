@@ -235,15 +235,18 @@ def test_folds_certify_less_with_a_base_that_saw_the_data():
     assert certify(**task, base=Public()).coverage == pytest.approx(1 - 28 / 110)
     private = certify(**task, base=DPSGD(epsilon=0.01))
     curve = DPSGD(epsilon=0.01).dependence(100)
-    assert private.coverage == pytest.approx(1 - curve.transfer(38 / 110))
+    assert private.coverage == pytest.approx(1 - curve.transfer(28 / 110))
     assert certify(**task, base=Public(), folds=50).coverage == pytest.approx(1 - 20 / 102)
     assert "10 folds" in repr(private)
+    # The bound with few rows in a fold is about a whole fold of new rows, and says so.
+    assert "2 new rows" in repr(certify(**task, base=Public(), folds=50))
+    assert "new rows, as many" not in repr(certify(**task, base=Public()))
 
 
 def test_unequal_folds_certify_nothing():
     certificate = certify(n=101, alpha=0.1, construction="cv+", base=Public())
     assert certificate.coverage is None
-    assert "101 rows are no multiple of 10" in repr(certificate)
+    assert "101 is not divisible by 10" in repr(certificate)
     with pytest.raises(ValueError, match=r"folds=10.*101 rows"):
         plan(n=101, coverage=0.5, construction="cv+", base=Public())
 

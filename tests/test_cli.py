@@ -10,12 +10,13 @@ from dataclasses import fields
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import betabinom
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from typer.testing import CliRunner
 
 import lazyknife as lk
-from lazyknife.cli import app, console, values
+from lazyknife.cli import app, console, outcome, values
 from lazyknife.cli.compare import DEFAULT_METHODS, OTHER_METHODS
 from lazyknife.study import METHODS, STUDIES, Grid, Setting, Study
 from lazyknife.tables import read_table
@@ -292,7 +293,6 @@ def test_several_levels_are_fitted_once(folder):
     for level, share in zip(("0.1", "0.25"), shares, strict=True):
         assert re.search(rf"coverage of the new rows, alpha = {level} +{share:.3f} ±", printed)
     assert printed.count("mean width, alpha = 0.1 ") == 1
-    assert "alpha = 0.1, n = 40" in printed
 
 
 def test_the_unit_is_taken_back_and_nu_is_in_the_targets_unit(folder):
@@ -332,6 +332,51 @@ def test_names_are_carried_over_and_the_order_is_kept(folder):
     pd.testing.assert_frame_equal(found, backwards, rtol=1e-8)
 
 
+def test_categories_that_the_training_rows_lack_are_encoded(folder):
+    """Nobody is told to leave rows out: that would select new rows by the training rows."""
+    options = ("--id", "name", "--drop", "gap", "--drop", "code")
+    result = run(*predict(*options, train="mixed_train.csv", test="unseen.csv"))
+    assert result.exit_code == 0
+    assert result.stderr == "note: group: 3 categories became 3 columns.\n"
+    frame = read_table(folder / "mixed_test.csv")
+    frame.loc[3, "group"] = "q"
+    frame.loc[4, "group"] = None
+    frame.to_csv("two.csv", index=False)
+    result = run(*predict(*options, train="mixed_train.csv", test="two.csv"))
+    assert result.exit_code == 0
+    note = "2 categories became 2 columns; 2 categories that occur in one row only have none"
+    assert result.stderr == f"note: group: {note}.\n"
+    found = pd.read_csv("out.csv")
+    assert len(found) == 20
+    assert np.isfinite(found.drop(columns="name")).all(axis=None)
+
+
+def test_dates_are_days_in_either_kind_of_file(folder):
+    rng = np.random.default_rng(3)
+    for table in ("train", "test"):
+        frame = read_table(folder / f"{table}.csv")
+        days = rng.integers(0, 20000, len(frame))
+        frame.assign(d=days).to_csv(f"{table}_number.csv", index=False)
+        dates = pd.Timestamp(0) + pd.to_timedelta(days, unit="D")
+        frame.assign(d=dates.strftime("%Y-%m-%d")).to_csv(f"{table}_date.csv", index=False)
+        frame.assign(d=dates).to_parquet(f"{table}_date.parquet")
+    expected, _ = intervals_of(train="train_number.csv", test="test_number.csv")
+    for train, test in (("csv", "csv"), ("parquet", "csv"), ("parquet", "parquet")):
+        result = run(*predict(train=f"train_date.{train}", test=f"test_date.{test}"))
+        assert result.stderr == "note: d: dates became days since 1970-01-01.\n"
+        pd.testing.assert_frame_equal(pd.read_csv("out.csv"), expected)
+
+
+def test_the_type_of_a_column_is_that_of_both_files_together(folder):
+    rng = np.random.default_rng(4)
+    for table, codes in (("train", ["01", "02"]), ("test", ["01", "02", "b7"])):
+        frame = read_table(folder / f"{table}.csv")
+        frame.assign(code=rng.choice(codes, len(frame))).to_csv(f"{table}.csv", index=False)
+    result = run(*predict("--categorical", "code"))
+    assert result.exit_code == 0
+    assert result.stderr == "note: code: 3 categories became 3 columns.\n"
+
+
 def test_all_kinds_of_files_give_the_same(folder):
     expected, _ = intervals_of()
     train, test = read_table(folder / "train.csv"), read_table(folder / "test.csv")
@@ -359,7 +404,11 @@ def test_all_kinds_of_files_give_the_same(folder):
     ],
 )
 def test_the_scope_names_the_file_if_anything_was_fitted(folder, options, scope):
-    assert f"\nScope: {scope}; on average" in intervals_of(*options)[1]
+    printed = intervals_of(*options)[1]
+    assert f"\nScope: {scope}; on average" in printed
+    pooled = "  - All rows of the two files together are exchangeable.\n" in printed
+    assert pooled == (scope != "any new row")
+    assert "X_pool" not in printed
 
 
 @pytest.mark.parametrize("kept", ["group", "gap", "code"])
@@ -371,10 +420,110 @@ def test_medians_and_categories_narrow_the_scope(folder, kept):
     result = run(*whole, "--categorical", "code") if kept == "code" else run(*whole)
     assert result.exit_code == 0
     assert "Scope: the rows of mixed_test.csv, and no others;" in result.stdout
+    assert "  - All rows of the two files together are exchangeable." in result.stdout
     note = {"gap": "missing values filled with the median"}.get(kept, "categories became")
     assert re.fullmatch(rf"note: {kept}: .*{note}.*\n", result.stderr)
     plain = "Scope: any new row;" in run(*whole).stdout
     assert plain == (kept == "code")  # numbers as they are
+
+
+def certificates_in(printed):
+    """The lines of the certificates."""
+    return printed.partition("\n\n")[2].rpartition("\n\n")[0].splitlines()
+
+
+def test_every_level_has_its_certificate(folder):
+    options = ("--alpha", ".2", "--alpha", ".1", "--alpha", ".6", "--html", "page.html")
+    _, printed = intervals_of(*options)
+    first, *others = certificates_in(printed)
+    claims = [
+        re.fullmatch(r".*at least (0\.\d{4}) \(.*alpha = (.*), n = 40, Public base\)\.", line)
+        for line in (first, others[-2])
+    ]
+    expected = [lk.certify(n=40, alpha=alpha, base=lk.Public()).coverage for alpha in (0.2, 0.1)]
+    for claim, alpha, coverage in zip(claims, ("0.2", "0.1"), expected, strict=True):
+        assert claim[2] == alpha
+        assert 0 <= coverage - float(claim[1]) < 1e-4
+    assert others[-1].startswith("The guarantee is vacuous")
+    assert "alpha = 0.6" in others[-1]
+    assert printed.count("Scope: the rows of test.csv") == 1
+    page = re.sub(r"<[^>]+>", "|", (folder / "page.html").read_text())
+    assert "Guarantee of each level" in page
+    for line in (first, *others[-2:]):
+        assert line.replace("'", "&#39;") in page
+    for coverage in expected:
+        assert f"{coverage:.4f}" in page
+
+
+def test_the_first_level_that_is_certified_is_told_in_full(folder):
+    vacuous, *others = certificates_in(intervals_of("--alpha", ".6", "--alpha", ".1")[1])
+    assert vacuous.startswith("The guarantee is vacuous")
+    assert "alpha = 0.1, n = 40" in others[0]
+    assert "It assumes:" in others
+    none = certificates_in(
+        intervals_of("--base", "plain", "--epochs", "1", "--alpha", ".1", "--alpha", ".2")[1]
+    )
+    assert [line[:25] for line in none if line] == ["No coverage is guaranteed"] * 2
+    assert all(line.endswith("with a finite epsilon.") for line in none if line)
+
+
+@pytest.mark.parametrize("base", [PUBLIC, ("--base", "plain", "--epochs", "1")])
+def test_coverage_far_below_the_certificate_is_said_loudly(folder, base):
+    frame = read_table(folder / "test.csv")
+    frame.assign(y=frame["y"] * 1000).to_csv("metres.csv", index=False)
+    arguments = predict("--alpha", ".1", "--alpha", ".3", "--html", "page.html", base=base)
+    plain, result = (
+        run(*arguments),
+        run(*("metres.csv" if a == "test.csv" else a for a in arguments)),
+    )
+    assert (plain.exit_code, result.exit_code) == (0, 0)
+    page = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", (folder / "page.html").read_text()))
+    assert plain.stderr == ""
+    if base != PUBLIC:  # there is no certificate
+        assert result.stderr == ""
+        assert "BELOW" not in page
+        return
+    *levels, advice = result.stderr.splitlines()
+    assert [line.partition(":")[0] for line in levels] == ["warning"] * 2
+    share = re.search(r"coverage of the new rows, alpha = 0.1 +(0\.\d+)", result.stdout)[1]
+    certified = lk.certify(n=40, alpha=0.1, base=lk.Public()).coverage
+    assert levels[0].startswith("warning: COVERAGE BELOW THE CERTIFICATE at alpha = 0.1: ")
+    assert f"{share} of the 20 new rows are covered, {certified:.3f} is certified" in levels[0]
+    assert "at most 1% of the runs" in levels[0]
+    assert "at alpha = 0.3: " in levels[1]
+    for cause in ("time", "population", "unit", "selected", "several times"):
+        assert cause in advice
+    for line in (*levels, advice):
+        assert line.removeprefix("warning: ") in page
+
+
+def test_low_coverage_is_significant_3_standard_errors_below_the_certificate():
+    def limit(certified, count, models):
+        error = math.sqrt(certified * (1 - certified) * (1 / count + 1 / (models + 2)))
+        return math.ceil(count * (certified - 3 * error))
+
+    for certified, count, models in ((0.9, 10000, 2000), (0.8, 500, 1000), (0.95, 3000, 400)):
+        least = limit(certified, count, models)
+        assert not outcome.is_too_low(least, count, certified, models)
+        assert outcome.is_too_low(int(0.98 * least) - 1, count, certified, models)
+    assert outcome.is_too_low(0, 10, 0.9, 40)
+    assert not outcome.is_too_low(0, 1, 0.9, 40)
+    assert not outcome.is_too_low(20, 20, 1.0, 5)
+
+
+@pytest.mark.parametrize("models", [20, 40, 100, 1000])
+def test_exchangeable_rows_are_warned_about_in_at_most_1_percent_of_the_runs(models):
+    """Coverage given the training rows has the law Beta(n + 1 − κ, κ): an exact computation."""
+    for kappa in {max(1, int(alpha * (models + 1))) for alpha in (0.01, 0.05, 0.1, 0.2)}:
+        certified = 1 - kappa / (models + 1)
+        for count in (1, 5, 20, 31, 100, 400):
+            law = betabinom(count, models + 1 - kappa, kappa)
+            alarms = [
+                law.pmf(covered)
+                for covered in range(count + 1)
+                if outcome.is_too_low(covered, count, certified, models)
+            ]
+            assert sum(alarms) <= outcome.FALSE_ALARMS
 
 
 def test_nothing_is_guaranteed_for_a_plain_base(folder):
@@ -422,7 +571,7 @@ def test_warnings_of_the_library_are_one_line(folder):
         ({"train": "five.csv", "base": ()}, "batch_size=10 is more than the 5 rows"),
         ({"test": "train.csv"}, "train.csv: TRAIN and TEST are the same file"),
         ({"test": "other.csv"}, "other.csv: no column 'a', which train.csv has"),
-        ({"train": "mixed_train.csv", "test": "mixed_test.csv"}, "column 'name' has 60 categories"),
+        ({"train": "mixed_train.csv", "test": "mixed_test.csv"}, "column 'name' has 60 values"),
         ({"output": "folder"}, "folder: this is a folder: give the name of a file"),
         ({"output": "out.txt"}, "out.txt: give a name that ends in .csv"),
         ({"output": "train.csv/out.csv"}, "train.csv cannot be written to"),
@@ -491,10 +640,11 @@ def test_a_setting_that_will_not_do_is_named_and_nothing_is_written(folder, opti
 
 
 def test_columns_that_cannot_be_used_are_named(folder):
-    files = {"train": "mixed_train.csv", "test": "unseen.csv"}
-    message = fail(*predict("--id", "name", **files))
-    assert message.startswith("unseen.csv: column 'group' has values that mixed_train.csv lacks")
-    assert message.endswith("pass --drop group")
+    read_table(folder / "test.csv").assign(a="x").to_csv("letters.csv", index=False)
+    read_table(folder / "train.csv").assign(a=range(40)).to_parquet("train.parquet")
+    message = fail(*predict(train="train.parquet", test="letters.csv"))
+    assert message.startswith("train.parquet and letters.csv: column 'a' holds numbers in one file")
+    assert message.endswith("pass --categorical a or --drop a")
 
 
 def test_a_run_that_fails_at_the_end_leaves_the_old_files(folder, monkeypatch):
@@ -613,7 +763,7 @@ def test_the_comparison_is_in_the_targets_unit(folder):
         succeed(*compare(*options))
     one, thousand = (pd.read_csv(f"{unit}.csv") for unit in ("1", "1000"))
     for column in ("width", "score", "coverage"):  # the network's own start counts a little
-        np.testing.assert_allclose(one[column], thousand[column], rtol=0.05)
+        np.testing.assert_allclose(one[column], thousand[column], rtol=0.1)
 
 
 def test_a_method_that_fails_is_recorded_and_the_others_are_shown(folder):
@@ -757,7 +907,7 @@ def test_certificates_of_folds_are_the_librarys(folds):
     expected = lk.certify(n=200, alpha=0.1, construction="cv+", base=lk.Public(), folds=folds)
     assert printed == f"{expected}\n"
     assert f"'cv+' with {folds} folds" in printed
-    assert ("200 rows are no multiple of 7" in printed) == (folds == 7)
+    assert ("200 is not divisible by 7" in printed) == (folds == 7)
 
 
 def test_full_conformal_is_certified_like_minmax():

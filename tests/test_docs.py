@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from alike import check_same_page
 from data import linear
 
 ROOT = Path(__file__).parents[1]
@@ -38,7 +39,13 @@ def load(path: Path):
     return module
 
 
-@pytest.mark.parametrize("number", range(len(SNIPPETS)))
+# To plan ε is to account for many mechanisms.
+PLANNED = [[pytest.mark.slow] if "plan(" in snippet else [] for snippet in SNIPPETS]
+
+
+@pytest.mark.parametrize(
+    "number", [pytest.param(number, marks=marks) for number, marks in enumerate(PLANNED)]
+)
 def test_the_readmes_snippets_run(number):
     run(SNIPPETS[number])
 
@@ -57,6 +64,7 @@ def test_the_snippet_of_a_page_runs(page, made, tmp_path, monkeypatch):
     assert (tmp_path / made).stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_the_gallery_is_what_its_script_draws(tmp_path):
     gallery = load(ROOT / "examples/gallery.py")
     drawn = {draw.__name__ for draw in gallery.GALLERY}
@@ -68,13 +76,13 @@ def test_the_gallery_is_what_its_script_draws(tmp_path):
 
 def test_the_tables_on_speed_are_those_of_the_measured_files():
     report = load(ROOT / "benchmarks/report.py")
-    assert report.tables(SPEED) == SPEED
+    check_same_page(report.tables(SPEED), SPEED)
     assert SPEED.count("\n| ") > 30
 
 
 def test_the_first_snippet_prints_the_certificate_as_shown():
     shown = re.findall(r"```text\n(.*?)```", README, flags=re.DOTALL)[0]
-    assert run(SNIPPETS[0]) == shown
+    check_same_page(run(SNIPPETS[0]), shown)
 
 
 def test_the_table_is_the_demos():

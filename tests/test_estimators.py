@@ -746,7 +746,7 @@ def test_the_fitted_certificate_of_folds_is_the_one_before_training():
         before = lk.certify(n=30, alpha=0.1, construction="cv+", base=lk.Public(), folds=folds)
         assert fitted == before
         assert (fitted.coverage is None) == (folds == 7)
-    assert "no multiple of 7" in str(fitted)
+    assert "30 is not divisible by 7" in str(fitted)
 
 
 NEW_WAYS = {

@@ -49,7 +49,7 @@ def factor(
 def at(found: Factor, form: str, J: Array, new: Array) -> tuple[Tensor, Tensor]:
     """Weights b and s of new rows."""
     rows = here(new @ J.T if form == "dual" else new).to(found.dual.dtype)
-    return found.at(rows, here(np.square(new).sum(axis=1)).to(found.dual.dtype))
+    return found.at(rows, here(np.square(new).sum(axis=1)).to(found.dual.dtype))[:2]
 
 
 def assert_within(actual: Tensor | Array, expected: Array, error: float) -> None:

@@ -175,7 +175,8 @@ def random_pieces(seed: int, count: int) -> list[_Piece]:
         square, root = rng.uniform(0.5, 3.0), rng.normal(scale=2)
         error = (square * root**2 + rng.uniform(0.1, 8.0), -2 * square * root, square)
         parts = tuple(here(np.array([part])) for part in error)
-        pieces.append(_Piece(here(np.zeros(1)), here(low), here(high), parts))  # type: ignore[arg-type]
+        zero = here(np.zeros(1))
+        pieces.append(_Piece(zero, here(low), here(high), parts, zero, zero))  # type: ignore[arg-type]
     return pieces
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,6 +19,7 @@ import lazyknife as lk
 import reference
 from data import linear
 from lazyknife import lazy
+from lazyknife.guard import COARSE_SHARE, SMALL_SHARE, rounding_share
 from lazyknife.intervals import CONSTRUCTIONS, GENERAL
 from lazyknife.lazy import LazyModels, LazyStep, ridge_grid
 from lazyknife.loo import RidgeModels, leave_one_out, leave_one_out_auto
@@ -72,7 +72,7 @@ def in_the_dual_form(step: LazyStep, module: nn.Module, n: int) -> LazyModels:
         solved = leave_one_out_auto(kernel, targets, grid, step.intercept, MACHINE)
     else:
         solved = leave_one_out(kernel, targets, float(step.ridge), step.intercept, MACHINE)
-    return LazyModels(read_out(step.readout, Dual(tangent, features), X, y, solved), solved, None)
+    return LazyModels(read_out(step.readout, Dual(tangent, features), X, y, solved), solved)
 
 
 def check_same(models: LazyModels, others: LazyModels, relative: float) -> None:
@@ -306,9 +306,8 @@ def test_float32_agrees_with_float64(n: int, ridge: float | str, readout: str) -
     step = LazyStep(ridge, readout=readout)
     rounded, exact = solve(step, large(), n, FLOAT32), solve(step, large(), n)
     assert rounded.loo.predict(NEW)[1].dtype == torch.float32
-    assert exact.rounding is None
-    assert rounded.rounding is not None
-    assert 0 < rounded.rounding < 1e-3
+    assert rounding_share(exact.loo, 0.1, 1.0) < 1e-8
+    assert 1e-6 < rounding_share(rounded.loo, 0.1, 1.0) < SMALL_SHARE
     assert_close(rounded.solved.ridges, exact.solved.ridges, 1e-5)
     check_same(rounded, exact, 1e-4)
 
@@ -316,8 +315,7 @@ def test_float32_agrees_with_float64(n: int, ridge: float | str, readout: str) -
 def test_a_sketch_in_float32_agrees_with_float64() -> None:
     step = LazyStep(5.0, sketch=Sketch(40))
     rounded, exact = (solve(step, large(), 60, machine) for machine in (FLOAT32, MACHINE))
-    assert rounded.rounding is not None
-    assert 0 < rounded.rounding < 1e-3
+    assert 1e-6 < rounding_share(rounded.loo, 0.1, 1.0) < SMALL_SHARE
     check_same(rounded, exact, 1e-4)
 
 
@@ -330,10 +328,8 @@ def test_the_estimator_reports_what_low_precision_cost(precision: str) -> None:
     rounded = model.predict_interval(X)
     assert rounded.lower.dtype == np.float64
     assert_close(rounded.lower, exact.predict_interval(X).lower, 1e-2)
-    if precision == "float64":
-        assert model.rounding_ is None
-    else:
-        assert 0 < model.rounding_ < 1e-2
+    least, most = {"float64": (0, 1e-8), "mixed": (1e-9, COARSE_SHARE)}.get(precision, (1e-6, 0.05))
+    assert least <= model.rounding_ <= most
 
 
 @pytest.mark.parametrize("ridge", [5.0, "auto"])
@@ -349,27 +345,22 @@ def test_mixed_precision_solves_in_float64_and_predicts_in_float32(
     rounded, exact = (solve(step, large(), n, machine) for machine in (mixed, MACHINE))
     assert torch.equal(rounded.loo.residuals, exact.loo.residuals)
     assert torch.equal(rounded.solved.columns, exact.solved.columns)
-    assert rounded.rounding is not None
-    assert exact.rounding is None
+    shares = [rounding_share(models.loo, 0.1, 1.0) for models in (rounded, exact)]
+    assert shares[0] > 100 * shares[1]
     for low, high in zip(rounded.loo.predict(NEW), exact.loo.predict(NEW), strict=True):
-        assert (low.dtype, high.dtype) == (torch.float32, torch.float64)
         assert_close(low.double(), high, 1e-4)
         assert not torch.equal(low.double(), high)
-    # Whatever takes the predictions on, stays in their type.
+    if readout == "tangent":
+        assert rounded.loo.scaled(NEW).each.dtype == torch.float32
     for construction in map(CONSTRUCTIONS.get, GENERAL):
-        point, lower, upper = construction.ends(rounded.loo, NEW, [2])
-        assert point.dtype == torch.float32
+        _, lower, upper = construction.ends(rounded.loo, NEW, [2])
         assert (lower <= upper).all()
 
 
 def test_mixed_precision_predicts_in_float64_where_float32_is_too_coarse() -> None:
     step = LazyStep(1e-3)
     mixed = replace(MACHINE, predicting=torch.float32)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the tiny ridge
-        models = solve(step, large(), 30, mixed, scale=1e4)
-        exact = solve(step, large(), 30, scale=1e4)
-    assert models.rounding is None
+    models, exact = (solve(step, large(), 30, each, scale=1e4) for each in (mixed, MACHINE))
     assert torch.equal(models.loo.predict(NEW)[1], exact.loo.predict(NEW)[1])
 
 
@@ -398,9 +389,18 @@ def test_tf32_is_switched_on_for_its_products_alone() -> None:
 
 
 @pytest.mark.parametrize("n", [30, 200])
-def test_a_tiny_ridge_in_float32_warns(n: int) -> None:
-    with pytest.warns(UserWarning, match="tiny against the kernel|too coarse"):
-        solve(LazyStep(1e-3), large(), n, FLOAT32, scale=3.0)
+def test_a_ridge_that_is_tiny_for_float32_is_solved_again_in_float64(n: int) -> None:
+    step = LazyStep(1e-5)
+    again, exact = (solve(step, large(), n, each, scale=3.0) for each in (FLOAT32, MACHINE))
+    assert torch.equal(again.solved.columns, exact.solved.columns)
+
+
+def test_where_float64_does_not_fit_the_coarse_models_stay_and_are_not_trusted() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lazyknife.machine.free_memory", lambda device: 4 * 30 * 30)
+        models = solve(LazyStep(1e-4), large(), 30, replace(FLOAT32, budget=1), scale=30.0)
+    assert models.solved.columns.dtype == torch.float32
+    assert rounding_share(models.loo, 0.1, 1.0) > SMALL_SHARE
 
 
 def corrupted(solver: Callable[..., RidgeModels]) -> Callable[..., RidgeModels]:
@@ -417,29 +417,28 @@ def corrupted(solver: Callable[..., RidgeModels]) -> Callable[..., RidgeModels]:
 
 @pytest.mark.parametrize(("solver", "n"), [("leave_one_out", 30), ("leave_one_out_primal", 200)])
 @pytest.mark.parametrize("readout", READOUTS)
-def test_wrong_models_in_float32_are_found_by_the_check(
+def test_wrong_models_are_found_by_the_check(
     readout: str, solver: str, n: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lazy, solver, corrupted(getattr(lazy, solver)))
-    with pytest.warns(UserWarning, match="precision='float32' is too coarse"):
-        models = solve(LazyStep(5.0, readout=readout), large(), n, FLOAT32)
-    assert models.rounding is not None
-    assert models.rounding > 1e-2
+    for machine in (FLOAT32, MACHINE):
+        models = solve(LazyStep(5.0, readout=readout), large(), n, machine)
+        assert rounding_share(models.loo, 0.1, 1.0) > SMALL_SHARE
 
 
 @pytest.mark.parametrize("n", [30, 200])
 def test_wrong_predictions_in_float32_are_found_by_the_check(
     n: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    predict = TangentReadout.predict
+    predict = TangentReadout._each
 
-    def worse(self: TangentReadout, X: Tensor) -> tuple[Tensor, Tensor]:
-        point, each = predict(self, X)
-        return point, each + 0.05
+    def worse(self: TangentReadout, outputs: Tensor, rows: Tensor) -> Tensor:
+        each = predict(self, outputs, rows)
+        return each + 0.05 * (each.dtype == torch.float32)
 
-    monkeypatch.setattr(TangentReadout, "predict", worse)
-    with pytest.warns(UserWarning, match="precision='float32' is too coarse"):
-        solve(LazyStep(5.0), large(), n, FLOAT32)
+    monkeypatch.setattr(TangentReadout, "_each", worse)
+    models = solve(LazyStep(5.0), large(), n, FLOAT32)
+    assert models.solved.columns.dtype == torch.float64  # solved again
 
 
 def low_rank(n: int, features: int) -> Tensor:
@@ -450,7 +449,6 @@ def low_rank(n: int, features: int) -> Tensor:
     )
 
 
-@pytest.mark.filterwarnings("ignore:ridge .* is tiny", "ignore:.*too coarse")
 @pytest.mark.parametrize(("n", "form"), [(40, "kernel"), (60, "features' products")])
 def test_rounding_that_outweighs_the_ridge_is_refused(n: int, form: str) -> None:
     X, (_, y) = low_rank(n, 50), data(n)
@@ -463,7 +461,6 @@ def test_rounding_that_outweighs_the_ridge_is_refused(n: int, form: str) -> None
         assert torch.isfinite(models.solved.columns).all()
 
 
-@pytest.mark.filterwarnings("ignore:ridge .* is tiny", "ignore:.*too coarse")
 def test_equal_rows_and_a_ridge_lost_to_rounding_are_refused() -> None:
     X, y = torch.full((4, 4), 2.0**11, dtype=torch.float64), data(4)[1]  # all of K is 2²⁴
     module = nn.Linear(4, 1, bias=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -19,10 +18,12 @@ from lazyknife import symmetric
 from lazyknife.loo import RidgeModels, leave_one_out, leave_one_out_auto
 from lazyknife.machine import Machine
 from lazyknife.networks import mlp
+from lazyknife.rounding import rounding_of
 from lazyknife.tangent import linearise
 from machines import MACHINE, here, tiny_tiles
 from reference import Array, assert_close
 
+EPSILON = torch.finfo(torch.float64).eps
 GRID = [100.0, 0.01, 1.0, 0.1, 10.0]  # in no order: the choice must not depend on it
 Fit = Callable[[Tensor, Array], RidgeModels]
 
@@ -216,9 +217,9 @@ def test_an_indefinite_kernel_is_refused_where_its_eigenvectors_do_not_fit() -> 
 
 def test_a_kernel_that_swallows_the_ridge_still_has_an_answer() -> None:
     K = here(np.full((4, 4), 2.0**60))  # plus λ it is the same, and its second pivot exactly 0
-    with pytest.warns(UserWarning, match="tiny against the kernel"):
-        models = fixed(K, np.arange(4.0), 1.0, True)
+    models = fixed(K, np.arange(4.0), 1.0, True)
     assert models.residuals.isfinite().all()
+    assert rounding_of(models.sensitivity, EPSILON, 1.0).conceded.all()  # and it is not trusted
 
 
 @settings(max_examples=25, deadline=None)
@@ -268,27 +269,6 @@ def test_the_models_take_the_kernels_memory() -> None:
     J, r, _ = problem(8, 3, seed=0)
     K = kernel(J)
     assert fixed(K, r, 0.5, True).columns.data_ptr() == K.data_ptr()
-
-
-def test_a_tiny_ridge_warns_of_rounding() -> None:
-    J, r, _ = problem(10, 20, seed=0)
-    with pytest.warns(UserWarning, match="tiny against the kernel"):
-        fixed(kernel(J), r, 1e-9, True)
-    with pytest.warns(UserWarning, match="tiny against the kernel"):
-        auto(kernel(J), r, [1e-9], True)
-
-
-def test_the_kernels_size_is_that_of_whole_rows() -> None:
-    with pytest.warns(UserWarning, match=r"norm about 10\)"):
-        fixed(here(np.ones((10, 10))), np.arange(10.0), 1e-9, True)
-
-
-def test_an_ordinary_ridge_does_not_warn() -> None:
-    J, r, _ = problem(10, 20, seed=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        fixed(kernel(J), r, 1e-4, True)
-        auto(kernel(J), r, [1e-4, 1.0], True)
 
 
 def fixed_ridge(K: Tensor, r: Array) -> RidgeModels:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -225,6 +229,73 @@ def test_products_run_at_the_machines_precision_and_then_at_the_users(
 
 def precision() -> str:
     return torch.get_float32_matmul_precision()
+
+
+SINGLE = replace(MACHINE, dtype=torch.float32)
+TF32 = replace(SINGLE, tf32=True)
+WITHIN = {SINGLE: "highest", TF32: "high"}
+
+
+@pytest.fixture
+def users_precision() -> Iterator[str]:
+    """The user's own setting, which no machine wants."""
+    before = precision()
+    torch.set_float32_matmul_precision("medium")
+    yield "medium"
+    torch.set_float32_matmul_precision(before)
+
+
+def test_products_in_float64_leave_the_setting_alone(users_precision: str) -> None:
+    with MACHINE.products():
+        assert precision() == users_precision
+    with SINGLE.products(), MACHINE.products():
+        assert precision() == "highest"
+
+
+def test_products_may_be_within_products(users_precision: str) -> None:
+    with SINGLE.products():
+        for inner in (TF32, SINGLE):
+            with inner.products():
+                assert precision() == WITHIN[inner]
+                with SINGLE.products():
+                    assert precision() == "highest"
+                assert precision() == WITHIN[inner]
+            assert precision() == "highest"
+        with pytest.raises(ZeroDivisionError), TF32.products():
+            raise ZeroDivisionError
+        assert precision() == "highest"
+    assert precision() == users_precision
+
+
+def test_threads_have_the_precision_that_they_want(users_precision: str) -> None:
+    def work(number: int) -> set[bool]:
+        outer, inner = (SINGLE, TF32) if number % 2 else (TF32, SINGLE)
+        kept = set()
+        for _ in range(10):
+            with outer.products():
+                for wanted in (outer, inner, outer):
+                    with wanted.products():
+                        kept.add(precision() == WITHIN[wanted])
+                        time.sleep(1e-4)
+                        kept.add(precision() == WITHIN[wanted])
+        return kept
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set().union(*pool.map(work, range(8))) == {True}
+    assert precision() == users_precision
+
+
+def test_threads_of_one_precision_work_side_by_side(users_precision: str) -> None:
+    together = threading.Barrier(4, timeout=10)
+
+    def work(_: int) -> str:
+        with TF32.products():
+            together.wait()  # breaks unless all four are here
+            return precision()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(work, range(4))) == ["high"] * 4
+    assert precision() == users_precision
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])

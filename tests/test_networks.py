@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import copy
 import itertools
+import threading
 from collections.abc import Callable, Iterable
+from functools import partial
+from types import MethodType
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 from torch.nn.utils.parametrize import register_parametrization
 
 import lazyknife as lk
@@ -20,16 +25,24 @@ from lazyknife import networks
 from lazyknife.base.pretrained import find_head
 from lazyknife.networks import (
     ACTIVATIONS,
+    Dice,
     build,
+    call_with,
+    draws,
     dtype_of,
     ensemble_outputs,
     evaluation_copy,
     is_chain,
+    lent,
     like,
+    make,
     mlp,
+    note_draws,
     outputs,
+    private,
     seeded,
     set_training,
+    widest_output,
 )
 from lazyknife.tangent import selected
 
@@ -357,9 +370,13 @@ def shared_activation() -> nn.Module:
     return nn.Sequential(nn.Linear(3, 4), activation, nn.Linear(4, 4), activation, nn.Linear(4, 1))
 
 
+def without_bias(layer: nn.Linear, x: Tensor) -> Tensor:
+    return nn.functional.linear(x, layer.weight)
+
+
 def new_forward() -> nn.Module:
     module = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 1))
-    module[0].forward = lambda x: nn.functional.linear(x, module[0].weight)  # type: ignore[assignment]
+    module[0].forward = MethodType(without_bias, module[0])
     return module
 
 
@@ -576,3 +593,293 @@ def test_moved_networks_with_a_skip_equal_explicit_refits(parameters: str | list
     lower = np.sort(at_new[:, :-1] - np.abs(y - left_out))[:, 3 - 1]
     np.testing.assert_allclose(model.predict_interval(new).lower, lower, rtol=1e-8)
     np.testing.assert_allclose(model.predict(new), at_new[:, -1], rtol=1e-8)
+
+
+# Private copies
+
+
+class Remembers(nn.Module):
+    """Keeps all it can: attributes, items of containers, buffers, and with derivatives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 1)
+        self.register_buffer("calls", torch.zeros(()))
+        self.last: Tensor | None = None
+        self.seen: list[Tensor] = []
+        self.cache = {"sizes": [0]}
+        self.mean = torch.zeros(3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.layer(x)
+        self.calls += 1
+        self.last, self.rows = result, len(x)
+        self.seen.append(x)
+        self.cache["sizes"].append(len(x))
+        self.mean.copy_(x.detach().mean(dim=0))
+        return result
+
+
+class Hides(nn.Module):
+    """Holds modules and parameters where torch does not look for them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(3, 3)
+        self.hidden = [nn.Linear(3, 3).double().requires_grad_(False)]
+        self.steps = (self.body, self.hidden[0])
+        self.by_name = {"head": nn.Linear(3, 1)}
+        self.lock = threading.Lock()  # which cannot be copied
+        self.head = self.by_name["head"]
+
+    def forward(self, x: Tensor) -> Tensor:
+        with self.lock:
+            for step in self.steps:
+                x = step(x).tanh()
+            return self.by_name["head"](x)
+
+
+class Recurrent(nn.Module):
+    def __init__(self, kind: type[nn.RNNBase]) -> None:
+        super().__init__()
+        self.inner, self.head = kind(1, 4, batch_first=True), nn.Linear(4, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.inner(x[..., None])[0][:, -1])
+
+
+class Attention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
+        self.head = nn.Linear(4, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.layer(x[..., None].expand(-1, -1, 4)).mean(dim=1))
+
+
+def scaled_by(factor: float, layer: nn.Module, args: Any, result: Tensor) -> Tensor:
+    return factor * result
+
+
+def hooked_by_everything() -> nn.Module:
+    module = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 1))
+    module[0].register_forward_hook(partial(scaled_by, 2.0))
+    module[1].register_forward_pre_hook(MethodType(lambda layer, _, args: args, module[0]))
+    module[1].register_forward_hook(lambda _, args, kwargs, result: result + 1, with_kwargs=True)
+    return module
+
+
+def old_weight_norm() -> nn.Module:
+    """Its weight is no parameter, but what the last call made of two of them."""
+    module = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 1))
+    nn.utils.weight_norm(module[0])
+    return module
+
+
+KINDS: dict[str, Callable[[], nn.Module]] = {
+    **NO_CHAINS,
+    "mlp": mlp((4,)),  # type: ignore[dict-item]
+    "mlp with a skip": lambda: mlp((4,), skip=True)(3),
+    "new forward": new_forward,
+    "shared activation": shared_activation,
+    "looks at the rows": LooksAtTheRows,
+    "remembers": Remembers,
+    "hides": Hides,
+    "lstm": lambda: Recurrent(nn.LSTM),
+    "gru": lambda: Recurrent(nn.GRU),
+    "attention": Attention,
+    "batch norm": lambda: nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)),
+    "weight norm": lambda: nn.Sequential(weight_norm(nn.Linear(3, 4)), nn.Linear(4, 1)),
+    "spectral norm": lambda: nn.Sequential(spectral_norm(nn.Linear(3, 4)), nn.Linear(4, 1)),
+    "all kinds of hooks": hooked_by_everything,
+    "old weight norm": old_weight_norm,
+    "traced": lambda: torch.fx.symbolic_trace(mlp((4,), skip=True)(3)),
+}
+
+
+def kind_of_module(name: str) -> nn.Module:
+    with seeded(0):
+        return (KINDS[name](3) if name == "mlp" else KINDS[name]()).double().eval()  # type: ignore[call-arg]
+
+
+def everything_in(module: nn.Module) -> dict[str, Any]:
+    """All that a module and its parts hold, with the tensors' values."""
+    held: dict[str, Any] = {}
+    for path, part in module.named_modules(remove_duplicate=False):
+        for name, value in vars(part).items():
+            inner = value.items() if isinstance(value, dict) else [("", value)]
+            for key, each in inner:
+                each = [id(x) for x in each] if isinstance(each, list | tuple) else each
+                kept = (id(each), each.detach().clone()) if isinstance(each, Tensor) else each
+                held[f"{path}.{name}.{key}"] = kept
+    return held
+
+
+def alike(first: dict[str, Any], second: dict[str, Any]) -> bool:
+    def same(a: Any, b: Any) -> bool:
+        if isinstance(a, tuple) and len(a) == 2 and isinstance(a[1], Tensor):
+            return a[0] == b[0] and torch.equal(a[1], b[1])
+        return a is b or a == b
+
+    return first.keys() == second.keys() and all(same(first[k], second[k]) for k in first)
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*is deprecated")
+@pytest.mark.parametrize("name", KINDS)
+def test_a_private_copy_is_the_network_and_shares_its_parameters_alone(name: str) -> None:
+    module = kind_of_module(name)
+    before = everything_in(module)
+    copied = private(module)
+    parameters = dict(copied.named_parameters())
+    assert list(parameters) == list(dict(module.named_parameters()))
+    for key, value in module.named_parameters():
+        assert parameters[key] is value
+    for key, value in module.named_buffers():
+        assert copied.get_buffer(key) is not value
+    assert [type(part) for part in copied.modules()] == [type(part) for part in module.modules()]
+    assert not set(copied.modules()) & set(module.modules())
+    expected = outputs(copy.deepcopy(module) if name not in UNCOPIED else private(module), MANY)
+    with torch.enable_grad():
+        first = outputs(copied, MANY)
+    assert torch.equal(first, expected)
+    assert torch.equal(outputs(private(module), MANY), expected)
+    assert widest_output(private(module), MANY[:1]) >= 1
+    assert alike(everything_in(module), before)
+
+
+UNCOPIED = ("hides", "old weight norm")
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*is deprecated")
+@pytest.mark.parametrize("name", [n for n in KINDS if n != "remembers"])
+def test_other_weights_are_those_of_the_private_copy_alone(name: str) -> None:
+    module = kind_of_module(name)
+    before = everything_in(module)
+    own = {key: value[0] for key, value in stacked(module, dict(module.named_parameters())).items()}
+    with torch.no_grad():
+        result = call_with(private(module), own, MANY).reshape(-1)
+        for key, value in module.named_parameters():
+            value.copy_(own[key])
+        expected = outputs(module, MANY)
+    torch.testing.assert_close(result, expected, rtol=1e-12, atol=1e-12)
+    ids = {key: value[0] for key, value in before.items() if isinstance(value, tuple)}
+    after = everything_in(module)
+    if name not in ("old weight norm", "lstm", "gru"):  # whose own calls keep tensors
+        assert {key: after[key][0] for key in ids} == ids
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+def test_a_scripted_network_is_lent_as_it_is() -> None:
+    module = torch.jit.script(mlp((4,))(3).double().eval())
+    mixed = nn.Sequential(module, nn.Flatten(0))
+    with lent(mixed) as copied:
+        assert copied is not mixed
+        assert torch.equal(outputs(copied, MANY), outputs(module, MANY))
+        assert widest_output(copied, MANY[:1]) == 1
+    assert torch.equal(outputs(private(module), MANY), outputs(module, MANY))
+
+
+def test_a_network_that_keeps_what_it_has_made_can_be_copied() -> None:
+    module = Remembers()
+    module(X.float())  # with derivatives, as after the user's own training
+    assert not module.last.is_leaf
+    for copied in (make(module, X, 0), evaluation_copy(module), private(module)):
+        assert torch.equal(copied.layer.weight, module.layer.weight)
+        assert torch.equal(copied.last, module.last)
+        assert copied.last is not module.last
+        assert not copied.last.requires_grad
+
+
+def test_entries_of_an_embedding_have_their_norm_before_they_are_read() -> None:
+    module = nn.Sequential(
+        nn.Embedding(50, 4, max_norm=0.5), nn.Flatten(), nn.Linear(8, 1), nn.Flatten(0)
+    )
+    codes = torch.randint(0, 50, (30, 2), generator=torch.Generator().manual_seed(0))
+    copied = evaluation_copy(module)
+    before = copied[0].weight.detach().clone()
+    assert before.norm(dim=1).max() <= 0.5
+    expected = outputs(copy.deepcopy(module).double(), codes)
+    torch.testing.assert_close(outputs(copied, codes), expected)
+    assert torch.equal(copied[0].weight, before)
+
+
+# Random numbers
+
+
+def test_dice_go_on_where_they_were_left_and_leave_the_callers_state_alone() -> None:
+    with seeded(5):
+        expected = [torch.rand(3) for _ in range(4)]
+    before = torch.get_rng_state()
+    dice, others = Dice(5), Dice(6)
+    for values in expected:
+        with dice.turn():
+            assert torch.equal(torch.rand(3), values)
+        torch.rand(2)
+        with others.turn():
+            torch.rand(5)
+    torch.set_rng_state(before)
+    with Dice(5, needed=False).turn():
+        drawn = torch.rand(3)
+    torch.set_rng_state(before)
+    assert torch.equal(torch.rand(3), drawn)
+
+
+def test_turns_may_be_within_turns() -> None:
+    with seeded(5):
+        expected = torch.rand(2)
+    with seeded(5):
+        first = torch.rand(1)
+        with seeded(7):
+            torch.rand(9)
+        second = torch.rand(1)
+    assert torch.equal(torch.cat([first, second]), expected)
+
+
+def test_a_turn_is_over_after_an_error() -> None:
+    dice = Dice(5)
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError), dice.turn():
+            raise ZeroDivisionError
+    finished = threading.Thread(target=lambda: draws(mlp((4,))(3), X.float()))
+    finished.start()
+    finished.join(timeout=10)
+    assert not finished.is_alive()
+
+
+class DrawsAnyway(nn.Module):
+    """Throws its dice even when it is evaluated, and does not look at them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if torch.rand(()) > 2:
+            return x
+        return self.layer(x)
+
+
+def test_it_is_known_which_networks_draw_numbers() -> None:
+    dropping = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 1))
+    plain, anyway, remembers = mlp((4,))(3), DrawsAnyway(), Remembers()
+    before = torch.get_rng_state()
+    assert draws(dropping, X.float())
+    assert not draws(dropping.eval(), X.float())
+    assert not draws(plain, X.float())
+    assert draws(anyway, X.float())
+    assert not draws(remembers, X.float())
+    assert (remembers.calls, remembers.seen) == (0, [])
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_network_that_always_draws_is_lent_dice_of_its_own() -> None:
+    module = DrawsAnyway().double().eval()
+    note_draws(module, X)
+    before = torch.get_rng_state()
+    for network in (module, copy.deepcopy(module)):
+        with lent(network) as copied:
+            outputs(copied, X)
+        assert torch.equal(torch.get_rng_state(), before)
+    build(module, X, seed=0)
+    assert torch.equal(torch.get_rng_state(), before)

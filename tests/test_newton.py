@@ -217,7 +217,7 @@ def test_with_the_squared_loss_it_is_the_ridge(ridge: float, intercept: bool) ->
     kernel, targets = here(rows.J @ rows.J.T), here(rows.y - rows.offsets)
     expected = leave_one_out(kernel, targets, ridge, intercept, MACHINE)
     for field in fields(RidgeModels):
-        if (wanted := getattr(expected, field.name)) is not None:
+        if isinstance(wanted := getattr(expected, field.name), torch.Tensor):
             scale = 1e-3 + float(wanted.abs().max())
             assert float((getattr(found, field.name) - wanted).abs().max()) < 1e-11 * scale
 
@@ -505,6 +505,7 @@ def test_what_does_not_converge_says_so(monkeypatch: pytest.MonkeyPatch) -> None
         fixed(problem("poisson", 6, 3, seed=0), 1.0, True)
 
 
-def test_a_tiny_ridge_warns_of_rounding() -> None:
-    with pytest.warns(UserWarning, match="tiny against the kernel"):
-        fixed(problem("squared", 10, 20, seed=0), 1e-9, True)
+def test_what_the_kernel_maps_to_zero_is_not_overshot() -> None:
+    """Steps of six times their length once made residuals grow without end here."""
+    rows = problem("huber", 5, 1, 1112, 3.0, 0.1)
+    check_against_refits(fixed(rows, 10**0.5, False), rows, False)

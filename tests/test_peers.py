@@ -17,7 +17,7 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import KFold, train_test_split
 
 from data import linear
-from lazyknife.intervals import cv_plus_miss, kappa
+from lazyknife.intervals import kappa, miss_bound
 from lazyknife.regressor import Seeds
 from lazyknife.scaling import symlog
 from lazyknife.study import METHODS, Setting, peers
@@ -165,9 +165,9 @@ def test_mapie_gets_the_very_level(alpha):
 def test_certificates_of_equal_folds(n):
     X, y = linear(n)
     certificate = MapieCVRegressor("mean", random_state=0).fit(X, y).certificate_
-    assert certificate.coverage == 1 - cv_plus_miss(kappa(0.1, n), n, 10)
+    assert certificate.coverage == 1 - miss_bound("cv+", 0.1, n, 10, independent=True).miss
     assert list(certificate.bounds) == ["cv_plus"]
-    assert f"10 folds, mean, alpha = 0.1, n = {n}" in certificate.subject
+    assert f"10 folds, mean, n = {n}, alpha = 0.1" in certificate.subject
     if n == 100:
         assert certificate.coverage == pytest.approx(0.745, abs=1e-3)
 
@@ -175,7 +175,7 @@ def test_certificates_of_equal_folds(n):
 def test_unequal_folds_certify_nothing():
     certificate = MapieCVRegressor("mean").fit(*linear(101)).certificate_
     assert certificate.coverage is None
-    assert "101 rows are no multiple of 10" in repr(certificate)
+    assert "101 is not divisible by 10" in repr(certificate)
 
 
 @pytest.mark.parametrize("n", [38, 39, 100])
@@ -332,7 +332,7 @@ def test_a_trial_of_a_peer_is_measured_like_any_other(name):
     assert row["error"] == ""
     assert row["models_trained"] == (11 if "cv" in name else 1)
     assert row["base_r2"] == row["paper_bound"] == ""
-    cv_miss = cv_plus_miss(2, 20, 10)
+    cv_miss = miss_bound("cv+", 0.1, 20, 10, independent=True).miss
     assert row["certified"] == (1 - cv_miss if "cv" in name else 1 - 1 / 11)
     assert 0.5 < row["coverage"] <= 1
     assert 0 < row["width"] < 20

@@ -216,7 +216,9 @@ def test_the_order_of_the_rows_does_not_count(monkeypatch):
     first = learn(start, X)
     assert not torch.allclose(weights(first), weights(learn(start, X[moved])))
     shuffle, back = torch.randperm, torch.argsort(moved)
-    monkeypatch.setattr(torch, "randperm", lambda n: back[shuffle(n)])
+    monkeypatch.setattr(
+        torch, "randperm", lambda n, generator: back[shuffle(n, generator=generator)]
+    )
     assert torch.equal(weights(first), weights(learn(start, X[moved])))
 
 
@@ -226,7 +228,7 @@ def test_every_epoch_shows_every_row_once_in_an_order_of_its_own():
     start[0].register_forward_pre_hook(lambda _, args: shown.append(args[0][:, 0]))
     X = covariates(20)
     learn(start, X, base=Pretrained(epochs=2, batch_size=6))
-    batches = shown[2:]  # the first two look for the last layer and its width
+    batches = shown[3:]  # the others look for the last layer, its width, and dropout
     assert [len(batch) for batch in batches] == [6, 6, 6, 2] * 2
     epochs = torch.cat(batches).split(20)
     for epoch in epochs:

@@ -2,13 +2,21 @@
 
 import itertools
 import math
+from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
+from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent
+from dp_accounting.pld import privacy_loss_distribution
+from dp_accounting.rdp import RdpAccountant
 from scipy import integrate, special, stats
 
+from lazyknife.accountant import CENTRES, Mixture, _log_masses, _where, compose, discretise
 from lazyknife.base import DPSGD, Perturbed
 from lazyknife.privacy import (
+    GRID,
+    _distribution,
     calibrate,
     dpsgd_curve,
     dpsgd_delta,
@@ -165,6 +173,209 @@ def test_replace_one_epsilon_of_the_default_base():
     epsilon, delta = DPSGD().dependence(100).replace_one
     assert epsilon == pytest.approx(0.0275, abs=5e-4)
     assert delta == 1e-3
+
+
+# --- the accountant against dp-accounting -------------------------------------------------------
+
+
+@cache
+def peer(sigma: float, rate: float, steps: int, grid: float, **settings):
+    """dp-accounting's privacy loss distribution, by default an upper bound."""
+    step = privacy_loss_distribution.from_gaussian_mechanism(
+        sigma, sampling_prob=rate, value_discretization_interval=grid, **settings
+    )
+    return step.self_compose(steps)
+
+
+# σ, q, T, a grid fine enough for dp-accounting, and the ε to look at.
+RUNS = [
+    (94.0, 0.1, 100, 2e-6, 0.01),
+    (17.5, 0.1, 100, 2e-5, 0.1),
+    (2.75, 0.1, 100, 1e-4, 1.0),
+    (1.08, 0.01, 1000, 1e-4, 1.0),
+    (0.63, 0.01, 1000, 1e-3, 4.0),
+    (0.7, 1.0, 3, 1e-3, 8.0),
+    (0.3, 0.2, 5, 1e-3, 20.0),
+]
+
+
+@pytest.mark.parametrize(("sigma", "rate", "steps", "grid", "epsilon"), RUNS)
+def test_deltas_are_those_of_dp_accounting(sigma, rate, steps, grid, epsilon):
+    theirs = peer(sigma, rate, steps, grid)
+    for factor in (0.0, 0.5, 1.0, 2.0):
+        found = dpsgd_delta(sigma, rate, steps, factor * epsilon)
+        expected = float(theirs.get_delta_for_epsilon(factor * epsilon))
+        assert found == pytest.approx(expected, rel=2e-3, abs=1e-9)
+        assert found == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize(("sigma", "rate", "steps", "grid", "epsilon"), RUNS)
+def test_no_delta_is_below_the_lower_bound_of_dp_accounting(sigma, rate, steps, grid, epsilon):
+    below = peer(sigma, rate, steps, grid / 2, pessimistic_estimate=False, use_connect_dots=False)
+    for factor in (0.0, 0.5, 1.0, 2.0):
+        lower = float(below.get_delta_for_epsilon(factor * epsilon))
+        assert dpsgd_delta(sigma, rate, steps, factor * epsilon) >= lower - 1e-12
+
+
+@pytest.mark.parametrize(("sigma", "rate", "steps", "grid", "epsilon"), RUNS)
+def test_replacing_a_row_costs_what_dp_accounting_says(sigma, rate, steps, grid, epsilon):
+    theirs = peer(
+        sigma, rate, steps, grid, neighboring_relation=NeighboringRelation.REPLACE_ONE
+    ).get_epsilon_for_delta(1e-3)
+    found = dpsgd_epsilon(sigma, rate, steps, 1e-3, replace=True)
+    assert found == pytest.approx(theirs, rel=1e-3)
+    assert dpsgd_curve(sigma, rate, steps, 1e-3).replace_one == (found, 1e-3)
+    assert found > dpsgd_epsilon(sigma, rate, steps, 1e-3)
+
+
+@pytest.mark.parametrize("epsilon", [10.0, 100.0, 500.0])
+@pytest.mark.parametrize(("rate", "steps"), [(0.1, 100), (0.01, 1000), (1.0, 2)])
+def test_a_large_epsilon_is_what_the_noise_found_for_it_spends(epsilon, rate, steps):
+    """By dp-accounting, and by Rényi privacy, which can only say more."""
+    sigma = calibrate(epsilon, 1e-3, rate, steps)
+    grid = 1e-5 * max(epsilon, 100.0)
+    spent = peer(sigma, rate, steps, grid).get_epsilon_for_delta(1e-3)
+    assert 0.996 * epsilon <= spent <= epsilon
+    assert peer(0.99 * sigma, rate, steps, grid).get_epsilon_for_delta(1e-3) > epsilon
+    renyi = RdpAccountant(orders=[1.5, *range(2, 64)])
+    renyi.compose(PoissonSampledDpEvent(rate, GaussianDpEvent(sigma)), steps)
+    assert renyi.get_epsilon(1e-3) >= spent
+
+
+# --- how fine the grid is -----------------------------------------------------------------------
+
+
+def best(curve, miss: float) -> float:
+    """The certificate's bound, over many more points than a curve has."""
+    epsilons = np.concatenate([[0.0], np.geomspace(1e-6, 20.0, 5000)])
+    return float(np.min(np.exp(epsilons) * miss + curve(epsilons)))
+
+
+def composed(steps, sigma, rate, fineness, change=lambda step: step):
+    """δ(ε) from a grid of another width, or from a changed step."""
+    made = [compose(change(discretise(sigma, rate, r, fineness)), steps) for r in ("add", "remove")]
+    return lambda epsilons: np.max([loss.delta(epsilons) for loss in made], axis=0)
+
+
+# From the defaults at several ε to settings in which few draws make up the whole loss.
+SETTINGS = [
+    (94.0, 0.1, 100),
+    (2.75, 0.1, 100),
+    (1.1, 0.1, 100),
+    (29.7, 0.01, 1000),
+    (0.63, 0.01, 1000),
+    (0.467, 0.001, 10_000),
+    (0.2, 0.01, 100),
+    (0.2, 0.001, 1000),
+    (0.4, 0.0001, 100),
+    (1.0, 0.5, 1),
+]
+
+
+@pytest.mark.parametrize("miss", [0.1, 0.2])
+@pytest.mark.parametrize(("sigma", "rate", "steps"), SETTINGS)
+def test_a_certificate_is_that_of_a_fine_grid_to_1e_4_and_on_the_safe_side(
+    sigma, rate, steps, miss
+):
+    found = dpsgd_curve(sigma, rate, steps, 1e-3).transfer(miss)
+    fine = best(composed(steps, sigma, rate, GRID / 5), miss)
+    assert -1e-7 <= found - fine <= 1e-4
+
+
+def test_the_comparison_with_a_fine_grid_notices_a_coarse_one_and_rounding_down():
+    sigma, rate, steps, miss = 1.1, 0.1, 100, 0.1
+    fine = best(composed(steps, sigma, rate, GRID / 5), miss)
+    assert best(composed(steps, sigma, rate, 10 * GRID), miss) - fine > 1e-4
+    down = composed(steps, sigma, rate, GRID, lambda step: replace(step, first=step.first - 1))
+    assert best(down, miss) - fine < -1e-4
+
+
+@pytest.mark.parametrize("n", [100, 1000])
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 4.0])
+def test_few_distributions_are_computed(n, epsilon):
+    for cached in (calibrate, dpsgd_curve, _distribution):
+        cached.cache_clear()
+    DPSGD(epsilon=epsilon).dependence(n)
+    assert _distribution.cache_info().misses <= 10
+
+
+# --- pieces of the accountant -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("relation", CENTRES)
+@pytest.mark.parametrize(("sigma", "rate"), [(0.03, 0.2), (0.5, 1.0), (1.0, 0.01), (100.0, 0.3)])
+def test_outputs_are_found_by_their_privacy_loss(sigma, rate, relation):
+    x = np.linspace(-4 * sigma, 1 + 4 * sigma, 41)
+    upper, lower = (Mixture(sigma, rate, centres) for centres in CENTRES[relation])
+    loss = upper.log_density(x) - lower.log_density(x)
+    again = _where(loss, sigma, rate, relation)
+    known = np.isfinite(again)  # far out the loss is constant to all digits
+    assert known.sum() > 20
+    seen = upper.log_density(again[known]) - lower.log_density(again[known])
+    np.testing.assert_allclose(seen, loss[known], rtol=1e-9, atol=1e-10)
+    assert (np.diff(loss) >= -1e-12).all()
+
+
+def test_masses_far_out_are_precise():
+    z = np.array([-41.0, -40.0, -1.0, 1.0, 40.0, 41.0])
+    found = _log_masses(z)
+    assert found[0] == found[-1]
+    assert found[0] == pytest.approx(stats.norm.logcdf(-40), abs=1e-12)
+    assert found[2] == pytest.approx(math.log(special.erf(math.sqrt(0.5))), rel=1e-12)
+    infinite = _log_masses(np.array([-np.inf, 0.0, np.inf, np.inf]))
+    np.testing.assert_allclose(np.exp(infinite), [0.5, 0.5, 0.0], atol=1e-16)
+
+
+@pytest.mark.parametrize("relation", CENTRES)
+def test_a_step_keeps_the_probabilities_of_both_laws(relation):
+    step = discretise(0.8, 0.1, relation, GRID)
+    losses = (step.first + np.arange(len(step.probabilities))) * step.grid
+    assert step.probabilities.sum() == pytest.approx(1.0, abs=1e-12)
+    assert (step.probabilities * np.exp(-losses)).sum() == pytest.approx(1.0, abs=1e-9)
+
+
+def test_the_rounding_of_many_steps_is_within_its_allowance():
+    """A Gaussian mechanism of 10,000 steps, where δ is next to nothing."""
+    sigma, steps = 100.0, 10_000
+    for epsilon in (5.5, 6.5, 7.5):
+        exact = gaussian_delta(1.0, epsilon)
+        found = dpsgd_delta(sigma, 1.0, steps, epsilon)
+        assert exact <= found <= 1.01 * exact + 1.1e-15 * steps
+
+
+def test_settings_at_the_limits_give_a_curve_and_no_warning():
+    for setting in (
+        {"epsilon": 1e-6},
+        {"epsilon": 1e-6, "delta": 1e-10},
+        {"epsilon": 500.0, "delta": 1e-10},
+        {"noise_multiplier": 1e-6},
+        {"noise_multiplier": 0.03},
+        {"noise_multiplier": 1e9},
+    ):
+        base = DPSGD(**setting)
+        curve = base.dependence(100)
+        assert 0.1 < curve.transfer(0.1) <= 1.1
+        assert base.spent(100) <= setting.get("epsilon", math.inf)
+
+
+def test_next_to_no_noise_is_not_accounted_for():
+    base = DPSGD(noise_multiplier=0.01)
+    assert base.spent(100) == math.inf
+    assert base.dependence(100).deltas == (1.0,)
+    assert base.dependence(100).total_variation == 1.0
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "steps"), [(1.0, 1e-3, 10**8), (1.0, 1e-10, 10**6), (1e-6, 1e-9, 10**5)]
+)
+def test_what_is_beyond_the_accountants_precision_is_refused(epsilon, delta, steps):
+    with pytest.raises(ValueError, match=r"precision.*larger epsilon or delta, or fewer steps"):
+        calibrate(epsilon, delta, 1e-4, steps)
+
+
+def test_noise_without_effect_on_the_curve_is_no_less_private():
+    loud, louder = (dpsgd_curve(sigma, 0.1, 10, 1e-3) for sigma in (1e8, 1e9))
+    assert loud.transfer(0.1) == louder.transfer(0.1) < 0.1 + 1e-8
 
 
 # --- PrivacyCurve -------------------------------------------------------------------------------
@@ -326,6 +537,23 @@ def test_l1_bound_is_never_passed_when_several_coordinates_share_the_shift(share
     value = np.maximum(-np.expm1(log_ratio), 0)
     error = value.std() / math.sqrt(draws)
     assert value.mean() <= l1_total_variation(epsilon) + 4.8 * error
+
+
+@pytest.mark.parametrize("first", [0.5, 0.8, 0.95])
+def test_l1_bound_by_quadrature_over_two_coordinates(first):
+    """The overlap of the two laws is at least the product of the coordinates' overlaps."""
+    epsilon, shifts = 1.0, (first, 1.0 - first)
+    x = np.linspace(-20.0, 21.0, 2051)
+    step = x[1] - x[0]
+    without, shifted = (
+        [epsilon / 2 * np.exp(-epsilon * np.abs(x - s)) for s in moved]
+        for moved in ((0.0, 0.0), shifts)
+    )
+    overlap = np.minimum(np.outer(*without), np.outer(*shifted)).sum() * step**2
+    product = math.prod(math.exp(-epsilon * s / 2) for s in shifts)
+    assert overlap >= product - 2e-4
+    assert 1 - overlap <= l1_total_variation(epsilon) + 2e-4
+    assert 1 - overlap > 0.6 * l1_total_variation(epsilon)
 
 
 def test_monte_carlo_refutes_an_l1_bound_a_tenth_lower():

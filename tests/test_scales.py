@@ -19,19 +19,21 @@ from lazyknife.intervals import CONSTRUCTIONS
 from lazyknife.lazy import LazyModels, LazyStep
 from lazyknife.networks import mlp
 from lazyknife.readout import READOUTS
+from lazyknife.rounding import NOTHING
 from lazyknife.scales import LeverageScales, NoiseScales, Scales
 from lazyknife.tangent import Dual, Primal, Sketch, linearise
 from machines import MACHINE, here
 from reference import Array, assert_close
 from test_factors import FORMS, factor, problem
 
+EPSILON = torch.finfo(torch.float64).eps
 ALPHAS = [Fraction(1, 4), Fraction(1, 2)]
 
 
 def scales_for(form: str, J: Array, ridges: Sequence[float], intercept: bool) -> LeverageScales:
     targets = np.zeros(len(J))  # σ never looks at them
     factors = [factor(form, J, targets, ridge, intercept) for ridge in sorted(set(ridges))]
-    return LeverageScales.of(factors, here(np.array(ridges)))
+    return LeverageScales.of(factors, EPSILON, here(np.array(ridges)))
 
 
 def coordinates(form: str, J: Array, new: Array) -> tuple[Tensor, Tensor]:
@@ -62,13 +64,13 @@ def test_leverage_is_what_the_rows_without_j_leave_open(
     J, _, new = problem(n, size, seed)
     ridges = np.random.default_rng(seed).choice([0.02, 1.0, 50.0][:count], n).tolist()
     scales = scales_for(form, J, ridges, intercept)
-    found = scales.at(*coordinates(form, J, new))
+    found, _ = scales.at(*coordinates(form, J, new))
     expected = reference.leverage(J, new, ridges, intercept)
     assert_close(found.cpu().numpy() / expected, np.ones((3, n)), 1e-7)
 
     own = own_leverage(J, ridges, intercept)
     assert_close(scales.own.cpu().numpy() / own, np.ones(n), 1e-7)
-    at_training = scales.at(*coordinates(form, J, J)).diagonal()
+    at_training = scales.at(*coordinates(form, J, J))[0].diagonal()
     assert_close(at_training.cpu().numpy() / own, np.ones(n), 1e-6)
 
 
@@ -76,10 +78,10 @@ def test_leverage_is_what_the_rows_without_j_leave_open(
 def test_one_ridge_for_all_models_need_not_be_told(form: str) -> None:
     J, r, new = problem(8, 5, seed=0)
     made = factor(form, J, r, 0.3, True)
-    told = LeverageScales.of([made], here(np.full(8, 0.3)))
-    untold = LeverageScales.of([made])
+    told = LeverageScales.of([made], EPSILON, here(np.full(8, 0.3)))
+    untold = LeverageScales.of([made], EPSILON)
     where = coordinates(form, J, new)
-    assert torch.equal(told.at(*where), untold.at(*where))
+    assert torch.equal(told.at(*where)[0], untold.at(*where)[0])
     assert torch.equal(told.own, untold.own)
 
 
@@ -87,7 +89,7 @@ def test_one_ridge_for_all_models_need_not_be_told(form: str) -> None:
 def test_leverage_is_large_far_from_the_rows(form: str) -> None:
     J, _, new = problem(30, 3, seed=1)
     scales = scales_for(form, J, [0.1] * 30, True)
-    near, far = (scales.at(*coordinates(form, J, k * new)) for k in (1.0, 100.0))
+    near, far = (scales.at(*coordinates(form, J, k * new))[0] for k in (1.0, 100.0))
     assert (far > 10 * near).all()
 
 
@@ -101,17 +103,18 @@ def test_noise_scales_are_one_product_and_a_floor() -> None:
     rng = np.random.default_rng(0)
     columns, rows = rng.normal(size=(6, 4)), rng.normal(size=(5, 6))
     intercepts, floors = rng.normal(size=4), rng.uniform(0.1, 1, size=4)
-    scales = NoiseScales(*(here(part) for part in (columns, intercepts, floors, floors)))
+    parts = (here(part) for part in (columns, intercepts, floors, floors))
+    scales = NoiseScales(*parts, NOTHING)
     expected = [
         [max(float(row @ columns[:, j]) + intercepts[j], floors[j]) for j in range(4)]
         for row in rows
     ]
-    found = scales.at(here(rows), here(np.zeros(5)))
+    found, _ = scales.at(here(rows), here(np.zeros(5)))
     assert_close(found, np.array(expected))
     assert (found == scales.floors).any()  # or the floor would not be seen
     assert (found > scales.floors).any()
     coarse = scales.of_type(torch.float32)
-    low = coarse.at(here(rows).float(), here(np.zeros(5)).float())
+    low, _ = coarse.at(here(rows).float(), here(np.zeros(5)).float())
     assert low.dtype == torch.float32
     assert_close(low.double(), np.array(expected), 1e-6)
     assert coarse.own.dtype == torch.float64  # scores stay as exact as they are
@@ -177,7 +180,7 @@ def test_intervals_with_leverage(
     for readout, budget in (("tangent", 0), ("tangent", 4000), ("network", 0)):
         found = solved(LazyStep(ridge, readout=readout, score="leverage"), n, widths, budget)
         assert type(found.models.loo.basis) is form
-        assert_close(found.models.loo.scaled(found.new)[2], sigma, 1e-6)
+        assert_close(found.models.loo.scaled(found.new).scales, sigma, 1e-6)
         for construction in ("plus", "minmax"):
             check_intervals(found, construction, sigma, own)
 
@@ -191,8 +194,8 @@ def test_a_score_leaves_predictions_alone(ridge: float | str, score: str) -> Non
     ):
         assert_close(other, one, 1e-10)
     assert torch.equal(plain.models.solved.ridges, scaled.models.solved.ridges)
-    assert plain.models.loo.scaled(plain.new)[2].shape == ()
-    assert torch.equal(plain.models.loo.scores, plain.models.loo.residuals.abs())
+    assert plain.models.loo.scaled(plain.new).scales.shape == ()
+    assert_close(plain.models.loo.scores, plain.models.loo.residuals.abs(), 1e-10)
 
 
 @pytest.mark.parametrize("construction", ["plus", "minmax"])
@@ -201,8 +204,8 @@ def test_intervals_with_learnt_noise(readout: str, construction: str) -> None:
     found = solved(LazyStep(0.5, readout=readout, score="noise"), 9)
     scales = found.models.loo.scales
     basis = found.models.loo.basis
-    sigma = scales.at(*basis.rows_and_norms(found.new)[1:]).cpu().numpy()
-    own = scales.at(*basis.rows_and_norms(found.X)[1:]).diagonal().cpu().numpy()
+    sigma = scales.at(*basis.rows_and_norms(found.new)[1:])[0].cpu().numpy()
+    own = scales.at(*basis.rows_and_norms(found.X)[1:])[0].diagonal().cpu().numpy()
     check_intervals(found, construction, sigma, own)
 
 
@@ -211,7 +214,9 @@ def test_leverage_with_a_sketch_is_that_of_the_sketched_rows() -> None:
     basis = found.models.loo.basis
     Z, Z_new = (basis.rows(part)[1].cpu().numpy() for part in (found.X, found.new))
     assert_close(
-        found.models.loo.scaled(found.new)[2], reference.leverage(Z, Z_new, [0.5] * 12, True), 1e-7
+        found.models.loo.scaled(found.new).scales,
+        reference.leverage(Z, Z_new, [0.5] * 12, True),
+        1e-7,
     )
 
 
@@ -223,4 +228,4 @@ def test_mixed_precision_keeps_leverage_exact_and_lets_noise_be_coarse(readout: 
     tangent = linearise(mlp((5,), "tanh")(3), X, machine=machine)
     for score, dtype in (("leverage", torch.float64), ("noise", torch.float32)):
         loo = LazyStep(0.5, readout=readout, score=score).models(tangent, X, y).loo
-        assert loo.scaled(X.to(dtype))[2].dtype == dtype
+        assert loo.scaled(X.to(dtype)).scales.dtype == dtype

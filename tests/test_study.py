@@ -113,12 +113,14 @@ def test_a_trial_is_what_the_estimator_gives():
     both = np.concatenate([X, X_test])
     assert all((x == data.X).all(axis=1).sum() == 1 for x in both)
     assert len(np.unique(both, axis=0)) == 50
-    model = lk.DPLazyPI(epochs=1, random_state=3).fit(X, y)
-    intervals = model.predict_interval(X_test)
+    with one_thread():  # as trials run
+        model = lk.DPLazyPI(epochs=1, random_state=3).fit(X, y)
+        intervals = model.predict_interval(X_test)
     assert row["coverage"] == pytest.approx(lk.coverage(y_test, intervals).value)
-    assert row["width"] == pytest.approx(lk.mean_width(intervals))
-    assert row["score"] == pytest.approx(lk.interval_score(y_test, intervals))
-    assert row["certified"] == model.certificate_.coverage
+    # A study's methods predict in float32.
+    assert row["width"] == pytest.approx(lk.mean_width(intervals), rel=1e-4)
+    assert row["score"] == pytest.approx(lk.interval_score(y_test, intervals), rel=1e-4)
+    assert row["certified"] == pytest.approx(model.certificate_.coverage, rel=1e-12)
     assert row["fit_seconds"] > 0
     assert row["predict_seconds"] > 0
     assert f"torch {torch.__version__.split('+')[0]}" in row["versions"]
@@ -139,6 +141,7 @@ def test_the_transform_is_applied_to_real_data_and_refused_for_drawn():
         load("simulated_p4", "symlog", 0)
 
 
+@pytest.mark.slow
 def test_what_a_base_learns_is_measured_up_to_a_constant():
     row = run_trial(Trial("simulated_p4", "lazy_finetune", replace(SMALL, n=200, epochs=60), 0))
     noise = run_trial(Trial("simulated_p4", "lazy_dp", replace(SMALL, n=200), 0))
@@ -204,6 +207,7 @@ def test_a_failed_trial_is_a_row_with_its_error(tmp_path):
     assert len(read_rows(tmp_path / "s.csv")) == 2
 
 
+@pytest.mark.slow
 def test_rows_are_reproducible_and_side_by_side_is_the_same(tmp_path):
     study = small("lazy_public", "naive")
     alone = run_study(study, tmp_path / "a.csv", jobs=1)
@@ -280,6 +284,7 @@ run_study(small("lazy_public", trials=400), Path(sys.argv[1]), jobs=1)
 """
 
 
+@pytest.mark.slow
 def test_a_killed_run_loses_no_row(tmp_path):
     path = tmp_path / "s.csv"
     environment = os.environ | {"PYTHONPATH": os.path.dirname(__file__)}
@@ -335,6 +340,7 @@ def test_a_comparison_shows_a_line_of_three_panels_for_each_set(tmp_path):
     assert any(np.allclose(line.get_ydata(), 0.8) for line in dotted)
 
 
+@pytest.mark.slow
 def test_curves_run_along_the_setting_with_the_bounds_drawn_in(tmp_path):
     epsilons = (0.01, 1.0, math.inf)
     study = Study(

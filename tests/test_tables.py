@@ -26,6 +26,7 @@ from lazyknife.tables import (
     encode,
     encode_one,
     read_table,
+    read_tables,
     write_table,
 )
 
@@ -394,6 +395,8 @@ def test_a_column_without_values_in_one_file_or_both():
     for nothing in (pd.Series([None, None], dtype=object), pd.Series([pd.NaT, pd.NaT])):
         other = test.assign(x=nothing.to_numpy())
         np.testing.assert_array_equal(encode(train, other, "y").X_new, [[2.5, 1, 1]] * 2)
+    train, test = frames(x=[None] * 4 + [5, 7], w=[1] * 6)
+    np.testing.assert_array_equal(encode(train, test, "y").X, [[6, 1, 1]] * 4)
     for dtype in (float, object, "str", "category"):
         empty = frames(**{"x x": pd.Series([None] * 6, dtype=dtype), "w": [1] * 6})
         refused(lambda empty=empty: encode(*empty, "y"), "TRAIN", "'x x'", "--drop 'x x'")
@@ -412,7 +415,7 @@ def test_infinite_values(row, name):
 # Encoding: categories.
 
 
-def test_text_becomes_a_column_for_each_category():
+def test_text_becomes_a_column_for_each_category_of_two_rows():
     train, test = frames(
         w=[9, 8, 7, 6, 5, 4],
         c=["red", "blue", "red", "green", "blue", "red"],
@@ -420,18 +423,18 @@ def test_text_becomes_a_column_for_each_category():
         s=["same"] * 6,
     )
     got = encode(train, test, "y")
-    assert got.columns == ("w", "c = blue", "c = green", "c = red", "k = 1", "k = 3", "s = same")
+    assert got.columns == ("w", "c = blue", "c = red", "k = 1", "k = 3", "s = same")
     expected = [
-        [9, 0, 0, 1, 1, 0, 1],
-        [8, 1, 0, 0, 0, 1, 1],
-        [7, 0, 0, 1, 1, 0, 1],
-        [6, 0, 1, 0, 1, 0, 1],
-        [5, 1, 0, 0, 0, 1, 1],
-        [4, 0, 0, 1, 0, 1, 1],
+        [9, 0, 1, 1, 0, 1],
+        [8, 1, 0, 0, 1, 1],
+        [7, 0, 1, 1, 0, 1],
+        [6, 0, 0, 1, 0, 1],
+        [5, 1, 0, 0, 1, 1],
+        [4, 0, 1, 0, 1, 1],
     ]
     np.testing.assert_array_equal(np.concatenate([got.X, got.X_new]), expected)
     assert got.notes == (
-        "c: 3 categories became 3 columns.",
+        "c: 2 categories became 2 columns; 1 category that occurs in one row only has none.",
         "k: 2 categories became 2 columns.",
         "s: 1 category became 1 column.",
     )
@@ -439,45 +442,72 @@ def test_text_becomes_a_column_for_each_category():
 
 
 def test_missing_is_a_category_of_its_own():
-    train, test = frames(c=["a", None, "(missing)", "b", "b", np.nan])
+    train, test = frames(c=["(missing)", None, "(missing)", "b", "b", np.nan])
     got = encode(train, test, "y")
-    assert got.columns == ("c = (missing)", "c = a", "c = b", "c = (missing)")
-    np.testing.assert_array_equal(got.X.argmax(axis=1), [1, 3, 0, 2])
-    np.testing.assert_array_equal(got.X_new.argmax(axis=1), [2, 3])
+    assert got.columns == ("c = (missing)", "c = b", "c = (missing) (2)")
+    np.testing.assert_array_equal(got.X.argmax(axis=1), [0, 2, 0, 1])
+    np.testing.assert_array_equal(got.X_new.argmax(axis=1), [1, 2])
     assert got.X.sum() == 4
 
 
-def test_categories_that_only_the_new_rows_have():
-    train, test = frames(c=["a", "b", "a", "b", "new", "a"])
-    refused(lambda: encode(train, test, "y"), "TEST", "'c'", "'new'", "rows out", "--drop c")
-    train, test = frames(c=["a", "b", "a", "b", "a", None])
-    refused(lambda: encode(train, test, "y"), "TEST", "'c'", "(missing)", "--drop c")
-    many = pd.DataFrame({"c": [*"vwxyz"]})
-    message = refused(lambda: encode(train, many, "y"), "'v', 'w', 'x' and 2 more")
-    assert "'y'" not in message
-    names = {"train_name": "old.csv", "test_name": "new.csv"}
-    refused(lambda: encode(train, many, "y", **names), "new.csv: column 'c'", "old.csv")
+@pytest.mark.parametrize("missing", [False, True])
+def test_categories_that_only_one_file_has_are_encoded_by_how_often_they_occur(missing):
+    new = None if missing else "new"
+    label = "(missing)" if missing else "new"
+    rows = ["a", "b", "a", "b"]
+    for first, second in ((rows, [new, "a"]), ([new, "a"], rows)):  # once, in either file
+        got = encode(*halves(first, second), "y")
+        assert got.columns == ("c = a", "c = b")
+        pool = np.concatenate([got.X, got.X_new])
+        np.testing.assert_array_equal(pool.sum(axis=1), [value != new for value in first + second])
+        assert got.notes == (
+            "c: 2 categories became 2 columns; 1 category that occurs in one row only has none.",
+        )
+    for first, second in ((rows, [new, new]), ([new, new], rows)):  # twice, in one of them
+        got = encode(*halves(first, second), "y")
+        assert sorted(got.columns) == sorted(("c = a", "c = b", f"c = {label}"))
+        assert np.concatenate([got.X, got.X_new]).sum() == 6
+
+
+def halves(first: list, second: list) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Files with a column c of these values; the first has a target."""
+    train, test = (pd.DataFrame({"c": values}, dtype=object) for values in (first, second))
+    return train.assign(y=range(len(first))), test
+
+
+def test_a_column_whose_categories_all_occur_once_is_left_out():
+    train, test = frames(c=[*"abcdef"], w=[1] * 6)
+    got = encode(train, test, "y")
+    assert got.columns == ("w",)
+    assert got.notes == ("c: no category occurs in more than one row, so the column is left out.",)
+    refused(lambda: encode(train, test, "y", drop=["w"]), "TRAIN: no column is left")
 
 
 @pytest.mark.parametrize(
-    ("count", "rows", "allowed"),
-    [(20, 20, True), (11, 21, False), (11, 22, True), (100, 300, True), (101, 300, False)],
+    ("single", "repeated", "allowed"),
+    [
+        (20, 0, True),
+        (21, 0, False),
+        (19, 3, False),  # of 25 rows
+        (18, 3, True),  # of 24 rows
+        (80, 60, True),  # 40 % of 200 rows
+        (0, 100, True),
+        (0, 101, False),
+    ],
 )
-def test_too_many_categories(count, rows, allowed):
-    labels = [f"name {i % count}" for i in range(rows)]
-    frame = pd.DataFrame({"y": np.arange(rows), "my name": labels})
-
-    def both():
-        return encode(frame, frame.iloc[:0], "y")
-
+def test_names_of_rows_and_too_many_categories(single, repeated, allowed):
+    labels = [f"single {i}" for i in range(single)] + [f"name {i}" for i in range(repeated)] * 2
+    frame = pd.DataFrame({"y": np.arange(len(labels)), "my name": labels, "w": 1})
     if allowed:
-        assert both().X.shape == (rows, count)
+        got = encode_one(frame, "y")
+        assert got.X.shape == (len(labels), repeated + 1)
+        np.testing.assert_array_equal(got.X[:, 1:].sum(axis=1), np.arange(len(labels)) >= single)
         return
     message = refused(lambda: encode_one(frame, "y"), "DATA", "'my name'", "--drop 'my name'")
     assert "--id" not in message
-    new = pd.DataFrame({"my name": labels[:1]})
-    old = frame.iloc[1:] if count == 11 else frame
-    refused(lambda: encode(old, new, "y"), "TRAIN", "'my name'", "--id 'my name'")
+    for cut in (1, len(labels) - 1):
+        old, new = frame.iloc[:cut], frame.iloc[cut:]
+        refused(lambda old=old, new=new: encode(old, new, "y"), "'my name'", "--id 'my name'")
 
 
 def test_missing_counts_as_a_category():
@@ -485,6 +515,8 @@ def test_missing_counts_as_a_category():
     frame = pd.DataFrame({"y": np.arange(300), "c": labels})
     assert encode_one(frame, "y").X.shape == (300, 100)
     frame.loc[299, "c"] = None
+    assert encode_one(frame, "y").X.shape == (300, 100)
+    frame.loc[298, "c"] = None
     refused(lambda: encode_one(frame, "y"), "101 categories")
 
 
@@ -515,13 +547,13 @@ def test_a_slip_in_one_file_makes_the_other_files_numbers_no_riddle():
     test["x"] = test["x"].astype(int)
     refused(lambda: encode(train, test, "y"), "TRAIN: column 'x'", "'?'", "row 3")
     got = encode(train, test, "y", categorical=["x"])
-    assert got.columns == ("x = 12", "x = 13", "x = 14", "x = ?")
-    np.testing.assert_array_equal(got.X_new.argmax(axis=1), [0, 1])
+    assert got.columns == ("x = 12", "x = 13")
+    np.testing.assert_array_equal(got.X_new, [[1, 0], [0, 1]])
 
 
 def test_few_numbers_among_text_are_categories():
     train, test = frames(x=["a", "b", "1", "c", "a", "1"])
-    assert encode(train, test, "y").columns == ("x = 1", "x = a", "x = b", "x = c")
+    assert encode(train, test, "y").columns == ("x = 1", "x = a")
 
 
 def test_numbers_stored_as_text():
@@ -539,11 +571,115 @@ def test_codes_are_categories_if_the_user_says_so():
         *("z = 10", "z = 2", "z = 3", "b = False", "b = True", "f = 0.5", "f = 1"),
     )
     np.testing.assert_array_equal(got.X_new, [[0, 0, 1, 0, 1, 0, 1], [0, 1, 0, 1, 0, 1, 0]])
-    train.loc[0, "z"] = None
+    train.loc[[0, 2], "z"] = None
     got = encode(train, test, "y", categorical=["z"], drop=["b", "f"])
-    assert got.columns == ("z = 10", "z = 2", "z = 3", "z = (missing)")
+    assert got.columns == ("z = 2", "z = 3", "z = (missing)")
     dates = frames(d=pd.to_datetime(["2020-01-01", "2020-01-02"] * 3))
     assert encode(*dates, "y", categorical=["d"]).X.shape == (4, 2)
+
+
+# Encoding: dates and durations.
+
+DAYS = [0.0, 0.5, -1.0, 18321.25, 2932896.0, 18321.0]
+MOMENTS = [
+    "1970-01-01",
+    "1970-01-01T12:00",
+    "1969-12-31 00:00:00",
+    "2020-02-29T08:00:00.000+02:00",
+    "9999-12-31",
+    " 2020-02-28 19:00:00 -0500",
+]
+ZONES = [datetime.datetime.fromisoformat(text.strip().replace(" -", "-")) for text in MOMENTS]
+NAIVE = [
+    moment.astimezone(datetime.UTC).replace(tzinfo=None) if moment.tzinfo else moment
+    for moment in ZONES
+]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pd.Series(MOMENTS),
+        pd.Series(MOMENTS, dtype=object),
+        pd.Series(ZONES, dtype=object),
+        pd.Series(np.array(NAIVE, dtype="datetime64[us]")),
+        pd.Series(np.array(NAIVE, dtype="datetime64[s]")).dt.tz_localize("UTC"),
+        pd.Series(np.array(NAIVE, dtype="datetime64[ms]"))
+        .dt.tz_localize("UTC")
+        .dt.tz_convert("Asia/Tokyo"),
+    ],
+)
+def test_dates_become_days_since_1970(values):
+    train, test = frames(d=values, w=[1] * 6)
+    got = encode(train, test, "y")
+    assert got.columns == ("d", "w")
+    np.testing.assert_array_equal(np.concatenate([got.X, got.X_new])[:, 0], DAYS)
+    assert got.notes == ("d: dates became days since 1970-01-01.",)
+    assert not got.fitted  # a fixed rule
+    other = encode(train.assign(d=pd.Series(MOMENTS[:4])), test, "y")  # of another type
+    np.testing.assert_array_equal(other.X, got.X)
+
+
+def test_days_without_a_time_are_dates():
+    train, test = frames(d=[datetime.date(1970, 1, day) for day in range(1, 7)])
+    np.testing.assert_array_equal(encode(train, test, "y").X, [[0], [1], [2], [3]])
+
+
+@pytest.mark.parametrize("dtype", ["timedelta64[ns]", "timedelta64[s]", object])
+def test_durations_become_days(dtype):
+    durations = [datetime.timedelta(days=k, hours=6) for k in range(6)]
+    train, test = frames(d=pd.Series(durations, dtype=dtype))
+    got = encode(train, test, "y")
+    np.testing.assert_array_equal(got.X[:, 0], [0.25, 1.25, 2.25, 3.25])
+    assert got.notes == ("d: durations became days.",)
+
+
+def test_missing_dates_and_durations_are_treated_like_missing_numbers():
+    dates = pd.Series(["1970-01-02", None, "1970-01-04", "1970-01-12", None, "1970-01-03"])
+    for values in (dates, pd.to_datetime(dates), pd.to_datetime(dates) - pd.Timestamp(0)):
+        train, test = frames(d=values)
+        got = encode(train, test, "y")
+        assert got.columns == ("d", "d is missing")
+        pool = np.concatenate([got.X, got.X_new])
+        np.testing.assert_array_equal(pool[:, 0], [1, 2.5, 3, 11, 2.5, 2])
+        np.testing.assert_array_equal(pool[:, 1], [0, 1, 0, 0, 1, 0])
+        assert got.fitted
+
+
+@pytest.mark.parametrize("odd", ["soon", "2021-02-29", "2020-01-01T24:00", "01.02.2020", "2020"])
+@pytest.mark.parametrize("place", [3, 5])
+def test_dates_with_a_slip_are_not_taken_for_categories(odd, place):
+    values = ["2020-01-01", "2020-01-02", "2020-01-03"] * 2
+    values[place] = odd
+    train, test = frames(d=values, w=[1] * 6)
+    where = ("TRAIN", "row 4 ") if place == 3 else ("TEST", "row 2 ")
+    refused(lambda: encode(train, test, "y"), *where, f"'{odd}'", "not a date", "--categorical d")
+    assert encode(train, test, "y", categorical=["d"]).fitted
+    if place == 5:  # the other file's type says that they are dates
+        typed = train.assign(d=pd.Timestamp(0))
+        refused(lambda: encode(typed, test, "y"), "TEST", f"'{odd}'", "not a date")
+
+
+def test_few_dates_among_text_are_categories():
+    train, test = frames(d=["a", "b", "a", "2020-01-01", "c", "2020-01-01"])
+    assert encode(train, test, "y").columns == ("d = 2020-01-01", "d = a")
+
+
+def test_dates_of_parquet_files(tmp_path):
+    moments = pd.to_datetime(pd.Series(MOMENTS[:4]), format="ISO8601", utc=True)
+    table = pa.table(
+        {
+            "y": [1, 2, 3, 4],
+            "day": pa.array([datetime.date(1970, 1, 2)] * 3 + [None], pa.date32()),
+            "moment": pa.array(moments, pa.timestamp("us", "Europe/Berlin")),
+            "length": pa.array([datetime.timedelta(hours=12)] * 4, pa.duration("s")),
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    got = encode_one(read_table(tmp_path / "a.parquet"), "y")
+    assert got.columns == ("day", "moment", "length", "day is missing")
+    expected = [[1, day, 0.5, row == 3] for row, day in enumerate(DAYS[:4])]
+    np.testing.assert_array_equal(got.X, expected)
 
 
 # Encoding: columns that do not fit.
@@ -552,11 +688,8 @@ def test_codes_are_categories_if_the_user_says_so():
 @pytest.mark.parametrize(
     ("values", "kind"),
     [
-        (pd.date_range("2020", periods=6), "datetime64"),
-        (pd.date_range("2020", periods=6, tz="UTC"), "UTC"),
-        (pd.to_timedelta(range(6), unit="s"), "timedelta"),
-        ([datetime.date(2020, 1, 1)] * 6, "date"),
         ([datetime.time(1)] * 6, "time"),
+        (pd.period_range("2020", periods=6, freq="M"), "period"),
         ([[1, 2]] * 6, "list"),
         ([{"a": 1}] * 6, "dict"),
         ([b"x", None] * 3, "bytes"),
@@ -573,12 +706,7 @@ def test_other_types_are_refused_by_name(values, kind):
 
 def test_other_types_of_a_parquet_file(tmp_path):
     path = tmp_path / "a.parquet"
-    columns = {
-        "date32": [datetime.date(2020, 1, 1)] * 2,
-        "ndarray": [[1.0, 2.0]] * 2,
-        "bytes": [b"x"] * 2,
-        "dict": [{"a": 1}] * 2,
-    }
+    columns = {"ndarray": [[1.0, 2.0]] * 2, "bytes": [b"x"] * 2, "dict": [{"a": 1}] * 2}
     for name, values in columns.items():
         pq.write_table(pa.table({"y": [1, 2], name: values}), path)
         refused(lambda: encode_one(read_table(path), "y"), f"'{name}'", "of type")
@@ -586,7 +714,7 @@ def test_other_types_of_a_parquet_file(tmp_path):
     table = pa.table({"y": [1, 2, 3], "d": decimals, "n": pa.array([True, None, False])})
     pq.write_table(table.append_column("c", pa.array(["1", "2", "1"]).dictionary_encode()), path)
     got = encode_one(read_table(path), "y")
-    assert got.columns == ("d", "n", "d is missing", "n is missing", "c = 1", "c = 2")
+    assert got.columns == ("d", "n", "d is missing", "n is missing", "c = 1")
     np.testing.assert_array_equal(got.X[:, :2], [[1.5, 1], [1.75, 0.5], [2, 0]])
 
 
@@ -610,13 +738,18 @@ def test_columns_that_only_one_file_has():
 
 
 def test_a_type_that_differs():
-    train, test = frames(x=["a", "b", "c", "a", "a", "a"], w=[1] * 6)
+    train, test = frames(x=["a", "b", "c", "a", "d", "e"], w=[1] * 6)
     numbers = test.assign(x=[1, 2])
     refused(lambda: encode(train, numbers, "y"), "TRAIN and TEST", "'x'", "--categorical x")
     grouped = train.assign(x=train["x"].astype("category"))
     refused(lambda: encode(grouped, numbers, "y"), "'x'", "--drop x")
-    assert encode(grouped, test, "y").columns == ("w", "x = a", "x = b", "x = c")
-    refused(lambda: encode(train, test.assign(x=np.nan), "y"), "'x'", "(missing)")
+    assert encode(grouped, test, "y").columns == ("w", "x = a")
+    dates = train.assign(x=pd.Timestamp(0))
+    message = refused(lambda: encode(dates, numbers, "y"), "TRAIN and TEST", "'x'", "--drop x")
+    assert "dates in one file and numbers in the other" in message
+    bare = encode(train, test.assign(x=np.nan), "y")
+    assert bare.columns == ("w", "x = a", "x = (missing)")
+    np.testing.assert_array_equal(bare.X_new, [[1, 0, 1]] * 2)
 
 
 def test_the_order_of_the_new_rows_columns_does_not_matter():
@@ -718,11 +851,11 @@ def test_the_names_of_the_new_rows():
 
 
 def test_one_file():
-    train, _ = frames(x=[1, 2, None, 4, 5, 6], c=["a", "b", "b", None, "a", "a"], d=[1] * 6)
+    train, _ = frames(x=[1, 2, None, 4, 5, 6], c=[None, "b", "b", None, "a", "a"], d=[1] * 6)
     got = encode_one(train, "y", drop=["d"])
-    assert got.columns == ("x", "x is missing", "c = a", "c = b", "c = (missing)")
+    assert got.columns == ("x", "x is missing", "c = b", "c = (missing)")
     np.testing.assert_array_equal(got.X[:, 0], [1, 2, 2, 4])
-    assert got.X_new.shape == (0, 5)
+    assert got.X_new.shape == (0, 4)
     assert got.y_new is None
     assert got.ids is None
     assert "median of the file" in got.notes[0]
@@ -739,38 +872,87 @@ def test_notes_are_one_line_each():
 
 
 @st.composite
-def pools(draw):
-    """A table of numbers and text with gaps, a permutation of its rows, and a place to cut it."""
-    rows = draw(st.integers(4, 12))
-    number = st.one_of(st.none(), st.floats(-1e6, 1e6))
+def pools(draw, most=12):
+    """A table of all kinds of columns with gaps, a permutation of its rows, a place to cut it."""
+    rows = draw(st.integers(4, most))
+
+    def column(values):
+        return draw(st.lists(st.one_of(st.none(), values), min_size=rows, max_size=rows))
+
     columns = {
-        "x": draw(st.lists(number, min_size=rows, max_size=rows)),
-        "c": draw(st.lists(st.sampled_from(["u", "v", "w", None]), min_size=rows, max_size=rows)),
-        "i": draw(st.lists(st.integers(0, 2), min_size=rows, max_size=rows)),
+        "x": column(st.floats(-1e6, 1e6)),
+        "c": column(st.sampled_from("uvw")),
+        "s": column(st.integers(0, 30).map("name {}".format)),  # many of them singletons
+        "i": column(st.integers(0, 2)),
+        "d": column(st.dates().map(str)),
+        "b": column(st.booleans()),
     }
-    frame = pd.DataFrame(columns).astype({"x": float, "c": object})
-    return frame, draw(st.permutations(range(rows))), draw(st.integers(1, rows - 1))
+    frame = pd.DataFrame(columns, dtype=object).astype({"x": float})
+    frame.loc[rows] = [1.0, "u", "name 0", 0, "2020-01-01", True]  # no column is all missing
+    order = draw(st.permutations(range(rows + 1)))
+    return frame, order, draw(st.integers(1, rows))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(pools())
-def test_whatever_is_learnt_is_symmetric_in_the_rows_of_both_files(pool):
+def test_the_encoding_of_a_row_does_not_depend_on_the_file_that_it_is_in(pool):
     frame, order, cut = pool
-    frame.loc[len(frame)] = [1.0, "u", 0]  # no column is all missing
     whole = encode_one(frame.assign(y=0.0), "y", categorical=["i"])
-    shuffled = frame.iloc[[*order, len(frame) - 1]].reset_index(drop=True)
-    train, test = shuffled.iloc[:cut], shuffled.iloc[cut:]
-    train = train.assign(y=range(cut))
-    if any(set(test[name].map(str)) - set(train[name].map(str)) for name in "ci"):
-        # The one thing in which the files differ: TRAIN must have TEST's categories.
-        refused(lambda: encode(train, test, "y", categorical=["i"]), "TRAIN lacks")
-        return
+    shuffled = frame.iloc[order].reset_index(drop=True)
+    train, test = shuffled.iloc[:cut].assign(y=range(cut)), shuffled.iloc[cut:]
     got = encode(train, test, "y", categorical=["i"])
     assert got.columns == whole.columns
     assert got.fitted == whole.fitted
     again = np.empty_like(whole.X)
-    again[[*order, len(frame) - 1]] = np.concatenate([got.X, got.X_new])
+    again[order] = np.concatenate([got.X, got.X_new])
     np.testing.assert_array_equal(again, whole.X)
+
+
+TEXTS = ["01", "1", "2.5", "x", "y", "z", "True", "TRUE", "2020-01-01", "2020-01-01 12:00Z", ""]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.sampled_from(TEXTS), min_size=3, max_size=12),
+    st.data(),
+    st.booleans(),
+)
+def test_the_type_of_a_column_is_decided_on_both_files(tmp_path_factory, texts, data, declared):
+    """Two files of text are encoded, or refused, as one file with all rows is."""
+    order = data.draw(st.permutations(range(len(texts))))
+    cut = data.draw(st.integers(1, len(texts) - 1))
+    paths = [tmp_path_factory.getbasetemp() / f"{name}.csv" for name in ("all", "train", "test")]
+    for path, rows in zip(paths, (range(len(texts)), order[:cut], order[cut:]), strict=True):
+        path.write_text("t,w,y\n" + "".join(f"{texts[row]},1,{row}\n" for row in rows))
+    settings = {"categorical": ["t"] if declared else []}
+    try:
+        whole = encode_one(read_table(paths[0]), "y", **settings)
+    except TableError:
+        refused(lambda: encode(*read_tables(paths[1:], apart=["y"]), "y", **settings), "'t'")
+        return
+    got = encode(*read_tables(paths[1:], apart=["y"]), "y", **settings)
+    assert got.columns == whole.columns
+    again = np.empty_like(whole.X)
+    again[order] = np.concatenate([got.X, got.X_new])
+    np.testing.assert_array_equal(again, whole.X)
+
+
+def test_numbers_in_one_file_are_text_where_the_other_file_says_so(tmp_path):
+    train, test = tmp_path / "train.csv", tmp_path / "test.csv"
+    train.write_text("t,b,n,y\n01,TRUE,1,1\n01,false,2,2\n2,,3,3\n")
+    test.write_text("t,b,n,y\n01,0,4,?\nx,1,5,?\n")
+    old, new = read_tables([train, test], apart=["y"])
+    assert old["t"].tolist() == ["01", "01", "2"]
+    assert old["b"].dropna().tolist() == ["TRUE", "false"]
+    assert new["b"].tolist() == ["0", "1"]
+    assert old["n"].dtype == old["y"].dtype == np.int64
+    assert new["y"].tolist() == ["?", "?"]
+    read_table(train).to_parquet(tmp_path / "train.parquet")
+    old, new = read_tables([tmp_path / "train.parquet", test], apart=["y"])
+    assert old["t"].dtype == np.int64  # a Parquet file says what its types are
+    refused(lambda: encode(old, new, "y"), "'t'")
+    got = encode(*read_tables([train, tmp_path / "train.parquet"]), "y")
+    np.testing.assert_array_equal(got.X, got.X_new)
 
 
 @settings(max_examples=30, deadline=None)

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 import lazyknife as lk
+from alike import check_same_page
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/trade.md"
@@ -39,8 +40,9 @@ def test_the_pages_table_is_that_of_the_committed_rows(
     trade: ModuleType, committed: pd.DataFrame
 ) -> None:
     page = PAGE.read_text(encoding="utf-8")
-    assert trade.fill(page, committed) == page
-    assert trade.fill(page, committed.assign(width=2 * committed["width"])) != page
+    check_same_page(trade.fill(page, committed), page)
+    with pytest.raises(AssertionError):
+        check_same_page(trade.fill(page, committed.assign(width=2 * committed["width"])), page)
     panels = len(trade.DATA) * len(trade.SIZES)
     assert page.count("\n| ") == 2 + panels * (1 + len(trade.EPSILONS))
 

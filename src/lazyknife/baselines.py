@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,19 +13,22 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from .base import Plain
-from .certificate import Certificate, make_certificate
+from .certificate import Certificate, exchangeable_rows, make_certificate
 from .checks import check_fraction, check_positive_int
-from .intervals import CONSTRUCTIONS, cv_plus_miss, kappa
-from .machine import PROCESSOR
-from .networks import Network, build, make
-from .records import INDEPENDENT
+from .intervals import miss_bound
+from .machine import PROCESSOR, steps
+from .networks import Network, build, dtype_of, make
+from .records import INDEPENDENT, Predictions
 from .refits import Ensemble, train_ensemble
 from .regressor import Fitted, Given, IntervalRegressor, Seeds
 from .scaling import Scaling
 
+# Units of rounding by which two evaluations of the same network may differ.
+ROUNDED = 32.0
+ROWS_AT_ONCE = 2**22  # rows times networks
 THEOREMS = {
     "jackknife_plus": "By the jackknife+ theorem of Barber, Candès, Ramdas and Tibshirani (2021).",
-    "cv_plus": "By the CV+ theorem of Barber, Candès, Ramdas and Tibshirani (2021).",
+    "cv_plus": "By the CV+ theorem, after that of Barber, Candès, Ramdas and Tibshirani (2021).",
     "split_conformal": "By the rank of an exchangeable score.",
 }
 
@@ -64,9 +68,13 @@ class Refits:
         """Sizes of the residuals."""
         return self.residuals.abs()
 
-    def scaled(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def scaled(self, X: Tensor) -> Predictions:
         """Predictions, and no scales."""
-        return *self.predict(X), self.residuals.new_ones(())
+        point, each = self.predict(X)
+        one = each.new_ones(())
+        # Networks are evaluated in their own type, in blocks that may round apart.
+        slack = ROUNDED * torch.finfo(dtype_of(self.full.module)).eps * each.abs().amax(dim=1)
+        return Predictions(point, each, 0 * one, one, 0 * one, slack)
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """For each row of the training data, the predictions of the network without it."""
@@ -169,7 +177,7 @@ class JackknifeRegressor(_TrainedRegressor):
         self.construction = construction
 
     def _fit(self, given: Given) -> Fitted:
-        X, y, scaling, seeds, _ = given
+        X, y, scaling, seeds, *_ = given
         train = self._trainer(X, y, seeds)
         n = len(y)
         rows = torch.arange(n)
@@ -177,18 +185,19 @@ class JackknifeRegressor(_TrainedRegressor):
         models, residuals = None, torch.full_like(y, torch.nan)  # naive needs none
         if self.construction != "naive":
             models = train(_leave_out(n, rows[:, None]), 1)
-            residuals = y - models.own_outputs(X)
+            residuals = y - _own(models, X)
         loo = Refits(full, models, rows, residuals, y - full.outputs(X)[0])
-        miss = CONSTRUCTIONS[self.construction].bound(kappa(self.alpha, n), n, n, independent=True)
-        certificate = _certificate(
-            f"construction {self.construction!r} of {n} refits, alpha = {self.alpha:g}, n = {n}",
-            miss,
-            "jackknife_plus",
-            self._start_assumptions(),
-            scaling,
-            f"Construction {self.construction!r} has no coverage theorem: use 'plus'.",
+        certify = partial(
+            _certificate,
+            subject=f"construction {self.construction!r} of {n} refits, n = {n}",
+            construction=self.construction,
+            n=n,
+            theorem="jackknife_plus",
+            assumptions=self._start_assumptions(),
+            scaling=scaling,
+            without=f"Construction {self.construction!r} has no coverage theorem: use 'plus'.",
         )
-        return Fitted(loo, certificate, {})
+        return Fitted(loo, certify, {})
 
 
 class CVPlusRegressor(_TrainedRegressor):
@@ -232,7 +241,7 @@ class CVPlusRegressor(_TrainedRegressor):
             raise ValueError(f"folds={self.folds}: give at least 2")
 
     def _fit(self, given: Given) -> Fitted:
-        X, y, scaling, seeds, _ = given
+        X, y, scaling, seeds, *_ = given
         train = self._trainer(X, y, seeds)
         n = len(y)
         if self.folds > n:
@@ -247,15 +256,18 @@ class CVPlusRegressor(_TrainedRegressor):
         models = _join([train(_leave_out(n, group), 1 + k) for k, group in enumerate(groups)])
         residuals = y - models.outputs(X).T[torch.arange(n), fold_of]
         loo = Refits(full, models, fold_of, residuals, y - full.outputs(X)[0])
-        certificate = _certificate(
-            f"CV+ with {self.folds} folds, alpha = {self.alpha:g}, n = {n}",
-            cv_plus_miss(kappa(self.alpha, n), n, self.folds),
-            "cv_plus",
-            self._start_assumptions(),
-            scaling,
-            f"The CV+ theorem wants equal folds, and {n} rows are no multiple of {self.folds}.",
+        certify = partial(
+            _certificate,
+            subject=f"CV+ with {self.folds} folds, n = {n}",
+            construction="cv+",
+            n=n,
+            folds=self.folds,
+            theorem="cv_plus",
+            assumptions=self._start_assumptions(),
+            scaling=scaling,
+            without=f"CV+ requires equal folds, and {n} is not divisible by {self.folds}.",
         )
-        return Fitted(loo, certificate, {})
+        return Fitted(loo, certify, {})
 
 
 class SplitConformalRegressor(_TrainedRegressor):
@@ -306,20 +318,22 @@ class SplitConformalRegressor(_TrainedRegressor):
         return self._parts(n, seeds)[0]
 
     def _fit(self, given: Given) -> Fitted:
-        X, y, scaling, seeds, _ = given
+        X, y, scaling, seeds, *_ = given
         learn, kept = (torch.from_numpy(rows) for rows in self._parts(len(y), seeds))
         network = self._trainer(X, y, seeds)(learn[None], 0)
         errors = y - network.outputs(X)[0]
         loo = Refits(network, None, kept, errors[kept], errors[learn])
         n = len(kept)
-        certificate = _certificate(
-            f"split conformal, alpha = {self.alpha:g}, {n} calibration rows of {len(y)}",
-            kappa(self.alpha, n) / (n + 1),
-            "split_conformal",
-            self._start_assumptions(),
-            scaling,
+        certify = partial(
+            _certificate,
+            subject=f"split conformal, {n} calibration rows of {len(y)}",
+            construction="full",  # the rank of one score among n + 1
+            n=n,
+            theorem="split_conformal",
+            assumptions=self._start_assumptions(),
+            scaling=scaling,
         )
-        return Fitted(loo, certificate, {})
+        return Fitted(loo, certify, {})
 
 
 def _leave_out(n: int, left_out: Tensor) -> Tensor:
@@ -329,6 +343,13 @@ def _leave_out(n: int, left_out: Tensor) -> Tensor:
     return kept.nonzero()[:, 1].reshape(len(left_out), -1)
 
 
+def _own(models: Ensemble, X: Tensor) -> Tensor:
+    """Predictions of network j at row j, shape (n,), by the very path of new rows."""
+    each = max(1, ROWS_AT_ONCE // len(X))
+    parts = [models.outputs(X[part])[part].diagonal() for part in steps(len(X), each)]
+    return torch.cat(parts)
+
+
 def _join(parts: list[Ensemble]) -> Ensemble:
     """One ensemble of several."""
     weights = {name: torch.cat([p.weights[name] for p in parts]) for name in parts[0].weights}
@@ -336,20 +357,25 @@ def _join(parts: list[Ensemble]) -> Ensemble:
 
 
 def _certificate(
+    *,
+    alpha: float,
     subject: str,
-    miss: float | None,
+    construction: str,
+    n: int,
     theorem: str,
     assumptions: tuple[str, ...],
     scaling: Scaling,
+    folds: int = 1,
     without: str = "",
 ) -> Certificate:
     """Certificate of a method whose networks share nothing that saw the left-out row."""
+    miss, needed = miss_bound(construction, alpha, n, folds, True, scaling.new_rows)
     objections = (*(() if miss is not None else (without,)), *scaling.objections)
     return make_certificate(
-        subject=subject,
+        subject=f"{subject}, alpha = {alpha:g}",
         miss=miss,
         dependence=INDEPENDENT,
-        assumptions=(*assumptions, *scaling.assumptions),
+        assumptions=(*assumptions, *scaling.assumptions, *exchangeable_rows(needed)),
         objections=objections,
         rows=scaling.rows,
         remarks=() if objections else (THEOREMS[theorem],),

@@ -13,7 +13,7 @@ from .checks import (
     check_not_negative,
     check_positive_int,
 )
-from .intervals import CONSTRUCTIONS, kappa, rows_needed
+from .intervals import CONSTRUCTIONS, kappa, miss_bound, rows_needed
 from .records import PrivacyCurve
 from .roots import falling_root
 
@@ -173,32 +173,37 @@ def certificate_for(
     assumptions: tuple[str, ...] = (),
     objections: tuple[str, ...] = (),
     rows: str = "any new row",
+    new_rows: int | None = None,
 ) -> Certificate:
-    """Return the certificate of a lazy jackknife on n rows whose base has this dependence."""
+    """Return the certificate of a lazy jackknife on n rows whose base has this dependence.
+
+    ``new_rows`` is the number of rows that it is about, where that is known.
+    """
     check_fraction("alpha", alpha)
     check_choice("construction", construction, CONSTRUCTIONS)
     for argument, value in (("eta", eta), ("nu", nu)):
         if value is not None:
             check_not_negative(argument, value)
     name = type(base).__name__
-    miss = miss_bound(construction, alpha, n, folds, dependence)
+    independent = dependence is not None and dependence.total_variation == 0.0
+    miss, needed = miss_bound(construction, alpha, n, folds, independent, new_rows)
+    assumptions += exchangeable_rows(needed)
     if CONSTRUCTIONS[construction].miss is None:
         objections += (f"Construction {construction!r} has no coverage theorem: use 'plus'.",)
     elif miss is None:
-        objections += (
-            f"The CV+ theorem wants equal folds, and {n} rows are no multiple of {folds}.",
-        )
+        objections += (f"CV+ requires equal folds, and {n} is not divisible by {folds}.",)
     if dependence is None:
         objections += (
             f"The {name} base saw all of the data without privacy: use Public, Split, or DPSGD "
             "with a finite epsilon.",
         )
     paper: float | None = None
-    remarks: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = base.remarks
     if dependence is not None and miss is not None:
         tau = dependence.total_variation
         if not objections:
-            remarks += (f"By the ghost-point theorem; the base's total variation is {tau:.4f}.",)
+            theorem = f"By the ghost-point theorem; the base's total variation is {tau:.4f}."
+            remarks = (theorem, *remarks)
         if eta is not None:
             paper = paper_bound(alpha, dependence, eta)
             remarks += (_paper_remark(paper, eta, nu),)
@@ -215,12 +220,14 @@ def certificate_for(
     )
 
 
-def miss_bound(
-    construction: str, alpha: float, n: int, folds: int, dependence: PrivacyCurve | None
-) -> float | None:
-    """The most that a construction misses under a symmetric base, or one without the data."""
-    independent = dependence is not None and dependence.total_variation == 0.0
-    return CONSTRUCTIONS[construction].bound(kappa(alpha, n), n, folds, independent)
+def exchangeable_rows(needed: int) -> tuple[str, ...]:
+    """Return what a theorem assumes that speaks of more than one new row."""
+    if needed <= 1:
+        return ()
+    return (
+        f"Not one but {needed} new rows, as many as a fold has, are exchangeable with the training "
+        "rows.",
+    )
 
 
 def paper_bound(alpha: float, dependence: PrivacyCurve, eta: float) -> float:
@@ -362,7 +369,7 @@ def _plan_epsilon(goal: _Goal, base: BaseMethod, alpha: float) -> Plan:
             f"No ε to plan at alpha = {alpha:g} with n = {n}: the intervals are infinite, whatever "
             f"the base. At least {rows_needed(alpha)} rows are needed.",
         )
-    miss = CONSTRUCTIONS[goal.construction].bound(rank, n, goal.folds, independent=False)
+    miss = miss_bound(goal.construction, alpha, n, goal.folds, independent=False).miss
     assert miss is not None
     if 1 - miss <= goal.coverage:
         return Plan(

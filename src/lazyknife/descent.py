@@ -22,6 +22,8 @@ JOINT_STEPS = 25
 FORCING, CONJUGATE_STEPS = 0.03, 10
 # Line search: share of the predicted decrease to reach, shares of the slope that may be left.
 DECREASE, FALL, RISE, TRIALS = 1e-4, 0.1, 0.5, 80
+# What K maps to 0 is solved by a step of length 1, and a length s leaves |1 − s| of it: below 2.
+LONGEST = 1.9
 
 
 @dataclass(frozen=True)
@@ -244,6 +246,16 @@ def _residual(problem: Problem, models: Models) -> tuple[Tensor, Tensor]:
     return residual, _largest(residual) <= allowed
 
 
+def unsolved(problem: Problem, models: Models, roots: Tensor) -> float:
+    """Return how far the models' predictions may be off, in units of √k(x, x).
+
+    The objective is λ-strongly convex in the moves Δ, so with a residual R they are off by at most
+    ‖JᵀR‖/λ ≤ Σ_i |R_i|√k(x_i, x_i)/λ; twice that leaves room for the intercept.
+    """
+    residual, _ = _residual(problem, models)
+    return 2 * float((roots @ residual.abs()).max()) / problem.ridge
+
+
 def _largest(numbers: Tensor) -> Tensor:
     return numbers.abs().amax(dim=0)
 
@@ -311,14 +323,15 @@ def _length(problem: Problem, models: Models, step: _Step) -> Tensor:
         large = slope[open_] < -slack[open_]  # smaller ones are known to rounding only
         far = change > DECREASE * s * slope[open_] + slack[open_]
         far |= ~torch.isfinite(change) | (large & (ahead > -RISE * slope[open_]))
-        near = ~far & large & (ahead < FALL * slope[open_])
+        near = ~far & large & (ahead < FALL * slope[open_]) & (s < LONGEST)
         low[open_] = torch.where(near, s, low[open_])
         high[open_] = torch.where(far, s, high[open_])
         open_ = open_[near | far]
         if not len(open_):
             break
         middle = (low[open_] + high[open_]) / 2
-        length[open_] = torch.where(torch.isinf(middle), 2 * length[open_], middle)
+        longer = (2 * length[open_]).clamp(max=LONGEST)
+        length[open_] = torch.where(torch.isinf(middle), longer, middle)
     length[open_] = low[open_]
     return length
 

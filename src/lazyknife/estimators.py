@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -11,8 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .base import DPSGD, BaseMethod
-from .certificate import certificate_for
+from .certificate import Certificate, certificate_for
 from .checks import check_choice, check_positive, check_positive_int
+from .guard import rounding_objections, rounding_share
 from .intervals import CONSTRUCTIONS
 from .lazy import LazyStep
 from .losses import SQUARED, Loss, find_loss
@@ -20,6 +22,7 @@ from .machine import Device, Machine, machine_for
 from .networks import Network, build, mlp
 from .readout import READOUTS
 from .regressor import Fitted, Given, HiddenSetting, IntervalRegressor, Seeds
+from .scaling import unlike_columns
 from .tangent import Selection, Sketch, linearise, selected
 
 # Beyond so many rows the noise, which takes half as long again as all else, is not learnt unasked.
@@ -109,8 +112,8 @@ class LazyJackknifeRegressor(IntervalRegressor):
     score_
         The score that was used.
     rounding_
-        Largest error of low precision seen on a sample of left-out residuals, in units of their
-        typical size; None where all is float64.
+        By how much rounding may widen intervals at a typical row, in units of the residual that
+        sets their ends. Above .05 there is no certificate.
     loo_
         The leave-one-out models.
 
@@ -251,7 +254,8 @@ class LazyJackknifeRegressor(IntervalRegressor):
             self.folds,
             find_loss(self.loss),
             self.features,
-            seeds.base,
+            seeds.lazy,
+            self.alpha,
             self.progress,
         )
 
@@ -263,7 +267,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
         return None if len(left) == n else learn
 
     def _fit(self, given: Given) -> Fitted:
-        X, y, scaling, seeds, covariates = given
+        X, y, scaling, seeds, covariates, names = given
         method, loss = self._base_method(), find_loss(self.loss)
         loss.check(y)
         learn, left = (torch.from_numpy(rows) for rows in method.rows(len(y), seeds.rows))
@@ -292,9 +296,9 @@ class LazyJackknifeRegressor(IntervalRegressor):
         tangent = linearise(base.module, X, self.parameters, machine)
         models = lazy.models(tangent, X[left], y[left])
         _warn_if_far(models.loo.residuals, models.solved.residuals)
-        certificate = certificate_for(
+        certify = partial(
+            _certificate,
             n=n,
-            alpha=self.alpha,
             construction=self.construction,
             base=method,
             dependence=base.dependence,
@@ -302,16 +306,41 @@ class LazyJackknifeRegressor(IntervalRegressor):
             assumptions=(*self._start_assumptions(), *scaling.assumptions),
             objections=scaling.objections,
             rows=scaling.rows,
+            new_rows=scaling.new_rows,
+            loo=models.loo,
+            size=float(y.abs().max()),
+            columns=unlike_columns(X.numpy(), names),
         )
+        given_to = ("loo", "construction", "size", "columns")
+        terms = {name: certify.keywords[name] for name in given_to}
+        for objection in rounding_objections(alpha=self.alpha, **terms):
+            warnings.warn(f"no coverage is guaranteed. {objection}", stacklevel=4)
         attributes = {
             "base_": base,
             "start_": start,
             "ridge_": self.starts * models.solved.ridges.cpu().numpy(),
             "score_": lazy.score,
-            "rounding_": models.rounding,
+            "rounding_": rounding_share(models.loo, self.alpha, float(y.abs().max())),
             "seeds_": seeds,
         }
-        return Fitted(models.loo, certificate, attributes)
+        return Fitted(models.loo, certify, attributes)
+
+
+def _certificate(
+    *,
+    alpha: float,
+    loo: Any,
+    size: float,
+    columns: str,
+    construction: str,
+    objections: tuple[str, ...],
+    **terms: Any,
+) -> Certificate:
+    """Return the certificate of a level, unless rounding objects."""
+    rounded = rounding_objections(loo, construction, alpha, size, columns)
+    return certificate_for(
+        alpha=alpha, construction=construction, objections=(*objections, *rounded), **terms
+    )
 
 
 def _warn_if_far(read_out: Tensor, linearised: Tensor) -> None:

@@ -12,22 +12,53 @@ Dual: G = K + λI = LLᵀ and h = L⁻¹k(x) give s = k(x, x) + λ − ‖h‖²
 explicit inverse loses them, and b = L⁻ᵀh: two triangular solves, one product's worth of work. With
 an intercept, g = L⁻¹1, t = ‖g‖² and ω = (1 − gᵀh)/t add tω² to s and gω to h.
 Primal: G = ΦᵀΦ + λI = LLᵀ and h = L⁻¹φ(x) give s = λ(1 + ‖h‖²) and b = ΦL⁻ᵀh.
+
+Rounding, in the notation of rounding.py: γ·strain bounds the relative error of every d_i, strain
+being the largest u_i²/d_i; γ·loose(x) that of s(x), loose = (|b|ᵀ√g + √k(x, x))²/s; and an error of
+the dual coefficients or of bᵀr, in units of √(s/d_i) or √s, is at most γ·weight times the root of
+strain or loose, weight = |c|ᵀ√g. As |A_ik| ≤ √(d_i d_k), strain is at most (Σ_k √(d_k g_k))²: that
+is taken where it is small enough, and the sum itself elsewhere.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from .machine import PROCESSOR, Machine, blocks
 from .primal import Indefinite
+from .rounding import gamma_of
+
+# A relative error that need not be known more exactly.
+SMALL = 1e-6
 
 
 class Factor(Protocol):
     """One λ, factored."""
+
+    @property
+    def strain(self) -> float:
+        """γ times it bounds the relative errors of d."""
+
+    @property
+    def weight(self) -> float:
+        """|c|ᵀ√g."""
+
+    @property
+    def roots(self) -> Tensor:
+        """√diag G, in the coordinates of the basis, shape (q,)."""
+
+    @property
+    def ground(self) -> float:
+        """What besides |w|ᵀ√diag G an error of the model w is relative to."""
+
+    @property
+    def unit(self) -> float:
+        """What d is multiplied with to be free of the unit of k."""
 
     @property
     def ridge(self) -> float:
@@ -58,8 +89,8 @@ class Factor(Protocol):
         ``columns`` are those of A' for these rows.
         """
 
-    def at(self, rows: Tensor, norms: Tensor) -> tuple[Tensor, Tensor]:
-        """Weights b, shape (m, n), and s, shape (m,), of new rows.
+    def at(self, rows: Tensor, norms: Tensor) -> Open:
+        """What the training rows leave open of new rows.
 
         Parameters
         ----------
@@ -71,9 +102,17 @@ class Factor(Protocol):
         """
 
 
+class Open(NamedTuple):
+    """New rows at one λ: weights b, shape (m, n); s, shape (m,); loose, shape (m,)."""
+
+    weights: Tensor
+    left_open: Tensor
+    loose: Tensor
+
+
 @dataclass(frozen=True)
 class DualFactor:
-    """K + λI = LLᵀ. ``half_ones`` is g, zero without an intercept."""
+    """K + λI = LLᵀ. ``half_ones`` is g, zero without an intercept; ``roots`` are √diag(K + λI)."""
 
     ridge: float
     dual: Tensor
@@ -82,6 +121,11 @@ class DualFactor:
     lower: Tensor
     half_ones: Tensor
     share: Tensor  # v, zero without an intercept
+    roots: Tensor
+    strain: float
+    weight: float
+    ground: float = 0.0
+    unit: float = 1.0
 
     @property
     def coefficients(self) -> Tensor:
@@ -110,9 +154,23 @@ class DualFactor:
             slope = share @ (targets - mean)
             dual, mean = dual - row_sums * slope, mean + slope
             diagonal = diagonal - row_sums * share
-        return cls(ridge, dual, diagonal, mean, lower, half[:, 1].contiguous(), share)
+        # Once more with what is left of the equations: a difference may have cost digits.
+        left = targets - mean - kernel @ dual - ridge * dual
+        more = torch.cholesky_solve(left[:, None], lower)[:, 0]
+        if intercept:
+            more, mean = more - row_sums * (share @ left), mean + share @ left
+        dual = dual + more
+        roots = (kernel.diagonal() + ridge).sqrt()
+        strain = float((diagonal.abs().sqrt() @ roots).square())
+        if gamma_of(kernel.dtype) * strain > SMALL:
+            inverse = torch.cholesky_inverse(lower).addr_(row_sums, share, alpha=-1)
+            strain = float(((inverse.abs_() @ roots).square() / diagonal.abs()).max())
+        # With an intercept d is a difference: its parts count where it cancels.
+        strain += float((1 + 2 * (row_sums * share / diagonal).abs()).max())
+        weight, half_ones = float(dual.abs() @ roots), half[:, 1].contiguous()
+        return cls(ridge, dual, diagonal, mean, lower, half_ones, share, roots, strain, weight)
 
-    def at(self, rows: Tensor, norms: Tensor) -> tuple[Tensor, Tensor]:
+    def at(self, rows: Tensor, norms: Tensor) -> Open:
         """Two triangular solves."""
         half = torch.linalg.solve_triangular(self.lower, rows.T, upper=False)
         # Exactly, s is at least λ.
@@ -122,7 +180,9 @@ class DualFactor:
             missing = (1 - self.half_ones @ half) / total
             left_open = left_open + total * missing.square()
             half = half.addr_(self.half_ones, missing)
-        return torch.linalg.solve_triangular(self.lower.T, half, upper=True).T, left_open
+        weights: Tensor = torch.linalg.solve_triangular(self.lower.T, half, upper=True).T
+        reach = weights.abs() @ self.roots + norms.sqrt()
+        return Open(weights, left_open, reach.square() / left_open)
 
     def inverse_columns(self, rows: Tensor) -> Tensor:
         """Columns of A, less those of (A1)(A1)ᵀ/t."""
@@ -146,6 +206,20 @@ class PrimalFactor:
     intercept: Tensor
     lower: Tensor
     rows: Tensor
+    roots: Tensor
+    strain: float
+    ground: float
+    spread: float  # (Σ_a √(G_aa (G⁻¹)_aa))², which bounds loose
+
+    @property
+    def weight(self) -> float:
+        """(|w|ᵀ√diag G + ‖r‖)/√λ, an error of λc being one of Φw and r."""
+        return (float(self.coefficients.abs() @ self.roots) + self.ground) / math.sqrt(self.ridge)
+
+    @property
+    def unit(self) -> float:
+        """λ."""
+        return self.ridge
 
     @classmethod
     def of(
@@ -175,18 +249,26 @@ class PrimalFactor:
             for part in blocks(len(rows), 3 * machine.item * len(gram), machine.block)
         ]
         dual, diagonal = (targets - rows @ weights) / ridge, (1 - torch.cat(leverages)) / ridge
+        roots = gram.diagonal().sqrt()
+        spread = float((_inverse_diagonal(lower, machine).sqrt() @ roots).square())
+        # |G⁻¹φ_i|ᵀ√diag G is at most the root of spread times the leverage.
+        lengths = (spread * torch.cat(leverages)).sqrt()
+        strain = float(((lengths.square() + 2 * lengths) / (ridge * diagonal).abs()).max())
+        ground = float(targets.norm())
         if intercept:
-            weights, mean = weights[:-1], mean + weights[-1]
-        return cls(ridge, dual, diagonal, weights, mean, lower, rows)
+            ground += float(weights[-1].abs() * roots[-1])
+            weights, mean, roots = weights[:-1], mean + weights[-1], roots[:-1]
+        return cls(ridge, dual, diagonal, weights, mean, lower, rows, roots, strain, ground, spread)
 
-    def at(self, rows: Tensor, norms: Tensor) -> tuple[Tensor, Tensor]:
+    def at(self, rows: Tensor, norms: Tensor) -> Open:
         """Two triangular solves with few features, and one product with the training rows."""
         if rows.shape[1] < len(self.lower):
             rows = torch.cat([rows, torch.ones_like(rows[:, :1])], dim=1)
         half = torch.linalg.solve_triangular(self.lower, rows.T, upper=False)
         left_open = self.ridge * (1 + half.square().sum(dim=0))
         back = torch.linalg.solve_triangular(self.lower.T, half, upper=True)
-        return back.T @ self.rows.T, left_open
+        loose = torch.full_like(left_open, self.spread)
+        return Open(back.T @ self.rows.T, left_open, loose)
 
     def inverse_columns(self, rows: Tensor) -> Tensor:
         """(I − ΦG⁻¹Φᵀ)/λ."""

@@ -19,6 +19,7 @@ from .factors import Factor
 from .loo import RidgeModels
 from .primal import Indefinite
 from .progress import track
+from .rounding import Contest, Sensitivity, gamma_of
 
 
 def draw_folds(n: int, folds: int, seed: int) -> list[Tensor]:
@@ -31,6 +32,7 @@ def leave_folds_out(
     factor_at: Callable[[float], Factor],
     ridges: Sequence[float],
     folds: Sequence[Tensor],
+    norms: Tensor,
     progress: bool = False,
 ) -> RidgeModels:
     """One ridge model without each fold, and the full one.
@@ -44,54 +46,76 @@ def leave_folds_out(
         order.
     folds
         The rows of each fold.
+    norms
+        k(x, x) of the rows, shape (n,).
     progress
         Whether to show a progress bar.
 
     """
-    every = [*folds, torch.arange(0)]  # at last no rows at all: the full model
+    every = [rows.to(norms.device) for rows in (*folds, torch.arange(0))]  # at last the full model
+    traces = torch.stack([_without(norms, rows).sum() for rows in every])
+    contest = Contest(traces, max(ridges))
     best: list[_Model | None] = [None] * len(every)
     failure: Indefinite | None = None
     for ridge in track(ridges, "choosing ridges", len(ridges), progress and len(ridges) > 1):
+        admitted = contest.admits(ridge)
+        if not admitted.any():
+            continue
         try:
             factor = factor_at(ridge)
-            found = [_without(factor, rows.to(factor.dual.device)) for rows in every]
-        except Indefinite as error:  # a λ that rounding outweighs is passed over
+            found = [_leave_out(factor, rows, norms) for rows in every]
+        except Indefinite as error:
             failure = error
+            contest.fail(admitted)
             continue
-        for k, model in enumerate(found):
-            before = best[k]
-            if before is None or model.error < before.error:
-                best[k] = model
+        errors = torch.stack([model.error for model in found])
+        changes = torch.stack([model.change for model in found])
+        better = contest.enter(errors, changes, admitted).tolist()
+        best = [new if won else old for new, old, won in zip(found, best, better, strict=True)]
     models = [model for model in best if model is not None]
-    if not models:
-        assert failure is not None
-        raise failure
-    device = models[-1].coefficients.device
-    model_of = torch.cat([torch.full_like(rows, k) for k, rows in enumerate(folds)])
-    order = torch.cat(list(folds)).argsort().to(device)
+    if len(models) < len(every):
+        raise failure or ValueError(
+            "no λ of the grid gives finite errors for every fold: scale the features "
+            "(transform='symlog', or 'standardize' with X_pool), or give a number for ridge"
+        )
+    return _joined(models, every[:-1], contest.doubtful[:-1])
+
+
+def _joined(models: Sequence[_Model], folds: Sequence[Tensor], doubtful: Tensor) -> RidgeModels:
+    """Put the models of all folds, and last the full one, together."""
+    sizes = torch.tensor([len(rows) for rows in folds], device=doubtful.device)
+    order = torch.cat(list(folds)).argsort()
+    spread = torch.repeat_interleave(torch.arange(len(folds), device=order.device), sizes)[order]
+    parts = [model.sensitivity for model in models[:-1]]
+    sensitivity = Sensitivity.joined(parts)[order]
+    sensitivity.doubtful.copy_(doubtful[spread])
+    ridges = [model.ridge for model in models]
     return RidgeModels(
         columns=torch.stack([model.coefficients for model in models[:-1]], dim=1),
         full=models[-1].coefficients,
         intercepts=torch.stack([model.intercept for model in models]),
-        ridges=torch.tensor([m.ridge for m in models], dtype=torch.float64, device=device),
+        ridges=torch.tensor(ridges, dtype=torch.float64, device=order.device),
         residuals=torch.cat([model.residuals for model in models])[order],
         training_residuals=models[-1].training_residuals,
-        model_of=model_of.to(device)[order],
+        sensitivity=sensitivity,
+        model_of=spread,
     )
 
 
 class _Model(NamedTuple):
     """The ridge without some rows, and its leave-one-out error on the others."""
 
-    error: float
+    error: Tensor  # a single number
+    change: Tensor  # what rounding may have changed of the errors, a norm
     ridge: float
     coefficients: Tensor
     intercept: Tensor
     residuals: Tensor  # on the rows left out
     training_residuals: Tensor
+    sensitivity: Sensitivity  # of the rows left out
 
 
-def _without(factor: Factor, rows: Tensor) -> _Model:
+def _leave_out(factor: Factor, rows: Tensor, norms: Tensor) -> _Model:
     """Leave these rows out."""
     columns = factor.inverse_columns(rows)  # A_·S
     lower, failed = torch.linalg.cholesky_ex(columns[rows])
@@ -104,12 +128,35 @@ def _without(factor: Factor, rows: Tensor) -> _Model:
     others = dual / diagonal
     others[rows] = 0.0  # there it is 0/0
     steps, shares = factor.steps(rows, columns)
-    error = float(others.square().sum())
+    moved = (steps @ residuals)[:, 0]
+    # Left out, the rows have weights A_·S(A_SS)⁻¹; see rounding.py for what follows from them.
+    weights = torch.cholesky_solve(steps.T.contiguous(), lower) / factor.unit
+    spans = weights.abs() @ factor.roots
+    load = (factor.coefficients.abs() + moved.abs()) @ factor.roots + factor.ground
+    kept, roots = _without(diagonal, rows) * factor.unit, (norms[rows] + factor.ridge).sqrt()
+    change = 2 * gamma_of(spans.dtype) * math.sqrt(factor.strain) * load * kept.rsqrt().norm()
     return _Model(
-        math.inf if math.isnan(error) else error,
+        others.square().sum().nan_to_num(torch.inf),
+        change,
         factor.ridge,
-        factor.coefficients - (steps @ residuals)[:, 0],
+        factor.coefficients - moved,
         factor.intercept - shares @ residuals[:, 0],
         residuals[:, 0],
         factor.ridge * factor.dual,
+        Sensitivity(
+            reach=spans / roots,
+            roots=roots,
+            load=load.expand(len(rows)),
+            own=spans * load,
+            strain=spans.square() * factor.diagonal[rows] * factor.unit + 2 * spans,
+            ridges=torch.full_like(roots, factor.ridge),
+            doubtful=torch.zeros_like(roots),
+        ),
     )
+
+
+def _without(values: Tensor, rows: Tensor) -> Tensor:
+    """All but some of the values."""
+    kept = torch.ones_like(values, dtype=torch.bool)
+    kept[rows] = False
+    return values[kept]

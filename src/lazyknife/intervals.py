@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from .records import Conformal, Ends, LeaveOneOut, Predictor
+from .records import Conformal, Ends, LeaveOneOut, Predictions, Predictor
 
 # Rows of up to this many numbers are ordered faster by numpy, longer ones by torch's threads.
 SHORT = 256
+# Sums and products behind an end, each with a rounding of its own.
+SUMS = 4.0
 
 
 def kappa(alpha: float, n: int) -> int:
@@ -66,20 +69,41 @@ def _kth(values: Tensor, ranks: Sequence[int], largest: bool) -> Tensor:
 
 def plus(loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
     """Jackknife+: order statistics of f_{−j}(x) ± R_j σ_{−j}(x), R the scores."""
-    point, predictions, scales = loo.scaled(X)
-    margins = loo.scores.to(predictions.dtype) * scales
-    lower = kth_smallest(predictions - margins, ranks)
-    return point, lower, kth_largest(predictions + margins, ranks)
+    found = loo.scaled(X)
+    margins = _stretched(loo.scores.to(found.each.dtype), found)
+    lower = kth_smallest(found.each - margins, ranks)
+    return _outwards(found, lower, kth_largest(found.each + margins, ranks))
 
 
 def minmax(loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
     """Jackknife-minmax: the extremes of f_{−j}(x) ± Q σ_{−j}(x), Q an order statistic of scores."""
-    point, predictions, scales = loo.scaled(X)
+    found = loo.scaled(X)
     lowers, uppers = [], []
-    for margin in kth_largest(loo.scores, ranks).to(predictions.dtype):
-        lowers.append((predictions - margin * scales).amin(dim=1))
-        uppers.append((predictions + margin * scales).amax(dim=1))
-    return point, torch.stack(lowers, dim=1), torch.stack(uppers, dim=1)
+    for score in kth_largest(loo.scores, ranks).to(found.each.dtype):
+        margins = _stretched(score, found)
+        lowers.append((found.each - margins).amin(dim=1))
+        uppers.append((found.each + margins).amax(dim=1))
+    return _outwards(found, torch.stack(lowers, dim=1), torch.stack(uppers, dim=1))
+
+
+def _stretched(scores: Tensor, found: Predictions) -> Tensor:
+    """R σ, rounded up."""
+    margins = scores * found.scales
+    if found.stretch.dim():
+        margins *= (1 + found.stretch)[:, None].to(margins.dtype)
+    return margins
+
+
+def _outwards(found: Predictions, lower: Tensor, upper: Tensor) -> Ends:
+    """Widen the ends by what rounding may have taken from them, so that ties are covered."""
+    slack = found.slack.expand(len(lower))[:, None]
+    low, high = lower.double(), upper.double()
+    coarse = SUMS * torch.finfo(lower.dtype).eps
+    return (
+        found.point,
+        low + found.shift - (slack + coarse * low.abs()),
+        high + found.shift + (slack + coarse * high.abs()),
+    )
 
 
 def full(loo: Conformal, X: Tensor, ranks: Sequence[int]) -> Ends:
@@ -114,7 +138,7 @@ class Construction:
         The most that it misses when the base is a symmetric function of all n+1 points, from κ, n
         and the number of folds; None where no bound exists.
     miss_without_data
-        The same when the base does not depend on the data at all, where that is less.
+        Another bound, for a base that does not depend on the data at all and n/K new rows.
     scores
         The scores that it can use, its own choice first.
 
@@ -124,11 +148,6 @@ class Construction:
     miss: Callable[[int, int, int], float | None] | None = None
     miss_without_data: Callable[[int, int, int], float | None] | None = None
     scores: tuple[str, ...] = ("absolute",)
-
-    def bound(self, rank: int, n: int, folds: int, independent: bool) -> float | None:
-        """Return the most that it misses; ``independent``: the base never saw the data."""
-        rule = self.miss_without_data if independent and self.miss_without_data else self.miss
-        return None if rule is None else rule(rank, n, folds)
 
 
 def plus_miss(rank: int, n: int, folds: int = 0) -> float:
@@ -141,21 +160,62 @@ def rank_miss(rank: int, n: int, folds: int = 0) -> float:
     return rank / (n + 1)
 
 
-def cv_plus_miss_symmetric(rank: int, n: int, folds: int) -> float | None:
-    """Return the most that CV+ with equal folds can miss; None where folds are unequal.
+def cv_plus_miss(rank: int, n: int, folds: int) -> float | None:
+    """(2κ − 2 + K)/(n + K) for K equal folds; None where folds are unequal.
 
     It compares the new row with the n others, so the base may be a function of all n + 1.
     """
     if rank == 0:
         return 0.0
-    return None if n % folds else min(1.0, 2 * (folds + rank - 1) / (n + folds))
+    return None if n % folds else min(1.0, (2 * rank - 2 + folds) / (n + folds))
 
 
-def cv_plus_miss(rank: int, n: int, folds: int) -> float | None:
-    """Return the lesser of that and a bound that imagines a whole fold of n/K new rows."""
-    first = cv_plus_miss_symmetric(rank, n, folds)
-    size = n // folds
-    return first and min(first, (2 * rank - 2 + size) / (n + size))
+def cv_plus_miss_without_data(rank: int, n: int, folds: int) -> float | None:
+    """(2κ − 2 + m)/(n + m) for folds of m = n/K rows, less than the other where K > m.
+
+    It imagines a whole fold of m new rows, exchangeable with the training rows.
+    """
+    if rank == 0:
+        return 0.0
+    m = n // folds
+    return None if n % folds else min(1.0, (2 * rank - 2 + m) / (n + m))
+
+
+class Bound(NamedTuple):
+    """The most that a construction misses, and how many exchangeable new rows that takes."""
+
+    miss: float | None
+    new_rows: int = 1
+
+
+def miss_bound(
+    construction: str,
+    alpha: float,
+    n: int,
+    folds: int,
+    independent: bool,
+    new_rows: int | None = None,
+) -> Bound:
+    """Return the better bound of those that apply.
+
+    Parameters
+    ----------
+    construction, alpha, n, folds
+        Of the intervals.
+    independent
+        Whether the base never saw the data; otherwise it is a symmetric function of all rows.
+    new_rows
+        How many new rows there are, where that is known.
+
+    """
+    found, rank = CONSTRUCTIONS[construction], kappa(alpha, n)
+    bound = Bound(found.miss and found.miss(rank, n, folds))
+    if not independent or found.miss_without_data is None:
+        return bound
+    other = Bound(found.miss_without_data(rank, n, folds), n // folds)
+    if bound.miss is None or other.miss is None or other.miss >= bound.miss:
+        return bound
+    return bound if new_rows is not None and new_rows < other.new_rows else other
 
 
 SCALED = ("noise", "leverage", "absolute")
@@ -163,7 +223,7 @@ CONSTRUCTIONS: dict[str, Construction] = {
     "plus": Construction(plus, plus_miss, scores=SCALED),
     "minmax": Construction(minmax, rank_miss, scores=SCALED),
     "full": Construction(full, rank_miss, scores=("leverage",)),
-    "cv+": Construction(plus, cv_plus_miss_symmetric, cv_plus_miss),
+    "cv+": Construction(plus, cv_plus_miss, cv_plus_miss_without_data),
     "jackknife": Construction(jackknife),
     "naive": Construction(naive),
 }

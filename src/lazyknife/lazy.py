@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,27 +9,36 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .factors import DualFactor, Factor, PrimalFactor
 from .folds import draw_folds, leave_folds_out
 from .full import FullModels
-from .loo import RidgeModels, check_size, leave_one_out, leave_one_out_auto, warn_if_unsafe
+from .guard import (
+    SMALL_SHARE,
+    checked_rows,
+    in_float64,
+    largest,
+    measured_errors,
+    measured_gamma,
+    predicting_in,
+    rounding_share,
+    with_coarse_predictions,
+)
+from .loo import RidgeModels, leave_one_out, leave_one_out_auto
 from .losses import SQUARED, Loss
-from .machine import Machine, blocks
+from .machine import Machine, NotEnoughMemory
 from .newton import leave_one_out_newton, leave_one_out_newton_auto
 from .noise import noise_scales
-from .primal import Indefinite, leave_one_out_primal, leave_one_out_primal_auto
-from .readout import Readout, TangentReadout, read_out
+from .primal import leave_one_out_primal, leave_one_out_primal_auto
+from .readout import read_out
+from .rounding import LEAST_SHARE, MEASURED, Sensitivity, gamma_of, rounding_of
 from .scales import LeverageScales, Scales
-from .tangent import Basis, Dual, Primal, Sketch, Tangent, choose_basis
+from .system import System, make_system
+from .tangent import Basis, Dual, Sketch, Tangent, choose_basis
 
 GRID_POINTS = 20
 GRID_DECADES = (-4, 6)
 # The noise is learnt with every second λ of the grid: it is smooth, and each one costs a product.
 NOISE_STEP = 2
 PROBES = 64
-# Rows on which low precision is checked, and the error, in typical residuals, that is reported.
-CHECKED_ROWS = 64
-CHECKED_ERROR = 1e-2
 
 
 @dataclass(frozen=True)
@@ -58,6 +66,8 @@ class LazyStep:
         A random projection of the tangent features; None takes them as they are.
     seed
         Of the sketch, the folds, and the synthetic rows that scale the grid of λ.
+    alpha
+        Level of the intervals, whose ends rounding is compared with.
     progress
         Whether to show progress bars.
 
@@ -72,6 +82,7 @@ class LazyStep:
     loss: Loss = SQUARED
     sketch: Sketch | None = None
     seed: int = 0
+    alpha: float = 0.1
     progress: bool = False
 
     @property
@@ -109,69 +120,101 @@ class LazyStep:
         return {"absolute": 1 + auto, "leverage": 4 + 2 * auto, "noise": 4}[self.score]
 
     def models(self, tangent: Tangent, X: Tensor, y: Tensor) -> LazyModels:
-        """Return all leave-one-out models around a linearised network."""
+        """Return all leave-one-out models around a linearised network.
+
+        Where the machine's precision is too coarse for these rows they are solved again in float64.
+        """
+        found = self._models(tangent, X, y)
+        machine = tangent.machine
+        if machine.dtype == torch.float64 or self._is_fine(found, y):
+            return found
+        exact = machine.of_type(torch.float64)
+        try:
+            self.check_fits(len(y), sum(p.numel() for p in tangent.moved.values()), exact)
+        except NotEnoughMemory:
+            return found
+        del found  # its matrices
+        return self._models(tangent.of_type(torch.float64), X, y)
+
+    def _is_fine(self, found: LazyModels, y: Tensor) -> bool:
+        """Whether rounding does not matter."""
+        return rounding_share(found.loo, self.alpha, largest(y)) <= SMALL_SHARE
+
+    def _models(self, tangent: Tangent, X: Tensor, y: Tensor) -> LazyModels:
         machine = tangent.machine
         X, y = machine.put(X), machine.put(y)
         with machine.exact.products():  # TF32 is for predictions alone
             basis = choose_basis(tangent, X, self.sketch, self.seed, kernel=self._needs_kernel)
+            system = make_system(basis, X, y, self.intercept)
             if self.construction == "full":
-                return self._full_models(_system(basis, X, y, self.intercept))
-            solved, scales = self._solve(basis, X, y)
-            loo = read_out(self.readout, basis, X, y, solved, scales, self.loss)
+                return self._full_models(system)
+            needs_matrix = self.score != "absolute"
+            matrix = system.matrix.clone() if needs_matrix else system.matrix[:0, :0].clone()
+            solved = self._solve(system)  # takes the memory of the first
+            system = system.with_matrix(matrix)
+            gamma = gamma_of(machine.dtype, measured_gamma(basis, X))
+            rows = checked_rows(X, every=self.ridge == "auto" or needs_matrix)
+            off = MEASURED * measured_errors(system, solved, self.loss, rows)
+            scales = self._scales(system, solved, gamma)
+            size = largest(y, system.targets, solved.intercepts)
+            rounding = rounding_of(solved.sensitivity, gamma, size, off, solved.unsolved)
+            loo = read_out(self.readout, basis, X, y, solved, scales, self.loss, rounding)
         if machine.predicting is not None:
-            return _with_other_predictions(basis, loo, solved, X, y, machine.predicting)
-        error = None
-        if machine.dtype != torch.float64:
-            error = rounding_error(basis, loo, solved, X, y)
-            _warn_of_rounding(error, machine)
-        return LazyModels(loo, solved, error)
+            loo = predicting_in(machine.predicting, loo, X[rows], self.alpha, largest(y))
+        elif machine.dtype != torch.float64:
+            loo = with_coarse_predictions(loo, in_float64(loo), X[rows])
+        return LazyModels(loo, solved)
 
-    def _full_models(self, system: _System) -> LazyModels:
+    def _full_models(self, system: System) -> LazyModels:
         """Factor the ridge at every λ, and wait for candidates."""
-        machine = system.basis.tangent.machine
-        factors = _factors(system, self._ridges(system.basis, system.X))
-        loo = FullModels.of(system.basis, system.targets, factors)
-        chosen = factors[loo.place]
-        warn_if_unsafe(system.size(), chosen.ridge, machine)
-        error = None
-        if machine.dtype != torch.float64:
-            error = float(_scale_error(LeverageScales.of([chosen]), system.basis, system.X))
-            _warn_of_rounding(error, machine)
+        machine, trace = system.basis.tangent.machine, float(system.norms.sum())
+        ridges = self._ridges(system.basis, system.X)
+        least = min(LEAST_SHARE[machine.dtype] * trace, max(ridges))  # with a new row it is more
+        factors = [system.factor(ridge) for ridge in ridges if ridge >= least]
+        size = largest(system.y, system.targets)
+        chosen = FullModels.of(system.basis, system.targets, factors, trace, 0.0, size)
+        factor = factors[chosen.place]
         solved = RidgeModels(
-            columns=chosen.coefficients[:, None][:, :0],  # no model but the full one
-            full=chosen.coefficients,
-            intercepts=chosen.intercept[None],
-            ridges=torch.tensor([chosen.ridge], dtype=torch.float64),
-            residuals=loo.residuals,
-            training_residuals=loo.training_residuals,
+            columns=factor.coefficients[:, None],  # no model but the full one
+            full=factor.coefficients,
+            intercepts=factor.intercept.expand(2),
+            ridges=torch.tensor([factor.ridge], dtype=torch.float64),
+            residuals=chosen.residuals,
+            training_residuals=chosen.training_residuals,
+            sensitivity=Sensitivity.unknown(len(system.y), system.y),
         )
-        return LazyModels(loo, solved, error)
+        gamma = gamma_of(machine.dtype, measured_gamma(system.basis, system.X))
+        return LazyModels(replace(chosen, gamma=gamma), solved)
 
-    def _solve(self, basis: Basis, X: Tensor, y: Tensor) -> tuple[RidgeModels, Scales | None]:
-        """Solve all models, and their scales."""
-        system = _system(basis, X, y, self.intercept)
-        ridges = self._ridges(basis, X)
-        if self.construction == "cv+":
-            folds = draw_folds(len(y), self.folds, self.seed)
-            models = leave_folds_out(system.factor, ridges, folds, self.progress)
-            warn_if_unsafe(system.size(), float(models.ridges.min()), basis.tangent.machine)
-            return models, None
-        if self.score == "absolute":
-            return self._leave_one_out(system, ridges), None
-        matrix = system.matrix.clone()  # the models take the memory of the first
-        solved = self._leave_one_out(system, ridges)
-        system = system.with_matrix(matrix)
+    def _solve(self, system: System) -> RidgeModels:
+        """Solve all models."""
+        ridges = self._ridges(system.basis, system.X)
+        if self.construction != "cv+":
+            return self._leave_one_out(system, ridges)
+        folds = draw_folds(len(system.y), self.folds, self.seed)
+        return leave_folds_out(system.factor, ridges, folds, system.norms, self.progress)
+
+    def _scales(self, system: System, solved: RidgeModels, gamma: float) -> Scales | None:
+        """σ of all models."""
         each = solved.ridges[:-1]
+        if self.score == "absolute":
+            return None
         if self.score == "leverage":
             factors = [system.factor(ridge) for ridge in each.unique().tolist()]
-            return solved, LeverageScales.of(factors, each)
-        grid = ridge_grid(basis.tangent, X, self.seed)[::NOISE_STEP]
-        machine = basis.tangent.machine
-        return solved, noise_scales(
-            matrix, system.targets, each, grid, self.intercept, machine, self.progress
+            return LeverageScales.of(factors, gamma, each)
+        machine = system.basis.tangent.machine
+        return noise_scales(
+            system.matrix,
+            system.targets,
+            each,
+            ridge_grid(system.basis.tangent, system.X, self.seed)[::NOISE_STEP],
+            self.intercept,
+            gamma,
+            machine,
+            self.progress,
         )
 
-    def _leave_one_out(self, system: _System, ridges: list[float]) -> RidgeModels:
+    def _leave_one_out(self, system: System, ridges: list[float]) -> RidgeModels:
         """All models without one row, in the form of the basis."""
         matrix, targets, machine = system.matrix, system.targets, system.basis.tangent.machine
         grid = torch.tensor(ridges, dtype=torch.float64)
@@ -212,7 +255,7 @@ class LazyStep:
 
 @dataclass(frozen=True)
 class LazyModels:
-    """Models behind a readout, the ridge models themselves, and their rounding.
+    """Models behind a readout, and the ridge models themselves.
 
     Attributes
     ----------
@@ -220,85 +263,11 @@ class LazyModels:
         What makes intervals.
     solved
         The models; for full conformal the full one alone.
-    rounding
-        The error of ``rounding_error``; None in float64.
 
     """
 
     loo: Any
     solved: RidgeModels
-    rounding: float | None
-
-
-@dataclass(frozen=True)
-class _System:
-    """The equations of the lazy step: a kernel (dual) or feature rows (primal), and targets."""
-
-    basis: Basis
-    X: Tensor
-    y: Tensor
-    matrix: Tensor
-    targets: Tensor
-    intercept: bool
-
-    def factor(self, ridge: float) -> Factor:
-        """Factor the ridge at one λ."""
-        kind = DualFactor if isinstance(self.basis, Dual) else PrimalFactor
-        machine = self.basis.tangent.machine
-        return kind.of(self.matrix, self.targets, ridge, self.intercept, machine)
-
-    def size(self) -> float:
-        """Norm of the kernel, or of ΦᵀΦ, which is no larger."""
-        dual, machine = isinstance(self.basis, Dual), self.basis.tangent.machine
-        return check_size(self.matrix if dual else self.matrix.T @ self.matrix, machine)
-
-    def with_matrix(self, matrix: Tensor) -> _System:
-        return replace(self, matrix=matrix)
-
-
-def _factors(system: _System, ridges: list[float]) -> list[Factor]:
-    """Factor the ridge at every λ; one that rounding outweighs is passed over."""
-    factors: list[Factor] = []
-    failure: Indefinite | None = None
-    for ridge in ridges:
-        try:
-            factors.append(system.factor(ridge))
-        except Indefinite as error:
-            failure = error
-    if failure is not None and not factors:
-        raise failure
-    return factors
-
-
-def _system(basis: Basis, X: Tensor, y: Tensor, intercept: bool) -> _System:
-    if isinstance(basis, Dual):
-        features = basis.features
-        matrix, outputs = basis.tangent.gram(features), features.outputs
-    else:
-        matrix, outputs = _feature_rows(basis, X, intercept)
-    return _System(basis, X, y, matrix, y - outputs, intercept)
-
-
-def _with_other_predictions(
-    basis: Basis, loo: Readout, solved: RidgeModels, X: Tensor, y: Tensor, dtype: torch.dtype
-) -> LazyModels:
-    """Return the models predicting in another type, or as they are where that is too coarse."""
-    other = loo.of_type(dtype)
-    if other is not None:
-        error = rounding_error(basis, other, solved, X, y)
-        if error <= CHECKED_ERROR:
-            return LazyModels(other, solved, error)
-    return LazyModels(loo, solved, None)
-
-
-def _feature_rows(basis: Primal, X: Tensor, intercept: bool) -> tuple[Tensor, Tensor]:
-    """Feature rows (n, size), with a last column of 1 for an intercept, and outputs (n,)."""
-    machine = basis.tangent.machine
-    rows = torch.ones(len(X), basis.size + intercept, dtype=machine.dtype, device=machine.device)
-    outputs = rows.new_empty(len(X))
-    for part in blocks(len(X), basis.row_bytes, machine.block):
-        outputs[part], rows[part, : basis.size] = basis.rows(X[part])
-    return rows, outputs
 
 
 def ridge_grid(tangent: Tangent, X: Tensor, seed: int) -> Tensor:
@@ -314,49 +283,3 @@ def ridge_grid(tangent: Tangent, X: Tensor, seed: int) -> Tensor:
         probes = torch.randn(PROBES, *X.shape[1:], dtype=torch.float64, generator=generator)
         scale = float(tangent.gram(tangent.features(probes)).diagonal().mean()) or 1.0
     return scale * torch.logspace(*GRID_DECADES, GRID_POINTS, dtype=torch.float64)
-
-
-def rounding_error(basis: Basis, loo: Readout, solved: RidgeModels, X: Tensor, y: Tensor) -> float:
-    """Largest error of the left-out residuals of a few rows, in units of the typical residual.
-
-    Model j is evaluated at row j in float64 and compared with the residual in closed form and,
-    through the tangent, with the prediction that users get.
-    """
-    sample = _sample(X)
-    exact, rows = basis.of_type(torch.float64), X[sample]
-    outputs, coordinates = exact.rows(rows)
-    models = sample if solved.model_of is None else solved.model_of[sample]
-    own = (coordinates * solved.columns[:, models].T).sum(dim=1)
-    predicted = loo.loss.mean(outputs + own + solved.intercepts[models])
-    errors = [y[sample] - predicted - solved.residuals[sample]]
-    if isinstance(loo, TangentReadout):
-        each = loo.predict(rows)[1]
-        errors.append(each[torch.arange(len(sample)), sample] - predicted)
-    typical = solved.residuals.double().square().mean().sqrt()
-    worst = torch.stack(errors).abs().max() / typical
-    if loo.scales is not None:
-        worst = torch.maximum(worst, _scale_error(loo.scales, loo.basis, X))
-    return float(worst)
-
-
-def _scale_error(scales: Scales, basis: Basis, X: Tensor) -> Tensor:
-    """Largest relative error of σ_{−j}(X_j) of a few rows against their closed form."""
-    sample = _sample(X)
-    _, rows, norms = basis.rows_and_norms(X[sample])
-    own = scales.at(rows, norms)[torch.arange(len(sample)), sample]
-    return (own / scales.own[sample] - 1).abs().max()
-
-
-def _sample(X: Tensor) -> Tensor:
-    """A few rows, spread evenly."""
-    return torch.linspace(0, len(X) - 1, min(len(X), CHECKED_ROWS), device=X.device).long()
-
-
-def _warn_of_rounding(error: float, machine: Machine) -> None:
-    if not error <= CHECKED_ERROR:
-        warnings.warn(
-            f"precision={machine.precision!r} is too coarse for these rows: on a sample, left-out "
-            f"residuals are off by up to {error:.2g} of their typical size. Use "
-            "precision='float64' or a larger ridge, or scale the features (transform='symlog')",
-            stacklevel=6,
-        )

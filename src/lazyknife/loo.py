@@ -14,7 +14,6 @@ array where λ is chosen.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -23,18 +22,18 @@ from torch import Tensor
 
 from .machine import PROCESSOR, Machine, blocks
 from .progress import track
+from .rounding import Contest, Sensitivity, gamma_of, without_each
 from .symmetric import (
     diagonal_tiles,
     invert_lower_,
     largest_row_sum,
+    lower_product,
     lower_rows,
     mirror_lower_,
     restore_lower_,
     tiles,
+    upper_product,
 )
-
-# Rounding errors of this size, relative to the targets, are reported.
-TOLERANCES = {torch.float64: 1e-6, torch.float32: 1e-2}
 
 
 @dataclass(frozen=True)
@@ -59,6 +58,11 @@ class RidgeModels:
         r_i minus the full model's prediction, shape (n,).
     model_of
         For each row the model without it, shape (n,); None where model j is that of row j.
+    sensitivity
+        How rounding may have moved the models without each row.
+    unsolved
+        What is left of the equations where they are solved by iteration: predictions at x are off
+        by at most so many √k(x, x).
 
     """
 
@@ -68,14 +72,13 @@ class RidgeModels:
     ridges: Tensor
     residuals: Tensor
     training_residuals: Tensor
+    sensitivity: Sensitivity
     model_of: Tensor | None = None
+    unsolved: float = 0.0
 
     def of_type(self, dtype: torch.dtype) -> RidgeModels:
-        """The same models, predicting in another floating type; residuals stay as they are."""
-        columns, full, intercepts = (
-            part.to(dtype) for part in (self.columns, self.full, self.intercepts)
-        )
-        return replace(self, columns=columns, full=full, intercepts=intercepts)
+        """The same models with coordinates in another floating type; all else stays as it is."""
+        return replace(self, columns=self.columns.to(dtype), full=self.full.to(dtype))
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,21 @@ class Solution:
     intercept: Tensor  # β, ()
     row_sums: Tensor  # A1, (n,); zeros without an intercept
     share: Tensor  # v, (n,); zeros without an intercept
+    ridge: float
+    roots: Tensor  # √(K_ii + λ), (n,)
+
+    def sensitivity(self, spans: Tensor) -> Sensitivity:
+        """Return what rounding is multiplied with, from u = |A|√g, shape (n,)."""
+        total = self.dual.abs() @ self.roots
+        residuals, diagonal = self.residuals, self.diagonal
+        found = Sensitivity.of(spans, total, residuals, diagonal, self.roots, self.ridge)
+        sums, shares = self.row_sums.abs(), self.share.abs()
+        return found.with_differences(
+            diagonal,
+            residuals,
+            inverse=diagonal + 2 * sums * shares,
+            spans=spans + 2 * shares * (sums @ self.roots),
+        )
 
     @property
     def residuals(self) -> Tensor:
@@ -126,9 +144,13 @@ def leave_one_out(
         Whether to show progress bars.
 
     """
-    warn_if_unsafe(check_size(kernel, machine), ridge, machine)
+    check_size(kernel, machine)
     solution = solve(kernel, diagonal_tiles(kernel), targets, ridge, intercept, machine, progress)
     residuals = solution.residuals
+    spans = [
+        inverse_rows(kernel, solution, rows).abs_() @ solution.roots
+        for rows in strips(len(targets), machine)
+    ]
     mirror_lower_(kernel)
     kernel.mul_(-residuals)
     kernel.addmm_(
@@ -143,6 +165,7 @@ def leave_one_out(
         ridges=targets.new_full((len(targets) + 1,), ridge, dtype=torch.float64),
         residuals=residuals,
         training_residuals=ridge * solution.dual,  # (K + λI)c + β = r
+        sensitivity=solution.sensitivity(torch.cat(spans)),
     )
 
 
@@ -166,78 +189,120 @@ def leave_one_out_auto(
     """
     n = len(targets)
     diagonal = diagonal_tiles(kernel)
-    size = check_size(kernel, machine)
-    columns = torch.empty_like(kernel)
-    choice = Choice.empty(columns, targets)
-    for step, ridge in enumerate(track(grid.tolist(), "choosing ridges", len(grid), progress)):
-        if step:
+    check_size(kernel, machine)
+    choice = Choice(torch.empty_like(kernel), targets, kernel.diagonal(), float(grid.max()))
+    columns = choice.best.columns
+    used = False
+    for ridge in track(grid.tolist(), "choosing ridges", len(grid), progress):
+        admitted = choice.contest.admits(ridge)
+        if not admitted.any():
+            continue
+        if used:
             restore_lower_(kernel, diagonal)
+        used = True
         solution = solve(kernel, diagonal, targets, ridge, intercept, machine)
         dual, residuals = solution.dual, solution.residuals
-        errors = torch.zeros_like(targets)
+        errors, spans = torch.zeros_like(targets), torch.empty_like(targets)
         for rows in strips(n, machine):
             strip = inverse_rows(kernel, solution, rows)
+            spans[rows] = strip.abs() @ solution.roots
             errors += left_out_errors(strip, rows, dual, solution.diagonal)
-        better = choice.improve(ridge, errors, residuals, solution.intercepts, dual, ridge * dual)
+        better = choice.improve(
+            Candidate(
+                ridge,
+                errors,
+                residuals,
+                solution.intercepts,
+                dual,
+                ridge * dual,
+                solution.sensitivity(spans),
+            ),
+            admitted,
+        )
         for rows in strips(n, machine) if better.any() else ():
             strip = inverse_rows(kernel, solution, rows).mul_(-residuals).add_(dual[rows, None])
             torch.where(better, strip, columns[rows], out=columns[rows])
     columns.fill_diagonal_(0.0)
-    models = choice.models()
-    warn_if_unsafe(size, float(models.ridges.min()), machine)
-    return models
+    return choice.models()
 
 
-@dataclass
+@dataclass(frozen=True)
+class Candidate:
+    """All models at one λ but for their columns.
+
+    Attributes
+    ----------
+    ridge
+        λ.
+    errors
+        For each of the n models its squared errors on its own rows, left out in turn, summed.
+    residuals, intercepts, full, training_residuals, sensitivity
+        As in ``RidgeModels``.
+
+    """
+
+    ridge: float
+    errors: Tensor
+    residuals: Tensor
+    intercepts: Tensor
+    full: Tensor
+    training_residuals: Tensor
+    sensitivity: Sensitivity
+
+
 class Choice:
-    """The best models so far, while λ runs through a grid; only the columns are filled outside."""
+    """The best models so far, while λ runs through a grid; only the columns are filled outside.
 
-    best: RidgeModels
-    errors: Tensor  # of the n models and, last, of the full one
+    Parameters
+    ----------
+    columns
+        Memory for the best ones.
+    targets
+        r, shape (n,).
+    norms
+        k(x, x) of the rows, shape (n,).
+    largest
+        The largest λ of the grid.
 
-    @classmethod
-    def empty(cls, columns: Tensor, targets: Tensor) -> Choice:
-        """Return a choice that any model improves; ``columns`` is memory for the best ones."""
+    """
+
+    def __init__(self, columns: Tensor, targets: Tensor, norms: Tensor, largest: float) -> None:
         n = len(targets)
-        nothing = RidgeModels(
+        # Of the n models and, last, of the full one.
+        self.contest = Contest(without_each(norms), largest)
+        self.best = RidgeModels(
             columns=columns,
             full=targets.new_zeros(len(columns)),
             intercepts=targets.new_zeros(n + 1),
             ridges=targets.new_zeros(n + 1, dtype=torch.float64),
             residuals=torch.zeros_like(targets),
             training_residuals=torch.zeros_like(targets),
+            sensitivity=Sensitivity.unknown(n, targets),
         )
-        return cls(nothing, targets.new_full((n + 1,), torch.inf))
 
-    def improve(
-        self,
-        ridge: float,
-        errors: Tensor,
-        residuals: Tensor,
-        intercepts: Tensor,
-        full: Tensor,
-        training_residuals: Tensor,
-    ) -> Tensor:
+    def improve(self, new: Candidate, admitted: Tensor) -> Tensor:
         """Take over what is better at this λ; return for which of the n models that is so, (n,)."""
-        every = torch.cat([errors, residuals.square().sum()[None]])
-        better = every < self.errors
-        self.errors[better] = every[better]
+        every = torch.cat([new.errors, new.residuals.square().sum()[None]])
+        change = new.sensitivity.noise(gamma_of(every.dtype))
+        better = self.contest.enter(every, change, admitted)
         best, left_out, last = self.best, better[:-1], better[-1]
-        best.ridges[better] = ridge
-        best.intercepts[better] = intercepts[better]
-        best.residuals[left_out] = residuals[left_out]
+        best.ridges[better] = new.ridge
+        best.intercepts[better] = new.intercepts[better]
+        best.residuals[left_out] = new.residuals[left_out]
+        best.sensitivity.take_(left_out, new.sensitivity)
         if last:
-            best.full.copy_(full)
-            best.training_residuals.copy_(training_residuals)
+            best.full.copy_(new.full)
+            best.training_residuals.copy_(new.training_residuals)
         return left_out
 
     def models(self) -> RidgeModels:
         """Return the chosen models."""
-        if not torch.isfinite(self.errors).all():
+        if not torch.isfinite(self.contest.errors).all():
             raise ValueError(
                 "no λ of the grid gives finite errors for every left-out row: scale the features "
                 "(transform='symlog', or 'standardize' with X_pool), or give a number for ridge"
             )
+        self.best.sensitivity.doubtful.copy_(self.contest.doubtful[:-1])
         return self.best
 
 
@@ -287,7 +352,13 @@ def solve(
         dual, mean = dual - slope * row_sums, mean + slope
     else:
         row_sums = share
-    return Solution(dual, kernel.diagonal() - row_sums * share, mean, row_sums, share)
+    # Once more with what is left of the equations: a difference may have cost digits.
+    left = targets - mean - upper_product(kernel, diagonal, dual) - ridge * dual
+    dual = dual + lower_product(kernel, left) - row_sums * (share @ left)
+    mean = mean + share @ left
+    roots = (torch.cat([tile.diagonal() for tile in diagonal]) + ridge).sqrt()
+    inverse_diagonal = kernel.diagonal() - row_sums * share
+    return Solution(dual, inverse_diagonal, mean, row_sums, share, ridge, roots)
 
 
 def _positive_part_inverse_(
@@ -320,16 +391,3 @@ def check_size(matrix: Tensor, machine: Machine) -> float:
             "scale the features (transform='symlog', or 'standardize' with X_pool)"
         )
     return size
-
-
-def warn_if_unsafe(size: float, ridge: float, machine: Machine) -> None:
-    """Warn when rounding, which grows like ε‖K‖/λ, may show."""
-    tolerance = TOLERANCES[machine.dtype]
-    if torch.finfo(machine.dtype).eps * size / ridge > tolerance:
-        remedy = "" if machine.dtype == torch.float64 else ", or precision='float64'"
-        warnings.warn(
-            f"ridge {ridge:.3g} is tiny against the kernel (norm about {size:.3g}): rounding "
-            f"errors may pass {tolerance:g}. Scale the features (transform='symlog', or "
-            f"'standardize' with X_pool), or use a larger ridge{remedy}",
-            stacklevel=4,
-        )

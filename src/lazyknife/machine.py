@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,6 +49,59 @@ torch.empty(31 * 2**20, dtype=torch.uint8)
 
 class NotEnoughMemory(MemoryError, ValueError):
     """What was asked for cannot fit, found before anything was computed."""
+
+
+class _SharedSetting:
+    """torch's precision of float32 products, which is one for all threads.
+
+    Threads that want the same one work side by side; one that wants another waits until they are
+    done, and later comers wait behind it. The user's own comes back with the last to leave.
+    """
+
+    def __init__(self) -> None:
+        self._queue = threading.Lock()
+        self._left = threading.Condition()
+        self._workers = 0
+        self._users = self._now = ""
+        self._thread = threading.local()
+
+    @contextmanager
+    def at(self, wanted: str) -> Iterator[None]:
+        """Run a block at this precision; one within another may want another."""
+        outer: str | None = getattr(self._thread, "at", None)
+        if outer == wanted:
+            yield
+            return
+        if outer is not None:  # nothing of that block runs during this one
+            self._leave()
+        self._enter(wanted)
+        self._thread.at = wanted
+        try:
+            yield
+        finally:
+            self._leave()
+            if outer is not None:
+                self._enter(outer)
+            self._thread.at = outer
+
+    def _enter(self, wanted: str) -> None:
+        with self._queue, self._left:
+            self._left.wait_for(lambda: not self._workers or self._now == wanted)
+            if not self._workers:
+                self._users = torch.get_float32_matmul_precision()
+                torch.set_float32_matmul_precision(wanted)
+                self._now = wanted
+            self._workers += 1
+
+    def _leave(self) -> None:
+        with self._left:
+            self._workers -= 1
+            if not self._workers:
+                torch.set_float32_matmul_precision(self._users)
+                self._left.notify_all()
+
+
+_PRODUCTS = _SharedSetting()
 
 
 @dataclass(frozen=True)
@@ -134,12 +188,11 @@ class Machine:
     @contextmanager
     def products(self) -> Iterator[None]:
         """Within the block, matrix products run at this machine's precision."""
-        before = torch.get_float32_matmul_precision()
-        torch.set_float32_matmul_precision("high" if self.tf32 else "highest")
-        try:
+        if self.dtype == torch.float64:  # torch's setting is about float32 alone
             yield
-        finally:
-            torch.set_float32_matmul_precision(before)
+            return
+        with _PRODUCTS.at("high" if self.tf32 else "highest"):
+            yield
 
     def check_fits(self, needed: int, what: str, remedy: str) -> None:
         """Refuse, before computing, what does not fit beside the budget."""
@@ -189,11 +242,14 @@ def find_device(device: Any) -> torch.device:
     return found
 
 
+_WAKING = threading.Lock()  # filters of warnings are those of all threads
+
+
 @cache
 def wake(device: torch.device) -> None:
     """Let torch set up its threads for derivatives on a GPU, of which it warns the first time."""
     if device.type == "cuda":
-        with warnings.catch_warnings():
+        with _WAKING, warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Attempting to run cuBLAS", UserWarning)
             x = torch.ones(2, 2, device=device, requires_grad=True)
             (x @ x).sum().backward()

@@ -5,8 +5,12 @@ from __future__ import annotations
 import copy
 import itertools
 import math
+import threading
+import types
+import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeGuard
@@ -95,19 +99,83 @@ class WithSkip(nn.Module):
         return total
 
 
+# torch's random state is one for all threads: whoever changes it holds this meanwhile.
+_TURN = threading.RLock()
+
+
+class Dice:
+    """Random numbers for code that takes them from torch's global state, a turn at a time.
+
+    Within a turn the global state is this stream's own, and no other stream has its turn; after it
+    the caller's state is back, and the next turn goes on where this one ended.
+
+    Parameters
+    ----------
+    seed
+        Where the stream begins.
+    device
+        The GPU whose state is changed as well, if it is one.
+    needed
+        Whether any numbers are drawn; without them a turn changes nothing and waits for nobody.
+
+    """
+
+    def __init__(self, seed: int, device: torch.device = CPU, needed: bool = True) -> None:
+        self.seed, self.needed = seed, needed
+        self._gpus = [device] if device.type == "cuda" else []
+        self._states: list[Tensor] = []
+
+    @classmethod
+    def of(cls, module: nn.Module, rows: Tensor, seed: int) -> Dice:
+        """Return dice for calls of a network in its present mode; ``rows`` are to try it on."""
+        return cls(seed, rows.device, draws(module, rows))
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Run a block with torch's global state at this stream."""
+        if not self.needed:
+            yield
+            return
+        with _TURN, torch.random.fork_rng(devices=self._gpus):
+            self._begin()
+            try:
+                yield
+            finally:
+                self._states = self.states()
+
+    def states(self) -> list[Tensor]:
+        """Return torch's present states, of the processor and of the GPU."""
+        return [torch.get_rng_state(), *map(torch.cuda.get_rng_state, self._gpus)]
+
+    def _begin(self) -> None:
+        if self._states:
+            torch.set_rng_state(self._states[0])
+            for gpu, state in zip(self._gpus, self._states[1:], strict=True):
+                torch.cuda.set_rng_state(state, gpu)
+            return
+        torch.default_generator.manual_seed(self.seed)  # torch.manual_seed would reseed all GPUs
+        for gpu in self._gpus:
+            with torch.cuda.device(gpu):
+                torch.cuda.manual_seed(self.seed)
+
+
 @contextmanager
 def seeded(seed: int, device: torch.device = CPU) -> Iterator[None]:
     """Run a block from torch's random state at ``seed``, and put the caller's state back.
 
-    Of the GPUs only the one named is reseeded.
+    Of the GPUs only the one named is reseeded. Such blocks in other threads wait for this one.
     """
-    gpus = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=gpus):
-        torch.default_generator.manual_seed(seed)  # torch.manual_seed would reseed all GPUs
-        for gpu in gpus:
-            with torch.cuda.device(gpu):
-                torch.cuda.manual_seed(seed)
+    with Dice(seed, device).turn():
         yield
+
+
+def draws(module: nn.Module, rows: Tensor) -> bool:
+    """Whether the network, called in its present mode, takes random numbers from torch."""
+    dice = Dice(0, rows.device)
+    with dice.turn(), torch.no_grad():
+        before = dice.states()
+        private(module)(rows.clone())
+        return not all(map(torch.equal, before, dice.states()))
 
 
 def spawn_seeds(seed: int, count: int) -> list[int]:
@@ -141,7 +209,8 @@ def build(network: Network | None, X: Tensor, seed: int, starts: int = 1) -> nn.
         )
     else:
         module = Averaged([make(network, X, each) for each in spawn_seeds(seed, starts)])
-    _check(module, X)
+    with seeded(seed, device_of(module)):
+        _check(module, X)
     return module
 
 
@@ -151,7 +220,7 @@ def make(network: Network | None, X: Tensor, seed: int) -> nn.Module:
     Lazy layers get their shapes from a row of X, and their weights from the seed.
     """
     if isinstance(network, nn.Module):
-        module = copy.deepcopy(network)
+        module = _deep_copy(network)
     elif network is None or callable(network):
         factory = mlp() if network is None else network
         with seeded(seed):
@@ -171,6 +240,107 @@ def make(network: Network | None, X: Tensor, seed: int) -> nn.Module:
             row = X[:1].to(device_of(module))
             module(row.float() if X.is_floating_point() else row)
     return module
+
+
+# Values that nothing can change, so that a copy may share them.
+_CONSTANT = frozenset(
+    {
+        *(type(None), bool, int, float, complex, str, bytes, type),
+        *(types.FunctionType, types.BuiltinFunctionType, weakref.ReferenceType),
+        *(torch.dtype, torch.device, torch.Size),
+    }
+)
+_HOLDERS = frozenset({dict, OrderedDict, set, list})
+_DRAWS = "draws_when_evaluated"
+
+
+@contextmanager
+def lent(module: nn.Module) -> Iterator[nn.Module]:
+    """Lend a private copy of a network that several threads may be calling.
+
+    What works on a module while it runs (hooks, other weights, whatever its ``forward`` keeps)
+    works on the copy alone.
+    """
+    with seeded(0, device_of(module)) if _DRAWS in vars(module) else nullcontext():
+        yield private(module)
+
+
+def note_draws(module: nn.Module, rows: Tensor) -> None:
+    """Let ``lent`` know of a network that takes random numbers even when it is evaluated."""
+    if draws(module, rows):
+        setattr(module, _DRAWS, True)
+
+
+def private(module: nn.Module) -> nn.Module:
+    """Return a copy of a network that has everything of its own, but shares the parameters.
+
+    It is many times faster than ``copy.deepcopy``, which would copy the parameters too.
+    """
+    return _private(module, {})
+
+
+def _private(module: nn.Module, memo: dict[int, Any]) -> nn.Module:
+    """Copy a module and those in it; ``memo`` has what has been copied, by id, as in ``copy``."""
+    parts = [part for part in module.modules() if id(part) not in memo]
+    for part in parts:  # all of them first: any attribute may refer to any of them
+        compiled = isinstance(part, torch.jit.ScriptModule)  # it runs outside Python
+        memo[id(part)] = part if compiled else object.__new__(type(part))
+        for parameter in part._parameters.values():
+            memo[id(parameter)] = parameter
+    for part in parts:
+        twin = memo[id(part)]
+        if twin is not part:
+            state = vars(twin)
+            for name, value in vars(part).items():
+                kind = type(value)
+                if kind in _CONSTANT:
+                    state[name] = value
+                elif kind in _HOLDERS and not value:  # mostly of hooks
+                    state[name] = kind()
+                else:
+                    state[name] = _copied(value, memo)
+    copied: nn.Module = memo[id(module)]
+    return copied
+
+
+def _copied(value: Any, memo: dict[int, Any]) -> Any:
+    """Copy what a module holds; what cannot be copied is shared."""
+    kind = type(value)
+    if kind in _CONSTANT:
+        return value
+    if id(value) in memo:
+        return memo[id(value)]
+    twin: Any
+    if kind is dict or kind is OrderedDict:
+        twin = memo[id(value)] = kind()
+        for key, inner in value.items():
+            twin[key] = memo[id(inner)] if id(inner) in memo else _copied(inner, memo)
+    elif kind is list:
+        twin = memo[id(value)] = []
+        twin += [_copied(inner, memo) for inner in value]
+    elif kind is tuple or kind is set:
+        twin = kind([_copied(inner, memo) for inner in value])
+    elif kind is Tensor:  # a buffer, or what forward has kept, perhaps with its derivatives
+        twin = memo[id(value)] = (value.detach() if value.requires_grad else value).clone()
+    elif isinstance(value, nn.Module):
+        twin = _private(value, memo)
+    else:
+        try:
+            twin = copy.deepcopy(value, memo)
+        except Exception:
+            twin = value
+    return twin
+
+
+def _deep_copy(module: nn.Module) -> nn.Module:
+    """Copy a network with its weights; what ``forward`` has kept loses its derivatives."""
+    kept = {
+        id(value): value.detach().clone()
+        for part in module.modules()
+        for value in vars(part).values()
+        if isinstance(value, Tensor) and not value.is_leaf
+    }
+    return copy.deepcopy(module, kept)
 
 
 def dtype_of(module: nn.Module) -> torch.dtype:
@@ -199,8 +369,9 @@ def outputs(module: nn.Module, X: Tensor) -> Tensor:
 def call_with(module: nn.Module, weights: Mapping[str, Tensor], X: Tensor) -> Any:
     """Call the network with other weights, by the names of ``named_parameters``.
 
-    A tied weight is set wherever it is held. torch's own handling of ties is not used: it leaves
-    the new weights behind in a module that is registered under two names.
+    The module holds them meanwhile, so it must be the caller's own (see ``lent``). A tied weight is
+    set wherever it is held. torch's own handling of ties is not used: it leaves the new weights
+    behind in a module that is registered under two names.
     """
     everywhere: dict[str, Tensor] = {}
     first: dict[int, str] = {}
@@ -226,7 +397,8 @@ def stacked_outputs(
     Parameters
     ----------
     module
-        The network that all of them are; weights not named below are its own.
+        The network that all of them are; weights not named below are its own. It is worked on, so
+        it must be the caller's own (see ``lent``).
     weights
         Parameters and buffers, stacked: shape (b, *shape).
     X
@@ -249,7 +421,8 @@ def stacked_outputs(
         )
     except RuntimeError:  # the network looks at values, so it cannot be batched
         count = len(next(iter(weights.values())))
-        each = ({name: w[j] for name, w in weights.items()} for j in range(count))
+        # A network may work on its weights (an embedding with max_norm does): not on those given.
+        each = ({name: w[j].clone() for name, w in weights.items()} for j in range(count))
         result = torch.stack([one(own, X[j] if own_rows else X) for j, own in enumerate(each)])
     return result
 
@@ -260,15 +433,16 @@ def ensemble_outputs(module: nn.Module, weights: Mapping[str, Tensor], X: Tensor
     Block by block, so that layer after layer stays in a processor's caches.
     """
     count = len(next(iter(weights.values())))
-    width = widest_output(module, X[:1])
     limit = ENSEMBLE_BYTES if X.device.type == "cpu" else GPU_ENSEMBLE_BYTES
     result = X.new_empty(count, len(X), dtype=dtype_of(module))
-    with torch.no_grad():
+    chain = X.dim() == 2 and is_chain(module)
+    with torch.no_grad(), nullcontext(module) if chain else lent(module) as network:
+        width = _Chain.width(network) if chain else widest_output(network, X[:1])
         for models in steps(count, NETWORKS_AT_ONCE):
             own = {name: weight[models] for name, weight in weights.items()}
-            run: Callable[[Tensor], Tensor] = partial(stacked_outputs, module, own)
-            if X.dim() == 2 and is_chain(module):
-                run = _Chain(module, own)
+            run: Callable[[Tensor], Tensor] = partial(stacked_outputs, network, own)
+            if chain:
+                run = _Chain(network, own)
             bytes_each = result.itemsize * (models.stop - models.start) * width
             for rows in blocks(len(X), bytes_each, limit):
                 result[models, rows] = run(X[rows])
@@ -297,10 +471,11 @@ class _Chain:
     """Many networks of linear layers and activations, run on blocks of rows in the same memory.
 
     Rows are columns here, so that one product serves every network's first own layer: what flows
-    is (units, rows) as long as the networks agree, and (networks, units, rows) from there on.
+    is (units, rows) as long as the networks agree, and (networks, units, rows) from there on. The
+    module is not worked on, so threads may share it.
     """
 
-    def __init__(self, module: nn.Sequential, weights: Mapping[str, Tensor]) -> None:
+    def __init__(self, module: nn.Module, weights: Mapping[str, Tensor]) -> None:
         self.count = len(next(iter(weights.values())))
         self.layers: list[nn.Module | tuple[Tensor, Tensor | None]] = []
         self.buffers: dict[int, Tensor] = {}
@@ -309,8 +484,13 @@ class _Chain:
                 bias = None if layer.bias is None else layer.bias.detach()
                 weight = weights.get(f"{name}.weight", layer.weight.detach())
                 self.layers.append((weight, weights.get(f"{name}.bias", bias)))
-            else:
+            elif layer is not None:
                 self.layers.append(layer)
+
+    @staticmethod
+    def width(module: nn.Module) -> int:
+        """Return the units of the widest layer."""
+        return max(layer.out_features for layer in module.modules() if isinstance(layer, nn.Linear))
 
     def __call__(self, X: Tensor) -> Tensor:
         hidden, ours = X.T, False
@@ -348,13 +528,20 @@ class _Chain:
 
 
 def widest_output(module: nn.Module, row: Tensor) -> int:
-    """Return the numbers in the largest result of any layer for one row."""
+    """Return the numbers in the largest result of any layer for one row.
+
+    The module has hooks meanwhile, so it must be the caller's own (see ``lent``).
+    """
     sizes = [1]
 
     def note(_: nn.Module, args: Any, result: Any) -> None:
         sizes.append(result.numel() if isinstance(result, Tensor) else 1)
 
-    hooks = [part.register_forward_hook(note) for part in module.modules()]
+    hooks = [
+        part.register_forward_hook(note)
+        for part in module.modules()
+        if not isinstance(part, torch.jit.ScriptModule)
+    ]
     try:
         with torch.no_grad():
             module(row.clone())
@@ -371,7 +558,13 @@ def widest_layer(module: nn.Module) -> int:
 
 def evaluation_copy(module: nn.Module) -> nn.Module:
     """Return a float64 copy on the processor, in evaluation mode."""
-    return copy.deepcopy(module).to("cpu", torch.float64).eval()
+    copied = _deep_copy(module).to("cpu", torch.float64).eval()
+    for part in copied.modules():
+        if isinstance(part, (nn.Embedding, nn.EmbeddingBag)) and part.max_norm is not None:
+            # What its calls would do to the entries that they read, once and for all.
+            everything = torch.arange(part.num_embeddings)
+            torch.embedding_renorm_(part.weight.detach(), everything, part.max_norm, part.norm_type)
+    return copied
 
 
 def set_training(module: nn.Module) -> None:

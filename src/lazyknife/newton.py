@@ -26,11 +26,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from .descent import Problem, share, solve_full, solve_without
-from .loo import RidgeModels, check_size, leave_one_out_auto, warn_if_unsafe
+from .descent import Problem, share, solve_full, solve_without, unsolved
+from .loo import RidgeModels, check_size, leave_one_out_auto
 from .losses import Loss
 from .machine import PROCESSOR, Machine, blocks
 from .progress import track
+from .rounding import Sensitivity, without_each
 from .symmetric import diagonal_tiles, restore_lower_
 
 # Tensors of n numbers that one column takes while it is solved.
@@ -82,11 +83,11 @@ def leave_one_out_newton(
 
     """
     size = check_size(kernel, machine)
-    warn_if_unsafe(size, ridge, machine)
     problem = _problem(kernel, y, offsets, ridge, intercept, loss, size)
     models = _empty(torch.empty_like(kernel), y)
-    _solve_into_(models, torch.arange(len(y) + 1, device=y.device), problem, machine, progress)
-    return models
+    every = torch.arange(len(y) + 1, device=y.device)
+    left = _solve_into_(models, every, problem, machine, progress)
+    return replace(models, unsolved=left)
 
 
 def working_targets(loss: Loss, y: Tensor, offsets: Tensor) -> Tensor:
@@ -106,10 +107,7 @@ def working_weights(loss: Loss, y: Tensor) -> Tensor:
     ℓ'' at the mean of the targets of the model's own rows, with half a target more to keep off 0,
     rounded to a power of 2: few values, so few λ. No number that row j is in enters w_j.
     """
-    zero = y.new_zeros(1)
-    before = torch.cat([zero, y.cumsum(dim=0)])
-    after = torch.cat([y.flip(0).cumsum(dim=0).flip(0), zero])
-    sums = torch.cat([before[:-1] + after[1:], before[-1:]])
+    sums = without_each(y)
     rows = torch.full_like(sums, len(y) - 1)
     rows[-1] = len(y)
     return torch.exp2(torch.log2(loss.variance((sums + 0.5) / (rows + 1))).round())
@@ -141,11 +139,12 @@ def leave_one_out_newton_auto(
     restore_lower_(kernel, diagonal)
     models = _empty(chosen.columns, y)
     ridges = working_weights(loss, y) * chosen.ridges
-    distinct = ridges.unique().tolist()
+    distinct, left = ridges.unique().tolist(), 0.0
     for ridge in track(distinct, "solving", len(distinct), progress):
         which = (ridges == ridge).nonzero()[:, 0]
-        _solve_into_(models, which, replace(problem, ridge=ridge), machine)
-    return models
+        left = max(left, _solve_into_(models, which, replace(problem, ridge=ridge), machine))
+    models.sensitivity.doubtful.copy_(chosen.sensitivity.doubtful)
+    return replace(models, unsolved=left)
 
 
 def _problem(
@@ -186,13 +185,17 @@ def _empty(columns: Tensor, y: Tensor) -> RidgeModels:
         ridges=y.new_empty(len(y) + 1, dtype=torch.float64),
         residuals=torch.empty_like(y),
         training_residuals=torch.empty_like(y),
+        sensitivity=Sensitivity.unknown(len(y), y),
     )
 
 
 def _solve_into_(
     models: RidgeModels, which: Tensor, problem: Problem, machine: Machine, progress: bool = False
-) -> None:
-    """Solve some of the n + 1 models, the full one being the last, and write them down."""
+) -> float:
+    """Solve some of the n + 1 models, the full one being the last, and write them down.
+
+    Returns what is left of their equations, as in ``RidgeModels``.
+    """
     y, loss = problem.y[:, 0], problem.loss
     full = solve_full(problem)
     models.ridges[which] = problem.ridge
@@ -202,8 +205,12 @@ def _solve_into_(
         models.intercepts[-1] = full.intercepts[0]
         models.training_residuals.copy_(y - loss.mean(full.values[:, 0]))
     if not len(which):
-        return
+        return 0.0
     shared = share(problem, full)
+    found, roots = models.sensitivity, (problem.kernel.diagonal() + problem.ridge).sqrt()
+    # Row j, left out, has the weights −Z_:j/Z_jj.
+    reach = (roots @ shared.inverse.abs()) / (shared.inverse.diagonal().abs() * roots)
+    left = 0.0
     parts = list(blocks(len(which), machine.item * TEMPORARIES * len(y), machine.block))
     for part in track(parts, "leaving rows out", len(parts), progress):
         rows = which[part]
@@ -212,3 +219,9 @@ def _solve_into_(
         models.columns[:, rows] = each.dual * each.keep  # exactly 0, not to rounding
         models.intercepts[rows] = each.intercepts
         models.residuals[rows] = y[rows] - loss.mean(own)
+        found.load[rows] = roots @ each.dual.abs()
+        left = max(left, unsolved(problem, each, roots))
+    found.reach[which], found.roots[which] = reach[which], roots[which]
+    found.ridges[which] = problem.ridge
+    found.own[which] = (found.reach * found.roots * found.load)[which]
+    return left

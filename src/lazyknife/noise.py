@@ -15,12 +15,15 @@ arrays, the kernel's among them.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from .loo import Solution, inverse_rows, solve, strips
 from .machine import PROCESSOR, Machine
 from .progress import track
+from .rounding import Contest, Sensitivity, rounding_of, without_each
 from .scales import NoiseScales
 from .symmetric import diagonal_tiles, restore_lower_
 
@@ -34,6 +37,7 @@ def noise_scales(
     ridges: Tensor,
     grid: Tensor,
     intercept: bool,
+    gamma: float,
     machine: Machine = PROCESSOR,
     progress: bool = False,
 ) -> NoiseScales:
@@ -51,6 +55,8 @@ def noise_scales(
         λ of the second ridge to choose from.
     intercept
         Whether both ridges have an unpenalised intercept.
+    gamma
+        The relative error of the kernel.
     machine
         Where the kernel lives.
     progress
@@ -58,8 +64,8 @@ def noise_scales(
 
     """
     inverse = _Inverse(kernel, targets, intercept, machine)
-    sizes = _left_out_sizes(inverse, ridges)
-    chosen = _choose(inverse, sizes, grid, progress)
+    sizes, errors = _left_out_sizes(inverse, ridges)
+    chosen, second = _choose(inverse, sizes, errors, grid, gamma, progress)
     columns, intercepts, own = (torch.empty_like(part) for part in (sizes, targets, targets))
     for ridge in chosen.unique().tolist():
         models, solution = chosen == ridge, inverse.at(ridge)
@@ -72,7 +78,8 @@ def noise_scales(
     columns.fill_diagonal_(0.0)
     floors = FLOOR * sizes.sum(dim=0) / (len(targets) - 1)
     floors.clamp_(min=torch.finfo(floors.dtype).tiny)  # of errors that are all 0
-    return NoiseScales(columns, intercepts, floors, torch.maximum(own, floors))
+    rounding = rounding_of(second, gamma, float(sizes.max()))
+    return NoiseScales(columns, intercepts, floors, torch.maximum(own, floors), rounding)
 
 
 class _Inverse:
@@ -82,6 +89,7 @@ class _Inverse:
         self.kernel, self.targets = kernel, targets
         self.intercept, self.machine = intercept, machine
         self.diagonal = diagonal_tiles(kernel)
+        self.traces = without_each(kernel.diagonal())[:-1]
         self.used = False
 
     def at(self, ridge: float) -> Solution:
@@ -96,17 +104,38 @@ class _Inverse:
         return list(strips(len(self.targets), self.machine))
 
 
-def _left_out_sizes(inverse: _Inverse, ridges: Tensor) -> Tensor:
-    """T."""
+class _Errors(NamedTuple):
+    """What rounding may have changed of T, in units of γ.
+
+    Attributes
+    ----------
+    rows
+        Of the rows, for each λ that some model has, shape (n, λ).
+    place
+        Which of these each model has, shape (n,).
+
+    """
+
+    rows: Tensor
+    place: Tensor
+
+
+def _left_out_sizes(inverse: _Inverse, ridges: Tensor) -> tuple[Tensor, _Errors]:
+    """T, and its errors."""
     sizes = torch.empty_like(inverse.kernel)
-    for ridge in ridges.unique().tolist():
-        models, solution = ridges == ridge, inverse.at(ridge)
+    distinct, place = ridges.unique(return_inverse=True)
+    errors = sizes.new_empty(len(sizes), len(distinct))
+    for k, ridge in enumerate(distinct.tolist()):
+        models, solution = place == k, inverse.at(ridge)
+        spans = torch.empty_like(solution.dual)
         for rows in inverse.strips():
             strip = inverse_rows(inverse.kernel, solution, rows)
+            spans[rows] = strip.abs() @ solution.roots
             numerator = solution.dual[rows, None] - strip * solution.residuals
-            errors = numerator / _denominator(strip, solution, rows)
-            sizes[rows, models] = errors[:, models].abs()
-    return sizes
+            ratios = numerator / _denominator(strip, solution, rows)
+            sizes[rows, models] = ratios[:, models].abs()
+        errors[:, k] = 2 * solution.sensitivity(spans).own
+    return sizes, _Errors(errors, place)
 
 
 def _denominator(strip: Tensor, solution: Solution, rows: slice) -> Tensor:
@@ -133,18 +162,37 @@ def _coefficients(
     return torch.addcmul(strip @ sizes, strip, kinks, value=-1), strip
 
 
-def _choose(inverse: _Inverse, sizes: Tensor, grid: Tensor, progress: bool) -> Tensor:
+def _choose(
+    inverse: _Inverse, sizes: Tensor, given: _Errors, grid: Tensor, gamma: float, progress: bool
+) -> tuple[Tensor, Sensitivity]:
     """λ of each of the n second ridges, shape (n,): the least error with two rows left out."""
-    best = torch.full_like(inverse.targets, torch.inf)
-    chosen = torch.zeros_like(best, dtype=torch.float64)
+    contest = Contest(inverse.traces, float(grid.max()))
+    chosen = torch.zeros_like(inverse.targets, dtype=torch.float64)
+    found = Sensitivity.unknown(len(chosen), inverse.targets)
     for ridge in track(grid.tolist(), "learning the noise", len(grid), progress):
+        admitted = contest.admits(ridge)
+        if not admitted.any():
+            continue
         solution = inverse.at(ridge)
-        kinks, errors = _kinks(inverse, solution, sizes), torch.zeros_like(best)
+        kinks = _kinks(inverse, solution, sizes)
+        errors, load = torch.zeros_like(kinks), torch.zeros_like(kinks)
+        weights = torch.cat([solution.roots[:, None], given.rows], dim=1)
+        spans = torch.empty_like(weights)
         for rows in inverse.strips():
             numerator, strip = _coefficients(inverse, solution, sizes, kinks, rows)
+            spans[rows] = strip.abs() @ weights
+            load += solution.roots[rows] @ numerator.abs()
             ratio = numerator.div_(_denominator(strip, solution, rows))
             errors += ratio.square_().sum(dim=0)
-        better = errors < best
-        best = torch.where(better, errors, best)
-        chosen = torch.where(better, ridge, chosen)
-    return chosen
+        left_out = (spans / solution.diagonal[:, None]).norm(dim=0)
+        change = 2 * gamma * (left_out[0] * load + left_out[1:][given.place])
+        better = contest.enter(errors, change, admitted)
+        # Errors of T enter as if the load were larger.
+        moved = spans[:, 1:].gather(1, given.place[:, None])[:, 0] / spans[:, 0]
+        here = Sensitivity.of(
+            spans[:, 0], load + moved, kinks, solution.diagonal, solution.roots, ridge
+        )
+        found.take_(better, here)
+        chosen[better] = ridge
+    found.doubtful.copy_(contest.doubtful)
+    return chosen, found

@@ -19,9 +19,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from .loo import Choice, RidgeModels, check_size, left_out_errors, warn_if_unsafe
+from .loo import Candidate, Choice, RidgeModels, check_size, left_out_errors
 from .machine import PROCESSOR, Machine, blocks
 from .progress import track
+from .rounding import Sensitivity
 from .symmetric import invert_lower_, mirror_lower_, tiles
 
 
@@ -44,6 +45,7 @@ class _Solution:
     weights: Tensor  # w, (q,)
     errors: Tensor  # ε, (n,)
     diagonal: Tensor  # 1 − h, (n,)
+    sensitivity: Sensitivity
 
     @property
     def residuals(self) -> Tensor:
@@ -77,7 +79,7 @@ def leave_one_out_primal(
 
     """
     gram = _gram(rows)
-    warn_if_unsafe(check_size(gram, machine), ridge, machine)
+    check_size(gram, machine)
     mean = targets.mean() if intercept else targets.new_zeros(())
     solution = _solve(rows, gram, targets - mean, ridge, intercept, machine)
     residuals = solution.residuals
@@ -93,6 +95,7 @@ def leave_one_out_primal(
             ridges=targets.new_full((len(targets) + 1,), ridge, dtype=torch.float64),
             residuals=residuals,
             training_residuals=solution.errors,
+            sensitivity=solution.sensitivity,
         ),
         mean,
         intercept,
@@ -109,18 +112,22 @@ def leave_one_out_primal_auto(
 ) -> RidgeModels:
     """All models with λ chosen for each of them on its own rows alone, as in the dual form.
 
-    It looks at all pairs of rows, block by block: n²·q operations for each λ. A λ that rounding
-    outweighs is passed over.
+    It looks at all pairs of rows, block by block: n²·q operations for each λ.
     """
     mean = targets.mean() if intercept else targets.new_zeros(())
     gram = _gram(rows)
-    size = check_size(gram, machine)
-    choice = Choice.empty(targets.new_empty(rows.shape).T, targets)
+    check_size(gram, machine)
+    norms = rows[:, : rows.shape[1] - intercept].square().sum(dim=1)
+    choice = Choice(targets.new_empty(rows.shape).T, targets, norms, float(grid.max()))
     columns = choice.best.columns.T
     for ridge in track(grid.tolist(), "choosing ridges", len(grid), progress):
+        admitted = choice.contest.admits(ridge)
+        if not admitted.any():
+            continue
         try:
             solution = _solve(rows, gram.clone(), targets - mean, ridge, intercept, machine)
         except Indefinite:
+            choice.contest.fail(admitted)
             continue
         residuals, left_out = solution.residuals, torch.zeros_like(targets)
         for part in blocks(len(rows), 2 * machine.item * sum(rows.shape), machine.tile):
@@ -128,19 +135,21 @@ def leave_one_out_primal_auto(
             # Rows of A but for its diagonal, which is not looked at.
             left_out += left_out_errors(hat.neg_(), part, solution.errors, solution.diagonal)
         better = choice.improve(
-            ridge,
-            left_out,
-            residuals,
-            targets.new_zeros(len(targets) + 1),
-            solution.weights,
-            solution.errors,
+            Candidate(
+                ridge,
+                left_out,
+                residuals,
+                targets.new_zeros(len(targets) + 1),
+                solution.weights,
+                solution.errors,
+                solution.sensitivity,
+            ),
+            admitted,
         )
         for part in _blocks(rows, machine) if better.any() else ():
             moved = solution.weights - (rows[part] @ solution.inverse) * residuals[part, None]
             columns[part] = torch.where(better[part, None], moved, columns[part])
-    models = choice.models()
-    warn_if_unsafe(size, float(models.ridges.min()), machine)
-    return _with_intercepts(models, mean, intercept)
+    return _with_intercepts(choice.models(), mean, intercept)
 
 
 def _with_intercepts(models: RidgeModels, mean: Tensor, intercept: bool) -> RidgeModels:
@@ -172,13 +181,27 @@ def _solve(
         penalty[-1] = 0.0
     gram.diagonal().add_(penalty)
     weights = (targets @ rows)[None]
+    roots = gram.diagonal().sqrt()
     if not invert_lower_(gram, weights):
         raise Indefinite(ridge, machine.precision)
     mirror_lower_(gram)
     w = weights[0]
     w = w + gram @ ((targets - rows @ w) @ rows - penalty * w)
-    leverages = [((rows[part] @ gram) * rows[part]).sum(dim=1) for part in _blocks(rows, machine)]
-    return _Solution(gram, w, targets - rows @ w, 1 - torch.cat(leverages))
+    leverages, spans = torch.empty_like(targets), torch.empty_like(targets)
+    # |G⁻¹φ| would do if it came from G; from an inverse that is a matrix of its own, |G⁻¹||φ| does.
+    weighted = gram.abs() @ roots
+    for part in _blocks(rows, machine):
+        leverages[part] = ((rows[part] @ gram) * rows[part]).sum(dim=1)
+        spans[part] = rows[part].abs() @ weighted
+    errors, diagonal = targets - rows @ w, 1 - leverages
+    total = w.abs() @ roots + targets.norm()
+    lengths = (rows.square().sum(dim=1) + ridge).sqrt()
+    sensitivity = Sensitivity.of(spans, total, errors / diagonal, diagonal, lengths, ridge)
+    # Here the diagonal is a difference from 1, and spans are the products' own errors too.
+    strain = (spans.square() + 2 * spans) / diagonal.abs()
+    own = sensitivity.own + strain * (errors / diagonal).abs() + targets.abs() / diagonal.abs()
+    strained = replace(sensitivity, strain=strain, own=own)
+    return _Solution(gram, w, errors, diagonal, strained)
 
 
 def _blocks(rows: Tensor, machine: Machine) -> Iterator[slice]:

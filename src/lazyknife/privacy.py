@@ -4,67 +4,69 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
-from .records import PrivacyCurve
+from .accountant import LEAST_SHIFT, ROUNDING, PrivacyLoss, compose, discretise
+from .records import Array, PrivacyCurve
 from .roots import falling_root
 
 # Far below any miss probability that a certificate could be about.
 SMALLEST_DELTA = 1e-10
-# A run whose privacy loss spreads this far protects nothing; the accountant need not be asked.
-HOPELESS = 20.0
+# Beyond it exp(ε) times any miss probability is more than 1.
+LARGEST_EPSILON = 50.0
+# Width of the grid in standard deviations of one step's loss; δ(ε) is too large by at most 1e-4.
+GRID = 0.015
+COARSE = 4.0  # the grid of calibration, relative to this one
+MOST_STEPS = 10**7
+# With less noise nothing is accounted for.
+LEAST_SIGMA = 0.02
 
 
-def _loss_scale(sigma: float, rate: float, steps: int) -> float:
-    """Standard deviation of the composed privacy loss, to first order in q/σ."""
-    return rate * math.sqrt(steps * math.expm1(min(sigma**-2.0, 50.0)))
-
-
-def _discretisation(sigma: float, rate: float, steps: int, coarsening: float) -> float:
-    """Grid of the accountant: at most 1e-4, and fine against the whole run's privacy loss.
-
-    At ε = .01 the composed loss is about .01, and a grid of 1e-4 would overstate δ by percents.
-    A loss of 2 and more allows a coarser one. Any grid errs on the safe side.
-    """
-    scale = _loss_scale(sigma, rate, steps)
-    finest = np.clip(scale / 2000, 1e-9, max(1e-4, scale / 20_000))
-    return float(coarsening * finest)
-
-
-@lru_cache(maxsize=8)  # one can hold megabytes
+@lru_cache(maxsize=16)  # one can hold megabytes
 def _distribution(
     sigma: float, rate: float, steps: int, coarsening: float = 1.0, replace: bool = False
-) -> Any:
-    """Privacy loss distribution of T Poisson-sampled Gaussian steps (dp-accounting)."""
-    from dp_accounting import NeighboringRelation
-    from dp_accounting.pld import privacy_loss_distribution
+) -> tuple[PrivacyLoss, ...]:
+    """Privacy losses of T sampled steps in each direction of the relation.
 
-    relation = NeighboringRelation.REPLACE_ONE if replace else NeighboringRelation.ADD_OR_REMOVE_ONE
-    step = privacy_loss_distribution.from_gaussian_mechanism(
-        sigma,
-        sampling_prob=rate,
-        value_discretization_interval=_discretisation(sigma, rate, steps, coarsening),
-        neighboring_relation=relation,
-    )
-    return step.self_compose(steps)
+    Empty where there is too little noise to account for.
+    """
+    if sigma < LEAST_SIGMA:
+        return ()
+    sigma = min(sigma, rate / LEAST_SHIFT)  # more noise only lowers the curve
+    found = []
+    for relation in ("replace",) if replace else ("add", "remove"):
+        step = discretise(sigma, rate, relation, coarsening * GRID)
+        loss = None if step is None else compose(step, steps)
+        if loss is None:
+            return ()
+        found.append(loss)
+    return tuple(found)
+
+
+def _deltas(losses: tuple[PrivacyLoss, ...], epsilons: Array) -> Array:
+    """δ at several ε: the largest over all directions."""
+    every = [loss.delta(epsilons) for loss in losses]
+    return np.minimum(np.max(every, axis=0), 1.0) if every else np.ones_like(epsilons)
 
 
 def dpsgd_delta(
     sigma: float, rate: float, steps: int, epsilon: float, coarsening: float = 1.0
 ) -> float:
     """Return δ(ε) of DP-SGD under adding or removing one row."""
-    if _loss_scale(sigma, rate, steps) > HOPELESS:
-        return 1.0
-    return float(_distribution(sigma, rate, steps, coarsening).get_delta_for_epsilon(epsilon))
+    losses = _distribution(sigma, rate, steps, coarsening)
+    return float(_deltas(losses, np.array([epsilon]))[0])
 
 
-def dpsgd_epsilon(sigma: float, rate: float, steps: int, delta: float) -> float:
-    """Return the least ε with which DP-SGD is (ε, δ)-private under adding or removing one row."""
-    if _loss_scale(sigma, rate, steps) > HOPELESS:
-        return math.inf
-    return float(_distribution(sigma, rate, steps).get_epsilon_for_delta(delta))
+def dpsgd_epsilon(
+    sigma: float, rate: float, steps: int, delta: float, replace: bool = False
+) -> float:
+    """Return the least ε with which DP-SGD is (ε, δ)-private.
+
+    Under adding or removing one row, or with ``replace`` under exchanging one for another.
+    """
+    losses = _distribution(sigma, rate, steps, replace=replace)
+    return max((loss.epsilon(delta) for loss in losses), default=math.inf)
 
 
 @lru_cache(maxsize=256)
@@ -83,35 +85,56 @@ def dpsgd_curve(sigma: float, rate: float, steps: int, delta: float) -> PrivacyC
         The δ at which the replace-one ε is read off.
 
     """
-    if _loss_scale(sigma, rate, steps) > HOPELESS:
+    most = dpsgd_epsilon(sigma, rate, steps, SMALLEST_DELTA + 2 * ROUNDING * steps)
+    if most == math.inf:
         return PrivacyCurve((0.0,), (1.0,), (math.inf, delta))
-    distribution = _distribution(sigma, rate, steps)
-    most = max(float(distribution.get_epsilon_for_delta(SMALLEST_DELTA)), SMALLEST_DELTA)
-    epsilons = np.concatenate([[0.0], np.geomspace(1e-3 * most, most, 600)])
-    deltas = distribution.get_delta_for_epsilon(epsilons)
-    replace = _distribution(sigma, rate, steps, replace=True).get_epsilon_for_delta(delta)
-    return PrivacyCurve(
-        tuple(epsilons.tolist()), tuple(np.asarray(deltas).tolist()), (float(replace), delta)
-    )
+    most = min(max(most, SMALLEST_DELTA), LARGEST_EPSILON)
+    epsilons = np.concatenate([[0.0], np.geomspace(1e-4 * most, most, 600)])
+    deltas = _deltas(_distribution(sigma, rate, steps), epsilons)
+    replaced = dpsgd_epsilon(sigma, rate, steps, delta, replace=True)
+    return PrivacyCurve(tuple(epsilons.tolist()), tuple(deltas.tolist()), (replaced, delta))
 
 
 @lru_cache(maxsize=256)
 def calibrate(epsilon: float, delta: float, rate: float, steps: int) -> float:
     """Return the least σ, to a part in a thousand, that makes DP-SGD (ε, δ)-private.
 
-    δ(ε) falls smoothly in σ, so a bracketed root finder on log δ needs few evaluations. It starts
-    from the σ of a Gaussian mechanism with the same total loss, which works at any scale of ε,
-    where a search over a fixed range of σ does not. A cheap search with a coarse accountant finds
-    the neighbourhood, the fine accountant decides.
+    log δ(ε) falls smoothly in log σ, and a central limit theorem says where to start, so a
+    bracketed root finder takes few evaluations.
     """
+    start = _limiting_sigma(epsilon, delta, rate, steps)
+    if steps > MOST_STEPS or delta < 2 * ROUNDING * steps or 2 * start > rate / LEAST_SHIFT:
+        raise ValueError(
+            f"{steps} steps of DP-SGD with epsilon={epsilon:g} and delta={delta:g} are beyond the "
+            "accountant's precision: give a larger epsilon or delta, or fewer steps (a larger "
+            "batch_size or fewer epochs)"
+        )
 
-    def excess(log_sigma: float, coarsening: float) -> float:
-        found = dpsgd_delta(math.exp(log_sigma), rate, steps, epsilon, coarsening)
+    def excess(log_sigma: float) -> float:
+        found = dpsgd_delta(math.exp(log_sigma), rate, steps, epsilon, COARSE)
         return math.log(max(found, 1e-300)) - math.log(delta)
 
-    start = math.log(rate * math.sqrt(steps) / epsilon)
-    near = falling_root(lambda x: excess(x, 10.0), start, stride=1.0)
-    return math.exp(falling_root(lambda x: excess(x, 1.0), near, stride=0.005) + 4e-4)
+    enough = falling_root(excess, math.log(start), stride=0.05, tolerance=5e-5) + 4e-4
+    while excess(enough) > 0:
+        enough += 2e-4
+    return math.exp(enough)
+
+
+def _limiting_sigma(epsilon: float, delta: float, rate: float, steps: int) -> float:
+    """Return the σ whose loss is that of N(0, 1) against N(μ, 1) with μ² = q²T(exp(σ⁻²) − 1).
+
+    Many steps with a small rate tend to it (Bu, Dong, Long, Su, arXiv 1911.11607).
+    """
+    from scipy.special import log_ndtr, ndtr
+
+    def excess(log_inverse: float) -> float:
+        shift = math.exp(-log_inverse)
+        gap = epsilon / shift
+        found = ndtr(shift / 2 - gap) - math.exp(epsilon + log_ndtr(-shift / 2 - gap))
+        return math.log(max(found, 1e-300)) - math.log(delta)
+
+    shift = math.exp(-falling_root(excess, -math.log(epsilon), stride=1.0))
+    return 1 / math.sqrt(math.log1p(shift**2 / (rate**2 * steps)))
 
 
 def pure_curve(epsilon: float, total_variation: float) -> PrivacyCurve:
@@ -120,13 +143,16 @@ def pure_curve(epsilon: float, total_variation: float) -> PrivacyCurve:
     δ(ε') is convex in e^ε', so the line through its two known points bounds it from above, and
     a certificate, linear in e^ε', is best at one of the two.
     """
+    if epsilon > LARGEST_EPSILON:
+        return PrivacyCurve((0.0,), (total_variation,), (2 * epsilon, 0.0))
     return PrivacyCurve((0.0, epsilon), (total_variation, 0.0), (2 * epsilon, 0.0))
 
 
 def l1_total_variation(epsilon: float) -> float:
     """Bound the total variation of independent Laplace noise for an l1 sensitivity.
 
-    Coordinate i, shifted by s_i, has 1 − exp(−ε s_i / 2s); independent coordinates multiply.
+    1 − τ is the integral of the smaller density, which for independent coordinates is at least
+    the product of theirs: exp(−ε s_i / 2s) for coordinate i, shifted by s_i.
     """
     return -math.expm1(-epsilon / 2)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
@@ -16,12 +17,16 @@ def track(items: Iterable[Item], description: str, total: int, show: bool) -> It
         return
     try:
         from rich.console import Console
-        from rich.progress import track as rich_track
+        from rich.progress import Progress
     except ImportError:
         for done, item in enumerate(items, start=1):
             yield item
             print(f"\r{description}: {done}/{total}", end="", file=sys.stderr, flush=True)
         print(file=sys.stderr)
     else:
-        console = Console(stderr=True)
-        yield from rich_track(items, description=description, total=total, console=console)
+        # Lines that are printed meanwhile go above the bar, for which rich takes the place of
+        # sys.stdout and sys.stderr: bars of several threads must not all do that.
+        main = threading.current_thread() is threading.main_thread()
+        bar = Progress(console=Console(stderr=True), redirect_stdout=main, redirect_stderr=main)
+        with bar:
+            yield from bar.track(items, total=total, description=description)

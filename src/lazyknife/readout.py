@@ -13,10 +13,14 @@ from .loo import RidgeModels
 from .losses import SQUARED, Loss
 from .machine import blocks, steps
 from .networks import widest_layer
+from .records import Predictions
+from .rounding import FIRST_ORDER, NOTHING, Rounding
 from .scales import Scales
 from .tangent import Basis, moved_outputs
 
 MODELS_AT_ONCE = 100
+# Moved networks may respond to an error of the moves more steeply than at θ0.
+CURVED = 10.0
 
 
 class _Read:
@@ -26,6 +30,7 @@ class _Read:
     models: RidgeModels
     scales: Scales | None
     residuals: Any
+    rounding: Rounding
 
     def of_type(self, dtype: torch.dtype) -> Self | None:
         """The same models, predicting in another floating type; None if the scales cannot."""
@@ -37,9 +42,15 @@ class _Read:
 
     @property
     def scores(self) -> Tensor:
-        """Sizes of the left-out residuals over σ, shape (n,)."""
-        sizes: Tensor = self.residuals.abs()
-        return sizes if self.scales is None else sizes / self.scales.own
+        """Sizes of the left-out residuals over σ, rounded up, shape (n,).
+
+        Infinite where rounding leaves nothing known of the model.
+        """
+        sizes: Tensor = self.residuals.abs() + self.rounding.own
+        if self.scales is None:
+            return sizes
+        error = self.scales.own_error
+        return torch.where(error < FIRST_ORDER, sizes / self.scales.own * (1 + error), torch.inf)
 
 
 @dataclass(frozen=True)
@@ -54,6 +65,8 @@ class TangentReadout(_Read):
         σ, where errors are not taken as they are.
     loss
         Whose inverse link leads from f̄ to predictions.
+    rounding
+        What rounding may have changed of the models.
 
     """
 
@@ -61,6 +74,7 @@ class TangentReadout(_Read):
     models: RidgeModels
     scales: Scales | None = None
     loss: Loss = SQUARED
+    rounding: Rounding = NOTHING
 
     @classmethod
     def of(
@@ -71,9 +85,10 @@ class TangentReadout(_Read):
         models: RidgeModels,
         scales: Scales | None = None,
         loss: Loss = SQUARED,
+        rounding: Rounding = NOTHING,
     ) -> TangentReadout:
         """Read out the models; everything at the training rows is in closed form."""
-        return cls(basis, models, scales, loss)
+        return cls(basis, models, scales, loss, rounding)
 
     @property
     def residuals(self) -> Tensor:
@@ -101,26 +116,45 @@ class TangentReadout(_Read):
         """One product for all models."""
         with self.basis.tangent.machine.exact.products():  # whatever the caller's own setting
             outputs, rows = self.basis.rows(X)
-        return self._predict(outputs, rows)
+        return self._point(outputs, rows), self._each(outputs, rows) + self._shift
 
-    def scaled(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def scaled(self, X: Tensor) -> Predictions:
         """Predictions and σ, from the same coordinates."""
-        if self.scales is None:
-            return *self.predict(X), self.models.intercepts.new_ones(())
+        sigma = stretch = None
         with self.basis.tangent.machine.exact.products():
             outputs, rows, norms = self.basis.rows_and_norms(X)
-            sigma = self.scales.at(rows, norms)
-        return *self._predict(outputs, rows), sigma
+            if self.scales is not None:
+                sigma, stretch = self.scales.at(rows, norms)
+        point, each = self._point(outputs, rows), self._each(outputs, rows)
+        slack = _slack(self.rounding, norms.double(), point, each, self.loss)
+        one = each.new_ones(())
+        return Predictions(
+            point,
+            each,
+            self._shift,
+            one if sigma is None else sigma,
+            one - 1 if stretch is None else stretch,
+            slack,
+        )
 
-    def _predict(self, outputs: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    @property
+    def _shift(self) -> Tensor:
+        """The full model's intercept, which coarse numbers are kept free of."""
+        shift = self.models.intercepts[-1]
+        coarse = self.basis.tangent.machine.dtype != shift.dtype
+        return shift if coarse and self.loss.identity else torch.zeros_like(shift)
+
+    def _each(self, outputs: Tensor, rows: Tensor) -> Tensor:
         with self.basis.tangent.machine.products():
             values = rows @ self.models.columns
-        values += self.models.intercepts[:-1]  # a bias in the product would halve a GPU's rate
+        # A bias in the product would halve a GPU's rate.
+        values += (self.models.intercepts[:-1] - self._shift).to(values.dtype)
         values += outputs[:, None]
-        return self._point(outputs, rows), _by_row(self.loss.mean(values), self.models)
+        return _by_row(self.loss.mean(values), self.models)
 
     def _point(self, outputs: Tensor, rows: Tensor) -> Tensor:
-        return self.loss.mean(outputs + rows @ self.models.full + self.models.intercepts[-1])
+        moved = (outputs + rows @ self.models.full).to(self.models.intercepts.dtype)
+        return self.loss.mean(moved + self.models.intercepts[-1])
 
 
 @dataclass(frozen=True)
@@ -133,6 +167,7 @@ class NetworkReadout(_Read):
     training_residuals: Tensor
     scales: Scales | None = None
     loss: Loss = SQUARED
+    rounding: Rounding = NOTHING
 
     @classmethod
     def of(
@@ -143,9 +178,10 @@ class NetworkReadout(_Read):
         models: RidgeModels,
         scales: Scales | None = None,
         loss: Loss = SQUARED,
+        rounding: Rounding = NOTHING,
     ) -> NetworkReadout:
         """Evaluate model j at row j, and the full model at every row."""
-        unread = cls(basis, models, y, y, scales, loss)
+        unread = cls(basis, models, y, y, scales, loss, rounding.times(CURVED))
         if models.model_of is None:
             own = [
                 moved_outputs(
@@ -182,12 +218,19 @@ class NetworkReadout(_Read):
             values[:, columns] += moved.T
         return self.point(X), _by_row(self.loss.mean(values), self.models)
 
-    def scaled(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def scaled(self, X: Tensor) -> Predictions:
         """Predictions of the moved networks, and σ of the linearised one."""
+        point, each = self.predict(X)
+        one = each.new_ones(())
+        sigma, stretch = one, one - 1
         if self.scales is None:
-            return *self.predict(X), self.models.intercepts.new_ones(())
-        _, rows, norms = self.basis.rows_and_norms(X)
-        return *self.predict(X), self.scales.at(rows, norms)
+            tangent = self.basis.tangent
+            norms = tangent.norms(tangent.features(X))
+        else:
+            _, rows, norms = self.basis.rows_and_norms(X)
+            sigma, stretch = self.scales.at(rows, norms)
+        slack = _slack(self.rounding, norms.double(), point, each, self.loss)
+        return Predictions(point, each, torch.zeros_like(one), sigma, stretch, slack)
 
     def _moves(self, columns: slice) -> dict[str, Tensor]:
         return self.basis.moves(self.models.columns[:, columns])
@@ -226,9 +269,19 @@ def read_out(
     models: RidgeModels,
     scales: Scales | None = None,
     loss: Loss = SQUARED,
+    rounding: Rounding = NOTHING,
 ) -> Readout:
     """Return the leave-one-out models behind one of the readouts; X and y are on the machine."""
-    return READOUTS[readout].of(basis, X, y, models, scales, loss)
+    return READOUTS[readout].of(basis, X, y, models, scales, loss, rounding)
+
+
+def _slack(rounding: Rounding, norms: Tensor, point: Tensor, each: Tensor, loss: Loss) -> Tensor:
+    """What predictions may be off by, on the scale of y, shape (m,)."""
+    slack = rounding.slack(norms, point)
+    if loss.identity:
+        return slack
+    # On the scale of the link a move by t multiplies the mean of y by e^{±t} at most.
+    return torch.expm1(slack) * torch.maximum(each.abs().amax(dim=1), point.abs()).double()
 
 
 def _by_row(values: Tensor, models: RidgeModels) -> Tensor:

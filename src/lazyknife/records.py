@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -95,6 +95,34 @@ class Predictor(Protocol):
         """Full-data predictions, shape (m,)."""
 
 
+class Predictions(NamedTuple):
+    """Predictions of all leave-one-out models for m rows, and what rounding may have changed.
+
+    Attributes
+    ----------
+    point
+        Full-data predictions, shape (m,).
+    each
+        Leave-one-out predictions less ``shift``, shape (m, n).
+    shift
+        What is added at last, where ``each`` is in a coarser floating type; a single number.
+    scales
+        σ_{−j}(x), shape (m, n), or a single 1.
+    stretch
+        Relative errors that rounding may have left in a row's σ, shape (m,), or a single 0.
+    slack
+        What the predictions of a row may be off by, shape (m,) or a single number.
+
+    """
+
+    point: Tensor
+    each: Tensor
+    shift: Tensor
+    scales: Tensor
+    stretch: Tensor
+    slack: Tensor
+
+
 class LeaveOneOut(Predictor, Protocol):
     """n leave-one-out models and the full-data model, whichever way they were computed."""
 
@@ -103,10 +131,10 @@ class LeaveOneOut(Predictor, Protocol):
 
     @property
     def scores(self) -> Tensor:
-        """R_j = |Y_j − f_{−j}(X_j)| / σ_{−j}(X_j), shape (n,)."""
+        """R_j = |Y_j − f_{−j}(X_j)| / σ_{−j}(X_j), rounded up, shape (n,)."""
 
-    def scaled(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What ``predict`` gives, and σ_{−j}(x), shape (m, n), or a single 1."""
+    def scaled(self, X: Tensor) -> Predictions:
+        """Everything that intervals are made of."""
 
 
 class Conformal(Predictor, Protocol):

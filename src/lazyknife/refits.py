@@ -13,10 +13,15 @@ from torch.func import stack_module_state, vmap
 from .base import Plain
 from .machine import blocks
 from .networks import (
+    Dice,
     call_with,
+    draws,
     ensemble_outputs,
+    lent,
     like,
+    note_draws,
     outputs,
+    private,
     seeded,
     set_training,
     stacked_outputs,
@@ -46,8 +51,8 @@ class Ensemble:
     def own_outputs(self, X: Tensor) -> Tensor:
         """Prediction of network j at row j, shape (networks,)."""
         inputs = like(X, self.module)[:, None]
-        with torch.no_grad():
-            predicted = stacked_outputs(self.module, self.weights, inputs, own_rows=True)
+        with torch.no_grad(), lent(self.module) as module:
+            predicted = stacked_outputs(module, self.weights, inputs, own_rows=True)
         return predicted[:, 0].double() + self.offsets
 
 
@@ -86,7 +91,10 @@ def train_ensemble(
     size = sum(p.numel() * p.element_size() for p in module.parameters())
     inputs, target = like(X, module), like(y, module)
     offsets = y[subsets].mean(dim=1) if center else y.new_zeros(len(subsets))
-    fit = _train_batched if _can_batch(module, inputs[:2]) else _train_one_by_one
+    set_training(module)
+    dropping = draws(module, inputs[:2])
+    with seeded(seed):
+        fit = _train_batched if _can_batch(private(module), inputs[:2]) else _train_one_by_one
     parts: list[Weights] = []
     for number, block in enumerate(blocks(len(subsets), COPIES_IN_TRAINING * size, TRAINING_BYTES)):
         starts = [start(k) for k in range(block.start, block.stop)]
@@ -94,10 +102,11 @@ def train_ensemble(
         steps = settings.epochs * math.ceil(subsets.shape[1] / settings.batch_size)
         batches = _batches(subsets[block], labels, settings, seed + number)
         shown = track(batches, "training networks", steps, progress)
-        with seeded(seed + number):  # dropout
-            parts.append(fit(starts, inputs, shown, settings.lr))
+        dice = Dice(seed + number, needed=dropping)
+        parts.append(fit(starts, inputs, shown, settings.lr, dice))
     weights = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-    return Ensemble(module.eval(), weights, offsets)
+    note_draws(module.eval(), inputs[:2])
+    return Ensemble(module, weights, offsets)
 
 
 def _batches(subsets: Tensor, labels: Tensor, settings: Plain, seed: int) -> Iterator[Batch]:
@@ -110,7 +119,7 @@ def _batches(subsets: Tensor, labels: Tensor, settings: Plain, seed: int) -> Ite
 
 
 def _train_batched(
-    starts: Sequence[nn.Module], inputs: Tensor, batches: Iterable[Batch], lr: float
+    starts: Sequence[nn.Module], inputs: Tensor, batches: Iterable[Batch], lr: float, dice: Dice
 ) -> Weights:
     """Every step is one product for all networks; Adam works on the stacked weights."""
     for module in starts:
@@ -120,14 +129,15 @@ def _train_batched(
     optimizer = torch.optim.Adam([w for w in weights.values() if w.requires_grad], lr=lr)
     for rows, labels in batches:
         optimizer.zero_grad()
-        predicted = stacked_outputs(starts[0], weights, inputs[rows], own_rows=True)
-        (predicted - labels).square().mean(dim=1).sum().backward()
+        with dice.turn():
+            predicted = stacked_outputs(starts[0], weights, inputs[rows], own_rows=True)
+            (predicted - labels).square().mean(dim=1).sum().backward()
         optimizer.step()
     return {name: value.detach() for name, value in weights.items()}
 
 
 def _train_one_by_one(
-    starts: Sequence[nn.Module], inputs: Tensor, batches: Iterable[Batch], lr: float
+    starts: Sequence[nn.Module], inputs: Tensor, batches: Iterable[Batch], lr: float, dice: Dice
 ) -> Weights:
     """The same training, network by network."""
     for module in starts:
@@ -139,7 +149,8 @@ def _train_one_by_one(
     for rows, labels in batches:
         for module, optimizer, own, wanted in zip(starts, optimizers, rows, labels, strict=True):
             optimizer.zero_grad()
-            (outputs(module, inputs[own]) - wanted).square().mean().backward()
+            with dice.turn():
+                (outputs(module, inputs[own]) - wanted).square().mean().backward()
             optimizer.step()
     parameters, buffers = stack_module_state(list(starts))
     return {name: value.detach() for name, value in {**parameters, **buffers}.items()}

@@ -13,8 +13,13 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import r2_score
-from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted
-from torch import Tensor, nn
+from sklearn.utils.validation import (
+    _check_feature_names,
+    _check_n_features,
+    _get_feature_names,
+    check_is_fitted,
+)
+from torch import Tensor
 from torch.utils.data import DataLoader
 
 from .base.public import PUBLIC_START
@@ -31,7 +36,7 @@ from .inputs import (
 )
 from .intervals import CONSTRUCTIONS, GENERAL, kappa, rows_needed
 from .machine import steps
-from .networks import Network
+from .networks import Network, mlp
 from .progress import track
 from .records import Intervals, Predictor, to_array
 from .scaling import Scaling, find_source, fit_scaling
@@ -51,6 +56,8 @@ class Given(NamedTuple):
         How the rows were scaled, and what to draw from.
     covariates
         Scaled rows without labels, if they are learnt from.
+    names
+        Names of the features, if the rows came with some.
 
     """
 
@@ -59,13 +66,25 @@ class Given(NamedTuple):
     scaling: Scaling
     seeds: Seeds
     covariates: Tensor | None
+    names: Sequence[str] | None
 
 
 class Fitted(NamedTuple):
-    """What an estimator's own fit hands to the shared part."""
+    """What an estimator's own fit hands to the shared part.
+
+    Attributes
+    ----------
+    loo
+        The models.
+    certify
+        From a level ``alpha`` to its certificate; it can be pickled.
+    attributes
+        Fitted attributes by name.
+
+    """
 
     loo: Predictor
-    certificate: Certificate
+    certify: Callable[..., Certificate]
     attributes: dict[str, Any]
 
 
@@ -117,6 +136,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     loo_: Any
     certificate_: Certificate
     scaling_: Scaling
+    _certify: Callable[..., Certificate]
 
     @abstractmethod
     def _fit(self, given: Given) -> Fitted:
@@ -139,7 +159,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _start_assumptions(self) -> tuple[str, ...]:
         """Weights that the user brings are the user's word; random ones are ours."""
-        return (PUBLIC_START,) if isinstance(self.network, nn.Module) else ()
+        return () if isinstance(self.network, mlp | None) else (PUBLIC_START,)
 
     def _learns_from_covariates(self) -> bool:
         """Whether rows without labels are learnt from, beyond scaling."""
@@ -185,17 +205,33 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         covariates = None
         if learns and not source.objections:
             covariates = to_tensor(scaling(source.covariates))
-        given = Given(to_tensor(scaling(rows)), to_tensor(target), scaling, seeds, covariates)
+        given = Given(
+            to_tensor(scaling(rows)),
+            to_tensor(target),
+            scaling,
+            seeds,
+            covariates,
+            None if is_shaped(X) else _get_feature_names(X),
+        )
         fitted = self._fit(given)
+        certificate = fitted.certify(alpha=self.alpha)
         # Nothing is set before everything has worked.
         if not is_shaped(X):
             _check_feature_names(self, X, reset=True)
             _check_n_features(self, rows, reset=True)
         self.row_shape_ = rows.shape[1:]
-        self.scaling_, self.loo_, self.certificate_ = scaling, fitted.loo, fitted.certificate
+        self.scaling_, self.loo_, self.certificate_ = scaling, fitted.loo, certificate
+        self._certify = fitted.certify
         for name, value in fitted.attributes.items():
             setattr(self, name, value)
         return self
+
+    def certify(self, alpha: float | None = None) -> Certificate:
+        """Return the certificate of another level than the estimator's own; nothing is fitted."""
+        check_is_fitted(self)
+        if alpha is None:
+            return self.certificate_
+        return self._certify(alpha=check_fraction("alpha", alpha))
 
     def predict(self, X: Any) -> Any:
         """Predict y with the full-data model, shape (m,); a tensor for a tensor, else an array."""
@@ -290,19 +326,24 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
 
 class Seeds(NamedTuple):
-    """Independent seeds for the parts of a fit."""
+    """Independent seeds for the parts of a fit.
+
+    The lazy step's (folds, sketches, probes) is not the base's: what is independent of the base's
+    noise must not be drawn from it.
+    """
 
     start: int
     base: int
     rows: int
+    lazy: int
 
     @classmethod
     def of(cls, random_state: Any) -> Seeds:
         """Draw the seeds; numpy's and torch's global states are left alone."""
         if isinstance(random_state, np.random.RandomState):
-            draws = random_state.randint(0, 2**31 - 1, size=3)
+            draws = random_state.randint(0, 2**31 - 1, size=4)
         else:
-            draws = np.random.default_rng(random_state).integers(0, 2**31 - 1, size=3)
+            draws = np.random.default_rng(random_state).integers(0, 2**31 - 1, size=4)
         return cls(*(int(draw) for draw in draws))
 
 

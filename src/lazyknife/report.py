@@ -104,6 +104,8 @@ class Report:
         Sentences that the reader should know, for instance about dropped rows.
     versions
         Versions of the software, by name.
+    warnings
+        What casts doubt on the results, shown before everything else.
 
     """
 
@@ -116,6 +118,7 @@ class Report:
     command: str
     notes: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
 
 def write_report(report: Report, path: str | os.PathLike[str]) -> None:
@@ -219,7 +222,7 @@ class _Cell:
 
 
 def _table(table: Table) -> dict[str, Any]:
-    """The table as the template wants it: cells as text, columns with their alignment."""
+    """The table as the template takes it: cells as text, columns with their alignment."""
     rows = [[_cell(value) for value in row] for row in table.rows]
     columns = []
     for place, name in enumerate(table.columns):
@@ -266,7 +269,7 @@ def _setting(value: object) -> str:
 
 
 def _is_wide(svg: str) -> bool:
-    """Tell from its viewBox whether a figure wants the whole width."""
+    """Tell from its viewBox whether a figure needs the whole width."""
     box = re.search(r'viewBox="\s*\S+[\s,]+\S+[\s,]+([\d.]+)[\s,]+([\d.]+)\s*"', svg)
     if box is None:
         return False

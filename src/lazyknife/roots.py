@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+MOST_STRIDES = 60
 
-def falling_root(function: Callable[[float], float], start: float, stride: float) -> float:
-    """Zero of a decreasing function, to 2e-4: bracket outwards from ``start``, then Brent."""
+
+def falling_root(
+    function: Callable[[float], float], start: float, stride: float, tolerance: float = 2e-4
+) -> float:
+    """Zero of a decreasing function, to ``tolerance``: bracket from ``start`` on, then Brent."""
     from scipy.optimize import brentq
 
     low = high = start
-    while function(low) < 0:
+    for _ in range(MOST_STRIDES):
+        if function(low) >= 0:
+            break
         high, low, stride = low, low - stride, 2 * stride
-    while function(high) > 0:
+    for _ in range(MOST_STRIDES):
+        if function(high) <= 0:
+            break
         low, high, stride = high, high + stride, 2 * stride
-    return low if low == high else float(brentq(function, low, high, xtol=2e-4))
+    return low if low == high else float(brentq(function, low, high, xtol=tolerance))

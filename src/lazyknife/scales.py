@@ -7,6 +7,7 @@ eyes; it never looks at y. Noise: a second ridge, fitted to the errors of rows l
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, Self
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from .factors import Factor
+from .rounding import Rounding
 
 
 class Scales(Protocol):
@@ -24,11 +26,21 @@ class Scales(Protocol):
     def own(self) -> Tensor:
         """σ_{−j}(X_j), shape (n,)."""
 
-    def at(self, rows: Tensor, norms: Tensor) -> Tensor:
-        """σ_{−j}(x), shape (m, n), from coordinates (m, q) and k(x, x), shape (m,)."""
+    def at(self, rows: Tensor, norms: Tensor) -> tuple[Tensor, Tensor]:
+        """σ_{−j}(x), shape (m, n), from coordinates (m, q) and k(x, x), shape (m,).
+
+        And, shape (m,), relative errors that rounding may have left in all σ of a row.
+        """
+
+    @property
+    def own_error(self) -> Tensor:
+        """Relative errors that rounding may have left in ``own``, a single one or shape (n,)."""
 
     def of_type(self, dtype: torch.dtype) -> Self | None:
         """The same in another floating type; None where that would be too coarse."""
+
+    def looser(self, error: float) -> Self:
+        """The same with another relative error of σ at new rows."""
 
 
 @dataclass(frozen=True)
@@ -47,30 +59,47 @@ class LeverageScales:
     factors: tuple[Factor, ...]
     members: tuple[Tensor, ...]
     own: Tensor
+    gamma: float
 
     @classmethod
-    def of(cls, factors: Sequence[Factor], ridges: Tensor | None = None) -> LeverageScales:
-        """Take for each model the factor of its λ, (n,); without one there is but one factor."""
+    def of(
+        cls, factors: Sequence[Factor], gamma: float, ridges: Tensor | None = None
+    ) -> LeverageScales:
+        """Take for each model the factor of its λ, (n,); without one there is but one factor.
+
+        ``gamma`` is the relative error of kernels.
+        """
         if ridges is None:
             ridges = torch.full_like(factors[0].diagonal, factors[0].ridge, dtype=torch.float64)
         members = tuple(torch.nonzero(ridges == factor.ridge)[:, 0] for factor in factors)
         own = torch.empty_like(factors[0].diagonal)
         for factor, models in zip(factors, members, strict=True):
             own[models] = factor.diagonal[models].rsqrt()
-        return cls(tuple(factors), members, own)
+        return cls(tuple(factors), members, own, gamma)
 
-    def at(self, rows: Tensor, norms: Tensor) -> Tensor:
+    @property
+    def own_error(self) -> Tensor:
+        """γ·strain/2, of the largest."""
+        return self.own.new_tensor(self.gamma * max(f.strain for f in self.factors) / 2)
+
+    def at(self, rows: Tensor, norms: Tensor) -> tuple[Tensor, Tensor]:
         """One factor after another."""
-        sigma = rows.new_empty(len(rows), len(self.own))
+        sigma, error = rows.new_empty(len(rows), len(self.own)), torch.zeros_like(norms)
         for factor, models in zip(self.factors, self.members, strict=True):
-            weights, left_open = factor.at(rows, norms)
+            weights, left_open, loose = factor.at(rows, norms)
             moved = weights[:, models].square_().div_(factor.diagonal[models])
             sigma[:, models] = moved.add_(left_open[:, None])
-        return sigma.sqrt_()
+            both = (math.sqrt(factor.strain) + loose.sqrt()).square()
+            error = torch.maximum(error, self.gamma / 2 * both)
+        return sigma.sqrt_(), error
 
     def of_type(self, dtype: torch.dtype) -> None:
         """None: s is a small difference of large numbers."""
         return None
+
+    def looser(self, error: float) -> LeverageScales:
+        """The same: it is never in another type."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -83,6 +112,8 @@ class NoiseScales:
         N, shape (q, n), and β, shape (n,).
     floors
         The least σ, shape (n,), all above 0.
+    rounding
+        What rounding may have changed of z(x)ᵀN_j + β_j.
 
     """
 
@@ -90,10 +121,19 @@ class NoiseScales:
     intercepts: Tensor
     floors: Tensor
     own: Tensor
+    rounding: Rounding
+    coarse: float = 0.0  # relative error of σ in a coarser type
 
-    def at(self, rows: Tensor, norms: Tensor) -> Tensor:
+    def at(self, rows: Tensor, norms: Tensor) -> tuple[Tensor, Tensor]:
         """One product for all models."""
-        return torch.maximum((rows @ self.columns).add_(self.intercepts), self.floors)
+        sigma = torch.maximum((rows @ self.columns).add_(self.intercepts), self.floors)
+        slack = self.rounding.slack(norms.double(), norms.new_zeros((), dtype=torch.float64))
+        return sigma, slack / float(self.floors.min()) + self.coarse
+
+    @property
+    def own_error(self) -> Tensor:
+        """Of each σ, at most in units of its floor."""
+        return self.rounding.own / self.floors
 
     def of_type(self, dtype: torch.dtype) -> NoiseScales:
         """The same predictions in another type."""
@@ -101,3 +141,7 @@ class NoiseScales:
             part.to(dtype) for part in (self.columns, self.intercepts, self.floors)
         )
         return replace(self, columns=columns, intercepts=intercepts, floors=floors)
+
+    def looser(self, error: float) -> NoiseScales:
+        """The same with a relative error of the type."""
+        return replace(self, coarse=error)

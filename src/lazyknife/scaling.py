@@ -8,7 +8,7 @@ the leave-one-out step uses, it is a leak.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -20,6 +20,12 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils import get_tags
 
 Features = NDArray[Any]
+
+POOLED = "The training rows and all rows passed as X_pool are exchangeable."
+OUTSIDE = "The rows passed as X_unlabeled are neither training rows nor new rows."
+ALIKE = "The transform {!r} does not depend on the order of the rows that it is fitted on."
+# Columns this many times as large as one, or as the others, are named; so many at most.
+UNLIKE, MOST_NAMED = 1e3, 3
 
 
 def symlog(X: Features) -> Features:
@@ -68,6 +74,11 @@ class Scaling:
                 "transform that is defined on all rows"
             )
         return result
+
+    @property
+    def new_rows(self) -> int | None:
+        """How many rows the certificate is about, where that is known."""
+        return None if self.pool is None else len(self.pool)
 
     def outside_pool(self, X: Features) -> int:
         """Return how many rows the certificate does not speak of."""
@@ -145,15 +156,13 @@ def find_source(
         raise ValueError("give X_pool or X_unlabeled, not both: covariates are learnt from once")
     if pool is not None:
         return Source(
-            np.concatenate([X, pool]),
+            distinct_rows(np.concatenate([X, pool])),
+            (POOLED,),
             rows="the rows passed as X_pool, and no others",
             pool=frozenset(fingerprints(pool)),
         )
     if unlabeled is not None:
-        return Source(
-            unlabeled,
-            ("The rows passed as X_unlabeled are neither training rows nor new rows.",),
-        )
+        return Source(unlabeled, (OUTSIDE,), _overlap(X, unlabeled))
     if apart is not None:
         return Source(apart)
     return Source(
@@ -163,6 +172,44 @@ def find_source(
             "to predict as X_pool, other rows as X_unlabeled, or use transform='symlog'.",
         ),
     )
+
+
+def distinct_rows(X: Features) -> Features:
+    """Each row once, in the order of its first place.
+
+    A pool that holds training rows again must not count them twice. What is learnt from the set of
+    rows is a symmetric function of them, as it must be.
+    """
+    marks = fingerprints(X)
+    first = {mark: place for place, mark in reversed(list(enumerate(marks)))}
+    return X[sorted(first.values())]
+
+
+def _overlap(X: Features, unlabeled: Features) -> tuple[str, ...]:
+    """Object to rows outside training that are training rows."""
+    known = frozenset(fingerprints(X))
+    shared = sum(mark in known for mark in fingerprints(unlabeled))
+    if not shared:
+        return ()
+    return (
+        f"{shared} of the rows passed as X_unlabeled are training rows, and what is learnt from "
+        "them is a leak: remove them, or pass the rows to predict as X_pool.",
+    )
+
+
+def unlike_columns(X: Features, names: Sequence[str] | None = None) -> str:
+    """Return a clause that names columns far larger than the others, or nothing."""
+    if X.ndim != 2 or X.dtype.kind != "f":
+        return ""
+    sizes = np.abs(X).max(axis=0)
+    typical = float(np.median(sizes[sizes > 0])) if (sizes > 0).any() else 1.0
+    order = np.argsort(-sizes, kind="stable")[:MOST_NAMED]
+    far = [place for place in order if sizes[place] > UNLIKE * min(typical, 1.0)]
+    if not far:
+        return ""
+    called = [repr(str(names[k])) if names is not None else f"number {k}" for k in far]
+    listed = ", ".join(f"{name} ({sizes[k]:.2g})" for name, k in zip(called, far, strict=True))
+    return f"features are in very unlike or large units, such as column {listed}"
 
 
 def fit_scaling(transform: Any, X: Features, source: Source, learnt: bool = False) -> Scaling:
@@ -183,6 +230,8 @@ def fit_scaling(transform: Any, X: Features, source: Source, learnt: bool = Fals
     transformer = make_transformer(transform)
     words = (source.assumptions, source.objections, source.rows, source.pool)
     if transformer is not None and transform != "symlog" and get_tags(transformer).requires_fit:
+        if not isinstance(transform, str):
+            words = ((*source.assumptions, ALIKE.format(transformer)), *words[1:])
         return Scaling(transformer.fit(source.covariates), *words)
     if transformer is not None:
         transformer = transformer.fit(X)

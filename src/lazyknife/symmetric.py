@@ -83,6 +83,25 @@ def restore_lower_(matrix: Tensor, diagonal: list[Tensor]) -> None:
         matrix[i, i] = tile
 
 
+def upper_product(matrix: Tensor, diagonal: list[Tensor], vector: Tensor) -> Tensor:
+    """Product with the matrix of which the upper tiles are here, and these ones on the diagonal."""
+    product = torch.empty_like(vector)
+    for i, tile in zip(tiles(matrix), diagonal, strict=True):
+        product[i] = tile @ vector[i] + matrix[i, i.stop :] @ vector[i.stop :]
+        product[i] += vector[: i.start] @ matrix[: i.start, i]
+    return product
+
+
+def lower_product(matrix: Tensor, vector: Tensor) -> Tensor:
+    """Product with the symmetric matrix whose lower triangle is here."""
+    product = torch.zeros_like(vector)
+    for i in tiles(matrix):
+        below = matrix[i, : i.start]
+        product[i] += below @ vector[: i.start] + _symmetric(matrix[i, i]) @ vector[i]
+        product[: i.start] += vector[i] @ below
+    return product
+
+
 def mirror_lower_(matrix: Tensor) -> None:
     """Copy the lower triangle onto the upper one."""
     for i in tiles(matrix):

@@ -20,6 +20,7 @@ from data import simulated
 from lazyknife import lazy, loo
 
 TRIALS, N, TEST = 15, 100, 1500
+SLOW = pytest.mark.slow
 
 
 def run(
@@ -48,19 +49,20 @@ def paper(seed: int) -> lk.LazyJackknifeRegressor:
     return lk.DPLazyPI(random_state=seed)
 
 
-@pytest.mark.parametrize("p", [16, 100])
+@pytest.mark.parametrize("p", [16, pytest.param(100, marks=SLOW)])
 def test_dp_lazy_pi_covers_with_narrow_intervals(p):
     coverage, width = run(paper, p)
     assert passes(coverage, width), (coverage, width)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", [16, 100])
 def test_jackknife_plus_covers(p):
     coverage, _ = run(lambda seed: lk.JackknifeRegressor(intercept=False, random_state=seed), p)
     assert coverage >= 0.86
 
 
-@pytest.mark.parametrize("construction", ["plus", "minmax"])
+@pytest.mark.parametrize("construction", ["plus", pytest.param("minmax", marks=SLOW)])
 def test_the_default_covers(construction):
     coverage, _ = run(
         lambda seed: lk.LazyJackknifeRegressor(construction=construction, random_state=seed),
@@ -69,7 +71,7 @@ def test_the_default_covers(construction):
     assert coverage >= 0.86
 
 
-@pytest.mark.parametrize(("p", "most"), [(16, 0.85), (100, 0.6)])
+@pytest.mark.parametrize(("p", "most"), [(16, 0.85), pytest.param(100, 0.6, marks=SLOW)])
 def test_lazy_finetune_without_privacy_covers_too_little(p, most):
     """A negative result that must stay visible: with the paper's training it fails to cover."""
     coverage, _ = run(lambda seed: paper(seed).set_params(base=lk.Plain()), p)
@@ -92,10 +94,12 @@ def as_class(seed: int, cls: type) -> lk.LazyJackknifeRegressor:
     return cls(**paper(seed).get_params(deep=False))
 
 
+@pytest.mark.slow
 def test_permuted_labels_are_caught():
     assert not passes(*run(lambda seed: as_class(seed, PermutedLabels), 16))
 
 
+@pytest.mark.slow
 def test_targets_broadcast_against_a_column_are_caught(monkeypatch):
     """(n,) − (n, 1) makes a square array whose rows are alike but for a constant."""
     right = loo.leave_one_out
@@ -108,6 +112,7 @@ def test_targets_broadcast_against_a_column_are_caught(monkeypatch):
     assert not passes(*run(lambda seed: paper(seed).set_params(readout="tangent"), 16))
 
 
+@pytest.mark.slow
 def test_the_left_out_point_left_in_is_caught(monkeypatch):
     right = loo.leave_one_out
 

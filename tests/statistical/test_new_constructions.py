@@ -108,7 +108,8 @@ def runs(ridge: float | str) -> dict[tuple[str, str], Array]:
     return {key: np.stack(values) for key, values in found.items()}
 
 
-RIDGES: list[float | str] = [30.0, "auto"]
+SLOW = pytest.mark.slow
+RIDGES = [30.0, pytest.param("auto", marks=SLOW)]
 BOUNDED = [("full", "leverage"), *(("minmax", score) for score in SCORES)]
 
 
@@ -128,6 +129,7 @@ def test_full_with_a_rank_one_too_large_is_caught(ridge: float | str) -> None:
     assert refuted(runs(ridge)["full", "leverage"][:, 1], CERTIFIED)
 
 
+@pytest.mark.slow
 def test_a_ridge_chosen_without_the_candidate_is_caught() -> None:
     """λ of the least error of the n rows, the same for all candidates.
 
@@ -190,7 +192,9 @@ def test_scores_of_rows_left_in_are_caught(score: str) -> None:
 # Private bases.
 
 
-@pytest.mark.parametrize("epsilon", [0.01, 0.3, 2.0])
+@pytest.mark.parametrize(
+    "epsilon", [pytest.param(0.01, marks=SLOW), 0.3, pytest.param(2.0, marks=SLOW)]
+)
 def test_a_private_base_never_covers_less_than_its_certificate(epsilon: float) -> None:
     """A step size that lets the base learn; a false alarm has probability 1.3e-3 at most, each."""
     base = DPSGD(epsilon=epsilon, epochs=2, batch_size=10, lr=0.05)
@@ -250,7 +254,7 @@ class Memory:
         return missed
 
 
-@pytest.mark.parametrize("shift", [1.0, 2.56])
+@pytest.mark.parametrize("shift", [pytest.param(1.0, marks=SLOW), 2.56])
 @pytest.mark.parametrize(
     ("construction", "score"),
     [("plus", "noise"), ("plus", "leverage"), ("minmax", "noise"), ("full", "leverage")],
@@ -303,6 +307,7 @@ def heteroscedastic(rng: np.random.Generator, n: int) -> tuple[Array, Array, Arr
     return X, np.sin(X[:, 1]) + sd * rng.normal(size=n), group.astype(float)
 
 
+@pytest.mark.slow
 def test_learnt_noise_covers_alike_where_the_noise_differs() -> None:
     """One repetition's tercile has a spread of .04 at most, the mean of 20 one of .009.
 
@@ -324,6 +329,7 @@ def far_out(rng: np.random.Generator, n: int) -> tuple[Array, Array, Array]:
     return X, X @ np.linspace(1, -1, 8) + 0.5 * rng.normal(size=n), out.astype(float)
 
 
+@pytest.mark.slow
 def test_leverage_covers_rows_that_are_far_out() -> None:
     """The spread of one repetition is .06, of the mean of 20 .013.
 

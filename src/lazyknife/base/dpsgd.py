@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import warnings
 from dataclasses import asdict, dataclass, replace
 
 import torch
@@ -12,13 +11,26 @@ from torch import Tensor, nn
 
 from ..checks import check_fraction, check_positive, check_positive_int
 from ..networks import check_same_buffers, fix_norms, like, outputs, seeded, spawn_seeds
-from ..privacy import calibrate, dpsgd_curve, dpsgd_epsilon
+from ..privacy import SMALLEST_DELTA, calibrate, dpsgd_curve, dpsgd_epsilon
 from ..progress import track
 from ..records import Base, PrivacyCurve
-from .method import BaseMethod, Task
+from ..rowwise import check_rowwise, opacus_errors
+from .method import PRIVATE_REMARKS, BaseMethod, Task, check_between
 
 # The noise may displace each weight by this share of the root mean square of the starting weights.
 NOISE_SHARE = 0.1
+# What can be accounted for; outside of it no setting makes sense.
+EPSILONS = (1e-6, 500.0)
+DELTAS = (SMALLEST_DELTA, 1.0)
+NOISE_MULTIPLIERS = (1e-6, 1e9)
+EPSILON_ADVICE = (
+    "A smaller one certifies no more than base=Public(), and a larger one protects nothing: "
+    "epsilon=math.inf trains without noise"
+)
+NOISE_ADVICE = (
+    "A smaller one is next to no noise, which is epsilon=math.inf, and with a larger one nothing "
+    "is learnt, which is base=Public()"
+)
 
 
 @dataclass(frozen=True)
@@ -44,8 +56,9 @@ class DPSGD(BaseMethod):
     Parameters
     ----------
     epsilon, delta
-        Privacy under adding or removing one row. σ is the least noise multiplier that gives it;
-        ``math.inf`` adds no noise, and nothing is guaranteed.
+        Privacy under adding or removing one row, ε from 1e-6 to 500 and δ from 1e-10 on. σ is the
+        least noise multiplier that gives it; ``epsilon=math.inf`` adds no noise, and nothing is
+        guaranteed.
     epochs, batch_size
         T = epochs·⌈1/q⌉ steps of batch_size rows on average.
     max_grad_norm
@@ -53,7 +66,14 @@ class DPSGD(BaseMethod):
     lr
         Step size. None picks it from public quantities alone (see ``public_step``).
     noise_multiplier
-        σ itself, instead of ``epsilon``, which is then not used.
+        σ itself, instead of ``epsilon``, which is then not used. Below .02 nothing is accounted
+        for: ε counts as infinite, and the certificate is vacuous.
+
+    Notes
+    -----
+    The network must treat each row on its own while it is trained; ``fit`` probes that and refuses
+    one that does not. The guarantee is an average over seeds: it does not hold for a seed that was
+    chosen by looking at results.
 
     """
 
@@ -68,7 +88,9 @@ class DPSGD(BaseMethod):
     def __post_init__(self) -> None:
         if self.epsilon != math.inf:
             check_positive("epsilon", self.epsilon)
+            check_between("epsilon", self.epsilon, EPSILONS, EPSILON_ADVICE)
         check_fraction("delta", self.delta)
+        check_between("delta", self.delta, DELTAS, "Rounding errors exceed a smaller one")
         check_positive_int("epochs", self.epochs)
         check_positive_int("batch_size", self.batch_size)
         check_positive("max_grad_norm", self.max_grad_norm)
@@ -76,6 +98,9 @@ class DPSGD(BaseMethod):
             check_positive("lr", self.lr)
         if self.noise_multiplier is not None:
             check_positive("noise_multiplier", self.noise_multiplier)
+            check_between(
+                "noise_multiplier", self.noise_multiplier, NOISE_MULTIPLIERS, NOISE_ADVICE
+            )
 
     def __repr__(self) -> str:
         settings = asdict(self)
@@ -117,6 +142,12 @@ class DPSGD(BaseMethod):
     def with_noise(self, level: float) -> DPSGD:
         """Return the same base with noise multiplier ``level``."""
         return replace(self, noise_multiplier=level)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What holds for every private base; nothing is private without noise."""
+        without_noise = self.noise_multiplier is None and self.epsilon == math.inf
+        return () if without_noise else PRIVATE_REMARKS
 
     def learn(self, task: Task) -> Base:
         """Run the mechanism on a copy of the start."""
@@ -164,6 +195,8 @@ def run_dpsgd(task: Task, run: Mechanism, lr: float) -> nn.Module:
     fix_norms(module)
     module.train()
     inputs, target = like(task.X, module), like(task.y, module)
+    if run.noise_multiplier > 0.0:  # without noise nothing is promised
+        check_rowwise(module, inputs, dropping)
     with seeded(dropping, inputs.device):
         _check_all_used(module, inputs[:1])
     sampler = UniformWithReplacementSampler(
@@ -183,20 +216,11 @@ def run_dpsgd(task: Task, run: Mechanism, lr: float) -> nn.Module:
         loss_reduction="mean",
         generator=torch.Generator(inputs.device).manual_seed(noising),
     )
-    with seeded(dropping, inputs.device), warnings.catch_warnings():
-        # opacus hooks every layer; that the network's input needs no gradient is no news.
-        warnings.filterwarnings("ignore", "Full backward hook is firing", UserWarning)
+    with seeded(dropping, inputs.device), opacus_errors():
         for batch in track(sampler, "private training", run.steps, task.progress):
             optimizer.zero_grad()
-            try:
-                errors = task.loss.training(outputs(private, inputs[batch]), target[batch])
-                errors.sum().backward()
-            except (NotImplementedError, TypeError) as error:
-                raise ValueError(
-                    f"opacus cannot take the gradient of each row in this network ({error}): use "
-                    "layers that it knows, such as those of opacus.layers, or base=Public() or "
-                    "Split()"
-                ) from error
+            errors = task.loss.training(outputs(private, inputs[batch]), target[batch])
+            errors.sum().backward()
             optimizer.step()
     check_same_buffers(task.start, module)
     trained = copy.deepcopy(task.start)  # free of the hooks and fields that opacus leaves behind

@@ -15,6 +15,21 @@ from ..records import Base, PrivacyCurve
 
 Rows = NDArray[np.intp]
 
+# What a certificate says of every base whose guarantee comes from random noise.
+PRIVATE_REMARKS = (
+    "The guarantee is an average over the seeds of the private training: it does not hold for a "
+    "seed that was chosen by looking at results.",
+    "Only the base weights θ0 are differentially private; the fitted models and the intervals are "
+    "not a private release.",
+)
+
+
+def check_between(name: str, value: float, limits: tuple[float, float], reason: str) -> None:
+    """Refuse a number outside of closed limits, with the reason for them."""
+    least, most = limits
+    if not least <= value <= most:
+        raise ValueError(f"{name}={value!r}: give a number from {least:g} to {most:g}. {reason}")
+
 
 @dataclass(frozen=True)
 class Task:
@@ -59,7 +74,8 @@ class BaseMethod(ABC):
 
     A base of your own subclasses this: ``learn`` trains, ``dependence`` says how the law of the
     result moves when one row is added (``PrivacyCurve.from_dp(epsilon, delta)`` for any DP
-    training), ``assumptions`` lists what you assert and nobody can check.
+    training), ``assumptions`` lists what you assert and nobody can check, ``remarks`` what readers
+    of the certificate should know (``PRIVATE_REMARKS`` for any DP training).
 
     Attributes
     ----------
@@ -114,4 +130,9 @@ class BaseMethod(ABC):
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What the certificate must take on trust about this base."""
+        return ()
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What a reader of the certificate should know about this base."""
         return ()

@@ -13,8 +13,10 @@ from ..checks import check_choice, check_positive
 from ..networks import check_same_buffers, spawn_seeds
 from ..privacy import l1_total_variation, l2_total_variation, pure_curve
 from ..records import Base, PrivacyCurve
-from .method import BaseMethod, Task
+from .method import PRIVATE_REMARKS, BaseMethod, Task, check_between
 from .plain import Plain
+
+EPSILONS = (1e-12, 500.0)
 
 
 @dataclass(frozen=True)
@@ -27,11 +29,16 @@ class Perturbed(BaseMethod):
         s, the most that adding or removing one row can move the trained weights in the norm. It
         cannot be checked; the certificate lists it among its assumptions.
     epsilon
-        Privacy under adding or removing one row.
+        Privacy under adding or removing one row, from 1e-12 to 500.
     norm
         ``"l2"`` or ``"l1"`` (independent Laplace noise).
     training
         How θ̂ is trained.
+
+    Notes
+    -----
+    The guarantee is an average over seeds: it does not hold for a seed that was chosen by looking
+    at results.
 
     """
 
@@ -43,6 +50,12 @@ class Perturbed(BaseMethod):
     def __post_init__(self) -> None:
         check_positive("sensitivity", self.sensitivity)
         check_positive("epsilon", self.epsilon)
+        check_between(
+            "epsilon",
+            self.epsilon,
+            EPSILONS,
+            "A smaller one certifies no more than base=Public(), and a larger one protects nothing",
+        )
         check_choice("norm", self.norm, NOISE)
 
     def dependence(self, n: int, n_parameters: int | None = None) -> PrivacyCurve:
@@ -79,6 +92,11 @@ class Perturbed(BaseMethod):
             "Adding or removing one row moves the trained weights by at most "
             f"{self.sensitivity:g} in the {self.norm} norm (asserted by the user, not checked).",
         )
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What holds for every private base."""
+        return PRIVATE_REMARKS
 
 
 def l1_noise(size: int, scale: float, generator: torch.Generator) -> Tensor:

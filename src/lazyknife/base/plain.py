@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..checks import check_positive, check_positive_int
-from ..networks import like, outputs, seeded, set_training
+from ..networks import Dice, like, outputs, set_training, spawn_seeds
 from ..progress import track
 from ..records import Base
 from .method import BaseMethod, Task
@@ -56,13 +56,16 @@ def train(task: Task, settings: Plain) -> nn.Module:
     optimizer = torch.optim.Adam(
         [p for p in module.parameters() if p.requires_grad], lr=settings.lr
     )
-    with seeded(task.seed, inputs.device):  # shuffling and dropout
-        for _ in track(range(settings.epochs), "training", settings.epochs, task.progress):
-            for batch in torch.randperm(len(inputs)).split(settings.batch_size):
-                optimizer.zero_grad()
+    shuffling = torch.Generator().manual_seed(task.seed)
+    dropping = Dice.of(module, inputs[:2], *spawn_seeds(task.seed, 1))
+    for _ in track(range(settings.epochs), "training", settings.epochs, task.progress):
+        order = torch.randperm(len(inputs), generator=shuffling)
+        for batch in order.split(settings.batch_size):
+            optimizer.zero_grad()
+            with dropping.turn():
                 errors = task.loss.training(outputs(module, inputs[batch]), target[batch])
                 errors.mean().backward()
-                optimizer.step()
+            optimizer.step()
     return module.eval()
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ..checks import check_choice, check_positive, check_positive_int
-from ..networks import Averaged, like, seeded, set_training, spawn_seeds
+from ..networks import Averaged, Dice, like, seeded, set_training, spawn_seeds
 from ..progress import track
 from ..records import INDEPENDENT, Base, PrivacyCurve
 from .method import BaseMethod, Task
@@ -136,18 +136,25 @@ def train_body(
     """
     module = copy.deepcopy(start).eval()
     inputs, wanted = like(rows, module), like(targets, module)
-    head = find_head(module, inputs[:2])
+    with seeded(seed, inputs.device):  # it may draw numbers in every call
+        head = find_head(module, inputs[:2])
     free = body_parameters(module, head)
-    with seeded(seed, inputs.device), body_of(module, head) as body:
-        decoder = nn.Linear(body(inputs[:1]).shape[1], wanted.shape[1]).to(inputs)
+    with body_of(module, head) as body:
+        with seeded(seed, inputs.device):
+            decoder = nn.Linear(body(inputs[:1]).shape[1], wanted.shape[1]).to(inputs)
+            shuffling = torch.Generator()
+            shuffling.set_state(torch.get_rng_state())  # it goes on where the decoder's start ends
         set_training(module)  # not before: in it a layer may keep what the first row was
+        dropping = Dice.of(module, inputs[:2], *spawn_seeds(seed, 1))
         optimizer = torch.optim.Adam([*free, *decoder.parameters()], lr=settings.lr)
         for _ in track(range(settings.epochs), "pretraining", settings.epochs, progress):
             error = 0.0
-            for batch in torch.randperm(len(inputs)).split(settings.batch_size):
+            order = torch.randperm(len(inputs), generator=shuffling)
+            for batch in order.split(settings.batch_size):
                 optimizer.zero_grad()
-                loss = (decoder(body(inputs[batch])) - wanted[batch]).square().mean()
-                loss.backward()
+                with dropping.turn():
+                    loss = (decoder(body(inputs[batch])) - wanted[batch]).square().mean()
+                    loss.backward()
                 optimizer.step()
                 error += float(loss.detach()) * len(batch) / len(inputs)
     if not math.isfinite(error):

@@ -8,12 +8,18 @@ from dataclasses import dataclass
 from ..records import INDEPENDENT, Base, PrivacyCurve
 from .method import BaseMethod, Task
 
-PUBLIC_START = "The network's starting weights do not come from the training or the new rows."
+PUBLIC_START = (
+    "The network's starting weights and buffers (such as the statistics of a batch norm) do not "
+    "come from the training or the new rows."
+)
 
 
 @dataclass(frozen=True)
 class Public(BaseMethod):
-    """Keep the network's own weights: a random start, or a network trained on other data."""
+    """Keep the network's own weights: a random start, or a network trained on other data.
+
+    The guarantee holds for every seed that was fixed before looking at the rows.
+    """
 
     def dependence(self, n: int, n_parameters: int | None = None) -> PrivacyCurve:
         """No dependence at all."""

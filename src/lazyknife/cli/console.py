@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 
 WIDE = 160
 FAILED = 1  # exit code of a run some of whose parts failed
-USAGE = 2  # of everything that the user can mend
+USAGE = 2  # of everything that the user can correct
 INTERRUPTED = 130
 # What a user's file, setting or machine can cause; anything else is a defect of ours.
 EXPECTED = (ValueError, TypeError, OSError, MemoryError, ImportError)

@@ -25,7 +25,7 @@ Drop = Annotated[
 Categorical = Annotated[
     list[str] | None,
     typer.Option(
-        help="Column of codes to take as categories (may be repeated).",
+        help="Column of codes to encode as categories (may be repeated).",
         metavar="COLUMN",
         rich_help_panel=FILES,
     ),
@@ -108,7 +108,7 @@ Fraction = Annotated[
 Sensitivity = Annotated[
     float | None,
     typer.Option(
-        help="The most that one row can move perturbed's weights: your word for it.",
+        help="The most that one row can move perturbed's weights, as you assert.",
         rich_help_panel=BASE,
     ),
 ]

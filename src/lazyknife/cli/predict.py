@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from . import files, values
 from . import options as opt
-from .console import plainly, print_table, print_text, say, show_progress
-
-if TYPE_CHECKING:
-    from ..certificate import Certificate
-    from ..records import Intervals
-    from ..tables import Encoded
-
-OWN_COLUMNS = r"point|(lower|upper)(_.*)?"  # of the output
-FEWEST_ROWS = 3  # a leave-one-out model with an intercept and a λ of its own
+from .console import plainly, say, show_progress
+from .predict_run import fit_and_predict, read_rows, write_results
 
 
 @plainly
@@ -200,93 +191,8 @@ def predict(
         "progress": show_progress(),
     }
     files.check_outputs(output, html, figure, inputs=(train, test))
-    rows = _read(train, test, target, drop or (), categorical or (), id_column)
+    rows = read_rows(train, test, target, drop or (), categorical or (), id_column)
     for note in rows.notes:
         say(f"note: {note}")
-    intervals, certificate = _fit_and_predict(rows, levels, unit, test.name, settings)
-    _write(context, rows, intervals, certificate, f"{train} → {test}")
-
-
-def _read(
-    train: Path,
-    test: Path,
-    target: str,
-    drop: list[str] | tuple[str, ...],
-    categorical: list[str] | tuple[str, ...],
-    id_column: str | None,
-) -> Encoded:
-    """Read both files into arrays."""
-    from ..tables import encode, read_table
-
-    old, new = read_table(train), read_table(test)
-    if train.samefile(test):
-        raise ValueError(f"{test}: TRAIN and TEST are the same file: give rows that are new")
-    if id_column is not None and re.fullmatch(OWN_COLUMNS, id_column):
-        raise ValueError(f"--id {id_column}: the output has its own column of this name: rename it")
-    rows = encode(
-        old,
-        new,
-        target,
-        drop=drop,
-        categorical=categorical,
-        id_column=id_column,
-        train_name=train.name,
-        test_name=test.name,
-    )
-    if len(rows.y) < FEWEST_ROWS:
-        raise ValueError(f"{train}: too few rows, {len(rows.y)}: give at least {FEWEST_ROWS}")
-    return rows
-
-
-def _fit_and_predict(
-    rows: Encoded,
-    levels: list[float],
-    unit: float,
-    test_name: str,
-    settings: dict[str, Any],
-) -> tuple[Intervals, Certificate]:
-    """Fit, predict, and word the certificate for the new file."""
-    from ..certificate import MARGINAL
-    from ..estimators import LazyJackknifeRegressor
-
-    model = LazyJackknifeRegressor(**settings)
-    model.fit(rows.X, rows.y / unit, X_pool=rows.X_new)
-    intervals = model.predict_interval(rows.X_new, alpha=levels if len(levels) > 1 else None)
-    intervals = replace(
-        intervals,
-        point=unit * intervals.point,
-        lower=unit * intervals.lower,
-        upper=unit * intervals.upper,
-    )
-    certificate = model.certificate_
-    if rows.fitted or model.scaling_.pool is not None:
-        # Medians, categories or scales come from the rows of both files together.
-        certificate = replace(
-            certificate, scope=f"the rows of {test_name}, and no others; {MARGINAL}"
-        )
-    return intervals, certificate
-
-
-def _write(
-    context: typer.Context,
-    rows: Encoded,
-    intervals: Intervals,
-    certificate: Certificate,
-    inputs: str,
-) -> None:
-    """Write what was asked for, nothing before everything is made, and say what came out."""
-    from .predict_page import draw, make_report, measured
-
-    paths = context.params
-    frame = intervals.to_frame()
-    if rows.ids is not None:
-        frame.insert(0, str(rows.ids.name), rows.ids)
-    results = measured(rows, intervals)
-    drawings = draw(rows, intervals) if paths["figure"] or paths["html"] else []
-    page = None
-    if paths["html"] is not None:
-        settings = files.settings_of(context)
-        page = make_report(rows, intervals, certificate, results, drawings, settings, inputs)
-    files.write_outputs(paths, frame, drawings[0][1] if drawings else None, page)
-    print_table("", ("", ""), results)
-    print_text(f"\n{certificate}\n\nWrote {len(frame)} intervals to {paths['output']}.")
+    outcome = fit_and_predict(rows, levels, unit, test.name, settings)
+    write_results(context, outcome, f"{train} → {test}")

@@ -3,69 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .files import command_line
+from .outcome import Outcome, measured, shortfalls
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..certificate import Certificate
-    from ..records import Intervals
-    from ..report import Report
-    from ..tables import Encoded
+    from ..report import Report, Table
 
 SHOWN = 1000  # rows of the table on a page
 
 
-def levels(intervals: Intervals) -> list[Intervals]:
-    """Return the intervals of each level on their own."""
-    if not isinstance(intervals.alpha, tuple):
-        return [intervals]
-    return [
-        replace(intervals, lower=intervals.lower[:, k], upper=intervals.upper[:, k], alpha=alpha)
-        for k, alpha in enumerate(intervals.alpha)
-    ]
-
-
-def measured(rows: Encoded, intervals: Intervals) -> list[tuple[str, str]]:
-    """Return what can be said of the intervals; more where the new file has the target."""
-    from ..metrics import coverage, interval_score, mean_width
-
-    found = [
-        ("training rows", f"{len(rows.X)}"),
-        ("new rows", f"{len(rows.X_new)}"),
-        ("features", f"{rows.X.shape[1]}"),
-    ]
-    for part in levels(intervals):
-        level = f"alpha = {part.alpha:g}"
-        found.append((f"mean width, {level}", f"{mean_width(part):.4g}"))
-        if rows.y_new is not None:
-            share = coverage(rows.y_new, part)
-            found += [
-                (f"coverage of the new rows, {level}", f"{share.value:.3f} ± {share.error:.3f}"),
-                (f"interval score, {level}", f"{interval_score(rows.y_new, part):.4g}"),
-            ]
-    return found
-
-
-def draw(rows: Encoded, intervals: Intervals) -> list[tuple[str, Any]]:
+def draw(outcome: Outcome) -> list[tuple[str, Any]]:
     """Draw the first level: intervals by prediction; coverage by width where truths are known."""
     from matplotlib.figure import Figure
 
     from ..metrics import coverage_by_bin
     from ..plots import plot_coverage_by_bin, plot_intervals, style
 
-    first = levels(intervals)[0]
+    truth, first = outcome.rows.y_new, outcome.levels[0]
     with style():
         by_prediction = Figure(figsize=(5, 3.3), layout="constrained")
-        plot_intervals(first, rows.y_new, ax=by_prediction.subplots())
+        plot_intervals(first, truth, ax=by_prediction.subplots())
         found = [("Intervals, sorted by prediction", by_prediction)]
-        if rows.y_new is not None:
+        if truth is not None:
             by_width = Figure(figsize=(5, 3.3), layout="constrained")
             plot_coverage_by_bin(
-                coverage_by_bin(rows.y_new, first),
+                coverage_by_bin(truth, first),
                 target=1 - float(first.alpha),  # type: ignore[arg-type]  # one level
                 ax=by_width.subplots(),
             )
@@ -74,10 +40,7 @@ def draw(rows: Encoded, intervals: Intervals) -> list[tuple[str, Any]]:
 
 
 def make_report(
-    rows: Encoded,
-    intervals: Intervals,
-    certificate: Certificate,
-    results: Sequence[tuple[str, str]],
+    outcome: Outcome,
     drawings: Sequence[tuple[str, Any]],
     settings: Mapping[str, object],
     inputs: str,
@@ -91,12 +54,13 @@ def make_report(
         Figure(title, figure_svg(drawn, title=title, id_prefix=f"figure{number}"))
         for number, (title, drawn) in enumerate(drawings)
     )
-    frame = _table(rows, intervals)
-    note = f"At alpha = {levels(intervals)[0].alpha:g}."
+    frame = _frame(outcome)
+    note = f"At alpha = {outcome.levels[0].alpha:g}."
     if len(frame) > SHOWN:
         note += f" The first {SHOWN} of {len(frame)} rows."
     tables = (
-        Table("Results", ("", "value"), tuple(results)),
+        Table("Results", ("", "value"), tuple(measured(outcome))),
+        *_guarantees(outcome),
         Table(
             "Intervals",
             tuple(map(str, frame.columns)),
@@ -107,21 +71,37 @@ def make_report(
     return Report(
         "Prediction intervals",
         inputs,
-        str(certificate),
+        str(outcome.certificates[0]),
         figures,
         tables,
         settings,
         command_line(),
-        rows.notes,
+        outcome.rows.notes,
         versions(),
+        tuple(shortfalls(outcome)),
     )
 
 
-def _table(rows: Encoded, intervals: Intervals) -> pd.DataFrame:
+def _guarantees(outcome: Outcome) -> list[Table]:
+    """Return a table of the certificates where there are several levels."""
+    from ..report import Table
+
+    rows = [
+        (part.alpha, certificate.coverage, str(certificate).splitlines()[0])
+        for part, certificate in zip(outcome.levels, outcome.certificates, strict=True)
+    ]
+    if len(rows) == 1:
+        return []
+    note = "Scope and assumptions are the same for all levels."
+    columns = ("alpha", "certified coverage", "certificate")
+    return [Table("Guarantee of each level", columns, tuple(rows), note)]
+
+
+def _frame(outcome: Outcome) -> pd.DataFrame:
     """Row number or name, the first level's interval, and whether it covered the truth."""
     import numpy as np
 
-    intervals = levels(intervals)[0]
+    rows, intervals = outcome.rows, outcome.levels[0]
     frame = intervals.to_frame().assign(width=intervals.width)
     if rows.y_new is not None:
         frame = frame.assign(y=rows.y_new, covered=intervals.covers(rows.y_new))

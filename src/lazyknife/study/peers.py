@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -21,14 +22,11 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from ..baselines import _certificate
-from ..certificate import Certificate
 from ..checks import check_choice
 from ..inputs import give_back, to_tensor
-from ..intervals import cv_plus_miss, kappa
 from ..machine import PROCESSOR
 from ..records import Intervals
 from ..regressor import Fitted, Given, IntervalRegressor, Seeds, _index, _warn_if_outside
-from ..scaling import Scaling
 
 FOLDS = 10
 CALIBRATION = 0.5  # share of the rows, as in ``SplitConformalRegressor``
@@ -136,19 +134,20 @@ class _MapieRegressor(IntervalRegressor):
         check_choice("model", self.model, MODELS)
 
     def _fit(self, given: Given) -> Fitted:
-        X, y, scaling, seeds, _ = given
+        X, y, scaling, seeds, *_ = given
         regression = _mapie()
         with _global_state_kept():
             loo = self._conformalize(regression, X.numpy(), y.numpy(), seeds)
-        return Fitted(loo, self._certify(len(y), len(loo.residuals), scaling), {})
+        terms = self._terms(len(y), len(loo.residuals))
+        return Fitted(loo, partial(_certificate, assumptions=(), scaling=scaling, **terms), {})
 
     @abstractmethod
     def _conformalize(self, regression: Any, X: Any, y: Any, seeds: Seeds) -> Conformalized:
         """Fit a class of ``mapie.regression`` to scaled rows."""
 
     @abstractmethod
-    def _certify(self, n: int, scores: int, scaling: Scaling) -> Certificate:
-        """Say what is guaranteed with n rows, of which so many have a score."""
+    def _terms(self, n: int, scores: int) -> dict[str, Any]:
+        """What the certificate is about, with n rows, of which so many have a score."""
 
     def _intervals(
         self, X: Any, ranks: Sequence[int], asked: float | tuple[float, ...]
@@ -197,16 +196,16 @@ class MapieCVRegressor(_MapieRegressor):
         options = {"aggregate_point_predictions": None}
         return Conformalized(wrapped, float(self.alpha), options, folds + 1)
 
-    def _certify(self, n: int, scores: int, scaling: Scaling) -> Certificate:
+    def _terms(self, n: int, scores: int) -> dict[str, Any]:
         folds = min(FOLDS, n)
-        return _certificate(
-            f"MAPIE's CV+ with {folds} folds, {self.model}, alpha = {self.alpha:g}, n = {n}",
-            cv_plus_miss(kappa(self.alpha, n), n, folds),
-            "cv_plus",
-            (),
-            scaling,
-            f"The CV+ theorem wants equal folds, and {n} rows are no multiple of {folds}.",
-        )
+        return {
+            "subject": f"MAPIE's CV+ with {folds} folds, {self.model}, n = {n}",
+            "construction": "cv+",
+            "n": n,
+            "folds": folds,
+            "theorem": "cv_plus",
+            "without": f"CV+ requires equal folds, and {n} is not divisible by {folds}.",
+        }
 
 
 class MapieSplitRegressor(_MapieRegressor):
@@ -241,15 +240,13 @@ class MapieSplitRegressor(_MapieRegressor):
         wrapped.fit(X[learn], y[learn]).conformalize(X[kept], y[kept])
         return Conformalized(wrapped, float(self.alpha), {}, 1)
 
-    def _certify(self, n: int, scores: int, scaling: Scaling) -> Certificate:
-        return _certificate(
-            f"MAPIE's split conformal, {self.model}, alpha = {self.alpha:g}, {scores} calibration "
-            f"rows of {n}",
-            kappa(self.alpha, scores) / (scores + 1),
-            "split_conformal",
-            (),
-            scaling,
-        )
+    def _terms(self, n: int, scores: int) -> dict[str, Any]:
+        return {
+            "subject": f"MAPIE's split conformal, {self.model}, {scores} calibration rows of {n}",
+            "construction": "full",  # the rank of one score among n + 1
+            "n": scores,
+            "theorem": "split_conformal",
+        }
 
 
 def complement(share: float) -> float:

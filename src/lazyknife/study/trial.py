@@ -170,7 +170,7 @@ def one_thread() -> Iterator[None]:
 @cache
 def versions() -> dict[str, str]:
     """Return what runs, by name."""
-    packages = ("lazyknife", "torch", "numpy", "opacus", "dp-accounting")
+    packages = ("lazyknife", "torch", "numpy", "opacus")
     return {name: version(name) for name in packages} | {"python": platform.python_version()}
 
 

@@ -2,7 +2,7 @@
 
 from .encoding import Encoded, encode, encode_one
 from .formats import SUFFIXES, TableError
-from .reading import read_table
+from .reading import read_table, read_tables
 from .writing import check_output, write_table
 
 __all__ = [
@@ -13,5 +13,6 @@ __all__ = [
     "encode",
     "encode_one",
     "read_table",
+    "read_tables",
     "write_table",
 ]

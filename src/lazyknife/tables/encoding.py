@@ -1,8 +1,9 @@
-"""Turn tables into arrays without harm to the coverage guarantee.
+"""Turn tables into arrays and keep the rows exchangeable.
 
-The guarantee asks that training and new rows are treated alike. So whatever is learnt from the rows
-here, medians and lists of categories, is a symmetric function of the rows of both files together,
-and the target has no part in it.
+The coverage guarantee requires that training and new rows are treated alike. So whatever is learnt
+from the rows here (types of columns, medians, lists of categories) is a symmetric function of the
+rows of both files together, and the target is not used for it. No row is left out or refused for
+what the other file lacks.
 """
 
 from __future__ import annotations
@@ -14,24 +15,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .columns import (
-    Source,
-    check_finite,
-    check_known,
-    is_category,
-    target_values,
-    to_labels,
-    to_numbers,
-)
-from .formats import TableError, check_unique, counted, one_line, option, quoted_list
+from .blocks import category_block, number_blocks
+from .columns import Source, check_known
+from .formats import TableError, check_unique, one_line, option, quoted_list
+from .kinds import kind_of_pool
+from .target import new_target, target_values
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ..records import Array
 
-MOST_CATEGORIES = 100
-FEW_ROWS = 20  # so few rows may well have as many categories
+CATEGORY = "category"
 
 
 @dataclass(frozen=True)
@@ -48,8 +43,8 @@ class Encoded:
     ids
         The new rows' names, (m,), if there is a column of them.
     columns
-        Names of the p features: first the numbers, then the marks of missing values, then one
-        for each category.
+        Distinct names of the p features: first the numbers and dates, then the marks of missing
+        values, then one for each category.
     notes
         What was done, one sentence each.
     fitted
@@ -67,15 +62,6 @@ class Encoded:
     fitted: bool
 
 
-@dataclass(frozen=True)
-class _Block:
-    """Some of the features, (n + m, columns), the training rows first."""
-
-    values: Array
-    columns: tuple[str, ...]
-    notes: tuple[str, ...] = ()
-
-
 def encode(
     train: pd.DataFrame,
     test: pd.DataFrame,
@@ -89,8 +75,10 @@ def encode(
 ) -> Encoded:
     """Turn a file of training rows and a file of new rows into arrays.
 
-    Numbers stay as they are; missing ones become the median of both files and are marked in a
-    column of their own. Text becomes one column of 0 and 1 for each category of both files.
+    Numbers stay as they are, truth values become 0 and 1, dates become days since 1970-01-01, and
+    durations days; missing ones become the median of both files and are marked in a column of
+    their own. Text becomes one column of 0 and 1 for each category that occurs in at least two
+    rows of both files together.
 
     Parameters
     ----------
@@ -100,11 +88,11 @@ def encode(
     target
         The column to predict, numeric and without missing values.
     drop
-        Columns, of either file, that are no features.
+        Columns, of either file, that are not features.
     categorical
         Columns that hold categories though they look like numbers.
     id_column
-        A column of ``test`` that names the rows; no feature.
+        A column of ``test`` that names the rows; not a feature.
     train_name, test_name
         What messages call the files.
 
@@ -115,13 +103,15 @@ def encode(
     apart = _check_names(old, new, target, drop, categorical, id_column)
     names = _features(old, new, apart)
     y = target_values(old, target)
-    groups = [name for name in names if is_category(name, old, new, name in categorical)]
+    kinds = {name: kind_of_pool(name, old, new, name in categorical) for name in names}
     blocks = [
-        *_numbers(old, new, [name for name in names if name not in groups]),
-        *(_categories(old, new, name) for name in groups),
+        *number_blocks(old, new, {name: kinds[name] for name in names if kinds[name] != CATEGORY}),
+        *(category_block(old, new, name) for name in names if kinds[name] == CATEGORY),
     ]
     pool = np.hstack([block.values for block in blocks])
-    y_new, remarks = _new_target(new, target)
+    if not pool.shape[1]:
+        raise _nothing_left(old)
+    y_new, remarks = new_target(new, target)
     notes = [note for block in blocks for note in block.notes]
     return Encoded(
         X=pool[: len(train)],
@@ -129,9 +119,9 @@ def encode(
         X_new=pool[len(train) :],
         y_new=y_new,
         ids=None if id_column is None else test[id_column].reset_index(drop=True),
-        columns=tuple(name for block in blocks for name in block.columns),
+        columns=_distinct([name for block in blocks for name in block.columns]),
         notes=tuple(map(one_line, [*notes, *remarks])),
-        fitted=bool(notes),  # each note of a block tells of medians or categories
+        fitted=any(block.fitted for block in blocks),
     )
 
 
@@ -164,7 +154,7 @@ def _check_names(
     categorical: Sequence[str],
     id_column: str | None,
 ) -> set[str]:
-    """Check the names that the user gave; return the columns that are no features."""
+    """Check the names that the user gave; return the columns that are not features."""
     check_known(target, old.frame.columns, old.name)
     files = old.name if old.name == new.name else f"{old.name} and {new.name}"
     either = dict.fromkeys([*old.frame.columns, *new.frame.columns])
@@ -198,85 +188,19 @@ def _features(old: Source, new: Source, apart: set[str]) -> list[str]:
                 f"{option('--drop', name)}, or give it a name",
             )
     if not names:
-        raise TableError(f"{old.name}: no column is left to predict from: drop fewer, or add some")
+        raise _nothing_left(old)
     return names
 
 
-def _numbers(old: Source, new: Source, names: list[str]) -> tuple[_Block, _Block]:
-    """Columns of numbers, filled with medians, and the marks of what was missing."""
-    parts = [to_numbers(source.frame[names]) for source in (old, new)]
-    for source, part in zip((old, new), parts, strict=True):
-        check_finite(source, names, part)
-    values = np.concatenate(parts)
-    missing = np.isnan(values)
-    gaps = np.flatnonzero(missing.any(axis=0))
-    marks = missing[:, gaps]
-    if gaps.size:
-        values[:, gaps] = np.where(marks, np.nanmedian(values[:, gaps], axis=0), values[:, gaps])
-    files = "both files" if len(new.frame) else "the file"
-    notes = [
-        f"{names[gap]}: {counted(count, 'missing value')} filled with the median of {files} "
-        "and marked in an extra column."
-        for gap, count in zip(gaps, marks.sum(axis=0), strict=True)
-    ]
-    return (
-        _Block(values, tuple(map(str, names))),
-        _Block(
-            marks.astype(np.float64),
-            tuple(f"{names[gap]} is missing" for gap in gaps),
-            tuple(notes),
-        ),
-    )
+def _distinct(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names, changed where they are another feature's too (a text "(missing)", say)."""
+    found: dict[str, None] = {}
+    for name in names:
+        while name in found:
+            name += " (2)"
+        found[name] = None
+    return tuple(found)
 
 
-def _categories(old: Source, new: Source, name: str) -> _Block:
-    """One column of 0 and 1 for each category, the last for missing values if there are any."""
-    (old_codes, old_labels), (new_codes, new_labels) = to_labels(old, name), to_labels(new, name)
-    labels = sorted({*old_labels, *new_labels})
-    place = {label: position for position, label in enumerate(labels)}
-    places = np.concatenate(
-        [  # the last position is that of missing values, whose code is −1
-            np.array([*(place[label] for label in old_labels), len(labels)])[old_codes],
-            np.array([*(place[label] for label in new_labels), len(labels)])[new_codes],
-        ]
-    )
-    gaps = int((places == len(labels)).sum())
-    count = len(labels) + (gaps > 0)
-    _check_count(old, new, name, count)
-    unseen: list[str] = sorted(set(new_labels) - set(old_labels))
-    if (new_codes < 0).any() and not (old_codes < 0).any():
-        unseen.append("(missing)")
-    if unseen:
-        raise new.error(
-            name,
-            f"has values that {old.name} lacks, {quoted_list(unseen, 3)}: leave those rows out, or "
-            f"pass {option('--drop', name)}",
-        )
-    values = (places[:, None] == np.arange(count)).astype(np.float64)
-    columns = [f"{name} = {label}" for label in [*labels, "(missing)"][:count]]
-    became = "1 category became 1 column"
-    if count > 1:
-        became = f"{count} categories became {count} columns"
-    return _Block(values, tuple(columns), (f"{name}: {became}.",))
-
-
-def _check_count(old: Source, new: Source, name: str, count: int) -> None:
-    """Refuse a column that names its rows or holds free text."""
-    rows = len(old.frame) + len(new.frame)
-    if count > MOST_CATEGORIES or (rows > FEW_ROWS and 2 * count > rows):
-        names_rows = f" or {option('--id', name)}" if len(new.frame) else ""
-        raise old.error(
-            name,
-            f"has {count} categories in {rows} rows, as names of rows or free text have: pass "
-            f"{option('--drop', name)}{names_rows}",
-        )
-
-
-def _new_target(new: Source, target: str) -> tuple[Array | None, list[str]]:
-    """Return the new rows' target if it is whole, otherwise None and why."""
-    if target not in new.frame.columns:
-        return None, []
-    try:
-        return target_values(new, target), []
-    except TableError as error:
-        return None, [f"The new rows are not scored. {error}."]
+def _nothing_left(old: Source) -> TableError:
+    return TableError(f"{old.name}: no column is left to predict from: drop fewer, or add some")

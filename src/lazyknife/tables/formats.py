@@ -37,7 +37,7 @@ def counted(number: int, thing: str) -> str:
 
 
 def option(flag: str, name: object) -> str:
-    """Return an option of the command line as a shell wants it written."""
+    """Return an option of the command line as it is written in a shell."""
     return f"{flag} {shlex.quote(str(name))}"
 
 

@@ -8,18 +8,63 @@ import gzip
 import io
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .formats import SEPARATORS, TableError, check_unique, load, quoted, suffix_of
+from .kinds import kind_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def read_table(path: Path) -> pd.DataFrame:
+def read_tables(paths: Sequence[Path], apart: Collection[str | None] = ()) -> list[pd.DataFrame]:
+    """Read files whose columns have the types that all of their rows together have.
+
+    A file of text does not say what type a column has. Where its values look like numbers or truth
+    values in one file and like something else in another, they are text in both, as they would be
+    in one file with all of the rows: "01" stays "01", whichever file it is in.
+
+    Parameters
+    ----------
+    paths
+        The files, as ``read_table`` takes them.
+    apart
+        Columns whose type is each file's own, such as the target.
+
+    """
+    frames = [read_table(path) for path in paths]
+    from_text = [suffix_of(path) in SEPARATORS for path in paths]
+    shared = [
+        name
+        for name in frames[0].columns
+        if name not in apart and all(name in frame.columns for frame in frames)
+    ]
+    mixed = [name for name in shared if _is_mixed([frame[name] for frame in frames], from_text)]
+    for path, frame, text in zip(paths, frames, from_text, strict=True):
+        if mixed and text:
+            frame[mixed] = read_table(path, as_text=mixed)[mixed]
+    return frames
+
+
+def _is_mixed(columns: Sequence[Any], from_text: Sequence[bool]) -> bool:
+    """Whether one file has numbers where another has something else, or 0 where one has False."""
+    kinds = [kind_of(column) for column in columns]
+    found = set(kinds) - {"empty"}
+    if found != {"number"}:
+        return "number" in found
+    infer = load("pandas").api.types.infer_dtype
+    guessed = {
+        infer(column, skipna=True) == "boolean"
+        for column, kind, text in zip(columns, kinds, from_text, strict=True)
+        if text and kind == "number"
+    }
+    return len(guessed) > 1
+
+
+def read_table(path: Path, as_text: Sequence[str] = ()) -> pd.DataFrame:
     """Read a file of any known suffix.
 
     Parameters
@@ -27,6 +72,8 @@ def read_table(path: Path) -> pd.DataFrame:
     path
         A .csv, .csv.gz, .tsv or .parquet file; files of text have a first row of column names, and
         their empty fields, "NA", "NaN", "null" and the like are missing values.
+    as_text
+        Columns of a file of text whose values stay text though they look like numbers.
 
     Returns
     -------
@@ -40,7 +87,10 @@ def read_table(path: Path) -> pd.DataFrame:
     data = _contents(path).removeprefix(codecs.BOM_UTF8)
     if not data or data.isspace():
         raise TableError(f"{path}: the file is empty: give one with a header and rows")
-    frame = _parquet(path, data) if suffix == ".parquet" else _text(path, data, SEPARATORS[suffix])
+    if suffix == ".parquet":
+        frame = _parquet(path, data)
+    else:
+        frame = _text(path, data, SEPARATORS[suffix], as_text)
     if not len(frame.columns):
         raise TableError(f"{path}: there are no columns in it: give a file with some")
     if not len(frame):
@@ -70,7 +120,7 @@ def _contents(path: Path) -> bytes:
         ) from None
 
 
-def _text(path: Path, data: bytes, separator: str) -> pd.DataFrame:
+def _text(path: Path, data: bytes, separator: str, as_text: Sequence[str]) -> pd.DataFrame:
     pandas = load("pandas")
     if b"\0" in data:
         raise TableError(f"{path}: a binary file, not text: give a CSV, TSV or Parquet file")
@@ -82,7 +132,11 @@ def _text(path: Path, data: bytes, separator: str) -> pd.DataFrame:
         # low_memory=False: a column's type comes from the whole file, not from blocks of it. On
         # 50,000 rows of 281 numbers pyarrow's reader was no faster in a process of its own.
         frame = pandas.read_csv(
-            io.BytesIO(data), sep=separator, skipinitialspace=True, low_memory=False
+            io.BytesIO(data),
+            sep=separator,
+            skipinitialspace=True,
+            low_memory=False,
+            dtype=dict.fromkeys(as_text, str),
         )
         # Where the first row is longer than the header, pandas takes its first fields for labels.
         ragged = any(len(row) != len(header) for row in first) or _short(data, separator, frame)

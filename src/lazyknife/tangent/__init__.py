@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ..machine import PROCESSOR, Machine
-from ..networks import evaluation_copy, is_chain
+from ..networks import evaluation_copy, is_chain, lent, note_draws
 from .basis import Basis, Dual, Primal, choose_basis
 from .capture import capturable_layers
 from .jacobian import row_by_row
@@ -50,7 +50,9 @@ def linearise(
     network = evaluation_copy(module)
     freeze_others(network, parameters)
     probe = PROCESSOR.put(X[:PROBE])
-    layers = capturable_layers(network, probe)
+    note_draws(network, probe)
+    with lent(network) as own:
+        layers = capturable_layers(own, probe)
     tangent = make_tangent(network, layers, probe)
     if layers and not is_chain(network) and not agrees(tangent, probe):
         tangent = make_tangent(network, (), probe)
@@ -59,7 +61,8 @@ def linearise(
 
 def agrees(tangent: Tangent, X: Tensor) -> bool:
     """Whether the kernel of these rows is that of their explicit Jacobian, row by row."""
-    rows = row_by_row(tangent.module, tangent.moved, X)
+    with lent(tangent.module) as module:
+        rows = row_by_row(module, tangent.moved, X)
     jacobian = torch.cat([part.flat for part in rows], dim=1)
     features = tangent.features(X)
     wanted = jacobian @ jacobian.T

@@ -38,7 +38,10 @@ class _Call:
 
 
 def uses_of(module: nn.Module, layers: Iterable[str], X: Tensor) -> tuple[Tensor, list[Use]]:
-    """Outputs (n,), and every call of the layers, by one forward and one backward pass."""
+    """Outputs (n,), and every call of the layers, by one forward and one backward pass.
+
+    The module has hooks meanwhile, so it must be the caller's own (see ``networks.lent``).
+    """
     with torch.enable_grad():
         predicted, calls = _recorded_outputs(module, layers, X)
         results = [call.result for call in calls]

@@ -14,7 +14,10 @@ from .parts import Explicit
 
 
 def jacobian_rows(module: nn.Module, names: Sequence[str], X: Tensor) -> list[Explicit]:
-    """∂f/∂θ for the named parameters, each (n, *shape)."""
+    """∂f/∂θ for the named parameters, each (n, *shape).
+
+    The module is worked on, so it must be the caller's own (see ``networks.lent``).
+    """
     parameters = dict(module.named_parameters())
     chosen = {name: parameters[name] for name in names}
     try:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from ..networks import ensemble_outputs, stacked_outputs
+from ..networks import ensemble_outputs, lent, stacked_outputs
 
 
 def moved_outputs(
@@ -29,7 +29,7 @@ def moved_outputs(
     """
     parameters = dict(module.named_parameters())
     weights = {name: parameters[name].detach() + move for name, move in moves.items()}
-    with torch.no_grad():
-        if own_row:
-            return stacked_outputs(module, weights, X.unsqueeze(1), own_rows=True)[:, 0]
+    if not own_row:
         return ensemble_outputs(module, weights, X)
+    with torch.no_grad(), lent(module) as network:
+        return stacked_outputs(network, weights, X.unsqueeze(1), own_rows=True)[:, 0]

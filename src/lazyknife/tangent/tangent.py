@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..machine import PROCESSOR, Machine, blocks, wake
-from ..networks import outputs
+from ..networks import lent, outputs
 from ..symmetric import mirror_lower_
 from .capture import Use, moves, uses_of
 from .jacobian import jacobian_rows
@@ -71,8 +71,8 @@ class Tangent:
     def outputs(self, X: Tensor) -> Tensor:
         """f(X; θ0), shape (m,)."""
         X = self.machine.put(X)
-        with torch.no_grad():
-            return torch.cat([outputs(self.module, X[rows]) for rows in self._work_blocks(len(X))])
+        with torch.no_grad(), lent(self.module) as module:
+            return torch.cat([outputs(module, X[rows]) for rows in self._work_blocks(len(X))])
 
     def kernel(self, left: Features, right: Features) -> Tensor:
         """J_left J_rightᵀ, shape (m, n)."""
@@ -144,10 +144,11 @@ class Tangent:
         return predicted, parts
 
     def _make(self, X: Tensor) -> tuple[Tensor, list[Part], list[Use]]:
-        predicted, uses = uses_of(self.module, self.layers, X)
-        names = {id(p): name for name, p in self.module.named_parameters()}
-        parts = [part for use in uses for part in _parts(self.module, names, use)]
-        rest = jacobian_rows(self.module, self.rest, X) if self.rest else []
+        with lent(self.module) as module:
+            predicted, uses = uses_of(module, self.layers, X)
+            names = {id(p): name for name, p in module.named_parameters()}
+            parts = [part for use in uses for part in _parts(module, names, use)]
+            rest = jacobian_rows(module, self.rest, X) if self.rest else []
         return predicted, [*merge(parts), *rest], uses
 
     def on(self, machine: Machine) -> Tangent:

@@ -1,0 +1,291 @@
+"""How far rounding can have moved what is computed, so that a guarantee holds for floating point.
+
+A kernel k(x, x') is known only up to γ√(k(x, x) k(x', x')): its evaluation, Cholesky's elimination
+and the products of prediction all have errors of this form. Let G = K + λI, A its inverse (of the
+bordered system where there is an intercept), c = A r, d = diag A, e = c/d, and with √g = √diag G
+
+    u = |A|√g,   v = |c|ᵀ√g.
+
+A change δG of that form moves d_j by at most γu_j², e_j by at most γ(u_j/d_j)(v + u_j|e_j|), and
+the prediction of model j at a new row by at most γ(|b(x)|ᵀ√g + √k(x, x))(v + u_j|e_j|), where
+b(x) = A k(x) are the weights of the training rows. For row j, left out, the first of these factors
+is u_j/d_j, so reach_j = u_j/(d_j √g_j) says how large it is for rows like the training rows, and
+twice the largest stands for that of a new row. Nothing here is more work than one look at A.
+
+With an intercept A is a difference, A' = A − (A1)(A1)ᵀ/t: where it cancels, sums of sizes take its
+place in the term u_j|e_j| and beside u_j² (``with_differences``). c is refined after that.
+
+In the primal form the roles of A and √g are those of G⁻¹ = (ΦᵀΦ + λI)⁻¹ and √diag G.
+
+γ is four units of rounding (half a one in float32), or what ``guard.measured_gamma`` finds where
+that is more: errors of sums are far smaller than their bounds, and so is what the tests find.
+``tests/test_rounding.py`` compares the bounds with refits in 60 digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Self
+
+import torch
+from torch import Tensor
+
+# γ in units of rounding; less room is left in float32, and still several times what tests find.
+UNITS = {torch.float64: 4.0, torch.float32: 0.5}
+# What was measured of equations counts so many times.
+MEASURED = 2.0
+# New rows may reach farther than the training rows.
+BEYOND = 2.0
+# Relative errors up to which first-order bounds are trusted.
+FIRST_ORDER = 0.05
+# A λ is a candidate of a model if it is at least this share of the trace of the model's own kernel.
+LEAST_SHARE = {torch.float64: 1e-10, torch.float32: 1e-5}
+# An error is less than another one if it is so by this share: exact ties are decided by order.
+TIE = 1e-6
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """What γ is multiplied with, for each of the n rows left out; each field has shape (n,).
+
+    Attributes
+    ----------
+    reach
+        u_j/(d_j √g_j).
+    roots
+        √g_j.
+    load
+        v + u_j|e_j|, of the model without row j.
+    own
+        (u_j/d_j)·load_j: γ times it bounds the error of e_j.
+    strain
+        u_j²/d_j: γ times it bounds the relative error of d_j.
+    ridges
+        λ of the model.
+    doubtful
+        1 where rounding may have decided which λ was chosen, else 0.
+
+    """
+
+    reach: Tensor
+    roots: Tensor
+    load: Tensor
+    own: Tensor
+    strain: Tensor
+    ridges: Tensor
+    doubtful: Tensor
+
+    @classmethod
+    def of(
+        cls,
+        spans: Tensor,
+        total: Tensor,
+        errors: Tensor,
+        diagonal: Tensor,
+        roots: Tensor,
+        ridge: float,
+    ) -> Self:
+        """From u, v, e, d, √g and λ."""
+        left_out = spans / diagonal
+        load = total + spans * errors.abs()
+        return cls(
+            reach=left_out / roots,
+            roots=roots,
+            load=load,
+            own=left_out * load,
+            strain=spans * left_out,
+            ridges=torch.full_like(spans, ridge),
+            doubtful=torch.zeros_like(spans),
+        )
+
+    def with_differences(
+        self, diagonal: Tensor, errors: Tensor, inverse: Tensor, spans: Tensor
+    ) -> Self:
+        """The same where an intercept was eliminated.
+
+        Parameters
+        ----------
+        diagonal, errors
+            d and e.
+        inverse, spans
+            Sums of sizes behind d and u, each (n,).
+
+        """
+        direct = inverse / diagonal
+        load = self.load + spans * errors.abs()
+        own = self.reach * self.roots * load + direct * errors.abs()
+        return replace(self, load=load, own=own, strain=self.strain + direct)
+
+    @classmethod
+    def unknown(cls, n: int, like: Tensor) -> Self:
+        """Of models that are still to be chosen."""
+        return cls(*(like.new_zeros(n) for _ in fields(cls)))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Sensitivity]) -> Self:
+        """Of several sets of rows, one after another."""
+        names = [field.name for field in fields(cls)]
+        return cls(*(torch.cat([getattr(part, name) for part in parts]) for name in names))
+
+    def take_(self, which: Tensor, other: Sensitivity) -> None:
+        """Take some rows over from another record."""
+        for field in fields(self):
+            own: Tensor = getattr(self, field.name)
+            own.copy_(torch.where(which, getattr(other, field.name), own))
+
+    def noise(self, gamma: float) -> float:
+        """Root of the sum of squares of what rounding can change of the errors e."""
+        return 2 * gamma * float(self.own.double().norm())
+
+    def __getitem__(self, rows: Tensor) -> Sensitivity:
+        return Sensitivity(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """What rounding may have changed of intervals; they are widened by it.
+
+    Attributes
+    ----------
+    slope, constant
+        Predictions at x are off by at most slope·√k(x, x) + constant.
+    own
+        What the left-out residuals may be off by, shape (n,); infinite where nothing is known.
+    epsilon
+        Relative rounding of sums of predictions and residuals.
+
+    """
+
+    slope: float
+    constant: float
+    own: Tensor
+    epsilon: float
+
+    def slack(self, norms: Tensor, point: Tensor) -> Tensor:
+        """By how much predictions at rows with these k(x, x) may be off, shape (m,)."""
+        return self.slope * norms.sqrt() + (self.constant + self.epsilon * point.abs())
+
+    @property
+    def conceded(self) -> Tensor:
+        """Rows of whose models nothing is known, shape (n,)."""
+        return torch.isinf(self.own)
+
+    def plus(self, slope: float, epsilon: float) -> Rounding:
+        """The same with coarser predictions."""
+        return replace(self, slope=self.slope + slope, epsilon=self.epsilon + epsilon)
+
+    def times(self, factor: float) -> Rounding:
+        """The same, so many times as large."""
+        slope, constant = factor * self.slope, factor * self.constant
+        return replace(self, slope=slope, constant=constant, own=factor * self.own)
+
+
+NOTHING = Rounding(0.0, 0.0, torch.zeros(()), 0.0)
+
+
+def gamma_of(dtype: torch.dtype, measured: float = 0.0) -> float:
+    """γ in a floating type, given the largest relative error that was seen."""
+    return max(UNITS[dtype] * torch.finfo(dtype).eps, measured)
+
+
+def rounding_of(
+    sensitivity: Sensitivity,
+    gamma: float,
+    size: float,
+    off: float = 0.0,
+    unsolved: float = 0.0,
+) -> Rounding:
+    """Return what rounding with this γ can have done to the models.
+
+    Parameters
+    ----------
+    sensitivity
+        Of the models.
+    gamma
+        γ.
+    size
+        The largest number that predictions and residuals are sums of, besides k(x)ᵀC.
+    off
+        What is left of the models' equations, in units of √k(x, x): it reaches as far as γ·load.
+    unsolved
+        What solutions by iteration add to the slope.
+
+    """
+    known = (gamma * sensitivity.strain.abs() <= FIRST_ORDER) & (sensitivity.doubtful == 0)
+    if not known.any():
+        nothing = torch.full_like(sensitivity.load, torch.inf)
+        return Rounding(torch.inf, torch.inf, nothing, gamma)
+    some = sensitivity[known]
+    each = BEYOND * some.reach.max() * (gamma * some.load + off)
+    own = gamma * (sensitivity.own + size)
+    own = own + (off * sensitivity.reach + unsolved) * sensitivity.roots
+    return Rounding(
+        slope=float(each.max()) + unsolved,
+        constant=float((each * some.ridges.sqrt()).max()) + gamma * size,
+        own=torch.where(known, own, torch.inf),
+        epsilon=gamma,
+    )
+
+
+def without_each(values: Tensor) -> Tensor:
+    """Sums of all but one of the numbers, and last of all of them, shape (n + 1,).
+
+    No sum holds the number that it leaves out, not even before it is subtracted.
+    """
+    zero = values.new_zeros(1)
+    before = torch.cat([zero, values.cumsum(dim=0)])
+    after = torch.cat([values.flip(0).cumsum(dim=0).flip(0), zero])
+    return torch.cat([before[:-1] + after[1:], before[-1:]])
+
+
+class Contest:
+    """For each of several models the least error so far, while λ runs through a grid.
+
+    An error wins if it is less than the best so far by a share ``TIE``, so that exact ties go to
+    the earlier λ. A model is doubtful where rounding could have decided instead.
+
+    Parameters
+    ----------
+    sizes
+        Traces of the models' kernels, shape (models,).
+    largest
+        The largest λ of the grid.
+
+    """
+
+    def __init__(self, sizes: Tensor, largest: float) -> None:
+        self.sizes, self.largest = sizes, largest
+        self.errors = torch.full_like(sizes, torch.inf)
+        self.noise = torch.zeros_like(sizes)
+        self.doubtful = torch.zeros_like(sizes)
+        self.failed = torch.zeros_like(sizes, dtype=torch.bool)
+
+    def admits(self, ridge: float) -> Tensor:
+        """Whether λ is large enough for each model; the largest one of a grid always is.
+
+        A smaller one would be drowned by rounding. The rule looks at the model's own rows only, so
+        nothing leaks.
+        """
+        least = LEAST_SHARE[self.sizes.dtype] * self.sizes
+        return ridge >= least.clamp(max=self.largest)
+
+    def enter(self, errors: Tensor, change: Tensor | float, admitted: Tensor) -> Tensor:
+        """Enter sums of squared errors at one λ; return for which models they are the least now.
+
+        ``change`` is the norm of what rounding may have changed of the errors.
+        """
+        noise = 2 * change * errors.sqrt() + change**2
+        margin = errors - (1 - TIE) * self.errors
+        unsure = admitted & (margin.abs() <= noise + self.noise)
+        better = admitted & (margin < 0)
+        self.doubtful = torch.where(better, 0.0, self.doubtful)
+        self.doubtful = torch.where(unsure | self.failed, 1.0, self.doubtful)
+        self.errors = torch.where(better, errors, self.errors)
+        self.noise = torch.where(better, noise, self.noise)
+        return better
+
+    def fail(self, admitted: Tensor) -> None:
+        """Note a λ that could not be solved: models that it is a candidate of stay doubtful."""
+        self.failed |= admitted
+        self.doubtful = torch.where(self.failed, 1.0, self.doubtful)

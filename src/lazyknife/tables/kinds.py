@@ -1,0 +1,161 @@
+"""What a column holds: numbers, dates, durations or categories.
+
+The kind of a column is decided on the rows of both files together, so it does not depend on which
+row is in which file: the kinds of the two files are joined, and kinds that differ are an error.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from .columns import Source, distinct_texts
+from .dates import parse_date
+from .formats import TableError, load, option, quoted
+
+# Kinds of a column in one file; "empty" is one without values.
+KNOWN = ("number", "date", "duration", "text", "category", "empty")
+# What the values of a column of Python objects may be.
+OBJECTS: dict[str, tuple[type, ...]] = {
+    "number": (Real, Decimal, np.bool_),
+    "date": (datetime.date,),
+    "duration": (datetime.timedelta,),
+    "text": (str,),
+}
+PLURAL = {"number": "numbers", "date": "dates", "duration": "durations", "category": "categories"}
+
+
+def kind_of(column: Any) -> str:
+    """Return one of ``KNOWN``, or the name of another type."""
+    pandas = load("pandas")
+    types, dtype = pandas.api.types, column.dtype
+    if column.isna().all():
+        return "empty"
+    if isinstance(dtype, pandas.CategoricalDtype):
+        return "category"
+    if types.is_object_dtype(dtype):
+        return _kind_of_objects({type(value) for value in column.dropna()})
+    if types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype):
+        return "number"
+    if types.is_datetime64_any_dtype(dtype):
+        return "date"
+    if types.is_timedelta64_dtype(dtype):
+        return "duration"
+    return "text" if types.is_string_dtype(dtype) else str(dtype)
+
+
+def _kind_of_objects(found: set[type]) -> str:
+    for kind, classes in OBJECTS.items():
+        if all(issubclass(one, classes) for one in found):
+            return kind
+    return " and ".join(sorted(one.__name__ for one in found))
+
+
+def kind_of_pool(name: str, old: Source, new: Source, declared: bool) -> str:
+    """Return "number", "date", "duration" or "category" for a column of both files.
+
+    Parameters
+    ----------
+    name
+        The column.
+    old, new
+        The files.
+    declared
+        Whether the user says that it holds categories.
+
+    """
+    kinds = [(source, kind_of(source[name])) for source in (old, new)]
+    found = {kind for _, kind in kinds} - {"empty"}
+    if not found:
+        raise old.error(name, f"has no values at all: pass {option('--drop', name)}")
+    if declared:
+        return "category"
+    for source, kind in kinds:
+        if kind not in KNOWN:
+            raise source.error(
+                name,
+                f"holds values of type {kind}, which cannot be encoded: convert them to numbers, "
+                f"or pass {option('--drop', name)}",
+            )
+    texts = [source for source, kind in kinds if kind == "text"]
+    if found in ({"text"}, {"text", "date"}) and _are_dates(name, texts, "date" in found):
+        return "date"
+    if found in ({"text"}, {"text", "number"}):
+        _check_not_numbers(name, texts)
+    if found <= {"text", "category"}:
+        return "category"
+    if len(found) > 1:
+        raise TableError(
+            f"{old.name} and {new.name}: column {quoted(name)} holds "
+            f"{' in one file and '.join(PLURAL.get(kind, kind) for kind in sorted(found))} in the "
+            f"other: make them alike, or pass {option('--categorical', name)} or "
+            f"{option('--drop', name)}"
+        )
+    return found.pop()
+
+
+def _are_dates(name: str, sources: Sequence[Source], expected: bool) -> bool:
+    """Whether all texts are ISO dates; an error where only most of them are, or some must be."""
+    first = _first_rows(name, sources)
+    valid = [parse_date(text) is not None for text in first]
+    if all(valid):
+        return True
+    if expected or 2 * sum(valid) >= len(valid):
+        _refuse_odd_value(name, first, valid, "date", "categories")
+    return False
+
+
+def _check_not_numbers(name: str, sources: Sequence[Source]) -> None:
+    """Refuse text of which at least half the distinct values are numbers: a typing error, or codes.
+
+    Categories made of them in silence would hide the order of the numbers from the network.
+    """
+    first = _first_rows(name, sources)
+    with_point = [text.replace(",", ".", 1) for text in first]  # "1,5" is meant as a number
+    if 2 * sum(are_numbers(with_point)) < len(first):
+        return
+    _refuse_odd_value(name, first, are_numbers(list(first)), "number", "codes")
+    raise sources[0].error(
+        name,
+        f"holds numbers that are stored as text: correct it, or pass "
+        f"{option('--categorical', name)} if these are codes",
+    )
+
+
+def _refuse_odd_value(
+    name: str,
+    first: dict[str, tuple[Source, int]],
+    valid: Sequence[bool],
+    kind: str,
+    otherwise: str,
+) -> None:
+    """Raise an error that names the first text that is not valid, if there is one."""
+    for (text, (source, row)), right in zip(first.items(), valid, strict=True):
+        if not right:
+            raise source.error(
+                name,
+                f"holds {kind}s, but {quoted(text)} in row {row} is not a {kind}: correct it, "
+                f"leave it empty, or pass {option('--categorical', name)} if these are "
+                f"{otherwise}",
+            )
+
+
+def _first_rows(name: str, sources: Sequence[Source]) -> dict[str, tuple[Source, int]]:
+    """Return the distinct texts of all files with the file and row in which each occurs first."""
+    first: dict[str, tuple[Source, int]] = {}
+    for source in sources:
+        for text, row in distinct_texts(source[name]).items():
+            first.setdefault(text, (source, row))
+    return first
+
+
+def are_numbers(texts: Sequence[str]) -> list[bool]:
+    """Which of the texts are numbers."""
+    pandas = load("pandas")
+    stripped = pandas.Series([text.strip() for text in texts], dtype=object)
+    return [bool(valid) for valid in pandas.to_numeric(stripped, errors="coerce").notna()]
