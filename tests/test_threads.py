@@ -26,11 +26,13 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 @pytest.fixture(autouse=True)
 def _interrupted_often() -> Iterator[None]:
-    """Threads take turns a hundred times as often as they do by themselves."""
-    before = sys.getswitchinterval()
+    """Threads take turns a hundred times as often as by themselves, and torch adds no others."""
+    interval, inner = sys.getswitchinterval(), torch.get_num_threads()
     sys.setswitchinterval(5e-5)
+    torch.set_num_threads(1)
     yield
-    sys.setswitchinterval(before)
+    torch.set_num_threads(inner)
+    sys.setswitchinterval(interval)
 
 
 @pytest.fixture(autouse=True)

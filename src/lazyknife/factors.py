@@ -142,7 +142,7 @@ class DualFactor:
         machine: Machine = PROCESSOR,
     ) -> DualFactor:
         """Factor K + λI; the kernel is left alone."""
-        lower = _cholesky(kernel, ridge)
+        lower, definite = _cholesky(kernel, ridge)
         # The intercept takes up any constant; taking the mean out first keeps the digits.
         mean = targets.mean() if intercept else targets.new_zeros(())
         wanted = torch.stack([targets - mean, torch.full_like(targets, float(intercept))], dim=1)
@@ -154,12 +154,12 @@ class DualFactor:
             slope = share @ (targets - mean)
             dual, mean = dual - row_sums * slope, mean + slope
             diagonal = diagonal - row_sums * share
-        # Once more with what is left of the equations: a difference may have cost digits.
-        left = targets - mean - kernel @ dual - ridge * dual
-        more = torch.cholesky_solve(left[:, None], lower)[:, 0]
-        if intercept:
-            more, mean = more - row_sums * (share @ left), mean + share @ left
-        dual = dual + more
+        if definite:  # once more with what is left: a difference may have cost digits
+            left = targets - mean - kernel @ dual - ridge * dual
+            more = torch.cholesky_solve(left[:, None], lower)[:, 0]
+            if intercept:
+                more, mean = more - row_sums * (share @ left), mean + share @ left
+            dual = dual + more
         roots = (kernel.diagonal() + ridge).sqrt()
         strain = float((diagonal.abs().sqrt() @ roots).square())
         if gamma_of(kernel.dtype) * strain > SMALL:
@@ -305,15 +305,14 @@ def _inverse_diagonal(lower: Tensor, machine: Machine) -> Tensor:
     return diagonal
 
 
-def _cholesky(kernel: Tensor, ridge: float) -> Tensor:
-    """L of K + λI; where rounding made it indefinite, with K's negative eigenvalues at 0."""
+def _cholesky(kernel: Tensor, ridge: float) -> tuple[Tensor, bool]:
+    """L of K + λI; where that is indefinite (False), with K's negative eigenvalues at 0."""
     shifted = kernel.clone()
     shifted.diagonal().add_(ridge)
     lower, failed = torch.linalg.cholesky_ex(shifted)
     if not failed:
-        found: Tensor = lower
-        return found
+        return lower, True
     values, vectors = torch.linalg.eigh(kernel)
     root = vectors * (values.clamp(min=0.0) + ridge).sqrt()
     upper: Tensor = torch.linalg.qr(root.T, mode="r").R
-    return upper.T.contiguous()
+    return upper.T.contiguous(), False

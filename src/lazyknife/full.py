@@ -36,7 +36,7 @@ from torch import Tensor
 from .factors import Factor
 from .intervals import kth_largest, kth_smallest
 from .records import Ends
-from .rounding import FIRST_ORDER, LEAST_SHARE, TIE
+from .rounding import FIRST_ORDER, LEAST_SHARE
 from .tangent import Basis
 
 # At a crossing two quadratics are equal but for rounding.
@@ -229,7 +229,7 @@ def _hull(pieces: Sequence[_Piece]) -> tuple[Tensor, Tensor]:
     noise = torch.stack([piece.noise for piece in pieces]).amax(dim=0)
     # Rounding changes a sum of squares q by at most 2√q·N + N², and 2√q·N is at most ζq + N²/ζ.
     split = (noise / errors[:, 0].amin(dim=0).sqrt()).nan_to_num(1.0).clamp(LEAST_SPLIT, 1.0)
-    more, ground = TIE + 2 * split + 4 * relative, 4 * noise.square() / split
+    more, ground = CROSSING + 2 * split + 4 * relative, 4 * noise.square() / split
     most = _largest_accepted(lower, upper, errors, more, ground)
     mirrored = errors * errors.new_tensor([1.0, -1.0, 1.0])[:, None]  # as functions of −t
     least = -_largest_accepted(-upper, -lower, mirrored, more, ground)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from .rounding import gamma_of
 from .system import System
 from .tangent import Basis, Dual
 
-FEW_ROWS = 8  # that go through the network one by one
+FEW_ROWS = 16  # whose coordinates are computed again
 TINY = 1e-300
 # Rows at which the models are checked: this many, or one of so many where that is more.
 CHECKED_ROWS, CHECKED_SHARE = 64, 20
@@ -103,24 +103,28 @@ def conceded_models(loo: Readout | FullModels) -> int:
     return 0 if isinstance(loo, FullModels) else int(torch.isinf(loo.scores).sum())
 
 
-def measured_gamma(basis: Basis, X: Tensor) -> float:
-    """Return the largest relative error of kernels that shows between two ways to compute them.
+@dataclass(frozen=True)
+class Kept:
+    """Coordinates of a few rows as they entered the equations, shape (rows, q)."""
 
-    A few rows go through the network together and one by one, in the machine's precision and, where
-    that is another one, in float64.
-    """
-    rows = X[checked_rows(X, every=False)[:FEW_ROWS]]
-    _, together, norms = basis.rows_and_norms(rows)
-    others = [basis] if exact_basis(basis) is basis else [basis, exact_basis(basis)]
-    worst = 0.0
-    for other in others:
-        alone = torch.cat([other.rows(row)[1] for row in rows.split(1)])
-        off = (alone.double() - together.double()).abs()
-        sizes = together.double().abs().amax(dim=1, keepdim=True)
+    rows: Tensor
+    coordinates: Tensor
+
+    @classmethod
+    def of(cls, system: System) -> Kept:
+        """Copy them before the equations are solved in place."""
+        rows = checked_rows(system.X, every=False)[:FEW_ROWS]
+        return cls(rows, system.matrix[rows, : system.basis.size].clone())
+
+    def gamma(self, system: System) -> float:
+        """Return the largest relative error that shows when they are computed again, in float64."""
+        basis = exact_basis(system.basis)
+        _, again, norms = basis.rows_and_norms(system.X[self.rows])
+        sizes = norms.sqrt()[:, None]
         if isinstance(basis, Dual):
-            sizes = (norms.double()[:, None] * basis.tangent.norms(basis.features)).sqrt()
-        worst = max(worst, float((off / sizes.clamp(min=TINY)).nan_to_num(torch.inf).max()))
-    return worst
+            sizes = sizes * basis.tangent.norms(basis.features).sqrt()
+        errors = (again - self.coordinates).abs() / sizes.clamp(min=TINY)
+        return float(errors.nan_to_num(torch.inf).max())
 
 
 def measured_errors(system: System, solved: RidgeModels, loss: Loss, rows: Tensor) -> float:

@@ -13,11 +13,11 @@ from .folds import draw_folds, leave_folds_out
 from .full import FullModels
 from .guard import (
     SMALL_SHARE,
+    Kept,
     checked_rows,
     in_float64,
     largest,
     measured_errors,
-    measured_gamma,
     predicting_in,
     rounding_share,
     with_coarse_predictions,
@@ -32,7 +32,7 @@ from .readout import read_out
 from .rounding import LEAST_SHARE, MEASURED, Sensitivity, gamma_of, rounding_of
 from .scales import LeverageScales, Scales
 from .system import System, make_system
-from .tangent import Basis, Dual, Sketch, Tangent, choose_basis
+from .tangent import Dual, Sketch, Tangent, choose_basis
 
 GRID_POINTS = 20
 GRID_DECADES = (-4, 6)
@@ -146,16 +146,18 @@ class LazyStep:
         with machine.exact.products():  # TF32 is for predictions alone
             basis = choose_basis(tangent, X, self.sketch, self.seed, kernel=self._needs_kernel)
             system = make_system(basis, X, y, self.intercept)
+            grid = self._grid(tangent, X)
             if self.construction == "full":
-                return self._full_models(system)
+                return self._full_models(system, grid)
+            kept = Kept.of(system)
             needs_matrix = self.score != "absolute"
             matrix = system.matrix.clone() if needs_matrix else system.matrix[:0, :0].clone()
-            solved = self._solve(system)  # takes the memory of the first
+            solved = self._solve(system, grid)  # takes the memory of the first
             system = system.with_matrix(matrix)
-            gamma = gamma_of(machine.dtype, measured_gamma(basis, X))
+            gamma = gamma_of(machine.dtype, kept.gamma(system))
             rows = checked_rows(X, every=self.ridge == "auto" or needs_matrix)
             off = MEASURED * measured_errors(system, solved, self.loss, rows)
-            scales = self._scales(system, solved, gamma)
+            scales = self._scales(system, solved, grid, gamma)
             size = largest(y, system.targets, solved.intercepts)
             rounding = rounding_of(solved.sensitivity, gamma, size, off, solved.unsolved)
             loo = read_out(self.readout, basis, X, y, solved, scales, self.loss, rounding)
@@ -165,10 +167,10 @@ class LazyStep:
             loo = with_coarse_predictions(loo, in_float64(loo), X[rows])
         return LazyModels(loo, solved)
 
-    def _full_models(self, system: System) -> LazyModels:
+    def _full_models(self, system: System, grid: Tensor) -> LazyModels:
         """Factor the ridge at every λ, and wait for candidates."""
         machine, trace = system.basis.tangent.machine, float(system.norms.sum())
-        ridges = self._ridges(system.basis, system.X)
+        ridges = self._ridges(grid)
         least = min(LEAST_SHARE[machine.dtype] * trace, max(ridges))  # with a new row it is more
         factors = [system.factor(ridge) for ridge in ridges if ridge >= least]
         size = largest(system.y, system.targets)
@@ -183,18 +185,20 @@ class LazyStep:
             training_residuals=chosen.training_residuals,
             sensitivity=Sensitivity.unknown(len(system.y), system.y),
         )
-        gamma = gamma_of(machine.dtype, measured_gamma(system.basis, system.X))
+        gamma = gamma_of(machine.dtype, Kept.of(system).gamma(system))
         return LazyModels(replace(chosen, gamma=gamma), solved)
 
-    def _solve(self, system: System) -> RidgeModels:
+    def _solve(self, system: System, grid: Tensor) -> RidgeModels:
         """Solve all models."""
-        ridges = self._ridges(system.basis, system.X)
+        ridges = self._ridges(grid)
         if self.construction != "cv+":
             return self._leave_one_out(system, ridges)
         folds = draw_folds(len(system.y), self.folds, self.seed)
         return leave_folds_out(system.factor, ridges, folds, system.norms, self.progress)
 
-    def _scales(self, system: System, solved: RidgeModels, gamma: float) -> Scales | None:
+    def _scales(
+        self, system: System, solved: RidgeModels, grid: Tensor, gamma: float
+    ) -> Scales | None:
         """σ of all models."""
         each = solved.ridges[:-1]
         if self.score == "absolute":
@@ -207,7 +211,7 @@ class LazyStep:
             system.matrix,
             system.targets,
             each,
-            ridge_grid(system.basis.tangent, system.X, self.seed)[::NOISE_STEP],
+            grid[::NOISE_STEP],
             self.intercept,
             gamma,
             machine,
@@ -240,17 +244,20 @@ class LazyStep:
         choose = leave_one_out_auto if dual else leave_one_out_primal_auto
         return choose(matrix, targets, grid, *rest)
 
-    def _ridges(self, basis: Basis, X: Tensor) -> list[float]:
-        """λ, or the grid to choose it from."""
+    def _grid(self, tangent: Tangent, X: Tensor) -> Tensor:
+        """Return the grid of λ, if one is chosen for anything."""
         if self.ridge != "auto":
-            return [float(self.ridge)]
+            return ridge_grid(tangent, X, self.seed) if self.score == "noise" else torch.empty(0)
         if len(X) < 3:
             raise ValueError(
                 f"ridge='auto' needs at least 3 rows after the base has taken its part, not "
                 f"{len(X)}: give more rows or a number for ridge"
             )
-        grid: list[float] = ridge_grid(basis.tangent, X, self.seed).tolist()
-        return grid
+        return ridge_grid(tangent, X, self.seed)
+
+    def _ridges(self, grid: Tensor) -> list[float]:
+        """λ, or the grid to choose it from."""
+        return grid.tolist() if self.ridge == "auto" else [float(self.ridge)]
 
 
 @dataclass(frozen=True)

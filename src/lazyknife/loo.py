@@ -343,7 +343,8 @@ def solve(
     wanted = torch.stack([targets - mean, torch.ones_like(targets)])
     dual, row_sums = found = wanted.clone()
     kernel.diagonal().add_(ridge)
-    if not invert_lower_(kernel, found, progress):
+    definite = invert_lower_(kernel, found, progress)
+    if not definite:
         dual, row_sums = wanted @ _positive_part_inverse_(kernel, diagonal, ridge, machine)
     share = torch.zeros_like(targets)
     if intercept:
@@ -352,10 +353,10 @@ def solve(
         dual, mean = dual - slope * row_sums, mean + slope
     else:
         row_sums = share
-    # Once more with what is left of the equations: a difference may have cost digits.
-    left = targets - mean - upper_product(kernel, diagonal, dual) - ridge * dual
-    dual = dual + lower_product(kernel, left) - row_sums * (share @ left)
-    mean = mean + share @ left
+    if definite:  # once more with what is left of the equations: a difference may have cost digits
+        left = targets - mean - upper_product(kernel, diagonal, dual) - ridge * dual
+        dual = dual + lower_product(kernel, left) - row_sums * (share @ left)
+        mean = mean + share @ left
     roots = (torch.cat([tile.diagonal() for tile in diagonal]) + ridge).sqrt()
     inverse_diagonal = kernel.diagonal() - row_sums * share
     return Solution(dual, inverse_diagonal, mean, row_sums, share, ridge, roots)

@@ -242,7 +242,7 @@ def make(network: Network | None, X: Tensor, seed: int) -> nn.Module:
     return module
 
 
-# Values that nothing can change, so that a copy may share them.
+# Types of values that nothing can change, so that copies may share them.
 _CONSTANT = frozenset(
     {
         *(type(None), bool, int, float, complex, str, bytes, type),
@@ -268,7 +268,7 @@ def lent(module: nn.Module) -> Iterator[nn.Module]:
 def note_draws(module: nn.Module, rows: Tensor) -> None:
     """Let ``lent`` know of a network that takes random numbers even when it is evaluated."""
     if draws(module, rows):
-        setattr(module, _DRAWS, True)
+        vars(module)[_DRAWS] = True
 
 
 def private(module: nn.Module) -> nn.Module:
@@ -437,7 +437,9 @@ def ensemble_outputs(module: nn.Module, weights: Mapping[str, Tensor], X: Tensor
     result = X.new_empty(count, len(X), dtype=dtype_of(module))
     chain = X.dim() == 2 and is_chain(module)
     with torch.no_grad(), nullcontext(module) if chain else lent(module) as network:
-        width = _Chain.width(network) if chain else widest_output(network, X[:1])
+        width = 1  # of no account for a single row
+        if len(X) > 1:
+            width = _Chain.width(network) if chain else widest_output(network, X[:1])
         for models in steps(count, NETWORKS_AT_ONCE):
             own = {name: weight[models] for name, weight in weights.items()}
             run: Callable[[Tensor], Tensor] = partial(stacked_outputs, network, own)

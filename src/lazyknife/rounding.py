@@ -17,7 +17,7 @@ place in the term u_j|e_j| and beside u_j² (``with_differences``). c is refined
 
 In the primal form the roles of A and √g are those of G⁻¹ = (ΦᵀΦ + λI)⁻¹ and √diag G.
 
-γ is four units of rounding (half a one in float32), or what ``guard.measured_gamma`` finds where
+γ is four units of rounding (half a one in float32), or what ``guard.Kept`` finds where
 that is more: errors of sums are far smaller than their bounds, and so is what the tests find.
 ``tests/test_rounding.py`` compares the bounds with refits in 60 digits.
 """
