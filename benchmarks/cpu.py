@@ -23,6 +23,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -39,10 +40,12 @@ from lazyknife.baselines import Refits
 from lazyknife.estimators import LazyJackknifeRegressor
 from lazyknife.intervals import kappa, plus
 from lazyknife.lazy import GRID_POINTS, NOISE_STEP, LazyStep
+from lazyknife.loo import Solution
 from lazyknife.machine import Machine, steps
 from lazyknife.networks import build, make, mlp
 from lazyknife.records import LeaveOneOut
 from lazyknife.refits import train_ensemble
+from lazyknife.rounding import Sensitivity
 from lazyknife.tangent import linearise
 
 NEW_ROWS = 4900
@@ -185,6 +188,36 @@ def chosen_ridge(repeats: int) -> list[Row]:
             found = ratio(auto, lazy(X, y, new, network, Machine()), repeats)
             rows.append(row('ridge="auto" ÷ fixed ridge', f"n = {n:,}, p = {p}", 3.0, found))
     return rows
+
+
+def guard(repeats: int) -> list[Row]:
+    """Default fits with and without their bounds and checks of rounding."""
+    rows = []
+    for n in (100, 400):
+        X, y, _, _ = problem(n, FEATURES, 1)
+        model = LazyJackknifeRegressor(base=Public(), random_state=0)
+        fit: Job = partial(model.fit, X.numpy(), y.numpy())
+        unguarded = partial(without_checks, fit)
+        found = ratio(fit, unguarded, repeats)
+        rows.append(row("default fit ÷ without its checks of rounding", f"n = {n:,}", 1.1, found))
+    return rows
+
+
+def without_checks(job: Job) -> None:
+    """Run a job that neither bounds nor measures rounding."""
+    with (
+        patch("lazyknife.lazy.measured_errors", lambda *_: 0.0),
+        patch("lazyknife.guard.Kept.gamma", lambda *_: 0.0),
+        patch("lazyknife.loo.Solution.sensitivity", nothing_moves),
+        patch("lazyknife.loo.upper_product", lambda *given: 0 * given[-1]),
+        patch("lazyknife.loo.lower_product", lambda *given: 0 * given[-1]),
+    ):
+        job()
+
+
+def nothing_moves(solution: Solution, spans: Tensor) -> Sensitivity:
+    """Return no sensitivity at all."""
+    return Sensitivity.unknown(len(spans), solution.roots)
 
 
 def against_products(repeats: int) -> list[Row]:
@@ -531,6 +564,7 @@ PARTS = {
     "training": (against_training, 9),
     "thousand": (at_a_thousand, 3),
     "ridge": (chosen_ridge, 5),
+    "guard": (guard, 9),
     "products": (against_products, 5),
     "growth": (growth, 3),
     "convolutions": (convolutions, 7),

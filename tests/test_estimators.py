@@ -846,3 +846,43 @@ def test_predictions_are_means_and_intervals_cover(loss, readout):
         0.09 * (1 / 80 + 1 / 320)
     )
     assert model.score(X[test], y[test]) == pytest.approx(r2_score(y[test], predicted))
+
+
+def test_every_level_has_its_certificate():
+    for settings in ({}, {"construction": "full"}, {"construction": "cv+", "folds": 5}):
+        model = lk.LazyJackknifeRegressor(**FAST, alpha=0.2, **settings).fit(GOOD_X, GOOD_Y)
+        assert model.certify() is model.certificate_
+        assert model.certify(alpha=0.2) == model.certificate_
+        other = lk.LazyJackknifeRegressor(**FAST, alpha=0.1, **settings).fit(GOOD_X, GOOD_Y)
+        assert model.certify(alpha=0.1) == other.certificate_
+    with pytest.raises(ValueError, match="alpha"):
+        model.certify(alpha=2.0)
+    restored = pickle.loads(pickle.dumps(model))
+    assert restored.certify(alpha=0.1) == model.certify(alpha=0.1)
+    baseline = lk.SplitConformalRegressor(lk.mlp((3,)), epochs=1, random_state=0)
+    assert baseline.fit(GOOD_X, GOOD_Y).certify(alpha=0.3).coverage < baseline.certificate_.coverage
+
+
+def test_weights_from_a_callable_are_the_users_word():
+    def trained(features):
+        return lk.mlp((3,))(features)
+
+    for network, said in ((None, False), (lk.mlp((3,)), False), (trained, True)):
+        model = lk.LazyJackknifeRegressor(network, base=lk.DPSGD(epsilon=1.0), random_state=0)
+        words = " ".join(model.fit(GOOD_X, GOOD_Y).certificate_.assumptions)
+        assert ("starting weights" in words) == said
+
+
+def test_the_lazy_step_has_a_seed_of_its_own():
+    model = lk.LazyJackknifeRegressor(**FAST).fit(GOOD_X, GOOD_Y)
+    assert len(set(model.seeds_)) == 4
+
+
+def test_raw_columns_lose_the_certificate_and_are_named():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"income": 1e11 * np.exp(rng.normal(size=60)), "age": rng.normal(size=60)})
+    model = lk.LazyJackknifeRegressor(base=lk.Public(), random_state=0)
+    with pytest.warns(UserWarning, match="no coverage is guaranteed.*'income'.*transform="):
+        model.fit(frame, rng.normal(size=60))
+    assert model.certificate_.coverage is None
+    assert "'income'" in str(model.certificate_)

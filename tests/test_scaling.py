@@ -8,7 +8,7 @@ from sklearn.preprocessing import FunctionTransformer, QuantileTransformer, Stan
 
 import lazyknife as lk
 from data import linear
-from lazyknife.scaling import fingerprints
+from lazyknife.scaling import fingerprints, unlike_columns
 
 X, Y = linear(30)
 X = 100 * X + 5
@@ -122,3 +122,64 @@ def test_bad_rows_are_refused():
         fitted("standardize", X_pool=NEW[:, :2])
     with np.errstate(all="ignore"), pytest.raises(ValueError, match="values that are not finite"):
         fitted(FunctionTransformer(np.log))
+
+
+class Order:
+    """A transformer that tells how many rows it was fitted on."""
+
+    def fit(self, X, y=None):
+        self.rows_ = len(X)
+        return self
+
+    def transform(self, X):
+        return np.asarray(X)
+
+    def get_params(self, deep=True):
+        return {}
+
+    def __sklearn_tags__(self):
+        return StandardScaler().__sklearn_tags__()
+
+
+def test_training_rows_in_the_pool_count_once():
+    X, y = linear(30)
+    new = linear(12, seed=1)[0]
+    settings = {"transform": "standardize", "base": lk.Public(), "random_state": 0}
+    once = lk.LazyJackknifeRegressor(**settings).fit(X, y, X_pool=new)
+    again = lk.LazyJackknifeRegressor(**settings).fit(X, y, X_pool=np.vstack([X, new, new]))
+    for name in ("mean_", "scale_"):
+        found = (getattr(model.scaling_.transformer, name) for model in (once, again))
+        np.testing.assert_allclose(*found, rtol=1e-12)
+    assert once.certificate_.coverage == again.certificate_.coverage is not None
+    assert "all rows passed as X_pool are exchangeable" in str(once.certificate_)
+
+
+def test_training_rows_among_rows_outside_are_refused():
+    X, y = linear(30)
+    outside = linear(40, seed=1)[0]
+    settings = {"transform": "standardize", "base": lk.Public(), "random_state": 0}
+    model = lk.LazyJackknifeRegressor(**settings)
+    assert model.fit(X, y, X_unlabeled=outside).certificate_.coverage is not None
+    leak = model.fit(X, y, X_unlabeled=np.vstack([outside, X[:3]])).certificate_
+    assert leak.coverage is None
+    assert "3 of the rows passed as X_unlabeled are training rows" in str(leak)
+
+
+def test_a_given_transformer_is_assumed_to_treat_rows_alike():
+    X, y = linear(30)
+    model = lk.LazyJackknifeRegressor(transform=Order(), base=lk.Public(), random_state=0)
+    certificate = model.fit(X, y, X_pool=X[:5] + 1).certificate_
+    assert "does not depend on the order of the rows" in str(certificate)
+    assert model.scaling_.transformer.rows_ == 35
+
+
+def test_columns_in_very_unlike_units_are_named():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20, 4)) * [1.0, 1e7, 3.0, 1e5]
+    clause = unlike_columns(X, ["a", "income", "c", "rooms"])
+    assert "'income'" in clause
+    assert "'rooms'" in clause
+    assert "'a'" not in clause
+    assert unlike_columns(X[:, [0, 2]]) == ""
+    assert "number 1" in unlike_columns(X)
+    assert unlike_columns(rng.normal(size=(5, 3, 3))) == ""
