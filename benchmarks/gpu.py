@@ -21,6 +21,7 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
+from lazyknife.guard import rounding_share
 from lazyknife.intervals import kappa, plus
 from lazyknife.lazy import LazyStep
 from lazyknife.machine import machine_for, steps
@@ -110,7 +111,7 @@ def run(case: Case, widths: tuple[int, ...], features: int, device: str) -> dict
         **clock.seconds,
         "seconds": round(sum(clock.seconds.values()), 4),
         "peak_bytes": peak,
-        "rounding": models.rounding,
+        "rounding": rounding_share(models.loo, 0.1, float(y.abs().max())),
         "mean_width": float((upper - lower).mean()),
     }
 
