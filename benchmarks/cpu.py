@@ -207,7 +207,7 @@ def without_checks(job: Job) -> None:
     """Run a job that neither bounds nor measures rounding."""
     with (
         patch("lazyknife.lazy.measured_errors", lambda *_: 0.0),
-        patch("lazyknife.guard.Kept.gamma", lambda *_: 0.0),
+        patch("lazyknife.guard.Kept.errors", lambda *_: (0.0, 0.0)),
         patch("lazyknife.loo.Solution.sensitivity", nothing_moves),
         patch("lazyknife.loo.upper_product", lambda *given: 0 * given[-1]),
         patch("lazyknife.loo.lower_product", lambda *given: 0 * given[-1]),

@@ -305,9 +305,10 @@ def test_float32_agrees_with_float64(n: int, ridge: float | str, readout: str) -
     """With 101 weights, 30 rows are solved in the dual form and 200 in the primal one."""
     step = LazyStep(ridge, readout=readout)
     rounded, exact = solve(step, large(), n, FLOAT32), solve(step, large(), n)
-    assert rounded.loo.predict(NEW)[1].dtype == torch.float32
-    assert rounding_share(exact.loo, 0.1, 1.0) < 1e-8
-    assert 1e-6 < rounding_share(rounded.loo, 0.1, 1.0) < SMALL_SHARE
+    if ridge != "auto":  # rounding may decide which one is chosen, and then all is solved again
+        assert rounded.loo.predict(NEW)[1].dtype == torch.float32
+        assert 1e-7 < rounding_share(rounded.loo, 0.1, 1.0) < SMALL_SHARE
+    assert rounding_share(exact.loo, 0.1, 1.0) < 1e-6
     assert_close(rounded.solved.ridges, exact.solved.ridges, 1e-5)
     check_same(rounded, exact, 1e-4)
 
@@ -322,13 +323,14 @@ def test_a_sketch_in_float32_agrees_with_float64() -> None:
 @pytest.mark.parametrize("precision", ["float64", "mixed", "float32", "tf32"])
 def test_the_estimator_reports_what_low_precision_cost(precision: str) -> None:
     X, y = linear(40)
-    settings = {"base": lk.Public(), "ridge": 50.0, "device": MACHINE.device, "random_state": 0}
+    settings = {"base": lk.Public(), "ridge": 50.0, "score": "absolute", "random_state": 0}
+    settings["device"] = MACHINE.device
     model = lk.LazyJackknifeRegressor(large(), precision=precision, **settings).fit(X, y)
     exact = lk.LazyJackknifeRegressor(large(), **settings).fit(X, y)
     rounded = model.predict_interval(X)
     assert rounded.lower.dtype == np.float64
     assert_close(rounded.lower, exact.predict_interval(X).lower, 1e-2)
-    least, most = {"float64": (0, 1e-8), "mixed": (1e-9, COARSE_SHARE)}.get(precision, (1e-6, 0.05))
+    least, most = {"float64": (0, 1e-8), "mixed": (1e-9, COARSE_SHARE)}.get(precision, (1e-7, 0.05))
     assert least <= model.rounding_ <= most
 
 
@@ -388,17 +390,21 @@ def test_tf32_is_switched_on_for_its_products_alone() -> None:
         machine_for(MACHINE.device, "half", None)
 
 
-@pytest.mark.parametrize("n", [30, 200])
+@pytest.mark.parametrize("n", [40, 60])
 def test_a_ridge_that_is_tiny_for_float32_is_solved_again_in_float64(n: int) -> None:
-    step = LazyStep(1e-5)
-    again, exact = (solve(step, large(), n, each, scale=3.0) for each in (FLOAT32, MACHINE))
-    assert torch.equal(again.solved.columns, exact.solved.columns)
+    X, (_, y) = low_rank(n, 50), data(n)
+    tangent = linearise(nn.Linear(50, 1), X, machine=FLOAT32)
+    models = LazyStep(1e-3).models(tangent, X, y)
+    assert models.solved.columns.dtype == torch.float64
+    assert rounding_share(models.loo, 0.1, 1.0) < SMALL_SHARE
 
 
 def test_where_float64_does_not_fit_the_coarse_models_stay_and_are_not_trusted() -> None:
+    X, (_, y) = low_rank(40, 50), data(40)
+    tangent = linearise(nn.Linear(50, 1), X, machine=FLOAT32)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lazyknife.machine.free_memory", lambda device: 4 * 30 * 30)
-        models = solve(LazyStep(1e-4), large(), 30, replace(FLOAT32, budget=1), scale=30.0)
+        patch.setattr("lazyknife.machine.free_memory", lambda device: 1)
+        models = LazyStep(1e-3).models(tangent, X, y)
     assert models.solved.columns.dtype == torch.float32
     assert rounding_share(models.loo, 0.1, 1.0) > SMALL_SHARE
 
@@ -452,19 +458,23 @@ def low_rank(n: int, features: int) -> Tensor:
 @pytest.mark.parametrize(("n", "form"), [(40, "kernel"), (60, "features' products")])
 def test_rounding_that_outweighs_the_ridge_is_refused(n: int, form: str) -> None:
     X, (_, y) = low_rank(n, 50), data(n)
-    module, step = nn.Linear(50, 1), LazyStep(1e-6)
+    module = nn.Linear(50, 1)
     scarce = linearise(module, X, machine=replace(FLOAT32, budget=1000))
-    with pytest.raises(ValueError, match=f"{form} plus ridge=1e-06 (is|are) not positive definite"):
-        step.models(scarce, X, y)
+    models = LazyStep(1e-6).models(scarce, X, y)  # in float64 it is not
+    assert models.solved.columns.dtype == torch.float64
+    scarce = linearise(module, X, machine=replace(MACHINE, budget=1000))
+    with pytest.raises(ValueError, match=f"{form} plus ridge=1e-14 (is|are) not positive definite"):
+        LazyStep(1e-14).models(scarce, X, y)
     if form == "kernel":  # with room for its eigenvectors, its positive part is taken
-        models = step.models(linearise(module, X, machine=FLOAT32), X, y)
+        models = LazyStep(1e-14).models(linearise(module, X, machine=MACHINE), X, y)
         assert torch.isfinite(models.solved.columns).all()
+        assert rounding_share(models.loo, 0.1, 1.0) > SMALL_SHARE
 
 
 def test_equal_rows_and_a_ridge_lost_to_rounding_are_refused() -> None:
-    X, y = torch.full((4, 4), 2.0**11, dtype=torch.float64), data(4)[1]  # all of K is 2²⁴
+    X, y = torch.full((4, 4), 2.0**29, dtype=torch.float64), data(4)[1]  # all of K is 2⁶⁰
     module = nn.Linear(4, 1, bias=False)
-    scarce = linearise(module, X, machine=replace(FLOAT32, budget=1))
+    scarce = linearise(module, X, machine=replace(MACHINE, budget=1))
     with pytest.raises(ValueError, match="not positive definite"):
         LazyStep(1e-6).models(scarce, X, y)
 

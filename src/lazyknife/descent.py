@@ -24,6 +24,8 @@ FORCING, CONJUGATE_STEPS = 0.03, 10
 DECREASE, FALL, RISE, TRIALS = 1e-4, 0.1, 0.5, 80
 # What K maps to 0 is solved by a step of length 1, and a length s leaves |1 − s| of it: below 2.
 LONGEST = 1.9
+# Units of rounding of f that a gradient may keep.
+ROUNDINGS = 16.0
 
 
 @dataclass(frozen=True)
@@ -177,13 +179,27 @@ def _own_step(problem: Problem, models: Models, residual: Tensor) -> _Step:
     weights = problem.weights(models.values, models.keep)
     matrix = weights * problem.kernel
     matrix.diagonal().add_(problem.ridge)
-    dual, sums = torch.linalg.solve(matrix, torch.cat([residual, weights], dim=1)).split(1, dim=1)
+    wanted = torch.cat([residual, weights], dim=1)
+    dual, sums = _solved(problem, matrix, wanted).split(1, dim=1)
     intercepts = torch.zeros_like(models.intercepts)
     if problem.intercept:
         intercepts = dual.sum(dim=0) / sums.sum(dim=0)
         dual = dual - sums * intercepts
         dual = dual - (models.dual + dual).mean(dim=0)  # Σα = 0, whatever rounding did before
     return _Step(dual, intercepts, problem.kernel @ dual + intercepts)
+
+
+def _solved(problem: Problem, matrix: Tensor, wanted: Tensor) -> Tensor:
+    """Solve linear equations, or say what makes them singular."""
+    try:
+        solution: Tensor = torch.linalg.solve(matrix, wanted)
+    except RuntimeError as error:
+        raise ValueError(
+            f"the {problem.loss.name} loss cannot be solved at ridge={problem.ridge:.3g}: rounding "
+            "outweighs the ridge. Use a larger ridge, precision='float64', or scale the features "
+            "(transform='symlog', or 'standardize' with X_pool)"
+        ) from error
+    return solution
 
 
 def share(problem: Problem, full: Models) -> Shared:
@@ -193,7 +209,7 @@ def share(problem: Problem, full: Models) -> Shared:
         weights = weights.maximum(problem.loss.majorant(full.values, problem.y))
     matrix = weights * problem.kernel
     matrix.diagonal().add_(problem.ridge)
-    inverse = torch.linalg.inv(matrix)
+    inverse = _solved(problem, matrix, torch.eye(len(matrix)).to(matrix))
     if not problem.intercept:
         return Shared(inverse, torch.zeros_like(problem.y[:, 0]))
     sums = inverse @ weights  # ZW1
@@ -242,7 +258,7 @@ def _residual(problem: Problem, models: Models) -> tuple[Tensor, Tensor]:
     weight = _largest(models.keep * loss.curvature(models.values, y))
     rounding = problem.size * _largest(models.dual) + _largest(models.values)
     epsilon = torch.finfo(y.dtype).eps
-    allowed = TOLERANCES[y.dtype] * _largest(slopes) + epsilon * weight * rounding
+    allowed = TOLERANCES[y.dtype] * _largest(slopes) + ROUNDINGS * epsilon * weight * rounding
     return residual, _largest(residual) <= allowed
 
 

@@ -27,7 +27,7 @@ from .tangent import Selection, Sketch, linearise, selected
 
 # Beyond so many rows the noise, which takes half as long again as all else, is not learnt unasked.
 NOISE_ROWS = 5000
-FEWEST_FOR_NOISE = 3  # with two rows left out one is left to learn from
+FEWEST_FOR_NOISE = 4  # with two rows left out two are left to learn from
 
 
 class LazyJackknifeRegressor(IntervalRegressor):

@@ -64,6 +64,8 @@ class FullModels:
         Relative error of the kernel.
     size
         The largest number that predictions are sums of, besides kernels.
+    shaken
+        What the network's own outputs may be off by.
 
     """
 
@@ -74,6 +76,7 @@ class FullModels:
     trace: float
     gamma: float
     size: float
+    shaken: float = 0.0
 
     @classmethod
     def of(
@@ -127,7 +130,7 @@ class FullModels:
             candidates = [f.ridge >= least for f in self.factors]
             around = [p.around(middle).among(a) for p, a in zip(pieces, candidates, strict=True)]
             lower, upper = _hull(around)
-        slack = self.gamma * (point.abs() + self.size)[:, None]
+        slack = self.gamma * (point.abs() + self.size)[:, None] + 2 * self.shaken
         return point, point[:, None] + lower - slack, point[:, None] + upper + slack
 
 

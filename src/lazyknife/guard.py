@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,7 +15,7 @@ from .intervals import kappa, kth_largest
 from .loo import RidgeModels
 from .losses import SQUARED, Loss
 from .machine import blocks
-from .readout import Readout
+from .readout import Readout, TangentReadout
 from .rounding import gamma_of
 from .system import System
 from .tangent import Basis, Dual
@@ -63,7 +65,7 @@ def _slack(loo: Readout) -> tuple[float, float]:
 def _full_slack(loo: FullModels) -> tuple[float, float]:
     factor = loo.factors[loo.place]
     each = factor.weight * (factor.strain / factor.diagonal.abs()).sqrt()
-    slack = loo.gamma * (float(each.median()) + loo.size)
+    slack = loo.gamma * (float(each.median()) + loo.size) + loo.shaken
     return slack, loo.gamma * factor.strain
 
 
@@ -105,26 +107,84 @@ def conceded_models(loo: Readout | FullModels) -> int:
 
 @dataclass(frozen=True)
 class Kept:
-    """Coordinates of a few rows as they entered the equations, shape (rows, q)."""
+    """A few rows as they entered the equations.
+
+    Attributes
+    ----------
+    rows
+        Which ones.
+    outputs, coordinates
+        f(x; θ0), shape (rows,), and coordinates, shape (rows, q).
+
+    """
 
     rows: Tensor
+    outputs: Tensor
     coordinates: Tensor
 
     @classmethod
     def of(cls, system: System) -> Kept:
         """Copy them before the equations are solved in place."""
         rows = checked_rows(system.X, every=False)[:FEW_ROWS]
-        return cls(rows, system.matrix[rows, : system.basis.size].clone())
+        outputs = (system.y - system.targets)[rows]
+        return cls(rows, outputs, system.matrix[rows, : system.basis.size].clone())
 
-    def gamma(self, system: System) -> float:
-        """Return the largest relative error that shows when they are computed again, in float64."""
+    def errors(self, system: System) -> tuple[float, float]:
+        """Return γ and the error of outputs that show when they are computed again.
+
+        In float64, the first row alone and the others together: what a network makes of a row may
+        depend on the size of its batch, by rounding.
+        """
         basis = exact_basis(system.basis)
-        _, again, norms = basis.rows_and_norms(system.X[self.rows])
+        X = system.X[self.rows]
+        again = [basis.rows_and_norms(part) for part in (X[:1], X[1:]) if len(part)]
+        outputs, coordinates, norms = (torch.cat(part) for part in zip(*again, strict=True))
         sizes = norms.sqrt()[:, None]
         if isinstance(basis, Dual):
             sizes = sizes * basis.tangent.norms(basis.features).sqrt()
-        errors = (again - self.coordinates).abs() / sizes.clamp(min=TINY)
-        return float(errors.nan_to_num(torch.inf).max())
+        errors = (coordinates - self.coordinates).abs() / sizes.clamp(min=TINY)
+        # y less the targets is the outputs but for a rounding of y.
+        off = (outputs - self.outputs).abs() - gamma_of(outputs.dtype) * largest(system.y)
+        return float(errors.nan_to_num(torch.inf).max()), COARSE * max(0.0, float(off.max()))
+
+
+class Values(NamedTuple):
+    """Predictions, on the scale of the link, of some models at some rows, shape (rows, models)."""
+
+    rows: slice
+    models: slice
+    values: Tensor
+    coordinates: Tensor
+
+
+def exact_values(basis: Basis, solved: RidgeModels, X: Tensor) -> Iterator[Values]:
+    """Yield what all models predict, in float64 and in blocks; the basis is in float64."""
+    count, limit = solved.columns.shape[1], basis.tangent.machine.block
+    for rows in blocks(len(X), basis.row_bytes + 24 * CHECKED_ROWS, limit):
+        outputs, coordinates = basis.rows(X[rows])
+        for models in blocks(count, 8 * basis.size + 24 * len(outputs), limit):
+            values = coordinates @ solved.columns[:, models].double()
+            values += solved.intercepts[:-1][models] + outputs[:, None]
+            yield Values(rows, models, values, coordinates)
+
+
+def own_residuals(
+    system: System, solved: RidgeModels, loss: Loss, rows: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Residuals of each row by the model without it, through the read-out in float64, and values.
+
+    Both have the shape of ``rows``.
+    """
+    basis = exact_basis(system.basis)
+    models = rows if solved.model_of is None else solved.model_of[rows]
+    each = basis.row_bytes + 24 * basis.size
+    found = []
+    for part in blocks(len(rows), each, basis.tangent.machine.block):
+        outputs, coordinates = basis.rows(system.X[rows[part]])
+        own = solved.columns[:, models[part]].double().T
+        found.append((coordinates * own).sum(dim=1) + solved.intercepts[models[part]] + outputs)
+    values = torch.cat(found)
+    return system.y[rows].double() - loss.mean(values), values
 
 
 def measured_errors(system: System, solved: RidgeModels, loss: Loss, rows: Tensor) -> float:
@@ -134,28 +194,29 @@ def measured_errors(system: System, solved: RidgeModels, loss: Loss, rows: Tenso
     dual form model j is off at row i ≠ j by λ_j C_ij, and at its own row by the residual in closed
     form; in the primal form, and for other losses, its own row is looked at.
     """
-    basis, y = exact_basis(system.basis), system.y.double()
-    own = torch.arange(len(rows), device=rows.device)
-    models = rows if solved.model_of is None else solved.model_of[rows]
+    basis, y, roots = exact_basis(system.basis), system.y[rows].double(), solved.sensitivity.roots
+    residuals = solved.residuals[rows].double()
+    if not isinstance(basis, Dual) or loss != SQUARED:
+        found, values = own_residuals(system, solved, loss, rows)
+        off = (found - residuals) / loss.variance(loss.mean(values))
+        return _largest_error(off, largest(y, values), roots[rows])
     worst = 0.0
-    each = basis.row_bytes + 24 * solved.columns.shape[1]
-    for part in blocks(len(rows), each, basis.tangent.machine.block):
-        here, own_model = rows[part], models[part]
-        outputs, coordinates = basis.rows(system.X[here])
-        if isinstance(basis, Dual) and loss == SQUARED:
-            values = coordinates @ solved.columns.double()
-            values += solved.intercepts[:-1] + outputs[:, None]
-            off = y[here, None] - values - solved.ridges[:-1] * solved.columns[here]
-            off[own[: len(here)], own_model] -= solved.residuals[here]
-        else:
-            columns = solved.columns[:, own_model].double()
-            values = (coordinates * columns.T).sum(dim=1) + solved.intercepts[own_model] + outputs
-            means = loss.mean(values)
-            off = ((y[here] - means - solved.residuals[here]) / loss.variance(means))[:, None]
-        noise = gamma_of(y.dtype) * largest(y[here], values)
-        errors = (off.abs() - noise).clamp(min=0.0) / solved.sensitivity.roots[here, None]
-        worst = max(worst, float(errors.nan_to_num(torch.inf).max()))
+    models = rows if solved.model_of is None else solved.model_of[rows]
+    for part in exact_values(basis, solved, system.X[rows]):
+        here, owner = rows[part.rows], models[part.rows]
+        columns = solved.columns[here, part.models]
+        off = y[part.rows, None] - part.values - solved.ridges[:-1][part.models] * columns
+        mine = (owner >= part.models.start) & (owner < part.models.stop)
+        place = torch.arange(len(here), device=here.device)[mine]
+        off[place, owner[mine] - part.models.start] -= residuals[part.rows][mine]
+        worst = max(worst, _largest_error(off, largest(y, part.values), roots[here, None]))
     return worst
+
+
+def _largest_error(off: Tensor, size: float, roots: Tensor) -> float:
+    """Return the largest of the errors beyond those of numbers of this size, over √k(x, x)."""
+    errors = (off.abs() - gamma_of(off.dtype) * size).clamp(min=0.0) / roots.double()
+    return float(errors.nan_to_num(torch.inf).max())
 
 
 def exact_basis(basis: Basis) -> Basis:
@@ -178,21 +239,34 @@ def predicting_in(
 def with_coarse_predictions(coarse: Readout, exact: Readout, X: Tensor) -> Readout:
     """Return the coarse ones of the same models, with the errors that they have at some rows."""
     found, wanted = coarse.scaled(X), exact.scaled(X)
-    lengths = exact.basis.rows_and_norms(X)[2].sqrt()
     off = (found.each.double() + found.shift - wanted.each - wanted.shift).abs().amax(dim=1)
-    slope = COARSE * float((off / lengths.clamp(min=TINY)).nan_to_num(torch.inf).max())
-    rounding = coarse.rounding.plus(slope, torch.finfo(found.each.dtype).eps)
     scales = coarse.scales
     if scales is not None and exact.scales is not None:
         scales = scales.looser(COARSE * float((found.scales / wanted.scales - 1).abs().max()))
-    return replace(coarse, rounding=rounding, scales=scales)
+    return replace(_looser(coarse, exact.basis, off, X), scales=scales)
 
 
-def in_float64(loo: Readout) -> Readout:
-    """Return the same models in float64, without scales that cannot be."""
+def with_own_errors(loo: Readout, X: Tensor) -> Readout:
+    """Return models that predict in their own coarse type with the errors that they have."""
+    basis = exact_basis(loo.basis)
+    if isinstance(loo, TangentReadout) and loo.models.model_of is None and loo.scales is None:
+        each, off = loo.scaled(X), X.new_zeros(len(X), dtype=torch.float64)
+        for part in exact_values(basis, loo.models, X):
+            found = each.each[part.rows, part.models].double() + each.shift
+            gap = (found - loo.loss.mean(part.values)).abs().amax(dim=1)
+            off[part.rows] = torch.maximum(off[part.rows], gap)
+        return _looser(loo, basis, off, X)
     exact = loo.of_type(torch.float64) or replace(loo, scales=None).of_type(torch.float64)
     assert exact is not None
-    return exact
+    return with_coarse_predictions(loo, exact, X)
+
+
+def _looser(loo: Readout, basis: Basis, off: Tensor, X: Tensor) -> Readout:
+    """Return the models with errors of their predictions, (m,), counted several times."""
+    lengths = basis.rows_and_norms(X)[2].double().sqrt()
+    slope = COARSE * float((off / lengths.clamp(min=TINY)).nan_to_num(torch.inf).max())
+    rounding = loo.rounding.plus(slope, COARSE * torch.finfo(loo.basis.tangent.machine.dtype).eps)
+    return replace(loo, rounding=rounding)
 
 
 def largest(*numbers: Tensor) -> float:

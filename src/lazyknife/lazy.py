@@ -15,12 +15,13 @@ from .guard import (
     SMALL_SHARE,
     Kept,
     checked_rows,
-    in_float64,
+    conceded_models,
     largest,
     measured_errors,
+    own_residuals,
     predicting_in,
     rounding_share,
-    with_coarse_predictions,
+    with_own_errors,
 )
 from .loo import RidgeModels, leave_one_out, leave_one_out_auto
 from .losses import SQUARED, Loss
@@ -124,8 +125,13 @@ class LazyStep:
 
         Where the machine's precision is too coarse for these rows they are solved again in float64.
         """
-        found = self._models(tangent, X, y)
         machine = tangent.machine
+        try:
+            found = self._models(tangent, X, y)
+        except ValueError:
+            if machine.dtype == torch.float64:
+                raise
+            return self._models(tangent.of_type(torch.float64), X, y)
         if machine.dtype == torch.float64 or self._is_fine(found, y):
             return found
         exact = machine.of_type(torch.float64)
@@ -138,7 +144,8 @@ class LazyStep:
 
     def _is_fine(self, found: LazyModels, y: Tensor) -> bool:
         """Whether rounding does not matter."""
-        return rounding_share(found.loo, self.alpha, largest(y)) <= SMALL_SHARE
+        share = rounding_share(found.loo, self.alpha, largest(y))
+        return share <= SMALL_SHARE and not conceded_models(found.loo)
 
     def _models(self, tangent: Tangent, X: Tensor, y: Tensor) -> LazyModels:
         machine = tangent.machine
@@ -154,17 +161,25 @@ class LazyStep:
             matrix = system.matrix.clone() if needs_matrix else system.matrix[:0, :0].clone()
             solved = self._solve(system, grid)  # takes the memory of the first
             system = system.with_matrix(matrix)
-            gamma = gamma_of(machine.dtype, kept.gamma(system))
+            measured, shaken = kept.errors(system)
             rows = checked_rows(X, every=self.ridge == "auto" or needs_matrix)
             off = MEASURED * measured_errors(system, solved, self.loss, rows)
+            coarse = machine.dtype != torch.float64
+            gamma = gamma_of(machine.dtype, measured)
             scales = self._scales(system, solved, grid, gamma)
+            if coarse and isinstance(basis, Dual) and self.loss == SQUARED:
+                # All equations were looked at in float64, and so are all residuals.
+                every = torch.arange(len(X), device=X.device)
+                residuals, _ = own_residuals(system, solved, self.loss, every)
+                solved = replace(solved, residuals=residuals)
+                gamma = gamma_of(torch.float64)
             size = largest(y, system.targets, solved.intercepts)
-            rounding = rounding_of(solved.sensitivity, gamma, size, off, solved.unsolved)
+            rounding = rounding_of(solved.sensitivity, gamma, size, off, solved.unsolved, shaken)
             loo = read_out(self.readout, basis, X, y, solved, scales, self.loss, rounding)
         if machine.predicting is not None:
             loo = predicting_in(machine.predicting, loo, X[rows], self.alpha, largest(y))
-        elif machine.dtype != torch.float64:
-            loo = with_coarse_predictions(loo, in_float64(loo), X[rows])
+        elif coarse:
+            loo = with_own_errors(loo, X[rows])
         return LazyModels(loo, solved)
 
     def _full_models(self, system: System, grid: Tensor) -> LazyModels:
@@ -185,8 +200,9 @@ class LazyStep:
             training_residuals=chosen.training_residuals,
             sensitivity=Sensitivity.unknown(len(system.y), system.y),
         )
-        gamma = gamma_of(machine.dtype, Kept.of(system).gamma(system))
-        return LazyModels(replace(chosen, gamma=gamma), solved)
+        measured, shaken = Kept.of(system).errors(system)
+        gamma = gamma_of(machine.dtype, measured)
+        return LazyModels(replace(chosen, gamma=gamma, shaken=shaken), solved)
 
     def _solve(self, system: System, grid: Tensor) -> RidgeModels:
         """Solve all models."""

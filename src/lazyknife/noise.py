@@ -184,6 +184,7 @@ def _choose(
             load += solution.roots[rows] @ numerator.abs()
             ratio = numerator.div_(_denominator(strip, solution, rows))
             errors += ratio.square_().sum(dim=0)
+        load += spans[:, 0] @ sizes  # A T is a sum of |A||T|, whatever is left of it
         left_out = (spans / solution.diagonal[:, None]).norm(dim=0)
         change = 2 * gamma * (left_out[0] * load + left_out[1:][given.place])
         better = contest.enter(errors, change, admitted)

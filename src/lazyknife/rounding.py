@@ -195,6 +195,7 @@ def rounding_of(
     size: float,
     off: float = 0.0,
     unsolved: float = 0.0,
+    shaken: float = 0.0,
 ) -> Rounding:
     """Return what rounding with this γ can have done to the models.
 
@@ -210,6 +211,8 @@ def rounding_of(
         What is left of the models' equations, in units of √k(x, x): it reaches as far as γ·load.
     unsolved
         What solutions by iteration add to the slope.
+    shaken
+        What the network's own outputs may be off by.
 
     """
     known = (gamma * sensitivity.strain.abs() <= FIRST_ORDER) & (sensitivity.doubtful == 0)
@@ -218,11 +221,11 @@ def rounding_of(
         return Rounding(torch.inf, torch.inf, nothing, gamma)
     some = sensitivity[known]
     each = BEYOND * some.reach.max() * (gamma * some.load + off)
-    own = gamma * (sensitivity.own + size)
+    own = gamma * (sensitivity.own + size) + shaken
     own = own + (off * sensitivity.reach + unsolved) * sensitivity.roots
     return Rounding(
         slope=float(each.max()) + unsolved,
-        constant=float((each * some.ridges.sqrt()).max()) + gamma * size,
+        constant=float((each * some.ridges.sqrt()).max()) + gamma * size + shaken,
         own=torch.where(known, own, torch.inf),
         epsilon=gamma,
     )
@@ -279,7 +282,9 @@ class Contest:
         margin = errors - (1 - TIE) * self.errors
         unsure = admitted & (margin.abs() <= noise + self.noise)
         better = admitted & (margin < 0)
-        self.doubtful = torch.where(better, 0.0, self.doubtful)
+        # Less than all before by so much that none of them could have been kept instead.
+        clear = better & (margin < -2 * TIE * self.errors)
+        self.doubtful = torch.where(clear, 0.0, self.doubtful)
         self.doubtful = torch.where(unsure | self.failed, 1.0, self.doubtful)
         self.errors = torch.where(better, errors, self.errors)
         self.noise = torch.where(better, noise, self.noise)
