@@ -168,6 +168,7 @@ def test_means_and_standard_errors_are_over_folds():
     assert math.isnan(found.loc["a", "certified"])
 
 
+@pytest.mark.slow
 def test_side_by_side_gives_the_same():
     alone, pair = (compare("lazyknife_public", "naive", jobs=jobs) for jobs in (1, 2))
     assert alone["method"].tolist() == ["lazyknife_public"] * 3 + ["naive"] * 3

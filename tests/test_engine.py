@@ -171,6 +171,7 @@ def test_the_lazy_step_equals_explicit_refits(
         check(drawn, LazyStep(ridge, intercept, readout), n, m, budget, seed)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:An output with one or more")
 @settings(max_examples=25, deadline=None)
 @given(

@@ -443,6 +443,7 @@ def test_a_rows_target_never_influences_the_model_without_it(name: str, seed: in
     assert model < 1e-6
 
 
+@pytest.mark.slow
 def test_the_leak_test_catches_a_ridge_chosen_on_all_rows() -> None:
     for name in ("huber", "logistic", "poisson"):
         found = [influence_on_the_model_without_it(name, k, one_choice_for_all) for k in range(3)]

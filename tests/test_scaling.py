@@ -60,6 +60,7 @@ def test_pooled_it_is_certified_for_the_rows_of_the_pool():
         model.predict_interval(np.concatenate([NEW[:3], OTHER[:2]]))
 
 
+@pytest.mark.slow
 def test_a_pickled_model_knows_its_pool_in_another_process():
     """Python's own hash of bytes differs from process to process."""
     code = "from lazyknife.scaling import fingerprints; import numpy as np; {}"

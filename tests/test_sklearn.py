@@ -15,11 +15,15 @@ import lazyknife as lk
         lk.LazyJackknifeRegressor(base=lk.Public(), construction="cv+", folds=2),
         lk.LazyJackknifeRegressor(base=lk.Public(), score="leverage"),
         lk.LazyJackknifeRegressor(base=lk.Public(), loss="huber"),
-        lk.DPLazyPI(),
-        lk.JackknifeRegressor(),
-        lk.CVPlusRegressor(),
         lk.SplitConformalRegressor(),
     ]
 )
 def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@parametrize_with_checks([lk.DPLazyPI(), lk.JackknifeRegressor(), lk.CVPlusRegressor()])
+def test_scikit_learn_checks_of_slow_estimators(estimator, check):
     check(estimator)

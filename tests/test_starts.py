@@ -147,6 +147,7 @@ def test_every_readout_and_score_takes_them(score: str, readout: str) -> None:
     assert (found.width > 0).all()
 
 
+@pytest.mark.slow
 def test_a_private_base_trains_all_of_them() -> None:
     rows, y = linear(30)
     base = lk.DPSGD(noise_multiplier=1.0, epochs=1, batch_size=10)

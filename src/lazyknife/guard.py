@@ -22,7 +22,7 @@ from .tangent import Basis, Dual
 
 FEW_ROWS = 16  # whose coordinates are computed again
 TINY = 1e-300
-# Rows at which the models are checked: this many, or one of so many where that is more.
+# Rows at which the models are checked: this many, or one for so many coordinates if that is more.
 CHECKED_ROWS, CHECKED_SHARE = 64, 20
 # Widening that does not matter, in residuals of the rank that sets the ends, or in units of
 # rounding of numbers of the size of y.
@@ -125,7 +125,7 @@ class Kept:
     @classmethod
     def of(cls, system: System) -> Kept:
         """Copy them before the equations are solved in place."""
-        rows = checked_rows(system.X, every=False)[:FEW_ROWS]
+        rows = checked_rows(system.X, 0, every=False)[:FEW_ROWS]
         outputs = (system.y - system.targets)[rows]
         return cls(rows, outputs, system.matrix[rows, : system.basis.size].clone())
 
@@ -274,7 +274,7 @@ def largest(*numbers: Tensor) -> float:
     return max(float(part.abs().max()) for part in numbers)
 
 
-def checked_rows(X: Tensor, every: bool) -> Tensor:
-    """Rows, spread evenly: all of them, or a few."""
-    count = len(X) if every else min(len(X), max(CHECKED_ROWS, len(X) // CHECKED_SHARE))
+def checked_rows(X: Tensor, size: int, every: bool) -> Tensor:
+    """Rows, spread evenly: all of them, or as many as cost little beside ``size`` coordinates."""
+    count = len(X) if every else min(len(X), max(CHECKED_ROWS, size // CHECKED_SHARE))
     return torch.linspace(0, len(X) - 1, count, device=X.device, dtype=torch.float64).long()

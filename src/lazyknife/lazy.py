@@ -162,15 +162,16 @@ class LazyStep:
             solved = self._solve(system, grid)  # takes the memory of the first
             system = system.with_matrix(matrix)
             measured, shaken = kept.errors(system)
-            rows = checked_rows(X, every=self.ridge == "auto" or needs_matrix)
+            every = isinstance(basis, Dual) and (self.ridge == "auto" or needs_matrix)
+            rows = checked_rows(X, basis.size, every)
             off = MEASURED * measured_errors(system, solved, self.loss, rows)
             coarse = machine.dtype != torch.float64
             gamma = gamma_of(machine.dtype, measured)
             scales = self._scales(system, solved, grid, gamma)
             if coarse and isinstance(basis, Dual) and self.loss == SQUARED:
                 # All equations were looked at in float64, and so are all residuals.
-                every = torch.arange(len(X), device=X.device)
-                residuals, _ = own_residuals(system, solved, self.loss, every)
+                all_rows = torch.arange(len(X), device=X.device)
+                residuals, _ = own_residuals(system, solved, self.loss, all_rows)
                 solved = replace(solved, residuals=residuals)
                 gamma = gamma_of(torch.float64)
             size = largest(y, system.targets, solved.intercepts)
