@@ -613,15 +613,15 @@ def test_settings_that_do_not_go_together_are_refused_before_training(case):
     assert not hasattr(model, "loo_")
 
 
-def test_noise_takes_three_rows():
+def test_noise_takes_four_rows():
     model = lk.LazyJackknifeRegressor(**FAST | {"base": NeverLearns()}, score="noise")
-    with pytest.raises(ValueError, match="score='noise' needs at least 3 rows, not 2"):
-        model.fit(GOOD_X[:2], GOOD_Y[:2])
-    with pytest.raises(AssertionError, match="the base was learnt"):
+    with pytest.raises(ValueError, match="score='noise' needs at least 4 rows, not 3"):
         model.fit(GOOD_X[:3], GOOD_Y[:3])
-    with pytest.raises(ValueError, match="at least 3 rows, not 2"):  # two are learnt on
-        model.set_params(base=lk.Split(0.5, NeverLearns())).fit(GOOD_X[:4], GOOD_Y[:4])
-    assert lk.LazyJackknifeRegressor(**FAST).fit(GOOD_X[:2], GOOD_Y[:2]).score_ == "absolute"
+    with pytest.raises(AssertionError, match="the base was learnt"):
+        model.fit(GOOD_X[:4], GOOD_Y[:4])
+    with pytest.raises(ValueError, match="at least 4 rows, not 3"):  # three are learnt on
+        model.set_params(base=lk.Split(0.5, NeverLearns())).fit(GOOD_X[:6], GOOD_Y[:6])
+    assert lk.LazyJackknifeRegressor(**FAST).fit(GOOD_X[:3], GOOD_Y[:3]).score_ == "absolute"
 
 
 @pytest.mark.parametrize(

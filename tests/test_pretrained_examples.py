@@ -271,7 +271,7 @@ def test_every_method_runs_and_certifies(examples, population):
     assert known["as it is, conformal"] == pytest.approx(136 / 151)
     assert known["lazyknife, all, minmax"] == pytest.approx(136 / 151)
     assert known["lazyknife, last"] == pytest.approx(1 - 29 / 151)
-    assert known["CV+, from scratch"] == pytest.approx(1 - 43 / 165)
+    assert known["CV+, from scratch"] == pytest.approx(1 - 38 / 160)
     # The slope has doubled: the network as it is errs more than one that follows the new rows.
     scores = rows.set_index("method")["score"]
     assert scores["lazyknife, all"] < 0.8 * scores["as it is, conformal"]
