@@ -117,7 +117,7 @@ def leave_one_out_primal_auto(
     mean = targets.mean() if intercept else targets.new_zeros(())
     gram = _gram(rows)
     check_size(gram, machine)
-    norms = rows[:, : rows.shape[1] - intercept].square().sum(dim=1)
+    norms = torch.linalg.vector_norm(rows[:, : rows.shape[1] - intercept], dim=1).square()
     choice = Choice(targets.new_empty(rows.shape).T, targets, norms, float(grid.max()))
     columns = choice.best.columns.T
     for ridge in track(grid.tolist(), "choosing ridges", len(grid), progress):
@@ -195,7 +195,7 @@ def _solve(
         spans[part] = rows[part].abs() @ weighted
     errors, diagonal = targets - rows @ w, 1 - leverages
     total = w.abs() @ roots + targets.norm()
-    lengths = (rows.square().sum(dim=1) + ridge).sqrt()
+    lengths = (torch.linalg.vector_norm(rows, dim=1).square() + ridge).sqrt()
     sensitivity = Sensitivity.of(spans, total, errors / diagonal, diagonal, lengths, ridge)
     # Here the diagonal is a difference from 1, and spans are the products' own errors too.
     strain = (spans.square() + 2 * spans) / diagonal.abs()

@@ -34,7 +34,9 @@ class System:
         """k(x, x) of the rows, shape (n,); only while the matrix is as it was."""
         if isinstance(self.basis, Dual):
             return self.matrix.diagonal()
-        return self.matrix[:, : self.basis.size].square().sum(dim=1)
+        rows = self.matrix[:, : self.basis.size]
+        norms: Tensor = torch.linalg.vector_norm(rows, dim=1).square()
+        return norms
 
     def with_matrix(self, matrix: Tensor) -> System:
         """Return the same equations with another matrix."""

@@ -109,7 +109,8 @@ def test_targets_broadcast_against_a_column_are_caught(monkeypatch):
         return right(kernel, square.mean(dim=1), *settings)
 
     monkeypatch.setattr(lazy, "leave_one_out", broadcast)
-    assert not passes(*run(lambda seed: paper(seed).set_params(readout="tangent"), 16))
+    with pytest.warns(UserWarning, match="no coverage is guaranteed"):  # its equations are off
+        assert paper(0).set_params(readout="tangent").fit(*simulated(16, 0, 100)).rounding_ > 1
 
 
 @pytest.mark.slow
@@ -122,5 +123,6 @@ def test_the_left_out_point_left_in_is_caught(monkeypatch):
         return replace(models, columns=full, residuals=models.training_residuals)
 
     monkeypatch.setattr(lazy, "leave_one_out", left_in)
+    monkeypatch.setattr(lazy, "measured_errors", lambda *_: 0.0)  # which would see it at once
     for readout in ("network", "tangent"):
         assert not passes(*run(lambda seed: paper(seed).set_params(readout=readout), 16))  # noqa: B023
