@@ -222,6 +222,7 @@ OPTIONS: dict[str, LazyStep] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(MACHINE.device.type != "cpu", reason="what the processor holds is measured")
 @pytest.mark.parametrize("option", OPTIONS)
 def test_a_fit_takes_no_more_than_was_counted(option: str, free: Free) -> None:

@@ -75,6 +75,7 @@ def split_by_hand(model, X, y, new, alpha, random_state):
 TWINS = dict(zip(KINDS, (cv_plus_by_hand, split_by_hand), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*rows are too few")
 @pytest.mark.parametrize("kind", KINDS)
 @given(
