@@ -34,18 +34,18 @@ from report import cpu_table, options_table
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from lazyknife import noise
 from lazyknife.base import DPSGD, Plain, Pretrained, Public
-from lazyknife.baselines import Refits
-from lazyknife.estimators import LazyJackknifeRegressor
+from lazyknife.compute import Machine, steps
+from lazyknife.estimators.baselines import Refits
+from lazyknife.estimators.lazy import LazyJackknifeRegressor
+from lazyknife.estimators.refits import train_ensemble
 from lazyknife.intervals import kappa, plus
-from lazyknife.lazy import GRID_POINTS, NOISE_STEP, LazyStep
-from lazyknife.loo import Solution
-from lazyknife.machine import Machine, steps
 from lazyknife.networks import build, make, mlp
 from lazyknife.records import LeaveOneOut
-from lazyknife.refits import train_ensemble
-from lazyknife.rounding import Sensitivity
+from lazyknife.solve import noise
+from lazyknife.solve.lazy import GRID_POINTS, NOISE_STEP, LazyStep
+from lazyknife.solve.loo import Solution
+from lazyknife.solve.rounding import Sensitivity
 from lazyknife.tangent import linearise
 
 NEW_ROWS = 4900
@@ -206,11 +206,11 @@ def guard(repeats: int) -> list[Row]:
 def without_checks(job: Job) -> None:
     """Run a job that neither bounds nor measures rounding."""
     with (
-        patch("lazyknife.lazy.measured_errors", lambda *_: 0.0),
-        patch("lazyknife.guard.Kept.errors", lambda *_: (0.0, 0.0)),
-        patch("lazyknife.loo.Solution.sensitivity", nothing_moves),
-        patch("lazyknife.loo.upper_product", lambda *given: 0 * given[-1]),
-        patch("lazyknife.loo.lower_product", lambda *given: 0 * given[-1]),
+        patch("lazyknife.solve.lazy.measured_errors", lambda *_: 0.0),
+        patch("lazyknife.solve.guard.Kept.errors", lambda *_: (0.0, 0.0)),
+        patch("lazyknife.solve.loo.Solution.sensitivity", nothing_moves),
+        patch("lazyknife.solve.loo.upper_product", lambda *given: 0 * given[-1]),
+        patch("lazyknife.solve.loo.lower_product", lambda *given: 0 * given[-1]),
     ):
         job()
 
@@ -313,7 +313,7 @@ def command_line(repeats: int) -> list[Row]:
     The network is the command's own, with a linear part. The last row has all of the command's
     defaults, widths that follow the noise among them.
     """
-    from lazyknife.datasets import DataNotFound, blog_feedback
+    from research.datasets import DataNotFound, blog_feedback
 
     try:
         data = blog_feedback()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from research.study import fill
+
 from lazyknife.files import write_whole
-from lazyknife.study import fill
 
 DOCS = Path(__file__).parent
 

@@ -85,7 +85,7 @@ def certified(construction: str, epsilon: float, bound: str = "ghost_point") -> 
 
 def comparison() -> Figure:
     """Coverage, time and width of three methods, from the rows of a study."""
-    from lazyknife.study import read_rows, summarise
+    from research.study import read_rows, summarise
 
     summary = summarise(read_rows(Path(__file__).parents[1] / "results" / "fig2a.csv"))
     panels = [

@@ -17,17 +17,17 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import torch
+from research.datasets import DATASETS, load
+from research.datasets.files import locate
+from research.study.page import markdown
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 import lazyknife as lk
-from lazyknife.datasets import DATASETS, load
-from lazyknife.datasets.files import locate
 from lazyknife.files import write_whole
 from lazyknife.intervals import kappa
 from lazyknife.plots import plot_methods, save_figure, style
 from lazyknife.progress import track
-from lazyknife.study.page import markdown
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from research.datasets import load, simulated
+from research.study.page import markdown
+from research.study.trial import base_r2
 
 import lazyknife as lk
-from lazyknife.datasets import load, simulated
 from lazyknife.files import write_whole
 from lazyknife.plots import Curve, plot_curves, save_figure, style
-from lazyknife.study.page import markdown
-from lazyknife.study.trial import base_r2
 
 DOCS = Path(__file__).parents[1] / "docs"
 SIZES = {1000: 10, 10_000: 5}  # training rows, and trials with so many

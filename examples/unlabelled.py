@@ -16,14 +16,14 @@ import numpy as np
 import pandas as pd
 import torch
 from matplotlib.figure import Figure
+from research.datasets import load
+from research.study.page import markdown
 from torch import nn
 
 import lazyknife as lk
 from lazyknife.base import Pretrained, Public
-from lazyknife.datasets import load
 from lazyknife.files import write_whole
 from lazyknife.plots import plot_methods, save_figure, style
-from lazyknife.study.page import markdown
 
 ALPHA, SPLITS, LABELLED = 0.1, 15, 100
 FIRST = 100  # seed of the first split; objectives were compared on splits 0 to 9

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from lazyknife import symmetric
-from lazyknife.machine import Machine
+from lazyknife.compute import Machine
+from lazyknife.solve import symmetric
 from reference import Array
 
 MACHINE = Machine(device=torch.device(os.environ.get("LAZYKNIFE_DEVICE", "cpu")))

@@ -134,10 +134,10 @@ from importlib import import_module
 for name in {ENGINE}:
     import_module("lazyknife." + name)
 from lazyknife.intervals import CONSTRUCTIONS, GENERAL
-from lazyknife.lazy import LazyStep
+from lazyknife.solve.lazy import LazyStep
 from lazyknife.losses import Huber
 from lazyknife.networks import build, mlp
-from lazyknife.readout import READOUTS
+from lazyknife.solve.readout import READOUTS
 from lazyknife.tangent import Sketch, linearise
 
 X = torch.linspace(-1, 1, 40, dtype=torch.float64).reshape(20, 2)
@@ -171,7 +171,7 @@ def test_the_engine_runs_on_numpy_and_torch_alone() -> None:
 
 
 def test_the_block_on_other_packages_works() -> None:
-    finished = run(RUN_ENGINE + "\nimport lazyknife.inputs")
+    finished = run(RUN_ENGINE + "\nimport lazyknife.data.inputs")
     assert finished.returncode != 0
     assert "sklearn" in finished.stderr
 

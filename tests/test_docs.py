@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from alike import check_same_page
-from data import linear
+from rows import linear
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

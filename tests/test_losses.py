@@ -9,7 +9,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from lazyknife.losses import LOSSES, SQUARED, Huber, Logistic, Loss, Poisson, Squared, find_loss
+from lazyknife.losses import (
+    LOSSES,
+    SQUARED,
+    Huber,
+    Logistic,
+    Loss,
+    Poisson,
+    Squared,
+    find_loss,
+)
 from reference import assert_close
 
 EACH: list[Loss] = [Squared(), Huber(), Huber(0.3), Logistic(), Poisson()]

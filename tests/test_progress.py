@@ -3,8 +3,8 @@ import sys
 import pytest
 
 import lazyknife as lk
-from data import linear
 from lazyknife.progress import track
+from rows import linear
 
 
 def test_it_passes_the_items_on_and_shows_nothing_unasked(capsys):

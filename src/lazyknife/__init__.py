@@ -1,76 +1,26 @@
 """lazyknife: prediction intervals for neural networks with a coverage guarantee.
 
-Public names are loaded when first used, so that the engine (``lazyknife.tangent``,
-``lazyknife.loo``, ``lazyknife.intervals``) imports with numpy and torch alone.
+The public names are listed once, in ``__init__.pyi``. They are loaded when first used, so that the
+engine (``lazyknife.tangent``, ``lazyknife.solve``) imports with numpy and torch alone and the
+command answers ``--help`` without either.
 """
 
 from __future__ import annotations
 
+import ast
 from importlib import import_module
 from importlib.metadata import version as _version
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-if TYPE_CHECKING:
-    from .audit import StabilityAudit, audit_stability
-    from .base import DPSGD, BaseMethod, Perturbed, Plain, Pretrained, Public, Split
-    from .baselines import CVPlusRegressor, JackknifeRegressor, SplitConformalRegressor
-    from .certificate import Certificate, Plan, certify, plan
-    from .estimators import DPLazyPI, LazyJackknifeRegressor
-    from .losses import Huber, Logistic, Poisson, Squared
-    from .metrics import coverage, coverage_by_bin, interval_score, mean_width
-    from .networks import mlp
-    from .records import Intervals, PrivacyCurve
-    from .scaling import symlog
-    from .tangent import Sketch
-
-_HOMES = {
-    "audit": ("StabilityAudit", "audit_stability"),
-    "base": ("DPSGD", "BaseMethod", "Perturbed", "Plain", "Pretrained", "Public", "Split"),
-    "baselines": ("CVPlusRegressor", "JackknifeRegressor", "SplitConformalRegressor"),
-    "certificate": ("Certificate", "Plan", "certify", "plan"),
-    "estimators": ("DPLazyPI", "LazyJackknifeRegressor"),
-    "losses": ("Huber", "Logistic", "Poisson", "Squared"),
-    "metrics": ("coverage", "coverage_by_bin", "interval_score", "mean_width"),
-    "networks": ("mlp",),
-    "records": ("Intervals", "PrivacyCurve"),
-    "scaling": ("symlog",),
-    "tangent": ("Sketch",),
+_STUB = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+_HOME_OF = {
+    alias.name: f".{node.module}"
+    for node in _STUB.body
+    if isinstance(node, ast.ImportFrom)
+    for alias in node.names
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-
-__all__ = [
-    "DPSGD",
-    "BaseMethod",
-    "CVPlusRegressor",
-    "Certificate",
-    "DPLazyPI",
-    "Huber",
-    "Intervals",
-    "JackknifeRegressor",
-    "LazyJackknifeRegressor",
-    "Logistic",
-    "Perturbed",
-    "Plain",
-    "Plan",
-    "Poisson",
-    "Pretrained",
-    "PrivacyCurve",
-    "Public",
-    "Sketch",
-    "Split",
-    "SplitConformalRegressor",
-    "Squared",
-    "StabilityAudit",
-    "audit_stability",
-    "certify",
-    "coverage",
-    "coverage_by_bin",
-    "interval_score",
-    "mean_width",
-    "mlp",
-    "plan",
-    "symlog",
-]
+__all__ = sorted(_HOME_OF)
 
 
 def __getattr__(name: str) -> Any:
@@ -78,7 +28,7 @@ def __getattr__(name: str) -> Any:
         return _version("lazyknife")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'lazyknife' has no attribute {name!r}")
-    return getattr(import_module(f".{_HOME_OF[name]}", __name__), name)
+    return getattr(import_module(_HOME_OF[name], __name__), name)
 
 
 def __dir__() -> list[str]:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from .checks import check_positive
+from .data.checks import check_positive
 
 # A network in training may pass this on its way; e³⁰ is still far from float32's largest number.
 LARGEST_TRAINED_LOG = 30.0

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .checks import check_positive_int
+from .data.checks import check_positive_int
 from .records import Intervals, to_array
 
 Numbers = NDArray[np.float64]

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import lazyknife as lk
-from data import simulated
-from lazyknife import lazy, loo
+from lazyknife.solve import lazy, loo
+from rows import simulated
 
 TRIALS, N, TEST = 15, 100, 1500
 SLOW = pytest.mark.slow

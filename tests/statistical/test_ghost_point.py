@@ -21,7 +21,7 @@ from torch import nn
 
 from lazyknife.base import BaseMethod
 from lazyknife.certificate import certify
-from lazyknife.estimators import LazyJackknifeRegressor
+from lazyknife.estimators.lazy import LazyJackknifeRegressor
 from lazyknife.intervals import CONSTRUCTIONS, kappa
 from lazyknife.records import Base, PrivacyCurve
 

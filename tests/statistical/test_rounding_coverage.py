@@ -22,8 +22,8 @@ import torch
 from torch import Tensor, nn
 
 import lazyknife as lk
-from data import real_file
-from lazyknife.rounding import LEAST_SHARE, NOTHING
+from lazyknife.solve.rounding import LEAST_SHARE, NOTHING
+from rows import real_file
 
 Z = 3.0
 Draw = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray]]
@@ -134,9 +134,9 @@ def test_most_of_these_cases_are_certified() -> None:
 
 def test_the_test_catches_a_guard_that_looks_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mutant of before: a certificate whatever rounding does, and no slack at ties."""
-    monkeypatch.setattr("lazyknife.estimators.rounding_objections", lambda *_, **__: ())
-    monkeypatch.setattr("lazyknife.rounding.LEAST_SHARE", dict.fromkeys(LEAST_SHARE, 0.0))
-    monkeypatch.setattr("lazyknife.lazy.rounding_of", lambda *_, **__: NOTHING)
+    monkeypatch.setattr("lazyknife.estimators.lazy.rounding_objections", lambda *_, **__: ())
+    monkeypatch.setattr("lazyknife.solve.rounding.LEAST_SHARE", dict.fromkeys(LEAST_SHARE, 0.0))
+    monkeypatch.setattr("lazyknife.solve.lazy.rounding_of", lambda *_, **__: NOTHING)
     draw, n, _ = CASES["incomes of 5e6"]
     assert shortfall(covered(draw, n, {"score": "absolute"}), n) > 2 * Z
 

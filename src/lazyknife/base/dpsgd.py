@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from ..checks import check_fraction, check_positive, check_positive_int
+from ..data.checks import check_fraction, check_positive, check_positive_int
 from ..networks import check_same_buffers, fix_norms, like, outputs, seeded, spawn_seeds
-from ..privacy import SMALLEST_DELTA, calibrate, dpsgd_curve, dpsgd_epsilon
 from ..progress import track
 from ..records import Base, PrivacyCurve
-from ..rowwise import check_rowwise, opacus_errors
 from .method import PRIVATE_REMARKS, BaseMethod, Task, check_between
+from .privacy import SMALLEST_DELTA, calibrate, dpsgd_curve, dpsgd_epsilon
+from .rowwise import check_rowwise, opacus_errors
 
 # The noise may displace each weight by this share of the root mean square of the starting weights.
 NOISE_SHARE = 0.1

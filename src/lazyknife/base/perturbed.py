@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from ..checks import check_choice, check_positive
+from ..data.checks import check_choice, check_positive
 from ..networks import check_same_buffers, spawn_seeds
-from ..privacy import l1_total_variation, l2_total_variation, pure_curve
 from ..records import Base, PrivacyCurve
 from .method import PRIVATE_REMARKS, BaseMethod, Task, check_between
 from .plain import Plain
+from .privacy import l1_total_variation, l2_total_variation, pure_curve
 
 EPSILONS = (1e-12, 500.0)
 

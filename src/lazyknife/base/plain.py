@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..checks import check_positive, check_positive_int
+from ..data.checks import check_positive, check_positive_int
 from ..networks import Dice, like, outputs, set_training, spawn_seeds
 from ..progress import track
 from ..records import Base

@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from ..checks import check_choice, check_positive, check_positive_int
+from ..data.checks import check_choice, check_positive, check_positive_int
 from ..networks import Averaged, Dice, like, seeded, set_training, spawn_seeds
 from ..progress import track
 from ..records import INDEPENDENT, Base, PrivacyCurve

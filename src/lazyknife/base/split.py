@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..checks import check_fraction
+from ..data.checks import check_fraction
 from ..records import INDEPENDENT, Base, PrivacyCurve
 from .method import BaseMethod, Rows, Task
 from .plain import Plain

@@ -13,12 +13,13 @@ try:
 except ImportError as error:  # pragma: no cover, the tests have the extra
     raise SystemExit(f"lazyknife: {error.name} is missing: pip install 'lazyknife[cli]'") from error
 
+from research.cli.data import datasets
+from research.cli.study import study
+
 from .certify import certify, plan
 from .compare import compare
 from .console import OneLineErrors, print_text
-from .data import datasets
 from .predict import predict
-from .study import study
 
 app = typer.Typer(
     name="lazyknife",

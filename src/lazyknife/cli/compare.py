@@ -10,12 +10,20 @@ import typer
 
 from . import files, values
 from . import options as opt
-from .console import FAILED, plainly, plus_minus, print_table, print_text, say, show_progress
+from .console import (
+    FAILED,
+    plainly,
+    plus_minus,
+    print_table,
+    print_text,
+    say,
+    show_progress,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..report import Report
+    from .report import Report
 
 DEFAULT_METHODS = (
     "naive",
@@ -119,10 +127,11 @@ def compare(
     that nothing leaks. All methods have the same network, trained for the same number of epochs;
     the lazy_ methods have the paper's settings, the lazyknife ones those of predict.
     """
-    from ..checks import check_positive
-    from ..study.cross_validation import compare_methods, summarise_folds
-    from ..study.grid import Setting
-    from ..tables import encode_one, read_table
+    from research.study.cross_validation import compare_methods, summarise_folds
+    from research.study.grid import Setting
+
+    from ..data.checks import check_positive
+    from .tables import encode_one, read_table
 
     check_positive("unit", unit)
     values.check_jobs(jobs)
@@ -186,9 +195,9 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _draw(summary: pd.DataFrame, alpha: float) -> Any:
     from matplotlib.figure import Figure
+    from research.study.figures import wants_log
 
     from ..plots import Panel, plot_comparison, style
-    from ..study.figures import wants_log
 
     def panel(column: str, label: str, **options: Any) -> Panel:
         means, errors = summary[column].tolist(), summary[f"{column}_se"].tolist()
@@ -213,9 +222,10 @@ def _make_report(
     settings: Mapping[str, object],
 ) -> Report:
     """Put the page together."""
+    from research.study.trial import versions
+
     from ..plots import figure_svg
-    from ..report import Figure, Report, Table
-    from ..study.trial import versions
+    from .report import Figure, Report, Table
 
     shown = {
         "method": "method",

@@ -13,7 +13,7 @@ import typer
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..report import Report
+    from .report import Report
 
 
 def check_outputs(
@@ -25,8 +25,8 @@ def check_outputs(
     """Refuse what cannot or should not be written, before anything is computed."""
     from ..files import check_writable
     from ..plots.output import FORMATS
-    from ..report import SUFFIXES as PAGES
-    from ..tables import SUFFIXES as TABLES
+    from .report import SUFFIXES as PAGES
+    from .tables import SUFFIXES as TABLES
 
     for path, suffixes in ((table, TABLES), (html, PAGES), (figure, FORMATS)):
         if path is None:
@@ -41,8 +41,8 @@ def write_outputs(
 ) -> None:
     """Write what was asked for by ``--output``, ``--figure`` and ``--html``."""
     from ..plots import save_figure
-    from ..report import write_report
-    from ..tables import write_table
+    from .report import write_report
+    from .tables import write_table
 
     if paths["output"] is not None:
         write_table(table, paths["output"])

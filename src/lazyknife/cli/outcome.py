@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ..certificate import Certificate
     from ..records import Intervals
-    from ..tables import Encoded
+    from .tables import Encoded
 
 FAR = 3.0  # standard errors below the certificate
 FALSE_ALARMS = 0.01  # most of the runs with exchangeable rows that are warned about, for each level

@@ -163,7 +163,7 @@ def predict(
     By default features are standardised over the rows of both files together, which leaks
     nothing; the certificate then holds for the rows of TEST.
     """
-    from ..checks import check_fraction, check_not_negative, check_positive
+    from ..data.checks import check_fraction, check_not_negative, check_positive
     from ..networks import mlp
     from ..tangent import Sketch
 

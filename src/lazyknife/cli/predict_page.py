@@ -11,7 +11,7 @@ from .outcome import Outcome, measured, shortfalls
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..report import Report, Table
+    from .report import Report, Table
 
 SHOWN = 1000  # rows of the table on a page
 
@@ -46,9 +46,10 @@ def make_report(
     inputs: str,
 ) -> Report:
     """Put the page together."""
+    from research.study.trial import versions
+
     from ..plots import figure_svg
-    from ..report import Figure, Report, Table
-    from ..study.trial import versions
+    from .report import Figure, Report, Table
 
     figures = tuple(
         Figure(title, figure_svg(drawn, title=title, id_prefix=f"figure{number}"))
@@ -84,7 +85,7 @@ def make_report(
 
 def _guarantees(outcome: Outcome) -> list[Table]:
     """Return a table of the certificates where there are several levels."""
-    from ..report import Table
+    from .report import Table
 
     rows = [
         (part.alpha, certificate.coverage, str(certificate).splitlines()[0])

@@ -16,7 +16,7 @@ from .outcome import Outcome, measured, shortfalls
 
 if TYPE_CHECKING:
     from ..certificate import Certificate
-    from ..tables import Encoded
+    from .tables import Encoded
 
 OWN_COLUMNS = r"point|(lower|upper)(_.*)?"  # of the output
 BOTH_FILES = "All rows of the two files together are exchangeable."
@@ -32,7 +32,7 @@ def read_rows(
     id_column: str | None,
 ) -> Encoded:
     """Read both files into arrays."""
-    from ..tables import encode, read_tables
+    from .tables import encode, read_tables
 
     old, new = read_tables((train, test), apart=(target, id_column))
     if train.samefile(test):
@@ -64,7 +64,7 @@ def fit_and_predict(
     """Fit, predict, and word the certificate of each level for the new file."""
     import pandas
 
-    from ..estimators import LazyJackknifeRegressor
+    from ..estimators.lazy import LazyJackknifeRegressor
 
     # With their names, so that messages can name a column.
     X, X_new = (pandas.DataFrame(part, columns=rows.columns) for part in (rows.X, rows.X_new))
@@ -87,7 +87,7 @@ def fit_and_predict(
 def _for_both_files(certificate: Certificate, test_name: str) -> Certificate:
     """Return a certificate that says what learning from both files means for it."""
     from ..certificate import MARGINAL
-    from ..scaling import POOLED
+    from ..data.scaling import POOLED
 
     others = [one for one in certificate.assumptions if one != POOLED]
     return replace(

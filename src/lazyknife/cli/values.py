@@ -61,7 +61,7 @@ def make_transform(name: str) -> Any:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-    from ..scaling import symlog
+    from ..data.scaling import symlog
 
     if name == "symlog+standardize":
         return make_pipeline(FunctionTransformer(symlog), StandardScaler())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import check_choice
+from ..data.checks import check_choice
 from ..records import Array, to_array
 from .look import TARGET, bare, legend_on_top, log_ticks, mark
 

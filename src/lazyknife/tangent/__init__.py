@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..machine import PROCESSOR, Machine
+from ..compute import PROCESSOR, Machine
 from ..networks import evaluation_copy, is_chain, lent, note_draws
 from .basis import Basis, Dual, Primal, choose_basis
 from .capture import capturable_layers

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from ..machine import blocks
+from ..compute import blocks
 from .parts import Moves, explicit_rows
 from .sketch import Signs, Sketch, draw_signs, project
 from .tangent import Features, Tangent

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..checks import check_positive_int
-from ..machine import Machine
+from ..compute import Machine
+from ..data.checks import check_positive_int
 from .parts import Part
 
 Signs = Mapping[tuple[str, ...], tuple[Tensor, Tensor]]

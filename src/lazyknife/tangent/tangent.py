@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from ..machine import PROCESSOR, Machine, blocks, wake
+from ..compute import PROCESSOR, Machine, blocks, wake
 from ..networks import lent, outputs
-from ..symmetric import mirror_lower_
+from ..solve.symmetric import mirror_lower_
 from .capture import Use, moves, uses_of
 from .jacobian import jacobian_rows
 from .layers import LAYERS

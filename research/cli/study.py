@@ -1,0 +1,184 @@
+"""``lazyknife study``: run named studies, draw their figures, judge the paper's claims."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lazyknife.cli import options as opt
+from lazyknife.cli.console import (
+    FAILED,
+    plainly,
+    print_table,
+    print_text,
+    say_error,
+    show_progress,
+)
+from lazyknife.cli.files import check_outputs, command_line
+from lazyknife.cli.values import check_jobs
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from lazyknife.cli.report import Report, Table
+
+    from ..study import Study, Verdict
+
+
+@plainly
+def study(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Studies or collections; without any, all are listed.",
+            metavar="NAME",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Folder for NAME.csv and NAME.svg.")
+    ] = Path("results"),
+    html: Annotated[Path | None, typer.Option(help="Write a self-contained page (.html).")] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option(help="Repetitions of every combination; by default the study's own.", min=1),
+    ] = None,
+    jobs: opt.Jobs = -1,
+) -> None:
+    """Run studies and draw their figures.
+
+    Rows that the folder holds already are kept: a run that was stopped goes on where it was, and
+    a finished one only draws its figure again.
+    """
+    from ..study import named
+
+    if not names:
+        _list()
+        return
+    check_jobs(jobs)
+    check_outputs(html=html)
+    if output.exists() and not output.is_dir():
+        raise ValueError(f"--output {output}: this is a file: give a folder")
+    chosen = list(dict.fromkeys(study for name in names for study in named(name)))
+    errors = [error for study in chosen for error in _run(study, output, trials, jobs)]
+    found = _verdicts(output) if {study.name for study in chosen} >= set(_paper()) else ()
+    if found:
+        rows = [(v.mark, v.claim, v.count) for v in found]
+        print_table("The paper's claims", ("verdict", "claim", "holds in"), rows, texts=2)
+    if html is not None:
+        from lazyknife.cli.report import write_report
+
+        write_report(_make_report(chosen, output, found, trials), html)
+    if errors:
+        say_error(f"{len(errors)} trials failed, the first with: {errors[0]}")
+        raise typer.Exit(FAILED)
+
+
+def _lead(found: tuple[Verdict, ...]) -> str:
+    """Say what the page has, and how the paper's claims fare."""
+    text = "Means over trials with standard errors (_se)."
+    if not found:
+        return text
+    marks = [verdict.mark for verdict in found]
+    counts = ", ".join(f"{marks.count(mark)} {mark}" for mark in dict.fromkeys(marks))
+    return f"Of {len(found)} claims of the paper: {counts}; see the table of claims. {text}"
+
+
+def _list() -> None:
+    from ..study import COLLECTIONS, STUDIES
+
+    rows = [(s.name, s.title, len(s.expand())) for s in STUDIES.values()]
+    print_table("", ("study", "what it shows", "trials"), rows, texts=2)
+    print_text("")
+    for name, members in COLLECTIONS.items():
+        print_text(f"{name}: {', '.join(members)}")
+
+
+def _run(study: Study, folder: Path, trials: int | None, jobs: int) -> tuple[str, ...]:
+    """Bring a study's rows up to date and draw its figure; return the errors of its trials."""
+    from lazyknife.plots import save_figure
+
+    from ..study import draw, read_rows, run_study
+    from ..study.page import summary_lines
+
+    path = folder / f"{study.name}.csv"
+    outcome = run_study(study, path, trials=trials, jobs=jobs, progress=show_progress())
+    rows = read_rows(path)
+    written = [path]
+    if _any_succeeded(rows):
+        written.append(path.with_suffix(".svg"))
+        save_figure(draw(study, rows), written[-1])
+    print_table(study.title, *summary_lines(rows), texts=2)
+    files = ", ".join(map(str, written))
+    print_text(f"\n{outcome.ran} of {outcome.rows} trials run now; {files}\n")
+    return outcome.errors
+
+
+def _any_succeeded(rows: pd.DataFrame) -> bool:
+    return bool(rows["error"].isna().any())
+
+
+def _paper() -> tuple[str, ...]:
+    from ..study import COLLECTIONS
+
+    return COLLECTIONS["paper"]
+
+
+def _verdicts(folder: Path) -> tuple[Verdict, ...]:
+    from ..study import verdicts
+    from ..study.page import paper_rows
+
+    return verdicts(paper_rows(folder))
+
+
+def _make_report(
+    studies: list[Study], folder: Path, found: tuple[Verdict, ...], trials: int | None
+) -> Report:
+    """Put the page together: the claims, then every study's figure and table."""
+    from lazyknife.cli.report import Figure, Report, Table
+    from lazyknife.plots import figure_svg
+
+    from ..study import draw, read_rows
+    from ..study.trial import versions
+
+    figures, tables = [], []
+    if found:
+        claims = tuple((v.mark, v.claim, v.count, v.rule, v.source) for v in found)
+        columns = ("verdict", "claim", "holds in", "rule", "where the paper says it")
+        tables.append(Table("The paper's claims", columns, claims))
+    for study in studies:
+        rows = read_rows(folder / f"{study.name}.csv")
+        tables.append(_table(study, rows))
+        if _any_succeeded(rows):
+            svg = figure_svg(draw(study, rows), title=study.title, id_prefix=study.name)
+            figures.append(Figure(study.title, svg, study.question))
+    return Report(
+        "Studies",
+        _lead(found),
+        None,
+        tuple(figures),
+        tuple(tables),
+        {"studies": [s.name for s in studies], "trials": trials or "each study's own"},
+        command_line(),
+        (),
+        versions(),
+    )
+
+
+def _table(study: Study, rows: pd.DataFrame) -> Table:
+    """Means and standard errors of every combination."""
+    from lazyknife.cli.report import Table
+
+    from ..study import summarise
+    from ..study.figures import heading
+
+    settings = ("n", "epochs", "batch_size", "epsilon", "ridge", "readout")
+    measures = ("coverage", "coverage_se", "width", "width_se", "score", "seconds", "certified")
+    columns = (*settings, *measures, "failed")
+    cells = tuple(
+        (heading(row["data"], row["transform"]), row["method"], *(row[name] for name in columns))
+        for row in summarise(rows).to_dict("records")
+    )
+    return Table(study.title, ("data", "method", *columns), cells)

@@ -1,0 +1,178 @@
+"""Find a data set's file on this machine or fetch it from its publisher, and check its hash."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import Any
+from zipfile import BadZipFile, ZipFile
+
+from lazyknife.files import replacing
+
+from .record import Entry
+
+VARIABLE = "LAZYKNIFE_DATA"
+TIMEOUT_S = 30.0  # to connect, and between two pieces of the answer
+
+
+class DataNotFound(FileNotFoundError):
+    """A data set is not on this machine and could not be fetched."""
+
+
+class WrongHash(ValueError):
+    """A file is not the one that was published."""
+
+
+def optional(package: str) -> Any:
+    """Import a package that only the data sets need."""
+    try:
+        return import_module(package)
+    except ImportError as error:
+        raise ImportError(
+            f"the data sets need {package}: pip install 'lazyknife[datasets]'"
+        ) from error
+
+
+def cache_folder() -> Path:
+    """Where fetched files are kept."""
+    return Path(optional("pooch").os_cache("lazyknife"))
+
+
+def folders() -> Iterator[Path]:
+    """Where to look, in order."""
+    named = os.environ.get(VARIABLE)
+    if named:
+        yield Path(named).expanduser()
+    yield Path.cwd().parent / "shared" / "data"
+    yield cache_folder()
+
+
+def find_copy(entry: Entry) -> Path | None:
+    """Return the first copy on this machine, its hash not yet checked, or None."""
+    for folder in folders():
+        for copy in entry.copies:
+            if all((folder / name).is_file() for name in (copy.name, *copy.beside)):
+                return folder / copy.name
+    return None
+
+
+def locate(entry: Entry) -> Path:
+    """Return the path of a copy with the right hash, fetched if there is none."""
+    path = find_copy(entry) or fetch(entry)
+    _check_once(path, _hashes(entry)[path.name])
+    return path
+
+
+def fetch(entry: Entry) -> Path:
+    """Fetch the publisher's archive, unpack what is needed into the cache, return its path."""
+    if entry.archive is None:
+        raise DataNotFound(_not_found(entry, "no publisher offers it for download"))
+    with TemporaryDirectory() as scratch:
+        zipped = Path(scratch) / "archive.zip"
+        try:
+            download(entry.url, zipped, entry.title)
+        except OSError as error:  # every error of requests is one
+            reason = f"the download failed ({type(error).__name__})"
+            raise DataNotFound(_not_found(entry, reason)) from error
+        if entry.archive.hash is not None:
+            check_hash(zipped, entry.archive.hash, entry.url)
+        try:
+            return unpack(zipped, entry)
+        except (BadZipFile, KeyError, NotImplementedError) as error:
+            reason = f"the download could not be unpacked ({type(error).__name__}: {error})"
+            raise DataNotFound(_not_found(entry, reason)) from error
+
+
+def download(url: str, path: Path, title: str) -> None:
+    """Save what is at the address; on a terminal, say how far it is."""
+    meter = Meter(title) if sys.stderr.isatty() else False
+    get = optional("pooch").HTTPDownloader(progressbar=meter, chunk_size=1 << 16, timeout=TIMEOUT_S)
+    get(url, str(path), None)
+
+
+class Meter:
+    """The line on a terminal that says how much has come; pooch sets ``total`` and calls it."""
+
+    def __init__(self, title: str) -> None:
+        self.title, self.total, self.done, self.shown = title, 0, 0, ""
+
+    def update(self, amount: int) -> None:
+        """Count the bytes that have come."""
+        self.done += amount
+        line = f"\r{self.title}: {self.done / 1e6:.0f} of {self.total / 1e6:.0f} MB"
+        if line != self.shown:
+            print(line, end="", file=sys.stderr, flush=True)
+        self.shown = line
+
+    def reset(self) -> None:
+        """Count from 0 again."""
+        self.done = 0
+
+    def close(self) -> None:
+        """End the line."""
+        print(file=sys.stderr)
+
+
+def unpack(zipped: Path, entry: Entry) -> Path:
+    """Unpack the archive's members into the cache, checked; return the path of the first."""
+    assert entry.archive is not None
+    folder, hashes = cache_folder(), _hashes(entry)
+    with ZipFile(zipped) as archive:
+        inside = {PurePosixPath(name).name.lower(): name for name in archive.namelist()}
+        for member in entry.archive.members:
+            with replacing(folder / member) as temporary:
+                with archive.open(inside[member.lower()]) as source, temporary.open("wb") as target:
+                    shutil.copyfileobj(source, target, 1 << 20)
+                if member in hashes:
+                    check_hash(temporary, hashes[member], f"{member} in {entry.url}")
+    return folder / entry.archive.members[0]
+
+
+def check_hash(path: Path, expected: str, label: str | None = None) -> None:
+    """Refuse a file whose hash is not ``expected``, such as ``"sha256:…"`` or ``"git:…"``."""
+    kind, value = expected.split(":")
+    found = _digest(path, kind)
+    if found != value:
+        raise WrongHash(
+            f"{label or path} is not the published file: its hash ({kind}) is {found}, expected "
+            f"{value}. Put the published file in its place, or remove it, or put a good copy into "
+            f"the folder that {VARIABLE} names"
+        )
+
+
+_check_once = cache(check_hash)  # of a large file, trials would feel it
+
+
+def _digest(path: Path, kind: str) -> str:
+    with path.open("rb") as file:
+        if kind == "sha256":
+            return hashlib.file_digest(file, "sha256").hexdigest()
+        # A git blob's id is the SHA-1 of a short header and the content.
+        blob = hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)
+        while piece := file.read(1 << 20):
+            blob.update(piece)
+        return blob.hexdigest()
+
+
+def _hashes(entry: Entry) -> dict[str, str]:
+    return {copy.name: copy.hash for copy in entry.copies}
+
+
+def _not_found(entry: Entry, reason: str) -> str:
+    names = ", ".join(copy.name for copy in entry.copies)
+    looked = ", ".join(map(str, folders()))
+    if entry.archive is None:
+        way_out = f"Put {names}"
+    else:
+        way_out = f"Fetch {entry.url}, unpack {' and '.join(entry.archive.members)}, put the result"
+    return (
+        f"{entry.name}: there is no {names} in {looked}, and {reason}. "
+        f"{way_out} into a folder, and name that folder in {VARIABLE}"
+    )

@@ -1,0 +1,278 @@
+"""MAPIE around scikit-learn's simple models, as methods that a study can name."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
+from importlib import import_module
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.linear_model import RidgeCV
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch import Tensor
+
+from lazyknife.compute import PROCESSOR
+from lazyknife.data.checks import check_choice
+from lazyknife.data.inputs import give_back, to_tensor
+from lazyknife.estimators.baselines import _certificate
+from lazyknife.estimators.shared import (
+    Fitted,
+    Given,
+    IntervalRegressor,
+    Seeds,
+    _index,
+    _warn_if_outside,
+)
+from lazyknife.records import Intervals
+
+FOLDS = 10
+CALIBRATION = 0.5  # share of the rows, as in ``SplitConformalRegressor``
+RIDGES = np.logspace(-3, 6, 37)
+
+
+def _ridge(seed: int) -> Any:
+    """Ridge on standardised features; both are fitted anew to the rows of each model."""
+    return make_pipeline(StandardScaler(), RidgeCV(RIDGES))
+
+
+def _forest(seed: int) -> Any:
+    return RandomForestRegressor(n_estimators=100, random_state=seed)
+
+
+def _boosting(seed: int) -> Any:
+    return HistGradientBoostingRegressor(random_state=seed)
+
+
+# From a seed to an unfitted regressor.
+MODELS: dict[str, Callable[[int], Any]] = {
+    "ridge": _ridge,
+    "forest": _forest,
+    "boosting": _boosting,
+}
+
+
+@dataclass(frozen=True)
+class Conformalized:
+    """A regressor of MAPIE after its fit, with what the shared part of an estimator asks for.
+
+    Attributes
+    ----------
+    wrapped
+        MAPIE's regressor.
+    alpha
+        The level that it was made for.
+    options
+        How to ask it for points.
+    trained
+        Number of models that were fitted.
+
+    """
+
+    wrapped: Any
+    alpha: float
+    options: Mapping[str, Any]
+    trained: int
+
+    @property
+    def residuals(self) -> Tensor:
+        """Absolute errors on rows that a model was not fitted to, shape (n,)."""
+        return torch.from_numpy(self.wrapped.conformity_scores)
+
+    @property
+    def training_residuals(self) -> NoReturn:
+        """MAPIE takes no errors on the rows that a model was fitted to."""
+        raise NotImplementedError("MAPIE keeps no errors on training rows")
+
+    @property
+    def rows_at_once(self) -> int:
+        """Rows for which MAPIE's (rows × n) arrays fit, eight of them at a time."""
+        return max(1, PROCESSOR.block // (64 * len(self.residuals)))
+
+    def point(self, X: Tensor) -> Tensor:
+        """Predictions of the model of all rows that are fitted to, shape (m,)."""
+        return torch.from_numpy(self.wrapped.predict(X.numpy(), **self.options))
+
+    def ends(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Point, lower and upper end of each row, shapes (m,)."""
+        n = len(self.residuals)
+        # Split conformal raises here even where infinite bounds are allowed. The rank is in
+        # MAPIE's own floats: at a few levels one above n + 1 − κ, never below.
+        if math.ceil((1 - complement(complement(self.alpha))) * (n + 1)) > n:
+            point = self.point(X)
+            return point, torch.full_like(point, -torch.inf), torch.full_like(point, torch.inf)
+        point, ends = self.wrapped.predict_interval(
+            X.numpy(), allow_infinite_bounds=True, **self.options
+        )
+        lower, upper = ends[:, 0, 0], ends[:, 1, 0]
+        return torch.from_numpy(point), torch.from_numpy(lower), torch.from_numpy(upper)
+
+
+class _MapieRegressor(IntervalRegressor):
+    """What MAPIE's two schemes share."""
+
+    loo_: Conformalized
+    network = None
+    progress = False
+
+    def __init__(
+        self,
+        model: str = "ridge",
+        transform: Any = None,
+        alpha: float = 0.1,
+        random_state: Any = None,
+    ) -> None:
+        self.model = model
+        self.transform = transform
+        self.alpha = alpha
+        self.random_state = random_state
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        check_choice("model", self.model, MODELS)
+
+    def _fit(self, given: Given) -> Fitted:
+        X, y, scaling, seeds, *_ = given
+        regression = _mapie()
+        with _global_state_kept():
+            loo = self._conformalize(regression, X.numpy(), y.numpy(), seeds)
+        terms = self._terms(len(y), len(loo.residuals))
+        return Fitted(loo, partial(_certificate, assumptions=(), scaling=scaling, **terms), {})
+
+    @abstractmethod
+    def _conformalize(self, regression: Any, X: Any, y: Any, seeds: Seeds) -> Conformalized:
+        """Fit a class of ``mapie.regression`` to scaled rows."""
+
+    @abstractmethod
+    def _terms(self, n: int, scores: int) -> dict[str, Any]:
+        """What the certificate is about, with n rows, of which so many have a score."""
+
+    def _intervals(
+        self, X: Any, ranks: Sequence[int], asked: float | tuple[float, ...]
+    ) -> Intervals:
+        if asked != self.loo_.alpha:
+            raise ValueError(
+                f"alpha={asked}: MAPIE was fitted for alpha={self.loo_.alpha}. Set alpha first, "
+                "then fit"
+            )
+        values = self._check_new(X)
+        _warn_if_outside(self.scaling_.outside_pool(values), len(values))
+        rows = to_tensor(self.scaling_(values))
+        parts = [self.loo_.ends(rows[block]) for block in self._row_blocks(len(rows))]
+        point, lower, upper = (give_back(torch.cat(part), X) for part in zip(*parts, strict=True))
+        return Intervals(point, lower, upper, asked, _index(X))
+
+
+class MapieCVRegressor(_MapieRegressor):
+    """CV+ by MAPIE's ``CrossConformalRegressor``, with ten folds (fewer rows: one a fold).
+
+    A seed that all folds share, as that of a forest, does the theorem no harm: exchangeable rows
+    come in a random order, and a random order makes any algorithm symmetric.
+
+    Parameters
+    ----------
+    model
+        A key of ``MODELS``.
+    transform, alpha, random_state
+        As for ``CVPlusRegressor``.
+
+    """
+
+    construction = "plus"
+
+    def _conformalize(self, regression: Any, X: Any, y: Any, seeds: Seeds) -> Conformalized:
+        folds = min(FOLDS, len(y))
+        wrapped = regression.CrossConformalRegressor(
+            MODELS[self.model](seeds.base),
+            complement(self.alpha),
+            conformity_score="absolute",
+            method="plus",
+            cv=folds,
+            random_state=seeds.rows,
+        ).fit_conformalize(X, y)
+        # The point is that of the model of all rows, as for the other methods.
+        options = {"aggregate_point_predictions": None}
+        return Conformalized(wrapped, float(self.alpha), options, folds + 1)
+
+    def _terms(self, n: int, scores: int) -> dict[str, Any]:
+        folds = min(FOLDS, n)
+        return {
+            "subject": f"MAPIE's CV+ with {folds} folds, {self.model}, n = {n}",
+            "construction": "cv+",
+            "n": n,
+            "folds": folds,
+            "theorem": "cv_plus",
+            "without": f"CV+ requires equal folds, and {n} is not divisible by {folds}.",
+        }
+
+
+class MapieSplitRegressor(_MapieRegressor):
+    """Split conformal by MAPIE's ``SplitConformalRegressor``, calibrated on half of the rows.
+
+    Parameters
+    ----------
+    model
+        A key of ``MODELS``.
+    transform, alpha, random_state
+        As for ``SplitConformalRegressor``.
+
+    """
+
+    construction = "jackknife"  # point ± order statistic of errors on rows not fitted to
+
+    def _parts(self, n: int, seeds: Seeds) -> Any:
+        """Rows to fit to, and rows to calibrate on."""
+        return train_test_split(np.arange(n), test_size=CALIBRATION, random_state=seeds.rows)
+
+    def _rows_apart(self, n: int, seeds: Seeds) -> Any:
+        return self._parts(n, seeds)[0]
+
+    def _conformalize(self, regression: Any, X: Any, y: Any, seeds: Seeds) -> Conformalized:
+        learn, kept = self._parts(len(y), seeds)
+        wrapped = regression.SplitConformalRegressor(
+            MODELS[self.model](seeds.base),
+            complement(self.alpha),
+            conformity_score="absolute",
+            prefit=False,
+        )
+        wrapped.fit(X[learn], y[learn]).conformalize(X[kept], y[kept])
+        return Conformalized(wrapped, float(self.alpha), {}, 1)
+
+    def _terms(self, n: int, scores: int) -> dict[str, Any]:
+        return {
+            "subject": f"MAPIE's split conformal, {self.model}, {scores} calibration rows of {n}",
+            "construction": "full",  # the rank of one score among n + 1
+            "n": scores,
+            "theorem": "split_conformal",
+        }
+
+
+def complement(share: float) -> float:
+    """1 − share in decimals, as MAPIE goes from a confidence level to its α."""
+    return float(1 - Decimal(repr(float(share))))
+
+
+def _mapie() -> Any:
+    try:
+        return import_module("mapie.regression")
+    except ImportError as error:
+        raise ImportError("the methods 'mapie_…' need MAPIE: pip install mapie") from error
+
+
+@contextmanager
+def _global_state_kept() -> Iterator[None]:
+    """Leave numpy's global random state as it was: split conformal draws a number from it."""
+    before = np.random.get_state()  # noqa: NPY002
+    try:
+        yield
+    finally:
+        np.random.set_state(before)  # noqa: NPY002

@@ -1,0 +1,180 @@
+"""Many methods side by side: tables, verdicts and the figure, against loops over the rows."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from research.study import METHODS, STUDIES, Study, draw
+from research.study.choices import (
+    CELL,
+    DEFAULT,
+    OURS,
+    VALID,
+    draw_scores,
+    measures_table,
+    paired,
+    title,
+    verdict_lines,
+)
+
+COMMITTED = Path(__file__).parents[2] / "results" / "choices.csv"
+# Mean score and mean coverage of each method.
+KINDS = {
+    "lazyknife": (3.0, 0.90),
+    "lazyknife_narrow": (1.0, 0.80),  # the least score, but it covers too little
+    "lazyknife_best": (2.0, 0.885),
+    "cheat": (0.5, 0.50),
+    "cv+": (4.0, 0.90),
+    "worst": (9.0, 0.99),
+}
+CELLS = [("simulated_p16", np.nan, 100), ("communities", "symlog", 100)]
+
+
+def made(trials: int = 4, seed: int = 0) -> pd.DataFrame:
+    """Rows of a study, in an order that tells nothing."""
+    rng = np.random.default_rng(seed)
+    shift = rng.normal(size=(len(CELLS), len(KINDS)))
+    rows = [
+        {
+            **dict(zip(CELL, cell, strict=True)),
+            "method": method,
+            "trial": trial,
+            "score": score * (1 + place) + 0.1 * math.sin(7 * trial + shift[place, k]),
+            "coverage": coverage + 0.002 * (trial - (trials - 1) / 2),
+            "width": score + 0.3 * trial,
+        }
+        for trial in range(trials)
+        for place, cell in enumerate(CELLS)
+        for k, (method, (score, coverage)) in enumerate(KINDS.items())
+    ]
+    return pd.DataFrame(rows)
+
+
+def values(rows: pd.DataFrame, cell: int, method: str, measure: str) -> list[float]:
+    """Of one method, trial by trial."""
+    found = [
+        (row["trial"], row[measure])
+        for _, row in rows.iterrows()
+        if row["data"] == CELLS[cell][0] and row["method"] == method
+    ]
+    return [value for _, value in sorted(found)]
+
+
+def standard_error(numbers: list[float]) -> float:
+    return statistics.stdev(numbers) / math.sqrt(len(numbers))
+
+
+@pytest.mark.parametrize("measure", ["score", "coverage", "width"])
+def test_a_table_has_means_and_standard_errors(measure: str) -> None:
+    rows = made()
+    heads, lines = measures_table(rows, measure)
+    assert heads == ("method", "simulation, p = 16, n = 100", title("communities", "symlog", 100))
+    assert [line[0] for line in lines] == list(KINDS)
+    for line in lines:
+        for cell, text in enumerate(line[1:]):
+            numbers = values(rows, cell, line[0], measure)
+            assert text == f"{statistics.mean(numbers):.3g} ± {standard_error(numbers):.1g}"
+
+
+def test_cells_are_named_by_data_transform_and_rows() -> None:
+    names = {
+        title(*cell)
+        for cell in (*CELLS, ("communities", np.nan, 100), ("communities", "symlog", 400))
+    }
+    assert len(names) == 4
+    assert all(name.endswith(("n = 100", "n = 400")) for name in names)
+
+
+def test_scores_are_compared_trial_by_trial() -> None:
+    rows = made()
+    shuffled = rows.sample(frac=1, random_state=3)
+    for cell, (data, *_) in enumerate(CELLS):
+        part = shuffled[shuffled["data"] == data]
+        pairs = zip(
+            values(rows, cell, "cv+", "score"), values(rows, cell, "worst", "score"), strict=True
+        )
+        ratios = [first / second for first, second in pairs]
+        found = paired(part, "cv+", "worst")
+        assert found == pytest.approx((statistics.mean(ratios), standard_error(ratios)))
+    # The same luck in both methods is no error.
+    luck = rows["trial"].map({0: 1.0, 1: 2.0, 2: 4.0, 3: 8.0})
+    same = rows.assign(score=luck * rows["method"].map({name: KINDS[name][0] for name in KINDS}))
+    part = same[same["data"] == "communities"]
+    assert paired(part, "cv+", "worst") == pytest.approx((4 / 9, 0.0))
+
+
+def test_the_best_of_ours_meets_the_best_of_the_others() -> None:
+    rows = made()
+    heads, lines = verdict_lines(rows)
+    assert len(heads) == 7
+    assert [line[0] for line in lines] == [title(*cell) for cell in CELLS]
+    for cell, line in enumerate(lines):
+        assert (line[1], line[3]) == ("lazyknife_best", "cv+")
+        means = {name: statistics.mean(values(rows, cell, name, "score")) for name in KINDS}
+        assert line[2] == f"{means['lazyknife_best']:.3g}"
+        assert line[4] == f"{means['cv+']:.3g}"
+        part = rows[rows["data"] == CELLS[cell][0]]
+        ratio, error = paired(part, "lazyknife_best", "cv+")
+        assert line[5] == f"{ratio:.3f} ± {error:.3f}"
+        assert ratio < 1
+        assert line[6] == f"{means[DEFAULT] / means['lazyknife_best']:.3f}"
+
+
+def test_the_figure_has_a_panel_for_each_cell_and_a_mark_for_each_other_method() -> None:
+    rows = made()
+    study = Study("choices", "Who is better?", (), figure="scores")
+    for figure in (draw(study, rows), draw_scores(study, rows)):
+        assert len(figure.axes) == 2
+        assert [ax.get_title(loc="left") for ax in figure.axes] == [title(*cell) for cell in CELLS]
+        assert figure.get_suptitle() == "Who is better?"
+        for cell, ax in enumerate(figure.axes):
+            names = {label.get_text() for label in ax.get_yticklabels()}
+            assert names == set(KINDS) - {DEFAULT}
+            part = rows[rows["data"] == CELLS[cell][0]]
+            drawn = np.concatenate([line.get_xdata() for line in ax.lines] + [
+                points.get_offsets()[:, 0] for points in ax.collections if len(points.get_offsets())
+            ])  # fmt: skip
+            for name in names:
+                ratio = paired(part, name, DEFAULT)[0]
+                assert np.isclose(np.asarray(drawn, dtype=float), ratio).any()
+
+
+# What is committed
+
+
+@pytest.fixture(scope="module")
+def committed() -> pd.DataFrame:
+    return pd.read_csv(COMMITTED)
+
+
+def test_the_study_names_methods_that_exist_and_certify(committed: pd.DataFrame) -> None:
+    methods = {trial.method for trial in STUDIES["choices"].expand()}
+    assert methods == set(committed["method"])
+    assert methods <= set(METHODS)
+    ours = committed[committed["method"].str.startswith(OURS)]
+    assert ours["certified"].notna().all()
+    assert DEFAULT in methods
+    assert len({*ours["method"]}) > 5
+
+
+def test_the_committed_verdicts_are_those_of_valid_methods(committed: pd.DataFrame) -> None:
+    _, lines = verdict_lines(committed)
+    assert len(lines) == 10
+    for line, (_, part) in zip(
+        lines, committed.groupby(CELL, sort=False, dropna=False), strict=True
+    ):
+        means = part.groupby("method")[["score", "coverage"]].mean()
+        for method, ours in ((line[1], True), (line[3], False)):
+            assert method.startswith(OURS) == ours
+            assert means["coverage"][method] >= VALID
+            rivals = [
+                score
+                for name, score, covers in means.itertuples()
+                if name.startswith(OURS) == ours and covers >= VALID
+            ]
+            assert means["score"][method] == min(rivals)

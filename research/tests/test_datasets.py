@@ -1,0 +1,648 @@
+"""Data sets: simulation, readers, the papers' derivation of MEPS, finding, fetching, hashes."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import hashlib
+import io
+import shutil
+import socket
+import sys
+import threading
+import time
+import zipfile
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+from research import datasets
+from research.datasets import DATASETS, DataNotFound, WrongHash, files, registry
+from research.datasets.ahrq import LEVELS, NEEDED, NUMERIC, UTILISATION, derive, read_survey
+from research.datasets.record import Archive, Copy, DataSet
+from research.datasets.uci import attribute_names
+
+from lazyknife import symlog
+from rows import real_file
+
+pd = pytest.importorskip("pandas")
+pytest.importorskip("pooch")
+
+
+def sha256(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def git_blob(content: bytes) -> str:
+    return f"git:{hashlib.sha1(b'blob %d' % len(content) + bytes(1) + content).hexdigest()}"
+
+
+@pytest.fixture
+def bare(tmp_path, monkeypatch):
+    """A machine without data: an empty working folder, an empty cache, no memory of what was."""
+    monkeypatch.delenv("LAZYKNIFE_DATA", raising=False)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setattr(files, "cache_folder", lambda: tmp_path / "cache")
+    registry._which_meps.cache_clear()
+    yield tmp_path
+    registry._which_meps.cache_clear()
+
+
+@pytest.fixture
+def change(monkeypatch):
+    """Change fields of an entry for one test."""
+
+    def set_fields(name, **fields):
+        monkeypatch.setitem(DATASETS, name, dataclasses.replace(DATASETS[name], **fields))
+
+    return set_fields
+
+
+@pytest.fixture
+def server():
+    """A publisher: ``pages`` are what it serves, ``asked`` what it was asked for."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            running.asked.append(self.path)
+            content = running.pages.get(self.path)
+            self.send_response(404 if content is None else 200)
+            self.send_header("Content-Length", str(len(content or b"")))
+            self.end_headers()
+            self.wfile.write(content or b"")
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
+        running.pages, running.asked = {}, []
+        running.address = f"http://127.0.0.1:{running.server_port}"
+        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
+        thread.start()
+        yield running
+        running.shutdown()
+        thread.join()
+
+
+def closed_address() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{probe.getsockname()[1]}/data.zip"
+
+
+def zip_of(**members: bytes) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return packed.getvalue()
+
+
+# The simulation
+
+
+def test_the_simulation_draws_features_then_coefficients_then_noise():
+    rng = np.random.default_rng(7)
+    X = rng.normal(0, np.sqrt(5), (5000, 16))
+    beta = rng.beta(1.0, 2.5, 16)
+    y = np.sqrt(np.maximum(X @ beta, 0)) + rng.normal(0, np.sqrt(0.5), 5000)
+    drawn = datasets.simulated(16, seed=7)
+    assert np.array_equal(drawn.X, X)
+    np.testing.assert_allclose(drawn.y, y, rtol=1e-12)
+    assert (drawn.name, drawn.label) == ("simulated_p16", "Simulation, p = 16")
+    assert len(drawn) == 5000
+    assert drawn.feature_names[0] == "x1"
+    assert len(drawn.feature_names) == 16
+    assert drawn.transform is None
+
+
+def test_the_codes_variant_is_the_same_draws_on_other_scales():
+    paper, code = (datasets.simulated(3, 200, 1, variant) for variant in ("paper", "code"))
+    assert np.allclose(code.X, paper.X * np.sqrt(5), rtol=1e-14)
+    beta = np.random.default_rng(1)
+    beta.normal(size=(200, 3))
+    beta = beta.beta(1.0, 2.5, 3)
+    noise = [drawn.y - np.sqrt(np.maximum(drawn.X @ beta, 0)) for drawn in (paper, code)]
+    assert np.allclose(noise[1], noise[0] * 0.2 / np.sqrt(0.5), atol=1e-12)
+    assert paper.name != code.name
+    assert paper.label != code.label
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"p": 0}, ValueError, "p=0"),
+        ({"p": 2.0}, TypeError, "p=2.0"),
+        ({"n_total": -1}, ValueError, "n_total=-1"),
+        ({"seed": -1}, ValueError, "seed=-1"),
+        ({"seed": None}, TypeError, "seed=None"),
+        ({"seed": True}, TypeError, "seed=True"),
+        ({"variant": "text"}, ValueError, "choose from 'paper', 'code'"),
+    ],
+)
+def test_the_simulation_refuses_what_it_cannot_draw(arguments, error, message):
+    with pytest.raises(error, match=message):
+        datasets.simulated(**{"p": 2, **arguments})
+
+
+# The real files
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "mean", "sd", "label"),
+    [
+        ("blog_feedback", "blogData_train.csv.gz", 0.6418, 1.1324, "BlogFeedback"),
+        ("communities", "communities_and_crime.csv.gz", 0.2380, 0.2330, "Communities and Crime"),
+        ("meps_2016_panel21", "meps2016_panel21_onehot.npz", 1.2669, 1.1476, "MEPS 2016 panel 21"),
+    ],
+)
+def test_the_real_data(bare, monkeypatch, name, file, mean, sd, label):
+    path = real_file(file)
+    monkeypatch.setenv("LAZYKNIFE_DATA", str(path.parent))
+    assert datasets.find(name) == path
+    entry, plain, mapped = DATASETS[name], datasets.load(name), datasets.load(name, "symlog")
+    for data in (plain, mapped):
+        assert data.name == name
+        assert data.X.shape == (entry.rows, entry.columns)
+        assert data.y.shape == (entry.rows,)
+        assert data.X.dtype == data.y.dtype == np.float64
+        assert np.isfinite(data.X).all()
+        assert round(data.y.mean(), 4) == mean
+        assert round(data.y.std(), 4) == pytest.approx(sd, abs=1.01e-4)
+        assert len(set(data.feature_names)) == entry.columns
+        assert data.target == entry.response
+        assert entry.publisher in data.source
+        assert entry.terms in data.source
+        with pytest.raises(ValueError, match="read-only"):
+            data.X[0, 0] = 1.0
+        with pytest.raises(ValueError, match="read-only"):
+            data.y[0] = 1.0
+    assert (plain.transform, plain.label) == (None, label)
+    assert (mapped.transform, mapped.label) == ("symlog", f"{label}, symlog")
+    np.testing.assert_allclose(mapped.X, symlog(plain.X), rtol=1e-14)
+    assert np.array_equal(mapped.y, plain.y)
+    assert getattr(datasets, name)() is plain
+    assert getattr(datasets, name)("symlog") is mapped
+    assert not list(bare.glob("cache/*"))
+
+
+def test_the_columns_of_the_real_data_are_those_of_the_files(bare, monkeypatch):
+    folder = real_file("communities_and_crime.csv.gz").parent
+    monkeypatch.setenv("LAZYKNIFE_DATA", str(folder))
+    frame = pd.read_csv(real_file("communities_and_crime.csv.gz"))
+    data = datasets.communities()
+    assert data.feature_names[0] == "population"
+    assert "OtherPerCap" not in data.feature_names  # lacks one value
+    assert np.array_equal(data.X, frame[list(data.feature_names)].to_numpy())
+    assert np.array_equal(data.y, frame.iloc[:, -1])
+
+    blog = datasets.blog_feedback()
+    with gzip.open(real_file("blogData_train.csv.gz"), "rt") as lines:
+        first = lines.readline().split(",")
+    assert np.allclose(blog.X[0], np.array(first[:-1], float))
+    assert blog.y[0] == pytest.approx(np.log1p(float(first[-1])), rel=1e-14)
+    assert blog.feature_names[49:51] == ("source_50", "post_1")
+    assert blog.feature_names[61:63] == ("post_12", "word_1")
+    assert (blog.X[:, 262:276].sum(axis=1) == 2).all()  # of the base time and of the post
+    assert blog.feature_names[-4:] == ("parent_1", "parent_2", "parent_3", "parent_4")
+
+
+def test_an_unpacked_copy_is_as_good(bare, monkeypatch):
+    packed = real_file("blogData_train.csv.gz")
+    (bare / "blogData_train.csv").write_bytes(gzip.decompress(packed.read_bytes()))
+    monkeypatch.setenv("LAZYKNIFE_DATA", str(bare))
+    unpacked = datasets.blog_feedback()
+    monkeypatch.setenv("LAZYKNIFE_DATA", str(packed.parent))
+    assert np.array_equal(unpacked.X, datasets.blog_feedback().X)
+
+
+def test_a_corrupted_copy_is_refused_with_both_hashes(bare, monkeypatch):
+    content = bytearray(real_file("meps2016_panel21_onehot.npz").read_bytes())
+    content[1000] ^= 1
+    path = bare / "meps2016_panel21_onehot.npz"
+    path.write_bytes(content)
+    monkeypatch.setenv("LAZYKNIFE_DATA", str(bare))
+    with pytest.raises(WrongHash) as refused:
+        datasets.meps_2016_panel21()
+    for part in (str(path), sha256(content)[7:], "6011c0d083d694ae08de23d897d51af3226f18a9"):
+        assert part in str(refused.value)
+    shutil.copy(real_file(path.name), path)  # a good copy in its place is taken
+    assert len(datasets.meps_2016_panel21()) == 15670
+
+
+# Choices
+
+
+def test_a_name_and_a_transform_are_checked_before_any_file_is_looked_for():
+    with pytest.raises(
+        ValueError, match=r"name='blog': choose from 'blog_feedback', 'communities'"
+    ):
+        datasets.load("blog")
+    with pytest.raises(ValueError, match="name='blog'"):
+        datasets.find("blog")
+    with pytest.raises(ValueError, match="transform='standardize': choose from None, 'symlog'"):
+        datasets.load("communities", "standardize")
+
+
+def test_the_table_says_what_there_is():
+    assert list(DATASETS) == ["blog_feedback", "communities", "meps_2016", "meps_2016_panel21"]
+    for name, entry in DATASETS.items():
+        assert entry.name == name
+        assert entry.url.startswith("https://")
+        for copy in entry.copies:
+            kind, value = copy.hash.split(":")
+            assert len(bytes.fromhex(value)) == {"sha256": 32, "git": 20}[kind]
+        if entry.archive is not None:  # what is fetched is found the next time
+            assert entry.archive.members[0] in [copy.name for copy in entry.copies]
+
+
+def test_a_label_falls_back_on_the_name():
+    X, y = np.zeros((2, 1)), np.zeros(2)
+    assert DataSet("mine", X, y, ("a",), "y", "symlog", "me").label == "mine, symlog"
+
+
+# The papers' derivation of MEPS
+
+
+def people() -> pd.DataFrame:
+    """Six people: two to be dropped, codes at their edges, and a column nobody needs."""
+    frame = pd.DataFrame(1.0, index=range(6), columns=[*UTILISATION, *NUMERIC, *LEVELS, "OTHER"])
+    frame.loc[:, list(UTILISATION)] = 0.0
+    frame.loc[0, "RXTOT16"] = 5.0
+    frame.loc[1, "OBTOTV16"] = -1.0  # negative utilisation: out
+    frame.loc[2, "FAMINC16"] = -2.0  # a feature below -1: out
+    frame.loc[3, "INDCT53H"] = -8.0  # likewise
+    frame.loc[4, ["AGE53X", "NOINSTM"]] = -1.0
+    frame.loc[4, "REGION53"] = -1.0
+    frame.loc[5, "REGION53"] = 10.0
+    frame.loc[5, "FAMINC16"] = 40000.0
+    frame.loc[5, ["OBTOTV16", "OBCHIR16", "HHTOTD16"]] = [3.0, 2.0, 5.4e-79]
+    return frame
+
+
+def test_the_derivation_by_hand():
+    X, y, names = derive(people())  # of the six, rows 0, 4 and 5 stay
+    np.testing.assert_allclose(y, np.log([6, 1, 6]), rtol=1e-14)
+    assert names[:7] == NUMERIC
+    assert names[7:11] == ("REGION53=-1", "REGION53=1", "REGION53=10", "RACEV2X=1")
+    assert names[11:] == tuple(f"{variable}=1" for variable in list(LEVELS)[2:])
+    assert X.shape == (3, 7 + 3 + 18)
+    assert X.dtype == np.float64
+    assert np.array_equal(
+        X[:, :10],
+        [
+            [1, 1, 1, 1, 1, 1, 1, 0, 1, 0],
+            [0, 1, 1, 1, 1, 1, 0, 1, 0, 0],
+            [1, 1, 1, 40000, 1, 1, 1, 0, 0, 1],
+        ],
+    )
+    assert (X[:, 10:] == 1).all()
+
+
+def test_every_variable_counts():
+    assert (len(UTILISATION), len(NUMERIC), len(LEVELS)) == (18, 7, 19)
+    assert len(set(NEEDED)) == 18 + 7 + 19
+    assert sum(map(len, LEVELS.values())) == 100
+    for name in UTILISATION:
+        frame = people()
+        frame.loc[0, name] = 100.0
+        expected = 100 if name == "RXTOT16" else 105
+        assert derive(frame)[1][0] == pytest.approx(np.log1p(expected), rel=1e-14)
+        frame.loc[0, name] = -1.0
+        assert len(derive(frame)[1]) == 2
+    for name in (*NUMERIC, *LEVELS):
+        frame = people()
+        frame.loc[0, name] = -2.0
+        assert len(derive(frame)[1]) == 2
+
+
+def test_a_missing_value_is_refused_by_name():
+    frame = people()
+    frame.loc[2, ["EDUCYR", "OTHER"]] = np.nan
+    with pytest.raises(ValueError, match=r"columns EDUCYR have missing values"):
+        derive(frame)
+
+
+def all_levels() -> pd.DataFrame:
+    """Sixteen people who have all 100 levels among them."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.integers(0, 90, (16, len(NEEDED))), columns=list(NEEDED), dtype=float)
+    for variable, levels in LEVELS.items():
+        frame[variable] = np.resize(levels, 16).astype(float)
+    return frame
+
+
+def write_xport(frame: pd.DataFrame, path: Path) -> None:
+    pytest.importorskip("pyreadstat").write_xport(frame, str(path), file_format_version=5)
+
+
+def test_all_forms_of_the_survey_give_the_same(bare, monkeypatch, change):
+    frame = all_levels()
+    X, y, names = derive(frame)
+    assert X.shape == (16, 107)
+    extra = frame.assign(DUPERSID="10001101", PERWT16F=1.5)
+    write_xport(extra, bare / "h192.ssp")
+    extra.rename(columns=str.lower).to_csv(bare / "h192.csv", index=False)
+    np.savetxt(bare / "meps_data.txt", np.c_[X, y])
+    change(
+        "meps_2016",
+        rows=16,
+        copies=tuple(
+            Copy(copy.name, (sha256 if "sha" in copy.hash else git_blob)(content))
+            for copy in DATASETS["meps_2016"].copies
+            for content in [(bare / copy.name).read_bytes()]
+        ),
+    )
+    monkeypatch.setenv("LAZYKNIFE_DATA", str(bare))
+    for form in ("meps_data.txt", "h192.csv", "h192.ssp"):
+        assert datasets.find("meps_2016") == bare / form
+        data = datasets.meps_2016()
+        assert np.array_equal(data.X, X), form
+        assert np.allclose(data.y, y, rtol=1e-12), form
+        assert data.feature_names == names, form
+        assert data.label == "MEPS 2016"
+        (bare / form).unlink()
+
+
+def test_a_transport_file_is_read_in_pieces(tmp_path):
+    frame = pd.DataFrame(0.0, index=range(5003), columns=[*NEEDED[::-1], "OTHER"])
+    frame["AGE53X"] = np.arange(5003.0)
+    write_xport(frame, tmp_path / "h192.ssp")
+    read = read_survey(tmp_path / "h192.ssp")
+    assert tuple(read.columns) == NEEDED
+    assert np.array_equal(read["AGE53X"].round(), np.arange(5003))
+
+
+def test_other_levels_than_the_papers_are_refused(bare, monkeypatch, change):
+    frame = all_levels()
+    frame["HISPANX"] = 1.0
+    frame.to_csv(bare / "h192.csv", index=False)
+    content = (bare / "h192.csv").read_bytes()
+    change("meps_2016", rows=16, columns=106, copies=(Copy("h192.csv", sha256(content)),))
+    monkeypatch.setenv("LAZYKNIFE_DATA", str(bare))
+    with pytest.raises(ValueError, match="papers have: HISPANX 1 for 2"):
+        datasets.meps_2016()
+
+
+@pytest.mark.parametrize("value", [1.0, 0.5])
+def test_dummies_in_other_places_are_refused(bare, monkeypatch, change, value):
+    X, y, _ = derive(all_levels())
+    X[0, 7:9] = value  # two levels at once, or two halves of one
+    X[0, 9:12] = 0
+    np.savetxt(bare / "meps_data.txt", np.c_[X, y])
+    content = (bare / "meps_data.txt").read_bytes()
+    change("meps_2016", rows=16, copies=(Copy("meps_data.txt", git_blob(content)),))
+    monkeypatch.setenv("LAZYKNIFE_DATA", str(bare))
+    with pytest.raises(ValueError, match="columns 8 to 12 are not the dummies of REGION53"):
+        datasets.meps_2016()
+
+
+def test_another_shape_is_refused(bare, monkeypatch, change):
+    all_levels().to_csv(bare / "h192.csv", index=False)
+    content = (bare / "h192.csv").read_bytes()
+    change("meps_2016", copies=(Copy("h192.csv", sha256(content)),))
+    monkeypatch.setenv("LAZYKNIFE_DATA", str(bare))
+    with pytest.raises(ValueError, match=r"shape \(16, 107\).*has \(33005, 107\)"):
+        datasets.meps_2016()
+
+
+def test_meps_is_panel_21_where_the_whole_cannot_be_had(bare, monkeypatch, change):
+    change("meps_2016", url=closed_address())
+    path = real_file("meps2016_panel21_onehot.npz")
+    monkeypatch.setenv("LAZYKNIFE_DATA", str(path.parent))
+    if datasets.find("meps_2016") is not None:
+        pytest.skip("the whole of MEPS 2016 is here")
+    assert datasets.meps().label == "MEPS 2016 panel 21"
+
+    def hang(*_):
+        raise AssertionError("asked the publisher again")
+
+    monkeypatch.setattr(files, "download", hang)
+    assert datasets.meps("symlog").label == "MEPS 2016 panel 21, symlog"
+
+
+def test_meps_is_the_whole_where_it_can_be_had(bare, monkeypatch, change):
+    all_levels().to_csv(bare / "h192.csv", index=False)
+    content = (bare / "h192.csv").read_bytes()
+    change("meps_2016", rows=16, copies=(Copy("h192.csv", sha256(content)),))
+    monkeypatch.setenv("LAZYKNIFE_DATA", str(bare))
+    assert datasets.meps("symlog").label == "MEPS 2016, symlog"
+
+
+def test_meps_without_either_says_how_to_get_the_whole(bare, change):
+    change("meps_2016", url=closed_address())
+    with pytest.raises(DataNotFound, match=r"unpack h192\.ssp"):
+        datasets.meps()
+
+
+# Finding and fetching
+
+BLOG = "".join(f"{feature}," * 280 + f"{y}\n" for feature, y in [(1.5, 0), (-2, 3)]).encode()
+
+
+def publish_blog(server, change, content=BLOG, **archive) -> bytes:
+    """Serve a blogfeedback.zip with two rows, and make that the published one."""
+    zipped = zip_of(**{"folder/BlogData_Train.csv": content, "blogData_test.csv": b"no"})
+    server.pages["/blog.zip"] = zipped
+    change(
+        "blog_feedback",
+        rows=2,
+        url=f"{server.address}/blog.zip",
+        archive=Archive(("blogData_train.csv",), archive.get("hash", sha256(zipped))),
+        copies=(
+            Copy("blogData_train.csv.gz", sha256(b"another")),
+            Copy("blogData_train.csv", sha256(BLOG)),
+        ),
+    )
+    return zipped
+
+
+def test_folders_are_searched_in_order_and_the_hash_is_not_read_for_that(bare, monkeypatch):
+    assert datasets.find("blog_feedback") is None
+    for folder in (bare / "cache", bare / "shared" / "data", bare / "named"):
+        folder.mkdir(parents=True)
+        (folder / "blogData_train.csv").write_text("anything")
+        monkeypatch.setenv("LAZYKNIFE_DATA", str(bare / "named"))
+        assert datasets.find("blog_feedback") == folder / "blogData_train.csv"
+
+
+def test_the_named_folder_may_be_in_the_users_home(bare, monkeypatch):
+    for variable in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(variable, str(bare))
+    monkeypatch.setenv("LAZYKNIFE_DATA", "~/mine")
+    (bare / "mine").mkdir()
+    (bare / "mine" / "h192.csv").touch()
+    assert datasets.find("meps_2016") == bare / "mine" / "h192.csv"
+
+
+def test_a_publishers_file_is_fetched_once_and_kept(bare, server, change):
+    publish_blog(server, change)
+    data = datasets.blog_feedback()
+    assert data.X.tolist() == [[1.5] * 280, [-2.0] * 280]
+    np.testing.assert_allclose(data.y, [0.0, np.log(4)], rtol=1e-14)
+    kept = bare / "cache" / "blogData_train.csv"
+    assert list(kept.parent.iterdir()) == [kept]
+    assert kept.read_bytes() == BLOG
+    assert datasets.find("blog_feedback") == kept
+    assert datasets.blog_feedback() is data
+    np.testing.assert_allclose(datasets.blog_feedback("symlog").X[1], -np.log(3), rtol=1e-14)
+    assert server.asked == ["/blog.zip"]
+
+
+def test_the_hash_is_read_once_a_process(bare, monkeypatch, server, change):
+    publish_blog(server, change)
+    datasets.blog_feedback()
+
+    def read_again(*_):
+        raise AssertionError("hashed again")
+
+    monkeypatch.setattr(files, "_digest", read_again)
+    datasets.blog_feedback("symlog")
+
+
+def test_communities_are_fetched_with_the_names_of_their_columns(bare, server, change):
+    names = ["state", "county", "community", "communityname", "fold"]
+    names += [f"feature{k}" for k in range(122)] + ["ViolentCrimesPerPop"]
+    header = "@relation crimepredict\n" + "".join(f"@attribute {n} numeric\n" for n in names)
+    row = ["8", "?", "?", "Lakewood", "1", *(f"0.{k + 100}" for k in range(122)), "0.2"]
+    lacking = [*row[:6], *["?"] * 23, *row[29:-1], "0.7"]
+    content = "\n".join(",".join(values) for values in (row, lacking)).encode()
+    server.pages["/c.zip"] = zip_of(
+        **{"communities.names": f"café\n{header}".encode("latin-1"), "communities.data": content}
+    )
+    change(
+        "communities",
+        rows=2,
+        url=f"{server.address}/c.zip",
+        copies=(Copy("communities.data", git_blob(content), ("communities.names",)),),
+    )
+    data = datasets.communities()
+    assert data.feature_names == ("feature0", *(f"feature{k}" for k in range(24, 122)))
+    np.testing.assert_allclose(data.X[:, 1], [0.124, 0.124], rtol=1e-14)
+    np.testing.assert_allclose(data.y, [0.2, 0.7], rtol=1e-14)
+    (bare / "cache" / "communities.names").unlink()  # of no use without
+    assert datasets.find("communities") is None
+
+
+@pytest.mark.parametrize("names", [["ViolentCrimesPerPop"], [f"a{k}" for k in range(128)], []])
+def test_other_names_than_the_publishers_are_refused(tmp_path, names):
+    path = tmp_path / "communities.names"
+    path.write_text("".join(f"@attribute {name} numeric\n" for name in names))
+    with pytest.raises(ValueError, match=f"names {len(names)} attributes.*expected 128"):
+        attribute_names(path)
+
+
+def test_an_archive_with_another_hash_is_refused(bare, server, change):
+    zipped = publish_blog(server, change, hash=sha256(b"another"))
+    with pytest.raises(WrongHash) as refused:
+        datasets.blog_feedback()
+    for part in (f"{server.address}/blog.zip", sha256(zipped)[7:], sha256(b"another")[7:]):
+        assert part in str(refused.value)
+    assert not list(bare.glob("cache/*"))
+
+
+def test_a_member_with_another_hash_is_refused_and_not_kept(bare, server, change):
+    publish_blog(server, change, content=b"1,2,3\n")
+    with pytest.raises(WrongHash) as refused:
+        datasets.blog_feedback()
+    for part in ("blogData_train.csv in http", sha256(b"1,2,3\n")[7:], sha256(BLOG)[7:]):
+        assert part in str(refused.value)
+    assert not list(bare.glob("cache/*"))
+
+
+def with_unknown_compression(zipped: bytes) -> bytes:
+    """Write another method into both headers of a zip file with one member."""
+    changed, central = bytearray(zipped), zipped.index(b"PK\x01\x02")
+    changed[8] = changed[central + 10] = 9
+    return bytes(changed)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"<html>Sign in</html>",
+        zip_of(other=b"1"),
+        with_unknown_compression(zip_of(**{"blogData_train.csv": b"1"})),
+    ],
+)
+def test_an_answer_without_the_file_says_how_to_go_on(bare, server, change, content):
+    publish_blog(server, change, hash=None)
+    server.pages["/blog.zip"] = content
+    with pytest.raises(DataNotFound, match=r"could not be unpacked.*LAZYKNIFE_DATA"):
+        datasets.blog_feedback()
+    assert not list(bare.glob("cache/*"))
+
+
+def test_a_page_that_is_gone_says_how_to_go_on(bare, server, change):
+    publish_blog(server, change)
+    server.pages.clear()
+    with pytest.raises(DataNotFound, match=r"download failed \(HTTPError\)"):
+        datasets.blog_feedback()
+    assert server.asked == ["/blog.zip"]  # no second try
+
+
+def test_without_a_network_the_error_says_what_to_put_where(bare, monkeypatch, change):
+    url = closed_address()
+    change("blog_feedback", url=url)
+    monkeypatch.setenv("LAZYKNIFE_DATA", str(bare / "nowhere"))
+    start = time.perf_counter()
+    with pytest.raises(FileNotFoundError) as missing:
+        datasets.blog_feedback()
+    assert time.perf_counter() - start < 5
+    assert isinstance(missing.value, DataNotFound)
+    for part in (url, "unpack blogData_train.csv,", "LAZYKNIFE_DATA", str(bare / "nowhere")):
+        assert part in str(missing.value)
+
+
+def test_a_publisher_that_does_not_answer_is_given_up(bare, monkeypatch, change):
+    monkeypatch.setattr(files, "TIMEOUT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        change("blog_feedback", url=f"http://127.0.0.1:{silent.getsockname()[1]}/blog.zip")
+        start = time.perf_counter()
+        with pytest.raises(DataNotFound, match=r"download failed \(ReadTimeout\)"):
+            datasets.blog_feedback()
+        assert time.perf_counter() - start < 5
+
+
+def test_what_no_publisher_offers_says_which_file_to_put_where(bare):
+    with pytest.raises(DataNotFound) as missing:
+        datasets.meps_2016_panel21()
+    assert "Put meps2016_panel21_onehot.npz into a folder" in str(missing.value)
+    assert "Fetch" not in str(missing.value)
+
+
+@pytest.mark.parametrize("on_terminal", [True, False])
+def test_the_download_is_shown_on_a_terminal_only(
+    bare, monkeypatch, server, change, capsys, on_terminal
+):
+    publish_blog(server, change)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: on_terminal)
+    datasets.blog_feedback()
+    shown = "\rBlogFeedback: 0 of 0 MB\n" if on_terminal else ""
+    assert capsys.readouterr().err == shown
+
+
+def test_the_meter_counts_megabytes(capsys):
+    meter = files.Meter("Data")
+    meter.total = 3_000_000
+    for _ in range(6):
+        meter.update(500_001)
+    meter.reset()
+    meter.update(3_000_000)
+    meter.close()
+    lines = capsys.readouterr().err.split("\r")[1:]
+    assert lines == ["Data: 1 of 3 MB", "Data: 2 of 3 MB", "Data: 3 of 3 MB\n"]
+
+
+@pytest.mark.parametrize("package", ["pandas", "pooch"])
+def test_a_missing_package_names_the_extra(monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError, match=rf"need {package}: pip install 'lazyknife\[datasets\]'"):
+        files.optional(package)
+
+
+def test_the_cache_is_the_users():
+    assert files.cache_folder().name in ("lazyknife", "Cache")

@@ -1,0 +1,188 @@
+"""The example on private learning: its rows, its page, and a run on tiny settings."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import statistics
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import lazyknife as lk
+from alike import check_same_page
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs/trade.md"
+ROWS = ROOT / "docs/trade/rows.csv"
+
+
+@pytest.fixture
+def trade() -> ModuleType:
+    """The script, loaded anew: tests change its settings."""
+    spec = importlib.util.spec_from_file_location("trade", ROOT / "examples/trade.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def committed() -> pd.DataFrame:
+    return pd.read_csv(ROWS)
+
+
+def test_the_pages_table_is_that_of_the_committed_rows(
+    trade: ModuleType, committed: pd.DataFrame
+) -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    check_same_page(trade.fill(page, committed), page)
+    with pytest.raises(AssertionError):
+        check_same_page(trade.fill(page, committed.assign(width=2 * committed["width"])), page)
+    panels = len(trade.DATA) * len(trade.SIZES)
+    assert page.count("\n| ") == 2 + panels * (1 + len(trade.EPSILONS))
+
+
+def test_the_committed_rows_are_those_of_the_scripts_settings(
+    trade: ModuleType, committed: pd.DataFrame
+) -> None:
+    cells = [
+        (data, n, base, trial)
+        for data in trade.DATA
+        for n, trials in trade.SIZES.items()
+        for trial in range(trials)
+        for base in trade.bases(n)
+    ]
+    key = ["data", "n", "base", "trial"]
+    found = set(committed[key].itertuples(index=False, name=None))
+    assert found == set(cells)
+    assert not committed.duplicated([*key, "certified"]).any()
+    assert set(committed["certified"]) == set(trade.LEVELS)
+    public = committed[committed["base"] == "public"]
+    assert len(public) == len(trade.LEVELS) * len(trade.DATA) * sum(trade.SIZES.values())
+
+
+def test_the_committed_levels_are_those_that_plan_gives(
+    trade: ModuleType, committed: pd.DataFrame
+) -> None:
+    """Also that no larger alpha would do, and that what is certified is reached."""
+    public = committed[committed["base"] == "public"]
+    for n, certified, alpha in (
+        public[["n", "certified", "alpha"]].drop_duplicates().itertuples(index=False, name=None)
+    ):
+        plan = lk.plan(n=n, coverage=certified, construction=trade.CONSTRUCTION, base=lk.Public())
+        assert alpha == pytest.approx(plan.alpha, rel=1e-5)
+    # A base that spends more gets a smaller alpha for the same certificate.
+    for _, part in committed.groupby(["n", "certified"]):
+        alphas = part.groupby("base", sort=False)["alpha"].unique()
+        assert (alphas.map(len) == 1).all()
+        ordered = [float(alphas[base][0]) for base in trade.bases(1000) if base in alphas]
+        assert ordered == sorted(ordered, reverse=True)
+        assert len(set(ordered)) == len(ordered)
+    means = committed.groupby(["data", "n", "base", "certified"])["coverage"].mean().reset_index()
+    assert (means["coverage"] > means["certified"] - 0.02).all()
+
+
+def test_what_the_page_says_holds(trade: ModuleType, committed: pd.DataFrame) -> None:
+    summary = trade.summarise(committed)
+    asked = summary[summary["certified"].isin(trade.WANTED) & (summary["base"] != "public")]
+    assert (asked["saved"] < 0).all()  # it does not pay anywhere
+    for _, part in asked.groupby(["data", "n", "certified"], sort=False):
+        assert part["saved"].is_monotonic_decreasing  # and loses more with more ε
+    learnt = summary.groupby(["data", "n", "base"])["base_r2"].first()
+    assert learnt["simulated_p16", 10_000, "DP-SGD, ε = 0.1"] == pytest.approx(0.47, abs=0.01)
+    assert learnt["blog_feedback", 10_000, "DP-SGD, ε = 0.5"] == pytest.approx(0.31, abs=0.01)
+
+
+def made() -> pd.DataFrame:
+    """Two trials of two bases; only the first certifies .9."""
+    widths = {("public", 0.8): (2.0, 4.0), ("public", 0.9): (3.0, 5.0), ("other", 0.8): (1.0, 3.0)}
+    return pd.DataFrame(
+        {
+            "data": "simulated_p16",
+            "n": 1000,
+            "base": base,
+            "trial": trial,
+            "certified": certified,
+            "alpha": 0.25 - certified / 10,
+            "coverage": certified,
+            "width": width,
+            "base_r2": 0.125 * trial,
+        }
+        for (base, certified), both in widths.items()
+        for trial, width in enumerate(both)
+    )
+
+
+def test_widths_are_compared_with_the_public_starts_of_the_same_trial(trade: ModuleType) -> None:
+    for rows in (made(), made().sample(frac=1, random_state=1)):
+        summary = trade.summarise(rows).set_index(["base", "certified"])
+        assert (summary.loc["public", "saved"] == 0).all()
+        saved = [100 * (1 - 1 / 2), 100 * (1 - 3 / 4)]
+        line = summary.loc["other", 0.8]
+        assert line["saved"] == pytest.approx(statistics.mean(saved))
+        assert line["saved_se"] == pytest.approx(statistics.stdev(saved) / 2**0.5)
+        assert (line["width"], line["width_se"]) == pytest.approx((2.0, 1.0))
+        assert line["base_r2"] == 0.0625
+
+
+def test_a_table_says_where_nothing_certifies(trade: ModuleType) -> None:
+    title = trade.TITLES["simulated_p16"]
+    head, rule, public, other = trade.table(made()).splitlines()
+    assert head.count("|") == rule.count("|") == public.count("|") == other.count("|") == 11
+    assert public.split(" | ")[:4] == [f"| {title}", "1,000", "public", "0.06"]
+    assert public.endswith("| 0.170 | 3.000 ± 1.000 |  | 0.160 | 4.000 ± 1.000 |  |")
+    assert other.endswith("| 0.170 | 2.000 ± 1.000 | 37.5 ± 12.5 % | none |  |  |")
+
+
+def test_filling_a_page_touches_nothing_else(trade: ModuleType) -> None:
+    page = "A\n<!-- table -->\nold\n<!-- end of table -->\nB\n"
+    filled = trade.fill(page, made())
+    assert filled == page.replace("old\n", trade.table(made()))
+    assert trade.fill(filled, made()) == filled
+
+
+def test_new_rows_are_new_and_trials_differ(trade: ModuleType) -> None:
+    first, again, other = (trade.rows_of("simulated_p16", 50, trial) for trial in (0, 0, 1))
+    assert [len(part) for part in first] == [50, 50, trade.NEW_ROWS, trade.NEW_ROWS]
+    for a, b in zip(first, again, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert not np.array_equal(first[0], other[0])
+    assert not {row.tobytes() for row in first[0]} & {row.tobytes() for row in first[2]}
+
+
+def test_it_runs_on_tiny_settings(
+    trade: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cheap = {
+        "public": lk.Public(),
+        "noisy": lk.DPSGD(noise_multiplier=40.0, epochs=1, batch_size=10),
+        "nothing": lk.DPSGD(noise_multiplier=0.05, epochs=1, batch_size=40),
+    }
+    monkeypatch.setattr(trade, "bases", lambda n: cheap)
+    monkeypatch.setattr(trade, "NEW_ROWS", 30)
+    monkeypatch.setattr(trade, "LEVELS", (0.8, 0.9))
+    rows = trade.run(("simulated_p16",), {40: 2})
+    wanted = itertools.product((0, 1), ("public", "noisy"), (0.8, 0.9))
+    assert list(rows[["trial", "base", "certified"]].itertuples(index=False, name=None)) == list(
+        wanted
+    )  # what learns without noise certifies nothing
+    one = rows.iloc[2]  # trial 0, the noisy base, .8
+    X, y, X_new, y_new = trade.rows_of("simulated_p16", 40, 0)
+    model = lk.LazyJackknifeRegressor(base=cheap["noisy"], construction="full", random_state=0)
+    result = model.fit(X, y).predict_interval(X_new, alpha=float(one["alpha"]))
+    assert one["width"] == pytest.approx(result.width.mean())
+    assert one["coverage"] == pytest.approx(result.covers(y_new).mean())
+    plan = lk.plan(n=40, coverage=0.8, construction="full", base=cheap["noisy"])
+    assert one["alpha"] == plan.alpha
+    (tmp_path / "trade.md").write_text("A\n<!-- table -->\nold\n<!-- end of table -->\nB\n")
+    trade.write(rows, tmp_path)
+    page = (tmp_path / "trade.md").read_text(encoding="utf-8")
+    assert page.startswith("A\n<!-- table -->\n| data |")
+    assert page.endswith("|\n<!-- end of table -->\nB\n")
+    assert (tmp_path / "trade/trade.svg").stat().st_size > 5000
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "trade/rows.csv"), rows, rtol=1e-4)

@@ -1,0 +1,33 @@
+from .base import DPSGD as DPSGD
+from .base import BaseMethod as BaseMethod
+from .base import Perturbed as Perturbed
+from .base import Plain as Plain
+from .base import Pretrained as Pretrained
+from .base import Public as Public
+from .base import Split as Split
+from .certificate import Certificate as Certificate
+from .certificate import Plan as Plan
+from .certificate import certify as certify
+from .certificate import plan as plan
+from .data.scaling import symlog as symlog
+from .estimators.audit import StabilityAudit as StabilityAudit
+from .estimators.audit import audit_stability as audit_stability
+from .estimators.baselines import CVPlusRegressor as CVPlusRegressor
+from .estimators.baselines import JackknifeRegressor as JackknifeRegressor
+from .estimators.baselines import SplitConformalRegressor as SplitConformalRegressor
+from .estimators.lazy import DPLazyPI as DPLazyPI
+from .estimators.lazy import LazyJackknifeRegressor as LazyJackknifeRegressor
+from .losses import Huber as Huber
+from .losses import Logistic as Logistic
+from .losses import Poisson as Poisson
+from .losses import Squared as Squared
+from .metrics import coverage as coverage
+from .metrics import coverage_by_bin as coverage_by_bin
+from .metrics import interval_score as interval_score
+from .metrics import mean_width as mean_width
+from .networks import mlp as mlp
+from .records import Intervals as Intervals
+from .records import PrivacyCurve as PrivacyCurve
+from .tangent import Sketch as Sketch
+
+__version__: str

@@ -1,0 +1,97 @@
+"""Columns with the names of their files, and their values as numbers or as labels.
+
+A message about a column names the file: frames travel with their files' names, as ``Source``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .dates import to_days
+from .formats import TableError, load, option, quoted, quoted_list
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ...records import Array
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file's frame and the name by which messages call it."""
+
+    frame: pd.DataFrame
+    name: str
+
+    def __getitem__(self, column: str) -> Any:
+        return self.frame[column]
+
+    def error(self, column: str, message: str) -> TableError:
+        """Return the error that names this file and the column."""
+        return TableError(f"{self.name}: column {quoted(column)} {message}")
+
+
+def check_known(name: str, columns: Iterable[object], files: str) -> None:
+    """Refuse a name that no column has, and say which one is nearest."""
+    names = list(columns)
+    if name in names:
+        return
+    folded = {str(column).strip().casefold(): column for column in names}
+    nearest = get_close_matches(name.strip().casefold(), folded, n=1)
+    hint = (
+        f"did you mean {quoted(folded[nearest[0]])}?"
+        if nearest
+        else f"the columns are {quoted_list(names, 5)}"
+    )
+    raise TableError(f"{files}: no column {quoted(name)}: {hint}")
+
+
+def distinct_texts(column: Any) -> dict[str, int]:
+    """Return the distinct texts with the row, counted from 1, in which each occurs first."""
+    values = column.reset_index(drop=True).dropna().drop_duplicates()
+    return {str(value): row + 1 for row, value in values.items()}
+
+
+def to_numbers(column: Any, kind: str) -> Array:
+    """Return a column of numbers, dates or durations as numbers, (rows,), missing ones as NaN."""
+    if column.isna().all():  # whatever its type
+        return np.full(len(column), np.nan)
+    if kind != "number":
+        return to_days(column)
+    return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64)
+
+
+def to_labels(source: Source, name: str) -> tuple[NDArray[np.intp], list[str]]:
+    """Return each row's position in the list of labels, −1 where it is missing, and that list."""
+    try:
+        codes, values = load("pandas").factorize(source[name])
+    except TypeError:  # lists and the like cannot be compared
+        raise source.error(
+            name, f"holds values that cannot be categories: pass {option('--drop', name)}"
+        ) from None
+    return np.asarray(codes, dtype=np.intp), [_label(value) for value in values]
+
+
+def _label(value: Any) -> str:
+    """Return one text for a code, whether its file holds integers or, next to gaps, floats."""
+    whole = isinstance(value, Real) and not isinstance(value, bool) and float(value).is_integer()
+    return str(int(float(value))) if whole else str(value)
+
+
+def check_finite(source: Source, names: Sequence[str], values: Array) -> None:
+    """Refuse infinite values, (rows, columns), and name the first."""
+    infinite = np.isinf(values)
+    if infinite.any():
+        column = int(np.argmax(infinite.any(axis=0)))
+        row = int(np.argmax(infinite[:, column])) + 1
+        raise source.error(
+            names[column],
+            f"has an infinite value in row {row}: correct it, or leave it empty if it is unknown",
+        )

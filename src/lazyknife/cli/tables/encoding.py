@@ -1,0 +1,206 @@
+"""Turn tables into arrays and keep the rows exchangeable.
+
+The coverage guarantee requires that training and new rows are treated alike. So whatever is learnt
+from the rows here (types of columns, medians, lists of categories) is a symmetric function of the
+rows of both files together, and the target is not used for it. No row is left out or refused for
+what the other file lacks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .blocks import category_block, number_blocks
+from .columns import Source, check_known
+from .formats import TableError, check_unique, one_line, option, quoted_list
+from .kinds import kind_of_pool
+from .target import new_target, target_values
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ...records import Array
+
+CATEGORY = "category"
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Two tables as arrays, and what was done to them.
+
+    Attributes
+    ----------
+    X, y
+        Features, shape (n, p), and target, (n,), of the training rows.
+    X_new, y_new
+        Features, shape (m, p), of the new rows; their target, (m,), if the file has it without a
+        gap, otherwise None.
+    ids
+        The new rows' names, (m,), if there is a column of them.
+    columns
+        Distinct names of the p features: first the numbers and dates, then the marks of missing
+        values, then one for each category.
+    notes
+        What was done, one sentence each.
+    fitted
+        Whether anything (medians, categories) was learnt from the rows of both files.
+
+    """
+
+    X: Array
+    y: Array
+    X_new: Array
+    y_new: Array | None
+    ids: pd.Series | None
+    columns: tuple[str, ...]
+    notes: tuple[str, ...]
+    fitted: bool
+
+
+def encode(
+    train: pd.DataFrame,
+    test: pd.DataFrame,
+    target: str,
+    *,
+    drop: Sequence[str] = (),
+    categorical: Sequence[str] = (),
+    id_column: str | None = None,
+    train_name: str = "TRAIN",
+    test_name: str = "TEST",
+) -> Encoded:
+    """Turn a file of training rows and a file of new rows into arrays.
+
+    Numbers stay as they are, truth values become 0 and 1, dates become days since 1970-01-01, and
+    durations days; missing ones become the median of both files and are marked in a column of
+    their own. Text becomes one column of 0 and 1 for each category that occurs in at least two
+    rows of both files together.
+
+    Parameters
+    ----------
+    train, test
+        n training rows and m new rows, with the same columns in any order; ``test`` may lack the
+        target.
+    target
+        The column to predict, numeric and without missing values.
+    drop
+        Columns, of either file, that are not features.
+    categorical
+        Columns that hold categories though they look like numbers.
+    id_column
+        A column of ``test`` that names the rows; not a feature.
+    train_name, test_name
+        What messages call the files.
+
+    """
+    old, new = Source(train, train_name), Source(test, test_name)
+    check_unique(train.columns, train_name)
+    check_unique(test.columns, test_name)
+    apart = _check_names(old, new, target, drop, categorical, id_column)
+    names = _features(old, new, apart)
+    y = target_values(old, target)
+    kinds = {name: kind_of_pool(name, old, new, name in categorical) for name in names}
+    blocks = [
+        *number_blocks(old, new, {name: kinds[name] for name in names if kinds[name] != CATEGORY}),
+        *(category_block(old, new, name) for name in names if kinds[name] == CATEGORY),
+    ]
+    pool = np.hstack([block.values for block in blocks])
+    if not pool.shape[1]:
+        raise _nothing_left(old)
+    y_new, remarks = new_target(new, target)
+    notes = [note for block in blocks for note in block.notes]
+    return Encoded(
+        X=pool[: len(train)],
+        y=y,
+        X_new=pool[len(train) :],
+        y_new=y_new,
+        ids=None if id_column is None else test[id_column].reset_index(drop=True),
+        columns=_distinct([name for block in blocks for name in block.columns]),
+        notes=tuple(map(one_line, [*notes, *remarks])),
+        fitted=any(block.fitted for block in blocks),
+    )
+
+
+def encode_one(
+    frame: pd.DataFrame,
+    target: str,
+    *,
+    drop: Sequence[str] = (),
+    categorical: Sequence[str] = (),
+    name: str = "DATA",
+) -> Encoded:
+    """Turn one file into arrays, as ``encode`` does with two; there are no new rows."""
+    nothing = frame.iloc[:0].drop(columns=target, errors="ignore")
+    return encode(
+        frame,
+        nothing,
+        target,
+        drop=drop,
+        categorical=categorical,
+        train_name=name,
+        test_name=name,
+    )
+
+
+def _check_names(
+    old: Source,
+    new: Source,
+    target: str,
+    drop: Sequence[str],
+    categorical: Sequence[str],
+    id_column: str | None,
+) -> set[str]:
+    """Check the names that the user gave; return the columns that are not features."""
+    check_known(target, old.frame.columns, old.name)
+    files = old.name if old.name == new.name else f"{old.name} and {new.name}"
+    either = dict.fromkeys([*old.frame.columns, *new.frame.columns])
+    for name in drop:
+        check_known(name, either, files)
+    for name in categorical:
+        check_known(name, old.frame.columns, old.name)
+    if id_column is not None:
+        check_known(id_column, new.frame.columns, new.name)
+    for flag, names in (("--drop", drop), ("--categorical", categorical), ("--id", [id_column])):
+        if target in names:
+            raise old.error(target, f"is the target: leave it out of {flag}")
+    return {target, *drop, *([] if id_column is None else [id_column])}
+
+
+def _features(old: Source, new: Source, apart: set[str]) -> list[str]:
+    """Return the columns that are features, in the order of the training file."""
+    names = [name for name in old.frame.columns if name not in apart]
+    for here, there in ((old, new), (new, old)):
+        extra = [c for c in here.frame.columns if c not in there.frame.columns and c not in apart]
+        if extra:
+            raise TableError(
+                f"{there.name}: no column {quoted_list(extra, 5)}, which {here.name} has: add what "
+                "is missing, or pass --drop for each"
+            )
+    for name in names:
+        if re.fullmatch(r"Unnamed: \d+", str(name)):
+            raise old.error(
+                name,
+                "has no name in the file and may hold row numbers: pass "
+                f"{option('--drop', name)}, or give it a name",
+            )
+    if not names:
+        raise _nothing_left(old)
+    return names
+
+
+def _distinct(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names, changed where they are another feature's too (a text "(missing)", say)."""
+    found: dict[str, None] = {}
+    for name in names:
+        while name in found:
+            name += " (2)"
+        found[name] = None
+    return tuple(found)
+
+
+def _nothing_left(old: Source) -> TableError:
+    return TableError(f"{old.name}: no column is left to predict from: drop fewer, or add some")

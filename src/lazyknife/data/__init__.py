@@ -1,0 +1,1 @@
+"""From the caller's rows to tensors, without a leak."""

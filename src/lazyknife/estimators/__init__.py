@@ -1,0 +1,1 @@
+"""The estimators: where the stages meet."""

@@ -1,0 +1,382 @@
+"""What all estimators share: checked input, scaling, point predictions and intervals."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from types import MethodType
+from typing import Any, NamedTuple, Self, overload
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.metrics import r2_score
+from sklearn.utils.validation import (
+    _check_feature_names,
+    _check_n_features,
+    _get_feature_names,
+    check_is_fitted,
+)
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from ..base.public import PUBLIC_START
+from ..certificate import Certificate
+from ..compute import steps
+from ..data.checks import check_choice, check_fraction, check_not_negative
+from ..data.inputs import (
+    batch_rows,
+    check_features,
+    check_target,
+    give_back,
+    is_shaped,
+    is_stream,
+    to_tensor,
+)
+from ..data.scaling import Scaling, find_source, fit_scaling
+from ..intervals import CONSTRUCTIONS, GENERAL, kappa, rows_needed
+from ..networks import Network, mlp
+from ..progress import track
+from ..records import Intervals, Predictor, to_array
+
+Values = NDArray[Any]
+Levels = float | Sequence[float] | None
+
+
+class Given(NamedTuple):
+    """What the shared part hands to an estimator's own fit.
+
+    Attributes
+    ----------
+    X, y
+        Scaled rows, and targets, shape (n,).
+    scaling, seeds
+        How the rows were scaled, and what to draw from.
+    covariates
+        Scaled rows without labels, if they are learnt from.
+    names
+        Names of the features, if the rows came with some.
+
+    """
+
+    X: Tensor
+    y: Tensor
+    scaling: Scaling
+    seeds: Seeds
+    covariates: Tensor | None
+    names: Sequence[str] | None
+
+
+class Fitted(NamedTuple):
+    """What an estimator's own fit hands to the shared part.
+
+    Attributes
+    ----------
+    loo
+        The models.
+    certify
+        From a level ``alpha`` to its certificate; it can be pickled.
+    attributes
+        Fitted attributes by name.
+
+    """
+
+    loo: Predictor
+    certify: Callable[..., Certificate]
+    attributes: dict[str, Any]
+
+
+class HiddenSetting:
+    """A constructor argument that is kept, but not shown as an attribute.
+
+    scikit-learn takes any object with an attribute ``transform`` for a transformer, and ``score``
+    is a method of every regressor: settings of these names are read through ``get_params``.
+
+    Parameters
+    ----------
+    method
+        The method that the attribute is instead; without one there is no such attribute.
+
+    """
+
+    def __init__(self, method: Callable[..., Any] | None = None) -> None:
+        self.method = method
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        vars(instance)[self.name] = value
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        if self.method is not None:
+            return self.method if instance is None else MethodType(self.method, instance)
+        raise AttributeError(
+            f"{owner.__name__} is no transformer; get_params()[{self.name!r}] is its setting"
+        )
+
+
+class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Base of every estimator with ``predict_interval``.
+
+    A subclass says how to get leave-one-out models and a certificate (``_fit``) and which
+    construction turns them into intervals.
+    """
+
+    alpha: float
+    transform = HiddenSetting()
+    random_state: Any
+    construction: str
+    network: Network | None
+    progress: bool
+    nu: float = 0.0
+    _constructions: Sequence[str] = GENERAL
+    loo_: Any
+    certificate_: Certificate
+    scaling_: Scaling
+    _certify: Callable[..., Certificate]
+
+    @abstractmethod
+    def _fit(self, given: Given) -> Fitted:
+        """Fit to scaled rows."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the settings by name; with ``deep`` also those of settings that have some."""
+        settings = {name: vars(self)[name] for name in self._get_param_names()}
+        nested: dict[str, Any] = {}
+        for name, value in settings.items() if deep else ():
+            if hasattr(value, "get_params") and not isinstance(value, type):
+                nested |= {f"{name}__{key}": inner for key, inner in value.get_params().items()}
+        return settings | nested
+
+    def _check_settings(self) -> None:
+        """Refuse bad settings before anything is computed."""
+        check_fraction("alpha", self.alpha)
+        check_choice("construction", self.construction, self._constructions)
+        check_not_negative("nu", self.nu)
+
+    def _start_assumptions(self) -> tuple[str, ...]:
+        """Weights that the user brings are the user's word; random ones are ours."""
+        return () if isinstance(self.network, mlp | None) else (PUBLIC_START,)
+
+    def _learns_from_covariates(self) -> bool:
+        """Whether rows without labels are learnt from, beyond scaling."""
+        return False
+
+    def _rows_apart(self, n: int, seeds: Seeds) -> NDArray[np.intp] | None:
+        """Training rows that the leave-one-out step will not use, if there are any."""
+        return None
+
+    def fit(self, X: Any, y: Any, X_pool: Any = None, X_unlabeled: Any = None) -> Self:
+        """Fit the network and all its leave-one-out models.
+
+        Parameters
+        ----------
+        X
+            Training rows: an array or frame of shape (n, features), or a tensor of any shape
+            that the network takes.
+        y
+            Targets, shape (n,).
+        X_pool
+            The rows to predict later, without labels. A fitted ``transform`` is then fitted on
+            X and these together, a ``Pretrained`` base learns from them, and the certificate
+            holds for these rows.
+        X_unlabeled
+            Rows that are neither training rows nor rows to predict. A fitted ``transform`` and a
+            ``Pretrained`` base then learn from these alone.
+
+        """
+        self._check_settings()
+        rows = check_features(X, self, min_rows=2)
+        target = check_target(y, rows, self)
+        seeds = Seeds.of(self.random_state)
+        apart = self._rows_apart(len(rows), seeds)
+        source = find_source(
+            rows,
+            apart=None if apart is None else rows[apart],
+            pool=_optional(X_pool, rows, self, "X_pool"),
+            unlabeled=_optional(X_unlabeled, rows, self, "X_unlabeled"),
+        )
+        learns = self._learns_from_covariates()
+        transform = self.get_params(deep=False)["transform"]
+        scaling = fit_scaling(transform, rows, source, learns)
+        covariates = None
+        if learns and not source.objections:
+            covariates = to_tensor(scaling(source.covariates))
+        given = Given(
+            to_tensor(scaling(rows)),
+            to_tensor(target),
+            scaling,
+            seeds,
+            covariates,
+            None if is_shaped(X) else _get_feature_names(X),
+        )
+        fitted = self._fit(given)
+        certificate = fitted.certify(alpha=self.alpha)
+        # Nothing is set before everything has worked.
+        if not is_shaped(X):
+            _check_feature_names(self, X, reset=True)
+            _check_n_features(self, rows, reset=True)
+        self.row_shape_ = rows.shape[1:]
+        self.scaling_, self.loo_, self.certificate_ = scaling, fitted.loo, certificate
+        self._certify = fitted.certify
+        for name, value in fitted.attributes.items():
+            setattr(self, name, value)
+        return self
+
+    def certify(self, alpha: float | None = None) -> Certificate:
+        """Return the certificate of another level than the estimator's own; nothing is fitted."""
+        check_is_fitted(self)
+        if alpha is None:
+            return self.certificate_
+        return self._certify(alpha=check_fraction("alpha", alpha))
+
+    def predict(self, X: Any) -> Any:
+        """Predict y with the full-data model, shape (m,); a tensor for a tensor, else an array."""
+        values = self._check_new(X)
+        rows = to_tensor(self.scaling_(values))
+        with torch.no_grad():
+            parts = [self.loo_.point(rows[block]) for block in self._row_blocks(len(rows))]
+        return give_back(torch.cat(parts), X)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R² of the point predictions."""
+        predicted = to_array(self.predict(X))
+        y = to_array(y) if isinstance(y, Tensor) else y
+        return float(r2_score(y, predicted, sample_weight=sample_weight))
+
+    @overload
+    def predict_interval(
+        self, X: Iterator[Any] | DataLoader[Any], alpha: Levels = None
+    ) -> Iterator[Intervals]: ...
+
+    @overload
+    def predict_interval(self, X: Any, alpha: Levels = None) -> Intervals: ...
+
+    def predict_interval(self, X: Any, alpha: Levels = None) -> Intervals | Iterator[Intervals]:
+        """Prediction intervals.
+
+        Parameters
+        ----------
+        X
+            Rows to predict. An iterator of batches of rows, such as a generator or a
+            ``torch.utils.data.DataLoader``, gives an iterator of intervals, one for each batch,
+            and no batch is read before it is asked for.
+        alpha
+            The level, or a list of levels, if not the estimator's own; nothing is fitted again.
+
+        """
+        check_is_fitted(self)
+        chosen = self.alpha if alpha is None else alpha
+        levels = (chosen,) if np.isscalar(chosen) else tuple(chosen)  # type: ignore[arg-type]
+        if not levels:
+            raise ValueError("alpha=[]: give at least one level")
+        levels = tuple(check_fraction("alpha", level) for level in levels)
+        n = len(self.loo_.residuals)
+        _warn_if_infinite(min(levels), n)
+        ranks = [kappa(level, n) for level in levels]
+        asked = levels[0] if np.isscalar(chosen) else levels
+        if is_stream(X):
+            return (self._intervals(batch_rows(batch), ranks, asked) for batch in X)
+        return self._intervals(X, ranks, asked)
+
+    def _intervals(
+        self, X: Any, ranks: Sequence[int], asked: float | tuple[float, ...]
+    ) -> Intervals:
+        values = self._check_new(X)
+        _warn_if_outside(self.scaling_.outside_pool(values), len(values))
+        rows = to_tensor(self.scaling_(values))
+        ends = CONSTRUCTIONS[self.construction].ends
+        with torch.no_grad():
+            parts = [ends(self.loo_, rows[block], ranks) for block in self._row_blocks(len(rows))]
+        point, lower, upper = (torch.cat(part) for part in zip(*parts, strict=True))
+        if torch.isnan(lower).any() or torch.isnan(upper).any():
+            raise ValueError(
+                "the leave-one-out predictions are not finite numbers for some rows of X: scale "
+                "the features (transform='symlog'), use readout='tangent' or a larger ridge"
+            )
+        lower, upper = lower - self.nu, upper + self.nu
+        if not isinstance(asked, tuple):
+            lower, upper = lower[:, 0], upper[:, 0]
+        point, lower, upper = (give_back(part, X) for part in (point, lower, upper))
+        return Intervals(point, lower, upper, asked, _index(X))
+
+    def _check_new(self, X: Any) -> Values:
+        check_is_fitted(self)
+        rows = check_features(X, self)
+        if not is_shaped(X) and hasattr(self, "n_features_in_"):
+            _check_feature_names(self, X, reset=False)
+            _check_n_features(self, rows, reset=False)
+        if rows.shape[1:] != self.row_shape_:
+            raise ValueError(
+                f"X has rows of shape {rows.shape[1:]}, but {type(self).__name__} was fitted on "
+                f"rows of shape {self.row_shape_}"
+            )
+        return rows
+
+    def _row_blocks(self, count: int) -> Iterator[slice]:
+        """Blocks of rows whose (rows × models) arrays stay in bounds."""
+        parts = list(steps(count, self.loo_.rows_at_once))
+        return track(parts, "predicting", len(parts), self.progress and len(parts) > 1)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "loo_")
+
+
+class Seeds(NamedTuple):
+    """Independent seeds for the parts of a fit.
+
+    The lazy step's (folds, sketches, probes) is not the base's: what is independent of the base's
+    noise must not be drawn from it.
+    """
+
+    start: int
+    base: int
+    rows: int
+    lazy: int
+
+    @classmethod
+    def of(cls, random_state: Any) -> Seeds:
+        """Draw the seeds; numpy's and torch's global states are left alone."""
+        if isinstance(random_state, np.random.RandomState):
+            draws = random_state.randint(0, 2**31 - 1, size=4)
+        else:
+            draws = np.random.default_rng(random_state).integers(0, 2**31 - 1, size=4)
+        return cls(*(int(draw) for draw in draws))
+
+
+def _warn_if_infinite(level: float, n: int) -> None:
+    if kappa(level, n) < 1:
+        warnings.warn(
+            f"{n} rows are too few for alpha={level:g}: the intervals are infinite. "
+            f"At least {rows_needed(level)} rows are needed",
+            stacklevel=3,
+        )
+
+
+def _warn_if_outside(outside: int, count: int) -> None:
+    if outside:
+        warnings.warn(
+            f"{outside} of {count} rows are not among the rows passed as X_pool: the "
+            "certificate does not hold for them. Pass all rows to predict as X_pool to fit",
+            stacklevel=4,
+        )
+
+
+def _optional(X: Any, like: Values, estimator: Any, name: str) -> Values | None:
+    if X is None:
+        return None
+    rows = check_features(X, estimator, name=name)
+    if rows.shape[1:] != like.shape[1:]:
+        raise ValueError(
+            f"{name} has rows of shape {rows.shape[1:]}, but those of X have {like.shape[1:]}: "
+            "pass the same features"
+        )
+    return rows
+
+
+def _index(X: Any) -> Any:
+    """Return the row labels of a pandas frame."""
+    return X.index if hasattr(X, "index") and hasattr(X, "iloc") else None

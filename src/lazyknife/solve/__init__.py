@@ -1,0 +1,1 @@
+"""From tangent features and targets to all leave-one-out models."""

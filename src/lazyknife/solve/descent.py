@@ -1,0 +1,365 @@
+"""Newton's steps for many models of a convex loss at once; newton.py has the notation.
+
+The full model's steps solve their equations directly. All others share its inverse, and go on
+together until each is there; the few that are not go on alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from ..losses import Loss
+
+# |G| relative to the largest |ℓ'| of the model's rows, besides what rounding makes unavoidable.
+TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4}
+BISECTIONS, NEWTON_STEPS = 50, 500
+# Steps that all columns take together; those that are not there by then go on alone.
+JOINT_STEPS = 25
+# Conjugate gradients stop at this share of the residual they began with, or after so many steps.
+FORCING, CONJUGATE_STEPS = 0.03, 10
+# Line search: share of the predicted decrease to reach, shares of the slope that may be left.
+DECREASE, FALL, RISE, TRIALS = 1e-4, 0.1, 0.5, 80
+# What K maps to 0 is solved by a step of length 1, and a length s leaves |1 − s| of it: below 2.
+LONGEST = 1.9
+# Units of rounding of f that a gradient may keep.
+ROUNDINGS = 16.0
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What all models share; rows of m models are columns of (n, m) tensors."""
+
+    kernel: Tensor  # K, (n, n)
+    y: Tensor  # (n, 1)
+    offsets: Tensor  # o, (n, 1)
+    ridge: float  # λ
+    intercept: bool
+    loss: Loss
+    size: float  # ‖K‖
+
+    def values(self, dual: Tensor, intercepts: Tensor) -> Tensor:
+        """Return f = o + Kα + β."""
+        return self.kernel @ dual + self.offsets + intercepts
+
+    def weights(self, values: Tensor, keep: Tensor) -> Tensor:
+        """ℓ'' of the rows kept; where no row has any, that of a parabola above the loss."""
+        weights = keep * self.loss.curvature(values, self.y)
+        none = ~(weights > 0).any(dim=0)
+        if none.any():
+            weights[:, none] = (keep * self.loss.majorant(values, self.y))[:, none]
+        return weights
+
+
+@dataclass(frozen=True)
+class Models:
+    """m models on the way; ``keep`` is 0 at the rows that they leave out, else 1."""
+
+    dual: Tensor  # α, (n, m)
+    intercepts: Tensor  # β, (m,)
+    values: Tensor  # f, (n, m)
+    keep: Tensor  # (n, m)
+    left_out: Tensor  # row that each leaves out, (m,); empty for the full model
+
+    def take(self, which: Tensor) -> Models:
+        """Return some of the models."""
+        return Models(
+            self.dual[:, which],
+            self.intercepts[which],
+            self.values[:, which],
+            self.keep[:, which],
+            self.left_out[which] if len(self.left_out) else self.left_out,
+        )
+
+    def put_(self, which: Tensor, other: Models) -> None:
+        """Take these models over from another record."""
+        self.dual[:, which] = other.dual
+        self.intercepts[which] = other.intercepts
+        self.values[:, which] = other.values
+
+    def moved(self, step: _Step, length: Tensor) -> Models:
+        """Go so far along a step."""
+        return replace(
+            self,
+            dual=self.dual + length * step.dual,
+            intercepts=self.intercepts + length * step.intercepts,
+            values=self.values + length * step.values,
+        )
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A direction for m models."""
+
+    dual: Tensor  # a, (n, m)
+    intercepts: Tensor  # b, (m,)
+    values: Tensor  # φ = Ka + b, (n, m)
+
+    def take(self, which: Tensor) -> _Step:
+        """Return the direction of some of the models."""
+        return _Step(self.dual[:, which], self.intercepts[which], self.values[:, which])
+
+    def plus(self, other: _Step, length: Tensor) -> _Step:
+        """Return self + length·other."""
+        return _Step(
+            torch.addcmul(self.dual, length, other.dual),
+            torch.addcmul(self.intercepts, length, other.intercepts),
+            torch.addcmul(self.values, length, other.values),
+        )
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The full model's inverse: Z, and the intercept b = qᵀR that goes with a = ZR."""
+
+    inverse: Tensor  # Z, (n, n)
+    share: Tensor  # q, (n,); zeros without an intercept
+
+    def solve(self, problem: Problem, residual: Tensor, left_out: Tensor) -> _Step:
+        """λa + W(Ka + b) = R for the full model's weights, without the row left out."""
+        columns = torch.arange(len(left_out), device=left_out.device)
+        dual, intercepts = self.inverse @ residual, self.share @ residual
+        own = residual[left_out, columns] / problem.ridge
+        excess = (dual[left_out, columns] - own) / self.inverse[left_out, left_out]
+        dual.addcmul_(self.inverse[:, left_out], excess, value=-1)
+        dual[left_out, columns] = own
+        if problem.intercept:  # Σa = 0 exactly, not to the rounding of Z
+            excess_sum = dual.sum(dim=0) / (len(dual) - 1)
+            dual -= excess_sum
+            dual[left_out, columns] += excess_sum
+            intercepts = intercepts - self.share[left_out] * excess
+        return _Step(dual, intercepts, problem.kernel @ dual + intercepts)
+
+
+def solve_full(problem: Problem) -> Models:
+    """The model of all rows, from the offsets and the best constant."""
+    zeros = torch.zeros_like(problem.y)
+    nothing = torch.empty(0, dtype=torch.long, device=zeros.device)
+    level = zeros[0] + (_level(problem) if problem.intercept else 0.0)
+    start = Models(zeros, level, problem.offsets + level, torch.ones_like(zeros), nothing)
+    return _solve_alone(problem, start)
+
+
+def _level(problem: Problem) -> float:
+    """The best intercept without any move of the weights, by bisection: where Newton begins."""
+
+    def slope(level: float) -> float:
+        return float(problem.loss.gradient(problem.offsets + level, problem.y).sum())
+
+    high = 1.0
+    while slope(-high) > 0 or slope(high) < 0:
+        high *= 2
+    low = -high
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if slope(middle) > 0 else (middle, high)
+    return (low + high) / 2
+
+
+def _solve_alone(problem: Problem, models: Models) -> Models:
+    """One model, by damped Newton steps, each with an elimination of its own."""
+    for _ in range(NEWTON_STEPS):
+        residual, done = _residual(problem, models)
+        if done.all():
+            return _centred(problem, models)
+        step = _own_step(problem, models, residual)
+        models = models.moved(step, _length(problem, models, step))
+        models = replace(models, values=problem.values(models.dual, models.intercepts))
+    raise ValueError(
+        f"Newton's method for the {problem.loss.name} loss did not converge at "
+        f"ridge={problem.ridge:.3g} (residuals up to {float(residual.abs().max()):.2g}): use a "
+        "larger ridge, or scale the features (transform='symlog', or 'standardize' with X_pool)"
+    )
+
+
+def _own_step(problem: Problem, models: Models, residual: Tensor) -> _Step:
+    """One Newton step by elimination."""
+    weights = problem.weights(models.values, models.keep)
+    matrix = weights * problem.kernel
+    matrix.diagonal().add_(problem.ridge)
+    wanted = torch.cat([residual, weights], dim=1)
+    dual, sums = _solved(problem, matrix, wanted).split(1, dim=1)
+    intercepts = torch.zeros_like(models.intercepts)
+    if problem.intercept:
+        intercepts = dual.sum(dim=0) / sums.sum(dim=0)
+        dual = dual - sums * intercepts
+        dual = dual - (models.dual + dual).mean(dim=0)  # Σα = 0, whatever rounding did before
+    return _Step(dual, intercepts, problem.kernel @ dual + intercepts)
+
+
+def _solved(problem: Problem, matrix: Tensor, wanted: Tensor) -> Tensor:
+    """Solve linear equations, or say what makes them singular."""
+    try:
+        solution: Tensor = torch.linalg.solve(matrix, wanted)
+    except RuntimeError as error:
+        raise ValueError(
+            f"the {problem.loss.name} loss cannot be solved at ridge={problem.ridge:.3g}: rounding "
+            "outweighs the ridge. Use a larger ridge, precision='float64', or scale the features "
+            "(transform='symlog', or 'standardize' with X_pool)"
+        ) from error
+    return solution
+
+
+def share(problem: Problem, full: Models) -> Shared:
+    """The inverse at the full solution."""
+    weights = problem.weights(full.values, full.keep)
+    if (weights > 0).sum() < 2:  # without its only row an intercept would have no curvature
+        weights = weights.maximum(problem.loss.majorant(full.values, problem.y))
+    matrix = weights * problem.kernel
+    matrix.diagonal().add_(problem.ridge)
+    inverse = _solved(problem, matrix, torch.eye(len(matrix)).to(matrix))
+    if not problem.intercept:
+        return Shared(inverse, torch.zeros_like(problem.y[:, 0]))
+    sums = inverse @ weights  # ZW1
+    share = inverse.sum(dim=0) / sums.sum()
+    return Shared(inverse.addr_(sums[:, 0], share, alpha=-1), share)
+
+
+def solve_without(problem: Problem, full: Models, shared: Shared, rows: Tensor) -> Models:
+    """The models without each of these rows, from the full one."""
+    columns = torch.arange(len(rows), device=rows.device)
+    keep = problem.y.new_ones(len(problem.y), len(rows))
+    keep[rows, columns] = 0.0
+    models = Models(
+        full.dual.repeat(1, len(rows)),
+        full.intercepts.repeat(len(rows)),
+        full.values.repeat(1, len(rows)),
+        keep,
+        rows,
+    )
+    open_ = columns
+    for _ in range(JOINT_STEPS):
+        some = models.take(open_)
+        residual, done = _residual(problem, some)
+        if done.all():  # by values that were moved along: now by the very values of α and β
+            fresh = problem.values(models.dual, models.intercepts)
+            models = some = replace(models, values=fresh)
+            residual, done = _residual(problem, models)
+            open_ = columns
+            if done.all():
+                break
+        some, residual, open_ = some.take(~done), residual[:, ~done], open_[~done]
+        step = _conjugate_step(problem, shared, some, residual)
+        models.put_(open_, some.moved(step, _length(problem, some, step)))
+    models = replace(models, values=problem.values(models.dual, models.intercepts))
+    for k in (~_residual(problem, models)[1]).nonzero()[:, 0]:  # far from the full one
+        alone = replace(full, keep=keep[:, k, None], left_out=rows[k, None])
+        models.put_(k[None], _solve_alone(problem, alone))
+    return _centred(problem, models)
+
+
+def _residual(problem: Problem, models: Models) -> tuple[Tensor, Tensor]:
+    """Return R = −G, shape (n, m), and for which of the models it is small enough, shape (m,)."""
+    loss, y = problem.loss, problem.y
+    slopes = models.keep * loss.gradient(models.values, y)
+    residual = -(problem.ridge * models.dual + slopes)
+    weight = _largest(models.keep * loss.curvature(models.values, y))
+    rounding = problem.size * _largest(models.dual) + _largest(models.values)
+    epsilon = torch.finfo(y.dtype).eps
+    allowed = TOLERANCES[y.dtype] * _largest(slopes) + ROUNDINGS * epsilon * weight * rounding
+    return residual, _largest(residual) <= allowed
+
+
+def unsolved(problem: Problem, models: Models, roots: Tensor) -> float:
+    """Return how far the models' predictions may be off, in units of √k(x, x).
+
+    The objective is λ-strongly convex in the moves Δ, so with a residual R they are off by at most
+    ‖JᵀR‖/λ ≤ Σ_i |R_i|√k(x_i, x_i)/λ; twice that leaves room for the intercept.
+    """
+    residual, _ = _residual(problem, models)
+    return 2 * float((roots @ residual.abs()).max()) / problem.ridge
+
+
+def _largest(numbers: Tensor) -> Tensor:
+    return numbers.abs().amax(dim=0)
+
+
+def _conjugate_step(problem: Problem, shared: Shared, models: Models, residual: Tensor) -> _Step:
+    """One Newton step of each model, its own weights in it, by conjugate gradients.
+
+    They run in the space of (Δ, β), where a residual stands for Jᵀ R and 1ᵀ R, so that its product
+    with a step is Rᵀφ. The shared inverse is the preconditioner.
+    """
+    weights = problem.weights(models.values, models.keep)
+    left_out, aim = models.left_out, FORCING * _largest(residual)
+    epsilon = torch.finfo(residual.dtype).eps
+    found = _Step(torch.zeros_like(residual), torch.zeros_like(aim), torch.zeros_like(residual))
+    open_ = torch.arange(len(aim), device=aim.device)
+    direction, before = found, torch.ones_like(aim)
+    for _ in range(CONJUGATE_STEPS):
+        guess = shared.solve(problem, residual, left_out)
+        product = (residual * guess.values).sum(dim=0)
+        direction = guess.plus(direction, product / before)
+        image = torch.addcmul(problem.ridge * direction.dual, weights, direction.values)
+        length = product / (direction.values * image).sum(dim=0)
+        # A move that leaves every f alone, as K may have many, is known to rounding only: take it.
+        noise = 8 * epsilon * problem.size * _largest(guess.dual) * residual.abs().sum(dim=0)
+        length = torch.where((product > noise) & torch.isfinite(length), length, 1.0)
+        found.dual[:, open_] += length * direction.dual
+        found.intercepts[open_] += length * direction.intercepts
+        found.values[:, open_] += length * direction.values
+        residual = torch.addcmul(residual, length, image, value=-1)
+        more = _largest(residual) > aim
+        if not more.any():
+            break
+        before = product
+        if not more.all():
+            open_, left_out, aim, before = open_[more], left_out[more], aim[more], before[more]
+            weights, residual = weights[:, more], residual[:, more]
+            direction = direction.take(more)
+    return found
+
+
+def _length(problem: Problem, models: Models, step: _Step) -> Tensor:
+    """How far to go along each step, shape (m,): to a sufficient decrease, and not too short.
+
+    The objective along it is convex; its slope is Σ ℓ'φ + λaᵀ(f − o) + λs aᵀφ, as Kα = f − o − β
+    and Σa = 0. Where that still falls steeply the length grows; where it has turned, or the
+    objective has not fallen enough, it shrinks.
+    """
+    ridge = problem.ridge
+    linear = ridge * (step.dual * (models.values - problem.offsets)).sum(dim=0)
+    square = ridge * (step.dual * step.values).sum(dim=0)
+    value = models.keep * problem.loss.value(models.values, problem.y)
+    slopes = models.keep * problem.loss.gradient(models.values, problem.y)
+    slope = (slopes * step.values).sum(dim=0) + linear
+    slack = 8 * torch.finfo(slope.dtype).eps * value.abs().sum(dim=0)
+    length = torch.ones_like(slope)
+    low, high = torch.zeros_like(slope), torch.full_like(slope, torch.inf)
+    open_ = torch.arange(len(slope), device=slope.device)
+    for _ in range(TRIALS):
+        s, keep = length[open_], models.keep[:, open_]
+        moved = models.values[:, open_] + s * step.values[:, open_]
+        change = (keep * problem.loss.value(moved, problem.y) - value[:, open_]).sum(dim=0)
+        change = change + s * linear[open_] + s.square() / 2 * square[open_]
+        slopes = keep * problem.loss.gradient(moved, problem.y)
+        ahead = (slopes * step.values[:, open_]).sum(dim=0) + linear[open_] + s * square[open_]
+        large = slope[open_] < -slack[open_]  # smaller ones are known to rounding only
+        far = change > DECREASE * s * slope[open_] + slack[open_]
+        far |= ~torch.isfinite(change) | (large & (ahead > -RISE * slope[open_]))
+        near = ~far & large & (ahead < FALL * slope[open_]) & (s < LONGEST)
+        low[open_] = torch.where(near, s, low[open_])
+        high[open_] = torch.where(far, s, high[open_])
+        open_ = open_[near | far]
+        if not len(open_):
+            break
+        middle = (low[open_] + high[open_]) / 2
+        longer = (2 * length[open_]).clamp(max=LONGEST)
+        length[open_] = torch.where(torch.isinf(middle), longer, middle)
+    length[open_] = low[open_]
+    return length
+
+
+def _centred(problem: Problem, models: Models) -> Models:
+    """Move each intercept to the middle of those that are as good."""
+    if not problem.intercept:
+        return models
+    kept = models.keep > 0
+    fall, rise = (
+        torch.where(kept, room, torch.inf).amin(dim=0)
+        for room in problem.loss.flat(models.values, problem.y)
+    )
+    move = (rise - fall) / 2
+    return replace(models, intercepts=models.intercepts + move, values=models.values + move)

@@ -1,0 +1,162 @@
+"""All leave-one-fold-out ridge models from one factorisation (CV+).
+
+Leave the rows S of a fold out: with M = (A_SS)⁻¹ the residuals there are e = M c_S, the model is
+the full one less what the targets on S move it by, with e in their place. The rows that remain
+have the inverse A − A_·S M A_S·, so their own leave-one-out residuals follow from it as c_i/d_i do
+from A: the λ of each fold's model is chosen by them, on the rows outside the fold alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..progress import track
+from .factors import Factor
+from .loo import RidgeModels
+from .primal import Indefinite
+from .rounding import Contest, Sensitivity, gamma_of
+
+
+def draw_folds(n: int, folds: int, seed: int) -> list[Tensor]:
+    """Rows in random folds whose sizes differ by one at most."""
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
+    return [part.sort().values for part in order.tensor_split(folds)]
+
+
+def leave_folds_out(
+    factor_at: Callable[[float], Factor],
+    ridges: Sequence[float],
+    folds: Sequence[Tensor],
+    norms: Tensor,
+    progress: bool = False,
+) -> RidgeModels:
+    """One ridge model without each fold, and the full one.
+
+    Parameters
+    ----------
+    factor_at
+        Factors the ridge at a λ.
+    ridges
+        The λ to choose from, for each model by the leave-one-out error on its own rows; ties by
+        order.
+    folds
+        The rows of each fold.
+    norms
+        k(x, x) of the rows, shape (n,).
+    progress
+        Whether to show a progress bar.
+
+    """
+    every = [rows.to(norms.device) for rows in (*folds, torch.arange(0))]  # at last the full model
+    traces = torch.stack([_without(norms, rows).sum() for rows in every])
+    contest = Contest(traces, max(ridges))
+    best: list[_Model | None] = [None] * len(every)
+    failure: Indefinite | None = None
+    for ridge in track(ridges, "choosing ridges", len(ridges), progress and len(ridges) > 1):
+        admitted = contest.admits(ridge)
+        if not admitted.any():
+            continue
+        try:
+            factor = factor_at(ridge)
+            found = [_leave_out(factor, rows, norms) for rows in every]
+        except Indefinite as error:
+            failure = error
+            contest.fail(admitted)
+            continue
+        errors = torch.stack([model.error for model in found])
+        changes = torch.stack([model.change for model in found])
+        better = contest.enter(errors, changes, admitted).tolist()
+        best = [new if won else old for new, old, won in zip(found, best, better, strict=True)]
+    models = [model for model in best if model is not None]
+    if len(models) < len(every):
+        raise failure or ValueError(
+            "no λ of the grid gives finite errors for every fold: scale the features "
+            "(transform='symlog', or 'standardize' with X_pool), or give a number for ridge"
+        )
+    return _joined(models, every[:-1], contest.doubtful[:-1])
+
+
+def _joined(models: Sequence[_Model], folds: Sequence[Tensor], doubtful: Tensor) -> RidgeModels:
+    """Put the models of all folds, and last the full one, together."""
+    sizes = torch.tensor([len(rows) for rows in folds], device=doubtful.device)
+    order = torch.cat(list(folds)).argsort()
+    spread = torch.repeat_interleave(torch.arange(len(folds), device=order.device), sizes)[order]
+    parts = [model.sensitivity for model in models[:-1]]
+    sensitivity = Sensitivity.joined(parts)[order]
+    sensitivity.doubtful.copy_(doubtful[spread])
+    ridges = [model.ridge for model in models]
+    return RidgeModels(
+        columns=torch.stack([model.coefficients for model in models[:-1]], dim=1),
+        full=models[-1].coefficients,
+        intercepts=torch.stack([model.intercept for model in models]),
+        ridges=torch.tensor(ridges, dtype=torch.float64, device=order.device),
+        residuals=torch.cat([model.residuals for model in models])[order],
+        training_residuals=models[-1].training_residuals,
+        sensitivity=sensitivity,
+        model_of=spread,
+    )
+
+
+class _Model(NamedTuple):
+    """The ridge without some rows, and its leave-one-out error on the others."""
+
+    error: Tensor  # a single number
+    change: Tensor  # what rounding may have changed of the errors, a norm
+    ridge: float
+    coefficients: Tensor
+    intercept: Tensor
+    residuals: Tensor  # on the rows left out
+    training_residuals: Tensor
+    sensitivity: Sensitivity  # of the rows left out
+
+
+def _leave_out(factor: Factor, rows: Tensor, norms: Tensor) -> _Model:
+    """Leave these rows out."""
+    columns = factor.inverse_columns(rows)  # A_·S
+    lower, failed = torch.linalg.cholesky_ex(columns[rows])
+    if failed:
+        raise Indefinite(factor.ridge, str(columns.dtype).removeprefix("torch."))
+    residuals = torch.cholesky_solve(factor.dual[rows, None], lower)
+    dual = factor.dual - (columns @ residuals)[:, 0]
+    half = torch.linalg.solve_triangular(lower, columns.T, upper=False)
+    diagonal = factor.diagonal - half.square().sum(dim=0)
+    others = dual / diagonal
+    others[rows] = 0.0  # there it is 0/0
+    steps, shares = factor.steps(rows, columns)
+    moved = (steps @ residuals)[:, 0]
+    # Left out, the rows have weights A_·S(A_SS)⁻¹; see rounding.py for what follows from them.
+    weights = torch.cholesky_solve(steps.T.contiguous(), lower) / factor.unit
+    spans = weights.abs() @ factor.roots
+    load = (factor.coefficients.abs() + moved.abs()) @ factor.roots + factor.ground
+    kept, roots = _without(diagonal, rows) * factor.unit, (norms[rows] + factor.ridge).sqrt()
+    change = 2 * gamma_of(spans.dtype) * math.sqrt(factor.strain) * load * kept.rsqrt().norm()
+    return _Model(
+        others.square().sum().nan_to_num(torch.inf),
+        change,
+        factor.ridge,
+        factor.coefficients - moved,
+        factor.intercept - shares @ residuals[:, 0],
+        residuals[:, 0],
+        factor.ridge * factor.dual,
+        Sensitivity(
+            reach=spans / roots,
+            roots=roots,
+            load=load.expand(len(rows)),
+            own=spans * load,
+            strain=spans.square() * factor.diagonal[rows] * factor.unit + 2 * spans,
+            ridges=torch.full_like(roots, factor.ridge),
+            doubtful=torch.zeros_like(roots),
+        ),
+    )
+
+
+def _without(values: Tensor, rows: Tensor) -> Tensor:
+    """All but some of the values."""
+    kept = torch.ones_like(values, dtype=torch.bool)
+    kept[rows] = False
+    return values[kept]

@@ -1,0 +1,289 @@
+"""From solved models to predictions: through the tangent, or through the moved network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from ..compute import blocks, steps
+from ..losses import SQUARED, Loss
+from ..networks import widest_layer
+from ..records import Predictions
+from ..tangent import Basis, moved_outputs
+from .loo import RidgeModels
+from .rounding import FIRST_ORDER, NOTHING, Rounding
+from .scales import Scales
+
+MODELS_AT_ONCE = 100
+# Moved networks may respond to an error of the moves more steeply than at θ0.
+CURVED = 10.0
+
+
+class _Read:
+    """What both readouts share."""
+
+    basis: Basis
+    models: RidgeModels
+    scales: Scales | None
+    residuals: Any
+    rounding: Rounding
+
+    def of_type(self, dtype: torch.dtype) -> Self | None:
+        """The same models, predicting in another floating type; None if the scales cannot."""
+        scales = self.scales and self.scales.of_type(dtype)
+        if scales is None and self.scales is not None:
+            return None
+        basis, models = self.basis.of_type(dtype), self.models.of_type(dtype)
+        return replace(self, basis=basis, models=models, scales=scales)  # type: ignore[type-var]
+
+    @property
+    def scores(self) -> Tensor:
+        """Sizes of the left-out residuals over σ, rounded up, shape (n,).
+
+        Infinite where rounding leaves nothing known of the model.
+        """
+        sizes: Tensor = self.residuals.abs() + self.rounding.own
+        if self.scales is None:
+            return sizes
+        error = self.scales.own_error
+        return torch.where(error < FIRST_ORDER, sizes / self.scales.own * (1 + error), torch.inf)
+
+
+@dataclass(frozen=True)
+class TangentReadout(_Read):
+    """f̄_{−j}(x) = f(x; θ0) + z(x)ᵀW_j + β_j: predictions of the linearised network.
+
+    Attributes
+    ----------
+    basis, models
+        The coordinates z, and W and β.
+    scales
+        σ, where errors are not taken as they are.
+    loss
+        Whose inverse link leads from f̄ to predictions.
+    rounding
+        What rounding may have changed of the models.
+
+    """
+
+    basis: Basis
+    models: RidgeModels
+    scales: Scales | None = None
+    loss: Loss = SQUARED
+    rounding: Rounding = NOTHING
+
+    @classmethod
+    def of(
+        cls,
+        basis: Basis,
+        X: Tensor,
+        y: Tensor,
+        models: RidgeModels,
+        scales: Scales | None = None,
+        loss: Loss = SQUARED,
+        rounding: Rounding = NOTHING,
+    ) -> TangentReadout:
+        """Read out the models; everything at the training rows is in closed form."""
+        return cls(basis, models, scales, loss, rounding)
+
+    @property
+    def residuals(self) -> Tensor:
+        """c_j/d_j."""
+        return self.models.residuals
+
+    @property
+    def training_residuals(self) -> Tensor:
+        """λc."""
+        return self.models.training_residuals
+
+    @property
+    def rows_at_once(self) -> int:
+        """Rows for which coordinates, predictions and their order statistics fit."""
+        machine, n = self.basis.tangent.machine, len(self.residuals)
+        arrays = 5 if self.scales is None else 9
+        return machine.rows_at_once(n, self.basis.row_bytes + arrays * machine.item * n)
+
+    def point(self, X: Tensor) -> Tensor:
+        """Predictions of the full model."""
+        outputs, rows = self.basis.rows(X)
+        return self._point(outputs, rows)
+
+    def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """One product for all models."""
+        with self.basis.tangent.machine.exact.products():  # whatever the caller's own setting
+            outputs, rows = self.basis.rows(X)
+        return self._point(outputs, rows), self._each(outputs, rows) + self._shift
+
+    def scaled(self, X: Tensor) -> Predictions:
+        """Predictions and σ, from the same coordinates."""
+        sigma = stretch = None
+        with self.basis.tangent.machine.exact.products():
+            outputs, rows, norms = self.basis.rows_and_norms(X)
+            if self.scales is not None:
+                sigma, stretch = self.scales.at(rows, norms)
+        point, each = self._point(outputs, rows), self._each(outputs, rows)
+        slack = _slack(self.rounding, norms.double(), point, each, self.loss)
+        one = each.new_ones(())
+        return Predictions(
+            point,
+            each,
+            self._shift,
+            one if sigma is None else sigma,
+            one - 1 if stretch is None else stretch,
+            slack,
+        )
+
+    @property
+    def _shift(self) -> Tensor:
+        """The full model's intercept, which coarse numbers are kept free of."""
+        shift = self.models.intercepts[-1]
+        coarse = self.basis.tangent.machine.dtype != shift.dtype
+        return shift if coarse and self.loss.identity else torch.zeros_like(shift)
+
+    def _each(self, outputs: Tensor, rows: Tensor) -> Tensor:
+        with self.basis.tangent.machine.products():
+            values = rows @ self.models.columns
+        # A bias in the product would halve a GPU's rate.
+        values += (self.models.intercepts[:-1] - self._shift).to(values.dtype)
+        values += outputs[:, None]
+        return _by_row(self.loss.mean(values), self.models)
+
+    def _point(self, outputs: Tensor, rows: Tensor) -> Tensor:
+        moved = (outputs + rows @ self.models.full).to(self.models.intercepts.dtype)
+        return self.loss.mean(moved + self.models.intercepts[-1])
+
+
+@dataclass(frozen=True)
+class NetworkReadout(_Read):
+    """f(x; θ0 + Δ_{−j}): the real network at the moved weights, the paper's choice."""
+
+    basis: Basis
+    models: RidgeModels
+    residuals: Tensor
+    training_residuals: Tensor
+    scales: Scales | None = None
+    loss: Loss = SQUARED
+    rounding: Rounding = NOTHING
+
+    @classmethod
+    def of(
+        cls,
+        basis: Basis,
+        X: Tensor,
+        y: Tensor,
+        models: RidgeModels,
+        scales: Scales | None = None,
+        loss: Loss = SQUARED,
+        rounding: Rounding = NOTHING,
+    ) -> NetworkReadout:
+        """Evaluate model j at row j, and the full model at every row."""
+        unread = cls(basis, models, y, y, scales, loss, rounding.times(CURVED))
+        if models.model_of is None:
+            own = [
+                moved_outputs(
+                    basis.tangent.module, unread._moves(columns), X[columns], own_row=True
+                )
+                for columns in unread._model_blocks()
+            ]
+            left_out = loss.mean(torch.cat(own) + models.intercepts[:-1])
+        else:
+            left_out = unread.predict(X)[1].diagonal()
+        return replace(unread, residuals=y - left_out, training_residuals=y - unread.point(X))
+
+    @property
+    def rows_at_once(self) -> int:
+        """Rows for which predictions of all models and their order statistics fit."""
+        machine = self.basis.tangent.machine
+        arrays = 6 if self.scales is None else 10
+        each = machine.item * (arrays * len(self.residuals) + MODELS_AT_ONCE)
+        return max(1, machine.block // each)  # as many as can be: each block moves all networks
+
+    def point(self, X: Tensor) -> Tensor:
+        """Predictions of the full model."""
+        moves = self.basis.moves(self.models.full[:, None])
+        rows = self.basis.tangent.machine.put(X)
+        moved = moved_outputs(self.basis.tangent.module, moves, rows)
+        return self.loss.mean(moved[0] + self.models.intercepts[-1])
+
+    def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """A block of moved networks at a time, each on all rows."""
+        rows = self.basis.tangent.machine.put(X)
+        values = self.models.intercepts[:-1].repeat(len(rows), 1)
+        for columns in self._model_blocks():
+            moved = moved_outputs(self.basis.tangent.module, self._moves(columns), rows)
+            values[:, columns] += moved.T
+        return self.point(X), _by_row(self.loss.mean(values), self.models)
+
+    def scaled(self, X: Tensor) -> Predictions:
+        """Predictions of the moved networks, and σ of the linearised one."""
+        point, each = self.predict(X)
+        one = each.new_ones(())
+        sigma, stretch = one, one - 1
+        if self.scales is None:
+            tangent = self.basis.tangent
+            norms = tangent.norms(tangent.features(X))
+        else:
+            _, rows, norms = self.basis.rows_and_norms(X)
+            sigma, stretch = self.scales.at(rows, norms)
+        slack = _slack(self.rounding, norms.double(), point, each, self.loss)
+        return Predictions(point, each, torch.zeros_like(one), sigma, stretch, slack)
+
+    def _moves(self, columns: slice) -> dict[str, Tensor]:
+        return self.basis.moves(self.models.columns[:, columns])
+
+    def _model_blocks(self) -> Iterator[slice]:
+        """Blocks of models: the pull needs n times the widest layer for each of them."""
+        tangent, n = self.basis.tangent, len(self.residuals)
+        count = self.models.columns.shape[1]
+        parameters = sum(p.numel() for p in tangent.moved.values())
+        each = tangent.machine.item * max(parameters, n * self._width)
+        for block in blocks(count, each, self._limit):
+            for part in steps(block.stop - block.start, MODELS_AT_ONCE):
+                yield slice(block.start + part.start, block.start + part.stop)
+
+    @property
+    def _limit(self) -> int:
+        return self.basis.tangent.machine.block
+
+    @property
+    def _width(self) -> int:
+        return widest_layer(self.basis.tangent.module)
+
+
+Readout = TangentReadout | NetworkReadout
+READOUTS: dict[str, type[TangentReadout] | type[NetworkReadout]] = {
+    "network": NetworkReadout,
+    "tangent": TangentReadout,
+}
+
+
+def read_out(
+    readout: str,
+    basis: Basis,
+    X: Tensor,
+    y: Tensor,
+    models: RidgeModels,
+    scales: Scales | None = None,
+    loss: Loss = SQUARED,
+    rounding: Rounding = NOTHING,
+) -> Readout:
+    """Return the leave-one-out models behind one of the readouts; X and y are on the machine."""
+    return READOUTS[readout].of(basis, X, y, models, scales, loss, rounding)
+
+
+def _slack(rounding: Rounding, norms: Tensor, point: Tensor, each: Tensor, loss: Loss) -> Tensor:
+    """What predictions may be off by, on the scale of y, shape (m,)."""
+    slack = rounding.slack(norms, point)
+    if loss.identity:
+        return slack
+    # On the scale of the link a move by t multiplies the mean of y by e^{±t} at most.
+    return torch.expm1(slack) * torch.maximum(each.abs().amax(dim=1), point.abs()).double()
+
+
+def _by_row(values: Tensor, models: RidgeModels) -> Tensor:
+    """Predictions of M models, (m, M), as those of the model without each row, (m, n)."""
+    return values if models.model_of is None else values[:, models.model_of]

@@ -1,0 +1,125 @@
+"""Symmetric matrices worked on in place, in the tiles on and below the diagonal.
+
+The inverse leaves the tiles above the diagonal alone, so a kernel and its inverse share one n×n
+array, and the kernel can be had back.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..compute import steps
+from ..progress import track
+
+# Rows eliminated at a time, and rows of a tile: products that run at the full rate, on tiles that
+# stay in a processor's caches.
+PIVOTS, TILE = 64, 192
+GPU_PIVOTS, GPU_TILE = 1024, 2048
+
+
+def invert_lower_(matrix: Tensor, rows: Tensor, progress: bool = False) -> bool:
+    """Invert a positive definite A in place, in its lower tiles; ``rows`` (b, n) become rows·A⁻¹.
+
+    Sweeps one block of rows k after another: with A_kk = L Lᵀ and T = L⁻¹ A_k·,
+
+        A_ij ← A_ij − (TᵀT)_ij,   A_ik ← (TᵀL⁻¹)_i,   A_kk ← −L⁻ᵀL⁻¹,   for i, j ≠ k,
+
+    and after the last one A is minus the inverse. On the rows to come this is Cholesky's
+    elimination, with its stability. It takes n³ operations, as many as a factorisation and an
+    inversion after it, nearly all of them in large matrix products. Returns whether the matrix was
+    positive definite to rounding; if not, the tiles hold nothing of use.
+    """
+    n, end = len(matrix), len(matrix) + len(rows)
+    failures = []
+    parts = _pivots(matrix)
+    for k in track(parts, "inverting", len(parts), progress and len(parts) > 1):
+        size = k.stop - k.start
+        factor, failed = torch.linalg.cholesky_ex(matrix[k, k])
+        failures.append(failed)
+        panel = matrix.new_zeros(size, end + size)  # A_kj, 0 for j = k; rows_kᵀ; the identity
+        panel[:, : k.start] = matrix[k, : k.start]
+        panel[:, k.stop : n] = matrix[k.stop :, k].T
+        panel[:, n:end] = rows[:, k].T
+        panel[:, end:].fill_diagonal_(1.0)
+        half = torch.linalg.solve_triangular(factor, panel, upper=False)  # T, and L⁻¹ at its end
+        whole = half[:, end:].T @ half
+        for i in tiles(matrix):
+            matrix[i, : i.stop].addmm_(half[:, i].T, half[:, : i.stop], alpha=-1)
+        matrix[k, : k.start] = whole[:, : k.start]
+        matrix[k.stop :, k] = whole[:, k.stop : n].T
+        matrix[k, k] = -whole[:, end:]
+        rows.addmm_(half[:, n:end].T, half[:, :n], alpha=-1)
+        rows[:, k] = whole[:, n:end].T
+    for i in tiles(matrix):
+        matrix[i, : i.stop].neg_()
+    return not bool(torch.stack(failures).any())
+
+
+def _pivots(matrix: Tensor) -> list[slice]:
+    """Return the rows to eliminate at a time; none reach from one tile into the next."""
+    size = PIVOTS if matrix.device.type == "cpu" else GPU_PIVOTS
+    return [
+        slice(tile.start + part.start, tile.start + part.stop)
+        for tile in tiles(matrix)
+        for part in steps(tile.stop - tile.start, size)
+    ]
+
+
+def tiles(matrix: Tensor) -> list[slice]:
+    """Return the rows of each tile."""
+    return list(steps(len(matrix), TILE if matrix.device.type == "cpu" else GPU_TILE))
+
+
+def diagonal_tiles(matrix: Tensor) -> list[Tensor]:
+    """Copies of the tiles on the diagonal: what an inverse overwrites and nothing else holds."""
+    return [matrix[i, i].clone() for i in tiles(matrix)]
+
+
+def restore_lower_(matrix: Tensor, diagonal: list[Tensor]) -> None:
+    """Undo an inverse: mirror the upper tiles, and put the diagonal ones back."""
+    for i, tile in zip(tiles(matrix), diagonal, strict=True):
+        matrix[i, : i.start] = matrix[: i.start, i].T
+        matrix[i, i] = tile
+
+
+def upper_product(matrix: Tensor, diagonal: list[Tensor], vector: Tensor) -> Tensor:
+    """Product with the matrix of which the upper tiles are here, and these ones on the diagonal."""
+    product = torch.empty_like(vector)
+    for i, tile in zip(tiles(matrix), diagonal, strict=True):
+        product[i] = tile @ vector[i] + matrix[i, i.stop :] @ vector[i.stop :]
+        product[i] += vector[: i.start] @ matrix[: i.start, i]
+    return product
+
+
+def lower_product(matrix: Tensor, vector: Tensor) -> Tensor:
+    """Product with the symmetric matrix whose lower triangle is here."""
+    product = torch.zeros_like(vector)
+    for i in tiles(matrix):
+        below = matrix[i, : i.start]
+        product[i] += below @ vector[: i.start] + _symmetric(matrix[i, i]) @ vector[i]
+        product[: i.start] += vector[i] @ below
+    return product
+
+
+def mirror_lower_(matrix: Tensor) -> None:
+    """Copy the lower triangle onto the upper one."""
+    for i in tiles(matrix):
+        matrix[i, i] = _symmetric(matrix[i, i])
+        matrix[: i.start, i] = matrix[i, : i.start].T
+
+
+def lower_rows(matrix: Tensor, rows: slice) -> Tensor:
+    """Whole rows of the symmetric matrix whose lower triangle is here, shape (rows, n)."""
+    middle = _symmetric(matrix[rows, rows])
+    return torch.cat([matrix[rows, : rows.start], middle, matrix[rows.stop :, rows].T], dim=1)
+
+
+def _symmetric(tile: Tensor) -> Tensor:
+    return tile.tril() + tile.tril(-1).T
+
+
+def largest_row_sum(matrix: Tensor) -> float:
+    """Return the largest sum of absolute values in a row, the matrix's infinity norm."""
+    # torch's maximum, unlike Python's, is NaN wherever one of them is.
+    return float(torch.stack([matrix[i].abs().sum(dim=1).max() for i in tiles(matrix)]).max())

@@ -1,0 +1,306 @@
+"""A network in which rows meet while it is trained cannot be trained with DP-SGD."""
+
+import copy
+import math
+
+import pytest
+import torch
+from opacus.layers import DPGRU, DPLSTM, DPRNN, DPMultiheadAttention
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from lazyknife.base import DPSGD, Perturbed, Public
+from lazyknife.base.rowwise import NoDropout, check_rowwise
+from lazyknife.networks import Averaged, build, fix_norms, mlp
+
+FEATURES = 6
+
+
+def numbers(n: int = 30) -> Tensor:
+    return torch.randn(n, FEATURES, generator=torch.Generator().manual_seed(1))
+
+
+def codes(n: int = 30) -> Tensor:
+    return torch.randint(0, 9, (n, FEATURES), generator=torch.Generator().manual_seed(2))
+
+
+class Between(nn.Module):
+    """Two layers with a function of the hidden batch, and of the module itself, in between."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.first, self.last, self.function = nn.Linear(FEATURES, 5), nn.Linear(5, 1), function
+
+    def forward(self, x):
+        return self.last(self.function(self, self.first(x).tanh()))
+
+
+class Words(nn.Module):
+    """An embedding, and a layer that reads the sequence."""
+
+    def __init__(self, reader=None, **settings):
+        super().__init__()
+        self.table = nn.Embedding(9, 4, **settings)
+        self.reader = reader
+        self.head = nn.Linear(4 if reader is not None else 4 * FEATURES, 1)
+
+    def forward(self, x):
+        h = self.table(x)
+        if self.reader is None:
+            return self.head(h.flatten(1))
+        if isinstance(self.reader, DPMultiheadAttention):
+            return self.head(self.reader(h, h, h, need_weights=False)[0].mean(dim=1))
+        return self.head(self.reader(h)[0][:, -1])
+
+
+def dropped(network, h):
+    return F.dropout(h, 0.5, training=network.training)
+
+
+def noisy(network, h):
+    return h + 0.1 * torch.randn_like(h) if network.training else h
+
+
+def image(*layers):
+    return nn.Sequential(
+        nn.Unflatten(1, (1, 2, 3)), nn.Conv2d(1, 4, 2), *layers, nn.Flatten(), nn.Linear(8, 1)
+    )
+
+
+GOOD = {
+    "mlp": (lambda: mlp((5, 5), "tanh")(FEATURES), numbers),
+    "skip": (lambda: mlp((5,), skip=True)(FEATURES), numbers),
+    "several starts": (lambda: Averaged([mlp((5,))(FEATURES) for _ in range(3)]), numbers),
+    "dropout layer": (
+        lambda: nn.Sequential(nn.Linear(FEATURES, 8), nn.Dropout(0.5), nn.Linear(8, 1)),
+        numbers,
+    ),
+    "dropout function": (lambda: Between(dropped), numbers),
+    "dropout of channels": (lambda: image(nn.ReLU(), nn.Dropout2d(0.5)), numbers),
+    "noise of its own": (lambda: Between(noisy), numbers),
+    "layer norm": (
+        lambda: nn.Sequential(nn.Linear(FEATURES, 8), nn.LayerNorm(8), nn.Linear(8, 1)),
+        numbers,
+    ),
+    "group norm": (lambda: image(nn.GroupNorm(2, 4)), numbers),
+    "instance norm": (lambda: image(nn.InstanceNorm2d(4, affine=True)), numbers),
+    "batch norm on fixed statistics": (lambda: image(nn.BatchNorm2d(4)), numbers),
+    "embedding": (Words, codes),
+    "recurrent": (lambda: Words(DPRNN(4, 4, batch_first=True)), codes),
+    "gated recurrent": (lambda: Words(DPGRU(4, 4, batch_first=True)), codes),
+    "long short-term memory": (
+        lambda: Words(DPLSTM(4, 4, num_layers=2, dropout=0.3, batch_first=True)),
+        codes,
+    ),
+    "attention": (lambda: Words(DPMultiheadAttention(4, 2, batch_first=True)), codes),
+}
+
+
+def centred(network, h):
+    return h - h.mean(dim=0) if network.training else h
+
+
+def centred_and_dropped(network, h):
+    return F.dropout(centred(network, h), 0.5, training=network.training)
+
+
+def normed(network, h):
+    return F.batch_norm(h, None, None, training=True) if network.training else h
+
+
+def scaled_by_size(network, h):
+    """Exchanging a row changes no other one; removing it does."""
+    return h * len(h) if network.training else h
+
+
+def shifted(network, h):
+    return h.roll(1, dims=0) if network.training else h
+
+
+def scaled_gradient(network, h):
+    """The values are those of the rows, the derivatives are not."""
+    size = h.square().mean()
+    return h + h.detach() * (size - size.detach()) if network.training else h
+
+
+def centred_last(network):
+    class Last(nn.Module):
+        def forward(self, f):
+            return f - f.mean(dim=0) if self.training else f
+
+    return nn.Sequential(network, Last())
+
+
+class Remembers(nn.Module):
+    """A running mean that is no buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.mean = nn.Linear(FEATURES, 1), 0.0
+
+    def forward(self, x):
+        result = self.layer(x - self.mean)
+        if self.training:
+            self.mean = 0.9 * self.mean + 0.1 * float(x.mean())
+        return result
+
+
+class Folded(nn.Module):
+    """Each row's three parts are rows to the layers: each part would be clipped by itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 1))
+
+    def forward(self, x):
+        return self.body(x.reshape(3 * len(x), 2)).reshape(len(x), 3).sum(dim=1)
+
+
+MEET = "affect each other"
+BAD = {
+    "centres": (lambda: Between(centred), numbers, MEET),
+    "centres and drops": (lambda: Between(centred_and_dropped), numbers, MEET),
+    "centres its outputs": (lambda: centred_last(mlp((5,))(FEATURES)), numbers, MEET),
+    "norms by the batch": (lambda: Between(normed), numbers, MEET),
+    "shifts the rows": (lambda: Between(shifted), numbers, MEET),
+    "scales gradients": (lambda: Between(scaled_gradient), numbers, MEET),
+    "centres an embedding": (lambda: centred_last(Words()), codes, MEET),
+    "scales by the size": (lambda: Between(scaled_by_size), numbers, "within a batch than alone"),
+    "remembers": (Remembers, numbers, "remembers the rows of earlier batches"),
+    "folds": (Folded, numbers, "passes 4 rows to a layer as 12"),
+    "bounds its embedding": (
+        lambda: Words(max_norm=0.5),
+        codes,
+        r"changes its parameters \['table.weight'\].*max_norm",
+    ),
+}
+
+
+def prepared(make) -> nn.Module:
+    """The network as DPSGD is going to train it."""
+    torch.manual_seed(0)
+    module = make().eval()
+    fix_norms(module)
+    return module.train()
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_networks_that_treat_each_row_alone_pass(name):
+    make, rows = GOOD[name]
+    module = prepared(make)
+    before, state = copy.deepcopy(module.state_dict()), torch.get_rng_state()
+    check_rowwise(module, rows(), 3)
+    assert torch.equal(state, torch.get_rng_state())
+    assert module.training
+    assert all(torch.equal(value, before[key]) for key, value in module.state_dict().items())
+    assert not any(hasattr(p, "grad_sample") or p.grad is not None for p in module.parameters())
+    assert not any(part._forward_hooks for part in module.modules())
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", BAD)
+def test_networks_in_which_rows_meet_are_refused(name, precision):
+    make, rows, reason = BAD[name]
+    X = rows().to(precision) if rows is numbers else rows()
+    with pytest.raises(ValueError, match=rf"(?s){reason}.*base=Public\(\)"):
+        check_rowwise(prepared(make).to(precision), X, 3)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_dpsgd_refuses_them_although_they_behave_in_evaluation_mode(name):
+    make, rows, reason = BAD[name]
+    X = rows()
+    torch.manual_seed(0)
+    start = build(make().eval(), X, seed=0)  # whose probe runs in evaluation mode
+    y = torch.randn(len(X), generator=torch.Generator().manual_seed(4))
+    with pytest.raises(ValueError, match=reason):
+        DPSGD(epochs=1, noise_multiplier=2.0).fit(start, X, y, seed=1)
+    Public().fit(start, X, y, seed=1)
+
+
+@pytest.mark.parametrize("name", ["dropout layer", "layer norm", "long short-term memory"])
+def test_dpsgd_trains_what_passes(name):
+    make, rows = GOOD[name]
+    X = rows()
+    y = torch.randn(len(X), generator=torch.Generator().manual_seed(4))
+    torch.manual_seed(0)
+    start = make().eval()
+    one, two = (
+        DPSGD(epochs=1, noise_multiplier=2.0).fit(start, X, y, seed=1).module for _ in range(2)
+    )
+    pairs = list(zip(one.parameters(), two.parameters(), start.parameters(), strict=True))
+    assert all(torch.equal(a, b) for a, b, _ in pairs)
+    assert any(not torch.equal(a, c) for a, _, c in pairs)
+
+
+def test_perturbed_does_not_ask_for_it():
+    """Its sensitivity is asserted, whatever the network."""
+    X = numbers()
+    Perturbed(sensitivity=1.0, epsilon=1.0).fit(Between(centred), X, X.sum(dim=1), seed=0)
+
+
+def test_without_noise_nothing_is_promised_and_nothing_asked_for():
+    X = numbers()
+    DPSGD(epsilon=math.inf, epochs=1).fit(Between(centred), X, X.sum(dim=1), seed=0)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_few_rows_are_enough(n):
+    check_rowwise(prepared(GOOD["mlp"][0]), numbers(n), 3)
+    if n > 1:
+        with pytest.raises(ValueError, match=MEET):
+            check_rowwise(prepared(lambda: Between(centred)), numbers(n), 3)
+
+
+def test_frozen_and_idle_parameters_are_no_obstacle():
+    module = prepared(lambda: Between(dropped))
+    module.first.weight.requires_grad_(False)
+    module.idle = nn.Linear(2, 2)  # DPSGD has its own message for parameters without a gradient
+    check_rowwise(module, numbers(), 3)
+
+
+@pytest.mark.parametrize(
+    "drop",
+    [nn.Dropout(0.5), nn.AlphaDropout(0.5), lambda x: F.dropout(x, p=0.5), torch.alpha_dropout],
+)
+def test_no_dropout_is_applied_within_its_context(drop):
+    x = torch.ones(50, 3)
+    arguments = (0.5, True) if drop is torch.alpha_dropout else ()
+    with NoDropout():
+        assert torch.equal(drop(x, *arguments), x)
+    assert not torch.equal(drop(x, *arguments), x)
+
+
+# --- why ----------------------------------------------------------------------------------------
+
+
+def clipped_sum(module: nn.Module, X: Tensor, y: Tensor, clip: float) -> Tensor:
+    """Sum of the rows' clipped gradients as DP-SGD takes them: through opacus, in training mode."""
+    from opacus import GradSampleModule
+
+    network = copy.deepcopy(module)
+    private = GradSampleModule(network, loss_reduction="sum", strict=False)
+    (private(X).reshape(-1) - y).square().sum().backward()
+    flat = torch.cat([p.grad_sample.flatten(1) for p in network.parameters()], dim=1)
+    norms = flat.norm(dim=1, keepdim=True)
+    return (flat * (clip / norms).clamp(max=1.0)).sum(dim=0)
+
+
+def movement(make, clip: float = 0.1) -> float:
+    """How far one row less moves the clipped sum, in units of the clipping norm: the largest."""
+    module, X = prepared(make), 2 * numbers(12)
+    y = X.sum(dim=1)
+    whole = clipped_sum(module, X, y, clip)
+    rest = [[i for i in range(12) if i != k] for k in range(12)]
+    moved = [whole - clipped_sum(module, X[rows], y[rows], clip) for rows in rest]
+    return max(float(m.norm()) for m in moved) / clip
+
+
+@pytest.mark.filterwarnings("ignore:Full backward hook")
+def test_one_row_moves_the_sum_by_the_clipping_norm_only_if_rows_do_not_meet():
+    """What the accountant counts on, and what it would miss."""
+    assert movement(GOOD["mlp"][0]) <= 1 + 1e-4
+    assert movement(GOOD["layer norm"][0]) <= 1 + 1e-4
+    assert movement(lambda: Between(centred)) > 1.2
+    assert movement(Folded) > 1.2
+    assert math.isfinite(movement(lambda: Between(shifted)))

@@ -1,0 +1,580 @@
+"""The HTML report, read as text and, where there is a Chromium, opened in it."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from lazyknife import Plain, Public, certify
+from lazyknife.cli.report import (
+    Figure,
+    Report,
+    Table,
+    _is_wide,
+    read_certificate,
+    render,
+    write_report,
+)
+
+NO_BROWSER = (
+    "no Chromium found: install Debian's chromium package to run the report's browser tests"
+)
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+PHONE = {"viewport": {"width": 360, "height": 740}}
+INF, NAN = float("inf"), float("nan")
+
+CERTIFIED = str(certify(n=100, alpha=0.1, base=Public()))
+REFUSED = str(certify(n=100, alpha=0.1, base=Plain()))
+VACUOUS = str(certify(n=100, alpha=0.6, base=Public()))
+NASTY = "<script>alert(1)</script>"
+COMMAND = "lazyknife predict 'my data.csv' \\\n  --alpha 0.1 --html <out>.html"
+SQUARE = '<svg width="100%" viewBox="0 0 40 30"><circle cx="9" cy="9" r="5"/></svg>'
+WIDE = SQUARE.replace("40 30", "80 30")
+
+MIXED = Table(
+    "Methods",
+    ("number", "text", "group", "mixed", NASTY),
+    (
+        (3, "fold 10", "b", "text", 1.0),
+        (None, "beta", "a", 2.0, 2.0),
+        (INF, "Alpha", "b", None, 3.0),
+        (-1.5, None, "a", 10, 4.0),
+        (0.123449, "émile", "b", -INF, 5.0),
+        (NAN, "zeta", "a", "Text", 6.0),
+        (-INF, "fold 2", "b", 1e300, 7.0),
+        (0.123441, "", "a", None, 8.0),
+    ),
+    note="Sorted by nothing.",
+)
+LONG = Table("Predictions", ("row", "y"), tuple((i, i / 7) for i in range(1000)))
+REPORT = Report(
+    title="Intervals for diabetes.csv",
+    lead="242 new rows.",
+    certificate=CERTIFIED,
+    figures=(Figure("Intervals", SQUARE, "Sorted."), Figure("Coverage", WIDE)),
+    tables=(MIXED, Table("Predictions", ("row",), ((1,), (2,)))),
+    settings={"alpha": 0.123456, "hidden": (64, None), "fast": True, "base": NASTY},
+    command=COMMAND,
+    notes=("3 rows were dropped.",),
+    versions={"lazyknife": "0.1.0"},
+)
+
+
+class Page(HTMLParser):
+    """The page's start tags with their attributes, and the text inside each kind of element."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text: dict[str, list[str]] = {}
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        if tag not in ("meta", "link"):
+            self.open.append(tag)
+            self.text.setdefault(tag, []).append("")
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        for tag in set(self.open):
+            self.text[tag][-1] += data
+
+    def attributes(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+def cells(*values: object) -> list[tuple[str, dict[str, str | None]]]:
+    """Text and attributes of a table's cells, one row each."""
+    table = Table("t", ("c",), tuple((value,) for value in values))
+    page = Page(render(replace(REPORT, tables=(table,))))
+    return list(zip(page.text["td"], page.attributes("td"), strict=True))
+
+
+# ---------------------------------------------------------------- the page as text
+
+
+def test_every_tag_is_closed_and_headings_come_in_order():
+    page = Page(render(REPORT))
+    assert page.open == []
+    assert page.attributes("html") == [{"lang": "en"}]
+    assert page.text["title"] == page.text["h1"] == ["Intervals for diabetes.csv"]
+    headings = [tag for tag, _ in page.tags if re.fullmatch("h[1-6]", tag)]
+    assert headings == ["h1"] + ["h2"] * 9
+    titles = ["Coverage guarantee", "Intervals", "Coverage", "Methods", "Predictions"]
+    assert page.text["h2"] == [*titles, "Notes", "Settings", "Reproduce", "Versions"]
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+
+
+def test_nothing_points_outside():
+    page = Page(render(REPORT))
+    for _, attributes in page.tags:
+        for name in ("src", "href", "xlink:href", "action", "srcset"):
+            assert (attributes.get(name) or "data:").startswith(("data:", "#"))
+    policy = next(m["content"] for m in page.attributes("meta") if "http-equiv" in m)
+    directives = dict(part.strip().split(" ", 1) for part in policy.split(";"))
+    assert directives["default-src"] == "'none'"
+    assert directives["img-src"] == "data:"
+    assert "unsafe" not in directives["script-src"]
+    assert not re.search(r"@import|url\(|fetch\(|XMLHttpRequest|https?:", render(REPORT))
+
+
+def test_text_is_escaped_everywhere():
+    report = Report(
+        title=NASTY,
+        lead=NASTY,
+        certificate="\n".join([NASTY, NASTY, f"Scope: {NASTY}", f"- {NASTY}"]),
+        figures=(Figure(NASTY, SQUARE, NASTY),),
+        tables=(Table(NASTY, (NASTY,), ((NASTY,),), NASTY),),
+        settings={NASTY: NASTY},
+        command=NASTY,
+        notes=(NASTY,),
+        versions={NASTY: NASTY},
+    )
+    text = render(report)
+    assert NASTY not in text
+    assert len(Page(text).attributes("script")) == 1
+    # Two of title, settings and versions each, four of certificate and table, and five others.
+    assert text.count("&lt;script&gt;alert(1)&lt;/script&gt;") == 3 * 2 + 2 * 4 + 5
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0.123456, "0.1235"),
+        (0.9, "0.9000"),
+        (-2.0, "-2.000"),
+        (1234.5678, "1235"),
+        (9999.7, "10000"),
+        (452312.4, "452312"),
+        (-1.5e12, "-1.500e+12"),
+        (1.23456e-7, "1.235e-07"),
+        (0.0, "0"),
+        (-0.0, "0"),
+        (INF, "∞"),
+        (-INF, "-∞"),
+        (1234567, "1234567"),
+        (np.float32(0.5), "0.5000"),
+        (np.int64(7), "7"),
+    ],
+)
+def test_numbers_are_shown_short_and_kept_whole(value, shown):
+    [(text, attributes)] = cells(value)
+    assert text == shown
+    assert float(attributes["data-value"]) == float(value)
+    assert "Inf" not in attributes["data-value"] or "Infinity" in attributes["data-value"]
+    assert attributes["class"] == "number"
+    assert "data-missing" not in attributes
+
+
+def test_other_cells_are_text_or_missing():
+    assert cells("0.5", True, np.False_, None, NAN) == [
+        ("0.5", {}),
+        ("yes", {}),
+        ("no", {}),
+        ("–", {"data-missing": None}),
+        ("–", {"data-missing": None}),
+    ]
+
+
+def test_a_column_is_numeric_if_all_that_it_has_are_numbers():
+    assert [attributes.get("class") for _, attributes in cells(None, 1, 2.5)] == ["number"] * 3
+    assert [attributes.get("class") for _, attributes in cells("a", 1)] == [None] * 2
+    assert [attributes.get("class") for _, attributes in cells(None, NAN)] == [None] * 2
+
+
+def test_settings_are_shown_in_full():
+    page = Page(render(REPORT))
+    assert page.text["dt"] == ["alpha", "hidden", "fast", "base", "lazyknife"]
+    assert page.text["dd"] == ["0.123456", "64, none", "yes", NASTY, "0.1.0"]
+    assert page.text["code"] == [COMMAND]
+
+
+def test_parts_without_content_are_left_out():
+    empty = Report("t", "", None, (), (), {}, "")
+    page = Page(render(empty))
+    assert page.open == []
+    assert not {"h2", "p", "section", "dl", "pre", "button", "table", "figure"} & set(page.text)
+
+
+def test_a_certificate_is_taken_apart():
+    parts = read_certificate(CERTIFIED)
+    assert parts.headline.startswith("The interval of a new row holds its y with probability")
+    assert parts.detail == "(construction 'plus', alpha = 0.1, n = 100, Public base)."
+    assert f"{parts.headline} {parts.detail}" == CERTIFIED.splitlines()[0]
+    assert parts.remarks == (CERTIFIED.splitlines()[1],)
+    assert parts.scope.startswith("any new row; on average")
+    assert [f"  - {line}" for line in parts.assumptions] == CERTIFIED.splitlines()[4:]
+    assert len(parts.assumptions) >= 2
+    assert parts.certified
+
+
+@pytest.mark.parametrize("text", [REFUSED, VACUOUS])
+def test_a_certificate_that_certifies_nothing_warns(text):
+    assert not read_certificate(text).certified
+    page = Page(render(replace(REPORT, certificate=text)))
+    assert page.text["h2"][0] == "Warning"
+    assert "certificate warning" in {a.get("class") for a in page.attributes("section")}
+    good = Page(render(REPORT))
+    assert "certificate certified" in {a.get("class") for a in good.attributes("section")}
+
+
+def test_a_short_certificate_is_a_headline():
+    parts = read_certificate("Covers.\n\n")
+    assert (parts.headline, parts.detail, parts.remarks, parts.scope) == ("Covers.", "", (), "")
+    assert read_certificate("").headline == ""
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "wide"), [(360, 240, False), (480, 240, True), (720, 500, True)]
+)
+def test_a_large_figure_gets_its_own_row(width, height, wide):
+    assert _is_wide(f'<svg viewBox="0 0 {width} {height}">') == wide
+
+
+def test_a_wide_figure_gets_its_own_row():
+    assert [a.get("class") for a in Page(render(REPORT)).attributes("figure")] == [None, "wide"]
+    bare = replace(REPORT, figures=(Figure("no box", "<svg></svg>"),))
+    assert Page(render(bare)).attributes("figure") == [{}]
+
+
+def test_a_file_is_written_whole(tmp_path):
+    for name in ("a.html", "b.HTM"):
+        write_report(REPORT, str(tmp_path / name))
+        assert (tmp_path / name).read_text(encoding="utf-8") == render(REPORT)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_an_old_file_is_replaced_not_written_over(tmp_path):
+    (tmp_path / "a.html").write_text("old")
+    (tmp_path / "same").hardlink_to(tmp_path / "a.html")
+    write_report(REPORT, tmp_path / "a.html")
+    assert (tmp_path / "same").read_text() == "old"
+
+
+@pytest.mark.parametrize("name", ["out.txt", "out", "out.html.gz"])
+def test_other_names_are_refused(tmp_path, name):
+    with pytest.raises(ValueError, match=rf"{name}'.*\.html or \.htm"):
+        write_report(REPORT, tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match=r"'t': rows\[1\] has 1 cells, but there are 2 columns"):
+        Table("t", ("a", "b"), ((1, 2), (1,)))
+    with pytest.raises(ValueError, match="Figure 'f': svg begins with '<\\?xml"):
+        Figure("f", '<?xml version="1.0"?><svg></svg>')
+
+
+def test_jinja2_is_asked_for_only_when_needed(monkeypatch):
+    code = "import lazyknife.cli.report, sys; sys.exit('jinja2' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(ImportError, match=r"pip install 'lazyknife\[report\]'"):
+        render(REPORT)
+
+
+# ---------------------------------------------------------------- the page in a browser
+
+
+def chromium() -> str:
+    """Path of a Chromium; without one, skip, or fail where LAZYKNIFE_NEED_CHROMIUM is set."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    found = os.environ.get("LAZYKNIFE_CHROMIUM") or next(filter(None, map(shutil.which, names)), "")
+    if not found and os.environ.get("LAZYKNIFE_NEED_CHROMIUM"):
+        pytest.fail(NO_BROWSER)
+    if not found:
+        pytest.skip(NO_BROWSER)
+    return found
+
+
+def test_a_missing_browser_skips_or_fails(monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.delenv("LAZYKNIFE_CHROMIUM", raising=False)
+    monkeypatch.delenv("LAZYKNIFE_NEED_CHROMIUM", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="no Chromium found"):
+        chromium()
+    monkeypatch.setenv("LAZYKNIFE_NEED_CHROMIUM", "1")
+    with pytest.raises(pytest.fail.Exception, match="no Chromium found"):
+        chromium()
+    monkeypatch.setenv("LAZYKNIFE_CHROMIUM", "/opt/chromium")
+    assert chromium() == "/opt/chromium"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    path = chromium()
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def show(browser, tmp_path):
+    """Open a report; the page carries what it requested and what it wrote to the console."""
+    contexts = []
+
+    def open_report(report=REPORT, **options):
+        context = browser.new_context(locale="en-US", **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.requests, page.messages = [], []
+        page.on("request", lambda request: page.requests.append(request.url))
+        page.on("console", lambda message: page.messages.append(message.text))
+        page.on("pageerror", lambda error: page.messages.append(str(error)))
+        write_report(report, tmp_path / "report.html")
+        page.goto((tmp_path / "report.html").as_uri())
+        return page
+
+    yield open_report
+    for context in contexts:
+        context.close()
+
+
+def drawn(salt: str) -> str:
+    """A drawing by matplotlib, ids and all."""
+    mpl = pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure as Drawing
+
+    file = io.StringIO()
+    with mpl.rc_context({"svg.hashsalt": salt}):
+        figure = Drawing(figsize=(6.4, 4.2))
+        figure.subplots().plot([0, 1], [0, 1])
+        figure.savefig(file, format="svg")
+    text = file.getvalue()
+    return text[text.index("<svg") :]
+
+
+def test_it_shows_everything_and_asks_for_nothing(show):
+    figures = (Figure("A", drawn("a")), Figure("B", SQUARE))
+    page = show(replace(REPORT, figures=figures, tables=(MIXED, LONG)))
+    assert page.locator(".claim").is_visible()
+    assert page.locator(".headline").inner_text().startswith("The interval of a new row")
+    size = "element => parseFloat(getComputedStyle(element).fontSize)"
+    assert page.locator(".claim").evaluate(size) >= 1.4 * page.locator("body").evaluate(size)
+    assert page.get_by_role("img", name="B").is_visible()
+    assert page.get_by_role("img", name="A").locator("svg").bounding_box()["width"] > 300
+    assert page.locator("figure").count() == page.get_by_role("table").count() == 2
+    assert page.locator("tbody tr").count() == 1008
+    box = page.locator(".scroll").nth(1).bounding_box()
+    assert box["height"] < 700  # a long table scrolls in its own box
+    page.locator("th button").first.click()
+    assert page.messages == []
+    assert page.requests == [page.url]
+
+
+def test_nothing_in_a_figure_can_run_or_call_out(show):
+    hostile = (
+        "<svg viewBox='0 0 4 3' onload='hacked = 1'><script>hacked = 1</script>"
+        "<style>@import url(http://127.0.0.1:9/a.css);</style>"
+        "<image href='http://127.0.0.1:9/b.png' width='1' height='1'/></svg>"
+    )
+    page = show(replace(REPORT, figures=(Figure("F", hostile),)))
+    assert page.evaluate("typeof hacked") == "undefined"
+    blocked = "".join(m for m in page.messages if "Content Security Policy" in m)
+    assert "a.css" in blocked
+    assert "b.png" in blocked
+    assert page.get_by_role("columnheader", name=NASTY).is_visible()
+
+
+def column(page, place: int) -> list[str]:
+    return page.locator("table").first.locator(f"tbody td:nth-child({place + 1})").all_inner_texts()
+
+
+ASCENDING = {
+    0: ["-∞", "-1.500", "0.1234", "0.1234", "3", "∞", "–", "–"],
+    1: ["", "Alpha", "beta", "émile", "fold 2", "fold 10", "zeta", "–"],
+    3: ["-∞", "2.000", "10", "1.000e+300", "text", "Text", "–", "–"],
+}
+DESCENDING = {
+    0: ["∞", "3", "0.1234", "0.1234", "-1.500", "-∞", "–", "–"],
+    1: ["zeta", "fold 10", "fold 2", "émile", "beta", "Alpha", "", "–"],
+    3: ["Text", "text", "1.000e+300", "10", "2.000", "-∞", "–", "–"],
+}
+
+
+def test_a_click_sorts_by_value_and_another_turns_round(show):
+    page = show()
+    for place in ASCENDING:
+        for expected in (ASCENDING, DESCENDING, ASCENDING):
+            page.locator("th button").nth(place).click()
+            assert column(page, place) == expected[place]
+
+
+def test_numbers_that_look_the_same_are_sorted_by_their_full_value(show):
+    page = show()
+    page.locator("th button").first.click()
+    assert column(page, 4)[2:4] == ["8.000", "5.000"]
+    page.locator("th button").first.click()
+    assert column(page, 4)[2:4] == ["5.000", "8.000"]
+
+
+def test_equal_cells_keep_their_order(show):
+    page = show()
+    page.locator("th button").nth(2).click()
+    assert column(page, 4) == [f"{i}.000" for i in (2, 4, 6, 8, 1, 3, 5, 7)]
+    page.locator("th button").nth(2).click()
+    assert column(page, 4) == [f"{i}.000" for i in (1, 3, 5, 7, 2, 4, 6, 8)]
+
+
+def test_the_keyboard_sorts_and_the_order_is_announced(show):
+    page = show()
+    sorts = "[...document.querySelectorAll('th')].map(th => th.getAttribute('aria-sort'))"
+    assert page.evaluate(sorts) == [None] * 6
+    page.locator(".scroll").first.focus()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert page.evaluate(sorts) == ["ascending", *[None] * 5]
+    assert column(page, 0) == ASCENDING[0]
+    page.keyboard.press("Space")
+    assert page.evaluate(sorts) == ["descending", *[None] * 5]
+    assert column(page, 0) == DESCENDING[0]
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert page.evaluate(sorts) == [None, "ascending", *[None] * 4]
+    assert column(page, 1) == ASCENDING[1]
+    arrows = (
+        "[...document.querySelectorAll('.arrow')].map(a => getComputedStyle(a, '::before').content)"
+    )
+    assert page.evaluate(arrows) == ['"↕"', '"↑"', *['"↕"'] * 4]
+
+
+def test_it_fits_a_phone(show):
+    long = "a_name_without_any_place_to_break_that_goes_on_and_on_and_on_and_on_and_on"
+    report = replace(
+        REPORT,
+        title=long,
+        lead=long,
+        certificate=f"{long} ({long}).\n{long}\nScope: {long}\nIt assumes:\n  - {long}",
+        figures=(Figure(long, drawn("c"), long), Figure("W", WIDE)),
+        tables=(Table(long, (long, "b", long), ((long, 1.0, long),), long),),
+        settings={long: long},
+        command=f"lazyknife --{long}",
+        notes=(long,),
+    )
+    page = show(report, **PHONE)
+    width = "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+    assert page.evaluate(width) == [360, 360]
+    for drawing in page.locator(".drawing svg").all():
+        box = drawing.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 360
+        assert box["width"] > 280
+    sizes = "e => [e.scrollWidth > e.clientWidth, getComputedStyle(e).overflowX]"
+    assert page.locator(".scroll").evaluate(sizes) == [True, "auto"]
+    for selector in ("body", "td", "th button", "pre", "dd", ".copy", "li"):
+        size = page.locator(selector).first.evaluate(
+            "e => parseFloat(getComputedStyle(e).fontSize)"
+        )
+        assert size >= 16, selector
+
+
+# The least contrast of text against what is behind it, and the text.
+CONTRAST = """() => {
+  const rgba = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = (c) => c.slice(0, 3).map((v) => v / 255)
+    .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = (e) => {
+    const colour = rgba(getComputedStyle(e).backgroundColor);
+    return colour[3] === 0 ? behind(e.parentElement) : colour;
+  };
+  const written = [...document.querySelectorAll("main *:not(svg *)")].filter((e) =>
+    e.matches(".arrow, .icon") || [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()));
+  return written.map((e) => {
+    const pair = [light(rgba(getComputedStyle(e).color)), light(behind(e))].sort((a, b) => a - b);
+    return [(pair[1] + 0.05) / (pair[0] + 0.05), e.outerHTML.slice(0, 80)];
+  }).sort((a, b) => a[0] - b[0])[0];
+}"""
+
+
+@pytest.mark.parametrize("certificate", [CERTIFIED, REFUSED])
+def test_contrast_is_enough_by_day_and_by_night(show, certificate):
+    page = show(replace(REPORT, certificate=certificate))
+    page.locator("th button").first.click()
+    background = "e => getComputedStyle(e).backgroundColor"
+    backgrounds = set()
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        least, where = page.evaluate(CONTRAST)
+        assert 4.5 <= least < 21, where
+        backgrounds.add(page.locator("body").evaluate(background))
+        assert page.locator(".drawing").first.evaluate(background) == "rgb(255, 255, 255)"
+    assert len(backgrounds) == 2
+
+
+def test_a_warning_looks_different_and_says_so(show):
+    style = "e => [getComputedStyle(e).backgroundColor, getComputedStyle(e).borderLeftColor]"
+    seen = []
+    for certificate in (CERTIFIED, VACUOUS):
+        page = show(replace(REPORT, certificate=certificate))
+        part = page.locator(".certificate")
+        icon = part.locator("svg")
+        assert icon.is_visible()
+        seen.append((*part.evaluate(style), icon.inner_html(), part.locator("h2").inner_text()))
+    assert all(one != other for one, other in zip(*seen, strict=True))
+
+
+def test_the_command_is_copied(show):
+    page = show(permissions=["clipboard-read", "clipboard-write"])
+    button = page.get_by_role("button", name="Copy")
+    button.click()
+    page.get_by_role("button", name="Copied").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()") == COMMAND
+
+
+def test_without_a_clipboard_the_command_is_selected(show):
+    page = show()
+    page.evaluate("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+    page.evaluate("document.execCommand = () => false")
+    page.get_by_role("button", name="Copy").click()
+    page.wait_for_function("getSelection().toString() !== ''")
+    assert page.evaluate("getSelection().toString()") == COMMAND
+    assert page.get_by_role("button", name="Copied").count() == 0
+    assert page.messages == []
+
+
+def test_without_scripts_it_still_reads(show):
+    page = show(java_script_enabled=False)
+    assert page.locator(".claim").is_visible()
+    assert not page.locator(".copy").is_visible()
+
+
+def test_it_prints_white_and_whole(show):
+    page = show(replace(REPORT, tables=(LONG,)), color_scheme="dark")
+    page.emulate_media(media="print")
+    assert page.locator("body").evaluate("e => getComputedStyle(e).backgroundColor") == (
+        "rgb(255, 255, 255)"
+    )
+    assert page.locator(".scroll").bounding_box()["height"] > 10000
+    assert not page.locator(".copy").is_visible()
+    assert not page.locator(".arrow").first.is_visible()
+    assert page.evaluate(CONTRAST)[0] >= 4.5

@@ -1,0 +1,186 @@
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from sklearn.preprocessing import FunctionTransformer, QuantileTransformer, StandardScaler
+
+import lazyknife as lk
+from lazyknife.data.scaling import fingerprints, unlike_columns
+from rows import linear
+
+X, Y = linear(30)
+X = 100 * X + 5
+NEW = 100 * linear(20, seed=1)[0] + 5
+OTHER = 100 * linear(50, seed=2)[0] + 5
+
+
+def fitted(transform, base=None, **rows):
+    return lk.LazyJackknifeRegressor(
+        lk.mlp((4,)),
+        base or lk.Public(),
+        1.0,
+        readout="tangent",
+        transform=transform,
+        random_state=0,
+    ).fit(X, Y, **rows)
+
+
+def test_symlog_is_odd_monotone_and_fixed():
+    values = np.array([-np.e + 1, 0.0, np.e - 1, 1e9])
+    np.testing.assert_allclose(lk.symlog(values)[:3], [-1, 0, 1])
+    assert (np.diff(lk.symlog(np.linspace(-1e6, 1e6, 1001))) > 0).all()
+    model = fitted("symlog")
+    assert model.certificate_ == fitted(None).certificate_
+    np.testing.assert_allclose(model.scaling_(NEW), lk.symlog(NEW))
+
+
+@pytest.mark.parametrize(
+    "transform", ["standardize", StandardScaler(), QuantileTransformer(n_quantiles=10)]
+)
+def test_fitted_on_the_training_rows_alone_it_is_a_leak(transform):
+    certificate = fitted(transform).certificate_
+    assert certificate.coverage is None
+    assert "ghost_point" not in certificate.bounds
+    assert "which is a leak" in str(certificate)
+    assert "X_pool" in str(certificate)
+    assert "theorem" not in str(certificate)
+
+
+def test_pooled_it_is_certified_for_the_rows_of_the_pool():
+    model = fitted("standardize", X_pool=NEW)
+    expected = StandardScaler().fit(np.concatenate([X, NEW]))
+    np.testing.assert_allclose(model.scaling_(NEW), expected.transform(NEW))
+    assert model.certificate_.coverage == fitted(None).certificate_.coverage
+    assert "X_pool" in model.certificate_.scope
+    model.predict_interval(NEW)  # no warning
+    model.predict_interval(NEW[:3])
+    with pytest.warns(UserWarning, match="2 of 5 rows are not among the rows passed as X_pool"):
+        model.predict_interval(np.concatenate([NEW[:3], OTHER[:2]]))
+
+
+@pytest.mark.slow
+def test_a_pickled_model_knows_its_pool_in_another_process():
+    """Python's own hash of bytes differs from process to process."""
+    code = "from lazyknife.data.scaling import fingerprints; import numpy as np; {}"
+    prints = [
+        subprocess.run(
+            [sys.executable, "-c", code.format("print(fingerprints(np.array([[1.5, -0.0]])))")],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert prints[0] == prints[1] == f"{fingerprints(np.array([[1.5, 0.0]]))}\n"
+
+
+def test_the_pooled_transform_treats_all_rows_alike():
+    """Swapping a training row with a pool row leaves the transform unchanged."""
+    swapped_X, swapped_new = X.copy(), NEW.copy()
+    swapped_X[4], swapped_new[7] = NEW[7], X[4]
+    first = fitted("standardize", X_pool=NEW)
+    second = lk.LazyJackknifeRegressor(
+        lk.mlp((4,)), lk.Public(), 1.0, readout="tangent", transform="standardize"
+    ).fit(swapped_X, Y, X_pool=swapped_new)
+    np.testing.assert_allclose(first.scaling_(OTHER), second.scaling_(OTHER), rtol=1e-12)
+
+
+def test_fitted_on_other_rows_it_is_certified_on_their_being_others():
+    model = fitted("standardize", X_unlabeled=OTHER)
+    np.testing.assert_allclose(model.scaling_.transformer.mean_, OTHER.mean(axis=0))
+    assert model.certificate_.coverage == fitted(None).certificate_.coverage
+    assert any("X_unlabeled" in sentence for sentence in model.certificate_.assumptions)
+
+
+def test_with_a_split_base_it_is_fitted_on_the_part_set_aside():
+    model = fitted("standardize", lk.Split())
+    learn, _ = lk.Split().rows(30, model.seeds_.rows)
+    np.testing.assert_allclose(model.scaling_.transformer.mean_, X[learn].mean(axis=0))
+    assert model.certificate_.coverage == fitted(None, lk.Split()).certificate_.coverage
+    split = lk.SplitConformalRegressor(transform="standardize", random_state=0).fit(X, Y)
+    assert split.certificate_.coverage is not None
+
+
+def test_a_stateless_transformer_is_certified_on_being_row_by_row():
+    model = fitted(FunctionTransformer(np.arcsinh))
+    assert model.certificate_.coverage is not None
+    assert any("maps each row alone" in sentence for sentence in model.certificate_.assumptions)
+
+
+def test_the_users_transformer_is_not_changed():
+    scaler = StandardScaler()
+    fitted(scaler, X_pool=NEW)
+    assert not hasattr(scaler, "mean_")
+
+
+def test_bad_rows_are_refused():
+    with pytest.raises(ValueError, match="X_pool or X_unlabeled, not both"):
+        fitted("standardize", X_pool=NEW, X_unlabeled=OTHER)
+    with pytest.raises(ValueError, match=r"X_pool has rows of shape \(2,\)"):
+        fitted("standardize", X_pool=NEW[:, :2])
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match="values that are not finite"):
+        fitted(FunctionTransformer(np.log))
+
+
+class Order:
+    """A transformer that tells how many rows it was fitted on."""
+
+    def fit(self, X, y=None):
+        self.rows_ = len(X)
+        return self
+
+    def transform(self, X):
+        return np.asarray(X)
+
+    def get_params(self, deep=True):
+        return {}
+
+    def __sklearn_tags__(self):
+        return StandardScaler().__sklearn_tags__()
+
+
+def test_training_rows_in_the_pool_count_once():
+    X, y = linear(30)
+    new = linear(12, seed=1)[0]
+    settings = {"transform": "standardize", "base": lk.Public(), "random_state": 0}
+    once = lk.LazyJackknifeRegressor(**settings).fit(X, y, X_pool=new)
+    again = lk.LazyJackknifeRegressor(**settings).fit(X, y, X_pool=np.vstack([X, new, new]))
+    for name in ("mean_", "scale_"):
+        found = (getattr(model.scaling_.transformer, name) for model in (once, again))
+        np.testing.assert_allclose(*found, rtol=1e-12)
+    assert once.certificate_.coverage == again.certificate_.coverage is not None
+    assert "all rows passed as X_pool are exchangeable" in str(once.certificate_)
+
+
+def test_training_rows_among_rows_outside_are_refused():
+    X, y = linear(30)
+    outside = linear(40, seed=1)[0]
+    settings = {"transform": "standardize", "base": lk.Public(), "random_state": 0}
+    model = lk.LazyJackknifeRegressor(**settings)
+    assert model.fit(X, y, X_unlabeled=outside).certificate_.coverage is not None
+    leak = model.fit(X, y, X_unlabeled=np.vstack([outside, X[:3]])).certificate_
+    assert leak.coverage is None
+    assert "3 of the rows passed as X_unlabeled are training rows" in str(leak)
+
+
+def test_a_given_transformer_is_assumed_to_treat_rows_alike():
+    X, y = linear(30)
+    model = lk.LazyJackknifeRegressor(transform=Order(), base=lk.Public(), random_state=0)
+    certificate = model.fit(X, y, X_pool=X[:5] + 1).certificate_
+    assert "does not depend on the order of the rows" in str(certificate)
+    assert model.scaling_.transformer.rows_ == 35
+
+
+def test_columns_in_very_unlike_units_are_named():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20, 4)) * [1.0, 1e7, 3.0, 1e5]
+    clause = unlike_columns(X, ["a", "income", "c", "rooms"])
+    assert "'income'" in clause
+    assert "'rooms'" in clause
+    assert "'a'" not in clause
+    assert unlike_columns(X[:, [0, 2]]) == ""
+    assert "number 1" in unlike_columns(X)
+    assert unlike_columns(rng.normal(size=(5, 3, 3))) == ""

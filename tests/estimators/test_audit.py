@@ -1,0 +1,141 @@
+import copy
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import binom
+
+import lazyknife as lk
+import reference
+from lazyknife.estimators.audit import clopper_pearson_upper
+from rows import linear
+
+X, Y = linear(24)
+NEW = linear(15, seed=1)[0]
+
+
+def model(base, **settings):
+    chosen = {"ridge": 2.0, "readout": "tangent", "random_state": 0, "alpha": 0.2} | settings
+    return lk.LazyJackknifeRegressor(lk.mlp((4,)), base, **chosen)
+
+
+@pytest.mark.parametrize("base", [lk.Public(), lk.Split()])
+@pytest.mark.parametrize("ridge", [2.0, "auto"])
+def test_a_base_that_ignores_the_row_is_perfectly_stable(base, ridge):
+    audit = lk.audit_stability(model(base, ridge=ridge), X, Y, NEW, refits=5, nu=0.0)
+    assert audit.eta.tolist() == [0.0]
+
+
+def test_independent_noise_makes_the_papers_own_setting_unstable():
+    audit = lk.audit_stability(model(lk.DPSGD(epochs=1)), X, Y, NEW, refits=5, nu=[0.0, 1e9])
+    assert audit.eta.tolist() == [1.0, 0.0]
+    assert audit.eta_upper[0] == 1.0
+
+
+def test_differences_equal_explicit_refits(monkeypatch):
+    """One refit of a base without noise: both models written out."""
+    seen = {}
+    fit = lk.Plain.fit
+
+    def spy(self, start, rows, target, **settings):
+        base = fit(self, start, rows, target, **settings)
+        seen[len(target)] = copy.deepcopy(base.module)
+        return base
+
+    monkeypatch.setattr(lk.Plain, "fit", spy)
+    plain = model(lk.Plain(epochs=3, lr=0.02), intercept=False)
+    audit = lk.audit_stability(
+        plain, X, Y, NEW, refits=1, nu=np.linspace(0, 2, 401), random_state=8
+    )
+    left_out = int(np.random.default_rng(8).integers(24))
+    kept = np.arange(24) != left_out
+
+    def lazy(module):
+        rows = torch.from_numpy(X[kept])
+        targets = Y[kept] - reference.outputs(module, rows)
+        move, _ = reference.ridge_fit(reference.jacobian(module, rows), targets, 2.0, False)
+        new = torch.from_numpy(NEW)
+        return reference.outputs(module, new) + reference.jacobian(module, new) @ move
+
+    differences = np.abs(lazy(seen[24]) - lazy(seen[23]))
+    expected = [(differences > nu / 2).mean() for nu in audit.nu]
+    np.testing.assert_allclose(audit.eta, expected)
+    assert audit.eta[1:].max() > 0
+
+
+def test_refits_share_the_start_run_the_same_mechanism_and_draw_their_own_noise(monkeypatch):
+    calls = []
+    fit = lk.DPSGD.fit
+
+    def spy(self, start, rows, target, *, seed, n=None, **settings):
+        calls.append((start, len(rows), seed, n))
+        return fit(self, start, rows, target, seed=seed, n=n, **settings)
+
+    monkeypatch.setattr(lk.DPSGD, "fit", spy)
+    lk.audit_stability(model(lk.DPSGD(epochs=1)), X, Y, NEW, refits=4)
+    first, refits = calls[0], calls[1:]
+    assert [(rows, n) for _, rows, _, n in refits] == [(23, 24)] * 4
+    assert len({seed for _, _, seed, _ in calls}) == 5
+    assert all(start is first[0] for start, *_ in refits)
+
+
+def test_the_result_is_ready_for_certify_and_for_print():
+    audit = lk.audit_stability(model(lk.DPSGD(epochs=1)), X, Y, NEW, refits=3, random_state=0)
+    certificate = lk.certify(n=24, alpha=0.1, eta=audit.eta_upper[-1], nu=audit.nu[-1])
+    assert "paper" in certificate.bounds
+    assert "3 refits" in str(audit)
+    assert (np.diff(audit.eta) <= 0).all()
+    again = lk.audit_stability(model(lk.DPSGD(epochs=1)), X, Y, NEW, refits=3, random_state=0)
+    np.testing.assert_array_equal(audit.eta, again.eta)
+
+
+def test_a_pooled_transform_is_fitted_on_the_new_rows_too():
+    pooled = model(lk.Public()).set_params(transform="standardize")
+    assert lk.audit_stability(pooled, X, Y, NEW, refits=2, nu=0.0).eta == 0.0
+
+
+@pytest.mark.parametrize("trials", [5, 20])
+def test_clopper_pearson_is_the_exact_bound(trials):
+    for successes in range(trials):
+        bound = clopper_pearson_upper(np.array(successes), trials, 0.95)
+        assert binom.cdf(successes, trials, bound) == pytest.approx(0.05)
+    assert clopper_pearson_upper(np.array(trials), trials, 0.95) == 1.0
+    assert clopper_pearson_upper(np.array(0), 20, 0.95) == pytest.approx(0.139, abs=1e-3)
+    assert clopper_pearson_upper(np.array(0), 99, 0.95) < 0.03
+
+
+def test_bad_arguments_are_refused():
+    with pytest.raises(ValueError, match="refits=0"):
+        lk.audit_stability(model(lk.Public()), X, Y, NEW, refits=0)
+    with pytest.raises(ValueError, match=r"nu=-1\.0"):
+        lk.audit_stability(model(lk.Public()), X, Y, NEW, refits=1, nu=-1.0)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"construction": "full", "ridge": "auto"},
+        {"construction": "cv+", "folds": 6},
+        {"score": "noise"},
+        {"score": "leverage", "construction": "minmax"},
+        {"construction": "full", "score": "leverage"},
+    ],
+)
+def test_models_without_one_row_are_audited_whatever_intervals_are_made_of(settings):
+    base = lk.Plain(epochs=2, lr=0.02)
+    asked = model(base, **settings)
+    audit, plain = (
+        lk.audit_stability(m, X, Y, NEW, refits=3, random_state=1)
+        for m in (asked, model(base, score="absolute", ridge=settings.get("ridge", 2.0)))
+    )
+    np.testing.assert_array_equal(audit.nu, plain.nu)
+    np.testing.assert_array_equal(audit.eta, plain.eta)
+    assert audit.eta[0] == 1.0
+    assert not hasattr(asked, "loo_")
+    assert asked.get_params()["score"] == settings.get("score")
+
+
+@pytest.mark.parametrize("construction", ["full", "cv+"])
+def test_a_public_base_is_stable_under_every_construction(construction):
+    public = model(lk.Public(), construction=construction, folds=6)
+    assert lk.audit_stability(public, X, Y, NEW, refits=3, nu=0.0).eta.tolist() == [0.0]

@@ -1,0 +1,248 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import lazyknife as lk
+from lazyknife.base import Plain
+from lazyknife.estimators.lazy import refits
+from lazyknife.estimators.refits import train_ensemble
+from lazyknife.intervals import miss_bound
+from lazyknife.networks import make, outputs
+from rows import linear, simulated
+
+SETTINGS = {"network": lk.mlp((6,)), "epochs": 2, "random_state": 0}
+
+
+class Branching(nn.Module):
+    """Looks at values, so it cannot be batched."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.layer(x)
+        return result * 2 if bool((x > 100).any()) else result
+
+
+def ensemble(network, X, y, subsets, **settings):
+    return train_ensemble(
+        lambda number: make(network, X, number),
+        X,
+        y,
+        subsets,
+        Plain(epochs=3, batch_size=4, lr=0.01),
+        seed=5,
+        **settings,
+    )
+
+
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize(
+    "network",
+    [
+        lk.mlp((5, 4)),
+        lambda p: nn.Sequential(nn.Linear(p, 4), nn.LayerNorm(4), nn.Tanh(), nn.Linear(4, 1)),
+    ],
+)
+def test_batched_training_equals_one_network_after_the_other(network, center, monkeypatch):
+    X, y = (torch.from_numpy(a) for a in linear(11))
+    network64 = lambda p: network(p).double()  # noqa: E731
+    subsets = torch.stack([torch.arange(11)[torch.arange(11) != j] for j in range(4)])
+    batched = ensemble(network64, X, y, subsets, center=center)
+    monkeypatch.setattr(refits, "_can_batch", lambda *_: False)
+    looped = ensemble(network64, X, y, subsets, center=center)
+    torch.testing.assert_close(batched.outputs(X), looped.outputs(X), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(batched.own_outputs(X[:4]), batched.outputs(X)[:, :4].diagonal())
+
+
+def test_training_equals_a_loop_written_out():
+    X, y = (torch.from_numpy(a) for a in linear(10))
+    network = lambda p: lk.mlp((4,))(p).double()  # noqa: E731
+    subsets = torch.arange(9)[None]
+    trained = ensemble(network, X, y, subsets, center=True)
+    module = make(network, X, 0)
+    optimizer = torch.optim.Adam(module.parameters(), lr=0.01)
+    generator = torch.Generator().manual_seed(5)
+    mean = y[:9].mean()
+    for _ in range(3):
+        order = torch.rand((1, 9), generator=generator).argsort(dim=1)[0]
+        for batch in order.split(4):
+            optimizer.zero_grad()
+            (outputs(module, X[batch]) - (y[batch] - mean)).square().mean().backward()
+            optimizer.step()
+    expected = outputs(module, X).detach() + mean
+    torch.testing.assert_close(trained.outputs(X)[0], expected, rtol=1e-10, atol=1e-10)
+
+
+def test_blocks_of_networks_and_rows_change_nothing_but_the_order_of_work(monkeypatch):
+    X, y = linear(12)
+    model = lk.JackknifeRegressor(**SETTINGS).fit(X, y)
+    whole = model.loo_.predict(torch.from_numpy(X))[1]
+    for name in ("refits.TRAINING_BYTES", "networks.ENSEMBLE_BYTES", "networks.NETWORKS_AT_ONCE"):
+        monkeypatch.setattr(f"lazyknife.{name}", 5)
+    torch.testing.assert_close(model.loo_.predict(torch.from_numpy(X))[1], whole)
+    trained_in_blocks = lk.JackknifeRegressor(**SETTINGS).fit(X, y)
+    assert trained_in_blocks.loo_.models.offsets.shape == (12,)
+
+
+def test_network_j_never_sees_row_j():
+    """Changing row j changes every network but the j-th."""
+    X, y = linear(12)
+    changed = y.copy()
+    changed[3] += 50.0
+    before, after = (
+        lk.JackknifeRegressor(**SETTINGS).fit(X, target).loo_.predict(torch.from_numpy(X))[1]
+        for target in (y, changed)
+    )
+    same = (before == after).all(dim=0)
+    assert same.nonzero().squeeze().tolist() == 3
+
+
+def test_folds_never_see_their_own_rows():
+    X, y = linear(23)
+    model = lk.CVPlusRegressor(**SETTINGS, folds=5)
+    fold_of = model.fit(X, y).loo_.model_of
+    assert sorted(torch.bincount(fold_of).tolist()) == [4, 4, 5, 5, 5]
+    changed = y.copy()
+    changed[7] += 50.0
+    new = torch.from_numpy(linear(4, seed=3)[0])
+    before = model.loo_.models.outputs(new)
+    after = model.fit(X, changed).loo_.models.outputs(new)
+    same = (before == after).all(dim=1)
+    assert same.nonzero().squeeze().tolist() == int(fold_of[7])
+
+
+def test_cv_plus_interval_by_its_definition():
+    X, y = linear(20)
+    model = lk.CVPlusRegressor(**SETTINGS, folds=4, alpha=0.2).fit(X, y)
+    rows, fold_of = torch.from_numpy(X), model.loo_.model_of
+    by_fold = model.loo_.models.outputs(rows).numpy()
+    errors = np.array([abs(y[i] - by_fold[fold_of[i], i]) for i in range(20)])
+    result = model.predict_interval(X)
+    for row in range(20):
+        centres = by_fold[fold_of, row]
+        assert result.lower[row] == pytest.approx(np.sort(centres - errors)[4 - 1], abs=1e-5)
+        assert result.upper[row] == pytest.approx(np.sort(centres + errors)[21 - 4 - 1], abs=1e-5)
+
+
+def test_split_conformal_by_its_definition():
+    X, y = linear(41)
+    model = lk.SplitConformalRegressor(**SETTINGS, calibration=0.5, alpha=0.2).fit(X, y)
+    kept = model.loo_.model_of.numpy()
+    assert len(kept) == 20
+    errors = np.sort(np.abs(y - model.predict(X))[kept])
+    result = model.predict_interval(X)
+    np.testing.assert_allclose(result.upper - result.point, errors[21 - 4 - 1])
+    changed = y.copy()
+    changed[kept] += 10.0  # calibration labels never reach the network
+    np.testing.assert_array_equal(model.fit(X, changed).predict(X), result.point)
+
+
+def test_naive_uses_training_errors_and_trains_one_network():
+    X, y = linear(30)
+    model = lk.JackknifeRegressor(**SETTINGS, construction="naive", alpha=0.2).fit(X, y)
+    assert model.loo_.models is None
+    errors = np.sort(np.abs(y - model.predict(X)))
+    result = model.predict_interval(X)
+    np.testing.assert_allclose(result.upper - result.point, errors[31 - 6 - 1])
+
+
+def test_a_network_that_cannot_be_batched_is_trained_in_a_loop():
+    X, y = linear(10)
+    model = lk.JackknifeRegressor(Branching(), epochs=1, alpha=0.2).fit(X, y)
+    twin = lk.JackknifeRegressor(model.network.layer, epochs=1, alpha=0.2)
+    assert np.isfinite(model.predict_interval(X).width).all()
+    seeds = {"random_state": 4}
+    np.testing.assert_allclose(
+        model.set_params(**seeds).fit(X, y).predict_interval(X).to_numpy(),
+        twin.set_params(**seeds).fit(X, y).predict_interval(X).to_numpy(),
+        rtol=1e-5,
+    )
+
+
+def test_random_starts_differ_and_a_module_is_one_public_start():
+    X, y = linear(10)
+    still = {"epochs": 1, "lr": 1e-300, "random_state": 0}
+    own = lk.JackknifeRegressor(lk.mlp((4,)), **still).fit(X, y).loo_.models
+    shared = lk.JackknifeRegressor(lk.mlp((4,))(3), **still).fit(X, y).loo_.models
+    rows = torch.from_numpy(X)
+    spread = [(m.outputs(rows) - m.offsets[:, None]).std(dim=0).max() for m in (own, shared)]
+    assert spread[0] > 1e-3
+    assert spread[1] < 1e-12
+
+
+def test_certificates():
+    X, y = linear(40)
+    plus, minmax, jackknife = (
+        lk.JackknifeRegressor(**SETTINGS, construction=c).fit(X, y).certificate_.coverage
+        for c in ("plus", "minmax", "jackknife")
+    )
+    assert plus == pytest.approx(1 - 7 / 41)
+    assert minmax == pytest.approx(1 - 4 / 41)
+    assert jackknife is None
+    split = lk.SplitConformalRegressor(**SETTINGS).fit(X, y).certificate_
+    assert split.coverage == pytest.approx(1 - 2 / 21)
+    equal = lk.CVPlusRegressor(**SETTINGS, folds=4).fit(X, y).certificate_
+    assert equal.coverage == pytest.approx(1 - 10 / 44)
+    unequal = lk.CVPlusRegressor(**SETTINGS, folds=7).fit(X, y).certificate_
+    assert unequal.coverage is None
+    assert "40 is not divisible by 7" in str(unequal)
+    assert "Barber" in str(equal)
+    assert "By the CV+ theorem" not in str(unequal)
+    assert equal.bounds == {"cv_plus": equal.coverage}
+    leak = lk.JackknifeRegressor(**SETTINGS, transform="standardize").fit(X, y).certificate_
+    assert leak.coverage is None
+    assert "which is a leak" in str(leak)
+
+
+def test_the_cv_plus_bound():
+    def bound(alpha: float, n: int, folds: int) -> float | None:
+        return miss_bound("cv+", alpha, n, folds, independent=True).miss
+
+    assert bound(0.1, 100, 10) == pytest.approx(0.2545, abs=1e-4)
+    assert bound(0.1, 100, 100) == pytest.approx(19 / 101)  # folds of one row: jackknife+
+    assert bound(0.001, 100, 10) == 0.0
+    assert bound(0.1, 101, 10) is None
+
+
+def test_a_target_far_from_zero_does_not_hurt():
+    X, y = simulated(16, 0, 400)
+    for make_model in (lk.JackknifeRegressor, lk.CVPlusRegressor, lk.SplitConformalRegressor):
+        near, far = (
+            make_model(random_state=0)
+            .fit(X[:60], y[:60] + shift)
+            .predict_interval(X[60:])
+            .width.mean()
+            for shift in (0.0, 1000.0)
+        )
+        assert far < 1.02 * near
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (lk.CVPlusRegressor(folds=31), "folds=31 is more than the 30 rows"),
+        (lk.CVPlusRegressor(folds=1), "folds=1: give at least 2"),
+        (lk.SplitConformalRegressor(calibration=1.0), "calibration=1.0: give a number strictly"),
+        (lk.JackknifeRegressor(epochs=0), "epochs=0: give a whole number of at least 1"),
+        (lk.JackknifeRegressor(lr=-1), "lr=-1: give a number above 0"),
+        (lk.JackknifeRegressor(nn.Linear(3, 2)), "one output per row"),
+    ],
+)
+def test_bad_settings_are_refused(model, message):
+    with pytest.raises(ValueError, match=message):
+        model.fit(*linear(30))
+
+
+def test_the_same_seed_gives_the_same_bits():
+    X, y = linear(15)
+    for make_model in (lk.JackknifeRegressor, lk.CVPlusRegressor, lk.SplitConformalRegressor):
+        state = torch.get_rng_state()
+        first, second = (
+            make_model(epochs=1, alpha=0.3, random_state=1).fit(X, y).predict_interval(X)
+            for _ in range(2)
+        )
+        np.testing.assert_array_equal(first.to_numpy(), second.to_numpy())
+        assert torch.equal(torch.get_rng_state(), state)

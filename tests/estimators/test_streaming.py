@@ -1,0 +1,260 @@
+"""Rows in batches, and rows as tensors: the same intervals in the caller's own container."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, TensorDataset
+
+import lazyknife as lk
+from reference import Array
+from rows import linear
+
+X, Y = linear(40)
+NEW, NEW_Y = linear(10, seed=1)
+ESTIMATORS: dict[str, Callable[[], Any]] = {
+    "lazy": lambda: lk.LazyJackknifeRegressor(
+        lk.mlp((8,)), lk.Public(), ridge=1.0, alpha=0.2, random_state=0
+    ),
+    "split": lambda: lk.SplitConformalRegressor(lk.mlp((8,)), alpha=0.2, random_state=0),
+}
+
+
+@pytest.fixture(scope="module", params=ESTIMATORS)
+def model(request: pytest.FixtureRequest) -> Any:
+    return ESTIMATORS[request.param]().fit(X, Y)
+
+
+def in_fours(rows: Any) -> Iterator[Any]:
+    return (rows[start : start + 4] for start in range(0, len(rows), 4))
+
+
+def tensors(*arrays: Array) -> list[Tensor]:
+    return [torch.from_numpy(array) for array in arrays]
+
+
+STREAMS: dict[str, Callable[[], Any]] = {
+    "generator of arrays": lambda: in_fours(NEW),
+    "generator of tensors": lambda: in_fours(torch.from_numpy(NEW)),
+    "generator of lists of lists": lambda: in_fours(NEW.tolist()),
+    "generator of rows and targets": lambda: ((rows, NEW_Y[:4]) for rows in in_fours(NEW)),
+    "iterator over a list": lambda: iter(list(in_fours(NEW))),
+    "loader of rows": lambda: DataLoader(TensorDataset(*tensors(NEW)), batch_size=4),
+    "loader of rows and targets": lambda: DataLoader(
+        TensorDataset(*tensors(NEW, NEW_Y)), batch_size=4
+    ),
+    "loader of arrays": lambda: DataLoader(NEW, batch_size=4),  # type: ignore[arg-type]
+    "generator of frames": lambda: in_fours(pd.DataFrame(NEW, index=list("abcdefghij"))),
+}
+
+
+@pytest.mark.parametrize("alpha", [None, 0.3, [0.1, 0.4]])
+@pytest.mark.parametrize("name", STREAMS)
+def test_batches_give_the_whole_answer_piece_by_piece(model: Any, name: str, alpha: Any) -> None:
+    whole = model.predict_interval(NEW, alpha)
+    answer = model.predict_interval(STREAMS[name](), alpha)
+    assert isinstance(answer, Iterator)
+    parts = list(answer)
+    assert [len(part) for part in parts] == [4, 4, 2]
+    assert all(part.alpha == whole.alpha for part in parts)
+    for end in ("point", "lower", "upper"):
+        joined = np.concatenate([np.asarray(getattr(part, end)) for part in parts])
+        # The baseline of them predicts in float32, whose last digits depend on the batch.
+        np.testing.assert_allclose(joined, getattr(whole, end), rtol=1e-6, atol=1e-6)
+
+
+def test_a_stream_is_read_when_it_is_asked_for_and_no_further(model: Any) -> None:
+    read = []
+
+    def batches() -> Iterator[Array]:
+        for count in range(5):
+            read.append(count)
+            yield NEW[:4]
+
+    answer = model.predict_interval(batches())
+    assert read == []
+    for count in (1, 2, 3):
+        next(answer)
+        assert len(read) == count
+
+
+class Counted(torch.utils.data.Dataset[Tensor]):
+    """Rows that remember that they were read."""
+
+    def __init__(self) -> None:
+        self.read: list[int] = []
+
+    def __getitem__(self, index: int) -> Tensor:
+        self.read.append(index)
+        return torch.from_numpy(NEW[index])
+
+    def __len__(self) -> int:
+        return len(NEW)
+
+
+def test_a_loader_is_read_batch_by_batch_and_may_be_used_again(model: Any) -> None:
+    rows = Counted()
+    loader = DataLoader(rows, batch_size=4)
+    answer = model.predict_interval(loader)
+    assert rows.read == []
+    next(answer)
+    assert rows.read == [0, 1, 2, 3]
+    assert len(list(answer)) == 2
+    assert len(list(model.predict_interval(loader))) == 3
+
+
+def test_an_empty_stream_has_an_empty_answer(model: Any) -> None:
+    assert list(model.predict_interval(iter([]))) == []
+
+
+def unread() -> Iterator[Array]:
+    pytest.fail("a batch was read")
+    yield NEW
+
+
+def test_a_bad_level_is_refused_before_a_batch_is_read(model: Any) -> None:
+    for alpha in (0.0, 1.5, [0.1, -1.0], []):
+        with pytest.raises(ValueError, match="alpha="):
+            model.predict_interval(unread(), alpha)
+    with pytest.raises(TypeError, match="alpha="):
+        model.predict_interval(unread(), "0.1")
+
+
+def test_too_few_rows_warn_before_a_batch_is_read(model: Any) -> None:
+    with pytest.warns(UserWarning, match="rows are needed"):
+        model.predict_interval(unread(), 1e-3)
+
+
+def test_an_estimator_that_is_not_fitted_says_so_before_a_batch_is_read() -> None:
+    with pytest.raises(ValueError, match="not fitted"):
+        ESTIMATORS["lazy"]().predict_interval(unread())
+
+
+def test_dicts_are_refused_by_their_keys(model: Any) -> None:
+    answer = model.predict_interval(iter([{"rows": NEW, "targets": NEW_Y}]))
+    with pytest.raises(TypeError, match=r"dict with keys \['rows', 'targets'\]"):
+        next(answer)
+
+
+def test_a_bad_batch_is_refused_and_the_ones_before_it_stand(model: Any) -> None:
+    answer = model.predict_interval(iter([NEW, NEW[:, :2]]))
+    assert len(next(answer)) == 10
+    with pytest.raises(ValueError, match="2 features"):
+        next(answer)
+
+
+def test_frames_in_a_stream_keep_their_labels(model: Any) -> None:
+    frame = pd.DataFrame(NEW, index=list("abcdefghij"))
+    labels = [list(part.to_frame().index) for part in model.predict_interval(in_fours(frame))]
+    assert labels == [list("abcd"), list("efgh"), list("ij")]
+
+
+def test_lists_of_lists_are_one_array(model: Any) -> None:
+    whole, listed = model.predict_interval(NEW), model.predict_interval(NEW.tolist())
+    np.testing.assert_array_equal(listed.lower, whole.lower)
+    assert isinstance(listed.lower, np.ndarray)
+
+
+@pytest.mark.parametrize("alpha", [0.2, [0.1, 0.4]])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_tensors_are_answered_by_tensors(model: Any, dtype: torch.dtype, alpha: Any) -> None:
+    rows = torch.from_numpy(NEW).to(dtype)
+    arrays = model.predict_interval(rows.numpy(), alpha)
+    result, point = model.predict_interval(rows, alpha), model.predict(rows)
+    for name in ("point", "lower", "upper", "width"):
+        value, array = getattr(result, name), getattr(arrays, name)
+        assert isinstance(value, Tensor)
+        assert (value.dtype, value.device) == (torch.float64, rows.device)
+        assert not value.requires_grad
+        assert isinstance(array, np.ndarray)
+        np.testing.assert_array_equal(value.numpy(), array)
+    assert isinstance(point, Tensor)
+    assert (point.dtype, point.device) == (torch.float64, rows.device)
+    np.testing.assert_array_equal(point.numpy(), model.predict(rows.numpy()))
+
+
+def test_a_fit_on_tensors_is_the_fit_on_arrays() -> None:
+    rows, targets = tensors(X, Y)
+    first, second = (ESTIMATORS["lazy"]().fit(*both) for both in ((X, Y), (rows, targets)))
+    np.testing.assert_array_equal(first.predict(NEW), second.predict(NEW))
+    assert isinstance(second.predict(NEW), np.ndarray)  # the rows decide, not the fit
+
+
+def test_rows_with_a_gradient_are_read_and_left_alone(model: Any) -> None:
+    rows = torch.from_numpy(NEW).requires_grad_()
+    np.testing.assert_array_equal(model.predict(rows).numpy(), model.predict(NEW))
+    assert rows.grad is None
+
+
+def both_kinds(model: Any, alpha: Any) -> tuple[lk.Intervals, lk.Intervals]:
+    return model.predict_interval(NEW, alpha), model.predict_interval(torch.from_numpy(NEW), alpha)
+
+
+@pytest.mark.parametrize("alpha", [0.2, [0.1, 0.4]])
+def test_intervals_of_tensors_do_what_those_of_arrays_do(model: Any, alpha: Any) -> None:
+    arrays, result = both_kinds(model, alpha)
+    wild = 3 * NEW_Y
+    for y in (wild, torch.from_numpy(wild), wild.tolist()):
+        covered = result.covers(y)
+        assert isinstance(covered, np.ndarray)
+        np.testing.assert_array_equal(covered, arrays.covers(y))
+    assert 0 < arrays.covers(wild).mean() < 1  # there is something to agree on
+    np.testing.assert_array_equal(result.to_numpy(), arrays.to_numpy())
+    pd.testing.assert_frame_equal(result.to_frame(), arrays.to_frame())
+    plain = result.with_arrays()
+    assert isinstance(plain.lower, np.ndarray)
+    assert plain.alpha == result.alpha
+    np.testing.assert_array_equal(plain.width, arrays.width)
+    assert len(result) == 10
+    with pytest.raises(ValueError, match="there are 10 intervals"):
+        result.covers(torch.from_numpy(NEW_Y[:, None]))
+
+
+def test_with_arrays_keeps_the_labels(model: Any) -> None:
+    frame = pd.DataFrame(NEW, index=list("abcdefghij"))
+    result = model.predict_interval(frame).with_arrays()
+    assert list(result.to_frame().index) == list("abcdefghij")
+
+
+@pytest.mark.parametrize("alpha", [0.2, [0.1, 0.4]])
+def test_metrics_take_tensors(model: Any, alpha: Any) -> None:
+    arrays, result = both_kinds(model, alpha)
+    y = torch.from_numpy(NEW_Y)
+    np.testing.assert_array_equal(lk.coverage(y, result), lk.coverage(NEW_Y, arrays))
+    np.testing.assert_array_equal(lk.mean_width(result), lk.mean_width(arrays))
+    np.testing.assert_array_equal(lk.interval_score(y, result), lk.interval_score(NEW_Y, arrays))
+    if alpha == 0.2:
+        assert type(lk.mean_width(result)) is type(lk.interval_score(y, result)) is float
+
+
+def test_bins_take_tensors() -> None:
+    """Over more rows, so that a bin has some."""
+    model = ESTIMATORS["lazy"]().fit(X, Y)
+    arrays, result = model.predict_interval(X), model.predict_interval(torch.from_numpy(X))
+    rows, targets = tensors(X, Y)
+    for expected, got in (
+        (lk.coverage_by_bin(Y, arrays), lk.coverage_by_bin(targets, result)),
+        (
+            lk.coverage_by_bin(Y, arrays, by=X[:, 0], bins=3),
+            lk.coverage_by_bin(targets, result, by=rows[:, 0], bins=3),
+        ),
+    ):
+        for wanted, found in zip(expected, got, strict=True):
+            np.testing.assert_array_equal(found, wanted)
+
+
+def test_the_score_takes_tensors(model: Any) -> None:
+    rows, targets = tensors(NEW, NEW_Y)
+    expected = model.score(NEW, NEW_Y)
+    for pair in ((rows, targets), (rows, NEW_Y), (NEW, targets.clone().requires_grad_())):
+        assert model.score(*pair) == pytest.approx(expected, rel=1e-12)
+    weights = np.linspace(0, 1, 10)
+    weighted = model.score(NEW, NEW_Y, weights)
+    assert model.score(rows, targets, weights) == pytest.approx(weighted, rel=1e-12)
+    assert weighted != expected

@@ -1,0 +1,377 @@
+"""Predictions change nothing that another call can see, and fits in threads are independent."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import lazyknife as lk
+from rows import linear
+
+THREADS = 8
+X, Y = linear(24)
+NEW = linear(5, seed=1)[0]
+# Filters of warnings are one for all threads, and every package that silences a warning of its own
+# changes them: which warnings are seen here is left to chance, and none is an error.
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(autouse=True)
+def _interrupted_often() -> Iterator[None]:
+    """Threads take turns a hundred times as often as by themselves, and torch adds no others."""
+    interval, inner = sys.getswitchinterval(), torch.get_num_threads()
+    sys.setswitchinterval(5e-5)
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(inner)
+    sys.setswitchinterval(interval)
+
+
+@pytest.fixture(autouse=True)
+def _random_states_are_kept() -> Iterator[None]:
+    """No fit and no prediction of any test changes torch's or numpy's global random state."""
+    torch.manual_seed(11)
+    np.random.seed(11)
+    before, numpys = torch.get_rng_state(), np.random.get_state()
+    yield
+    assert torch.equal(torch.get_rng_state(), before)
+    for kept, now in zip(numpys, np.random.get_state(), strict=True):
+        np.testing.assert_array_equal(kept, now)
+
+
+def in_threads(jobs: list[Callable[[], Any]]) -> list[Any]:
+    """Results of the jobs, done in threads that begin together; any error is raised here."""
+    start = threading.Barrier(THREADS)
+
+    def work(mine: list[Callable[[], Any]]) -> list[Any]:
+        start.wait(timeout=60)
+        return [job() for job in mine]
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        done = list(pool.map(work, [jobs[k::THREADS] for k in range(THREADS)]))
+    return [done[k % THREADS][k // THREADS] for k in range(len(jobs))]
+
+
+def intervals(model: Any, rows: Any) -> np.ndarray:
+    made = model.predict_interval(rows)
+    return np.stack([made.point, made.lower, made.upper])
+
+
+def check_same(actual: Any, expected: Any, err_msg: str = "") -> None:
+    """Bit for bit, where the libraries have one thread, as in ``make test``.
+
+    With several ones a product is divided as these are free, and rounds accordingly.
+    """
+    close = 0.0 if os.environ.get("OMP_NUM_THREADS") == "1" else 1e-3
+    np.testing.assert_allclose(actual, expected, rtol=close, atol=close, err_msg=err_msg)
+
+
+def check_predictions(model: Any, rows: Any, calls: int = 4) -> None:
+    """Many threads at once get what one gets, and leave the model as it was."""
+    expected = {intervals: intervals(model, rows), point: point(model, rows)}
+    asked = [(intervals, point)[k % 3 == 2] for k in range(THREADS * calls)]
+    results = in_threads([lambda ask=ask: ask(model, rows) for ask in asked])
+    for ask, result in zip(asked, results, strict=True):
+        check_same(result, expected[ask])
+    for ask, values in expected.items():
+        check_same(ask(model, rows), values)
+
+
+def point(model: Any, rows: Any) -> np.ndarray:
+    return np.asarray(model.predict(rows))
+
+
+# Every estimator
+
+LAZY = {"network": lk.mlp((6,)), "base": lk.Public(), "alpha": 0.2, "random_state": 0}
+TRAINED = {"network": lk.mlp((6,)), "epochs": 1, "alpha": 0.2, "random_state": 0}
+ESTIMATORS: dict[str, Callable[[], Any]] = {
+    "default": lambda: lk.LazyJackknifeRegressor(alpha=0.2, random_state=0),
+    "DPLazyPI": lambda: lk.DPLazyPI(alpha=0.2, random_state=0),
+    "network": lambda: lk.LazyJackknifeRegressor(**LAZY, readout="network", score="absolute"),
+    "leverage": lambda: lk.LazyJackknifeRegressor(**LAZY, score="leverage"),
+    "starts": lambda: lk.LazyJackknifeRegressor(**LAZY, starts=3),
+    "last layer": lambda: lk.LazyJackknifeRegressor(**LAZY, parameters="last"),
+    "sketch": lambda: lk.LazyJackknifeRegressor(**LAZY, features=lk.Sketch(8)),
+    "mixed": lambda: lk.LazyJackknifeRegressor(**LAZY, precision="mixed"),
+    "float32": lambda: lk.LazyJackknifeRegressor(**LAZY, precision="float32", ridge=1.0),
+    "huber": lambda: lk.LazyJackknifeRegressor(**LAZY, loss="huber"),
+    "standardised": lambda: lk.LazyJackknifeRegressor(**LAZY, transform="standardize"),
+    **{
+        construction: lambda c=construction: lk.LazyJackknifeRegressor(
+            **LAZY, construction=c, folds=4
+        )
+        for construction in ("minmax", "full", "cv+", "jackknife", "naive")
+    },
+    "jackknife by refits": lambda: lk.JackknifeRegressor(**TRAINED),
+    "CV+ by refits": lambda: lk.CVPlusRegressor(**TRAINED, folds=4),
+    "split conformal": lambda: lk.SplitConformalRegressor(**TRAINED),
+}
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_every_estimator_predicts_in_threads_as_it_does_alone(name: str) -> None:
+    check_predictions(ESTIMATORS[name]().fit(X, Y), NEW)
+
+
+# Every kind of network
+
+
+class Remembers(nn.Module):
+    """Adds its last row to the next ones, were it not for a copy of its own in every call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.head = nn.Linear(3, 4), nn.Linear(4, 1)
+        self.kept: list[Tensor] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.layer(x).tanh()
+        self.last = hidden
+        self.kept.append(hidden)
+        return self.head(hidden)
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.head = nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 1)
+        self.second.weight = self.first.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.second(self.first(x).tanh()).tanh())
+
+
+class LooksAtTheRows(nn.Module):
+    """Cannot be batched by torch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(3, 1), nn.Linear(3, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([self.up(row) if row[0] > 0 else self.down(row) for row in x])
+
+
+class Scaled(nn.Module):
+    """Has a parameter that belongs to no layer with a formula."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.scale = nn.Linear(3, 4), nn.Parameter(torch.ones(4))
+        self.head = nn.Linear(4, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.scale * self.body(x).tanh())
+
+
+class ThrowsDice(nn.Module):
+    """Draws a number in every call, and looks at it only in training."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(3, 4), nn.Linear(4, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        dropped = torch.rand(()) < 0.5
+        hidden = self.body(x).tanh()
+        return self.head(hidden * 0.5 if self.training and dropped else hidden)
+
+
+def dropping(features: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(features, 8), nn.Dropout(0.4), nn.Tanh(), nn.Linear(8, 1))
+
+
+def in_place(features: int) -> nn.Module:
+    layers = nn.Linear(features, 6), nn.ReLU(inplace=True), nn.Linear(6, 6), nn.ReLU(inplace=True)
+    return nn.Sequential(*layers, nn.Linear(6, 1))
+
+
+PICTURES = torch.from_numpy(np.random.default_rng(2).normal(size=(24, 1, 4, 4)))
+CODES = torch.from_numpy(np.random.default_rng(2).integers(0, 7, size=(24, 2)))
+NETWORKS: dict[str, tuple[Any, Any, Any]] = {
+    "mlp": (lk.mlp((5, 4), "tanh"), X, NEW),
+    "mlp with a skip": (lk.mlp((5,), skip=True), X, NEW),
+    "in place": (in_place, X, NEW),
+    "tied": (lambda _: Tied(), X, NEW),
+    "cannot be batched": (lambda _: LooksAtTheRows(), X, NEW),
+    "without a formula": (lambda _: Scaled(), X, NEW),
+    "dropout": (dropping, X, NEW),
+    "throws dice": (lambda _: ThrowsDice(), X, NEW),
+    "remembers": (lambda _: Remembers(), X, NEW),
+    "norms": (
+        lambda p: nn.Sequential(nn.Linear(p, 4), nn.BatchNorm1d(4).eval(), nn.Linear(4, 1)),
+        X,
+        NEW,
+    ),
+    "convolution": (
+        lambda _: nn.Sequential(
+            nn.Conv2d(1, 2, 3), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(8, 1)
+        ),
+        PICTURES,
+        PICTURES[:5],
+    ),
+    "embedding": (
+        lambda _: nn.Sequential(nn.Embedding(7, 3), nn.Flatten(), nn.Linear(6, 1)),
+        CODES,
+        CODES[:5],
+    ),
+    "embedding with max_norm": (
+        lambda _: nn.Sequential(nn.Embedding(7, 3, max_norm=1.0), nn.Flatten(), nn.Linear(6, 1)),
+        CODES,
+        CODES[:5],
+    ),
+}
+AROUND: dict[str, Callable[[Any], Any]] = {
+    "tangent": lambda network: lk.LazyJackknifeRegressor(**LAZY | {"network": network}),
+    "moved network": lambda network: lk.LazyJackknifeRegressor(
+        **LAZY | {"network": network}, ridge=5.0, readout="network", score="absolute"
+    ),
+    "split conformal": lambda network: lk.SplitConformalRegressor(**TRAINED | {"network": network}),
+}
+
+
+@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_kind_of_network_predicts_in_threads_as_it_does_alone(name: str, around: str) -> None:
+    network, rows, new = NETWORKS[name]
+    model = AROUND[around](network).fit(rows, Y)
+    check_predictions(model, new, calls=3)
+
+
+def test_several_refits_of_a_network_predict_in_threads_as_they_do_alone() -> None:
+    for network in ("tied", "cannot be batched"):
+        model = lk.JackknifeRegressor(
+            NETWORKS[network][0], epochs=1, alpha=0.2, random_state=0
+        ).fit(X, Y)
+        check_predictions(model, NEW, calls=2)
+
+
+def test_threads_may_ask_one_model_for_rows_of_any_number_and_levels() -> None:
+    model = lk.LazyJackknifeRegressor(**LAZY).fit(X, Y)
+    asked = [(NEW[: 1 + k % 5], (0.2, [0.1, 0.3])[k % 2]) for k in range(40)]
+    alone = [model.predict_interval(rows, alpha=alpha).to_numpy() for rows, alpha in asked]
+    jobs = [lambda a=a: model.predict_interval(a[0], alpha=a[1]).to_numpy() for a in asked]
+    for expected, result in zip(alone, in_threads(jobs), strict=True):
+        check_same(result, expected)
+
+
+def test_a_stream_of_rows_may_be_predicted_by_several_threads() -> None:
+    model = lk.LazyJackknifeRegressor(**LAZY).fit(X, Y)
+    expected = intervals(model, NEW)
+
+    def stream() -> np.ndarray:
+        return np.concatenate([r.lower for r in model.predict_interval(iter([NEW] * 3))])
+
+    for lower in in_threads([stream] * 16):
+        check_same(lower, np.tile(expected[1], 3))
+
+
+# Fits
+
+FITTED: dict[str, Callable[[Any, int], Any]] = {
+    **{
+        type(base).__name__: lambda network, seed, base=base: lk.LazyJackknifeRegressor(
+            network, base, ridge=1.0, score="absolute", alpha=0.2, random_state=seed
+        ).fit(X, Y, X_pool=NEW)
+        for base in (
+            lk.Public(),
+            lk.DPSGD(noise_multiplier=1.0, epochs=2, batch_size=8),
+            lk.Plain(epochs=2),
+            lk.Perturbed(1.0, 1.0, training=lk.Plain(epochs=2)),
+            lk.Split(training=lk.Plain(epochs=2)),
+            lk.Pretrained(epochs=2, batch_size=8),
+        )
+    },
+    **{
+        kind.__name__: lambda network, seed, kind=kind: kind(
+            network, epochs=2, alpha=0.2, random_state=seed
+        ).fit(X, Y)
+        for kind in (lk.JackknifeRegressor, lk.CVPlusRegressor, lk.SplitConformalRegressor)
+    },
+}
+LEARNERS: dict[str, Any] = {
+    "mlp": lk.mlp((6,)),
+    "dropout": dropping,
+    "one module for all": dropping(3),
+    "throws dice": lambda _: ThrowsDice(),
+}
+
+
+def fitted(name: str, network: Any, seed: int) -> np.ndarray:
+    return intervals(FITTED[name](network, seed), NEW)
+
+
+@pytest.mark.parametrize("network", LEARNERS)
+def test_fits_in_threads_equal_fits_alone_bit_for_bit(network: str) -> None:
+    """All ways to fit at once, those that draw random numbers in training among them."""
+    asked = [(name, seed) for seed in (0, 1) for name in FITTED]
+    alone = [fitted(name, LEARNERS[network], seed) for name, seed in asked]
+    first, second = alone[: len(FITTED)], alone[len(FITTED) :]
+    if network != "one module for all":  # which is a start without a seed
+        assert not any(map(np.array_equal, first, second))
+    jobs = [lambda a=a: fitted(a[0], LEARNERS[network], a[1]) for a in asked * 2]
+    for ask, expected, result in zip(asked * 2, alone * 2, in_threads(jobs), strict=True):
+        check_same(result, expected, err_msg=str(ask))
+
+
+def test_networks_are_drawn_in_threads_as_they_are_alone() -> None:
+    """The constructor of a network draws from torch's global random state."""
+    make = lk.mlp((64, 64, 64))
+
+    def drawn(seed: int) -> np.ndarray:
+        model = lk.LazyJackknifeRegressor(
+            make, lk.Public(), ridge=1.0, score="absolute", random_state=seed
+        )
+        return model.fit(X[:6], Y[:6]).predict(NEW)
+
+    alone = [drawn(seed) for seed in range(8)]
+    jobs = [lambda seed=seed: drawn(seed % 8) for seed in range(64)]
+    for k, result in enumerate(in_threads(jobs)):
+        check_same(result, alone[k % 8])
+
+
+def test_some_threads_fit_while_others_predict() -> None:
+    model = lk.LazyJackknifeRegressor(**LAZY | {"network": dropping}).fit(X, Y)
+    expected, fits = intervals(model, NEW), ["Plain", "DPSGD", "SplitConformalRegressor"]
+    alone = {name: fitted(name, dropping, 3) for name in fits}
+    jobs: list[Callable[[], Any]] = []
+    for k in range(12):
+        jobs += [lambda k=k: fitted(fits[k % 3], dropping, 3)]
+        jobs += [lambda: intervals(model, NEW)] * 4
+    results = in_threads(jobs)
+    for k, result in enumerate(results):
+        wanted = expected if k % 5 else alone[fits[(k // 5) % 3]]
+        check_same(result, wanted)
+
+
+@pytest.mark.parametrize("name", FITTED)
+@pytest.mark.parametrize("network", ["dropout", "throws dice"])
+def test_a_fit_alone_leaves_the_global_random_states_as_they_were(name: str, network: str) -> None:
+    fitted(name, LEARNERS[network], 5)  # the fixture above looks at the states
+
+
+def test_bars_of_several_threads_do_not_disturb_each_other(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    streams = sys.stdout, sys.stderr
+    model = lk.LazyJackknifeRegressor(**LAZY | {"base": lk.Plain(epochs=3), "progress": True})
+    expected = intervals(model.fit(X, Y), NEW)
+
+    def fit() -> np.ndarray:
+        again = lk.LazyJackknifeRegressor(**model.get_params())
+        return intervals(again.fit(X, Y), NEW)
+
+    for result in in_threads([fit] * THREADS):
+        check_same(result, expected)
+    assert (sys.stdout, sys.stderr) == streams
+    assert capsys.readouterr().err.count("training") >= THREADS

@@ -1,0 +1,316 @@
+"""Full conformal in closed form against a refit for every candidate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from torch import nn
+
+import lazyknife as lk
+import reference
+from lazyknife.networks import mlp
+from lazyknife.solve.factors import DualFactor, Factor, PrimalFactor
+from lazyknife.solve.full import FullModels, _hull, _Piece
+from lazyknife.solve.lazy import LazyStep, ridge_grid
+from lazyknife.tangent import Basis, Dual, Primal, linearise
+from machines import MACHINE, here
+from reference import Array, assert_close
+from rows import linear
+
+FORMS = ["dual", "primal"]
+GRID = [30.0, 0.003, 1.0, 0.03, 0.3, 3.0]  # in no order: the choice must not depend on it
+DRAWS: dict[str, Callable[[np.random.Generator, int], Array]] = {
+    "normal": lambda rng, n: rng.normal(size=n),
+    "heavy": lambda rng, n: rng.standard_t(1.5, size=n),
+    "cauchy": lambda rng, n: rng.standard_cauchy(size=n),
+    "outlier": lambda rng, n: rng.normal(size=n) + 1e4 * (np.arange(n) == 1),
+    "ties": lambda rng, n: rng.choice([-1.0, 0.0, 1.0], size=n),
+}
+
+
+def problem(n: int, size: int, seed: int, draw: str = "normal") -> tuple[Array, Array, Array]:
+    """Return the Jacobian of n training rows, the targets and the Jacobian of two new rows."""
+    rng = np.random.default_rng(seed)
+    J, new = rng.normal(size=(n, size)), 1.5 * rng.normal(size=(2, size))
+    return J, 2 + J[:, 0] + DRAWS[draw](rng, n), new
+
+
+def models(
+    J: Array, r: Array, ridges: Sequence[float], intercept: bool, form: str = "dual"
+) -> FullModels:
+    """Of a linear network that starts at 0, whose Jacobian is its input."""
+    network = nn.Linear(J.shape[1], 1, bias=False, dtype=torch.float64)
+    nn.init.zeros_(network.weight)
+    X, targets = here(J), here(r)
+    tangent = linearise(network, X, machine=MACHINE)
+    basis: Basis = Primal(tangent, J.shape[1])
+    factors: list[Factor]
+    if form == "dual":
+        basis = Dual(tangent, tangent.features(X))
+        kernel = here(J @ J.T)
+        factors = [DualFactor.of(kernel, targets, k, intercept, MACHINE) for k in ridges]
+    else:
+        rows = here(np.hstack([J, np.ones((len(J), 1))])[:, : J.shape[1] + intercept])
+        factors = [PrimalFactor.of(rows, targets, k, intercept, MACHINE) for k in ridges]
+    return FullModels.of(basis, targets, factors)
+
+
+def ends(found: FullModels, new: Array, ranks: Sequence[int]) -> tuple[Array, Array, Array]:
+    point, lower, upper = found.accepted(here(new), ranks)
+    return point.cpu().numpy(), lower.cpu().numpy(), upper.cpu().numpy()
+
+
+def check_by_candidates(
+    J: Array,
+    r: Array,
+    x: Array,
+    ridges: Sequence[float],
+    intercept: bool,
+    ranks: Sequence[int],
+    lower: Array,
+    upper: Array,
+) -> None:
+    """Just within the ends a candidate is accepted; outside of them none is."""
+    reach = 3 * max(np.abs(r).max(), np.abs(lower).max(), np.abs(upper).max())
+    far = np.geomspace(1e-3, 1e3, 200) * reach
+    wide = np.concatenate([np.linspace(-reach, reach, 1500), far, -far])
+    middles = np.linspace(r.min(), r.max(), 500)  # heavy tails make the first of these coarse
+    slack = 1e-6 * (1e-3 + upper - lower)
+    within = np.concatenate([lower + slack, upper - slack])
+    candidates = np.concatenate([wide, middles, within])
+    counts = reference.accepts(J, r, x, candidates, ridges, intercept)
+    sampled = counts[: -len(within)]
+    at_lower, at_upper = np.split(counts[-len(within) :], 2)
+    for k, rank in enumerate(ranks):
+        accepted = candidates[: len(sampled)][sampled >= rank]
+        if lower[k] == upper[k]:  # nothing is accepted, and the point prediction stands for it
+            assert len(accepted) == 0
+            continue
+        assert at_lower[k] >= rank
+        assert at_upper[k] >= rank
+        assert (accepted >= lower[k] - slack[k]).all()
+        assert (accepted <= upper[k] + slack[k]).all()
+
+
+def check(
+    J: Array,
+    r: Array,
+    new: Array,
+    ridges: Sequence[float],
+    intercept: bool,
+    form: str,
+    ranks: Sequence[int],
+) -> None:
+    found = models(J, r, ridges, intercept, form)
+    point, lower, upper = ends(found, new, ranks)
+    errors = [reference.left_out_error(J, r, ridge, intercept) for ridge in ridges]
+    best = ridges[errors.index(min(errors))]
+    move, b = reference.ridge_fit(J, r, best, intercept)
+    scale = np.abs(r).max()
+    assert np.abs(point - new @ move - b).max() <= 1e-8 * scale
+    assert np.abs(found.point(here(new)).cpu().numpy() - point).max() <= 1e-12 * scale
+    assert found.factors[found.place].ridge == best
+    assert_close(found.residuals, reference.left_out_residuals(J, r, best, intercept), 1e-8)
+    assert_close(found.training_residuals, r - J @ move - b, 1e-8)
+    for i, x in enumerate(new):
+        check_by_candidates(J, r, x, ridges, intercept, ranks, lower[i], upper[i])
+
+
+@pytest.mark.parametrize("ridges", [[0.3], GRID], ids=["fixed", "chosen"])
+@pytest.mark.parametrize("draw", DRAWS)
+@pytest.mark.parametrize("form", FORMS)
+def test_ends_are_those_of_the_accepted_candidates(
+    form: str, draw: str, ridges: list[float]
+) -> None:
+    for seed, (n, size) in enumerate([(9, 3), (12, 8), (7, 12)]):
+        J, r, new = problem(n, size, seed, draw)
+        check(J, r, new, ridges, bool(seed % 2) == (form == "dual"), form, [1, 2, n // 2, n])
+
+
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(
+    n=st.integers(2, 14),
+    size=st.integers(1, 12),
+    points=st.integers(1, 6),
+    intercept=st.booleans(),
+    form=st.sampled_from(FORMS),
+    draw=st.sampled_from(["normal", "heavy", "cauchy"]),
+    seed=st.integers(0, 10**6),
+)
+def test_random_shapes(
+    n: int, size: int, points: int, intercept: bool, form: str, draw: str, seed: int
+) -> None:
+    J, r, new = problem(n, size, seed, draw)
+    check(J, r, new, GRID[:points], intercept, form, sorted({1, 1 + n // 3, n}))
+
+
+def test_some_ends_are_where_the_ridge_changes() -> None:
+    """Otherwise crossings would not be seen; at usual levels they hardly ever are."""
+    crossings = 0
+    for n, seed, draw in ((6, 17, "normal"), (6, 24, "normal"), (9, 14, "normal"), (9, 3, "heavy")):
+        J, r, new = problem(n, 3, seed, draw)
+        ranks = list(range(1, n + 1))
+        _, lower, upper = ends(models(J, r, GRID, True), new, ranks)
+        single = [ends(models(J, r, [ridge], True), new, ranks) for ridge in GRID]
+        for found, which in ((lower, 1), (upper, 2)):
+            gaps = np.stack([np.abs(each[which] - found) for each in single]).min(axis=0)
+            crossings += int((gaps > 1e-6 * np.abs(found)).sum())
+        check(J, r, new, GRID, True, "dual", ranks)
+    assert crossings >= 15
+
+
+def random_pieces(seed: int, count: int) -> list[_Piece]:
+    """Quadratics and intervals that no data would give, gaps and empty sets among them."""
+    rng = np.random.default_rng(seed)
+    pieces = []
+    for _ in range(count):
+        low, high = np.sort(rng.normal(scale=2, size=(2, 1, 2)), axis=0)
+        square, root = rng.uniform(0.5, 3.0), rng.normal(scale=2)
+        error = (square * root**2 + rng.uniform(0.1, 8.0), -2 * square * root, square)
+        parts = tuple(here(np.array([part])) for part in error)
+        zero = here(np.zeros(1))
+        pieces.append(_Piece(zero, here(low), here(high), parts, zero, zero))  # type: ignore[arg-type]
+    return pieces
+
+
+def test_the_hull_of_any_pieces() -> None:
+    """Against a fine grid of t, for shapes that refits rarely have."""
+    t = np.linspace(-12, 12, 48_001)
+    empty = 0
+    for seed in range(150):
+        pieces = random_pieces(seed, 1 + seed % 5)
+        least, most = (part.cpu().numpy()[0] for part in _hull(pieces))
+        values = [[float(part) for part in piece.error] for piece in pieces]
+        best = np.argmin([a + t * (b + t * c) for a, b, c in values], axis=0)
+        for k in range(2):
+            bounds = [(float(p.lower[0, k]), float(p.upper[0, k])) for p in pieces]
+            low, high = np.array(bounds)[best].T
+            accepted = t[(low <= t) & (t <= high)]
+            if len(accepted) == 0:
+                empty += 1
+                assert least[k] == most[k] == 0.0
+            else:
+                assert least[k] == pytest.approx(accepted.min(), abs=2e-3)
+                assert most[k] == pytest.approx(accepted.max(), abs=2e-3)
+    assert empty >= 3
+
+
+@pytest.mark.parametrize("ridges", [[0.3], GRID], ids=["fixed", "chosen"])
+@pytest.mark.parametrize("form", FORMS)
+def test_rows_that_occur_twice(form: str, ridges: list[float]) -> None:
+    J, r, new = problem(10, 4, 3)
+    J[5:] = J[:5]
+    r[7:] = r[2:5]
+    new[0], new[1] = J[0], J[2]
+    check(J, r, new, ridges, True, form, [1, 3, 10])
+
+
+@pytest.mark.parametrize("ridges", [[0.3], GRID], ids=["fixed", "chosen"])
+@pytest.mark.parametrize("form", FORMS)
+def test_too_few_rows_accept_everything(form: str, ridges: list[float]) -> None:
+    J, r, new = problem(8, 3, 0)
+    found = models(J, r, ridges, True, form)
+    _, lower, upper = ends(found, new, [0, 1, 3])
+    assert (lower[:, 0] == -np.inf).all()
+    assert (upper[:, 0] == np.inf).all()
+    assert np.isfinite(lower[:, 1:]).all()
+    alone = ends(found, new, [0])
+    assert (alone[1] == -np.inf).all()
+    assert (alone[2] == np.inf).all()
+
+
+@pytest.mark.parametrize("ridges", [[0.3], GRID], ids=["fixed", "chosen"])
+@pytest.mark.parametrize("form", FORMS)
+def test_levels_and_rows_are_taken_on_their_own_and_nested(form: str, ridges: list[float]) -> None:
+    J, r, new = problem(20, 4, 1)
+    found = models(J, r, ridges, True, form)
+    ranks = [5, 1, 12]
+    _, lower, upper = ends(found, new, ranks)
+    for k, rank in enumerate(ranks):
+        for i in range(2):
+            one = ends(found, new[i : i + 1], [rank])
+            assert_close(one[1][0], lower[i, k : k + 1], 1e-12)
+            assert_close(one[2][0], upper[i, k : k + 1], 1e-12)
+    assert (lower[:, 1] <= lower[:, 0]).all()
+    assert (lower[:, 0] <= lower[:, 2]).all()
+    assert (upper[:, 1] >= upper[:, 0]).all()
+    assert (upper[:, 0] >= upper[:, 2]).all()
+
+
+@pytest.mark.parametrize("ridges", [[0.3], GRID], ids=["fixed", "chosen"])
+@pytest.mark.parametrize("form", FORMS)
+def test_the_order_of_the_rows_does_not_matter(form: str, ridges: list[float]) -> None:
+    J, r, new = problem(15, 6, 2, "heavy")
+    order = np.random.default_rng(0).permutation(15)
+    first = ends(models(J, r, ridges, True, form), new, [1, 3])
+    second = ends(models(J[order], r[order], ridges, True, form), new, [1, 3])
+    for one, other in zip(first, second, strict=True):
+        assert_close(other, one, 1e-8)
+
+
+def test_the_order_of_the_grid_does_not_matter() -> None:
+    J, r, new = problem(15, 6, 2, "heavy")
+    first, second = (ends(models(J, r, grid, True), new, [1, 3]) for grid in (GRID, sorted(GRID)))
+    for one, other in zip(first, second, strict=True):
+        assert_close(other, one, 1e-8)
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e3])
+def test_units_of_y_do_not_matter(shift: float) -> None:
+    J, r, new = problem(15, 6, 2)
+    plain = ends(models(J, r, GRID, True), new, [1, 3])
+    for unit in (1e-6, 1e6):
+        other = ends(models(J, unit * (r + shift), GRID, True), new, [1, 3])
+        for one, two in zip(plain, other, strict=True):
+            assert_close(two / unit - shift, one, 1e-7)
+
+
+@pytest.mark.parametrize("ridge", [0.5, "auto"])
+@pytest.mark.parametrize(("n", "form"), [(9, Dual), (25, Primal)])
+def test_the_lazy_step_takes_the_grid_and_the_form(n: int, form: type, ridge: float | str) -> None:
+    torch.manual_seed(0)
+    module = mlp((3,), "tanh")(3)
+    X, y = linear(n)
+    new = linear(4, seed=1)[0]
+    J, J_new = (reference.jacobian(module, torch.from_numpy(rows)) for rows in (X, new))
+    base, base_new = (reference.outputs(module, torch.from_numpy(rows)) for rows in (X, new))
+    expected = None
+    for budget in (MACHINE.budget, 4000):
+        machine = replace(MACHINE, budget=budget)
+        tangent = linearise(module, here(X), machine=machine)
+        grid = [ridge] if ridge != "auto" else ridge_grid(tangent, here(X), 5).tolist()
+        step = LazyStep(ridge, construction="full", seed=5)
+        solved = step.models(tangent, here(X), here(y))
+        assert type(solved.loo.basis) is form
+        assert [factor.ridge for factor in solved.loo.factors] == grid
+        found = ends(solved.loo, new, [1, 2])
+        if expected is None:
+            expected = ends(models(J, y - base, grid, True, "dual"), J_new, [1, 2])
+        for got, twin in zip(found, expected, strict=True):
+            base_column = base_new if got.ndim == 1 else base_new[:, None]
+            assert_close(got, twin + base_column, 1e-7)
+
+
+def test_the_estimator_hands_on_levels_and_widens_by_nu() -> None:
+    X, y = linear(30)
+    new = linear(5, seed=1)[0]
+    model = lk.LazyJackknifeRegressor(mlp((4,)), lk.Public(), construction="full", random_state=0)
+    wider = clone(model).set_params(nu=0.25).fit(X, y)
+    model.fit(X, y)
+    one, both = model.predict_interval(new, alpha=0.2), model.predict_interval(new, [0.1, 0.2])
+    _, lower, upper = ends(model.loo_, new, [6])
+    np.testing.assert_allclose(one.lower, lower[:, 0], rtol=1e-10)
+    np.testing.assert_allclose(one.upper, upper[:, 0], rtol=1e-10)
+    np.testing.assert_allclose(both.lower[:, 1], one.lower, rtol=1e-10)
+    wide = wider.predict_interval(new, alpha=0.2)
+    np.testing.assert_allclose(wide.upper, one.upper + 0.25, rtol=1e-10)
+    assert model.score_ == "leverage"
+    assert model.ridge_.shape == (1,)
+    assert model.certificate_.coverage == pytest.approx(1 - 3 / 31)

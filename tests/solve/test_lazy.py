@@ -1,0 +1,544 @@
+"""The lazy step: which form it takes, what it refuses, and how well low precision does."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
+
+import lazyknife as lk
+import reference
+from lazyknife.compute import Machine, NotEnoughMemory, machine_for
+from lazyknife.intervals import CONSTRUCTIONS, GENERAL
+from lazyknife.networks import mlp
+from lazyknife.records import Base
+from lazyknife.solve import lazy
+from lazyknife.solve.guard import COARSE_SHARE, SMALL_SHARE, rounding_share
+from lazyknife.solve.lazy import LazyModels, LazyStep, ridge_grid
+from lazyknife.solve.loo import RidgeModels, leave_one_out, leave_one_out_auto
+from lazyknife.solve.readout import READOUTS, TangentReadout, read_out
+from lazyknife.tangent import Dual, Primal, Sketch, linearise
+from machines import MACHINE, tiny_tiles
+from reference import assert_close
+from rows import linear
+
+FLOAT32 = replace(MACHINE, dtype=torch.float32)
+WEIGHTS = 11  # of the small network
+RIDGES: list[float | str] = [0.5, "auto"]
+
+
+def small() -> nn.Module:
+    torch.manual_seed(0)
+    return mlp((2,), "tanh")(3)
+
+
+def large() -> nn.Module:
+    torch.manual_seed(0)
+    return mlp((20,), "tanh")(3)
+
+
+def data(n: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    X, y = linear(n, seed=seed)
+    return MACHINE.put(torch.from_numpy(X)), MACHINE.put(torch.from_numpy(y))
+
+
+NEW = data(6, seed=1)[0]
+
+
+def solve(
+    step: LazyStep, module: nn.Module, n: int, machine: Machine = MACHINE, scale: float = 1.0
+) -> LazyModels:
+    X, y = data(n)
+    return step.models(linearise(module, X, machine=machine), scale * X, y)
+
+
+def in_the_dual_form(step: LazyStep, module: nn.Module, n: int) -> LazyModels:
+    """The same models from the kernel, whichever form the step would choose."""
+    X, y = data(n)
+    tangent = linearise(module, X, machine=MACHINE)
+    features = tangent.features(X)
+    kernel, targets = tangent.gram(features), y - features.outputs
+    if step.ridge == "auto":
+        grid = ridge_grid(tangent, X, step.seed)
+        solved = leave_one_out_auto(kernel, targets, grid, step.intercept, MACHINE)
+    else:
+        solved = leave_one_out(kernel, targets, float(step.ridge), step.intercept, MACHINE)
+    return LazyModels(read_out(step.readout, Dual(tangent, features), X, y, solved), solved)
+
+
+def check_same(models: LazyModels, others: LazyModels, relative: float) -> None:
+    point, each = models.loo.predict(NEW)
+    other_point, other_each = others.loo.predict(NEW)
+    assert_close(each.double(), other_each, relative)
+    assert_close(point.double(), other_point, relative)
+    assert_close(models.loo.residuals.double(), others.loo.residuals, relative)
+    assert_close(models.loo.training_residuals.double(), others.loo.training_residuals, relative)
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+@pytest.mark.parametrize("ridge", RIDGES)
+def test_fewer_weights_than_rows_are_solved_in_the_primal_form(
+    ridge: float | str, readout: str
+) -> None:
+    forms = {WEIGHTS - 1: Dual, WEIGHTS: Dual, WEIGHTS + 1: Primal}
+    for n, form in forms.items():
+        assert type(solve(LazyStep(ridge, readout=readout), small(), n).loo.basis) is form
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("ridge", RIDGES)
+@pytest.mark.parametrize("n", [WEIGHTS + 1, 40])
+def test_both_forms_give_the_same_models(
+    n: int, ridge: float | str, intercept: bool, readout: str
+) -> None:
+    step = LazyStep(ridge, intercept, readout)
+    primal, dual = solve(step, small(), n), in_the_dual_form(step, small(), n)
+    assert isinstance(primal.loo.basis, Primal)
+    assert torch.equal(primal.solved.ridges, dual.solved.ridges)
+    assert_close(primal.solved.intercepts, dual.solved.intercepts, 1e-8)
+    check_same(primal, dual, 1e-8)
+
+
+def test_a_chosen_ridge_differs_between_models() -> None:
+    """Otherwise the test above would not see which row a model leaves out."""
+    assert len(solve(LazyStep("auto"), small(), 40).solved.ridges.unique()) > 1
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("ridge", RIDGES)
+@pytest.mark.parametrize("dimension", [5, 30])
+def test_sketched_models_equal_refits_on_the_sketched_rows(
+    dimension: int, ridge: float | str, intercept: bool
+) -> None:
+    X, y = data(12)
+    models = solve(LazyStep(ridge, intercept, sketch=Sketch(dimension), seed=4), large(), 12)
+    basis = models.loo.basis
+    (outputs, Z), (new_outputs, Z_new) = (
+        tuple(part.cpu().numpy() for part in basis.rows(rows)) for rows in (X, NEW)
+    )
+    r = y.cpu().numpy() - outputs
+    ridges = models.solved.ridges.tolist()
+    if ridge == "auto":
+        grid = ridge_grid(basis.tangent, X, 4).tolist()
+        assert ridges == reference.chosen_ridges(Z, r, grid, intercept)
+    twin = reference.refits(Z, r, ridges, intercept)
+    expected = new_outputs[:, None] + Z_new @ twin.moves.T + twin.intercepts
+    own = np.einsum("ik,ik->i", Z, twin.moves[:-1]) + twin.intercepts[:-1]
+    point, each = models.loo.predict(NEW)
+    assert Z.shape == (12, dimension)
+    assert_close(each, expected[:, :-1], 1e-8)
+    assert_close(point, expected[:, -1], 1e-8)
+    assert_close(models.loo.residuals, r - own, 1e-8)
+
+
+def test_a_wide_sketch_is_close_to_the_exact_features() -> None:
+    exact = solve(LazyStep(1.0), large(), 30)
+    errors = []
+    for dimension in (10, 1000):
+        sketched = solve(LazyStep(1.0, sketch=Sketch(dimension)), large(), 30)
+        gap = sketched.loo.predict(NEW)[1] - exact.loo.predict(NEW)[1]
+        errors.append(float(gap.square().mean().sqrt()))
+    assert errors[1] < 0.02 < 0.05 < errors[0]
+
+
+def test_the_seed_is_that_of_the_sketch() -> None:
+    first, again, other = (
+        solve(LazyStep(1.0, sketch=Sketch(9), seed=seed), large(), 12).solved.residuals
+        for seed in (1, 1, 2)
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+Needed = tuple[LazyStep, int, int]
+# Settings, weights, and the bytes of 100 rows in float64.
+MEMORY: dict[str, Needed] = {
+    "kernel": (LazyStep(1.0), 100, 100 * 100 * 8),
+    "kernel and models": (LazyStep("auto"), 1000, 2 * 100 * 100 * 8),
+    "primal": (LazyStep(1.0), 99, (100 * 100 + 3 * 99**2) * 8),
+    "primal and models": (LazyStep("auto"), 99, (2 * 100 * 100 + 3 * 99**2) * 8),
+    "sketch": (LazyStep(1.0, sketch=Sketch(19)), 1000, (100 * 20 + 3 * 19**2) * 8),
+    "sketch and models": (LazyStep("auto", sketch=Sketch(19)), 10, (4000 + 3 * 19**2) * 8),
+}
+Free = Callable[[int], None]
+
+
+@pytest.fixture
+def free(monkeypatch: pytest.MonkeyPatch) -> Free:
+    """Set the bytes that the machine believes to be free."""
+    return lambda count: monkeypatch.setattr("lazyknife.compute.free_memory", lambda _: count)
+
+
+@pytest.mark.parametrize("name", MEMORY)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_what_does_not_fit_is_refused_with_the_bytes_it_needs(
+    name: str, dtype: torch.dtype, free: Free
+) -> None:
+    step, weights, needed = MEMORY[name]
+    machine = replace(MACHINE, dtype=dtype, budget=500)
+    needed = needed * machine.item // 8
+    free(needed + 500)
+    step.check_fits(100, weights, machine)
+    free(needed + 499)
+    with pytest.raises(NotEnoughMemory, match=f"needs {needed:,} bytes") as caught:
+        step.check_fits(100, weights, machine)
+    assert "memory_budget=500" in str(caught.value)
+    assert f"{needed + 499:,} are free" in str(caught.value)
+    assert isinstance(caught.value, MemoryError)
+
+
+def measured_peak(run: Callable[[], object]) -> int:
+    """The most bytes that torch held on the processor at a time."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        kept = run()
+    events = [e for e in profiled.profiler.kineto_results.events() if e.name() == "[memory]"]
+    del kept
+    changes = [e.nbytes() for e in sorted(events, key=lambda e: e.start_ns())]
+    return max(itertools.accumulate(changes))
+
+
+OPTIONS: dict[str, LazyStep] = {
+    "absolute": LazyStep(0.5),
+    "absolute, chosen ridge": LazyStep("auto"),
+    "leverage": LazyStep(0.5, score="leverage"),
+    "leverage, chosen ridge": LazyStep("auto", score="leverage"),
+    "noise": LazyStep(0.5, score="noise"),
+    "noise, chosen ridge": LazyStep("auto", score="noise"),
+    "full": LazyStep(0.5, construction="full"),
+    "full, chosen ridge": LazyStep("auto", construction="full"),
+    "cv+": LazyStep(0.5, construction="cv+"),
+    "cv+, chosen ridge": LazyStep("auto", construction="cv+"),
+    "huber": LazyStep(0.5, loss=lk.Huber()),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(MACHINE.device.type != "cpu", reason="what the processor holds is measured")
+@pytest.mark.parametrize("option", OPTIONS)
+def test_a_fit_takes_no_more_than_was_counted(option: str, free: Free) -> None:
+    n, step = 320, OPTIONS[option]
+    X, y = data(n)
+    module, machine = lk.mlp((80,))(3), replace(MACHINE, budget=200_000)
+    with tiny_tiles(32, 32):
+        peak = measured_peak(lambda: step.models(linearise(module, X, "all", machine), X, y))
+    free(0)
+    with pytest.raises(NotEnoughMemory) as caught:
+        step.check_fits(n, sum(p.numel() for p in module.parameters()), machine)
+    (counted,) = re.findall(r"needs ([\d,]+) bytes", str(caught.value))
+    matrix = 8 * n * n  # vectors of n and features of n rows are not counted
+    assert peak < int(counted.replace(",", "")) + machine.budget + 0.5 * matrix
+
+
+def test_the_refusal_names_remedies(free: Free) -> None:
+    free(1000)
+
+    def message(step: LazyStep, weights: int) -> str:
+        with pytest.raises(NotEnoughMemory) as caught:
+            step.check_fits(100, weights, MACHINE)
+        return str(caught.value)
+
+    kernel, sketch = message(LazyStep(1.0), 200), message(LazyStep(1.0, sketch=Sketch(9)), 200)
+    for remedy in ("features=Sketch(4096)", "parameters='last'", "precision='float32'"):
+        assert remedy in kernel
+    assert "fewer dimensions" in sketch
+    assert "a number for ridge" not in kernel
+    assert "a number for ridge" in message(LazyStep("auto"), 200)
+
+
+@dataclass(frozen=True)
+class NeverLearns(lk.Public):
+    def learn(self, task: Any) -> Base:
+        raise AssertionError("the base was learnt")
+
+
+@pytest.mark.parametrize("ridge", RIDGES)
+def test_the_estimator_refuses_before_the_base_is_learnt(ridge: float | str, free: Free) -> None:
+    X, y = linear(50)
+    model = lk.LazyJackknifeRegressor(
+        large(),
+        NeverLearns(),
+        ridge,
+        score="absolute",
+        device=MACHINE.device,
+        memory_budget=1000,
+    )
+    needed = 50 * 50 * 8 * (1 + (ridge == "auto"))
+    free(needed + 999)
+    with pytest.raises(NotEnoughMemory, match=f"{needed:,} bytes"):
+        model.fit(X, y)
+    free(needed + 1000)
+    with pytest.raises(AssertionError, match="the base was learnt"):
+        model.fit(X, y)
+
+
+def test_the_estimator_counts_the_moved_weights_and_the_rows_left(free: Free) -> None:
+    X, y = linear(60)
+    model = lk.LazyJackknifeRegressor(
+        large(),
+        NeverLearns(),
+        1.0,
+        parameters="last",
+        score="absolute",
+        device=MACHINE.device,
+        memory_budget=1,
+    )
+    free(1000)
+    with pytest.raises(NotEnoughMemory, match="21 features of 60 rows"):
+        model.fit(X, y)
+    with pytest.raises(NotEnoughMemory, match="kernel of 30 rows"):
+        model.set_params(base=lk.Split(0.5), parameters="all").fit(X, y)
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+@pytest.mark.parametrize("ridge", [5.0, "auto"])
+@pytest.mark.parametrize("n", [30, 200])
+def test_float32_agrees_with_float64(n: int, ridge: float | str, readout: str) -> None:
+    """With 101 weights, 30 rows are solved in the dual form and 200 in the primal one."""
+    step = LazyStep(ridge, readout=readout)
+    rounded, exact = solve(step, large(), n, FLOAT32), solve(step, large(), n)
+    if ridge != "auto":  # rounding may decide which one is chosen, and then all is solved again
+        assert rounded.loo.predict(NEW)[1].dtype == torch.float32
+        assert 1e-7 < rounding_share(rounded.loo, 0.1, 1.0) < SMALL_SHARE
+    assert rounding_share(exact.loo, 0.1, 1.0) < 1e-6
+    assert_close(rounded.solved.ridges, exact.solved.ridges, 1e-5)
+    check_same(rounded, exact, 1e-4)
+
+
+def test_a_sketch_in_float32_agrees_with_float64() -> None:
+    step = LazyStep(5.0, sketch=Sketch(40))
+    rounded, exact = (solve(step, large(), 60, machine) for machine in (FLOAT32, MACHINE))
+    assert 1e-6 < rounding_share(rounded.loo, 0.1, 1.0) < SMALL_SHARE
+    check_same(rounded, exact, 1e-4)
+
+
+@pytest.mark.parametrize("precision", ["float64", "mixed", "float32", "tf32"])
+def test_the_estimator_reports_what_low_precision_cost(precision: str) -> None:
+    X, y = linear(40)
+    settings = {"base": lk.Public(), "ridge": 50.0, "score": "absolute", "random_state": 0}
+    settings["device"] = MACHINE.device
+    model = lk.LazyJackknifeRegressor(large(), precision=precision, **settings).fit(X, y)
+    exact = lk.LazyJackknifeRegressor(large(), **settings).fit(X, y)
+    rounded = model.predict_interval(X)
+    assert rounded.lower.dtype == np.float64
+    assert_close(rounded.lower, exact.predict_interval(X).lower, 1e-2)
+    least, most = {"float64": (0, 1e-8), "mixed": (1e-9, COARSE_SHARE)}.get(precision, (1e-7, 0.05))
+    assert least <= model.rounding_ <= most
+
+
+@pytest.mark.parametrize("ridge", [5.0, "auto"])
+@pytest.mark.parametrize(
+    ("readout", "sketch", "n"),
+    [("tangent", None, 30), ("network", None, 30), ("tangent", Sketch(20), 60)],
+)
+def test_mixed_precision_solves_in_float64_and_predicts_in_float32(
+    ridge: float | str, readout: str, sketch: Sketch | None, n: int
+) -> None:
+    step = LazyStep(ridge, readout=readout, sketch=sketch)
+    mixed = replace(MACHINE, predicting=torch.float32)
+    rounded, exact = (solve(step, large(), n, machine) for machine in (mixed, MACHINE))
+    assert torch.equal(rounded.loo.residuals, exact.loo.residuals)
+    assert torch.equal(rounded.solved.columns, exact.solved.columns)
+    shares = [rounding_share(models.loo, 0.1, 1.0) for models in (rounded, exact)]
+    assert shares[0] > 100 * shares[1]
+    for low, high in zip(rounded.loo.predict(NEW), exact.loo.predict(NEW), strict=True):
+        assert_close(low.double(), high, 1e-4)
+        assert not torch.equal(low.double(), high)
+    if readout == "tangent":
+        assert rounded.loo.scaled(NEW).each.dtype == torch.float32
+    for construction in map(CONSTRUCTIONS.get, GENERAL):
+        _, lower, upper = construction.ends(rounded.loo, NEW, [2])
+        assert (lower <= upper).all()
+
+
+def test_mixed_precision_predicts_in_float64_where_float32_is_too_coarse() -> None:
+    step = LazyStep(1e-3)
+    mixed = replace(MACHINE, predicting=torch.float32)
+    models, exact = (solve(step, large(), 30, each, scale=1e4) for each in (mixed, MACHINE))
+    assert torch.equal(models.loo.predict(NEW)[1], exact.loo.predict(NEW)[1])
+
+
+def test_mixed_precision_counts_its_copy_of_the_models() -> None:
+    step = LazyStep(1.0)
+    free = 20 * 10**9
+    machine = replace(MACHINE, budget=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lazyknife.compute.free_memory", lambda device: free)
+        step.check_fits(40_000, 10**6, machine)
+        with pytest.raises(NotEnoughMemory):
+            step.check_fits(40_000, 10**6, replace(machine, predicting=torch.float32))
+
+
+def test_tf32_is_switched_on_for_its_products_alone() -> None:
+    machine = machine_for(MACHINE.device, "tf32", 2**30)
+    assert (machine.dtype, machine.tf32, machine.precision) == (torch.float32, True, "tf32")
+    before = torch.get_float32_matmul_precision()
+    with machine.products():
+        assert torch.get_float32_matmul_precision() == "high"
+    with FLOAT32.products():
+        assert torch.get_float32_matmul_precision() == "highest"
+    assert torch.get_float32_matmul_precision() == before
+    with pytest.raises(ValueError, match="precision='half': choose from"):
+        machine_for(MACHINE.device, "half", None)
+
+
+@pytest.mark.parametrize("n", [40, 60])
+def test_a_ridge_that_is_tiny_for_float32_is_solved_again_in_float64(n: int) -> None:
+    X, (_, y) = low_rank(n, 50), data(n)
+    tangent = linearise(nn.Linear(50, 1), X, machine=FLOAT32)
+    models = LazyStep(10.0).models(tangent, X, y)
+    assert models.solved.columns.dtype == torch.float64
+
+
+def test_where_float64_does_not_fit_the_coarse_models_stay_and_are_not_trusted() -> None:
+    X, (_, y) = low_rank(40, 50), data(40)
+    tangent = linearise(nn.Linear(50, 1), X, machine=FLOAT32)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lazyknife.compute.free_memory", lambda device: 1)
+        models = LazyStep(1e-3).models(tangent, X, y)
+    assert models.solved.columns.dtype == torch.float32
+    assert rounding_share(models.loo, 0.1, 1.0) > SMALL_SHARE
+
+
+def corrupted(solver: Callable[..., RidgeModels]) -> Callable[..., RidgeModels]:
+    """A solver whose models are off by 5 %."""
+
+    def worse(*args: Any) -> RidgeModels:
+        models = solver(*args)
+        generator = torch.Generator().manual_seed(0)
+        noise = torch.randn(models.columns.shape, generator=generator).to(models.columns)
+        return dataclasses.replace(models, columns=models.columns * (1 + 0.05 * noise))
+
+    return worse
+
+
+@pytest.mark.parametrize(("solver", "n"), [("leave_one_out", 30), ("leave_one_out_primal", 200)])
+@pytest.mark.parametrize("readout", READOUTS)
+def test_wrong_models_are_found_by_the_check(
+    readout: str, solver: str, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lazy, solver, corrupted(getattr(lazy, solver)))
+    for machine in (FLOAT32, MACHINE):
+        models = solve(LazyStep(5.0, readout=readout), large(), n, machine)
+        assert rounding_share(models.loo, 0.1, 1.0) > SMALL_SHARE
+
+
+@pytest.mark.parametrize("n", [30, 200])
+def test_wrong_predictions_in_float32_are_found_by_the_check(
+    n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    predict = TangentReadout._each
+
+    def worse(self: TangentReadout, outputs: Tensor, rows: Tensor) -> Tensor:
+        each = predict(self, outputs, rows)
+        return each + 0.05 * (each.dtype == torch.float32)
+
+    monkeypatch.setattr(TangentReadout, "_each", worse)
+    models = solve(LazyStep(5.0), large(), n, FLOAT32)
+    assert models.solved.columns.dtype == torch.float64  # solved again
+
+
+def low_rank(n: int, features: int) -> Tensor:
+    """Rows in a space of five dimensions, far from 0."""
+    rng = np.random.default_rng(0)
+    return MACHINE.put(
+        torch.from_numpy(100 * rng.normal(size=(n, 5)) @ rng.normal(size=(5, features)))
+    )
+
+
+@pytest.mark.parametrize(("n", "form"), [(40, "kernel"), (60, "features' products")])
+def test_rounding_that_outweighs_the_ridge_is_refused(n: int, form: str) -> None:
+    X, (_, y) = low_rank(n, 50), data(n)
+    module = nn.Linear(50, 1)
+    scarce = linearise(module, X, machine=replace(FLOAT32, budget=1000))
+    models = LazyStep(1e-6).models(scarce, X, y)  # in float64 it is not
+    assert models.solved.columns.dtype == torch.float64
+    scarce = linearise(module, X, machine=replace(MACHINE, budget=1000))
+    with pytest.raises(ValueError, match=f"{form} plus ridge=1e-14 (is|are) not positive definite"):
+        LazyStep(1e-14).models(scarce, X, y)
+    if form == "kernel":  # with room for its eigenvectors, its positive part is taken
+        models = LazyStep(1e-14).models(linearise(module, X, machine=MACHINE), X, y)
+        assert torch.isfinite(models.solved.columns).all()
+        assert rounding_share(models.loo, 0.1, 1.0) > SMALL_SHARE
+
+
+def test_equal_rows_and_a_ridge_lost_to_rounding_are_refused() -> None:
+    X, y = torch.full((4, 4), 2.0**29, dtype=torch.float64), data(4)[1]  # all of K is 2⁶⁰
+    module = nn.Linear(4, 1, bias=False)
+    scarce = linearise(module, X, machine=replace(MACHINE, budget=1))
+    with pytest.raises(ValueError, match="not positive definite"):
+        LazyStep(1e-6).models(scarce, X, y)
+
+
+def test_the_grid_looks_at_no_data() -> None:
+    X, _ = data(30)
+    far = 100 + 50 * data(7, seed=2)[0]
+    module = large()
+    tangents = [linearise(module, rows, machine=MACHINE) for rows in (X, far)]
+    grid, other = (
+        ridge_grid(tangent, rows, 3) for tangent, rows in zip(tangents, (X, far), strict=True)
+    )
+    assert torch.equal(grid, other)
+    assert len(grid) == 20
+    assert grid[-1] / grid[0] == pytest.approx(1e10)
+    for rows, y in ((X, data(30)[1]), (X, 1e3 * data(30)[1] - 7), (3 * X, data(30)[1])):
+        ridges = LazyStep("auto", seed=3).models(tangents[0], rows, y).solved.ridges
+        assert set(ridges.tolist()) <= set(grid.tolist())
+
+
+def test_the_grid_follows_the_network_and_its_seed() -> None:
+    X, _ = data(5)
+    tangent = linearise(large(), X, machine=MACHINE)
+    probes = torch.randn(64, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    scale = np.square(reference.jacobian(large(), probes)).sum(axis=1).mean()
+    assert ridge_grid(tangent, X, 3)[0].item() == pytest.approx(1e-4 * scale)
+    assert ridge_grid(tangent, X, 4)[0] != ridge_grid(tangent, X, 3)[0]
+
+
+def test_codes_take_a_grid_without_a_scale() -> None:
+    codes = torch.tensor([[0, 1], [2, 1], [1, 0]])
+    module = nn.Sequential(nn.Embedding(3, 2), nn.Flatten(), nn.Linear(4, 1))
+    grid = ridge_grid(linearise(module, codes, machine=MACHINE), codes, 0)
+    assert grid[0].item() == pytest.approx(1e-4)
+
+
+def test_a_sketch_is_read_out_through_the_tangent_alone() -> None:
+    X, y = linear(20)
+    with pytest.raises(ValueError, match="use readout='tangent'"):
+        lk.LazyJackknifeRegressor(features=Sketch(9), readout="network").fit(X, y)
+    with pytest.raises(TypeError, match="features='sketch': give None or Sketch"):
+        lk.LazyJackknifeRegressor(features="sketch").fit(X, y)  # type: ignore[arg-type]
+
+
+def test_only_predictions_are_rounded_to_tf32_whatever_the_callers_setting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[str] = []
+    original = lazy.leave_one_out
+
+    def spied(*settings: Any) -> RidgeModels:
+        seen.append(torch.get_float32_matmul_precision())
+        return original(*settings)
+
+    monkeypatch.setattr(lazy, "leave_one_out", spied)
+    X = torch.randn(6, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("high")
+        for tf32 in (False, True):
+            machine = replace(MACHINE, dtype=torch.float32, tf32=tf32)
+            tangent = linearise(mlp((8,))(3), X, machine=machine)
+            LazyStep(1.0).models(tangent, X, X[:, 0])
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert seen == ["highest", "highest"]

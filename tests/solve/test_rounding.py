@@ -1,0 +1,327 @@
+"""Rounding never makes a certificate false: bounds and whole fits against refits in 60 digits."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+import lazyknife as lk
+import reference
+from lazyknife.networks import mlp
+from lazyknife.solve.lazy import ridge_grid
+from lazyknife.solve.loo import leave_one_out
+from lazyknife.solve.primal import leave_one_out_primal
+from lazyknife.solve.rounding import (
+    LEAST_SHARE,
+    TIE,
+    Contest,
+    gamma_of,
+    rounding_of,
+    without_each,
+)
+from machines import MACHINE, here
+from reference import Array
+
+mpmath.mp.dps = 60
+Matrix = Any  # mpmath's
+
+
+# Refits in extended precision.
+
+
+def features(module: nn.Module, X: Array) -> tuple[list[Any], Matrix]:
+    """Outputs and Jacobian rows of a linear model or of one hidden layer, in 60 digits."""
+    layers = [layer for layer in module if isinstance(layer, nn.Linear)]
+    weights = [mpmath.matrix(layer.weight.double().tolist()) for layer in layers]
+    biases = [mpmath.matrix(layer.bias.double().tolist()) for layer in layers]
+    outputs, rows = [], []
+    for x in X.tolist():
+        x = mpmath.matrix(x)
+        if len(layers) == 1:
+            outputs.append((weights[0] * x + biases[0])[0])
+            rows.append([*x, mpmath.mpf(1)])
+            continue
+        hidden = weights[0] * x + biases[0]
+        active = [h > 0 for h in hidden]
+        seen = [h if on else mpmath.mpf(0) for h, on in zip(hidden, active, strict=True)]
+        outputs.append((weights[1] * mpmath.matrix(seen) + biases[1])[0])
+        signals = [weights[1][0, k] if on else mpmath.mpf(0) for k, on in enumerate(active)]
+        rows.append([s * v for s in signals for v in [*x, mpmath.mpf(1)]] + [*seen, mpmath.mpf(1)])
+    return outputs, mpmath.matrix(rows)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Kernels and targets of all rows, the last being new, in 60 digits."""
+
+    K: Matrix
+    outputs: list[Any]
+    y: list[Any]
+
+    def fit(self, rows: list[int], ridge: Any) -> list[Any]:
+        """Dual coefficients of a ridge with an intercept, which is the last."""
+        m = len(rows)
+        G, b = mpmath.matrix(m + 1, m + 1), mpmath.matrix(m + 1, 1)
+        for a, i in enumerate(rows):
+            for c, k in enumerate(rows):
+                G[a, c] = self.K[i, k] + (ridge if a == c else 0)
+            G[a, m] = G[m, a] = 1
+            b[a] = self.y[i] - self.outputs[i]
+        return list(mpmath.lu_solve(G, b))
+
+    def predict(self, solution: list[Any], rows: list[int], at: int) -> Any:
+        moved = sum(self.K[at, i] * c for i, c in zip(rows, solution, strict=False))
+        return self.outputs[at] + moved + solution[-1]
+
+    def left_out_error(self, rows: list[int], ridge: Any) -> Any:
+        """Sum of squared errors of the rows, each left out in turn."""
+        total = mpmath.mpf(0)
+        for i in rows:
+            others = [k for k in rows if k != i]
+            total += (self.y[i] - self.predict(self.fit(others, ridge), others, i)) ** 2
+        return total
+
+    def chosen(self, rows: list[int], grid: list[float]) -> float:
+        """The λ of a model on its own rows, by the rule of ``Contest``."""
+        least = LEAST_SHARE[torch.float64] * sum(self.K[i, i] for i in rows)
+        best, error = grid[-1], mpmath.inf
+        for ridge in grid:
+            if ridge >= min(least, max(grid)):
+                found = self.left_out_error(rows, ridge)
+                if found < (1 - mpmath.mpf(TIE)) * error:
+                    best, error = ridge, found
+        return best
+
+
+def exact_plus(kernel: Kernel, n: int, grid: list[float], rank: int) -> tuple[Any, Any]:
+    """Ends of jackknife+ for row n, from n explicit refits."""
+    lows, highs = [], []
+    for j in range(n):
+        rows = [i for i in range(n) if i != j]
+        ridge = grid[0] if len(grid) == 1 else kernel.chosen(rows, grid)
+        solution = kernel.fit(rows, ridge)
+        residual = abs(kernel.y[j] - kernel.predict(solution, rows, j))
+        value = kernel.predict(solution, rows, n)
+        lows.append(value - residual)
+        highs.append(value + residual)
+    return sorted(lows)[rank - 1], sorted(highs)[n - rank]
+
+
+def exact_full(kernel: Kernel, n: int, ridge: float, rank: int) -> tuple[Any, Any]:
+    """Ends of full conformal for row n at a fixed λ: roots of each row's score against the new."""
+    rows = list(range(n + 1))
+    at = []
+    for y in (mpmath.mpf(0), mpmath.mpf(1)):  # dual coefficients are linear in the candidate
+        solution = Kernel(kernel.K, kernel.outputs, [*kernel.y[:n], y]).fit(rows, ridge)
+        at.append(solution[: n + 1])
+    slopes = [b - a for a, b in zip(*at, strict=True)]
+    G = mpmath.matrix(n + 2, n + 2)
+    for i in rows:
+        for k in rows:
+            G[i, k] = kernel.K[i, k] + (ridge if i == k else 0)
+        G[i, n + 1] = G[n + 1, i] = 1
+    diagonal = [(G**-1)[i, i] for i in range(n + 1)]
+    lows, highs = [], []
+    root = [mpmath.sqrt(d) for d in diagonal]
+    for i in range(n):
+        ends = []
+        for sign in (1, -1):  # c_i/√d_i = ± c_new/√d_new
+            slope = slopes[i] / root[i] - sign * slopes[n] / root[n]
+            ends.append(-(at[0][i] / root[i] - sign * at[0][n] / root[n]) / slope)
+        lows.append(min(ends))
+        highs.append(max(ends))
+    return sorted(lows)[rank - 1], sorted(highs)[n - rank]
+
+
+# Bounds on models.
+
+
+@pytest.mark.parametrize("form", ["dual", "primal"])
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(
+    n=st.integers(4, 8),
+    size=st.integers(1, 10),
+    spread=st.integers(0, 6),
+    share=st.floats(-12, 0),
+    kind=st.sampled_from(["plain", "offset", "outlier", "twins"]),
+    seed=st.integers(0, 10**6),
+)
+def test_models_are_within_their_bounds(
+    form: str, n: int, size: int, spread: int, share: float, kind: str, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    scales = 10.0 ** rng.uniform(-spread / 2, spread / 2, size)
+    J, new = (rng.normal(size=(m, size)) * scales for m in (n, 2))
+    if kind == "offset":
+        J, new = J + 10 * scales, new + 10 * scales
+    if kind == "outlier":
+        J[0] *= 1e4
+    if kind == "twins":
+        J[1] = J[0]
+    r, ridge = rng.normal(size=n), float(np.square(J).sum() * 10.0**share)
+    if form == "dual":
+        found = leave_one_out(here(J @ J.T), here(r), ridge, True, MACHINE)
+        coordinates = here(new @ J.T)
+    else:
+        try:
+            found = leave_one_out_primal(
+                here(np.hstack([J, np.ones((n, 1))])), here(r), ridge, True, MACHINE
+            )
+        except ValueError:
+            return  # refused
+        coordinates = here(new)
+    values = (coordinates @ found.columns + found.intercepts[:-1]).cpu().tolist()
+    size_of_y = float(np.abs(r).max() + found.intercepts.abs().max())
+    rounding = rounding_of(found.sensitivity, gamma_of(torch.float64), size_of_y)
+    rows = mpmath.matrix(np.vstack([J, new]).tolist())
+    kernel = Kernel(rows * rows.T, [mpmath.mpf(0)] * (n + 2), [*map(mpmath.mpf, r.tolist()), 0, 0])
+    for j in np.flatnonzero(~rounding.conceded.cpu().numpy()):
+        others = [i for i in range(n) if i != j]
+        solution = kernel.fit(others, ridge)
+        residual = kernel.y[j] - kernel.predict(solution, others, j)
+        assert abs(float(found.residuals[j]) - residual) <= float(rounding.own[j])
+        for m in range(2):
+            norm = torch.tensor([float(np.square(new[m]).sum())], dtype=torch.float64)
+            slack = float(rounding.slack(norm, torch.tensor([values[m][j]])))
+            assert abs(values[m][j] - kernel.predict(solution, others, n + m)) <= slack
+
+
+# Whole fits: no certificate, or the ends of refits in extended precision within the slack.
+
+
+@dataclass(frozen=True)
+class Case:
+    """A table that rounding finds hard."""
+
+    X: Array
+    y: Array
+    x: Array
+    seed: int
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    n, p = draw(st.integers(6, 8)), draw(st.integers(1, 3))
+    seed = draw(st.integers(0, 10**6))
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(n + 1, p))
+    if draw(st.booleans()):
+        rows = rows.round()  # ties and duplicates
+    exponents = [draw(st.sampled_from([-12, -6, -3, 0, 0, 3, 6, 12])) for _ in range(p)]
+    offset = draw(st.sampled_from([0.0, 0.0, 1.0, 100.0]))
+    X = (rows + offset) * 10.0 ** np.array(exponents)
+    y = rows[:, 0] + 0.3 * rng.normal(size=n + 1)
+    kind = draw(st.sampled_from(["plain", "rounded", "constant", "outlier", "shifted"]))
+    y = {
+        "plain": y,
+        "rounded": y.round(),
+        "constant": np.ones(n + 1),
+        "outlier": np.where(np.arange(n + 1) == 0, 1e6, y),
+        "shifted": 1e7 + 1e-3 * y,
+    }[kind]
+    y = y * 10.0 ** draw(st.sampled_from([-12, 0, 0, 0, 12]))
+    return Case(X[:n], y[:n], X[n:], seed % 7)
+
+
+def fitted(case: Case, **settings: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = lk.LazyJackknifeRegressor(
+            base=lk.Public(), alpha=0.3, random_state=case.seed, device=MACHINE.device, **settings
+        )
+        return model.fit(case.X, case.y)
+
+
+def extended(model: Any, case: Case) -> Kernel:
+    outputs, rows = features(model.base_.module, np.vstack([case.X, case.x]))
+    y = [mpmath.mpf(value) for value in case.y.tolist()]
+    return Kernel(rows * rows.T, outputs, [*y, mpmath.mpf(0)])
+
+
+@pytest.mark.parametrize("precision", ["float64", "mixed"])
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(
+    case=cases(),
+    construction=st.sampled_from(["plus", "full"]),
+    widths=st.sampled_from([(), (3,)]),
+    ridge=st.sampled_from([1e-3, 1.0, 1e3, "auto"]),
+)
+def test_a_certificate_holds_for_refits_in_extended_precision(
+    precision: str, case: Case, construction: str, widths: tuple[int, ...], ridge: float | str
+) -> None:
+    if construction == "full" and ridge == "auto":
+        ridge = 10.0
+    score = None if construction == "full" else "absolute"
+    model = fitted(
+        case,
+        network=mlp(widths),
+        construction=construction,
+        ridge=ridge,
+        score=score,
+        precision=precision,
+    )
+    if model.certificate_.coverage is None:
+        return
+    result = model.predict_interval(case.x)
+    kernel, n = extended(model, case), len(case.y)
+    rank = reference.rank(Fraction(3, 10), n)
+    if construction == "full":
+        low, high = exact_full(kernel, n, float(ridge), rank)
+    else:
+        grid = [float(ridge)] if ridge != "auto" else grid_of(model, case)
+        low, high = exact_plus(kernel, n, grid, rank)
+    # The interval holds the exact one, and is wider by no more than what may be rounding.
+    assert result.lower[0] <= low
+    assert result.upper[0] >= high
+    if np.isfinite(result.width[0]):
+        slack = 0.5 * float(high - low) + 1e-9 * float(np.abs(case.y).max())
+        far = float(np.square(case.x).sum() / np.square(case.X).sum(axis=1).max())
+        if far < 4:
+            assert result.lower[0] >= low - slack
+            assert result.upper[0] <= high + slack
+
+
+def grid_of(model: Any, case: Case) -> list[float]:
+    tangent = model.loo_.basis.tangent
+    rows = torch.from_numpy(case.X)
+    return ridge_grid(tangent.of_type(torch.float64), rows, model.seeds_.lazy).tolist()
+
+
+# The rules for choosing.
+
+
+def test_exact_ties_go_to_the_earlier_one_and_rounding_is_owned_up_to() -> None:
+    contest = Contest(torch.ones(4, dtype=torch.float64), 1.0)
+    every = contest.admits(1.0)
+    ones = torch.ones(4, dtype=torch.float64)
+    assert contest.enter(ones, 0.0, every).all()
+    changes = torch.tensor([-TIE + 1e-9, -1e-12, -1e-3, 1e-3], dtype=torch.float64)
+    won = contest.enter(ones + changes, 1e-7, every)
+    assert won.tolist() == [False, False, True, False]
+    assert contest.doubtful.tolist() == [1.0, 0.0, 0.0, 0.0]
+    assert contest.enter(ones / 2, 1e-7, every).all()  # far better than all before
+    assert not contest.doubtful.any()
+    contest.fail(every)
+    assert contest.doubtful.all()
+
+
+def test_a_ridge_is_a_candidate_by_the_models_own_rows() -> None:
+    norms = torch.tensor([1.0, 2.0, 4e12], dtype=torch.float64)
+    contest = Contest(without_each(norms), 1e6)
+    assert contest.admits(1e-3).tolist() == [False, False, True, False]
+    assert contest.admits(1e6).all()
+
+
+def test_sums_without_each_never_hold_what_they_leave_out() -> None:
+    values = torch.tensor([1.0, 1e300, 2.0, 4.0], dtype=torch.float64)
+    assert without_each(values)[1] == 7.0

@@ -1,0 +1,188 @@
+import math
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from research.study import METHODS, Setting, cross_validation
+from research.study.cross_validation import (
+    compare_methods,
+    make_folds,
+    run_fold,
+    summarise_folds,
+)
+
+import lazyknife as lk
+from rows import linear
+
+SMALL = Setting(epochs=1, intercept=True)
+X, Y = linear(45)
+TIMES = ["fit_seconds", "predict_seconds"]
+
+
+def compare(*methods, setting=SMALL, **options):
+    return compare_methods(X, Y, methods, setting, **{"folds": 3, "jobs": 1} | options)
+
+
+@pytest.mark.parametrize(("n", "folds"), [(45, 3), (47, 5), (10, 10), (2, 2)])
+def test_folds_cut_the_rows_into_parts(n, folds):
+    found = make_folds(n, folds, train_rows=1000, test_rows=1000, seed=0)
+    assert len(found) == folds
+    assert sorted(np.concatenate([test for _, test in found])) == list(range(n))
+    for train, test in found:
+        assert sorted([*train, *test]) == list(range(n))
+        assert len(test) in (n // folds, -(-n // folds))
+
+
+def test_limits_draw_rows_of_each_part_at_random():
+    whole = make_folds(60, 3, 1000, 1000, seed=0)
+    found = make_folds(60, 3, train_rows=15, test_rows=7, seed=0)
+    for (train, test), (all_train, all_test) in zip(found, whole, strict=True):
+        assert (len(train), len(test)) == (15, 7)
+        assert len(set(train)) == 15
+        assert set(train) <= set(all_train)
+        assert set(test) <= set(all_test)
+    # Each fold's training rows come from all other folds, not from the first of them.
+    first = {fold: set(test) for fold, (_, test) in enumerate(whole)}
+    for fold, (train, _) in enumerate(found):
+        others = [number for number in first if number != fold]
+        assert all(first[number] & set(train) for number in others)
+
+
+def test_the_seed_chooses_the_folds():
+    first, again, other = (make_folds(30, 3, 99, 99, seed) for seed in (0, 0, 1))
+    for (train, test), (same_train, same_test) in zip(first, again, strict=True):
+        np.testing.assert_array_equal(train, same_train)
+        np.testing.assert_array_equal(test, same_test)
+    assert any(set(a[1]) != set(b[1]) for a, b in zip(first, other, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((30, 1, 9, 9, 0), "folds=1: give between 2 and the number of rows, 30"),
+        ((30, 31, 9, 9, 0), "folds=31"),
+        ((30, 3, 0, 9, 0), "train_rows=0"),
+        ((30, 3, 9, 0, 0), "test_rows=0"),
+    ],
+)
+def test_folds_that_cannot_be_made_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        make_folds(*arguments)
+
+
+def test_settings_are_checked_before_anything_is_fitted(monkeypatch):
+    monkeypatch.setattr(cross_validation, "run_fold", None)
+    with pytest.raises(ValueError, match="method='x': choose from 'naive'"):
+        compare("naive", "x")
+    with pytest.raises(ValueError, match=r"alpha=2\.0: give a number strictly between"):
+        compare("naive", setting=replace(SMALL, alpha=2.0))
+    with pytest.raises(ValueError, match="epsilon=-1"):
+        compare("lazy_dp", setting=replace(SMALL, epsilon=-1))
+
+
+def test_rows_are_what_the_estimators_give():
+    found = compare("split_conformal", "lazyknife_public", seed=5)
+    assert found["method"].tolist() == ["split_conformal"] * 3 + ["lazyknife_public"] * 3
+    assert found["fold"].tolist() == [0, 1, 2] * 2
+    assert (found["warning"] == "").all()
+    assert (found["error"] == "").all()
+    folds = make_folds(45, 3, 500, 5000, seed=5)
+    for row in found.to_dict("records"):  # so all methods have the same folds
+        train, test = folds[row["fold"]]
+        model = METHODS[row["method"]](SMALL)
+        model.set_params(transform="standardize", random_state=5 + row["fold"])
+        model.fit(X[train], Y[train], X_pool=X[test])
+        intervals = model.predict_interval(X[test])
+        assert (row["n"], row["n_test"]) == (30, 15)
+        assert row["coverage"] == pytest.approx(lk.coverage(Y[test], intervals).value)
+        assert row["width"] == pytest.approx(lk.mean_width(intervals), rel=1e-9)
+        assert row["score"] == pytest.approx(lk.interval_score(Y[test], intervals), rel=1e-9)
+        assert row["certified"] == model.certificate_.coverage
+
+
+def test_the_transform_is_pooled_so_that_the_certificate_holds():
+    pooled = compare("lazyknife_public", "naive")
+    expected = lk.certify(n=30, alpha=0.1, base=lk.Public()).coverage
+    assert pooled["certified"].tolist()[:3] == [expected] * 3
+    assert pooled["certified"][3:].isna().all()
+    raw = compare_methods(1000 * X, Y, ["lazyknife_public"], SMALL, folds=3, jobs=1)
+    np.testing.assert_allclose(raw["width"], pooled["width"][:3], rtol=1e-6)
+    fixed = compare("lazyknife_public", transform=None)
+    assert not np.allclose(fixed["width"], pooled["width"][:3], rtol=1e-3)
+    assert fixed["certified"].tolist() == [expected] * 3
+
+
+def test_limits_reach_the_fits():
+    found = compare("lazyknife_public", train_rows=12, test_rows=4)
+    assert found["n"].tolist() == [12] * 3
+    assert found["n_test"].tolist() == [4] * 3
+
+
+def test_errors_are_recorded_fold_by_fold(monkeypatch):
+    measure = cross_validation.measure_model
+
+    def sometimes(model, *rows, **options):
+        if model.get_params()["random_state"] == 1:
+            raise RuntimeError("two\n  lines")
+        return measure(model, *rows, **options)
+
+    monkeypatch.setattr(cross_validation, "measure_model", sometimes)
+    found = compare("lazyknife_public", "naive")
+    assert found["error"].tolist() == ["", "RuntimeError: two lines", ""] * 2
+    assert found["coverage"].isna().tolist() == [False, True, False] * 2
+    assert found["n"].tolist() == [30] * 6
+    summary = summarise_folds(found)
+    assert summary["width"].notna().all()  # of the folds that are left
+
+
+def test_warnings_are_recorded_and_not_shown():
+    found = compare("lazyknife_public", "split_conformal", setting=replace(SMALL, alpha=0.01))
+    assert found["warning"].str.contains("rows are too few for alpha=0.01").all()
+    assert found["warning"].str.count("are too few").eq(1).all()
+    assert np.isinf(found["width"]).all()
+    summary = summarise_folds(found)
+    assert np.isinf(summary["width"]).all()
+    assert summary["width_se"].isna().all()
+
+
+def test_means_and_standard_errors_are_over_folds():
+    rows = pd.DataFrame(
+        {
+            "method": ["b", "b", "b", "a", "a", "a"],
+            "fold": [0, 1, 2, 0, 1, 2],
+            "coverage": [0.8, 0.9, 1.0, 0.5, math.nan, 0.7],
+            "width": [1.0, 2.0, 6.0, 1.0, math.nan, 3.0],
+            "score": [2.0, 2.0, 2.0, 1.0, math.nan, 1.0],
+            "fit_seconds": [1.0, 2.0, 3.0, 1.0, math.nan, 1.0],
+            "predict_seconds": [0.5, 0.5, 0.5, 0.0, math.nan, 1.0],
+            "certified": [0.7, 0.7, 0.7, math.nan, math.nan, math.nan],
+        }
+    )
+    found = summarise_folds(rows).set_index("method")
+    assert found.index.tolist() == ["b", "a"]
+    assert found.loc["b", "width"] == pytest.approx(3.0)
+    assert found.loc["b", "width_se"] == pytest.approx(math.sqrt(7 / 3))
+    assert found.loc["b", "coverage_se"] == pytest.approx(0.1 / math.sqrt(3))
+    assert found.loc["b", "score_se"] == 0
+    assert found.loc["b", "seconds"] == pytest.approx(2.5)
+    assert found.loc["b", "certified"] == pytest.approx(0.7)
+    assert found.loc["a", "width"] == pytest.approx(2.0)
+    assert found.loc["a", "width_se"] == pytest.approx(1.0)
+    assert found.loc["a", "seconds"] == pytest.approx(1.5)
+    assert math.isnan(found.loc["a", "certified"])
+
+
+@pytest.mark.slow
+def test_side_by_side_gives_the_same():
+    alone, pair = (compare("lazyknife_public", "naive", jobs=jobs) for jobs in (1, 2))
+    assert alone["method"].tolist() == ["lazyknife_public"] * 3 + ["naive"] * 3
+    pd.testing.assert_frame_equal(alone.drop(columns=TIMES), pair.drop(columns=TIMES), rtol=1e-6)
+
+
+def test_times_are_those_of_a_fit_alone():
+    fold = make_folds(45, 3, 500, 5000, seed=0)[0]
+    row = run_fold(X, Y, "lazyknife_public", 0, fold, SMALL, "standardize", 0)
+    assert 0 < row["fit_seconds"] < 60
+    assert 0 < row["predict_seconds"] < 60
+    assert row["models_trained"] == 0
