@@ -5,7 +5,7 @@
 
 The two sides of a ratio are timed in turn, again and again; the median of their ratios counts.
 Data of the paper's simulation. Where nothing else is said: the paper's network, 64-64 without a
-linear part, jackknife+ with errors as they are (score="absolute"), 4,900 new rows.
+linear part, jackknife+ with errors as they are (widths="constant"), 4,900 new rows.
 """
 
 from __future__ import annotations
@@ -440,11 +440,11 @@ class Option:
 # A triangular solve with n columns takes 1, a Cholesky factor or the diagonal of its inverse 1/3,
 # an inverse 1, a product 2.
 OPTIONS = {
-    'score="leverage"': Option(
-        {"score": "leverage"}, lambda k: k.grid + 2 / 3 * k.chosen, lambda k, n: 2 + 2 * k.chosen
+    'widths="leverage"': Option(
+        {"widths": "leverage"}, lambda k: k.grid + 2 / 3 * k.chosen, lambda k, n: 2 + 2 * k.chosen
     ),
-    'score="noise"': Option(
-        {"score": "noise"},
+    'widths="noise"': Option(
+        {"widths": "noise"},
         lambda k: k.grid + k.chosen + 3 * (GRID_POINTS // NOISE_STEP + k.noise),
         lambda k, n: 4,
     ),
@@ -515,7 +515,7 @@ def settings_of(option: Option, ridge: float | str) -> dict[str, Any]:
         "network": mlp(WIDTHS, skip=True),
         "base": Public(),
         "ridge": ridge,
-        "score": "absolute",
+        "widths": "constant",
         "device": "cpu",
         "random_state": 0,
         **option.settings,

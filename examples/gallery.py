@@ -31,7 +31,7 @@ def diabetes() -> tuple[lk.Intervals, np.ndarray]:
     y = y / 100  # a fixed unit
     rows = np.random.default_rng(0).permutation(len(y))
     train, new = rows[:200], rows[200:]
-    model = lk.LazyJackknifeRegressor(transform="standardize", alpha=ALPHA, random_state=0)
+    model = lk.LazyJackknifeRegressor(scaling="standardize", alpha=ALPHA, random_state=0)
     return model.fit(X[train], y[train], X_pool=X[new]).predict_interval(X[new]), y[new]
 
 

@@ -144,7 +144,7 @@ METHODS: dict[str, Callable[[nn.Module, int], Any]] = {
     "lazyknife, all": lambda network, seed: lazy(network, seed),
     "lazyknife, last": lambda network, seed: lazy(network, seed, parameters="last"),
     "lazyknife, all, minmax": lambda network, seed: lazy(network, seed, construction="minmax"),
-    "lazyknife, all, absolute": lambda network, seed: lazy(network, seed, score="absolute"),
+    "lazyknife, all, absolute": lambda network, seed: lazy(network, seed, widths="constant"),
 }
 
 

@@ -106,7 +106,7 @@ METHODS: dict[str, Callable[[int], Any]] = {
     "lazyknife, length one": lambda seed: lazy(short_head, seed),
     "lazyknife, linear head": lambda seed: lazy(lk.mlp(()), seed),
     "lazyknife, minmax": lambda seed: lazy(HEAD, seed, construction="minmax"),
-    "lazyknife, absolute": lambda seed: lazy(HEAD, seed, score="absolute"),
+    "lazyknife, absolute": lambda seed: lazy(HEAD, seed, widths="constant"),
 }
 # What moves when the network is the whole of it.
 MOVED = {

@@ -39,7 +39,7 @@ def denoising(features: int) -> nn.Module:
 SHARED: dict[str, Any] = {
     "network": lk.mlp((64, 64)),
     "alpha": ALPHA,
-    "score": "absolute",
+    "widths": "constant",
     "device": "cpu",
 }
 # Every method gets the same rows; the first is what the others are measured against.

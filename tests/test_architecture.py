@@ -154,7 +154,7 @@ for ridge in (1.0, "auto"):
         _, lower, upper = CONSTRUCTIONS[construction].ends(loo, X, [2])
         assert (lower <= upper).all()
     for score in ("leverage", "noise"):
-        loo = LazyStep(ridge, score=score).models(tangent, X, y).loo
+        loo = LazyStep(ridge, widths=score).models(tangent, X, y).loo
         _, lower, upper = CONSTRUCTIONS["plus"].ends(loo, X, [2])
         assert (lower <= upper).all()
     loo = LazyStep(ridge, loss=Huber()).models(tangent, X, y).loo

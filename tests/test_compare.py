@@ -91,7 +91,7 @@ def test_rows_are_what_the_estimators_give():
     for row in found.to_dict("records"):  # so all methods have the same folds
         train, test = folds[row["fold"]]
         model = METHODS[row["method"]](SMALL)
-        model.set_params(transform="standardize", random_state=5 + row["fold"])
+        model.set_params(scaling="standardize", random_state=5 + row["fold"])
         model.fit(X[train], Y[train], X_pool=X[test])
         intervals = model.predict_interval(X[test])
         assert (row["n"], row["n_test"]) == (30, 15)
@@ -108,7 +108,7 @@ def test_the_transform_is_pooled_so_that_the_certificate_holds():
     assert pooled["certified"][3:].isna().all()
     raw = compare_methods(1000 * X, Y, ["lazyknife_public"], SMALL, folds=3, jobs=1)
     np.testing.assert_allclose(raw["width"], pooled["width"][:3], rtol=1e-6)
-    fixed = compare("lazyknife_public", transform=None)
+    fixed = compare("lazyknife_public", scaling=None)
     assert not np.allclose(fixed["width"], pooled["width"][:3], rtol=1e-3)
     assert fixed["certified"].tolist() == [expected] * 3
 

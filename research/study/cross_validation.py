@@ -29,7 +29,7 @@ def compare_methods(
     methods: Sequence[str],
     setting: Setting,
     *,
-    transform: Any = "standardize",
+    scaling: Any = "standardize",
     folds: int = 5,
     train_rows: int = 500,
     test_rows: int = 5000,
@@ -47,7 +47,7 @@ def compare_methods(
         Keys of ``METHODS``.
     setting
         Their settings; n and the transform are not read.
-    transform
+    scaling
         Fitted on each fold's training and test rows together, which leaks nothing.
     folds, train_rows, test_rows
         Number of folds, and the most rows of a fold's two parts, drawn at random.
@@ -65,7 +65,7 @@ def compare_methods(
 
     def arguments() -> Any:
         for name, number, fold in tasks:
-            yield (X, y, name, number, fold, setting, transform, seed)
+            yield (X, y, name, number, fold, setting, scaling, seed)
 
     results = track(side_by_side(run_fold, arguments(), jobs), "comparing", len(tasks), progress)
     order = {name: place for place, name in enumerate(methods)}
@@ -99,7 +99,7 @@ def run_fold(
     number: int,
     fold: Fold,
     setting: Setting,
-    transform: Any,
+    scaling: Any,
     seed: int,
 ) -> dict[str, Any]:
     """Fit one method on one fold."""
@@ -118,9 +118,7 @@ def run_fold(
             warm_up(method)
             forget_accounts()
             warnings.simplefilter("always", UserWarning)
-            model = METHODS[method](setting).set_params(
-                transform=transform, random_state=seed + number
-            )
+            model = METHODS[method](setting).set_params(scaling=scaling, random_state=seed + number)
             measures = measure_model(model, X[train], y[train], X[test], y[test], X_pool=X[test])
     except Exception as error:
         return row | {"error": " ".join(f"{type(error).__name__}: {error}".split())}

@@ -46,7 +46,7 @@ def _lazy(base: Callable[[Setting], BaseMethod]) -> Maker:
             base=base(setting),
             ridge=setting.ridge,
             readout=setting.readout,
-            score="absolute",
+            widths="constant",
             intercept=setting.intercept,
             alpha=setting.alpha,
             device="cpu",
@@ -60,8 +60,8 @@ def _lazy(base: Callable[[Setting], BaseMethod]) -> Maker:
 LIBRARY: dict[str, Any] = {"ridge": "auto", "readout": "tangent", "intercept": True}
 CHANGES: dict[str, dict[str, Any]] = {
     "lazyknife_public": {},
-    "lazyknife_leverage": {"score": "leverage"},
-    "lazyknife_absolute": {"score": "absolute"},
+    "lazyknife_leverage": {"widths": "leverage"},
+    "lazyknife_absolute": {"widths": "constant"},
     "lazyknife_minmax": {"construction": "minmax"},
     "lazyknife_full": {"construction": "full"},
     "lazyknife_cv+": {"construction": "cv+"},
@@ -70,7 +70,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "lazyknife_no_skip": {"network": mlp((64, 64))},
     "lazyknife_256": {"network": mlp((256, 256), skip=True)},
     "lazyknife_starts": {"starts": 8},
-    "lazyknife_starts_leverage": {"starts": 8, "score": "leverage"},
+    "lazyknife_starts_leverage": {"starts": 8, "widths": "leverage"},
 }
 
 

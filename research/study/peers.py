@@ -127,12 +127,12 @@ class _MapieRegressor(IntervalRegressor):
     def __init__(
         self,
         model: str = "ridge",
-        transform: Any = None,
+        scaling: Any = None,
         alpha: float = 0.1,
         random_state: Any = None,
     ) -> None:
         self.model = model
-        self.transform = transform
+        self.scaling = scaling
         self.alpha = alpha
         self.random_state = random_state
 
@@ -182,7 +182,7 @@ class MapieCVRegressor(_MapieRegressor):
     ----------
     model
         A key of ``MODELS``.
-    transform, alpha, random_state
+    scaling, alpha, random_state
         As for ``CVPlusRegressor``.
 
     """
@@ -222,7 +222,7 @@ class MapieSplitRegressor(_MapieRegressor):
     ----------
     model
         A key of ``MODELS``.
-    transform, alpha, random_state
+    scaling, alpha, random_state
         As for ``SplitConformalRegressor``.
 
     """

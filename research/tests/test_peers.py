@@ -191,14 +191,14 @@ def test_certificates_of_a_split_count_its_calibration_rows(n):
 def test_a_transform_leaks_or_not_as_for_the_other_methods():
     X, y = linear(20)
     new = linear(6, seed=1)[0]
-    leaking = MapieCVRegressor("ridge", transform="standardize").fit(X, y)
+    leaking = MapieCVRegressor("ridge", scaling="standardize").fit(X, y)
     assert leaking.certificate_.coverage is None
-    pooled = MapieCVRegressor("ridge", transform="standardize").fit(X, y, X_pool=new)
+    pooled = MapieCVRegressor("ridge", scaling="standardize").fit(X, y, X_pool=new)
     assert pooled.certificate_.coverage > 0.7
     assert "X_pool" in pooled.certificate_.scope
     with pytest.warns(UserWarning, match="1 of 1 rows are not among"):
         pooled.predict_interval(X[:1])
-    apart = MapieSplitRegressor("ridge", transform="standardize").fit(X, y)
+    apart = MapieSplitRegressor("ridge", scaling="standardize").fit(X, y)
     assert apart.certificate_.coverage > 0.9
 
 
@@ -206,7 +206,7 @@ def test_a_transform_leaks_or_not_as_for_the_other_methods():
 def test_new_rows_are_transformed_like_the_training_rows(kind):
     X, y = linear(30)
     new = 5 * linear(6, seed=1)[0]
-    found = kind("ridge", transform="symlog", random_state=0).fit(X, y).predict_interval(new)
+    found = kind("ridge", scaling="symlog", random_state=0).fit(X, y).predict_interval(new)
     by_hand = kind("ridge", random_state=0).fit(symlog(X), y).predict_interval(symlog(new))
     np.testing.assert_allclose(found.to_numpy(), by_hand.to_numpy(), rtol=1e-12)
     np.testing.assert_allclose(found.point, by_hand.point, rtol=1e-12)
@@ -214,7 +214,7 @@ def test_new_rows_are_transformed_like_the_training_rows(kind):
 
 def test_a_split_fits_its_transform_to_the_rows_of_the_model():
     X, y = linear(20)
-    model = MapieSplitRegressor("ridge", transform="standardize", random_state=3).fit(X, y)
+    model = MapieSplitRegressor("ridge", scaling="standardize", random_state=3).fit(X, y)
     learn, _ = train_test_split(np.arange(20), test_size=0.5, random_state=Seeds.of(3).rows)
     np.testing.assert_allclose(model.scaling_.transformer.mean_, X[learn].mean(axis=0))
 
@@ -320,7 +320,7 @@ def test_methods_have_the_settings_level_and_the_model_of_their_name(name):
     assert type(made) is dict(zip(("cv", "split"), KINDS, strict=True))[scheme]
     assert made.get_params() == {
         "model": model,
-        "transform": None,
+        "scaling": None,
         "alpha": 0.2,
         "random_state": None,
     }

@@ -427,7 +427,7 @@ def test_the_head_inside_the_network_is_the_head_on_its_embeddings(examples, sma
     reader = examples.text.Reader(encoder, head).eval()
     lazy, train, new = examples.text.lazy, slice(0, 60), slice(60, 90)
     # The grids of λ would differ, that of the noise too.
-    fixed = {"ridge": 0.1, "score": "absolute"}
+    fixed = {"ridge": 0.1, "widths": "constant"}
     outside = lazy(head, 0, **fixed).fit(X[train], y[train]).predict_interval(X[new])
     model = lazy(reader, 0, parameters=["head.*"], **fixed).fit(words.codes[train], y[train])
     inside = model.predict_interval(words.codes[new]).with_arrays()

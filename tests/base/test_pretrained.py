@@ -299,7 +299,7 @@ def test_nothing_is_taken_from_the_certificate():
 
 def test_the_estimator_hands_over_the_scaled_covariates():
     X, y = linear(90)
-    model = LazyJackknifeRegressor(base=QUICK, transform="standardize", random_state=0)
+    model = LazyJackknifeRegressor(base=QUICK, scaling="standardize", random_state=0)
     for others in ({"X_unlabeled": X[40:]}, {"X_pool": X[40:]}):
         fitted = model.fit(X[:40], y[:40], **others)
         seen = X[40:] if "X_unlabeled" in others else X

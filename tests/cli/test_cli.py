@@ -95,7 +95,7 @@ def predict(*options, train="train.csv", test="test.csv", output="out.csv", base
 # The command's own, with a base that needs no training.
 DEFAULTS = {
     "base": lk.Public(),
-    "transform": "standardize",
+    "scaling": "standardize",
     "precision": "mixed",
     "random_state": 0,
 }
@@ -247,8 +247,8 @@ SYMLOG_PIPELINE = make_pipeline(FunctionTransformer(lk.symlog), StandardScaler()
         ("--construction minmax --ridge 5", {"construction": "minmax", "ridge": 5.0}),
         ("--construction full", {"construction": "full"}),
         ("--construction cv+ --folds 8", {"construction": "cv+", "folds": 8}),
-        ("--score absolute", {"score": "absolute"}),
-        ("--score leverage --starts 3", {"score": "leverage", "starts": 3}),
+        ("--widths constant", {"widths": "constant"}),
+        ("--widths leverage --starts 3", {"widths": "leverage", "starts": 3}),
         ("--loss huber --ridge 2", {"loss": "huber", "ridge": 2.0}),
         ("--base pretrained --epochs 2", {"base": lk.Pretrained(epochs=2)}),
         (
@@ -261,9 +261,9 @@ SYMLOG_PIPELINE = make_pipeline(FunctionTransformer(lk.symlog), StandardScaler()
             {"parameters": ["skip.*", "body.4.bias"]},
         ),
         ("--sketch 50 --alpha .3", {"features": lk.Sketch(50), "alpha": 0.3}),
-        ("--transform none", {"transform": None}),
-        ("--transform symlog", {"transform": "symlog"}),
-        ("--transform symlog+standardize", {"transform": SYMLOG_PIPELINE}),
+        ("--scaling none", {"scaling": None}),
+        ("--scaling symlog", {"scaling": "symlog"}),
+        ("--scaling symlog+standardize", {"scaling": SYMLOG_PIPELINE}),
         ("--precision float32 --device cpu", {"precision": "float32", "device": "cpu"}),
         ("--precision float64", {"precision": "float64"}),
         ("--memory-budget 1MB", {"memory_budget": 2**20}),
@@ -405,9 +405,9 @@ def test_all_kinds_of_files_give_the_same(folder):
     ("options", "scope"),
     [
         ([], "the rows of test.csv, and no others"),
-        (["--transform", "symlog+standardize"], "the rows of test.csv, and no others"),
-        (["--transform", "none"], "any new row"),
-        (["--transform", "symlog"], "any new row"),
+        (["--scaling", "symlog+standardize"], "the rows of test.csv, and no others"),
+        (["--scaling", "none"], "any new row"),
+        (["--scaling", "symlog"], "any new row"),
     ],
 )
 def test_the_scope_names_the_file_if_anything_was_fitted(folder, options, scope):
@@ -423,7 +423,7 @@ def test_medians_and_categories_narrow_the_scope(folder, kept):
     dropped = [name for name in ("name", "group", "gap", "code") if name != kept]
     options = [part for name in dropped for part in ("--drop", name)]
     files = {"train": "mixed_train.csv", "test": "mixed_test.csv"}
-    whole = predict("--transform", "none", *options, **files)
+    whole = predict("--scaling", "none", *options, **files)
     result = run(*whole, "--categorical", "code") if kept == "code" else run(*whole)
     assert result.exit_code == 0
     assert "Scope: the rows of mixed_test.csv, and no others;" in result.stdout
@@ -616,15 +616,18 @@ def test_a_file_that_will_not_do_is_named(folder, given, message):
         ("--parameters last --parameters x", "no parameter of the network matches"),
         ("--device banana", "device='banana': give 'auto', 'cpu'"),
         ("--construction x", "'x' is not one of 'plus', 'minmax'"),
-        ("--score x", "'x' is not one of 'noise', 'leverage', 'absolute'"),
+        ("--widths x", "'x' is not one of 'noise', 'leverage', 'constant'"),
         ("--loss x", "'x' is not one of 'squared', 'huber', 'logistic', 'poisson'"),
-        ("--construction full --score noise", "score='noise' does not go with construction='full'"),
+        (
+            "--construction full --widths noise",
+            "widths='noise' does not go with construction='full'",
+        ),
         ("--construction full --readout network", "use readout='tangent', not 'network'"),
         ("--construction cv+ --folds 1", "folds=1: give at least 2"),
         ("--construction cv+ --folds 41", "folds=41 is more than the 40 rows"),
-        ("--score noise --sketch 9", "score='noise' needs the kernel of all rows"),
+        ("--widths noise --sketch 9", "widths='noise' needs the kernel of all rows"),
         ("--loss huber --construction cv+", "construction='cv+' has a closed form for the squared"),
-        ("--loss huber --score leverage", "loss='huber' goes with score='absolute'"),
+        ("--loss huber --widths leverage", "loss='huber' goes with widths='constant'"),
         ("--loss logistic", "is no target for loss='logistic': give targets of 0 and 1"),
         ("--starts 0", "starts=0: give a whole number"),
         ("--base split --epsilon 1", "--epsilon does not go with --base split: leave it out"),

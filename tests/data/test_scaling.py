@@ -22,7 +22,7 @@ def fitted(transform, base=None, **rows):
         base or lk.Public(),
         1.0,
         readout="tangent",
-        transform=transform,
+        scaling=transform,
         random_state=0,
     ).fit(X, Y, **rows)
 
@@ -83,7 +83,7 @@ def test_the_pooled_transform_treats_all_rows_alike():
     swapped_X[4], swapped_new[7] = NEW[7], X[4]
     first = fitted("standardize", X_pool=NEW)
     second = lk.LazyJackknifeRegressor(
-        lk.mlp((4,)), lk.Public(), 1.0, readout="tangent", transform="standardize"
+        lk.mlp((4,)), lk.Public(), 1.0, readout="tangent", scaling="standardize"
     ).fit(swapped_X, Y, X_pool=swapped_new)
     np.testing.assert_allclose(first.scaling_(OTHER), second.scaling_(OTHER), rtol=1e-12)
 
@@ -100,7 +100,7 @@ def test_with_a_split_base_it_is_fitted_on_the_part_set_aside():
     learn, _ = lk.Split().rows(30, model.seeds_.rows)
     np.testing.assert_allclose(model.scaling_.transformer.mean_, X[learn].mean(axis=0))
     assert model.certificate_.coverage == fitted(None, lk.Split()).certificate_.coverage
-    split = lk.SplitConformalRegressor(transform="standardize", random_state=0).fit(X, Y)
+    split = lk.SplitConformalRegressor(scaling="standardize", random_state=0).fit(X, Y)
     assert split.certificate_.coverage is not None
 
 
@@ -145,7 +145,7 @@ class Order:
 def test_training_rows_in_the_pool_count_once():
     X, y = linear(30)
     new = linear(12, seed=1)[0]
-    settings = {"transform": "standardize", "base": lk.Public(), "random_state": 0}
+    settings = {"scaling": "standardize", "base": lk.Public(), "random_state": 0}
     once = lk.LazyJackknifeRegressor(**settings).fit(X, y, X_pool=new)
     again = lk.LazyJackknifeRegressor(**settings).fit(X, y, X_pool=np.vstack([X, new, new]))
     for name in ("mean_", "scale_"):
@@ -158,7 +158,7 @@ def test_training_rows_in_the_pool_count_once():
 def test_training_rows_among_rows_outside_are_refused():
     X, y = linear(30)
     outside = linear(40, seed=1)[0]
-    settings = {"transform": "standardize", "base": lk.Public(), "random_state": 0}
+    settings = {"scaling": "standardize", "base": lk.Public(), "random_state": 0}
     model = lk.LazyJackknifeRegressor(**settings)
     assert model.fit(X, y, X_unlabeled=outside).certificate_.coverage is not None
     leak = model.fit(X, y, X_unlabeled=np.vstack([outside, X[:3]])).certificate_
@@ -168,7 +168,7 @@ def test_training_rows_among_rows_outside_are_refused():
 
 def test_a_given_transformer_is_assumed_to_treat_rows_alike():
     X, y = linear(30)
-    model = lk.LazyJackknifeRegressor(transform=Order(), base=lk.Public(), random_state=0)
+    model = lk.LazyJackknifeRegressor(scaling=Order(), base=lk.Public(), random_state=0)
     certificate = model.fit(X, y, X_pool=X[:5] + 1).certificate_
     assert "does not depend on the order of the rows" in str(certificate)
     assert model.scaling_.transformer.rows_ == 35

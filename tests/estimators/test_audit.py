@@ -90,7 +90,7 @@ def test_the_result_is_ready_for_certify_and_for_print():
 
 
 def test_a_pooled_transform_is_fitted_on_the_new_rows_too():
-    pooled = model(lk.Public()).set_params(transform="standardize")
+    pooled = model(lk.Public()).set_params(scaling="standardize")
     assert lk.audit_stability(pooled, X, Y, NEW, refits=2, nu=0.0).eta == 0.0
 
 
@@ -116,9 +116,9 @@ def test_bad_arguments_are_refused():
     [
         {"construction": "full", "ridge": "auto"},
         {"construction": "cv+", "folds": 6},
-        {"score": "noise"},
-        {"score": "leverage", "construction": "minmax"},
-        {"construction": "full", "score": "leverage"},
+        {"widths": "noise"},
+        {"widths": "leverage", "construction": "minmax"},
+        {"construction": "full", "widths": "leverage"},
     ],
 )
 def test_models_without_one_row_are_audited_whatever_intervals_are_made_of(settings):
@@ -126,13 +126,13 @@ def test_models_without_one_row_are_audited_whatever_intervals_are_made_of(setti
     asked = model(base, **settings)
     audit, plain = (
         lk.audit_stability(m, X, Y, NEW, refits=3, random_state=1)
-        for m in (asked, model(base, score="absolute", ridge=settings.get("ridge", 2.0)))
+        for m in (asked, model(base, widths="constant", ridge=settings.get("ridge", 2.0)))
     )
     np.testing.assert_array_equal(audit.nu, plain.nu)
     np.testing.assert_array_equal(audit.eta, plain.eta)
     assert audit.eta[0] == 1.0
     assert not hasattr(asked, "loo_")
-    assert asked.get_params()["score"] == settings.get("score")
+    assert asked.get_params()["widths"] == settings.get("score")
 
 
 @pytest.mark.parametrize("construction", ["full", "cv+"])

@@ -192,7 +192,7 @@ def test_certificates():
     assert "Barber" in str(equal)
     assert "By the CV+ theorem" not in str(unequal)
     assert equal.bounds == {"cv_plus": equal.coverage}
-    leak = lk.JackknifeRegressor(**SETTINGS, transform="standardize").fit(X, y).certificate_
+    leak = lk.JackknifeRegressor(**SETTINGS, scaling="standardize").fit(X, y).certificate_
     assert leak.coverage is None
     assert "which is a leak" in str(leak)
 

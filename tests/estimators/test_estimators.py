@@ -49,7 +49,7 @@ def test_jackknife_plus_equals_n_explicit_refits(readout, intercept, base):
         "plus",
         readout,
         intercept,
-        score="absolute",
+        widths="constant",
         alpha=0.2,
         random_state=3,
     ).fit(X, y)
@@ -72,7 +72,7 @@ def test_one_linear_layer_is_jackknife_plus_of_sklearn_ridge():
     network = nn.Linear(4, 1, bias=False)
     nn.init.zeros_(network.weight)
     model = lk.LazyJackknifeRegressor(
-        network, lk.Public(), ridge=0.7, score="absolute", alpha=0.2
+        network, lk.Public(), ridge=0.7, widths="constant", alpha=0.2
     ).fit(X, y)
     fits = [Ridge(alpha=0.7).fit(np.delete(X, j, axis=0), np.delete(y, j)) for j in range(len(y))]
     errors = np.array([abs(y[j] - fits[j].predict(X[j : j + 1])[0]) for j in range(len(y))])
@@ -90,7 +90,7 @@ def test_the_papers_settings():
         "network": lk.mlp((64, 64)),
         "ridge": 10.0,
         "construction": "plus",
-        "score": "absolute",
+        "widths": "constant",
         "folds": 10,
         "starts": 1,
         "loss": "squared",
@@ -98,7 +98,7 @@ def test_the_papers_settings():
         "intercept": False,
         "parameters": "all",
         "features": None,
-        "transform": None,
+        "scaling": None,
         "alpha": 0.2,
         "nu": 0.0,
         "device": "auto",
@@ -386,7 +386,7 @@ def test_raw_heavy_tails_are_mended_by_symlog():
     train, test = rows[:100], rows[100:]
     with pytest.warns(UserWarning, match="far from the linearised"):
         raw = lk.DPLazyPI(random_state=0).fit(X[train], y[train])
-    tamed = lk.DPLazyPI(transform="symlog", random_state=0).fit(X[train], y[train])
+    tamed = lk.DPLazyPI(scaling="symlog", random_state=0).fit(X[train], y[train])
     assert tamed.certificate_ == raw.certificate_  # a fixed transform costs nothing
     result = tamed.predict_interval(X[test])
     assert result.covers(y[test]).mean() > 0.8
@@ -410,7 +410,7 @@ def test_clone_pickle_pipeline_and_cross_validation():
 
 
 def test_the_setting_transform_does_not_make_it_a_transformer():
-    model = lk.LazyJackknifeRegressor(transform="symlog")
+    model = lk.LazyJackknifeRegressor(scaling="symlog")
     assert not hasattr(model, "transform")
     assert model.get_params()["transform"] == "symlog"
     assert model.set_params(transform=None).get_params()["transform"] is None
@@ -455,7 +455,7 @@ BAD_FITS = {
     "pictures": ({"network": None}, GOOD_X[..., None], GOOD_Y, r"fails on rows of shape \(3, 1\)"),
     "huge features": ({}, 1e160 * GOOD_X, GOOD_Y, "too large for float64 .* scale the features"),
     "batch size": ({"base": lk.DPSGD(batch_size=31)}, GOOD_X, GOOD_Y, "batch_size=31 is more"),
-    "transform": ({"transform": "log"}, GOOD_X, GOOD_Y, r"transform='log': choose from"),
+    "scaling": ({"scaling": "log"}, GOOD_X, GOOD_Y, r"scaling='log': choose from"),
     "text column": (
         {},
         pd.DataFrame({"a": GOOD_Y, "kind": ["u"] * 30}),
@@ -486,7 +486,7 @@ def test_bad_input_is_refused_and_changes_nothing(case):
         ({"network": 3}, "network=3: give None"),
         ({"base": "dpsgd"}, "base='dpsgd': give an instance"),
         ({"alpha": "0.1"}, "alpha='0.1': give a number"),
-        ({"transform": 3}, "transform=3"),
+        ({"scaling": 3}, "transform=3"),
         ({"network": lambda p: None}, "must take the number of features"),
     ],
 )
@@ -532,21 +532,21 @@ SKETCH = lk.Sketch(8)
 REFUSED = {
     **{
         f"{score} with {construction}": (
-            {"score": score, "construction": construction},
-            rf"score='{score}' does not go with construction='{re.escape(construction)}'"
+            {"widths": score, "construction": construction},
+            rf"widths='{score}' does not go with construction='{re.escape(construction)}'"
             rf": choose from \[{allowed}\], or None",
         )
         for construction, score, allowed in (
-            ("full", "absolute", "'leverage'"),
+            ("full", "constant", "'leverage'"),
             ("full", "noise", "'leverage'"),
-            ("cv+", "leverage", "'absolute'"),
-            ("cv+", "noise", "'absolute'"),
-            ("jackknife", "leverage", "'absolute'"),
-            ("jackknife", "noise", "'absolute'"),
-            ("naive", "leverage", "'absolute'"),
-            ("naive", "noise", "'absolute'"),
-            ("plus", "huge", "'noise', 'leverage', 'absolute'"),
-            ("minmax", "huge", "'noise', 'leverage', 'absolute'"),
+            ("cv+", "leverage", "'constant'"),
+            ("cv+", "noise", "'constant'"),
+            ("jackknife", "leverage", "'constant'"),
+            ("jackknife", "noise", "'constant'"),
+            ("naive", "leverage", "'constant'"),
+            ("naive", "noise", "'constant'"),
+            ("plus", "huge", "'noise', 'leverage', 'constant'"),
+            ("minmax", "huge", "'noise', 'leverage', 'constant'"),
         )
     },
     "full with moved networks": (
@@ -564,22 +564,22 @@ REFUSED = {
     **{
         f"{loss} with {name}": (
             {"loss": loss, **settings},
-            rf"loss='{loss}' goes with score='absolute' and features=None alone",
+            rf"loss='{loss}' goes with widths='constant' and features=None alone",
         )
         for loss in ("huber", "poisson")
         for name, settings in {
             "a sketch": {"features": SKETCH},
-            "leverage": {"score": "leverage"},
-            "noise": {"score": "noise"},
+            "leverage": {"widths": "leverage"},
+            "noise": {"widths": "noise"},
         }.items()
     },
     "a loss of one's own with leverage": (
-        {"loss": lk.Huber(2.0), "score": "leverage"},
-        r"loss=Huber\(delta=2\.0\) goes with score='absolute'",
+        {"loss": lk.Huber(2.0), "widths": "leverage"},
+        r"loss=Huber\(delta=2\.0\) goes with widths='constant'",
     ),
     "noise with a sketch": (
-        {"score": "noise", "features": SKETCH},
-        "score='noise' needs the kernel .* use score='leverage' or 'absolute'",
+        {"widths": "noise", "features": SKETCH},
+        "widths='noise' needs the kernel .* use widths='leverage' or 'constant'",
     ),
     "one fold": ({"folds": 1}, "folds=1: give at least 2"),
     "no fold": ({"folds": 0}, "folds=0: give a whole number"),
@@ -614,14 +614,14 @@ def test_settings_that_do_not_go_together_are_refused_before_training(case):
 
 
 def test_noise_takes_four_rows():
-    model = lk.LazyJackknifeRegressor(**FAST | {"base": NeverLearns()}, score="noise")
-    with pytest.raises(ValueError, match="score='noise' needs at least 4 rows, not 3"):
+    model = lk.LazyJackknifeRegressor(**FAST | {"base": NeverLearns()}, widths="noise")
+    with pytest.raises(ValueError, match="widths='noise' needs at least 4 rows, not 3"):
         model.fit(GOOD_X[:3], GOOD_Y[:3])
     with pytest.raises(AssertionError, match="the base was learnt"):
         model.fit(GOOD_X[:4], GOOD_Y[:4])
     with pytest.raises(ValueError, match="at least 4 rows, not 3"):  # three are learnt on
         model.set_params(base=lk.Split(0.5, NeverLearns())).fit(GOOD_X[:6], GOOD_Y[:6])
-    assert lk.LazyJackknifeRegressor(**FAST).fit(GOOD_X[:3], GOOD_Y[:3]).score_ == "absolute"
+    assert lk.LazyJackknifeRegressor(**FAST).fit(GOOD_X[:3], GOOD_Y[:3]).widths_ == "constant"
 
 
 @pytest.mark.parametrize(
@@ -655,23 +655,23 @@ def test_a_pretrained_base_wants_rows_to_learn_from():
 
 def test_the_setting_score_leaves_the_method_alone():
     X, y = linear(60)
-    model = lk.LazyJackknifeRegressor(**FAST, score="leverage")
-    assert model.get_params()["score"] == "leverage"
-    assert clone(model).get_params()["score"] == "leverage"
+    model = lk.LazyJackknifeRegressor(**FAST, widths="leverage")
+    assert model.get_params()["widths"] == "leverage"
+    assert clone(model).get_params()["widths"] == "leverage"
     fitted = model.fit(X[:40], y[:40])
-    assert fitted.score_ == "leverage"
+    assert fitted.widths_ == "leverage"
     residuals = y[40:] - fitted.predict(X[40:])
     r2 = 1 - (residuals**2).sum() / ((y[40:] - y[40:].mean()) ** 2).sum()
     assert fitted.score(X[40:], y[40:]) == pytest.approx(r2)
     assert lk.LazyJackknifeRegressor.score(fitted, X[40:], y[40:]) == pytest.approx(r2)
     again = pickle.loads(pickle.dumps(fitted))
-    assert again.get_params()["score"] == "leverage"
+    assert again.get_params()["widths"] == "leverage"
     assert again.score(X[40:], y[40:]) == fitted.score(X[40:], y[40:])
     np.testing.assert_array_equal(
         again.predict_interval(X).to_numpy(), fitted.predict_interval(X).to_numpy()
     )
-    other = clone(fitted).set_params(score="absolute").fit(X[:40], y[:40])
-    assert (other.get_params()["score"], other.score_) == ("absolute", "absolute")
+    other = clone(fitted).set_params(widths="constant").fit(X[:40], y[:40])
+    assert (other.get_params()["widths"], other.widths_) == ("constant", "constant")
     assert (other.predict_interval(X).width != fitted.predict_interval(X).width).all()
     np.testing.assert_allclose(other.predict(X), fitted.predict(X))
     values = cross_val_score(make_pipeline(clone(model)), X, y, cv=3)
@@ -680,7 +680,7 @@ def test_the_setting_score_leaves_the_method_alone():
         for train, test in KFold(3).split(X)
     ]
     np.testing.assert_allclose(values, by_hand)
-    assert "score='leverage'" in repr(model)
+    assert "widths='leverage'" in repr(model)
 
 
 @pytest.mark.parametrize(
@@ -690,19 +690,19 @@ def test_the_setting_score_leaves_the_method_alone():
         ({"construction": "minmax"}, "noise"),
         ({"readout": "network", "ridge": 30.0}, "noise"),
         ({"construction": "full"}, "leverage"),
-        ({"construction": "cv+"}, "absolute"),
-        ({"construction": "jackknife"}, "absolute"),
-        ({"construction": "naive"}, "absolute"),
-        ({"features": SKETCH}, "absolute"),
-        ({"loss": "huber"}, "absolute"),
-        ({"loss": lk.Huber(3.0)}, "absolute"),
+        ({"construction": "cv+"}, "constant"),
+        ({"construction": "jackknife"}, "constant"),
+        ({"construction": "naive"}, "constant"),
+        ({"features": SKETCH}, "constant"),
+        ({"loss": "huber"}, "constant"),
+        ({"loss": lk.Huber(3.0)}, "constant"),
     ],
 )
 def test_the_score_that_is_used_unasked(settings, score):
     model = lk.LazyJackknifeRegressor(**FAST | settings).fit(GOOD_X, GOOD_Y)
-    assert model.score_ == score
-    assert model.get_params()["score"] is None
-    asked = lk.LazyJackknifeRegressor(**FAST | settings, score=score).fit(GOOD_X, GOOD_Y)
+    assert model.widths_ == score
+    assert model.get_params()["widths"] is None
+    asked = lk.LazyJackknifeRegressor(**FAST | settings, widths=score).fit(GOOD_X, GOOD_Y)
     np.testing.assert_array_equal(
         asked.predict_interval(GOOD_X).to_numpy(), model.predict_interval(GOOD_X).to_numpy()
     )
@@ -711,13 +711,13 @@ def test_the_score_that_is_used_unasked(settings, score):
 def test_the_noise_of_many_rows_is_learnt_when_asked_for(monkeypatch):
     monkeypatch.setattr("lazyknife.estimators.lazy.NOISE_ROWS", 20)
     model = lk.LazyJackknifeRegressor(**FAST)
-    assert model.fit(GOOD_X[:20], GOOD_Y[:20]).score_ == "noise"
-    assert model.fit(GOOD_X[:21], GOOD_Y[:21]).score_ == "absolute"
-    asked = lk.LazyJackknifeRegressor(**FAST, score="noise")
-    assert asked.fit(GOOD_X[:21], GOOD_Y[:21]).score_ == "noise"
+    assert model.fit(GOOD_X[:20], GOOD_Y[:20]).widths_ == "noise"
+    assert model.fit(GOOD_X[:21], GOOD_Y[:21]).widths_ == "constant"
+    asked = lk.LazyJackknifeRegressor(**FAST, widths="noise")
+    assert asked.fit(GOOD_X[:21], GOOD_Y[:21]).widths_ == "noise"
     split = lk.LazyJackknifeRegressor(**FAST | {"base": lk.Split(0.3, lk.Plain(epochs=1))})
-    assert split.fit(GOOD_X[:28], GOOD_Y[:28]).score_ == "noise"  # 20 rows are left
-    assert split.fit(GOOD_X, GOOD_Y).score_ == "absolute"
+    assert split.fit(GOOD_X[:28], GOOD_Y[:28]).widths_ == "noise"  # 20 rows are left
+    assert split.fit(GOOD_X, GOOD_Y).widths_ == "constant"
 
 
 # Constructions, levels and certificates.
@@ -754,9 +754,9 @@ NEW_WAYS = {
     "full": {"construction": "full"},
     "full, chosen ridge": {"construction": "full", "ridge": "auto"},
     "cv+": {"construction": "cv+", "folds": 5},
-    "noise": {"score": "noise"},
-    "leverage, minmax": {"construction": "minmax", "score": "leverage"},
-    "noise, minmax": {"construction": "minmax", "score": "noise"},
+    "noise": {"widths": "noise"},
+    "leverage, minmax": {"construction": "minmax", "widths": "leverage"},
+    "noise, minmax": {"construction": "minmax", "widths": "noise"},
     "poisson": {"loss": "poisson"},
 }
 
@@ -795,7 +795,7 @@ BAG = linear(25, seed=8)[0]
 
 @pytest.mark.parametrize("transform", [None, "standardize"])
 def test_a_base_learnt_from_the_pool_speaks_of_the_pool_alone(transform):
-    settings = FAST | {"base": lk.Pretrained(epochs=1), "transform": transform}
+    settings = FAST | {"base": lk.Pretrained(epochs=1), "scaling": transform}
     pooled = lk.LazyJackknifeRegressor(**settings).fit(GOOD_X, GOOD_Y, X_pool=BAG)
     assert pooled.base_.details["covariates"] == len(GOOD_X) + len(BAG)
     assert pooled.certificate_.scope.startswith("the rows passed as X_pool, and no others")

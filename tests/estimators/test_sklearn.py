@@ -10,10 +10,10 @@ import lazyknife as lk
 @parametrize_with_checks(
     [
         lk.LazyJackknifeRegressor(),
-        lk.LazyJackknifeRegressor(base=lk.Split(), readout="network", transform="standardize"),
+        lk.LazyJackknifeRegressor(base=lk.Split(), readout="network", scaling="standardize"),
         lk.LazyJackknifeRegressor(base=lk.Public(), construction="full", starts=2),
         lk.LazyJackknifeRegressor(base=lk.Public(), construction="cv+", folds=2),
-        lk.LazyJackknifeRegressor(base=lk.Public(), score="leverage"),
+        lk.LazyJackknifeRegressor(base=lk.Public(), widths="leverage"),
         lk.LazyJackknifeRegressor(base=lk.Public(), loss="huber"),
         lk.SplitConformalRegressor(),
     ]

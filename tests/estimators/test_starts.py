@@ -98,7 +98,7 @@ def estimator(**settings: object) -> lk.LazyJackknifeRegressor:
 @pytest.mark.parametrize("starts", [1, 4])
 def test_a_fixed_ridge_is_that_of_the_mean_kernel(starts: int, intercept: bool) -> None:
     rows, y = linear(12)
-    model = estimator(ridge=0.7, starts=starts, intercept=intercept, score="absolute").fit(rows, y)
+    model = estimator(ridge=0.7, starts=starts, intercept=intercept, widths="constant").fit(rows, y)
     start = model.base_.module
     own = list(start.members) if starts > 1 else [start]
     # The rows [J_1, …, J_S]/√S have the mean of the kernels.
@@ -138,10 +138,10 @@ def test_a_chosen_ridge_is_told_on_the_same_scale() -> None:
 
 
 @pytest.mark.parametrize("readout", READOUTS)
-@pytest.mark.parametrize("score", ["absolute", "leverage", "noise"])
+@pytest.mark.parametrize("score", ["constant", "leverage", "noise"])
 def test_every_readout_and_score_takes_them(score: str, readout: str) -> None:
     rows, y = linear(15)
-    model = estimator(starts=3, score=score, readout=readout, ridge=5.0).fit(rows, y)
+    model = estimator(starts=3, widths=score, readout=readout, ridge=5.0).fit(rows, y)
     found = model.predict_interval(NEW.numpy())
     assert np.isfinite(found.to_numpy()).all()
     assert (found.width > 0).all()

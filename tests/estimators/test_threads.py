@@ -97,15 +97,15 @@ TRAINED = {"network": lk.mlp((6,)), "epochs": 1, "alpha": 0.2, "random_state": 0
 ESTIMATORS: dict[str, Callable[[], Any]] = {
     "default": lambda: lk.LazyJackknifeRegressor(alpha=0.2, random_state=0),
     "DPLazyPI": lambda: lk.DPLazyPI(alpha=0.2, random_state=0),
-    "network": lambda: lk.LazyJackknifeRegressor(**LAZY, readout="network", score="absolute"),
-    "leverage": lambda: lk.LazyJackknifeRegressor(**LAZY, score="leverage"),
+    "network": lambda: lk.LazyJackknifeRegressor(**LAZY, readout="network", widths="constant"),
+    "leverage": lambda: lk.LazyJackknifeRegressor(**LAZY, widths="leverage"),
     "starts": lambda: lk.LazyJackknifeRegressor(**LAZY, starts=3),
     "last layer": lambda: lk.LazyJackknifeRegressor(**LAZY, parameters="last"),
     "sketch": lambda: lk.LazyJackknifeRegressor(**LAZY, features=lk.Sketch(8)),
     "mixed": lambda: lk.LazyJackknifeRegressor(**LAZY, precision="mixed"),
     "float32": lambda: lk.LazyJackknifeRegressor(**LAZY, precision="float32", ridge=1.0),
     "huber": lambda: lk.LazyJackknifeRegressor(**LAZY, loss="huber"),
-    "standardised": lambda: lk.LazyJackknifeRegressor(**LAZY, transform="standardize"),
+    "standardised": lambda: lk.LazyJackknifeRegressor(**LAZY, scaling="standardize"),
     **{
         construction: lambda c=construction: lk.LazyJackknifeRegressor(
             **LAZY, construction=c, folds=4
@@ -234,7 +234,7 @@ NETWORKS: dict[str, tuple[Any, Any, Any]] = {
 AROUND: dict[str, Callable[[Any], Any]] = {
     "tangent": lambda network: lk.LazyJackknifeRegressor(**LAZY | {"network": network}),
     "moved network": lambda network: lk.LazyJackknifeRegressor(
-        **LAZY | {"network": network}, ridge=5.0, readout="network", score="absolute"
+        **LAZY | {"network": network}, ridge=5.0, readout="network", widths="constant"
     ),
     "split conformal": lambda network: lk.SplitConformalRegressor(**TRAINED | {"network": network}),
 }
@@ -281,7 +281,7 @@ def test_a_stream_of_rows_may_be_predicted_by_several_threads() -> None:
 FITTED: dict[str, Callable[[Any, int], Any]] = {
     **{
         type(base).__name__: lambda network, seed, base=base: lk.LazyJackknifeRegressor(
-            network, base, ridge=1.0, score="absolute", alpha=0.2, random_state=seed
+            network, base, ridge=1.0, widths="constant", alpha=0.2, random_state=seed
         ).fit(X, Y, X_pool=NEW)
         for base in (
             lk.Public(),
@@ -330,7 +330,7 @@ def test_networks_are_drawn_in_threads_as_they_are_alone() -> None:
 
     def drawn(seed: int) -> np.ndarray:
         model = lk.LazyJackknifeRegressor(
-            make, lk.Public(), ridge=1.0, score="absolute", random_state=seed
+            make, lk.Public(), ridge=1.0, widths="constant", random_state=seed
         )
         return model.fit(X[:6], Y[:6]).predict(NEW)
 

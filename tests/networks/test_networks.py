@@ -557,7 +557,7 @@ def test_private_training_moves_the_skip() -> None:
     rows, y = linear(60)
     base = lk.DPSGD(noise_multiplier=0.05, epochs=8, batch_size=20, lr=0.05)
     model = lk.LazyJackknifeRegressor(
-        mlp((6,), skip=True), base, ridge=1.0, score="absolute", random_state=0
+        mlp((6,), skip=True), base, ridge=1.0, widths="constant", random_state=0
     ).fit(rows, y)
     slopes = model.base_.module.skip.weight[0].double() * model.base_.module.scale
     assert (
@@ -576,7 +576,7 @@ def test_moved_networks_with_a_skip_equal_explicit_refits(parameters: str | list
         4.0,
         readout="network",
         parameters=parameters,
-        score="absolute",
+        widths="constant",
         alpha=0.2,
         random_state=2,
     ).fit(rows, y)

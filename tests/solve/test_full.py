@@ -311,6 +311,6 @@ def test_the_estimator_hands_on_levels_and_widens_by_nu() -> None:
     np.testing.assert_allclose(both.lower[:, 1], one.lower, rtol=1e-10)
     wide = wider.predict_interval(new, alpha=0.2)
     np.testing.assert_allclose(wide.upper, one.upper + 0.25, rtol=1e-10)
-    assert model.score_ == "leverage"
+    assert model.widths_ == "leverage"
     assert model.ridge_.shape == (1,)
     assert model.certificate_.coverage == pytest.approx(1 - 3 / 31)

@@ -208,12 +208,12 @@ def measured_peak(run: Callable[[], object]) -> int:
 
 
 OPTIONS: dict[str, LazyStep] = {
-    "absolute": LazyStep(0.5),
+    "constant": LazyStep(0.5),
     "absolute, chosen ridge": LazyStep("auto"),
-    "leverage": LazyStep(0.5, score="leverage"),
-    "leverage, chosen ridge": LazyStep("auto", score="leverage"),
-    "noise": LazyStep(0.5, score="noise"),
-    "noise, chosen ridge": LazyStep("auto", score="noise"),
+    "leverage": LazyStep(0.5, widths="leverage"),
+    "leverage, chosen ridge": LazyStep("auto", widths="leverage"),
+    "noise": LazyStep(0.5, widths="noise"),
+    "noise, chosen ridge": LazyStep("auto", widths="noise"),
     "full": LazyStep(0.5, construction="full"),
     "full, chosen ridge": LazyStep("auto", construction="full"),
     "cv+": LazyStep(0.5, construction="cv+"),
@@ -268,7 +268,7 @@ def test_the_estimator_refuses_before_the_base_is_learnt(ridge: float | str, fre
         large(),
         NeverLearns(),
         ridge,
-        score="absolute",
+        widths="constant",
         device=MACHINE.device,
         memory_budget=1000,
     )
@@ -288,7 +288,7 @@ def test_the_estimator_counts_the_moved_weights_and_the_rows_left(free: Free) ->
         NeverLearns(),
         1.0,
         parameters="last",
-        score="absolute",
+        widths="constant",
         device=MACHINE.device,
         memory_budget=1,
     )
@@ -324,7 +324,7 @@ def test_a_sketch_in_float32_agrees_with_float64() -> None:
 @pytest.mark.parametrize("precision", ["float64", "mixed", "float32", "tf32"])
 def test_the_estimator_reports_what_low_precision_cost(precision: str) -> None:
     X, y = linear(40)
-    settings = {"base": lk.Public(), "ridge": 50.0, "score": "absolute", "random_state": 0}
+    settings = {"base": lk.Public(), "ridge": 50.0, "widths": "constant", "random_state": 0}
     settings["device"] = MACHINE.device
     model = lk.LazyJackknifeRegressor(large(), precision=precision, **settings).fit(X, y)
     exact = lk.LazyJackknifeRegressor(large(), **settings).fit(X, y)

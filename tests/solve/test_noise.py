@@ -180,7 +180,7 @@ def engine(y: Tensor, ridge: float | str) -> tuple[Tensor, Tensor, Tensor]:
     torch.manual_seed(0)
     X = MACHINE.put(torch.from_numpy(linear(20)[0]))
     tangent = linearise(mlp((6,), "tanh")(3), X, machine=MACHINE)
-    models = LazyStep(ridge, score="noise").models(tangent, X, y)
+    models = LazyStep(ridge, widths="noise").models(tangent, X, y)
     new = MACHINE.put(torch.from_numpy(linear(5, seed=1)[0]))
     return models.loo.scaled(new).scales, models.loo.scales.own, models.solved.ridges
 
@@ -211,7 +211,7 @@ def test_the_lazy_step_learns_the_noise_of_its_own_models(ridge: float | str) ->
     X, y = (MACHINE.put(torch.from_numpy(part)) for part in linear(12, noise=1.0))
     new = MACHINE.put(torch.from_numpy(linear(5, seed=1)[0]))
     tangent = linearise(module, X, machine=MACHINE)
-    models = LazyStep(ridge, score="noise", seed=3).models(tangent, X, y)
+    models = LazyStep(ridge, widths="noise", seed=3).models(tangent, X, y)
     J, J_new = (reference.jacobian(module, rows.cpu()) for rows in (X, new))
     r = y.cpu().numpy() - reference.outputs(module, X.cpu())
     ridges = models.solved.ridges[:-1].tolist()

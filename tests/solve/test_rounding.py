@@ -261,13 +261,13 @@ def test_a_certificate_holds_for_refits_in_extended_precision(
 ) -> None:
     if construction == "full" and ridge == "auto":
         ridge = 10.0
-    score = None if construction == "full" else "absolute"
+    score = None if construction == "full" else "constant"
     model = fitted(
         case,
         network=mlp(widths),
         construction=construction,
         ridge=ridge,
-        score=score,
+        widths=score,
         precision=precision,
     )
     if model.certificate_.coverage is None:

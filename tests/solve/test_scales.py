@@ -172,13 +172,13 @@ def check_intervals(problem: Problem, construction: str, sigma: Array, own: Arra
 def test_intervals_with_leverage(
     n: int, widths: tuple[int, ...], form: type, ridge: float | str
 ) -> None:
-    first = solved(LazyStep(ridge, score="leverage"), n, widths)
+    first = solved(LazyStep(ridge, widths="leverage"), n, widths)
     J, J_new = (reference.jacobian(first.module, part.cpu()) for part in (first.X, first.new))
     ridges = first.models.solved.ridges[:-1].tolist()
     assert len(set(ridges)) > (ridge == "auto")  # or the choice would not be seen
     sigma, own = reference.leverage(J, J_new, ridges, True), own_leverage(J, ridges, True)
     for readout, budget in (("tangent", 0), ("tangent", 4000), ("network", 0)):
-        found = solved(LazyStep(ridge, readout=readout, score="leverage"), n, widths, budget)
+        found = solved(LazyStep(ridge, readout=readout, widths="leverage"), n, widths, budget)
         assert type(found.models.loo.basis) is form
         assert_close(found.models.loo.scaled(found.new).scales, sigma, 1e-6)
         for construction in ("plus", "minmax"):
@@ -188,7 +188,7 @@ def test_intervals_with_leverage(
 @pytest.mark.parametrize("score", ["leverage", "noise"])
 @pytest.mark.parametrize("ridge", [0.5, "auto"])
 def test_a_score_leaves_predictions_alone(ridge: float | str, score: str) -> None:
-    plain, scaled = (solved(LazyStep(ridge, score=s), 9) for s in ("absolute", score))
+    plain, scaled = (solved(LazyStep(ridge, score=s), 9) for s in ("constant", score))
     for one, other in zip(
         plain.models.loo.predict(plain.new), scaled.models.loo.predict(plain.new), strict=True
     ):
@@ -201,7 +201,7 @@ def test_a_score_leaves_predictions_alone(ridge: float | str, score: str) -> Non
 @pytest.mark.parametrize("construction", ["plus", "minmax"])
 @pytest.mark.parametrize("readout", READOUTS)
 def test_intervals_with_learnt_noise(readout: str, construction: str) -> None:
-    found = solved(LazyStep(0.5, readout=readout, score="noise"), 9)
+    found = solved(LazyStep(0.5, readout=readout, widths="noise"), 9)
     scales = found.models.loo.scales
     basis = found.models.loo.basis
     sigma = scales.at(*basis.rows_and_norms(found.new)[1:])[0].cpu().numpy()
@@ -210,7 +210,7 @@ def test_intervals_with_learnt_noise(readout: str, construction: str) -> None:
 
 
 def test_leverage_with_a_sketch_is_that_of_the_sketched_rows() -> None:
-    found = solved(LazyStep(0.5, score="leverage", sketch=Sketch(7), seed=2), 12)
+    found = solved(LazyStep(0.5, widths="leverage", sketch=Sketch(7), seed=2), 12)
     basis = found.models.loo.basis
     Z, Z_new = (basis.rows(part)[1].cpu().numpy() for part in (found.X, found.new))
     assert_close(
@@ -227,5 +227,5 @@ def test_mixed_precision_keeps_leverage_exact_and_lets_noise_be_coarse(readout: 
     torch.manual_seed(0)
     tangent = linearise(mlp((5,), "tanh")(3), X, machine=machine)
     for score, dtype in (("leverage", torch.float64), ("noise", torch.float32)):
-        loo = LazyStep(0.5, readout=readout, score=score).models(tangent, X, y).loo
+        loo = LazyStep(0.5, readout=readout, widths=score).models(tangent, X, y).loo
         assert loo.scaled(X.to(dtype)).scales.dtype == dtype

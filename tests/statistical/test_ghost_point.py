@@ -79,7 +79,7 @@ def library_fit(n, alpha, shift, construction, X, y, seed) -> LazyJackknifeRegre
         base=Memory(shift),
         ridge=1.0,
         construction=construction,
-        score="absolute",
+        widths="constant",
         intercept=False,
         alpha=alpha,
         random_state=seed,

@@ -36,7 +36,7 @@ FALSE_ALARM = 1e-6  # of single bets, against a binomial law
 N, TEST, ALPHA, REPETITIONS = 50, 200, 0.2, 400
 RANK = kappa(ALPHA, N)
 CERTIFIED = 1 - RANK / (N + 1)  # of full and minmax: .804
-SCORES = ["absolute", "leverage", "noise"]
+SCORES = ["constant", "leverage", "noise"]
 
 
 def tensors(*arrays: Array) -> list[Tensor]:
@@ -87,11 +87,11 @@ def runs(ridge: float | str) -> dict[tuple[str, str], Array]:
         def models(**settings: str) -> Any:
             return LazyStep(ridge, **settings).models(tangent, X[:N], y[:N]).loo  # type: ignore[arg-type]  # noqa: B023
 
-        noise = models(score="noise")
+        noise = models(widths="noise")
         loos = {
             "noise": noise,
-            "absolute": replace(noise, scales=None),
-            "leverage": models(score="leverage"),
+            "constant": replace(noise, scales=None),
+            "leverage": models(widths="leverage"),
         }
         for score, loo in loos.items():
             for construction in ("plus", "minmax"):
@@ -180,7 +180,7 @@ def test_scores_of_rows_left_in_are_caught(score: str) -> None:
     for seed in range(60):
         X, y = tensors(*weak_signal(np.random.default_rng(seed), N + TEST))
         tangent = linearise(public(seed, 3), X[:N], machine=MACHINE)
-        loo = LazyStep(0.1, score=score).models(tangent, X[:N], y[:N]).loo
+        loo = LazyStep(0.1, widths=score).models(tangent, X[:N], y[:N]).loo
         left_in = replace(loo.models, residuals=loo.models.training_residuals)
         for into, models in ((right, loo), (wrong, replace(loo, models=left_in))):
             into.append(covered("minmax", models, X[N:], y[N:], [RANK]).mean())
@@ -208,7 +208,7 @@ def test_a_private_base_never_covers_less_than_its_certificate(epsilon: float) -
         learnt = run_dpsgd(Task(start, X[:N].cpu(), y[:N].cpu(), seed, N), run, 0.05)
         tangent = linearise(learnt, X[:N], machine=MACHINE)
         for construction, each in coverage.items():
-            step = LazyStep(1.0, construction=construction, score="noise")
+            step = LazyStep(1.0, construction=construction, widths="noise")
             loo = step.models(tangent, X[:N], y[:N]).loo
             each.append(float(covered(construction, loo, X[N:], y[N:], [RANK]).mean()))
     for construction, each in coverage.items():
@@ -248,7 +248,7 @@ class Memory:
                 network.weight.copy_(torch.from_numpy(weights))
             (y,) = tensors(12 * labels)
             tangent = linearise(network, X[:n], machine=MACHINE)
-            step = LazyStep(1.0, False, construction=construction, score=score)
+            step = LazyStep(1.0, False, construction=construction, widths=score)
             loo = step.models(tangent, X[:n], y[:n]).loo
             missed += not covered(construction, loo, X[n:], y[n:], [kappa(0.1, n)])[0, 0]
         return missed
@@ -292,7 +292,7 @@ def coverage_by_group(
         rows, targets, group = draw(np.random.default_rng(seed), n + 2000)
         X, y = tensors(rows, targets)
         tangent = linearise(public(seed, rows.shape[1], widths), X[:n], machine=MACHINE)
-        loo = LazyStep("auto", score=score).models(tangent, X[:n], y[:n]).loo
+        loo = LazyStep("auto", widths=score).models(tangent, X[:n], y[:n]).loo
         hits = covered("plus", loo, X[n:], y[n:], [kappa(0.1, n)])[:, 0]
         groups.append([hits[group[n:] == k].mean() for k in np.unique(group)])
     mean: Array = np.mean(groups, axis=0)
@@ -314,7 +314,7 @@ def test_learnt_noise_covers_alike_where_the_noise_differs() -> None:
     Measured: .92, .92 and .88 with the noise; 1.00, .94 and .75 with absolute errors.
     """
     learnt, absolute = (
-        coverage_by_group(heteroscedastic, 400, score, (16,), 20) for score in ("noise", "absolute")
+        coverage_by_group(heteroscedastic, 400, score, (16,), 20) for score in ("noise", "constant")
     )
     print(f"noise {learnt.round(3)}, absolute {absolute.round(3)}")
     assert np.abs(learnt - 0.9).max() < 0.05
@@ -336,7 +336,7 @@ def test_leverage_covers_rows_that_are_far_out() -> None:
     Measured: .90 with leverage, .46 with absolute errors; of the other rows .91 and .93.
     """
     leverage, absolute = (
-        coverage_by_group(far_out, 200, score, (64,), 20) for score in ("leverage", "absolute")
+        coverage_by_group(far_out, 200, score, (64,), 20) for score in ("leverage", "constant")
     )
     print(f"leverage {leverage.round(3)}, absolute {absolute.round(3)}")
     assert leverage[1] >= 0.85

@@ -71,7 +71,7 @@ def far_rows(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 SMALL = {"network": lk.mlp((4,), skip=True)}
-LINEAR = {"network": lk.mlp(()), "score": "absolute"}
+LINEAR = {"network": lk.mlp(()), "widths": "constant"}
 CASES: dict[str, tuple[Draw, int, dict[str, Any]]] = {
     "incomes of 5e5": (incomes(5e5), 100, {}),
     "incomes of 5e6": (incomes(5e6), 100, {}),
@@ -83,7 +83,7 @@ CASES: dict[str, tuple[Draw, int, dict[str, Any]]] = {
     "rare ones, full": (rare_ones, 49, {**SMALL, "construction": "full"}),
     "constant y": (constant, 49, SMALL),
     "constant y, full": (constant, 49, {**SMALL, "construction": "full"}),
-    "constant y, one width": (constant, 49, {**SMALL, "score": "absolute", "ridge": 0.1}),
+    "constant y, one width": (constant, 49, {**SMALL, "widths": "constant", "ridge": 0.1}),
     "huber, mixed": (
         far_from_zero,
         100,
@@ -138,7 +138,7 @@ def test_the_test_catches_a_guard_that_looks_away(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("lazyknife.solve.rounding.LEAST_SHARE", dict.fromkeys(LEAST_SHARE, 0.0))
     monkeypatch.setattr("lazyknife.solve.lazy.rounding_of", lambda *_, **__: NOTHING)
     draw, n, _ = CASES["incomes of 5e6"]
-    assert shortfall(covered(draw, n, {"score": "absolute"}), n) > 2 * Z
+    assert shortfall(covered(draw, n, {"widths": "constant"}), n) > 2 * Z
 
 
 @pytest.mark.parametrize("table", ["auto", "computers", "housing", "wage"])

@@ -43,7 +43,7 @@ def excess(construction: str, mutant: bool) -> float:
             base=lk.Public(),
             ridge=30.0,
             construction=construction,
-            score="leverage" if construction == "full" else "absolute",
+            widths="leverage" if construction == "full" else "constant",
             random_state=seed,
         )
         intervals = model.fit(rows.X, rows.y, X_pool=rows.X_new).predict_interval(rows.X_new)

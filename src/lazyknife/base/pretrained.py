@@ -160,7 +160,7 @@ def train_body(
     if not math.isfinite(error):
         raise ValueError(
             f"pretraining diverged (lr={settings.lr:g}): bring the features to a common scale "
-            "(for instance transform='standardize'), or give Pretrained a smaller lr"
+            "(for instance scaling='standardize'), or give Pretrained a smaller lr"
         )
     return module.eval(), error
 

@@ -96,7 +96,7 @@ def compare(
     alpha: Annotated[
         float, typer.Option(help="Level of the intervals.", rich_help_panel=opt.LAZY)
     ] = 0.1,
-    transform: opt.Transform = "standardize",
+    scaling: opt.Scaling = "standardize",
     unit: opt.Unit = 1.0,
     epochs: Annotated[int, typer.Option(help="Of all trainings.", rich_help_panel=opt.BASE)] = 10,
     batch_size: Annotated[
@@ -146,7 +146,7 @@ def compare(
         rows.y / unit,
         tuple(dict.fromkeys(methods or DEFAULT_METHODS)),
         Setting(alpha=alpha, epochs=epochs, batch_size=batch_size, epsilon=epsilon, intercept=True),
-        transform=values.make_transform(transform),
+        scaling=values.make_scaling(scaling),
         folds=folds,
         train_rows=train_rows,
         test_rows=test_rows,

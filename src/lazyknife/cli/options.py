@@ -38,7 +38,7 @@ FigurePath = Annotated[
     Path | None,
     typer.Option(help="Draw a figure (.svg, .pdf or .png).", rich_help_panel=FILES),
 ]
-Transform = Annotated[
+Scaling = Annotated[
     Literal["standardize", "symlog", "symlog+standardize", "none"],
     typer.Option(
         help="Of the features: standardize, symlog, symlog+standardize or none. Standardising is "

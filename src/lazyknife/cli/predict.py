@@ -49,10 +49,10 @@ def predict(
             rich_help_panel=opt.LAZY,
         ),
     ] = None,
-    transform: opt.Transform = "standardize",
+    scaling: opt.Scaling = "standardize",
     construction: opt.Construction = "plus",
-    score: Annotated[
-        Literal["noise", "leverage", "absolute"] | None,
+    widths: Annotated[
+        Literal["noise", "leverage", "constant"] | None,
         typer.Option(
             help="What widths follow: noise (how large errors are nearby), leverage (how far a row "
             "is from the others) or absolute (nothing); by default what suits the construction.",
@@ -174,14 +174,14 @@ def predict(
         "base": values.make_base(context.params),
         "ridge": values.parse_ridge(ridge),
         "construction": construction,
-        "score": score,
+        "widths": widths,
         "folds": folds,
         "starts": starts,
         "loss": loss,
         "readout": readout,
         "intercept": intercept,
         "parameters": values.parse_parameters(parameters),
-        "transform": values.make_transform(transform),
+        "scaling": values.make_scaling(scaling),
         "alpha": levels[0],
         "nu": check_not_negative("nu", nu) / check_positive("unit", unit),
         "device": device,

@@ -278,4 +278,4 @@ def _is_wide(svg: str) -> bool:
 
 
 def _template_text(name: str) -> str:
-    return (files("lazyknife") / "templates" / name).read_text(encoding="utf-8")
+    return (files("lazyknife.cli") / "templates" / name).read_text(encoding="utf-8")

@@ -56,8 +56,8 @@ def make_base(options: Mapping[str, Any]) -> BaseMethod:
     return base
 
 
-def make_transform(name: str) -> Any:
-    """Return the estimator's ``transform`` for an option."""
+def make_scaling(name: str) -> Any:
+    """Return the estimator's ``scaling`` for an option."""
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import FunctionTransformer, StandardScaler
 

@@ -70,7 +70,7 @@ class Scaling:
         result = np.asarray(self.transformer.transform(X), dtype=np.float64)
         if not np.isfinite(result).all():
             raise ValueError(
-                f"transform={self.transformer!r} gave values that are not finite: choose a "
+                f"scaling={self.transformer!r} gave values that are not finite: choose a "
                 "transform that is defined on all rows"
             )
         return result
@@ -99,13 +99,13 @@ def make_transformer(transform: Any) -> Any:
     if isinstance(transform, str):
         if transform not in TRANSFORMS:
             raise ValueError(
-                f"transform={transform!r}: choose from {sorted(TRANSFORMS)}, or give None or a "
+                f"scaling={transform!r}: choose from {sorted(TRANSFORMS)}, or give None or a "
                 "scikit-learn transformer"
             )
         return TRANSFORMS[transform]()
     if not (hasattr(transform, "fit") and hasattr(transform, "transform")):
         raise TypeError(
-            f"transform={transform!r}: give None, one of {sorted(TRANSFORMS)}, or a scikit-learn "
+            f"scaling={transform!r}: give None, one of {sorted(TRANSFORMS)}, or a scikit-learn "
             "transformer"
         )
     return clone(transform)
@@ -169,7 +169,7 @@ def find_source(
         X,
         objections=(
             "The transform was fitted on the training rows alone, which is a leak: pass the rows "
-            "to predict as X_pool, other rows as X_unlabeled, or use transform='symlog'.",
+            "to predict as X_pool, other rows as X_unlabeled, or use scaling='symlog'.",
         ),
     )
 

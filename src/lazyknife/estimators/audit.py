@@ -107,7 +107,7 @@ def audit_stability(
     check_positive_int("refits", refits)
     check_fraction("confidence", confidence)
     # It is about models that leave out one row, whatever intervals are made of.
-    jackknife = clone(model).set_params(construction="plus", score="absolute")
+    jackknife = clone(model).set_params(construction="plus", widths="constant")
     fitted = jackknife.fit(X, y, X_pool=X_new)
     rows = to_tensor(fitted.scaling_(check_features(X, fitted)))
     target = to_tensor(check_target(y, rows.numpy(), fitted))

@@ -92,7 +92,7 @@ class _TrainedRegressor(IntervalRegressor):
         batch_size: int = 10,
         lr: float = 1e-3,
         intercept: bool = True,
-        transform: Any = None,
+        scaling: Any = None,
         alpha: float = 0.1,
         random_state: Any = None,
         progress: bool = False,
@@ -102,7 +102,7 @@ class _TrainedRegressor(IntervalRegressor):
         self.batch_size = batch_size
         self.lr = lr
         self.intercept = intercept
-        self.transform = transform
+        self.scaling = scaling
         self.alpha = alpha
         self.random_state = random_state
         self.progress = progress
@@ -153,7 +153,7 @@ class JackknifeRegressor(_TrainedRegressor):
         Training by Adam.
     intercept
         Whether each network learns deviations from the mean of its own rows.
-    transform, alpha, random_state, progress
+    scaling, alpha, random_state, progress
         As for ``LazyJackknifeRegressor``.
 
     """
@@ -166,13 +166,13 @@ class JackknifeRegressor(_TrainedRegressor):
         batch_size: int = 10,
         lr: float = 1e-3,
         intercept: bool = True,
-        transform: Any = None,
+        scaling: Any = None,
         alpha: float = 0.1,
         random_state: Any = None,
         progress: bool = False,
     ) -> None:
         super().__init__(
-            network, epochs, batch_size, lr, intercept, transform, alpha, random_state, progress
+            network, epochs, batch_size, lr, intercept, scaling, alpha, random_state, progress
         )
         self.construction = construction
 
@@ -209,7 +209,7 @@ class CVPlusRegressor(_TrainedRegressor):
         As for ``JackknifeRegressor``.
     folds
         Number of folds K; its theorem wants n to be a multiple of K.
-    epochs, batch_size, lr, intercept, transform, alpha, random_state, progress
+    epochs, batch_size, lr, intercept, scaling, alpha, random_state, progress
         As for ``JackknifeRegressor``.
 
     """
@@ -224,13 +224,13 @@ class CVPlusRegressor(_TrainedRegressor):
         batch_size: int = 10,
         lr: float = 1e-3,
         intercept: bool = True,
-        transform: Any = None,
+        scaling: Any = None,
         alpha: float = 0.1,
         random_state: Any = None,
         progress: bool = False,
     ) -> None:
         super().__init__(
-            network, epochs, batch_size, lr, intercept, transform, alpha, random_state, progress
+            network, epochs, batch_size, lr, intercept, scaling, alpha, random_state, progress
         )
         self.folds = folds
 
@@ -279,7 +279,7 @@ class SplitConformalRegressor(_TrainedRegressor):
         As for ``JackknifeRegressor``.
     calibration
         Share of the rows that is kept from training.
-    epochs, batch_size, lr, intercept, transform, alpha, random_state, progress
+    epochs, batch_size, lr, intercept, scaling, alpha, random_state, progress
         As for ``JackknifeRegressor``.
 
     """
@@ -294,13 +294,13 @@ class SplitConformalRegressor(_TrainedRegressor):
         batch_size: int = 10,
         lr: float = 1e-3,
         intercept: bool = True,
-        transform: Any = None,
+        scaling: Any = None,
         alpha: float = 0.1,
         random_state: Any = None,
         progress: bool = False,
     ) -> None:
         super().__init__(
-            network, epochs, batch_size, lr, intercept, transform, alpha, random_state, progress
+            network, epochs, batch_size, lr, intercept, scaling, alpha, random_state, progress
         )
         self.calibration = calibration
 

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..base import DPSGD, BaseMethod
+from ..base import DPSGD, BaseMethod, Public
 from ..certificate import Certificate, certificate_for
 from ..compute import Device, Machine, machine_for
 from ..data.checks import check_choice, check_positive, check_positive_int
@@ -23,7 +23,7 @@ from ..solve.guard import rounding_objections, rounding_share
 from ..solve.lazy import LazyStep
 from ..solve.readout import READOUTS
 from ..tangent import Selection, Sketch, linearise, selected
-from .shared import Fitted, Given, HiddenSetting, IntervalRegressor, Seeds
+from .shared import Fitted, Given, IntervalRegressor, Seeds
 
 # Beyond so many rows the noise, which takes half as long again as all else, is not learnt unasked.
 NOISE_ROWS = 5000
@@ -45,17 +45,17 @@ class LazyJackknifeRegressor(IntervalRegressor):
         never changed), or a callable ``n_features -> module`` such as ``mlp((64, 64))``.
     base
         How θ0 comes about: ``DPSGD``, ``Perturbed``, ``Public``, ``Pretrained``, ``Split`` or
-        ``Plain``. None is ``DPSGD()``.
+        ``Plain``. None is ``Public()``.
     ridge
         λ > 0, or ``"auto"``: for every model chosen on its own rows, without a leak.
     construction
         ``"plus"`` (jackknife+) certifies 1 − 2·alpha less the base's total variation; ``"minmax"``
         and ``"full"`` (exact full conformal of the linearised network) certify 1 − alpha less it;
         ``"cv+"`` leaves folds out instead of rows; ``"jackknife"`` and ``"naive"`` certify nothing.
-    score
-        What errors are divided by, and widths multiplied: ``"absolute"`` by nothing; ``"leverage"``
+    widths
+        What errors are divided by, and widths multiplied: ``"constant"`` by nothing; ``"leverage"``
         by how far a row is from the others; ``"noise"`` by how large errors around it are.
-        None takes ``"noise"`` for plus and minmax (``"absolute"`` beyond 5,000 rows, with a
+        None takes ``"noise"`` for plus and minmax (``"constant"`` beyond 5,000 rows, with a
         ``Sketch`` and with another loss); full conformal has ``"leverage"`` built in.
     folds
         Number of folds of ``"cv+"``; its theorem wants n to be a multiple of it.
@@ -77,7 +77,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
         None, or ``Sketch(dimension)``: a random projection of the tangent features that looks at
         no data, for more rows than an n×n matrix fits. Without it the exact features are used,
         in the primal form when the moved parameters are fewer than the rows.
-    transform
+    scaling
         None, ``"symlog"`` (fixed), ``"standardize"`` or a scikit-learn transformer. A fitted one
         wants ``X_pool`` or ``X_unlabeled`` in ``fit``; fitted on X alone it is a leak, and the
         certificate says so.
@@ -109,8 +109,8 @@ class LazyJackknifeRegressor(IntervalRegressor):
     ridge_
         λ of each model and, last, of the full one, shape (n + 1,), or (folds + 1,); for full
         conformal of the full one alone.
-    score_
-        The score that was used.
+    widths_
+        The kind of widths that was used.
     rounding_
         By how much rounding may widen intervals at a typical row, in units of the residual that
         sets their ends. Above .05 there is no certificate.
@@ -120,7 +120,6 @@ class LazyJackknifeRegressor(IntervalRegressor):
     """
 
     _constructions = tuple(CONSTRUCTIONS)
-    score: Any = HiddenSetting(IntervalRegressor.score)  # the method; get_params has the setting
 
     def __init__(
         self,
@@ -132,11 +131,11 @@ class LazyJackknifeRegressor(IntervalRegressor):
         intercept: bool = True,
         parameters: Selection = "all",
         features: Sketch | None = None,
-        score: str | None = None,
+        widths: str | None = None,
         folds: int = 10,
         starts: int = 1,
         loss: str | Loss = "squared",
-        transform: Any = None,
+        scaling: Any = None,
         alpha: float = 0.1,
         nu: float = 0.0,
         device: Device = "auto",
@@ -153,11 +152,11 @@ class LazyJackknifeRegressor(IntervalRegressor):
         self.intercept = intercept
         self.parameters = parameters
         self.features = features
-        self.score = score
+        self.widths = widths
         self.folds = folds
         self.starts = starts
         self.loss = loss
-        self.transform = transform
+        self.scaling = scaling
         self.alpha = alpha
         self.nu = nu
         self.device = device
@@ -191,10 +190,10 @@ class LazyJackknifeRegressor(IntervalRegressor):
 
     def _check_intervals(self) -> None:
         """Refuse constructions, scores and losses that do not go together."""
-        score, scores = self._asked_score(), CONSTRUCTIONS[self.construction].scores
+        score, scores = self.widths, CONSTRUCTIONS[self.construction].widths
         if score is not None and score not in scores:
             raise ValueError(
-                f"score={score!r} does not go with construction={self.construction!r}: choose "
+                f"widths={score!r} does not go with construction={self.construction!r}: choose "
                 f"from {list(scores)}, or None"
             )
         if self.construction == "full" and self.readout != "tangent":
@@ -208,33 +207,29 @@ class LazyJackknifeRegressor(IntervalRegressor):
                     f"construction={self.construction!r} has a closed form for the squared loss "
                     "alone: use 'plus' or 'minmax' with another loss"
                 )
-            if score not in (None, "absolute") or self.features is not None:
+            if score not in (None, "constant") or self.features is not None:
                 raise ValueError(
-                    f"loss={self.loss!r} goes with score='absolute' and features=None alone"
+                    f"loss={self.loss!r} goes with widths='constant' and features=None alone"
                 )
         if score == "noise" and self.features is not None:
             raise ValueError(
-                "score='noise' needs the kernel of all rows: use score='leverage' or 'absolute' "
+                "widths='noise' needs the kernel of all rows: use widths='leverage' or 'constant' "
                 "with features=Sketch(...)"
             )
 
-    def _score_for(self, n: int) -> str:
+    def _widths_for(self, n: int) -> str:
         """The score to use for n rows: what was asked for, or what serves best at its cost."""
-        asked = self._asked_score()
+        asked = self.widths
         if asked is not None:
             return asked
-        own = CONSTRUCTIONS[self.construction].scores[0]
+        own = CONSTRUCTIONS[self.construction].widths[0]
         if own != "noise":
             return own
         fits = FEWEST_FOR_NOISE <= n <= NOISE_ROWS and self.features is None
-        return own if fits and find_loss(self.loss) == SQUARED else "absolute"
-
-    def _asked_score(self) -> str | None:
-        asked: str | None = vars(self)["score"]
-        return asked
+        return own if fits and find_loss(self.loss) == SQUARED else "constant"
 
     def _base_method(self) -> BaseMethod:
-        return DPSGD() if self.base is None else self.base
+        return Public() if self.base is None else self.base
 
     def _network(self) -> Network:
         return mlp(skip=True) if self.network is None else self.network
@@ -250,7 +245,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
             self.intercept,
             self.readout,
             self.construction,
-            self._score_for(n),
+            self._widths_for(n),
             self.folds,
             find_loss(self.loss),
             self.features,
@@ -274,10 +269,10 @@ class LazyJackknifeRegressor(IntervalRegressor):
         n = len(left)
         if self.construction == "cv+" and self.folds > n:
             raise ValueError(f"folds={self.folds} is more than the {n} rows: give at most {n}")
-        if self._asked_score() == "noise" and n < FEWEST_FOR_NOISE:
+        if self.widths == "noise" and n < FEWEST_FOR_NOISE:
             raise ValueError(
-                f"score='noise' needs at least {FEWEST_FOR_NOISE} rows, not {n}: give more rows, "
-                "or score='absolute'"
+                f"widths='noise' needs at least {FEWEST_FOR_NOISE} rows, not {n}: give more rows, "
+                "or widths='constant'"
             )
         start = build(self._network(), X, seeds.start, self.starts)
         machine, lazy = self._machine(), self._lazy_step(seeds, n)
@@ -319,7 +314,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
             "base_": base,
             "start_": start,
             "ridge_": self.starts * models.solved.ridges.cpu().numpy(),
-            "score_": lazy.score,
+            "widths_": lazy.widths,
             "rounding_": rounding_share(models.loo, self.alpha, float(y.abs().max())),
             "seeds_": seeds,
         }
@@ -370,7 +365,7 @@ def DPLazyPI(
     batch_size: int = 10,
     ridge: float = 10.0,
     nu: float = 0.0,
-    transform: Any = None,
+    scaling: Any = None,
     random_state: Any = None,
     progress: bool = False,
 ) -> LazyJackknifeRegressor:
@@ -384,10 +379,10 @@ def DPLazyPI(
         base=DPSGD(epsilon=epsilon, delta=delta, epochs=epochs, batch_size=batch_size),
         ridge=ridge,
         construction="plus",
-        score="absolute",
+        widths="constant",
         readout="network",
         intercept=False,
-        transform=transform,
+        scaling=scaling,
         alpha=alpha,
         nu=nu,
         random_state=random_state,

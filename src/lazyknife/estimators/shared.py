@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from types import MethodType
 from typing import Any, NamedTuple, Self, overload
 
 import numpy as np
@@ -88,36 +87,6 @@ class Fitted(NamedTuple):
     attributes: dict[str, Any]
 
 
-class HiddenSetting:
-    """A constructor argument that is kept, but not shown as an attribute.
-
-    scikit-learn takes any object with an attribute ``transform`` for a transformer, and ``score``
-    is a method of every regressor: settings of these names are read through ``get_params``.
-
-    Parameters
-    ----------
-    method
-        The method that the attribute is instead; without one there is no such attribute.
-
-    """
-
-    def __init__(self, method: Callable[..., Any] | None = None) -> None:
-        self.method = method
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __set__(self, instance: Any, value: Any) -> None:
-        vars(instance)[self.name] = value
-
-    def __get__(self, instance: Any, owner: type) -> Any:
-        if self.method is not None:
-            return self.method if instance is None else MethodType(self.method, instance)
-        raise AttributeError(
-            f"{owner.__name__} is no transformer; get_params()[{self.name!r}] is its setting"
-        )
-
-
 class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Base of every estimator with ``predict_interval``.
 
@@ -126,7 +95,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     alpha: float
-    transform = HiddenSetting()
+    scaling: Any
     random_state: Any
     construction: str
     network: Network | None
@@ -141,15 +110,6 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     @abstractmethod
     def _fit(self, given: Given) -> Fitted:
         """Fit to scaled rows."""
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the settings by name; with ``deep`` also those of settings that have some."""
-        settings = {name: vars(self)[name] for name in self._get_param_names()}
-        nested: dict[str, Any] = {}
-        for name, value in settings.items() if deep else ():
-            if hasattr(value, "get_params") and not isinstance(value, type):
-                nested |= {f"{name}__{key}": inner for key, inner in value.get_params().items()}
-        return settings | nested
 
     def _check_settings(self) -> None:
         """Refuse bad settings before anything is computed."""
@@ -180,11 +140,11 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         y
             Targets, shape (n,).
         X_pool
-            The rows to predict later, without labels. A fitted ``transform`` is then fitted on
+            The rows to predict later, without labels. A fitted ``scaling`` is then fitted on
             X and these together, a ``Pretrained`` base learns from them, and the certificate
             holds for these rows.
         X_unlabeled
-            Rows that are neither training rows nor rows to predict. A fitted ``transform`` and a
+            Rows that are neither training rows nor rows to predict. A fitted ``scaling`` and a
             ``Pretrained`` base then learn from these alone.
 
         """
@@ -200,8 +160,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             unlabeled=_optional(X_unlabeled, rows, self, "X_unlabeled"),
         )
         learns = self._learns_from_covariates()
-        transform = self.get_params(deep=False)["transform"]
-        scaling = fit_scaling(transform, rows, source, learns)
+        scaling = fit_scaling(self.scaling, rows, source, learns)
         covariates = None
         if learns and not source.objections:
             covariates = to_tensor(scaling(source.covariates))
@@ -295,7 +254,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if torch.isnan(lower).any() or torch.isnan(upper).any():
             raise ValueError(
                 "the leave-one-out predictions are not finite numbers for some rows of X: scale "
-                "the features (transform='symlog'), use readout='tangent' or a larger ridge"
+                "the features (scaling='symlog'), use readout='tangent' or a larger ridge"
             )
         lower, upper = lower - self.nu, upper + self.nu
         if not isinstance(asked, tuple):

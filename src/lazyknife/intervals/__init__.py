@@ -139,15 +139,15 @@ class Construction:
         and the number of folds; None where no bound exists.
     miss_without_data
         Another bound, for a base that does not depend on the data at all and n/K new rows.
-    scores
-        The scores that it can use, its own choice first.
+    widths
+        The kinds of widths that it can use, its own choice first.
 
     """
 
     ends: Callable[..., Ends]
     miss: Callable[[int, int, int], float | None] | None = None
     miss_without_data: Callable[[int, int, int], float | None] | None = None
-    scores: tuple[str, ...] = ("absolute",)
+    widths: tuple[str, ...] = ("constant",)
 
 
 def plus_miss(rank: int, n: int, folds: int = 0) -> float:
@@ -218,11 +218,11 @@ def miss_bound(
     return bound if new_rows is not None and new_rows < other.new_rows else other
 
 
-SCALED = ("noise", "leverage", "absolute")
+SCALED = ("noise", "leverage", "constant")
 CONSTRUCTIONS: dict[str, Construction] = {
-    "plus": Construction(plus, plus_miss, scores=SCALED),
-    "minmax": Construction(minmax, rank_miss, scores=SCALED),
-    "full": Construction(full, rank_miss, scores=("leverage",)),
+    "plus": Construction(plus, plus_miss, widths=SCALED),
+    "minmax": Construction(minmax, rank_miss, widths=SCALED),
+    "full": Construction(full, rank_miss, widths=("leverage",)),
     "cv+": Construction(plus, cv_plus_miss, cv_plus_miss_without_data),
     "jackknife": Construction(jackknife),
     "naive": Construction(naive),

@@ -170,7 +170,7 @@ def _solve_alone(problem: Problem, models: Models) -> Models:
     raise ValueError(
         f"Newton's method for the {problem.loss.name} loss did not converge at "
         f"ridge={problem.ridge:.3g} (residuals up to {float(residual.abs().max()):.2g}): use a "
-        "larger ridge, or scale the features (transform='symlog', or 'standardize' with X_pool)"
+        "larger ridge, or scale the features (scaling='symlog', or 'standardize' with X_pool)"
     )
 
 
@@ -197,7 +197,7 @@ def _solved(problem: Problem, matrix: Tensor, wanted: Tensor) -> Tensor:
         raise ValueError(
             f"the {problem.loss.name} loss cannot be solved at ridge={problem.ridge:.3g}: rounding "
             "outweighs the ridge. Use a larger ridge, precision='float64', or scale the features "
-            "(transform='symlog', or 'standardize' with X_pool)"
+            "(scaling='symlog', or 'standardize' with X_pool)"
         ) from error
     return solution
 

@@ -76,7 +76,7 @@ def leave_folds_out(
     if len(models) < len(every):
         raise failure or ValueError(
             "no λ of the grid gives finite errors for every fold: scale the features "
-            "(transform='symlog', or 'standardize' with X_pool), or give a number for ridge"
+            "(scaling='symlog', or 'standardize' with X_pool), or give a number for ridge"
         )
     return _joined(models, every[:-1], contest.doubtful[:-1])
 

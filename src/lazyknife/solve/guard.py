@@ -28,7 +28,7 @@ CHECKED_ROWS, CHECKED_SHARE = 64, 20
 # rounding of numbers of the size of y.
 SMALL_SHARE, SMALL_UNITS = 0.05, 1e4
 REMEDY = (
-    "Scale the features (transform='symlog', or 'standardize' with X_pool), use a larger ridge, or "
+    "Scale the features (scaling='symlog', or 'standardize' with X_pool), use a larger ridge, or "
     "precision='float64' if it is another one."
 )
 # The most that predictions in a coarser type may add, and times their errors at some rows.

@@ -57,8 +57,8 @@ class LazyStep:
     construction
         What the models are for: ``"full"`` adds candidates to the full model, ``"cv+"`` leaves
         folds out, every other one leaves rows out.
-    score
-        ``"absolute"``, ``"leverage"`` or ``"noise"``.
+    widths
+        ``"constant"``, ``"leverage"`` or ``"noise"``.
     folds
         Number of folds.
     loss
@@ -78,7 +78,7 @@ class LazyStep:
     intercept: bool = True
     readout: str = "tangent"
     construction: str = "plus"
-    score: str = "absolute"
+    widths: str = "constant"
     folds: int = 10
     loss: Loss = SQUARED
     sketch: Sketch | None = None
@@ -89,7 +89,7 @@ class LazyStep:
     @property
     def _needs_kernel(self) -> bool:
         """Whether only the dual form has what is asked for."""
-        return self.score == "noise" or self.loss != SQUARED
+        return self.widths == "noise" or self.loss != SQUARED
 
     def check_fits(self, n: int, size: int, machine: Machine) -> None:
         """Refuse, before anything is computed, rows and parameters that do not fit in memory."""
@@ -100,7 +100,7 @@ class LazyStep:
             needed, what = matrices * n * n, f"the kernel of {n:,} rows"
             remedy = "use features=Sketch(4096), parameters='last', precision='float32'"
             if self._needs_kernel:
-                remedy = "use score='absolute', the squared loss, precision='float32'"
+                remedy = "use widths='constant', the squared loss, precision='float32'"
         else:
             needed = matrices * n * (dimension + 1) + 3 * dimension**2
             what = f"{dimension:,} features of {n:,} rows"
@@ -118,7 +118,7 @@ class LazyStep:
         if self.loss != SQUARED:
             return 6
         # With a chosen ridge the models share few λ, each with a factor of its own.
-        return {"absolute": 1 + auto, "leverage": 4 + 2 * auto, "noise": 4}[self.score]
+        return {"constant": 1 + auto, "leverage": 4 + 2 * auto, "noise": 4}[self.widths]
 
     def models(self, tangent: Tangent, X: Tensor, y: Tensor) -> LazyModels:
         """Return all leave-one-out models around a linearised network.
@@ -157,7 +157,7 @@ class LazyStep:
             if self.construction == "full":
                 return self._full_models(system, grid)
             kept = Kept.of(system)
-            needs_matrix = self.score != "absolute"
+            needs_matrix = self.widths != "constant"
             matrix = system.matrix.clone() if needs_matrix else system.matrix[:0, :0].clone()
             solved = self._solve(system, grid)  # takes the memory of the first
             system = system.with_matrix(matrix)
@@ -218,9 +218,9 @@ class LazyStep:
     ) -> Scales | None:
         """σ of all models."""
         each = solved.ridges[:-1]
-        if self.score == "absolute":
+        if self.widths == "constant":
             return None
-        if self.score == "leverage":
+        if self.widths == "leverage":
             factors = [system.factor(ridge) for ridge in each.unique().tolist()]
             return LeverageScales.of(factors, gamma, each)
         machine = system.basis.tangent.machine
@@ -264,7 +264,7 @@ class LazyStep:
     def _grid(self, tangent: Tangent, X: Tensor) -> Tensor:
         """Return the grid of λ, if one is chosen for anything."""
         if self.ridge != "auto":
-            return ridge_grid(tangent, X, self.seed) if self.score == "noise" else torch.empty(0)
+            return ridge_grid(tangent, X, self.seed) if self.widths == "noise" else torch.empty(0)
         if len(X) < 3:
             raise ValueError(
                 f"ridge='auto' needs at least 3 rows after the base has taken its part, not "

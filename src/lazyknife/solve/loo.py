@@ -300,7 +300,7 @@ class Choice:
         if not torch.isfinite(self.contest.errors).all():
             raise ValueError(
                 "no λ of the grid gives finite errors for every left-out row: scale the features "
-                "(transform='symlog', or 'standardize' with X_pool), or give a number for ridge"
+                "(scaling='symlog', or 'standardize' with X_pool), or give a number for ridge"
             )
         self.best.sensitivity.doubtful.copy_(self.contest.doubtful[:-1])
         return self.best
@@ -373,7 +373,7 @@ def _positive_part_inverse_(
         raise ValueError(
             f"the kernel plus ridge={ridge:.3g} is not positive definite in {machine.precision}: "
             "rounding outweighs the ridge. Use a larger ridge, precision='float64', or scale the "
-            "features (transform='symlog', or 'standardize' with X_pool)"
+            "features (scaling='symlog', or 'standardize' with X_pool)"
         )
     restore_lower_(kernel, diagonal)
     values, vectors = torch.linalg.eigh(kernel)
@@ -389,6 +389,6 @@ def check_size(matrix: Tensor, machine: Machine) -> float:
     if not math.isfinite(size):
         raise ValueError(
             f"the network's tangent features are too large for {machine.precision} on these rows: "
-            "scale the features (transform='symlog', or 'standardize' with X_pool)"
+            "scale the features (scaling='symlog', or 'standardize' with X_pool)"
         )
     return size

@@ -162,7 +162,7 @@ def _problem(
         raise ValueError(
             f"the {loss.name} loss overflows at the base's own predictions, which reach "
             f"{float(offsets.abs().max()):.3g} on the scale of the link: scale the features "
-            "(transform='symlog', or 'standardize' with X_pool), or use another base"
+            "(scaling='symlog', or 'standardize' with X_pool), or use another base"
         )
     if intercept:
         far = torch.full_like(y, torch.inf)

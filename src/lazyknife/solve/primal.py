@@ -33,7 +33,7 @@ class Indefinite(ValueError):
         super().__init__(
             f"the features' products plus ridge={ridge:.3g} are not positive definite in "
             f"{precision}: rounding outweighs the ridge. Use a larger ridge, precision='float64', "
-            "or scale the features (transform='symlog', or 'standardize' with X_pool)"
+            "or scale the features (scaling='symlog', or 'standardize' with X_pool)"
         )
 
 
