@@ -31,7 +31,7 @@ class LazyStep:
     readout
         A key of ``READOUTS``.
     construction, widths
-        Keys of ``CONSTRUCTIONS`` and ``WIDTHS``.
+        Keys of ``CONSTRUCTIONS`` and ``WIDTHS``, or objects such as theirs.
     folds
         Number of folds.
     loss
@@ -50,8 +50,8 @@ class LazyStep:
     ridge: float | Literal["auto"]
     intercept: bool = True
     readout: str = "tangent"
-    construction: str = "plus"
-    widths: str = "constant"
+    construction: str | Construction = "plus"
+    widths: str | Widths = "constant"
     folds: int = 10
     loss: Loss = SQUARED
     sketch: Sketch | None = None
@@ -96,11 +96,12 @@ class LazyStep:
 
     @property
     def _construction(self) -> Construction:
-        return CONSTRUCTIONS[self.construction]
+        found = self.construction
+        return CONSTRUCTIONS[found] if isinstance(found, str) else found
 
     @property
     def _widths(self) -> Widths:
-        return WIDTHS[self.widths]
+        return WIDTHS[self.widths] if isinstance(self.widths, str) else self.widths
 
     @property
     def _needs_kernel(self) -> bool:

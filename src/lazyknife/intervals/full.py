@@ -80,7 +80,23 @@ class FullModels:
     trace: float
     gamma: float
     size: float
-    shaken: float = 0.0
+    shaken: float
+
+    @classmethod
+    def of(
+        cls,
+        basis: Basis,
+        targets: Tensor,
+        factors: Sequence[OpenRidge],
+        trace: float = 0.0,
+        gamma: float = 0.0,
+        size: float = 0.0,
+        shaken: float = 0.0,
+    ) -> FullModels:
+        """Points are predicted with the λ of the least leave-one-out error of the n rows."""
+        errors = torch.stack([left_out(factor).square().sum() for factor in factors])
+        place = int(errors.argmin())
+        return cls(basis, targets, tuple(factors), place, trace, gamma, size, shaken)
 
     @property
     def chosen(self) -> OpenRidge:
@@ -135,27 +151,15 @@ class FullModels:
 
 
 def fit_full(problem: Problem) -> LazyModels:
-    """Factor the ridge at every λ that may be a candidate, and wait for new rows.
-
-    Points are predicted with the λ of the least leave-one-out error of the n rows.
-    """
+    """Factor the ridge at every λ that may be a candidate, and wait for new rows."""
     machine, system, ridges = problem.machine, problem.system, problem.ridges
     with machine.exact.products():
         trace = float(system.norms.sum())
         least = min(LEAST_SHARE[machine.dtype] * trace, max(ridges))  # with a new row it is more
-        factors = tuple(system.factor(ridge) for ridge in ridges if ridge >= least)
-        errors = torch.stack([left_out(factor).square().sum() for factor in factors])
+        factors = [system.factor(ridge) for ridge in ridges if ridge >= least]
         measured, shaken = Kept.of(problem).errors(problem)
-    loo = FullModels(
-        problem.basis,
-        system.targets,
-        factors,
-        int(errors.argmin()),
-        trace,
-        gamma_of(machine.dtype, measured),
-        largest(problem.y, system.targets),
-        shaken,
-    )
+    gamma, size = gamma_of(machine.dtype, measured), largest(problem.y, system.targets)
+    loo = FullModels.of(problem.basis, system.targets, factors, trace, gamma, size, shaken)
     chosen = loo.chosen
     solved = RidgeModels(
         columns=chosen.coefficients[:, None],  # no model but the full one
