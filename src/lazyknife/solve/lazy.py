@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..compute import Machine, NotEnoughMemory
 from ..losses import SQUARED, Loss
-from ..tangent import Dual, Sketch, Tangent, choose_basis
+from ..tangent import Dual, Exact, Sketch, Tangent
 from .folds import draw_folds, leave_folds_out
 from .full import FullModels
 from .guard import (
@@ -151,7 +151,8 @@ class LazyStep:
         machine = tangent.machine
         X, y = machine.put(X), machine.put(y)
         with machine.exact.products():  # TF32 is for predictions alone
-            basis = choose_basis(tangent, X, self.sketch, self.seed, kernel=self._needs_kernel)
+            features = self.sketch or Exact()
+            basis = features.basis(tangent, X, self.seed, self._needs_kernel)
             system = make_system(basis, X, y, self.intercept)
             grid = self._grid(tangent, X)
             if self.construction == "full":

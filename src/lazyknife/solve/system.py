@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..compute import blocks
-from ..tangent import Basis, Dual, Primal
+from ..tangent import Basis, Dual
 from .factors import DualFactor, Factor, PrimalFactor
 
 
@@ -53,7 +53,7 @@ def make_system(basis: Basis, X: Tensor, y: Tensor, intercept: bool) -> System:
     return System(basis, X, y, matrix, y - outputs, intercept)
 
 
-def _feature_rows(basis: Primal, X: Tensor, intercept: bool) -> tuple[Tensor, Tensor]:
+def _feature_rows(basis: Basis, X: Tensor, intercept: bool) -> tuple[Tensor, Tensor]:
     """Feature rows (n, size), with a last column of 1 for an intercept, and outputs (n,)."""
     machine = basis.tangent.machine
     rows = torch.ones(len(X), basis.size + intercept, dtype=machine.dtype, device=machine.device)

@@ -1,4 +1,4 @@
-"""Outputs of the real network at moved weights."""
+"""Outputs of the network itself at moved weights."""
 
 from __future__ import annotations
 
@@ -13,19 +13,10 @@ from ..networks import ensemble_outputs, lent, stacked_outputs
 def moved_outputs(
     module: nn.Module, moves: Mapping[str, Tensor], X: Tensor, *, own_row: bool = False
 ) -> Tensor:
-    """Outputs at the weights θ0 + Δ_j, for all j in the moves.
+    """Outputs of b networks at the weights θ0 + Δ_j, for moves of shape (b, *shape).
 
-    Parameters
-    ----------
-    module
-        The network at θ0.
-    moves
-        For every moved parameter its moves, stacked: shape (b, *shape).
-    X
-        Rows, the same for every network: the result has shape (b, m).
-    own_row
-        Instead, network j reads row j only: the result has shape (b,).
-
+    All networks read the m rows of X, and the result has shape (b, m); with ``own_row`` network j
+    reads row j only, and the result has shape (b,).
     """
     parameters = dict(module.named_parameters())
     weights = {name: parameters[name].detach() + move for name, move in moves.items()}
