@@ -7,14 +7,12 @@ from torch import Tensor, nn
 
 from ..compute import PROCESSOR, Machine
 from ..networks import evaluation_copy, is_chain, lent, note_draws
-from .basis import Basis, Dual, Primal, Rows
 from .capture import capturable_layers
-from .features import Exact, FeatureMap
+from .features import Basis, Dual, Exact, FeatureMap, Primal, Rows
 from .jacobian import row_by_row
-from .moved import moved_outputs
-from .selection import Selection, freeze_others, selected
+from .selection import Selection, selected
 from .sketch import Sketch
-from .tangent import Features, Tangent, make_tangent
+from .tangent import Features, Tangent, make_tangent, moved_outputs
 
 FEATURES: dict[str, type[FeatureMap]] = {"exact": Exact, "sketch": Sketch}
 PROBE = 2  # rows
@@ -53,7 +51,9 @@ def linearise(
     every parameter has explicit rows.
     """
     network = evaluation_copy(module)
-    freeze_others(network, parameters)
+    moved = selected(network, parameters)
+    for name, parameter in network.named_parameters():
+        parameter.requires_grad_(name in moved)
     probe = PROCESSOR.put(X[:PROBE])
     note_draws(network, probe)
     with lent(network) as own:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -88,37 +88,29 @@ def _is_covered(layer: nn.Module, x: Tensor, n: int) -> bool:
 
 
 def _recorded_outputs(
-    module: nn.Module, layers: Collection[str], X: Tensor
+    module: nn.Module, layers: Collection[str], X: Tensor, copies: bool = False
 ) -> tuple[Tensor, list[_Call]]:
-    """Outputs, and every call of the layers, with tensors that were not modified in place since."""
-    if not any(getattr(part, "inplace", False) for part in module.modules()):
-        with _recorded(module, layers, copies=False) as calls:
-            predicted = outputs(module, X)
-        if all(call.is_untouched() for call in calls):
-            return predicted, calls
-    with _recorded(module, layers, copies=True) as calls:
-        return outputs(module, X), calls
+    """Outputs, and every call of the layers, with tensors that were not modified in place since.
 
-
-@contextmanager
-def _recorded(module: nn.Module, layers: Collection[str], copies: bool) -> Iterator[list[_Call]]:
-    """Record every call of the layers within the block; with ``copies`` they return a copy."""
+    With ``copies`` the calls are recorded, and the layers return, as copies.
+    """
+    copies = copies or any(getattr(part, "inplace", False) for part in module.modules())
     calls: list[_Call] = []
 
-    def recorder(name: str) -> Callable[..., Tensor]:
-        def record(_: nn.Module, args: tuple[Tensor, ...], result: Tensor) -> Tensor:
-            x = args[0].detach().clone() if copies else args[0].detach()
-            calls.append(_Call(name, x, result, (x._version, result._version)))
-            return result.clone() if copies else result
+    def record(name: str, _: nn.Module, args: tuple[Tensor, ...], result: Tensor) -> Tensor:
+        x = args[0].detach().clone() if copies else args[0].detach()
+        calls.append(_Call(name, x, result, (x._version, result._version)))
+        return result.clone() if copies else result
 
-        return record
-
-    hooks = [module.get_submodule(n).register_forward_hook(recorder(n)) for n in layers]
+    hooks = [module.get_submodule(n).register_forward_hook(partial(record, n)) for n in layers]
     try:
-        yield calls
+        predicted = outputs(module, X)
     finally:
         for hook in hooks:
             hook.remove()
+    if copies or all(call.is_untouched() for call in calls):
+        return predicted, calls
+    return _recorded_outputs(module, layers, X, copies=True)
 
 
 def _uses_in_graph(result: Tensor) -> Counter[int]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn import functional
 
 from .parts import Explicit, Lookup, Outer, Part
@@ -67,28 +68,14 @@ def embedding(layer: Any, x: Tensor, signal: Tensor, names: Names) -> list[Part]
     return [Lookup((names["weight"],), signals, codes, layer.num_embeddings)]
 
 
-def layer_norm(layer: Any, x: Tensor, signal: Tensor, names: Names) -> list[Part]:
-    """One weight for each entry of the last axes."""
-    normed = functional.layer_norm(x, layer.normalized_shape, eps=layer.eps)
-    return _affine(normed, signal, names, range(1, x.dim() - len(layer.normalized_shape)))
-
-
-def group_norm(layer: Any, x: Tensor, signal: Tensor, names: Names) -> list[Part]:
-    """One weight for each channel."""
-    normed = functional.group_norm(x, layer.num_groups, eps=layer.eps)
-    return _affine(normed, signal, names, range(2, x.dim()))
-
-
-def batch_norm(layer: Any, x: Tensor, signal: Tensor, names: Names) -> list[Part]:
-    """One weight for each channel, with the running statistics."""
-    normed = functional.batch_norm(x, layer.running_mean, layer.running_var, eps=layer.eps)
-    return _affine(normed, signal, names, range(2, x.dim()))
-
-
-def _affine(normed: Tensor, signal: Tensor, names: Names, summed: range) -> list[Part]:
-    rows = {"weight": signal * normed, "bias": signal}
+def norm(layer: Any, x: Tensor, signal: Tensor, names: Names) -> list[Part]:
+    """One weight and bias for each channel or, in a layer norm, for each entry of the last axes."""
+    plain = {role: torch.full_like(p, role == "weight") for role, p in layer.named_parameters()}
+    rows = {"weight": signal * functional_call(layer, plain, x), "bias": signal}
+    last = isinstance(layer, nn.LayerNorm)
+    summed = tuple(range(1, x.dim() - layer.weight.dim()) if last else range(2, x.dim()))
     return [
-        Explicit((name,), rows[role].sum(dim=tuple(summed)) if summed else rows[role])
+        Explicit((name,), rows[role].sum(dim=summed) if summed else rows[role])
         for role, name in names.items()
     ]
 
@@ -98,10 +85,10 @@ LAYERS: dict[type[nn.Module], Formula] = {
     nn.Conv1d: Formula(convolution, 3, lambda layer: layer.padding_mode == "zeros"),
     nn.Conv2d: Formula(convolution, 4, lambda layer: layer.padding_mode == "zeros"),
     nn.Embedding: Formula(embedding, covers=lambda layer: layer.max_norm is None),
-    nn.LayerNorm: Formula(layer_norm),
-    nn.GroupNorm: Formula(group_norm),
-    nn.BatchNorm1d: Formula(batch_norm),
-    nn.BatchNorm2d: Formula(batch_norm),
+    nn.LayerNorm: Formula(norm),
+    nn.GroupNorm: Formula(norm),
+    nn.BatchNorm1d: Formula(norm),
+    nn.BatchNorm2d: Formula(norm),
 }
 
 

@@ -20,13 +20,6 @@ def last(names: list[str]) -> list[str]:
 SELECTIONS: dict[str, Callable[[list[str]], list[str]]] = {"all": list, "last": last}
 
 
-def freeze_others(module: nn.Module, selection: Selection) -> None:
-    """Freeze the parameters that are not selected; frozen parameters stay frozen."""
-    moved = selected(module, selection)
-    for name, parameter in module.named_parameters():
-        parameter.requires_grad_(name in moved)
-
-
 def selected(module: nn.Module, selection: Selection) -> dict[str, nn.Parameter]:
     """Return the parameters that are selected and not frozen, by name."""
     named = dict(module.named_parameters())

@@ -17,8 +17,7 @@ from torch import Tensor
 
 from ..compute import Machine
 from ..data.checks import check_positive_int
-from .basis import Primal
-from .features import FeatureMap
+from .features import FeatureMap, Primal
 from .parts import Part
 from .tangent import Tangent
 

@@ -11,11 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from ..compute import PROCESSOR, Machine, blocks, steps, wake
-from ..networks import lent, outputs
+from ..networks import ensemble_outputs, lent, outputs, stacked_outputs
 from .capture import Use, uses_of
 from .jacobian import jacobian_rows
 from .layers import LAYERS
 from .parts import Explicit, Moves, Part, merge
+
+MIRRORED = 128  # rows at a time: tiles that stay in a processor's caches
 
 
 @dataclass(frozen=True)
@@ -51,20 +53,16 @@ class Tangent:
     def features(self, X: Tensor) -> Features:
         """Features of the rows of X; if they do not fit, they are recomputed when needed."""
         X = self.machine.put(X)
+        work = blocks(len(X), self.work_bytes, self.machine.block)
         if len(X) * self.row_bytes > self.machine.kept:
-            return Features(X, self.outputs(X), None)
-        made = [self.make(X[rows]) for rows in self._work_blocks(len(X))]
+            with torch.no_grad(), lent(self.module) as module:
+                return Features(X, torch.cat([outputs(module, X[rows]) for rows in work]), None)
+        made = [self.make(X[rows]) for rows in work]
         predicted = torch.cat([values for values, _ in made])
         parts, *others = [parts for _, parts in made]
         if others:
             parts = [part.joined(more) for part, *more in zip(parts, *others, strict=True)]
         return Features(X, predicted, parts)
-
-    def outputs(self, X: Tensor) -> Tensor:
-        """f(X; θ0), shape (m,)."""
-        X = self.machine.put(X)
-        with torch.no_grad(), lent(self.module) as module:
-            return torch.cat([outputs(module, X[rows]) for rows in self._work_blocks(len(X))])
 
     def kernel(self, left: Features, right: Features) -> Tensor:
         """J_left J_rightᵀ, shape (m, n)."""
@@ -82,7 +80,7 @@ class Tangent:
                 if columns.start <= rows.start:
                     same = columns.start == rows.start
                     self._fill(total[rows, columns], above, above if same else below, lower=same)
-        for i in steps(len(total), max(1, math.isqrt(self.machine.tile // self.machine.item))):
+        for i in steps(len(total), MIRRORED):
             total[: i.start, i] = total[i, : i.start].T
             total[i, i] = total[i, i].tril() + total[i, i].tril(-1).T
         return total
@@ -126,9 +124,6 @@ class Tangent:
                 tile = total[rows, columns].zero_()
                 for part, other in zip(above, right, strict=True):
                     part.take(rows).add_kernel(other, tile)
-
-    def _work_blocks(self, count: int) -> Iterator[slice]:
-        return blocks(count, self.work_bytes, self.machine.block)
 
     def make(self, X: Tensor) -> tuple[Tensor, list[Part]]:
         """Outputs (n,) and parts of all moved parameters, for rows that fit at once."""
@@ -183,3 +178,19 @@ def _parts(module: nn.Module, names: Mapping[int, str], use: Use) -> list[Part]:
 def _overlap(module: nn.Module, use: Use) -> int:
     """Count the patches in which a convolution reads each input."""
     return math.prod(getattr(module.get_submodule(use.layer), "kernel_size", (1,)))
+
+
+def moved_outputs(
+    module: nn.Module, moves: Mapping[str, Tensor], X: Tensor, *, own_row: bool = False
+) -> Tensor:
+    """Outputs of b networks at the weights θ0 + Δ_j, for moves of shape (b, *shape).
+
+    All networks read the m rows of X, and the result has shape (b, m); with ``own_row`` network j
+    reads row j only, and the result has shape (b,).
+    """
+    parameters = dict(module.named_parameters())
+    weights = {name: parameters[name].detach() + move for name, move in moves.items()}
+    if not own_row:
+        return ensemble_outputs(module, weights, X)
+    with torch.no_grad(), lent(module) as network:
+        return stacked_outputs(network, weights, X.unsqueeze(1), own_rows=True)[:, 0]
