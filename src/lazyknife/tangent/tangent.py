@@ -77,9 +77,10 @@ class Tangent:
         total = features.outputs.new_empty(len(features.X), len(features.X))
         for rows, above in self.blocks(features):
             for columns, below in self.blocks(features):
-                if columns.start <= rows.start:
-                    same = columns.start == rows.start
-                    self._fill(total[rows, columns], above, above if same else below, lower=same)
+                diagonal = columns.start == rows.start
+                self._fill(total[rows, columns], above, below, lower=diagonal)
+                if diagonal:
+                    break
         for i in steps(len(total), MIRRORED):
             total[: i.start, i] = total[i, : i.start].T
             total[i, i] = total[i, i].tril() + total[i, i].tril(-1).T
