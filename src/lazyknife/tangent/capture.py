@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -17,7 +16,7 @@ from .layers import LAYERS, has_formula
 class Use(NamedTuple):
     """One call of a layer: its input, and the signal ∂f/∂(output)."""
 
-    layer: str
+    layer: nn.Module
     x: Tensor
     signal: Tensor
 
@@ -25,7 +24,7 @@ class Use(NamedTuple):
 class _Call(NamedTuple):
     """One call of a layer: its input, its result, and their versions at that time."""
 
-    layer: str
+    layer: nn.Module
     x: Tensor
     result: Tensor
     versions: tuple[int, int]
@@ -67,16 +66,16 @@ def capturable_layers(module: nn.Module, probe: Tensor) -> tuple[str, ...]:
     }
     with torch.enable_grad():
         predicted, calls = _recorded_outputs(module, moving, probe)
-    seen = Counter(id(p) for call in calls for p in moving[call.layer].parameters(False))
+    seen = Counter(id(p) for call in calls for p in call.layer.parameters(False))
     refused = {key for key, count in _uses_in_graph(predicted).items() if count > seen[key]}
     for call in calls:
-        if not _is_covered(moving[call.layer], call.x, len(probe)):
-            refused |= {id(p) for p in moving[call.layer].parameters(False)}
+        if not _is_covered(call.layer, call.x, len(probe)):
+            refused |= {id(p) for p in call.layer.parameters(False)}
     called = {call.layer for call in calls}
     return tuple(
         name
         for name, layer in moving.items()
-        if name in called and not any(id(p) in refused for p in layer.parameters(False))
+        if layer in called and not any(id(p) in refused for p in layer.parameters(False))
     )
 
 
@@ -97,12 +96,12 @@ def _recorded_outputs(
     copies = copies or any(getattr(part, "inplace", False) for part in module.modules())
     calls: list[_Call] = []
 
-    def record(name: str, _: nn.Module, args: tuple[Tensor, ...], result: Tensor) -> Tensor:
+    def record(layer: nn.Module, args: tuple[Tensor, ...], result: Tensor) -> Tensor:
         x = args[0].detach().clone() if copies else args[0].detach()
-        calls.append(_Call(name, x, result, (x._version, result._version)))
+        calls.append(_Call(layer, x, result, (x._version, result._version)))
         return result.clone() if copies else result
 
-    hooks = [module.get_submodule(n).register_forward_hook(partial(record, n)) for n in layers]
+    hooks = [module.get_submodule(name).register_forward_hook(record) for name in layers]
     try:
         predicted = outputs(module, X)
     finally:

@@ -134,7 +134,7 @@ class Tangent:
         with lent(self.module) as module:
             predicted, uses = uses_of(module, self.layers, X)
             names = {id(p): name for name, p in module.named_parameters()}
-            parts = [part for use in uses for part in _parts(module, names, use)]
+            parts = [part for use in uses for part in _parts(use, names)]
             return predicted, [*merge(parts), *jacobian_rows(module, self.rest, X)], uses
 
     def on(self, machine: Machine) -> Tangent:
@@ -160,25 +160,20 @@ def make_tangent(module: nn.Module, layers: Sequence[str], probe: Tensor) -> Tan
     moved = ((name, p) for name, p in module.named_parameters() if p.requires_grad)
     bare = Tangent(module, tuple(layers), tuple(n for n, p in moved if id(p) not in covered))
     _, parts, uses = bare._make(probe)
-    work = sum(use.x[0].numel() * _overlap(module, use) + use.signal[0].numel() for use in uses)
-    work += sum(part.rows[0].numel() for part in parts if isinstance(part, Explicit))
+    work = sum(part.rows[0].numel() for part in parts if isinstance(part, Explicit))
+    for use in uses:  # a convolution reads each input in as many patches as its kernel has entries
+        patches = math.prod(getattr(use.layer, "kernel_size", (1,)))
+        work += use.x[0].numel() * patches + use.signal[0].numel()
     size = sum(values[0].numel() for part in parts for values in part.tensors().values())
     item = bare.machine.item
     return replace(bare, row_bytes=item * size, work_bytes=2 * item * work)
 
 
-def _parts(module: nn.Module, names: Mapping[int, str], use: Use) -> list[Part]:
+def _parts(use: Use, names: Mapping[int, str]) -> list[Part]:
     """Parts of the moved parameters of one layer in one use."""
-    layer = module.get_submodule(use.layer)
-    own = {
-        role: names[id(p)] for role, p in layer.named_parameters(recurse=False) if p.requires_grad
-    }
-    return LAYERS[type(layer)].parts(layer, use.x, use.signal, own)
-
-
-def _overlap(module: nn.Module, use: Use) -> int:
-    """Count the patches in which a convolution reads each input."""
-    return math.prod(getattr(module.get_submodule(use.layer), "kernel_size", (1,)))
+    own = dict(use.layer.named_parameters(recurse=False))
+    moved = {role: names[id(p)] for role, p in own.items() if p.requires_grad}
+    return LAYERS[type(use.layer)].parts(use.layer, use.x, use.signal, moved)
 
 
 def moved_outputs(
