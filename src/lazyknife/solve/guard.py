@@ -13,6 +13,7 @@ from torch import Tensor
 from ..compute import blocks
 from ..intervals import kappa, kth_largest
 from ..losses import SQUARED, Loss
+from ..sentences import ROUNDING_DECIDES, ROUNDING_MOVES
 from ..tangent import Basis, Dual
 from .full import FullModels
 from .loo import RidgeModels
@@ -27,10 +28,6 @@ CHECKED_ROWS, CHECKED_SHARE = 64, 20
 # Widening that does not matter, in residuals of the rank that sets the ends, or in units of
 # rounding of numbers of the size of y.
 SMALL_SHARE, SMALL_UNITS = 0.05, 1e4
-REMEDY = (
-    "Scale the features (scaling='symlog', or 'standardize' with X_pool), use a larger ridge, or "
-    "precision='float64' if it is another one."
-)
 # The most that predictions in a coarser type may add, and times their errors at some rows.
 COARSE_SHARE, COARSE = 0.01, 4.0
 
@@ -91,12 +88,9 @@ def rounding_objections(
     cause = f"; {columns}" if columns else ""
     if not share <= SMALL_SHARE:
         times = f"{share:.0%}" if share < 10 else "many times"
-        return (
-            f"Rounding may move the ends of intervals by {times} of the residuals that set "
-            f"them{cause}. {REMEDY}",
-        )
+        return (ROUNDING_MOVES.format(times=times, cause=cause),)
     if conceded > allowed:
-        return (f"Rounding decides what {conceded} leave-one-out models are{cause}. {REMEDY}",)
+        return (ROUNDING_DECIDES.format(count=conceded, cause=cause),)
     return ()
 
 
