@@ -27,28 +27,13 @@ CALLS_APART = 7919  # between the seeds of two calls; a prime
 
 
 class Design(NamedTuple):
-    """Which networks a method trains, and what its certificate is about.
+    """Which networks a method trains, and what its certificate is about."""
 
-    Attributes
-    ----------
-    learn
-        Rows that the network of the point predictions is trained on.
-    scored
-        Rows whose errors set the widths, shape (n,).
-    left_out
-        Sets of rows that the other networks leave out, shape (sets, size); one entry for each size.
-    model_of
-        For each of the scored rows the number of the set that contains it, shape (n,).
-    claim
-        ``subject``, ``theorem``, ``construction`` and ``folds`` of its certificate.
-
-    """
-
-    learn: Tensor
-    scored: Tensor
-    left_out: Sequence[Tensor]
-    model_of: Tensor
-    claim: dict[str, Any]
+    learn: Tensor  # rows that the network of the point predictions is trained on
+    scored: Tensor  # rows whose errors set the widths, shape (n,)
+    left_out: Sequence[Tensor]  # sets of rows that other networks leave out, each (sets, size)
+    model_of: Tensor  # for each scored row the number of the set that contains it, shape (n,)
+    claim: dict[str, Any]  # subject, theorem, construction and folds of the certificate
 
 
 @dataclass(eq=False, repr=False)

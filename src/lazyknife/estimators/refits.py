@@ -132,27 +132,10 @@ def train_ensemble(
 ) -> Ensemble:
     """Train one network for each row of ``subsets``, all of them side by side.
 
-    Parameters
-    ----------
-    start
-        From a number to a starting network.
-    X, y
-        All rows.
-    subsets
-        Indices of each network's training rows, shape (networks, rows).
-    settings
-        How to train.
-    center
-        Whether each network is trained on the deviations from the mean of its own targets.
-    seed
-        Seed of all shuffling.
-    progress
-        Whether to show a progress bar.
-    batched
-        Whether each step is one product for all networks; None tries it out.
-    memory
-        Bytes for the networks that are trained at a time.
-
+    ``start`` goes from a number to a starting network, ``subsets`` holds the indices of each
+    network's training rows, shape (networks, rows), and with ``center`` each network is trained on
+    the deviations from the mean of its own targets. Networks are trained in blocks of ``memory``
+    bytes, each step as one product for all of them if ``batched``; None tries that out.
     """
     module = start(0)
     size = sum(p.numel() * p.element_size() for p in module.parameters())
