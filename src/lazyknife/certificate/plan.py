@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..base import DPSGD, BaseMethod, Public
 from ..base.roots import falling_root
@@ -62,6 +62,9 @@ class Goal:
 
     def certified(self, alpha: float, base: BaseMethod) -> float:
         return self.certificate(alpha, base).coverage or 0.0
+
+    def reached(self, alpha: float, base: BaseMethod) -> bool:
+        return self.certified(alpha, base) >= self.coverage
 
 
 def plan(
@@ -128,17 +131,11 @@ def _plan_alpha(goal: Goal, base: BaseMethod) -> Plan:
     low, high = 0, rows  # κ = 0 always "certifies", by an infinite interval
     while low < high:
         middle = (low + high + 1) // 2
-        enough = goal.certified(middle / (rows + 1), base) >= goal.coverage
+        enough = goal.reached(middle / (rows + 1), base)
         low, high = (middle, high) if enough else (low, middle - 1)
     spent = base.spent(goal.n)
     if low == 0:
-        best = goal.certified(1 / (rows + 1), base)
-        sentence = (
-            f"No alpha certifies {goal.coverage:g} with n = {goal.n} and {base}: finite intervals "
-            f"certify at most {rounded_down(best)}. Use more rows, a smaller ε, or construction "
-            "'minmax'."
-        )
-        return Plan(sentence, base, epsilon=spent)
+        return Plan(_no_alpha(goal, base, 1 / (rows + 1)), base, epsilon=spent)
     alpha = low / (rows + 1)
     certificate = goal.certificate(alpha, base)
     sentence = (
@@ -146,6 +143,22 @@ def _plan_alpha(goal: Goal, base: BaseMethod) -> Plan:
         f"with n = {goal.n}, construction {goal.construction!r} and {base}."
     )
     return Plan(sentence, base, alpha, spent, certificate)
+
+
+def _no_alpha(goal: Goal, base: BaseMethod, least: float) -> str:
+    """Say why not even the least alpha with finite intervals certifies the coverage."""
+    found = goal.certificate(least, base)
+    reason = " ".join(found.objections)
+    if found.coverage is not None:
+        better = [c for c in CERTIFYING if replace(goal, construction=c).reached(least, base)]
+        remedies = ["more rows"]
+        remedies += [] if base.spent(goal.n) is None else ["a smaller ε"]
+        remedies += [f"construction {either(better)}"] if better else []
+        reason = (
+            f"finite intervals certify at most {rounded_down(found.coverage)}. Use "
+            f"{' or '.join(remedies)}."
+        )
+    return f"No alpha certifies {goal.coverage:g} with n = {goal.n} and {base}: {reason}"
 
 
 def _plan_epsilon(goal: Goal, base: BaseMethod, alpha: float) -> Plan:
@@ -183,7 +196,7 @@ def _no_epsilon(goal: Goal, alpha: float, rows: int) -> str:
     public = goal.certified(alpha, Public())
     instead = f", or base=Public(), which certifies {rounded_down(public)}"
     return (
-        f"No ε certifies {goal.coverage:g} at alpha = {alpha:g} with n = {goal.n}: even with ε "
-        f"near 0 a private base certifies only {rounded_down(1 - miss)}. Use a smaller "
+        f"No ε certifies {goal.coverage:g} at alpha = {alpha:g} with n = {goal.n}: however small "
+        f"its ε, a base certifies at most {rounded_down(1 - miss)}. Use a smaller "
         f"alpha{instead if public >= goal.coverage else ''}."
     )
