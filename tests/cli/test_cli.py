@@ -935,7 +935,7 @@ def test_plans_of_full_conformal_and_folds_are_the_librarys():
         printed = succeed("plan", "--n", "200", "--coverage", ".7", *options, *PUBLIC)
         assert printed == f"{lk.plan(n=200, coverage=0.7, base=lk.Public(), **settings)}\n"
     wrong = ("plan", "--n", "200", "--coverage", ".7", *PUBLIC, "--construction")
-    assert "folds=7: 'cv+' certifies equal folds only" in fail(*wrong, "cv+", "--folds", "7")
+    assert "folds=7: 'cv+' requires equal folds" in fail(*wrong, "cv+", "--folds", "7")
     assert "'naive' is not one of 'plus', 'minmax', 'full', 'cv+'" in fail(*wrong, "naive")
 
 

@@ -141,11 +141,8 @@ def make_certificate(
     """
     independent = dependence is not None and dependence.total_variation == 0.0
     miss, needed = miss_bound(construction, alpha, n, folds, independent, new_rows)
-    if construction not in CERTIFYING:
-        others = sentences.either(name for name in available if name in CERTIFYING)
-        objections += (sentences.NO_THEOREM.format(construction=construction, others=others),)
-    elif miss is None:
-        objections += (sentences.UNEQUAL_FOLDS.format(n=n, folds=folds),)
+    if miss is None:
+        objections += (_without_bound(construction, n, folds, available),)
     if needed > 1:
         assumptions += (sentences.FOLD_OF_NEW_ROWS.format(count=needed),)
     bounds: dict[str, float] = {}
@@ -167,6 +164,14 @@ def make_certificate(
         objections,
         remarks,
     )
+
+
+def _without_bound(construction: str, n: int, folds: int, available: Iterable[str]) -> str:
+    """Say why a construction has no bound, and what to do."""
+    if construction in FOLDED:
+        return sentences.UNEQUAL_FOLDS.format(n=n, folds=folds)
+    others = sentences.either(name for name in available if name in CERTIFYING)
+    return sentences.NO_THEOREM.format(construction=construction, others=others)
 
 
 def paper_bound(alpha: float, dependence: PrivacyCurve, eta: float) -> float:

@@ -18,6 +18,7 @@ from ..data.inputs import check_features, check_target, to_tensor
 from ..data.scaling import distinct_rows
 from ..losses import find_loss
 from ..progress import track
+from ..records import Base
 from ..tangent import linearise
 from .lazy import LazyJackknifeRegressor
 from .shared import Seeds
@@ -144,24 +145,11 @@ def _difference(
     seed: int,
 ) -> Numbers:
     """|f_{n,−j} − f_{−j,−j}| at the new rows, the first of them given, shape (m,)."""
-    method = fitted._base_method()
-    learn, left = method.rows(len(y), fitted.seeds_.rows)
-    row, base = left[position], fitted.base_
-    if row in learn:
-        kept = torch.from_numpy(learn[learn != row])
-        covariates = None
-        if method.uses_covariates:  # those of the other rows and the new ones
-            covariates = to_tensor(distinct_rows(torch.cat([X[kept], new]).numpy()))
-        base = method.fit(
-            fitted.start_,
-            X[kept],
-            y[kept],
-            seed=seed,
-            n=len(learn),
-            center=fitted.intercept,
-            covariates=covariates,
-            loss=find_loss(fitted.loss),
-        )
+    learn, left = fitted._base_method().rows(len(y), fitted.seeds_.rows)
+    base = fitted.base_
+    if left[position] in learn:
+        kept = torch.from_numpy(learn[learn != left[position]])
+        base = _refit(fitted, X[kept], y[kept], new, len(learn), seed)
     others = torch.from_numpy(np.delete(left, position))
     machine = fitted._machine()
     tangent = linearise(base.module, X, fitted.parameters, machine)
@@ -173,6 +161,24 @@ def _difference(
     difference[difference <= rounding * with_all.abs().max()] = 0.0
     result: Numbers = difference.double().cpu().numpy()
     return result
+
+
+def _refit(
+    fitted: LazyJackknifeRegressor, X: Tensor, y: Tensor, new: Tensor, n: int, seed: int
+) -> Base:
+    """Train the base on these rows by the mechanism for n rows, with the new rows as the pool."""
+    method = fitted._base_method()
+    pooled = method.uses_covariates
+    return method.fit(
+        fitted.start_,
+        X,
+        y,
+        seed=seed,
+        n=n,
+        center=fitted.intercept,
+        covariates=to_tensor(distinct_rows(torch.cat([X, new]).numpy())) if pooled else None,
+        loss=find_loss(fitted.loss),
+    )
 
 
 def clopper_pearson_upper(successes: NDArray[np.intp], trials: int, confidence: float) -> Numbers:

@@ -62,24 +62,25 @@ class TrainedRegressor(IntervalRegressor):
     def _training(self) -> Plain:
         return Plain(self.epochs, self.batch_size, self.lr)
 
+    def _train(self, X: Tensor, y: Tensor, seeds: Seeds, call: int, subsets: Tensor) -> Ensemble:
+        """Train on subsets of the rows; every call has random starts and orders of its own."""
+        apart = CALLS_APART * call
+        return train_ensemble(
+            lambda number: make(self.network, X, seeds.start + apart + number).cpu(),
+            X,
+            y,
+            subsets,
+            self._training(),
+            center=self.intercept,
+            seed=seeds.base + apart,
+            progress=self.progress,
+        )
+
     def _fit(self, given: Given) -> Fitted:
         X, y, scaling, seeds, *_ = given
         learn, scored, left_out, model_of, claim = self._design(len(y), seeds)
         build(self.network, X, seeds.start)  # refuses a network that cannot be used
-
-        def train(call: int, subsets: Tensor) -> Ensemble:
-            apart = CALLS_APART * call
-            return train_ensemble(
-                lambda number: make(self.network, X, seeds.start + apart + number).cpu(),
-                X,
-                y,
-                subsets,
-                self._training(),
-                center=self.intercept,
-                seed=seeds.base + apart,
-                progress=self.progress,
-            )
-
+        train = partial(self._train, X, y, seeds)
         full, models = train(0, learn[None]), None
         errors = y - full.outputs(X)[0]
         residuals = errors.index_fill(0, learn, torch.nan)[scored]  # none where all rows were seen
