@@ -145,8 +145,8 @@ def test_unequal_folds_are_refused():
     ("arguments", "words"),
     [
         ({}, "epsilon= or base="),
-        ({"epsilon": 0.1, "base": Public()}, "epsilon= cannot be combined"),
-        ({"epsilon": 0.1, "alpha": 0.1}, "epsilon= cannot be combined"),
+        ({"epsilon": 0.1, "base": Public()}, "epsilon=0.1 cannot be combined"),
+        ({"epsilon": 0.1, "alpha": 0.1}, "epsilon=0.1 cannot be combined"),
         ({"alpha": 0.1, "base": Public()}, "no noise"),
         ({"alpha": 0.1, "base": Plain()}, "no noise"),
         ({"construction": "naive"}, r"'naive' has.*'plus', 'minmax', 'full' or 'cv\+'"),

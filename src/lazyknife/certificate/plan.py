@@ -109,7 +109,10 @@ def plan(
             f"construction={construction!r} has no coverage guarantee: use {either(CERTIFYING)}"
         )
     if epsilon is not None and (base is not None or alpha is not None):
-        raise ValueError("epsilon= cannot be combined with base= or alpha=: give one of the three")
+        raise ValueError(
+            f"epsilon={epsilon!r} cannot be combined with base= or alpha=: give epsilon alone, or "
+            "base=DPSGD(epsilon=...)"
+        )
     if alpha is None and base is None and epsilon is None:
         raise ValueError("give epsilon= or base= to find an alpha, or alpha= to find an ε")
     method = base or (DPSGD() if epsilon is None else DPSGD(epsilon=epsilon))
@@ -117,7 +120,7 @@ def plan(
     if not certifies(construction, left, check_positive_int("folds", folds)):
         raise ValueError(
             f"folds={folds}: {construction!r} requires equal folds, and the {left} rows are not "
-            f"divisible by {folds}"
+            f"divisible by {folds}: choose a number of folds that divides them"
         )
     goal = Goal(n, coverage, construction, folds)
     if alpha is None:
