@@ -8,21 +8,16 @@ from collections.abc import Iterable
 from .. import sentences
 from ..base import BaseMethod, Public
 from ..data.checks import check_choice, check_fraction, check_not_negative, check_positive_int
-from ..intervals import CONSTRUCTIONS, miss_bound
+from ..intervals import CONSTRUCTIONS
 from ..records import PrivacyCurve
 from .certificate import Certificate
 
 Sentences = tuple[str, ...]
 
 
-def certifies(construction: str, n: int = 1, folds: int = 1) -> bool:
-    """Whether a construction has a miss bound with n rows in so many folds."""
-    return miss_bound(construction, 0.5, n, folds, independent=False).miss is not None
-
-
-CERTIFYING = tuple(filter(certifies, CONSTRUCTIONS))
-# Those with a bound for equal folds only, which three rows in two folds are not.
-FOLDED = tuple(name for name in CERTIFYING if not certifies(name, n=3, folds=2))
+def certifying(names: Iterable[str] = CONSTRUCTIONS) -> list[str]:
+    """Those of the constructions that have a coverage guarantee."""
+    return [name for name in names if CONSTRUCTIONS[name].certifies]
 
 
 def certify(
@@ -96,7 +91,7 @@ def certificate_for(
     name = type(base).__name__
     if dependence is None:
         objections += (sentences.NOT_PRIVATE.format(base=name),)
-    shown = f" with {folds} folds" if construction in FOLDED else ""
+    shown = f" with {folds} folds" if CONSTRUCTIONS[construction].uses_folds else ""
     return make_certificate(
         subject=f"construction {construction!r}{shown}, n = {n}, {name} base",
         construction=construction,
@@ -140,7 +135,7 @@ def make_certificate(
     and ``available`` are the constructions to suggest instead of one without a bound.
     """
     independent = dependence is not None and dependence.total_variation == 0.0
-    miss, needed = miss_bound(construction, alpha, n, folds, independent, new_rows)
+    miss, needed = CONSTRUCTIONS[construction].bound(alpha, n, folds, independent, new_rows)
     if miss is None:
         objections += (_without_bound(construction, n, folds, available),)
     if needed > 1:
@@ -168,9 +163,9 @@ def make_certificate(
 
 def _without_bound(construction: str, n: int, folds: int, available: Iterable[str]) -> str:
     """Say why a construction has no bound, and what to do."""
-    if construction in FOLDED:
+    if CONSTRUCTIONS[construction].certifies:
         return sentences.UNEQUAL_FOLDS.format(n=n, folds=folds)
-    others = sentences.either(name for name in available if name in CERTIFYING)
+    others = sentences.either(certifying(available))
     return sentences.NO_THEOREM.format(construction=construction, others=others)
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from ..base import DPSGD, BaseMethod, Public
 from ..base.roots import falling_root
 from ..data.checks import check_fraction, check_positive_int
-from ..intervals import kappa, miss_bound, rows_needed
+from ..intervals import CONSTRUCTIONS, kappa, rows_needed
 from ..sentences import either, rounded_down
 from .certificate import Certificate
-from .certify import CERTIFYING, certifies, certify
+from .certify import certify, certifying
 
 # Extra noise, in logarithms, that makes up for the tolerance of the root.
 MARGIN = 4e-4
@@ -104,9 +104,9 @@ def plan(
     """
     check_positive_int("n", n)
     check_fraction("coverage", coverage)
-    if construction not in CERTIFYING:
+    if not CONSTRUCTIONS[construction].certifies:
         raise ValueError(
-            f"construction={construction!r} has no coverage guarantee: use {either(CERTIFYING)}"
+            f"construction={construction!r} has no coverage guarantee: use {either(certifying())}"
         )
     if epsilon is not None and (base is not None or alpha is not None):
         raise ValueError(
@@ -117,7 +117,7 @@ def plan(
         raise ValueError("give epsilon= or base= to find an alpha, or alpha= to find an ε")
     method = base or (DPSGD() if epsilon is None else DPSGD(epsilon=epsilon))
     left = method.rows_left(n)
-    if not certifies(construction, left, check_positive_int("folds", folds)):
+    if CONSTRUCTIONS[construction].miss(1, left, check_positive_int("folds", folds)) is None:
         raise ValueError(
             f"folds={folds}: {construction!r} requires equal folds, and the {left} rows are not "
             f"divisible by {folds}: choose a number of folds that divides them"
@@ -153,7 +153,7 @@ def _no_alpha(goal: Goal, base: BaseMethod, least: float) -> str:
     found = goal.certificate(least, base)
     reason = " ".join(found.objections)
     if found.coverage is not None:
-        better = [c for c in CERTIFYING if replace(goal, construction=c).reached(least, base)]
+        better = [c for c in certifying() if replace(goal, construction=c).reached(least, base)]
         remedies = ["more rows"]
         remedies += [] if base.spent(goal.n) is None else ["a smaller ε"]
         remedies += [f"construction {either(better)}"] if better else []
@@ -191,7 +191,7 @@ def _no_epsilon(goal: Goal, alpha: float, rows: int) -> str:
             f"No ε to plan at alpha = {alpha:g} with n = {goal.n}: the intervals are infinite, "
             f"whatever the base. At least {rows_needed(alpha)} rows are needed."
         )
-    miss = miss_bound(goal.construction, alpha, rows, goal.folds, independent=False).miss
+    miss = CONSTRUCTIONS[goal.construction].bound(alpha, rows, goal.folds, False).miss
     assert miss is not None
     if 1 - miss > goal.coverage:
         return ""

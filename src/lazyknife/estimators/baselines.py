@@ -95,7 +95,7 @@ class TrainedRegressor(IntervalRegressor):
             objections=scaling.objections,
             rows=scaling.rows,
             new_rows=scaling.new_rows,
-            available=self._constructions,
+            available=self._constructions(),
             **claim,
         )
         return Fitted(Refits(full, models, model_of, residuals, errors[learn]), certify, {})

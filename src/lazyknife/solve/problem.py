@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..compute import Machine, blocks
 from ..losses import SQUARED, Loss
-from ..tangent import Basis, Dual, Primal, Tangent
+from ..tangent import Basis, Dual, Tangent
 from .dual import DualSystem
 from .primal import PrimalSystem
 from .ridge import System
