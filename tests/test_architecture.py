@@ -157,14 +157,14 @@ from lazyknife.estimators.step import LazyStep
 from lazyknife.losses import Huber
 from lazyknife.networks import build, mlp
 from lazyknife.solve.readout import READOUTS
-from lazyknife.tangent import Sketch, linearise
+from lazyknife.tangent import EXACT, Sketch, linearise
 
 X = torch.linspace(-1, 1, 40, dtype=torch.float64).reshape(20, 2)
 y = X.sum(dim=1).sin()
 tangent = linearise(build(mlp((4,)), X, seed=0), X)
 for ridge in (1.0, "auto"):
-    for readout, sketch in [*[(name, None) for name in READOUTS], ("tangent", Sketch(5))]:
-        loo = LazyStep(ridge, readout=readout, sketch=sketch).models(tangent, X, y).loo
+    for readout, sketch in [*[(name, EXACT) for name in READOUTS], ("tangent", Sketch(5))]:
+        loo = LazyStep(ridge, readout=readout, features=sketch).models(tangent, X, y).loo
         for construction in ("plus", "minmax", "jackknife", "naive"):
             _, lower, upper = CONSTRUCTIONS[construction].ends(loo, X, [2])
             assert (lower <= upper).all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -21,12 +22,15 @@ from ..intervals.rounded import rounding_share
 from ..losses import Loss, find_loss
 from ..networks import Network, build
 from ..records import Base, RoundedModels
-from ..tangent import Selection, Sketch, linearise, selected
+from ..tangent import EXACT, FeatureMap, Selection, linearise, selected
 from .choices import Choices
-from .shared import Fitted, Given, IntervalRegressor, Seeds
+from .records import Fitted, Given, Seeds
+from .shared import IntervalRegressor
 from .step import LazyStep
+from .warn import warn_if_far
 
 
+@dataclass(eq=False, repr=False)
 class LazyJackknifeRegressor(IntervalRegressor):
     """Certified prediction intervals for a neural network, at the cost of training it once.
 
@@ -116,49 +120,26 @@ class LazyJackknifeRegressor(IntervalRegressor):
 
     """
 
-    def __init__(
-        self,
-        network: Network | None = None,
-        base: BaseMethod | None = None,
-        ridge: float | Literal["auto"] = "auto",
-        construction: str = "plus",
-        readout: str = "tangent",
-        intercept: bool = True,
-        parameters: Selection = "all",
-        features: Sketch | None = None,
-        widths: str | None = None,
-        folds: int = 10,
-        starts: int = 1,
-        loss: str | Loss = "squared",
-        scaling: Any = None,
-        alpha: float = 0.1,
-        nu: float = 0.0,
-        device: Device = "auto",
-        precision: str = "float64",
-        memory_budget: int | None = None,
-        random_state: Any = None,
-        progress: bool = False,
-    ) -> None:
-        self.network = network
-        self.base = base
-        self.ridge = ridge
-        self.construction = construction
-        self.readout = readout
-        self.intercept = intercept
-        self.parameters = parameters
-        self.features = features
-        self.widths = widths
-        self.folds = folds
-        self.starts = starts
-        self.loss = loss
-        self.scaling = scaling
-        self.alpha = alpha
-        self.nu = nu
-        self.device = device
-        self.precision = precision
-        self.memory_budget = memory_budget
-        self.random_state = random_state
-        self.progress = progress
+    network: Network | None = None
+    base: BaseMethod | None = None
+    ridge: float | Literal["auto"] = "auto"
+    construction: str = "plus"
+    readout: str = "tangent"
+    intercept: bool = True
+    parameters: Selection = "all"
+    features: FeatureMap | None = None
+    widths: str | None = None
+    folds: int = 10
+    starts: int = 1
+    loss: str | Loss = "squared"
+    scaling: Any = None
+    alpha: float = 0.1
+    nu: float = 0.0
+    device: Device = "auto"
+    precision: str = "float64"
+    memory_budget: int | None = None
+    random_state: Any = None
+    progress: bool = False
 
     def _constructions(self) -> list[str]:
         return list(CONSTRUCTIONS)
@@ -180,9 +161,8 @@ class LazyJackknifeRegressor(IntervalRegressor):
         self._choices().check()
 
     def _choices(self) -> Choices:
-        return Choices(
-            self.construction, self.readout, self.widths, find_loss(self.loss), self.features
-        )
+        features = EXACT if self.features is None else self.features
+        return Choices(self.construction, self.readout, self.widths, find_loss(self.loss), features)
 
     def _base_method(self) -> BaseMethod:
         return Public() if self.base is None else self.base
@@ -217,7 +197,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
         )
         tangent = linearise(base.module, X, self.parameters, machine)
         models = lazy.models(tangent, X[left], y[left])
-        _warn_if_far(models.loo.residuals, models.solved.residuals)
+        warn_if_far(models.loo.residuals, models.solved.residuals)
         certifier = self._certifier(given, base, models.loo)
         for objection in certifier.rounded(self.alpha):
             warnings.warn(f"no coverage is guaranteed. {objection}", stacklevel=4)
@@ -243,8 +223,8 @@ class LazyJackknifeRegressor(IntervalRegressor):
             self.construction,
             choices.widths_for(n),
             self.folds,
-            find_loss(self.loss),
-            self.features,
+            choices.loss,
+            choices.features,
             seeds.lazy,
             self.alpha,
             self.progress,
@@ -268,20 +248,3 @@ class LazyJackknifeRegressor(IntervalRegressor):
 
 def _count(parameters: Mapping[str, Tensor]) -> int:
     return sum(p.numel() for p in parameters.values())
-
-
-def _warn_if_far(read_out: Tensor, linearised: Tensor) -> None:
-    """Warn when left-out predictions are off the linearised ones by more than the latter's errors.
-
-    Through the tangent readout they are the same.
-    """
-    gap = float((read_out - linearised).square().mean().sqrt())
-    error = float(linearised.square().mean().sqrt())
-    if not gap <= error:
-        warnings.warn(
-            "the moved networks are far from the linearised ones that the ridge fitted (left-out "
-            f"predictions differ by {gap:.3g}, the linearised errors are {error:.3g}), so the "
-            "intervals are valid but wide. Use readout='tangent', bring y to a spread of order "
-            "one by a fixed unit, or use a larger ridge",
-            stacklevel=4,
-        )

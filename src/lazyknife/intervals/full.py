@@ -124,12 +124,12 @@ class FullModels:
 
     def point(self, X: Tensor) -> Tensor:
         """Predictions of the full-data model."""
-        outputs, rows = self.basis.rows(X)
+        outputs, rows = self.basis.at(X)[:2]
         return outputs + rows @ self.chosen.coefficients + self.chosen.intercept
 
     def accepted(self, X: Tensor, ranks: Sequence[int]) -> Ends:
         """Point predictions, and the hulls of the accepted candidates for each rank κ."""
-        outputs, rows, norms = self.basis.rows_and_norms(X)
+        outputs, rows, norms = self.basis.at(X)
         pieces = [piece_at(f, rows, norms, ranks, self.gamma) for f in self.factors]
         middle = pieces[self.place].middle
         point = outputs + middle

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -17,7 +17,9 @@ from .scales import Scales
 
 
 class Read:
-    """What both readouts share."""
+    """What both readouts share; ``moves_network`` says whether weights are moved."""
+
+    moves_network: ClassVar[bool] = False
 
     basis: Basis
     models: RidgeModels

@@ -79,20 +79,20 @@ class TangentReadout(Read):
 
     def point(self, X: Tensor) -> Tensor:
         """Predictions of the full model."""
-        outputs, rows = self.basis.rows(X)
+        outputs, rows = self.basis.at(X)[:2]
         return self._point(outputs, rows)
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """One product for all models."""
         with self.basis.tangent.machine.exact.products():  # whatever the caller's own setting
-            outputs, rows = self.basis.rows(X)
+            outputs, rows = self.basis.at(X)[:2]
         return self._point(outputs, rows), self._each(outputs, rows) + self._shift
 
     def scaled(self, X: Tensor) -> Predictions:
         """Predictions and σ, from the same coordinates."""
         sigma = stretch = None
         with self.basis.tangent.machine.exact.products():
-            outputs, rows, norms = self.basis.rows_and_norms(X)
+            outputs, rows, norms = self.basis.at(X)
             if self.scales is not None:
                 sigma, stretch = self.scales.at(rows, norms)
         point, each = self._point(outputs, rows), self._each(outputs, rows)
@@ -130,6 +130,8 @@ class TangentReadout(Read):
 @dataclass(frozen=True)
 class NetworkReadout(Read):
     """f(x; θ0 + Δ_{−j}): the real network at the moved weights, the paper's choice."""
+
+    moves_network = True
 
     basis: Basis
     models: RidgeModels
@@ -197,7 +199,7 @@ class NetworkReadout(Read):
             tangent = self.basis.tangent
             norms = tangent.norms(tangent.features(X))
         else:
-            _, rows, norms = self.basis.rows_and_norms(X)
+            _, rows, norms = self.basis.at(X)
             sigma, stretch = self.scales.at(rows, norms)
         slack = slack_of(self.rounding, norms.double(), point, each, self.loss)
         return Predictions(point, each, torch.zeros_like(one), sigma, stretch, slack)
