@@ -27,7 +27,7 @@ from lazyknife.records import Base
 from lazyknife.solve.problem import Problem, ridge_grid
 from lazyknife.solve.readout import READOUTS, TangentReadout, read_out
 from lazyknife.solve.ridge import RidgeModels
-from lazyknife.tangent import Dual, Primal, Sketch, linearise
+from lazyknife.tangent import EXACT, Dual, FeatureMap, Primal, Sketch, linearise
 from machines import MACHINE, tiny_tiles
 from reference import assert_close
 from rows import linear
@@ -342,10 +342,10 @@ def test_the_estimator_reports_what_low_precision_cost(precision: str) -> None:
 @pytest.mark.parametrize("ridge", [5.0, "auto"])
 @pytest.mark.parametrize(
     ("readout", "sketch", "n"),
-    [("tangent", None, 30), ("network", None, 30), ("tangent", Sketch(20), 60)],
+    [("tangent", EXACT, 30), ("network", EXACT, 30), ("tangent", Sketch(20), 60)],
 )
 def test_mixed_precision_solves_in_float64_and_predicts_in_float32(
-    ridge: float | str, readout: str, sketch: Sketch | None, n: int
+    ridge: float | str, readout: str, sketch: FeatureMap, n: int
 ) -> None:
     step = LazyStep(ridge, readout=readout, features=sketch)
     mixed = replace(MACHINE, predicting=torch.float32)
@@ -515,7 +515,7 @@ def test_a_sketch_is_read_out_through_the_tangent_alone() -> None:
     X, y = linear(20)
     with pytest.raises(ValueError, match="use readout='tangent'"):
         lk.LazyJackknifeRegressor(features=Sketch(9), readout="network").fit(X, y)
-    with pytest.raises(TypeError, match="features='sketch': give None or Sketch"):
+    with pytest.raises(TypeError, match="features='sketch': give None or an instance of Exact, S"):
         lk.LazyJackknifeRegressor(features="sketch").fit(X, y)  # type: ignore[arg-type]
 
 
