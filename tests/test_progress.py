@@ -3,7 +3,7 @@ import sys
 import pytest
 
 import lazyknife as lk
-from lazyknife.progress import track
+from lazyknife.compute import track
 from rows import linear
 
 

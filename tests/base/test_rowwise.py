@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from lazyknife.base import DPSGD, Perturbed, Public
-from lazyknife.base.rowwise import NoDropout, check_rowwise
-from lazyknife.networks import Averaged, build, fix_norms, mlp
+from lazyknife.base.rowwise import NoDropout, check_rowwise, fix_norms
+from lazyknife.networks import Averaged, build, mlp
 
 FEATURES = 6
 

@@ -9,33 +9,33 @@ from dataclasses import asdict, dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from ..data.checks import check_fraction, check_positive, check_positive_int
-from ..networks import check_same_buffers, fix_norms, like, outputs, seeded, spawn_seeds
-from ..progress import track
+from ..compute import track
+from ..data.checks import check_between, check_fraction, check_positive, check_positive_int
+from ..networks import Dice, like, outputs, seeded, spawn_seeds
 from ..records import Base, PrivacyCurve
-from .method import PRIVATE_REMARKS, BaseMethod, Task, check_between
+from .method import PRIVATE_REMARKS, BaseMethod, Task
 from .privacy import SMALLEST_DELTA, calibrate, dpsgd_curve, dpsgd_epsilon
-from .rowwise import check_rowwise, opacus_errors
+from .rowwise import check_rowwise, check_same_buffers, fix_norms, opacus_errors
 
 # The noise may displace each weight by this share of the root mean square of the starting weights.
 NOISE_SHARE = 0.1
-# What can be accounted for; outside of it no setting makes sense.
+# What can be accounted for; no setting outside makes sense.
 EPSILONS = (1e-6, 500.0)
 DELTAS = (SMALLEST_DELTA, 1.0)
 NOISE_MULTIPLIERS = (1e-6, 1e9)
 EPSILON_ADVICE = (
-    "A smaller one certifies no more than base=Public(), and a larger one protects nothing: "
+    "Smaller values certify no more than base=Public(), larger ones protect nothing: "
     "epsilon=math.inf trains without noise"
 )
 NOISE_ADVICE = (
-    "A smaller one is next to no noise, which is epsilon=math.inf, and with a larger one nothing "
-    "is learnt, which is base=Public()"
+    "Smaller values add almost no noise: use epsilon=math.inf. With larger ones nothing is "
+    "learnt: use base=Public()"
 )
 
 
 @dataclass(frozen=True)
 class Mechanism:
-    """What DP-SGD runs: the accountant is given these very numbers."""
+    """What DP-SGD runs; the accountant gets the same numbers."""
 
     sampling_rate: float
     steps: int
@@ -64,14 +64,14 @@ class DPSGD(BaseMethod):
     max_grad_norm
         Clipping norm C.
     lr
-        Step size. None picks it from public quantities alone (see ``public_step``).
+        Step size. None chooses it from public quantities alone (see ``public_step``).
     noise_multiplier
-        σ itself, instead of ``epsilon``, which is then not used. Below .02 nothing is accounted
+        σ itself, instead of ``epsilon``, which is then ignored. Below .02 nothing is accounted
         for: ε counts as infinite, and the certificate is vacuous.
 
     Notes
     -----
-    The network must treat each row on its own while it is trained; ``fit`` probes that and refuses
+    The network must treat each row on its own while it is trained; ``fit`` checks that and refuses
     one that does not. The guarantee is an average over seeds: it does not hold for a seed that was
     chosen by looking at results.
 
@@ -87,20 +87,17 @@ class DPSGD(BaseMethod):
 
     def __post_init__(self) -> None:
         if self.epsilon != math.inf:
-            check_positive("epsilon", self.epsilon)
             check_between("epsilon", self.epsilon, EPSILONS, EPSILON_ADVICE)
         check_fraction("delta", self.delta)
-        check_between("delta", self.delta, DELTAS, "Rounding errors exceed a smaller one")
+        check_between("delta", self.delta, DELTAS, "Rounding errors exceed smaller values")
         check_positive_int("epochs", self.epochs)
         check_positive_int("batch_size", self.batch_size)
         check_positive("max_grad_norm", self.max_grad_norm)
         if self.lr is not None:
             check_positive("lr", self.lr)
         if self.noise_multiplier is not None:
-            check_positive("noise_multiplier", self.noise_multiplier)
-            check_between(
-                "noise_multiplier", self.noise_multiplier, NOISE_MULTIPLIERS, NOISE_ADVICE
-            )
+            sigma = self.noise_multiplier
+            check_between("noise_multiplier", sigma, NOISE_MULTIPLIERS, NOISE_ADVICE)
 
     def __repr__(self) -> str:
         settings = asdict(self)
@@ -126,31 +123,26 @@ class DPSGD(BaseMethod):
         return calibrate(self.epsilon, self.delta, rate, steps)
 
     def dependence(self, n: int, n_parameters: int | None = None) -> PrivacyCurve | None:
-        """Return the accountant's whole curve for the mechanism on n rows; None without noise."""
         run = self.mechanism(n)
         if run.noise_multiplier == 0.0:
             return None
         return dpsgd_curve(run.noise_multiplier, run.sampling_rate, run.steps, self.delta)
 
     def spent(self, n: int) -> float:
-        """Return ε at ``delta``, from the mechanism on n rows."""
         run = self.mechanism(n)
         if run.noise_multiplier == 0.0:
             return math.inf
         return dpsgd_epsilon(run.noise_multiplier, run.sampling_rate, run.steps, self.delta)
 
     def with_noise(self, level: float) -> DPSGD:
-        """Return the same base with noise multiplier ``level``."""
         return replace(self, noise_multiplier=level)
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What holds for every private base; nothing is private without noise."""
         without_noise = self.noise_multiplier is None and self.epsilon == math.inf
         return () if without_noise else PRIVATE_REMARKS
 
     def learn(self, task: Task) -> Base:
-        """Run the mechanism on a copy of the start."""
         run = self.mechanism(task.n)
         lr = self.lr or public_step(task.start, run)
         module = run_dpsgd(task, run, lr)
@@ -185,7 +177,7 @@ def public_step(start: nn.Module, run: Mechanism) -> float:
 
 
 def run_dpsgd(task: Task, run: Mechanism, lr: float) -> nn.Module:
-    """Run exactly ``run.steps`` noisy steps, on opacus' sampler, gradients and optimizer."""
+    """Run exactly ``run.steps`` noisy steps, with opacus' sampler, gradients and optimizer."""
     from opacus import GradSampleModule
     from opacus.optimizers import DPOptimizer
     from opacus.utils.uniform_sampler import UniformWithReplacementSampler
@@ -206,7 +198,8 @@ def run_dpsgd(task: Task, run: Mechanism, lr: float) -> nn.Module:
         generator=torch.Generator().manual_seed(drawing),
     )
     # The loss below is a sum; the optimizer divides by the fixed q·n, never by the drawn number.
-    # Buffers are looked at afterwards, so opacus need not refuse them.
+    # Buffers are compared afterwards, so opacus need not refuse them.
+    dice = Dice.of(module, inputs[:2], dropping)
     private = GradSampleModule(module, loss_reduction="sum", strict=False)
     optimizer = DPOptimizer(
         torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=lr),
@@ -216,11 +209,12 @@ def run_dpsgd(task: Task, run: Mechanism, lr: float) -> nn.Module:
         loss_reduction="mean",
         generator=torch.Generator(inputs.device).manual_seed(noising),
     )
-    with seeded(dropping, inputs.device), opacus_errors():
+    with opacus_errors():
         for batch in track(sampler, "private training", run.steps, task.progress):
             optimizer.zero_grad()
-            errors = task.loss.training(outputs(private, inputs[batch]), target[batch])
-            errors.sum().backward()
+            with dice.turn():
+                errors = task.loss.training(outputs(private, inputs[batch]), target[batch])
+                errors.sum().backward()
             optimizer.step()
     check_same_buffers(task.start, module)
     trained = copy.deepcopy(task.start)  # free of the hooks and fields that opacus leaves behind

@@ -22,14 +22,11 @@ class Public(BaseMethod):
     """
 
     def dependence(self, n: int, n_parameters: int | None = None) -> PrivacyCurve:
-        """No dependence at all."""
         return INDEPENDENT
 
     def learn(self, task: Task) -> Base:
-        """Return a copy of the start."""
         return Base(copy.deepcopy(task.start), INDEPENDENT, {"method": "public"})
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """The weights are the user's word."""
         return (PUBLIC_START,)

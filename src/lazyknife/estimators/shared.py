@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader
 
 from ..base.public import PUBLIC_START
 from ..certificate import Certificate
-from ..compute import steps
+from ..compute import steps, track
 from ..data.checks import check_choice, check_fraction, check_not_negative
 from ..data.inputs import (
     batch_rows,
@@ -37,7 +37,6 @@ from ..data.inputs import (
 from ..data.scaling import Scaling, find_source, fit_scaling
 from ..intervals import CONSTRUCTIONS, GENERAL, kappa, rows_needed
 from ..networks import Network, mlp
-from ..progress import track
 from ..records import Intervals, Predictor, to_array
 
 Values = NDArray[Any]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..progress import track
+from ..compute import track
 from .factors import Factor
 from .loo import RidgeModels
 from .primal import Indefinite

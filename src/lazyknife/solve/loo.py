@@ -20,8 +20,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from ..compute import PROCESSOR, Machine, blocks
-from ..progress import track
+from ..compute import PROCESSOR, Machine, blocks, track
 from .rounding import Contest, Sensitivity, gamma_of, without_each
 from .symmetric import (
     diagonal_tiles,

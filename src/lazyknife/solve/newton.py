@@ -26,9 +26,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ..compute import PROCESSOR, Machine, blocks
+from ..compute import PROCESSOR, Machine, blocks, track
 from ..losses import Loss
-from ..progress import track
 from .descent import Problem, share, solve_full, solve_without, unsolved
 from .loo import RidgeModels, check_size, leave_one_out_auto
 from .rounding import Sensitivity, without_each

@@ -20,8 +20,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..compute import PROCESSOR, Machine
-from ..progress import track
+from ..compute import PROCESSOR, Machine, track
 from .loo import Solution, inverse_rows, solve, strips
 from .rounding import Contest, Sensitivity, rounding_of, without_each
 from .scales import NoiseScales

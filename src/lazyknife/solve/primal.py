@@ -19,8 +19,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from ..compute import PROCESSOR, Machine, blocks
-from ..progress import track
+from ..compute import PROCESSOR, Machine, blocks, track
 from .loo import Candidate, Choice, RidgeModels, check_size, left_out_errors
 from .rounding import Sensitivity
 from .symmetric import invert_lower_, mirror_lower_, tiles
