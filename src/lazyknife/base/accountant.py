@@ -25,10 +25,8 @@ MOST_POINTS = 2**22
 # A normal law is cut off at so many standard deviations, a composed one at such a probability.
 REACH = 10.0
 TAIL = 1e-16
-# Rounding may change a probability by so much in every step.
-ROUNDING = 1e-15
-# Smaller displacements, in units of the noise, and smaller losses are too near to rounding.
-LEAST_SHIFT = 1e-9
+ROUNDING = 1e-15  # of a probability, in every step
+LEAST_SHIFT = 1e-9  # smaller displacements, in units of the noise, and losses are rounding
 
 Relation = str  # a key of CENTRES
 # Centres of the two laws, so that the loss rises with the output.
@@ -48,7 +46,6 @@ class Mixture:
     centres: tuple[float, ...]
 
     def log_density(self, x: Array) -> Array:
-        """Log density up to a constant."""
         return self._mix([-0.5 * ((x - centre) / self.sigma) ** 2 for centre in self.centres])
 
     def log_masses(self, x: Array) -> Array:
@@ -101,24 +98,13 @@ def _where(losses: Array, sigma: float, rate: float, relation: Relation) -> Arra
 
 @dataclass(frozen=True)
 class Step:
-    """One step's privacy loss on a grid.
-
-    Attributes
-    ----------
-    grid, first, probabilities
-        The loss is (first + k)·grid with ``probabilities[k]``.
-    infinite
-        Probability of an infinite loss.
-    deviation
-        Standard deviation of the loss.
-
-    """
+    """One step's privacy loss on a grid: (first + k)·grid with ``probabilities[k]``."""
 
     grid: float
     first: int
     probabilities: Array
-    infinite: float
-    deviation: float
+    infinite: float  # probability of an infinite loss
+    deviation: float  # standard deviation of the loss
 
 
 def discretise(sigma: float, rate: float, relation: Relation, fineness: float) -> Step | None:
@@ -151,25 +137,12 @@ def discretise(sigma: float, rate: float, relation: Relation, fineness: float) -
 
 @dataclass(frozen=True)
 class PrivacyLoss:
-    """Privacy loss of a whole run, as far as it is above 0.
+    """Privacy loss of a whole run, as far as it is above 0."""
 
-    Attributes
-    ----------
-    losses
-        Points of the grid above 0, and infinity.
-    tail
-        Probabilities of a finite loss of at least ``losses[j]``.
-    discounted
-        Expectations of exp(losses[j] − loss) over those losses.
-    infinite
-        Probability of an infinite loss.
-
-    """
-
-    losses: Array
-    tail: Array
-    discounted: Array
-    infinite: float
+    losses: Array  # points of the grid above 0, and infinity
+    tail: Array  # probabilities of a finite loss of at least losses[j]
+    discounted: Array  # expectations of exp(losses[j] − loss) over those losses
+    infinite: float  # probability of an infinite loss
 
     def delta(self, epsilons: Array) -> Array:
         """δ(ε), the expectation of 1 − exp(ε − loss) over losses above ε."""
@@ -202,7 +175,7 @@ def compose(step: Step, steps: int) -> PrivacyLoss | None:
     losses = (steps * step.first + low + np.arange(len(law))) * step.grid
     falling = law[losses > 0][::-1]
     discounted = signal.lfilter([1.0], [1.0, -math.exp(-step.grid)], falling)
-    # What lies above the window has come round at its lower end: it counts as infinite.
+    # Losses above the window wrapped around to its lower end: they count as infinite.
     infinite = -math.expm1(steps * math.log1p(-step.infinite)) + TAIL + ROUNDING * steps
     return PrivacyLoss(
         np.append(losses[losses > 0], math.inf),
@@ -213,7 +186,7 @@ def compose(step: Step, steps: int) -> PrivacyLoss | None:
 
 
 def _power(values: NDArray[np.complex128], exponent: int) -> NDArray[np.complex128]:
-    """Return a whole power by repeated squaring, which is faster than numpy's."""
+    """Integer power by repeated squaring, which is faster than numpy's."""
     result = np.ones_like(values)
     while exponent:
         if exponent % 2:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -146,15 +148,9 @@ class DPSGD(BaseMethod):
         run = self.mechanism(task.n)
         lr = self.lr or public_step(task.start, run)
         module = run_dpsgd(task, run, lr)
-        details = {
-            "method": "dpsgd",
-            **asdict(run),
-            "lr": lr,
-            "seed": task.seed,
-            "epsilon": self.spent(task.n),
-            "delta": self.delta,
-        }
-        return Base(module, self.dependence(task.n), details)
+        details = {"method": "dpsgd", **asdict(run), "lr": lr, "seed": task.seed}
+        privacy = {"epsilon": self.spent(task.n), "delta": self.delta}
+        return Base(module, self.dependence(task.n), details | privacy)
 
 
 def public_step(start: nn.Module, run: Mechanism) -> float:
@@ -166,51 +162,48 @@ def public_step(start: nn.Module, run: Mechanism) -> float:
     """
     weights = torch.cat([p.detach().reshape(-1) for p in start.parameters() if p.requires_grad])
     scale = float(weights.double().square().mean().sqrt()) or 1.0
-    norm = scale * math.sqrt(len(weights))
     clip, steps = run.max_grad_norm, run.steps
-    reach_limit = norm / (clip * steps)
+    reach_limit = scale * math.sqrt(len(weights)) / (clip * steps)
     if run.noise_multiplier == 0.0:
         return reach_limit
     noise_limit = NOISE_SHARE * scale * run.expected_batch
-    noise_limit /= run.noise_multiplier * clip * math.sqrt(steps)
-    return min(noise_limit, reach_limit)
+    return min(noise_limit / (run.noise_multiplier * clip * math.sqrt(steps)), reach_limit)
 
 
-def run_dpsgd(task: Task, run: Mechanism, lr: float) -> nn.Module:
-    """Run exactly ``run.steps`` noisy steps, with opacus' sampler, gradients and optimizer."""
-    from opacus import GradSampleModule
-    from opacus.optimizers import DPOptimizer
+def poisson_batches(rows: int, run: Mechanism, seed: int) -> Iterator[list[int]]:
+    """Rows of each step: every row is drawn with the sampling rate; a batch may be empty."""
     from opacus.utils.uniform_sampler import UniformWithReplacementSampler
 
-    drawing, noising, dropping = spawn_seeds(task.seed, 3)
+    generator = torch.Generator().manual_seed(seed)
+    rate, steps = run.sampling_rate, run.steps
+    yield from UniformWithReplacementSampler(
+        num_samples=rows, sample_rate=rate, steps=steps, generator=generator
+    )
+
+
+def run_dpsgd(
+    task: Task, run: Mechanism, lr: float, batches: Iterable[list[int]] | None = None
+) -> nn.Module:
+    """Run exactly ``run.steps`` noisy steps, with opacus' sampler, gradients and optimizer."""
+    from opacus import GradSampleModule
+
+    drawing, noising, dropping = spawn_seeds(task.seed, 3)  # amplification needs them independent
     module = copy.deepcopy(task.start)
     fix_norms(module)
     module.train()
     inputs, target = like(task.X, module), like(task.y, module)
-    if run.noise_multiplier > 0.0:  # without noise nothing is promised
+    if run.noise_multiplier > 0.0:  # without noise nothing is guaranteed
         check_rowwise(module, inputs, dropping)
     with seeded(dropping, inputs.device):
         _check_all_used(module, inputs[:1])
-    sampler = UniformWithReplacementSampler(
-        num_samples=len(inputs),
-        sample_rate=run.sampling_rate,
-        steps=run.steps,
-        generator=torch.Generator().manual_seed(drawing),
-    )
-    # The loss below is a sum; the optimizer divides by the fixed q·n, never by the drawn number.
-    # Buffers are compared afterwards, so opacus need not refuse them.
     dice = Dice.of(module, inputs[:2], dropping)
+    if batches is None:
+        batches = poisson_batches(len(inputs), run, drawing)
+    # The loss below is a sum. Buffers are compared afterwards, so opacus need not refuse them.
     private = GradSampleModule(module, loss_reduction="sum", strict=False)
-    optimizer = DPOptimizer(
-        torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=lr),
-        noise_multiplier=run.noise_multiplier,
-        max_grad_norm=run.max_grad_norm,
-        expected_batch_size=run.expected_batch,
-        loss_reduction="mean",
-        generator=torch.Generator(inputs.device).manual_seed(noising),
-    )
+    optimizer = _optimizer(module, run, lr, torch.Generator(inputs.device).manual_seed(noising))
     with opacus_errors():
-        for batch in track(sampler, "private training", run.steps, task.progress):
+        for batch in track(batches, "private training", run.steps, task.progress):
             optimizer.zero_grad()
             with dice.turn():
                 errors = task.loss.training(outputs(private, inputs[batch]), target[batch])
@@ -220,6 +213,20 @@ def run_dpsgd(task: Task, run: Mechanism, lr: float) -> nn.Module:
     trained = copy.deepcopy(task.start)  # free of the hooks and fields that opacus leaves behind
     trained.load_state_dict(module.state_dict(), strict=False)  # all but running statistics
     return trained.eval()
+
+
+def _optimizer(module: nn.Module, run: Mechanism, lr: float, noise: torch.Generator) -> Any:
+    """Clip each row's gradient, add noise to the sum, divide by q·n, never by the drawn number."""
+    from opacus.optimizers import DPOptimizer
+
+    return DPOptimizer(
+        torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=lr),
+        noise_multiplier=run.noise_multiplier,
+        max_grad_norm=run.max_grad_norm,
+        expected_batch_size=run.expected_batch,
+        loss_reduction="mean",
+        generator=noise,
+    )
 
 
 def _check_all_used(module: nn.Module, row: Tensor) -> None:

@@ -102,20 +102,9 @@ def train_body(
 ) -> tuple[nn.Module, float]:
     """Train a body from whose outputs a linear map, the decoder, predicts the targets.
 
-    Parameters
-    ----------
-    task
-        Has the network, which ends in a linear layer with one output, and the seed of the
-        decoder's start, shuffling and dropout.
-    rows, targets
-        Inputs, and what the decoder predicts, shape (rows, targets).
-    training
-        Epochs, rows in a batch and step size.
-
-    Returns
-    -------
-    The network without the decoder, and the mean squared error over the last epoch.
-
+    ``rows`` are the inputs; targets have shape (rows, targets). The task's network ends in a linear
+    layer with one output. Returns it without the decoder, and the mean squared error over the last
+    epoch.
     """
     module = copy.deepcopy(task.start).eval()
     inputs, wanted = like(rows, module), like(targets, module)

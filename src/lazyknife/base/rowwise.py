@@ -89,22 +89,11 @@ class NoDropout(TorchFunctionMode):
 
 @dataclass(frozen=True)
 class Seen:
-    """What a network does with a batch.
+    """What a network does with a batch."""
 
-    Attributes
-    ----------
-    outputs
-        The outputs, shape (rows,).
-    gradients
-        The gradients to be clipped: (rows, *shape) for each free parameter.
-    later
-        The outputs for another batch afterwards.
-
-    """
-
-    outputs: Tensor
-    gradients: list[Tensor]
-    later: Tensor
+    outputs: Tensor  # shape (rows,)
+    gradients: list[Tensor]  # those to be clipped: (rows, *shape) for each free parameter
+    later: Tensor  # outputs for another batch afterwards
 
     def at(self, rows: list[int]) -> Seen:
         return Seen(self.outputs[rows], [g[rows] for g in self.gradients], self.later)

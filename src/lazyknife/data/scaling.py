@@ -50,23 +50,12 @@ TRANSFORMS: dict[str | None, NamedScaling] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """What learning from covariates means for the certificate.
-
-    Attributes
-    ----------
-    assumptions, objections
-        Sentences for the certificate.
-    rows
-        The rows for which a certificate holds.
-    pool
-        Fingerprints of the pool's rows, if the certificate holds for these only.
-
-    """
+    """What learning from covariates means for the certificate."""
 
     assumptions: tuple[str, ...] = ()
     objections: tuple[str, ...] = ()
-    rows: str = "any new row"
-    pool: frozenset[int] | None = None
+    rows: str = "any new row"  # for which a certificate holds
+    pool: frozenset[int] | None = None  # their fingerprints, if they are those of X_pool only
 
 
 @dataclass(frozen=True)
@@ -113,19 +102,10 @@ class Source(Terms):
 def find_source(
     X: Features, *, apart: Features | None, pool: Features | None, unlabeled: Features | None
 ) -> Source:
-    """Return the covariates to learn from where the guarantee allows it.
+    """Return the covariates to learn from, without a leak where the rows given allow it.
 
-    Parameters
-    ----------
-    X
-        All training rows.
-    apart
-        Training rows that the leave-one-out step will not use (a ``Split`` base's part).
-    pool
-        Rows to predict, without labels: they and X together are learnt from.
-    unlabeled
-        Rows outside training and test: they alone are learnt from.
-
+    X are all training rows, ``apart`` those that the leave-one-out step will not use (a ``Split``
+    base's part), ``pool`` the rows to predict, ``unlabeled`` rows outside training and test.
     """
     if pool is not None and unlabeled is not None:
         raise ValueError("give X_pool or X_unlabeled, not both: covariates are learnt from once")
@@ -190,17 +170,9 @@ def unlike_columns(X: Features, names: Sequence[str] | None = None) -> str:
 def fit_scaling(scaling: Any, X: Features, source: Source, learnt: bool = False) -> Scaling:
     """Fit the scaling where the guarantee allows it, and say what follows.
 
-    Parameters
-    ----------
-    scaling
-        A key of ``TRANSFORMS`` or a scikit-learn transformer.
-    X
-        All training rows.
-    source
-        What it may be fitted on.
-    learnt
-        Whether something else learns from the source too.
-
+    ``scaling`` is a key of ``TRANSFORMS`` or a scikit-learn transformer. A fixed one is fitted on
+    all training rows X, any other on the source; ``learnt`` says whether a base learns from the
+    source too.
     """
     transformer, fixed, assumed = _unfitted(scaling)
     if transformer is not None:

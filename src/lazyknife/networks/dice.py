@@ -22,18 +22,9 @@ _DRAWS = "draws_when_evaluated"
 class Dice:
     """A stream of random numbers for code that draws from torch's global state, in turns.
 
-    Within a turn the global state is this stream's own, and other streams wait. After it the
-    caller's state is restored, and the next turn continues where this one ended.
-
-    Parameters
-    ----------
-    seed
-        Start of the stream.
-    device
-        Device of the network; if it is a GPU, its state is changed as well.
-    needed
-        Whether any numbers are drawn; if not, a turn changes nothing and never waits.
-
+    Within a turn the global state (and that of ``device``, if it is a GPU) is this stream's own,
+    and other streams wait. After it the caller's state is restored, and the next turn continues
+    where this one ended. If no numbers are ``needed``, a turn changes nothing and never waits.
     """
 
     def __init__(self, seed: int, device: torch.device = CPU, needed: bool = True) -> None:
