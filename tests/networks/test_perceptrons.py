@@ -86,16 +86,14 @@ def test_no_network_means_the_same_default_everywhere() -> None:
     assert mlp((64, 64), skip=True) == DEFAULT
     rows, y = linear(12)
     model = lk.LazyJackknifeRegressor(ridge=1.0, random_state=0).fit(rows, y)
-    split = lk.SplitConformalRegressor(random_state=0, alpha=0.4)
     given = [build(network, X, model.seeds_.start) for network in (None, DEFAULT)]
-    found = model.base_.module.float()
-    for p, q, r in zip(found.parameters(), *(m.parameters() for m in given), strict=True):
-        assert torch.equal(p, q)
-        assert torch.equal(p, r)
+    for p, *others in zip(*(m.parameters() for m in (model.start_, *given)), strict=True):
+        assert all(torch.equal(p, other) for other in others)
     none, default = (
-        split.set_params(network=n).fit(rows, y).predict(rows) for n in (None, DEFAULT)
+        lk.SplitConformalRegressor(network, random_state=0).fit(rows, y).predict(rows)
+        for network in (None, DEFAULT)
     )
-    np.testing.assert_array_equal(none.predict(rows), default.predict(rows))
+    np.testing.assert_array_equal(none, default)
 
 
 def test_the_last_layer_of_a_network_with_a_skip_is_the_bodys() -> None:
