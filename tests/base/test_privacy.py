@@ -61,8 +61,10 @@ def test_sigma_and_total_variation_are_those_of_the_table(n, epsilon, sigma, tau
 
 @pytest.mark.parametrize(
     ("epsilon", "rate", "steps"),
-    [(0.01, 0.1, 100), (1.0, 0.1, 100), (0.5, 0.032, 320), (1e-3, 0.1, 100), (1e-3, 1.0, 10)]
-    + [(4.0, 1.0, 10), (0.1, 1.0, 4)],
+    [
+        *((0.01, 0.1, 100), (1.0, 0.1, 100), (0.5, 0.032, 320), (1e-3, 0.1, 100)),
+        *((1e-3, 1.0, 10), (4.0, 1.0, 10), (0.1, 1.0, 4)),
+    ],
 )
 def test_the_calibrated_sigma_is_enough_and_one_percent_less_is_not(epsilon, rate, steps):
     sigma = calibrate(epsilon, 1e-3, rate, steps)
