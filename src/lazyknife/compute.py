@@ -13,7 +13,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from numbers import Real
@@ -128,18 +128,15 @@ class Machine:
     @contextmanager
     def products(self) -> Iterator[None]:
         """Within the block, matrix products run at this machine's precision."""
-        if self.dtype == torch.float64:  # torch's setting is about float32 alone
-            yield
-            return
-        with float32_products("high" if self.tf32 else "highest"):
+        single = self.dtype != torch.float64  # torch's setting is about float32 alone
+        with float32_products("high" if self.tf32 else "highest") if single else nullcontext():
             yield
 
     def check_fits(self, needed: int, what: str, remedy: str, free: int | None = None) -> None:
         """Refuse, before computing, what does not fit beside the budget."""
         free = free_memory(self.device) if free is None else free
         if needed + self.budget > free:
-            if needed < free:
-                remedy = f"give a smaller memory_budget, or {remedy}"
+            remedy = f"give a smaller memory_budget, or {remedy}" if needed < free else remedy
             raise NotEnoughMemory(
                 f"{what} needs {needed:,} bytes, and memory_budget={self.budget:,} more for "
                 f"blocks, but {free:,} are free on {self.device}: {remedy}"

@@ -14,10 +14,9 @@ from scipy import integrate, special, stats
 
 from lazyknife.base import DPSGD
 from lazyknife.base.accountant import (
-    CENTRES,
+    RELATIONS,
     Mixture,
     _log_masses,
-    _where,
     compose,
     discretise,
 )
@@ -279,13 +278,14 @@ def test_few_distributions_are_computed(n, epsilon):
 # --- pieces of the accountant -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("relation", CENTRES)
+@pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize(("sigma", "rate"), [(0.03, 0.2), (0.5, 1.0), (1.0, 0.01), (100.0, 0.3)])
 def test_outputs_are_found_by_their_privacy_loss(sigma, rate, relation):
     x = np.linspace(-4 * sigma, 1 + 4 * sigma, 41)
-    upper, lower = (Mixture(sigma, rate, centres) for centres in CENTRES[relation])
+    *centres, outputs = RELATIONS[relation]
+    upper, lower = (Mixture(sigma, rate, each) for each in centres)
     loss = upper.log_density(x) - lower.log_density(x)
-    again = _where(loss, sigma, rate, relation)
+    again = outputs(loss, sigma, rate)
     known = np.isfinite(again)  # far out the loss is constant to all digits
     assert known.sum() > 20
     seen = upper.log_density(again[known]) - lower.log_density(again[known])
@@ -303,7 +303,7 @@ def test_masses_far_out_are_precise():
     np.testing.assert_allclose(np.exp(infinite), [0.5, 0.5, 0.0], atol=1e-16)
 
 
-@pytest.mark.parametrize("relation", CENTRES)
+@pytest.mark.parametrize("relation", RELATIONS)
 def test_a_step_keeps_the_probabilities_of_both_laws(relation):
     step = discretise(0.8, 0.1, relation, GRID)
     losses = (step.first + np.arange(len(step.probabilities))) * step.grid

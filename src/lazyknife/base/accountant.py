@@ -12,7 +12,9 @@ sum of T independent losses, computed by a Fourier transform.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,14 +29,6 @@ REACH = 10.0
 TAIL = 1e-16
 ROUNDING = 1e-15  # of a probability, in every step
 LEAST_SHIFT = 1e-9  # smaller displacements, in units of the noise, and losses are rounding
-
-Relation = str  # a key of CENTRES
-# Centres of the two laws, so that the loss rises with the output.
-CENTRES = {
-    "remove": ((0.0, 1.0), (0.0,)),
-    "add": ((0.0,), (0.0, -1.0)),
-    "replace": ((0.0, 1.0), (0.0, -1.0)),
-}
 
 
 @dataclass(frozen=True)
@@ -79,21 +73,43 @@ def _log_masses(z: Array) -> Array:
     return np.where(np.isneginf(above), -np.inf, masses)
 
 
-def _where(losses: Array, sigma: float, rate: float, relation: Relation) -> Array:
-    """Outputs of a step that have the given privacy losses; −∞ below the least possible loss."""
+def _removed(losses: Array, sigma: float, rate: float) -> Array:
     odds = (1 - rate) / rate
-    if relation == "add":
-        return -_where(-losses, sigma, rate, "remove")
-    if relation == "remove":
-        with np.errstate(divide="ignore"):
-            rest = np.log1p(np.maximum(-odds * np.expm1(-losses), -1.0)) if odds else 0.0
-        return np.asarray(sigma**2 * (losses + rest) + 0.5)
+    with np.errstate(divide="ignore"):
+        rest = np.log1p(np.maximum(-odds * np.expm1(-losses), -1.0)) if odds else 0.0
+    return np.asarray(sigma**2 * (losses + rest) + 0.5)
+
+
+def _added(losses: Array, sigma: float, rate: float) -> Array:
+    return -_removed(-losses, sigma, rate)
+
+
+def _replaced(losses: Array, sigma: float, rate: float) -> Array:
+    odds = (1 - rate) / rate
     half = np.abs(losses) / 2  # x/σ² = l/2 + arsinh(odds·exp(1/2σ²)·sinh(l/2)), by logarithms
     with np.errstate(divide="ignore"):
         log_sinh = half + np.log(-np.expm1(-2 * half)) - math.log(2)
         inside = np.log(odds) + 0.5 / sigma**2 + log_sinh
     arsinh = np.logaddexp(0.5 * np.logaddexp(0, 2 * inside), inside)
     return np.asarray(sigma**2 * np.sign(losses) * (half + arsinh))
+
+
+class Relation(NamedTuple):
+    """How neighbouring data sets differ: centres of the two laws, so that the loss rises with x.
+
+    ``outputs`` finds x by its privacy loss, σ and q; −∞ below the least possible loss.
+    """
+
+    upper: tuple[float, ...]
+    lower: tuple[float, ...]
+    outputs: Callable[[Array, float, float], Array]
+
+
+RELATIONS = {
+    "remove": Relation((0.0, 1.0), (0.0,), _removed),
+    "add": Relation((0.0,), (0.0, -1.0), _added),
+    "replace": Relation((0.0, 1.0), (0.0, -1.0), _replaced),
+}
 
 
 @dataclass(frozen=True)
@@ -107,12 +123,13 @@ class Step:
     deviation: float  # standard deviation of the loss
 
 
-def discretise(sigma: float, rate: float, relation: Relation, fineness: float) -> Step | None:
+def discretise(sigma: float, rate: float, relation: str, fineness: float) -> Step | None:
     """Put one step's privacy loss on a grid; None if that takes too many points.
 
     ``fineness`` is the grid's width in standard deviations of the loss.
     """
-    upper, lower = (Mixture(sigma, rate, centres) for centres in CENTRES[relation])
+    *centres, outputs = RELATIONS[relation]
+    upper, lower = (Mixture(sigma, rate, each) for each in centres)
     x = np.linspace(-REACH * sigma, max(upper.centres) + REACH * sigma, 2001)
     logs = upper.log_density(x)
     loss = logs - lower.log_density(x)
@@ -122,7 +139,7 @@ def discretise(sigma: float, rate: float, relation: Relation, fineness: float) -
         return None
     first = math.floor(loss[0] / grid)
     losses = np.arange(first, math.floor(loss[-1] / grid) + 3) * grid
-    ends = _where(losses, sigma, rate, relation)
+    ends = outputs(losses, sigma, rate)
     logs = upper.log_masses(ends)
     # A share s of a cell's mass goes to its upper end. The cell's probability under the second law
     # stays the same if exp(−l)·(1 − s + s·exp(−grid)) is the ratio of its two probabilities.

@@ -19,8 +19,7 @@ from .method import PRIVATE_REMARKS, BaseMethod, Task
 from .privacy import SMALLEST_DELTA, calibrate, dpsgd_curve, dpsgd_epsilon
 from .rowwise import check_rowwise, check_same_buffers, fix_norms, opacus_errors
 
-# The noise may displace each weight by this share of the root mean square of the starting weights.
-NOISE_SHARE = 0.1
+NOISE_SHARE = 0.1  # of the starting weights' root mean square: the most that noise may displace
 # What can be accounted for; no setting outside makes sense.
 EPSILONS = (1e-6, 500.0)
 DELTAS = (SMALLEST_DELTA, 1.0)
@@ -126,15 +125,13 @@ class DPSGD(BaseMethod):
 
     def dependence(self, n: int, n_parameters: int | None = None) -> PrivacyCurve | None:
         run = self.mechanism(n)
-        if run.noise_multiplier == 0.0:
-            return None
-        return dpsgd_curve(run.noise_multiplier, run.sampling_rate, run.steps, self.delta)
+        terms = (run.noise_multiplier, run.sampling_rate, run.steps, self.delta)
+        return dpsgd_curve(*terms) if run.noise_multiplier else None
 
     def spent(self, n: int) -> float:
         run = self.mechanism(n)
-        if run.noise_multiplier == 0.0:
-            return math.inf
-        return dpsgd_epsilon(run.noise_multiplier, run.sampling_rate, run.steps, self.delta)
+        terms = (run.noise_multiplier, run.sampling_rate, run.steps, self.delta)
+        return dpsgd_epsilon(*terms) if run.noise_multiplier else math.inf
 
     def with_noise(self, level: float) -> DPSGD:
         return replace(self, noise_multiplier=level)

@@ -24,10 +24,7 @@ LEAST_SIGMA = 0.02  # with less noise nothing is accounted for
 def _distribution(
     sigma: float, rate: float, steps: int, coarsening: float = 1.0, replace: bool = False
 ) -> tuple[PrivacyLoss, ...]:
-    """Privacy losses of T sampled steps in each direction of the relation.
-
-    Empty where there is too little noise to account for.
-    """
+    """Privacy losses of T sampled steps in each direction; none with too little noise."""
     if sigma < LEAST_SIGMA:
         return ()
     sigma = min(sigma, rate / LEAST_SHIFT)  # more noise only lowers the curve
@@ -58,10 +55,7 @@ def dpsgd_delta(
 def dpsgd_epsilon(
     sigma: float, rate: float, steps: int, delta: float, replace: bool = False
 ) -> float:
-    """Return the least ε with which DP-SGD is (ε, δ)-private.
-
-    Under adding or removing one row, or with ``replace`` under exchanging one for another.
-    """
+    """Return the least ε for δ, under adding or removing one row or with ``replace`` exchanging."""
     losses = _distribution(sigma, rate, steps, replace=replace)
     return max((loss.epsilon(delta) for loss in losses), default=math.inf)
 

@@ -26,9 +26,7 @@ def device_of(module: nn.Module) -> torch.device:
 
 def like(X: Tensor, module: nn.Module) -> Tensor:
     """Bring inputs to the module's device and type; integer inputs (embeddings) stay integers."""
-    if X.is_floating_point():
-        return X.to(device_of(module), dtype_of(module))
-    return X.to(device_of(module))
+    return X.to(device_of(module), dtype_of(module) if X.is_floating_point() else X.dtype)
 
 
 def set_training(module: nn.Module) -> None:
