@@ -77,12 +77,12 @@ class Plain(BaseMethod):
         """
         optimizer = torch.optim.Adam(free, lr=self.lr)
         for _ in track(range(self.epochs), "training", self.epochs, progress):
-            mean = torch.zeros((), dtype=torch.float64)
+            errors = []
             for batch in torch.randperm(n, generator=shuffling).split(self.batch_size):
                 optimizer.zero_grad()
                 with dropping.turn():
                     loss = error(batch)
                     loss.backward()
                 optimizer.step()
-                mean = mean + loss.detach().double() * len(batch) / n
-        return float(mean)
+                errors.append((loss.detach(), len(batch)))
+        return sum(float(mean) * size / n for mean, size in errors)

@@ -19,6 +19,7 @@ _CONSTANT = frozenset(
         *(torch.dtype, torch.device, torch.Size),
     }
 )
+_HOLDERS = frozenset({dict, OrderedDict, set, list})
 
 
 def private(module: nn.Module) -> nn.Module:
@@ -40,7 +41,15 @@ def _private(module: nn.Module, memo: dict[int, Any]) -> nn.Module:
     for part in parts:
         twin = memo[id(part)]
         if twin is not part:
-            vars(twin).update((name, _copied(value, memo)) for name, value in vars(part).items())
+            state = vars(twin)
+            for name, value in vars(part).items():  # the common cases without a call, for speed
+                kind = type(value)
+                if kind in _CONSTANT:
+                    state[name] = value
+                elif kind in _HOLDERS and not value:  # mostly of hooks
+                    state[name] = kind()
+                else:
+                    state[name] = _copied(value, memo)
     copied: nn.Module = memo[id(module)]
     return copied
 
@@ -56,7 +65,7 @@ def _copied(value: Any, memo: dict[int, Any]) -> Any:
     if kind is dict or kind is OrderedDict:
         twin = memo[id(value)] = kind()
         for key, inner in value.items():
-            twin[key] = _copied(inner, memo)
+            twin[key] = memo[id(inner)] if id(inner) in memo else _copied(inner, memo)
     elif kind is list:
         twin = memo[id(value)] = []
         twin += [_copied(inner, memo) for inner in value]
