@@ -116,7 +116,7 @@ class Machine:
         return max(1, min(CACHED_BYTES if self.on_cpu else GPU_BYTES, self.budget // 16))
 
     def rows_at_once(self, columns: int, bytes_each: int) -> int:
-        """Rows of a block so wide that keep the products fast and the block within its bytes."""
+        """Rows of a block with so many columns, for fast products within the block's bytes."""
         least, most, entries = ROWS_AT_ONCE if self.on_cpu else GPU_ROWS_AT_ONCE
         wanted = min(max(entries // columns, least), most)
         return max(1, min(wanted, self.block // bytes_each))
@@ -180,7 +180,7 @@ _WAKING = threading.Lock()  # filters of warnings are shared by all threads
 
 @cache
 def wake(device: torch.device) -> None:
-    """Let torch set up its threads for derivatives on a GPU, of which it warns the first time."""
+    """Let torch set up its threads for derivatives on a GPU, without its first-time warning."""
     if device.type == "cuda":
         with _WAKING, warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Attempting to run cuBLAS", UserWarning)

@@ -132,10 +132,10 @@ def test_a_chosen_ridge_is_told_on_the_same_scale() -> None:
 
 
 @pytest.mark.parametrize("readout", READOUTS)
-@pytest.mark.parametrize("score", ["constant", "leverage", "noise"])
-def test_every_readout_and_score_takes_them(score: str, readout: str) -> None:
+@pytest.mark.parametrize("widths", ["constant", "leverage", "noise"])
+def test_every_readout_and_widths_take_them(widths: str, readout: str) -> None:
     rows, y = linear(15)
-    model = estimator(starts=3, widths=score, readout=readout, ridge=5.0).fit(rows, y)
+    model = estimator(starts=3, widths=widths, readout=readout, ridge=5.0).fit(rows, y)
     found = model.predict_interval(NEW.numpy())
     assert np.isfinite(found.to_numpy()).all()
     assert (found.width > 0).all()

@@ -108,7 +108,7 @@ class BaseMethod(ABC):
 
     def with_noise(self, level: float) -> BaseMethod:
         """Return the same base with another amount of noise: more certifies more."""
-        raise ValueError(f"base={self}: it has no noise to choose; give a DPSGD or Perturbed base")
+        raise ValueError(f"base={self} has no noise to choose: give a private base such as DPSGD()")
 
     @property
     def assumptions(self) -> tuple[str, ...]:

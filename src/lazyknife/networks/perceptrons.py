@@ -29,8 +29,7 @@ class mlp:
     widths
         Units of each hidden layer; ``()`` gives a linear model.
     activation
-        A key of ``ACTIVATIONS``: ``"relu"``, ``"tanh"``, ``"sigmoid"``, ``"gelu"``, ``"silu"`` or
-        ``"softplus"``.
+        A key of ``lazyknife.networks.ACTIVATIONS``, such as ``"relu"`` or ``"tanh"``.
     skip
         Whether a linear function of the inputs is added to the output. With few rows, randomly
         initialised hidden layers alone represent a linear trend poorly.
