@@ -30,21 +30,20 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
+from lazyknife.solve.lazy import GRID_POINTS, NOISE_STEP, LazyStep
+from lazyknife.solve.loo import Solution
 from report import cpu_table, options_table
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from lazyknife.base import DPSGD, Plain, Pretrained, Public
 from lazyknife.compute import Machine, steps
-from lazyknife.estimators.baselines import Refits
 from lazyknife.estimators.lazy import LazyJackknifeRegressor
-from lazyknife.estimators.refits import train_ensemble
+from lazyknife.estimators.refits import Refits, train_ensemble
 from lazyknife.intervals import kappa, plus
 from lazyknife.networks import build, make, mlp
 from lazyknife.records import LeaveOneOut
 from lazyknife.solve import noise
-from lazyknife.solve.lazy import GRID_POINTS, NOISE_STEP, LazyStep
-from lazyknife.solve.loo import Solution
 from lazyknife.solve.rounding import Sensitivity
 from lazyknife.tangent import linearise
 
@@ -119,7 +118,7 @@ def refits(X: Tensor, y: Tensor, new: Tensor, count: int) -> Job:
         models = train_ensemble(
             lambda seed: make(mlp(WIDTHS), X, seed), X, y, subsets, Plain(), center=True, seed=0
         )
-        residuals = y[:count] - models.own_outputs(X[:count])
+        residuals = y[:count] - models.own_outputs(X[:count], torch.arange(count))
         ends(Refits(models, models, torch.arange(count), residuals, residuals), new)
 
     return job

@@ -21,11 +21,12 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
+from lazyknife.solve.lazy import LazyStep
+
 from lazyknife.compute import machine_for, steps
 from lazyknife.intervals import kappa, plus
 from lazyknife.networks import mlp, seeded
 from lazyknife.solve.guard import rounding_share
-from lazyknife.solve.lazy import LazyStep
 from lazyknife.tangent import Sketch, linearise
 
 
@@ -95,7 +96,7 @@ def run(case: Case, widths: tuple[int, ...], features: int, device: str) -> dict
     clock = Clock(machine.device)
     tangent = linearise(network, X, machine=machine)
     clock.stage("linearise")
-    models = LazyStep(10.0, sketch=sketch).models(tangent, X, y)
+    models = LazyStep(10.0, features=sketch).models(tangent, X, y)
     clock.stage("solve")
     with torch.no_grad():
         ends = [

@@ -15,7 +15,8 @@ from ..compute import track
 from ..data.checks import check_between, check_fraction, check_positive, check_positive_int
 from ..networks import Dice, like, outputs, seeded, spawn_seeds
 from ..records import Base, PrivacyCurve
-from .method import PRIVATE_REMARKS, BaseMethod, Task
+from ..sentences import PRIVATE_REMARKS
+from .method import BaseMethod, Task
 from .privacy import SMALLEST_DELTA, calibrate, dpsgd_curve, dpsgd_epsilon
 from .rowwise import check_rowwise, check_same_buffers, fix_norms, opacus_errors
 

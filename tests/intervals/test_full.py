@@ -15,14 +15,17 @@ from torch import nn
 
 import lazyknife as lk
 import reference
+from lazyknife.estimators.step import LazyStep
+from lazyknife.intervals.full import FullModels
+from lazyknife.intervals.hull import Piece, hull
 from lazyknife.networks import mlp
-from lazyknife.solve.factors import DualFactor, Factor, PrimalFactor
-from lazyknife.solve.full import FullModels, _hull, _Piece
-from lazyknife.solve.lazy import LazyStep, ridge_grid
+from lazyknife.solve.problem import ridge_grid
+from lazyknife.solve.ridge import OpenRidge
 from lazyknife.tangent import Basis, Dual, Primal, linearise
 from machines import MACHINE, here
 from reference import Array, assert_close
 from rows import linear
+from systems import dual_factor, primal_factor
 
 FORMS = ["dual", "primal"]
 GRID = [30.0, 0.003, 1.0, 0.03, 0.3, 3.0]  # in no order: the choice must not depend on it
@@ -51,14 +54,14 @@ def models(
     X, targets = here(J), here(r)
     tangent = linearise(network, X, machine=MACHINE)
     basis: Basis = Primal(tangent, J.shape[1])
-    factors: list[Factor]
+    factors: list[OpenRidge]
     if form == "dual":
         basis = Dual(tangent, tangent.features(X))
         kernel = here(J @ J.T)
-        factors = [DualFactor.of(kernel, targets, k, intercept, MACHINE) for k in ridges]
+        factors = [dual_factor(kernel, targets, k, intercept, MACHINE) for k in ridges]
     else:
         rows = here(np.hstack([J, np.ones((len(J), 1))])[:, : J.shape[1] + intercept])
-        factors = [PrimalFactor.of(rows, targets, k, intercept, MACHINE) for k in ridges]
+        factors = [primal_factor(rows, targets, k, intercept, MACHINE) for k in ridges]
     return FullModels.of(basis, targets, factors)
 
 
@@ -166,7 +169,7 @@ def test_some_ends_are_where_the_ridge_changes() -> None:
     assert crossings >= 15
 
 
-def random_pieces(seed: int, count: int) -> list[_Piece]:
+def random_pieces(seed: int, count: int) -> list[Piece]:
     """Quadratics and intervals that no data would give, gaps and empty sets among them."""
     rng = np.random.default_rng(seed)
     pieces = []
@@ -176,7 +179,7 @@ def random_pieces(seed: int, count: int) -> list[_Piece]:
         error = (square * root**2 + rng.uniform(0.1, 8.0), -2 * square * root, square)
         parts = tuple(here(np.array([part])) for part in error)
         zero = here(np.zeros(1))
-        pieces.append(_Piece(zero, here(low), here(high), parts, zero, zero))  # type: ignore[arg-type]
+        pieces.append(Piece(zero, here(low), here(high), parts, zero, zero))  # type: ignore[arg-type]
     return pieces
 
 
@@ -186,7 +189,7 @@ def test_the_hull_of_any_pieces() -> None:
     empty = 0
     for seed in range(150):
         pieces = random_pieces(seed, 1 + seed % 5)
-        least, most = (part.cpu().numpy()[0] for part in _hull(pieces))
+        least, most = (part.cpu().numpy()[0] for part in hull(pieces))
         values = [[float(part) for part in piece.error] for piece in pieces]
         best = np.argmin([a + t * (b + t * c) for a, b, c in values], axis=0)
         for k in range(2):

@@ -1,28 +1,4 @@
-"""Exact full conformal prediction of the linearised network.
-
-A candidate y = f(x; θ0) + u + s·w, u = bᵀr, added to the n rows as (x, y), changes the dual
-coefficients to c_i − b_i w and w, and the inverse's diagonal to d_i + b_i²/s and 1/s: a refit in
-closed form, linear in w. Scores are studentised, |dual coefficient|/√diagonal. Row i accepts w,
-its score being at least the new row's, between the roots c_i/(b_i ± E_i), where
-E_i = √(s d_i + b_i²) > |b_i|: always a bounded interval around w = 0. The set where at least κ rows
-accept is an interval too: its ends are the κ-th largest upper root and the κ-th smallest lower one.
-
-λ may be chosen by the data without a leak if the candidate has its say: for every y, λ̂(y) has the
-least leave-one-out error of all n + 1 rows,
-
-    Σ_i ((c_i − b_i w)/(d_i + b_i²/s))² + (s w)²,
-
-a quadratic in y for each λ of the grid. The rule treats the n + 1 rows alike, so ranks of scores at
-λ̂(y) are as exchangeable as at a fixed λ, and nothing is paid for the choice. The set is the union
-over λ of the interval at λ, cut to where λ̂(y) = λ. What is returned is its hull, whose ends are
-ends of such intervals or crossings of two quadratics. Candidates are the λ that are large enough
-against the trace of the kernel of all n + 1 rows, again a rule that treats them alike.
-
-Rounding (rounding.py, factors.py): ends of an interval are off by at most γ(√strain + √loose)² of
-their size and γ·weight·√s(√strain + √loose) besides, and are widened by that. A λ counts as one of
-the least where rounding may hide that it is: where its error is at most 1 + ζ times any other one's
-and a constant, both from the same bounds. The hull can only grow by it.
-"""
+"""The candidates that full conformal prediction accepts; full.py has the notation."""
 
 from __future__ import annotations
 
@@ -33,11 +9,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from ..intervals import kth_largest, kth_smallest
-from ..records import Ends
-from ..tangent import Basis
-from .factors import Factor
-from .rounding import FIRST_ORDER, LEAST_SHARE
+from ..solve.ridge import OpenRidge
+from ..solve.rounding import FIRST_ORDER
+from .order import kth_largest, kth_smallest
 
 # At a crossing two quadratics are equal but for rounding.
 CROSSING = 1e-9
@@ -45,97 +19,7 @@ LEAST_SPLIT = 1e-12
 
 
 @dataclass(frozen=True)
-class FullModels:
-    """The full-data model at each λ of a grid, ready for candidates.
-
-    Attributes
-    ----------
-    basis
-        The tangent's coordinates.
-    targets
-        r, shape (n,).
-    factors
-        One for each λ.
-    place
-        Which of them makes point predictions.
-    trace
-        Of the kernel.
-    gamma
-        Relative error of the kernel.
-    size
-        The largest number that predictions are sums of, besides kernels.
-    shaken
-        What the network's own outputs may be off by.
-
-    """
-
-    basis: Basis
-    targets: Tensor
-    factors: tuple[Factor, ...]
-    place: int
-    trace: float
-    gamma: float
-    size: float
-    shaken: float = 0.0
-
-    @classmethod
-    def of(
-        cls,
-        basis: Basis,
-        targets: Tensor,
-        factors: Sequence[Factor],
-        trace: float = 0.0,
-        gamma: float = 0.0,
-        size: float = 0.0,
-    ) -> FullModels:
-        """Points are predicted with the λ of the least leave-one-out error of the n rows."""
-        errors = torch.stack([(f.dual / f.diagonal).square().sum() for f in factors])
-        return cls(basis, targets, tuple(factors), int(errors.argmin()), trace, gamma, size)
-
-    @property
-    def residuals(self) -> Tensor:
-        """c_j/d_j."""
-        factor = self.factors[self.place]
-        return factor.dual / factor.diagonal
-
-    @property
-    def training_residuals(self) -> Tensor:
-        """λc."""
-        factor = self.factors[self.place]
-        return factor.ridge * factor.dual
-
-    @property
-    def rows_at_once(self) -> int:
-        """Rows for which weights, roots and crossings fit."""
-        machine, n = self.basis.tangent.machine, len(self.targets)
-        numbers = 9 * n + 6 * len(self.factors) ** 3
-        return machine.rows_at_once(n, self.basis.row_bytes + machine.item * numbers)
-
-    def point(self, X: Tensor) -> Tensor:
-        """Predictions of the full-data model."""
-        outputs, rows, norms = self.basis.rows_and_norms(X)
-        return outputs + self.factors[self.place].at(rows, norms).weights @ self.targets
-
-    def accepted(self, X: Tensor, ranks: Sequence[int]) -> Ends:
-        """Point predictions, and the hulls of the accepted candidates for each rank κ."""
-        outputs, rows, norms = self.basis.rows_and_norms(X)
-        pieces = [_piece(f, self.targets, rows, norms, ranks, self.gamma) for f in self.factors]
-        middle = pieces[self.place].middle
-        point = outputs + middle
-        if len(pieces) == 1:
-            lower, upper = pieces[0].lower, pieces[0].upper
-        else:
-            least = LEAST_SHARE[norms.dtype] * (self.trace + norms)
-            least = least.clamp(max=max(f.ridge for f in self.factors))
-            candidates = [f.ridge >= least for f in self.factors]
-            around = [p.around(middle).among(a) for p, a in zip(pieces, candidates, strict=True)]
-            lower, upper = _hull(around)
-        slack = self.gamma * (point.abs() + self.size)[:, None] + 2 * self.shaken
-        return point, point[:, None] + lower - slack, point[:, None] + upper + slack
-
-
-@dataclass(frozen=True)
-class _Piece:
+class Piece:
     """What holds at one λ, for candidates y = f(x; θ0) + middle + t.
 
     Attributes
@@ -158,7 +42,7 @@ class _Piece:
     relative: Tensor
     noise: Tensor
 
-    def around(self, middle: Tensor) -> _Piece:
+    def around(self, middle: Tensor) -> Piece:
         """The same with t counted from another middle."""
         shift = self.middle - middle
         constant, slope, square = self.error
@@ -170,7 +54,7 @@ class _Piece:
         lower, upper = self.lower + shift[:, None], self.upper + shift[:, None]
         return replace(self, middle=middle, lower=lower, upper=upper, error=error)
 
-    def among(self, admitted: Tensor) -> _Piece:
+    def among(self, admitted: Tensor) -> Piece:
         """The same for the rows, (m,), that this λ is a candidate of; elsewhere never the least."""
         lower = self.lower.masked_fill(~admitted[:, None], torch.inf)
         upper = self.upper.masked_fill(~admitted[:, None], -torch.inf)
@@ -181,14 +65,13 @@ class _Piece:
         return replace(self, lower=lower, upper=upper, error=error, relative=relative, noise=noise)
 
 
-def _piece(
-    factor: Factor,
-    targets: Tensor,
+def piece_at(
+    factor: OpenRidge,
     rows: Tensor,
     norms: Tensor,
     ranks: Sequence[int],
     gamma: float,
-) -> _Piece:
+) -> Piece:
     """Accepted candidates and their errors at one λ."""
     b, s, loose = factor.at(rows, norms)
     c, d = factor.dual, factor.diagonal
@@ -212,8 +95,8 @@ def _piece(
     wide = torch.where(relative <= FIRST_ORDER, slack, torch.inf)[:, None]
     own = math.sqrt(factor.strain) * d.rsqrt().norm()  # of the rows' left-out residuals
     noise = gamma * factor.weight * (own + (s * loose).sqrt())
-    return _Piece(
-        b @ targets,
+    return Piece(
+        rows @ factor.coefficients + factor.intercept,  # bᵀr, free of the size of r
         lower * (1 + relative)[:, None] - wide,  # at most 0
         upper * (1 + relative)[:, None] + wide,  # at least 0
         error,
@@ -222,7 +105,7 @@ def _piece(
     )
 
 
-def _hull(pieces: Sequence[_Piece]) -> tuple[Tensor, Tensor]:
+def hull(pieces: Sequence[Piece]) -> tuple[Tensor, Tensor]:
     """Least and largest accepted t, each (m, ranks): λ̂(t) = λ, and t is accepted at λ."""
     lower = torch.stack([piece.lower for piece in pieces])  # (grid, m, ranks)
     upper = torch.stack([piece.upper for piece in pieces])

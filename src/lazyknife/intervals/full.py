@@ -1,0 +1,168 @@
+"""Exact full conformal prediction of the linearised network.
+
+A candidate y = f(x; θ0) + u + s·w, u = bᵀr, added to the n rows as (x, y), changes the dual
+coefficients to c_i − b_i w and w, and the inverse's diagonal to d_i + b_i²/s and 1/s: a refit in
+closed form, linear in w. Scores are studentised, |dual coefficient|/√diagonal. Row i accepts w,
+its score being at least the new row's, between the roots c_i/(b_i ± E_i), where
+E_i = √(s d_i + b_i²) > |b_i|: always a bounded interval around w = 0. The set where at least κ rows
+accept is an interval too: its ends are the κ-th largest upper root and the κ-th smallest lower one.
+
+λ may be chosen by the data without a leak if the candidate has its say: for every y, λ̂(y) has the
+least leave-one-out error of all n + 1 rows,
+
+    Σ_i ((c_i − b_i w)/(d_i + b_i²/s))² + (s w)²,
+
+a quadratic in y for each λ of the grid. The rule treats the n + 1 rows alike, so ranks of scores at
+λ̂(y) are as exchangeable as at a fixed λ, and nothing is paid for the choice. The set is the union
+over λ of the interval at λ, cut to where λ̂(y) = λ. What is returned is its hull, whose ends are
+ends of such intervals or crossings of two quadratics. Candidates are the λ that are large enough
+against the trace of the kernel of all n + 1 rows, again a rule that treats them alike.
+
+Rounding (solve/rounding.py): ends of an interval are off by at most γ(√strain + √loose)² of their
+size and γ·weight·√s(√strain + √loose) besides, and are widened by that. A λ counts as one of
+the least where rounding may hide that it is: where its error is at most 1 + ζ times any other one's
+and a constant, both from the same bounds. The hull can only grow by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..records import Ends
+from ..solve.choose import LEAST_SHARE
+from ..solve.guard import Kept, largest
+from ..solve.problem import Problem
+from ..solve.ridge import OpenRidge, RidgeModels, left_out
+from ..solve.rounding import Sensitivity, gamma_of
+from ..tangent import Basis
+from .fit import LazyModels
+from .hull import hull, piece_at
+
+
+@dataclass(frozen=True)
+class FullModels:
+    """The full-data model at each λ of a grid, ready for candidates.
+
+    Attributes
+    ----------
+    basis
+        The tangent's coordinates.
+    targets
+        r, shape (n,).
+    factors
+        One for each λ.
+    place
+        Which of them makes point predictions.
+    trace
+        Of the kernel.
+    gamma
+        Relative error of the kernel.
+    size
+        The largest number that predictions are sums of, besides kernels.
+    shaken
+        What the network's own outputs may be off by.
+
+    """
+
+    basis: Basis
+    targets: Tensor
+    factors: tuple[OpenRidge, ...]
+    place: int
+    trace: float
+    gamma: float
+    size: float
+    shaken: float
+
+    @classmethod
+    def of(
+        cls,
+        basis: Basis,
+        targets: Tensor,
+        factors: Sequence[OpenRidge],
+        trace: float = 0.0,
+        gamma: float = 0.0,
+        size: float = 0.0,
+        shaken: float = 0.0,
+    ) -> FullModels:
+        """Points are predicted with the λ of the least leave-one-out error of the n rows."""
+        errors = torch.stack([left_out(factor).square().sum() for factor in factors])
+        place = int(errors.argmin())
+        return cls(basis, targets, tuple(factors), place, trace, gamma, size, shaken)
+
+    @property
+    def chosen(self) -> OpenRidge:
+        """The one that makes point predictions."""
+        return self.factors[self.place]
+
+    @property
+    def residuals(self) -> Tensor:
+        return left_out(self.chosen)
+
+    @property
+    def training_residuals(self) -> Tensor:
+        return self.chosen.ridge * self.chosen.dual
+
+    def typical_error(self) -> tuple[float, float]:
+        each = self.chosen.weight * (self.chosen.strain / self.chosen.diagonal.abs()).sqrt()
+        slack = self.gamma * (float(each.median()) + self.size) + self.shaken
+        return slack, self.gamma * self.chosen.strain
+
+    @property
+    def conceded(self) -> int:
+        return 0
+
+    @property
+    def rows_at_once(self) -> int:
+        """Rows for which weights, roots and crossings fit."""
+        machine, n = self.basis.tangent.machine, len(self.targets)
+        numbers = 9 * n + 6 * len(self.factors) ** 3
+        return machine.rows_at_once(n, self.basis.row_bytes + machine.item * numbers)
+
+    def point(self, X: Tensor) -> Tensor:
+        """Predictions of the full-data model."""
+        outputs, rows = self.basis.at(X)[:2]
+        return outputs + rows @ self.chosen.coefficients + self.chosen.intercept
+
+    def accepted(self, X: Tensor, ranks: Sequence[int]) -> Ends:
+        """Point predictions, and the hulls of the accepted candidates for each rank κ."""
+        outputs, rows, norms = self.basis.at(X)
+        pieces = [piece_at(f, rows, norms, ranks, self.gamma) for f in self.factors]
+        middle = pieces[self.place].middle
+        point = outputs + middle
+        if len(pieces) == 1:
+            lower, upper = pieces[0].lower, pieces[0].upper
+        else:
+            least = LEAST_SHARE[norms.dtype] * (self.trace + norms)
+            least = least.clamp(max=max(f.ridge for f in self.factors))
+            candidates = [f.ridge >= least for f in self.factors]
+            around = [p.around(middle).among(a) for p, a in zip(pieces, candidates, strict=True)]
+            lower, upper = hull(around)
+        slack = self.gamma * (point.abs() + self.size)[:, None] + 2 * self.shaken
+        return point, point[:, None] + lower - slack, point[:, None] + upper + slack
+
+
+def fit_full(problem: Problem) -> LazyModels:
+    """Factor the ridge at every λ that may be a candidate, and wait for new rows."""
+    machine, system, ridges = problem.machine, problem.system, problem.ridges
+    with machine.exact.products():
+        trace = float(system.norms.sum())
+        least = min(LEAST_SHARE[machine.dtype] * trace, max(ridges))  # with a new row it is more
+        factors = [system.factor(ridge) for ridge in ridges if ridge >= least]
+        measured, shaken = Kept.of(problem).errors(problem)
+    gamma, size = gamma_of(machine.dtype, measured), largest(problem.y, system.targets)
+    loo = FullModels.of(problem.basis, system.targets, factors, trace, gamma, size, shaken)
+    chosen = loo.chosen
+    solved = RidgeModels(
+        columns=chosen.coefficients[:, None],  # no model but the full one
+        full=chosen.coefficients,
+        intercepts=chosen.intercept.expand(2),
+        ridges=torch.tensor([chosen.ridge], dtype=torch.float64),
+        residuals=loo.residuals,
+        training_residuals=loo.training_residuals,
+        sensitivity=Sensitivity.unknown(len(problem.y), problem.y),
+    )
+    return LazyModels(loo, solved)
