@@ -86,7 +86,7 @@ def data(n: int, m: int, features: int) -> tuple[Tensor, Tensor, Tensor]:
 def run(case: Case, widths: tuple[int, ...], features: int, device: str) -> dict[str, Any]:
     """Time one case, after a small one has warmed everything up."""
     machine = machine_for(device, case.precision, None)
-    features = EXACT if case.dimension is None else Sketch(case.dimension)
+    mapped = EXACT if case.dimension is None else Sketch(case.dimension)
     X, y, new = data(case.n, case.m, features)
     with seeded(0):
         network = mlp(widths)(features)
@@ -96,7 +96,7 @@ def run(case: Case, widths: tuple[int, ...], features: int, device: str) -> dict
     clock = Clock(machine.device)
     tangent = linearise(network, X, machine=machine)
     clock.stage("linearise")
-    models = LazyStep(10.0, features=features).models(tangent, X, y)
+    models = LazyStep(10.0, features=mapped).models(tangent, X, y)
     clock.stage("solve")
     with torch.no_grad():
         ends = [

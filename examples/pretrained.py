@@ -24,10 +24,10 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 import lazyknife as lk
+from lazyknife.compute import track
 from lazyknife.files import write_whole
 from lazyknife.intervals import kappa
 from lazyknife.plots import plot_methods, save_figure, style
-from lazyknife.progress import track
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt

@@ -22,9 +22,9 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 import lazyknife as lk
+from lazyknife.compute import track
 from lazyknife.files import write_whole
 from lazyknife.intervals import kappa
-from lazyknife.progress import track
 
 SIZES, TEST_WORDS, DRAWS = (200, 1000), 2000, 10
 WHOLE_DRAWS, WHOLE_ROWS, WHOLE_TEST_WORDS = 3, 200, 500

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lazyknife.compute import track
 from lazyknife.data.checks import check_choice, check_positive_int
-from lazyknife.progress import track
 
 from .grid import Setting
 from .methods import METHODS

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from lazyknife.compute import track
 from lazyknife.files import write_whole
-from lazyknife.progress import track
 
 from .. import datasets
 from .grid import Study, Trial, shown
