@@ -8,4 +8,23 @@ from .pretrained import Pretrained
 from .public import Public
 from .split import Split
 
-__all__ = ["DPSGD", "BaseMethod", "Perturbed", "Plain", "Pretrained", "Public", "Split", "Task"]
+BASES: dict[str, type[BaseMethod]] = {
+    "public": Public,
+    "split": Split,
+    "dpsgd": DPSGD,
+    "perturbed": Perturbed,
+    "pretrained": Pretrained,
+    "plain": Plain,
+}
+
+__all__ = [
+    "BASES",
+    "DPSGD",
+    "BaseMethod",
+    "Perturbed",
+    "Plain",
+    "Pretrained",
+    "Public",
+    "Split",
+    "Task",
+]
