@@ -17,7 +17,8 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from typer.testing import CliRunner
 
 import lazyknife as lk
-from lazyknife.cli import app, console, outcome, values
+from lazyknife.cli import console, outcome, values
+from lazyknife.cli.app import app
 from lazyknife.cli.compare import DEFAULT_METHODS, OTHER_METHODS
 from lazyknife.cli.tables import read_table
 

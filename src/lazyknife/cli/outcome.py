@@ -1,4 +1,4 @@
-"""What came out of ``lazyknife predict``, and how coverage compares with the certificates."""
+"""The result of ``lazyknife predict``, and how its coverage compares with the certificates."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from .tables import Encoded
 
 FAR = 3.0  # standard errors below the certificate
-FALSE_ALARMS = 0.01  # most of the runs with exchangeable rows that are warned about, for each level
+FALSE_ALARMS = 0.01  # largest share of runs with exchangeable rows that are warned about, per level
 LOOK_FOR = (
-    "The two files do not look exchangeable, or the training rows depend on each other; the "
-    "certificate does not apply then. Look for: files split by time or sorted by any column, new "
-    "rows from another population, the target in another unit, rows that were selected by hand "
-    "or by their values, training rows that occur several times, settings chosen on these rows."
+    "The two files do not look exchangeable, or the training rows are not independent; the "
+    "certificate does not apply then. Possible causes: files split by time or sorted by a column, "
+    "new rows from another population, the target in another unit, rows selected by hand or by "
+    "their values, duplicated training rows, settings chosen on these rows."
 )
 
 
@@ -30,7 +30,7 @@ class Outcome:
     rows
         Both files as arrays.
     intervals
-        Of the new rows, at one or several levels.
+        Intervals of the new rows, at one or several levels.
     certificates
         One for each level.
     models
@@ -45,7 +45,7 @@ class Outcome:
 
     @property
     def levels(self) -> list[Intervals]:
-        """The intervals of each level on their own."""
+        """The intervals of each level."""
         whole = self.intervals
         if not isinstance(whole.alpha, tuple):
             return [whole]
@@ -56,7 +56,7 @@ class Outcome:
 
 
 def measured(outcome: Outcome) -> list[tuple[str, str]]:
-    """Return what can be said of the intervals; more where the new file has the target."""
+    """Return rows of a table: sizes, widths and, where the new rows have a target, coverage."""
     from ..metrics import coverage, interval_score, mean_width
 
     rows = outcome.rows
@@ -78,7 +78,7 @@ def measured(outcome: Outcome) -> list[tuple[str, str]]:
 
 
 def shortfalls(outcome: Outcome) -> list[str]:
-    """Return one sentence for each level that covers too little, and then what to look for."""
+    """Return a sentence for each level with too little coverage, and then the possible causes."""
     truth = outcome.rows.y_new
     if truth is None:
         return []
@@ -90,7 +90,7 @@ def shortfalls(outcome: Outcome) -> list[str]:
             found.append(
                 f"COVERAGE BELOW THE CERTIFICATE at alpha = {part.alpha:g}: {covered / count:.3f} "
                 f"of the {count} new rows are covered, {certified:.3f} is certified. With "
-                f"exchangeable rows this message appears in at most {FALSE_ALARMS:.0%} of the runs."
+                f"exchangeable rows this warning appears in at most {FALSE_ALARMS:.0%} of the runs."
             )
     return [*found, LOOK_FOR] if found else []
 
@@ -106,7 +106,7 @@ def is_too_low(covered: int, count: int, certified: float, models: int) -> bool:
     Parameters
     ----------
     covered, count
-        How many of the m new rows are covered.
+        Number of covered new rows, and m, the number of new rows.
     certified
         p, the certified coverage.
     models
