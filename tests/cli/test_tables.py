@@ -22,7 +22,7 @@ from lazyknife.cli import tables
 from lazyknife.cli.tables import (
     SUFFIXES,
     TableError,
-    check_output,
+
     encode,
     encode_one,
     read_table,

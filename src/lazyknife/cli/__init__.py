@@ -1,1 +1,1 @@
-"""The command ``lazyknife``, which ``app`` assembles; its modules import no torch until they run."""
+"""The command ``lazyknife``, which ``app`` assembles; it loads torch only when it runs."""

@@ -23,25 +23,12 @@ LOOK_FOR = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """Rows, intervals and guarantees.
+    """Rows, intervals and guarantees."""
 
-    Attributes
-    ----------
-    rows
-        Both files as arrays.
-    intervals
-        Intervals of the new rows, at one or several levels.
-    certificates
-        One for each level.
-    models
-        n, the number of training rows whose residuals the intervals rest on.
-
-    """
-
-    rows: Encoded
-    intervals: Intervals
-    certificates: tuple[Certificate, ...]
-    models: int
+    rows: Encoded  # both files as arrays
+    intervals: Intervals  # of the new rows, at one or several levels
+    certificates: tuple[Certificate, ...]  # one for each level
+    models: int  # n, the number of training rows whose residuals the intervals rest on
 
     @property
     def levels(self) -> list[Intervals]:
@@ -96,22 +83,13 @@ def shortfalls(outcome: Outcome) -> list[str]:
 
 
 def is_too_low(covered: int, count: int, certified: float, models: int) -> bool:
-    """Whether measured coverage is significantly below the certified one.
+    """Whether coverage of m = ``count`` new rows is significantly below the certified p.
 
-    The coverage of many new rows given one training set varies as well, with variance
-    p(1 − p)/(n + 2) and a Beta law where the ranks of residuals are exact. So the shortfall must
-    exceed 3 standard errors, √(p(1 − p)(1/m + 1/(n + 2))). That law is skewed and m may be small:
-    so few covered rows must also have a probability of at most 1 %, which bounds the false alarms.
-
-    Parameters
-    ----------
-    covered, count
-        Number of covered new rows, and m, the number of new rows.
-    certified
-        p, the certified coverage.
-    models
-        n, the number of training rows.
-
+    The coverage of many new rows given one training set of n = ``models`` rows varies as well, with
+    variance p(1 − p)/(n + 2) and a Beta law where the ranks of residuals are exact. So the
+    shortfall must exceed 3 standard errors, √(p(1 − p)(1/m + 1/(n + 2))). That law is skewed and m
+    may be small: so few covered rows must also have a probability of at most 1 %, which bounds the
+    false alarms.
     """
     from scipy.stats import betabinom
 

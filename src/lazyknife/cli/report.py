@@ -27,23 +27,11 @@ WIDE, WIDE_POINTS = 2.0, 500.0
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawing.
+    """A drawing."""
 
-    Attributes
-    ----------
-    title
-        Its heading, also read out by screen readers.
-    svg
-        The drawing itself, ``<svg ...>...</svg>``, inserted unchanged; its ids must not occur in
-        another figure of the page.
-    caption
-        A sentence below it.
-
-    """
-
-    title: str
-    svg: str
-    caption: str = ""
+    title: str  # its heading, also read out by screen readers
+    svg: str  # <svg ...>...</svg>, inserted unchanged; its ids must differ from other figures' ids
+    caption: str = ""  # a sentence below it
 
     def __post_init__(self) -> None:
         if not self.svg.startswith("<svg"):
@@ -57,24 +45,14 @@ class Figure:
 class Table:
     """A table that can be sorted by any of its columns.
 
-    Attributes
-    ----------
-    title
-        Its heading.
-    columns
-        Names of the columns.
-    rows
-        One cell per column: text, numbers, booleans or None. A float is shown with four
-        significant digits and sorted by its full value; None and NaN are always sorted last.
-    note
-        A sentence below it.
-
+    A float is shown with four significant digits and sorted by its full value; None and NaN are
+    always sorted last.
     """
 
-    title: str
+    title: str  # its heading
     columns: tuple[str, ...]
-    rows: tuple[tuple[object, ...], ...]
-    note: str = ""
+    rows: tuple[tuple[object, ...], ...]  # one cell per column: text, number, boolean or None
+    note: str = ""  # a sentence below it
 
     def __post_init__(self) -> None:
         for number, row in enumerate(self.rows):
@@ -87,39 +65,18 @@ class Table:
 
 @dataclass(frozen=True)
 class Report:
-    """The content of a page.
-
-    Attributes
-    ----------
-    title, lead
-        The heading and the paragraph below it.
-    certificate
-        The guarantee; None omits that part.
-    figures, tables
-        Shown in this order.
-    settings
-        Everything that was set, by name.
-    command
-        The command that produces the same page again.
-    notes
-        What was done to the data, one sentence each.
-    versions
-        Versions of the software, by name.
-    warnings
-        What casts doubt on the results, shown first.
-
-    """
+    """The content of a page."""
 
     title: str
-    lead: str
+    lead: str  # the paragraph below the title
     certificate: Certificate | None
     figures: tuple[Figure, ...]
     tables: tuple[Table, ...]
-    settings: Mapping[str, object]
-    command: str
-    notes: tuple[str, ...] = ()
-    versions: Mapping[str, str] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
+    settings: Mapping[str, object]  # everything that was set, by name
+    command: str  # produces the same page again
+    notes: tuple[str, ...] = ()  # what was done to the data, one sentence each
+    versions: Mapping[str, str] = field(default_factory=dict)  # of the software, by name
+    warnings: tuple[str, ...] = ()  # what casts doubt on the results, shown first
 
 
 def write_report(report: Report, path: str | os.PathLike[str]) -> None:
