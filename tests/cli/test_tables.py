@@ -22,7 +22,6 @@ from lazyknife.cli import tables
 from lazyknife.cli.tables import (
     SUFFIXES,
     TableError,
-
     encode,
     encode_one,
     read_table,

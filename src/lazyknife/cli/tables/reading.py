@@ -124,9 +124,10 @@ def _rows(data: bytes, separator: str) -> Iterator[tuple[int, list[str]]]:
 
 def _gaps(data: bytes, separator: str, frame: Any) -> bool:
     """Whether rows may be too short: the last column has gaps and separators may be missing."""
+    if not frame.iloc[:, -1].isna().any():
+        return False
     complete = (len(frame) + 1) * (len(frame.columns) - 1)  # separators, if none are in quotes
-    few = b'"' in data or data.count(separator.encode()) < complete
-    return few and bool(frame.iloc[:, -1].isna().any())
+    return b'"' in data or data.count(separator.encode()) < complete
 
 
 def _trouble(data: bytes, separator: str) -> str:
