@@ -33,7 +33,7 @@ def save_figure(figure: Figure, path: str | Path) -> None:
     """Write a figure as svg, pdf or png, by the path's suffix, atomically."""
     suffix = Path(path).suffix.lower()
     if suffix not in FORMATS:
-        raise ValueError(f"path={str(path)!r}: use one of the suffixes {', '.join(FORMATS)}")
+        raise ValueError(f"path={str(path)!r}: give a name that ends in {', '.join(FORMATS)}")
     with replacing(Path(path)) as temporary:
         _write(figure, temporary, suffix)
 
