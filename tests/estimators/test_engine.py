@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import reference
+from lazyknife.estimators.step import LazyStep
 from lazyknife.intervals import CONSTRUCTIONS
 from lazyknife.networks import ACTIVATIONS
-from lazyknife.solve.lazy import LazyStep
 from lazyknife.solve.readout import READOUTS
 from lazyknife.tangent import linearise
 from machines import MACHINE, tiny_tiles

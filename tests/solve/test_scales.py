@@ -15,9 +15,9 @@ from test_factors import FORMS, factor, problem
 from torch import Tensor, nn
 
 import reference
-from lazyknife.intervals import CONSTRUCTIONS
+from lazyknife.estimators.step import LazyStep
+from lazyknife.intervals import CONSTRUCTIONS, LazyModels
 from lazyknife.networks import mlp
-from lazyknife.solve.lazy import LazyModels, LazyStep
 from lazyknife.solve.readout import READOUTS
 from lazyknife.solve.rounding import NOTHING
 from lazyknife.solve.scales import LeverageScales, NoiseScales, Scales

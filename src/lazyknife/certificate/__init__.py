@@ -188,7 +188,7 @@ def certificate_for(
     independent = dependence is not None and dependence.total_variation == 0.0
     miss, needed = miss_bound(construction, alpha, n, folds, independent, new_rows)
     assumptions += exchangeable_rows(needed)
-    if CONSTRUCTIONS[construction].miss is None:
+    if not CONSTRUCTIONS[construction].certifies:
         objections += (f"Construction {construction!r} has no coverage theorem: use 'plus'.",)
     elif miss is None:
         objections += (f"CV+ requires equal folds, and {n} is not divisible by {folds}.",)
@@ -291,7 +291,7 @@ def plan(
     check_positive_int("n", n)
     check_fraction("coverage", coverage)
     check_choice("construction", construction, CONSTRUCTIONS)
-    if CONSTRUCTIONS[construction].miss is None:
+    if not CONSTRUCTIONS[construction].certifies:
         raise ValueError(
             f"construction={construction!r} certifies nothing: use 'plus', 'minmax' or 'full'"
         )

@@ -35,7 +35,7 @@ from ..data.inputs import (
     to_tensor,
 )
 from ..data.scaling import Scaling, find_source, fit_scaling
-from ..intervals import CONSTRUCTIONS, GENERAL, kappa, rows_needed
+from ..intervals import CONSTRUCTIONS, kappa, rows_needed
 from ..networks import Network, mlp
 from ..progress import track
 from ..records import Intervals, Predictor, to_array
@@ -101,8 +101,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     network: Network | None
     progress: bool
     nu: float = 0.0
-    _constructions: Sequence[str] = GENERAL
-    loo_: Any
+    loo_: Predictor
     certificate_: Certificate
     scaling_: Scaling
     _certify: Callable[..., Certificate]
@@ -114,8 +113,12 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _check_settings(self) -> None:
         """Refuse bad settings before anything is computed."""
         check_fraction("alpha", self.alpha)
-        check_choice("construction", self.construction, self._constructions)
+        check_choice("construction", self.construction, self._constructions())
         check_not_negative("nu", self.nu)
+
+    def _constructions(self) -> list[str]:
+        """Those that any leave-one-out models can be put in."""
+        return [name for name, kind in CONSTRUCTIONS.items() if kind.any_models]
 
     def _start_assumptions(self) -> tuple[str, ...]:
         """Weights that the user brings are the user's word; random ones are ours."""
