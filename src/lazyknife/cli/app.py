@@ -13,9 +13,6 @@ try:
 except ImportError as error:  # pragma: no cover, the tests have the extra
     raise SystemExit(f"lazyknife: {error.name} is missing: pip install 'lazyknife[cli]'") from error
 
-from research.cli.data import datasets
-from research.cli.study import study
-
 from .certify import certify, plan
 from .compare import compare
 from .console import OneLineErrors, print_text
@@ -45,7 +42,7 @@ def start(
         print_text(context.get_help())
 
 
-for command in (predict, compare, study, certify, plan, datasets):
+for command in (predict, compare, certify, plan):
     # Paragraphs on one line each: the terminal decides where lines break.
     paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
     app.command(help="\n\n".join(" ".join(text.split()) for text in paragraphs))(command)

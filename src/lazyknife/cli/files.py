@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import platform
 import shlex
 import sys
 from collections.abc import Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,9 +62,3 @@ def settings_of(context: typer.Context) -> dict[str, object]:
 def command_line() -> str:
     """Return the command as it was typed."""
     return shlex.join(["lazyknife", *sys.argv[1:]])
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that results depend on."""
-    packages = ("lazyknife", "torch", "numpy", "opacus")
-    return {name: version(name) for name in packages} | {"python": platform.python_version()}

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 def names(module: str, variable: str) -> str:
     """Return the keys of a dict, or the members of a tuple, as a list in words.
 
-    >>> names("intervals", "CONSTRUCTIONS")
+    >>> names("intervals.constructions", "CONSTRUCTIONS")
     'plus, minmax, full, cv+, jackknife or naive'
     """
     *first, last = _members(module, variable)
@@ -26,12 +26,14 @@ def names(module: str, variable: str) -> str:
 
 def _members(module: str, variable: str) -> list[str]:
     # One statement: its first line, and the lines that are indented or close a bracket.
-    found = re.search(rf"^{variable}\b.*\n(?:[ )\]}}].*\n)*", _source(module), re.MULTILINE)
-    value = getattr(ast.parse(found[0]).body[0], "value", None) if found else None
+    match = re.search(rf"^{variable}\b.*\n(?:[ )\]}}].*\n)*", _source(module), re.MULTILINE)
+    value = getattr(ast.parse(match[0]).body[0], "value", None) if match else None
     written = getattr(value, "keys", None) or getattr(value, "elts", [])
     if written and all(isinstance(member, ast.Constant) for member in written):
-        return [member.value for member in written]
-    return list(getattr(import_module(f"lazyknife.{module}"), variable))
+        found = [member.value for member in written]
+    else:
+        found = list(getattr(import_module(f"lazyknife.{module}"), variable))
+    return [name for name in found if isinstance(name, str)]
 
 
 def defaults(module: str, class_name: str) -> dict[str, Any]:

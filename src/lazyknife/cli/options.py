@@ -37,8 +37,8 @@ FigurePath = Annotated[Path | None, option("Draw a figure (.svg, .pdf or .png)."
 Scaling = Annotated[
     str,
     option(
-        f"How features are scaled: {names('data.scaling', 'TRANSFORMS')}, several joined by +, or "
-        "none. What is fitted is fitted on training and new rows together, which does not leak.",
+        f"How features are scaled: {names('data.scaling', 'TRANSFORMS')}; or symlog+standardize or "
+        "none. standardize uses training and new rows together, which does not leak.",
         LAZY,
         metavar="NAME",
     ),
@@ -54,15 +54,15 @@ Jobs = Annotated[int, option("Fits at a time, each on one thread; -1: all cores.
 _SETTINGS: dict[str, tuple[Any, str, str | None, str]] = {
     "construction": (
         str,
-        f"How intervals are made: {names('intervals', 'CONSTRUCTIONS')}. jackknife and naive have "
+        f"How intervals are made: {names('intervals.constructions', 'CONSTRUCTIONS')}. jackknife and naive have "
         "no guarantee.",
         "NAME",
         LAZY,
     ),
     "widths": (
         str | None,
-        f"What widths follow: {names('intervals', 'SCALED')}, that is the size of errors nearby, "
-        "the distance from other rows, or nothing. By default, what suits the construction.",
+        f"What widths follow: {names('solve.widths', 'WIDTHS')}, that is nothing, the distance from "
+        "other rows, or the size of errors nearby. By default, what suits the construction.",
         "NAME",
         LAZY,
     ),
@@ -100,7 +100,7 @@ BASE_OPTIONS: dict[str, tuple[Any, str]] = {
         float,
         "Upper bound that you assert on how far one row can move the weights of perturbed.",
     ),
-    "norm": (str, f"Norm of the noise of perturbed: {names('base.perturbed', 'NOISE')}."),
+    "norm": (str, "Norm of --sensitivity and of the noise of perturbed, such as l2."),
 }
 _BASE_HELP = (
     f"How the base weights are obtained: {names('base', 'BASES')}. public: random initialisation; "

@@ -83,7 +83,7 @@ def write_report(report: Report, path: str | os.PathLike[str]) -> None:
     """Write the page to an .html or .htm file, atomically."""
     target = Path(path)
     if target.suffix.lower() not in SUFFIXES:
-        raise ValueError(f"path={str(path)!r}: use the suffix {' or '.join(SUFFIXES)}")
+        raise ValueError(f"path={str(path)!r}: give a name that ends in {' or '.join(SUFFIXES)}")
     write_whole(target, render(report))
 
 
@@ -93,7 +93,7 @@ def render(report: Report) -> str:
         from jinja2 import Environment, StrictUndefined
         from markupsafe import Markup
     except ImportError as error:
-        raise ImportError("an HTML report needs jinja2: pip install 'lazyknife[report]'") from error
+        raise ImportError("an HTML report needs jinja2: pip install 'lazyknife[cli]'") from error
     page, style, script = (
         TEMPLATES.joinpath(f"report.{kind}").read_text(encoding="utf-8")
         for kind in ("html.j2", "css", "js")

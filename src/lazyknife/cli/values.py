@@ -40,19 +40,18 @@ def make_base(options: Mapping[str, Any]) -> BaseMethod:
     return BASES[kind](**given)
 
 
-def make_scaling(text: str) -> Any:
-    """Return the estimator's ``scaling``: several names joined by + are a pipeline."""
+def make_scaling(name: str) -> Any:
+    """Return the estimator's ``scaling``: one of the library's, a pipeline of both, or None."""
     from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
     from ..data.checks import check_choice
-    from ..data.scaling import TRANSFORMS
+    from ..data.scaling import TRANSFORMS, symlog
 
-    if text == "none":
-        return None
-    steps = text.split("+")
-    for step in steps:
-        check_choice("scaling", step, [*TRANSFORMS, "none"])
-    return text if len(steps) == 1 else make_pipeline(*(TRANSFORMS[step]() for step in steps))
+    both = make_pipeline(FunctionTransformer(symlog), StandardScaler())
+    own = {"symlog+standardize": both, "none": None}
+    check_choice("scaling", name, [*filter(None, TRANSFORMS), *own])
+    return own.get(name, name)
 
 
 def parse_ridge(text: str) -> float | Literal["auto"]:
