@@ -19,9 +19,10 @@ from typer.testing import CliRunner
 
 import lazyknife as lk
 from lazyknife.base import BASES
-from lazyknife.cli import console, library, options, outcome, values
+from lazyknife.cli import console, library, outcome, values
 from lazyknife.cli.app import app
 from lazyknife.cli.compare import DEFAULT_METHODS, OTHER_METHODS
+from lazyknife.cli.options import LIBRARY
 from lazyknife.cli.tables import read_table
 from lazyknife.compute import PRECISIONS
 from lazyknife.data.scaling import TRANSFORMS
@@ -101,9 +102,9 @@ def predict(*options, train="train.csv", test="test.csv", output="out.csv", base
     return ("predict", train, test, "--target", "y", "--output", output, *base, *options)
 
 
-# The command's own, with a base that needs no training.
+# Settings of the command that are not the defaults of the class.
 DEFAULTS = {
-    "base": lk.Public(),
+    "network": lk.mlp((64, 64), skip=True),
     "scaling": "standardize",
     "precision": "mixed",
     "random_state": 0,
@@ -139,7 +140,7 @@ print([m for m in {heavy} if m in sys.modules])
 
 def test_names_and_defaults_are_the_librarys():
     signature = inspect.signature(lk.LazyJackknifeRegressor).parameters.values()
-    assert {one.name: one.default for one in signature} == options.LIBRARY
+    assert {one.name: one.default for one in signature} == LIBRARY
     text = " ".join(succeed("predict", "--help").replace("│", " ").split())
     for names in (CONSTRUCTIONS, WIDTHS, LOSSES, READOUTS, BASES, PRECISIONS, TRANSFORMS):
         *first, last = filter(None, names)

@@ -54,15 +54,16 @@ Jobs = Annotated[int, option("Fits at a time, each on one thread; -1: all cores.
 _SETTINGS: dict[str, tuple[Any, str, str | None, str]] = {
     "construction": (
         str,
-        f"How intervals are made: {names('intervals.constructions', 'CONSTRUCTIONS')}. jackknife and naive have "
-        "no guarantee.",
+        "How intervals are made: "
+        f"{names('intervals.constructions', 'CONSTRUCTIONS')}. jackknife and naive have no "
+        "guarantee.",
         "NAME",
         LAZY,
     ),
     "widths": (
         str | None,
-        f"What widths follow: {names('solve.widths', 'WIDTHS')}, that is nothing, the distance from "
-        "other rows, or the size of errors nearby. By default, what suits the construction.",
+        f"What widths follow: {names('solve.widths', 'WIDTHS')}, that is nothing, the distance "
+        "from other rows, or the size of errors nearby. By default, what suits the construction.",
         "NAME",
         LAZY,
     ),

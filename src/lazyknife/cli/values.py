@@ -22,9 +22,10 @@ def make_base(options: Mapping[str, Any]) -> BaseMethod:
 
     kind = options["base"]
     check_choice("base", kind, BASES)
-    own = {name: {field.name: field for field in fields(of)} for name, of in BASES.items()}
-    trained = own["plain"]  # what a base takes as one argument, ``training``
-    takes = {name: set(f) | (set(trained) if "training" in f else set()) for name, f in own.items()}
+    bases: dict[str, Any] = dict(BASES)
+    own = {name: {field.name: field for field in fields(of)} for name, of in bases.items()}
+    trained = own["plain"].keys()  # which other bases take as one argument, ``training``
+    takes = {name: own[name].keys() | (trained if "training" in own[name] else ()) for name in own}
     given = {name: options[name] for name in BASE_OPTIONS if options.get(name) is not None}
     if "epsilon" in given and "noise_multiplier" in given:
         raise ValueError("give --epsilon or --noise-multiplier, not both")
@@ -33,7 +34,7 @@ def make_base(options: Mapping[str, Any]) -> BaseMethod:
             others = " or ".join(other for other in BASES if name in takes[other])
             raise ValueError(f"{flag(name)} requires --base {others}, not {kind}")
     if "training" in own[kind]:
-        given["training"] = Plain(**{name: given.pop(name) for name in trained if name in given})
+        given["training"] = Plain(**{name: given.pop(name) for name in trained & given.keys()})
     for name, field in own[kind].items():
         if field.default is field.default_factory is MISSING and name not in given:
             raise ValueError(f"--base {kind} requires {flag(name)}")

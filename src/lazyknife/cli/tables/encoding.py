@@ -116,8 +116,15 @@ def encode_one(
 ) -> Encoded:
     """Turn one file into arrays, as ``encode`` does with two; there are no new rows."""
     nothing = frame.iloc[:0].drop(columns=target, errors="ignore")
-    choices = {"drop": drop, "categorical": categorical}
-    return encode(frame, nothing, target, **choices, train_name=name, test_name=name)
+    return encode(
+        frame,
+        nothing,
+        target,
+        drop=drop,
+        categorical=categorical,
+        train_name=name,
+        test_name=name,
+    )
 
 
 def _check_names(
