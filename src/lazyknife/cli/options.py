@@ -50,43 +50,34 @@ Alpha = Annotated[float, option("Level: intervals aim at a coverage of 1 − alp
 Seed = Annotated[int, option("Seed of all randomness.", RUN, min=0)]
 Jobs = Annotated[int, option("Fits at a time, each on one thread; -1: all cores.", RUN)]
 
-# Settings of LazyJackknifeRegressor under their own names: type, help, metavar, panel.
-_SETTINGS: dict[str, tuple[Any, str, str | None, str]] = {
+# Settings of LazyJackknifeRegressor under their own names, and of the bases: type and help.
+_SETTINGS: dict[str, tuple[Any, str]] = {
     "construction": (
         str,
-        "How intervals are made: "
-        f"{names('intervals.constructions', 'CONSTRUCTIONS')}. jackknife and naive have no "
-        "guarantee.",
-        "NAME",
-        LAZY,
+        f"How intervals are made: {names('intervals.constructions', 'CONSTRUCTIONS')}. "
+        "jackknife and naive have no guarantee.",
     ),
     "widths": (
         str | None,
         f"What widths follow: {names('solve.widths', 'WIDTHS')}, that is nothing, the distance "
         "from other rows, or the size of errors nearby. By default, what suits the construction.",
-        "NAME",
-        LAZY,
     ),
-    "folds": (int, "Number of folds of --construction cv+.", None, LAZY),
+    "folds": (int, "Number of folds of --construction cv+."),
     "readout": (
         str,
         f"Model that predicts: {names('solve.readout', 'READOUTS')}; tangent is the linearised "
         "network, network the network at the moved weights.",
-        "NAME",
-        LAZY,
     ),
-    "ridge": (str, "λ, or auto: each model chooses it on its own rows.", "NUMBER", LAZY),
-    "intercept": (bool, "Fit an intercept.", None, LAZY),
-    "starts": (int, "Number of randomly initialised networks to average.", None, LAZY),
+    "ridge": (str, "λ, or auto: each model chooses it on its own rows."),
+    "intercept": (bool, "Fit an intercept."),
+    "starts": (int, "Number of randomly initialised networks to average."),
     "loss": (
         str,
         f"Loss of the models: {names('losses', 'LOSSES')}. logistic requires targets 0 and 1, "
         "poisson counts; huber is in units of --unit.",
-        "NAME",
-        LAZY,
     ),
-    "nu": (float, "Widen every interval by ν on both sides, in the target's unit.", None, LAZY),
-    "device": (str, "auto, cpu or cuda.", "NAME", RUN),
+    "nu": (float, "Widen every interval by ν on both sides, in the target's unit."),
+    "device": (str, "Where the models are solved: auto, or a device such as cpu or cuda."),
 }
 BASE_OPTIONS: dict[str, tuple[Any, str]] = {
     "epsilon": (float, "Privacy ε of dpsgd or perturbed."),
@@ -97,10 +88,7 @@ BASE_OPTIONS: dict[str, tuple[Any, str]] = {
     "max_grad_norm": (float, "Clipping norm of dpsgd."),
     "noise_multiplier": (float, "Noise of dpsgd, instead of --epsilon."),
     "fraction": (float, "Fraction of the rows that split trains on."),
-    "sensitivity": (
-        float,
-        "Upper bound that you assert on how far one row can move the weights of perturbed.",
-    ),
+    "sensitivity": (float, "Bound that you assert on how far one row moves perturbed's weights."),
     "norm": (str, "Norm of --sensitivity and of the noise of perturbed, such as l2."),
 }
 _BASE_HELP = (
@@ -113,10 +101,10 @@ _BASE_HELP = (
 Options = dict[str, tuple[Any, Any]]
 LIBRARY = defaults("estimators.lazy", "LazyJackknifeRegressor")
 SETTINGS: Options = {
-    name: (Annotated[kind, option(text, panel, metavar=metavar)], LIBRARY[name])
-    for name, (kind, text, metavar, panel) in _SETTINGS.items()
+    name: (Annotated[kind, option(text, LAZY)], LIBRARY[name])
+    for name, (kind, text) in _SETTINGS.items()
 }
-BASES: Options = {"base": (Annotated[str, option(_BASE_HELP, BASE, metavar="NAME")], "public")} | {
+BASES: Options = {"base": (Annotated[str, option(_BASE_HELP, BASE)], "public")} | {
     name: (Annotated[kind | None, option(text, BASE)], None)
     for name, (kind, text) in BASE_OPTIONS.items()
 }

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..versions import versions
 from .files import command_line
 from .outcome import Outcome, measured, shortfalls
 from .report import Figure, Report, Table
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SHOWN = 1000  # rows of the table in a report
 
@@ -72,21 +69,15 @@ def _guarantees(outcome: Outcome) -> list[Table]:
 
 
 def _intervals(outcome: Outcome) -> Table:
-    """Return the first rows at the first level."""
-    frame = _frame(outcome)
-    note = f"At alpha = {outcome.levels[0].alpha:g}."
-    if len(frame) > SHOWN:
-        note += f" The first {SHOWN} of {len(frame)} rows."
-    shown = tuple(frame.head(SHOWN).itertuples(index=False, name=None))
-    return Table("Intervals", tuple(map(str, frame.columns)), shown, note)
-
-
-def _frame(outcome: Outcome) -> pd.DataFrame:
-    """Row number or name, the first level's interval, and whether it covers the true value."""
+    """Return the first rows at the first level, and whether their intervals cover the target."""
     rows, intervals = outcome.rows, outcome.levels[0]
     frame = intervals.to_frame().assign(width=intervals.width)
     if rows.y_new is not None:
         frame = frame.assign(y=rows.y_new, covered=intervals.covers(rows.y_new))
     name, names = ("row", range(1, len(frame) + 1)) if rows.ids is None else ("id", rows.ids)
     frame.insert(0, name, names)
-    return frame
+    note = f"At alpha = {intervals.alpha:g}."
+    if len(frame) > SHOWN:
+        note += f" The first {SHOWN} of {len(frame)} rows."
+    shown = tuple(frame.head(SHOWN).itertuples(index=False, name=None))
+    return Table("Intervals", tuple(map(str, frame.columns)), shown, note)

@@ -61,22 +61,10 @@ def encode(
     their own. Text becomes a 0/1 column for each category that occurs in at least two rows of both
     files together.
 
-    Parameters
-    ----------
-    train, test
-        n training rows and m new rows, with the same columns in any order; ``test`` may lack the
-        target.
-    target
-        The column to predict, numeric and without missing values.
-    drop
-        Columns, of either file, that are not features.
-    categorical
-        Columns to encode as categories even if they contain numbers.
-    id_column
-        A column of ``test`` that names the rows; not a feature.
-    train_name, test_name
-        Names of the files in messages.
-
+    The n training rows and m new rows have the same columns in any order; ``test`` may lack the
+    numeric ``target``. ``drop`` and ``id_column``, the new rows' names, are not features;
+    ``categorical`` columns are categories even if they contain numbers. Messages call the files
+    ``train_name`` and ``test_name``.
     """
     old, new = Source(train, train_name), Source(test, test_name)
     check_unique(train.columns, train_name)
