@@ -11,6 +11,8 @@ from dataclasses import fields
 import numpy as np
 import pandas as pd
 import pytest
+import typer
+from matplotlib.figure import Figure
 from research.study import METHODS
 from scipy.stats import betabinom
 from sklearn.pipeline import make_pipeline
@@ -22,7 +24,9 @@ from lazyknife.base import BASES
 from lazyknife.cli import console, library, outcome, values
 from lazyknife.cli.app import app
 from lazyknife.cli.compare import DEFAULT_METHODS, OTHER_METHODS
+from lazyknife.cli.files import write_outputs
 from lazyknife.cli.options import LIBRARY
+from lazyknife.cli.report import Report
 from lazyknife.cli.tables import read_table
 from lazyknife.compute import PRECISIONS
 from lazyknife.data.scaling import TRANSFORMS
@@ -184,13 +188,32 @@ def test_a_wrong_command_line_is_one_line(arguments, message):
     assert re.search(message, fail(*arguments))
 
 
-def test_an_interrupted_command_says_so_in_one_line(folder, monkeypatch):
-    def interrupted(*_, **__):
-        raise KeyboardInterrupt
+@pytest.mark.parametrize(
+    ("raised", "code", "said"),
+    [
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (ValueError("two\n  lines"), 2, "error: two lines"),
+        (MemoryError(), 2, "error: MemoryError"),
+    ],
+)
+def test_expected_errors_are_one_line(capsys, raised, code, said):
+    @console.plainly
+    def command():
+        raise raised
 
-    monkeypatch.setattr("lazyknife.estimators.lazy.LazyJackknifeRegressor.fit", interrupted)
-    result = run(*predict())
-    assert (result.exit_code, result.stderr, result.stdout) == (130, "interrupted\n", "")
+    with pytest.raises(typer.Exit) as caught:
+        command()
+    assert (caught.value.exit_code, capsys.readouterr().err) == (code, f"{said}\n")
+
+
+@pytest.mark.parametrize("raised", [AssertionError, BrokenPipeError])
+def test_other_errors_are_not_hidden(raised):
+    @console.plainly
+    def command():
+        raise raised
+
+    with pytest.raises(raised):
+        command()
 
 
 def heed_interrupts():
@@ -213,14 +236,6 @@ def test_an_interrupt_from_outside_ends_the_process(folder):
     # are 130.
     assert process.returncode in (130, -signal.SIGINT)
     assert not (folder / "out.csv").exists()
-
-
-def test_a_defect_is_not_hidden(folder, monkeypatch):
-    def broken(*_, **__):
-        raise AssertionError("a defect")
-
-    monkeypatch.setattr("lazyknife.estimators.lazy.LazyJackknifeRegressor.fit", broken)
-    assert isinstance(run(*predict()).exception, AssertionError)
 
 
 # predict: the numbers
@@ -634,24 +649,21 @@ def test_a_file_that_will_not_do_is_named(folder, given, message):
         ("--parameters last --parameters x", "no parameter of the network matches"),
         ("--device banana", "device='banana': give 'auto', 'cpu'"),
         ("--construction x", "construction='x': choose from 'plus', 'minmax'"),
-        ("--widths x", "widths='x' does not go with construction='plus'"),
+        ("--widths x", "widths='x'"),
         ("--loss x", "loss='x': choose from 'squared', 'huber', 'logistic', 'poisson'"),
         ("--readout x", "readout='x': choose from 'network', 'tangent'"),
         ("--precision x", "precision='x'"),
         ("--base x", "base='x': choose from 'public', 'split', 'dpsgd'"),
         ("--base perturbed --sensitivity 1 --epsilon 1 --norm x", "norm='x'"),
         ("--scaling x", "scaling='x': choose from 'symlog', 'standardize', 'symlog+standardize'"),
-        (
-            "--construction full --widths noise",
-            "widths='noise' does not go with construction='full'",
-        ),
-        ("--construction full --readout network", "use readout='tangent', not 'network'"),
+        ("--construction full --widths noise", "widths='noise'"),
+        ("--construction full --readout network", "readout='network'"),
         ("--construction cv+ --folds 1", "folds=1: give at least 2"),
         ("--construction cv+ --folds 41", "folds=41 is more than the 40 rows"),
-        ("--widths noise --sketch 9", "widths='noise' needs the kernel of all rows"),
-        ("--loss huber --construction cv+", "construction='cv+' has a closed form for the squared"),
-        ("--loss huber --widths leverage", "loss='huber' goes with widths='constant'"),
-        ("--loss logistic", "is no target for loss='logistic': give targets of 0 and 1"),
+        ("--widths noise --sketch 9", "widths='noise'"),
+        ("--loss huber --construction cv+", "loss='huber'"),
+        ("--loss huber --widths leverage", "loss='huber'"),
+        ("--loss logistic", "loss='logistic': give targets of 0 and 1"),
         ("--starts 0", "starts=0: give a whole number"),
         ("--base split --epsilon 1", "--epsilon requires --base dpsgd or perturbed, not split"),
         ("--fraction .5", "--fraction requires --base split, not public"),
@@ -680,28 +692,22 @@ def test_columns_that_cannot_be_used_are_named(folder):
     assert message.endswith("pass --categorical a or --drop a")
 
 
-def test_a_run_that_fails_at_the_end_leaves_the_old_files(folder, monkeypatch):
-    def broken(*_, **__):
-        raise OSError("no space left")
+def test_a_table_that_cannot_be_written_leaves_the_old_files(tmp_path):
+    class Failing(pd.DataFrame):
+        def to_csv(self, *_, **__):
+            raise OSError("no space left")
 
-    outputs = {name: folder / f"old.{name}" for name in ("csv", "svg", "html")}
-    for path in outputs.values():
+    names = ("output", "figure", "html")
+    paths = {n: tmp_path / f"old{s}" for n, s in zip(names, (".csv", ".svg", ".html"), strict=True)}
+    for path in paths.values():
         path.write_text("old")
-    before = sorted(folder.rglob("*"))
-    page = ("--html", "old.html", "--figure", "old.svg")
-    with monkeypatch.context() as patch:
-        patch.setattr("lazyknife.plots.figure_svg", broken)
-        assert fail(*predict(*page, output="old.csv")) == "no space left"
-        assert {path.read_text() for path in outputs.values()} == {"old"}
-    with monkeypatch.context() as patch:
-        patch.setattr(pd.DataFrame, "to_csv", broken)
-        assert "old.csv cannot be written (no space left)" in fail(
-            *predict(*page, output="old.csv")
-        )
-        assert {path.read_text() for path in outputs.values()} == {"old"}
-    assert sorted(folder.rglob("*")) == before
-    succeed(*predict(*page, output="old.csv"))
-    assert "old" not in {path.read_text() for path in outputs.values()}
+    page = Report("", "", None, (), (), {}, "")
+    with pytest.raises(ValueError, match=r"old.csv cannot be written \(no space left\)"):
+        write_outputs(paths, Failing(), Figure(), page)
+    assert {path.read_text() for path in paths.values()} == {"old"}
+    write_outputs(paths, pd.DataFrame({"a": [1]}), Figure(), page)
+    assert "old" not in {path.read_text() for path in paths.values()}
+    assert len(list(tmp_path.iterdir())) == 3
 
 
 # Pages and figures
@@ -856,70 +862,60 @@ def test_all_methods_are_named_in_the_help():
 # certify, plan
 
 
-def test_certificates_are_the_librarys():
-    printed = succeed("certify", "--n", "200", "--construction", "minmax", "--base", "public")
-    expected = lk.certify(n=200, alpha=0.1, construction="minmax", base=lk.Public())
-    assert printed == f"{expected}\n"
-    options = ("--base", "perturbed", "--sensitivity", "1", "--epsilon", ".3", "--norm", "l2")
-    options += ("--parameters", "1000", "--eta", ".01", "--nu", ".2")
-    printed = succeed("certify", "--n", "200", "--alpha", ".2", *options)
-    base = lk.Perturbed(1.0, 0.3)
-    expected = lk.certify(n=200, alpha=0.2, base=base, n_parameters=1000, eta=0.01, nu=0.2)
-    assert printed == f"{expected}\n"
-    assert "ν = 0.2" in printed
-    assert "No coverage is guaranteed" in succeed("certify", "--n", "200", "--base", "plain")
+@pytest.mark.parametrize(
+    ("options", "settings", "said"),
+    [
+        ("--construction minmax", {"construction": "minmax"}, "Public base"),
+        ("--construction full", {"construction": "full"}, "at least 0.9004"),  # 1 − 20/201
+        ("--construction cv+ --folds 4", {"construction": "cv+", "folds": 4}, "with 4 folds"),
+        ("--construction cv+ --folds 7", {"construction": "cv+", "folds": 7}, "not divisible by 7"),
+        ("--base plain", {"base": lk.Plain()}, "No coverage is guaranteed"),
+        (
+            "--alpha .2 --base perturbed --sensitivity 1 --epsilon .3 --norm l2 --parameters 1000 "
+            "--eta .01 --nu .2",
+            {"base": lk.Perturbed(1.0, 0.3), "n_parameters": 1000, "eta": 0.01, "nu": 0.2},
+            "ν = 0.2",
+        ),
+    ],
+)
+def test_certificates_are_the_librarys(options, settings, said):
+    printed = succeed("certify", "--n", "200", *options.split())
+    alpha = 0.2 if "--alpha" in options else 0.1
+    assert printed == f"{lk.certify(n=200, **{'alpha': alpha, 'base': lk.Public()} | settings)}\n"
+    assert said in printed
 
 
-@pytest.mark.parametrize("folds", [4, 10, 7])
-def test_certificates_of_folds_are_the_librarys(folds):
-    options = ("--construction", "cv+", "--folds", folds, "--base", "public")
-    printed = succeed("certify", "--n", "200", *options)
-    expected = lk.certify(n=200, alpha=0.1, construction="cv+", base=lk.Public(), folds=folds)
-    assert printed == f"{expected}\n"
-    assert f"'cv+' with {folds} folds" in printed
-    assert ("200 is not divisible by 7" in printed) == (folds == 7)
+@pytest.mark.parametrize(
+    ("options", "settings"),
+    [
+        ("", {}),
+        ("--construction full", {"construction": "full"}),
+        ("--construction cv+ --folds 20", {"construction": "cv+", "folds": 20}),
+        (
+            "--base perturbed --sensitivity 1 --alpha .05",
+            {"base": lk.Perturbed(1.0, 1.0), "alpha": 0.05},
+        ),
+        (
+            "--base dpsgd --noise-multiplier 30 --epochs 1 --construction minmax",
+            {"base": lk.DPSGD(noise_multiplier=30.0, epochs=1), "construction": "minmax"},
+        ),
+    ],
+)
+def test_plans_are_the_librarys(options, settings):
+    printed = succeed("plan", "--n", "200", "--coverage", ".7", *options.split())
+    assert printed == f"{lk.plan(n=200, coverage=0.7, **{'base': lk.Public()} | settings)}\n"
 
 
-def test_full_conformal_is_certified_like_minmax():
-    options = ("certify", "--n", "200", "--base", "public", "--construction")
-    full, minmax = (succeed(*options, construction) for construction in ("full", "minmax"))
-    assert full == minmax.replace("'minmax'", "'full'")
-    assert "at least 0.9004" in full  # 1 − 20/201, rounded down
-
-
-def test_plans_of_full_conformal_and_folds_are_the_librarys():
-    for options, settings in (
-        (("--construction", "full"), {"construction": "full"}),
-        (("--construction", "cv+", "--folds", "20"), {"construction": "cv+", "folds": 20}),
-    ):
-        printed = succeed("plan", "--n", "200", "--coverage", ".7", *options, *PUBLIC)
-        assert printed == f"{lk.plan(n=200, coverage=0.7, base=lk.Public(), **settings)}\n"
-    wrong = ("plan", "--n", "200", "--coverage", ".7", *PUBLIC, "--construction")
-    assert "folds=7: 'cv+' certifies equal folds only" in fail(*wrong, "cv+", "--folds", "7")
-    assert "construction='naive' certifies nothing" in fail(*wrong, "naive")
-
-
-def test_plans_are_the_librarys():
-    printed = succeed("plan", "--n", "100", "--coverage", ".8", "--base", "public")
-    assert printed == f"{lk.plan(n=100, coverage=0.8, base=lk.Public())}\n"
-    options = ("--base", "perturbed", "--sensitivity", "1", "--alpha", ".05")
-    printed = succeed("plan", "--n", "1000", "--coverage", ".8", *options)
-    base = lk.Perturbed(1.0, 1.0)
-    assert printed == f"{lk.plan(n=1000, coverage=0.8, alpha=0.05, base=base)}\n"
-    noisy = (
-        "--base",
-        "dpsgd",
-        "--noise-multiplier",
-        "30",
-        "--epochs",
-        "1",
-        "--construction",
-        "minmax",
-    )
-    printed = succeed("plan", "--n", "100", "--coverage", ".85", *noisy)
-    base = lk.DPSGD(noise_multiplier=30.0, epochs=1)
-    expected = lk.plan(n=100, coverage=0.85, construction="minmax", base=base)
-    assert printed == f"{expected}\n"
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--construction cv+ --folds 7", "folds=7"),
+        ("--construction naive", "construction='naive'"),
+        ("--alpha .05", "Public() has no noise"),
+    ],
+)
+def test_a_plan_that_cannot_be_made_is_one_line(options, message):
+    assert message in fail("plan", "--n", "200", "--coverage", ".7", *options.split())
 
 
 def test_no_plan_is_exit_code_1():
