@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import fields
+from dataclasses import MISSING, fields
 
 import numpy as np
 import pandas as pd
@@ -150,7 +150,9 @@ def test_names_and_defaults_are_the_librarys():
     for names in (CONSTRUCTIONS, WIDTHS, LOSSES, READOUTS, BASES, PRECISIONS, TRANSFORMS):
         *first, last = filter(None, names)
         assert f" {', '.join(first)} or {last}" in text
-    assert library.names("cli.tables.formats", "SUFFIXES") == ".csv, .csv.gz, .tsv or .parquet"
+    for kind, of in BASES.items():
+        literal = {f.name: f.default for f in fields(of) if f.default not in (None, MISSING)}
+        assert library.field_defaults(f"base.{kind}", of.__name__) == literal
 
 
 def test_the_version_and_the_help_are_shown():

@@ -15,25 +15,26 @@ ROOT = Path(__file__).parents[1]
 
 
 def names(module: str, variable: str) -> str:
-    """Return the keys of a dict, or the members of a tuple, as a list in words.
+    """Return the keys of a dict as a list in words.
 
     >>> names("intervals.constructions", "CONSTRUCTIONS")
     'plus, minmax, full, cv+, jackknife or naive'
     """
-    *first, last = _members(module, variable)
+    *first, last = members(module, variable)
     return f"{', '.join(first)} or {last}" if first else last
 
 
-def _members(module: str, variable: str) -> list[str]:
+def members(module: str, variable: str) -> dict[str, str]:
+    """Return the keys of a dict that are text, and the source of their values."""
     # One statement: its first line, and the lines that are indented or close a bracket.
     match = re.search(rf"^{variable}\b.*\n(?:[ )\]}}].*\n)*", _source(module), re.MULTILINE)
     value = getattr(ast.parse(match[0]).body[0], "value", None) if match else None
-    written = getattr(value, "keys", None) or getattr(value, "elts", [])
-    if written and all(isinstance(member, ast.Constant) for member in written):
-        found = [member.value for member in written]
+    if isinstance(value, ast.Dict):
+        pairs = zip(value.keys, value.values, strict=True)
+        found = {getattr(key, "value", None): ast.unparse(of) for key, of in pairs}
     else:
-        found = list(getattr(import_module(f"lazyknife.{module}"), variable))
-    return [name for name in found if isinstance(name, str)]
+        found = dict(getattr(import_module(f"lazyknife.{module}"), variable))
+    return {name: str(of) for name, of in found.items() if isinstance(name, str)}
 
 
 def defaults(module: str, class_name: str) -> dict[str, Any]:
@@ -47,6 +48,14 @@ def defaults(module: str, class_name: str) -> dict[str, Any]:
         argument.arg: ast.literal_eval(default)
         for argument, default in zip(given, arguments.defaults, strict=True)
     }
+
+
+def field_defaults(module: str, class_name: str) -> dict[str, Any]:
+    """Return the fields of a dataclass whose defaults are numbers or text, with these."""
+    pattern = rf"^class {class_name}\b(.*?)(?:^    def |\Z)"
+    found = re.search(pattern, _source(module), re.MULTILINE | re.DOTALL)
+    fields = re.findall(r"^    (\w+): .+? = ([\d.e-]+|\"\w+\")$", found[1], re.M) if found else []
+    return {name: ast.literal_eval(default) for name, default in fields}
 
 
 def _source(module: str) -> str:

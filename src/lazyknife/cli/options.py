@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from .library import defaults, names
+from .library import defaults, field_defaults, members, names
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
@@ -59,8 +59,8 @@ _SETTINGS: dict[str, tuple[Any, str]] = {
     ),
     "widths": (
         str | None,
-        f"What widths follow: {names('solve.widths', 'WIDTHS')}, that is nothing, the distance "
-        "from other rows, or the size of errors nearby. By default, what suits the construction.",
+        f"What widths depend on: {names('solve.widths', 'WIDTHS')}. leverage is the distance from "
+        "other rows, noise the size of errors nearby. By default, what suits the construction.",
     ),
     "folds": (int, "Number of folds of --construction cv+."),
     "readout": (
@@ -80,23 +80,38 @@ _SETTINGS: dict[str, tuple[Any, str]] = {
     "device": (str, "Where the models are solved: auto, or a device such as cpu or cuda."),
 }
 BASE_OPTIONS: dict[str, tuple[Any, str]] = {
-    "epsilon": (float, "Privacy ε of dpsgd or perturbed."),
-    "delta": (float, "Privacy δ of dpsgd."),
-    "epochs": (int, "Passes over the training rows."),
-    "batch_size": (int, "Rows in a batch."),
-    "lr": (float, "Learning rate."),
-    "max_grad_norm": (float, "Clipping norm of dpsgd."),
-    "noise_multiplier": (float, "Noise of dpsgd, instead of --epsilon."),
-    "fraction": (float, "Fraction of the rows that split trains on."),
-    "sensitivity": (float, "Bound that you assert on how far one row moves perturbed's weights."),
-    "norm": (str, "Norm of --sensitivity and of the noise of perturbed, such as l2."),
+    "epsilon": (float, "Privacy ε of dpsgd or perturbed"),
+    "delta": (float, "Privacy δ of dpsgd"),
+    "epochs": (int, "Passes over the training rows"),
+    "batch_size": (int, "Rows in a batch"),
+    "lr": (float, "Learning rate"),
+    "max_grad_norm": (float, "Clipping norm of dpsgd"),
+    "noise_multiplier": (float, "Noise of dpsgd, instead of --epsilon"),
+    "fraction": (float, "Fraction of the rows that split trains on"),
+    "sensitivity": (float, "Bound that you assert on how far one row moves perturbed's weights"),
+    "norm": (str, "Norm of --sensitivity and of the noise of perturbed"),
 }
 _BASE_HELP = (
     f"How the base weights are obtained: {names('base', 'BASES')}. public: random initialisation; "
     "split: training on some of the rows; dpsgd: private training; perturbed: training, then "
     "noise; pretrained: training on the features of both files, without the target; plain: "
-    "training, without a guarantee. Options below that are not given have the library's defaults."
+    "training, without a guarantee."
 )
+_FIELDS = {
+    kind: field_defaults(f"base.{kind}", of) for kind, of in members("base", "BASES").items()
+}
+
+
+def _with_defaults(name: str, text: str) -> str:
+    """Append the defaults that an option has in the library, and for which bases."""
+    found: dict[object, list[str]] = {}
+    for kind, fields in _FIELDS.items():
+        if name in fields:
+            found.setdefault(fields[name], []).append(kind)
+    shown = " or ".join(f"{value} ({', '.join(kinds)})" for value, kinds in found.items())
+    return f"{text}; by default {shown}." if shown else f"{text}."
+
+
 # Name of an option with its annotation and its default, as a signature has them.
 Options = dict[str, tuple[Any, Any]]
 LIBRARY = defaults("estimators.lazy", "LazyJackknifeRegressor")
@@ -105,7 +120,7 @@ SETTINGS: Options = {
     for name, (kind, text) in _SETTINGS.items()
 }
 BASES: Options = {"base": (Annotated[str, option(_BASE_HELP, BASE)], "public")} | {
-    name: (Annotated[kind | None, option(text, BASE)], None)
+    name: (Annotated[kind | None, option(_with_defaults(name, text), BASE)], None)
     for name, (kind, text) in BASE_OPTIONS.items()
 }
 
