@@ -328,7 +328,7 @@ def test_panels_must_fit_the_names_and_the_axes():
 def test_curves_have_markers_and_errors_and_bounds_have_neither():
     ax = plot_curves(
         [
-            Curve("ours", [2, 1], [5, 4], [0.5, 0.25]),
+            Curve("ours", np.array([2, 1]), np.array([5, 4]), np.array([0.5, 0.25])),
             Curve("theirs", [1, 2], [6, 7]),
             Curve("bound", [1, 2], [1, 2], kind="bound"),
         ],

@@ -109,7 +109,7 @@ def _draw_panel(ax: Axes, names: list[str], panel: Panel, values: Array, errors:
     for place, (value, error) in enumerate(zip(values, errors, strict=True)):
         if shown[place]:
             _draw_value(ax, place, value, error, panel.log)
-            _print_value(ax, place, value, error, size=size, rotation=90 if upright else 0)
+            _print_value(ax, place, value, error, size=size, rotation=90 * upright)
         else:
             _note(ax, place, value)
     if panel.target is not None:

@@ -117,7 +117,7 @@ def plot_guarantees(
     points = [curve._replace(kind="measured") for curve in measured]
     infinity = _draw(ax, [*bounds, *points], log_x, join=False)
     if bounds:
-        x, y = _placed(bounds[0], infinity)[:2]
+        x, y, _ = _placed(bounds[0], infinity)
         ax.fill_between(x, 0, y, color=CERTIFIED, lw=0, zorder=0, label="certified")
     if target is not None:
         ax.axhline(target, label=f"target {target:g}", **TARGET)
@@ -151,7 +151,8 @@ def _draw(ax: Axes, curves: Sequence[Curve], log_x: bool, join: bool = True) -> 
             ax.plot(x, y, label=curve.label, **BOUNDS[number % len(BOUNDS)])
         else:
             look: dict[str, Any] = {"ls": "-" if join else "", "capsize": 2, "elinewidth": 1}
-            line = ax.errorbar(x, y, yerr=errors, **look, **mark(number))[0]
+            bars = None if curve.errors is None else errors
+            line = ax.errorbar(x, y, yerr=bars, **look, **mark(number))[0]
             # White edges separate overlapping markers; the label is the line's alone, so that the
             # legend shows no error bars.
             line.set(label=curve.label, markeredgecolor="white", markeredgewidth=0.5)
@@ -175,29 +176,22 @@ def _infinity(curves: Sequence[Curve], log_x: bool) -> _Infinity | None:
     return _Infinity(place, left, right, float(low), float(high))
 
 
-def _placed(curve: Curve, infinity: _Infinity | None) -> tuple[Array, Array, Array | None]:
-    """A curve's points in the order of x; ∞ at its place, not joined to the others."""
-    x, y = to_array(curve.x), _numbers(curve.y)
-    errors = None if curve.errors is None else _numbers(curve.errors)
-    if x.shape != y.shape or (errors is not None and errors.shape != y.shape):
+def _placed(curve: Curve, infinity: _Infinity | None) -> Array:
+    """Return x, y and errors, shape (3, points), ordered by x; ∞ at its place, after a gap."""
+    errors = [None] * len(curve.y) if curve.errors is None else curve.errors
+    columns = (curve.x, curve.y, errors)
+    if len({len(values) for values in columns}) > 1:
         raise ValueError(f"curve {curve.label!r}: x, y and errors, if given, must be equally long")
-    order = np.argsort(x, kind="stable")
-    ends = order[x[order] == np.inf]
-    order = order[np.isfinite(x[order])]
-    if infinity is None or not len(ends):
-        return x[order], y[order], None if errors is None else errors[order]
+    table = np.array(columns, dtype=np.float64)  # None becomes NaN
+    table = table[:, np.argsort(table[0], kind="stable")]
+    finite, ends = table[:, np.isfinite(table[0])], table[:, table[0] == np.inf]
+    if infinity is None or not ends.size:
+        return finite
     # A line through one point would be invisible: a bound gets a short segment.
     places = (infinity.left, infinity.right) if curve.kind == "bound" else (infinity.place,)
-    rows = np.repeat(ends[:1], len(places))
-    return (
-        np.concatenate([x[order], [np.nan], places]),
-        np.concatenate([y[order], [np.nan], y[rows]]),
-        None if errors is None else np.concatenate([errors[order], [np.nan], errors[rows]]),
-    )
-
-
-def _numbers(values: Sequence[float | None]) -> Array:
-    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+    last = np.repeat(ends[:, :1], len(places), axis=1)
+    last[0] = places
+    return np.hstack([finite, np.full((3, 1), np.nan), last])
 
 
 def _break_axis(ax: Axes, infinity: _Infinity, log_x: bool) -> None:
