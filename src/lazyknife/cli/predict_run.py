@@ -39,15 +39,9 @@ def read_rows(
         raise ValueError(f"{test}: TRAIN and TEST are the same file: give new rows as TEST")
     if id_column is not None and re.fullmatch(OWN_COLUMNS, id_column):
         raise ValueError(f"--id {id_column}: the output has a column of this name: rename yours")
+    names = {"train_name": train.name, "test_name": test.name}
     rows = encode(
-        old,
-        new,
-        target,
-        drop=drop,
-        categorical=categorical,
-        id_column=id_column,
-        train_name=train.name,
-        test_name=test.name,
+        old, new, target, drop=drop, categorical=categorical, id_column=id_column, **names
     )
     if len(rows.y) < FEWEST_ROWS:
         raise ValueError(f"{train}: {len(rows.y)} rows are too few: give at least {FEWEST_ROWS}")
