@@ -8,15 +8,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lazyknife.compute import PROCESSOR, Machine
+from lazyknife.compute import Machine
 from lazyknife.losses import Loss
 from lazyknife.solve.choose import leave_one_out
 from lazyknife.solve.dual import DualSystem, FactoredRidge
 from lazyknife.solve.newton import leave_one_out_newton
 from lazyknife.solve.primal import PrimalRidge, PrimalSystem
-from lazyknife.solve.ridge import RidgeModels
+from lazyknife.solve.ridge import OpenRidge, RidgeModels
+from machines import MACHINE
 from reference import Array
 
+FORMS = ["dual", "primal"]
 Ridges = float | Tensor | Sequence[float]
 
 
@@ -31,13 +33,13 @@ def dual_models(
     targets: Tensor,
     ridges: Ridges,
     intercept: bool,
-    machine: Machine = PROCESSOR,
+    machine: Machine = MACHINE,
 ) -> RidgeModels:
     return leave_one_out(DualSystem(kernel, targets, intercept, machine), listed(ridges))
 
 
 def primal_models(
-    rows: Tensor, targets: Tensor, ridges: Ridges, intercept: bool, machine: Machine = PROCESSOR
+    rows: Tensor, targets: Tensor, ridges: Ridges, intercept: bool, machine: Machine = MACHINE
 ) -> RidgeModels:
     return leave_one_out(PrimalSystem(rows, targets, intercept, machine), listed(ridges))
 
@@ -49,14 +51,14 @@ def newton_models(
     ridges: Ridges,
     intercept: bool,
     loss: Loss,
-    machine: Machine = PROCESSOR,
+    machine: Machine = MACHINE,
 ) -> RidgeModels:
     system = DualSystem(kernel, y - offsets, intercept, machine)
     return leave_one_out_newton(system, y, listed(ridges), loss)
 
 
 def system(
-    form: str, J: Array, r: Array, intercept: bool, machine: Machine = PROCESSOR
+    form: str, J: Array, r: Array, intercept: bool, machine: Machine = MACHINE
 ) -> DualSystem | PrimalSystem:
     """The equations of feature rows J in one of the two forms."""
     targets = machine.put(torch.from_numpy(r))
@@ -71,12 +73,32 @@ def dual_factor(
     targets: Tensor,
     ridge: float,
     intercept: bool,
-    machine: Machine = PROCESSOR,
+    machine: Machine = MACHINE,
 ) -> FactoredRidge:
     return DualSystem(kernel, targets, intercept, machine).factor(ridge)
 
 
 def primal_factor(
-    rows: Tensor, targets: Tensor, ridge: float, intercept: bool, machine: Machine = PROCESSOR
+    rows: Tensor, targets: Tensor, ridge: float, intercept: bool, machine: Machine = MACHINE
 ) -> PrimalRidge:
     return PrimalSystem(rows, targets, intercept, machine).factor(ridge)
+
+
+def problem(n: int, size: int, seed: int) -> tuple[Array, Array, Array]:
+    """Return the Jacobian of n training rows, the targets and the Jacobian of three new rows."""
+    rng = np.random.default_rng(seed)
+    J, new = rng.normal(size=(n, size)), 2 * rng.normal(size=(3, size))
+    return J, 3 + J[:, 0] + rng.normal(size=n), new
+
+
+def factor(
+    form: str, J: Array, r: Array, ridge: float, intercept: bool, machine: Machine = MACHINE
+) -> OpenRidge:
+    return system(form, J, r, intercept, machine).factor(ridge)
+
+
+def assert_within(actual: Tensor | Array, expected: Array, error: float) -> None:
+    """Equal shapes, and every entry off by no more than ``error``."""
+    got = actual.cpu().numpy() if isinstance(actual, Tensor) else actual
+    assert got.shape == expected.shape
+    assert np.abs(got - expected).max() <= error

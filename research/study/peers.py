@@ -21,10 +21,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
+from lazyknife.certificate import make_certificate
 from lazyknife.compute import PROCESSOR
 from lazyknife.data.checks import check_choice
 from lazyknife.data.inputs import give_back, to_tensor
-from lazyknife.estimators.baselines import _certificate
 from lazyknife.estimators.shared import (
     Fitted,
     Given,
@@ -33,7 +33,7 @@ from lazyknife.estimators.shared import (
     _index,
     _warn_if_outside,
 )
-from lazyknife.records import Intervals
+from lazyknife.records import INDEPENDENT, Intervals
 
 FOLDS = 10
 CALIBRATION = 0.5  # share of the rows, as in ``SplitConformalRegressor``
@@ -146,7 +146,16 @@ class _MapieRegressor(IntervalRegressor):
         with _global_state_kept():
             loo = self._conformalize(regression, X.numpy(), y.numpy(), seeds)
         terms = self._terms(len(y), len(loo.residuals))
-        return Fitted(loo, partial(_certificate, assumptions=(), scaling=scaling, **terms), {})
+        certify = partial(
+            make_certificate,
+            dependence=INDEPENDENT,
+            assumptions=scaling.assumptions,
+            objections=scaling.objections,
+            rows=scaling.rows,
+            new_rows=scaling.new_rows,
+            **terms,
+        )
+        return Fitted(loo, certify, {})
 
     @abstractmethod
     def _conformalize(self, regression: Any, X: Any, y: Any, seeds: Seeds) -> Conformalized:
@@ -211,7 +220,6 @@ class MapieCVRegressor(_MapieRegressor):
             "n": n,
             "folds": folds,
             "theorem": "cv_plus",
-            "without": f"CV+ requires equal folds, and {n} is not divisible by {folds}.",
         }
 
 

@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from lazyknife.base import privacy
 from lazyknife.certificate import paper_bound
-from lazyknife.estimators.baselines import Refits
+from lazyknife.estimators.refits import Refits
 from lazyknife.estimators.shared import IntervalRegressor
 from lazyknife.metrics import coverage, interval_score, mean_width
 from lazyknife.networks import like, outputs

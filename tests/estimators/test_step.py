@@ -37,6 +37,8 @@ FLOAT32 = replace(MACHINE, dtype=torch.float32)
 WEIGHTS = 11  # of the small network
 RIDGES: list[float | str] = [0.5, "auto"]
 
+GENERAL = [name for name, kind in CONSTRUCTIONS.items() if kind.any_models]
+
 
 def small() -> nn.Module:
     torch.manual_seed(0)
@@ -357,9 +359,7 @@ def test_mixed_precision_solves_in_float64_and_predicts_in_float32(
         assert not torch.equal(low.double(), high)
     if readout == "tangent":
         assert rounded.loo.scaled(NEW).each.dtype == torch.float32
-    for construction in map(
-        CONSTRUCTIONS.get, [name for name, kind in CONSTRUCTIONS.items() if kind.any_models]
-    ):
+    for construction in map(CONSTRUCTIONS.get, GENERAL):
         _, lower, upper = construction.ends(rounded.loo, NEW, [2])
         assert (lower <= upper).all()
 

@@ -11,7 +11,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_factors import FORMS, assert_within, problem
 from torch import Tensor
 
 import lazyknife as lk
@@ -26,7 +25,7 @@ from lazyknife.tangent import Dual, Primal, linearise
 from machines import MACHINE, here
 from reference import Array, assert_close
 from rows import linear
-from systems import dual_models, system
+from systems import FORMS, assert_within, dual_models, problem, system
 
 GRID = [100.0, 0.01, 1.0, 0.1, 10.0]  # in no order: the choice must not depend on it
 

@@ -10,7 +10,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_factors import assert_within, problem
 from torch import Tensor
 
 import reference
@@ -25,7 +24,7 @@ from lazyknife.tangent import linearise
 from machines import MACHINE, here, tiny_tiles
 from reference import Array, assert_close
 from rows import linear
-from systems import system
+from systems import assert_within, problem, system
 
 EPSILON = torch.finfo(torch.float64).eps
 GRID = [100.0, 0.01, 1.0, 0.1, 10.0]  # in no order: the choice must not depend on it

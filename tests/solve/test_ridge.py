@@ -19,36 +19,15 @@ from lazyknife.solve.ridge import OpenRidge, Ridge
 from lazyknife.tangent import Basis, Dual, Primal, linearise
 from machines import MACHINE, here
 from reference import Array, assert_close
-from systems import dual_factor, system
+from systems import FORMS, assert_within, dual_factor, factor, problem, system
 
 FLOAT32 = replace(MACHINE, dtype=torch.float32)
-FORMS = ["dual", "primal"]
-
-
-def problem(n: int, size: int, seed: int) -> tuple[Array, Array, Array]:
-    """Return the Jacobian of n training rows, the targets and the Jacobian of three new rows."""
-    rng = np.random.default_rng(seed)
-    J, new = rng.normal(size=(n, size)), 2 * rng.normal(size=(3, size))
-    return J, 3 + J[:, 0] + rng.normal(size=n), new
-
-
-def factor(
-    form: str, J: Array, r: Array, ridge: float, intercept: bool, machine: Machine = MACHINE
-) -> OpenRidge:
-    return system(form, J, r, intercept, machine).factor(ridge)
 
 
 def at(found: OpenRidge, form: str, J: Array, new: Array) -> tuple[Tensor, Tensor]:
     """Weights b and s of new rows."""
     rows = here(new @ J.T if form == "dual" else new).to(found.dual.dtype)
     return found.at(rows, here(np.square(new).sum(axis=1)).to(found.dual.dtype))[:2]
-
-
-def assert_within(actual: Tensor | Array, expected: Array, error: float) -> None:
-    """Equal shapes, and every entry off by no more than ``error``."""
-    got = actual.cpu().numpy() if isinstance(actual, Tensor) else actual
-    assert got.shape == expected.shape
-    assert np.abs(got - expected).max() <= error
 
 
 def assert_relatively_close(actual: Tensor, expected: Array, relative: float) -> None:

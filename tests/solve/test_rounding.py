@@ -18,15 +18,9 @@ from torch import nn
 import lazyknife as lk
 import reference
 from lazyknife.networks import mlp
+from lazyknife.solve.choose import LEAST_SHARE, TIE, Contest, without_each
 from lazyknife.solve.problem import ridge_grid
-from lazyknife.solve.rounding import (
-    LEAST_SHARE,
-    TIE,
-    Contest,
-    gamma_of,
-    rounding_of,
-    without_each,
-)
+from lazyknife.solve.rounding import gamma_of, rounding_of
 from machines import MACHINE, here
 from reference import Array
 from systems import dual_models, primal_models

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ..sentences import BOTH_FILES, MARGINAL, POOLED
 from .console import print_table, print_text, say
 from .files import settings_of, write_outputs
 from .outcome import Outcome, measured, shortfalls
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from .tables import Encoded
 
 OWN_COLUMNS = r"point|(lower|upper)(_.*)?"  # of the output
-BOTH_FILES = "All rows of the two files together are exchangeable."
 FEWEST_ROWS = 3  # a leave-one-out model with an intercept and a λ of its own
 
 
@@ -75,9 +75,6 @@ def fit_and_predict(
 
 def _for_both_files(certificate: Certificate, test_name: str) -> Certificate:
     """Return a certificate that is restricted to the new file."""
-    from ..certificate import MARGINAL
-    from ..data.scaling import POOLED
-
     others = [one for one in certificate.assumptions if one != POOLED]
     return replace(
         certificate,

@@ -21,7 +21,6 @@ from sklearn.utils.validation import (
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from ..base.public import PUBLIC_START
 from ..certificate import Certificate
 from ..compute import steps
 from ..data.checks import check_choice, check_fraction, check_not_negative
@@ -39,6 +38,7 @@ from ..intervals import CONSTRUCTIONS, kappa, rows_needed
 from ..networks import Network, mlp
 from ..progress import track
 from ..records import Intervals, Predictor, to_array
+from ..sentences import PUBLIC_START
 
 Values = NDArray[Any]
 Levels = float | Sequence[float] | None

@@ -15,7 +15,7 @@ from ..losses import SQUARED, Loss
 from ..solve.guard import largest
 from ..solve.problem import GRID_POINTS, Problem, make_system, ridge_grid
 from ..solve.widths import WIDTHS, Widths
-from ..tangent import Sketch, Tangent, choose_basis
+from ..tangent import Exact, Sketch, Tangent
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,8 @@ class LazyStep:
             )
         X, y = machine.put(X), machine.put(y)
         with machine.exact.products():
-            basis = choose_basis(tangent, X, self.sketch, self.seed, kernel=self._needs_kernel)
+            features = self.sketch or Exact()
+            basis = features.basis(tangent, X, self.seed, self._needs_kernel)
             system = make_system(basis, X, y, self.intercept, self.progress)
             needs_grid = auto or self._widths.needs_grid
             grid = tuple(ridge_grid(tangent, X, self.seed).tolist()) if needs_grid else ()

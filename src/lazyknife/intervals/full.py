@@ -129,13 +129,13 @@ class FullModels:
 
     def point(self, X: Tensor) -> Tensor:
         """Predictions of the full-data model."""
-        outputs, rows, norms = self.basis.rows_and_norms(X)
-        return outputs + self.chosen.at(rows, norms).weights @ self.targets
+        outputs, rows = self.basis.rows(X)
+        return outputs + rows @ self.chosen.coefficients + self.chosen.intercept
 
     def accepted(self, X: Tensor, ranks: Sequence[int]) -> Ends:
         """Point predictions, and the hulls of the accepted candidates for each rank κ."""
         outputs, rows, norms = self.basis.rows_and_norms(X)
-        pieces = [_piece(f, self.targets, rows, norms, ranks, self.gamma) for f in self.factors]
+        pieces = [_piece(f, rows, norms, ranks, self.gamma) for f in self.factors]
         middle = pieces[self.place].middle
         point = outputs + middle
         if len(pieces) == 1:
@@ -222,7 +222,6 @@ class _Piece:
 
 def _piece(
     factor: OpenRidge,
-    targets: Tensor,
     rows: Tensor,
     norms: Tensor,
     ranks: Sequence[int],
@@ -252,7 +251,7 @@ def _piece(
     own = math.sqrt(factor.strain) * d.rsqrt().norm()  # of the rows' left-out residuals
     noise = gamma * factor.weight * (own + (s * loose).sqrt())
     return _Piece(
-        b @ targets,
+        rows @ factor.coefficients + factor.intercept,  # bᵀr, free of the size of r
         lower * (1 + relative)[:, None] - wide,  # at most 0
         upper * (1 + relative)[:, None] + wide,  # at least 0
         error,

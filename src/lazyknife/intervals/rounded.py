@@ -7,15 +7,12 @@ import math
 import torch
 
 from ..records import RoundedModels
+from ..sentences import ROUNDING_DECIDES, ROUNDING_MOVES
 from .order import kappa, kth_largest
 
 # Widening that does not matter, in residuals of the rank that sets the ends, or in units of
 # rounding of numbers of the size of y.
 SMALL_SHARE, SMALL_UNITS = 0.05, 1e4
-REMEDY = (
-    "Scale the features (scaling='symlog', or 'standardize' with X_pool), use a larger ridge, or "
-    "precision='float64' if it is another one."
-)
 
 
 def rounding_share(loo: RoundedModels, alpha: float, size: float) -> float:
@@ -55,10 +52,7 @@ def rounding_objections(
     cause = f"; {columns}" if columns else ""
     if not share <= SMALL_SHARE:
         times = f"{share:.0%}" if share < 10 else "many times"
-        return (
-            f"Rounding may move the ends of intervals by {times} of the residuals that set "
-            f"them{cause}. {REMEDY}",
-        )
+        return (ROUNDING_MOVES.format(times=times, cause=cause),)
     if conceded > tolerated:
-        return (f"Rounding decides what {conceded} leave-one-out models are{cause}. {REMEDY}",)
+        return (ROUNDING_DECIDES.format(count=conceded, cause=cause),)
     return ()

@@ -54,6 +54,10 @@ class DualRidge:
         return self.dual
 
     @property
+    def widening(self) -> Tensor:
+        return torch.ones_like(self.dual)
+
+    @property
     def weight(self) -> float:
         return float(self.dual.abs() @ self.roots)
 

@@ -141,7 +141,7 @@ def _leave_out(factor: Ridge, rows: Tensor, norms: Tensor) -> _Model:
         residuals[:, 0],
         factor.ridge * factor.dual,
         Sensitivity(
-            reach=spans / roots,
+            reach=spans / roots * factor.widening[rows],
             roots=roots,
             load=load.expand(len(rows)),
             own=spans * load,

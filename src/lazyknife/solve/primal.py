@@ -1,8 +1,8 @@
 """The ridge from feature rows (the primal form), for fewer features than rows.
 
 Φ are the n feature rows, with a last entry 1 where there is an intercept; G = ΦᵀΦ + λI, without λ
-at the last entry of its diagonal; w = G⁻¹Φᵀr, h_j = φ_jᵀG⁻¹φ_j the leverages, G = LLᵀ. In the notation of
-ridge.py A = (I − ΦG⁻¹Φᵀ)/λ, c = (r − Φw)/λ and d = (1 − h)/λ; a unit of r_j moves w by G⁻¹φ_j; a
+at the last entry of its diagonal, and G = LLᵀ; w = G⁻¹Φᵀr, h_j = φ_jᵀG⁻¹φ_j the leverages. As in
+ridge.py, A = (I − ΦG⁻¹Φᵀ)/λ, c = (r − Φw)/λ and d = (1 − h)/λ; a unit of r_j moves w by G⁻¹φ_j; a
 new row has b = ΦG⁻¹φ(x) and s = λ(1 + φ(x)ᵀG⁻¹φ(x)).
 
 Memory: the n feature rows, in which the models take their place, and a few matrices of G's size.
@@ -38,6 +38,9 @@ class PrimalRidge:
         w, shape (q,).
     all_spans
         u of the training rows, |G⁻¹φ|ᵀ√diag G, shape (n,).
+    widening
+        |φ|ᵀ|G⁻¹|√diag G over u, shape (n,): new rows may lie off the span of the training rows,
+        where errors of w are largest.
 
     """
 
@@ -50,6 +53,7 @@ class PrimalRidge:
     diagonal: Tensor
     all_roots: Tensor
     all_spans: Tensor
+    widening: Tensor
     size: float  # ‖r‖
     width: int  # q without the intercept
 
@@ -115,8 +119,11 @@ class PrimalRidge:
         lengths = (norms + self.ridge).sqrt()
         found = Sensitivity.of(spans, total, errors, diagonal, lengths, self.ridge)
         targets = self.ridge * self.dual + self.rows @ self.weights
-        own = found.own + self._strains() * errors.abs() + targets.abs() / diagonal.abs()
-        return replace(found, strain=self._strains(), own=own)
+        terms = self.rows.abs() @ self.weights.abs() + targets.abs()  # of the sum r − Φw
+        # G, unlike a kernel, is a sum over all rows, with errors of its own.
+        own = 2 * found.own + self._strains() * errors.abs() + terms / diagonal.abs()
+        reach = found.reach * self.widening
+        return replace(found, reach=reach, strain=self._strains(), own=own)
 
     def at(self, coordinates: Tensor, norms: Tensor) -> Open:
         if coordinates.shape[1] < len(self.lower):
@@ -183,10 +190,11 @@ class PrimalSystem:
         for _ in range(2):  # the second time refines
             gradient = (targets - rows @ weights) @ rows - penalty * weights
             weights += torch.cholesky_solve(gradient[:, None], lower)[:, 0]
-        leverages, spans = torch.empty_like(targets), torch.empty_like(targets)
+        leverages, spans, wide = (torch.empty_like(targets) for _ in range(3))
+        weighted = torch.cholesky_inverse(lower).abs_() @ roots
         for part in self._blocks():
             leverages[part], moves = _solved(lower, rows[part])
-            spans[part] = roots @ moves.abs()
+            spans[part], wide[part] = roots @ moves.abs(), rows[part].abs() @ weighted
         return PrimalRidge(
             ridge,
             rows,
@@ -197,6 +205,7 @@ class PrimalSystem:
             (1 - leverages) / ridge,
             roots,
             spans,
+            (wide / spans).nan_to_num(1.0).clamp(min=1.0),
             float(targets.norm()),
             self.width,
         )

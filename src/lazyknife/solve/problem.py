@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..compute import Machine, blocks
 from ..losses import SQUARED, Loss
-from ..tangent import Basis, Dual, Primal, Tangent
+from ..tangent import Basis, Dual, Tangent
 from .dual import DualSystem
 from .primal import PrimalSystem
 from .ridge import System
@@ -83,7 +83,7 @@ def make_system(
     return PrimalSystem(rows, y - outputs, intercept, machine, progress)
 
 
-def _feature_rows(basis: Primal, X: Tensor, intercept: bool) -> tuple[Tensor, Tensor]:
+def _feature_rows(basis: Basis, X: Tensor, intercept: bool) -> tuple[Tensor, Tensor]:
     """Feature rows (n, size), with a last column of 1 for an intercept, and outputs (n,)."""
     machine = basis.tangent.machine
     rows = torch.ones(len(X), basis.size + intercept, dtype=machine.dtype, device=machine.device)

@@ -163,6 +163,10 @@ class Ridge(Protocol):
     def without(self, rows: slice, inverse_rows: Tensor) -> tuple[Tensor, Tensor]:
         """The models without each of these rows, (q, rows), and their intercepts, (rows,)."""
 
+    @property
+    def widening(self) -> Tensor:
+        """By how much new rows may reach farther than each training row, shape (n,)."""
+
     def spans(self, rows: slice, inverse_rows: Tensor) -> Tensor:
         """U of rounding.py for these rows."""
 

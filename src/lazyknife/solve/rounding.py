@@ -10,7 +10,7 @@ A change δG of that form moves d_j by at most γu_j², e_j by at most γ(u_j/d_
 the prediction of model j at a new row by at most γ(|b(x)|ᵀ√g + √k(x, x))(v + u_j|e_j|), where
 b(x) = A k(x) are the weights of the training rows. For row j, left out, the first of these factors
 is u_j/d_j, so reach_j = u_j/(d_j √g_j) says how large it is for rows like the training rows, and
-twice the largest stands for that of a new row. Nothing here is more work than one look at A.
+four times the largest stands for that of a new row. Nothing here is more work than one look at A.
 
 With an intercept A is a difference, A' = A − (A1)(A1)ᵀ/t: where it cancels, sums of sizes take its
 place in the term u_j|e_j| and beside u_j² (``with_differences``). c is refined after that.
@@ -36,7 +36,7 @@ UNITS = {torch.float64: 4.0, torch.float32: 0.5}
 # What was measured of equations counts so many times.
 MEASURED = 2.0
 # New rows may reach farther than the training rows.
-BEYOND = 2.0
+BEYOND = 4.0
 # Relative errors up to which first-order bounds are trusted.
 FIRST_ORDER = 0.05
 # A relative error that need not be known more exactly.
