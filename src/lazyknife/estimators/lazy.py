@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -12,16 +11,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..base import DPSGD, BaseMethod, Public
-from ..certificate import Certificate, certificate_for
+from ..base import BaseMethod, Public
+from ..certificate import Certifier
 from ..compute import Device, Machine, machine_for
 from ..data.checks import check_choice, check_positive, check_positive_int
 from ..data.scaling import unlike_columns
-from ..intervals import CONSTRUCTIONS, kappa
-from ..intervals.rounded import rounding_objections, rounding_share
+from ..intervals import CONSTRUCTIONS
+from ..intervals.rounded import rounding_share
 from ..losses import Loss, find_loss
-from ..networks import Network, build, mlp
-from ..records import Base, PrivacyCurve, RoundedModels
+from ..networks import Network, build
+from ..records import Base, RoundedModels
 from ..tangent import Selection, Sketch, linearise, selected
 from .choices import Choices
 from .shared import Fitted, Given, IntervalRegressor, Seeds
@@ -267,52 +266,6 @@ class LazyJackknifeRegressor(IntervalRegressor):
         )
 
 
-@dataclass(frozen=True)
-class Certifier:
-    """From a level to the certificate of a fit; its fields are those of ``certificate_for``.
-
-    Attributes
-    ----------
-    loo
-        The models.
-    size, columns
-        Largest size of y, and a clause on columns in unlike units: what rounding depends on.
-
-    """
-
-    construction: str
-    base: BaseMethod
-    dependence: PrivacyCurve | None
-    folds: int
-    assumptions: tuple[str, ...]
-    objections: tuple[str, ...]
-    rows: str
-    new_rows: int | None
-    loo: RoundedModels
-    size: float
-    columns: str
-
-    def __call__(self, alpha: float) -> Certificate:
-        return certificate_for(
-            n=len(self.loo.residuals),
-            alpha=alpha,
-            construction=self.construction,
-            base=self.base,
-            dependence=self.dependence,
-            folds=self.folds,
-            assumptions=self.assumptions,
-            objections=(*self.objections, *self.rounded(alpha)),
-            rows=self.rows,
-            new_rows=self.new_rows,
-        )
-
-    def rounded(self, alpha: float) -> tuple[str, ...]:
-        """Why rounding leaves no guarantee, if so."""
-        rank = kappa(alpha, len(self.loo.residuals))
-        tolerated = CONSTRUCTIONS[self.construction].tolerates(rank)
-        return rounding_objections(self.loo, tolerated, alpha, self.size, self.columns)
-
-
 def _count(parameters: Mapping[str, Tensor]) -> int:
     return sum(p.numel() for p in parameters.values())
 
@@ -332,38 +285,3 @@ def _warn_if_far(read_out: Tensor, linearised: Tensor) -> None:
             "one by a fixed unit, or use a larger ridge",
             stacklevel=4,
         )
-
-
-def DPLazyPI(
-    *,
-    network: Network | None = None,
-    alpha: float = 0.1,
-    epsilon: float = 0.01,
-    delta: float = 1e-3,
-    epochs: int = 10,
-    batch_size: int = 10,
-    ridge: float = 10.0,
-    nu: float = 0.0,
-    scaling: Any = None,
-    random_state: Any = None,
-    progress: bool = False,
-) -> LazyJackknifeRegressor:
-    """Return the estimator with the settings of the paper's experiments.
-
-    A 64-64 ReLU network (or yours), DP-SGD with (ε, δ) = (.01, .001), ridge 10, no intercept,
-    predictions of the real network at the moved weights, jackknife+ with ν = 0.
-    """
-    return LazyJackknifeRegressor(
-        network=mlp((64, 64)) if network is None else network,
-        base=DPSGD(epsilon=epsilon, delta=delta, epochs=epochs, batch_size=batch_size),
-        ridge=ridge,
-        construction="plus",
-        widths="constant",
-        readout="network",
-        intercept=False,
-        scaling=scaling,
-        alpha=alpha,
-        nu=nu,
-        random_state=random_state,
-        progress=progress,
-    )
