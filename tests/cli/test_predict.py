@@ -180,7 +180,7 @@ def test_categories_that_the_training_rows_lack_are_encoded(folder):
     frame.to_csv("two.csv", index=False)
     result = run(*predict(*options, train="mixed_train.csv", test="two.csv"))
     assert result.exit_code == 0
-    note = "2 categories became 2 columns; 2 categories occur in only one row and have none"
+    note = "2 categories became 2 columns; 2 categories occur only once and have no column"
     assert result.stderr == f"note: group: {note}.\n"
     found = pd.read_csv("out.csv")
     assert len(found) == 20

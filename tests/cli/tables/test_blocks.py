@@ -100,7 +100,7 @@ def test_text_becomes_a_column_for_each_category_of_two_rows():
     ]
     np.testing.assert_array_equal(np.concatenate([got.X, got.X_new]), expected)
     assert got.notes == (
-        "c: 2 categories became 2 columns; 1 category occurs in only one row and has none.",
+        "c: 2 categories became 2 columns; 1 category occurs only once and has no column.",
         "k: 2 categories became 2 columns.",
         "s: 1 category became 1 column.",
     )
@@ -127,7 +127,7 @@ def test_categories_that_only_one_file_has_are_encoded_by_how_often_they_occur(m
         pool = np.concatenate([got.X, got.X_new])
         np.testing.assert_array_equal(pool.sum(axis=1), [value != new for value in first + second])
         assert got.notes == (
-            "c: 2 categories became 2 columns; 1 category occurs in only one row and has none.",
+            "c: 2 categories became 2 columns; 1 category occurs only once and has no column.",
         )
     for first, second in ((rows, [new, new]), ([new, new], rows)):  # twice, in one of them
         got = encode(*halves(first, second), "y")

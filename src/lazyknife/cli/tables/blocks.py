@@ -114,5 +114,5 @@ def _summary(repeated: int, single: int) -> str:
     text = f"{counted(repeated, 'category', 'categories')} became {columns}"
     if not single:
         return text
-    has = "occurs in only one row and has" if single == 1 else "occur in only one row and have"
-    return f"{text}; {counted(single, 'category', 'categories')} {has} none"
+    has = "occurs only once and has" if single == 1 else "occur only once and have"
+    return f"{text}; {counted(single, 'category', 'categories')} {has} no column"
