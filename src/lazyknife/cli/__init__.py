@@ -1,4 +1,4 @@
-"""The command ``lazyknife``: intervals, comparisons, studies and certificates from a shell."""
+"""The command ``lazyknife``: intervals, comparisons and certificates from a shell."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ try:
     import typer
 except ImportError as error:  # pragma: no cover, the tests have the extra
     raise SystemExit(f"lazyknife: {error.name} is missing: pip install 'lazyknife[cli]'") from error
-
-from research.cli.data import datasets
-from research.cli.study import study
 
 from .certify import certify, plan
 from .compare import compare
@@ -50,7 +47,7 @@ def _unwrapped(text: str) -> str:
     return "\n\n".join(" ".join(part.split()) for part in inspect.cleandoc(text).split("\n\n"))
 
 
-for command in (predict, compare, study, certify, plan, datasets):
+for command in (predict, compare, certify, plan):
     app.command(help=_unwrapped(command.__doc__ or ""))(command)
 
 

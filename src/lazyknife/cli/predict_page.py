@@ -46,9 +46,8 @@ def make_report(
     inputs: str,
 ) -> Report:
     """Put the page together."""
-    from research.study.trial import versions
-
     from ..plots import figure_svg
+    from ..versions import versions
     from .report import Figure, Report, Table
 
     figures = tuple(

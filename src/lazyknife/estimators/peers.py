@@ -1,4 +1,4 @@
-"""MAPIE around scikit-learn's simple models, as methods that a study can name."""
+"""MAPIE around scikit-learn's simple models, behind the same ``predict_interval``."""
 
 from __future__ import annotations
 
@@ -21,43 +21,22 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
-from lazyknife.compute import PROCESSOR
-from lazyknife.data.checks import check_choice
-from lazyknife.data.inputs import give_back, to_tensor
-from lazyknife.estimators.baselines import _certificate
-from lazyknife.estimators.shared import (
-    Fitted,
-    Given,
-    IntervalRegressor,
-    Seeds,
-    _index,
-    _warn_if_outside,
-)
-from lazyknife.records import Intervals
+from ..compute import PROCESSOR
+from ..data.checks import check_choice
+from ..data.inputs import give_back, to_tensor
+from ..records import Intervals
+from .baselines import _certificate
+from .shared import Fitted, Given, IntervalRegressor, Seeds, _index, _warn_if_outside
 
 FOLDS = 10
 CALIBRATION = 0.5  # share of the rows, as in ``SplitConformalRegressor``
 RIDGES = np.logspace(-3, 6, 37)
 
-
-def _ridge(seed: int) -> Any:
-    """Ridge on standardised features; both are fitted anew to the rows of each model."""
-    return make_pipeline(StandardScaler(), RidgeCV(RIDGES))
-
-
-def _forest(seed: int) -> Any:
-    return RandomForestRegressor(n_estimators=100, random_state=seed)
-
-
-def _boosting(seed: int) -> Any:
-    return HistGradientBoostingRegressor(random_state=seed)
-
-
-# From a seed to an unfitted regressor.
+# From a seed to an unfitted regressor; ridge scales the features by the rows of each model.
 MODELS: dict[str, Callable[[int], Any]] = {
-    "ridge": _ridge,
-    "forest": _forest,
-    "boosting": _boosting,
+    "ridge": lambda seed: make_pipeline(StandardScaler(), RidgeCV(RIDGES)),
+    "forest": lambda seed: RandomForestRegressor(n_estimators=100, random_state=seed),
+    "boosting": lambda seed: HistGradientBoostingRegressor(random_state=seed),
 }
 
 
@@ -70,9 +49,9 @@ class Conformalized:
     wrapped
         MAPIE's regressor.
     alpha
-        The level that it was made for.
+        The level that it was fitted for.
     options
-        How to ask it for points.
+        Keywords of its prediction methods.
     trained
         Number of models that were fitted.
 
@@ -90,7 +69,7 @@ class Conformalized:
 
     @property
     def training_residuals(self) -> NoReturn:
-        """MAPIE takes no errors on the rows that a model was fitted to."""
+        """MAPIE keeps no errors on the rows that a model was fitted to."""
         raise NotImplementedError("MAPIE keeps no errors on training rows")
 
     @property
@@ -173,10 +152,10 @@ class _MapieRegressor(IntervalRegressor):
 
 
 class MapieCVRegressor(_MapieRegressor):
-    """CV+ by MAPIE's ``CrossConformalRegressor``, with ten folds (fewer rows: one a fold).
+    """CV+ by MAPIE's ``CrossConformalRegressor`` with ten folds; below ten rows, one a fold.
 
-    A seed that all folds share, as that of a forest, does the theorem no harm: exchangeable rows
-    come in a random order, and a random order makes any algorithm symmetric.
+    A seed that all folds share, such as that of a forest, does not affect the theorem:
+    exchangeable rows come in a random order, and a random order makes any algorithm symmetric.
 
     Parameters
     ----------
@@ -256,6 +235,9 @@ class MapieSplitRegressor(_MapieRegressor):
         }
 
 
+SCHEMES: dict[str, type[_MapieRegressor]] = {"cv": MapieCVRegressor, "split": MapieSplitRegressor}
+
+
 def complement(share: float) -> float:
     """1 − share in decimals, as MAPIE goes from a confidence level to its α."""
     return float(1 - Decimal(repr(float(share))))
@@ -265,7 +247,9 @@ def _mapie() -> Any:
     try:
         return import_module("mapie.regression")
     except ImportError as error:
-        raise ImportError("the methods 'mapie_…' need MAPIE: pip install mapie") from error
+        raise ImportError(
+            "the methods 'mapie_…' need MAPIE: pip install 'lazyknife[peers]'"
+        ) from error
 
 
 @contextmanager
