@@ -118,6 +118,7 @@ class _MapieRegressor(IntervalRegressor):
     def _check_settings(self) -> None:
         super()._check_settings()
         check_choice("model", self.model, MODELS)
+        _mapie()
 
     def _fit(self, given: Given) -> Fitted:
         X, y, scaling, seeds, *_ = given
