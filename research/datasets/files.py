@@ -36,7 +36,7 @@ def optional(package: str) -> Any:
         return import_module(package)
     except ImportError as error:
         raise ImportError(
-            f"the data sets need {package}: pip install 'lazyknife[datasets]'"
+            f"the data sets need {package}: pip install 'lazyknife[research]'"
         ) from error
 
 

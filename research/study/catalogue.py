@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from lazyknife.methods import PEERS, VARIANTS
+
 from .grid import Grid, Setting, Study, vary
-from .methods import CHANGES
 
 PAPER_METHODS = ("jackknife+", "lazy_finetune", "lazy_dp")
 RAW_AND_SYMLOG = (None, "symlog")
@@ -51,18 +52,8 @@ PAPER: dict[str, Study] = {
 }
 
 TANGENT = Setting(readout="tangent")
-PEERS = (
-    "jackknife+",
-    "cv+",
-    "split_conformal",
-    "mapie_cv_ridge",
-    "mapie_cv_forest",
-    "mapie_cv_boosting",
-    "mapie_split_ridge",
-    "mapie_split_forest",
-    "mapie_split_boosting",
-)
-CHOICES = ("lazyknife", *CHANGES, *PEERS)
+OTHERS = ("jackknife+", "cv+", "split_conformal", *PEERS)
+CHOICES = ("lazyknife", "lazyknife_public", *VARIANTS, *OTHERS)
 FEW_AND_MORE = vary(Setting(n_test=2000, intercept=True), n=(100, 400))
 BEYOND: dict[str, Study] = {
     study.name: study

@@ -3,50 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, Literal
+from typing import Any
+
+from lazyknife.methods import MethodSettings
 
 
 @dataclass(frozen=True)
-class Setting:
+class Setting(MethodSettings):
     """What a trial is run with; the values are those of the paper's experiments.
 
     Attributes
     ----------
     n, n_test
         Training rows, and test rows; None tests on all others.
-    alpha
-        Level of the intervals.
     transform
         None or ``"symlog"``, applied to the features.
-    epochs, batch_size
-        Of every training, private or not.
-    epsilon, delta
-        Privacy of a DP base; ``inf`` adds no noise.
-    ridge
-        λ of the lazy step, or ``"auto"``.
-    readout
-        Of the lazy methods: ``"network"`` or ``"tangent"``.
-    intercept
-        Whether all methods fit one.
 
     """
 
+    intercept: bool = False
     n: int = 100
     n_test: int | None = None
-    alpha: float = 0.1
     transform: str | None = None
-    epochs: int = 10
-    batch_size: int = 10
-    epsilon: float = 0.01
-    delta: float = 1e-3
-    ridge: float | Literal["auto"] = 10.0
-    readout: str = "network"
-    intercept: bool = False
 
 
-SETTING_FIELDS = tuple(field.name for field in fields(Setting))
+# In the order of the columns in results/; the network is a method's own.
+SETTING_FIELDS = (
+    *("n", "n_test", "alpha", "transform", "epochs", "batch_size"),
+    *("epsilon", "delta", "ridge", "readout", "intercept"),
+)
 
 
 def vary(setting: Setting = Setting(), **values: Sequence[Any]) -> tuple[Setting, ...]:  # noqa: B008, frozen
@@ -60,7 +47,7 @@ def vary(setting: Setting = Setting(), **values: Sequence[Any]) -> tuple[Setting
 
 @dataclass(frozen=True)
 class Grid:
-    """All combinations of data sets, methods and settings; names as in SOURCES and METHODS."""
+    """All combinations of data sets, methods and settings; methods are keys of ``METHODS``."""
 
     data: tuple[str, ...]
     methods: tuple[str, ...]
@@ -79,8 +66,9 @@ class Trial:
     @property
     def key(self) -> dict[str, str]:
         """What identifies the trial, as it is written in a file."""
-        values = {"data": self.data, "method": self.method, **asdict(self.setting)}
-        return {name: shown(value) for name, value in {**values, "trial": self.number}.items()}
+        settings = {name: getattr(self.setting, name) for name in SETTING_FIELDS}
+        values = {"data": self.data, "method": self.method, **settings, "trial": self.number}
+        return {name: shown(value) for name, value in values.items()}
 
 
 @dataclass(frozen=True)
@@ -126,5 +114,5 @@ class Study:
 
 
 def shown(value: Any) -> str:
-    """Write a value as a file shows it; None is empty."""
-    return "" if value is None else str(value)
+    """Write a value as a file shows it; None and NaN are empty."""
+    return "" if value is None or value != value else str(value)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lazyknife.compare import side_by_side
 from lazyknife.files import write_whole
 from lazyknife.progress import track
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Row = Mapping[str, Any]
-Result = TypeVar("Result")
 
 
 class Outcome(NamedTuple):
@@ -85,17 +85,6 @@ def run_study(
         write_rows(path, [*others, *(done[key] for key in keys)])
     errors = tuple(str(done[key]["error"]) for key in keys if done[key]["error"])
     return Outcome(path, len(keys), len(missing), errors)
-
-
-def side_by_side(
-    function: Callable[..., Result], calls: Iterable[tuple[Any, ...]], jobs: int
-) -> Iterator[Result]:
-    """Yield the results of many calls as they end, each in a process with one thread."""
-    from joblib import Parallel, delayed, parallel_config
-
-    with parallel_config(backend="loky", inner_max_num_threads=1):
-        pool = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
-        yield from pool(delayed(function)(*call) for call in calls)
 
 
 def resolve(trial: Trial) -> Trial:

@@ -1,4 +1,4 @@
-"""``lazyknife datasets``: what there is, where it is, and a way to write it to a file."""
+"""``python -m research datasets``: what there is, where it is, and a way to write it to a file."""
 
 from __future__ import annotations
 

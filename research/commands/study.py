@@ -1,4 +1,4 @@
-"""``lazyknife study``: run named studies, draw their figures, judge the paper's claims."""
+"""``python -m research study``: run named studies, draw their figures, judge the paper's claims."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def study(
 ) -> None:
     """Run studies and draw their figures.
 
-    Rows that the folder holds already are kept: a run that was stopped goes on where it was, and
-    a finished one only draws its figure again.
+    Rows that are already in the folder are kept: an interrupted run continues where it stopped,
+    and a finished one only draws its figure again.
     """
     from ..study import named
 
@@ -77,7 +77,7 @@ def study(
 
 
 def _lead(found: tuple[Verdict, ...]) -> str:
-    """Say what the page has, and how the paper's claims fare."""
+    """The first lines of the page: what it shows, and how many claims hold."""
     text = "Means over trials with standard errors (_se)."
     if not found:
         return text
@@ -101,7 +101,7 @@ def _run(study: Study, folder: Path, trials: int | None, jobs: int) -> tuple[str
     from lazyknife.plots import save_figure
 
     from ..study import draw, read_rows, run_study
-    from ..study.page import summary_lines
+    from ..study.tables import summary_lines
 
     path = folder / f"{study.name}.csv"
     outcome = run_study(study, path, trials=trials, jobs=jobs, progress=show_progress())
@@ -128,7 +128,7 @@ def _paper() -> tuple[str, ...]:
 
 def _verdicts(folder: Path) -> tuple[Verdict, ...]:
     from ..study import verdicts
-    from ..study.page import paper_rows
+    from ..study.tables import paper_rows
 
     return verdicts(paper_rows(folder))
 
@@ -139,9 +139,9 @@ def _make_report(
     """Put the page together: the claims, then every study's figure and table."""
     from lazyknife.cli.report import Figure, Report, Table
     from lazyknife.plots import figure_svg
+    from lazyknife.versions import versions
 
     from ..study import draw, read_rows
-    from ..study.trial import versions
 
     figures, tables = [], []
     if found:
@@ -172,7 +172,7 @@ def _table(study: Study, rows: pd.DataFrame) -> Table:
     from lazyknife.cli.report import Table
 
     from ..study import summarise
-    from ..study.figures import heading
+    from ..study.show import heading
 
     settings = ("n", "epochs", "batch_size", "epsilon", "ridge", "readout")
     measures = ("coverage", "coverage_se", "width", "width_se", "score", "seconds", "certified")
