@@ -84,9 +84,11 @@ def pretrain(X: np.ndarray, y: np.ndarray, epochs: int = 20) -> nn.Module:
     return network.eval()
 
 
+Methods = dict[str, Callable[[nn.Module, int], Any]]
+
 # From the pretrained network and a seed to an estimator. A network that is trained further
 # predicts y itself, not its deviation from the mean of the new rows: no intercept.
-METHODS: dict[str, Callable[[nn.Module, int], Any]] = {
+METHODS: Methods = {
     "as it is, conformal": lambda network, seed: Conformal(network),
     "split, from scratch": lambda network, seed: lk.SplitConformalRegressor(
         network=NETWORK, alpha=ALPHA, random_state=seed
@@ -111,7 +113,9 @@ METHODS: dict[str, Callable[[nn.Module, int], Any]] = {
 }
 
 
-def adapt(population: Population, target: str, draws: int, epochs: int = 20) -> Iterator[Row]:
+def adapt(
+    population: Population, target: str, draws: int, epochs: int = 20, methods: Methods = METHODS
+) -> Iterator[Row]:
     """Train on the other regions, then run all methods on random labelled rows of the target."""
     inside = population.region == target
     # The source's statistics: the labelled and the new rows have no part in them.
@@ -121,7 +125,7 @@ def adapt(population: Population, target: str, draws: int, epochs: int = 20) -> 
     for number in range(draws):
         rows = np.random.default_rng(number).permutation(len(y))
         train, test = rows[:ROWS], rows[ROWS : ROWS + TEST_ROWS]
-        for name, make in METHODS.items():
+        for name, make in methods.items():
             where = {"data": population.title, "target": target, "draw": number, "method": name}
             yield where | measure(make(network, number), X[train], y[train], X[test], y[test])
 

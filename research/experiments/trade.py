@@ -6,7 +6,7 @@ alpha.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,8 @@ TITLES = {"simulated_p16": "simulation, p = 16", "blog_feedback": "BlogFeedback,
 DATA = tuple(TITLES)
 CONSTRUCTION = "full"  # certifies 1 − α − τ; jackknife+ has to pay 2α
 
+Bases = Callable[[int], dict[str, lk.BaseMethod]]
+
 
 def bases(n: int) -> dict[str, lk.BaseMethod]:
     """A public start, and private ones with the large batches that suit them."""
@@ -41,26 +43,30 @@ def bases(n: int) -> dict[str, lk.BaseMethod]:
     return {"public": lk.Public(), **private}
 
 
-def rows_of(data: str, n: int, trial: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def rows_of(
+    data: str, n: int, trial: int, new: int = NEW_ROWS
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Training and new rows."""
     if data == "simulated_p16":
-        whole = simulated(16, n_total=n + NEW_ROWS, seed=trial)
+        whole = simulated(16, n_total=n + new, seed=trial)
     else:
         whole = load(data, "symlog")
     order = np.random.default_rng([trial, n]).permutation(len(whole.y))
-    train, new = order[:n], order[n : n + NEW_ROWS]
-    return whole.X[train], whole.y[train], whole.X[new], whole.y[new]
+    train, test = order[:n], order[n : n + new]
+    return whole.X[train], whole.y[train], whole.X[test], whole.y[test]
 
 
-def run_trial(data: str, n: int, trial: int) -> Iterator[dict[str, Any]]:
+def run_trial(
+    data: str, n: int, trial: int, bases: Bases, new: int, levels: Sequence[float]
+) -> Iterator[dict[str, Any]]:
     """One row for each base and each coverage that it can certify."""
-    X, y, X_new, y_new = rows_of(data, n, trial)
+    X, y, X_new, y_new = rows_of(data, n, trial, new)
     for name, base in bases(n).items():
         model = lk.LazyJackknifeRegressor(
             base=base, construction=CONSTRUCTION, random_state=trial
         ).fit(X, y)
         learnt = base_r2(model, X_new, y_new)
-        plans = {c: lk.plan(n=n, coverage=c, construction=CONSTRUCTION, base=base) for c in LEVELS}
+        plans = {c: lk.plan(n=n, coverage=c, construction=CONSTRUCTION, base=base) for c in levels}
         found = {c: plan for c, plan in plans.items() if plan.alpha is not None}
         if not found:
             continue
@@ -80,14 +86,20 @@ def run_trial(data: str, n: int, trial: int) -> Iterator[dict[str, Any]]:
             }
 
 
-def run(data: Sequence[str], sizes: dict[int, int]) -> pd.DataFrame:
+def run(
+    data: Sequence[str],
+    sizes: dict[int, int],
+    bases: Bases = bases,
+    new: int = NEW_ROWS,
+    levels: Sequence[float] = LEVELS,
+) -> pd.DataFrame:
     """All trials, one after another."""
     return pd.DataFrame(
         row
         for name in data
         for n, trials in sizes.items()
         for trial in range(trials)
-        for row in run_trial(name, n, trial)
+        for row in run_trial(name, n, trial, bases, new, levels)
     )
 
 
