@@ -131,7 +131,8 @@ def compare(
     if html is not None:
         page = _make_report(lead, rows.notes, summary, drawn, files.settings_of(context))
     files.write_outputs(context.params, found, drawn, page)
-    print_table(lead, COLUMNS, [_cells(row) for row in summary.to_dict("records")])
+    print_text(lead)
+    print_table("", COLUMNS, [_cells(row) for row in summary.to_dict("records")])
     if output is not None:
         print_text(f"\nWrote {len(found)} rows to {output}.")
     _say_grouped("warning", found)
