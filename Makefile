@@ -35,7 +35,7 @@ types: $(VENV)/.installed
 
 # Ratios in one run, on an otherwise idle machine; benchmarks/gpu.py is for a machine with a GPU.
 bench: $(VENV)/.installed
-	$(BIN)/python benchmarks/cpu.py
+	$(BIN)/python -m benchmarks.cpu
 	$(BIN)/python -m benchmarks.report
 
 # The paper's figures and table with a verdict on each claim, and the studies beyond the paper.

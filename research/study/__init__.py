@@ -9,24 +9,3 @@ from .summary import summarise
 from .tables import fill
 from .trial import run_trial
 from .verdict import Verdict, verdicts
-
-__all__ = [
-    "COLLECTIONS",
-    "METHODS",
-    "STUDIES",
-    "Grid",
-    "Outcome",
-    "Setting",
-    "Study",
-    "Trial",
-    "Verdict",
-    "draw",
-    "fill",
-    "named",
-    "read_rows",
-    "run_study",
-    "run_trial",
-    "summarise",
-    "vary",
-    "verdicts",
-]
