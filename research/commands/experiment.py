@@ -9,6 +9,9 @@ from typing import Annotated
 import typer
 
 from lazyknife.cli.console import plainly, print_text
+from lazyknife.data.checks import check_choice
+
+from ..pages import DOCS
 
 EXPERIMENTS = {
     "diabetes": "seven methods on scikit-learn's diabetes data: docs/demo/",
@@ -30,18 +33,12 @@ def experiment(
             show_default=False,
         ),
     ] = None,
-    docs: Annotated[
-        Path | None, typer.Option(help="Folder to write to; by default the checkout's docs/.")
-    ] = None,
+    docs: Annotated[Path, typer.Option(help="Folder to write to.")] = DOCS,
 ) -> None:
     """Run an experiment and write its rows, figures and tables."""
-    from lazyknife.data.checks import check_choice
-
-    from ..pages import DOCS
-
     if name is None:
         for each, what in EXPERIMENTS.items():
             print_text(f"{each}: {what}")
         return
     check_choice("name", name, EXPERIMENTS)
-    import_module(f"research.experiments.{name}").main(docs or DOCS)
+    import_module(f"research.experiments.{name}").main(docs)

@@ -8,21 +8,18 @@ from typing import Annotated
 import typer
 
 from lazyknife.cli.console import plainly, print_text
+from lazyknife.files import write_whole
+
+from ..pages import DOCS, RESULTS
+from ..study import fill
 
 
 @plainly
 def pages(
     names: Annotated[list[str], typer.Argument(help="Pages in docs/: studies.md", metavar="PAGE")],
-    results: Annotated[
-        Path | None, typer.Option(help="Folder of the studies' rows; by default results/.")
-    ] = None,
+    results: Annotated[Path, typer.Option(help="Folder of the studies' rows.")] = RESULTS,
 ) -> None:
     """Fill the tables of studies on pages in docs/ from the rows of the studies."""
-    from lazyknife.files import write_whole
-
-    from ..pages import DOCS, RESULTS
-    from ..study import fill
-
     for path in (DOCS / name for name in names):
-        write_whole(path, fill(path.read_text(encoding="utf-8"), results or RESULTS))
+        write_whole(path, fill(path.read_text(encoding="utf-8"), results))
         print_text(f"Filled {path}.")
