@@ -272,7 +272,8 @@ run_study(small("lazy_public", trials=400), Path(sys.argv[1]), jobs=1)
 @pytest.mark.slow
 def test_a_killed_run_loses_no_row(tmp_path):
     path = tmp_path / "s.csv"
-    environment = os.environ | {"PYTHONPATH": os.path.dirname(__file__)}
+    path_of_imports = os.pathsep.join([os.path.dirname(__file__), *sys.path])
+    environment = os.environ | {"PYTHONPATH": path_of_imports}
     process = subprocess.Popen([sys.executable, "-c", KILLED, str(path)], env=environment)
     deadline = time.monotonic() + 120
     while not (path.exists() and len(stored_rows(path)) >= 3):

@@ -42,25 +42,12 @@ MODELS: dict[str, Callable[[int], Any]] = {
 
 @dataclass(frozen=True)
 class Conformalized:
-    """A regressor of MAPIE after its fit, with what the shared part of an estimator asks for.
+    """A regressor of MAPIE after its fit, with what the shared part of an estimator asks for."""
 
-    Attributes
-    ----------
-    wrapped
-        MAPIE's regressor.
-    alpha
-        The level that it was fitted for.
-    options
-        Keywords of its prediction methods.
-    trained
-        Number of models that were fitted.
-
-    """
-
-    wrapped: Any
-    alpha: float
-    options: Mapping[str, Any]
-    trained: int
+    wrapped: Any  # MAPIE's regressor
+    alpha: float  # the level that it was fitted for
+    options: Mapping[str, Any]  # keywords of its prediction methods
+    trained: int  # number of models that were fitted
 
     @property
     def residuals(self) -> Tensor:
