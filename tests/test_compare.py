@@ -79,6 +79,8 @@ def test_settings_are_checked_before_anything_is_fitted():
         compare("lazy_dp", epsilon=-1)
     with pytest.raises(ValueError, match="construction='x'"):
         lk.compare_methods(X, Y, {"mine": lk.LazyJackknifeRegressor(construction="x")})
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        lk.compare_methods(X, Y[:40])
 
 
 def test_rows_are_what_the_estimators_give():
@@ -101,7 +103,7 @@ def test_rows_are_what_the_estimators_give():
         assert row["certified"] == model.certificate_.coverage
 
 
-@pytest.mark.parametrize("container", [np.asarray, pd.DataFrame])
+@pytest.mark.parametrize("container", [list, pd.DataFrame])
 def test_estimators_of_ones_own_are_compared_with_their_own_settings(container):
     wide = lk.LazyJackknifeRegressor(alpha=0.4, scaling="symlog")
     models = {"mine": wide, "lazyknife": METHODS["lazyknife"](MethodSettings())}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,17 +27,15 @@ FIRST = 100  # seed of the first split; objectives were compared on splits 0 to 
 MEASURES = ("coverage", "width", "score", "seconds", "certified")
 
 
+PLAIN = lk.mlp((64, 64))
+
+
 def denoising(features: int) -> nn.Module:
     """The usual network; while it is trained, it sees only 80 % of each row's features."""
-    return nn.Sequential(nn.Dropout(0.2), *lk.mlp((64, 64))(features))
+    return nn.Sequential(nn.Dropout(0.2), *PLAIN(features))
 
 
-SHARED: dict[str, Any] = {
-    "network": lk.mlp((64, 64)),
-    "alpha": ALPHA,
-    "widths": "constant",
-    "device": "cpu",
-}
+SHARED: dict[str, Any] = {"network": PLAIN, "alpha": ALPHA, "widths": "constant", "device": "cpu"}
 # Every method gets the same rows; the first is what the others are measured against.
 METHODS: dict[str, dict[str, Any]] = {
     "random start": {"base": Public()},
@@ -46,8 +45,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "autoencode, standardized": {"base": Pretrained(), "scaling": "standardize"},
     "autoencode, last layer": {"base": Pretrained(), "parameters": "last"},
     "autoencode, denoising": {"base": Pretrained(), "network": denoising},
-    "linear part, random start": {"base": Public(), "network": None},
-    "linear part, autoencode": {"base": Pretrained(), "network": None},
+    "linear part, random start": {"base": Public(), "network": lk.mlp((64, 64), skip=True)},
+    "linear part, autoencode": {"base": Pretrained(), "network": lk.mlp((64, 64), skip=True)},
 }
 
 
@@ -68,20 +67,16 @@ class Case(NamedTuple):
         return order[:LABELLED], order[LABELLED:end], order[end:]
 
 
-def real(name: str) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
+def real(name: str) -> tuple[np.ndarray, np.ndarray]:
     """A real data set, its features brought to a common order of size by a fixed map."""
-
-    def rows() -> tuple[np.ndarray, np.ndarray]:
-        data = load(name, "symlog")
-        return data.X, data.y
-
-    return rows
+    data = load(name, "symlog")
+    return data.X, data.y
 
 
 CASES = (
-    Case("BlogFeedback", real("blog_feedback"), new=2297),
-    Case("MEPS 2016, panel 21", real("meps_2016_panel21"), new=2000),
-    Case("Communities and Crime", real("communities"), new=None),
+    Case("BlogFeedback", partial(real, "blog_feedback"), new=2297),
+    Case("MEPS 2016, panel 21", partial(real, "meps_2016_panel21"), new=2000),
+    Case("Communities and Crime", partial(real, "communities"), new=None),
 )
 
 

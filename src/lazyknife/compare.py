@@ -15,6 +15,7 @@ from joblib import Parallel, delayed, parallel_config
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.metrics import r2_score
+from sklearn.utils import check_consistent_length
 from threadpoolctl import threadpool_limits
 
 from .base import privacy
@@ -93,7 +94,8 @@ def compare_methods(
     models = methods if isinstance(methods, Mapping) else _named(methods, settings, scaling)
     for model in models.values():
         model._check_settings()
-    y = np.asarray(y)
+    X, y = X if hasattr(X, "shape") else np.asarray(X), np.asarray(y)
+    check_consistent_length(X, y)
     parts = make_folds(len(y), folds, train_rows, test_rows, random_state)
 
     def calls() -> Iterator[tuple[Any, ...]]:

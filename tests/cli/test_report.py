@@ -296,7 +296,7 @@ def test_jinja2_is_asked_for_only_when_needed(monkeypatch):
     code = "import lazyknife.cli.report, sys; sys.exit('jinja2' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    with pytest.raises(ImportError, match=r"pip install 'lazyknife\[report\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'lazyknife\[cli\]'"):
         render(REPORT)
 
 

@@ -135,7 +135,7 @@ def render(report: Report) -> str:
         from jinja2 import Environment, PackageLoader, StrictUndefined
         from markupsafe import Markup
     except ImportError as error:
-        raise ImportError("An HTML report needs jinja2: pip install 'lazyknife[report]'") from error
+        raise ImportError("An HTML report needs jinja2: pip install 'lazyknife[cli]'") from error
     environment = Environment(
         loader=PackageLoader("lazyknife"),
         autoescape=True,
