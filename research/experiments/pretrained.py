@@ -25,7 +25,7 @@ from lazyknife.progress import track
 from ..datasets import DATASETS, load
 from ..datasets.files import locate
 from ..pages import fill_file, markdown
-from .shared import ALPHA, Conformal, Row, keep, lazy, measure, methods_table, summary
+from .shared import ALPHA, Conformal, Row, keep, lazy, measure, methods_table, summary, trained
 
 ROWS, TEST_ROWS, DRAWS = 150, 2000, 20
 NETWORK = lk.mlp((64, 64))
@@ -86,24 +86,20 @@ def pretrain(X: np.ndarray, y: np.ndarray, epochs: int = 20) -> nn.Module:
 
 Methods = dict[str, Callable[[nn.Module, int], Any]]
 
-# From the pretrained network and a seed to an estimator. A network that is trained further
-# predicts y itself, not its deviation from the mean of the new rows: no intercept.
+SPLIT, CV = lk.SplitConformalRegressor, lk.CVPlusRegressor
+# A network that is trained further predicts y itself, not its deviation from the mean of the new
+# rows: no intercept.
+FURTHER: dict[str, Any] = {"lr": FINE_STEP, "intercept": False}
+
+# From the pretrained network and a seed to an estimator.
 METHODS: Methods = {
     "as it is, conformal": lambda network, seed: Conformal(network),
-    "split, from scratch": lambda network, seed: lk.SplitConformalRegressor(
-        network=NETWORK, alpha=ALPHA, random_state=seed
-    ),
-    "CV+, from scratch": lambda network, seed: lk.CVPlusRegressor(
-        network=NETWORK, alpha=ALPHA, random_state=seed
-    ),
-    "split, trained further": lambda network, seed: lk.SplitConformalRegressor(
-        network=network, lr=FINE_STEP, intercept=False, alpha=ALPHA, random_state=seed
-    ),
-    "CV+, trained further": lambda network, seed: lk.CVPlusRegressor(
-        network=network, lr=FINE_STEP, intercept=False, alpha=ALPHA, random_state=seed
-    ),
-    "CV+, trained further, lr 1e-3": lambda network, seed: lk.CVPlusRegressor(
-        network=network, intercept=False, alpha=ALPHA, random_state=seed
+    "split, from scratch": lambda network, seed: trained(SPLIT, NETWORK, seed),
+    "CV+, from scratch": lambda network, seed: trained(CV, NETWORK, seed),
+    "split, trained further": lambda network, seed: trained(SPLIT, network, seed, **FURTHER),
+    "CV+, trained further": lambda network, seed: trained(CV, network, seed, **FURTHER),
+    "CV+, trained further, lr 1e-3": lambda network, seed: trained(
+        CV, network, seed, intercept=False
     ),
     "lazyknife, random start": lambda network, seed: lazy(NETWORK, seed),
     "lazyknife, all": lambda network, seed: lazy(network, seed),

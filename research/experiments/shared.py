@@ -51,6 +51,10 @@ def lazy(network: Any, seed: int, **settings: Any) -> lk.LazyJackknifeRegressor:
     )
 
 
+def trained(kind: Any, network: Any, seed: int, **settings: Any) -> Any:
+    return kind(network=network, alpha=ALPHA, random_state=seed, **settings)
+
+
 def measure(
     model: Any,
     X: Any,

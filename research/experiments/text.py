@@ -24,7 +24,7 @@ import lazyknife as lk
 from lazyknife.progress import track
 
 from ..pages import fill_file
-from .shared import ALPHA, Conformal, Row, keep, lazy, measure, methods_table
+from .shared import ALPHA, Conformal, Row, keep, lazy, measure, methods_table, trained
 
 SIZES, TEST_WORDS, DRAWS = (200, 1000), 2000, 10
 WHOLE_DRAWS, WHOLE_ROWS, WHOLE_TEST_WORDS = 3, 200, 500
@@ -88,12 +88,10 @@ class RidgeSplit(Conformal):
 
 METHODS: dict[str, Callable[[int], Any]] = {
     "ridge, split": RidgeSplit,
-    "split": lambda seed: lk.SplitConformalRegressor(HEAD, alpha=ALPHA, random_state=seed),
-    "CV+": lambda seed: lk.CVPlusRegressor(HEAD, alpha=ALPHA, random_state=seed),
-    "split, length one": lambda seed: lk.SplitConformalRegressor(
-        short_head, alpha=ALPHA, random_state=seed
-    ),
-    "CV+, length one": lambda seed: lk.CVPlusRegressor(short_head, alpha=ALPHA, random_state=seed),
+    "split": lambda seed: trained(lk.SplitConformalRegressor, HEAD, seed),
+    "CV+": lambda seed: trained(lk.CVPlusRegressor, HEAD, seed),
+    "split, length one": lambda seed: trained(lk.SplitConformalRegressor, short_head, seed),
+    "CV+, length one": lambda seed: trained(lk.CVPlusRegressor, short_head, seed),
     "lazyknife": lambda seed: lazy(HEAD, seed),
     "lazyknife, length one": lambda seed: lazy(short_head, seed),
     "lazyknife, linear head": lambda seed: lazy(lk.mlp(()), seed),

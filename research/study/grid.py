@@ -12,21 +12,12 @@ from lazyknife.methods import MethodSettings
 
 @dataclass(frozen=True)
 class Setting(MethodSettings):
-    """What a trial is run with; the values are those of the paper's experiments.
-
-    Attributes
-    ----------
-    n, n_test
-        Training rows, and test rows; None tests on all others.
-    transform
-        None or ``"symlog"``, applied to the features.
-
-    """
+    """What a trial is run with; the values are those of the paper's experiments."""
 
     intercept: bool = False
-    n: int = 100
-    n_test: int | None = None
-    transform: str | None = None
+    n: int = 100  # training rows
+    n_test: int | None = None  # test rows; None takes all others
+    transform: str | None = None  # of the features: None or "symlog"
 
 
 # In the order of the columns in results/; the network is a method's own.
@@ -73,32 +64,15 @@ class Trial:
 
 @dataclass(frozen=True)
 class Study:
-    """A named question and the trials that answer it.
+    """A named question and the trials that answer it."""
 
-    Attributes
-    ----------
-    name, title
-        For files and for people.
-    grids
-        What to run.
-    figure
-        Which figure to draw of the rows: a key of ``FIGURES``.
-    trials
-        Repetitions of every combination.
-    question
-        What the study is to find out, for a page.
-    across
-        The field of ``Setting`` that a figure has on its x-axis, if it has one.
-
-    """
-
-    name: str
+    name: str  # of its files
     title: str
     grids: tuple[Grid, ...]
-    figure: str = "comparison"
-    trials: int = 15
+    figure: str = "comparison"  # a key of FIGURES
+    trials: int = 15  # repetitions of every combination
     question: str = ""
-    across: str = ""
+    across: str = ""  # the field of Setting on the x-axis of curves
 
     def expand(self, trials: int | None = None) -> list[Trial]:
         """Return all trials, each once, in a fixed order."""
