@@ -62,6 +62,20 @@ def change(monkeypatch):
 
 
 @pytest.fixture
+def place(bare, monkeypatch, change):
+    """Make files in the test's folder the published copies of MEPS 2016, and name the folder."""
+
+    def put(*names, rows=16, **fields):
+        kinds = {copy.name: copy.hash for copy in DATASETS["meps_2016"].copies}
+        hashes = {name: sha256 if "sha" in kinds[name] else git_blob for name in names}
+        copies = tuple(Copy(name, hashes[name]((bare / name).read_bytes())) for name in names)
+        change("meps_2016", rows=rows, copies=copies, **fields)
+        monkeypatch.setenv("LAZYKNIFE_DATA", str(bare))
+
+    return put
+
+
+@pytest.fixture
 def server():
     """A publisher: ``pages`` are what it serves, ``asked`` what it was asked for."""
 
@@ -315,7 +329,7 @@ def write_xport(frame: pd.DataFrame, path: Path) -> None:
     pytest.importorskip("pyreadstat").write_xport(frame, str(path), file_format_version=5)
 
 
-def test_all_forms_of_the_survey_give_the_same(bare, monkeypatch, change):
+def test_all_forms_of_the_survey_give_the_same(bare, place):
     frame = all_levels()
     X, y, names = derive(frame)
     assert X.shape == (16, 107)
@@ -323,17 +337,9 @@ def test_all_forms_of_the_survey_give_the_same(bare, monkeypatch, change):
     write_xport(extra, bare / "h192.ssp")
     extra.rename(columns=str.lower).to_csv(bare / "h192.csv", index=False)
     np.savetxt(bare / "meps_data.txt", np.c_[X, y])
-    change(
-        "meps_2016",
-        rows=16,
-        copies=tuple(
-            Copy(copy.name, (sha256 if "sha" in copy.hash else git_blob)(content))
-            for copy in DATASETS["meps_2016"].copies
-            for content in [(bare / copy.name).read_bytes()]
-        ),
-    )
-    monkeypatch.setenv("LAZYKNIFE_DATA", str(bare))
-    for form in ("meps_data.txt", "h192.csv", "h192.ssp"):
+    forms = ("meps_data.txt", "h192.csv", "h192.ssp")
+    place(*forms)
+    for form in forms:
         assert datasets.find("meps_2016") == bare / form
         data = datasets.load("meps_2016")
         assert np.array_equal(data.X, X), form
@@ -352,36 +358,25 @@ def test_a_transport_file_is_read_in_pieces(tmp_path):
     assert np.array_equal(read["AGE53X"].round(), np.arange(5003))
 
 
-def test_other_levels_than_the_papers_are_refused(bare, monkeypatch, change):
-    frame = all_levels()
-    frame["HISPANX"] = 1.0
-    frame.to_csv(bare / "h192.csv", index=False)
-    content = (bare / "h192.csv").read_bytes()
-    change("meps_2016", rows=16, columns=106, copies=(Copy("h192.csv", sha256(content)),))
-    monkeypatch.setenv("LAZYKNIFE_DATA", str(bare))
+def test_other_levels_or_another_shape_than_the_papers_are_refused(bare, place):
+    all_levels().to_csv(bare / "h192.csv", index=False)
+    place("h192.csv", rows=33005)
+    with pytest.raises(ValueError, match=r"shape \(16, 107\).*has \(33005, 107\)"):
+        datasets.load("meps_2016")
+    all_levels().assign(HISPANX=1.0).to_csv(bare / "h192.csv", index=False)
+    place("h192.csv", columns=106)
     with pytest.raises(ValueError, match="papers have: HISPANX 1 for 2"):
         datasets.load("meps_2016")
 
 
 @pytest.mark.parametrize("value", [1.0, 0.5])
-def test_dummies_in_other_places_are_refused(bare, monkeypatch, change, value):
+def test_dummies_in_other_places_are_refused(bare, place, value):
     X, y, _ = derive(all_levels())
     X[0, 7:9] = value  # two levels at once, or two halves of one
     X[0, 9:12] = 0
     np.savetxt(bare / "meps_data.txt", np.c_[X, y])
-    content = (bare / "meps_data.txt").read_bytes()
-    change("meps_2016", rows=16, copies=(Copy("meps_data.txt", git_blob(content)),))
-    monkeypatch.setenv("LAZYKNIFE_DATA", str(bare))
+    place("meps_data.txt")
     with pytest.raises(ValueError, match="columns 8 to 12 are not the dummies of REGION53"):
-        datasets.load("meps_2016")
-
-
-def test_another_shape_is_refused(bare, monkeypatch, change):
-    all_levels().to_csv(bare / "h192.csv", index=False)
-    content = (bare / "h192.csv").read_bytes()
-    change("meps_2016", copies=(Copy("h192.csv", sha256(content)),))
-    monkeypatch.setenv("LAZYKNIFE_DATA", str(bare))
-    with pytest.raises(ValueError, match=r"shape \(16, 107\).*has \(33005, 107\)"):
         datasets.load("meps_2016")
 
 
@@ -396,11 +391,9 @@ def test_meps_is_panel_21_where_the_whole_cannot_be_had(bare, monkeypatch, chang
     assert server.asked == ["/gone.zip"]  # once a process
 
 
-def test_meps_is_the_whole_where_it_can_be_had(bare, monkeypatch, change):
+def test_meps_is_the_whole_where_it_can_be_had(bare, place):
     all_levels().to_csv(bare / "h192.csv", index=False)
-    content = (bare / "h192.csv").read_bytes()
-    change("meps_2016", rows=16, copies=(Copy("h192.csv", sha256(content)),))
-    monkeypatch.setenv("LAZYKNIFE_DATA", str(bare))
+    place("h192.csv")
     assert datasets.meps("symlog").label == "MEPS 2016, symlog"
 
 
