@@ -44,14 +44,9 @@ def draw_comparison(study: Study, rows: pd.DataFrame) -> Figure:
 def panels(part: pd.DataFrame) -> list[Panel]:
     """Return the three panels of the paper's figures."""
     target = 1 - 2 * float(part["alpha"].iloc[0])  # the paper's, what jackknife+ guarantees
+    label = f"{100 * target:.0f} %, 1 − 2α"
     return [
-        _panel(
-            part,
-            "coverage",
-            "coverage",
-            target=target,
-            target_label=f"{100 * target:.0f} %, 1 − 2α",
-        ),
+        _panel(part, "coverage", "coverage", target=target, target_label=label),
         _panel(part, "seconds", "time (s)", log=True),
         _panel(part, "width", "width", log=wants_log(part["width"])),
     ]

@@ -329,6 +329,18 @@ def test_the_regions_table_marks_the_least_score():
         assert {cell for cell in cells if "*" in cell} == {f"**{least:.3f}**"}
 
 
+@pytest.mark.filterwarnings("default")  # skorch's own
+def test_the_module_of_a_skorch_network_is_a_network():
+    skorch = pytest.importorskip("skorch")
+    X, y = (values.astype(np.float32) for values in linear(60))
+    settings = {"max_epochs": 2, "optimizer": torch.optim.Adam, "verbose": 0}
+    with torch.random.fork_rng():
+        net = skorch.NeuralNetRegressor(lambda: lk.mlp((8,))(3), **settings).fit(X, y[:, None])
+    model = lazy(net.module_, 0).fit(X[:40], y[:40])
+    assert model.certificate_.coverage > 0.8
+    assert model.predict_interval(X[40:]).lower.shape == (20,)
+
+
 # Text.
 
 

@@ -89,8 +89,8 @@ def compare(
     nothing leaks. Except where a name says otherwise, all methods use the same network, two hidden
     layers of 64 ReLU units beside a linear function of the inputs, and train it for the same
     number of epochs. The lazy_ methods use the ridge and the readout of the paper, the lazyknife
-    ones the defaults of predict, and the mapie_ ones (pip install 'lazyknife[peers]') the models
-    in their names instead of a network.
+    ones the defaults of predict. The mapie_ ones, which need the package mapie, use the models in
+    their names instead of a network.
     """
     from ..compare import compare_methods, summarise_folds
     from ..data.checks import check_positive
