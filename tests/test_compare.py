@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -214,6 +216,11 @@ def test_fits_run_on_one_thread_and_give_the_others_back():
 
 
 # The methods
+
+
+def test_the_wheel_imports_nothing_of_research():
+    for path in Path(lk.__file__).parent.rglob("*.py"):
+        assert not re.search(r"^\s*(from|import) research", path.read_text("utf-8"), re.MULTILINE)
 
 
 def test_the_default_methods_exist():

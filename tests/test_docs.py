@@ -97,7 +97,8 @@ def test_the_first_snippet_prints_the_certificate_as_shown():
 
 
 def test_the_table_is_the_demos():
-    between = README.split("<!-- demo table -->\n")[1].split("<!-- end of demo table -->")[0]
+    marks = r"<!-- (?:table: demo|demo table) -->\n(.*?)<!-- end of (?:demo )?table -->"
+    (between,) = re.findall(marks, README, flags=re.DOTALL)
     assert between == (ROOT / "docs/demo/table.md").read_text()
 
 

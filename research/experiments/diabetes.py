@@ -15,7 +15,7 @@ from lazyknife.compare import summarise_folds
 from lazyknife.files import write_whole
 from lazyknife.plots import plot_intervals, plot_methods, save_figure, style
 
-from ..pages import markdown
+from ..pages import fill_file, markdown, marked
 from .shared import keep
 
 ALPHA, ROWS = 0.1, 200
@@ -78,3 +78,6 @@ def main(docs: Path) -> None:
     rows = keep(rows, docs / "demo" / "demo.csv")
     write_whole(docs / "demo" / "table.md", table(rows))
     save_figure(draw(rows), docs / "demo" / "demo.png")
+    readme = docs.parent / "README.md"
+    if readme.exists() and "demo" in marked(readme.read_text(encoding="utf-8")):
+        fill_file(readme, {"demo": table(rows)})
