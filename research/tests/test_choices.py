@@ -25,7 +25,7 @@ from research.study.choices import (
 COMMITTED = Path(__file__).parents[2] / "results" / "choices.csv"
 # Mean score and mean coverage of each method.
 KINDS = {
-    "lazyknife": (3.0, 0.90),
+    DEFAULT: (3.0, 0.90),
     "lazyknife_narrow": (1.0, 0.80),  # the least score, but it covers too little
     "lazyknife_best": (2.0, 0.885),
     "cheat": (0.5, 0.50),

@@ -92,7 +92,7 @@ def compare(
     ones the defaults of predict. The mapie_ ones, which need the package mapie, use the models in
     their names instead of a network.
     """
-    from ..compare import compare_methods, summarise_folds
+    from ..compare import compare_methods
     from ..data.checks import check_positive
     from .tables import encode_one, read_table
 
@@ -121,23 +121,31 @@ def compare(
         progress=show_progress(),
     )
     found[["width", "score"]] *= unit
-    summary = summarise_folds(found)
     lead = (
         f"{data.name}: {len(rows.y)} rows, {rows.X.shape[1]} features, {folds} folds of "
         f"{found['n'].min()} training rows, alpha = {alpha:g}."
     )
-    drawn = _draw(summary, alpha) if figure or html else None
-    page = None
-    if html is not None:
-        page = _make_report(lead, rows.notes, summary, drawn, files.settings_of(context))
-    files.write_outputs(context.params, found, drawn, page)
-    print_text(lead)
-    print_table("", COLUMNS, [_cells(row) for row in summary.to_dict("records")])
-    if output is not None:
-        print_text(f"\nWrote {len(found)} rows to {output}.")
-    _say_grouped("warning", found)
+    _show(context, lead, rows.notes, found)
     if _say_grouped("error", found):
         raise typer.Exit(FAILED)
+
+
+def _show(context: typer.Context, lead: str, notes: tuple[str, ...], found: pd.DataFrame) -> None:
+    """Print the table, and write the files that were asked for."""
+    from ..compare import summarise_folds
+
+    summary, options = summarise_folds(found), context.params
+    drawn = page = None
+    if options["figure"] or options["html"]:
+        drawn = _draw(summary, options["alpha"])
+    if options["html"]:
+        page = _make_report(lead, notes, summary, drawn, files.settings_of(context))
+    files.write_outputs(options, found, drawn, page)
+    print_text(lead)
+    print_table("", COLUMNS, [_cells(row) for row in summary.to_dict("records")])
+    if options["output"]:
+        print_text(f"\nWrote {len(found)} rows to {options['output']}.")
+    _say_grouped("warning", found)
 
 
 def _say_grouped(kind: str, found: pd.DataFrame) -> bool:
