@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from research.pages import DOCS, fill, markdown
 
@@ -79,47 +80,56 @@ def measured(name: str) -> Row:
     return found
 
 
-def draw(growth: Row, gpu: dict[str, Any]) -> None:
+def draw(growth: Row, gpu: Row) -> None:
     """Draw time against the number of training rows, on a processor and on a GPU."""
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2)
+    draw_growth(left, growth)
+    draw_gpu(right, gpu)
+    for ax in (left, right):
+        ax.set_xlabel("training rows n")
+        ax.grid(alpha=0.3, which="both", lw=0.4)
+    FIGURE.parent.mkdir(exist_ok=True)
+    figure.savefig(FIGURE, dpi=150)
+
+
+def draw_growth(ax: Axes, growth: Row) -> None:
+    """Times on a processor over that of the fewest rows, with two powers of n."""
     n, relative = growth["n"], growth["relative"]
-    left.loglog(n, relative, "o-", color="#08519c", label="measured")
+    ax.loglog(n, relative, "o-", color="#08519c", label="measured")
     for power, style in ((2, ":"), (3, "--")):
         line = [(k / n[0]) ** power for k in n]
-        left.loglog(n, line, style, color="#525252", lw=1, label=f"$n^{power}$")
-    left.set(
-        title=f"2 cores: exponent {growth['ratio']:.2f}",
-        xlabel="training rows n",
-        ylabel="fit and 5,000 intervals ÷ n = 500",
-    )
-    left.legend(frameon=False)
-    left.set_xticks(n, [f"{k:,}" for k in n])
-    left.minorticks_off()
-    for name, precision, sketched, marker, colour in (
-        ("float64", "float64", False, "o-", "#08519c"),
-        ("float32", "float32", False, "s-", "#d55e00"),
-        ("tf32", "tf32", False, "D-", "#cc79a7"),
-        ("Sketch(4096), float64", "float64", True, "^-", "#009e73"),
-        ("Sketch(4096), float32", "float32", True, "v-", "#56b4e9"),
-    ):
+        ax.loglog(n, line, style, color="#525252", lw=1, label=f"$n^{power}$")
+    ax.set_title(f"2 cores: exponent {growth['ratio']:.2f}")
+    ax.set_ylabel("fit and 5,000 intervals ÷ n = 500")
+    ax.legend(frameon=False)
+    ax.set_xticks(n, [f"{k:,}" for k in n])
+    ax.minorticks_off()
+
+
+# Label, precision, whether sketched, marker and colour.
+LINES = (
+    ("float64", "float64", False, "o-", "#08519c"),
+    ("float32", "float32", False, "s-", "#d55e00"),
+    ("tf32", "tf32", False, "D-", "#cc79a7"),
+    ("Sketch(4096), float64", "float64", True, "^-", "#009e73"),
+    ("Sketch(4096), float32", "float32", True, "v-", "#56b4e9"),
+)
+
+
+def draw_gpu(ax: Axes, gpu: Row) -> None:
+    """Seconds on a GPU, a line for each precision and kind of features."""
+    for name, precision, sketched, marker, colour in LINES:
         points = [
             (case["n"], case["seconds"])
             for case in gpu["cases"]
             if case["precision"] == precision and bool(case["dimension"]) == sketched
         ]
         if points:
-            right.loglog(*zip(*sorted(points), strict=True), marker, color=colour, label=name)
-    right.set(
-        title=gpu["device"],
-        xlabel="training rows n",
-        ylabel="fit and 100,000 intervals (s)\nsketch: 10,000 intervals",
-    )
-    right.legend(frameon=False, fontsize="small")
-    for ax in (left, right):
-        ax.grid(alpha=0.3, which="both", lw=0.4)
-    FIGURE.parent.mkdir(exist_ok=True)
-    figure.savefig(FIGURE, dpi=150)
+            ax.loglog(*zip(*sorted(points), strict=True), marker, color=colour, label=name)
+    ax.set_title(gpu["device"])
+    ax.set_ylabel("fit and 100,000 intervals (s)\nsketch: 10,000 intervals")
+    ax.legend(frameon=False, fontsize="small")
 
 
 def main() -> None:
