@@ -36,9 +36,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks.report import cpu_table, options_table
 from lazyknife.base import DPSGD, Plain, Pretrained, Public
 from lazyknife.compute import Machine, steps
-from lazyknife.estimators.baselines import Refits
 from lazyknife.estimators.lazy import LazyJackknifeRegressor
-from lazyknife.estimators.refits import train_ensemble
+from lazyknife.estimators.refits import Refits, train_ensemble
 from lazyknife.intervals import kappa, plus
 from lazyknife.networks import build, make, mlp
 from lazyknife.records import LeaveOneOut
@@ -119,7 +118,7 @@ def refits(X: Tensor, y: Tensor, new: Tensor, count: int) -> Job:
         models = train_ensemble(
             lambda seed: make(mlp(WIDTHS), X, seed), X, y, subsets, Plain(), center=True, seed=0
         )
-        residuals = y[:count] - models.own_outputs(X[:count])
+        residuals = y[:count] - models.own_outputs(X[:count], torch.arange(count))
         ends(Refits(models, models, torch.arange(count), residuals, residuals), new)
 
     return job

@@ -134,7 +134,7 @@ from importlib import import_module
 for name in {ENGINE}:
     import_module("lazyknife." + name)
 from lazyknife.intervals import CONSTRUCTIONS, GENERAL
-from lazyknife.solve.lazy import LazyStep
+from lazyknife.estimators.step import LazyStep
 from lazyknife.losses import Huber
 from lazyknife.networks import build, mlp
 from lazyknife.solve.readout import READOUTS

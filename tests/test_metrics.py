@@ -48,6 +48,7 @@ def test_empty_intervals_have_no_width():
     crossed = lk.Intervals(np.zeros(1), np.array([1.0]), np.array([-1.0]), 0.9)
     assert crossed.width == 0.0
     assert not crossed.covers([0.0])
+    assert lk.interval_score([0.0], crossed) == pytest.approx(2 / 0.9 * 2.0)  # outside both ends
 
 
 def test_coverage_by_bin_of_width_and_of_a_feature():
@@ -75,6 +76,8 @@ def test_equal_values_share_a_bin():
 def test_bad_arguments_are_refused():
     with pytest.raises(ValueError, match="several levels"):
         lk.coverage_by_bin(Y, LEVELS)
+    with pytest.raises(ValueError, match="by='height': choose from 'width'"):
+        lk.coverage_by_bin(Y, ONE, by="height")
     with pytest.raises(ValueError, match=r"by has shape \(2,\)"):
         lk.coverage_by_bin(Y, ONE, by=[1.0, 2.0])
     with pytest.raises(ValueError, match="bins=0"):

@@ -31,11 +31,14 @@ class Loss(ABC):
         What it is called in settings and messages.
     identity
         Whether f is the mean of y itself.
+    closed_form
+        Whether leave-one-out models have a closed form; otherwise Newton's method finds them.
 
     """
 
     name: ClassVar[str]
     identity: ClassVar[bool] = True
+    closed_form: ClassVar[bool] = False
 
     @abstractmethod
     def value(self, f: Tensor, y: Tensor) -> Tensor:
@@ -80,6 +83,7 @@ class Squared(Loss):
     """(y − f)²/2: the mean."""
 
     name = "squared"
+    closed_form = True
 
     def value(self, f: Tensor, y: Tensor) -> Tensor:
         """(f − y)²/2."""

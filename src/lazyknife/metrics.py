@@ -1,4 +1,4 @@
-"""How good intervals are: coverage, width, interval score, coverage by bin."""
+"""Evaluate intervals against true values: coverage, width, interval score."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .data.checks import check_positive_int
+from .data.checks import check_choice, check_positive_int
 from .records import Intervals, to_array
 
 Numbers = NDArray[np.float64]
 
 
 class Estimate(NamedTuple):
-    """A mean over rows and its Monte-Carlo standard error; arrays where there are levels."""
+    """A mean over rows and its standard error: numbers, or arrays with one entry for each level."""
 
     value: Any
     error: Any
 
 
 class Bins(NamedTuple):
-    """Coverage within bins of rows: one entry a bin."""
+    """Rows in bins: edges, number of rows, coverage with its standard error, and mean width."""
 
     lower: Numbers
     upper: Numbers
@@ -32,19 +32,39 @@ class Bins(NamedTuple):
 
 
 def coverage(y: ArrayLike, intervals: Intervals) -> Estimate:
-    """Share of the rows whose interval holds their y, with its standard error."""
+    """Fraction of the intervals that contain the true value, with its standard error.
+
+    Parameters
+    ----------
+    y
+        True values, shape (m,).
+    intervals
+        Intervals for the same m rows.
+
+    """
     covered = intervals.covers(y)
     share = covered.mean(axis=0)
-    return Estimate(_plain(share), _plain(np.sqrt(share * (1 - share) / len(covered))))
+    return Estimate(_plain(share), _plain(_standard_error(share, len(covered))))
 
 
 def mean_width(intervals: Intervals) -> Any:
-    """Mean width of the intervals."""
+    """Mean width of the intervals: a number, or one for each level."""
     return _plain(intervals.with_arrays().width.mean(axis=0))
 
 
 def interval_score(y: ArrayLike, intervals: Intervals) -> Any:
-    """Mean Winkler score: width plus 2/alpha times the distance of a miss. Lower is better."""
+    """Mean Winkler score: width plus 2/alpha times the distance to a true value outside.
+
+    Lower is better.
+
+    Parameters
+    ----------
+    y
+        True values, shape (m,).
+    intervals
+        Intervals for the same m rows.
+
+    """
     intervals.covers(y)  # checks the shape
     truth, intervals = to_array(y), intervals.with_arrays()
     if intervals.lower.ndim == 2:
@@ -61,49 +81,53 @@ def coverage_by_bin(
     by: ArrayLike | Literal["width"] = "width",
     bins: int = 5,
 ) -> Bins:
-    """Coverage in bins of equally many rows.
+    """Coverage in bins with about the same number of rows.
 
     Parameters
     ----------
     y
         True values, shape (m,).
     intervals
-        Intervals at one level.
+        Intervals for the same m rows, at one level.
     by
-        ``"width"``, or a value for each row, such as a feature's column.
+        ``"width"``, or one value for each row, shape (m,), such as a column of the data.
     bins
-        Number of bins; equal values stay together, so there may be fewer.
+        Number of bins. Rows with equal values share a bin, so there may be fewer.
 
     """
     check_positive_int("bins", bins)
     if intervals.lower.ndim == 2:
-        raise ValueError("intervals hold several levels: ask predict_interval for one alpha")
+        raise ValueError(
+            f"intervals has several levels, alpha={intervals.alpha}: call predict_interval with "
+            "one alpha"
+        )
     covered, width = intervals.covers(y), intervals.with_arrays().width
-    values = width if isinstance(by, str) and by == "width" else to_array(by)
+    if isinstance(by, str):
+        check_choice("by", by, ["width"])
+    values = width if isinstance(by, str) else to_array(by)
     if values.shape != width.shape:
         raise ValueError(
-            f"by has shape {values.shape}: give 'width' or one value a row, shape {width.shape}"
+            f"by has shape {values.shape}: give 'width' or one value for each row, shape "
+            f"{width.shape}"
         )
-    values, limits = _finite(values)
+    values, (low, high) = _finite(values)
     edges = np.unique(np.quantile(values, np.linspace(0, 1, bins + 1)))
     bin_of = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, max(len(edges) - 2, 0))
     count = np.bincount(bin_of)
     kept = np.flatnonzero(count)
-    total = count[kept]
-    share = np.bincount(bin_of, covered)[kept] / total
-    edges = np.where(edges < limits[0], -np.inf, np.where(edges > limits[1], np.inf, edges))
-    return Bins(
-        edges[kept],
-        edges[np.minimum(kept + 1, len(edges) - 1)],
-        total,
-        share,
-        np.sqrt(share * (1 - share) / total),
-        np.bincount(bin_of, width)[kept] / total,
-    )
+    rows = count[kept]
+    share, widths = (np.bincount(bin_of, each)[kept] / rows for each in (covered, width))
+    edges = np.where(edges < low, -np.inf, np.where(edges > high, np.inf, edges))
+    upper = edges[np.minimum(kept + 1, len(edges) - 1)]
+    return Bins(edges[kept], upper, rows, share, _standard_error(share, rows), widths)
+
+
+def _standard_error(share: Any, rows: Any) -> Any:
+    return np.sqrt(share * (1 - share) / rows)
 
 
 def _finite(values: Numbers) -> tuple[Numbers, tuple[float, float]]:
-    """Put infinities just beyond the finite values, so that quantiles exist; and their limits."""
+    """Replace infinities by numbers outside the range of the finite values; return the range."""
     finite = values[np.isfinite(values)]
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
     beyond = 1.0 + high - low
@@ -111,5 +135,5 @@ def _finite(values: Numbers) -> tuple[Numbers, tuple[float, float]]:
 
 
 def _plain(value: Any) -> Any:
-    """A float for one level, an array for several."""
+    """Return a float for one level, an array for several."""
     return float(value) if np.ndim(value) == 0 else value

@@ -95,6 +95,17 @@ class Predictor(Protocol):
         """Full-data predictions, shape (m,)."""
 
 
+class RoundedModels(Predictor, Protocol):
+    """Models that know what rounding may have changed of them."""
+
+    @property
+    def conceded(self) -> int:
+        """Of how many leave-one-out models rounding leaves nothing known."""
+
+    def typical_error(self) -> tuple[float, float]:
+        """Typical error of predictions and residuals by rounding; relative error of widths."""
+
+
 class Predictions(NamedTuple):
     """Predictions of all leave-one-out models for m rows, and what rounding may have changed.
 

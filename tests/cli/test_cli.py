@@ -456,7 +456,7 @@ def test_every_level_has_its_certificate(folder):
 def test_the_first_level_that_is_certified_is_told_in_full(folder):
     vacuous, *others = certificates_in(intervals_of("--alpha", ".6", "--alpha", ".1")[1])
     assert vacuous.startswith("The guarantee is vacuous")
-    assert "alpha = 0.1, n = 40" in others[0]
+    assert "n = 40, Public base, alpha = 0.1" in others[0]
     assert "It assumes:" in others
     none = certificates_in(
         intervals_of("--base", "plain", "--epochs", "1", "--alpha", ".1", "--alpha", ".2")[1]
@@ -863,7 +863,7 @@ def test_plans_of_full_conformal_and_folds_are_the_librarys():
         printed = succeed("plan", "--n", "200", "--coverage", ".7", *options, *PUBLIC)
         assert printed == f"{lk.plan(n=200, coverage=0.7, base=lk.Public(), **settings)}\n"
     wrong = ("plan", "--n", "200", "--coverage", ".7", *PUBLIC, "--construction")
-    assert "folds=7: 'cv+' certifies equal folds only" in fail(*wrong, "cv+", "--folds", "7")
+    assert "folds=7: 'cv+' requires equal folds" in fail(*wrong, "cv+", "--folds", "7")
     assert "'naive' is not one of 'plus', 'minmax', 'full', 'cv+'" in fail(*wrong, "naive")
 
 

@@ -225,8 +225,10 @@ def test_parts_without_content_are_left_out():
 
 def test_a_certificate_is_taken_apart():
     parts = read_certificate(CERTIFIED)
-    assert parts.headline.startswith("The interval of a new row holds its y with probability")
-    assert parts.detail == "(construction 'plus', alpha = 0.1, n = 100, Public base)."
+    assert parts.headline.startswith(
+        "The interval of a new row contains the true y with probability"
+    )
+    assert parts.detail == "(construction 'plus', n = 100, Public base, alpha = 0.1)."
     assert f"{parts.headline} {parts.detail}" == CERTIFIED.splitlines()[0]
     assert parts.remarks == (CERTIFIED.splitlines()[1],)
     assert parts.scope.startswith("any new row; on average")

@@ -32,20 +32,31 @@ def test_independent_noise_makes_the_papers_own_setting_unstable():
     assert audit.eta_upper[0] == 1.0
 
 
-def test_differences_equal_explicit_refits(monkeypatch):
+def recording(kind, seen):
+    """Return a base of this kind that keeps the tasks it was given and the modules it learnt."""
+
+    class Recording(kind):
+        def learn(self, task):
+            base = super().learn(task)
+            seen.append((task, copy.deepcopy(base.module)))
+            return base
+
+    return Recording
+
+
+@pytest.mark.parametrize("kind", [lk.Plain, lk.Pretrained])
+def test_differences_equal_explicit_refits(kind):
     """One refit of a base without noise: both models written out."""
-    seen = {}
-    fit = lk.Plain.fit
-
-    def spy(self, start, rows, target, **settings):
-        base = fit(self, start, rows, target, **settings)
-        seen[len(target)] = copy.deepcopy(base.module)
-        return base
-
-    monkeypatch.setattr(lk.Plain, "fit", spy)
-    plain = model(lk.Plain(epochs=3, lr=0.02), intercept=False)
+    seen = []
+    base = recording(kind, seen)(epochs=3, lr=0.02)
     audit = lk.audit_stability(
-        plain, X, Y, NEW, refits=1, nu=np.linspace(0, 2, 401), random_state=8
+        model(base, intercept=False),
+        X,
+        Y,
+        NEW,
+        refits=1,
+        nu=np.linspace(0, 2, 401),
+        random_state=8,
     )
     left_out = int(np.random.default_rng(8).integers(24))
     kept = np.arange(24) != left_out
@@ -57,31 +68,37 @@ def test_differences_equal_explicit_refits(monkeypatch):
         new = torch.from_numpy(NEW)
         return reference.outputs(module, new) + reference.jacobian(module, new) @ move
 
-    differences = np.abs(lazy(seen[24]) - lazy(seen[23]))
+    (_, with_all), (task, without) = seen
+    differences = np.abs(lazy(with_all) - lazy(without))
     expected = [(differences > nu / 2).mean() for nu in audit.nu]
     np.testing.assert_allclose(audit.eta, expected)
     assert audit.eta[1:].max() > 0
+    np.testing.assert_array_equal(task.X, X[kept])
+    if base.uses_covariates:
+        np.testing.assert_array_equal(task.covariates, np.concatenate([X[kept], NEW]))
 
 
-def test_refits_share_the_start_run_the_same_mechanism_and_draw_their_own_noise(monkeypatch):
-    calls = []
-    fit = lk.DPSGD.fit
+@pytest.mark.parametrize("scaling", [None, "standardize"])
+def test_a_base_that_learns_from_covariates_is_audited(scaling):
+    pretrained = model(lk.Pretrained(epochs=1), scaling=scaling)
+    audit = lk.audit_stability(pretrained, X, Y, NEW, refits=3, nu=[0.0, 1e9])
+    assert audit.eta.tolist() == [1.0, 0.0]
 
-    def spy(self, start, rows, target, *, seed, n=None, **settings):
-        calls.append((start, len(rows), seed, n))
-        return fit(self, start, rows, target, seed=seed, n=n, **settings)
 
-    monkeypatch.setattr(lk.DPSGD, "fit", spy)
-    lk.audit_stability(model(lk.DPSGD(epochs=1)), X, Y, NEW, refits=4)
-    first, refits = calls[0], calls[1:]
-    assert [(rows, n) for _, rows, _, n in refits] == [(23, 24)] * 4
-    assert len({seed for _, _, seed, _ in calls}) == 5
-    assert all(start is first[0] for start, *_ in refits)
+def test_refits_share_the_start_run_the_same_mechanism_and_draw_their_own_noise():
+    seen = []
+    lk.audit_stability(model(recording(lk.DPSGD, seen)(epochs=1)), X, Y, NEW, refits=4)
+    first, *refits = [task for task, _ in seen]
+    assert [(len(task.X), task.n) for task in refits] == [(23, 24)] * 4
+    assert len({task.seed for task, _ in seen}) == 5
+    assert all(task.start is first.start for task in refits)
 
 
 def test_the_result_is_ready_for_certify_and_for_print():
     audit = lk.audit_stability(model(lk.DPSGD(epochs=1)), X, Y, NEW, refits=3, random_state=0)
-    certificate = lk.certify(n=24, alpha=0.1, eta=audit.eta_upper[-1], nu=audit.nu[-1])
+    certificate = lk.certify(
+        n=24, alpha=0.1, base=lk.DPSGD(epochs=1), eta=audit.eta_upper[-1], nu=audit.nu[-1]
+    )
     assert "paper" in certificate.bounds
     assert "3 refits" in str(audit)
     assert (np.diff(audit.eta) <= 0).all()
@@ -132,7 +149,7 @@ def test_models_without_one_row_are_audited_whatever_intervals_are_made_of(setti
     np.testing.assert_array_equal(audit.eta, plain.eta)
     assert audit.eta[0] == 1.0
     assert not hasattr(asked, "loo_")
-    assert asked.get_params()["widths"] == settings.get("score")
+    assert asked.get_params()["widths"] == settings.get("widths")
 
 
 @pytest.mark.parametrize("construction", ["full", "cv+"])

@@ -5,13 +5,13 @@ from torch import nn
 
 import lazyknife as lk
 from lazyknife.base import Plain
-from lazyknife.estimators.lazy import refits
 from lazyknife.estimators.refits import train_ensemble
 from lazyknife.intervals import miss_bound
 from lazyknife.networks import make, outputs
 from rows import linear, simulated
 
 SETTINGS = {"network": lk.mlp((6,)), "epochs": 2, "random_state": 0}
+ALL = [lk.JackknifeRegressor, lk.CVPlusRegressor, lk.SplitConformalRegressor]
 
 
 class Branching(nn.Module):
@@ -33,8 +33,7 @@ def ensemble(network, X, y, subsets, **settings):
         y,
         subsets,
         Plain(epochs=3, batch_size=4, lr=0.01),
-        seed=5,
-        **settings,
+        **({"seed": 5} | settings),
     )
 
 
@@ -46,15 +45,16 @@ def ensemble(network, X, y, subsets, **settings):
         lambda p: nn.Sequential(nn.Linear(p, 4), nn.LayerNorm(4), nn.Tanh(), nn.Linear(4, 1)),
     ],
 )
-def test_batched_training_equals_one_network_after_the_other(network, center, monkeypatch):
+def test_batched_training_equals_one_network_after_the_other(network, center):
     X, y = (torch.from_numpy(a) for a in linear(11))
     network64 = lambda p: network(p).double()  # noqa: E731
     subsets = torch.stack([torch.arange(11)[torch.arange(11) != j] for j in range(4)])
-    batched = ensemble(network64, X, y, subsets, center=center)
-    monkeypatch.setattr(refits, "_can_batch", lambda *_: False)
-    looped = ensemble(network64, X, y, subsets, center=center)
-    torch.testing.assert_close(batched.outputs(X), looped.outputs(X), rtol=1e-10, atol=1e-10)
-    torch.testing.assert_close(batched.own_outputs(X[:4]), batched.outputs(X)[:, :4].diagonal())
+    batched, looped, chosen = (
+        ensemble(network64, X, y, subsets, center=center, batched=batched).outputs(X)
+        for batched in (True, False, None)
+    )
+    torch.testing.assert_close(batched, looped, rtol=1e-10, atol=1e-10)
+    assert torch.equal(chosen, batched)
 
 
 def test_training_equals_a_loop_written_out():
@@ -76,15 +76,22 @@ def test_training_equals_a_loop_written_out():
     torch.testing.assert_close(trained.outputs(X)[0], expected, rtol=1e-10, atol=1e-10)
 
 
-def test_blocks_of_networks_and_rows_change_nothing_but_the_order_of_work(monkeypatch):
-    X, y = linear(12)
-    model = lk.JackknifeRegressor(**SETTINGS).fit(X, y)
-    whole = model.loo_.predict(torch.from_numpy(X))[1]
-    for name in ("refits.TRAINING_BYTES", "networks.ENSEMBLE_BYTES", "networks.NETWORKS_AT_ONCE"):
-        monkeypatch.setattr(f"lazyknife.{name}", 5)
-    torch.testing.assert_close(model.loo_.predict(torch.from_numpy(X))[1], whole)
-    trained_in_blocks = lk.JackknifeRegressor(**SETTINGS).fit(X, y)
-    assert trained_in_blocks.loo_.models.offsets.shape == (12,)
+def test_networks_in_blocks_are_those_of_blocks_trained_apart():
+    X, y = (torch.from_numpy(a) for a in linear(11))
+    subsets = torch.arange(11).unfold(0, 8, 1)
+    whole = ensemble(lk.mlp((4,)), X, y, subsets, center=True, memory=1)
+    for k in range(4):
+        network = lambda p, k=k: make(lk.mlp((4,)), X, k)  # noqa: E731
+        alone = ensemble(network, X, y, subsets[k : k + 1], center=True, seed=5 + k)
+        torch.testing.assert_close(whole.outputs(X)[k], alone.outputs(X)[0])
+
+
+def test_own_outputs_are_those_of_the_network_that_left_the_row_out():
+    X, y = (torch.from_numpy(a) for a in linear(11))
+    trained = ensemble(lk.mlp((4,)), X, y, torch.arange(11).unfold(0, 8, 1), center=True)
+    model_of = torch.tensor([3, 0, 1, 1, 2, 0, 3, 2, 0, 0, 1])
+    expected = trained.outputs(X)[model_of, torch.arange(11)]
+    assert torch.equal(trained.own_outputs(X, model_of), expected)
 
 
 def test_network_j_never_sees_row_j():
@@ -190,8 +197,10 @@ def test_certificates():
     assert unequal.coverage is None
     assert "40 is not divisible by 7" in str(unequal)
     assert "Barber" in str(equal)
-    assert "By the CV+ theorem" not in str(unequal)
+    assert "Barber" not in str(unequal)
     assert equal.bounds == {"cv_plus": equal.coverage}
+    naive = lk.JackknifeRegressor(**SETTINGS, construction="naive").fit(X, y).certificate_
+    assert "use 'plus' or 'minmax'." in str(naive)  # what it has to offer
     leak = lk.JackknifeRegressor(**SETTINGS, scaling="standardize").fit(X, y).certificate_
     assert leak.coverage is None
     assert "which is a leak" in str(leak)
@@ -207,17 +216,25 @@ def test_the_cv_plus_bound():
     assert bound(0.1, 101, 10) is None
 
 
-def test_a_target_far_from_zero_does_not_hurt():
+@pytest.mark.parametrize("make_model", ALL)
+def test_no_network_is_the_network_of_the_lazy_jackknife(make_model):
+    X, y = linear(12)
+    settings = {"epochs": 1, "alpha": 0.3, "random_state": 0}
+    default, given = (
+        make_model(network, **settings).fit(X, y).predict(X)
+        for network in (None, lk.mlp((64, 64), skip=True))
+    )
+    np.testing.assert_array_equal(default, given)
+
+
+@pytest.mark.parametrize("make_model", ALL)
+def test_a_target_far_from_zero_does_not_hurt(make_model):
     X, y = simulated(16, 0, 400)
-    for make_model in (lk.JackknifeRegressor, lk.CVPlusRegressor, lk.SplitConformalRegressor):
-        near, far = (
-            make_model(random_state=0)
-            .fit(X[:60], y[:60] + shift)
-            .predict_interval(X[60:])
-            .width.mean()
-            for shift in (0.0, 1000.0)
-        )
-        assert far < 1.02 * near
+    near, far = (
+        make_model(random_state=0).fit(X[:60], y[:60] + shift).predict_interval(X[60:]).width.mean()
+        for shift in (0.0, 1000.0)
+    )
+    assert far < 1.02 * near
 
 
 @pytest.mark.parametrize(
@@ -236,13 +253,13 @@ def test_bad_settings_are_refused(model, message):
         model.fit(*linear(30))
 
 
-def test_the_same_seed_gives_the_same_bits():
+@pytest.mark.parametrize("make_model", ALL)
+def test_the_same_seed_gives_the_same_bits(make_model):
     X, y = linear(15)
-    for make_model in (lk.JackknifeRegressor, lk.CVPlusRegressor, lk.SplitConformalRegressor):
-        state = torch.get_rng_state()
-        first, second = (
-            make_model(epochs=1, alpha=0.3, random_state=1).fit(X, y).predict_interval(X)
-            for _ in range(2)
-        )
-        np.testing.assert_array_equal(first.to_numpy(), second.to_numpy())
-        assert torch.equal(torch.get_rng_state(), state)
+    state = torch.get_rng_state()
+    first, second = (
+        make_model(epochs=1, alpha=0.3, random_state=1).fit(X, y).predict_interval(X)
+        for _ in range(2)
+    )
+    np.testing.assert_array_equal(first.to_numpy(), second.to_numpy())
+    assert torch.equal(torch.get_rng_state(), state)

@@ -324,7 +324,7 @@ def test_only_selected_parameters_move(parameters, moved):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        (["head.*"], r"matches \['head.\*'\]; they are \['0.weight'"),
+        (["head.*"], r"matches \['head.\*'\]: choose from \['0.weight'"),
         ("head", "give 'all', 'last', a list"),
         (lambda name, p: False, "selects none"),
     ],

@@ -17,16 +17,13 @@ from torch import Tensor
 import reference
 from lazyknife.intervals import (
     CONSTRUCTIONS,
-    GENERAL,
-    SHORT,
-    cv_plus_miss,
-    cv_plus_miss_without_data,
     kappa,
     kth_largest,
     kth_smallest,
     miss_bound,
     rows_needed,
 )
+from lazyknife.intervals.order import SHORT
 from lazyknife.records import Predictions
 from reference import lower_quantile, upper_quantile
 
@@ -222,7 +219,7 @@ DEFINITIONS = {
 
 def test_every_construction_has_a_definition() -> None:
     assert DEFINITIONS.keys() == CONSTRUCTIONS.keys()
-    assert set(GENERAL) < CONSTRUCTIONS.keys()
+    assert [n for n, kind in CONSTRUCTIONS.items() if not kind.any_models] == ["full", "cv+"]
 
 
 @pytest.mark.parametrize("name", DEFINITIONS)
@@ -262,25 +259,24 @@ def test_rank_zero_gives_the_whole_line(name: str) -> None:
     assert (upper == torch.inf).all()
 
 
+def miss(name: str, rank: int, n: int, folds: int = 0) -> float | None:
+    return CONSTRUCTIONS[name].miss(rank, n, folds)
+
+
 def test_miss_bounds() -> None:
-    plus_miss, minmax_miss = CONSTRUCTIONS["plus"].miss, CONSTRUCTIONS["minmax"].miss
-    assert plus_miss is not None
-    assert minmax_miss is not None
-    assert [plus_miss(k, 100) for k in (0, 1, 10)] == [0, 1 / 101, 19 / 101]
-    assert [minmax_miss(k, 100) for k in (0, 1, 10)] == [0, 1 / 101, 10 / 101]
-    assert CONSTRUCTIONS["full"].miss is minmax_miss
-    assert CONSTRUCTIONS["jackknife"].miss is None
-    assert CONSTRUCTIONS["naive"].miss is None
+    assert [miss("plus", k, 100) for k in (0, 1, 10)] == [0, 1 / 101, 19 / 101]
+    for name in ("minmax", "full"):
+        assert [miss(name, k, 100) for k in (0, 1, 10)] == [0, 1 / 101, 10 / 101]
+    for name, kind in CONSTRUCTIONS.items():
+        assert kind.certifies == (kind.miss(1, 100, 10) is not None), name
 
 
 def test_the_bound_of_folds() -> None:
-    assert cv_plus_miss(10, 100, 10) == pytest.approx(28 / 110)
-    assert cv_plus_miss_without_data(10, 100, 50) == pytest.approx(20 / 102)  # few rows in a fold
-    assert cv_plus_miss(90, 1000, 4) == pytest.approx(182 / 1004)  # many
-    for bound in (cv_plus_miss, cv_plus_miss_without_data):
-        assert bound(0, 7, 10) == 0.0  # an infinite interval covers
-        assert bound(1, 7, 10) is None
-        assert bound(100, 100, 10) <= 1.0
+    assert miss("cv+", 10, 100, 10) == pytest.approx(28 / 110)
+    assert miss("cv+", 90, 1000, 4) == pytest.approx(182 / 1004)  # many rows in a fold
+    assert miss("cv+", 0, 7, 10) == 0.0  # an infinite interval covers
+    assert miss("cv+", 1, 7, 10) is None
+    assert miss("cv+", 100, 100, 10) == 1.0
     assert miss_bound("cv+", 0.1, 100, 50, independent=False) == (68 / 150, 1)
     assert miss_bound("cv+", 0.1, 100, 50, independent=True) == (20 / 102, 2)
     assert miss_bound("cv+", 0.1, 100, 50, independent=True, new_rows=1) == (68 / 150, 1)
@@ -304,13 +300,11 @@ def misses(name: str, values: Sequence[float], k: int) -> int:
 
 @pytest.mark.parametrize("name", ["plus", "minmax"])
 def test_no_more_rows_are_missed_than_the_bound_allows(name: str) -> None:
-    miss = CONSTRUCTIONS[name].miss
-    assert miss is not None
     worst = 0.0
     for seed in range(30):
         values = np.random.default_rng(seed).standard_cauchy(12).tolist()
         for k in (1, 2, 4):
-            allowed = round(12 * miss(k, 11))
+            allowed = round(12 * CONSTRUCTIONS[name].miss(k, 11, 0))
             assert misses(name, values, k) <= allowed
             assert misses(name, values, 0) == 0
             worst = max(worst, misses(name, values, k) / allowed)

@@ -11,20 +11,21 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_factors import FORMS, assert_within, factor, problem
 from torch import Tensor
 
 import lazyknife as lk
 import reference
+from lazyknife.estimators.step import LazyStep
 from lazyknife.networks import mlp
 from lazyknife.solve.folds import draw_folds, leave_folds_out
-from lazyknife.solve.lazy import LazyStep, ridge_grid
-from lazyknife.solve.loo import RidgeModels, leave_one_out, leave_one_out_auto
+from lazyknife.solve.problem import ridge_grid
 from lazyknife.solve.readout import READOUTS
+from lazyknife.solve.ridge import RidgeModels
 from lazyknife.tangent import Dual, Primal, linearise
 from machines import MACHINE, here
 from reference import Array, assert_close
 from rows import linear
+from systems import FORMS, assert_within, dual_models, problem, system
 
 GRID = [100.0, 0.01, 1.0, 0.1, 10.0]  # in no order: the choice must not depend on it
 
@@ -32,8 +33,7 @@ GRID = [100.0, 0.01, 1.0, 0.1, 10.0]  # in no order: the choice must not depend 
 def without_folds(
     form: str, J: Array, r: Array, ridges: Sequence[float], intercept: bool, folds: list[Tensor]
 ) -> RidgeModels:
-    norms = here(np.square(J).sum(axis=1))
-    return leave_folds_out(lambda ridge: factor(form, J, r, ridge, intercept), ridges, folds, norms)
+    return leave_folds_out(system(form, J, r, intercept, MACHINE), ridges, folds)
 
 
 def chosen(J: Array, r: Array, ridges: Sequence[float], intercept: bool) -> float:
@@ -121,10 +121,10 @@ def test_as_many_folds_as_rows_is_leave_one_out(
     models = without_folds(form, J, r, ridges, intercept, parts)
     kernel, targets = here(J @ J.T), here(r)
     if len(ridges) == 1:
-        twin = leave_one_out(kernel, targets, ridges[0], intercept, MACHINE)
+        twin = dual_models(kernel, targets, ridges[0], intercept, MACHINE)
     else:
         grid = torch.tensor(ridges, dtype=torch.float64)
-        twin = leave_one_out_auto(kernel, targets, grid, intercept, MACHINE)
+        twin = dual_models(kernel, targets, grid, intercept, MACHINE)
     assert models.model_of is not None
     order = torch.cat([models.model_of.cpu(), torch.tensor([12])])
     rows = here(new @ J.T if form == "dual" else new)

@@ -15,15 +15,14 @@ from scipy.special import expit
 from lazyknife.compute import Machine
 from lazyknife.losses import SQUARED, Huber, Logistic, Loss, Poisson
 from lazyknife.solve import descent
-from lazyknife.solve.loo import RidgeModels, leave_one_out, leave_one_out_auto
 from lazyknife.solve.newton import (
-    leave_one_out_newton,
-    leave_one_out_newton_auto,
     working_targets,
     working_weights,
 )
+from lazyknife.solve.ridge import RidgeModels
 from machines import MACHINE, here
 from reference import Array, assert_close
+from systems import dual_models, newton_models
 
 GRID = [100.0, 0.01, 1.0, 0.1, 10.0]
 NAMES = ["squared", "huber", "logistic", "poisson"]
@@ -133,7 +132,7 @@ def refit(rows: Rows, ridge: float, intercept: bool) -> tuple[Array, float, bool
 
 def fixed(rows: Rows, ridge: float, intercept: bool, machine: Machine = MACHINE) -> RidgeModels:
     kernel = here(rows.J @ rows.J.T)
-    return leave_one_out_newton(
+    return newton_models(
         kernel, here(rows.y), here(rows.offsets), ridge, intercept, rows.loss, machine
     )
 
@@ -141,7 +140,7 @@ def fixed(rows: Rows, ridge: float, intercept: bool, machine: Machine = MACHINE)
 def auto(rows: Rows, intercept: bool, grid: list[float] = GRID) -> RidgeModels:
     points = torch.tensor(grid, dtype=torch.float64)
     kernel, y, offsets = here(rows.J @ rows.J.T), here(rows.y), here(rows.offsets)
-    return leave_one_out_newton_auto(kernel, y, offsets, points, intercept, rows.loss, MACHINE)
+    return newton_models(kernel, y, offsets, points, intercept, rows.loss, MACHINE)
 
 
 def check_against_refits(
@@ -215,7 +214,7 @@ def test_with_the_squared_loss_it_is_the_ridge(ridge: float, intercept: bool) ->
     rows = problem("squared", 25, 40, seed=0)
     found = fixed(rows, ridge, intercept)
     kernel, targets = here(rows.J @ rows.J.T), here(rows.y - rows.offsets)
-    expected = leave_one_out(kernel, targets, ridge, intercept, MACHINE)
+    expected = dual_models(kernel, targets, ridge, intercept, MACHINE)
     for field in fields(RidgeModels):
         if isinstance(wanted := getattr(expected, field.name), torch.Tensor):
             scale = 1e-3 + float(wanted.abs().max())
@@ -329,10 +328,10 @@ def test_the_kernel_is_left_as_it_was() -> None:
     kernel = here(rows.J @ rows.J.T)
     before = kernel.clone()
     y, offsets = here(rows.y), here(rows.offsets)
-    leave_one_out_newton(kernel, y, offsets, 1.0, True, rows.loss, MACHINE)
+    newton_models(kernel, y, offsets, 1.0, True, rows.loss, MACHINE)
     assert torch.equal(kernel, before)
     points = torch.tensor(GRID, dtype=torch.float64)
-    leave_one_out_newton_auto(kernel, y, offsets, points, True, rows.loss, MACHINE)
+    newton_models(kernel, y, offsets, points, True, rows.loss, MACHINE)
     assert torch.equal(kernel, before)
 
 
@@ -352,7 +351,7 @@ def test_float32_is_near(name: str) -> None:
     exact = fixed(rows, 1.0, True)
     kernel, y, offsets = (here(part).float() for part in (rows.J @ rows.J.T, rows.y, rows.offsets))
     machine = replace(MACHINE, dtype=torch.float32)
-    models = leave_one_out_newton(kernel, y, offsets, 1.0, True, rows.loss, machine)
+    models = newton_models(kernel, y, offsets, 1.0, True, rows.loss, machine)
     assert models.columns.dtype == torch.float32
     assert_close(models.residuals.double(), exact.residuals, 1e-3)
 
@@ -368,7 +367,7 @@ def test_chosen_models_equal_the_refits_at_their_ridge(name: str, intercept: boo
     check_against_refits(models, rows, intercept)
     gradients = rows.twin(rows.offsets, rows.y)[1]
     targets = here(rows.y - rows.offsets if rows.loss.identity else -gradients)
-    chosen = leave_one_out_auto(
+    chosen = dual_models(
         here(rows.J @ rows.J.T),
         targets,
         torch.tensor(GRID, dtype=torch.float64),
@@ -388,7 +387,7 @@ def test_chosen_models_equal_the_refits_at_their_ridge(name: str, intercept: boo
 def test_with_the_squared_loss_the_choice_is_the_ridges(intercept: bool) -> None:
     rows = problem("squared", 15, 6, seed=1)
     found = auto(rows, intercept)
-    expected = leave_one_out_auto(
+    expected = dual_models(
         here(rows.J @ rows.J.T),
         here(rows.y - rows.offsets),
         torch.tensor(GRID, dtype=torch.float64),

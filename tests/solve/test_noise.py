@@ -10,19 +10,21 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_factors import assert_within, problem
 from torch import Tensor
 
 import reference
 from lazyknife.compute import Machine
+from lazyknife.estimators.step import LazyStep
 from lazyknife.networks import mlp
-from lazyknife.solve.lazy import NOISE_STEP, LazyStep, ridge_grid
 from lazyknife.solve.noise import FLOOR, noise_scales
+from lazyknife.solve.problem import ridge_grid
 from lazyknife.solve.scales import NoiseScales
+from lazyknife.solve.widths import Noise
 from lazyknife.tangent import linearise
 from machines import MACHINE, here, tiny_tiles
 from reference import Array, assert_close
 from rows import linear
+from systems import assert_within, problem, system
 
 EPSILON = torch.finfo(torch.float64).eps
 GRID = [100.0, 0.01, 1.0, 0.1, 10.0]  # in no order: the choice must not depend on it
@@ -36,10 +38,8 @@ def learnt(
     intercept: bool,
     machine: Machine = MACHINE,
 ) -> NoiseScales:
-    kernel, targets = (machine.put(torch.from_numpy(part)) for part in (J @ J.T, r))
-    each, points = (torch.tensor(list(part), dtype=torch.float64) for part in (ridges, grid))
-    each = each.to(machine.device)
-    return noise_scales(kernel, targets, each, points, intercept, EPSILON, machine)
+    each = torch.tensor(list(ridges), dtype=torch.float64).to(machine.device)
+    return noise_scales(system("dual", J, r, intercept, machine), each, grid, EPSILON)
 
 
 def at(scales: NoiseScales, J: Array, new: Array) -> Array:
@@ -215,7 +215,7 @@ def test_the_lazy_step_learns_the_noise_of_its_own_models(ridge: float | str) ->
     J, J_new = (reference.jacobian(module, rows.cpu()) for rows in (X, new))
     r = y.cpu().numpy() - reference.outputs(module, X.cpu())
     ridges = models.solved.ridges[:-1].tolist()
-    grid = ridge_grid(tangent, X, 3)[::NOISE_STEP].tolist()
+    grid = ridge_grid(tangent, X, 3)[:: Noise.step].tolist()
     twin = reference.noise(J, r, ridges, grid, True, FLOOR)
     assert_close(models.loo.scaled(new).scales, twin.at(J_new), 1e-6)
     assert_close(models.loo.scales.own, twin.at(J).diagonal(), 1e-6)

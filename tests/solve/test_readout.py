@@ -14,12 +14,12 @@ import reference
 from lazyknife.compute import Machine
 from lazyknife.networks import mlp
 from lazyknife.records import LeaveOneOut
-from lazyknife.solve.loo import RidgeModels, leave_one_out, leave_one_out_auto
-from lazyknife.solve.primal import leave_one_out_primal, leave_one_out_primal_auto
 from lazyknife.solve.readout import READOUTS, read_out
+from lazyknife.solve.ridge import RidgeModels
 from lazyknife.tangent import Basis, Dual, Primal, Tangent, linearise
 from machines import MACHINE
 from reference import assert_close
+from systems import dual_models, primal_models
 
 TWINS = {
     "network": reference.network_predictions,
@@ -65,9 +65,8 @@ def in_the_dual_form(
     tangent: Tangent, X: Tensor, y: Tensor, ridge: str, intercept: bool
 ) -> tuple[Basis, RidgeModels]:
     features = tangent.features(X)
-    solve = leave_one_out if ridge == "fixed" else leave_one_out_auto
     targets = y - features.outputs
-    models = solve(tangent.gram(features), targets, RIDGES[ridge], intercept, tangent.machine)
+    models = dual_models(tangent.gram(features), targets, RIDGES[ridge], intercept, tangent.machine)
     return Dual(tangent, features), models
 
 
@@ -78,8 +77,7 @@ def in_the_primal_form(
     outputs, rows = basis.rows(X)
     if intercept:
         rows = torch.cat([rows, torch.ones_like(rows[:, :1])], dim=1)
-    solve = leave_one_out_primal if ridge == "fixed" else leave_one_out_primal_auto
-    return basis, solve(rows, y - outputs, RIDGES[ridge], intercept, tangent.machine)
+    return basis, primal_models(rows, y - outputs, RIDGES[ridge], intercept, tangent.machine)
 
 
 FORMS = {"dual": in_the_dual_form, "primal": in_the_primal_form}

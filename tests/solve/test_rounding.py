@@ -18,19 +18,12 @@ from torch import nn
 import lazyknife as lk
 import reference
 from lazyknife.networks import mlp
-from lazyknife.solve.lazy import ridge_grid
-from lazyknife.solve.loo import leave_one_out
-from lazyknife.solve.primal import leave_one_out_primal
-from lazyknife.solve.rounding import (
-    LEAST_SHARE,
-    TIE,
-    Contest,
-    gamma_of,
-    rounding_of,
-    without_each,
-)
+from lazyknife.solve.choose import LEAST_SHARE, TIE, Contest, without_each
+from lazyknife.solve.problem import ridge_grid
+from lazyknife.solve.rounding import gamma_of, rounding_of
 from machines import MACHINE, here
 from reference import Array
+from systems import dual_models, primal_models
 
 mpmath.mp.dps = 60
 Matrix = Any  # mpmath's
@@ -170,11 +163,11 @@ def test_models_are_within_their_bounds(
         J[1] = J[0]
     r, ridge = rng.normal(size=n), float(np.square(J).sum() * 10.0**share)
     if form == "dual":
-        found = leave_one_out(here(J @ J.T), here(r), ridge, True, MACHINE)
+        found = dual_models(here(J @ J.T), here(r), ridge, True, MACHINE)
         coordinates = here(new @ J.T)
     else:
         try:
-            found = leave_one_out_primal(
+            found = primal_models(
                 here(np.hstack([J, np.ones((n, 1))])), here(r), ridge, True, MACHINE
             )
         except ValueError:

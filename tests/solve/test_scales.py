@@ -11,13 +11,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_factors import FORMS, factor, problem
 from torch import Tensor, nn
 
 import reference
-from lazyknife.intervals import CONSTRUCTIONS
+from lazyknife.estimators.step import LazyStep
+from lazyknife.intervals import CONSTRUCTIONS, LazyModels
 from lazyknife.networks import mlp
-from lazyknife.solve.lazy import LazyModels, LazyStep
 from lazyknife.solve.readout import READOUTS
 from lazyknife.solve.rounding import NOTHING
 from lazyknife.solve.scales import LeverageScales, NoiseScales, Scales
@@ -25,6 +24,7 @@ from lazyknife.tangent import Dual, Primal, Sketch, linearise
 from machines import MACHINE, here
 from reference import Array, assert_close
 from rows import linear
+from systems import FORMS, factor, problem
 
 EPSILON = torch.finfo(torch.float64).eps
 ALPHAS = [Fraction(1, 4), Fraction(1, 2)]

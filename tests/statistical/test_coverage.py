@@ -16,7 +16,9 @@ import numpy as np
 import pytest
 
 import lazyknife as lk
-from lazyknife.solve import lazy, loo
+from lazyknife.intervals import CONSTRUCTIONS, LazyModels
+from lazyknife.intervals.constructions import Plus
+from lazyknife.solve.readout import read_out
 from rows import simulated
 
 TRIALS, N, TEST = 15, 100, 1500
@@ -99,30 +101,40 @@ def test_permuted_labels_are_caught():
     assert not passes(*run(lambda seed: as_class(seed, PermutedLabels), 16))
 
 
+class Broadcast(Plus):
+    """(n,) − (n, 1) makes a square array whose rows are alike but for a constant."""
+
+    def solve(self, problem):
+        targets = problem.system.targets
+        square = targets[None, :] + 0 * targets[:, None]
+        return super().solve(
+            replace(problem, system=problem.system.with_targets(square.mean(dim=1)))
+        )
+
+
+class LeftIn(Plus):
+    """The left-out point left in, after the check of the models, which would see it at once."""
+
+    def fit(self, problem, readout, alpha):
+        found = super().fit(problem, readout, alpha)
+        models = found.solved
+        columns = models.full[:, None].expand(-1, len(models.residuals))
+        wrong = replace(models, columns=columns, residuals=models.training_residuals)
+        read = read_out(
+            readout, found.loo.basis, problem.X, problem.y, wrong, rounding=found.loo.rounding
+        )
+        return LazyModels(read, wrong)
+
+
 @pytest.mark.slow
 def test_targets_broadcast_against_a_column_are_caught(monkeypatch):
-    """(n,) − (n, 1) makes a square array whose rows are alike but for a constant."""
-    right = loo.leave_one_out
-
-    def broadcast(kernel, targets, *settings):
-        square = targets[None, :] + 0 * targets[:, None]
-        return right(kernel, square.mean(dim=1), *settings)
-
-    monkeypatch.setattr(lazy, "leave_one_out", broadcast)
+    monkeypatch.setitem(CONSTRUCTIONS, "plus", Broadcast())
     with pytest.warns(UserWarning, match="no coverage is guaranteed"):  # its equations are off
         assert paper(0).set_params(readout="tangent").fit(*simulated(16, 0, 100)).rounding_ > 1
 
 
 @pytest.mark.slow
-def test_the_left_out_point_left_in_is_caught(monkeypatch):
-    right = loo.leave_one_out
-
-    def left_in(*settings):
-        models = right(*settings)
-        full = models.full[:, None].expand(-1, len(models.residuals))
-        return replace(models, columns=full, residuals=models.training_residuals)
-
-    monkeypatch.setattr(lazy, "leave_one_out", left_in)
-    monkeypatch.setattr(lazy, "measured_errors", lambda *_: 0.0)  # which would see it at once
-    for readout in ("network", "tangent"):
-        assert not passes(*run(lambda seed: paper(seed).set_params(readout=readout), 16))  # noqa: B023
+@pytest.mark.parametrize("readout", ["network", "tangent"])
+def test_the_left_out_point_left_in_is_caught(monkeypatch, readout):
+    monkeypatch.setitem(CONSTRUCTIONS, "plus", LeftIn())
+    assert not passes(*run(lambda seed: paper(seed).set_params(readout=readout), 16))

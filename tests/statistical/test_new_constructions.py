@@ -23,10 +23,10 @@ from lazyknife.base import DPSGD
 from lazyknife.base.dpsgd import run_dpsgd
 from lazyknife.base.method import Task
 from lazyknife.certificate import certify
+from lazyknife.estimators.step import LazyStep
 from lazyknife.intervals import CONSTRUCTIONS, kappa
 from lazyknife.networks import mlp, seeded
 from lazyknife.records import PrivacyCurve
-from lazyknife.solve.lazy import LazyStep
 from lazyknife.tangent import linearise
 from machines import MACHINE
 from reference import Array

@@ -30,6 +30,10 @@ def rows(n: int, *shape: int, seed: int = 0) -> Tensor:
     return torch.from_numpy(np.random.default_rng(seed).normal(size=(n, *shape)))
 
 
+def codes(n: int, *shape: int, seed: int = 0) -> Tensor:
+    return torch.from_numpy(np.random.default_rng(seed).integers(0, 5, size=(n, *shape)))
+
+
 def flat(moves: dict[str, Tensor], module: nn.Module) -> Tensor:
     """Moves as one row each, in the order of the module's parameters."""
     names = [name for name, p in module.named_parameters() if p.requires_grad]
@@ -44,7 +48,10 @@ def check_against_twin(tangent: Tangent, module: nn.Module, X: Tensor, Z: Tensor
     assert_close(left.outputs, reference.outputs(module, Z), 1e-12)
     assert_close(tangent.kernel(left, right), JZ @ J.T, 1e-11)
     assert_close(tangent.kernel(right, right), J @ J.T, 1e-11)
-    assert_close(tangent.gram(right), J @ J.T, 1e-11)
+    gram = tangent.gram(right)
+    assert_close(gram, J @ J.T, 1e-11)
+    assert torch.equal(gram, gram.T)
+    assert_close(tangent.norms(right), np.square(J).sum(axis=1), 1e-11)
 
     C = np.random.default_rng(1).normal(size=(len(X), len(Z)))
     moves = tangent.pull(right, here(C))
@@ -108,19 +115,6 @@ def test_both_tangents_equal_the_twin_for_every_activation(activation: str) -> N
     check_against_twin(factored, module, X, Z)
     explicit = make_tangent(evaluation_copy(module), (), X).on(MACHINE)
     check_against_twin(explicit, module, X, Z)
-
-
-def test_a_bare_linear_layer_is_a_network() -> None:
-    module, X = nn.Linear(3, 1), rows(5, 3)
-    assert not linearise(module, X, machine=MACHINE).rest
-    check_against_twin(linearise(module, X, machine=MACHINE), module, X, X[:2])
-
-
-def test_outputs_without_a_trailing_axis() -> None:
-    module, X = nn.Sequential(mlp((4,), "tanh")(3), nn.Flatten(0)), rows(5, 3)
-    assert module(X.float()).shape == (5,)
-    assert not linearise(module, X, machine=MACHINE).rest
-    check_against_twin(linearise(module, X, machine=MACHINE), module, X, X[:2])
 
 
 class WeightUsedOutsideItsLayer(nn.Module):
@@ -237,8 +231,23 @@ def trained_norm(norm: nn.Module) -> nn.Module:
     return norm.eval()
 
 
+def table(frozen: bool) -> nn.Module:
+    module = nn.Sequential(nn.Embedding(5, 3, padding_idx=2), nn.Flatten(), nn.Linear(6, 1))
+    module[0].weight.requires_grad_(not frozen)
+    return module
+
+
+CODES = ("table", "frozen table", "table tied to a matrix")  # networks that read whole numbers
 # Networks whose parameters all come from layer factors, and the shape of a row.
 FACTORED: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "bare linear layer": (lambda: nn.Linear(3, 1), (3,)),
+    "outputs without a trailing axis": (
+        lambda: nn.Sequential(mlp((4,), "tanh")(3), nn.Flatten(0)),
+        (3,),
+    ),
+    "table": (lambda: table(frozen=False), (2,)),
+    "frozen table": (lambda: table(frozen=True), (2,)),
+    "table tied to a matrix": (TiedEmbedding, (2,)),
     "layer norm": (after(lambda: nn.LayerNorm(4)), (3,)),
     "layer norm on two axes": (
         lambda: nn.Sequential(nn.LayerNorm((2, 4)), nn.Flatten(), nn.Linear(8, 1)),
@@ -324,9 +333,10 @@ SHAPES = {name: (make, shape) for name, (make, _, shape) in EXPLICIT.items()} | 
 def network(name: str) -> tuple[nn.Module, Tensor, Tensor]:
     make, shape = SHAPES[name]
     torch.manual_seed(0)
-    module, X = make(), rows(6, *shape)
-    module(X.float())  # gives lazy layers their shapes
-    return module, X, rows(4, *shape, seed=1)
+    draw = codes if name in CODES else rows
+    module, X = make(), draw(6, *shape)
+    module(X.float() if X.is_floating_point() else X)  # gives lazy layers their shapes
+    return module, X, draw(4, *shape, seed=1)
 
 
 @pytest.mark.parametrize("name", FACTORED)
@@ -384,32 +394,13 @@ class SmallOutputs(WeightUsedOutsideItsLayer):
         return 1e-6 * super().forward(x)
 
 
-def test_a_second_use_of_a_weight_is_found_though_the_first_rows_do_not_feel_it() -> None:
-    module, X = WeightUsedOutsideFromZeroOn(), rows(6, 3)
+@pytest.mark.parametrize("make", [WeightUsedOutsideFromZeroOn, SmallOutputs])
+def test_a_second_use_of_a_weight_is_found_though_the_first_rows_hide_it(
+    make: Callable[[], nn.Module],
+) -> None:
+    module, X = make(), rows(6, 3)
     X[:2] = -X[:2].abs()
     check_against_twin(linearise(module, X, machine=MACHINE), module, X, X[2:])
-
-
-def test_a_second_use_of_a_weight_is_found_though_the_outputs_are_small() -> None:
-    module, X = SmallOutputs(), rows(6, 3)
-    check_against_twin(linearise(module, X, machine=MACHINE), module, X, X[2:])
-
-
-@pytest.mark.parametrize("frozen", [True, False])
-def test_tables_are_read_by_their_codes(frozen: bool) -> None:
-    table = nn.Embedding(5, 3, padding_idx=2)
-    module = nn.Sequential(table, nn.Flatten(), nn.Linear(6, 1))
-    table.weight.requires_grad_(not frozen)
-    X = torch.from_numpy(np.random.default_rng(0).integers(0, 5, size=(8, 2)))
-    assert not linearise(module, X, machine=MACHINE).rest
-    check_against_twin(linearise(module, X, machine=MACHINE), module, X, X[:3])
-
-
-def test_a_table_tied_to_a_matrix() -> None:
-    module = TiedEmbedding()
-    X = torch.from_numpy(np.random.default_rng(0).integers(0, 5, size=(8, 2)))
-    assert not linearise(module, X, machine=MACHINE).rest
-    check_against_twin(linearise(module, X, machine=MACHINE), module, X, X[:3])
 
 
 def test_control_flow_on_values_takes_both_branches() -> None:

@@ -13,7 +13,8 @@ from ..data.checks import check_fraction, check_positive, check_positive_int
 from ..networks import check_same_buffers, fix_norms, like, outputs, seeded, spawn_seeds
 from ..progress import track
 from ..records import Base, PrivacyCurve
-from .method import PRIVATE_REMARKS, BaseMethod, Task, check_between
+from ..sentences import PRIVATE_REMARKS
+from .method import BaseMethod, Task, check_between
 from .privacy import SMALLEST_DELTA, calibrate, dpsgd_curve, dpsgd_epsilon
 from .rowwise import check_rowwise, opacus_errors
 

@@ -15,14 +15,6 @@ from ..records import Base, PrivacyCurve
 
 Rows = NDArray[np.intp]
 
-# What a certificate says of every base whose guarantee comes from random noise.
-PRIVATE_REMARKS = (
-    "The guarantee is an average over the seeds of the private training: it does not hold for a "
-    "seed that was chosen by looking at results.",
-    "Only the base weights θ0 are differentially private; the fitted models and the intervals are "
-    "not a private release.",
-)
-
 
 def check_between(name: str, value: float, limits: tuple[float, float], reason: str) -> None:
     """Refuse a number outside of closed limits, with the reason for them."""
@@ -75,7 +67,7 @@ class BaseMethod(ABC):
     A base of your own subclasses this: ``learn`` trains, ``dependence`` says how the law of the
     result moves when one row is added (``PrivacyCurve.from_dp(epsilon, delta)`` for any DP
     training), ``assumptions`` lists what you assert and nobody can check, ``remarks`` what readers
-    of the certificate should know (``PRIVATE_REMARKS`` for any DP training).
+    of the certificate should know (``lazyknife.sentences.PRIVATE_REMARKS`` for any DP training).
 
     Attributes
     ----------

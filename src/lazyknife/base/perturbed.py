@@ -12,7 +12,8 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from ..data.checks import check_choice, check_positive
 from ..networks import check_same_buffers, spawn_seeds
 from ..records import Base, PrivacyCurve
-from .method import PRIVATE_REMARKS, BaseMethod, Task, check_between
+from ..sentences import PRIVATE_REMARKS, SENSITIVITY
+from .method import BaseMethod, Task, check_between
 from .plain import Plain
 from .privacy import l1_total_variation, l2_total_variation, pure_curve
 
@@ -88,10 +89,7 @@ class Perturbed(BaseMethod):
     @property
     def assumptions(self) -> tuple[str, ...]:
         """The asserted sensitivity."""
-        return (
-            "Adding or removing one row moves the trained weights by at most "
-            f"{self.sensitivity:g} in the {self.norm} norm (asserted by the user, not checked).",
-        )
+        return (SENSITIVITY.format(sensitivity=self.sensitivity, norm=self.norm),)
 
     @property
     def remarks(self) -> tuple[str, ...]:

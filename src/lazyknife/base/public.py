@@ -6,12 +6,8 @@ import copy
 from dataclasses import dataclass
 
 from ..records import INDEPENDENT, Base, PrivacyCurve
+from ..sentences import PUBLIC_START
 from .method import BaseMethod, Task
-
-PUBLIC_START = (
-    "The network's starting weights and buffers (such as the statistics of a batch norm) do not "
-    "come from the training or the new rows."
-)
 
 
 @dataclass(frozen=True)

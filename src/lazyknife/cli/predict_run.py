@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ..sentences import BOTH_FILES, MARGINAL, POOLED
 from . import files
 from .console import print_table, print_text, say
 from .outcome import Outcome, measured, shortfalls
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from .tables import Encoded
 
 OWN_COLUMNS = r"point|(lower|upper)(_.*)?"  # of the output
-BOTH_FILES = "All rows of the two files together are exchangeable."
 FEWEST_ROWS = 3  # a leave-one-out model with an intercept and a λ of its own
 
 
@@ -86,9 +86,6 @@ def fit_and_predict(
 
 def _for_both_files(certificate: Certificate, test_name: str) -> Certificate:
     """Return a certificate that says what learning from both files means for it."""
-    from ..certificate import MARGINAL
-    from ..data.scaling import POOLED
-
     others = [one for one in certificate.assumptions if one != POOLED]
     return replace(
         certificate,

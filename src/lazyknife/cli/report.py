@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from ..files import write_whole
+from ..sentences import NO_GUARANTEE, VACUOUS
 
 SUFFIXES = (".html", ".htm")
-NOT_CERTIFIED = ("No coverage is guaranteed", "The guarantee is vacuous")
+NOT_CERTIFIED = (NO_GUARANTEE, VACUOUS)
 MISSING = "–"
 # A figure so many times as wide as high, or so many points wide, gets a row of its own.
 WIDE, WIDE_POINTS = 2.0, 500.0

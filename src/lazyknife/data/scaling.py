@@ -19,11 +19,20 @@ from sklearn.base import clone
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils import get_tags
 
+from ..sentences import (
+    ANY_ROW,
+    FITTED_ON_TRAINING,
+    IGNORES_ORDER,
+    OUTSIDE,
+    POOL_ROWS,
+    POOLED,
+    ROW_BY_ROW,
+    TRAINING_ROWS_OUTSIDE,
+    UNLIKE_SCALES,
+)
+
 Features = NDArray[Any]
 
-POOLED = "The training rows and all rows passed as X_pool are exchangeable."
-OUTSIDE = "The rows passed as X_unlabeled are neither training rows nor new rows."
-ALIKE = "The transform {!r} does not depend on the order of the rows that it is fitted on."
 # Columns this many times as large as one, or as the others, are named; so many at most.
 UNLIKE, MOST_NAMED = 1e3, 3
 
@@ -60,7 +69,7 @@ class Scaling:
     transformer: Any = None
     assumptions: tuple[str, ...] = ()
     objections: tuple[str, ...] = ()
-    rows: str = "any new row"
+    rows: str = ANY_ROW
     pool: frozenset[int] | None = None
 
     def __call__(self, X: Features) -> Features:
@@ -127,7 +136,7 @@ class Source:
     covariates: Features
     assumptions: tuple[str, ...] = ()
     objections: tuple[str, ...] = ()
-    rows: str = "any new row"
+    rows: str = ANY_ROW
     pool: frozenset[int] | None = None
 
 
@@ -158,20 +167,14 @@ def find_source(
         return Source(
             distinct_rows(np.concatenate([X, pool])),
             (POOLED,),
-            rows="the rows passed as X_pool, and no others",
+            rows=POOL_ROWS,
             pool=frozenset(fingerprints(pool)),
         )
     if unlabeled is not None:
         return Source(unlabeled, (OUTSIDE,), _overlap(X, unlabeled))
     if apart is not None:
         return Source(apart)
-    return Source(
-        X,
-        objections=(
-            "The transform was fitted on the training rows alone, which is a leak: pass the rows "
-            "to predict as X_pool, other rows as X_unlabeled, or use scaling='symlog'.",
-        ),
-    )
+    return Source(X, objections=(FITTED_ON_TRAINING,))
 
 
 def distinct_rows(X: Features) -> Features:
@@ -189,12 +192,7 @@ def _overlap(X: Features, unlabeled: Features) -> tuple[str, ...]:
     """Object to rows outside training that are training rows."""
     known = frozenset(fingerprints(X))
     shared = sum(mark in known for mark in fingerprints(unlabeled))
-    if not shared:
-        return ()
-    return (
-        f"{shared} of the rows passed as X_unlabeled are training rows, and what is learnt from "
-        "them is a leak: remove them, or pass the rows to predict as X_pool.",
-    )
+    return (TRAINING_ROWS_OUTSIDE.format(count=shared),) if shared else ()
 
 
 def unlike_columns(X: Features, names: Sequence[str] | None = None) -> str:
@@ -209,7 +207,7 @@ def unlike_columns(X: Features, names: Sequence[str] | None = None) -> str:
         return ""
     called = [repr(str(names[k])) if names is not None else f"number {k}" for k in far]
     listed = ", ".join(f"{name} ({sizes[k]:.2g})" for name, k in zip(called, far, strict=True))
-    return f"features are in very unlike or large units, such as column {listed}"
+    return UNLIKE_SCALES.format(columns=listed)
 
 
 def fit_scaling(transform: Any, X: Features, source: Source, learnt: bool = False) -> Scaling:
@@ -231,13 +229,16 @@ def fit_scaling(transform: Any, X: Features, source: Source, learnt: bool = Fals
     words = (source.assumptions, source.objections, source.rows, source.pool)
     if transformer is not None and transform != "symlog" and get_tags(transformer).requires_fit:
         if not isinstance(transform, str):
-            words = ((*source.assumptions, ALIKE.format(transformer)), *words[1:])
+            words = (
+                (*source.assumptions, IGNORES_ORDER.format(transformer=transformer)),
+                *words[1:],
+            )
         return Scaling(transformer.fit(source.covariates), *words)
     if transformer is not None:
         transformer = transformer.fit(X)
     own: tuple[str, ...] = ()
     if transformer is not None and transform != "symlog":
-        own = (f"The transform {transformer!r} maps each row alone.",)
+        own = (ROW_BY_ROW.format(transformer=transformer),)
     if not learnt:
         return Scaling(transformer, own)
     return Scaling(transformer, (*own, *source.assumptions), *words[1:])

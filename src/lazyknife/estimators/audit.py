@@ -1,4 +1,4 @@
-"""Measure the stability that the paper's theorem asks for, by training the base again."""
+"""Measure the stability that the paper's theorem assumes, by training the base again."""
 
 from __future__ import annotations
 
@@ -15,19 +15,22 @@ from torch import Tensor
 from ..compute import steps
 from ..data.checks import check_fraction, check_not_negative, check_positive_int
 from ..data.inputs import check_features, check_target, to_tensor
+from ..data.scaling import distinct_rows
 from ..losses import find_loss
 from ..progress import track
+from ..records import Base
 from ..tangent import linearise
 from .lazy import LazyJackknifeRegressor
 from .shared import Seeds
 
+Numbers = NDArray[np.float64]
 # Default ν, in units of the median leave-one-out error.
 RELATIVE_NU = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0)
 
 
 @dataclass(frozen=True, repr=False)
 class StabilityAudit:
-    """Estimated η at each ν; pass one pair on as ``certify(eta=, nu=)``.
+    """Estimated η at each ν; pass one pair to ``certify(eta=, nu=)``.
 
     Attributes
     ----------
@@ -37,17 +40,17 @@ class StabilityAudit:
         Share of new rows, over all refits, at which the two models of the paper's condition
         differ by more than ν/2.
     eta_upper
-        Clopper-Pearson upper bound for η, each on its own with the given confidence.
+        Clopper-Pearson upper bounds for η, each with the given confidence on its own.
     confidence
-        Confidence of the bounds.
+        Confidence of the upper bounds.
     refits
         Number of bases trained again.
 
     """
 
-    nu: NDArray[np.float64]
-    eta: NDArray[np.float64]
-    eta_upper: NDArray[np.float64]
+    nu: Numbers
+    eta: Numbers
+    eta_upper: Numbers
     confidence: float
     refits: int
 
@@ -77,36 +80,37 @@ def audit_stability(
 ) -> StabilityAudit:
     """Estimate η(ν) = P(|f_{n,−j}(X_new) − f_{−j,−j}(X_new)| > ν/2) of the paper's Theorem 1.
 
-    The first model moves from the base of all rows, the second from a base trained again without
-    row j; both are lazy fits without row j. Each refit starts from the same public weights, has
-    noise of its own and runs the mechanism set up for all n rows. What is estimated is η given
-    these training rows and this base.
+    Both models are lazy fits without row j; the base of the first was trained on all rows, that of
+    the second without row j. Every refit starts from the same public weights, uses its own seed and
+    runs the mechanism set up for all n rows. The estimate is conditional on these training rows and
+    on the first base.
 
     Parameters
     ----------
     model
-        The estimator; it is cloned and fitted to X and y.
+        The estimator; a clone of it is fitted to X and y with ``X_pool=X_new``.
     X, y
-        Training rows.
+        Training rows, shape (n, features), and targets, shape (n,).
     X_new
-        Rows like the ones to predict; labels are not needed.
+        Rows like those to predict, shape (m, features); labels are not needed.
     refits
-        Number of left-out rows j to train the base without. The bound counts one random new row
-        a refit, so that its trials are independent: with 20 refits it cannot go below .14, for
-        .03 it takes 99.
+        Number of rows j to leave out, each with a refit of the base. The bound counts one random
+        new row for each refit, so that its trials are independent: with 20 refits it is at least
+        0.14; a bound of 0.03 takes 99.
     nu
         One ν or several; None takes multiples of the median leave-one-out error.
     confidence
         Confidence of the upper bounds.
     random_state
-        Seed for the choice of rows and for the refits' noise.
+        Seed of the choice of rows and of the refits.
     progress
         Whether to show a progress bar.
 
     """
     check_positive_int("refits", refits)
     check_fraction("confidence", confidence)
-    # It is about models that leave out one row, whatever intervals are made of.
+    asked = nu if nu is None else [check_not_negative("nu", v) for v in np.atleast_1d(nu).tolist()]
+    # The audit is about models that leave out one row, whatever the construction.
     jackknife = clone(model).set_params(construction="plus", widths="constant")
     fitted = jackknife.fit(X, y, X_pool=X_new)
     rows = to_tensor(fitted.scaling_(check_features(X, fitted)))
@@ -123,7 +127,8 @@ def audit_stability(
             for k, position in track(enumerate(positions.tolist()), "refits", refits, progress)
         ]
     )
-    levels = _levels(nu, float(fitted.loo_.residuals.abs().median()))
+    typical = float(fitted.loo_.residuals.abs().median())
+    levels = typical * np.asarray(RELATIVE_NU) if asked is None else np.asarray(asked)
     exceeds = differences[:, :, None] > levels / 2  # (refits, new rows, levels)
     trials = exceeds[np.arange(refits), rng.integers(len(new), size=refits)]
     upper = clopper_pearson_upper(trials.sum(axis=0), refits, confidence)
@@ -138,48 +143,47 @@ def _difference(
     position: int,
     with_all: Tensor,
     seed: int,
-) -> NDArray[np.float64]:
+) -> Numbers:
     """|f_{n,−j} − f_{−j,−j}| at the new rows, the first of them given, shape (m,)."""
-    method = fitted._base_method()
-    learn, left = method.rows(len(y), fitted.seeds_.rows)
-    row = left[position]
+    learn, left = fitted._base_method().rows(len(y), fitted.seeds_.rows)
     base = fitted.base_
-    if row in learn:
-        kept = torch.from_numpy(learn[learn != row])
-        base = method.fit(
-            fitted.start_,
-            X[kept],
-            y[kept],
-            seed=seed,
-            n=len(learn),
-            center=fitted.intercept,
-            loss=find_loss(fitted.loss),
-        )
+    if left[position] in learn:
+        kept = torch.from_numpy(learn[learn != left[position]])
+        base = _refit(fitted, X[kept], y[kept], new, len(learn), seed)
     others = torch.from_numpy(np.delete(left, position))
     machine = fitted._machine()
     tangent = linearise(base.module, X, fitted.parameters, machine)
     alone = fitted._lazy_step(fitted.seeds_, len(others)).models(tangent, X[others], y[others]).loo
     parts = [alone.point(new[block]) for block in steps(len(new), alone.rows_at_once)]
     difference = (with_all - torch.cat(parts)).abs()
-    # Rounding is no instability: the two models are equal where the base ignores row j.
+    # Rounding is not instability: the two models are equal where the base ignores row j.
     rounding = max(1e-9, 100 * machine.epsilon)
     difference[difference <= rounding * with_all.abs().max()] = 0.0
-    result: NDArray[np.float64] = difference.double().cpu().numpy()
+    result: Numbers = difference.double().cpu().numpy()
     return result
 
 
-def _levels(nu: float | Sequence[float] | None, typical_error: float) -> NDArray[np.float64]:
-    if nu is None:
-        return np.asarray(RELATIVE_NU) * typical_error
-    return np.asarray([check_not_negative("nu", value) for value in np.atleast_1d(nu).tolist()])
+def _refit(
+    fitted: LazyJackknifeRegressor, X: Tensor, y: Tensor, new: Tensor, n: int, seed: int
+) -> Base:
+    """Train the base on these rows by the mechanism for n rows, with the new rows as the pool."""
+    method = fitted._base_method()
+    pooled = method.uses_covariates
+    return method.fit(
+        fitted.start_,
+        X,
+        y,
+        seed=seed,
+        n=n,
+        center=fitted.intercept,
+        covariates=to_tensor(distinct_rows(torch.cat([X, new]).numpy())) if pooled else None,
+        loss=find_loss(fitted.loss),
+    )
 
 
-def clopper_pearson_upper(
-    successes: NDArray[np.intp], trials: int, confidence: float
-) -> NDArray[np.float64]:
-    """Exact upper confidence bound for a probability."""
+def clopper_pearson_upper(successes: NDArray[np.intp], trials: int, confidence: float) -> Numbers:
+    """Return the exact upper confidence bound for a probability."""
     from scipy.stats import beta
 
     bound = beta.ppf(confidence, successes + 1, np.maximum(trials - successes, 1))
-    result: NDArray[np.float64] = np.where(successes == trials, 1.0, bound)
-    return result
+    return np.where(successes == trials, 1.0, bound)

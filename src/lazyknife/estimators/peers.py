@@ -21,11 +21,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
+from ..certificate import make_certificate
 from ..compute import PROCESSOR
 from ..data.checks import check_choice
 from ..data.inputs import give_back, to_tensor
-from ..records import Intervals
-from .baselines import _certificate
+from ..records import INDEPENDENT, Intervals
 from .shared import Fitted, Given, IntervalRegressor, Seeds, _index, _warn_if_outside
 
 FOLDS = 10
@@ -113,7 +113,16 @@ class _MapieRegressor(IntervalRegressor):
         with _global_state_kept():
             loo = self._conformalize(regression, X.numpy(), y.numpy(), seeds)
         terms = self._terms(len(y), len(loo.residuals))
-        return Fitted(loo, partial(_certificate, assumptions=(), scaling=scaling, **terms), {})
+        certify = partial(
+            make_certificate,
+            dependence=INDEPENDENT,
+            assumptions=scaling.assumptions,
+            objections=scaling.objections,
+            rows=scaling.rows,
+            new_rows=scaling.new_rows,
+            **terms,
+        )
+        return Fitted(loo, certify, {})
 
     @abstractmethod
     def _conformalize(self, regression: Any, X: Any, y: Any, seeds: Seeds) -> Conformalized:
@@ -178,7 +187,6 @@ class MapieCVRegressor(_MapieRegressor):
             "n": n,
             "folds": folds,
             "theorem": "cv_plus",
-            "without": f"CV+ requires equal folds, and {n} is not divisible by {folds}.",
         }
 
 

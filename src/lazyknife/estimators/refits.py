@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from torch.func import stack_module_state, vmap
 
 from ..base import Plain
-from ..compute import blocks
+from ..compute import PROCESSOR, blocks, steps
 from ..networks import (
     Dice,
     call_with,
     draws,
+    dtype_of,
     ensemble_outputs,
-    lent,
     like,
     note_draws,
     outputs,
@@ -27,12 +27,16 @@ from ..networks import (
     stacked_outputs,
 )
 from ..progress import track
+from ..records import Predictions
 
 Weights = dict[str, Tensor]
 Batch = tuple[Tensor, Tensor]
 # Parameters, gradients and Adam's two moments, and the starting module itself.
 COPIES_IN_TRAINING = 5
 TRAINING_BYTES = 256 * 2**20
+ROWS_AT_ONCE = 2**22  # rows times networks
+# Units of rounding by which two evaluations of the same network may differ.
+ROUNDED = 32.0
 
 
 @dataclass(frozen=True)
@@ -48,12 +52,69 @@ class Ensemble:
         each = ensemble_outputs(self.module, self.weights, like(X, self.module))
         return each.double() + self.offsets[:, None]
 
-    def own_outputs(self, X: Tensor) -> Tensor:
-        """Prediction of network j at row j, shape (networks,)."""
-        inputs = like(X, self.module)[:, None]
-        with torch.no_grad(), lent(self.module) as module:
-            predicted = stacked_outputs(module, self.weights, inputs, own_rows=True)
-        return predicted[:, 0].double() + self.offsets
+    def own_outputs(self, X: Tensor, model_of: Tensor) -> Tensor:
+        """Predictions at each row by one network, shape (m,), computed as for new rows."""
+        each = max(1, ROWS_AT_ONCE // len(self.offsets))
+        parts = list(steps(len(X), each))
+        return torch.cat([self.outputs(X[p]).gather(0, model_of[None, p])[0] for p in parts])
+
+
+def join(parts: Sequence[Ensemble]) -> Ensemble:
+    """Return one ensemble of all networks."""
+    weights = _concatenated([part.weights for part in parts])
+    return Ensemble(parts[0].module, weights, torch.cat([part.offsets for part in parts]))
+
+
+def _concatenated(parts: Sequence[Weights]) -> Weights:
+    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+
+@dataclass(frozen=True)
+class Refits:
+    """Leave-one-out models that were really trained.
+
+    Attributes
+    ----------
+    full
+        The network of the point predictions.
+    models
+        The networks that leave rows out; None where the construction needs none.
+    model_of
+        For each row the number of the network that left it out, shape (n,).
+    residuals, training_residuals
+        Errors on rows that the network did not see, shape (n,), and those of ``full`` on its rows.
+
+    """
+
+    full: Ensemble
+    models: Ensemble | None
+    model_of: Tensor
+    residuals: Tensor
+    training_residuals: Tensor
+
+    @property
+    def rows_at_once(self) -> int:
+        """Number of rows for which all predictions and their order statistics fit in memory."""
+        return PROCESSOR.rows_at_once(len(self.residuals), 48 * len(self.residuals))
+
+    @property
+    def scores(self) -> Tensor:
+        return self.residuals.abs()
+
+    def point(self, X: Tensor) -> Tensor:
+        return self.full.outputs(X)[0]
+
+    def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Point predictions, (m,), and those of the network that left out each row, (m, n)."""
+        assert self.models is not None
+        return self.point(X), self.models.outputs(X).T[:, self.model_of]
+
+    def scaled(self, X: Tensor) -> Predictions:
+        point, each = self.predict(X)
+        one = each.new_ones(())
+        # Networks are evaluated in their own type, in blocks that may round differently.
+        slack = ROUNDED * torch.finfo(dtype_of(self.full.module)).eps * each.abs().amax(dim=1)
+        return Predictions(point, each, 0 * one, one, 0 * one, slack)
 
 
 def train_ensemble(
@@ -66,26 +127,15 @@ def train_ensemble(
     center: bool,
     seed: int,
     progress: bool = False,
+    batched: bool | None = None,
+    memory: int = TRAINING_BYTES,
 ) -> Ensemble:
     """Train one network for each row of ``subsets``, all of them side by side.
 
-    Parameters
-    ----------
-    start
-        From a number to a starting network.
-    X, y
-        All rows.
-    subsets
-        Indices of each network's training rows, shape (networks, rows).
-    settings
-        How to train.
-    center
-        Whether each network learns its own rows' deviations from their mean.
-    seed
-        Seed of all shuffling.
-    progress
-        Whether to show a progress bar.
-
+    ``start`` goes from a number to a starting network, ``subsets`` holds the indices of each
+    network's training rows, shape (networks, rows), and with ``center`` each network is trained on
+    the deviations from the mean of its own targets. Networks are trained in blocks of ``memory``
+    bytes, each step as one product for all of them if ``batched``; None tries that out.
     """
     module = start(0)
     size = sum(p.numel() * p.element_size() for p in module.parameters())
@@ -93,20 +143,20 @@ def train_ensemble(
     offsets = y[subsets].mean(dim=1) if center else y.new_zeros(len(subsets))
     set_training(module)
     dropping = draws(module, inputs[:2])
-    with seeded(seed):
-        fit = _train_batched if _can_batch(private(module), inputs[:2]) else _train_one_by_one
+    if batched is None:
+        with seeded(seed):
+            batched = _can_batch(private(module), inputs[:2])
+    updates = settings.epochs * math.ceil(subsets.shape[1] / settings.batch_size)
     parts: list[Weights] = []
-    for number, block in enumerate(blocks(len(subsets), COPIES_IN_TRAINING * size, TRAINING_BYTES)):
+    for number, block in enumerate(blocks(len(subsets), COPIES_IN_TRAINING * size, memory)):
         starts = [start(k) for k in range(block.start, block.stop)]
         labels = target[subsets[block]] - offsets[block, None].to(target.dtype)
-        steps = settings.epochs * math.ceil(subsets.shape[1] / settings.batch_size)
         batches = _batches(subsets[block], labels, settings, seed + number)
-        shown = track(batches, "training networks", steps, progress)
+        shown = track(batches, "training networks", updates, progress)
         dice = Dice(seed + number, needed=dropping)
-        parts.append(fit(starts, inputs, shown, settings.lr, dice))
-    weights = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+        parts.append(_train(starts, inputs, shown, settings.lr, dice, batched))
     note_draws(module.eval(), inputs[:2])
-    return Ensemble(module, weights, offsets)
+    return Ensemble(module, _concatenated(parts), offsets)
 
 
 def _batches(subsets: Tensor, labels: Tensor, settings: Plain, seed: int) -> Iterator[Batch]:
@@ -118,42 +168,44 @@ def _batches(subsets: Tensor, labels: Tensor, settings: Plain, seed: int) -> Ite
             yield subsets.gather(1, chosen), labels.gather(1, chosen)
 
 
-def _train_batched(
-    starts: Sequence[nn.Module], inputs: Tensor, batches: Iterable[Batch], lr: float, dice: Dice
+def _train(
+    starts: Sequence[nn.Module],
+    inputs: Tensor,
+    batches: Iterable[Batch],
+    lr: float,
+    dice: Dice,
+    batched: bool,
 ) -> Weights:
-    """Every step is one product for all networks; Adam works on the stacked weights."""
+    """Train by Adam, which treats each number on its own, so that one serves all networks."""
     for module in starts:
         set_training(module)
-    parameters, buffers = stack_module_state(list(starts))
-    weights = {**parameters, **buffers}
-    optimizer = torch.optim.Adam([w for w in weights.values() if w.requires_grad], lr=lr)
+    weights = _stacked(starts)
+
+    def losses(rows: Tensor, labels: Tensor) -> Iterator[Tensor]:
+        if batched:  # one product for all networks
+            predicted = stacked_outputs(starts[0], weights, inputs[rows], own_rows=True)
+            yield (predicted - labels).square().mean(dim=1).sum()
+            return
+        for module, own, wanted in zip(starts, rows, labels, strict=True):
+            yield (outputs(module, inputs[own]) - wanted).square().mean()
+
+    each = [p for module in starts for p in module.parameters()]
+    trained = [p for p in (weights.values() if batched else each) if p.requires_grad]
+    optimizer = torch.optim.Adam(trained, lr=lr)
     for rows, labels in batches:
         optimizer.zero_grad()
         with dice.turn():
-            predicted = stacked_outputs(starts[0], weights, inputs[rows], own_rows=True)
-            (predicted - labels).square().mean(dim=1).sum().backward()
+            for loss in losses(rows, labels):
+                loss.backward()
         optimizer.step()
-    return {name: value.detach() for name, value in weights.items()}
+    final = weights if batched else _stacked(starts)
+    return {name: value.detach() for name, value in final.items()}
 
 
-def _train_one_by_one(
-    starts: Sequence[nn.Module], inputs: Tensor, batches: Iterable[Batch], lr: float, dice: Dice
-) -> Weights:
-    """The same training, network by network."""
-    for module in starts:
-        set_training(module)
-    optimizers = [
-        torch.optim.Adam([p for p in module.parameters() if p.requires_grad], lr=lr)
-        for module in starts
-    ]
-    for rows, labels in batches:
-        for module, optimizer, own, wanted in zip(starts, optimizers, rows, labels, strict=True):
-            optimizer.zero_grad()
-            with dice.turn():
-                (outputs(module, inputs[own]) - wanted).square().mean().backward()
-            optimizer.step()
-    parameters, buffers = stack_module_state(list(starts))
-    return {name: value.detach() for name, value in {**parameters, **buffers}.items()}
+def _stacked(modules: Sequence[nn.Module]) -> Weights:
+    """Parameters and buffers, shape (networks, *shape)."""
+    parameters, buffers = stack_module_state(list(modules))
+    return {**parameters, **buffers}
 
 
 def _can_batch(module: nn.Module, probe: Tensor) -> bool:

@@ -21,7 +21,6 @@ from sklearn.utils.validation import (
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from ..base.public import PUBLIC_START
 from ..certificate import Certificate
 from ..compute import steps
 from ..data.checks import check_choice, check_fraction, check_not_negative
@@ -35,10 +34,11 @@ from ..data.inputs import (
     to_tensor,
 )
 from ..data.scaling import Scaling, find_source, fit_scaling
-from ..intervals import CONSTRUCTIONS, GENERAL, kappa, rows_needed
+from ..intervals import CONSTRUCTIONS, kappa, rows_needed
 from ..networks import Network, mlp
 from ..progress import track
 from ..records import Intervals, Predictor, to_array
+from ..sentences import PUBLIC_START
 
 Values = NDArray[Any]
 Levels = float | Sequence[float] | None
@@ -101,8 +101,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     network: Network | None
     progress: bool
     nu: float = 0.0
-    _constructions: Sequence[str] = GENERAL
-    loo_: Any
+    loo_: Predictor
     certificate_: Certificate
     scaling_: Scaling
     _certify: Callable[..., Certificate]
@@ -114,8 +113,12 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _check_settings(self) -> None:
         """Refuse bad settings before anything is computed."""
         check_fraction("alpha", self.alpha)
-        check_choice("construction", self.construction, self._constructions)
+        check_choice("construction", self.construction, self._constructions())
         check_not_negative("nu", self.nu)
+
+    def _constructions(self) -> list[str]:
+        """Those that any leave-one-out models can be put in."""
+        return [name for name, kind in CONSTRUCTIONS.items() if kind.any_models]
 
     def _start_assumptions(self) -> tuple[str, ...]:
         """Weights that the user brings are the user's word; random ones are ours."""

@@ -222,7 +222,7 @@ def make(network: Network | None, X: Tensor, seed: int) -> nn.Module:
     if isinstance(network, nn.Module):
         module = _deep_copy(network)
     elif network is None or callable(network):
-        factory = mlp() if network is None else network
+        factory = mlp(skip=True) if network is None else network
         with seeded(seed):
             module = factory(X.shape[1])
         if not isinstance(module, nn.Module):

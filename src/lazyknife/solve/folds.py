@@ -9,17 +9,16 @@ from A: the λ of each fold's model is chosen by them, on the rows outside the f
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..progress import track
-from .factors import Factor
-from .loo import RidgeModels
-from .primal import Indefinite
-from .rounding import Contest, Sensitivity, gamma_of
+from .choose import Contest, choose
+from .ridge import Indefinite, Ridge, RidgeModels, System
+from .rounding import Sensitivity, gamma_of
 
 
 def draw_folds(n: int, folds: int, seed: int) -> list[Tensor]:
@@ -29,56 +28,54 @@ def draw_folds(n: int, folds: int, seed: int) -> list[Tensor]:
 
 
 def leave_folds_out(
-    factor_at: Callable[[float], Factor],
-    ridges: Sequence[float],
-    folds: Sequence[Tensor],
-    norms: Tensor,
-    progress: bool = False,
+    system: System, ridges: Sequence[float], folds: Sequence[Tensor], progress: bool = False
 ) -> RidgeModels:
     """One ridge model without each fold, and the full one.
 
     Parameters
     ----------
-    factor_at
-        Factors the ridge at a λ.
+    system
+        The equations.
     ridges
         The λ to choose from, for each model by the leave-one-out error on its own rows; ties by
         order.
     folds
         The rows of each fold.
-    norms
-        k(x, x) of the rows, shape (n,).
     progress
         Whether to show a progress bar.
 
     """
+    norms = system.norms
     every = [rows.to(norms.device) for rows in (*folds, torch.arange(0))]  # at last the full model
     traces = torch.stack([_without(norms, rows).sum() for rows in every])
-    contest = Contest(traces, max(ridges))
-    best: list[_Model | None] = [None] * len(every)
-    failure: Indefinite | None = None
-    for ridge in track(ridges, "choosing ridges", len(ridges), progress and len(ridges) > 1):
-        admitted = contest.admits(ridge)
-        if not admitted.any():
-            continue
-        try:
-            factor = factor_at(ridge)
-            found = [_leave_out(factor, rows, norms) for rows in every]
-        except Indefinite as error:
-            failure = error
-            contest.fail(admitted)
-            continue
-        errors = torch.stack([model.error for model in found])
-        changes = torch.stack([model.change for model in found])
-        better = contest.enter(errors, changes, admitted).tolist()
-        best = [new if won else old for new, old, won in zip(found, best, better, strict=True)]
-    models = [model for model in best if model is not None]
-    if len(models) < len(every):
-        raise failure or ValueError(
-            "no λ of the grid gives finite errors for every fold: scale the features "
-            "(scaling='symlog', or 'standardize' with X_pool), or give a number for ridge"
-        )
+    contest, best = Contest(traces, max(ridges)), dict[int, _Model]()
+
+    def solve(ridge: float) -> _Folds:
+        solved = system.at(ridge)
+        return _Folds([_leave_out(solved, rows, norms) for rows in every])
+
+    def keep(found: _Folds, better: Tensor) -> None:
+        for k in better.nonzero()[:, 0].tolist():
+            best[k] = found.models[k]
+
+    choose(contest, ridges, solve, keep, progress)
+    models = [best[k] for k in range(len(every))]
     return _joined(models, every[:-1], contest.doubtful[:-1])
+
+
+@dataclass(frozen=True)
+class _Folds:
+    """All models at one λ."""
+
+    models: Sequence[_Model]
+
+    @property
+    def errors(self) -> Tensor:
+        return torch.stack([model.error for model in self.models])
+
+    @property
+    def change(self) -> Tensor:
+        return torch.stack([model.change for model in self.models])
 
 
 def _joined(models: Sequence[_Model], folds: Sequence[Tensor], doubtful: Tensor) -> RidgeModels:
@@ -115,9 +112,9 @@ class _Model(NamedTuple):
     sensitivity: Sensitivity  # of the rows left out
 
 
-def _leave_out(factor: Factor, rows: Tensor, norms: Tensor) -> _Model:
+def _leave_out(factor: Ridge, rows: Tensor, norms: Tensor) -> _Model:
     """Leave these rows out."""
-    columns = factor.inverse_columns(rows)  # A_·S
+    columns = factor.inverse_rows(rows).T  # A_·S
     lower, failed = torch.linalg.cholesky_ex(columns[rows])
     if failed:
         raise Indefinite(factor.ridge, str(columns.dtype).removeprefix("torch."))
@@ -127,7 +124,7 @@ def _leave_out(factor: Factor, rows: Tensor, norms: Tensor) -> _Model:
     diagonal = factor.diagonal - half.square().sum(dim=0)
     others = dual / diagonal
     others[rows] = 0.0  # there it is 0/0
-    steps, shares = factor.steps(rows, columns)
+    steps = factor.steps(rows, columns.T)
     moved = (steps @ residuals)[:, 0]
     # Left out, the rows have weights A_·S(A_SS)⁻¹; see rounding.py for what follows from them.
     weights = torch.cholesky_solve(steps.T.contiguous(), lower) / factor.unit
@@ -140,11 +137,11 @@ def _leave_out(factor: Factor, rows: Tensor, norms: Tensor) -> _Model:
         change,
         factor.ridge,
         factor.coefficients - moved,
-        factor.intercept - shares @ residuals[:, 0],
+        factor.intercept - factor.share[rows] @ residuals[:, 0],
         residuals[:, 0],
         factor.ridge * factor.dual,
         Sensitivity(
-            reach=spans / roots,
+            reach=spans / roots * factor.widening[rows],
             roots=roots,
             load=load.expand(len(rows)),
             own=spans * load,

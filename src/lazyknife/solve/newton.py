@@ -21,34 +21,32 @@ Memory: the kernel, the shared inverse and the models, n×n each, besides the ma
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from ..compute import PROCESSOR, Machine, blocks
+from ..compute import Machine, blocks
 from ..losses import Loss
 from ..progress import track
+from .choose import leave_one_out, without_each
 from .descent import Problem, share, solve_full, solve_without, unsolved
-from .loo import RidgeModels, check_size, leave_one_out_auto
-from .rounding import Sensitivity, without_each
-from .symmetric import diagonal_tiles, restore_lower_
+from .dual import DualSystem
+from .ridge import RidgeModels
 
 # Tensors of n numbers that one column takes while it is solved.
 TEMPORARIES = 24
 
 
 def leave_one_out_newton(
-    kernel: Tensor,
+    system: DualSystem,
     y: Tensor,
-    offsets: Tensor,
-    ridge: float,
-    intercept: bool,
+    ridges: Sequence[float],
     loss: Loss,
-    machine: Machine = PROCESSOR,
     progress: bool = False,
 ) -> RidgeModels:
-    """All n leave-one-out models of a loss, and the full one, at a given λ.
+    """All n leave-one-out models of a loss, and the full one.
 
     Every model is solved until each |G_i| is at most 1e-9 of the model's largest |ℓ'(y_i, f_i)|
     (1e-4 in float32), or at what rounding in f makes of it where λ is tiny against the kernel. It
@@ -58,20 +56,16 @@ def leave_one_out_newton(
 
     Parameters
     ----------
-    kernel
-        K, shape (n, n); it is not changed.
+    system
+        The kernel K and the targets y − f(X; θ0), on the scale of the link.
     y
         Targets, shape (n,).
-    offsets
-        The base's own predictions f(X; θ0), shape (n,), on the scale of the link.
-    ridge
-        λ > 0.
-    intercept
-        Whether to fit an unpenalised intercept.
+    ridges
+        λ. Of several, every model chooses its own as ``choose.leave_one_out`` does, on
+        ``working_targets`` and times its ``working_weights``: λ_j is a function of the rows without
+        j. Each λ that was chosen for some model is then solved for those models.
     loss
         ℓ.
-    machine
-        Where the kernel lives.
     progress
         Whether to show progress bars.
 
@@ -82,11 +76,22 @@ def leave_one_out_newton(
         y_j − mean(f_{−j}(x_j)), and y − mean(f) of the full model.
 
     """
-    size = check_size(kernel, machine)
-    problem = _problem(kernel, y, offsets, ridge, intercept, loss, size)
-    models = _empty(torch.empty_like(kernel), y)
-    every = torch.arange(len(y) + 1, device=y.device)
-    left = _solve_into_(models, every, problem, machine, progress)
+    offsets, n = y - system.targets, len(y)
+    problem = _problem(system, y, offsets, loss)
+    columns, doubtful = torch.empty_like(system.kernel), torch.zeros_like(y)
+    each = y.new_full((n + 1,), ridges[0], dtype=torch.float64)
+    if len(ridges) > 1:
+        working = system.with_targets(working_targets(loss, y, offsets))
+        chosen = leave_one_out(working, ridges, progress)
+        working.restored()
+        each, doubtful = working_weights(loss, y) * chosen.ridges, chosen.sensitivity.doubtful
+        columns = chosen.columns
+    models, left, distinct = RidgeModels.empty(columns, y), 0.0, each.unique().tolist()
+    for ridge in track(distinct, "solving", len(distinct), progress and len(distinct) > 1):
+        which = (each == ridge).nonzero()[:, 0]
+        here = replace(problem, ridge=ridge)
+        left = max(left, _solve_into_(models, which, here, system.machine, progress))
+    models.sensitivity.doubtful.copy_(doubtful)
     return replace(models, unsolved=left)
 
 
@@ -113,49 +118,7 @@ def working_weights(loss: Loss, y: Tensor) -> Tensor:
     return torch.exp2(torch.log2(loss.variance((sums + 0.5) / (rows + 1))).round())
 
 
-def leave_one_out_newton_auto(
-    kernel: Tensor,
-    y: Tensor,
-    offsets: Tensor,
-    grid: Tensor,
-    intercept: bool,
-    loss: Loss,
-    machine: Machine = PROCESSOR,
-    progress: bool = False,
-) -> RidgeModels:
-    """All models with λ chosen for each of them on its own rows alone.
-
-    The choice is that of ``leave_one_out_auto`` on ``working_targets``, times the
-    ``working_weights``: λ_j is a function of the rows without j, so jackknife+ and minmax keep
-    their guarantee. Each λ that was chosen for some model is then solved for those models. The
-    arguments are those of ``leave_one_out_newton``, and the grid; the kernel's memory is worked
-    in, and holds the kernel again at the end.
-    """
-    size = check_size(kernel, machine)
-    problem = _problem(kernel, y, offsets, 1.0, intercept, loss, size)
-    targets = working_targets(loss, y, offsets)
-    diagonal = diagonal_tiles(kernel)
-    chosen = leave_one_out_auto(kernel, targets, grid, intercept, machine, progress)
-    restore_lower_(kernel, diagonal)
-    models = _empty(chosen.columns, y)
-    ridges = working_weights(loss, y) * chosen.ridges
-    distinct, left = ridges.unique().tolist(), 0.0
-    for ridge in track(distinct, "solving", len(distinct), progress):
-        which = (ridges == ridge).nonzero()[:, 0]
-        left = max(left, _solve_into_(models, which, replace(problem, ridge=ridge), machine))
-    models.sensitivity.doubtful.copy_(chosen.sensitivity.doubtful)
-    return replace(models, unsolved=left)
-
-
-def _problem(
-    kernel: Tensor,
-    y: Tensor,
-    offsets: Tensor,
-    ridge: float,
-    intercept: bool,
-    loss: Loss,
-    size: float,
-) -> Problem:
+def _problem(system: DualSystem, y: Tensor, offsets: Tensor, loss: Loss) -> Problem:
     """Return the problem; refuse one that has no finite solution or no finite start."""
     slopes = loss.gradient(offsets, y)
     if not torch.isfinite(slopes).all():
@@ -164,7 +127,7 @@ def _problem(
             f"{float(offsets.abs().max()):.3g} on the scale of the link: scale the features "
             "(scaling='symlog', or 'standardize' with X_pool), or use another base"
         )
-    if intercept:
+    if system.intercept:
         far = torch.full_like(y, torch.inf)
         rising, falling = loss.gradient(far, y) > 0, loss.gradient(-far, y) < 0
         if min(int(rising.sum()), int(falling.sum())) < 2:
@@ -173,20 +136,8 @@ def _problem(
                 f"rows have the same y={float(y.median()):g}. Give at least two rows that differ "
                 "from them, or intercept=False"
             )
-    return Problem(kernel, y[:, None], offsets[:, None], ridge, intercept, loss, size)
-
-
-def _empty(columns: Tensor, y: Tensor) -> RidgeModels:
-    """Return memory for the models."""
-    return RidgeModels(
-        columns=columns,
-        full=torch.empty_like(y),
-        intercepts=y.new_empty(len(y) + 1),
-        ridges=y.new_empty(len(y) + 1, dtype=torch.float64),
-        residuals=torch.empty_like(y),
-        training_residuals=torch.empty_like(y),
-        sensitivity=Sensitivity.unknown(len(y), y),
-    )
+    columns = (y[:, None], offsets[:, None])
+    return Problem(system.kernel, *columns, 1.0, system.intercept, loss, system.size)
 
 
 def _solve_into_(

@@ -15,185 +15,165 @@ arrays, the kernel's among them.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from ..compute import PROCESSOR, Machine
-from ..progress import track
-from .loo import Solution, inverse_rows, solve, strips
-from .rounding import Contest, Sensitivity, rounding_of, without_each
+from .choose import Contest, choose, strips, two_left_out, two_left_out_diagonal, without_each
+from .ridge import Ridge, System
+from .rounding import Sensitivity, rounding_of
 from .scales import NoiseScales
-from .symmetric import diagonal_tiles, restore_lower_
 
 # The least σ, in units of the mean of T_ij: one small error must not make an interval vanish.
 FLOOR = 0.25
 
 
 def noise_scales(
-    kernel: Tensor,
-    targets: Tensor,
-    ridges: Tensor,
-    grid: Tensor,
-    intercept: bool,
-    gamma: float,
-    machine: Machine = PROCESSOR,
-    progress: bool = False,
+    system: System, ridges: Tensor, grid: Sequence[float], gamma: float, progress: bool = False
 ) -> NoiseScales:
     """Scales from a second ridge on the sizes of left-out errors.
 
     Parameters
     ----------
-    kernel
-        K, shape (n, n). Its memory is used.
-    targets
-        r, shape (n,).
+    system
+        The equations in the dual form.
     ridges
         λ of each leave-one-out model, shape (n,), each chosen without its row.
     grid
         λ of the second ridge to choose from.
-    intercept
-        Whether both ridges have an unpenalised intercept.
     gamma
         The relative error of the kernel.
-    machine
-        Where the kernel lives.
     progress
         Whether to show a progress bar.
 
     """
-    inverse = _Inverse(kernel, targets, intercept, machine)
-    sizes, errors = _left_out_sizes(inverse, ridges)
-    chosen, second = _choose(inverse, sizes, errors, grid, gamma, progress)
-    columns, intercepts, own = (torch.empty_like(part) for part in (sizes, targets, targets))
+    sizes = _left_out_sizes(system, ridges)
+    chosen, second = _choose(system, sizes, grid, gamma, progress)
+    T, targets = sizes.values, system.targets
+    columns, intercepts, own = (torch.empty_like(part) for part in (T, targets, targets))
     for ridge in chosen.unique().tolist():
-        models, solution = chosen == ridge, inverse.at(ridge)
-        kinks = _kinks(inverse, solution, sizes)
-        for rows in inverse.strips():
-            strip = _coefficients(inverse, solution, sizes, kinks, rows)[0]
-            columns[rows, models] = strip[:, models]
-        intercepts[models] = (solution.share @ sizes - solution.share * kinks)[models]
-        own[models] = -kinks[models]
+        found, models = _Smoothed.of(system, T, ridge), chosen == ridge
+        share = found.solved.share
+        for rows in found.strips:
+            columns[rows, models] = found.coefficients(rows)[0][:, models]
+        intercepts[models] = (share @ T - share * found.kinks)[models]
+        own[models] = -found.kinks[models]
     columns.fill_diagonal_(0.0)
-    floors = FLOOR * sizes.sum(dim=0) / (len(targets) - 1)
+    floors = FLOOR * T.sum(dim=0) / (len(targets) - 1)
     floors.clamp_(min=torch.finfo(floors.dtype).tiny)  # of errors that are all 0
-    rounding = rounding_of(second, gamma, float(sizes.max()))
+    rounding = rounding_of(second, gamma, float(T.max()))
     return NoiseScales(columns, intercepts, floors, torch.maximum(own, floors), rounding)
 
 
-class _Inverse:
-    """A at one λ after another, in the kernel's own array."""
-
-    def __init__(self, kernel: Tensor, targets: Tensor, intercept: bool, machine: Machine) -> None:
-        self.kernel, self.targets = kernel, targets
-        self.intercept, self.machine = intercept, machine
-        self.diagonal = diagonal_tiles(kernel)
-        self.traces = without_each(kernel.diagonal())[:-1]
-        self.used = False
-
-    def at(self, ridge: float) -> Solution:
-        """Invert K + λI."""
-        if self.used:
-            restore_lower_(self.kernel, self.diagonal)
-        self.used = True
-        return solve(self.kernel, self.diagonal, self.targets, ridge, self.intercept, self.machine)
-
-    def strips(self) -> list[slice]:
-        """Strips of rows."""
-        return list(strips(len(self.targets), self.machine))
-
-
-class _Errors(NamedTuple):
-    """What rounding may have changed of T, in units of γ.
+@dataclass(frozen=True)
+class _Sizes:
+    """T, and what rounding may have changed of it, in units of γ.
 
     Attributes
     ----------
-    rows
+    values
+        T, shape (n, n).
+    errors
         Of the rows, for each λ that some model has, shape (n, λ).
     place
         Which of these each model has, shape (n,).
 
     """
 
-    rows: Tensor
+    values: Tensor
+    errors: Tensor
     place: Tensor
 
 
-def _left_out_sizes(inverse: _Inverse, ridges: Tensor) -> tuple[Tensor, _Errors]:
-    """T, and its errors."""
-    sizes = torch.empty_like(inverse.kernel)
-    distinct, place = ridges.unique(return_inverse=True)
-    errors = sizes.new_empty(len(sizes), len(distinct))
+def _left_out_sizes(system: System, ridges: Tensor) -> _Sizes:
+    n, distinct = len(ridges), ridges.unique()
+    place = torch.searchsorted(distinct, ridges)
+    values, errors = system.targets.new_empty(n, n), system.targets.new_empty(n, len(distinct))
     for k, ridge in enumerate(distinct.tolist()):
-        models, solution = place == k, inverse.at(ridge)
-        spans = torch.empty_like(solution.dual)
-        for rows in inverse.strips():
-            strip = inverse_rows(inverse.kernel, solution, rows)
-            spans[rows] = strip.abs() @ solution.roots
-            numerator = solution.dual[rows, None] - strip * solution.residuals
-            ratios = numerator / _denominator(strip, solution, rows)
-            sizes[rows, models] = ratios[:, models].abs()
-        errors[:, k] = 2 * solution.sensitivity(spans).own
-    return sizes, _Errors(errors, place)
+        solved, models = system.at(ridge), place == k
+        spans = torch.empty_like(solved.dual)
+        for rows in strips(n, system.machine):
+            strip = solved.inverse_rows(rows)
+            spans[rows] = solved.spans(rows, strip)
+            values[rows, models] = two_left_out(strip, rows, solved)[:, models].abs()
+        errors[:, k] = 2 * solved.sensitivity(spans).own
+    return _Sizes(values, errors, place)
 
 
-def _denominator(strip: Tensor, solution: Solution, rows: slice) -> Tensor:
-    """d_i − A_ij²/d_j; infinite at i = j."""
-    denominator = solution.diagonal[rows, None] - strip.square() / solution.diagonal
-    denominator[:, rows].fill_diagonal_(torch.inf)
-    return denominator
+@dataclass(frozen=True)
+class _Smoothed:
+    """The second ridges of all n models at one λ; ``kinks`` are the entries x of the docstring."""
+
+    solved: Ridge
+    T: Tensor
+    kinks: Tensor
+    strips: list[slice]
+
+    @classmethod
+    def of(cls, system: System, T: Tensor, ridge: float) -> _Smoothed:
+        solved, parts = system.at(ridge), list(strips(len(T), system.machine))
+        sums = [(solved.inverse_rows(rows) * T[:, rows].T).sum(dim=1) for rows in parts]
+        return cls(solved, T, torch.cat(sums) / solved.diagonal, parts)
+
+    def coefficients(self, rows: slice) -> tuple[Tensor, Tensor]:
+        """Rows of A T − A·diag(x), and the same rows of A."""
+        strip = self.solved.inverse_rows(rows)
+        return torch.addcmul(strip @ self.T, strip, self.kinks, value=-1), strip
 
 
-def _kinks(inverse: _Inverse, solution: Solution, sizes: Tensor) -> Tensor:
-    """Entries x of the docstring above: diag(A T)/d, shape (n,)."""
-    parts = [
-        (inverse_rows(inverse.kernel, solution, rows) * sizes[:, rows].T).sum(dim=1)
-        for rows in inverse.strips()
-    ]
-    return torch.cat(parts) / solution.diagonal
+@dataclass(frozen=True)
+class _Candidate:
+    """Errors of the second ridges at one λ, as in ``choose.Candidate``."""
+
+    ridge: float
+    errors: Tensor
+    change: Tensor
+    sensitivity: Sensitivity
 
 
-def _coefficients(
-    inverse: _Inverse, solution: Solution, sizes: Tensor, kinks: Tensor, rows: slice
-) -> tuple[Tensor, Tensor]:
-    """Rows of A T − A·diag(x), and the same rows of A."""
-    strip = inverse_rows(inverse.kernel, solution, rows)
-    return torch.addcmul(strip @ sizes, strip, kinks, value=-1), strip
+def _candidate(system: System, sizes: _Sizes, ridge: float, gamma: float) -> _Candidate:
+    found = _Smoothed.of(system, sizes.values, ridge)
+    roots, diagonal = found.solved.roots, found.solved.diagonal
+    weights = torch.cat([roots[:, None], sizes.errors], dim=1)
+    spans = torch.empty_like(weights)
+    errors, load = torch.zeros_like(diagonal), torch.zeros_like(diagonal)
+    for rows in found.strips:
+        numerator, strip = found.coefficients(rows)
+        spans[rows] = strip.abs() @ weights
+        load += roots[rows] @ numerator.abs()
+        ratio = numerator.div_(two_left_out_diagonal(strip, rows, diagonal))
+        errors += ratio.square_().sum(dim=0)
+    load += spans[:, 0] @ sizes.values  # A T is a sum of |A||T|, whatever is left of it
+    norms = (spans / diagonal[:, None]).norm(dim=0)
+    change = 2 * gamma * (norms[0] * load + norms[1:][sizes.place])
+    # Errors of T enter as if the load were larger.
+    moved = spans[:, 1:].gather(1, sizes.place[:, None])[:, 0] / spans[:, 0]
+    kinks = found.kinks
+    sensitivity = Sensitivity.of(spans[:, 0], load + moved, kinks, diagonal, roots, ridge)
+    return _Candidate(ridge, errors, change, sensitivity)
 
 
 def _choose(
-    inverse: _Inverse, sizes: Tensor, given: _Errors, grid: Tensor, gamma: float, progress: bool
+    system: System, sizes: _Sizes, grid: Sequence[float], gamma: float, progress: bool
 ) -> tuple[Tensor, Sensitivity]:
     """λ of each of the n second ridges, shape (n,): the least error with two rows left out."""
-    contest = Contest(inverse.traces, float(grid.max()))
-    chosen = torch.zeros_like(inverse.targets, dtype=torch.float64)
-    found = Sensitivity.unknown(len(chosen), inverse.targets)
-    for ridge in track(grid.tolist(), "learning the noise", len(grid), progress):
-        admitted = contest.admits(ridge)
-        if not admitted.any():
-            continue
-        solution = inverse.at(ridge)
-        kinks = _kinks(inverse, solution, sizes)
-        errors, load = torch.zeros_like(kinks), torch.zeros_like(kinks)
-        weights = torch.cat([solution.roots[:, None], given.rows], dim=1)
-        spans = torch.empty_like(weights)
-        for rows in inverse.strips():
-            numerator, strip = _coefficients(inverse, solution, sizes, kinks, rows)
-            spans[rows] = strip.abs() @ weights
-            load += solution.roots[rows] @ numerator.abs()
-            ratio = numerator.div_(_denominator(strip, solution, rows))
-            errors += ratio.square_().sum(dim=0)
-        load += spans[:, 0] @ sizes  # A T is a sum of |A||T|, whatever is left of it
-        left_out = (spans / solution.diagonal[:, None]).norm(dim=0)
-        change = 2 * gamma * (left_out[0] * load + left_out[1:][given.place])
-        better = contest.enter(errors, change, admitted)
-        # Errors of T enter as if the load were larger.
-        moved = spans[:, 1:].gather(1, given.place[:, None])[:, 0] / spans[:, 0]
-        here = Sensitivity.of(
-            spans[:, 0], load + moved, kinks, solution.diagonal, solution.roots, ridge
-        )
-        found.take_(better, here)
-        chosen[better] = ridge
+    contest = Contest(without_each(system.norms)[:-1], max(grid))
+    chosen = torch.zeros_like(system.targets, dtype=torch.float64)
+    found = Sensitivity.unknown(len(chosen), system.targets)
+
+    def keep(candidate: _Candidate, better: Tensor) -> None:
+        found.take_(better, candidate.sensitivity)
+        chosen[better] = candidate.ridge
+
+    choose(
+        contest,
+        grid,
+        lambda ridge: _candidate(system, sizes, ridge, gamma),
+        keep,
+        progress,
+        "learning the noise",
+    )
     found.doubtful.copy_(contest.doubtful)
     return chosen, found

@@ -1,165 +1,240 @@
-"""All leave-one-out ridge models at once, from feature rows (the primal form).
+"""The ridge from feature rows (the primal form), for fewer features than rows.
 
-For fewer features than rows. Notation: Φ the n feature rows, with a last entry 1 where there is an
-intercept; r the targets; G = ΦᵀΦ + λI, the last entry of its diagonal without λ; w = G⁻¹Φᵀr;
-h_j = φ_jᵀG⁻¹φ_j the leverages; ε = r − Φw.
+Φ are the n feature rows, with a last entry 1 where there is an intercept; G = ΦᵀΦ + λI, without λ
+at the last entry of its diagonal, and G = LLᵀ; w = G⁻¹Φᵀr, h_j = φ_jᵀG⁻¹φ_j the leverages. As in
+ridge.py, A = (I − ΦG⁻¹Φᵀ)/λ, c = (r − Φw)/λ and d = (1 − h)/λ; a unit of r_j moves w by G⁻¹φ_j; a
+new row has b = ΦG⁻¹φ(x) and s = λ(1 + φ(x)ᵀG⁻¹φ(x)).
 
-Leave j out: the residual at the left-out point is e_j = ε_j/(1 − h_j), the model w − e_j G⁻¹φ_j.
-With A = I − ΦG⁻¹Φᵀ, c = ε and d = diag A, errors with two rows left out are as in the dual form.
-
-Memory: the n feature rows, in which the models take their place, and a few matrices of G's size;
-the n models besides, where λ is chosen.
+Memory: the n feature rows, in which the models take their place, and a few matrices of G's size.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from ..compute import PROCESSOR, Machine, blocks
 from ..progress import track
-from .loo import Candidate, Choice, RidgeModels, check_size, left_out_errors
+from .dual import check_size
+from .ridge import Indefinite, Open, RidgeModels, left_out
 from .rounding import Sensitivity
-from .symmetric import invert_lower_, mirror_lower_, tiles
-
-
-class Indefinite(ValueError):
-    """Rounding outweighs the ridge."""
-
-    def __init__(self, ridge: float, precision: str) -> None:
-        super().__init__(
-            f"the features' products plus ridge={ridge:.3g} are not positive definite in "
-            f"{precision}: rounding outweighs the ridge. Use a larger ridge, precision='float64', "
-            "or scale the features (scaling='symlog', or 'standardize' with X_pool)"
-        )
+from .symmetric import mirror_lower_, tiles
 
 
 @dataclass(frozen=True)
-class _Solution:
-    """The full-data ridge at one λ."""
+class PrimalRidge:
+    """The ridge at one λ.
 
-    inverse: Tensor  # G⁻¹, (q, q)
-    weights: Tensor  # w, (q,)
-    errors: Tensor  # ε, (n,)
-    diagonal: Tensor  # 1 − h, (n,)
-    sensitivity: Sensitivity
+    Attributes
+    ----------
+    rows, lower
+        Φ, shape (n, q), and L, shape (q, q), both with the intercept if there is one.
+    weights
+        w, shape (q,).
+    all_spans
+        u of the training rows, |G⁻¹φ|ᵀ√diag G, shape (n,).
+    widening
+        |φ|ᵀ|G⁻¹|√diag G over u, shape (n,): new rows may lie off the span of the training rows,
+        where errors of w are largest.
+
+    """
+
+    ridge: float
+    rows: Tensor
+    lower: Tensor
+    weights: Tensor
+    mean: Tensor
+    dual: Tensor
+    diagonal: Tensor
+    all_roots: Tensor
+    all_spans: Tensor
+    widening: Tensor
+    size: float  # ‖r‖
+    width: int  # q without the intercept
 
     @property
-    def residuals(self) -> Tensor:
-        return self.errors / self.diagonal
+    def unit(self) -> float:
+        return self.ridge
+
+    @property
+    def coefficients(self) -> Tensor:
+        return self.weights[: self.width]
+
+    @property
+    def intercept(self) -> Tensor:
+        return self.mean + self.weights[self.width :].sum()
+
+    @property
+    def roots(self) -> Tensor:
+        return self.all_roots[: self.width]
+
+    @property
+    def ground(self) -> float:
+        return self.size + float(self.weights[self.width :].abs() @ self.all_roots[self.width :])
+
+    @property
+    def weight(self) -> float:
+        """(|w|ᵀ√diag G + ‖r‖)/√λ, an error of λc being one of Φw and r."""
+        return (float(self.weights.abs() @ self.all_roots) + self.size) / math.sqrt(self.ridge)
+
+    @property
+    def strain(self) -> float:
+        return float(self._strains().max())
+
+    @cached_property
+    def share(self) -> Tensor:
+        last = torch.zeros_like(self.lower[:, self.width :])
+        last[self.width :] = 1.0
+        return (self.rows @ torch.cholesky_solve(last, self.lower)).sum(dim=1)
+
+    def _strains(self) -> Tensor:
+        """Here d is a difference from 1, and spans are the products' own errors too."""
+        return (self.all_spans.square() + 2 * self.all_spans) / (self.ridge * self.diagonal).abs()
+
+    def inverse_rows(self, rows: slice | Tensor) -> Tensor:
+        hat = self._moves(rows).T.mul(-1 / self.ridge) @ self.rows.T
+        place = torch.arange(len(self.rows), device=hat.device)[rows]
+        hat[torch.arange(len(place), device=hat.device), place] += 1 / self.ridge
+        return hat
+
+    def steps(self, rows: slice | Tensor, inverse_rows: Tensor) -> Tensor:
+        return self._moves(rows)[: self.width]
+
+    def without(self, rows: slice, inverse_rows: Tensor) -> tuple[Tensor, Tensor]:
+        own, moves = left_out(self)[rows], self.steps(rows, inverse_rows)
+        return self.coefficients[:, None] - moves * own, self.intercept - self.share[rows] * own
+
+    def spans(self, rows: slice, inverse_rows: Tensor) -> Tensor:
+        return self.all_spans[rows]
+
+    def sensitivity(self, spans: Tensor) -> Sensitivity:
+        diagonal, errors = self.ridge * self.diagonal, left_out(self)
+        total = self.weights.abs() @ self.all_roots + self.size
+        norms = torch.linalg.vector_norm(self.rows, dim=1).square()
+        lengths = (norms + self.ridge).sqrt()
+        found = Sensitivity.of(spans, total, errors, diagonal, lengths, self.ridge)
+        targets = self.ridge * self.dual + self.rows @ self.weights
+        terms = self.rows.abs() @ self.weights.abs() + targets.abs()  # of the sum r − Φw
+        # G, unlike a kernel, is a sum over all rows, with errors of its own.
+        own = 2 * found.own + self._strains() * errors.abs() + terms / diagonal.abs()
+        reach = found.reach * self.widening
+        return replace(found, reach=reach, strain=self._strains(), own=own)
+
+    def at(self, coordinates: Tensor, norms: Tensor) -> Open:
+        if coordinates.shape[1] < len(self.lower):
+            coordinates = torch.cat([coordinates, torch.ones_like(coordinates[:, :1])], dim=1)
+        leverages, moves = _solved(self.lower, coordinates)
+        spans = self.all_roots @ moves.abs()
+        loose = (spans.square() + 2 * spans) / (1 + leverages)
+        return Open((self.rows @ moves).T, self.ridge * (1 + leverages), loose)
+
+    def _moves(self, rows: slice | Tensor) -> Tensor:
+        """G⁻¹φ of these rows, shape (q, rows)."""
+        return _solved(self.lower, self.rows[rows])[1]
 
 
-def leave_one_out_primal(
-    rows: Tensor,
-    targets: Tensor,
-    ridge: float,
-    intercept: bool,
-    machine: Machine = PROCESSOR,
-    progress: bool = False,
-) -> RidgeModels:
-    """All n leave-one-out ridge models, and the full one, at a given λ.
-
-    Parameters
-    ----------
-    rows
-        Φ, shape (n, q); with an intercept its last column is 1. Its memory is used for the result.
-    targets
-        r, shape (n,).
-    ridge
-        λ > 0.
-    intercept
-        Whether the last column is an unpenalised intercept.
-    machine
-        Where the rows live.
-    progress
-        Whether to show progress bars.
-
-    """
-    gram = _gram(rows)
-    check_size(gram, machine)
-    mean = targets.mean() if intercept else targets.new_zeros(())
-    solution = _solve(rows, gram, targets - mean, ridge, intercept, machine)
-    residuals = solution.residuals
-    parts = list(_blocks(rows, machine))
-    for part in track(parts, "leaving out", len(parts), progress and len(parts) > 1):
-        steps = rows[part] @ solution.inverse
-        rows[part] = solution.weights - steps.mul_(residuals[part, None])
-    return _with_intercepts(
-        RidgeModels(
-            columns=rows.T,
-            full=solution.weights,
-            intercepts=targets.new_zeros(len(targets) + 1),
-            ridges=targets.new_full((len(targets) + 1,), ridge, dtype=torch.float64),
-            residuals=residuals,
-            training_residuals=solution.errors,
-            sensitivity=solution.sensitivity,
-        ),
-        mean,
-        intercept,
-    )
+def _solved(lower: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """φᵀG⁻¹φ, shape (rows,), and G⁻¹φ, shape (q, rows)."""
+    half = torch.linalg.solve_triangular(lower, rows.T, upper=False)
+    return half.square().sum(dim=0), torch.linalg.solve_triangular(lower.T, half, upper=True)
 
 
-def leave_one_out_primal_auto(
-    rows: Tensor,
-    targets: Tensor,
-    grid: Tensor,
-    intercept: bool,
-    machine: Machine = PROCESSOR,
-    progress: bool = False,
-) -> RidgeModels:
-    """All models with λ chosen for each of them on its own rows alone, as in the dual form.
+class PrimalSystem:
+    """Φ and r; with an intercept the last column of Φ is 1."""
 
-    It looks at all pairs of rows, block by block: n²·q operations for each λ.
-    """
-    mean = targets.mean() if intercept else targets.new_zeros(())
-    gram = _gram(rows)
-    check_size(gram, machine)
-    norms = torch.linalg.vector_norm(rows[:, : rows.shape[1] - intercept], dim=1).square()
-    choice = Choice(targets.new_empty(rows.shape).T, targets, norms, float(grid.max()))
-    columns = choice.best.columns.T
-    for ridge in track(grid.tolist(), "choosing ridges", len(grid), progress):
-        admitted = choice.contest.admits(ridge)
-        if not admitted.any():
-            continue
-        try:
-            solution = _solve(rows, gram.clone(), targets - mean, ridge, intercept, machine)
-        except Indefinite:
-            choice.contest.fail(admitted)
-            continue
-        residuals, left_out = solution.residuals, torch.zeros_like(targets)
-        for part in blocks(len(rows), 2 * machine.item * sum(rows.shape), machine.tile):
-            hat = (rows[part] @ solution.inverse) @ rows.T
-            # Rows of A but for its diagonal, which is not looked at.
-            left_out += left_out_errors(hat.neg_(), part, solution.errors, solution.diagonal)
-        better = choice.improve(
-            Candidate(
-                ridge,
-                left_out,
-                residuals,
-                targets.new_zeros(len(targets) + 1),
-                solution.weights,
-                solution.errors,
-                solution.sensitivity,
-            ),
-            admitted,
+    def __init__(
+        self,
+        rows: Tensor,
+        targets: Tensor,
+        intercept: bool,
+        machine: Machine = PROCESSOR,
+        progress: bool = False,
+    ) -> None:
+        self.rows, self.targets, self.intercept = rows, targets, intercept
+        self.machine, self.progress = machine, progress
+        self.gram = _gram(rows)
+        check_size(self.gram, machine)
+
+    @property
+    def width(self) -> int:
+        return self.rows.shape[1] - self.intercept
+
+    @property
+    def norms(self) -> Tensor:
+        norms: Tensor = torch.linalg.vector_norm(self.rows[:, : self.width], dim=1).square()
+        return norms
+
+    def copy(self) -> PrimalSystem:
+        rows = self.rows.clone()
+        return PrimalSystem(rows, self.targets, self.intercept, self.machine, self.progress)
+
+    def kept_rows(self, rows: Tensor) -> Tensor:
+        return self.rows[rows, : self.width]
+
+    def at(self, ridge: float) -> PrimalRidge:
+        rows, gram = self.rows, self.gram.clone()
+        mean = self.targets.mean() if self.intercept else self.targets.new_zeros(())
+        targets = self.targets - mean
+        penalty = gram.new_full((len(gram),), ridge)
+        penalty[self.width :] = 0.0
+        gram.diagonal().add_(penalty)
+        lower, failed = torch.linalg.cholesky_ex(gram)
+        if failed:
+            raise Indefinite(ridge, self.machine.precision)
+        weights, roots = torch.zeros_like(penalty), gram.diagonal().sqrt()
+        for _ in range(2):  # the second time refines
+            gradient = (targets - rows @ weights) @ rows - penalty * weights
+            weights += torch.cholesky_solve(gradient[:, None], lower)[:, 0]
+        leverages, spans, wide = (torch.empty_like(targets) for _ in range(3))
+        weighted = torch.cholesky_inverse(lower).abs_() @ roots
+        for part in self._blocks():
+            leverages[part], moves = _solved(lower, rows[part])
+            spans[part], wide[part] = roots @ moves.abs(), rows[part].abs() @ weighted
+        return PrimalRidge(
+            ridge,
+            rows,
+            lower,
+            weights,
+            mean,
+            (targets - rows @ weights) / ridge,
+            (1 - leverages) / ridge,
+            roots,
+            spans,
+            (wide / spans).nan_to_num(1.0).clamp(min=1.0),
+            float(targets.norm()),
+            self.width,
         )
-        for part in _blocks(rows, machine) if better.any() else ():
-            moved = solution.weights - (rows[part] @ solution.inverse) * residuals[part, None]
-            columns[part] = torch.where(better[part, None], moved, columns[part])
-    return _with_intercepts(choice.models(), mean, intercept)
 
+    factor = at
 
-def _with_intercepts(models: RidgeModels, mean: Tensor, intercept: bool) -> RidgeModels:
-    """Move the last row of the models into their intercepts, and put the mean back."""
-    if not intercept:
-        return models
-    last = torch.cat([models.columns[-1], models.full[-1:]])
-    return replace(
-        models, columns=models.columns[:-1], full=models.full[:-1], intercepts=last + mean
-    )
+    def models(self, ridge: float) -> RidgeModels:
+        """All models, w − e_j G⁻¹φ_j, in the memory of the rows."""
+        solved = self.at(ridge)
+        residuals, sensitivity = left_out(solved), solved.sensitivity(solved.all_spans)
+        parts = list(self._blocks())
+        for part in track(parts, "leaving out", len(parts), self.progress and len(parts) > 1):
+            moves = _solved(solved.lower, self.rows[part])[1]
+            self.rows[part] = (solved.weights[:, None] - moves.mul_(residuals[part])).T
+        columns, n = self.rows.T, len(residuals)
+        own = columns[self.width :].sum(dim=0) + solved.mean
+        return RidgeModels(
+            columns=columns[: self.width],
+            full=solved.coefficients,
+            intercepts=torch.cat([own, solved.intercept[None]]),
+            ridges=residuals.new_full((n + 1,), ridge, dtype=torch.float64),
+            residuals=residuals,
+            training_residuals=ridge * solved.dual,
+            sensitivity=sensitivity,
+        )
+
+    def _blocks(self) -> Iterator[slice]:
+        width = self.rows.shape[1]
+        return blocks(len(self.rows), 3 * self.machine.item * width, self.machine.block)
 
 
 def _gram(rows: Tensor) -> Tensor:
@@ -170,39 +245,3 @@ def _gram(rows: Tensor) -> Tensor:
         torch.mm(rows[:, i].T, rows[:, : i.stop], out=gram[i, : i.stop])
     mirror_lower_(gram)
     return gram
-
-
-def _solve(
-    rows: Tensor, gram: Tensor, targets: Tensor, ridge: float, intercept: bool, machine: Machine
-) -> _Solution:
-    """Invert G in the gram matrix's memory; one step of refinement for w."""
-    penalty = gram.new_full((len(gram),), ridge)
-    if intercept:
-        penalty[-1] = 0.0
-    gram.diagonal().add_(penalty)
-    weights = (targets @ rows)[None]
-    roots = gram.diagonal().sqrt()
-    if not invert_lower_(gram, weights):
-        raise Indefinite(ridge, machine.precision)
-    mirror_lower_(gram)
-    w = weights[0]
-    w = w + gram @ ((targets - rows @ w) @ rows - penalty * w)
-    leverages, spans = torch.empty_like(targets), torch.empty_like(targets)
-    # |G⁻¹φ| would do if it came from G; from an inverse that is a matrix of its own, |G⁻¹||φ| does.
-    weighted = gram.abs() @ roots
-    for part in _blocks(rows, machine):
-        leverages[part] = ((rows[part] @ gram) * rows[part]).sum(dim=1)
-        spans[part] = rows[part].abs() @ weighted
-    errors, diagonal = targets - rows @ w, 1 - leverages
-    total = w.abs() @ roots + targets.norm()
-    lengths = (torch.linalg.vector_norm(rows, dim=1).square() + ridge).sqrt()
-    sensitivity = Sensitivity.of(spans, total, errors / diagonal, diagonal, lengths, ridge)
-    # Here the diagonal is a difference from 1, and spans are the products' own errors too.
-    strain = (spans.square() + 2 * spans) / diagonal.abs()
-    own = sensitivity.own + strain * (errors / diagonal).abs() + targets.abs() / diagonal.abs()
-    strained = replace(sensitivity, strain=strain, own=own)
-    return _Solution(gram, w, errors, diagonal, strained)
-
-
-def _blocks(rows: Tensor, machine: Machine) -> Iterator[slice]:
-    return blocks(len(rows), 3 * machine.item * rows.shape[1], machine.block)

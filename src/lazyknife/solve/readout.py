@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -14,7 +15,7 @@ from ..losses import SQUARED, Loss
 from ..networks import widest_layer
 from ..records import Predictions
 from ..tangent import Basis, moved_outputs
-from .loo import RidgeModels
+from .ridge import RidgeModels
 from .rounding import FIRST_ORDER, NOTHING, Rounding
 from .scales import Scales
 
@@ -39,6 +40,20 @@ class _Read:
             return None
         basis, models = self.basis.of_type(dtype), self.models.of_type(dtype)
         return replace(self, basis=basis, models=models, scales=scales)  # type: ignore[type-var]
+
+    def typical_error(self) -> tuple[float, float]:
+        known = ~self.rounding.conceded
+        if not known.any():
+            return math.inf, math.inf
+        each = self.rounding.slope * self.models.sensitivity.roots + self.rounding.own
+        relative = 0.0
+        if self.scales is not None:
+            relative = float(self.scales.own_error.expand(len(known)).median())
+        return float(each[known].median()) + self.rounding.constant, relative
+
+    @property
+    def conceded(self) -> int:
+        return int(torch.isinf(self.scores).sum())
 
     @property
     def scores(self) -> Tensor:

@@ -1,9 +1,4 @@
-"""Widths that are not constant: σ_{−j}(x), by which errors are divided and intervals multiplied.
-
-Each is a function of the rows without j and of x, so jackknife+ and minmax keep their guarantee.
-Leverage: σ²_{−j}(x) = s(x) + b_j(x)²/d_j, how far x is from the rows without j, in the kernel's
-eyes; it never looks at y. Noise: a second ridge, fitted to the errors of rows left out (noise.py).
-"""
+"""σ of every leave-one-out model, ready for new rows; widths.py says what it is."""
 
 from __future__ import annotations
 
@@ -15,7 +10,7 @@ from typing import Protocol, Self
 import torch
 from torch import Tensor
 
-from .factors import Factor
+from .ridge import OpenRidge
 from .rounding import Rounding
 
 
@@ -56,14 +51,14 @@ class LeverageScales:
 
     """
 
-    factors: tuple[Factor, ...]
+    factors: tuple[OpenRidge, ...]
     members: tuple[Tensor, ...]
     own: Tensor
     gamma: float
 
     @classmethod
     def of(
-        cls, factors: Sequence[Factor], gamma: float, ridges: Tensor | None = None
+        cls, factors: Sequence[OpenRidge], gamma: float, ridges: Tensor | None = None
     ) -> LeverageScales:
         """Take for each model the factor of its λ, (n,); without one there is but one factor.
 

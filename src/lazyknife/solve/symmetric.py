@@ -109,8 +109,11 @@ def mirror_lower_(matrix: Tensor) -> None:
         matrix[: i.start, i] = matrix[i, : i.start].T
 
 
-def lower_rows(matrix: Tensor, rows: slice) -> Tensor:
+def lower_rows(matrix: Tensor, rows: slice | Tensor) -> Tensor:
     """Whole rows of the symmetric matrix whose lower triangle is here, shape (rows, n)."""
+    if isinstance(rows, Tensor):
+        below = torch.arange(len(matrix), device=rows.device) <= rows[:, None]
+        return torch.where(below, matrix[rows], matrix[:, rows].T)
     middle = _symmetric(matrix[rows, rows])
     return torch.cat([matrix[rows, : rows.start], middle, matrix[rows.stop :, rows].T], dim=1)
 

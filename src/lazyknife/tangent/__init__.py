@@ -7,25 +7,28 @@ from torch import Tensor, nn
 
 from ..compute import PROCESSOR, Machine
 from ..networks import evaluation_copy, is_chain, lent, note_draws
-from .basis import Basis, Dual, Primal, choose_basis
 from .capture import capturable_layers
+from .features import Basis, Dual, Exact, FeatureMap, Primal, Rows
 from .jacobian import row_by_row
-from .moved import moved_outputs
-from .selection import Selection, freeze_others, selected
+from .selection import Selection, selected
 from .sketch import Sketch
-from .tangent import Features, Tangent, make_tangent
+from .tangent import Features, Tangent, make_tangent, moved_outputs
 
+FEATURES: dict[str, type[FeatureMap]] = {"exact": Exact, "sketch": Sketch}
 PROBE = 2  # rows
 
 __all__ = [
+    "FEATURES",
     "Basis",
     "Dual",
+    "Exact",
+    "FeatureMap",
     "Features",
     "Primal",
+    "Rows",
     "Selection",
     "Sketch",
     "Tangent",
-    "choose_basis",
     "linearise",
     "moved_outputs",
     "selected",
@@ -40,15 +43,17 @@ def linearise(
 ) -> Tangent:
     """Return the tangent of a network at its weights, in evaluation mode.
 
-    ``parameters`` selects those that move; the tangent lives on ``machine``.
+    ``parameters`` selects those that move; the tangent is evaluated on ``machine``.
 
-    Parameters come from layer factors where a layer with a known formula is their only user, and
-    from explicit Jacobian rows elsewhere. A probe with rows of ``X`` compares the two, in float64,
-    unless the network is a plain chain of layers; where they disagree after all, everything comes
-    from explicit rows.
+    A parameter is in factored form where layers with a known formula are its only users, and has
+    explicit Jacobian rows otherwise. Unless the network is a plain chain of layers, the kernel of a
+    few rows of ``X`` is compared with that of their explicit Jacobian, in float64; if they differ,
+    every parameter has explicit rows.
     """
     network = evaluation_copy(module)
-    freeze_others(network, parameters)
+    moved = selected(network, parameters)
+    for name, parameter in network.named_parameters():
+        parameter.requires_grad_(name in moved)
     probe = PROCESSOR.put(X[:PROBE])
     note_draws(network, probe)
     with lent(network) as own:
@@ -62,9 +67,9 @@ def linearise(
 def agrees(tangent: Tangent, X: Tensor) -> bool:
     """Whether the kernel of these rows is that of their explicit Jacobian, row by row."""
     with lent(tangent.module) as module:
-        rows = row_by_row(module, tangent.moved, X)
+        rows = row_by_row(module, list(tangent.moved), X)
     jacobian = torch.cat([part.flat for part in rows], dim=1)
     features = tangent.features(X)
-    wanted = jacobian @ jacobian.T
-    difference = tangent.kernel(features, features) - wanted
-    return bool(difference.abs().max() <= 1e-9 * wanted.abs().max())
+    expected = jacobian @ jacobian.T
+    difference = tangent.kernel(features, features) - expected
+    return bool(difference.abs().max() <= 1e-9 * expected.abs().max())

@@ -1,134 +1,121 @@
-"""Record what a network's layers see, and find the parameters that only they use."""
+"""Record the calls of a network's layers, and find the parameters that only these calls use."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ..networks import outputs
-from .layers import AXES, has_formula
+from .layers import LAYERS, has_formula
 
 
-@dataclass(frozen=True)
-class Use:
+class Use(NamedTuple):
     """One call of a layer: its input, and the signal ∂f/∂(output)."""
 
-    layer: str
+    layer: nn.Module
     x: Tensor
     signal: Tensor
 
 
-@dataclass(frozen=True)
-class _Call:
+class _Call(NamedTuple):
     """One call of a layer: its input, its result, and their versions at that time."""
 
-    layer: str
+    layer: nn.Module
     x: Tensor
     result: Tensor
     versions: tuple[int, int]
 
     def is_untouched(self) -> bool:
-        """Whether nothing has worked on the input or the result in place since."""
+        """Whether neither the input nor the result has been modified in place since."""
         return (self.x._version, self.result._version) == self.versions
 
 
-def uses_of(module: nn.Module, layers: Iterable[str], X: Tensor) -> tuple[Tensor, list[Use]]:
+def uses_of(module: nn.Module, layers: Collection[str], X: Tensor) -> tuple[Tensor, list[Use]]:
     """Outputs (n,), and every call of the layers, by one forward and one backward pass.
 
-    The module has hooks meanwhile, so it must be the caller's own (see ``networks.lent``).
+    The module has hooks during the call, so pass a private copy (see ``networks.lent``).
     """
     with torch.enable_grad():
         predicted, calls = _recorded_outputs(module, layers, X)
-        results = [call.result for call in calls]
-        signals: tuple[Tensor, ...] = ()
-        if results:
-            signals = torch.autograd.grad(
-                predicted.sum(), results, allow_unused=True, materialize_grads=True
-            )
+        signals = gradients(predicted.sum(), [call.result for call in calls])
     uses = [Use(call.layer, call.x, g) for call, g in zip(calls, signals, strict=True)]
     return predicted.detach(), uses
 
 
-def _recorded_outputs(
-    module: nn.Module, layers: Iterable[str], X: Tensor
-) -> tuple[Tensor, list[_Call]]:
-    """Outputs, and every call of the layers, with what nothing has worked on in place since."""
-    names = list(layers)
-    if not any(getattr(part, "inplace", False) for part in module.modules()):
-        with _recorded(module, names, copies=False) as calls:
-            predicted = outputs(module, X)
-        if all(call.is_untouched() for call in calls):
-            return predicted, calls
-    with _recorded(module, names, copies=True) as calls:
-        return outputs(module, X), calls
+def gradients(total: Tensor, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Derivatives of a number, zero for the inputs that it does not depend on."""
+    if not inputs:
+        return ()
+    return torch.autograd.grad(total, inputs, allow_unused=True, materialize_grads=True)
 
 
 def capturable_layers(module: nn.Module, probe: Tensor) -> tuple[str, ...]:
     """Names of the layers that have a formula and are the only users of their moved parameters.
 
-    The network's graph of derivatives tells how often each parameter is used; calls of layers must
-    account for every use. Nothing is read off values, so no probe can hide a use.
+    The autograd graph shows how often each parameter is used, and calls of these layers must
+    account for every use. Values are not looked at, so a use cannot be hidden by the probe.
     """
-    names = {name: layer for name, layer in module.named_modules() if has_formula(layer)}
-    moving = {n: layer for n, layer in names.items() if any(map(moves, layer.parameters(False)))}
+    moving = {
+        name: layer
+        for name, layer in module.named_modules()
+        if has_formula(layer) and any(p.requires_grad for p in layer.parameters(False))
+    }
     with torch.enable_grad():
         predicted, calls = _recorded_outputs(module, moving, probe)
-    used = _uses_in_graph(predicted)
-    seen: Counter[int] = Counter()
-    refused = set()
+    seen = Counter(id(p) for call in calls for p in call.layer.parameters(False))
+    refused = {key for key, count in _uses_in_graph(predicted).items() if count > seen[key]}
     for call in calls:
-        layer = moving[call.layer]
-        own = dict(layer.named_parameters(recurse=False))
-        seen.update(id(p) for p in own.values() if moves(p))
-        axes = AXES.get(type(layer), call.x.dim())
-        rowwise = len(call.x) == len(probe) and call.x.dim() == axes >= 2
-        if not rowwise or not own.keys() <= {"weight", "bias"}:
-            refused |= {id(p) for p in own.values()}
-    refused |= {key for key, count in used.items() if count > seen[key]}
+        if not _is_covered(call.layer, call.x, len(probe)):
+            refused |= {id(p) for p in call.layer.parameters(False)}
     called = {call.layer for call in calls}
     return tuple(
         name
         for name, layer in moving.items()
-        if name in called and not any(id(p) in refused for p in layer.parameters(False))
+        if layer in called and not any(id(p) in refused for p in layer.parameters(False))
     )
 
 
-def moves(parameter: Tensor | None) -> bool:
-    """Whether this is a parameter that is not frozen."""
-    return parameter is not None and parameter.requires_grad
+def _is_covered(layer: nn.Module, x: Tensor, n: int) -> bool:
+    """Whether the formula of the layer holds for this input, with one entry for each row."""
+    axes = LAYERS[type(layer)].axes or x.dim()
+    names = {name for name, _ in layer.named_parameters(recurse=False)}
+    return len(x) == n and x.dim() == axes >= 2 and names <= {"weight", "bias"}
 
 
-@contextmanager
-def _recorded(module: nn.Module, layers: Iterable[str], copies: bool) -> Iterator[list[_Call]]:
-    """Record every call of the layers within the block; with ``copies`` they hand on a copy."""
+def _recorded_outputs(
+    module: nn.Module, layers: Collection[str], X: Tensor, copies: bool = False
+) -> tuple[Tensor, list[_Call]]:
+    """Outputs, and every call of the layers, with tensors that were not modified in place since.
+
+    With ``copies`` the calls are recorded, and the layers return, as copies.
+    """
+    copies = copies or any(getattr(part, "inplace", False) for part in module.modules())
     calls: list[_Call] = []
 
-    def recorder(name: str) -> Callable[..., Tensor]:
-        def record(_: nn.Module, args: tuple[Tensor, ...], result: Tensor) -> Tensor:
-            x = args[0].detach().clone() if copies else args[0].detach()
-            calls.append(_Call(name, x, result, (x._version, result._version)))
-            return result.clone() if copies else result
+    def record(layer: nn.Module, args: tuple[Tensor, ...], result: Tensor) -> Tensor:
+        x = args[0].detach().clone() if copies else args[0].detach()
+        calls.append(_Call(layer, x, result, (x._version, result._version)))
+        return result.clone() if copies else result
 
-        return record
-
-    hooks = [module.get_submodule(n).register_forward_hook(recorder(n)) for n in layers]
+    hooks = [module.get_submodule(name).register_forward_hook(record) for name in layers]
     try:
-        yield calls
+        predicted = outputs(module, X)
     finally:
         for hook in hooks:
             hook.remove()
+    if copies or all(call.is_untouched() for call in calls):
+        return predicted, calls
+    return _recorded_outputs(module, layers, X, copies=True)
 
 
 def _uses_in_graph(result: Tensor) -> Counter[int]:
-    """How many operations behind ``result`` take each leaf, by the leaf's id."""
+    """Count the operations behind ``result`` that take each leaf, by the leaf's id."""
     used: Counter[int] = Counter()
-    start = result.grad_fn
-    seen, waiting = {start}, [start]
+    seen, waiting = {result.grad_fn}, [result.grad_fn]
     while waiting:
         node = waiting.pop()
         for following, _ in node.next_functions if node is not None else ():

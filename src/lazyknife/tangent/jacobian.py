@@ -10,45 +10,37 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 
 from ..networks import call_with, outputs
+from .capture import gradients
 from .parts import Explicit
 
 
 def jacobian_rows(module: nn.Module, names: Sequence[str], X: Tensor) -> list[Explicit]:
     """∂f/∂θ for the named parameters, each (n, *shape).
 
-    The module is worked on, so it must be the caller's own (see ``networks.lent``).
+    The module is modified during the call, so pass a private copy (see ``networks.lent``).
     """
-    parameters = dict(module.named_parameters())
-    chosen = {name: parameters[name] for name in names}
     try:
-        return _vectorised(module, chosen, X)
+        return _vectorised(module, names, X) if names else []
     except RuntimeError:  # the network looks at values: one row at a time
-        return row_by_row(module, chosen, X)
+        return row_by_row(module, names, X)
 
 
-def _vectorised(module: nn.Module, chosen: dict[str, nn.Parameter], X: Tensor) -> list[Explicit]:
-    fixed = {name: p.detach() for name, p in module.named_parameters() if name not in chosen}
+def _vectorised(module: nn.Module, names: Sequence[str], X: Tensor) -> list[Explicit]:
+    fixed = {name: p.detach() for name, p in module.named_parameters()}
+    weights = {name: fixed.pop(name) for name in names}
 
     def output(parameters: dict[str, Tensor], x: Tensor) -> Any:
         return call_with(module, {**fixed, **parameters}, x.unsqueeze(0)).reshape(())
 
-    weights = {name: p.detach() for name, p in chosen.items()}
-    gradients = vmap(grad(output), in_dims=(None, 0))(weights, X)
-    return [Explicit(name, gradients[name]) for name in chosen]
+    rows = vmap(grad(output), in_dims=(None, 0))(weights, X)
+    return [Explicit((name,), rows[name]) for name in names]
 
 
-def row_by_row(module: nn.Module, chosen: dict[str, nn.Parameter], X: Tensor) -> list[Explicit]:
-    """One backward pass for each row: slow, and right for every network."""
-    rows = []
-    for row in X.split(1):
-        with torch.enable_grad():
-            predicted = outputs(module, row).sum()
-        rows.append(
-            torch.autograd.grad(
-                predicted, list(chosen.values()), allow_unused=True, materialize_grads=True
-            )
-        )
-    return [
-        Explicit(name, torch.stack(gradients))
-        for name, gradients in zip(chosen, zip(*rows, strict=True), strict=True)
-    ]
+def row_by_row(module: nn.Module, names: Sequence[str], X: Tensor) -> list[Explicit]:
+    """One backward pass for each row: slow, and correct for every network."""
+    parameters = dict(module.named_parameters())
+    chosen = [parameters[name] for name in names]
+    with torch.enable_grad():
+        rows = [gradients(outputs(module, row).sum(), chosen) for row in X.split(1)]
+    each = zip(names, zip(*rows, strict=True), strict=True)
+    return [Explicit((name,), torch.stack(values)) for name, values in each]

@@ -1,8 +1,7 @@
-"""The forms in which Jacobian rows of some parameters are kept, and what can be had from each.
+"""The forms in which Jacobian rows are stored, and the products that each form computes.
 
-A part holds n rows. ``add_kernel`` adds its share of J J'ᵀ with the same part of other rows,
-``pull`` gives its share of Jᵀ C: for each of the b columns of C a move of its parameters,
-(b, *shape).
+The Jacobian J of n data rows is split by parameter. A part stores the columns of one or two
+parameters, and every product with J is a sum or a list of what its parts give.
 """
 
 from __future__ import annotations
@@ -10,318 +9,236 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor
 
-Moves = dict[str, Tensor]
-_AnyPart = TypeVar("_AnyPart")
-
-
-class Part(Protocol):
-    """Jacobian rows of one or two parameters, in one of the forms below."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the parameters."""
-
-    def add_kernel(self, other: Self, total: Tensor) -> None:
-        """Add the share of the kernel to ``total``, shape (n, n')."""
-
-    def norms(self) -> Tensor:
-        """Share of each row's own kernel entry, shape (n,)."""
-
-    def pull(self, coefficients: Tensor) -> Moves:
-        """Share of Jᵀ C for C of shape (n, b)."""
-
-    def plus(self, other: Self) -> Self:
-        """Rows of the same parameters, used once more."""
-
-    def explicit(self) -> list[Explicit]:
-        """The same rows multiplied out."""
-
-    @property
-    def matrix_shape(self) -> tuple[int, int]:
-        """Shape of a row as one matrix M."""
-
-    @property
-    def places(self) -> int:
-        """How many projections ``project`` holds for one row at a time."""
-
-    def project(self, left: Tensor, right: Tensor) -> Tensor:
-        """Entry k of a row is Σ_ab left_ak M_ab right_bk; left (a, k), right (b, k)."""
+Moves = dict[str, Tensor]  # for every moved parameter its moves by b models, (b, *shape)
 
 
 @dataclass(frozen=True)
-class Outer:
-    """A matrix used at T places: rows Σ_t g_t ⊗ h_t, never multiplied out.
+class Part(Protocol):
+    """Jacobian rows of the named parameters, n of them; each row is one matrix M.
 
-    Attributes
-    ----------
-    weight, bias
-        Names of the parameters; None for one that is frozen or absent.
-    signals
-        g, shape (n, T, out).
-    inputs
-        h, with a last entry 1 if there is a bias, shape (n, T, in).
-
+    ``add_kernel`` adds the part's share of J J'ᵀ to ``total`` (n, n'), ``norms`` are the squared
+    norms of the rows (n,), and ``pull`` gives Jᵀ C for C of shape (n, b). ``plus`` adds another use
+    of the same parameters; ``explicit`` multiplies out, one part for each name. Entry k of a
+    projected row is Σ_ab left_ak M_ab right_bk, which takes ``places`` vectors of this length.
     """
 
-    weight: str | None
-    bias: str | None
-    signals: Tensor
-    inputs: Tensor
+    names: tuple[str, ...]
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the parameters that are there."""
-        return tuple(name for name in (self.weight, self.bias) if name is not None)
-
-    def add_kernel(self, other: Outer, total: Tensor) -> None:
-        """Σ_{t,t'} ⟨g_t, g'_t'⟩·⟨h_t, h'_t'⟩."""
-        if self.signals.shape[1:] == (1, 1):  # one output at one place: the rows are g·h
-            total.addmm_(self._scaled(), other._scaled().T)
-            return
-        for g, h in self._places():
-            for g_other, h_other in other._places():
-                total.addcmul_(g @ g_other.T, h @ h_other.T)
-
-    def norms(self) -> Tensor:
-        """Σ_{t,t'} ⟨g_t, g_t'⟩·⟨h_t, h_t'⟩ of each row with itself."""
-        return (_inner(self.signals) * _inner(self.inputs)).sum(dim=(1, 2))
-
-    def pull(self, coefficients: Tensor) -> Moves:
-        """Column j moves the matrix by Σ_i C_ij Σ_t g_it h_itᵀ."""
-        columns = coefficients.T.repeat_interleave(self.signals.shape[1], dim=1)
-        weighted = columns[:, None, :] * self.signals.flatten(0, 1).T  # (b, out, n·T)
-        return self._named(weighted @ self.inputs.flatten(0, 1))
-
-    def plus(self, other: Outer) -> Outer:
-        """Used at the other's places too."""
-        return _joined([self, other], dim=1)
-
-    def explicit(self) -> list[Explicit]:
-        """The same rows multiplied out."""
-        matrices = self.signals.transpose(1, 2) @ self.inputs
-        return [Explicit(name, rows) for name, rows in self._named(matrices).items()]
-
+    def matrix_shape(self) -> tuple[int, int]: ...
     @property
-    def matrix_shape(self) -> tuple[int, int]:
-        """Outputs and inputs, the bias among the latter."""
-        return self.signals.shape[2], self.inputs.shape[2]
+    def places(self) -> int: ...
+    def add_kernel(self, other: Self, total: Tensor) -> None: ...
+    def norms(self) -> Tensor: ...
+    def pull(self, coefficients: Tensor) -> Moves: ...
+    def plus(self, other: Self) -> Self: ...
+    def explicit(self) -> list[Explicit]: ...
+    def project(self, left: Tensor, right: Tensor) -> Tensor: ...
+
+    def cheapest(self) -> Sequence[Part]:
+        """The same rows in the form whose kernel takes the fewest operations."""
+        return [self]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The fields with one entry for each data row."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+
+    def take(self, rows: slice) -> Self:
+        """The same part for some of the data rows."""
+        return self._with({name: value[rows] for name, value in self.tensors().items()})
+
+    def joined(self, others: Sequence[Self], dim: int = 0) -> Self:
+        """Concatenate along the data rows (dim 0) or the places (dim 1)."""
+        every = [part.tensors() for part in (self, *others)]
+        return self._with({name: torch.cat([e[name] for e in every], dim) for name in every[0]})
+
+    def _with(self, tensors: dict[str, Any]) -> Self:
+        return replace(self, **tensors)
+
+
+@dataclass(frozen=True)
+class Factors(Part, Protocol):
+    """Uses of a matrix at T places: rows Σ_t g_t ⊗ h_t, not multiplied out."""
+
+    signals: Tensor  # g, shape (n, T, out)
+    inputs: Tensor  # h, shape (n, T, in), or codes that stand for it, shape (n, T)
+
+    def inner(self, left: Tensor, right: Tensor) -> Tensor:
+        """⟨h, h'⟩ of all pairs of inputs, shape (..., a, b)."""
 
     @property
     def places(self) -> int:
-        """T."""
         return self.signals.shape[1]
 
-    def project(self, left: Tensor, right: Tensor) -> Tensor:
-        """Factor by factor, summed over the places."""
-        return _summed((self.signals @ left).mul_(self.inputs @ right))
+    def add_kernel(self, other: Self, total: Tensor) -> None:
+        """Σ_{t,t'} ⟨g_t, g'_t'⟩·⟨h_t, h'_t'⟩."""
+        for g, h in self._each():
+            for other_g, other_h in other._each():
+                total.addcmul_(g @ other_g.T, self.inner(h, other_h))
 
-    def cheapest(self) -> list[Part]:
-        """Multiplied out if T places make T² products of factors dearer than one of matrices."""
-        places, out = self.signals.shape[1:]
-        size_in = self.inputs.shape[2]
-        if places > 1 and places**2 * (out + size_in) > out * size_in:
-            return [*self.explicit()]
-        return [self]
+    def norms(self) -> Tensor:
+        g, h = self.signals, self.inputs
+        return (_inner(g, g) * self.inner(h, h)).sum(dim=(1, 2))
 
-    def _named(self, matrices: Tensor) -> Moves:
-        """Cut (…, out, in) into the weight and, last, the bias."""
-        named: Moves = {}
-        if self.bias is not None:
-            named[self.bias], matrices = matrices[..., -1], matrices[..., :-1]
-        if self.weight is not None:
-            named[self.weight] = matrices
-        return named
+    def plus(self, other: Self) -> Self:
+        return self.joined([other], dim=1)
 
-    def _scaled(self) -> Tensor:
-        return self.signals[:, 0] * self.inputs[:, 0]
-
-    def _places(self) -> list[tuple[Tensor, Tensor]]:
+    def _each(self) -> list[tuple[Tensor, Tensor]]:
+        """Signals and inputs of each place."""
         return list(zip(self.signals.unbind(1), self.inputs.unbind(1), strict=True))
 
 
 @dataclass(frozen=True)
-class Lookup:
-    """A table read at T places: rows Σ_t e_code ⊗ g_t. Codes (n, T), signals (n, T, width)."""
+class Outer(Factors):
+    """A weight and a bias, or one of them; the inputs have a last entry 1 for the bias."""
 
-    name: str
-    size: int
-    codes: Tensor
-    signals: Tensor
+    bias: bool  # whether the last name is a bias
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The table's name."""
-        return (self.name,)
+    def matrix_shape(self) -> tuple[int, int]:
+        return self.signals.shape[2], self.inputs.shape[2]
 
-    def add_kernel(self, other: Lookup, total: Tensor) -> None:
-        """Σ over the places t, t' with equal codes of ⟨g_t, g'_t'⟩."""
-        for code, g in zip(self.codes.unbind(1), self.signals.unbind(1), strict=True):
-            pairs = zip(other.codes.unbind(1), other.signals.unbind(1), strict=True)
-            for other_code, other_g in pairs:
-                total.addcmul_(g @ other_g.T, (code[:, None] == other_code).to(g.dtype))
+    def inner(self, left: Tensor, right: Tensor) -> Tensor:
+        return _inner(left, right)
 
-    def norms(self) -> Tensor:
-        """Σ over the places t, t' of a row with equal codes of ⟨g_t, g_t'⟩."""
-        equal = self.codes[:, :, None] == self.codes[:, None, :]
-        return (_inner(self.signals) * equal).sum(dim=(1, 2))
+    def add_kernel(self, other: Self, total: Tensor) -> None:
+        if self.signals.shape[1:] == (1, 1):  # one output at one place: the rows are g·h
+            left, right = ((part.signals * part.inputs)[:, 0] for part in (self, other))
+            total.addmm_(left, right.T)
+        else:
+            super().add_kernel(other, total)
+
+    def pull(self, coefficients: Tensor) -> Moves:
+        """Column j moves the matrix by Σ_i C_ij Σ_t g_it h_itᵀ."""
+        columns = coefficients.T.repeat_interleave(self.places, dim=1)
+        weighted = columns[:, None, :] * self.signals.flatten(0, 1).T  # (b, out, n·T)
+        return self._named(weighted @ self.inputs.flatten(0, 1))
+
+    def explicit(self) -> list[Explicit]:
+        matrices = self.signals.transpose(1, 2) @ self.inputs
+        return [Explicit((name,), rows) for name, rows in self._named(matrices).items()]
+
+    def project(self, left: Tensor, right: Tensor) -> Tensor:
+        return _summed((self.signals @ left).mul_(self.inputs @ right))
+
+    def cheapest(self) -> Sequence[Part]:
+        """Multiplied out if T² products of factors cost more than one product of matrices."""
+        size_out, size_in = self.matrix_shape
+        dear = self.places > 1 and self.places**2 * (size_out + size_in) > size_out * size_in
+        return self.explicit() if dear else [self]
+
+    def _named(self, matrices: Tensor) -> Moves:
+        """Split (…, out, in) into the weight and the bias."""
+        pieces = [matrices[..., :-1], matrices[..., -1]] if self.bias else [matrices]
+        return dict(zip(self.names, pieces[-len(self.names) :], strict=True))
+
+
+@dataclass(frozen=True)
+class Lookup(Factors):
+    """A table with ``size`` entries: h is the unit vector of the code."""
+
+    size: int
+
+    @property
+    def matrix_shape(self) -> tuple[int, int]:
+        return self.signals.shape[2], self.size
+
+    def inner(self, left: Tensor, right: Tensor) -> Tensor:
+        return (left[..., :, None] == right[..., None, :]).to(self.signals.dtype)
 
     def pull(self, coefficients: Tensor) -> Moves:
         """Column j moves entry e of the table by Σ_i C_ij Σ_{t: code = e} g_it."""
         weighted = coefficients.T[:, :, None, None] * self.signals  # (b, n, T, width)
         moves = weighted.new_zeros(len(weighted), self.size, weighted.shape[-1])
-        return {self.name: moves.index_add_(1, self.codes.flatten(), weighted.flatten(1, 2))}
-
-    def plus(self, other: Lookup) -> Lookup:
-        """Read at the other's places too."""
-        return _joined([self, other], dim=1)
+        moves.index_add_(1, self.inputs.flatten(), weighted.flatten(1, 2))
+        return {self.names[0]: moves}
 
     def explicit(self) -> list[Explicit]:
-        """The same rows multiplied out."""
-        n, _, width = self.signals.shape
-        rows = self.signals.new_zeros(n, self.size, width)
-        where = self.codes[..., None].expand_as(self.signals)
-        return [Explicit(self.name, rows.scatter_add_(1, where, self.signals))]
-
-    @property
-    def matrix_shape(self) -> tuple[int, int]:
-        """Width and number of entries of the table."""
-        return self.signals.shape[2], self.size
-
-    @property
-    def places(self) -> int:
-        """T."""
-        return self.signals.shape[1]
+        rows = self.signals.new_zeros(len(self.signals), self.size, self.signals.shape[2])
+        where = self.inputs[..., None].expand_as(self.signals)
+        return [Explicit(self.names, rows.scatter_add_(1, where, self.signals))]
 
     def project(self, left: Tensor, right: Tensor) -> Tensor:
-        """Signals by a product, codes by looking up."""
-        return _summed((self.signals @ left).mul_(right[self.codes]))
+        return _summed((self.signals @ left).mul_(right[self.inputs]))
 
 
 @dataclass(frozen=True)
-class Explicit:
+class Explicit(Part):
     """Jacobian rows of one parameter as they are, shape (n, *shape)."""
 
-    name: str
     rows: Tensor
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The parameter's name."""
-        return (self.name,)
-
-    @property
     def flat(self) -> Tensor:
-        """One row for each row, shape (n, size); a parameter may be a single number."""
+        """Rows as vectors, shape (n, size)."""
         return self.rows.reshape(len(self.rows), -1)
-
-    def add_kernel(self, other: Explicit, total: Tensor) -> None:
-        """Inner products of the rows."""
-        total.addmm_(self.flat, other.flat.T)
-
-    def norms(self) -> Tensor:
-        """Squared lengths of the rows."""
-        return self.flat.square().sum(dim=1)
-
-    def pull(self, coefficients: Tensor) -> Moves:
-        """Weighted sums of the rows."""
-        moves = coefficients.T @ self.flat
-        return {self.name: moves.reshape(-1, *self.rows.shape[1:])}
-
-    def plus(self, other: Explicit) -> Explicit:
-        """Derivatives add."""
-        return Explicit(self.name, self.rows + other.rows)
-
-    def explicit(self) -> list[Explicit]:
-        """As it is."""
-        return [self]
 
     @property
     def matrix_shape(self) -> tuple[int, int]:
-        """First axis against the others; a vector is one row."""
+        """First axis by the others; a vector is one row."""
         shape = self.rows.shape[1:]
         return (shape[0], shape[1:].numel()) if len(shape) > 1 else (1, shape.numel())
 
     @property
     def places(self) -> int:
-        """Rows of the matrix."""
         return self.matrix_shape[0]
 
+    def add_kernel(self, other: Self, total: Tensor) -> None:
+        total.addmm_(self.flat, other.flat.T)
+
+    def norms(self) -> Tensor:
+        return self.flat.square().sum(dim=1)
+
+    def pull(self, coefficients: Tensor) -> Moves:
+        moves = coefficients.T @ self.flat
+        return {self.names[0]: moves.reshape(-1, *self.rows.shape[1:])}
+
+    def plus(self, other: Self) -> Self:
+        return replace(self, rows=self.rows + other.rows)
+
+    def explicit(self) -> list[Explicit]:
+        return [self]
+
     def project(self, left: Tensor, right: Tensor) -> Tensor:
-        """The long axis by a product, the short one by a weighted sum."""
         matrices = self.rows.reshape(len(self.rows), *self.matrix_shape)
         return _summed((matrices @ right).mul_(left))
 
 
-def _inner(values: Tensor) -> Tensor:
-    """Inner products of a row's places with each other, (n, T, width) → (n, T, T)."""
-    return values @ values.transpose(1, 2)
+def merge(parts: Iterable[Part]) -> list[Part]:
+    """Return one part for each parameter, however many layers use it and how often."""
+    forms = _added(parts)
+    counts = Counter(name for part in forms for name in part.names)
+    alone: list[Part] = []
+    shared: list[Part] = []  # in two forms, or a weight that is tied without its bias
+    for part in forms:
+        if max(counts[name] for name in part.names) == 1:
+            alone += part.cheapest()
+        else:
+            shared += part.explicit()
+    return alone + _added(shared)
+
+
+def _added(parts: Iterable[Part]) -> list[Part]:
+    """Sum the parts that have the same form and the same names."""
+    total: dict[tuple[type[Part], tuple[str, ...]], Part] = {}
+    for part in parts:
+        form = type(part), part.names
+        total[form] = total[form].plus(part) if form in total else part
+    return list(total.values())
+
+
+def _inner(left: Tensor, right: Tensor) -> Tensor:
+    """Inner products, (..., a, width) and (..., b, width) → (..., a, b)."""
+    if left.dim() == 3 and left.shape[1] == 1:  # much faster than a batch of 1×1 products
+        return (left * right).sum(dim=2, keepdim=True)
+    return left @ right.mT
 
 
 def _summed(values: Tensor) -> Tensor:
     """Sum over the places, axis 1."""
     return values[:, 0] if values.shape[1] == 1 else values.sum(dim=1)
-
-
-def merge(parts: Iterable[Part]) -> list[Part]:
-    """One part for each parameter, however often and by whichever layers it is used."""
-    by_names: dict[tuple[str, ...], Part] = {}
-    for part in parts:
-        before = by_names.get(part.names)
-        if before is not None and type(before) is not type(part):  # tied table and matrix
-            before, part = before.explicit()[0], part.explicit()[0]
-        by_names[part.names] = part if before is None else before.plus(part)
-    # A weight that is tied without its bias is in parts of different names.
-    counts = Counter(name for names in by_names for name in names)
-    result: list[Part] = []
-    tied: dict[str, Explicit] = {}
-    for names, part in by_names.items():
-        if all(counts[name] == 1 for name in names):
-            result += part.cheapest() if isinstance(part, Outer) else [part]
-            continue
-        for rows in part.explicit():
-            tied[rows.name] = tied[rows.name].plus(rows) if rows.name in tied else rows
-    return result + list(tied.values())
-
-
-def size_of_a_row(parts: Iterable[Part]) -> int:
-    """Return how many numbers the parts hold for one row."""
-    return sum(part_tensor[0].numel() for part in parts for part_tensor in _tensors(part).values())
-
-
-def stack(blocks: Sequence[Sequence[Part]]) -> tuple[Part, ...]:
-    """Parts of several blocks of rows as parts of all rows."""
-    if len(blocks) == 1:
-        return tuple(blocks[0])
-    return tuple(_joined(parts, dim=0) for parts in zip(*blocks, strict=True))
-
-
-def take(parts: Iterable[Part], rows: slice) -> list[Part]:
-    """The same parts of some of the rows."""
-    return [
-        replace(part, **{name: value[rows] for name, value in _tensors(part).items()})  # type: ignore[type-var]
-        for part in parts
-    ]
-
-
-def explicit_rows(parts: Iterable[Part]) -> dict[str, Tensor]:
-    """Jacobian rows multiplied out, by the parameters' names, each (n, size)."""
-    return {rows.name: rows.flat for part in parts for rows in part.explicit()}
-
-
-def _joined(parts: Sequence[_AnyPart], dim: int) -> _AnyPart:
-    """Parts of the same parameters end to end: rows along axis 0, places along axis 1."""
-    tensors = {
-        name: torch.cat([_tensors(part)[name] for part in parts], dim=dim)
-        for name in _tensors(parts[0])
-    }
-    joined: _AnyPart = replace(parts[0], **tensors)  # type: ignore[type-var]
-    return joined
-
-
-def _tensors(part: Any) -> dict[str, Tensor]:
-    return {name: value for name, value in vars(part).items() if isinstance(value, Tensor)}

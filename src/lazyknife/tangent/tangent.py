@@ -10,69 +10,59 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from ..compute import PROCESSOR, Machine, blocks, wake
-from ..networks import lent, outputs
-from ..solve.symmetric import mirror_lower_
-from .capture import Use, moves, uses_of
+from ..compute import PROCESSOR, Machine, blocks, steps, wake
+from ..networks import ensemble_outputs, lent, outputs, stacked_outputs
+from .capture import Use, uses_of
 from .jacobian import jacobian_rows
 from .layers import LAYERS
-from .parts import Explicit, Moves, Part, merge, size_of_a_row, stack, take
+from .parts import Explicit, Moves, Part, merge
+
+MIRRORED = 128  # rows at a time: tiles that stay in a processor's caches
 
 
 @dataclass(frozen=True)
 class Features:
-    """Rows, their outputs f(X; θ0), and their tangent features where these fit in memory."""
+    """Data rows, their outputs f(X; θ0), and their Jacobian parts where these fit in memory."""
 
     X: Tensor
     outputs: Tensor
-    parts: tuple[Part, ...] | None
+    parts: Sequence[Part] | None
 
 
 @dataclass(frozen=True)
 class Tangent:
-    """A network linearised at θ0; J is the Jacobian of its outputs in the moved parameters.
+    """A network linearised at θ0; J is the Jacobian of its outputs in the moved parameters."""
 
-    Attributes
-    ----------
-    module
-        The network at θ0, on the machine, in its type, in evaluation mode.
-    layers
-        Layers whose parameters come from factors.
-    rest
-        Moved parameters that need explicit Jacobian rows.
-    machine
-        Where it is evaluated.
-    row_bytes, work_bytes
-        Memory that the features of one row take, and that it takes to make them.
-
-    """
-
-    module: nn.Module
-    layers: tuple[str, ...]
-    rest: tuple[str, ...]
+    module: nn.Module  # at θ0, in evaluation mode, on the machine
+    layers: tuple[str, ...]  # those whose parameters are in factored form
+    rest: tuple[str, ...]  # moved parameters that need explicit Jacobian rows
     machine: Machine = PROCESSOR
-    row_bytes: int = 0
-    work_bytes: int = 0
+    row_bytes: int = 0  # memory for the features of one row
+    work_bytes: int = 0  # memory for computing them
 
     @property
     def moved(self) -> dict[str, nn.Parameter]:
-        """The moved parameters."""
-        return {name: p for name, p in self.module.named_parameters() if moves(p)}
+        """The parameters that move."""
+        return {name: p for name, p in self.module.named_parameters() if p.requires_grad}
+
+    @property
+    def size(self) -> int:
+        """Number of entries of the parameters that move."""
+        return sum(p.numel() for p in self.moved.values())
 
     def features(self, X: Tensor) -> Features:
-        """Features of the rows of X; too large ones are made anew, block by block, when needed."""
+        """Features of the rows of X; if they do not fit, they are recomputed when needed."""
         X = self.machine.put(X)
-        if len(X) * self.row_bytes <= self.machine.kept:
-            made = [self.make(X[rows]) for rows in self._work_blocks(len(X))]
-            predicted = torch.cat([values for values, _ in made])
-            return Features(X, predicted, stack([parts for _, parts in made]))
-        return Features(X, self.outputs(X), None)
-
-    def outputs(self, X: Tensor) -> Tensor:
-        """f(X; θ0), shape (m,)."""
-        X = self.machine.put(X)
-        with torch.no_grad(), lent(self.module) as module:
-            return torch.cat([outputs(module, X[rows]) for rows in self._work_blocks(len(X))])
+        work = blocks(len(X), self.work_bytes, self.machine.block)
+        if len(X) * self.row_bytes > self.machine.kept:
+            with torch.no_grad(), lent(self.module) as module:
+                return Features(X, torch.cat([outputs(module, X[rows]) for rows in work]), None)
+        made = [self.make(X[rows]) for rows in work]
+        predicted = torch.cat([values for values, _ in made])
+        parts, *others = [parts for _, parts in made]
+        if others:
+            parts = [part.joined(more) for part, *more in zip(parts, *others, strict=True)]
+        return Features(X, predicted, parts)
 
     def kernel(self, left: Features, right: Features) -> Tensor:
         """J_left J_rightᵀ, shape (m, n)."""
@@ -83,15 +73,17 @@ class Tangent:
         return total
 
     def gram(self, features: Features) -> Tensor:
-        """J Jᵀ, shape (n, n): the blocks below the diagonal, mirrored."""
+        """J Jᵀ, shape (n, n): the tiles on and below the diagonal, then mirrored."""
         total = features.outputs.new_empty(len(features.X), len(features.X))
         for rows, above in self.blocks(features):
             for columns, below in self.blocks(features):
-                if columns.start == rows.start:
-                    self._fill(total[rows, rows], above, above, lower=True)
-                elif columns.start < rows.start:
-                    self._fill(total[rows, columns], above, below)
-        mirror_lower_(total)
+                diagonal = columns.start == rows.start
+                self._fill(total[rows, columns], above, below, lower=diagonal)
+                if diagonal:
+                    break
+        for i in steps(len(total), MIRRORED):
+            total[: i.start, i] = total[i, : i.start].T
+            total[i, i] = total[i, i].tril() + total[i, i].tril(-1).T
         return total
 
     def norms(self, features: Features) -> Tensor:
@@ -112,7 +104,7 @@ class Tangent:
         return total
 
     def blocks(self, features: Features) -> Iterator[tuple[slice, Sequence[Part]]]:
-        """Rows and their parts; one block where the parts are kept."""
+        """Rows and their parts; one block where the parts are stored."""
         if features.parts is not None:
             yield slice(0, len(features.X)), features.parts
             return
@@ -125,34 +117,28 @@ class Tangent:
     ) -> None:
         """Kernel of two blocks of rows, tile by tile; with ``lower`` no tile above the diagonal."""
         entries = self.machine.tile // self.machine.item
-        across = blocks(total.shape[1], 1, 2 * max(1, math.isqrt(entries)))
-        for columns in across:
-            right = take(below, columns)
+        for columns in steps(total.shape[1], 2 * max(1, math.isqrt(entries))):
+            right = [part.take(columns) for part in below]
             for rows in blocks(len(total), columns.stop - columns.start, entries):
                 if lower and rows.stop <= columns.start:
                     continue
                 tile = total[rows, columns].zero_()
-                for a, b in zip(take(above, rows), right, strict=True):
-                    a.add_kernel(b, tile)
-
-    def _work_blocks(self, count: int) -> Iterator[slice]:
-        return blocks(count, self.work_bytes, self.machine.block)
+                for part, other in zip(above, right, strict=True):
+                    part.take(rows).add_kernel(other, tile)
 
     def make(self, X: Tensor) -> tuple[Tensor, list[Part]]:
         """Outputs (n,) and parts of all moved parameters, for rows that fit at once."""
-        predicted, parts, _ = self._make(self.machine.put(X))
-        return predicted, parts
+        return self._make(self.machine.put(X))[:2]
 
     def _make(self, X: Tensor) -> tuple[Tensor, list[Part], list[Use]]:
         with lent(self.module) as module:
             predicted, uses = uses_of(module, self.layers, X)
             names = {id(p): name for name, p in module.named_parameters()}
-            parts = [part for use in uses for part in _parts(module, names, use)]
-            rest = jacobian_rows(module, self.rest, X) if self.rest else []
-        return predicted, [*merge(parts), *rest], uses
+            parts = [part for use in uses for part in _parts(use, names)]
+            return predicted, [*merge(parts), *jacobian_rows(module, self.rest, X)], uses
 
     def on(self, machine: Machine) -> Tangent:
-        """Return the same tangent on another machine, the module with it."""
+        """Move the tangent, and its module, to another machine."""
         wake(machine.device)
         ratio = machine.item / self.machine.item
         return replace(
@@ -164,32 +150,43 @@ class Tangent:
         )
 
     def of_type(self, dtype: torch.dtype) -> Tangent:
-        """Return a copy of another floating type on the same device."""
+        """Return a copy with another floating-point type on the same device."""
         return replace(self, module=copy.deepcopy(self.module)).on(self.machine.of_type(dtype))
 
 
 def make_tangent(module: nn.Module, layers: Sequence[str], probe: Tensor) -> Tangent:
-    """Return the tangent that takes these layers by factors and the rest by Jacobian rows."""
-    covered = {
-        id(p) for name in layers for p in module.get_submodule(name).parameters(recurse=False)
-    }
-    rest = tuple(n for n, p in module.named_parameters() if moves(p) and id(p) not in covered)
-    bare = Tangent(module, tuple(layers), rest)
+    """Return the tangent with these layers in factored form and the rest as Jacobian rows."""
+    covered = {id(p) for name in layers for p in module.get_submodule(name).parameters(False)}
+    moved = ((name, p) for name, p in module.named_parameters() if p.requires_grad)
+    bare = Tangent(module, tuple(layers), tuple(n for n, p in moved if id(p) not in covered))
     _, parts, uses = bare._make(probe)
-    work = sum(use.x[0].numel() * _overlap(module, use) + use.signal[0].numel() for use in uses)
-    work += sum(part.rows[0].numel() for part in parts if isinstance(part, Explicit))
+    work = sum(part.rows[0].numel() for part in parts if isinstance(part, Explicit))
+    for use in uses:  # a convolution reads each input in as many patches as its kernel has entries
+        patches = math.prod(getattr(use.layer, "kernel_size", (1,)))
+        work += use.x[0].numel() * patches + use.signal[0].numel()
+    size = sum(values[0].numel() for part in parts for values in part.tensors().values())
     item = bare.machine.item
-    return replace(bare, row_bytes=item * size_of_a_row(parts), work_bytes=2 * item * work)
+    return replace(bare, row_bytes=item * size, work_bytes=2 * item * work)
 
 
-def _parts(module: nn.Module, names: Mapping[int, str], use: Use) -> list[Part]:
+def _parts(use: Use, names: Mapping[int, str]) -> list[Part]:
     """Parts of the moved parameters of one layer in one use."""
-    layer = module.get_submodule(use.layer)
-    own = {role: names[id(p)] for role, p in layer.named_parameters(recurse=False) if moves(p)}
-    return LAYERS[type(layer)](layer, use.x, use.signal, own)
+    own = dict(use.layer.named_parameters(recurse=False))
+    moved = {role: names[id(p)] for role, p in own.items() if p.requires_grad}
+    return LAYERS[type(use.layer)].parts(use.layer, use.x, use.signal, moved)
 
 
-def _overlap(module: nn.Module, use: Use) -> int:
-    """In how many patches a convolution reads each input."""
-    size = getattr(module.get_submodule(use.layer), "kernel_size", (1,))
-    return math.prod(size)
+def moved_outputs(
+    module: nn.Module, moves: Mapping[str, Tensor], X: Tensor, *, own_row: bool = False
+) -> Tensor:
+    """Outputs of b networks at the weights θ0 + Δ_j, for moves of shape (b, *shape).
+
+    All networks read the m rows of X, and the result has shape (b, m); with ``own_row`` network j
+    reads row j only, and the result has shape (b,).
+    """
+    parameters = dict(module.named_parameters())
+    weights = {name: parameters[name].detach() + move for name, move in moves.items()}
+    if not own_row:
+        return ensemble_outputs(module, weights, X)
+    with torch.no_grad(), lent(module) as network:
+        return stacked_outputs(network, weights, X.unsqueeze(1), own_rows=True)[:, 0]

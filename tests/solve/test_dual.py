@@ -17,11 +17,12 @@ import reference
 from lazyknife.compute import Machine
 from lazyknife.networks import mlp
 from lazyknife.solve import symmetric
-from lazyknife.solve.loo import RidgeModels, leave_one_out, leave_one_out_auto
+from lazyknife.solve.ridge import RidgeModels
 from lazyknife.solve.rounding import rounding_of
 from lazyknife.tangent import linearise
 from machines import MACHINE, here, tiny_tiles
 from reference import Array, assert_close
+from systems import dual_models
 
 EPSILON = torch.finfo(torch.float64).eps
 GRID = [100.0, 0.01, 1.0, 0.1, 10.0]  # in no order: the choice must not depend on it
@@ -52,14 +53,14 @@ def coefficients(models: RidgeModels) -> Array:
 def fixed(
     K: Tensor, r: Array, ridge: float, intercept: bool, machine: Machine = MACHINE
 ) -> RidgeModels:
-    return leave_one_out(K, here(r), ridge, intercept, machine)
+    return dual_models(K, here(r), ridge, intercept, machine)
 
 
 def auto(
     K: Tensor, r: Array, grid: list[float], intercept: bool, machine: Machine = MACHINE
 ) -> RidgeModels:
     points = torch.tensor(grid, dtype=torch.float64)
-    return leave_one_out_auto(K, here(r), points, intercept, machine)
+    return dual_models(K, here(r), points, intercept, machine)
 
 
 def check_against_refits(
@@ -125,7 +126,7 @@ def test_a_linear_network_is_scikit_learns_ridge(start: float) -> None:
     tangent = linearise(module, torch.from_numpy(X), machine=MACHINE)
     features, rows = tangent.features(torch.from_numpy(X)), tangent.features(torch.from_numpy(new))
     targets = here(y) - features.outputs
-    models = leave_one_out(tangent.kernel(features, features), targets, 2.0, True, MACHINE)
+    models = dual_models(tangent.kernel(features, features), targets, 2.0, True, MACHINE)
     across = tangent.kernel(rows, features).cpu().numpy()
     values = across @ coefficients(models) + models.intercepts.cpu().numpy()
 
@@ -145,7 +146,7 @@ def test_a_linear_networks_own_bias_is_penalised() -> None:
     tangent = linearise(module, torch.from_numpy(X), machine=MACHINE)
     features = tangent.features(torch.from_numpy(X))
     targets = here(y[:, 0]) - features.outputs
-    models = leave_one_out(tangent.kernel(features, features), targets, 2.0, False, MACHINE)
+    models = dual_models(tangent.kernel(features, features), targets, 2.0, False, MACHINE)
     J = np.hstack([X, np.ones((12, 1))])
     check_against_refits(models, J, targets.cpu().numpy(), J[:4], intercept=False)
 

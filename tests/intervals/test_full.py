@@ -15,14 +15,16 @@ from torch import nn
 
 import lazyknife as lk
 import reference
+from lazyknife.estimators.step import LazyStep
+from lazyknife.intervals.full import FullModels, _hull, _Piece
 from lazyknife.networks import mlp
-from lazyknife.solve.factors import DualFactor, Factor, PrimalFactor
-from lazyknife.solve.full import FullModels, _hull, _Piece
-from lazyknife.solve.lazy import LazyStep, ridge_grid
+from lazyknife.solve.problem import ridge_grid
+from lazyknife.solve.ridge import OpenRidge
 from lazyknife.tangent import Basis, Dual, Primal, linearise
 from machines import MACHINE, here
 from reference import Array, assert_close
 from rows import linear
+from systems import dual_factor, primal_factor
 
 FORMS = ["dual", "primal"]
 GRID = [30.0, 0.003, 1.0, 0.03, 0.3, 3.0]  # in no order: the choice must not depend on it
@@ -51,14 +53,14 @@ def models(
     X, targets = here(J), here(r)
     tangent = linearise(network, X, machine=MACHINE)
     basis: Basis = Primal(tangent, J.shape[1])
-    factors: list[Factor]
+    factors: list[OpenRidge]
     if form == "dual":
         basis = Dual(tangent, tangent.features(X))
         kernel = here(J @ J.T)
-        factors = [DualFactor.of(kernel, targets, k, intercept, MACHINE) for k in ridges]
+        factors = [dual_factor(kernel, targets, k, intercept, MACHINE) for k in ridges]
     else:
         rows = here(np.hstack([J, np.ones((len(J), 1))])[:, : J.shape[1] + intercept])
-        factors = [PrimalFactor.of(rows, targets, k, intercept, MACHINE) for k in ridges]
+        factors = [primal_factor(rows, targets, k, intercept, MACHINE) for k in ridges]
     return FullModels.of(basis, targets, factors)
 
 

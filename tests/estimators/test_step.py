@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import re
 from collections.abc import Callable
@@ -18,22 +17,27 @@ from torch.profiler import ProfilerActivity, profile
 import lazyknife as lk
 import reference
 from lazyknife.compute import Machine, NotEnoughMemory, machine_for
-from lazyknife.intervals import CONSTRUCTIONS, GENERAL
+from lazyknife.estimators.step import LazyStep
+from lazyknife.intervals import CONSTRUCTIONS, LazyModels
+from lazyknife.intervals.constructions import Plus
+from lazyknife.intervals.fit import COARSE_SHARE
+from lazyknife.intervals.rounded import SMALL_SHARE, rounding_share
 from lazyknife.networks import mlp
 from lazyknife.records import Base
-from lazyknife.solve import lazy
-from lazyknife.solve.guard import COARSE_SHARE, SMALL_SHARE, rounding_share
-from lazyknife.solve.lazy import LazyModels, LazyStep, ridge_grid
-from lazyknife.solve.loo import RidgeModels, leave_one_out, leave_one_out_auto
+from lazyknife.solve.problem import Problem, ridge_grid
 from lazyknife.solve.readout import READOUTS, TangentReadout, read_out
+from lazyknife.solve.ridge import RidgeModels
 from lazyknife.tangent import Dual, Primal, Sketch, linearise
 from machines import MACHINE, tiny_tiles
 from reference import assert_close
 from rows import linear
+from systems import dual_models
 
 FLOAT32 = replace(MACHINE, dtype=torch.float32)
 WEIGHTS = 11  # of the small network
 RIDGES: list[float | str] = [0.5, "auto"]
+
+GENERAL = [name for name, kind in CONSTRUCTIONS.items() if kind.any_models]
 
 
 def small() -> nn.Module:
@@ -69,9 +73,9 @@ def in_the_dual_form(step: LazyStep, module: nn.Module, n: int) -> LazyModels:
     kernel, targets = tangent.gram(features), y - features.outputs
     if step.ridge == "auto":
         grid = ridge_grid(tangent, X, step.seed)
-        solved = leave_one_out_auto(kernel, targets, grid, step.intercept, MACHINE)
+        solved = dual_models(kernel, targets, grid, step.intercept, MACHINE)
     else:
-        solved = leave_one_out(kernel, targets, float(step.ridge), step.intercept, MACHINE)
+        solved = dual_models(kernel, targets, float(step.ridge), step.intercept, MACHINE)
     return LazyModels(read_out(step.readout, Dual(tangent, features), X, y, solved), solved)
 
 
@@ -409,26 +413,22 @@ def test_where_float64_does_not_fit_the_coarse_models_stay_and_are_not_trusted()
     assert rounding_share(models.loo, 0.1, 1.0) > SMALL_SHARE
 
 
-def corrupted(solver: Callable[..., RidgeModels]) -> Callable[..., RidgeModels]:
-    """A solver whose models are off by 5 %."""
+class Corrupted(Plus):
+    """Its models are off by 5 %."""
 
-    def worse(*args: Any) -> RidgeModels:
-        models = solver(*args)
+    def solve(self, problem: Problem) -> RidgeModels:
+        models = super().solve(problem)
         generator = torch.Generator().manual_seed(0)
         noise = torch.randn(models.columns.shape, generator=generator).to(models.columns)
-        return dataclasses.replace(models, columns=models.columns * (1 + 0.05 * noise))
-
-    return worse
+        return replace(models, columns=models.columns * (1 + 0.05 * noise))
 
 
-@pytest.mark.parametrize(("solver", "n"), [("leave_one_out", 30), ("leave_one_out_primal", 200)])
+@pytest.mark.parametrize("n", [30, 200])
 @pytest.mark.parametrize("readout", READOUTS)
-def test_wrong_models_are_found_by_the_check(
-    readout: str, solver: str, n: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lazy, solver, corrupted(getattr(lazy, solver)))
+def test_wrong_models_are_found_by_the_check(readout: str, n: int) -> None:
+    step = LazyStep(5.0, readout=readout, construction=Corrupted())
     for machine in (FLOAT32, MACHINE):
-        models = solve(LazyStep(5.0, readout=readout), large(), n, machine)
+        models = solve(step, large(), n, machine)
         assert rounding_share(models.loo, 0.1, 1.0) > SMALL_SHARE
 
 
@@ -455,7 +455,7 @@ def low_rank(n: int, features: int) -> Tensor:
     )
 
 
-@pytest.mark.parametrize(("n", "form"), [(40, "kernel"), (60, "features' products")])
+@pytest.mark.parametrize(("n", "form"), [(40, "kernel"), (60, "features")])
 def test_rounding_that_outweighs_the_ridge_is_refused(n: int, form: str) -> None:
     X, (_, y) = low_rank(n, 50), data(n)
     module = nn.Linear(50, 1)
@@ -463,7 +463,7 @@ def test_rounding_that_outweighs_the_ridge_is_refused(n: int, form: str) -> None
     models = LazyStep(1e-6).models(scarce, X, y)  # in float64 it is not
     assert models.solved.columns.dtype == torch.float64
     scarce = linearise(module, X, machine=replace(MACHINE, budget=1000))
-    with pytest.raises(ValueError, match=f"{form} plus ridge=1e-14 (is|are) not positive definite"):
+    with pytest.raises(ValueError, match="plus ridge=1e-14 is not positive definite"):
         LazyStep(1e-14).models(scarce, X, y)
     if form == "kernel":  # with room for its eigenvectors, its positive part is taken
         models = LazyStep(1e-14).models(linearise(module, X, machine=MACHINE), X, y)
@@ -519,17 +519,19 @@ def test_a_sketch_is_read_out_through_the_tangent_alone() -> None:
         lk.LazyJackknifeRegressor(features="sketch").fit(X, y)  # type: ignore[arg-type]
 
 
-def test_only_predictions_are_rounded_to_tf32_whatever_the_callers_setting(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+class Spied(Plus):
+    """Writes down how exact products are while the models are solved."""
+
+    def __init__(self, seen: list[str]) -> None:
+        self.seen = seen
+
+    def solve(self, problem: Problem) -> RidgeModels:
+        self.seen.append(torch.get_float32_matmul_precision())
+        return super().solve(problem)
+
+
+def test_only_predictions_are_rounded_to_tf32_whatever_the_callers_setting() -> None:
     seen: list[str] = []
-    original = lazy.leave_one_out
-
-    def spied(*settings: Any) -> RidgeModels:
-        seen.append(torch.get_float32_matmul_precision())
-        return original(*settings)
-
-    monkeypatch.setattr(lazy, "leave_one_out", spied)
     X = torch.randn(6, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     before = torch.get_float32_matmul_precision()
     try:
@@ -537,7 +539,7 @@ def test_only_predictions_are_rounded_to_tf32_whatever_the_callers_setting(
         for tf32 in (False, True):
             machine = replace(MACHINE, dtype=torch.float32, tf32=tf32)
             tangent = linearise(mlp((8,))(3), X, machine=machine)
-            LazyStep(1.0).models(tangent, X, X[:, 0])
+            LazyStep(1.0, construction=Spied(seen)).models(tangent, X, X[:, 0])
         assert torch.get_float32_matmul_precision() == "high"
     finally:
         torch.set_float32_matmul_precision(before)

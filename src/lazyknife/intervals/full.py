@@ -18,8 +18,8 @@ over λ of the interval at λ, cut to where λ̂(y) = λ. What is returned is it
 ends of such intervals or crossings of two quadratics. Candidates are the λ that are large enough
 against the trace of the kernel of all n + 1 rows, again a rule that treats them alike.
 
-Rounding (rounding.py, factors.py): ends of an interval are off by at most γ(√strain + √loose)² of
-their size and γ·weight·√s(√strain + √loose) besides, and are widened by that. A λ counts as one of
+Rounding (solve/rounding.py): ends of an interval are off by at most γ(√strain + √loose)² of their
+size and γ·weight·√s(√strain + √loose) besides, and are widened by that. A λ counts as one of
 the least where rounding may hide that it is: where its error is at most 1 + ζ times any other one's
 and a constant, both from the same bounds. The hull can only grow by it.
 """
@@ -33,11 +33,15 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from ..intervals import kth_largest, kth_smallest
 from ..records import Ends
+from ..solve.choose import LEAST_SHARE
+from ..solve.guard import Kept, largest
+from ..solve.problem import Problem
+from ..solve.ridge import OpenRidge, RidgeModels, left_out
+from ..solve.rounding import FIRST_ORDER, Sensitivity, gamma_of
 from ..tangent import Basis
-from .factors import Factor
-from .rounding import FIRST_ORDER, LEAST_SHARE
+from .fit import LazyModels
+from .order import kth_largest, kth_smallest
 
 # At a crossing two quadratics are equal but for rounding.
 CROSSING = 1e-9
@@ -71,38 +75,50 @@ class FullModels:
 
     basis: Basis
     targets: Tensor
-    factors: tuple[Factor, ...]
+    factors: tuple[OpenRidge, ...]
     place: int
     trace: float
     gamma: float
     size: float
-    shaken: float = 0.0
+    shaken: float
 
     @classmethod
     def of(
         cls,
         basis: Basis,
         targets: Tensor,
-        factors: Sequence[Factor],
+        factors: Sequence[OpenRidge],
         trace: float = 0.0,
         gamma: float = 0.0,
         size: float = 0.0,
+        shaken: float = 0.0,
     ) -> FullModels:
         """Points are predicted with the λ of the least leave-one-out error of the n rows."""
-        errors = torch.stack([(f.dual / f.diagonal).square().sum() for f in factors])
-        return cls(basis, targets, tuple(factors), int(errors.argmin()), trace, gamma, size)
+        errors = torch.stack([left_out(factor).square().sum() for factor in factors])
+        place = int(errors.argmin())
+        return cls(basis, targets, tuple(factors), place, trace, gamma, size, shaken)
+
+    @property
+    def chosen(self) -> OpenRidge:
+        """The one that makes point predictions."""
+        return self.factors[self.place]
 
     @property
     def residuals(self) -> Tensor:
-        """c_j/d_j."""
-        factor = self.factors[self.place]
-        return factor.dual / factor.diagonal
+        return left_out(self.chosen)
 
     @property
     def training_residuals(self) -> Tensor:
-        """λc."""
-        factor = self.factors[self.place]
-        return factor.ridge * factor.dual
+        return self.chosen.ridge * self.chosen.dual
+
+    def typical_error(self) -> tuple[float, float]:
+        each = self.chosen.weight * (self.chosen.strain / self.chosen.diagonal.abs()).sqrt()
+        slack = self.gamma * (float(each.median()) + self.size) + self.shaken
+        return slack, self.gamma * self.chosen.strain
+
+    @property
+    def conceded(self) -> int:
+        return 0
 
     @property
     def rows_at_once(self) -> int:
@@ -113,13 +129,13 @@ class FullModels:
 
     def point(self, X: Tensor) -> Tensor:
         """Predictions of the full-data model."""
-        outputs, rows, norms = self.basis.rows_and_norms(X)
-        return outputs + self.factors[self.place].at(rows, norms).weights @ self.targets
+        outputs, rows = self.basis.rows(X)
+        return outputs + rows @ self.chosen.coefficients + self.chosen.intercept
 
     def accepted(self, X: Tensor, ranks: Sequence[int]) -> Ends:
         """Point predictions, and the hulls of the accepted candidates for each rank κ."""
         outputs, rows, norms = self.basis.rows_and_norms(X)
-        pieces = [_piece(f, self.targets, rows, norms, ranks, self.gamma) for f in self.factors]
+        pieces = [_piece(f, rows, norms, ranks, self.gamma) for f in self.factors]
         middle = pieces[self.place].middle
         point = outputs + middle
         if len(pieces) == 1:
@@ -132,6 +148,29 @@ class FullModels:
             lower, upper = _hull(around)
         slack = self.gamma * (point.abs() + self.size)[:, None] + 2 * self.shaken
         return point, point[:, None] + lower - slack, point[:, None] + upper + slack
+
+
+def fit_full(problem: Problem) -> LazyModels:
+    """Factor the ridge at every λ that may be a candidate, and wait for new rows."""
+    machine, system, ridges = problem.machine, problem.system, problem.ridges
+    with machine.exact.products():
+        trace = float(system.norms.sum())
+        least = min(LEAST_SHARE[machine.dtype] * trace, max(ridges))  # with a new row it is more
+        factors = [system.factor(ridge) for ridge in ridges if ridge >= least]
+        measured, shaken = Kept.of(problem).errors(problem)
+    gamma, size = gamma_of(machine.dtype, measured), largest(problem.y, system.targets)
+    loo = FullModels.of(problem.basis, system.targets, factors, trace, gamma, size, shaken)
+    chosen = loo.chosen
+    solved = RidgeModels(
+        columns=chosen.coefficients[:, None],  # no model but the full one
+        full=chosen.coefficients,
+        intercepts=chosen.intercept.expand(2),
+        ridges=torch.tensor([chosen.ridge], dtype=torch.float64),
+        residuals=loo.residuals,
+        training_residuals=loo.training_residuals,
+        sensitivity=Sensitivity.unknown(len(problem.y), problem.y),
+    )
+    return LazyModels(loo, solved)
 
 
 @dataclass(frozen=True)
@@ -182,8 +221,7 @@ class _Piece:
 
 
 def _piece(
-    factor: Factor,
-    targets: Tensor,
+    factor: OpenRidge,
     rows: Tensor,
     norms: Tensor,
     ranks: Sequence[int],
@@ -213,7 +251,7 @@ def _piece(
     own = math.sqrt(factor.strain) * d.rsqrt().norm()  # of the rows' left-out residuals
     noise = gamma * factor.weight * (own + (s * loose).sqrt())
     return _Piece(
-        b @ targets,
+        rows @ factor.coefficients + factor.intercept,  # bᵀr, free of the size of r
         lower * (1 + relative)[:, None] - wide,  # at most 0
         upper * (1 + relative)[:, None] + wide,  # at least 0
         error,

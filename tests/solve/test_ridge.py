@@ -15,48 +15,19 @@ from torch import Tensor, nn
 import reference
 from lazyknife.compute import Machine
 from lazyknife.networks import mlp
-from lazyknife.solve.factors import DualFactor, Factor, PrimalFactor
+from lazyknife.solve.ridge import OpenRidge, Ridge
 from lazyknife.tangent import Basis, Dual, Primal, linearise
 from machines import MACHINE, here
 from reference import Array, assert_close
+from systems import FORMS, assert_within, dual_factor, factor, problem, system
 
 FLOAT32 = replace(MACHINE, dtype=torch.float32)
-FORMS = ["dual", "primal"]
 
 
-def problem(n: int, size: int, seed: int) -> tuple[Array, Array, Array]:
-    """Return the Jacobian of n training rows, the targets and the Jacobian of three new rows."""
-    rng = np.random.default_rng(seed)
-    J, new = rng.normal(size=(n, size)), 2 * rng.normal(size=(3, size))
-    return J, 3 + J[:, 0] + rng.normal(size=n), new
-
-
-def factor(
-    form: str, J: Array, r: Array, ridge: float, intercept: bool, machine: Machine = MACHINE
-) -> Factor:
-    targets = machine.put(torch.from_numpy(r))
-    if form == "dual":
-        kernel = machine.put(torch.from_numpy(J @ J.T))
-        kept = kernel.clone()
-        made = DualFactor.of(kernel, targets, ridge, intercept, machine)
-        assert torch.equal(kernel, kept)  # the kernel is left alone
-        return made
-    rows = np.hstack([J, np.ones((len(J), 1))])[:, : J.shape[1] + intercept]
-    put = machine.put(torch.from_numpy(rows))
-    return PrimalFactor.of(put, targets, ridge, intercept, machine)
-
-
-def at(found: Factor, form: str, J: Array, new: Array) -> tuple[Tensor, Tensor]:
+def at(found: OpenRidge, form: str, J: Array, new: Array) -> tuple[Tensor, Tensor]:
     """Weights b and s of new rows."""
     rows = here(new @ J.T if form == "dual" else new).to(found.dual.dtype)
     return found.at(rows, here(np.square(new).sum(axis=1)).to(found.dual.dtype))[:2]
-
-
-def assert_within(actual: Tensor | Array, expected: Array, error: float) -> None:
-    """Equal shapes, and every entry off by no more than ``error``."""
-    got = actual.cpu().numpy() if isinstance(actual, Tensor) else actual
-    assert got.shape == expected.shape
-    assert np.abs(got - expected).max() <= error
 
 
 def assert_relatively_close(actual: Tensor, expected: Array, relative: float) -> None:
@@ -74,11 +45,33 @@ def check(
     machine: Machine = MACHINE,
     relative: float = 1e-8,
 ) -> None:
-    found = factor(form, J, r, ridge, intercept, machine)
+    equations = system(form, J, r, intercept, machine)
+    found = equations.factor(ridge)
+    for _ in range(2):  # the second time the first inverse is undone
+        check_solution(form, equations.at(ridge), J, r, intercept, machine, relative)
+    check_solution(form, found, J, r, intercept, machine, relative)
+
+    units = reference.unit_fits(J, ridge, intercept)
+    weights, left_open = at(found, form, J, new)
+    expected = new @ units.moves.T + units.intercepts
+    assert_within(weights, expected, relative * (1 + np.abs(expected).max()))
+    twin = reference.left_open(J, new, ridge, intercept)
+    assert_relatively_close(left_open, twin, 100 * relative)
+
+
+def check_solution(
+    form: str,
+    found: Ridge,
+    J: Array,
+    r: Array,
+    intercept: bool,
+    machine: Machine,
+    relative: float,
+) -> None:
+    ridge = found.ridge
     units = reference.unit_fits(J, ridge, intercept)
     inverse = reference.inverse(J, ridge, intercept)
     move, b = reference.ridge_fit(J, r, ridge, intercept)
-    assert found.ridge == ridge
     assert found.dual.dtype == machine.dtype
 
     # c, d and A in units of 1/λ, their natural size: with an intercept they may be exactly 0.
@@ -91,19 +84,13 @@ def check(
 
     some = np.random.default_rng(0).permutation(len(r))[: 1 + len(r) // 2]
     rows = torch.from_numpy(some).to(MACHINE.device)
-    assert_within(ridge * found.inverse_columns(rows), ridge * inverse[:, some], relative)
-    moves, shares = found.steps(rows, found.inverse_columns(rows))
+    assert_within(ridge * found.inverse_rows(rows), ridge * inverse[some], relative)
+    moves, shares = found.steps(rows, found.inverse_rows(rows)), found.share[rows]
     assert moves.shape == (len(full), len(some))
     steps = moves.double().cpu().numpy()
     size = 1 + np.abs(units.moves).max()
     assert_within(J.T @ steps if form == "dual" else steps, units.moves[some].T, relative * size)
     assert_within(shares, units.intercepts[some], relative)
-
-    weights, left_open = at(found, form, J, new)
-    expected = new @ units.moves.T + units.intercepts
-    assert_within(weights, expected, relative * (1 + np.abs(expected).max()))
-    twin = reference.left_open(J, new, ridge, intercept)
-    assert_relatively_close(left_open, twin, 100 * relative)
 
 
 @settings(max_examples=60, deadline=None)
@@ -215,20 +202,20 @@ def test_a_kernel_that_rounding_made_indefinite(intercept: bool) -> None:
     kernel, ridge = J @ J.T, 1e-2
     broken = kernel - 0.5 * np.outer(off, off)
     assert np.linalg.eigvalsh(broken + ridge * np.eye(12)).min() < 0
-    found = DualFactor.of(here(broken), here(r), ridge, intercept, MACHINE)
-    right = DualFactor.of(here(kernel), here(r), ridge, intercept, MACHINE)
+    found = dual_factor(here(broken), here(r), ridge, intercept, MACHINE)
+    right = dual_factor(here(kernel), here(r), ridge, intercept, MACHINE)
     rows = torch.arange(12, device=MACHINE.device)
     assert_close(found.dual, right.dual, 1e-8)
     assert_close(found.diagonal, right.diagonal, 1e-8)
     assert_close(found.intercept, right.intercept, 1e-8)
-    assert_close(found.inverse_columns(rows), right.inverse_columns(rows), 1e-8)
+    assert_close(found.inverse_rows(rows), right.inverse_rows(rows), 1e-8)
     for got, wanted in zip(at(found, "dual", J, new), at(right, "dual", J, new), strict=True):
         assert_close(got, wanted, 1e-8)
 
 
 def test_features_that_rounding_made_indefinite_are_refused() -> None:
     J, r, _ = problem(4, 12, seed=6)
-    with pytest.raises(ValueError, match=r"ridge=1e-09 are not positive definite in float32"):
+    with pytest.raises(ValueError, match=r"ridge=1e-09 is not positive definite in float32"):
         factor("primal", 1e4 * J, r, 1e-9, False, FLOAT32)
 
 

@@ -1,0 +1,175 @@
+"""From a construction's miss bound and a base's privacy curve to a certificate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from .. import sentences
+from ..base import BaseMethod, Public
+from ..data.checks import check_choice, check_fraction, check_not_negative, check_positive_int
+from ..intervals import CONSTRUCTIONS
+from ..records import PrivacyCurve
+from .certificate import Certificate
+
+Sentences = tuple[str, ...]
+
+
+def certifying(names: Iterable[str] = CONSTRUCTIONS) -> list[str]:
+    """Those of the constructions that have a coverage guarantee."""
+    return [name for name in names if CONSTRUCTIONS[name].certifies]
+
+
+def certify(
+    *,
+    n: int,
+    alpha: float,
+    construction: str = "plus",
+    base: BaseMethod | None = None,
+    folds: int = 10,
+    eta: float | None = None,
+    nu: float | None = None,
+    n_parameters: int | None = None,
+) -> Certificate:
+    """Return the certificate that a fit would carry, before any training.
+
+    Parameters
+    ----------
+    n
+        Number of rows that will be passed to ``fit`` (a ``Split`` base sets some of them aside).
+    alpha
+        Level of the intervals.
+    construction
+        A key of ``CONSTRUCTIONS``.
+    base
+        How the base weights are obtained; None is ``Public()``, as in ``LazyJackknifeRegressor``.
+    folds
+        Number of folds of construction ``"cv+"``.
+    eta, nu
+        The paper's stability: the two models of its condition differ by more than ν/2 with
+        probability at most η. Assumed, or measured by ``audit_stability``.
+    n_parameters
+        Number of trained weights; it sharpens the bound of ``Perturbed`` in the l2 norm.
+
+    """
+    check_positive_int("n", n)
+    method = Public() if base is None else base
+    left = method.rows_left(n)
+    return certificate_for(
+        n=left,
+        alpha=alpha,
+        construction=construction,
+        base=method,
+        dependence=method.dependence(n if left == n else n - left, n_parameters),
+        folds=folds,
+        eta=eta,
+        nu=nu,
+    )
+
+
+def certificate_for(
+    *,
+    n: int,
+    alpha: float,
+    construction: str,
+    base: BaseMethod,
+    dependence: PrivacyCurve | None,
+    folds: int = 10,
+    eta: float | None = None,
+    nu: float | None = None,
+    assumptions: Sentences = (),
+    objections: Sentences = (),
+    rows: str = sentences.ANY_ROW,
+    new_rows: int | None = None,
+) -> Certificate:
+    """Return the certificate of a lazy jackknife on n rows whose base has this dependence."""
+    check_fraction("alpha", alpha)
+    check_choice("construction", construction, CONSTRUCTIONS)
+    for argument, value in (("eta", eta), ("nu", nu)):
+        if value is not None:
+            check_not_negative(argument, value)
+    name = type(base).__name__
+    if dependence is None:
+        objections += (sentences.NOT_PRIVATE.format(base=name),)
+    shown = f" with {folds} folds" if CONSTRUCTIONS[construction].uses_folds else ""
+    return make_certificate(
+        subject=f"construction {construction!r}{shown}, n = {n}, {name} base",
+        construction=construction,
+        alpha=alpha,
+        n=n,
+        folds=folds,
+        dependence=dependence,
+        eta=eta,
+        nu=nu,
+        assumptions=(*base.assumptions, *assumptions),
+        objections=objections,
+        remarks=base.remarks,
+        rows=rows,
+        new_rows=new_rows,
+    )
+
+
+def make_certificate(
+    *,
+    subject: str,
+    construction: str,
+    alpha: float,
+    n: int,
+    folds: int = 1,
+    dependence: PrivacyCurve | None,
+    theorem: str = "ghost_point",
+    eta: float | None = None,
+    nu: float | None = None,
+    assumptions: Sentences = (),
+    objections: Sentences = (),
+    remarks: Sentences = (),
+    rows: str = sentences.ANY_ROW,
+    new_rows: int | None = None,
+    available: Iterable[str] = CONSTRUCTIONS,
+) -> Certificate:
+    """Put a certificate together from a construction, a base's dependence and the stages' words.
+
+    ``dependence`` carries the construction's bound, which is that of a base that treats all n + 1
+    rows alike, over to the base that ran. A missing bound, a missing curve or any objection leaves
+    no guarantee. ``rows`` are those it applies to, ``new_rows`` is their number where it is known,
+    and ``available`` are the constructions to suggest instead of one without a bound.
+    """
+    independent = dependence is not None and dependence.total_variation == 0.0
+    miss, needed = CONSTRUCTIONS[construction].bound(alpha, n, folds, independent, new_rows)
+    if miss is None:
+        objections += (_without_bound(construction, n, folds, available),)
+    if needed > 1:
+        assumptions += (sentences.FOLD_OF_NEW_ROWS.format(count=needed),)
+    bounds: dict[str, float] = {}
+    if miss is not None and dependence is not None:
+        if not objections:
+            bounds[theorem] = max(0.0, 1 - dependence.transfer(miss))
+            reason = sentences.THEOREMS[theorem].format(tau=dependence.total_variation)
+            remarks = (reason, *remarks)
+        if eta is not None:
+            bounds["paper"] = bound = paper_bound(alpha, dependence, eta)
+            widened = "ν" if nu is None else f"ν = {nu:g}"
+            remarks += (sentences.PAPER.format(bound=bound, eta=eta, nu=widened),)
+    return Certificate(
+        bounds.get(theorem),
+        bounds,
+        tuple(dict.fromkeys((sentences.EXCHANGEABLE, sentences.UNTUNED, *assumptions))),
+        f"{rows}; {sentences.MARGINAL}",
+        f"{subject}, alpha = {alpha:g}",
+        objections,
+        remarks,
+    )
+
+
+def _without_bound(construction: str, n: int, folds: int, available: Iterable[str]) -> str:
+    """Say why a construction has no bound, and what to do."""
+    if CONSTRUCTIONS[construction].certifies:
+        return sentences.UNEQUAL_FOLDS.format(n=n, folds=folds)
+    others = sentences.either(certifying(available))
+    return sentences.NO_THEOREM.format(construction=construction, others=others)
+
+
+def paper_bound(alpha: float, dependence: PrivacyCurve, eta: float) -> float:
+    """Theorem 1 of the paper: 1 − 2α − 3√(2η + 2ε + δ) with replace-one (ε, δ); 0.0 if vacuous."""
+    epsilon, delta = dependence.replace_one
+    return max(0.0, 1 - 2 * alpha - 3 * math.sqrt(2 * eta + 2 * epsilon + delta))

@@ -1,0 +1,205 @@
+"""The inverse of ``certify``: settings that certify a wanted coverage."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from ..base import DPSGD, BaseMethod, Public
+from ..base.roots import falling_root
+from ..data.checks import check_fraction, check_positive_int
+from ..intervals import CONSTRUCTIONS, kappa, rows_needed
+from ..sentences import either, rounded_down
+from .certificate import Certificate
+from .certify import certify, certifying
+
+# Extra noise, in logarithms, that makes up for the tolerance of the root.
+MARGIN = 4e-4
+
+
+@dataclass(frozen=True, repr=False)
+class Plan:
+    """How to reach a wanted coverage.
+
+    Attributes
+    ----------
+    sentence
+        The plan in words.
+    base
+        The base to use.
+    alpha
+        The level to use; None if there is no plan.
+    epsilon
+        The ε that the base spends; None for a base without one, or if no ε is small enough.
+    certificate
+        What the plan certifies; None if there is no plan.
+
+    """
+
+    sentence: str
+    base: BaseMethod
+    alpha: float | None = None
+    epsilon: float | None = None
+    certificate: Certificate | None = None
+
+    def __repr__(self) -> str:
+        return self.sentence
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A coverage to certify."""
+
+    n: int
+    coverage: float
+    construction: str
+    folds: int
+
+    def certificate(self, alpha: float, base: BaseMethod) -> Certificate:
+        return certify(
+            n=self.n, alpha=alpha, construction=self.construction, base=base, folds=self.folds
+        )
+
+    def certified(self, alpha: float, base: BaseMethod) -> float:
+        return self.certificate(alpha, base).coverage or 0.0
+
+    def reached(self, alpha: float, base: BaseMethod) -> bool:
+        return self.certified(alpha, base) >= self.coverage
+
+
+def plan(
+    *,
+    n: int,
+    coverage: float,
+    construction: str = "plus",
+    epsilon: float | None = None,
+    base: BaseMethod | None = None,
+    alpha: float | None = None,
+    folds: int = 10,
+) -> Plan:
+    """Find the settings that certify a wanted coverage with n rows: the inverse of ``certify``.
+
+    Without ``alpha`` it finds the largest alpha; with ``alpha``, the largest ε. Noise is what there
+    is to plan, so ``epsilon`` alone or ``alpha`` alone plans a ``DPSGD`` base, whereas the default
+    base of ``certify`` and of the estimator is ``Public()``.
+
+    Parameters
+    ----------
+    n
+        Number of rows that will be passed to ``fit``.
+    coverage
+        The coverage to certify.
+    construction
+        A key of ``CONSTRUCTIONS`` that has a coverage guarantee.
+    epsilon
+        Short for ``base=DPSGD(epsilon=epsilon)``.
+    base
+        The base to find alpha for; with ``alpha``, the ``DPSGD`` or ``Perturbed`` base to find ε
+        for, ``DPSGD()`` by default.
+    alpha
+        The level to find ε for.
+    folds
+        Number of folds of construction ``"cv+"``.
+
+    """
+    check_positive_int("n", n)
+    check_fraction("coverage", coverage)
+    if not CONSTRUCTIONS[construction].certifies:
+        raise ValueError(
+            f"construction={construction!r} has no coverage guarantee: use {either(certifying())}"
+        )
+    if epsilon is not None and (base is not None or alpha is not None):
+        raise ValueError(
+            f"epsilon={epsilon!r} cannot be combined with base= or alpha=: give epsilon alone, or "
+            "base=DPSGD(epsilon=...)"
+        )
+    if alpha is None and base is None and epsilon is None:
+        raise ValueError("give epsilon= or base= to find an alpha, or alpha= to find an ε")
+    method = base or (DPSGD() if epsilon is None else DPSGD(epsilon=epsilon))
+    left = method.rows_left(n)
+    if CONSTRUCTIONS[construction].miss(1, left, check_positive_int("folds", folds)) is None:
+        raise ValueError(
+            f"folds={folds}: {construction!r} requires equal folds, and the {left} rows are not "
+            f"divisible by {folds}: choose a number of folds that divides them"
+        )
+    goal = Goal(n, coverage, construction, folds)
+    if alpha is None:
+        return _plan_alpha(goal, method)
+    return _plan_epsilon(goal, method, check_fraction("alpha", alpha))
+
+
+def _plan_alpha(goal: Goal, base: BaseMethod) -> Plan:
+    """Bisect over κ: only ⌊α(n+1)⌋ matters, and the certificate falls in it."""
+    rows = base.rows_left(goal.n)
+    low, high = 0, rows  # κ = 0 always "certifies", by an infinite interval
+    while low < high:
+        middle = (low + high + 1) // 2
+        enough = goal.reached(middle / (rows + 1), base)
+        low, high = (middle, high) if enough else (low, middle - 1)
+    spent = base.spent(goal.n)
+    if low == 0:
+        return Plan(_no_alpha(goal, base, 1 / (rows + 1)), base, epsilon=spent)
+    alpha = low / (rows + 1)
+    certificate = goal.certificate(alpha, base)
+    sentence = (
+        f"alpha = {alpha:.4g} certifies a coverage of {rounded_down(certificate.coverage or 0.0)} "
+        f"with n = {goal.n}, construction {goal.construction!r} and {base}."
+    )
+    return Plan(sentence, base, alpha, spent, certificate)
+
+
+def _no_alpha(goal: Goal, base: BaseMethod, least: float) -> str:
+    """Say why not even the least alpha with finite intervals certifies the coverage."""
+    found = goal.certificate(least, base)
+    reason = " ".join(found.objections)
+    if found.coverage is not None:
+        better = [c for c in certifying() if replace(goal, construction=c).reached(least, base)]
+        remedies = ["more rows"]
+        remedies += [] if base.spent(goal.n) is None else ["a smaller ε"]
+        remedies += [f"construction {either(better)}"] if better else []
+        reason = (
+            f"finite intervals certify at most {rounded_down(found.coverage)}. Use "
+            f"{' or '.join(remedies)}."
+        )
+    return f"No alpha certifies {goal.coverage:g} with n = {goal.n} and {base}: {reason}"
+
+
+def _plan_epsilon(goal: Goal, base: BaseMethod, alpha: float) -> Plan:
+    """Find the least noise whose certificate reaches the wanted coverage."""
+    without = _no_epsilon(goal, alpha, base.rows_left(goal.n))
+    if without:
+        return Plan(without, base)
+
+    def shortfall(log_noise: float) -> float:
+        return goal.coverage - goal.certified(alpha, base.with_noise(math.exp(log_noise)))
+
+    chosen = base.with_noise(math.exp(falling_root(shortfall, 0.0, 1.0) + MARGIN))
+    certificate = goal.certificate(alpha, chosen)
+    spent = chosen.spent(goal.n)
+    sentence = (
+        f"At alpha = {alpha:g} with n = {goal.n} and construction {goal.construction!r}, a base "
+        f"may spend up to ε = {spent:.4g} and still certify "
+        f"{rounded_down(certificate.coverage or 0.0)}: {chosen}."
+    )
+    return Plan(sentence, chosen, alpha, spent, certificate)
+
+
+def _no_epsilon(goal: Goal, alpha: float, rows: int) -> str:
+    """Say why no ε can be planned, if so."""
+    if kappa(alpha, rows) == 0:
+        return (
+            f"No ε to plan at alpha = {alpha:g} with n = {goal.n}: the intervals are infinite, "
+            f"whatever the base. At least {rows_needed(alpha)} rows are needed."
+        )
+    miss = CONSTRUCTIONS[goal.construction].bound(alpha, rows, goal.folds, False).miss
+    assert miss is not None
+    if 1 - miss > goal.coverage:
+        return ""
+    # Weights that never saw the rows may have a better bound than any that did.
+    public = goal.certified(alpha, Public())
+    instead = f", or base=Public(), which certifies {rounded_down(public)}"
+    return (
+        f"No ε certifies {goal.coverage:g} at alpha = {alpha:g} with n = {goal.n}: however small "
+        f"its ε, a base certifies at most {rounded_down(1 - miss)}. Use a smaller "
+        f"alpha{instead if public >= goal.coverage else ''}."
+    )

@@ -1,0 +1,113 @@
+"""What goes with what among the choices of a lazy step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..data.checks import check_choice
+from ..intervals import CONSTRUCTIONS, Construction
+from ..losses import Loss
+from ..solve.readout import READOUTS
+from ..solve.widths import WIDTHS, Widths
+from ..tangent import Sketch
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Keys of the dicts of variants, and what each says of the others.
+
+    Attributes
+    ----------
+    construction, readout
+        Keys of ``CONSTRUCTIONS`` and ``READOUTS``.
+    widths
+        A key of ``WIDTHS``; None takes what serves best at its cost.
+    loss, features
+        The loss, and the features; None takes the exact ones.
+
+    """
+
+    construction: str
+    readout: str
+    widths: str | None
+    loss: Loss
+    features: Sketch | None
+
+    @property
+    def _construction(self) -> Construction:
+        return CONSTRUCTIONS[self.construction]
+
+    def check(self) -> None:
+        """Refuse choices that do not go together."""
+        check_choice("construction", self.construction, CONSTRUCTIONS)
+        check_choice("readout", self.readout, READOUTS)
+        if not isinstance(self.features, Sketch | None):
+            raise TypeError(f"features={self.features!r}: give None or Sketch(dimension=4096)")
+        self._check_readout()
+        self._check_loss()
+        if self.widths is not None:
+            self._check_widths(self.widths, WIDTHS)
+
+    def check_rows(self, n: int, folds: int) -> None:
+        """Refuse choices that need more than the n rows of the lazy step."""
+        if self._construction.uses_folds and folds > n:
+            raise ValueError(f"folds={folds} is more than the {n} rows: give at most {n}")
+        if self.widths is not None and n < WIDTHS[self.widths].fewest_rows:
+            raise ValueError(
+                f"widths={self.widths!r} requires at least {WIDTHS[self.widths].fewest_rows} rows, "
+                f"not {n}: give more rows, or widths='constant'"
+            )
+
+    def widths_for(self, n: int) -> str:
+        """The widths to use for n rows: as asked, or the construction's own choice if it fits."""
+        if self.widths is not None:
+            return self.widths
+        own, *_, last = *self._construction.widths, self._construction.widths[-1]
+        kind = WIDTHS[own]
+        fits = kind.fewest_rows <= n <= kind.most_rows and not self._misfits(kind)
+        return own if fits else last
+
+    def _check_readout(self) -> None:
+        allowed = self._construction.readouts
+        if allowed is not None and self.readout not in allowed:
+            raise ValueError(
+                f"construction={self.construction!r} does not support readout={self.readout!r}: "
+                f"choose from {list(allowed)}"
+            )
+        if self.features is not None and self.readout != "tangent":
+            raise ValueError(
+                "features=Sketch(...) has no moved network: use readout='tangent' with it"
+            )
+
+    def _check_loss(self) -> None:
+        if self.loss.closed_form:
+            return
+        if not self._construction.any_loss:
+            others = [name for name, kind in CONSTRUCTIONS.items() if kind.any_loss]
+            raise ValueError(
+                f"construction={self.construction!r} supports the squared loss only, not "
+                f"loss={self.loss.name!r}: choose from {others}"
+            )
+        if self.features is not None:
+            raise ValueError(f"loss={self.loss.name!r} requires features=None, not Sketch(...)")
+
+    def _check_widths(self, widths: str, known: dict[str, Widths]) -> None:
+        check_choice("widths", widths, known)
+        allowed = self._construction.widths
+        if widths not in allowed:
+            raise ValueError(
+                f"construction={self.construction!r} does not support widths={widths!r}: choose "
+                f"from {list(allowed)}, or None"
+            )
+        misfit = self._misfits(known[widths])
+        if misfit:
+            others = [name for name in allowed if not self._misfits(known[name])]
+            raise ValueError(f"widths={widths!r} {misfit}: choose from {others}, or None")
+
+    def _misfits(self, kind: Widths) -> str:
+        """Why widths do not go with the loss or the features, if so."""
+        if not (self.loss.closed_form or kind.any_loss):
+            return f"does not support loss={self.loss.name!r}"
+        if kind.needs_kernel and self.features is not None:
+            return "requires the kernel of all rows, which features=Sketch(...) does not have"
+        return ""

@@ -1,0 +1,144 @@
+"""The lazy step: from a linearised network and its rows to all leave-one-out models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ..compute import Machine, NotEnoughMemory
+from ..intervals import CONSTRUCTIONS, Construction, LazyModels
+from ..intervals.rounded import SMALL_SHARE, rounding_share
+from ..losses import SQUARED, Loss
+from ..solve.guard import largest
+from ..solve.problem import GRID_POINTS, Problem, make_system, ridge_grid
+from ..solve.widths import WIDTHS, Widths
+from ..tangent import Exact, Sketch, Tangent
+
+
+@dataclass(frozen=True)
+class LazyStep:
+    """Settings of the lazy step.
+
+    Attributes
+    ----------
+    ridge
+        λ, or ``"auto"``.
+    intercept
+        Whether to fit an unpenalised intercept.
+    readout
+        A key of ``READOUTS``.
+    construction, widths
+        Keys of ``CONSTRUCTIONS`` and ``WIDTHS``, or objects such as theirs.
+    folds
+        Number of folds.
+    loss
+        What the models minimise.
+    sketch
+        A random projection of the tangent features; None takes them as they are.
+    seed
+        Of the sketch, the folds, and the synthetic rows that scale the grid of λ.
+    alpha
+        Level of the intervals, whose ends rounding is compared with.
+    progress
+        Whether to show progress bars.
+
+    """
+
+    ridge: float | Literal["auto"]
+    intercept: bool = True
+    readout: str = "tangent"
+    construction: str | Construction = "plus"
+    widths: str | Widths = "constant"
+    folds: int = 10
+    loss: Loss = SQUARED
+    sketch: Sketch | None = None
+    seed: int = 0
+    alpha: float = 0.1
+    progress: bool = False
+
+    def models(self, tangent: Tangent, X: Tensor, y: Tensor) -> LazyModels:
+        """Return all leave-one-out models around a linearised network.
+
+        Where the machine's precision is too coarse for these rows they are solved again in float64.
+        """
+        if tangent.machine.dtype == torch.float64:
+            return self._models(tangent, X, y)
+        try:
+            found: LazyModels | None = self._models(tangent, X, y)
+        except ValueError:
+            found = None
+        if found is not None and (self._is_fine(found, y) or not self._fits_exactly(tangent, y)):
+            return found
+        del found  # its matrices
+        return self._models(tangent.of_type(torch.float64), X, y)
+
+    def check_fits(self, n: int, parameters: int, machine: Machine) -> None:
+        """Refuse, before anything is computed, rows and parameters that do not fit in memory."""
+        auto, sketch, kernel = self.ridge == "auto", self.sketch, self._needs_kernel
+        ridges = GRID_POINTS if auto else 1
+        matrices = self._construction.matrices(self._widths, self.loss, ridges)
+        matrices += machine.predicting is not None
+        size = parameters if sketch is None else sketch.dimension
+        if sketch is None and (n <= size or kernel):
+            needed, what = matrices * n * n, f"the kernel of {n:,} rows"
+            remedy = "widths='constant', the squared loss" if kernel else "features=Sketch(4096)"
+            remedy = f"use {remedy}, parameters='last', precision='float32'"
+        else:
+            needed = matrices * n * (size + 1) + 3 * size**2
+            what = f"{size:,} features of {n:,} rows"
+            remedy = "use features=Sketch with fewer dimensions, precision='float32'"
+        if auto:
+            remedy += ", a number for ridge (half as much, or less)"
+        machine.check_fits(machine.item * needed, what, remedy + ", or fewer rows")
+
+    @property
+    def _construction(self) -> Construction:
+        found = self.construction
+        return CONSTRUCTIONS[found] if isinstance(found, str) else found
+
+    @property
+    def _widths(self) -> Widths:
+        return WIDTHS[self.widths] if isinstance(self.widths, str) else self.widths
+
+    @property
+    def _needs_kernel(self) -> bool:
+        return self._widths.needs_kernel or not self.loss.closed_form
+
+    def _models(self, tangent: Tangent, X: Tensor, y: Tensor) -> LazyModels:
+        return self._construction.fit(self._problem(tangent, X, y), self.readout, self.alpha)
+
+    def _problem(self, tangent: Tangent, X: Tensor, y: Tensor) -> Problem:
+        """Put the rows into their basis."""
+        auto, machine = self.ridge == "auto", tangent.machine
+        if auto and len(X) < 3:
+            raise ValueError(
+                f"ridge='auto' needs at least 3 rows after the base has taken its part, not "
+                f"{len(X)}: give more rows or a number for ridge"
+            )
+        X, y = machine.put(X), machine.put(y)
+        with machine.exact.products():
+            features = self.sketch or Exact()
+            basis = features.basis(tangent, X, self.seed, self._needs_kernel)
+            system = make_system(basis, X, y, self.intercept, self.progress)
+            needs_grid = auto or self._widths.needs_grid
+            grid = tuple(ridge_grid(tangent, X, self.seed).tolist()) if needs_grid else ()
+        ridges = grid if self.ridge == "auto" else (float(self.ridge),)
+        rest = (self.loss, self._widths, self.folds, self.seed, self.progress)
+        return Problem(basis, X, y, system, ridges, grid, *rest)
+
+    def _is_fine(self, found: LazyModels, y: Tensor) -> bool:
+        """Whether rounding does not matter."""
+        share = rounding_share(found.loo, self.alpha, largest(y))
+        return share <= SMALL_SHARE and not found.loo.conceded
+
+    def _fits_exactly(self, tangent: Tangent, y: Tensor) -> bool:
+        """Whether the models would fit in float64."""
+        parameters = sum(p.numel() for p in tangent.moved.values())
+        try:
+            self.check_fits(len(y), parameters, tangent.machine.of_type(torch.float64))
+        except NotEnoughMemory:
+            return False
+        return True

@@ -1,0 +1,106 @@
+"""What a construction must offer: how it is fitted, its ends, how often it misses."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
+
+from torch import Tensor
+
+from ..losses import Loss
+from ..records import Ends
+from ..solve.problem import Problem
+from ..solve.widths import Widths
+from .fit import LazyModels
+from .order import kappa
+
+
+class Bound(NamedTuple):
+    """The most that a construction misses, and how many exchangeable new rows that takes."""
+
+    miss: float | None
+    new_rows: int = 1
+
+
+class Construction(ABC):
+    """A way to make intervals of leave-one-out models.
+
+    Attributes
+    ----------
+    summary
+        What it is, for lists of choices.
+    certifies
+        Whether there is a bound on how often it misses.
+    widths
+        The kinds of widths that it takes, its own choice first.
+    readouts
+        The readouts that it takes; None for all of them.
+    any_loss
+        Whether it goes with every loss; otherwise with the squared one alone.
+    any_models
+        Whether leave-one-out models of any origin will do, such as networks trained n times.
+    uses_folds
+        Whether it leaves folds out instead of rows.
+
+    """
+
+    summary: ClassVar[str]
+    certifies: ClassVar[bool] = True
+    widths: ClassVar[tuple[str, ...]] = ("constant",)
+    readouts: ClassVar[tuple[str, ...] | None] = None
+    any_loss: ClassVar[bool] = True
+    any_models: ClassVar[bool] = True
+    uses_folds: ClassVar[bool] = False
+
+    @abstractmethod
+    def fit(self, problem: Problem, readout: str, alpha: float) -> LazyModels:
+        """Solve a problem; rounding is compared with the ends at level ``alpha``."""
+
+    @abstractmethod
+    def ends(self, loo: Any, X: Tensor, ranks: Sequence[int]) -> Ends:
+        """Point predictions, (m,), and lower and upper ends for each rank κ, (m, ranks)."""
+
+    def miss(self, rank: int, n: int, folds: int) -> float | None:
+        """The most that it misses when the base is a symmetric function of all n + 1 points.
+
+        None where no bound applies.
+        """
+        return None
+
+    def miss_without_data(self, rank: int, n: int, folds: int) -> Bound | None:
+        """Another bound, for a base that does not depend on the data at all."""
+        return None
+
+    def tolerates(self, rank: int) -> int:
+        """Of how many models nothing need be known for the bound to hold."""
+        return 0
+
+    def matrices(self, widths: Widths, loss: Loss, ridges: int) -> int:
+        """How many matrices of the kernel's size a fit holds at its peak, with so many λ."""
+        if not loss.closed_form:
+            return 6
+        auto = ridges > 1
+        return 1 + auto + widths.matrices[auto]
+
+    def bound(
+        self, alpha: float, n: int, folds: int, independent: bool, new_rows: int | None = None
+    ) -> Bound:
+        """Return the better bound of those that apply.
+
+        Parameters
+        ----------
+        alpha, n, folds
+            Of the intervals.
+        independent
+            Whether the base never saw the data; otherwise it is a symmetric function of all rows.
+        new_rows
+            How many new rows there are, where that is known.
+
+        """
+        rank = kappa(alpha, n)
+        found = Bound(self.miss(rank, n, folds))
+        other = self.miss_without_data(rank, n, folds) if independent else None
+        if found.miss is None or other is None or other.miss is None or other.miss >= found.miss:
+            return found
+        return found if new_rows is not None and new_rows < other.new_rows else other

@@ -1,0 +1,168 @@
+"""The constructions, one object each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from ..losses import Loss
+from ..records import Conformal, Ends, LeaveOneOut, Predictor
+from ..solve.leave import leave_folds, leave_rows
+from ..solve.problem import Problem
+from ..solve.ridge import RidgeModels
+from ..solve.widths import Widths
+from . import ends
+from .construction import Bound, Construction
+from .fit import LazyModels, fit_left_out
+from .full import fit_full
+
+SCALED = ("noise", "leverage", "constant")
+
+
+class _RowsOut(Construction):
+    """Leaves rows out."""
+
+    def solve(self, problem: Problem) -> RidgeModels:
+        """Solve all models."""
+        return leave_rows(problem)
+
+    def fit(self, problem: Problem, readout: str, alpha: float) -> LazyModels:
+        return fit_left_out(problem, self.solve, readout, alpha)
+
+
+class Plus(_RowsOut):
+    """Jackknife+."""
+
+    summary = "jackknife+, certifies 1 − 2·alpha"
+    widths = SCALED
+
+    def ends(self, loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
+        return ends.plus(loo, X, ranks)
+
+    def miss(self, rank: int, n: int, folds: int) -> float:
+        """(2κ − 1)/(n + 1)."""
+        return max(2 * rank - 1, 0) / (n + 1)
+
+    def tolerates(self, rank: int) -> int:
+        return max(rank - 1, 0)
+
+
+class MinMax(_RowsOut):
+    """Jackknife-minmax."""
+
+    summary = "wider than plus, certifies 1 − alpha"
+    widths = SCALED
+
+    def ends(self, loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
+        return ends.minmax(loo, X, ranks)
+
+    def miss(self, rank: int, n: int, folds: int) -> float:
+        """κ/(n + 1)."""
+        return rank / (n + 1)
+
+
+class Full(Construction):
+    """Exact full conformal prediction of the linearised network."""
+
+    summary = "exact full conformal of the linearised network, certifies 1 − alpha"
+    widths = ("leverage",)  # built into its scores
+    readouts = ("tangent",)
+    any_loss = False
+    any_models = False
+
+    def fit(self, problem: Problem, readout: str, alpha: float) -> LazyModels:
+        return fit_full(problem)
+
+    def ends(self, loo: Conformal, X: Tensor, ranks: Sequence[int]) -> Ends:
+        return loo.accepted(X, ranks)
+
+    def miss(self, rank: int, n: int, folds: int) -> float:
+        """κ/(n + 1)."""
+        return rank / (n + 1)
+
+    def matrices(self, widths: Widths, loss: Loss, ridges: int) -> int:
+        return 2 + ridges
+
+
+class CVPlus(Construction):
+    """CV+: folds left out instead of rows."""
+
+    summary = "leaves folds out instead of rows"
+    any_loss = False
+    any_models = False
+    uses_folds = True
+
+    def solve(self, problem: Problem) -> RidgeModels:
+        """Solve all models."""
+        return leave_folds(problem)
+
+    def fit(self, problem: Problem, readout: str, alpha: float) -> LazyModels:
+        return fit_left_out(problem, self.solve, readout, alpha)
+
+    def ends(self, loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
+        return ends.plus(loo, X, ranks)
+
+    def miss(self, rank: int, n: int, folds: int) -> float | None:
+        """(2κ − 2 + K)/(n + K) for K equal folds; None where folds are unequal.
+
+        It compares the new row with the n others, so the base may be a function of all n + 1.
+        """
+        if rank == 0:
+            return 0.0
+        return None if n % folds else min(1.0, (2 * rank - 2 + folds) / (n + folds))
+
+    def miss_without_data(self, rank: int, n: int, folds: int) -> Bound | None:
+        """(2κ − 2 + m)/(n + m) for folds of m = n/K rows, less than the other where K > m.
+
+        It imagines a whole fold of m new rows, exchangeable with the training rows.
+        """
+        m = n // folds
+        if n % folds or rank == 0:
+            return None
+        return Bound(min(1.0, (2 * rank - 2 + m) / (n + m)), m)
+
+    def matrices(self, widths: Widths, loss: Loss, ridges: int) -> int:
+        return 2
+
+
+class Jackknife(_RowsOut):
+    """Full-data prediction ± an order statistic of the left-out errors."""
+
+    summary = "the classical jackknife, certifies nothing"
+    certifies = False
+
+    def ends(self, loo: Predictor, X: Tensor, ranks: Sequence[int]) -> Ends:
+        return ends.around_point(loo.point(X), loo.residuals, ranks)
+
+
+class Naive(_RowsOut):
+    """Full-data prediction ± an order statistic of the errors on the training rows."""
+
+    summary = "from errors on the training rows, certifies nothing"
+    certifies = False
+
+    def ends(self, loo: Predictor, X: Tensor, ranks: Sequence[int]) -> Ends:
+        return ends.around_point(loo.point(X), loo.training_residuals, ranks)
+
+
+CONSTRUCTIONS: dict[str, Construction] = {
+    "plus": Plus(),
+    "minmax": MinMax(),
+    "full": Full(),
+    "cv+": CVPlus(),
+    "jackknife": Jackknife(),
+    "naive": Naive(),
+}
+
+
+def miss_bound(
+    construction: str,
+    alpha: float,
+    n: int,
+    folds: int,
+    independent: bool,
+    new_rows: int | None = None,
+) -> Bound:
+    """Return the bound of a construction; see ``Construction.bound``."""
+    return CONSTRUCTIONS[construction].bound(alpha, n, folds, independent, new_rows)

@@ -1,0 +1,59 @@
+"""From leave-one-out models to the ends of intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ..records import Ends, LeaveOneOut, Predictions
+from .order import kth_largest, kth_smallest
+
+# Sums and products behind an end, each with a rounding of its own.
+SUMS = 4.0
+
+
+def plus(loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
+    """Jackknife+: order statistics of f_{−j}(x) ± R_j σ_{−j}(x), R the scores."""
+    found = loo.scaled(X)
+    margins = _stretched(loo.scores.to(found.each.dtype), found)
+    lower = kth_smallest(found.each - margins, ranks)
+    return _outwards(found, lower, kth_largest(found.each + margins, ranks))
+
+
+def minmax(loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
+    """Jackknife-minmax: the extremes of f_{−j}(x) ± Q σ_{−j}(x), Q an order statistic of scores."""
+    found = loo.scaled(X)
+    lowers, uppers = [], []
+    for score in kth_largest(loo.scores, ranks).to(found.each.dtype):
+        margins = _stretched(score, found)
+        lowers.append((found.each - margins).amin(dim=1))
+        uppers.append((found.each + margins).amax(dim=1))
+    return _outwards(found, torch.stack(lowers, dim=1), torch.stack(uppers, dim=1))
+
+
+def _stretched(scores: Tensor, found: Predictions) -> Tensor:
+    """R σ, rounded up."""
+    margins = scores * found.scales
+    if found.stretch.dim():
+        margins *= (1 + found.stretch)[:, None].to(margins.dtype)
+    return margins
+
+
+def _outwards(found: Predictions, lower: Tensor, upper: Tensor) -> Ends:
+    """Widen the ends by what rounding may have taken from them, so that ties are covered."""
+    slack = found.slack.expand(len(lower))[:, None]
+    low, high = lower.double(), upper.double()
+    coarse = SUMS * torch.finfo(lower.dtype).eps
+    return (
+        found.point,
+        low + found.shift - (slack + coarse * low.abs()),
+        high + found.shift + (slack + coarse * high.abs()),
+    )
+
+
+def around_point(point: Tensor, residuals: Tensor, ranks: Sequence[int]) -> Ends:
+    """Point predictions ± an order statistic of the sizes of residuals."""
+    margin = kth_largest(residuals.abs(), ranks)
+    return point, point[:, None] - margin, point[:, None] + margin

@@ -1,0 +1,116 @@
+"""Every sentence of a certificate; those with fields in braces are filled by ``str.format``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+# The first line, and how it begins where there is no guarantee.
+NO_GUARANTEE = "No coverage is guaranteed"
+VACUOUS = "The guarantee is vacuous"
+GUARANTEE = "The interval of a new row contains the true y with probability at least"
+
+# What it is about, and over what it is an average.
+ANY_ROW = "any new row"
+POOL_ROWS = "the rows passed as X_pool, and no others"
+MARGINAL = (
+    "on average over the training rows, the randomness of the algorithm and the new row; not for "
+    "a given training set or a given x"
+)
+
+# Which theorem gives each of ``Certificate.bounds``.
+THEOREMS = {
+    "ghost_point": "By the ghost-point theorem; the base's total variation is {tau:.4f}.",
+    "jackknife_plus": "By the jackknife+ theorem of Barber, Candès, Ramdas and Tibshirani (2021).",
+    "cv_plus": "By a version of the CV+ theorem of Barber, Candès, Ramdas and Tibshirani (2021).",
+    "split_conformal": "By the rank of an exchangeable score.",
+}
+PAPER = (
+    "The paper's Theorem 1 would give {bound:.3f} for intervals widened by {nu}, if its stability "
+    "condition held with η = {eta:g}; shown for comparison, not certified."
+)
+
+# Remarks on every base whose guarantee comes from random noise.
+PRIVATE_REMARKS = (
+    "The guarantee is an average over the seeds of the private training: it does not hold for a "
+    "seed that was chosen by looking at results.",
+    "Only the base weights θ0 are differentially private; the fitted models and the intervals are "
+    "not a private release.",
+)
+
+# Assumptions.
+EXCHANGEABLE = (
+    "The training rows and the new row are exchangeable (for example, independent draws from the "
+    "same distribution)."
+)
+UNTUNED = "No setting was chosen by looking at these rows."
+POOLED = "The training rows and all rows passed as X_pool are exchangeable."
+BOTH_FILES = "All rows of the two files together are exchangeable."
+FOLD_OF_NEW_ROWS = (
+    "A whole fold of {count} new rows, not only one new row, is exchangeable with the training "
+    "rows."
+)
+OUTSIDE = "The rows passed as X_unlabeled are neither training rows nor new rows."
+IGNORES_ORDER = (
+    "The transformer {transformer!r} does not depend on the order of the rows it is fitted on."
+)
+ROW_BY_ROW = "The transformer {transformer!r} transforms each row independently of the others."
+PUBLIC_START = (
+    "The network's starting weights and buffers (for example, batch-norm statistics) do not depend "
+    "on the training rows or the new rows."
+)
+SENSITIVITY = (
+    "Adding or removing one row changes the trained weights by at most {sensitivity:g} in the "
+    "{norm} norm (asserted by the user, not checked)."
+)
+
+# Objections: each leaves no guarantee, and says what to do.
+NO_THEOREM = "Construction {construction!r} has no coverage guarantee: use {others}."
+UNEQUAL_FOLDS = (
+    "CV+ requires equal folds, and {n} is not divisible by {folds}: choose a number of folds that "
+    "divides n."
+)
+NOT_PRIVATE = (
+    "The {base} base was trained on all rows without differential privacy: use Public, Split, or "
+    "DPSGD with a finite epsilon."
+)
+FITTED_ON_TRAINING = (
+    "The scaling was fitted on the training rows alone, which is a leak: pass the rows to predict "
+    "as X_pool or other rows as X_unlabeled, or use scaling='symlog'."
+)
+TRAINING_ROWS_OUTSIDE = (
+    "{count} of the rows passed as X_unlabeled are training rows, which is a leak: remove them, or "
+    "pass the rows to predict as X_pool."
+)
+REMEDY = (
+    "Scale the features (scaling='symlog', or 'standardize' with X_pool), use a larger ridge, or "
+    "set precision='float64'."
+)
+ROUNDING_MOVES = (
+    "Rounding errors may move the interval ends by {times} of the residuals that determine them"
+    "{cause}. " + REMEDY
+)
+ROUNDING_DECIDES = (
+    "Rounding errors leave {count} leave-one-out models undetermined{cause}. " + REMEDY
+)
+UNLIKE_SCALES = "some features have very large or very different scales, such as column {columns}"
+
+
+def headline(coverage: float | None, subject: str, objections: Iterable[str]) -> str:
+    """Return the first line of a certificate."""
+    if coverage is None:
+        return f"{NO_GUARANTEE} ({subject}). {' '.join(objections)}"
+    if coverage == 0.0:
+        return f"{VACUOUS}: it certifies no coverage ({subject})."
+    return f"{GUARANTEE} {rounded_down(coverage)} ({subject})."
+
+
+def rounded_down(coverage: float) -> str:
+    """Return four decimals that are not above what is certified."""
+    return f"{math.floor(coverage * 1e4) / 1e4:.4f}"
+
+
+def either(choices: Iterable[str]) -> str:
+    """Return ``'a', 'b' or 'c'``."""
+    *first, last = map(repr, choices)
+    return f"{', '.join(first)} or {last}" if first else last

@@ -1,0 +1,108 @@
+"""One problem: training rows in their basis, the equations for them, and what is asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..compute import Machine, blocks
+from ..losses import SQUARED, Loss
+from ..tangent import Basis, Dual, Tangent
+from .dual import DualSystem
+from .primal import PrimalSystem
+from .ridge import System
+from .widths import WIDTHS, Widths
+
+GRID_POINTS = 20
+GRID_DECADES = (-4, 6)
+PROBES = 64
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Training rows in their basis, and what is asked.
+
+    Attributes
+    ----------
+    basis, X, y
+        Coordinates, rows and targets.
+    system
+        The equations for y − f(X; θ0).
+    ridges
+        λ, or the grid from which every model chooses its own.
+    grid
+        λ for a second ridge to choose from.
+    loss, widths
+        What the models minimise, and what their errors are divided by.
+    folds, seed
+        Number of folds, and what they are drawn from.
+    progress
+        Whether to show progress bars.
+
+    """
+
+    basis: Basis
+    X: Tensor
+    y: Tensor
+    system: System
+    ridges: tuple[float, ...]
+    grid: tuple[float, ...] = ()
+    loss: Loss = SQUARED
+    widths: Widths = WIDTHS["constant"]
+    folds: int = 10
+    seed: int = 0
+    progress: bool = False
+
+    @property
+    def machine(self) -> Machine:
+        return self.basis.tangent.machine
+
+    @property
+    def outputs(self) -> Tensor:
+        """f(X; θ0), but for a rounding of y, shape (n,)."""
+        return self.y - self.system.targets
+
+    @property
+    def dual(self) -> bool:
+        """Whether coordinates are kernel rows."""
+        return isinstance(self.basis, Dual)
+
+
+def make_system(
+    basis: Basis, X: Tensor, y: Tensor, intercept: bool, progress: bool = False
+) -> System:
+    """Return the equations of these rows: a kernel (dual) or feature rows (primal), and targets."""
+    machine = basis.tangent.machine
+    if isinstance(basis, Dual):
+        features = basis.features
+        kernel = basis.tangent.gram(features)
+        return DualSystem(kernel, y - features.outputs, intercept, machine, progress)
+    rows, outputs = _feature_rows(basis, X, intercept)
+    return PrimalSystem(rows, y - outputs, intercept, machine, progress)
+
+
+def _feature_rows(basis: Basis, X: Tensor, intercept: bool) -> tuple[Tensor, Tensor]:
+    """Feature rows (n, size), with a last column of 1 for an intercept, and outputs (n,)."""
+    machine = basis.tangent.machine
+    rows = torch.ones(len(X), basis.size + intercept, dtype=machine.dtype, device=machine.device)
+    outputs = rows.new_empty(len(X))
+    for part in blocks(len(X), basis.row_bytes, machine.block):
+        outputs[part], rows[part, : basis.size] = basis.rows(X[part])
+    return rows, outputs
+
+
+def ridge_grid(tangent: Tangent, X: Tensor, seed: int) -> Tensor:
+    """Return a wide grid of λ that looks at no data, only at the shape of a row.
+
+    It is scaled by the kernel at synthetic standard-normal inputs, a function of θ0 alone. The
+    largest eigenvalue of n rows on that scale is about n times it, so the grid reaches from hardly
+    any penalty to one that rules a hundred thousand rows, or fewer rows of larger features.
+    """
+    scale = 1.0
+    if X.is_floating_point():
+        generator = torch.Generator().manual_seed(seed)
+        probes = torch.randn(PROBES, *X.shape[1:], dtype=torch.float64, generator=generator)
+        scale = float(tangent.gram(tangent.features(probes)).diagonal().mean()) or 1.0
+    return scale * torch.logspace(*GRID_DECADES, GRID_POINTS, dtype=torch.float64)

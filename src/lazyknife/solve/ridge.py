@@ -1,0 +1,221 @@
+"""The ridge at one λ: what every form of it offers, and the models that come out.
+
+With K the kernel of the n training rows, r = Y − f(X; θ0) the targets, A the inverse of K + λI (of
+the bordered system where there is an unpenalised intercept), c = A r and d = diag A:
+
+- the residual of row j, left out, is e_j = c_j/d_j;
+- the model without row j is the full one less e_j times what a unit of r_j moves it by (``steps``);
+- with rows i and j left out the residual at i is (d_j c_i − A_ij c_j)/(d_i d_j − A_ij²);
+- a new row x has weights b(x), with which the training targets enter its prediction
+  f(x; θ0) + bᵀr, and s(x) = k(x, x) + λ − k(x)ᵀA k(x), how much of x the training rows leave open:
+  1/s is its entry in the inverse of all n + 1 rows and −b/s are the entries beside it. Without row
+  j, s becomes s + b_j²/d_j, which at row j is 1/d_j.
+
+The dual form (dual.py) works on the kernel, the primal form (primal.py) on feature rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from ..compute import Machine
+from .rounding import Sensitivity
+
+
+class Indefinite(ValueError):
+    """Rounding outweighs the ridge."""
+
+    def __init__(self, ridge: float, precision: str) -> None:
+        super().__init__(
+            f"the kernel plus ridge={ridge:.3g} is not positive definite in {precision}: rounding "
+            "outweighs the ridge. Use a larger ridge, precision='float64', or scale the features "
+            "(scaling='symlog', or 'standardize' with X_pool)"
+        )
+
+
+@dataclass(frozen=True)
+class RidgeModels:
+    """Models f(x; θ0) + z(x)ᵀW_k + β_k; z(x) is a kernel row of x (dual) or a feature row (primal).
+
+    There are M of them: one for each of the n rows, or for each fold.
+
+    Attributes
+    ----------
+    columns
+        W: column k is the model without row or fold k, shape (q, M).
+    full
+        The model of all rows, shape (q,).
+    intercepts
+        β of the M models, and last of the full one, shape (M + 1,).
+    ridges
+        λ of the M models, and last of the full one, shape (M + 1,).
+    residuals
+        r_j minus its prediction by the model without it, shape (n,).
+    training_residuals
+        r_i minus the full model's prediction, shape (n,).
+    sensitivity
+        How rounding may have moved the models without each row.
+    model_of
+        For each row the model without it, shape (n,); None where model j is that of row j.
+    unsolved
+        What is left of the equations where they are solved by iteration: predictions at x are off
+        by at most so many √k(x, x).
+
+    """
+
+    columns: Tensor
+    full: Tensor
+    intercepts: Tensor
+    ridges: Tensor
+    residuals: Tensor
+    training_residuals: Tensor
+    sensitivity: Sensitivity
+    model_of: Tensor | None = None
+    unsolved: float = 0.0
+
+    @classmethod
+    def empty(cls, columns: Tensor, like: Tensor) -> RidgeModels:
+        """Memory for the models without each of n rows; ``like`` has shape (n,)."""
+        n = len(like)
+        return cls(
+            columns=columns,
+            full=like.new_zeros(len(columns)),
+            intercepts=like.new_zeros(n + 1),
+            ridges=like.new_zeros(n + 1, dtype=torch.float64),
+            residuals=torch.zeros_like(like),
+            training_residuals=torch.zeros_like(like),
+            sensitivity=Sensitivity.unknown(n, like),
+        )
+
+    def of_type(self, dtype: torch.dtype) -> RidgeModels:
+        """The same models with coordinates in another floating type; all else stays as it is."""
+        return replace(self, columns=self.columns.to(dtype), full=self.full.to(dtype))
+
+
+class Open(NamedTuple):
+    """New rows at one λ: weights b, shape (m, n); s, shape (m,).
+
+    γ·loose, shape (m,), bounds the relative error of s.
+    """
+
+    weights: Tensor
+    left_open: Tensor
+    loose: Tensor
+
+
+class Ridge(Protocol):
+    """The ridge at one λ, solved."""
+
+    @property
+    def ridge(self) -> float:
+        """λ."""
+
+    @property
+    def dual(self) -> Tensor:
+        """c, shape (n,)."""
+
+    @property
+    def diagonal(self) -> Tensor:
+        """d, shape (n,)."""
+
+    @property
+    def coefficients(self) -> Tensor:
+        """The full model in the coordinates of the basis, shape (q,)."""
+
+    @property
+    def intercept(self) -> Tensor:
+        """β, a single number."""
+
+    @property
+    def roots(self) -> Tensor:
+        """√diag G of the equations' own matrix G, in the coordinates of the basis, shape (q,)."""
+
+    @property
+    def ground(self) -> float:
+        """What besides |w|ᵀ√diag G an error of the model w is relative to."""
+
+    @property
+    def unit(self) -> float:
+        """What d is multiplied with to be free of the unit of k."""
+
+    @property
+    def weight(self) -> float:
+        """γ·weight·√strain bounds the error of c_i in units of √d_i."""
+
+    @property
+    def strain(self) -> float:
+        """γ times it bounds the relative errors of d."""
+
+    def inverse_rows(self, rows: slice | Tensor) -> Tensor:
+        """Rows of A, shape (rows, n)."""
+
+    @property
+    def share(self) -> Tensor:
+        """v, what a unit of each row's target moves β by, shape (n,)."""
+
+    def steps(self, rows: slice | Tensor, inverse_rows: Tensor) -> Tensor:
+        """What a unit of each of these rows' targets moves the full model by, shape (q, rows)."""
+
+    def without(self, rows: slice, inverse_rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The models without each of these rows, (q, rows), and their intercepts, (rows,)."""
+
+    @property
+    def widening(self) -> Tensor:
+        """By how much new rows may reach farther than each training row, shape (n,)."""
+
+    def spans(self, rows: slice, inverse_rows: Tensor) -> Tensor:
+        """U of rounding.py for these rows."""
+
+    def sensitivity(self, spans: Tensor) -> Sensitivity:
+        """What rounding is multiplied with, from the u of all rows, shape (n,)."""
+
+
+class OpenRidge(Ridge, Protocol):
+    """The ridge at one λ, ready for new rows."""
+
+    def at(self, coordinates: Tensor, norms: Tensor) -> Open:
+        """What the training rows leave open of new rows, from z(x), (m, q), and k(x, x), (m,)."""
+
+
+class System(Protocol):
+    """The equations of the lazy step, ready to be solved at one λ after another."""
+
+    @property
+    def targets(self) -> Tensor:
+        """r, shape (n,)."""
+
+    @property
+    def norms(self) -> Tensor:
+        """k(x, x) of the rows, shape (n,)."""
+
+    @property
+    def machine(self) -> Machine:
+        """Where the equations are solved."""
+
+    @property
+    def width(self) -> int:
+        """Number q of coordinates."""
+
+    def at(self, ridge: float) -> Ridge:
+        """Solve at λ, in the memory of the system: the next call overwrites the result."""
+
+    def factor(self, ridge: float) -> OpenRidge:
+        """Solve at λ in memory of its own."""
+
+    def models(self, ridge: float) -> RidgeModels:
+        """All n leave-one-out models at λ; they take the memory of the system."""
+
+    def copy(self) -> System:
+        """The same equations in memory of their own."""
+
+    def kept_rows(self, rows: Tensor) -> Tensor:
+        """Copies of coordinates of some training rows, shape (rows, q)."""
+
+
+def left_out(solved: Ridge) -> Tensor:
+    """E = c/d, shape (n,)."""
+    return solved.dual / solved.diagonal

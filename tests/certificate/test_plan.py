@@ -1,0 +1,162 @@
+"""``plan``: the way back from a wanted coverage to alpha or ε."""
+
+import pytest
+
+from lazyknife.base import DPSGD, Perturbed, Plain, Public, Split
+from lazyknife.certificate import certify, plan
+from lazyknife.intervals import CONSTRUCTIONS, kappa, miss_bound
+
+GUARANTEED = [c for c in CONSTRUCTIONS if miss_bound(c, 0.1, 100, 10, True).miss is not None]
+
+# --- the largest alpha --------------------------------------------------------------------------
+
+PLANNED = [
+    (Public(), 0.9),
+    (Public(), 0.75),
+    (Split(0.3), 0.8),
+    (DPSGD(epsilon=0.01), 0.8),
+    (DPSGD(epsilon=0.1), 0.85),
+    (DPSGD(epsilon=1.0), 0.6),
+    (Perturbed(sensitivity=1.0, epsilon=0.1), 0.8),
+]
+
+
+@pytest.mark.parametrize("construction", GUARANTEED)
+@pytest.mark.parametrize(("base", "coverage"), PLANNED)
+def test_the_planned_alpha_certifies_and_one_rank_more_does_not(base, coverage, construction):
+    task = {"n": 150, "construction": construction, "base": base, "folds": 5}
+    found = plan(coverage=coverage, **task)
+    rows = base.rows_left(150)
+
+    def certified(alpha):
+        return certify(alpha=alpha, **task).coverage
+
+    assert certified(found.alpha) >= coverage
+    assert found.certificate.coverage == certified(found.alpha)
+    rank = kappa(found.alpha, rows)
+    assert found.alpha == pytest.approx(rank / (rows + 1))
+    assert certified((rank + 1) / (rows + 1)) < coverage
+    assert found.base is base
+    assert found.epsilon == base.spent(150)
+    assert f"alpha = {found.alpha:.4g}" in str(found)
+
+
+def test_plan_takes_epsilon_for_dpsgd():
+    found = plan(n=150, coverage=0.8, epsilon=0.1)
+    assert found.base == DPSGD(epsilon=0.1)
+    assert found.epsilon == pytest.approx(0.1, rel=2e-3)
+    assert found.alpha == plan(n=150, coverage=0.8, base=DPSGD(epsilon=0.1)).alpha
+
+
+@pytest.mark.parametrize(
+    ("base", "construction", "coverage", "words"),
+    [
+        (Public(), "plus", 0.99, "at most 0.9523. Use more rows."),
+        (DPSGD(epsilon=1.0), "plus", 0.99, "Use more rows or a smaller ε."),
+        (Public(), "cv+", 0.9, "Use more rows or construction 'plus', 'minmax' or 'full'."),
+        (Plain(), "plus", 0.99, "trained on all rows without differential privacy"),
+    ],
+)
+def test_no_alpha_is_said_to_be_enough_where_none_is(base, construction, coverage, words):
+    found = plan(n=20, coverage=coverage, base=base, construction=construction, folds=4)
+    assert found.alpha is None
+    assert found.certificate is None
+    assert f"No alpha certifies {coverage} with n = 20 and {base}: " in str(found)
+    assert words in str(found)
+
+
+# --- the most ε ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("construction", "coverage", "base"),
+    [
+        ("plus", 0.75, None),
+        ("minmax", 0.85, None),
+        ("plus", 0.79, DPSGD(epochs=3, batch_size=20)),
+        ("plus", 0.75, Perturbed(sensitivity=1.0, epsilon=1.0)),
+        ("minmax", 0.88, Perturbed(sensitivity=1.0, epsilon=1.0, norm="l1")),
+    ],
+)
+def test_the_planned_epsilon_certifies_and_two_percent_more_does_not(construction, coverage, base):
+    found = plan(n=100, coverage=coverage, construction=construction, alpha=0.1, base=base)
+
+    def certified(method):
+        return certify(n=100, alpha=0.1, construction=construction, base=method).coverage
+
+    assert found.alpha == 0.1
+    assert certified(found.base) == found.certificate.coverage >= coverage
+    assert found.epsilon == found.base.spent(100)
+    if isinstance(found.base, DPSGD):
+        template = base or DPSGD()
+        more = DPSGD(
+            epsilon=1.02 * found.epsilon, epochs=template.epochs, batch_size=template.batch_size
+        )
+    else:
+        more = Perturbed(1.0, 1.02 * found.epsilon, norm=found.base.norm)
+    assert certified(more) < coverage
+    assert f"{found.epsilon:.4g}" in str(found)
+
+
+def test_no_epsilon_is_said_to_be_enough_where_none_is():
+    found = plan(n=100, coverage=0.9, alpha=0.1)
+    assert found.alpha is None
+    assert found.epsilon is None
+    assert found.certificate is None
+    assert "No ε certifies 0.9" in str(found)
+    assert "at most 0.8118. Use a smaller alpha." in str(found)
+
+
+def test_a_level_with_infinite_intervals_has_no_most_epsilon():
+    """κ = 0 certifies at any ε, so there is none to plan; the sentence says what is wrong."""
+    found = plan(n=5, coverage=0.5, alpha=0.1, base=Perturbed(sensitivity=1.0, epsilon=1.0))
+    assert found.epsilon is None
+    assert found.certificate is None
+    assert "infinite" in str(found)
+
+
+# --- folds --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("folds", "public"), [(10, 1 - 28 / 110), (50, 1 - 20 / 102)])
+def test_folds_are_planned_as_public_weights_certify_them(folds, public):
+    """With few rows in a fold weights that saw the rows have a worse bound than public ones."""
+    task = {"n": 100, "alpha": 0.1, "construction": "cv+", "folds": folds}
+    assert certify(**task, base=Public()).coverage == pytest.approx(public)
+    found = plan(coverage=0.7, **task)
+    if folds == 10:
+        assert 0.7 <= found.certificate.coverage < public
+        assert found.certificate.coverage == certify(**task, base=found.base).coverage
+    else:
+        assert found.certificate is None
+        assert "a base certifies at most 0.5466" in str(found)
+        assert "base=Public(), which certifies 0.8039" in str(found)
+
+
+def test_unequal_folds_are_refused():
+    with pytest.raises(ValueError, match=r"folds=10: 'cv\+' requires equal folds.*101 rows"):
+        plan(n=101, coverage=0.5, construction="cv+", base=Public())
+
+
+# --- combinations that mean nothing -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({}, "epsilon= or base="),
+        ({"epsilon": 0.1, "base": Public()}, "epsilon=0.1 cannot be combined"),
+        ({"epsilon": 0.1, "alpha": 0.1}, "epsilon=0.1 cannot be combined"),
+        ({"alpha": 0.1, "base": Public()}, "no noise"),
+        ({"alpha": 0.1, "base": Plain()}, "no noise"),
+        ({"construction": "naive"}, r"'naive' has.*'plus', 'minmax', 'full' or 'cv\+'"),
+        ({"construction": "other"}, "construction='other'.*'plus'"),
+        ({"coverage": 1.0, "base": Public()}, "coverage=1.0"),
+        ({"n": 0, "base": Public()}, "n=0"),
+        ({"alpha": 1.5}, "alpha=1.5"),
+        ({"epsilon": -1.0}, "epsilon=-1.0"),
+    ],
+)
+def test_plan_refuses_what_it_cannot_mean(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        plan(**({"n": 100, "coverage": 0.7} | arguments))

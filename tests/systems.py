@@ -1,0 +1,104 @@
+"""The solvers as functions of plain tensors, which they may overwrite."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lazyknife.compute import Machine
+from lazyknife.losses import Loss
+from lazyknife.solve.choose import leave_one_out
+from lazyknife.solve.dual import DualSystem, FactoredRidge
+from lazyknife.solve.newton import leave_one_out_newton
+from lazyknife.solve.primal import PrimalRidge, PrimalSystem
+from lazyknife.solve.ridge import OpenRidge, RidgeModels
+from machines import MACHINE
+from reference import Array
+
+FORMS = ["dual", "primal"]
+Ridges = float | Tensor | Sequence[float]
+
+
+def listed(ridges: Ridges) -> list[float]:
+    if isinstance(ridges, Tensor):
+        return [float(ridge) for ridge in ridges.tolist()]
+    return [float(ridge) for ridge in ridges] if isinstance(ridges, Sequence) else [float(ridges)]
+
+
+def dual_models(
+    kernel: Tensor,
+    targets: Tensor,
+    ridges: Ridges,
+    intercept: bool,
+    machine: Machine = MACHINE,
+) -> RidgeModels:
+    return leave_one_out(DualSystem(kernel, targets, intercept, machine), listed(ridges))
+
+
+def primal_models(
+    rows: Tensor, targets: Tensor, ridges: Ridges, intercept: bool, machine: Machine = MACHINE
+) -> RidgeModels:
+    return leave_one_out(PrimalSystem(rows, targets, intercept, machine), listed(ridges))
+
+
+def newton_models(
+    kernel: Tensor,
+    y: Tensor,
+    offsets: Tensor,
+    ridges: Ridges,
+    intercept: bool,
+    loss: Loss,
+    machine: Machine = MACHINE,
+) -> RidgeModels:
+    system = DualSystem(kernel, y - offsets, intercept, machine)
+    return leave_one_out_newton(system, y, listed(ridges), loss)
+
+
+def system(
+    form: str, J: Array, r: Array, intercept: bool, machine: Machine = MACHINE
+) -> DualSystem | PrimalSystem:
+    """The equations of feature rows J in one of the two forms."""
+    targets = machine.put(torch.from_numpy(r))
+    if form == "dual":
+        return DualSystem(machine.put(torch.from_numpy(J @ J.T)), targets, intercept, machine)
+    rows = np.hstack([J, np.ones((len(J), 1))])[:, : J.shape[1] + intercept]
+    return PrimalSystem(machine.put(torch.from_numpy(rows)), targets, intercept, machine)
+
+
+def dual_factor(
+    kernel: Tensor,
+    targets: Tensor,
+    ridge: float,
+    intercept: bool,
+    machine: Machine = MACHINE,
+) -> FactoredRidge:
+    return DualSystem(kernel, targets, intercept, machine).factor(ridge)
+
+
+def primal_factor(
+    rows: Tensor, targets: Tensor, ridge: float, intercept: bool, machine: Machine = MACHINE
+) -> PrimalRidge:
+    return PrimalSystem(rows, targets, intercept, machine).factor(ridge)
+
+
+def problem(n: int, size: int, seed: int) -> tuple[Array, Array, Array]:
+    """Return the Jacobian of n training rows, the targets and the Jacobian of three new rows."""
+    rng = np.random.default_rng(seed)
+    J, new = rng.normal(size=(n, size)), 2 * rng.normal(size=(3, size))
+    return J, 3 + J[:, 0] + rng.normal(size=n), new
+
+
+def factor(
+    form: str, J: Array, r: Array, ridge: float, intercept: bool, machine: Machine = MACHINE
+) -> OpenRidge:
+    return system(form, J, r, intercept, machine).factor(ridge)
+
+
+def assert_within(actual: Tensor | Array, expected: Array, error: float) -> None:
+    """Equal shapes, and every entry off by no more than ``error``."""
+    got = actual.cpu().numpy() if isinstance(actual, Tensor) else actual
+    assert got.shape == expected.shape
+    assert np.abs(got - expected).max() <= error
