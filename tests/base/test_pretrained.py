@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 import itertools
-import re
-from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
-from alike import check_same_page
 from lazyknife import LazyJackknifeRegressor
 from lazyknife.base import Pretrained, Public
 from lazyknife.base.method import Task
@@ -369,86 +364,3 @@ def test_divergence_is_told():
 def test_bad_settings_are_refused(settings, error, message):
     with pytest.raises(error, match=message):
         Pretrained(**settings)
-
-
-# --- the study ----------------------------------------------------------------------------------
-
-ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs/unlabelled.md"
-ROWS = ROOT / "docs/unlabelled/rows.csv"
-
-
-@pytest.fixture(scope="module")
-def study():
-    spec = importlib.util.spec_from_file_location("unlabelled", ROOT / "examples/unlabelled.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_page_is_made_of_the_rows(study):
-    page, rows = PAGE.read_text(encoding="utf-8"), pd.read_csv(ROWS)
-    check_same_page(study.fill(page, rows), page)
-    with pytest.raises(AssertionError):
-        check_same_page(study.fill(page, rows.assign(width=2 * rows["width"])), page)
-    assert page.count("\n| ") == 2 + len(study.CASES) * len(study.METHODS)
-
-
-def test_the_snippet_of_the_page_runs():
-    (snippet,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    X, y = linear(60)
-    names = {"X": X[:40], "y": y[:40], "X_new": X[40:]}
-    names["LazyJackknifeRegressor"] = LazyJackknifeRegressor
-    exec(snippet, names)
-    assert names["result"].lower.shape == (20,)
-    assert names["model"].base_.details["covariates"] == 60
-    assert "the rows passed as X_pool, and no others" in str(names["model"].certificate_)
-
-
-def test_the_rows_are_all_there(study):
-    rows = pd.read_csv(ROWS)
-    seeds = range(study.FIRST, study.FIRST + study.SPLITS)
-    wanted = itertools.product((case.title for case in study.CASES), study.METHODS, seeds)
-    found = list(zip(rows["data"], rows["method"], rows["split"], strict=True))
-    assert sorted(found) == sorted(wanted)
-    assert (rows["certified"] > 0.8).all()
-    blog = rows[rows["data"] == "BlogFeedback"]
-    assert set(blog["unlabelled"]) == {50_000}
-
-
-def test_scores_are_compared_split_by_split(study):
-    scores = {"random start": (2.0, 4.0), "autoencode": (1.0, 3.0)}
-    measured = dict.fromkeys(study.MEASURES, 0.0)
-    rows = pd.DataFrame(
-        {"data": "d", "method": method, "split": split, "unlabelled": 5, **measured, "score": score}
-        for method, both in scores.items()
-        for split, score in enumerate(both)
-    )
-    summary = study.summarise(rows).set_index("method")
-    assert summary.loc["random start", ["gain", "gain_se"]].tolist() == [0.0, 0.0]
-    gains = [100 * (1 - 1 / 2), 100 * (1 - 3 / 4)]
-    assert summary.loc["autoencode", "gain"] == pytest.approx(np.mean(gains))
-    assert summary.loc["autoencode", "gain_se"] == pytest.approx(np.std(gains, ddof=1) / 2**0.5)
-    assert summary.loc["autoencode", "score"] == 2.0
-
-
-def test_the_study_runs_on_a_small_sample(study, tmp_path):
-    X, y = linear(240, 4)
-    cases = [study.Case(f"new={new}", lambda: (X, y), new) for new in (60, None)]
-    for case in cases:
-        parts = case.split(0)
-        assert sorted(np.concatenate(parts)) == list(range(240))
-        assert [len(part) for part in parts] == ([100, 60, 80] if case.new else [100, 140, 0])
-    rows = study.run(cases, 2)
-    assert len(rows) == 2 * 2 * len(study.METHODS)
-    assert rows["coverage"].between(0.5, 1).all()
-    assert set(rows["unlabelled"]) == {80, 140}
-    score = rows.set_index(["data", "split", "method"])["score"]
-    assert (score.loc[:, :, "autoencode"] != score.loc[:, :, "random start"]).all()
-    (tmp_path / "unlabelled.md").write_text("A\n<!-- table -->\nold\n<!-- end of table -->\nB\n")
-    study.write(rows, tmp_path)
-    page = (tmp_path / "unlabelled.md").read_text(encoding="utf-8")
-    assert page.startswith("A\n<!-- table -->\n| data |")
-    assert page.endswith("|\n<!-- end of table -->\nB\n")
-    assert "old" not in page
-    assert (tmp_path / "unlabelled/score.svg").stat().st_size > 5000
