@@ -12,7 +12,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	touch $@
 
 demo: $(VENV)/.installed
-	$(BIN)/python examples/demo.py
+	$(BIN)/python examples/quickstart.py
 
 # The quick tests; `make test-all` runs them and the slow ones, every test once.
 test: $(VENV)/.installed
@@ -35,18 +35,18 @@ types: $(VENV)/.installed
 
 # Ratios in one run, on an otherwise idle machine; benchmarks/gpu.py is for a machine with a GPU.
 bench: $(VENV)/.installed
-	$(BIN)/python benchmarks/cpu.py
-	$(BIN)/python benchmarks/report.py
+	$(BIN)/python -m benchmarks.cpu
+	$(BIN)/python -m benchmarks.report
 
-# The paper's figures and table with a verdict on each claim, and the studies that it lacks. Trials
-# that results/ holds already are not run again: remove their rows to begin anew.
+# The paper's figures and table with a verdict on each claim, and the studies beyond the paper.
+# Trials whose rows are in results/ are not run again: remove the rows to start over.
 reproduce: $(VENV)/.installed
-	$(BIN)/lazyknife study paper --output results
-	$(BIN)/python docs/fill.py reproduction.md
+	$(BIN)/python -m research study paper --output results
+	$(BIN)/python -m research pages reproduction.md
 
 studies: $(VENV)/.installed
-	$(BIN)/lazyknife study beyond --output results
-	$(BIN)/python docs/fill.py studies.md
+	$(BIN)/python -m research study beyond --output results
+	$(BIN)/python -m research pages studies.md choices.md
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,7 +1,7 @@
 """Speed and size of the engine on a processor, as ratios measured in one run.
 
-    python benchmarks/cpu.py                    # writes benchmarks/results.json, prints the tables
-    python benchmarks/cpu.py --only options     # measures one part again, and keeps the others
+    python -m benchmarks.cpu                    # writes benchmarks/results.json, prints the tables
+    python -m benchmarks.cpu --only options     # measures one part again, and keeps the others
 
 The two sides of a ratio are timed in turn, again and again; the median of their ratios counts.
 Data of the paper's simulation. Where nothing else is said: the paper's network, 64-64 without a
@@ -30,10 +30,10 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from report import cpu_table, options_table
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from benchmarks.report import cpu_table, options_table
 from lazyknife.base import DPSGD, Plain, Pretrained, Public
 from lazyknife.compute import Machine, steps
 from lazyknife.estimators.lazy import LazyJackknifeRegressor
@@ -284,7 +284,7 @@ def peak_memory(_: int) -> list[Row]:
     """Peak beyond the data, n = 5,000 and 50,000 new rows, in a process of its own."""
     rows = []
     for ridge, matrices in (("10.0", 2.5), ("auto", 2.5)):
-        command = [sys.executable, __file__, "--peak", ridge]
+        command = [sys.executable, "-m", "benchmarks.cpu", "--peak", ridge]
         finished = subprocess.run(command, capture_output=True, text=True, check=True)
         allowed = matrices * 5000**2 * 8 + BUDGET
         found = {"ratio": int(finished.stdout) / allowed}
@@ -317,10 +317,10 @@ def command_line(repeats: int) -> list[Row]:
     The network is the command's own, with a linear part. The last row has all of the command's
     defaults, widths that follow the noise among them.
     """
-    from research.datasets import DataNotFound, blog_feedback
+    from research.datasets import DataNotFound, load
 
     try:
-        data = blog_feedback()
+        data = load("blog_feedback")
     except DataNotFound as error:
         print(f"passed over: {error}", file=sys.stderr)
         return []

@@ -1,1 +1,1 @@
-"""Studies of the method: data sets, grids of trials, figures, verdicts. Not part of the wheel."""
+"""The paper's data sets, studies and experiments: what the library's claims rest on."""

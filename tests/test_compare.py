@@ -1,27 +1,28 @@
+"""Comparisons of methods: the folds, what is measured on them, and the methods themselves."""
+
+from __future__ import annotations
+
 import math
-from dataclasses import replace
+import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from research.study import METHODS, Setting, cross_validation
-from research.study.cross_validation import (
-    compare_methods,
-    make_folds,
-    run_fold,
-    summarise_folds,
-)
+import torch
 
 import lazyknife as lk
+from lazyknife.compare import make_folds, one_thread, run_fold, summarise_folds
+from lazyknife.methods import DEFAULT, METHODS, PAPERS, PEERS, TRAINED, VARIANTS, MethodSettings
 from rows import linear
 
-SMALL = Setting(epochs=1, intercept=True)
 X, Y = linear(45)
 TIMES = ["fit_seconds", "predict_seconds"]
 
 
-def compare(*methods, setting=SMALL, **options):
-    return compare_methods(X, Y, methods, setting, **{"folds": 3, "jobs": 1} | options)
+def compare(*methods, **options):
+    settings = {"folds": 3, "jobs": 1, "epochs": 1} | options
+    return lk.compare_methods(X, Y, methods, **settings)
 
 
 @pytest.mark.parametrize(("n", "folds"), [(45, 3), (47, 5), (10, 10), (2, 2)])
@@ -71,26 +72,29 @@ def test_folds_that_cannot_be_made_are_refused(arguments, message):
         make_folds(*arguments)
 
 
-def test_settings_are_checked_before_anything_is_fitted(monkeypatch):
-    monkeypatch.setattr(cross_validation, "run_fold", None)
+def test_settings_are_checked_before_anything_is_fitted():
     with pytest.raises(ValueError, match="method='x': choose from 'naive'"):
         compare("naive", "x")
     with pytest.raises(ValueError, match=r"alpha=2\.0: give a number strictly between"):
-        compare("naive", setting=replace(SMALL, alpha=2.0))
+        compare("naive", alpha=2.0)
     with pytest.raises(ValueError, match="epsilon=-1"):
-        compare("lazy_dp", setting=replace(SMALL, epsilon=-1))
+        compare("lazy_dp", epsilon=-1)
+    with pytest.raises(ValueError, match="construction='x'"):
+        lk.compare_methods(X, Y, {"mine": lk.LazyJackknifeRegressor(construction="x")})
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        lk.compare_methods(X, Y[:40])
 
 
 def test_rows_are_what_the_estimators_give():
-    found = compare("split_conformal", "lazyknife_public", seed=5)
-    assert found["method"].tolist() == ["split_conformal"] * 3 + ["lazyknife_public"] * 3
+    found = compare("split_conformal", "lazyknife", random_state=5)
+    assert found["method"].tolist() == ["split_conformal"] * 3 + ["lazyknife"] * 3
     assert found["fold"].tolist() == [0, 1, 2] * 2
     assert (found["warning"] == "").all()
     assert (found["error"] == "").all()
     folds = make_folds(45, 3, 500, 5000, seed=5)
     for row in found.to_dict("records"):  # so all methods have the same folds
         train, test = folds[row["fold"]]
-        model = METHODS[row["method"]](SMALL)
+        model = METHODS[row["method"]](MethodSettings(epochs=1))
         model.set_params(scaling="standardize", random_state=5 + row["fold"])
         model.fit(X[train], Y[train], X_pool=X[test])
         intervals = model.predict_interval(X[test])
@@ -101,43 +105,57 @@ def test_rows_are_what_the_estimators_give():
         assert row["certified"] == model.certificate_.coverage
 
 
-def test_the_transform_is_pooled_so_that_the_certificate_holds():
-    pooled = compare("lazyknife_public", "naive")
+@pytest.mark.parametrize("container", [list, pd.DataFrame])
+def test_estimators_of_ones_own_are_compared_with_their_own_settings(container):
+    wide = lk.LazyJackknifeRegressor(alpha=0.4, scaling="symlog")
+    models = {"mine": wide, "lazyknife": METHODS["lazyknife"](MethodSettings())}
+    found = lk.compare_methods(container(X), Y, models, folds=3, jobs=1)
+    assert (found["error"] == "").all()
+    assert found["method"].tolist() == ["mine"] * 3 + ["lazyknife"] * 3
+    assert found["certified"][0] < found["certified"][3]
+    train, test = make_folds(45, 3, 500, 5000, seed=0)[1]
+    expected = wide.set_params(random_state=1).fit(X[train], Y[train]).predict_interval(X[test])
+    assert found["width"][1] == pytest.approx(lk.mean_width(expected), rel=1e-9)
+
+
+def test_the_scaling_is_pooled_so_that_the_certificate_holds():
+    pooled = compare("lazyknife", "naive")
     expected = lk.certify(n=30, alpha=0.1, base=lk.Public()).coverage
     assert pooled["certified"].tolist()[:3] == [expected] * 3
     assert pooled["certified"][3:].isna().all()
-    raw = compare_methods(1000 * X, Y, ["lazyknife_public"], SMALL, folds=3, jobs=1)
+    raw = lk.compare_methods(1000 * X, Y, ["lazyknife"], folds=3, jobs=1)
     np.testing.assert_allclose(raw["width"], pooled["width"][:3], rtol=1e-6)
-    fixed = compare("lazyknife_public", scaling=None)
+    fixed = compare("lazyknife", scaling=None)
     assert not np.allclose(fixed["width"], pooled["width"][:3], rtol=1e-3)
     assert fixed["certified"].tolist() == [expected] * 3
 
 
 def test_limits_reach_the_fits():
-    found = compare("lazyknife_public", train_rows=12, test_rows=4)
+    found = compare("lazyknife", train_rows=12, test_rows=4)
     assert found["n"].tolist() == [12] * 3
     assert found["n_test"].tolist() == [4] * 3
 
 
-def test_errors_are_recorded_fold_by_fold(monkeypatch):
-    measure = cross_validation.measure_model
+class Sometimes(lk.LazyJackknifeRegressor):
+    """Fails on one fold."""
 
-    def sometimes(model, *rows, **options):
-        if model.get_params()["random_state"] == 1:
+    def _fit(self, given):
+        if self.random_state == 1:
             raise RuntimeError("two\n  lines")
-        return measure(model, *rows, **options)
+        return super()._fit(given)
 
-    monkeypatch.setattr(cross_validation, "measure_model", sometimes)
-    found = compare("lazyknife_public", "naive")
-    assert found["error"].tolist() == ["", "RuntimeError: two lines", ""] * 2
-    assert found["coverage"].isna().tolist() == [False, True, False] * 2
+
+def test_errors_are_recorded_fold_by_fold():
+    models = {"a": Sometimes(), "b": lk.LazyJackknifeRegressor()}
+    found = lk.compare_methods(X, Y, models, folds=3, jobs=1)
+    assert found["error"].tolist() == ["", "RuntimeError: two lines", "", "", "", ""]
+    assert found["coverage"].isna().tolist() == [False, True, False, False, False, False]
     assert found["n"].tolist() == [30] * 6
-    summary = summarise_folds(found)
-    assert summary["width"].notna().all()  # of the folds that are left
+    assert summarise_folds(found)["width"].notna().all()  # of the folds that are left
 
 
 def test_warnings_are_recorded_and_not_shown():
-    found = compare("lazyknife_public", "split_conformal", setting=replace(SMALL, alpha=0.01))
+    found = compare("lazyknife", "split_conformal", alpha=0.01)
     assert found["warning"].str.contains("rows are too few for alpha=0.01").all()
     assert found["warning"].str.count("are too few").eq(1).all()
     assert np.isinf(found["width"]).all()
@@ -175,14 +193,91 @@ def test_means_and_standard_errors_are_over_folds():
 
 @pytest.mark.slow
 def test_side_by_side_gives_the_same():
-    alone, pair = (compare("lazyknife_public", "naive", jobs=jobs) for jobs in (1, 2))
-    assert alone["method"].tolist() == ["lazyknife_public"] * 3 + ["naive"] * 3
+    alone, pair = (compare("lazyknife", "naive", jobs=jobs) for jobs in (1, 2))
+    assert alone["method"].tolist() == ["lazyknife"] * 3 + ["naive"] * 3
     pd.testing.assert_frame_equal(alone.drop(columns=TIMES), pair.drop(columns=TIMES), rtol=1e-6)
 
 
-def test_times_are_those_of_a_fit_alone():
-    fold = make_folds(45, 3, 500, 5000, seed=0)[0]
-    row = run_fold(X, Y, "lazyknife_public", 0, fold, SMALL, "standardize", 0)
-    assert 0 < row["fit_seconds"] < 60
-    assert 0 < row["predict_seconds"] < 60
-    assert row["models_trained"] == 0
+def test_times_are_those_of_a_fit():
+    model = METHODS["lazyknife"](MethodSettings())
+    row = run_fold("lazyknife", 0, model, X[:30], Y[:30], X[30:], Y[30:])
+    assert all(0 < row[name] < 60 for name in TIMES)
+
+
+def test_fits_run_on_one_thread_and_give_the_others_back():
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        with one_thread():
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
+# The methods
+
+
+def test_the_wheel_imports_nothing_of_research():
+    for path in Path(lk.__file__).parent.rglob("*.py"):
+        assert not re.search(r"^\s*(from|import) research", path.read_text("utf-8"), re.MULTILINE)
+
+
+def test_the_default_methods_exist():
+    assert set(DEFAULT) < set(METHODS)
+    assert len(METHODS) == 28
+
+
+@pytest.mark.parametrize("network", [None, lk.mlp((8,))])
+def test_all_methods_use_the_same_network_but_those_that_name_another(network):
+    used = {
+        name: make(MethodSettings(network=network)).get_params(deep=False).get("network")
+        for name, make in METHODS.items()
+    }
+    named = {
+        "lazyknife_linear": lk.mlp(()),
+        "lazyknife_no_skip": lk.mlp((64, 64)),
+        "lazyknife_256": lk.mlp((256, 256), skip=True),
+    }
+    shared = lk.mlp((64, 64), skip=True) if network is None else network
+    assert used == dict.fromkeys(METHODS, shared) | named | dict.fromkeys(PEERS)
+
+
+def test_a_network_of_ones_own_is_used():
+    wide, narrow = (compare("lazyknife", network=lk.mlp((units,))) for units in (64, 1))
+    assert not np.allclose(wide["width"], narrow["width"], rtol=1e-3)
+
+
+@pytest.mark.parametrize("method", [*TRAINED, *PAPERS])
+def test_trained_and_papers_methods_follow_the_settings(method):
+    settings = MethodSettings(alpha=0.2, epochs=7, batch_size=5, epsilon=0.3, ridge=3.0)
+    own = METHODS[method](settings).get_params(deep=False)
+    bases = {
+        "lazy_finetune": lk.Plain(7, 5),
+        "lazy_dp": lk.DPSGD(0.3, 1e-3, 7, 5),
+        "lazy_public": lk.Public(),
+        "lazy_split": lk.Split(training=lk.Plain(7, 5)),
+    }
+    assert own["alpha"] == 0.2
+    assert own["intercept"]
+    if method in bases:
+        assert (own["base"], own["ridge"], own["readout"]) == (bases[method], 3.0, "network")
+        assert own["widths"] == "constant"
+    else:
+        assert (own["epochs"], own["batch_size"]) == (7, 5)
+
+
+@pytest.mark.parametrize("method", ["lazyknife", "lazyknife_dp", *VARIANTS])
+def test_a_variant_differs_from_the_defaults_in_what_its_name_says(method):
+    settings = MethodSettings(ridge=7.0, readout="network", intercept=False, alpha=0.2)
+    own = METHODS[method](settings).get_params(deep=False)
+    defaults = lk.LazyJackknifeRegressor().get_params(deep=False)
+    fixed = {"alpha", "device", "precision", "base", "network"}
+    changed = {name for name in own if own[name] != defaults[name]} - fixed
+    kinds = {"starts": {"starts"}, "network": {"readout"}, "cv+": {"construction"}}
+    kinds |= {name: {"construction"} for name in ("minmax", "full")}
+    kinds |= {name: {"widths"} for name in ("leverage", "absolute")}
+    words = method.split("_")[1:]
+    assert changed == {setting for word in words for setting in kinds.get(word, ())}
+    assert own["base"] == (lk.DPSGD() if method == "lazyknife_dp" else lk.Public())
+    assert (own["alpha"], own["device"], own["precision"]) == (0.2, "cpu", "mixed")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import io
 import re
+import runpy
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+import torch
+from benchmarks import report
 
 from alike import check_same_page
 from rows import linear
@@ -32,13 +35,6 @@ def run(snippet: str, n: int = 100) -> str:
     return printed.getvalue()
 
 
-def load(path: Path):
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 # To plan ε is to account for many mechanisms.
 PLANNED = [[pytest.mark.slow] if "plan(" in snippet else [] for snippet in SNIPPETS]
 
@@ -57,25 +53,40 @@ def test_the_snippets_on_speed_run_one_after_the_other():
 
 @pytest.mark.parametrize(("page", "made"), [("gallery", "intervals.pdf"), ("studies", "mine.csv")])
 def test_the_snippet_of_a_page_runs(page, made, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(tmp_path)  # a snippet writes where it is run
     text = (ROOT / f"docs/{page}.md").read_text()
     (snippet,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     run(snippet)
     assert (tmp_path / made).stat().st_size > 1000
 
 
-@pytest.mark.slow
-def test_the_gallery_is_what_its_script_draws(tmp_path):
-    gallery = load(ROOT / "examples/gallery.py")
-    drawn = {draw.__name__ for draw in gallery.GALLERY}
-    assert drawn == {path.stem for path in (ROOT / "docs/gallery").glob("*.svg")}
-    for draw in (gallery.sorted_intervals, gallery.band, gallery.comparison):
-        gallery.save_figure(draw(), tmp_path / "figure.svg")
-        assert (tmp_path / "figure.svg").stat().st_size > 5000
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+def test_there_are_four_short_examples():
+    names = [path.stem for path in EXAMPLES]
+    assert names == ["own_csv", "plan", "pretrained_network", "quickstart"]
+    assert all(len(path.read_text().splitlines()) <= 60 for path in EXAMPLES)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_run_and_show_a_certificate(path, tmp_path, capsys):
+    main = runpy.run_path(str(path))["main"]
+    with torch.random.fork_rng():
+        main(*[tmp_path][: main.__code__.co_argcount])
+    assert " probability at least 0." in capsys.readouterr().out
+
+
+def test_what_the_examples_write_can_be_read(tmp_path):
+    for name, rows in (("quickstart", 242), ("own_csv", 20)):
+        runpy.run_path(str(ROOT / f"examples/{name}.py"))["main"](tmp_path)
+        table = pd.read_csv(tmp_path / "intervals.csv")
+        assert len(table) == rows
+        assert (table["lower"] <= table["upper"]).all()
+    assert (tmp_path / "intervals.png").stat().st_size > 5000
 
 
 def test_the_tables_on_speed_are_those_of_the_measured_files():
-    report = load(ROOT / "benchmarks/report.py")
     check_same_page(report.tables(SPEED), SPEED)
     assert SPEED.count("\n| ") > 30
 
@@ -86,7 +97,8 @@ def test_the_first_snippet_prints_the_certificate_as_shown():
 
 
 def test_the_table_is_the_demos():
-    between = README.split("<!-- demo table -->\n")[1].split("<!-- end of demo table -->")[0]
+    marks = r"<!-- (?:table: demo|demo table) -->\n(.*?)<!-- end of (?:demo )?table -->"
+    (between,) = re.findall(marks, README, flags=re.DOTALL)
     assert between == (ROOT / "docs/demo/table.md").read_text()
 
 

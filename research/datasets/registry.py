@@ -168,29 +168,8 @@ def _read(entry: Entry, path: Path, transform: str | None) -> DataSet:
         feature_names=names,
         target=entry.response,
         transform=transform,
-        source=entry.source,
         title=entry.title,
     )
-
-
-def blog_feedback(transform: str | None = None) -> DataSet:
-    """BlogFeedback, X of shape (52397, 280); see ``load``."""
-    return load("blog_feedback", transform)
-
-
-def communities(transform: str | None = None) -> DataSet:
-    """Communities and Crime, X of shape (1994, 99); see ``load``."""
-    return load("communities", transform)
-
-
-def meps_2016(transform: str | None = None) -> DataSet:
-    """MEPS 2016 as in the papers, X of shape (33005, 107); see ``load``."""
-    return load("meps_2016", transform)
-
-
-def meps_2016_panel21(transform: str | None = None) -> DataSet:
-    """Panel 21 of MEPS 2016, another derivation, X of shape (15670, 139); see ``load``."""
-    return load("meps_2016_panel21", transform)
 
 
 def meps(transform: str | None = None) -> DataSet:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from lazyknife.methods import PEERS, VARIANTS
+
 from .grid import Grid, Setting, Study, vary
-from .methods import CHANGES
 
 PAPER_METHODS = ("jackknife+", "lazy_finetune", "lazy_dp")
 RAW_AND_SYMLOG = (None, "symlog")
@@ -51,38 +52,31 @@ PAPER: dict[str, Study] = {
 }
 
 TANGENT = Setting(readout="tangent")
-PEERS = (
-    "jackknife+",
-    "cv+",
-    "split_conformal",
-    "mapie_cv_ridge",
-    "mapie_cv_forest",
-    "mapie_cv_boosting",
-    "mapie_split_ridge",
-    "mapie_split_forest",
-    "mapie_split_boosting",
-)
-CHOICES = ("lazyknife", *CHANGES, *PEERS)
+OTHERS = ("jackknife+", "cv+", "split_conformal", *PEERS)
+CHOICES = ("lazyknife", "lazyknife_public", *VARIANTS, *OTHERS)
 FEW_AND_MORE = vary(Setting(n_test=2000, intercept=True), n=(100, 400))
+ONE, PRIVATE = ("simulated_p16",), ("lazy_dp",)
+MANY_ROWS = vary(TANGENT, n=(2000,), epsilon=EPSILONS)
+PRIVACY = (
+    Grid(ONE, PRIVATE, (*vary(epsilon=EPSILONS, readout=READOUTS), *MANY_ROWS)),
+    Grid(ONE, ("lazy_finetune", "lazy_public"), (Setting(), TANGENT, *vary(TANGENT, n=(2000,)))),
+)
+SEVERAL = ("lazy_dp", "lazyknife", "cv+", "split_conformal")
+SIZES = (
+    Grid(ONE, SEVERAL, vary(TANGENT, n=(50, 100, 200, 500, 1000, 2000))),
+    Grid(ONE, ("jackknife+",), vary(TANGENT, n=(50, 100, 200))),
+)
+PENALTIES = (
+    Grid(ONE, PRIVATE, vary(readout=READOUTS, ridge=RIDGES)),
+    Grid(("meps",), PRIVATE, vary(TAMED, readout=READOUTS, ridge=RIDGES)),
+)
 BEYOND: dict[str, Study] = {
     study.name: study
     for study in (
         Study(
             "epsilon",
             "Coverage and width against the base's privacy",
-            (
-                Grid(
-                    ("simulated_p16",),
-                    ("lazy_dp",),
-                    vary(epsilon=EPSILONS, readout=READOUTS),
-                ),
-                Grid(("simulated_p16",), ("lazy_dp",), vary(TANGENT, n=(2000,), epsilon=EPSILONS)),
-                Grid(
-                    ("simulated_p16",),
-                    ("lazy_finetune", "lazy_public"),
-                    (Setting(), TANGENT, *vary(TANGENT, n=(2000,))),
-                ),
-            ),
+            PRIVACY,
             figure="curves",
             across="epsilon",
             question="Where does privacy stop protecting coverage in practice, and where does the "
@@ -91,14 +85,7 @@ BEYOND: dict[str, Study] = {
         Study(
             "rows",
             "Coverage and width against the number of training rows",
-            (
-                Grid(
-                    ("simulated_p16",),
-                    ("lazy_dp", "lazyknife", "cv+", "split_conformal"),
-                    vary(TANGENT, n=(50, 100, 200, 500, 1000, 2000)),
-                ),
-                Grid(("simulated_p16",), ("jackknife+",), vary(TANGENT, n=(50, 100, 200))),
-            ),
+            SIZES,
             figure="curves",
             across="n",
             question="How fast do intervals narrow with more rows, and against whom?",
@@ -106,24 +93,17 @@ BEYOND: dict[str, Study] = {
         Study(
             "ridge",
             "Coverage and width against the ridge λ",
-            (
-                Grid(("simulated_p16",), ("lazy_dp",), vary(readout=READOUTS, ridge=RIDGES)),
-                Grid(("meps",), ("lazy_dp",), vary(TAMED, readout=READOUTS, ridge=RIDGES)),
-            ),
+            PENALTIES,
             figure="curves",
             across="ridge",
-            question="How much hangs on λ?",
+            question="How much depends on λ?",
         ),
         Study(
             "readout",
             "The moved network against its linearisation",
             (
-                Grid(SIMULATIONS, ("lazy_dp",), vary(readout=READOUTS)),
-                Grid(
-                    REAL,
-                    ("lazy_dp",),
-                    vary(TAMED, transform=RAW_AND_SYMLOG, readout=READOUTS),
-                ),
+                Grid(SIMULATIONS, PRIVATE, vary(readout=READOUTS)),
+                Grid(REAL, PRIVATE, vary(TAMED, transform=RAW_AND_SYMLOG, readout=READOUTS)),
             ),
             question="Which readout gives the narrower intervals?",
         ),
@@ -131,7 +111,7 @@ BEYOND: dict[str, Study] = {
             "bases",
             "DP-SGD against public and split bases",
             (
-                Grid(SIMULATIONS, BASES, vary(readout=("tangent",))),
+                Grid(SIMULATIONS, BASES, (TANGENT,)),
                 Grid(REAL, BASES, vary(TAMED, readout=("tangent",))),
             ),
             question="Does private training buy anything over weights that never saw the data?",

@@ -8,33 +8,30 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lazyknife.compare import wants_log
 from lazyknife.plots import Curve, Panel, plot_comparison, plot_curves, style
 
-from .. import datasets
+from .choices import draw_scores
 from .grid import Study
+from .show import blank, heading, labels
 from .summary import summarise
-from .trial import SIMULATED
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
 AXES = {"epsilon": "ε of the base", "n": "training rows n", "ridge": "ridge λ"}
-WIDE_SPREAD = 20.0
 
 
 def draw(study: Study, rows: pd.DataFrame) -> Figure:
     """Return the study's figure."""
     with style():
-        if study.figure == "scores":
-            from .choices import draw_scores
-
-            return draw_scores(study, rows)
-        return FIGURES[study.figure](study, summarise(rows))
+        return FIGURES[study.figure](study, rows)
 
 
-def draw_comparison(study: Study, summary: pd.DataFrame) -> Figure:
+def draw_comparison(study: Study, rows: pd.DataFrame) -> Figure:
     """Coverage, time and width of every method: one line of panels for each data set."""
+    summary = summarise(rows)
     groups = list(summary.groupby(["data", "transform", "n"], sort=False, dropna=False))
     figure, axes = blank(len(groups), 3, width=10 / 3, height=2.9)
     for line, (group, part) in zip(axes, groups, strict=True):
@@ -44,38 +41,20 @@ def draw_comparison(study: Study, summary: pd.DataFrame) -> Figure:
     return figure
 
 
-def blank(lines: int, columns: int, *, width: float, height: float) -> tuple[Figure, Any]:
-    """Return a figure that no window knows of, and its axes, shape (lines, columns)."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width * columns, height * lines), layout="constrained")
-    return figure, figure.subplots(lines, columns, squeeze=False)
-
-
 def panels(part: pd.DataFrame) -> list[Panel]:
     """Return the three panels of the paper's figures."""
     target = 1 - 2 * float(part["alpha"].iloc[0])  # the paper's, what jackknife+ guarantees
+    label = f"{100 * target:.0f} %, 1 − 2α"
     return [
-        _panel(
-            part,
-            "coverage",
-            "coverage",
-            target=target,
-            target_label=f"{100 * target:.0f} %, 1 − 2α",
-        ),
+        _panel(part, "coverage", "coverage", target=target, target_label=label),
         _panel(part, "seconds", "time (s)", log=True),
         _panel(part, "width", "width", log=wants_log(part["width"])),
     ]
 
 
-def wants_log(widths: pd.Series) -> bool:
-    """Whether widths differ too much for a linear scale."""
-    finite = widths[np.isfinite(widths)]
-    return bool(finite.max() > WIDE_SPREAD * finite.min())
-
-
-def draw_curves(study: Study, summary: pd.DataFrame) -> Figure:
+def draw_curves(study: Study, rows: pd.DataFrame) -> Figure:
     """Coverage, width and the base's R² along one setting: a line of panels for each data set."""
+    summary = summarise(rows)
     by = ["data", "transform"] if study.across == "n" else ["data", "transform", "n"]
     groups = list(summary.groupby(by, sort=False, dropna=False))
     measures = [("coverage", "coverage"), ("width", "width")]
@@ -97,8 +76,8 @@ def draw_curves(study: Study, summary: pd.DataFrame) -> Figure:
                 target_label="1 − α",
                 ax=ax,
             )
-        rows = "" if study.across == "n" else f", n = {group[2]}"
-        line[0].set_title(heading(*group[:2]) + rows, loc="left")
+        size = "" if study.across == "n" else f", n = {group[2]}"
+        line[0].set_title(heading(*group[:2]) + size, loc="left")
     figure.suptitle(study.title)
     return figure
 
@@ -137,21 +116,6 @@ def bound_curves(study: Study, part: pd.DataFrame) -> list[Curve]:
     ]
 
 
-def labels(summary: pd.DataFrame, part: pd.DataFrame) -> list[str]:
-    """Name the methods; with their readout where a method is shown with several."""
-    several = summary.groupby("method")["readout"].nunique().max() > 1
-    pairs = zip(part["method"], part["readout"], strict=True)
-    return [f"{method}, {readout}" if several else method for method, readout in pairs]
-
-
-def heading(data: str, transform: Any) -> str:
-    """Name a data set for people."""
-    if data.startswith(SIMULATED):
-        return f"simulation, p = {data.removeprefix(SIMULATED)}"
-    title = datasets.DATASETS[data].title
-    return f"{title}, {transform}" if isinstance(transform, str) else f"{title}, raw"
-
-
 def _panel(part: pd.DataFrame, column: str, label: str, **options: Any) -> Panel:
     return Panel(label, part[column].tolist(), part[f"{column}_se"].tolist(), **options)
 
@@ -159,4 +123,5 @@ def _panel(part: pd.DataFrame, column: str, label: str, **options: Any) -> Panel
 FIGURES: dict[str, Callable[[Study, pd.DataFrame], Figure]] = {
     "comparison": draw_comparison,
     "curves": draw_curves,
+    "scores": draw_scores,
 }

@@ -3,50 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, Literal
+from typing import Any
+
+from lazyknife.methods import MethodSettings
 
 
 @dataclass(frozen=True)
-class Setting:
-    """What a trial is run with; the values are those of the paper's experiments.
+class Setting(MethodSettings):
+    """What a trial is run with; the values are those of the paper's experiments."""
 
-    Attributes
-    ----------
-    n, n_test
-        Training rows, and test rows; None tests on all others.
-    alpha
-        Level of the intervals.
-    transform
-        None or ``"symlog"``, applied to the features.
-    epochs, batch_size
-        Of every training, private or not.
-    epsilon, delta
-        Privacy of a DP base; ``inf`` adds no noise.
-    ridge
-        λ of the lazy step, or ``"auto"``.
-    readout
-        Of the lazy methods: ``"network"`` or ``"tangent"``.
-    intercept
-        Whether all methods fit one.
-
-    """
-
-    n: int = 100
-    n_test: int | None = None
-    alpha: float = 0.1
-    transform: str | None = None
-    epochs: int = 10
-    batch_size: int = 10
-    epsilon: float = 0.01
-    delta: float = 1e-3
-    ridge: float | Literal["auto"] = 10.0
-    readout: str = "network"
     intercept: bool = False
+    n: int = 100  # training rows
+    n_test: int | None = None  # test rows; None takes all others
+    transform: str | None = None  # of the features: None or "symlog"
 
 
-SETTING_FIELDS = tuple(field.name for field in fields(Setting))
+# In the order of the columns in results/; the network is a method's own.
+SETTING_FIELDS = (
+    *("n", "n_test", "alpha", "transform", "epochs", "batch_size"),
+    *("epsilon", "delta", "ridge", "readout", "intercept"),
+)
 
 
 def vary(setting: Setting = Setting(), **values: Sequence[Any]) -> tuple[Setting, ...]:  # noqa: B008, frozen
@@ -60,7 +38,7 @@ def vary(setting: Setting = Setting(), **values: Sequence[Any]) -> tuple[Setting
 
 @dataclass(frozen=True)
 class Grid:
-    """All combinations of data sets, methods and settings; names as in SOURCES and METHODS."""
+    """All combinations of data sets, methods and settings; methods are keys of ``METHODS``."""
 
     data: tuple[str, ...]
     methods: tuple[str, ...]
@@ -79,38 +57,22 @@ class Trial:
     @property
     def key(self) -> dict[str, str]:
         """What identifies the trial, as it is written in a file."""
-        values = {"data": self.data, "method": self.method, **asdict(self.setting)}
-        return {name: shown(value) for name, value in {**values, "trial": self.number}.items()}
+        settings = {name: getattr(self.setting, name) for name in SETTING_FIELDS}
+        values = {"data": self.data, "method": self.method, **settings, "trial": self.number}
+        return {name: shown(value) for name, value in values.items()}
 
 
 @dataclass(frozen=True)
 class Study:
-    """A named question and the trials that answer it.
+    """A named question and the trials that answer it."""
 
-    Attributes
-    ----------
-    name, title
-        For files and for people.
-    grids
-        What to run.
-    figure
-        Which figure to draw of the rows: a key of ``FIGURES``.
-    trials
-        Repetitions of every combination.
-    question
-        What the study is to find out, for a page.
-    across
-        The field of ``Setting`` that a figure has on its x-axis, if it has one.
-
-    """
-
-    name: str
+    name: str  # of its files
     title: str
     grids: tuple[Grid, ...]
-    figure: str = "comparison"
-    trials: int = 15
+    figure: str = "comparison"  # a key of FIGURES
+    trials: int = 15  # repetitions of every combination
     question: str = ""
-    across: str = ""
+    across: str = ""  # the field of Setting on the x-axis of curves
 
     def expand(self, trials: int | None = None) -> list[Trial]:
         """Return all trials, each once, in a fixed order."""
@@ -126,5 +88,5 @@ class Study:
 
 
 def shown(value: Any) -> str:
-    """Write a value as a file shows it; None is empty."""
-    return "" if value is None else str(value)
+    """Write a value as a file shows it; None and NaN are empty."""
+    return "" if value is None or value != value else str(value)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lazyknife.compute import track
+from lazyknife.compare import side_by_side
 from lazyknife.files import write_whole
+from lazyknife.progress import track
 
 from .. import datasets
 from .grid import Study, Trial, shown
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Row = Mapping[str, Any]
-Result = TypeVar("Result")
 
 
 class Outcome(NamedTuple):
@@ -35,31 +35,13 @@ class Outcome(NamedTuple):
 
 
 def run_study(
-    study: Study,
-    path: Path,
-    *,
-    trials: int | None = None,
-    jobs: int = -1,
-    progress: bool = False,
+    study: Study, path: Path, *, trials: int | None = None, jobs: int = -1, progress: bool = False
 ) -> Outcome:
     """Bring a file of rows up to the study's full grid.
 
-    Rows that the file holds already are kept, and their trials are not run again; a row with an
-    error is tried once more. Every row is on the disk as soon as its trial has ended.
-
-    Parameters
-    ----------
-    study
-        What to run.
-    path
-        CSV file of the rows.
-    trials
-        Repetitions, if not the study's own.
-    jobs
-        Trials at a time, each on one thread; −1 takes all cores.
-    progress
-        Whether to show a progress bar.
-
+    Rows that are already in the file are kept, and their trials are not run again; a row with an
+    error is tried once more. Every row is on the disk as soon as its trial has ended. ``jobs``
+    trials run at a time, each on one thread; -1 takes all cores.
     """
     wanted = [resolve(trial) for trial in study.expand(trials)]
     keys = {key_of(trial.key): trial for trial in wanted}
@@ -71,13 +53,8 @@ def run_study(
     if missing:
         write_rows(path, kept)
         with path.open("a", encoding="utf-8", newline="") as file:
-            results = track(
-                side_by_side(run_trial, ((trial,) for trial in missing), jobs),
-                study.name,
-                len(missing),
-                progress,
-            )
-            for row in results:
+            rows = side_by_side(run_trial, ((trial,) for trial in missing), jobs)
+            for row in track(rows, study.name, len(missing), progress):
                 file.write(line(row))
                 file.flush()
                 os.fsync(file.fileno())
@@ -85,17 +62,6 @@ def run_study(
         write_rows(path, [*others, *(done[key] for key in keys)])
     errors = tuple(str(done[key]["error"]) for key in keys if done[key]["error"])
     return Outcome(path, len(keys), len(missing), errors)
-
-
-def side_by_side(
-    function: Callable[..., Result], calls: Iterable[tuple[Any, ...]], jobs: int
-) -> Iterator[Result]:
-    """Yield the results of many calls as they end, each in a process with one thread."""
-    from joblib import Parallel, delayed, parallel_config
-
-    with parallel_config(backend="loky", inner_max_num_threads=1):
-        pool = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
-        yield from pool(delayed(function)(*call) for call in calls)
 
 
 def resolve(trial: Trial) -> Trial:

@@ -7,23 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .grid import SETTING_FIELDS
+from .trial import MEASURES
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MEANS = (
-    "coverage",
-    "width",
-    "score",
-    "seconds",
-    "fit_seconds",
-    "predict_seconds",
-    "r2",
-    "base_r2",
-    "certified",
-    "paper_bound",
-    "models_trained",
-)
+MEANS = [*MEASURES, "seconds"]
 
 
 def summarise(rows: pd.DataFrame) -> pd.DataFrame:
@@ -38,7 +27,7 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
     )
     grouped = rows.groupby(groups, sort=False, dropna=False)
     with np.errstate(invalid="ignore"):  # an infinite width has a mean, but no spread
-        means = grouped[list(MEANS)].mean()
-        errors = grouped[list(MEANS)].sem().add_suffix("_se")
+        means = grouped[MEANS].mean()
+        errors = grouped[MEANS].sem().add_suffix("_se")
     counts = grouped.agg(trials=("trial", "count"), failed=("failed", "sum"))
     return means.join(errors).join(counts).reset_index()

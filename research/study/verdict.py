@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from .catalogue import PAPER
-from .figures import heading
+from .show import heading
 
 if TYPE_CHECKING:
     import pandas as pd
 
 SIMILAR = 0.02  # coverages closer than this are called very similar
 SAVED = 2.0  # a time that is saved "significantly" is at least halved
+FIGURES = tuple(name for name in PAPER if name.startswith("fig"))
+SIMULATED_FIGURES = ("fig2a", "fig2b", "fig4")
+REAL_FIGURES = ("fig3a", "fig3b", "fig5a", "fig5b", "fig6a", "fig6b")
+LONGER = {"fig4": "fig2b", "fig5a": "fig3a", "fig5b": "fig3b"}  # 20 epochs, and 10
+SINGLE = {"fig6a": "fig3a", "fig6b": "fig3b"}  # batches of one row, and of ten
 Rows = Mapping[str, "pd.DataFrame"]
 
 
@@ -24,6 +30,15 @@ class Cell(NamedTuple):
     where: str
     measured: str
     holds: bool
+
+
+class Claim(NamedTuple):
+    """What the paper says and where, the rule by which it is judged, and the places to look at."""
+
+    claim: str
+    source: str
+    rule: str
+    cells: Callable[[Rows], Iterable[Cell]]
 
 
 @dataclass(frozen=True)
@@ -69,176 +84,148 @@ class Part(NamedTuple):
             return own["fit_seconds"] + own["predict_seconds"]
         return own[column]
 
+    def mean(self, method: str, column: str) -> float:
+        """Return a method's mean over the trials."""
+        return float(self.of(method, column).mean())
+
 
 def verdicts(rows: Rows) -> tuple[Verdict, ...]:
     """Judge every claim by the rows of the figures, ``{"fig2a": frame, …}``."""
     missing = [name for name in PAPER if name not in rows]
     if missing:
         raise ValueError(f"the verdict needs the rows of all of the paper's studies: run {missing}")
-    return tuple(judge(rows) for judge in CLAIMS)
+    return tuple(Verdict(*told, tuple(cells(rows))) for *told, cells in CLAIMS.values())
 
 
-def parts(rows: Rows, figures: Iterable[str]) -> list[Part]:
+def parts(rows: Rows, figures: Iterable[str]) -> Iterator[Part]:
     """Split the figures' rows by data and transform."""
-    found = []
     for figure in figures:
         grouped = rows[figure].groupby(["data", "transform"], sort=False, dropna=False)
-        found += [
-            Part(figure, data, transform if isinstance(transform, str) else None, part)
-            for (data, transform), part in grouped
-        ]
-    return found
+        for (data, transform), part in grouped:
+            yield Part(figure, data, transform if isinstance(transform, str) else None, part)
 
 
-FIGURES = tuple(name for name in PAPER if name.startswith("fig"))
-SIMULATED_FIGURES = ("fig2a", "fig2b", "fig4")
-REAL_FIGURES = ("fig3a", "fig3b", "fig5a", "fig5b", "fig6a", "fig6b")
-
-
-def covers(rows: Rows) -> Verdict:
+def covers(rows: Rows) -> Iterator[Cell]:
     """Coverage of DP-Lazy PI."""
-    cells = []
     for part in parts(rows, FIGURES):
         values = part.of("lazy_dp", "coverage")
-        cells.append(Cell(part.where, f"coverage {_mean(values)}", values.mean() >= 0.8))
-    return Verdict(
-        "DP-Lazy PI covers at least 80 % at α = .1.",
-        "Experiments",
-        "the mean coverage of lazy_dp is at least .80",
-        tuple(cells),
-    )
+        yield Cell(part.where, f"coverage {_mean(values)}", values.mean() >= 0.8)
 
 
-def saves_time(rows: Rows) -> Verdict:
+def saves_time(rows: Rows) -> Iterator[Cell]:
     """Time against jackknife+ with all its networks in one batch."""
-    cells = []
     for part in parts(rows, FIGURES):
         whole, fit = (
-            part.of("jackknife+", column).mean() / part.of("lazy_dp", column).mean()
+            part.mean("jackknife+", column) / part.mean("lazy_dp", column)
             for column in ("seconds", "fit_seconds")
         )
         text = f"jackknife+ takes {whole:.2g} times as long, its fit alone {fit:.2g} times"
-        cells.append(Cell(part.where, text, whole >= SAVED))
-    return Verdict(
+        yield Cell(part.where, text, whole >= SAVED)
+
+
+def saves_time_against_a_loop(rows: Rows) -> Iterator[Cell]:
+    """Time against n trainings one after the other, from one training's measured time."""
+    for table in parts(rows, ["table1"]):
+        one = table.mean("lazy_finetune", "fit_seconds")  # a training, and little more
+        loop = float(table.rows["n"].iloc[0]) * one + table.mean("jackknife+", "predict_seconds")
+        ratio = loop / table.mean("lazy_dp", "seconds")
+        text = f"n trainings one after the other take {ratio:.2g} times as long"
+        yield Cell(table.where, text, ratio >= SAVED)
+
+
+def narrower_on_real_data(rows: Rows) -> Iterator[Cell]:
+    """Width against jackknife+ on real data."""
+    for part in parts(rows, REAL_FIGURES):
+        widths = part.of("lazy_dp", "width"), part.of("jackknife+", "width")
+        yield compared(part.where, *widths, "narrower")
+
+
+def against(pairs: Mapping[str, str], method: str, word: str, rows: Rows) -> Iterator[Cell]:
+    """Compare a method's widths between two figures, transform by transform."""
+    for first, second in pairs.items():
+        before = {(part.data, part.transform): part for part in parts(rows, [second])}
+        for part in parts(rows, [first]):
+            other = before[part.data, part.transform]
+            widths = part.of(method, "width"), other.of(method, "width")
+            yield compared(f"{part.where} against {second}", *widths, word)
+
+
+def finetune_is_similar(rows: Rows) -> Iterator[Cell]:
+    """Lazy finetune against DP-Lazy PI."""
+    for part in parts(rows, FIGURES):
+        ours, theirs = (part.mean(m, "coverage") for m in ("lazy_dp", "lazy_finetune"))
+        text = f"lazy_finetune covers {theirs:.3f}, lazy_dp {ours:.3f}"
+        yield Cell(part.where, text, abs(ours - theirs) <= SIMILAR)
+
+
+def closer_to_target(rows: Rows) -> Iterator[Cell]:
+    """Distance of the coverage from 80 %, in the simulations."""
+    for part in parts(rows, SIMULATED_FIGURES):
+        ours, theirs = (part.mean(m, "coverage") for m in ("lazy_dp", "jackknife+"))
+        text = f"lazy_dp covers {ours:.3f}, jackknife+ {theirs:.3f}"
+        yield Cell(part.where, text, abs(ours - 0.8) < abs(theirs - 0.8))
+
+
+CLAIMS: dict[str, Claim] = {
+    "covers": Claim(
+        "DP-Lazy PI covers at least 80 % at α = .1.",
+        "Experiments",
+        "the mean coverage of lazy_dp is at least .80",
+        covers,
+    ),
+    "saves_time": Claim(
         "Lazy methods reduce the compute time significantly compared to jackknife+ (here: with "
         "its n networks trained as one batch).",
         "Experiments, Simulation",
         "for fit and prediction jackknife+ takes at least twice the time of lazy_dp",
-        tuple(cells),
-    )
-
-
-def saves_time_against_a_loop(rows: Rows) -> Verdict:
-    """Time against n trainings one after the other, from one training's measured time."""
-    cells = []
-    for data, part in rows["table1"].groupby("data", sort=False):
-        table = Part("table1", str(data), None, part)
-        one = table.of("lazy_finetune", "fit_seconds").mean()  # a training, and little more
-        loop = float(part["n"].iloc[0]) * one + table.of("jackknife+", "predict_seconds").mean()
-        ratio = loop / table.of("lazy_dp", "seconds").mean()
-        text = f"n trainings one after the other take {ratio:.2g} times as long"
-        cells.append(Cell(table.where, text, ratio >= SAVED))
-    return Verdict(
+        saves_time,
+    ),
+    "saves_time_against_a_loop": Claim(
         "Lazy methods reduce the compute time significantly compared to jackknife+ (here: as a "
         "loop over n trainings).",
         "Experiments, Simulation",
         "n times the fit of lazy_finetune (one training and little more), plus the prediction of "
         "jackknife+, is at least twice the time of lazy_dp",
-        tuple(cells),
-    )
-
-
-def narrower_on_real_data(rows: Rows) -> Verdict:
-    """Width against jackknife+ on real data."""
-    return Verdict(
+        saves_time_against_a_loop,
+    ),
+    "narrower_on_real_data": Claim(
         "On real data DP-Lazy PI's intervals are narrower than those of jackknife+.",
         "Experiments, Real Data",
         "lazy_dp is narrower by more than two standard errors of the paired difference",
-        tuple(
-            compared(
-                part.where, part.of("lazy_dp", "width"), part.of("jackknife+", "width"), "narrower"
-            )
-            for part in parts(rows, REAL_FIGURES)
-        ),
-    )
-
-
-def more_epochs_widen_jackknife(rows: Rows) -> Verdict:
-    """20 epochs against 10."""
-    return Verdict(
+        narrower_on_real_data,
+    ),
+    "more_epochs_widen_jackknife": Claim(
         "More epochs make the intervals of jackknife+ wider.",
         "Appendix, effect of the stopping time",
         "jackknife+ with 20 epochs is wider than with 10 by more than two standard errors",
-        _against(
-            rows, {"fig4": "fig2b", "fig5a": "fig3a", "fig5b": "fig3b"}, "jackknife+", "wider"
-        ),
-    )
-
-
-def more_epochs_help_lazy(rows: Rows) -> Verdict:
-    """20 epochs against 10, for the lazy method."""
-    return Verdict(
+        partial(against, LONGER, "jackknife+", "wider"),
+    ),
+    "more_epochs_help_lazy": Claim(
         "More epochs enhance the accuracy of lazy methods.",
         "Appendix, effect of the stopping time",
         "lazy_dp with 20 epochs is narrower than with 10 by more than two standard errors",
-        _against(
-            rows, {"fig4": "fig2b", "fig5a": "fig3a", "fig5b": "fig3b"}, "lazy_dp", "narrower"
-        ),
-    )
-
-
-def batches_of_one_widen_jackknife(rows: Rows) -> Verdict:
-    """Batch size 1 against 10."""
-    return Verdict(
+        partial(against, LONGER, "lazy_dp", "narrower"),
+    ),
+    "batches_of_one_widen_jackknife": Claim(
         "With batches of one row jackknife+ gets wider intervals.",
         "Appendix, effect of the batch size",
         "jackknife+ with batches of one row and 2 epochs is wider than in Figure 3 by more than "
         "two standard errors",
-        _against(rows, {"fig6a": "fig3a", "fig6b": "fig3b"}, "jackknife+", "wider"),
-    )
-
-
-def finetune_is_similar(rows: Rows) -> Verdict:
-    """Lazy finetune against DP-Lazy PI."""
-    cells = []
-    for part in parts(rows, FIGURES):
-        ours, theirs = (part.of(m, "coverage").mean() for m in ("lazy_dp", "lazy_finetune"))
-        text = f"lazy_finetune covers {theirs:.3f}, lazy_dp {ours:.3f}"
-        cells.append(Cell(part.where, text, abs(ours - theirs) <= SIMILAR))
-    return Verdict(
+        partial(against, SINGLE, "jackknife+", "wider"),
+    ),
+    "finetune_is_similar": Claim(
         "Lazy finetune, without privacy, performs very similarly.",
         "Discussion",
         f"the mean coverages of lazy_finetune and lazy_dp differ by at most {SIMILAR}",
-        tuple(cells),
-    )
-
-
-def closer_to_target(rows: Rows) -> Verdict:
-    """Distance of the coverage from 80 %, in the simulations."""
-    cells = []
-    for part in parts(rows, SIMULATED_FIGURES):
-        ours, theirs = (part.of(m, "coverage").mean() for m in ("lazy_dp", "jackknife+"))
-        text = f"lazy_dp covers {ours:.3f}, jackknife+ {theirs:.3f}"
-        cells.append(Cell(part.where, text, abs(ours - 0.8) < abs(theirs - 0.8)))
-    return Verdict(
+        finetune_is_similar,
+    ),
+    "closer_to_target": Claim(
         "In the simulations DP-Lazy PI's coverage is closer to 80 % than that of jackknife+.",
         "Experiments, Simulation",
         "lazy_dp's mean coverage is closer to .80",
-        tuple(cells),
-    )
-
-
-CLAIMS: tuple[Callable[[Rows], Verdict], ...] = (
-    covers,
-    saves_time,
-    saves_time_against_a_loop,
-    narrower_on_real_data,
-    more_epochs_widen_jackknife,
-    more_epochs_help_lazy,
-    batches_of_one_widen_jackknife,
-    finetune_is_similar,
-    closer_to_target,
-)
+        closer_to_target,
+    ),
+}
 
 
 def compared(where: str, first: pd.Series, second: pd.Series, word: str) -> Cell:
@@ -251,18 +238,6 @@ def compared(where: str, first: pd.Series, second: pd.Series, word: str) -> Cell
     if math.isfinite(error) and abs(shift) <= 2 * error:
         text += ", within the noise"
     return Cell(where, text, holds)
-
-
-def _against(rows: Rows, pairs: Mapping[str, str], method: str, word: str) -> tuple[Cell, ...]:
-    """Compare a method's widths between two figures, transform by transform."""
-    cells = []
-    for first, second in pairs.items():
-        before = {(part.data, part.transform): part for part in parts(rows, [second])}
-        for part in parts(rows, [first]):
-            other = before[part.data, part.transform]
-            widths = part.of(method, "width"), other.of(method, "width")
-            cells.append(compared(f"{part.where} against {second}", *widths, word))
-    return tuple(cells)
 
 
 def _mean(values: pd.Series) -> str:

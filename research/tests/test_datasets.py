@@ -20,7 +20,7 @@ import pytest
 from research import datasets
 from research.datasets import DATASETS, DataNotFound, WrongHash, files, registry
 from research.datasets.ahrq import LEVELS, NEEDED, NUMERIC, UTILISATION, derive, read_survey
-from research.datasets.record import Archive, Copy, DataSet
+from research.datasets.record import Archive, Copy
 from research.datasets.uci import attribute_names
 
 from lazyknife import symlog
@@ -45,7 +45,7 @@ def bare(tmp_path, monkeypatch):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
-    monkeypatch.setattr(files, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     registry._which_meps.cache_clear()
     yield tmp_path
     registry._which_meps.cache_clear()
@@ -59,6 +59,20 @@ def change(monkeypatch):
         monkeypatch.setitem(DATASETS, name, dataclasses.replace(DATASETS[name], **fields))
 
     return set_fields
+
+
+@pytest.fixture
+def place(bare, monkeypatch, change):
+    """Make files in the test's folder the published copies of MEPS 2016, and name the folder."""
+
+    def put(*names, rows=16, **fields):
+        kinds = {copy.name: copy.hash for copy in DATASETS["meps_2016"].copies}
+        hashes = {name: sha256 if "sha" in kinds[name] else git_blob for name in names}
+        copies = tuple(Copy(name, hashes[name]((bare / name).read_bytes())) for name in names)
+        change("meps_2016", rows=rows, copies=copies, **fields)
+        monkeypatch.setenv("LAZYKNIFE_DATA", str(bare))
+
+    return put
 
 
 @pytest.fixture
@@ -119,28 +133,12 @@ def test_the_simulation_draws_features_then_coefficients_then_noise():
     assert drawn.transform is None
 
 
-def test_the_codes_variant_is_the_same_draws_on_other_scales():
-    paper, code = (datasets.simulated(3, 200, 1, variant) for variant in ("paper", "code"))
-    assert np.allclose(code.X, paper.X * np.sqrt(5), rtol=1e-14)
-    beta = np.random.default_rng(1)
-    beta.normal(size=(200, 3))
-    beta = beta.beta(1.0, 2.5, 3)
-    noise = [drawn.y - np.sqrt(np.maximum(drawn.X @ beta, 0)) for drawn in (paper, code)]
-    assert np.allclose(noise[1], noise[0] * 0.2 / np.sqrt(0.5), atol=1e-12)
-    assert paper.name != code.name
-    assert paper.label != code.label
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
         ({"p": 0}, ValueError, "p=0"),
         ({"p": 2.0}, TypeError, "p=2.0"),
         ({"n_total": -1}, ValueError, "n_total=-1"),
-        ({"seed": -1}, ValueError, "seed=-1"),
-        ({"seed": None}, TypeError, "seed=None"),
-        ({"seed": True}, TypeError, "seed=True"),
-        ({"variant": "text"}, ValueError, "choose from 'paper', 'code'"),
     ],
 )
 def test_the_simulation_refuses_what_it_cannot_draw(arguments, error, message):
@@ -174,8 +172,6 @@ def test_the_real_data(bare, monkeypatch, name, file, mean, sd, label):
         assert round(data.y.std(), 4) == pytest.approx(sd, abs=1.01e-4)
         assert len(set(data.feature_names)) == entry.columns
         assert data.target == entry.response
-        assert entry.publisher in data.source
-        assert entry.terms in data.source
         with pytest.raises(ValueError, match="read-only"):
             data.X[0, 0] = 1.0
         with pytest.raises(ValueError, match="read-only"):
@@ -184,22 +180,21 @@ def test_the_real_data(bare, monkeypatch, name, file, mean, sd, label):
     assert (mapped.transform, mapped.label) == ("symlog", f"{label}, symlog")
     np.testing.assert_allclose(mapped.X, symlog(plain.X), rtol=1e-14)
     assert np.array_equal(mapped.y, plain.y)
-    assert getattr(datasets, name)() is plain
-    assert getattr(datasets, name)("symlog") is mapped
-    assert not list(bare.glob("cache/*"))
+    assert datasets.load(name) is plain
+    assert not list(bare.glob("lazyknife/*"))
 
 
 def test_the_columns_of_the_real_data_are_those_of_the_files(bare, monkeypatch):
     folder = real_file("communities_and_crime.csv.gz").parent
     monkeypatch.setenv("LAZYKNIFE_DATA", str(folder))
     frame = pd.read_csv(real_file("communities_and_crime.csv.gz"))
-    data = datasets.communities()
+    data = datasets.load("communities")
     assert data.feature_names[0] == "population"
     assert "OtherPerCap" not in data.feature_names  # lacks one value
     assert np.array_equal(data.X, frame[list(data.feature_names)].to_numpy())
     assert np.array_equal(data.y, frame.iloc[:, -1])
 
-    blog = datasets.blog_feedback()
+    blog = datasets.load("blog_feedback")
     with gzip.open(real_file("blogData_train.csv.gz"), "rt") as lines:
         first = lines.readline().split(",")
     assert np.allclose(blog.X[0], np.array(first[:-1], float))
@@ -214,9 +209,9 @@ def test_an_unpacked_copy_is_as_good(bare, monkeypatch):
     packed = real_file("blogData_train.csv.gz")
     (bare / "blogData_train.csv").write_bytes(gzip.decompress(packed.read_bytes()))
     monkeypatch.setenv("LAZYKNIFE_DATA", str(bare))
-    unpacked = datasets.blog_feedback()
+    unpacked = datasets.load("blog_feedback")
     monkeypatch.setenv("LAZYKNIFE_DATA", str(packed.parent))
-    assert np.array_equal(unpacked.X, datasets.blog_feedback().X)
+    assert np.array_equal(unpacked.X, datasets.load("blog_feedback").X)
 
 
 def test_a_corrupted_copy_is_refused_with_both_hashes(bare, monkeypatch):
@@ -226,11 +221,11 @@ def test_a_corrupted_copy_is_refused_with_both_hashes(bare, monkeypatch):
     path.write_bytes(content)
     monkeypatch.setenv("LAZYKNIFE_DATA", str(bare))
     with pytest.raises(WrongHash) as refused:
-        datasets.meps_2016_panel21()
+        datasets.load("meps_2016_panel21")
     for part in (str(path), sha256(content)[7:], "6011c0d083d694ae08de23d897d51af3226f18a9"):
         assert part in str(refused.value)
     shutil.copy(real_file(path.name), path)  # a good copy in its place is taken
-    assert len(datasets.meps_2016_panel21()) == 15670
+    assert len(datasets.load("meps_2016_panel21")) == 15670
 
 
 # Choices
@@ -257,11 +252,6 @@ def test_the_table_says_what_there_is():
             assert len(bytes.fromhex(value)) == {"sha256": 32, "git": 20}[kind]
         if entry.archive is not None:  # what is fetched is found the next time
             assert entry.archive.members[0] in [copy.name for copy in entry.copies]
-
-
-def test_a_label_falls_back_on_the_name():
-    X, y = np.zeros((2, 1)), np.zeros(2)
-    assert DataSet("mine", X, y, ("a",), "y", "symlog", "me").label == "mine, symlog"
 
 
 # The papers' derivation of MEPS
@@ -339,7 +329,7 @@ def write_xport(frame: pd.DataFrame, path: Path) -> None:
     pytest.importorskip("pyreadstat").write_xport(frame, str(path), file_format_version=5)
 
 
-def test_all_forms_of_the_survey_give_the_same(bare, monkeypatch, change):
+def test_all_forms_of_the_survey_give_the_same(bare, place):
     frame = all_levels()
     X, y, names = derive(frame)
     assert X.shape == (16, 107)
@@ -347,19 +337,11 @@ def test_all_forms_of_the_survey_give_the_same(bare, monkeypatch, change):
     write_xport(extra, bare / "h192.ssp")
     extra.rename(columns=str.lower).to_csv(bare / "h192.csv", index=False)
     np.savetxt(bare / "meps_data.txt", np.c_[X, y])
-    change(
-        "meps_2016",
-        rows=16,
-        copies=tuple(
-            Copy(copy.name, (sha256 if "sha" in copy.hash else git_blob)(content))
-            for copy in DATASETS["meps_2016"].copies
-            for content in [(bare / copy.name).read_bytes()]
-        ),
-    )
-    monkeypatch.setenv("LAZYKNIFE_DATA", str(bare))
-    for form in ("meps_data.txt", "h192.csv", "h192.ssp"):
+    forms = ("meps_data.txt", "h192.csv", "h192.ssp")
+    place(*forms)
+    for form in forms:
         assert datasets.find("meps_2016") == bare / form
-        data = datasets.meps_2016()
+        data = datasets.load("meps_2016")
         assert np.array_equal(data.X, X), form
         assert np.allclose(data.y, y, rtol=1e-12), form
         assert data.feature_names == names, form
@@ -376,59 +358,42 @@ def test_a_transport_file_is_read_in_pieces(tmp_path):
     assert np.array_equal(read["AGE53X"].round(), np.arange(5003))
 
 
-def test_other_levels_than_the_papers_are_refused(bare, monkeypatch, change):
-    frame = all_levels()
-    frame["HISPANX"] = 1.0
-    frame.to_csv(bare / "h192.csv", index=False)
-    content = (bare / "h192.csv").read_bytes()
-    change("meps_2016", rows=16, columns=106, copies=(Copy("h192.csv", sha256(content)),))
-    monkeypatch.setenv("LAZYKNIFE_DATA", str(bare))
+def test_other_levels_or_another_shape_than_the_papers_are_refused(bare, place):
+    all_levels().to_csv(bare / "h192.csv", index=False)
+    place("h192.csv", rows=33005)
+    with pytest.raises(ValueError, match=r"shape \(16, 107\).*has \(33005, 107\)"):
+        datasets.load("meps_2016")
+    all_levels().assign(HISPANX=1.0).to_csv(bare / "h192.csv", index=False)
+    place("h192.csv", columns=106)
     with pytest.raises(ValueError, match="papers have: HISPANX 1 for 2"):
-        datasets.meps_2016()
+        datasets.load("meps_2016")
 
 
 @pytest.mark.parametrize("value", [1.0, 0.5])
-def test_dummies_in_other_places_are_refused(bare, monkeypatch, change, value):
+def test_dummies_in_other_places_are_refused(bare, place, value):
     X, y, _ = derive(all_levels())
     X[0, 7:9] = value  # two levels at once, or two halves of one
     X[0, 9:12] = 0
     np.savetxt(bare / "meps_data.txt", np.c_[X, y])
-    content = (bare / "meps_data.txt").read_bytes()
-    change("meps_2016", rows=16, copies=(Copy("meps_data.txt", git_blob(content)),))
-    monkeypatch.setenv("LAZYKNIFE_DATA", str(bare))
+    place("meps_data.txt")
     with pytest.raises(ValueError, match="columns 8 to 12 are not the dummies of REGION53"):
-        datasets.meps_2016()
+        datasets.load("meps_2016")
 
 
-def test_another_shape_is_refused(bare, monkeypatch, change):
-    all_levels().to_csv(bare / "h192.csv", index=False)
-    content = (bare / "h192.csv").read_bytes()
-    change("meps_2016", copies=(Copy("h192.csv", sha256(content)),))
-    monkeypatch.setenv("LAZYKNIFE_DATA", str(bare))
-    with pytest.raises(ValueError, match=r"shape \(16, 107\).*has \(33005, 107\)"):
-        datasets.meps_2016()
-
-
-def test_meps_is_panel_21_where_the_whole_cannot_be_had(bare, monkeypatch, change):
-    change("meps_2016", url=closed_address())
+def test_meps_is_panel_21_where_the_whole_cannot_be_had(bare, monkeypatch, change, server):
+    change("meps_2016", url=f"{server.address}/gone.zip")
     path = real_file("meps2016_panel21_onehot.npz")
     monkeypatch.setenv("LAZYKNIFE_DATA", str(path.parent))
     if datasets.find("meps_2016") is not None:
         pytest.skip("the whole of MEPS 2016 is here")
     assert datasets.meps().label == "MEPS 2016 panel 21"
-
-    def hang(*_):
-        raise AssertionError("asked the publisher again")
-
-    monkeypatch.setattr(files, "download", hang)
     assert datasets.meps("symlog").label == "MEPS 2016 panel 21, symlog"
+    assert server.asked == ["/gone.zip"]  # once a process
 
 
-def test_meps_is_the_whole_where_it_can_be_had(bare, monkeypatch, change):
+def test_meps_is_the_whole_where_it_can_be_had(bare, place):
     all_levels().to_csv(bare / "h192.csv", index=False)
-    content = (bare / "h192.csv").read_bytes()
-    change("meps_2016", rows=16, copies=(Copy("h192.csv", sha256(content)),))
-    monkeypatch.setenv("LAZYKNIFE_DATA", str(bare))
+    place("h192.csv")
     assert datasets.meps("symlog").label == "MEPS 2016, symlog"
 
 
@@ -462,7 +427,7 @@ def publish_blog(server, change, content=BLOG, **archive) -> bytes:
 
 def test_folders_are_searched_in_order_and_the_hash_is_not_read_for_that(bare, monkeypatch):
     assert datasets.find("blog_feedback") is None
-    for folder in (bare / "cache", bare / "shared" / "data", bare / "named"):
+    for folder in (bare / "lazyknife", bare / "shared" / "data", bare / "named"):
         folder.mkdir(parents=True)
         (folder / "blogData_train.csv").write_text("anything")
         monkeypatch.setenv("LAZYKNIFE_DATA", str(bare / "named"))
@@ -480,27 +445,25 @@ def test_the_named_folder_may_be_in_the_users_home(bare, monkeypatch):
 
 def test_a_publishers_file_is_fetched_once_and_kept(bare, server, change):
     publish_blog(server, change)
-    data = datasets.blog_feedback()
+    data = datasets.load("blog_feedback")
     assert data.X.tolist() == [[1.5] * 280, [-2.0] * 280]
     np.testing.assert_allclose(data.y, [0.0, np.log(4)], rtol=1e-14)
-    kept = bare / "cache" / "blogData_train.csv"
+    kept = bare / "lazyknife" / "blogData_train.csv"
     assert list(kept.parent.iterdir()) == [kept]
     assert kept.read_bytes() == BLOG
     assert datasets.find("blog_feedback") == kept
-    assert datasets.blog_feedback() is data
-    np.testing.assert_allclose(datasets.blog_feedback("symlog").X[1], -np.log(3), rtol=1e-14)
+    assert datasets.load("blog_feedback") is data
+    np.testing.assert_allclose(
+        datasets.load("blog_feedback", "symlog").X[1], -np.log(3), rtol=1e-14
+    )
     assert server.asked == ["/blog.zip"]
 
 
-def test_the_hash_is_read_once_a_process(bare, monkeypatch, server, change):
+def test_the_hash_is_read_once_a_process(bare, server, change):
     publish_blog(server, change)
-    datasets.blog_feedback()
-
-    def read_again(*_):
-        raise AssertionError("hashed again")
-
-    monkeypatch.setattr(files, "_digest", read_again)
-    datasets.blog_feedback("symlog")
+    datasets.load("blog_feedback")
+    (bare / "lazyknife" / "blogData_train.csv").write_bytes(BLOG.replace(b"1.5", b"0.0"))
+    assert (datasets.load("blog_feedback", "symlog").X[0] == 0).all()
 
 
 def test_communities_are_fetched_with_the_names_of_their_columns(bare, server, change):
@@ -519,11 +482,11 @@ def test_communities_are_fetched_with_the_names_of_their_columns(bare, server, c
         url=f"{server.address}/c.zip",
         copies=(Copy("communities.data", git_blob(content), ("communities.names",)),),
     )
-    data = datasets.communities()
+    data = datasets.load("communities")
     assert data.feature_names == ("feature0", *(f"feature{k}" for k in range(24, 122)))
     np.testing.assert_allclose(data.X[:, 1], [0.124, 0.124], rtol=1e-14)
     np.testing.assert_allclose(data.y, [0.2, 0.7], rtol=1e-14)
-    (bare / "cache" / "communities.names").unlink()  # of no use without
+    (bare / "lazyknife" / "communities.names").unlink()  # of no use without
     assert datasets.find("communities") is None
 
 
@@ -535,22 +498,19 @@ def test_other_names_than_the_publishers_are_refused(tmp_path, names):
         attribute_names(path)
 
 
-def test_an_archive_with_another_hash_is_refused(bare, server, change):
+def test_an_archive_or_member_with_another_hash_is_refused_and_not_kept(bare, server, change):
     zipped = publish_blog(server, change, hash=sha256(b"another"))
-    with pytest.raises(WrongHash) as refused:
-        datasets.blog_feedback()
-    for part in (f"{server.address}/blog.zip", sha256(zipped)[7:], sha256(b"another")[7:]):
-        assert part in str(refused.value)
-    assert not list(bare.glob("cache/*"))
-
-
-def test_a_member_with_another_hash_is_refused_and_not_kept(bare, server, change):
+    wrong = {f"{server.address}/blog.zip": (zipped, b"another")}
+    with pytest.raises(WrongHash) as archive:
+        datasets.load("blog_feedback")
     publish_blog(server, change, content=b"1,2,3\n")
-    with pytest.raises(WrongHash) as refused:
-        datasets.blog_feedback()
-    for part in ("blogData_train.csv in http", sha256(b"1,2,3\n")[7:], sha256(BLOG)[7:]):
-        assert part in str(refused.value)
-    assert not list(bare.glob("cache/*"))
+    with pytest.raises(WrongHash) as member:
+        datasets.load("blog_feedback")
+    wrong["blogData_train.csv in http"] = (b"1,2,3\n", BLOG)
+    for refused, (label, contents) in zip((archive, member), wrong.items(), strict=True):
+        for part in (label, *(sha256(content)[7:] for content in contents)):
+            assert part in str(refused.value)
+    assert not list(bare.glob("lazyknife/*"))
 
 
 def with_unknown_compression(zipped: bytes) -> bytes:
@@ -572,15 +532,15 @@ def test_an_answer_without_the_file_says_how_to_go_on(bare, server, change, cont
     publish_blog(server, change, hash=None)
     server.pages["/blog.zip"] = content
     with pytest.raises(DataNotFound, match=r"could not be unpacked.*LAZYKNIFE_DATA"):
-        datasets.blog_feedback()
-    assert not list(bare.glob("cache/*"))
+        datasets.load("blog_feedback")
+    assert not list(bare.glob("lazyknife/*"))
 
 
 def test_a_page_that_is_gone_says_how_to_go_on(bare, server, change):
     publish_blog(server, change)
     server.pages.clear()
     with pytest.raises(DataNotFound, match=r"download failed \(HTTPError\)"):
-        datasets.blog_feedback()
+        datasets.load("blog_feedback")
     assert server.asked == ["/blog.zip"]  # no second try
 
 
@@ -590,57 +550,32 @@ def test_without_a_network_the_error_says_what_to_put_where(bare, monkeypatch, c
     monkeypatch.setenv("LAZYKNIFE_DATA", str(bare / "nowhere"))
     start = time.perf_counter()
     with pytest.raises(FileNotFoundError) as missing:
-        datasets.blog_feedback()
+        datasets.load("blog_feedback")
     assert time.perf_counter() - start < 5
     assert isinstance(missing.value, DataNotFound)
     for part in (url, "unpack blogData_train.csv,", "LAZYKNIFE_DATA", str(bare / "nowhere")):
         assert part in str(missing.value)
 
 
-def test_a_publisher_that_does_not_answer_is_given_up(bare, monkeypatch, change):
-    monkeypatch.setattr(files, "TIMEOUT_S", 0.2)
+def test_a_publisher_that_does_not_answer_is_given_up(bare):
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        change("blog_feedback", url=f"http://127.0.0.1:{silent.getsockname()[1]}/blog.zip")
-        start = time.perf_counter()
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/blog.zip"
+        entry = dataclasses.replace(DATASETS["blog_feedback"], url=url)
         with pytest.raises(DataNotFound, match=r"download failed \(ReadTimeout\)"):
-            datasets.blog_feedback()
-        assert time.perf_counter() - start < 5
+            files.fetch(entry, timeout=0.2)
 
 
 def test_what_no_publisher_offers_says_which_file_to_put_where(bare):
     with pytest.raises(DataNotFound) as missing:
-        datasets.meps_2016_panel21()
+        datasets.load("meps_2016_panel21")
     assert "Put meps2016_panel21_onehot.npz into a folder" in str(missing.value)
     assert "Fetch" not in str(missing.value)
-
-
-@pytest.mark.parametrize("on_terminal", [True, False])
-def test_the_download_is_shown_on_a_terminal_only(
-    bare, monkeypatch, server, change, capsys, on_terminal
-):
-    publish_blog(server, change)
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: on_terminal)
-    datasets.blog_feedback()
-    shown = "\rBlogFeedback: 0 of 0 MB\n" if on_terminal else ""
-    assert capsys.readouterr().err == shown
-
-
-def test_the_meter_counts_megabytes(capsys):
-    meter = files.Meter("Data")
-    meter.total = 3_000_000
-    for _ in range(6):
-        meter.update(500_001)
-    meter.reset()
-    meter.update(3_000_000)
-    meter.close()
-    lines = capsys.readouterr().err.split("\r")[1:]
-    assert lines == ["Data: 1 of 3 MB", "Data: 2 of 3 MB", "Data: 3 of 3 MB\n"]
 
 
 @pytest.mark.parametrize("package", ["pandas", "pooch"])
 def test_a_missing_package_names_the_extra(monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ImportError, match=rf"need {package}: pip install 'lazyknife\[datasets\]'"):
+    with pytest.raises(ImportError, match=rf"need {package}: pip install 'lazyknife\[research\]'"):
         files.optional(package)
 
 

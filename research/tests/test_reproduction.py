@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from research import datasets
+from research.__main__ import app
 from research.study import (
     COLLECTIONS,
     STUDIES,
@@ -19,12 +20,12 @@ from research.study import (
     run_trial,
     summarise,
 )
-from research.study.methods import CHANGES, effective
+from research.study.methods import effective
 from research.study.run import key_of, resolve, stored_rows
 from typer.testing import CliRunner
 
 from alike import check_same_drawing, check_same_page
-from lazyknife.cli import app
+from lazyknife.methods import VARIANTS
 from lazyknife.plots import save_figure
 
 ROOT = Path(__file__).parents[2]
@@ -80,7 +81,9 @@ def test_a_small_trial_of_every_study_gives_the_committed_row(name):
     check_again(name, resolved(small_trial(name)))
 
 
-@pytest.mark.parametrize("method", [*CHANGES, "cv+", "mapie_cv_ridge", "mapie_split_boosting"])
+@pytest.mark.parametrize(
+    "method", ["lazyknife_public", *VARIANTS, "cv+", "mapie_cv_ridge", "mapie_split_boosting"]
+)
 def test_a_small_trial_of_every_choice_gives_the_committed_row(method):
     check_again("choices", replace(small_trial("choices"), method=method))
 

@@ -1,16 +1,16 @@
-"""The example on private learning: its rows, its page, and a run on tiny settings."""
+"""The experiment on private learning: its rows, its page, and a run on tiny settings."""
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import statistics
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pandas as pd
 import pytest
+from research.experiments import trade
+from research.pages import fill
 
 import lazyknife as lk
 from alike import check_same_page
@@ -20,36 +20,22 @@ PAGE = ROOT / "docs/trade.md"
 ROWS = ROOT / "docs/trade/rows.csv"
 
 
-@pytest.fixture
-def trade() -> ModuleType:
-    """The script, loaded anew: tests change its settings."""
-    spec = importlib.util.spec_from_file_location("trade", ROOT / "examples/trade.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
 def committed() -> pd.DataFrame:
     return pd.read_csv(ROWS)
 
 
-def test_the_pages_table_is_that_of_the_committed_rows(
-    trade: ModuleType, committed: pd.DataFrame
-) -> None:
+def test_the_pages_table_is_that_of_the_committed_rows(committed: pd.DataFrame) -> None:
     page = PAGE.read_text(encoding="utf-8")
-    check_same_page(trade.fill(page, committed), page)
+    check_same_page(fill(page, {"trade": trade.table(committed)}), page)
+    wrong = committed.assign(width=2 * committed["width"])
     with pytest.raises(AssertionError):
-        check_same_page(trade.fill(page, committed.assign(width=2 * committed["width"])), page)
+        check_same_page(fill(page, {"trade": trade.table(wrong)}), page)
     panels = len(trade.DATA) * len(trade.SIZES)
     assert page.count("\n| ") == 2 + panels * (1 + len(trade.EPSILONS))
 
 
-def test_the_committed_rows_are_those_of_the_scripts_settings(
-    trade: ModuleType, committed: pd.DataFrame
-) -> None:
+def test_the_committed_rows_are_those_of_the_settings(committed: pd.DataFrame) -> None:
     cells = [
         (data, n, base, trial)
         for data in trade.DATA
@@ -66,9 +52,7 @@ def test_the_committed_rows_are_those_of_the_scripts_settings(
     assert len(public) == len(trade.LEVELS) * len(trade.DATA) * sum(trade.SIZES.values())
 
 
-def test_the_committed_levels_are_those_that_plan_gives(
-    trade: ModuleType, committed: pd.DataFrame
-) -> None:
+def test_the_committed_levels_are_those_that_plan_gives(committed: pd.DataFrame) -> None:
     """Also that no larger alpha would do, and that what is certified is reached."""
     public = committed[committed["base"] == "public"]
     for n, certified, alpha in (
@@ -87,7 +71,7 @@ def test_the_committed_levels_are_those_that_plan_gives(
     assert (means["coverage"] > means["certified"] - 0.02).all()
 
 
-def test_what_the_page_says_holds(trade: ModuleType, committed: pd.DataFrame) -> None:
+def test_what_the_page_says_holds(committed: pd.DataFrame) -> None:
     summary = trade.summarise(committed)
     asked = summary[summary["certified"].isin(trade.WANTED) & (summary["base"] != "public")]
     assert (asked["saved"] < 0).all()  # it does not pay anywhere
@@ -118,7 +102,7 @@ def made() -> pd.DataFrame:
     )
 
 
-def test_widths_are_compared_with_the_public_starts_of_the_same_trial(trade: ModuleType) -> None:
+def test_widths_are_compared_with_the_public_starts_of_the_same_trial() -> None:
     for rows in (made(), made().sample(frac=1, random_state=1)):
         summary = trade.summarise(rows).set_index(["base", "certified"])
         assert (summary.loc["public", "saved"] == 0).all()
@@ -130,7 +114,7 @@ def test_widths_are_compared_with_the_public_starts_of_the_same_trial(trade: Mod
         assert line["base_r2"] == 0.0625
 
 
-def test_a_table_says_where_nothing_certifies(trade: ModuleType) -> None:
+def test_a_table_says_where_nothing_certifies() -> None:
     title = trade.TITLES["simulated_p16"]
     head, rule, public, other = trade.table(made()).splitlines()
     assert head.count("|") == rule.count("|") == public.count("|") == other.count("|") == 11
@@ -139,14 +123,7 @@ def test_a_table_says_where_nothing_certifies(trade: ModuleType) -> None:
     assert other.endswith("| 0.170 | 2.000 ± 1.000 | 37.5 ± 12.5 % | none |  |  |")
 
 
-def test_filling_a_page_touches_nothing_else(trade: ModuleType) -> None:
-    page = "A\n<!-- table -->\nold\n<!-- end of table -->\nB\n"
-    filled = trade.fill(page, made())
-    assert filled == page.replace("old\n", trade.table(made()))
-    assert trade.fill(filled, made()) == filled
-
-
-def test_new_rows_are_new_and_trials_differ(trade: ModuleType) -> None:
+def test_new_rows_are_new_and_trials_differ() -> None:
     first, again, other = (trade.rows_of("simulated_p16", 50, trial) for trial in (0, 0, 1))
     assert [len(part) for part in first] == [50, 50, trade.NEW_ROWS, trade.NEW_ROWS]
     for a, b in zip(first, again, strict=True):
@@ -155,34 +132,29 @@ def test_new_rows_are_new_and_trials_differ(trade: ModuleType) -> None:
     assert not {row.tobytes() for row in first[0]} & {row.tobytes() for row in first[2]}
 
 
-def test_it_runs_on_tiny_settings(
-    trade: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_it_runs_on_tiny_settings(tmp_path: Path) -> None:
     cheap = {
         "public": lk.Public(),
         "noisy": lk.DPSGD(noise_multiplier=40.0, epochs=1, batch_size=10),
         "nothing": lk.DPSGD(noise_multiplier=0.05, epochs=1, batch_size=40),
     }
-    monkeypatch.setattr(trade, "bases", lambda n: cheap)
-    monkeypatch.setattr(trade, "NEW_ROWS", 30)
-    monkeypatch.setattr(trade, "LEVELS", (0.8, 0.9))
-    rows = trade.run(("simulated_p16",), {40: 2})
+    rows = trade.run(("simulated_p16",), {40: 2}, lambda n: cheap, new=30, levels=(0.8, 0.9))
     wanted = itertools.product((0, 1), ("public", "noisy"), (0.8, 0.9))
     assert list(rows[["trial", "base", "certified"]].itertuples(index=False, name=None)) == list(
         wanted
     )  # what learns without noise certifies nothing
     one = rows.iloc[2]  # trial 0, the noisy base, .8
-    X, y, X_new, y_new = trade.rows_of("simulated_p16", 40, 0)
+    X, y, X_new, y_new = trade.rows_of("simulated_p16", 40, 0, new=30)
     model = lk.LazyJackknifeRegressor(base=cheap["noisy"], construction="full", random_state=0)
     result = model.fit(X, y).predict_interval(X_new, alpha=float(one["alpha"]))
     assert one["width"] == pytest.approx(result.width.mean())
     assert one["coverage"] == pytest.approx(result.covers(y_new).mean())
     plan = lk.plan(n=40, coverage=0.8, construction="full", base=cheap["noisy"])
     assert one["alpha"] == plan.alpha
-    (tmp_path / "trade.md").write_text("A\n<!-- table -->\nold\n<!-- end of table -->\nB\n")
+    (tmp_path / "trade.md").write_text("A\n<!-- table: trade -->\nold\n<!-- end of table -->\nB\n")
     trade.write(rows, tmp_path)
     page = (tmp_path / "trade.md").read_text(encoding="utf-8")
-    assert page.startswith("A\n<!-- table -->\n| data |")
+    assert page.startswith("A\n<!-- table: trade -->\n| data |")
     assert page.endswith("|\n<!-- end of table -->\nB\n")
     assert (tmp_path / "trade/trade.svg").stat().st_size > 5000
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "trade/rows.csv"), rows, rtol=1e-4)

@@ -1,39 +1,31 @@
-"""The study of bases that learn from rows without labels: its page, its rows and its code."""
+"""The experiment on rows without labels: its rows, its page, and a run on a small sample."""
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import re
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from research.experiments import unlabelled
+from research.pages import DOCS, fill
 
 from alike import check_same_page
 from lazyknife import LazyJackknifeRegressor
 from rows import linear
 
-ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs/unlabelled.md"
-ROWS = ROOT / "docs/unlabelled/rows.csv"
+PAGE = DOCS / "unlabelled.md"
+ROWS = DOCS / "unlabelled/rows.csv"
 
 
-@pytest.fixture(scope="module")
-def study():
-    spec = importlib.util.spec_from_file_location("unlabelled", ROOT / "examples/unlabelled.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_page_is_made_of_the_rows(study):
+def test_the_page_is_made_of_the_rows():
     page, rows = PAGE.read_text(encoding="utf-8"), pd.read_csv(ROWS)
-    check_same_page(study.fill(page, rows), page)
+    check_same_page(fill(page, {"unlabelled": unlabelled.table(rows)}), page)
+    wrong = unlabelled.table(rows.assign(width=2 * rows["width"]))
     with pytest.raises(AssertionError):
-        check_same_page(study.fill(page, rows.assign(width=2 * rows["width"])), page)
-    assert page.count("\n| ") == 2 + len(study.CASES) * len(study.METHODS)
+        check_same_page(fill(page, {"unlabelled": wrong}), page)
+    assert page.count("\n| ") == 2 + len(unlabelled.CASES) * len(unlabelled.METHODS)
 
 
 def test_the_snippet_of_the_page_runs():
@@ -47,10 +39,10 @@ def test_the_snippet_of_the_page_runs():
     assert "the rows passed as X_pool, and no others" in str(names["model"].certificate_)
 
 
-def test_the_rows_are_all_there(study):
+def test_the_rows_are_all_there():
     rows = pd.read_csv(ROWS)
-    seeds = range(study.FIRST, study.FIRST + study.SPLITS)
-    wanted = itertools.product((case.title for case in study.CASES), study.METHODS, seeds)
+    seeds = range(unlabelled.FIRST, unlabelled.FIRST + unlabelled.SPLITS)
+    wanted = itertools.product((case.title for case in unlabelled.CASES), unlabelled.METHODS, seeds)
     found = list(zip(rows["data"], rows["method"], rows["split"], strict=True))
     assert sorted(found) == sorted(wanted)
     assert (rows["certified"] > 0.8).all()
@@ -58,15 +50,15 @@ def test_the_rows_are_all_there(study):
     assert set(blog["unlabelled"]) == {50_000}
 
 
-def test_scores_are_compared_split_by_split(study):
+def test_scores_are_compared_split_by_split():
     scores = {"random start": (2.0, 4.0), "autoencode": (1.0, 3.0)}
-    measured = dict.fromkeys(study.MEASURES, 0.0)
+    measured = dict.fromkeys(unlabelled.MEASURES, 0.0)
     rows = pd.DataFrame(
         {"data": "d", "method": method, "split": split, "unlabelled": 5, **measured, "score": score}
         for method, both in scores.items()
         for split, score in enumerate(both)
     )
-    summary = study.summarise(rows).set_index("method")
+    summary = unlabelled.summarise(rows).set_index("method")
     assert summary.loc["random start", ["gain", "gain_se"]].tolist() == [0.0, 0.0]
     gains = [100 * (1 - 1 / 2), 100 * (1 - 3 / 4)]
     assert summary.loc["autoencode", "gain"] == pytest.approx(np.mean(gains))
@@ -74,23 +66,25 @@ def test_scores_are_compared_split_by_split(study):
     assert summary.loc["autoencode", "score"] == 2.0
 
 
-def test_the_study_runs_on_a_small_sample(study, tmp_path):
+def test_the_study_runs_on_a_small_sample(tmp_path):
     X, y = linear(240, 4)
-    cases = [study.Case(f"new={new}", lambda: (X, y), new) for new in (60, None)]
+    cases = [unlabelled.Case(f"new={new}", lambda: (X, y), new) for new in (60, None)]
     for case in cases:
         parts = case.split(0)
         assert sorted(np.concatenate(parts)) == list(range(240))
         assert [len(part) for part in parts] == ([100, 60, 80] if case.new else [100, 140, 0])
-    rows = study.run(cases, 2)
-    assert len(rows) == 2 * 2 * len(study.METHODS)
+    rows = unlabelled.run(cases, 2)
+    assert len(rows) == 2 * 2 * len(unlabelled.METHODS)
     assert rows["coverage"].between(0.5, 1).all()
     assert set(rows["unlabelled"]) == {80, 140}
     score = rows.set_index(["data", "split", "method"])["score"]
     assert (score.loc[:, :, "autoencode"] != score.loc[:, :, "random start"]).all()
-    (tmp_path / "unlabelled.md").write_text("A\n<!-- table -->\nold\n<!-- end of table -->\nB\n")
-    study.write(rows, tmp_path)
+    (tmp_path / "unlabelled.md").write_text(
+        "A\n<!-- table: unlabelled -->\nold\n<!-- end of table -->\nB\n"
+    )
+    unlabelled.write(rows, tmp_path)
     page = (tmp_path / "unlabelled.md").read_text(encoding="utf-8")
-    assert page.startswith("A\n<!-- table -->\n| data |")
+    assert page.startswith("A\n<!-- table: unlabelled -->\n| data |")
     assert page.endswith("|\n<!-- end of table -->\nB\n")
     assert "old" not in page
     assert (tmp_path / "unlabelled/score.svg").stat().st_size > 5000

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from research.study import STUDIES, fill, verdicts
 from research.study.catalogue import PAPER
-from research.study.page import markdown, table1
 from research.study.run import key_of, line, read_rows, write_rows
+from research.study.tables import table1
 from research.study.trial import COLUMNS
 from research.study.verdict import CLAIMS, compared
 
@@ -56,7 +56,7 @@ def folder(tmp_path):
 
 def judged(folder):
     rows = {name: read_rows(folder / f"{name}.csv") for name in PAPER}
-    return dict(zip((claim.__name__ for claim in CLAIMS), verdicts(rows), strict=True))
+    return dict(zip(CLAIMS, verdicts(rows), strict=True))
 
 
 def test_rows_that_agree_with_the_paper_reproduce_every_claim(folder):
@@ -164,10 +164,6 @@ def test_a_page_is_filled_between_its_marks_and_filling_again_changes_nothing(fo
     assert "MEPS 2016 panel 21, symlog | lazy_dp |" in filled
     assert filled.startswith("before verdicts\n<!-- table: verdicts -->\n| verdict |")
     assert fill(filled, folder) == filled
-
-
-def test_a_markdown_table_has_a_head_and_lines():
-    assert markdown(("a", "b"), [(1, "x")]) == "| a | b |\n| --- | --- |\n| 1 | x |\n"
 
 
 def test_a_row_is_one_line_and_its_key_survives_the_file(folder):

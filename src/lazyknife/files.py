@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Files that are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside ``path``; it takes its place when the block has succeeded.
+    """Yield a temporary path beside ``path`` that replaces it when the block has succeeded.
 
-    A reader, or a run that was killed, sees the old file or the new one, never a part.
+    Readers see the old file or the new one, never a part, even if the process is killed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
@@ -28,13 +28,13 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def check_writable(path: Path, suffixes: Iterable[str]) -> None:
-    """Refuse a path that could not be written, before any work is done for it."""
+    """Refuse a path that cannot be written, before any work is done for it."""
     known = tuple(suffixes)
     if os.path.isdir(path):
-        raise ValueError(f"{path}: this is a folder: give the name of a file")
+        raise ValueError(f"{path} is a folder: give the name of a file")
     if not path.name.lower().endswith(known):
         raise ValueError(f"{path}: give a name that ends in {', '.join(known)}")
-    # Folders that are missing will be made, inside the nearest that is there.
+    # Missing folders will be created inside the closest that exists.
     folder = next(parent for parent in path.absolute().parents if os.path.exists(parent))
     try:
         with tempfile.TemporaryFile(dir=folder):
@@ -44,13 +44,13 @@ def check_writable(path: Path, suffixes: Iterable[str]) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a text file at once."""
+    """Write a text file atomically."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def _umask() -> int:
-    """The process's mask; a temporary file is private, its successor should be as usual."""
+    """Return the process's umask: temporary files are private, the final file should not be."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

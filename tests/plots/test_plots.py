@@ -318,7 +318,7 @@ def test_an_error_beyond_zero_does_not_stretch_a_log_scale():
 def test_panels_must_fit_the_names_and_the_axes():
     with pytest.raises(ValueError, match="'width' has 1 values and 1 errors"):
         plot_comparison(["a", "b"], [Panel("width", [1], [1])])
-    with pytest.raises(ValueError, match="axes holds 1 axes: give 2"):
+    with pytest.raises(ValueError, match="axes has 1 axes: give 2"):
         plot_comparison(["a"], [Panel("width", [1], [1])] * 2, axes=plt.gca())
 
 
@@ -328,7 +328,7 @@ def test_panels_must_fit_the_names_and_the_axes():
 def test_curves_have_markers_and_errors_and_bounds_have_neither():
     ax = plot_curves(
         [
-            Curve("ours", [2, 1], [5, 4], [0.5, 0.25]),
+            Curve("ours", np.array([2, 1]), np.array([5, 4]), np.array([0.5, 0.25])),
             Curve("theirs", [1, 2], [6, 7]),
             Curve("bound", [1, 2], [1, 2], kind="bound"),
         ],

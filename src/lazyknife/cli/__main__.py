@@ -1,5 +1,5 @@
 """``python -m lazyknife.cli`` is the command ``lazyknife``."""
 
-from . import main
+from .app import main
 
 main()

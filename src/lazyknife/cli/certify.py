@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -10,99 +10,69 @@ from . import options as opt
 from .console import FAILED, plainly, print_text
 from .values import make_base
 
-Rows = Annotated[int, typer.Option("--n", help="Training rows.")]
+Rows = Annotated[int, typer.Option("--n", help="Number of training rows.")]
+INTERVALS = {name: opt.SETTINGS[name] for name in ("construction", "folds")}
 
 
 @plainly
+@opt.with_options(INTERVALS, opt.BASES)
 def certify(
-    context: typer.Context,
     n: Rows,
-    alpha: Annotated[
-        float, typer.Option(help="Level of the intervals.", rich_help_panel=opt.LAZY)
-    ] = 0.1,
-    construction: opt.Construction = "plus",
-    folds: opt.Folds = 10,
-    base: opt.BaseKind = "dpsgd",
-    epsilon: opt.Epsilon = None,
-    delta: opt.Delta = None,
-    epochs: opt.Epochs = None,
-    batch_size: opt.BatchSize = None,
-    noise_multiplier: opt.NoiseMultiplier = None,
-    fraction: opt.Fraction = None,
-    sensitivity: opt.Sensitivity = None,
-    norm: opt.Norm = None,
+    alpha: opt.Alpha = opt.LIBRARY["alpha"],
     eta: Annotated[
-        float | None, typer.Option(help="Stability η: shows the paper's Theorem 1 beside.")
+        float | None, typer.Option(help="Stability η: also show Theorem 1 of the paper.")
     ] = None,
-    nu: Annotated[float | None, typer.Option(help="The ν that goes with --eta.")] = None,
+    nu: Annotated[float | None, typer.Option(help="The ν that belongs to --eta.")] = None,
     parameters: Annotated[
-        int | None, typer.Option(help="Trained weights; sharpens perturbed with --norm l2.")
+        int | None,
+        typer.Option(help="Number of trained weights; sharpens --base perturbed --norm l2."),
     ] = None,
+    **settings: Any,
 ) -> None:
-    """Say what coverage a fit would certify."""
+    """Show the coverage that a fit would certify."""
     from ..certificate import certify as certificate_of
 
     certificate = certificate_of(
         n=n,
         alpha=alpha,
-        construction=construction,
-        base=make_base(context.params),
-        folds=folds,
+        base=make_base(settings),
         eta=eta,
         nu=nu,
         n_parameters=parameters,
+        **{name: settings[name] for name in INTERVALS},
     )
     print_text(str(certificate))
 
 
 @plainly
+@opt.with_options(INTERVALS, opt.BASES)
 def plan(
-    context: typer.Context,
     n: Rows,
-    coverage: Annotated[float, typer.Option(help="Coverage to be certified.")],
-    construction: Annotated[
-        Literal["plus", "minmax", "full", "cv+"],
-        typer.Option(help="How intervals are made.", rich_help_panel=opt.LAZY),
-    ] = "plus",
-    folds: opt.Folds = 10,
+    coverage: Annotated[float, typer.Option(help="Coverage to certify.")],
     alpha: Annotated[
         float | None,
-        typer.Option(
-            help="Given: find the most ε. Not given: find alpha.", rich_help_panel=opt.LAZY
-        ),
+        opt.option("If given, find the largest ε; otherwise, find the largest alpha.", opt.LAZY),
     ] = None,
-    base: opt.BaseKind = "dpsgd",
-    epsilon: opt.Epsilon = None,
-    delta: opt.Delta = None,
-    epochs: opt.Epochs = None,
-    batch_size: opt.BatchSize = None,
-    noise_multiplier: opt.NoiseMultiplier = None,
-    fraction: opt.Fraction = None,
-    sensitivity: opt.Sensitivity = None,
-    norm: opt.Norm = None,
+    **settings: Any,
 ) -> None:
-    """Find the settings that certify a wanted coverage.
+    """Find the settings that certify a given coverage.
 
-    Exit code 1 says that there are none.
+    The exit code is 1 if there are none.
     """
     from ..certificate import plan as plan_for
 
-    start = dict(context.params)
-    if alpha is not None:
-        if epsilon is not None or noise_multiplier is not None:
-            raise ValueError(
-                "give --alpha to find the most ε, or --epsilon or --noise-multiplier to find "
-                "alpha, not both"
-            )
-        if base == "perturbed":
-            start["epsilon"] = 1.0  # which has to have one; it is what is looked for
+    if alpha is not None and settings["base"] == "perturbed" and settings["epsilon"] is None:
+        settings["epsilon"] = 1.0  # a base has to have one, though it is what is searched for
+    elif alpha is not None and {settings["epsilon"], settings["noise_multiplier"]} != {None}:
+        raise ValueError(
+            "give --alpha to find ε, or --epsilon or --noise-multiplier to find alpha, not both"
+        )
     found = plan_for(
         n=n,
         coverage=coverage,
-        construction=construction,
-        base=make_base(start),
         alpha=alpha,
-        folds=folds,
+        base=make_base(settings),
+        **{name: settings[name] for name in INTERVALS},
     )
     print_text(found.sentence)
     if found.certificate is None:

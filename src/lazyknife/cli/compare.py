@@ -1,4 +1,4 @@
-"""``lazyknife compare``: all methods on the user's own data, cross-validated."""
+"""``lazyknife compare``: several methods on the user's own data, cross-validated."""
 
 from __future__ import annotations
 
@@ -8,56 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..methods import DEFAULT, METHODS
 from . import files, values
 from . import options as opt
-from .console import (
-    FAILED,
-    plainly,
-    plus_minus,
-    print_table,
-    print_text,
-    say,
-    show_progress,
-)
+from .console import FAILED, plainly, plus_minus, print_table, print_text, say, show_progress
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from .report import Report
 
-DEFAULT_METHODS = (
-    "naive",
-    "jackknife+",
-    "cv+",
-    "split_conformal",
-    "lazy_finetune",
-    "lazy_dp",
-    "lazyknife_public",
-    "lazyknife",
-)
-OTHER_METHODS = (
-    "jackknife",
-    "lazy_public",
-    "lazy_split",
-    "lazyknife_leverage",
-    "lazyknife_absolute",
-    "lazyknife_minmax",
-    "lazyknife_full",
-    "lazyknife_cv+",
-    "lazyknife_network",
-    "lazyknife_linear",
-    "lazyknife_no_skip",
-    "lazyknife_256",
-    "lazyknife_starts",
-    "lazyknife_starts_leverage",
-    "mapie_cv_ridge",
-    "mapie_cv_forest",
-    "mapie_cv_boosting",
-    "mapie_split_ridge",
-    "mapie_split_forest",
-    "mapie_split_boosting",
-)
 COLUMNS = ("method", "coverage", "width", "interval score", "seconds", "certified")
+OTHERS = tuple(name for name in METHODS if name not in DEFAULT)
 
 
 @plainly
@@ -87,8 +49,8 @@ def compare(
         list[str] | None,
         typer.Option(
             "--method",
-            help=f"Method to compare (may be repeated). By default {', '.join(DEFAULT_METHODS)}; "
-            f"there are also {', '.join(OTHER_METHODS)}.",
+            help=f"Method to compare (may be repeated). By default {', '.join(DEFAULT)}; "
+            f"also available: {', '.join(OTHERS)}.",
             metavar="NAME",
             rich_help_panel=opt.LAZY,
         ),
@@ -98,38 +60,39 @@ def compare(
     ] = 0.1,
     scaling: opt.Scaling = "standardize",
     unit: opt.Unit = 1.0,
-    epochs: Annotated[int, typer.Option(help="Of all trainings.", rich_help_panel=opt.BASE)] = 10,
+    epochs: Annotated[
+        int, typer.Option(help="Epochs of every training.", rich_help_panel=opt.BASE)
+    ] = 10,
     batch_size: Annotated[
-        int, typer.Option(help="Of all trainings.", rich_help_panel=opt.BASE)
+        int, typer.Option(help="Batch size of every training.", rich_help_panel=opt.BASE)
     ] = 10,
     epsilon: Annotated[
-        float, typer.Option(help="Privacy ε of the private bases.", rich_help_panel=opt.BASE)
+        float, typer.Option(help="Privacy ε of the DP-SGD bases.", rich_help_panel=opt.BASE)
     ] = 0.01,
-    folds: Annotated[
-        int, typer.Option(help="Of the cross-validation.", rich_help_panel=opt.RUN)
-    ] = 5,
+    folds: Annotated[int, typer.Option(help="Number of folds.", rich_help_panel=opt.RUN)] = 5,
     train_rows: Annotated[
         int,
         typer.Option(
-            help="Most training rows in a fold; jackknife+ trains as many networks.",
+            help="Largest number of training rows in a fold; jackknife+ trains as many networks.",
             rich_help_panel=opt.RUN,
         ),
     ] = 500,
     test_rows: Annotated[
-        int, typer.Option(help="Most test rows in a fold.", rich_help_panel=opt.RUN)
+        int, typer.Option(help="Largest number of test rows in a fold.", rich_help_panel=opt.RUN)
     ] = 5000,
     jobs: opt.Jobs = -1,
     seed: opt.Seed = 0,
 ) -> None:
-    """Compare coverage, width and time of all methods on your own data.
+    """Compare coverage, width and time of several methods on your own data.
 
-    Every fold's training part is standardised together with its test part, without labels, so
-    that nothing leaks. All methods have the same network, trained for the same number of epochs;
-    the lazy_ methods have the paper's settings, the lazyknife ones those of predict.
+    The features of a fold's training and test rows are scaled together, without labels, so that
+    nothing leaks. Except where a name says otherwise, all methods use the same network, two hidden
+    layers of 64 ReLU units beside a linear function of the inputs, and train it for the same
+    number of epochs. The lazy_ methods use the ridge and the readout of the paper, the lazyknife
+    ones the defaults of predict. The mapie_ ones, which need the package mapie, use the models in
+    their names instead of a network.
     """
-    from research.study.cross_validation import compare_methods, summarise_folds
-    from research.study.grid import Setting
-
+    from ..compare import compare_methods
     from ..data.checks import check_positive
     from .tables import encode_one, read_table
 
@@ -144,37 +107,49 @@ def compare(
     found = compare_methods(
         rows.X,
         rows.y / unit,
-        tuple(dict.fromkeys(methods or DEFAULT_METHODS)),
-        Setting(alpha=alpha, epochs=epochs, batch_size=batch_size, epsilon=epsilon, intercept=True),
+        tuple(dict.fromkeys(methods or DEFAULT)),
+        alpha=alpha,
+        epochs=epochs,
+        batch_size=batch_size,
+        epsilon=epsilon,
         scaling=values.make_scaling(scaling),
         folds=folds,
         train_rows=train_rows,
         test_rows=test_rows,
-        seed=seed,
+        random_state=seed,
         jobs=jobs,
         progress=show_progress(),
     )
     found[["width", "score"]] *= unit
-    summary = summarise_folds(found)
     lead = (
         f"{data.name}: {len(rows.y)} rows, {rows.X.shape[1]} features, {folds} folds of "
         f"{found['n'].min()} training rows, alpha = {alpha:g}."
     )
-    drawn = _draw(summary, alpha) if figure or html else None
-    page = None
-    if html is not None:
-        page = _make_report(lead, rows.notes, summary, drawn, files.settings_of(context))
-    files.write_outputs(context.params, found, drawn, page)
-    print_table(lead, COLUMNS, [_cells(row) for row in summary.to_dict("records")])
-    if output is not None:
-        print_text(f"\nWrote {len(found)} rows to {output}.")
-    _say_grouped("warning", found)
+    _show(context, lead, rows.notes, found)
     if _say_grouped("error", found):
         raise typer.Exit(FAILED)
 
 
+def _show(context: typer.Context, lead: str, notes: tuple[str, ...], found: pd.DataFrame) -> None:
+    """Print the table, and write the files that were asked for."""
+    from ..compare import summarise_folds
+
+    summary, options = summarise_folds(found), context.params
+    drawn = page = None
+    if options["figure"] or options["html"]:
+        drawn = _draw(summary, options["alpha"])
+    if options["html"]:
+        page = _make_report(lead, notes, summary, drawn, files.settings_of(context))
+    files.write_outputs(options, found, drawn, page)
+    print_text(lead)
+    print_table("", COLUMNS, [_cells(row) for row in summary.to_dict("records")])
+    if options["output"]:
+        print_text(f"\nWrote {len(found)} rows to {options['output']}.")
+    _say_grouped("warning", found)
+
+
 def _say_grouped(kind: str, found: pd.DataFrame) -> bool:
-    """Say each method's warnings or errors once, with the number of folds; whether any were."""
+    """Print each method's warnings or errors once, with the number of folds; return if any."""
     some = found[found[kind] != ""]
     for (method, text), part in some.groupby(["method", kind], sort=False):
         say(f"{kind}: {method}, {len(part)} of {found['fold'].nunique()} folds: {text}")
@@ -195,8 +170,8 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _draw(summary: pd.DataFrame, alpha: float) -> Any:
     from matplotlib.figure import Figure
-    from research.study.figures import wants_log
 
+    from ..compare import wants_log
     from ..plots import Panel, plot_comparison, style
 
     def panel(column: str, label: str, **options: Any) -> Panel:
@@ -221,10 +196,8 @@ def _make_report(
     drawn: Any,
     settings: Mapping[str, object],
 ) -> Report:
-    """Put the page together."""
-    from research.study.trial import versions
-
     from ..plots import figure_svg
+    from ..versions import versions
     from .report import Figure, Report, Table
 
     shown = {

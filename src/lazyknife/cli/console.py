@@ -18,19 +18,16 @@ from typer.core import TyperGroup
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
-WIDE = 160
-FAILED = 1  # exit code of a run some of whose parts failed
-USAGE = 2  # of everything that the user can correct
-INTERRUPTED = 130
-# What a user's file, setting or machine can cause; anything else is a defect of ours.
+WIDE = 160  # columns of a table in a file or a pipe
+FAILED, USAGE, INTERRUPTED = 1, 2, 130  # exit codes: a part failed, the user can fix it, Ctrl-C
+# What a user's file, setting or machine can cause; anything else is a bug.
 EXPECTED = (ValueError, TypeError, OSError, MemoryError, ImportError)
 
 
 class OneLineErrors(TyperGroup):
-    """The commands; what is wrong with a command line is said in one line."""
+    """The commands; an invalid command line is reported in one line."""
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
-        """Run a command and exit with its code."""
         try:
             sys.exit(super().main(*args, **extra | {"standalone_mode": False}))
         except Exception as error:
@@ -50,13 +47,13 @@ def plainly(command: Callable[Arguments, Result]) -> Callable[Arguments, Result]
     def wrapped(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         with warnings.catch_warnings():
             warnings.simplefilter("default", UserWarning)
-            warnings.showwarning = _show_warning
+            warnings.showwarning = lambda message, *_, **__: say(f"warning: {one_line(message)}")
             try:
                 return command(*args, **kwargs)
-            except BrokenPipeError:  # whoever read the output has enough; typer ends in silence
+            except BrokenPipeError:  # the reader of the output has closed it; typer ends silently
                 raise
             except KeyboardInterrupt:
-                say("stopped")
+                say("interrupted")
                 raise typer.Exit(INTERRUPTED) from None
             except EXPECTED as error:
                 say_error(error)
@@ -65,9 +62,14 @@ def plainly(command: Callable[Arguments, Result]) -> Callable[Arguments, Result]
     return wrapped
 
 
+def one_line(message: object) -> str:
+    """Return a message without line breaks."""
+    return " ".join(str(message).split())
+
+
 def say_error(error: BaseException | str) -> None:
-    """Say what is wrong in one line."""
-    say(f"error: {' '.join(str(error).split()) or type(error).__name__}")
+    """Write an error to stderr, in one line."""
+    say(f"error: {one_line(error) or type(error).__name__}")
 
 
 def say(line: str) -> None:
@@ -75,19 +77,15 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    say(f"warning: {' '.join(str(message).split())}")
-
-
 def show_progress() -> bool:
-    """Progress bars are for terminals."""
+    """Whether stderr is a terminal, which progress bars need."""
     return sys.stderr.isatty()
 
 
 def print_table(
     title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], texts: int = 1
 ) -> None:
-    """Print a table; the first ``texts`` columns are set flush left, numbers flush right."""
+    """Print a table; the first ``texts`` columns are left-aligned, the others right-aligned."""
     table = Table(
         title=title or None,
         title_justify="left",
@@ -105,17 +103,16 @@ def print_table(
 
 
 def print_text(text: str) -> None:
-    """Print lines, broken between words where a terminal is too narrow for them."""
+    """Print lines, wrapped between words where a terminal is too narrow for them."""
     _console().print(text, soft_wrap=not sys.stdout.isatty())
 
 
 def _console() -> Console:
-    # What goes to a file or a pipe is not cut to the width of a screen that is not there.
     return Console(width=None if sys.stdout.isatty() else WIDE, highlight=False, markup=False)
 
 
 def plus_minus(mean: float, error: float) -> str:
-    """Return a mean with its standard error, to the error's second digit.
+    """Return a mean with its standard error, rounded to two digits of the error.
 
     >>> plus_minus(5339.2, 862.1), plus_minus(0.8833, 0.01734)
     ('5340 ± 860', '0.883 ± 0.017')

@@ -1,4 +1,4 @@
-"""Files in and out: what can be read, what may be written, and what a page says of the run."""
+"""Files that a command writes, and what a report says of the run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def check_outputs(
     figure: Path | None = None,
     inputs: tuple[Path, ...] = (),
 ) -> None:
-    """Refuse what cannot or should not be written, before anything is computed."""
+    """Refuse outputs that cannot be written, or would replace the data, before any computation."""
     from ..files import check_writable
     from ..plots.output import FORMATS
     from .report import SUFFIXES as PAGES
@@ -32,7 +32,7 @@ def check_outputs(
         if path is None:
             continue
         if path.exists() and any(file.exists() and path.samefile(file) for file in inputs):
-            raise ValueError(f"{path}: the data are in this file: write to another")
+            raise ValueError(f"{path} contains the data: choose another output file")
         check_writable(path, suffixes)
 
 
@@ -53,7 +53,7 @@ def write_outputs(
 
 
 def settings_of(context: typer.Context) -> dict[str, object]:
-    """Return all options of a command and their values, for a page; those without one left out."""
+    """Return all options of a command that have a value."""
     options = [param for param in context.command.params if param.opts[0].startswith("-")]
     values = {param.opts[0]: context.params.get(str(param.name)) for param in options}
     return {name: value for name, value in values.items() if value not in (None, [], ())}

@@ -1,130 +1,142 @@
-"""The options that several commands share."""
+"""The options of the commands; those that are settings of the library have its defaults."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, TypeVar
 
 import typer
+
+from .library import defaults, field_defaults, members, names
+
+Command = TypeVar("Command", bound=Callable[..., None])
 
 BASE = "The base"
 FILES = "Files and columns"
 LAZY = "The intervals"
 RUN = "The run"
 
-Target = Annotated[
-    str,
-    typer.Option("--target", help="Column to predict.", metavar="COLUMN", rich_help_panel=FILES),
-]
+
+def option(text: str, panel: str, *flags: str, metavar: str | None = None, **more: Any) -> Any:
+    """Return a typer option with a help text in one of the panels above."""
+    return typer.Option(*flags, help=text, rich_help_panel=panel, metavar=metavar, **more)
+
+
+Target = Annotated[str, option("Column to predict.", FILES, "--target", metavar="COLUMN")]
 Drop = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Column to leave out (may be repeated).", metavar="COLUMN", rich_help_panel=FILES
-    ),
+    list[str] | None, option("Column to ignore (may be repeated).", FILES, metavar="COLUMN")
 ]
 Categorical = Annotated[
     list[str] | None,
-    typer.Option(
-        help="Column of codes to encode as categories (may be repeated).",
-        metavar="COLUMN",
-        rich_help_panel=FILES,
-    ),
+    option("Column to encode as categories (may be repeated).", FILES, metavar="COLUMN"),
 ]
-Html = Annotated[
-    Path | None,
-    typer.Option(help="Write a self-contained page (.html).", rich_help_panel=FILES),
-]
-FigurePath = Annotated[
-    Path | None,
-    typer.Option(help="Draw a figure (.svg, .pdf or .png).", rich_help_panel=FILES),
-]
+Html = Annotated[Path | None, option("Write a self-contained HTML report.", FILES)]
+FigurePath = Annotated[Path | None, option("Draw a figure (.svg, .pdf or .png).", FILES)]
 Scaling = Annotated[
-    Literal["standardize", "symlog", "symlog+standardize", "none"],
-    typer.Option(
-        help="Of the features: standardize, symlog, symlog+standardize or none. Standardising is "
-        "pooled over training and new rows: no leak.",
+    str,
+    option(
+        f"How features are scaled: {names('data.scaling', 'TRANSFORMS')}; or symlog+standardize or "
+        "none. standardize uses training and new rows together, which does not leak.",
+        LAZY,
         metavar="NAME",
-        rich_help_panel=LAZY,
     ),
-]
-Construction = Annotated[
-    Literal["plus", "minmax", "full", "cv+", "jackknife", "naive"],
-    typer.Option(
-        help="How intervals are made: plus, minmax, full or cv+; or, without a guarantee, "
-        "jackknife or naive.",
-        metavar="NAME",
-        rich_help_panel=LAZY,
-    ),
-]
-Folds = Annotated[
-    int, typer.Option(help="Number of folds of --construction cv+.", rich_help_panel=LAZY)
-]
-BaseKind = Annotated[
-    Literal["dpsgd", "public", "pretrained", "split", "perturbed", "plain"],
-    typer.Option(
-        help="Where the base weights come from: dpsgd (private training), public (a random "
-        "start), pretrained (trained on the features of both files, without the target), split "
-        "(training on a part of the rows), perturbed (training, then noise) or plain (training, "
-        "no guarantee).",
-        metavar="NAME",
-        rich_help_panel=BASE,
-    ),
-]
-Epsilon = Annotated[
-    float | None,
-    typer.Option(
-        help="Privacy ε of dpsgd (by default 0.01) or of perturbed.", rich_help_panel=BASE
-    ),
-]
-Delta = Annotated[
-    float | None, typer.Option(help="δ of dpsgd; by default 0.001.", rich_help_panel=BASE)
-]
-Epochs = Annotated[
-    int | None, typer.Option(help="Passes over the rows; by default 10.", rich_help_panel=BASE)
-]
-BatchSize = Annotated[
-    int | None, typer.Option(help="Rows in a batch; by default 10.", rich_help_panel=BASE)
-]
-Lr = Annotated[
-    float | None,
-    typer.Option(
-        help="Step size; by default 0.001, or what suits the noise of dpsgd.", rich_help_panel=BASE
-    ),
-]
-MaxGradNorm = Annotated[
-    float | None,
-    typer.Option(help="Clipping norm of dpsgd; by default 1.", rich_help_panel=BASE),
-]
-NoiseMultiplier = Annotated[
-    float | None,
-    typer.Option(help="Noise of dpsgd itself, instead of --epsilon.", rich_help_panel=BASE),
-]
-Fraction = Annotated[
-    float | None,
-    typer.Option(
-        help="Share of the rows that split trains on; by default 0.5.", rich_help_panel=BASE
-    ),
-]
-Sensitivity = Annotated[
-    float | None,
-    typer.Option(
-        help="The most that one row can move perturbed's weights, as you assert.",
-        rich_help_panel=BASE,
-    ),
-]
-Norm = Annotated[
-    Literal["l1", "l2"] | None,
-    typer.Option(help="Norm of perturbed's noise; by default l2.", rich_help_panel=BASE),
 ]
 Unit = Annotated[
-    float,
-    typer.Option(
-        help="Fixed unit of the target, such as 1000: the network learns target ÷ unit.",
-        rich_help_panel=LAZY,
+    float, option("Fixed unit of the target, such as 1000: target ÷ unit is learned.", LAZY)
+]
+Alpha = Annotated[float, option("Level: intervals aim at a coverage of 1 − alpha.", LAZY)]
+Seed = Annotated[int, option("Seed of all randomness.", RUN, min=0)]
+Jobs = Annotated[int, option("Fits at a time, each on one thread; -1: all cores.", RUN)]
+
+# Settings of LazyJackknifeRegressor under their own names, and of the bases: type and help.
+_SETTINGS: dict[str, tuple[Any, str]] = {
+    "construction": (
+        str,
+        f"How intervals are made: {names('intervals.constructions', 'CONSTRUCTIONS')}. "
+        "jackknife and naive have no guarantee.",
     ),
-]
-Seed = Annotated[int, typer.Option(help="Seed of all randomness.", min=0, rich_help_panel=RUN)]
-Jobs = Annotated[
-    int,
-    typer.Option(help="Fits at a time, each on one thread; -1: all cores.", rich_help_panel=RUN),
-]
+    "widths": (
+        str | None,
+        f"What widths depend on: {names('solve.widths', 'WIDTHS')}. leverage is the distance from "
+        "other rows, noise the size of errors nearby. By default, what suits the construction.",
+    ),
+    "folds": (int, "Number of folds of --construction cv+."),
+    "readout": (
+        str,
+        f"Model that predicts: {names('solve.readout', 'READOUTS')}; tangent is the linearised "
+        "network, network the network at the moved weights.",
+    ),
+    "ridge": (str, "λ, or auto: each model chooses it on its own rows."),
+    "intercept": (bool, "Fit an intercept."),
+    "starts": (int, "Number of randomly initialised networks to average."),
+    "loss": (
+        str,
+        f"Loss of the models: {names('losses', 'LOSSES')}. logistic requires targets 0 and 1, "
+        "poisson counts; huber is in units of --unit.",
+    ),
+    "nu": (float, "Widen every interval by ν on both sides, in the target's unit."),
+    "device": (str, "Where the models are solved: auto, or a device such as cpu or cuda."),
+}
+BASE_OPTIONS: dict[str, tuple[Any, str]] = {
+    "epsilon": (float, "Privacy ε of dpsgd or perturbed"),
+    "delta": (float, "Privacy δ of dpsgd"),
+    "epochs": (int, "Passes over the training rows"),
+    "batch_size": (int, "Rows in a batch"),
+    "lr": (float, "Learning rate"),
+    "max_grad_norm": (float, "Clipping norm of dpsgd"),
+    "noise_multiplier": (float, "Noise of dpsgd, instead of --epsilon"),
+    "fraction": (float, "Fraction of the rows that split trains on"),
+    "sensitivity": (float, "Bound that you assert on how far one row moves perturbed's weights"),
+    "norm": (str, "Norm of --sensitivity and of the noise of perturbed"),
+}
+_BASE_HELP = (
+    f"How the base weights are obtained: {names('base', 'BASES')}. public: random initialisation; "
+    "split: training on some of the rows; dpsgd: private training; perturbed: training, then "
+    "noise; pretrained: training on the features of both files, without the target; plain: "
+    "training, without a guarantee."
+)
+_FIELDS = {
+    kind: field_defaults(f"base.{kind}", of) for kind, of in members("base", "BASES").items()
+}
+
+
+def _with_defaults(name: str, text: str) -> str:
+    """Append the defaults that an option has in the library, and for which bases."""
+    found: dict[object, list[str]] = {}
+    for kind, fields in _FIELDS.items():
+        if name in fields:
+            found.setdefault(fields[name], []).append(kind)
+    shown = " or ".join(f"{value} ({', '.join(kinds)})" for value, kinds in found.items())
+    return f"{text}; by default {shown}." if shown else f"{text}."
+
+
+# Name of an option with its annotation and its default, as a signature has them.
+Options = dict[str, tuple[Any, Any]]
+LIBRARY = defaults("estimators.lazy", "LazyJackknifeRegressor")
+SETTINGS: Options = {
+    name: (Annotated[kind, option(text, LAZY)], LIBRARY[name])
+    for name, (kind, text) in _SETTINGS.items()
+}
+BASES: Options = {"base": (Annotated[str, option(_BASE_HELP, BASE)], "public")} | {
+    name: (Annotated[kind | None, option(_with_defaults(name, text), BASE)], None)
+    for name, (kind, text) in BASE_OPTIONS.items()
+}
+
+
+def with_options(*tables: Options) -> Callable[[Command], Command]:
+    """Add options to a command, which takes their values as keyword arguments."""
+
+    def extended(command: Command) -> Command:
+        signature = inspect.signature(command, eval_str=True)
+        own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+        added = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=of)
+            for table in tables
+            for name, (of, default) in table.items()
+        ]
+        command.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
+        return command
+
+    return extended

@@ -1,4 +1,4 @@
-"""What came out of ``lazyknife predict``, and how coverage compares with the certificates."""
+"""The result of ``lazyknife predict``, and how its coverage compares with the certificates."""
 
 from __future__ import annotations
 
@@ -12,40 +12,27 @@ if TYPE_CHECKING:
     from .tables import Encoded
 
 FAR = 3.0  # standard errors below the certificate
-FALSE_ALARMS = 0.01  # most of the runs with exchangeable rows that are warned about, for each level
+FALSE_ALARMS = 0.01  # largest share of runs with exchangeable rows that are warned about, per level
 LOOK_FOR = (
-    "The two files do not look exchangeable, or the training rows depend on each other; the "
-    "certificate does not apply then. Look for: files split by time or sorted by any column, new "
-    "rows from another population, the target in another unit, rows that were selected by hand "
-    "or by their values, training rows that occur several times, settings chosen on these rows."
+    "The two files do not look exchangeable, or the training rows are not independent; the "
+    "certificate does not apply then. Possible causes: files split by time or sorted by a column, "
+    "new rows from another population, the target in another unit, rows selected by hand or by "
+    "their values, duplicated training rows, settings chosen on these rows."
 )
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Rows, intervals and guarantees.
+    """Rows, intervals and guarantees."""
 
-    Attributes
-    ----------
-    rows
-        Both files as arrays.
-    intervals
-        Of the new rows, at one or several levels.
-    certificates
-        One for each level.
-    models
-        n, the number of training rows whose residuals the intervals rest on.
-
-    """
-
-    rows: Encoded
-    intervals: Intervals
-    certificates: tuple[Certificate, ...]
-    models: int
+    rows: Encoded  # both files as arrays
+    intervals: Intervals  # of the new rows, at one or several levels
+    certificates: tuple[Certificate, ...]  # one for each level
+    models: int  # n, the number of training rows whose residuals the intervals rest on
 
     @property
     def levels(self) -> list[Intervals]:
-        """The intervals of each level on their own."""
+        """The intervals of each level."""
         whole = self.intervals
         if not isinstance(whole.alpha, tuple):
             return [whole]
@@ -56,7 +43,7 @@ class Outcome:
 
 
 def measured(outcome: Outcome) -> list[tuple[str, str]]:
-    """Return what can be said of the intervals; more where the new file has the target."""
+    """Return rows of a table: sizes, widths and, where the new rows have a target, coverage."""
     from ..metrics import coverage, interval_score, mean_width
 
     rows = outcome.rows
@@ -78,7 +65,7 @@ def measured(outcome: Outcome) -> list[tuple[str, str]]:
 
 
 def shortfalls(outcome: Outcome) -> list[str]:
-    """Return one sentence for each level that covers too little, and then what to look for."""
+    """Return a sentence for each level with too little coverage, and then the possible causes."""
     truth = outcome.rows.y_new
     if truth is None:
         return []
@@ -90,28 +77,19 @@ def shortfalls(outcome: Outcome) -> list[str]:
             found.append(
                 f"COVERAGE BELOW THE CERTIFICATE at alpha = {part.alpha:g}: {covered / count:.3f} "
                 f"of the {count} new rows are covered, {certified:.3f} is certified. With "
-                f"exchangeable rows this message appears in at most {FALSE_ALARMS:.0%} of the runs."
+                f"exchangeable rows this warning appears in at most {FALSE_ALARMS:.0%} of the runs."
             )
     return [*found, LOOK_FOR] if found else []
 
 
 def is_too_low(covered: int, count: int, certified: float, models: int) -> bool:
-    """Whether measured coverage is significantly below the certified one.
+    """Whether coverage of m = ``count`` new rows is significantly below the certified p.
 
-    The coverage of many new rows given one training set varies as well, with variance
-    p(1 − p)/(n + 2) and a Beta law where the ranks of residuals are exact. So the shortfall must
-    exceed 3 standard errors, √(p(1 − p)(1/m + 1/(n + 2))). That law is skewed and m may be small:
-    so few covered rows must also have a probability of at most 1 %, which bounds the false alarms.
-
-    Parameters
-    ----------
-    covered, count
-        How many of the m new rows are covered.
-    certified
-        p, the certified coverage.
-    models
-        n, the number of training rows.
-
+    The coverage of many new rows given one training set of n = ``models`` rows varies as well, with
+    variance p(1 − p)/(n + 2) and a Beta law where the ranks of residuals are exact. So the
+    shortfall must exceed 3 standard errors, √(p(1 − p)(1/m + 1/(n + 2))). That law is skewed and m
+    may be small: so few covered rows must also have a probability of at most 1 %, which bounds the
+    false alarms.
     """
     from scipy.stats import betabinom
 

@@ -1,4 +1,4 @@
-"""One self-contained HTML page of a result: certificate, figures, tables, and how to repeat it."""
+"""A self-contained HTML report: certificate, figures, tables, and how to reproduce it."""
 
 from __future__ import annotations
 
@@ -9,121 +9,78 @@ import re
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.resources import files
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..files import write_whole
-from ..sentences import NO_GUARANTEE, VACUOUS
+
+if TYPE_CHECKING:
+    from ..certificate import Certificate
 
 SUFFIXES = (".html", ".htm")
-NOT_CERTIFIED = (NO_GUARANTEE, VACUOUS)
 MISSING = "–"
-# A figure so many times as wide as high, or so many points wide, gets a row of its own.
+TEMPLATES = Path(__file__).with_name("templates")
+# A figure with this ratio of width to height, or this many points wide, gets a row of its own.
 WIDE, WIDE_POINTS = 2.0, 500.0
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawing.
+    """A drawing."""
 
-    Attributes
-    ----------
-    title
-        Its heading, and its name for readers who do not see it.
-    svg
-        The drawing itself, ``<svg ...>...</svg>``, put into the page as it is; its ids must not
-        occur in another figure of the page.
-    caption
-        A sentence below it.
-
-    """
-
-    title: str
-    svg: str
-    caption: str = ""
+    title: str  # its heading, also read out by screen readers
+    svg: str  # <svg ...>...</svg>, inserted unchanged; its ids must differ from other figures' ids
+    caption: str = ""  # a sentence below it
 
     def __post_init__(self) -> None:
         if not self.svg.startswith("<svg"):
             raise ValueError(
-                f"Figure {self.title!r}: svg begins with {self.svg[:20]!r}; give the <svg> element "
-                "alone, without what an SVG file has before it"
+                f"Figure {self.title!r}: svg begins with {self.svg[:20]!r}: give the <svg> element "
+                "only, without an XML declaration"
             )
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table that sorts by any of its columns.
+    """A table that can be sorted by any of its columns.
 
-    Attributes
-    ----------
-    title
-        Its heading.
-    columns
-        Names of the columns.
-    rows
-        As many cells as columns each: text, numbers, truth values or None. A float is shown with
-        four significant digits and sorts by its full value; None and NaN come last, whichever way
-        a column is sorted.
-    note
-        A sentence below it.
-
+    A float is shown with four significant digits and sorted by its full value; None and NaN are
+    always sorted last.
     """
 
-    title: str
+    title: str  # its heading
     columns: tuple[str, ...]
-    rows: tuple[tuple[object, ...], ...]
-    note: str = ""
+    rows: tuple[tuple[object, ...], ...]  # one cell per column: text, number, boolean or None
+    note: str = ""  # a sentence below it
 
     def __post_init__(self) -> None:
         for number, row in enumerate(self.rows):
             if len(row) != len(self.columns):
                 raise ValueError(
-                    f"Table {self.title!r}: rows[{number}] has {len(row)} cells, but there are "
-                    f"{len(self.columns)} columns: give one cell for each"
+                    f"Table {self.title!r}: rows[{number}] has {len(row)} cells: give one for each "
+                    f"of the {len(self.columns)} columns"
                 )
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a page says.
-
-    Attributes
-    ----------
-    title, lead
-        The heading and the paragraph below it.
-    certificate
-        The text of a ``Certificate``; None leaves that part out.
-    figures, tables
-        Shown in this order.
-    settings
-        Everything that was set, by name.
-    command
-        The command that makes the same page again.
-    notes
-        Sentences that the reader should know, for instance about dropped rows.
-    versions
-        Versions of the software, by name.
-    warnings
-        What casts doubt on the results, shown before everything else.
-
-    """
+    """The content of a page."""
 
     title: str
-    lead: str
-    certificate: str | None
+    lead: str  # the paragraph below the title
+    certificate: Certificate | None
     figures: tuple[Figure, ...]
     tables: tuple[Table, ...]
-    settings: Mapping[str, object]
-    command: str
-    notes: tuple[str, ...] = ()
-    versions: Mapping[str, str] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
+    settings: Mapping[str, object]  # everything that was set, by name
+    command: str  # produces the same page again
+    notes: tuple[str, ...] = ()  # what was done to the data, one sentence each
+    versions: Mapping[str, str] = field(default_factory=dict)  # of the software, by name
+    warnings: tuple[str, ...] = ()  # what casts doubt on the results, shown first
 
 
 def write_report(report: Report, path: str | os.PathLike[str]) -> None:
-    """Write the page to an .html or .htm file, whole or not at all."""
+    """Write the page to an .html or .htm file, atomically."""
     target = Path(path)
     if target.suffix.lower() not in SUFFIXES:
         raise ValueError(f"path={str(path)!r}: give a name that ends in {' or '.join(SUFFIXES)}")
@@ -131,85 +88,30 @@ def write_report(report: Report, path: str | os.PathLike[str]) -> None:
 
 
 def render(report: Report) -> str:
-    """Return the page: one HTML document that asks for nothing outside itself."""
+    """Return the page: one HTML document without external resources."""
     try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined
+        from jinja2 import Environment, StrictUndefined
         from markupsafe import Markup
     except ImportError as error:
-        raise ImportError("An HTML report needs jinja2: pip install 'lazyknife[report]'") from error
-    environment = Environment(
-        loader=PackageLoader("lazyknife"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+        raise ImportError("an HTML report needs jinja2: pip install 'lazyknife[cli]'") from error
+    page, style, script = (
+        TEMPLATES.joinpath(f"report.{kind}").read_text(encoding="utf-8")
+        for kind in ("html.j2", "css", "js")
     )
-    script = _template_text("report.js")
-    return environment.get_template("report.html.j2").render(
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.from_string(page).render(
         report=report,
-        certificate=None if report.certificate is None else read_certificate(report.certificate),
-        figures=[
-            {"title": f.title, "svg": Markup(f.svg), "caption": f.caption, "wide": _is_wide(f.svg)}
-            for f in report.figures
-        ],
+        headline=str(report.certificate).splitlines()[0].partition(" ("),
+        figures=[(figure, Markup(figure.svg), _is_wide(figure.svg)) for figure in report.figures],
         tables=[_table(table) for table in report.tables],
         settings={name: _setting(value) for name, value in report.settings.items()},
         command=re.split(r"(\s+)", report.command.strip()),  # words, and what is between them
-        style=Markup(_template_text("report.css")),
+        style=Markup(style),
         script=Markup(script),
-        # Only this very script may run, so that nothing in a figure or a name ever does.
+        # Only this script may run, so that no figure or name can run another.
         script_hash=b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-    )
-
-
-@dataclass(frozen=True)
-class CertificateText:
-    """The parts of a printed certificate.
-
-    Attributes
-    ----------
-    headline, detail
-        The first line: its claim, and what it is about (from the first bracket on).
-    remarks
-        Lines of their own, for instance the theorem.
-    scope
-        For which rows it holds; empty where the text does not say.
-    assumptions
-        What it assumes.
-    certified
-        False where the text says that nothing is guaranteed.
-
-    """
-
-    headline: str
-    detail: str
-    remarks: tuple[str, ...]
-    scope: str
-    assumptions: tuple[str, ...]
-    certified: bool
-
-
-def read_certificate(text: str) -> CertificateText:
-    """Take the text of a ``Certificate`` apart."""
-    first, *others = text.strip().splitlines() or [""]
-    headline, bracket, detail = first.partition(" (")
-    remarks: list[str] = []
-    assumptions: list[str] = []
-    scope = ""
-    for line in map(str.strip, others):
-        if line.startswith("- "):
-            assumptions.append(line.removeprefix("- "))
-        elif line.startswith("Scope:"):
-            scope = line.removeprefix("Scope:").strip()
-        elif line and line != "It assumes:":
-            remarks.append(line)
-    return CertificateText(
-        headline,
-        (bracket + detail).strip(),
-        tuple(remarks),
-        scope,
-        tuple(assumptions),
-        not first.startswith(NOT_CERTIFIED),
     )
 
 
@@ -223,7 +125,7 @@ class _Cell:
 
 
 def _table(table: Table) -> dict[str, Any]:
-    """The table as the template takes it: cells as text, columns with their alignment."""
+    """Return the table as the template takes it: cells as text, columns with their alignment."""
     rows = [[_cell(value) for value in row] for row in table.rows]
     columns = []
     for place, name in enumerate(table.columns):
@@ -234,30 +136,28 @@ def _table(table: Table) -> dict[str, Any]:
 
 
 def _cell(value: object) -> _Cell:
-    if hasattr(value, "item"):  # one of numpy's numbers: take Python's own
+    if hasattr(value, "item"):  # a numpy scalar
         value = value.item()
     if isinstance(value, bool):
         return _Cell("yes" if value else "no")
     if isinstance(value, Integral):
         return _Cell(str(value), str(value))
+    if value is None or (isinstance(value, Real) and math.isnan(value)):
+        return _Cell(MISSING, missing=True)
     if isinstance(value, Real):
         number = float(value)
-        if math.isnan(number):
-            return _Cell(MISSING, missing=True)
         return _Cell(_four_digits(number), repr(number).replace("inf", "Infinity"))
-    return _Cell(MISSING, missing=True) if value is None else _Cell(str(value))
+    return _Cell(str(value))
 
 
 def _four_digits(number: float) -> str:
-    """Four significant digits, and every digit before the point up to a thousand million."""
+    """Four significant digits, and all digits before the point up to 1e9."""
     if number == 0:
         return "0"
     if math.isinf(number):
         return "∞" if number > 0 else "-∞"
     text = f"{number:#.4g}"
-    if "e+" in text and abs(number) < 1e9:
-        return f"{number:.0f}"
-    return text.rstrip(".")
+    return f"{number:.0f}" if "e+" in text and abs(number) < 1e9 else text.rstrip(".")
 
 
 def _setting(value: object) -> str:
@@ -270,13 +170,6 @@ def _setting(value: object) -> str:
 
 
 def _is_wide(svg: str) -> bool:
-    """Tell from its viewBox whether a figure needs the whole width."""
+    """Whether a figure needs the full width, judged by its viewBox."""
     box = re.search(r'viewBox="\s*\S+[\s,]+\S+[\s,]+([\d.]+)[\s,]+([\d.]+)\s*"', svg)
-    if box is None:
-        return False
-    width, height = float(box[1]), float(box[2])
-    return width >= WIDE * height or width >= WIDE_POINTS
-
-
-def _template_text(name: str) -> str:
-    return (files("lazyknife.cli") / "templates" / name).read_text(encoding="utf-8")
+    return box is not None and float(box[1]) >= min(WIDE * float(box[2]), WIDE_POINTS)

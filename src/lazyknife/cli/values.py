@@ -7,65 +7,52 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any, Literal
 
+from .options import BASE_OPTIONS
+
 if TYPE_CHECKING:
     from ..base import BaseMethod
 
-BASE_OPTIONS = (
-    "epsilon",
-    "delta",
-    "epochs",
-    "batch_size",
-    "lr",
-    "max_grad_norm",
-    "noise_multiplier",
-    "fraction",
-    "sensitivity",
-    "norm",
-)
 SIZES = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
 def make_base(options: Mapping[str, Any]) -> BaseMethod:
-    """Return the base that a command's options describe; what was not given is None."""
-    from ..base import DPSGD, Perturbed, Plain, Pretrained, Public, Split
+    """Return the base that a command's options describe; an option that was not given is None."""
+    from ..base import BASES, Plain
+    from ..data.checks import check_choice
 
-    kinds: dict[str, Any] = {
-        "dpsgd": DPSGD,
-        "perturbed": Perturbed,
-        "public": Public,
-        "pretrained": Pretrained,
-        "split": Split,
-        "plain": Plain,
-    }
     kind = options["base"]
-    own = {field.name: field for field in fields(kinds[kind])}
+    check_choice("base", kind, BASES)
+    bases: dict[str, Any] = dict(BASES)
+    own = {name: {field.name: field for field in fields(of)} for name, of in bases.items()}
+    trained = own["plain"].keys()  # which other bases take as one argument, ``training``
+    takes = {name: own[name].keys() | (trained if "training" in own[name] else ()) for name in own}
     given = {name: options[name] for name in BASE_OPTIONS if options.get(name) is not None}
     if "epsilon" in given and "noise_multiplier" in given:
         raise ValueError("give --epsilon or --noise-multiplier, not both")
-    if "training" in own:
-        training = {field.name for field in fields(Plain)}
-        given["training"] = Plain(**{name: given.pop(name) for name in training & given.keys()})
-    strange = [name for name in given if name not in own]
-    if strange:
-        raise ValueError(f"{flag(strange[0])} does not go with --base {kind}: leave it out")
-    for name, field in own.items():
-        needed = field.default is MISSING and field.default_factory is MISSING
-        if needed and name not in given:
-            raise ValueError(f"--base {kind} needs {flag(name)}")
-    base: BaseMethod = kinds[kind](**given)
-    return base
+    for name in given:
+        if name not in takes[kind]:
+            others = " or ".join(other for other in BASES if name in takes[other])
+            raise ValueError(f"{flag(name)} requires --base {others}, not {kind}")
+    if "training" in own[kind]:
+        given["training"] = Plain(**{name: given.pop(name) for name in trained & given.keys()})
+    for name, field in own[kind].items():
+        if field.default is field.default_factory is MISSING and name not in given:
+            raise ValueError(f"--base {kind} requires {flag(name)}")
+    return BASES[kind](**given)
 
 
 def make_scaling(name: str) -> Any:
-    """Return the estimator's ``scaling`` for an option."""
+    """Return the estimator's ``scaling``: one of the library's, a pipeline of both, or None."""
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-    from ..data.scaling import symlog
+    from ..data.checks import check_choice
+    from ..data.scaling import TRANSFORMS, symlog
 
-    if name == "symlog+standardize":
-        return make_pipeline(FunctionTransformer(symlog), StandardScaler())
-    return None if name == "none" else name
+    both = make_pipeline(FunctionTransformer(symlog), StandardScaler())
+    own = {"symlog+standardize": both, "none": None}
+    check_choice("scaling", name, [*filter(None, TRANSFORMS), *own])
+    return own.get(name, name)
 
 
 def parse_ridge(text: str) -> float | Literal["auto"]:
@@ -78,10 +65,10 @@ def parse_ridge(text: str) -> float | Literal["auto"]:
         raise ValueError(f"--ridge {text}: give 'auto' or a number") from None
 
 
-def parse_widths(text: str) -> tuple[int, ...]:
+def parse_hidden(text: str) -> tuple[int, ...]:
     """``"64,64"`` → (64, 64)."""
     if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*)*", text):
-        raise ValueError(f"--hidden {text!r}: give widths of layers such as 64,64")
+        raise ValueError(f"--hidden {text!r}: give the widths of the layers, such as 64,64")
     return tuple(map(int, text.split(",")))
 
 
@@ -91,7 +78,7 @@ def parse_bytes(text: str | None) -> int | None:
         return None
     match = re.fullmatch(r"(\d+|\d*\.\d+)\s*([kmgt]?)(i?b)?", text.strip().lower())
     if match is None:
-        raise ValueError(f"--memory-budget {text}: give bytes, or such as 800MB or 4GB")
+        raise ValueError(f"--memory-budget {text}: give a number of bytes, or a size such as 4GB")
     return int(float(match[1]) * SIZES[match[2]])
 
 

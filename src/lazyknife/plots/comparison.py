@@ -1,4 +1,4 @@
-"""Plots that compare methods: one value a method, in one panel or several."""
+"""Plots that compare methods: one value per method, in one panel or several."""
 
 from __future__ import annotations
 
@@ -9,30 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..records import Array, to_array
-from .look import (
-    BAND,
-    DOT,
-    PAGE,
-    POINT,
-    TARGET,
-    bare,
-    data_limits,
-    font_size,
-    headroom,
-    log_ticks,
-    mark,
-    name_ticks,
-    pyplot,
-    short,
-    slot,
-    text_width,
-)
+from . import look
+from .look import TARGET, bare
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-
-# Behind letters, so that a line across them leaves them legible.
+# Background of numbers, so that they are legible where a line crosses them.
 PAPER = {"fc": "white", "ec": "none", "pad": 0.4, "alpha": 0.8}
 
 
@@ -49,7 +32,7 @@ class Panel(NamedTuple):
     log
         Whether the scale is logarithmic.
     target, target_label
-        Where to draw a dotted line, and what it is called.
+        Position and name of a dotted horizontal line.
 
     """
 
@@ -64,7 +47,7 @@ class Panel(NamedTuple):
 def plot_comparison(
     names: Sequence[str], panels: Sequence[Panel], axes: Any = None
 ) -> tuple[Axes, ...]:
-    """Methods side by side, a panel for each quantity, with standard errors and the numbers.
+    """Draw methods side by side, one panel per quantity, with standard errors and the numbers.
 
     Parameters
     ----------
@@ -73,15 +56,15 @@ def plot_comparison(
     panels
         The quantities, for instance coverage, time and width.
     axes
-        As many axes as panels; a new figure of a page's width otherwise.
+        As many axes as panels; by default a new figure of a page's width.
 
     """
     if axes is None:
-        size = (PAGE * min(len(panels), 3) / 3, 2.5)
-        _, axes = pyplot().subplots(1, len(panels), figsize=size, layout="constrained")
+        size = (look.PAGE * min(len(panels), 3) / 3, 2.5)
+        _, axes = look.pyplot().subplots(1, len(panels), figsize=size, layout="constrained")
     drawn: tuple[Axes, ...] = tuple(np.ravel(axes))
     if len(drawn) != len(panels):
-        raise ValueError(f"axes holds {len(drawn)} axes: give {len(panels)}, one a panel")
+        raise ValueError(f"axes has {len(drawn)} axes: give {len(panels)}, one per panel")
     for ax, panel in zip(drawn, panels, strict=True):
         values, errors = to_array(panel.values), np.nan_to_num(to_array(panel.errors), posinf=0.0)
         if not len(names) == len(values) == len(errors):
@@ -102,10 +85,10 @@ def plot_methods(
     target: float | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """One value with its error bar for each method; ``target`` draws a dotted line."""
+    """Draw one value with its error bar for each method; ``target`` is a dotted line."""
     ax = bare(ax)
     rows = np.arange(len(names))[::-1]
-    ax.errorbar(values, rows, xerr=errors, fmt="o", color=POINT, ecolor=BAND, capsize=3)
+    ax.errorbar(values, rows, xerr=errors, fmt="o", color=look.POINT, ecolor=look.BAND, capsize=3)
     if target is not None:
         ax.axvline(target, **TARGET)
     ax.set_yticks(rows, list(names))
@@ -120,71 +103,57 @@ def _draw_panel(ax: Axes, names: list[str], panel: Panel, values: Array, errors:
     if panel.log:
         ax.set_yscale("log")
     shown = np.isfinite(values) & ((values > 0) | (not panel.log))
-    texts = ["failed" if np.isnan(value) else short(value) for value in values]
-    size = 0.8 * font_size("ytick.label")
-    numbers = [text for text, drawn in zip(texts, shown, strict=True) if drawn]
-    wide = text_width(numbers, size)
-    upright = wide + 1.5 > slot(ax, len(names))
-    for place, text in enumerate(texts):
+    size = 0.8 * look.font_size("ytick.label")
+    wide = look.text_width([look.short(value) for value in values[shown]], size)
+    upright = wide + 1.5 > look.slot(ax, len(names))
+    for place, (value, error) in enumerate(zip(values, errors, strict=True)):
         if shown[place]:
-            _draw_value(ax, place, values[place], errors[place], panel.log)
-            top = (place, values[place] + errors[place])
-            _print_value(ax, text, top, size=size, rotation=90 if upright else 0)
+            _draw_value(ax, place, value, error, panel.log)
+            _print_value(ax, place, value, error, size=size, rotation=90 * upright)
         else:
-            _note(ax, place, text, above=values[place] == np.inf)
+            _note(ax, place, value)
     if panel.target is not None:
         ax.axhline(panel.target, zorder=0, label=panel.target_label, **TARGET)
     limits = _log_limits(values[shown], errors[shown], panel.target) if panel.log else None
-    headroom(ax, (wide if upright else 1.2 * size) + 4, limits or data_limits(ax))
+    look.headroom(ax, (wide if upright else 1.2 * size) + 4, limits or look.data_limits(ax))
     if panel.log:
-        log_ticks(ax.yaxis, *ax.get_ylim())
-    if not shown.any():  # the scale would be made up
+        look.log_ticks(ax.yaxis, *ax.get_ylim())
+    if not shown.any():  # the scale would be arbitrary
         ax.yaxis.set_ticks([])
         ax.yaxis.set_ticks([], minor=True)
     ax.set_ylabel(panel.label)
-    name_ticks(ax, names)
+    look.name_ticks(ax, names)
     ax.tick_params(axis="x", length=0)
     if panel.target_label is not None:  # above the axes: inside, it would hide values
         ax.legend(loc="lower right", bbox_to_anchor=(1, 1), frameon=False, borderpad=0.1)
 
 
 def _draw_value(ax: Axes, place: int, value: float, error: float, log: bool) -> None:
-    # On a logarithmic scale a bar that reaches zero leaves through the floor.
+    # On a logarithmic scale a bar that reaches zero ends just above it.
     below = min(error, value * (1 - 1e-9)) if log else error
-    look = {"ls": "", "capsize": 2, "elinewidth": 1, **mark(place)}
-    ax.errorbar(place, value, yerr=[[below], [error]], **look)
+    bars = {"ls": "", "capsize": 2, "elinewidth": 1, **look.mark(place)}
+    ax.errorbar(place, value, yerr=[[below], [error]], **bars)
 
 
-def _print_value(ax: Axes, text: str, top: tuple[float, float], **look: Any) -> None:
-    ax.annotate(
-        text,
-        top,
-        xytext=(0, 4),
-        textcoords="offset points",
-        ha="center",
-        va="bottom",
-        bbox=PAPER,
-        **look,
-    )
+def _print_value(ax: Axes, place: int, value: float, error: float, **font: Any) -> None:
+    above: dict[str, Any] = {"xytext": (0, 4), "textcoords": "offset points", "va": "bottom"}
+    top = (place, value + error)
+    ax.annotate(look.short(value), top, ha="center", bbox=PAPER, **above, **font)
 
 
-def _note(ax: Axes, place: int, text: str, above: bool) -> None:
-    """Say at the top or the bottom what no scale can show."""
-    ax.annotate(
-        text,
-        (place, 0.99 if above else 0.03),
-        xycoords=ax.get_xaxis_transform(),
-        ha="center",
-        va="top" if above else "bottom",
-        rotation=0 if above else 90,
-        color=DOT,
-        bbox=PAPER,
-        size=font_size("ytick.label") * (1.5 if above else 1),
-    )
+def _note(ax: Axes, place: int, value: float) -> None:
+    """Write at the top or the bottom what the scale cannot show."""
+    text = "failed" if np.isnan(value) else look.short(value)
+    font: dict[str, Any] = {"rotation": 90, "va": "bottom", "size": look.font_size("ytick.label")}
+    if value == np.inf:
+        font = {"va": "top", "size": 1.5 * font["size"]}
+    spot = (place, 0.99 if value == np.inf else 0.03)
+    across = ax.get_xaxis_transform()
+    ax.annotate(text, spot, xycoords=across, ha="center", color=look.DOT, bbox=PAPER, **font)
 
 
 def _log_limits(values: Array, errors: Array, target: float | None) -> tuple[float, float]:
-    """Limits that hold all values, their errors as far as they are above 0, and the target."""
+    """Return limits that contain all values, the positive ends of their errors, and the target."""
     ends = np.concatenate([values, values + errors, values - errors, [target or np.nan]])
     ends = np.log(ends[ends > 0])
     if not len(ends):

@@ -1,4 +1,4 @@
-"""Plots of curves: measurements with error bars, and the bounds that they are held against."""
+"""Plots of curves: measurements with error bars, and the bounds that they are compared with."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..data.checks import check_choice
 from ..records import Array, to_array
-from .look import TARGET, bare, legend_on_top, log_ticks, mark
+from .look import TARGET, bare, legend_on_top, log_ticks, mark, ticks_between
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,7 +32,7 @@ class Curve(NamedTuple):
     label
         Its name in the legend.
     x, y
-        Its points. x may hold inf, which gets a place of its own; y may hold None or NaN, a gap.
+        Its points. inf in x gets a place of its own; None or NaN in y is a gap.
     errors
         Standard errors of y, if any.
     kind
@@ -59,20 +58,20 @@ def plot_curves(
     target_label: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Measured curves with markers and error bars, bounds as broken lines.
+    """Draw measured curves with markers and error bars, and bounds as broken lines.
 
     Parameters
     ----------
     curves
-        What to draw.
+        The curves.
     xlabel, ylabel
-        Names of the axes.
+        Labels of the axes.
     log_x, log_y
         Whether a scale is logarithmic.
     target, target_label
-        Where to draw a dotted line, and what it is called.
+        Position and name of a dotted horizontal line.
     ax
-        Where to draw; the current axes otherwise.
+        Where to draw; by default the current axes.
 
     """
     ax = bare(ax)
@@ -95,22 +94,22 @@ def plot_guarantees(
     log_x: bool = False,
     ax: Axes | None = None,
 ) -> Axes:
-    """Certified coverages as lines, what the first certifies shaded, measured ones as points.
+    """Draw certified coverages as lines, the first one shaded, and measured ones as points.
 
     Parameters
     ----------
     curves
-        Lower bounds for the coverage, against ε, α or n.
+        Lower bounds of the coverage, against ε, α or n.
     xlabel
-        Name of the x axis.
+        Label of the x axis.
     measured
         Measured coverages.
     target
-        The coverage that was aimed at, a dotted line.
+        The nominal coverage, a dotted line.
     log_x
         Whether the x axis is logarithmic.
     ax
-        Where to draw; the current axes otherwise.
+        Where to draw; by default the current axes.
 
     """
     ax = bare(ax)
@@ -118,7 +117,7 @@ def plot_guarantees(
     points = [curve._replace(kind="measured") for curve in measured]
     infinity = _draw(ax, [*bounds, *points], log_x, join=False)
     if bounds:
-        x, y = _placed(bounds[0], infinity)[:2]
+        x, y, _ = _placed(bounds[0], infinity)
         ax.fill_between(x, 0, y, color=CERTIFIED, lw=0, zorder=0, label="certified")
     if target is not None:
         ax.axhline(target, label=f"target {target:g}", **TARGET)
@@ -152,8 +151,10 @@ def _draw(ax: Axes, curves: Sequence[Curve], log_x: bool, join: bool = True) -> 
             ax.plot(x, y, label=curve.label, **BOUNDS[number % len(BOUNDS)])
         else:
             look: dict[str, Any] = {"ls": "-" if join else "", "capsize": 2, "elinewidth": 1}
-            line = ax.errorbar(x, y, yerr=errors, **look, **mark(number))[0]
-            # White edges part markers that overlap; a line's label has no error bars in the legend.
+            bars = None if curve.errors is None else errors
+            line = ax.errorbar(x, y, yerr=bars, **look, **mark(number))[0]
+            # White edges separate overlapping markers; the label is the line's alone, so that the
+            # legend shows no error bars.
             line.set(label=curve.label, markeredgecolor="white", markeredgewidth=0.5)
     if infinity is not None:
         _break_axis(ax, infinity, log_x)
@@ -170,60 +171,43 @@ def _infinity(curves: Sequence[Curve], log_x: bool) -> _Infinity | None:
     finite = every[np.isfinite(every) & ((every > 0) | (not log_x))]
     low, high = (finite.min(), finite.max()) if len(finite) else (1.0, 1.0)
     ends = np.log(np.array([low, high])) if log_x else np.array([low, high])
-    step = 0.15 * ((ends[1] - ends[0]) or 1.0)
-    places = ends[1] + step * np.array([1.0, 0.8, 1.2])
+    places = ends[1] + 0.15 * (np.ptp(ends) or 1.0) * np.array([1.0, 0.8, 1.2])
     place, left, right = (float(p) for p in (np.exp(places) if log_x else places))
     return _Infinity(place, left, right, float(low), float(high))
 
 
-def _placed(curve: Curve, infinity: _Infinity | None) -> tuple[Array, Array, Array | None]:
-    """A curve's points in the order of x; ∞ at its place, not joined to the others."""
-    x, y = to_array(curve.x), _numbers(curve.y)
-    errors = None if curve.errors is None else _numbers(curve.errors)
-    if x.shape != y.shape or (errors is not None and errors.shape != y.shape):
-        raise ValueError(f"curve {curve.label!r}: give as many y, and errors if any, as x")
-    order = np.argsort(x, kind="stable")
-    ends = order[x[order] == np.inf]
-    order = order[np.isfinite(x[order])]
-    if infinity is None or not len(ends):
-        return x[order], y[order], None if errors is None else errors[order]
-    # A line through one point would not be seen: a bound gets a short piece of it.
+def _placed(curve: Curve, infinity: _Infinity | None) -> Array:
+    """Return x, y and errors, shape (3, points), ordered by x; ∞ at its place, after a gap."""
+    errors = [None] * len(curve.y) if curve.errors is None else curve.errors
+    columns = (curve.x, curve.y, errors)
+    if len({len(values) for values in columns}) > 1:
+        raise ValueError(f"curve {curve.label!r}: x, y and errors, if given, must be equally long")
+    table = np.array(columns, dtype=np.float64)  # None becomes NaN
+    table = table[:, np.argsort(table[0], kind="stable")]
+    finite, ends = table[:, np.isfinite(table[0])], table[:, table[0] == np.inf]
+    if infinity is None or not ends.size:
+        return finite
+    # A line through one point would be invisible: a bound gets a short segment.
     places = (infinity.left, infinity.right) if curve.kind == "bound" else (infinity.place,)
-    rows = np.repeat(ends[:1], len(places))
-    return (
-        np.concatenate([x[order], [np.nan], places]),
-        np.concatenate([y[order], [np.nan], y[rows]]),
-        None if errors is None else np.concatenate([errors[order], [np.nan], errors[rows]]),
-    )
-
-
-def _numbers(values: Sequence[float | None]) -> Array:
-    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+    last = np.repeat(ends[:, :1], len(places), axis=1)
+    last[0] = places
+    return np.hstack([finite, np.full((3, 1), np.nan), last])
 
 
 def _break_axis(ax: Axes, infinity: _Infinity, log_x: bool) -> None:
     """Mark ∞ on the x axis, and a gap before it."""
+    low, high, left = infinity.low, infinity.high, infinity.left
     if log_x:
-        log_ticks(ax.xaxis, infinity.low, infinity.high)
+        log_ticks(ax.xaxis, low, high)
     ax.set_xlim(ax.get_xlim())  # ticks are chosen within them, and stay
-    ticks = _within(ax.get_xticks(), infinity)
-    minor = _within(ax.get_xticks(minor=True), infinity)
-    labels = ax.xaxis.get_major_formatter().format_ticks(list(ticks))
-    ax.set_xticks([*ticks, infinity.place], [*labels, "∞"])
+    major, minor = (ticks_between(ax.get_xticks(minor=m), low, high) for m in (False, True))
+    labels = ax.xaxis.get_major_formatter().format_ticks(list(major))
+    ax.set_xticks([*major, infinity.place], [*labels, "∞"])
     ax.set_xticks(minor, minor=True)
-    middle = (
-        np.sqrt(infinity.high * infinity.left) if log_x else (infinity.high + infinity.left) / 2
-    )
+    middle = np.sqrt(high * left) if log_x else (high + left) / 2
     # Two slashes, and between them the axis's line painted over.
     floor: dict[str, Any] = {"transform": ax.get_xaxis_transform(), "clip_on": False, "ls": ""}
     ax.plot(middle, 0, marker="s", ms=3, color=ax.get_facecolor(), zorder=5, **floor)
     for side in (-1, 1):
         slash = [(2 * side - 1, -2), (2 * side + 1, 2)]
         ax.plot(middle, 0, marker=slash, ms=7, color="black", mew=0.7, zorder=6, **floor)
-
-
-def _within(ticks: NDArray[Any], infinity: _Infinity) -> NDArray[Any]:
-    """The finite ticks, those that rounding put a little outside included."""
-    low, high = infinity.low, infinity.high
-    inside = (low - 1e-9 * abs(low) <= ticks) & (ticks <= high + 1e-9 * abs(high))
-    return np.asarray(ticks[inside])

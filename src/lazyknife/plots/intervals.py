@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import PolyCollection
 
-MOST_ROWS, DRAWN_ROWS = 2000, 1000  # beyond the first, marks run into each other and files grow
+MOST_ROWS, DRAWN_ROWS = 2000, 1000  # beyond the first, markers overlap and files grow
 NESTED = ("#deebf7", "#9ecae1", "#6baed6", "#4292c6")  # the widest band is the lightest
 
 
 def plot_intervals(
     intervals: Intervals, y: ArrayLike | None = None, ax: Axes | None = None
 ) -> Axes:
-    """Intervals at one level, sorted by prediction, with the true values; misses are marked.
+    """Draw intervals at one level, sorted by prediction, with the true values; mark misses.
 
-    Of more than 2,000 rows, 1,000 evenly spaced in that order are drawn, whether missed or not,
-    so that what is seen has the shares of the whole; the label of the x axis says so.
+    Of more than 2,000 rows, 1,000 evenly spaced in that order are drawn, whether missed or not, so
+    that the share of misses is that of all rows; the label of the x axis says so.
 
     Parameters
     ----------
@@ -46,31 +46,29 @@ def plot_intervals(
     y
         True values, shape (m,), if known.
     ax
-        Where to draw; the current axes otherwise.
+        Where to draw; by default the current axes.
 
     """
     if intervals.lower.ndim == 2:
-        raise ValueError("intervals hold several levels: ask predict_interval for one alpha")
+        raise ValueError("intervals have several levels: ask predict_interval for one alpha")
     ax, arrays = bare(ax), intervals.with_arrays()
-    rank = evenly(len(arrays))
+    rank = _evenly(len(arrays))
     rows = np.argsort(arrays.point, kind="stable")[rank]
-    drawn = [arrays.point[rows], arrays.lower[rows], arrays.upper[rows]]
-    missed = None if y is None else ~arrays.covers(y)[rows]
-    truth = None if y is None else to_array(y)[rows]
-    outer = far_out(*drawn, truth)
-    band = fill(ax, rank, *drawn[1:], outer=outer, step="mid", color=BAND, label="interval")
-    ax.plot(rank, drawn[0], color=POINT, lw=1.2, zorder=3, label="prediction")
-    if truth is not None and missed is not None:
-        small = len(rank) > 300
-        dots = ax.plot(rank[~missed], truth[~missed], ".", color=DOT, label="y, covered")[0]
-        crosses = ax.plot(rank[missed], truth[missed], "x", color=MISS, label="y, missed")[0]
-        dots.set(ms=2.4 if small else 4)
-        crosses.set(ms=3 if small else 5, mew=0.9 if small else 1.5)
+    point, lower, upper = (ends[rows] for ends in (arrays.point, arrays.lower, arrays.upper))
+    covered = np.empty(0, bool) if y is None else arrays.covers(y)[rows]
+    truth = np.empty(0) if y is None else to_array(y)[rows]
+    outer = _far_out(point, lower, upper, truth)
+    band = _fill(ax, rank, lower, upper, outer, step="mid", color=BAND, label="interval")
+    ax.plot(rank, point, color=POINT, lw=1.2, zorder=3, label="prediction")
+    if y is not None:
+        dots, crosses, edge = (2.4, 3, 0.9) if len(rank) > 300 else (4, 5, 1.5)
+        ax.plot(rank[covered], truth[covered], ".", color=DOT, ms=dots, label="y, covered")
+        look: dict[str, Any] = {"color": MISS, "ms": crosses, "mew": edge}
+        ax.plot(rank[~covered], truth[~covered], "x", label="y, missed", **look)
     thinned = len(rank) < len(arrays)
     note = f" ({len(rank):,} of {len(arrays):,} drawn)" if thinned else ""
     ax.set(xlabel="rows, sorted by prediction" + note, ylabel="y")
-    _finish(ax, [band])
-    return ax
+    return _finish(ax, [band])
 
 
 def plot_band(
@@ -81,7 +79,7 @@ def plot_band(
     truth: ArrayLike | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Intervals as a band over one feature; several levels make nested bands.
+    """Draw intervals as a band over one feature; several levels are nested bands.
 
     Parameters
     ----------
@@ -94,88 +92,84 @@ def plot_band(
     truth
         The true curve at x, shape (m,).
     ax
-        Where to draw; the current axes otherwise.
+        Where to draw; by default the current axes.
 
     """
     ax, arrays, x = bare(ax), intervals.with_arrays(), to_array(x)
     if x.shape != arrays.point.shape:
-        raise ValueError(f"x has shape {x.shape}: give shape {arrays.point.shape}, one a row")
-    rows = np.argsort(x, kind="stable")[evenly(len(x))]
+        raise ValueError(f"x has shape {x.shape}: give shape {arrays.point.shape}, one per row")
+    rows = np.argsort(x, kind="stable")[_evenly(len(x))]
     x, point = x[rows], arrays.point[rows]
     lower, upper = (ends.reshape(len(arrays), -1)[rows] for ends in (arrays.lower, arrays.upper))
-    outer = far_out(point, lower, upper, None if y_train is None else to_array(y_train))
+    outer = _far_out(point, lower, upper, np.empty(0) if y_train is None else to_array(y_train))
     levels = np.atleast_1d(np.asarray(arrays.alpha))
     shades = [BAND] if len(levels) == 1 else NESTED
     bands = []
     for depth, level in enumerate(np.argsort(levels, kind="stable")):
         label = "interval" if len(levels) == 1 else f"interval, α = {levels[level]:g}"
-        shade = shades[min(depth, len(shades) - 1)]
-        ends = lower[:, level], upper[:, level]
-        bands.append(fill(ax, x, *ends, outer=outer, color=shade, label=label))
+        look = {"color": shades[min(depth, len(shades) - 1)], "label": label}
+        bands.append(_fill(ax, x, lower[:, level], upper[:, level], outer, **look))
     if x_train is not None and y_train is not None:
         _training_rows(ax, to_array(x_train), to_array(y_train))
     if truth is not None:
         ax.plot(x, to_array(truth)[rows], color="black", ls="--", lw=1.2, label="true curve")
     ax.plot(x, point, color=POINT, label="prediction")
     ax.set(xlabel="x", ylabel="y")
-    _finish(ax, bands)
-    return ax
+    return _finish(ax, bands)
 
 
 def plot_coverage_by_bin(
     bins: Bins, target: float | None = None, label: str = "width", ax: Axes | None = None
 ) -> Axes:
-    """Coverage in each bin with its standard error; ``target`` draws a dotted line.
+    """Draw the coverage of each bin with its standard error.
 
     Parameters
     ----------
     bins
         What ``lazyknife.metrics.coverage_by_bin`` returns.
     target
-        The coverage that was aimed at.
+        The nominal coverage, a dotted line.
     label
-        What the bins were made by.
+        The quantity that defines the bins.
     ax
-        Where to draw; the current axes otherwise.
+        Where to draw; by default the current axes.
 
     """
     ax, places = bare(ax), np.arange(len(bins.coverage))
     ax.errorbar(places, bins.coverage, yerr=bins.error, fmt="o", color=POINT, capsize=2)
     if target is not None:
         ax.axhline(target, label=f"target {target:g}", **TARGET)
-    ranges = [_range(low, high) for low, high in zip(bins.lower, bins.upper, strict=True)]
-    name_ticks(ax, ranges)
+    name_ticks(ax, [_range(*ends) for ends in zip(bins.lower, bins.upper, strict=True)])
     ax.set(xlabel=label, ylabel="coverage")
     legend_on_top(ax)
     return ax
 
 
-def evenly(rows: int) -> NDArray[np.intp]:
-    """All ranks, or of too many evenly spaced ones, first and last among them."""
+def _evenly(rows: int) -> NDArray[np.intp]:
+    """Return all ranks or, of too many, evenly spaced ones with the first and the last."""
     if rows <= MOST_ROWS:
         return np.arange(rows)
     return np.linspace(0, rows - 1, DRAWN_ROWS).round().astype(np.intp)
 
 
-def far_out(*drawn: Array | None) -> tuple[float, float]:
-    """Two values of y, well below and above all finite ones, to stand for the infinite."""
-    numbers = np.concatenate([np.ravel(values) for values in drawn if values is not None])
+def _far_out(*drawn: Array) -> tuple[float, float]:
+    """Return two values of y, well below and above all finite ones, to stand for the infinite."""
+    numbers = np.concatenate([np.ravel(values) for values in drawn])
     numbers = numbers[np.isfinite(numbers)]
     low, high = (numbers.min(), numbers.max()) if len(numbers) else (0.0, 1.0)
     distance = 10 * ((high - low) or 1.0)
     return float(low - distance), float(high + distance)
 
 
-def fill(
+def _fill(
     ax: Axes,
     x: NDArray[Any],
     lower: Array,
     upper: Array,
-    *,
     outer: tuple[float, float],
     **look: Any,
 ) -> PolyCollection:
-    """Fill between the ends; infinite ones run to ``outer``, which the limits need not hold."""
+    """Fill between the ends; infinite ones end at ``outer``, which the limits may exclude."""
     ends = np.stack([lower, np.maximum(lower, upper)])  # an empty interval has no height
     finite = np.isfinite(ends)
     seen = ax.dataLim.frozen()
@@ -185,8 +179,8 @@ def fill(
     return band
 
 
-def _finish(ax: Axes, bands: Sequence[PolyCollection]) -> None:
-    """Place the legend, and cut bands off where the data's limits are, below it."""
+def _finish(ax: Axes, bands: Sequence[PolyCollection]) -> Axes:
+    """Place the legend, and clip bands at the limits of the data, below it."""
     from matplotlib.patches import Rectangle
 
     ax.margins(x=0.01)
@@ -194,14 +188,15 @@ def _finish(ax: Axes, bands: Sequence[PolyCollection]) -> None:
     for band in bands:
         band.set_clip_path(Rectangle((0, low), 1, high - low, transform=ax.get_yaxis_transform()))
     legend_on_top(ax, (low, high))
+    return ax
 
 
 def _training_rows(ax: Axes, x: Array, y: Array) -> None:
-    rows = np.argsort(x, kind="stable")[evenly(len(x))]
+    rows = np.argsort(x, kind="stable")[_evenly(len(x))]
     label = f"{len(rows):,} of {len(x):,} rows" if len(rows) < len(x) else "training rows"
     ax.plot(x[rows], y[rows], ".", color=DOT, ms=3 if len(rows) <= 300 else 2, label=label)
 
 
 def _range(low: float, high: float) -> str:
-    """A bin's range; a dash beside minus signs would be misread."""
+    """Return a bin's range; a dash next to minus signs would be misread."""
     return f"{short(low)}{' to ' if low < 0 else '–'}{short(high)}"

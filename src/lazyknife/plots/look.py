@@ -1,4 +1,4 @@
-"""What all plots share: colours, sizes, the axes to draw on, number formats, the legend's place."""
+"""What all plots share: colours, sizes, the axes to draw on, number formats, the legend."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
-# Okabe and Ito's colours, told apart by colour-blind readers, in an order in which neighbours also
-# differ in grey; the markers tell them apart where that fails.
+# Okabe and Ito's colours, which colour-blind readers can tell apart, ordered so that neighbours
+# also differ in grey; the markers differ too.
 COLOURS = ("#0072b2", "#e69f00", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#000000", "#8c8c8c")
 MARKERS = "os^DvPX<>*"
 BAND, POINT, MISS, DOT = "#9ecae1", "#08519c", "#d55e00", "#525252"
@@ -48,35 +49,34 @@ STYLE: dict[Any, Any] = {
 
 
 def style() -> AbstractContextManager[None]:
-    """Return a context in which figures have the size and lettering of a paper's column."""
+    """Return a context in which figures have the size and fonts of one column of a paper."""
     context: AbstractContextManager[None] = pyplot().rc_context(STYLE)
     return context
 
 
 def pyplot() -> Any:
-    """Return matplotlib's figures and axes; the library does without until something is drawn."""
+    """Import matplotlib's pyplot, which the library does not need until something is drawn."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
-        message = "plots need matplotlib: pip install 'lazyknife[plots]'"
-        raise ImportError(message) from error
+        raise ImportError("plots need matplotlib: pip install 'lazyknife[plots]'") from error
     return plt
 
 
 def bare(ax: Axes | None) -> Axes:
-    """Return the axes, or the current ones, without the frame's upper and right sides."""
+    """Return the axes, or the current ones, without their upper and right spines."""
     chosen: Axes = pyplot().gca() if ax is None else ax
     chosen.spines[["top", "right"]].set_visible(False)
     return chosen
 
 
 def mark(number: int) -> dict[str, Any]:
-    """Colour and marker of the method or curve with this number."""
+    """Return colour and marker of the method or curve with this number."""
     return {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
 
 
 def short(value: float) -> str:
-    """Three digits of a number, as a person would write them."""
+    """Return a number with three digits."""
     if np.isinf(value):
         text = "∞" if value > 0 else "-∞"
     elif abs(value) >= 1e6 or 0 < abs(value) < 1e-3:
@@ -87,42 +87,36 @@ def short(value: float) -> str:
     return text.replace("-", "−")
 
 
-def points(ax: Axes) -> tuple[float, float]:
-    """Width and height of the axes in points, before the layout's last touch."""
-    scale = 72 / ax.figure.dpi
-    return ax.bbox.width * scale, ax.bbox.height * scale
-
-
 def font_size(of: Literal["legend.font", "xtick.label", "ytick.label"]) -> float:
-    """Size in points of these letters in the current style."""
+    """Return the size in points of these letters in the current style."""
     from matplotlib.font_manager import FontProperties
 
     return float(FontProperties(size=pyplot().rcParams[of + "size"]).get_size_in_points())
 
 
 def text_width(texts: Sequence[str], size: float) -> float:
-    """Width in points of the widest text."""
+    """Return the width in points of the widest text."""
     from matplotlib.textpath import TextPath
 
     return max((TextPath((0, 0), text, size=size).get_extents().width for text in texts), default=0)
 
 
+def slot(ax: Axes, count: int) -> float:
+    """Return the points available for each of so many things side by side."""
+    return 1.1 * ax.bbox.width * 72 / ax.figure.dpi / count  # the layout will widen the axes
+
+
 def name_ticks(ax: Axes, names: Sequence[str]) -> None:
-    """Names below the x axis at 0, 1, …, slanted where they would run into each other."""
+    """Write names below the x axis at 0, 1, …, rotated where they would overlap."""
     crowded = text_width(names, font_size("xtick.label")) + 3 > slot(ax, len(names))
-    slant: dict[str, Any] = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
-    ax.set_xticks(range(len(names)), names, **(slant if crowded else {}))
+    rotated: dict[str, Any] = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
+    ax.set_xticks(range(len(names)), names, **(rotated if crowded else {}))
     ax.set_xlim(-0.6, len(names) - 0.4)
 
 
-def slot(ax: Axes, count: int) -> float:
-    """Points that each of so many things side by side has for itself."""
-    return 1.1 * points(ax)[0] / count  # the layout will yet widen the axes
-
-
 def headroom(ax: Axes, height: float, limits: tuple[float, float]) -> None:
-    """Show the limits of y, and ``height`` points above them."""
-    share = min(height / points(ax)[1], 0.6)
+    """Set the limits of y, and leave ``height`` points free above them."""
+    share = min(height / (ax.bbox.height * 72 / ax.figure.dpi), 0.6)
     transform = ax.yaxis.get_transform()
     low, high = transform.transform(np.asarray(limits))
     high += (high - low) * share / (1 - share)
@@ -130,15 +124,15 @@ def headroom(ax: Axes, height: float, limits: tuple[float, float]) -> None:
 
 
 def data_limits(ax: Axes) -> tuple[float, float]:
-    """Limits of y that hold the data, those of axes that share y included."""
+    """Return limits of y that contain the data, also of axes that share y."""
     ax.autoscale(axis="y")
     return ax.get_ylim()
 
 
 def legend_on_top(ax: Axes, limits: tuple[float, float] | None = None) -> None:
-    """Put the legend at the top of the axes, in a strip above the data, where y has no ticks.
+    """Put the legend inside the axes, in a strip above the data without ticks of y.
 
-    Outside the axes it would be cut off, or meet a title.
+    Outside the axes it would be cut off, or overlap a title.
     """
     low, high = limits or data_limits(ax)
     labels = ax.get_legend_handles_labels()[1]
@@ -149,7 +143,7 @@ def legend_on_top(ax: Axes, limits: tuple[float, float] | None = None) -> None:
     if rows:
         ax.legend(
             loc="upper left",
-            ncols=-(-len(labels) // rows),  # no more than these rows need
+            ncols=-(-len(labels) // rows),
             handlelength=1.8,
             borderaxespad=0.3,
             borderpad=0.1,
@@ -161,7 +155,7 @@ def legend_on_top(ax: Axes, limits: tuple[float, float] | None = None) -> None:
 
 
 def _columns(labels: Sequence[str], size: float, room: float) -> int:
-    """The most columns of a legend that fit; matplotlib fills one after the other."""
+    """Return the largest number of columns of a legend that fit."""
     for columns in range(len(labels), 1, -1):
         filled = np.array_split(np.asarray(labels, dtype=object), columns)
         # 2.6: a line's sample and the gap after it; 1.2: the gap between columns.
@@ -181,10 +175,15 @@ def _ticks_within(ax: Axes, low: float, high: float) -> None:
     else:
         ax.yaxis.set_major_locator(AutoLocator())
     for minor in (True, False):
-        ticks = ax.get_yticks(minor=minor)
-        ax.set_yticks(ticks[(low <= ticks) & (ticks <= high)], minor=minor)
+        ax.set_yticks(ticks_between(ax.get_yticks(minor=minor), low, high), minor=minor)
     for sharing in ax.get_shared_y_axes().get_siblings(ax):
         sharing.spines["left"].set_bounds(low, high)
+
+
+def ticks_between(ticks: NDArray[Any], low: float, high: float) -> NDArray[Any]:
+    """Return the ticks between the limits, up to rounding."""
+    inside = (low - 1e-9 * abs(low) <= ticks) & (ticks <= high + 1e-9 * abs(high))
+    return np.asarray(ticks[inside])
 
 
 def log_ticks(axis: Axis, low: float, high: float) -> None:
@@ -201,7 +200,7 @@ def log_ticks(axis: Axis, low: float, high: float) -> None:
 
 
 def tick_label(value: float) -> str:
-    """A tick's number: plain, or with a power of ten where it would be long."""
+    """Return a tick's number: plain, or with a power of ten where it would be long."""
     if 1e-4 <= abs(value) < 1e6 or value == 0:
         return f"{value:g}".replace("-", "−")
     mantissa, power = f"{value:.0e}".split("e")

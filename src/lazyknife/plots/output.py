@@ -1,4 +1,4 @@
-"""Figures as files and as parts of a page: the same figure gives the same bytes."""
+"""Figures as files and as parts of a page; the same figure gives the same bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..files import replacing
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# What matplotlib would write of itself and of the time is left out.
+# Metadata that are left out: matplotlib's version and the time.
 FORMATS: dict[str, dict[str, Any]] = {
     ".svg": {"Creator": None, "Date": None},
     ".pdf": {"Creator": None, "Producer": None, "CreationDate": None},
@@ -22,7 +22,7 @@ FORMATS: dict[str, dict[str, Any]] = {
 DOTS_PER_INCH = 200
 SETTINGS: dict[Any, Any] = {
     "svg.fonttype": "path",  # the same letters in every viewer
-    "svg.hashsalt": "lazyknife",  # names of parts are drawn at random otherwise
+    "svg.hashsalt": "lazyknife",  # ids are random otherwise
     "pdf.fonttype": 42,  # publishers refuse matplotlib's default, Type 3
     "savefig.bbox": "standard",
     "savefig.facecolor": "white",
@@ -30,26 +30,25 @@ SETTINGS: dict[Any, Any] = {
 
 
 def save_figure(figure: Figure, path: str | Path) -> None:
-    """Write a figure as svg, pdf or png, by the path's suffix, whole or not at all."""
-    path = Path(path)
-    suffix = path.suffix.lower()
+    """Write a figure as svg, pdf or png, by the path's suffix, atomically."""
+    suffix = Path(path).suffix.lower()
     if suffix not in FORMATS:
-        raise ValueError(f"path={str(path)!r}: end it with {', '.join(FORMATS)}")
-    with replacing(path) as temporary:
+        raise ValueError(f"path={str(path)!r}: give a name that ends in {', '.join(FORMATS)}")
+    with replacing(Path(path)) as temporary:
         _write(figure, temporary, suffix)
 
 
 def figure_svg(figure: Figure, *, title: str, id_prefix: str) -> str:
-    """Return a figure as an SVG element for a page, as wide as what it stands in.
+    """Return a figure as an SVG element for a page, with the width of its container.
 
     Parameters
     ----------
     figure
         The figure.
     title
-        What it shows, for readers who cannot see it.
+        What it shows, for screen readers.
     id_prefix
-        What the names of its parts begin with: another one for each figure of a page.
+        Prefix of the ids of its parts, different for each figure of a page.
 
     """
     if not re.fullmatch(r"[A-Za-z][\w-]*", id_prefix, re.ASCII):
@@ -62,16 +61,15 @@ def figure_svg(figure: Figure, *, title: str, id_prefix: str) -> str:
     head += f' id="{id_prefix}" role="img" aria-label={quoteattr(title)}'
     body = re.sub(r"\s*<!--.*?-->|\s*<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
     body = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{id_prefix}-", body)
-    body = body.replace("*{", f"#{id_prefix} *{{", 1)  # else the style would be the whole page's
+    body = body.replace("*{", f"#{id_prefix} *{{", 1)  # keep the style from the rest of the page
     return f"{head}>\n <title>{escape(title)}</title>{body}"
 
 
 def _write(figure: Figure, file: Path | IO[str], suffix: str) -> None:
     from matplotlib import rc_context
 
-    # A layout starts from the last one, to the last digit: begin each file from the same.
+    # A layout starts from the last one, to the last digit: start every file from the same.
     figure.draw_without_rendering()
+    form = suffix.removeprefix(".")
     with rc_context(SETTINGS):
-        figure.savefig(
-            file, format=suffix.removeprefix("."), dpi=DOTS_PER_INCH, metadata=FORMATS[suffix]
-        )
+        figure.savefig(file, format=form, dpi=DOTS_PER_INCH, metadata=FORMATS[suffix])

@@ -3,13 +3,12 @@
 from .encoding import Encoded, encode, encode_one
 from .formats import SUFFIXES, TableError
 from .reading import read_table, read_tables
-from .writing import check_output, write_table
+from .writing import write_table
 
 __all__ = [
     "SUFFIXES",
     "Encoded",
     "TableError",
-    "check_output",
     "encode",
     "encode_one",
     "read_table",

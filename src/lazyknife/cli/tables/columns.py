@@ -1,7 +1,4 @@
-"""Columns with the names of their files, and their values as numbers or as labels.
-
-A message about a column names the file: frames travel with their files' names, as ``Source``.
-"""
+"""Columns with the names of their files, and their values as numbers or as labels."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """A file's frame and the name by which messages call it."""
+    """A file's frame, and the name of the file for messages."""
 
     frame: pd.DataFrame
     name: str
@@ -34,22 +31,19 @@ class Source:
         return self.frame[column]
 
     def error(self, column: str, message: str) -> TableError:
-        """Return the error that names this file and the column."""
         return TableError(f"{self.name}: column {quoted(column)} {message}")
 
 
 def check_known(name: str, columns: Iterable[object], files: str) -> None:
-    """Refuse a name that no column has, and say which one is nearest."""
+    """Refuse a name that no column has, and suggest the closest."""
     names = list(columns)
     if name in names:
         return
     folded = {str(column).strip().casefold(): column for column in names}
-    nearest = get_close_matches(name.strip().casefold(), folded, n=1)
-    hint = (
-        f"did you mean {quoted(folded[nearest[0]])}?"
-        if nearest
-        else f"the columns are {quoted_list(names, 5)}"
-    )
+    closest = get_close_matches(name.strip().casefold(), folded, n=1)
+    hint = f"the columns are {quoted_list(names)}"
+    if closest:
+        hint = f"did you mean {quoted(folded[closest[0]])}?"
     raise TableError(f"{files}: no column {quoted(name)}: {hint}")
 
 
@@ -73,14 +67,13 @@ def to_labels(source: Source, name: str) -> tuple[NDArray[np.intp], list[str]]:
     try:
         codes, values = load("pandas").factorize(source[name])
     except TypeError:  # lists and the like cannot be compared
-        raise source.error(
-            name, f"holds values that cannot be categories: pass {option('--drop', name)}"
-        ) from None
+        message = f"contains values that cannot be categories: pass {option('--drop', name)}"
+        raise source.error(name, message) from None
     return np.asarray(codes, dtype=np.intp), [_label(value) for value in values]
 
 
 def _label(value: Any) -> str:
-    """Return one text for a code, whether its file holds integers or, next to gaps, floats."""
+    """Return the same text for a code whether its file has integers or, next to gaps, floats."""
     whole = isinstance(value, Real) and not isinstance(value, bool) and float(value).is_integer()
     return str(int(float(value))) if whole else str(value)
 
@@ -91,7 +84,5 @@ def check_finite(source: Source, names: Sequence[str], values: Array) -> None:
     if infinite.any():
         column = int(np.argmax(infinite.any(axis=0)))
         row = int(np.argmax(infinite[:, column])) + 1
-        raise source.error(
-            names[column],
-            f"has an infinite value in row {row}: correct it, or leave it empty if it is unknown",
-        )
+        message = f"has an infinite value in row {row}: correct it, or leave it empty"
+        raise source.error(names[column], message)

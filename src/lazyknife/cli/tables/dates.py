@@ -17,32 +17,27 @@ EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 DAY = datetime.timedelta(days=1)
 # YYYY-MM-DD, optionally with a time, then optionally with a zone.
 ISO = re.compile(
-    r"\d{4}-\d\d-\d\d"
-    r"([T ]([01]\d|2[0-3]):\d\d(:\d\d(\.\d+)?)?( ?(Z|[+-]\d\d(:?\d\d)?))?)?",
+    r"\d{4}-\d\d-\d\d([T ]([01]\d|2[0-3]):\d\d(:\d\d(\.\d+)?)?( ?(Z|[+-]\d\d(:?\d\d)?))?)?",
     re.ASCII,
 )
 
 
 def parse_date(text: str) -> datetime.datetime | None:
-    """Return an ISO date or date-time, in UTC where it names no zone; None for other text."""
+    """Return an ISO date or date-time, in UTC if it has no zone; None for other text."""
     stripped = text.strip()
     if ISO.fullmatch(stripped) is None:
         return None
     day, _, rest = stripped.replace("T", " ").partition(" ")
     try:
         return _in_zone(datetime.datetime.fromisoformat(f"{day} {rest.replace(' ', '')}".strip()))
-    except ValueError:  # such as the 30th of February
+    except ValueError:  # such as 30 February
         return None
 
 
 def to_days(column: Any) -> Array:
-    """Return dates as days since 1970-01-01 UTC or durations as days, (rows,), gaps as NaN.
+    """Return dates as days since 1970-01-01 UTC or durations as days, (rows,), missing as NaN.
 
-    Parameters
-    ----------
-    column
-        A pandas column of dates, times with dates, durations, or text that ``parse_date`` takes.
-
+    The column has dates, times with dates, durations, or text that ``parse_date`` takes.
     """
     types = load("pandas").api.types
     if types.is_datetime64_any_dtype(column.dtype):

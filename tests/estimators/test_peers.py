@@ -1,34 +1,32 @@
-"""MAPIE behind ``predict_interval``: against explicit numpy, and inside a study."""
+"""MAPIE behind ``predict_interval``: against explicit numpy, and by name."""
 
 from __future__ import annotations
 
 import sys
 import warnings
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from research.study import METHODS, Setting, peers
-from research.study.cross_validation import compare_methods
-from research.study.grid import Trial
-from research.study.peers import MODELS, MapieCVRegressor, MapieSplitRegressor
-from research.study.trial import measure_model, run_trial
 from sklearn.base import clone
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import KFold, train_test_split
 
+from lazyknife import compare_methods
+from lazyknife.compare import measure
 from lazyknife.data.scaling import symlog
+from lazyknife.estimators import peers
+from lazyknife.estimators.peers import MODELS, SCHEMES, MapieCVRegressor, MapieSplitRegressor
 from lazyknife.estimators.shared import Seeds
 from lazyknife.intervals import kappa, miss_bound
+from lazyknife.methods import METHODS, PEERS, MethodSettings
 from rows import linear
 
 pytest.importorskip("mapie")
-KINDS = (MapieCVRegressor, MapieSplitRegressor)
-NAMES = [f"mapie_{scheme}_{model}" for scheme in ("cv", "split") for model in MODELS]
+KINDS = tuple(SCHEMES.values())
 # At these levels and up to 60 rows MAPIE's ranks are those of jackknife+.
 LEVELS = (0.1, 0.15, 0.2, 0.3)
 
@@ -91,9 +89,9 @@ def test_intervals_are_those_computed_by_hand(kind, n, p, alpha, model, seed):
     new = linear(7, p, seed + 1)[0]
     found = kind(model, alpha=alpha, random_state=seed).fit(X, y).predict_interval(new)
     expected = TWINS[kind](model, X, y, new, alpha, seed)
-    for ours, twin in zip((found.point, found.lower, found.upper), expected, strict=True):
-        assert ours.shape == (7,)
-        np.testing.assert_allclose(ours, twin, rtol=1e-9, atol=1e-9)
+    ours = np.stack([found.point, found.lower, found.upper])
+    assert ours.shape == (3, 7)
+    np.testing.assert_allclose(ours, expected, rtol=1e-9, atol=1e-9)
     assert found.alpha == alpha
 
 
@@ -104,12 +102,8 @@ def test_models_with_a_seed_use_it(kind, model):
     new = linear(5, seed=1)[0]
     fitted = kind(model, random_state=4).fit(X, y)
     found = fitted.predict_interval(new)
-    for ours, twin in zip(
-        (found.point, found.lower, found.upper),
-        TWINS[kind](model, X, y, new, 0.1, 4),
-        strict=True,
-    ):
-        np.testing.assert_allclose(ours, twin, rtol=1e-9)
+    expected = TWINS[kind](model, X, y, new, 0.1, 4)
+    np.testing.assert_allclose((found.point, found.lower, found.upper), expected, rtol=1e-9)
     np.testing.assert_array_equal(fitted.predict(new), found.point)
     other = clone(fitted).set_params(random_state=5).fit(X, y).predict_interval(new)
     assert MODELS[model](6).random_state == 6
@@ -130,14 +124,6 @@ def test_ridge_is_standardised_and_chosen_within_the_rows_it_is_fitted_to():
     assert peers.RIDGES[0] < best < peers.RIDGES[-1]
     expected = Ridge(best).fit(Z, y).predict((new - centre) / scale)
     np.testing.assert_allclose(MODELS["ridge"](0).fit(X, y).predict(new), expected, rtol=1e-6)
-
-
-def test_the_grid_of_ridges_is_wide_and_fixed():
-    assert peers.RIDGES[0] <= 1e-3
-    assert peers.RIDGES[-1] >= 1e6
-    X, y = linear(40)
-    widest = MapieCVRegressor("ridge", random_state=0).fit(X, 0 * y + np.arange(40) % 2)
-    assert np.ptp(widest.predict(X)) < 0.7  # noise is shrunk, not followed
 
 
 @pytest.mark.parametrize(
@@ -257,12 +243,16 @@ def test_another_level_needs_another_fit():
     assert model.fit(X, y).predict_interval(X).alpha == 0.3
 
 
-def test_rows_are_predicted_in_blocks_alike(monkeypatch):
+class SmallBlocks(peers.Conformalized):
+    rows_at_once = 7
+
+
+def test_rows_are_predicted_in_blocks_alike():
     X, y = linear(30)
     model = MapieCVRegressor("ridge", random_state=0).fit(X, y)
     assert model.loo_.rows_at_once > 1000
     whole = model.predict_interval(X)
-    monkeypatch.setattr(peers.Conformalized, "rows_at_once", 7)
+    model.loo_ = SmallBlocks(**vars(model.loo_))
     parts = model.predict_interval(X)
     np.testing.assert_allclose(parts.to_numpy(), whole.to_numpy(), rtol=1e-12)
 
@@ -297,63 +287,44 @@ def test_bad_settings_are_refused():
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_mapie_the_error_says_what_to_install(kind, monkeypatch):
     monkeypatch.setitem(sys.modules, "mapie.regression", None)
-    with pytest.raises(ImportError, match="pip install mapie"):
+    with pytest.raises(ImportError, match=r"pip install 'lazyknife\[peers\]'"):
         kind().fit(*linear(20))
 
 
-# In a study
+# By name
 
 
 def test_the_models_are_scikit_learns(monkeypatch):
     monkeypatch.undo()  # the real forest
     assert list(MODELS) == ["ridge", "forest", "boosting"]
+    assert list(PEERS) == [f"mapie_{scheme}_{model}" for scheme in SCHEMES for model in MODELS]
     forest = MODELS["forest"](3)
     assert (forest.n_estimators, forest.random_state, forest.n_jobs) == (100, 3, None)
     assert type(MODELS["boosting"](3)).__name__ == "HistGradientBoostingRegressor"
     assert MODELS["boosting"](3).random_state == 3
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", PEERS)
 def test_methods_have_the_settings_level_and_the_model_of_their_name(name):
-    made = METHODS[name](Setting(alpha=0.2))
+    made = METHODS[name](MethodSettings(alpha=0.2))
     _, scheme, model = name.split("_")
-    assert type(made) is dict(zip(("cv", "split"), KINDS, strict=True))[scheme]
-    assert made.get_params() == {
-        "model": model,
-        "scaling": None,
-        "alpha": 0.2,
-        "random_state": None,
-    }
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_trial_of_a_peer_is_measured_like_any_other(name):
-    trial = Trial("simulated_p4", name, Setting(n=20, n_test=30), 3)
-    row = run_trial(trial)
-    assert row["error"] == ""
-    assert row["models_trained"] == (11 if "cv" in name else 1)
-    assert row["base_r2"] == row["paper_bound"] == ""
-    cv_miss = miss_bound("cv+", 0.1, 20, 10, independent=True).miss
-    assert row["certified"] == (1 - cv_miss if "cv" in name else 1 - 1 / 11)
-    assert 0.5 < row["coverage"] <= 1
-    assert 0 < row["width"] < 20
-    again = run_trial(trial)
-    assert all(row[key] == again[key] for key in ("coverage", "width", "score", "r2"))
-    assert run_trial(replace(trial, number=4))["width"] != row["width"]
+    assert type(made) is SCHEMES[scheme]
+    own = {"model": model, "scaling": None, "alpha": 0.2, "random_state": None}
+    assert made.get_params() == own
 
 
 def test_infinite_intervals_can_be_measured():
     X, y = linear(8)
+    model = MapieCVRegressor("mean")
     with pytest.warns(UserWarning, match="too few"):
-        measures = measure_model(MapieCVRegressor("mean"), X, y, X, y)
+        measures = measure(model, X, y, X, y)
     assert (measures["coverage"], measures["width"], measures["certified"]) == (1.0, np.inf, 1.0)
-    assert measures["models_trained"] == 9
+    assert model.loo_.trained == 9
 
 
 def test_peers_can_be_compared_on_a_table():
     X, y = linear(60)
-    names = ["mapie_cv_ridge", "mapie_split_ridge"]
-    found = compare_methods(X, y, names, Setting(), folds=2, jobs=1)
+    found = compare_methods(X, y, ["mapie_cv_ridge", "mapie_split_ridge"], folds=2, jobs=1)
     assert (found["error"] == "").all()
     assert (found["warning"] == "").all()
-    assert found["certified"].notna().all()  # the pooled transform is no leak
+    assert found["certified"].notna().all()  # the pooled scaling is no leak

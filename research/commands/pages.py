@@ -1,0 +1,25 @@
+"""``python -m research pages``: make the tables of pages anew from the committed rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lazyknife.cli.console import plainly, print_text
+from lazyknife.files import write_whole
+
+from ..pages import DOCS, RESULTS
+from ..study import fill
+
+
+@plainly
+def pages(
+    names: Annotated[list[str], typer.Argument(help="Pages in docs/: studies.md", metavar="PAGE")],
+    results: Annotated[Path, typer.Option(help="Folder of the studies' rows.")] = RESULTS,
+) -> None:
+    """Fill the tables of studies on pages in docs/ from the rows of the studies."""
+    for path in (DOCS / name for name in names):
+        write_whole(path, fill(path.read_text(encoding="utf-8"), results))
+        print_text(f"Filled {path}.")

@@ -1,0 +1,83 @@
+"""Several methods on scikit-learn's diabetes data, five folds with 200 training rows each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from sklearn.datasets import load_diabetes
+
+import lazyknife as lk
+from lazyknife.compare import summarise_folds
+from lazyknife.files import write_whole
+from lazyknife.plots import plot_intervals, plot_methods, save_figure, style
+
+from ..pages import fill_file, markdown, marked
+from .shared import keep
+
+ALPHA, ROWS = 0.1, 200
+METHODS = (
+    *("naive", "jackknife+", "cv+", "split_conformal"),
+    *("lazy_finetune", "lazy_dp", "lazyknife"),
+)
+
+
+def data() -> tuple[np.ndarray, np.ndarray]:
+    X, y = load_diabetes(return_X_y=True, scaled=False)
+    return X, y / 100  # a fixed unit, so that the target is of order one
+
+
+def new_rows() -> tuple[lk.Intervals, np.ndarray]:
+    """Intervals for the rows that are not used for training, and their targets."""
+    X, y = data()
+    order = np.random.default_rng(0).permutation(len(y))
+    train, new = order[:ROWS], order[ROWS:]
+    model = lk.LazyJackknifeRegressor(scaling="standardize", alpha=ALPHA, random_state=0)
+    return model.fit(X[train], y[train], X_pool=X[new]).predict_interval(X[new]), y[new]
+
+
+def table(rows: pd.DataFrame) -> str:
+    """A line for each method, with times relative to the first one's."""
+    summary = summarise_folds(rows)
+    unit = summary["seconds"].iloc[0]
+    columns = ("method", "coverage", "width", "interval score", "time ÷ naive", "certified")
+    return markdown(columns, [table_line(line, unit) for line in summary.to_dict("records")])
+
+
+def table_line(line: dict[str, Any], unit: float) -> tuple[str, ...]:
+    digits = {"coverage": 3, "width": 2, "score": 2}
+    shown = (f"{line[c]:.{d}f} ± {line[f'{c}_se']:.{d}f}" for c, d in digits.items())
+    certified = "none" if np.isnan(line["certified"]) else f"{line['certified']:.3f}"
+    return line["method"], *shown, f"{line['seconds'] / unit:.1f}", certified
+
+
+def draw(rows: pd.DataFrame) -> Figure:
+    """Intervals of the default estimator, and coverage and width of all methods."""
+    summary = summarise_folds(rows)
+    with style():
+        figure = Figure(figsize=(13, 4), layout="constrained")
+        left, middle, right = figure.subplots(1, 3, width_ratios=[2, 1, 1])
+        plot_intervals(*new_rows(), ax=left)
+        for ax, column, target in ((middle, "coverage", 1 - ALPHA), (right, "width", None)):
+            values, errors = summary[column], summary[f"{column}_se"]
+            plot_methods(
+                summary["method"].tolist(), values, errors, label=column, target=target, ax=ax
+            )
+        left.set_title("lazyknife: intervals for new rows")
+        middle.set_title("aim: the dotted line")
+        right.set_title("narrower is better")
+        right.set_yticklabels([])
+    return figure
+
+
+def main(docs: Path) -> None:
+    rows = lk.compare_methods(*data(), METHODS, alpha=ALPHA, train_rows=ROWS, jobs=1, progress=True)
+    rows = keep(rows, docs / "demo" / "demo.csv")
+    write_whole(docs / "demo" / "table.md", table(rows))
+    save_figure(draw(rows), docs / "demo" / "demo.png")
+    readme = docs.parent / "README.md"
+    if readme.exists() and "demo" in marked(readme.read_text(encoding="utf-8")):
+        fill_file(readme, {"demo": table(rows)})

@@ -1,0 +1,55 @@
+"""Tables between the marks of a page, and the gallery."""
+
+from __future__ import annotations
+
+import pytest
+from research.experiments import diabetes, gallery
+from research.pages import DOCS, fill, fill_file, markdown, marked
+
+import lazyknife as lk
+from lazyknife.plots import save_figure
+
+PAGE = """a
+<!-- table: x -->
+old
+<!-- end of table -->
+b
+<!-- table: y -->
+kept
+<!-- end of table -->
+c
+"""
+
+
+def test_a_markdown_table_has_a_head_and_lines():
+    assert markdown(("a", "b"), [(1, "x")]) == "| a | b |\n| --- | --- |\n| 1 | x |\n"
+
+
+def test_filling_a_page_touches_nothing_else(tmp_path):
+    assert marked(PAGE) == ["x", "y"]
+    filled = fill(PAGE, {"x": "new\n"})
+    assert filled == PAGE.replace("old", "new")
+    assert fill(filled, {"x": "new\n"}) == filled
+    (tmp_path / "page.md").write_text(PAGE)
+    fill_file(tmp_path / "page.md", {"x": "new\n"})
+    assert (tmp_path / "page.md").read_text() == filled
+    with pytest.raises(ValueError, match="needs the mark <!-- table: z --> once"):
+        fill(PAGE, {"z": ""})
+
+
+@pytest.mark.slow
+def test_the_gallery_is_what_its_script_draws(tmp_path):
+    drawn = {draw.__name__ for draw in gallery.GALLERY}
+    assert drawn == {path.stem for path in (DOCS / "gallery").glob("*.svg")}
+    for draw in (gallery.sorted_intervals, gallery.band, gallery.comparison):
+        save_figure(draw(), tmp_path / "figure.svg")
+        assert (tmp_path / "figure.svg").stat().st_size > 5000
+
+
+def test_the_demos_table_has_a_line_for_each_method(tmp_path):
+    rows = lk.compare_methods(*diabetes.data(), ("naive", "lazyknife"), train_rows=60, jobs=1)
+    lines = diabetes.table(rows).splitlines()
+    assert [line.split(" | ")[0] for line in lines[2:]] == ["| naive", "| lazyknife"]
+    assert lines[2].endswith("| 1.0 | none |")
+    save_figure(diabetes.draw(rows), tmp_path / "demo.png")
+    assert (tmp_path / "demo.png").stat().st_size > 5000

@@ -1,0 +1,239 @@
+"""Several methods on one's own data, cross-validated."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import torch
+from joblib import Parallel, delayed, parallel_config
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.metrics import r2_score
+from sklearn.utils import check_consistent_length
+from threadpoolctl import threadpool_limits
+
+from .base import privacy
+from .data.checks import check_choice, check_positive_int
+from .estimators.shared import IntervalRegressor
+from .methods import DEFAULT, METHODS, MethodSettings
+from .metrics import coverage, interval_score, mean_width
+from .networks import Network
+from .progress import track
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MEASURES = ("coverage", "width", "score", "r2", "fit_seconds", "predict_seconds", "certified")
+COLUMNS = ("method", "fold", "n", "n_test", *MEASURES, "warning", "error")
+WIDE_SPREAD = 20.0
+Fold = tuple[NDArray[np.intp], NDArray[np.intp]]
+Result = TypeVar("Result")
+_warm: set[str] = set()  # methods that this process has fitted before
+
+
+def compare_methods(
+    X: Any,
+    y: Any,
+    methods: Sequence[str] | Mapping[str, IntervalRegressor] = DEFAULT,
+    *,
+    alpha: float = 0.1,
+    network: Network | None = None,
+    epochs: int = 10,
+    batch_size: int = 10,
+    epsilon: float = 0.01,
+    scaling: Any = "standardize",
+    folds: int = 5,
+    train_rows: int = 500,
+    test_rows: int = 5000,
+    random_state: int = 0,
+    jobs: int = -1,
+    progress: bool = False,
+) -> pd.DataFrame:
+    """Compare methods on the same folds of a data set. Requires pandas.
+
+    Parameters
+    ----------
+    X, y
+        Features, shape (n, p), and targets, shape (n,).
+    methods
+        Names, keys of ``lazyknife.methods.METHODS``; or a dict from names of your own to unfitted
+        estimators, which are used with their own settings (but ``random_state``).
+    alpha, network, epochs, batch_size, epsilon, scaling
+        Settings of the methods given by name: the level; the network of all methods but MAPIE's
+        (None is ``mlp((64, 64), skip=True)``), and its training; the privacy of the DP-SGD bases;
+        the scaling of the features, fitted on each fold's training and test rows together, without
+        labels, which leaks nothing.
+    folds
+        Number of folds.
+    train_rows, test_rows
+        Largest number of rows in the two parts of a fold; more are sampled at random.
+    random_state
+        Seed of the folds; fold k of every method has the seed ``random_state + k``.
+    jobs
+        Number of fits at a time, each on one thread; -1 uses all cores.
+    progress
+        Whether to show a progress bar.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row for each method and fold: coverage, mean width, interval score and R² on the test
+        rows, seconds, certified coverage (NaN without a certificate), warnings, and the error of a
+        fit that failed. ``lazyknife.compare.summarise_folds`` gives means and standard errors.
+
+    """
+    import pandas as pd
+
+    settings = MethodSettings(alpha, network, epochs, batch_size, epsilon)
+    models = methods if isinstance(methods, Mapping) else _named(methods, settings, scaling)
+    for model in models.values():
+        model._check_settings()
+    X, y = X if hasattr(X, "shape") else np.asarray(X), np.asarray(y)
+    check_consistent_length(X, y)
+    parts = make_folds(len(y), folds, train_rows, test_rows, random_state)
+
+    def calls() -> Iterator[tuple[Any, ...]]:
+        for number, (train, test) in enumerate(parts):
+            rows = _take(X, train), y[train], _take(X, test), y[test]
+            for name, model in models.items():
+                seeded = clone(model).set_params(random_state=random_state + number)
+                yield name, number, seeded, *rows
+
+    total = len(parts) * len(models)
+    rows = list(track(side_by_side(run_fold, calls(), jobs), "comparing", total, progress))
+    order = list(models)
+    rows.sort(key=lambda row: (order.index(row["method"]), row["fold"]))
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def summarise_folds(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return means and standard errors over the folds, one row a method, in the rows' order."""
+    values = ["coverage", "width", "score", "seconds", "certified"]
+    rows = rows.assign(seconds=rows["fit_seconds"] + rows["predict_seconds"])
+    grouped = rows.groupby("method", sort=False)[values]
+    with np.errstate(invalid="ignore"):  # an infinite width has a mean, but no spread
+        return grouped.mean().join(grouped.sem().add_suffix("_se")).reset_index()
+
+
+def wants_log(widths: pd.Series) -> bool:
+    """Whether widths differ too much for a linear axis."""
+    finite = widths[np.isfinite(widths)]
+    return bool(finite.max() > WIDE_SPREAD * finite.min())
+
+
+def _named(
+    names: Sequence[str], settings: MethodSettings, scaling: Any
+) -> dict[str, IntervalRegressor]:
+    for name in names:
+        check_choice("method", name, METHODS)
+    return {name: METHODS[name](settings).set_params(scaling=scaling) for name in names}
+
+
+def _take(X: Any, rows: NDArray[np.intp]) -> Any:
+    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
+
+
+def make_folds(n: int, folds: int, train_rows: int, test_rows: int, seed: int) -> list[Fold]:
+    """Cut n rows into folds; return training and test rows of each, at most as many as given."""
+    check_positive_int("train_rows", train_rows)
+    check_positive_int("test_rows", test_rows)
+    if not 2 <= folds <= n:
+        raise ValueError(f"folds={folds}: give between 2 and the number of rows, {n}")
+    rng = np.random.default_rng(seed)
+    parts = np.array_split(rng.permutation(n), folds)
+    return [
+        (
+            rng.permutation(np.concatenate([p for p in parts if p is not part]))[:train_rows],
+            part[:test_rows],
+        )
+        for part in parts
+    ]
+
+
+def run_fold(
+    method: str, fold: int, model: IntervalRegressor, X: Any, y: Any, X_test: Any, y_test: Any
+) -> dict[str, Any]:
+    """Fit one method on one fold; return a row of ``COLUMNS``."""
+    row = {"method": method, "fold": fold, "n": len(y), "n_test": len(y_test)}
+    try:
+        with one_thread(), warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("ignore")
+            warm_up(method, model, X, y)
+            warnings.simplefilter("always", UserWarning)
+            measures = measure(model, X, y, X_test, y_test, X_pool=X_test)
+    except Exception as error:
+        return row | {"warning": "", "error": one_line(error)}
+    said = "; ".join(dict.fromkeys(str(warning.message) for warning in caught))
+    return row | measures | {"warning": said, "error": ""}
+
+
+def measure(
+    model: IntervalRegressor, X: Any, y: Any, X_test: Any, y_test: Any, X_pool: Any = None
+) -> dict[str, float]:
+    """Fit a model, predict the test rows, and return the values of ``MEASURES``."""
+    forget_accounts()
+    started = time.perf_counter()
+    model.fit(X, y, X_pool=X_pool)
+    fitted = time.perf_counter()
+    intervals = model.predict_interval(X_test)
+    ended = time.perf_counter()
+    certified = model.certificate_.coverage
+    values = (
+        coverage(y_test, intervals).value,
+        mean_width(intervals),
+        interval_score(y_test, intervals),
+        float(r2_score(y_test, intervals.point)),
+        fitted - started,
+        ended - fitted,
+        math.nan if certified is None else certified,
+    )
+    return dict(zip(MEASURES, values, strict=True))
+
+
+def warm_up(method: str, model: IntervalRegressor, X: Any, y: Any) -> None:
+    """Fit once on a few rows: the first fit of a process also pays for loading libraries."""
+    if method in _warm:
+        return
+    _warm.add(method)
+    few = np.arange(min(30, len(y)))
+    with suppress(Exception):  # what is wrong shows in the fit that counts
+        model.fit(_take(X, few), y[few]).predict_interval(_take(X, few))
+
+
+def forget_accounts() -> None:
+    """Empty the caches of the privacy accounting, so that every fit pays for its own."""
+    for cached in vars(privacy).values():
+        if hasattr(cached, "cache_clear"):
+            cached.cache_clear()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Run on one thread, so that times are comparable whatever the number of jobs."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with threadpool_limits(1):  # scikit-learn's own threads
+            yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def side_by_side(
+    function: Callable[..., Result], calls: Iterable[tuple[Any, ...]], jobs: int
+) -> Iterator[Result]:
+    """Yield the results of many calls as they end, each in a process with one thread."""
+    with parallel_config(backend="loky", inner_max_num_threads=1):
+        pool = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
+        yield from pool(delayed(function)(*call) for call in calls)
+
+
+def one_line(error: Exception) -> str:
+    """Return an error's kind and message in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())

@@ -1,0 +1,482 @@
+"""``lazyknife predict``: its numbers, its words, what it refuses, and its pages."""
+
+import html
+import re
+import sys
+from dataclasses import fields
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+import lazyknife as lk
+from command import check_self_contained, fail, intervals_of, predict, run, succeed
+from lazyknife.cli import values
+from lazyknife.cli.files import write_outputs
+from lazyknife.cli.report import Report
+from lazyknife.cli.tables import read_table
+
+# Settings of the command that are not the defaults of the class.
+DEFAULTS = {
+    "network": lk.mlp((64, 64), skip=True),
+    "scaling": "standardize",
+    "precision": "mixed",
+    "random_state": 0,
+}
+
+
+def numeric(folder):
+    train, test = (read_table(folder / name) for name in ("train.csv", "test.csv"))
+    columns = ["a", "b", "c"]
+    return train[columns].to_numpy(), train["y"].to_numpy(), test[columns].to_numpy()
+
+
+# predict: the numbers
+
+
+def test_every_setting_of_the_estimator_has_an_option():
+    own = {"network": "hidden", "features": "sketch", "random_state": "seed", "progress": None}
+    text = succeed("predict", "--help")
+    for name in lk.LazyJackknifeRegressor().get_params(deep=False):
+        option = own.get(name, name)
+        assert option is None or f"{values.flag(option)} " in text
+    kinds = (lk.DPSGD, lk.Perturbed, lk.Public, lk.Pretrained, lk.Split, lk.Plain)
+    # There is but one objective to choose.
+    settings = {field.name for kind in kinds for field in fields(kind)} - {"training", "objective"}
+    assert settings == set(values.BASE_OPTIONS)
+    for name in settings:
+        assert f"{values.flag(name)} " in text
+
+
+SYMLOG_PIPELINE = make_pipeline(FunctionTransformer(lk.symlog), StandardScaler())
+
+
+@pytest.mark.parametrize(
+    ("options", "settings"),
+    [
+        (["--base", "dpsgd", "--epochs", "1"], {"base": lk.DPSGD(epochs=1)}),
+        (
+            "--base dpsgd --noise-multiplier 3 --delta .01 --epochs 1 --batch-size 5 --lr .1 "
+            "--max-grad-norm 2 --seed 7",
+            {
+                "base": lk.DPSGD(
+                    noise_multiplier=3.0,
+                    delta=0.01,
+                    epochs=1,
+                    batch_size=5,
+                    lr=0.1,
+                    max_grad_norm=2.0,
+                ),
+                "random_state": 7,
+            },
+        ),
+        ("--construction minmax --ridge 5", {"construction": "minmax", "ridge": 5.0}),
+        ("--construction full", {"construction": "full"}),
+        ("--construction cv+ --folds 8", {"construction": "cv+", "folds": 8}),
+        ("--widths constant", {"widths": "constant"}),
+        ("--widths leverage --starts 3", {"widths": "leverage", "starts": 3}),
+        ("--loss huber --ridge 2", {"loss": "huber", "ridge": 2.0}),
+        ("--base pretrained --epochs 2", {"base": lk.Pretrained(epochs=2)}),
+        (
+            "--readout network --no-intercept --ridge 1e6",
+            {"readout": "network", "intercept": False, "ridge": 1e6},
+        ),
+        ("--hidden 8 --parameters last", {"network": lk.mlp((8,)), "parameters": "last"}),
+        (
+            "--parameters skip.* --parameters body.4.bias",
+            {"parameters": ["skip.*", "body.4.bias"]},
+        ),
+        ("--sketch 50 --alpha .3", {"features": lk.Sketch(50), "alpha": 0.3}),
+        ("--scaling none", {"scaling": None}),
+        ("--scaling symlog", {"scaling": "symlog"}),
+        ("--scaling symlog+standardize", {"scaling": SYMLOG_PIPELINE}),
+        ("--precision float32 --device cpu", {"precision": "float32", "device": "cpu"}),
+        ("--precision float64", {"precision": "float64"}),
+        ("--memory-budget 1MB", {"memory_budget": 2**20}),
+        ("--base plain --epochs 2 --lr .01", {"base": lk.Plain(epochs=2, lr=0.01)}),
+        (
+            "--base split --fraction .4 --epochs 2",
+            {"base": lk.Split(0.4, training=lk.Plain(epochs=2))},
+        ),
+        (
+            "--base perturbed --sensitivity .5 --epsilon 2 --norm l1 --batch-size 20",
+            {"base": lk.Perturbed(0.5, 2.0, "l1", training=lk.Plain(batch_size=20))},
+        ),
+    ],
+)
+def test_the_intervals_are_the_estimators(folder, options, settings):
+    options = options.split() if isinstance(options, str) else options
+    found, printed = intervals_of(*options)
+    X, y, X_new = numeric(folder)
+    model = lk.LazyJackknifeRegressor(**(DEFAULTS | settings)).fit(X, y, X_pool=X_new)
+    expected = model.predict_interval(X_new).to_frame()
+    assert len(found) == 20
+    pd.testing.assert_frame_equal(found, expected, rtol=1e-9)
+    assert str(model.certificate_).splitlines()[0] in printed
+
+
+def test_several_levels_are_fitted_once(folder):
+    found, printed = intervals_of("--alpha", ".1", "--alpha", ".25", "--alpha", ".1")
+    X, y, X_new = numeric(folder)
+    model = lk.LazyJackknifeRegressor(**DEFAULTS)
+    intervals = model.fit(X, y, X_pool=X_new).predict_interval(X_new, alpha=[0.1, 0.25])
+    pd.testing.assert_frame_equal(found, intervals.to_frame(), rtol=1e-9)
+    truth = read_table(folder / "test.csv")["y"]
+    shares = intervals.covers(truth).mean(axis=0)
+    for level, share in zip(("0.1", "0.25"), shares, strict=True):
+        assert re.search(rf"coverage of the new rows, alpha = {level} +{share:.3f} ±", printed)
+    assert printed.count("mean width, alpha = 0.1 ") == 1
+
+
+def test_the_unit_is_taken_back_and_nu_is_in_the_targets_unit(folder):
+    scaled, _ = intervals_of("--unit", "1000")
+    X, y, X_new = numeric(folder)
+    model = lk.LazyJackknifeRegressor(**DEFAULTS)
+    intervals = model.fit(X, y / 1000, X_pool=X_new).predict_interval(X_new)
+    pd.testing.assert_frame_equal(scaled, 1000 * intervals.to_frame(), rtol=1e-9)
+    widened, _ = intervals_of("--unit", "1000", "--nu", "50")
+    np.testing.assert_allclose(widened["lower"], scaled["lower"] - 50, rtol=1e-5)
+    np.testing.assert_allclose(widened["upper"], scaled["upper"] + 50, rtol=1e-5)
+
+
+def test_without_a_base_to_add_the_unit_makes_no_difference(folder):
+    """A network whose output starts near 0 beside the target: nothing but the lazy step counts."""
+    for table in ("train.csv", "test.csv"):
+        read_table(folder / table).eval("y = 1e6 * y").to_csv(table, index=False)
+    plain, _ = intervals_of()
+    scaled, _ = intervals_of("--unit", "1000")
+    spread = plain["upper"] - plain["lower"]
+    for column in plain:
+        assert (abs(scaled[column] - plain[column]) < 1e-4 * spread).all()
+
+
+def test_names_are_carried_over_and_the_order_is_kept(folder):
+    options = ("--drop", "name", "--drop", "group", "--drop", "gap", "--drop", "code")
+    files = {"train": "mixed_train.csv", "test": "mixed_test.csv"}
+    without, _ = intervals_of(*options, **files)
+    found, _ = intervals_of("--id", "name", *options[2:], **files)
+    assert found.columns.tolist() == ["name", "point", "lower", "upper"]
+    assert found["name"].tolist() == [f"r{i}" for i in range(40, 60)]
+    pd.testing.assert_frame_equal(found.drop(columns="name"), without)
+    frame = read_table(folder / "mixed_test.csv").iloc[::-1]
+    frame.to_csv("reversed.csv", index=False)
+    backwards, _ = intervals_of("--id", "name", *options[2:], **files | {"test": "reversed.csv"})
+    backwards = backwards.iloc[::-1].reset_index(drop=True)
+    pd.testing.assert_frame_equal(found, backwards, rtol=1e-8)
+
+
+def test_categories_that_the_training_rows_lack_are_encoded(folder):
+    """Nobody is told to leave rows out: that would select new rows by the training rows."""
+    options = ("--id", "name", "--drop", "gap", "--drop", "code")
+    result = run(*predict(*options, train="mixed_train.csv", test="unseen.csv"))
+    assert result.exit_code == 0
+    assert result.stderr == "note: group: 3 categories became 3 columns.\n"
+    frame = read_table(folder / "mixed_test.csv")
+    frame.loc[3, "group"] = "q"
+    frame.loc[4, "group"] = None
+    frame.to_csv("two.csv", index=False)
+    result = run(*predict(*options, train="mixed_train.csv", test="two.csv"))
+    assert result.exit_code == 0
+    note = "2 categories became 2 columns; 2 categories occur only once and have no column"
+    assert result.stderr == f"note: group: {note}.\n"
+    found = pd.read_csv("out.csv")
+    assert len(found) == 20
+    assert np.isfinite(found.drop(columns="name")).all(axis=None)
+
+
+def test_dates_are_days_in_either_kind_of_file(folder):
+    rng = np.random.default_rng(3)
+    for table in ("train", "test"):
+        frame = read_table(folder / f"{table}.csv")
+        days = rng.integers(0, 20000, len(frame))
+        frame.assign(d=days).to_csv(f"{table}_number.csv", index=False)
+        dates = pd.Timestamp(0) + pd.to_timedelta(days, unit="D")
+        frame.assign(d=dates.strftime("%Y-%m-%d")).to_csv(f"{table}_date.csv", index=False)
+        frame.assign(d=dates).to_parquet(f"{table}_date.parquet")
+    expected, _ = intervals_of(train="train_number.csv", test="test_number.csv")
+    for train, test in (("csv", "csv"), ("parquet", "csv"), ("parquet", "parquet")):
+        result = run(*predict(train=f"train_date.{train}", test=f"test_date.{test}"))
+        assert result.stderr == "note: d: dates became days since 1970-01-01.\n"
+        pd.testing.assert_frame_equal(pd.read_csv("out.csv"), expected)
+
+
+def test_the_type_of_a_column_is_that_of_both_files_together(folder):
+    rng = np.random.default_rng(4)
+    for table, codes in (("train", ["01", "02"]), ("test", ["01", "02", "b7"])):
+        frame = read_table(folder / f"{table}.csv")
+        frame.assign(code=rng.choice(codes, len(frame))).to_csv(f"{table}.csv", index=False)
+    result = run(*predict("--categorical", "code"))
+    assert result.exit_code == 0
+    assert result.stderr == "note: code: 3 categories became 3 columns.\n"
+
+
+def test_all_kinds_of_files_give_the_same(folder):
+    expected, _ = intervals_of()
+    train, test = read_table(folder / "train.csv"), read_table(folder / "test.csv")
+    train.to_parquet("train.parquet")
+    train.to_csv("train.csv.gz", index=False)
+    test.to_csv("test.tsv", sep="\t", index=False)
+    for file in ("train.parquet", "train.csv.gz"):
+        found, _ = intervals_of(train=file, test="test.tsv")
+        pd.testing.assert_frame_equal(found, expected)
+    for output in ("new/folder/out.parquet", "out.tsv", "out.csv.gz"):
+        succeed(*predict(output=output))
+        pd.testing.assert_frame_equal(read_table(folder / output), expected, rtol=1e-12)
+
+
+# predict: the words
+
+
+@pytest.mark.parametrize(
+    ("options", "scope"),
+    [
+        ([], "the rows of test.csv, and no others"),
+        (["--scaling", "symlog+standardize"], "the rows of test.csv, and no others"),
+        (["--scaling", "none"], "any new row"),
+        (["--scaling", "symlog"], "any new row"),
+    ],
+)
+def test_the_scope_names_the_file_if_anything_was_fitted(folder, options, scope):
+    printed = intervals_of(*options)[1]
+    assert f"\nScope: {scope}; on average" in printed
+    pooled = "  - All rows of the two files together are exchangeable.\n" in printed
+    assert pooled == (scope != "any new row")
+    assert "X_pool" not in printed
+
+
+@pytest.mark.parametrize("kept", ["group", "gap", "code"])
+def test_medians_and_categories_narrow_the_scope(folder, kept):
+    dropped = [name for name in ("name", "group", "gap", "code") if name != kept]
+    options = [part for name in dropped for part in ("--drop", name)]
+    files = {"train": "mixed_train.csv", "test": "mixed_test.csv"}
+    whole = predict("--scaling", "none", *options, **files)
+    result = run(*whole, "--categorical", "code") if kept == "code" else run(*whole)
+    assert result.exit_code == 0
+    assert "Scope: the rows of mixed_test.csv, and no others;" in result.stdout
+    assert "  - All rows of the two files together are exchangeable." in result.stdout
+    note = {"gap": "missing values filled with the median"}.get(kept, "categories became")
+    assert re.fullmatch(rf"note: {kept}: .*{note}.*\n", result.stderr)
+    plain = "Scope: any new row;" in run(*whole).stdout
+    assert plain == (kept == "code")  # numbers as they are
+
+
+def certificates_in(printed):
+    """The lines of the certificates."""
+    return printed.partition("\n\n")[2].rpartition("\n\n")[0].splitlines()
+
+
+def claims(*alphas, base=None):
+    """The first lines of the library's certificates."""
+    found = [lk.certify(n=40, alpha=alpha, base=base or lk.Public()) for alpha in alphas]
+    return [str(certificate).splitlines()[0] for certificate in found]
+
+
+def test_every_level_has_its_certificate(folder):
+    options = ("--alpha", ".2", "--alpha", ".1", "--alpha", ".6", "--html", "page.html")
+    _, printed = intervals_of(*options)
+    lines = certificates_in(printed)
+    expected = claims(0.2, 0.1, 0.6)
+    assert [lines[0], *lines[-2:]] == expected
+    assert printed.count("Scope: the rows of test.csv") == 1
+    page = html.unescape(re.sub(r"<[^>]+>", "|", (folder / "page.html").read_text()))
+    for part in ("Guarantee of each level", *expected):
+        assert part in page
+
+
+def test_the_first_level_that_is_certified_is_told_in_full(folder):
+    vacuous, *others = certificates_in(intervals_of("--alpha", ".6", "--alpha", ".1")[1])
+    assert [vacuous, others[0]] == claims(0.6, 0.1)
+    assert "It assumes:" in others
+    options = ("--base", "plain", "--epochs", "1", "--alpha", ".1", "--alpha", ".2")
+    none = certificates_in(intervals_of(*options)[1])
+    assert [line for line in none if line] == claims(0.1, 0.2, base=lk.Plain())
+
+
+def test_nothing_is_guaranteed_for_a_plain_base(folder):
+    _, printed = intervals_of("--base", "plain", "--epochs", "1")
+    assert "\nNo coverage is guaranteed (" in printed
+    assert "Scope" not in printed
+
+
+def test_new_rows_without_a_target_are_not_scored(folder):
+    scored, printed = intervals_of()
+    assert "interval score" in printed
+    read_table(folder / "test.csv").drop(columns="y").to_csv("bare.csv", index=False)
+    found, printed = intervals_of(test="bare.csv")
+    assert "coverage of the new rows" not in printed
+    assert "mean width, alpha = 0.1" in printed
+    pd.testing.assert_frame_equal(found, scored)
+    assert "Wrote 20 intervals to out.csv." in printed
+
+
+def test_warnings_of_the_library_are_one_line(folder):
+    result = run(*predict("--readout", "network", train="five.csv"))
+    lines = result.stderr.splitlines()
+    assert lines[-1] == (
+        "warning: 5 rows are too few for alpha=0.1: the intervals are infinite. "
+        "At least 9 rows are needed"
+    )
+    assert all(line.startswith("warning: ") for line in lines)
+    assert result.exit_code == 0
+    assert np.isinf(pd.read_csv("out.csv")["upper"]).all()
+
+
+# predict: what is refused
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"train": "folder"}, "folder is a folder: give a file inside it"),
+        ({"test": "folder"}, "folder is a folder"),
+        ({"train": "nowhere.csv"}, "nowhere.csv cannot be read (No such file or directory)"),
+        ({"train": "empty.csv"}, "empty.csv: the file is empty"),
+        ({"train": "header.csv"}, "header.csv: the file has no rows"),
+        ({"train": "binary.csv"}, "binary.csv is a binary file"),
+        ({"train": "two.csv"}, "two.csv: 2 rows are too few: give at least 3"),
+        ({"train": "five.csv", "base": ("--base", "dpsgd")}, "batch_size=10 is more than the 5"),
+        ({"test": "train.csv"}, "train.csv: TRAIN and TEST are the same file"),
+        ({"test": "other.csv"}, "other.csv: no column 'a', which train.csv has"),
+        ({"train": "mixed_train.csv", "test": "mixed_test.csv"}, "column 'name' has 60 values"),
+        ({"output": "folder"}, "folder is a folder: give the name of a file"),
+        ({"output": "out.txt"}, "out.txt: give a name that ends in .csv"),
+        ({"output": "train.csv/out.csv"}, "train.csv cannot be written to"),
+        ({"output": "train.csv"}, "train.csv contains the data"),
+        ({"output": "folder/../test.csv"}, "test.csv contains the data"),
+    ],
+)
+def test_a_file_that_will_not_do_is_named(folder, given, message):
+    assert message in fail(*predict(**given))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--target z", "train.csv: no column 'z'"),
+        ("--drop z", "no column 'z'"),
+        ("--id z", "test.csv: no column 'z'"),
+        ("--id lower_0.1", "--id lower_0.1: the output has a column of this name"),
+        ("--ridge abc", "--ridge abc: give 'auto' or a number"),
+        ("--ridge -1", "ridge=-1.0: give a number above 0"),
+        ("--hidden x", "--hidden 'x': give the widths of the layers, such as 64,64"),
+        ("--hidden 8,0", "--hidden '8,0'"),
+        ("--alpha 2", "alpha=2.0: give a number strictly between 0 and 1"),
+        ("--alpha .1 --alpha 0", "alpha=0.0: give a number strictly between 0 and 1"),
+        ("--alpha x", "Invalid value for '--alpha'"),
+        ("--memory-budget zz", "--memory-budget zz: give a number of bytes, or a size such"),
+        ("--memory-budget 1.2.3GB", "--memory-budget 1.2.3GB"),
+        ("--unit 0", "unit=0.0: give a number above 0"),
+        ("--unit nan", "unit=nan: give a finite number"),
+        ("--nu -5 --unit 10", "nu=-5.0: give 0 or a number above 0"),
+        ("--seed -1", "Invalid value for '--seed'"),
+        ("--sketch 0", "dimension=0: give a whole number"),
+        ("--sketch 9 --readout network", "use readout='tangent'"),
+        ("--parameters nothing.*", "no parameter of the network matches ['nothing.*']"),
+        ("--parameters last --parameters x", "no parameter of the network matches"),
+        ("--device banana", "device='banana': give 'auto', 'cpu'"),
+        ("--construction x", "construction='x': choose from 'plus', 'minmax'"),
+        ("--widths x", "widths='x'"),
+        ("--loss x", "loss='x': choose from 'squared', 'huber', 'logistic', 'poisson'"),
+        ("--readout x", "readout='x': choose from 'network', 'tangent'"),
+        ("--precision x", "precision='x'"),
+        ("--base x", "base='x': choose from 'public', 'split', 'dpsgd'"),
+        ("--base perturbed --sensitivity 1 --epsilon 1 --norm x", "norm='x'"),
+        ("--scaling x", "scaling='x': choose from 'symlog', 'standardize', 'symlog+standardize'"),
+        ("--construction full --widths noise", "widths='noise'"),
+        ("--construction full --readout network", "readout='network'"),
+        ("--construction cv+ --folds 1", "folds=1: give at least 2"),
+        ("--construction cv+ --folds 41", "folds=41 is more than the 40 rows"),
+        ("--widths noise --sketch 9", "widths='noise'"),
+        ("--loss huber --construction cv+", "loss='huber'"),
+        ("--loss huber --widths leverage", "loss='huber'"),
+        ("--loss logistic", "loss='logistic': give targets of 0 and 1"),
+        ("--starts 0", "starts=0: give a whole number"),
+        ("--base split --epsilon 1", "--epsilon requires --base dpsgd or perturbed, not split"),
+        ("--fraction .5", "--fraction requires --base split, not public"),
+        ("--base perturbed --epsilon 1", "--base perturbed requires --sensitivity"),
+        ("--base perturbed --sensitivity 1", "--base perturbed requires --epsilon"),
+        ("--base dpsgd --epsilon 1 --noise-multiplier 1", "give --epsilon or --noise-multiplier"),
+        ("--base dpsgd --batch-size 41", "batch_size=41 is more than the 40 rows"),
+        ("--base plain --epochs 0", "epochs=0: give a whole number"),
+        ("--figure f.txt", "f.txt: give a name that ends in .svg"),
+        ("--html folder", "folder is a folder"),
+    ],
+)
+def test_a_setting_that_will_not_do_is_named_and_nothing_is_written(folder, options, message):
+    (folder / "out.csv").write_text("old")
+    before = sorted(folder.rglob("*"))
+    assert message in fail(*predict(*options.split()))
+    assert (folder / "out.csv").read_text() == "old"
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_columns_that_cannot_be_used_are_named(folder):
+    read_table(folder / "test.csv").assign(a="x").to_csv("letters.csv", index=False)
+    read_table(folder / "train.csv").assign(a=range(40)).to_parquet("train.parquet")
+    message = fail(*predict(train="train.parquet", test="letters.csv"))
+    assert message.startswith("train.parquet and letters.csv: column 'a' contains numbers in one")
+    assert message.endswith("pass --categorical a or --drop a")
+
+
+def test_a_table_that_cannot_be_written_leaves_the_old_files(tmp_path):
+    class Failing(pd.DataFrame):
+        def to_csv(self, *_, **__):
+            raise OSError("no space left")
+
+    names = ("output", "figure", "html")
+    paths = {n: tmp_path / f"old{s}" for n, s in zip(names, (".csv", ".svg", ".html"), strict=True)}
+    for path in paths.values():
+        path.write_text("old")
+    page = Report("", "", None, (), (), {}, "")
+    with pytest.raises(ValueError, match=r"old.csv cannot be written \(no space left\)"):
+        write_outputs(paths, Failing(), Figure(), page)
+    assert {path.read_text() for path in paths.values()} == {"old"}
+    write_outputs(paths, pd.DataFrame({"a": [1]}), Figure(), page)
+    assert "old" not in {path.read_text() for path in paths.values()}
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+# Pages and figures
+
+
+def test_a_page_holds_all_that_is_to_be_known(folder):
+    options = ("--id", "name", "--drop", "code", "--alpha", ".2", "--alpha", ".1")
+    arguments = predict(
+        *options,
+        *("--html", "page.html", "--figure", "new/figure.png", "--no-intercept"),
+        train="mixed_train.csv",
+        test="mixed_test.csv",
+    )
+    result = run(*arguments)
+    assert result.exit_code == 0
+    page = (folder / "page.html").read_text()
+    check_self_contained(page)
+    text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page))
+    for part in (
+        "mixed_train.csv → mixed_test.csv",
+        "Intervals, sorted by prediction",
+        "Coverage by width of the interval",
+        "gap: 9 missing values filled with the median",
+        "coverage of the new rows, alpha = 0.1",
+        "At alpha = 0.2.",
+        "--id name",
+        "--intercept no",
+        "--alpha 0.2, 0.1",
+        "--base public",
+        "r59",
+    ):
+        assert part in text, part
+    assert "--epsilon" not in text
+    assert (folder / "new" / "figure.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_page_names_the_command_that_made_it(folder, monkeypatch):
+    arguments = predict("--html", "a page.html")
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/lazyknife", *arguments])
+    succeed(*arguments)
+    text = re.sub(r"<[^>]+>", "", (folder / "a page.html").read_text())
+    typed = "lazyknife predict train.csv test.csv --target y --output out.csv --base public"
+    assert f"{typed} --html &#39;a page.html&#39;" in re.sub(r"\s+", " ", text)
