@@ -30,6 +30,8 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
+from lazyknife.solve.lazy import GRID_POINTS, NOISE_STEP, LazyStep
+from lazyknife.solve.loo import Solution
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -42,8 +44,6 @@ from lazyknife.intervals import kappa, plus
 from lazyknife.networks import build, make, mlp
 from lazyknife.records import LeaveOneOut
 from lazyknife.solve import noise
-from lazyknife.solve.lazy import GRID_POINTS, NOISE_STEP, LazyStep
-from lazyknife.solve.loo import Solution
 from lazyknife.solve.rounding import Sensitivity
 from lazyknife.tangent import linearise
 

@@ -193,13 +193,7 @@ class MapieCVRegressor(_MapieRegressor):
 class MapieSplitRegressor(_MapieRegressor):
     """Split conformal by MAPIE's ``SplitConformalRegressor``, calibrated on half of the rows.
 
-    Parameters
-    ----------
-    model
-        A key of ``MODELS``.
-    scaling, alpha, random_state
-        As for ``SplitConformalRegressor``.
-
+    The parameters are those of ``MapieCVRegressor``.
     """
 
     construction = "jackknife"  # point ± order statistic of errors on rows not fitted to
@@ -223,12 +217,10 @@ class MapieSplitRegressor(_MapieRegressor):
         return Conformalized(wrapped, float(self.alpha), {}, 1)
 
     def _terms(self, n: int, scores: int) -> dict[str, Any]:
-        return {
-            "subject": f"MAPIE's split conformal, {self.model}, {scores} calibration rows of {n}",
-            "construction": "full",  # the rank of one score among n + 1
-            "n": scores,
-            "theorem": "split_conformal",
-        }
+        subject = f"MAPIE's split conformal, {self.model}, {scores} calibration rows of {n}"
+        # Full: the rank of one score among n + 1.
+        terms = {"construction": "full", "n": scores, "theorem": "split_conformal"}
+        return {"subject": subject, **terms}
 
 
 SCHEMES: dict[str, type[_MapieRegressor]] = {"cv": MapieCVRegressor, "split": MapieSplitRegressor}
