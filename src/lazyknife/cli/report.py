@@ -138,7 +138,7 @@ def render(report: Report) -> str:
     except ImportError as error:
         raise ImportError("An HTML report needs jinja2: pip install 'lazyknife[cli]'") from error
     environment = Environment(
-        loader=PackageLoader("lazyknife"),
+        loader=PackageLoader("lazyknife.cli"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
