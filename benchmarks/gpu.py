@@ -95,7 +95,7 @@ def run(case: Case, widths: tuple[int, ...], features: int, device: str) -> dict
     clock = Clock(machine.device)
     tangent = linearise(network, X, machine=machine)
     clock.stage("linearise")
-    models = LazyStep(10.0, sketch=sketch).models(tangent, X, y)
+    models = LazyStep(10.0, features=sketch).models(tangent, X, y)
     clock.stage("solve")
     with torch.no_grad():
         ends = [

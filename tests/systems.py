@@ -11,6 +11,7 @@ from torch import Tensor
 from lazyknife.compute import Machine
 from lazyknife.losses import Loss
 from lazyknife.solve.choose import leave_one_out
+from lazyknife.solve.convex import LIMITS, Limits
 from lazyknife.solve.dual import DualSystem, FactoredRidge
 from lazyknife.solve.newton import leave_one_out_newton
 from lazyknife.solve.primal import PrimalRidge, PrimalSystem
@@ -52,9 +53,10 @@ def newton_models(
     intercept: bool,
     loss: Loss,
     machine: Machine = MACHINE,
+    limits: Limits = LIMITS,
 ) -> RidgeModels:
     system = DualSystem(kernel, y - offsets, intercept, machine)
-    return leave_one_out_newton(system, y, listed(ridges), loss)
+    return leave_one_out_newton(system, y, listed(ridges), loss, limits=limits)
 
 
 def system(

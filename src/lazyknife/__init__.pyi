@@ -16,8 +16,8 @@ from .estimators.audit import audit_stability as audit_stability
 from .estimators.baselines import CVPlusRegressor as CVPlusRegressor
 from .estimators.baselines import JackknifeRegressor as JackknifeRegressor
 from .estimators.baselines import SplitConformalRegressor as SplitConformalRegressor
-from .estimators.lazy import DPLazyPI as DPLazyPI
 from .estimators.lazy import LazyJackknifeRegressor as LazyJackknifeRegressor
+from .estimators.paper import DPLazyPI as DPLazyPI
 from .losses import Huber as Huber
 from .losses import Logistic as Logistic
 from .losses import Poisson as Poisson

@@ -233,7 +233,6 @@ def test_the_printed_number_is_never_above_the_certified_one():
     ("base", "words"),
     [
         (Perturbed(sensitivity=0.25, epsilon=0.5), "at most 0.25 in the l2 norm (asserted"),
-        (Public(), "starting weights"),
     ],
 )
 def test_what_a_base_takes_on_trust_is_among_the_assumptions_and_printed(base, words):

@@ -19,6 +19,7 @@ from torch import nn
 
 import lazyknife as lk
 import reference
+from lazyknife.solve.widths import WIDTHS, Noise
 from rows import linear, real_file, simulated
 
 FAST = {
@@ -291,7 +292,7 @@ def test_no_certificate_for_plain_naive_and_jackknife():
     X, y = linear(30)
     plain = lk.LazyJackknifeRegressor(**FAST | {"base": lk.Plain()}).fit(X, y)
     assert plain.certificate_.coverage is None
-    assert "without privacy" in str(plain.certificate_)
+    assert "without differential privacy" in str(plain.certificate_)
     for construction in ("naive", "jackknife"):
         model = lk.LazyJackknifeRegressor(**FAST, construction=construction).fit(X, y)
         assert model.certificate_.coverage is None
@@ -409,11 +410,12 @@ def test_clone_pickle_pipeline_and_cross_validation():
     assert cross_val_score(make_pipeline(clone(model)), X, y, cv=3).mean() > 0.7
 
 
-def test_the_setting_transform_does_not_make_it_a_transformer():
-    model = lk.LazyJackknifeRegressor(scaling="symlog")
+def test_settings_are_attributes_and_do_not_hide_methods():
+    model = lk.LazyJackknifeRegressor(scaling="symlog", widths="leverage")
     assert not hasattr(model, "transform")
-    assert model.get_params()["transform"] == "symlog"
-    assert model.set_params(transform=None).get_params()["transform"] is None
+    assert (model.scaling, model.widths) == ("symlog", "leverage")
+    assert callable(model.score)
+    assert model.set_params(scaling=None).get_params()["scaling"] is None
 
 
 # Bad input: a clear error, and the estimator stays as it was.
@@ -486,7 +488,7 @@ def test_bad_input_is_refused_and_changes_nothing(case):
         ({"network": 3}, "network=3: give None"),
         ({"base": "dpsgd"}, "base='dpsgd': give an instance"),
         ({"alpha": "0.1"}, "alpha='0.1': give a number"),
-        ({"scaling": 3}, "transform=3"),
+        ({"scaling": 3}, "scaling=3"),
         ({"network": lambda p: None}, "must take the number of features"),
     ],
 )
@@ -533,7 +535,7 @@ REFUSED = {
     **{
         f"{score} with {construction}": (
             {"widths": score, "construction": construction},
-            rf"widths='{score}' does not go with construction='{re.escape(construction)}'"
+            rf"construction='{re.escape(construction)}' does not support widths='{score}'"
             rf": choose from \[{allowed}\], or None",
         )
         for construction, score, allowed in (
@@ -545,18 +547,21 @@ REFUSED = {
             ("jackknife", "noise", "'constant'"),
             ("naive", "leverage", "'constant'"),
             ("naive", "noise", "'constant'"),
-            ("plus", "huge", "'noise', 'leverage', 'constant'"),
-            ("minmax", "huge", "'noise', 'leverage', 'constant'"),
         )
     },
+    "unknown widths": (
+        {"widths": "huge"},
+        "widths='huge': choose from 'constant', 'leverage', 'noise'",
+    ),
     "full with moved networks": (
         {"construction": "full", "readout": "network"},
-        "construction='full' .* use readout='tangent', not 'network'",
+        r"construction='full' does not support readout='network': choose from \['tangent'\]",
     ),
     **{
         f"{loss} with {construction}": (
             {"loss": loss, "construction": construction},
-            rf"construction='{re.escape(construction)}' .* use 'plus' or 'minmax' with another",
+            rf"construction='{re.escape(construction)}' supports the squared loss only, not "
+            rf"loss='{loss}': choose from \['plus', 'minmax', 'jackknife', 'naive'\]",
         )
         for loss in ("huber", "logistic", "poisson")
         for construction in ("full", "cv+")
@@ -564,22 +569,22 @@ REFUSED = {
     **{
         f"{loss} with {name}": (
             {"loss": loss, **settings},
-            rf"loss='{loss}' goes with widths='constant' and features=None alone",
+            rf"{name} does not support loss='{loss}'|loss='{loss}' does not support {name}",
         )
         for loss in ("huber", "poisson")
         for name, settings in {
-            "a sketch": {"features": SKETCH},
-            "leverage": {"widths": "leverage"},
-            "noise": {"widths": "noise"},
+            "features=Sketch": {"features": SKETCH},
+            "widths='leverage'": {"widths": "leverage"},
+            "widths='noise'": {"widths": "noise"},
         }.items()
     },
     "a loss of one's own with leverage": (
         {"loss": lk.Huber(2.0), "widths": "leverage"},
-        r"loss=Huber\(delta=2\.0\) goes with widths='constant'",
+        r"widths='leverage' does not support loss='huber': choose from \['constant'\], or None",
     ),
     "noise with a sketch": (
         {"widths": "noise", "features": SKETCH},
-        "widths='noise' needs the kernel .* use widths='leverage' or 'constant'",
+        r"widths='noise' requires the kernel .* choose from \['leverage', 'constant'\], or None",
     ),
     "one fold": ({"folds": 1}, "folds=1: give at least 2"),
     "no fold": ({"folds": 0}, "folds=0: give a whole number"),
@@ -615,7 +620,7 @@ def test_settings_that_do_not_go_together_are_refused_before_training(case):
 
 def test_noise_takes_four_rows():
     model = lk.LazyJackknifeRegressor(**FAST | {"base": NeverLearns()}, widths="noise")
-    with pytest.raises(ValueError, match="widths='noise' needs at least 4 rows, not 3"):
+    with pytest.raises(ValueError, match="widths='noise' requires at least 4 rows, not 3"):
         model.fit(GOOD_X[:3], GOOD_Y[:3])
     with pytest.raises(AssertionError, match="the base was learnt"):
         model.fit(GOOD_X[:4], GOOD_Y[:4])
@@ -643,7 +648,7 @@ def test_targets_that_a_loss_cannot_take_are_refused_before_training(loss, outco
 def test_a_pretrained_base_wants_rows_to_learn_from():
     model = lk.LazyJackknifeRegressor(**FAST | {"base": lk.Pretrained(epochs=1)})
     for transform in (None, "symlog", "standardize"):
-        model.set_params(transform=transform)
+        model.set_params(scaling=transform)
         with pytest.raises(ValueError, match=r"Pretrained .* as X_pool, or other rows as X_unlab"):
             model.fit(GOOD_X, GOOD_Y)
     with pytest.raises(ValueError, match="give X_pool or X_unlabeled, not both"):
@@ -709,7 +714,10 @@ def test_the_score_that_is_used_unasked(settings, score):
 
 
 def test_the_noise_of_many_rows_is_learnt_when_asked_for(monkeypatch):
-    monkeypatch.setattr("lazyknife.estimators.lazy.NOISE_ROWS", 20)
+    class FewRows(Noise):
+        most_rows = 20
+
+    monkeypatch.setitem(WIDTHS, "noise", FewRows())
     model = lk.LazyJackknifeRegressor(**FAST)
     assert model.fit(GOOD_X[:20], GOOD_Y[:20]).widths_ == "noise"
     assert model.fit(GOOD_X[:21], GOOD_Y[:21]).widths_ == "constant"
@@ -883,7 +891,7 @@ def test_raw_columns_lose_the_certificate_and_are_named():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"income": 1e11 * np.exp(rng.normal(size=60)), "age": rng.normal(size=60)})
     model = lk.LazyJackknifeRegressor(base=lk.Public(), random_state=0)
-    with pytest.warns(UserWarning, match="no coverage is guaranteed.*'income'.*transform="):
+    with pytest.warns(UserWarning, match="no coverage is guaranteed.*'income'.*scaling="):
         model.fit(frame, rng.normal(size=60))
     assert model.certificate_.coverage is None
     assert "'income'" in str(model.certificate_)

@@ -16,7 +16,8 @@ from torch import nn
 import lazyknife as lk
 import reference
 from lazyknife.estimators.step import LazyStep
-from lazyknife.intervals.full import FullModels, _hull, _Piece
+from lazyknife.intervals.full import FullModels
+from lazyknife.intervals.hull import Piece, hull
 from lazyknife.networks import mlp
 from lazyknife.solve.problem import ridge_grid
 from lazyknife.solve.ridge import OpenRidge
@@ -168,7 +169,7 @@ def test_some_ends_are_where_the_ridge_changes() -> None:
     assert crossings >= 15
 
 
-def random_pieces(seed: int, count: int) -> list[_Piece]:
+def random_pieces(seed: int, count: int) -> list[Piece]:
     """Quadratics and intervals that no data would give, gaps and empty sets among them."""
     rng = np.random.default_rng(seed)
     pieces = []
@@ -178,7 +179,7 @@ def random_pieces(seed: int, count: int) -> list[_Piece]:
         error = (square * root**2 + rng.uniform(0.1, 8.0), -2 * square * root, square)
         parts = tuple(here(np.array([part])) for part in error)
         zero = here(np.zeros(1))
-        pieces.append(_Piece(zero, here(low), here(high), parts, zero, zero))  # type: ignore[arg-type]
+        pieces.append(Piece(zero, here(low), here(high), parts, zero, zero))  # type: ignore[arg-type]
     return pieces
 
 
@@ -188,7 +189,7 @@ def test_the_hull_of_any_pieces() -> None:
     empty = 0
     for seed in range(150):
         pieces = random_pieces(seed, 1 + seed % 5)
-        least, most = (part.cpu().numpy()[0] for part in _hull(pieces))
+        least, most = (part.cpu().numpy()[0] for part in hull(pieces))
         values = [[float(part) for part in piece.error] for piece in pieces]
         best = np.argmin([a + t * (b + t * c) for a, b, c in values], axis=0)
         for k in range(2):

@@ -11,10 +11,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
+from torch import Tensor
 
 from lazyknife.compute import Machine
 from lazyknife.losses import SQUARED, Huber, Logistic, Loss, Poisson
-from lazyknife.solve import descent
+from lazyknife.solve.convex import LIMITS, Limits
 from lazyknife.solve.newton import (
     working_targets,
     working_weights,
@@ -130,11 +131,15 @@ def refit(rows: Rows, ridge: float, intercept: bool) -> tuple[Array, float, bool
     return move, float(rest.sum()), not (intercept and level)
 
 
-def fixed(rows: Rows, ridge: float, intercept: bool, machine: Machine = MACHINE) -> RidgeModels:
-    kernel = here(rows.J @ rows.J.T)
-    return newton_models(
-        kernel, here(rows.y), here(rows.offsets), ridge, intercept, rows.loss, machine
-    )
+def fixed(
+    rows: Rows,
+    ridge: float,
+    intercept: bool,
+    machine: Machine = MACHINE,
+    limits: Limits = LIMITS,
+) -> RidgeModels:
+    kernel, y, offsets = here(rows.J @ rows.J.T), here(rows.y), here(rows.offsets)
+    return newton_models(kernel, y, offsets, ridge, intercept, rows.loss, machine, limits)
 
 
 def auto(rows: Rows, intercept: bool, grid: list[float] = GRID) -> RidgeModels:
@@ -228,47 +233,27 @@ def test_separable_classes_and_hardly_any_ridge(ridge: float) -> None:
     assert check_against_refits(fixed(rows, ridge, True), rows, True, 1e-5) == 17
 
 
-def count_alone(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Keep the rows of the models that are solved alone from now on."""
-    calls, original = [], descent._solve_alone
-
-    def counted(rows: descent.Problem, models: descent.Models) -> descent.Models:
-        calls.extend(models.left_out.tolist())
-        return original(rows, models)
-
-    monkeypatch.setattr(descent, "_solve_alone", counted)
-    return calls
-
-
 @pytest.mark.parametrize("name", NAMES)
-def test_models_far_from_the_full_one_are_solved_alone(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls = count_alone(monkeypatch)
-    monkeypatch.setattr(descent, "JOINT_STEPS", 1)
+def test_models_far_from_the_full_one_are_solved_alone(name: str) -> None:
     rows = problem(name, 12, 5, seed=1)
-    check_against_refits(fixed(rows, 0.1, True), rows, True)
-    assert (len(calls) > 6) == (name != "squared")
+    check_against_refits(fixed(rows, 0.1, True, limits=Limits(joint=1)), rows, True)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_models_near_the_full_one_are_solved_together(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_models_near_the_full_one_are_solved_together(name: str) -> None:
     """The steps of all columns together suffice: the cost is that of products, not of n solves."""
-    calls = count_alone(monkeypatch)
-    solves: list[int] = []
-    original = descent.Shared.solve
-
-    def counted(self: descent.Shared, *rest: object) -> descent._Step:
-        solves.append(1)
-        return original(self, *rest)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(descent.Shared, "solve", counted)
     rows = problem(name, 60, 80, seed=2, scale=0.1)
-    fixed(rows, 0.5, True)
-    assert calls == []
-    assert len(solves) <= {"squared": 1, "huber": 40}.get(name, 20)
+    calls: list[int] = []
+
+    class Counted(type(rows.loss)):  # type: ignore[misc]
+        def curvature(self, f: Tensor, y: Tensor) -> Tensor:
+            calls.append(f.shape[-1])
+            return super().curvature(f, y)
+
+    fixed(replace(rows, loss=Counted(**vars(rows.loss))), 0.5, True)
+    together = [width for width in calls if width > 1]
+    assert len(together) <= {"squared": 8, "huber": 80}.get(name, 40)
+    assert len(calls) - len(together) < 60  # the full model's own
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -499,10 +484,9 @@ def test_offsets_that_overflow_are_refused() -> None:
         fixed(replace(rows, offsets=np.full(6, 800.0)), 1.0, True)
 
 
-def test_what_does_not_converge_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(descent, "NEWTON_STEPS", 1)
+def test_what_does_not_converge_says_so() -> None:
     with pytest.raises(ValueError, match=r"poisson loss did not converge at ridge=1.*larger ridge"):
-        fixed(problem("poisson", 6, 3, seed=0), 1.0, True)
+        fixed(problem("poisson", 6, 3, seed=0), 1.0, True, limits=Limits(alone=1))
 
 
 def test_what_the_kernel_maps_to_zero_is_not_overshot() -> None:

@@ -74,7 +74,7 @@ def in_the_primal_form(
     tangent: Tangent, X: Tensor, y: Tensor, ridge: str, intercept: bool
 ) -> tuple[Basis, RidgeModels]:
     basis = Primal(tangent, sum(p.numel() for p in tangent.moved.values()))
-    outputs, rows = basis.rows(X)
+    outputs, rows = basis.at(X)[:2]
     if intercept:
         rows = torch.cat([rows, torch.ones_like(rows[:, :1])], dim=1)
     return basis, primal_models(rows, y - outputs, RIDGES[ridge], intercept, tangent.machine)

@@ -277,7 +277,7 @@ def test_rows_and_norms_are_those_of_the_jacobian(name: str, budget: int) -> Non
         "primal": (Primal(tangent, size), J_new),
     }
     for basis, coordinates in bases.values():
-        outputs, rows, norms = basis.rows_and_norms(new)
+        outputs, rows, norms = basis.at(new)
         assert_close(outputs, reference.outputs(module, new.cpu()))
         assert_close(rows, coordinates)
         assert_close(norms, np.square(J_new).sum(axis=1))

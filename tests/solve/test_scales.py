@@ -204,15 +204,15 @@ def test_intervals_with_learnt_noise(readout: str, construction: str) -> None:
     found = solved(LazyStep(0.5, readout=readout, widths="noise"), 9)
     scales = found.models.loo.scales
     basis = found.models.loo.basis
-    sigma = scales.at(*basis.rows_and_norms(found.new)[1:])[0].cpu().numpy()
-    own = scales.at(*basis.rows_and_norms(found.X)[1:])[0].diagonal().cpu().numpy()
+    sigma = scales.at(*basis.at(found.new)[1:])[0].cpu().numpy()
+    own = scales.at(*basis.at(found.X)[1:])[0].diagonal().cpu().numpy()
     check_intervals(found, construction, sigma, own)
 
 
 def test_leverage_with_a_sketch_is_that_of_the_sketched_rows() -> None:
-    found = solved(LazyStep(0.5, widths="leverage", sketch=Sketch(7), seed=2), 12)
+    found = solved(LazyStep(0.5, widths="leverage", features=Sketch(7), seed=2), 12)
     basis = found.models.loo.basis
-    Z, Z_new = (basis.rows(part)[1].cpu().numpy() for part in (found.X, found.new))
+    Z, Z_new = (basis.at(part)[:2][1].cpu().numpy() for part in (found.X, found.new))
     assert_close(
         found.models.loo.scaled(found.new).scales,
         reference.leverage(Z, Z_new, [0.5] * 12, True),

@@ -6,7 +6,6 @@ import copy
 from dataclasses import dataclass
 
 from ..records import INDEPENDENT, Base, PrivacyCurve
-from ..sentences import PUBLIC_START
 from .method import BaseMethod, Task
 
 
@@ -24,8 +23,3 @@ class Public(BaseMethod):
     def learn(self, task: Task) -> Base:
         """Return a copy of the start."""
         return Base(copy.deepcopy(task.start), INDEPENDENT, {"method": "public"})
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        """The weights are the user's word."""
-        return (PUBLIC_START,)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ..base import DPSGD, BaseMethod, Public
 from ..base.roots import falling_root
-from ..data.checks import check_fraction, check_positive_int
+from ..data.checks import check_choice, check_fraction, check_positive_int
 from ..intervals import CONSTRUCTIONS, kappa, rows_needed
 from ..sentences import either, rounded_down
 from .certificate import Certificate
@@ -104,6 +104,7 @@ def plan(
     """
     check_positive_int("n", n)
     check_fraction("coverage", coverage)
+    check_choice("construction", construction, CONSTRUCTIONS)
     if not CONSTRUCTIONS[construction].certifies:
         raise ValueError(
             f"construction={construction!r} has no coverage guarantee: use {either(certifying())}"

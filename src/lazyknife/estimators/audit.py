@@ -21,7 +21,7 @@ from ..progress import track
 from ..records import Base
 from ..tangent import linearise
 from .lazy import LazyJackknifeRegressor
-from .shared import Seeds
+from .records import Seeds
 
 Numbers = NDArray[np.float64]
 # Default ν, in units of the median leave-one-out error.

@@ -18,8 +18,9 @@ from ..certificate import make_certificate
 from ..data.checks import check_fraction, check_positive_int
 from ..networks import Network, build, make
 from ..records import INDEPENDENT
+from .records import Fitted, Given, Seeds
 from .refits import Ensemble, Refits, join, train_ensemble
-from .shared import Fitted, Given, IntervalRegressor, Seeds
+from .shared import IntervalRegressor
 
 # Constructions that use the errors on the training rows alone.
 WITHOUT_REFITS = ("naive",)

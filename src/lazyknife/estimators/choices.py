@@ -9,7 +9,7 @@ from ..intervals import CONSTRUCTIONS, Construction
 from ..losses import Loss
 from ..solve.readout import READOUTS
 from ..solve.widths import WIDTHS, Widths
-from ..tangent import Sketch
+from ..tangent import FEATURES, FeatureMap
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Choices:
     widths
         A key of ``WIDTHS``; None takes what serves best at its cost.
     loss, features
-        The loss, and the features; None takes the exact ones.
+        The loss and the features.
 
     """
 
@@ -31,7 +31,7 @@ class Choices:
     readout: str
     widths: str | None
     loss: Loss
-    features: Sketch | None
+    features: FeatureMap
 
     @property
     def _construction(self) -> Construction:
@@ -41,8 +41,9 @@ class Choices:
         """Refuse choices that do not go together."""
         check_choice("construction", self.construction, CONSTRUCTIONS)
         check_choice("readout", self.readout, READOUTS)
-        if not isinstance(self.features, Sketch | None):
-            raise TypeError(f"features={self.features!r}: give None or Sketch(dimension=4096)")
+        if not isinstance(self.features, FeatureMap):
+            known = ", ".join(kind.__name__ for kind in FEATURES.values())
+            raise TypeError(f"features={self.features!r}: give None or an instance of {known}")
         self._check_readout()
         self._check_loss()
         if self.widths is not None:
@@ -74,9 +75,10 @@ class Choices:
                 f"construction={self.construction!r} does not support readout={self.readout!r}: "
                 f"choose from {list(allowed)}"
             )
-        if self.features is not None and self.readout != "tangent":
+        if READOUTS[self.readout].moves_network and not self.features.has_moves:
             raise ValueError(
-                "features=Sketch(...) has no moved network: use readout='tangent' with it"
+                f"features={self.features!r} does not support readout={self.readout!r}: its models "
+                "do not move the network's parameters; use readout='tangent'"
             )
 
     def _check_loss(self) -> None:
@@ -88,8 +90,8 @@ class Choices:
                 f"construction={self.construction!r} supports the squared loss only, not "
                 f"loss={self.loss.name!r}: choose from {others}"
             )
-        if self.features is not None:
-            raise ValueError(f"loss={self.loss.name!r} requires features=None, not Sketch(...)")
+        if not self.features.has_kernel:
+            raise ValueError(f"loss={self.loss.name!r} does not support features={self.features!r}")
 
     def _check_widths(self, widths: str, known: dict[str, Widths]) -> None:
         check_choice("widths", widths, known)
@@ -108,6 +110,6 @@ class Choices:
         """Why widths do not go with the loss or the features, if so."""
         if not (self.loss.closed_form or kind.any_loss):
             return f"does not support loss={self.loss.name!r}"
-        if kind.needs_kernel and self.features is not None:
-            return "requires the kernel of all rows, which features=Sketch(...) does not have"
+        if kind.needs_kernel and not self.features.has_kernel:
+            return f"requires the kernel of all rows, which features={self.features!r} lacks"
         return ""

@@ -12,22 +12,25 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..base import DPSGD, BaseMethod, Public
-from ..certificate import Certificate, certificate_for
+from ..base import BaseMethod, Public
+from ..certificate import Certifier
 from ..compute import Device, Machine, machine_for
 from ..data.checks import check_choice, check_positive, check_positive_int
 from ..data.scaling import unlike_columns
-from ..intervals import CONSTRUCTIONS, kappa
-from ..intervals.rounded import rounding_objections, rounding_share
+from ..intervals import CONSTRUCTIONS
+from ..intervals.rounded import rounding_share
 from ..losses import Loss, find_loss
-from ..networks import Network, build, mlp
-from ..records import Base, PrivacyCurve, RoundedModels
-from ..tangent import Selection, Sketch, linearise, selected
+from ..networks import Network, build
+from ..records import Base, RoundedModels
+from ..tangent import EXACT, FeatureMap, Selection, linearise, selected
 from .choices import Choices
-from .shared import Fitted, Given, IntervalRegressor, Seeds
+from .records import Fitted, Given, Seeds
+from .shared import IntervalRegressor
 from .step import LazyStep
+from .warn import warn_if_far
 
 
+@dataclass(eq=False, repr=False)
 class LazyJackknifeRegressor(IntervalRegressor):
     """Certified prediction intervals for a neural network, at the cost of training it once.
 
@@ -117,49 +120,26 @@ class LazyJackknifeRegressor(IntervalRegressor):
 
     """
 
-    def __init__(
-        self,
-        network: Network | None = None,
-        base: BaseMethod | None = None,
-        ridge: float | Literal["auto"] = "auto",
-        construction: str = "plus",
-        readout: str = "tangent",
-        intercept: bool = True,
-        parameters: Selection = "all",
-        features: Sketch | None = None,
-        widths: str | None = None,
-        folds: int = 10,
-        starts: int = 1,
-        loss: str | Loss = "squared",
-        scaling: Any = None,
-        alpha: float = 0.1,
-        nu: float = 0.0,
-        device: Device = "auto",
-        precision: str = "float64",
-        memory_budget: int | None = None,
-        random_state: Any = None,
-        progress: bool = False,
-    ) -> None:
-        self.network = network
-        self.base = base
-        self.ridge = ridge
-        self.construction = construction
-        self.readout = readout
-        self.intercept = intercept
-        self.parameters = parameters
-        self.features = features
-        self.widths = widths
-        self.folds = folds
-        self.starts = starts
-        self.loss = loss
-        self.scaling = scaling
-        self.alpha = alpha
-        self.nu = nu
-        self.device = device
-        self.precision = precision
-        self.memory_budget = memory_budget
-        self.random_state = random_state
-        self.progress = progress
+    network: Network | None = None
+    base: BaseMethod | None = None
+    ridge: float | Literal["auto"] = "auto"
+    construction: str = "plus"
+    readout: str = "tangent"
+    intercept: bool = True
+    parameters: Selection = "all"
+    features: FeatureMap | None = None
+    widths: str | None = None
+    folds: int = 10
+    starts: int = 1
+    loss: str | Loss = "squared"
+    scaling: Any = None
+    alpha: float = 0.1
+    nu: float = 0.0
+    device: Device = "auto"
+    precision: str = "float64"
+    memory_budget: int | None = None
+    random_state: Any = None
+    progress: bool = False
 
     def _constructions(self) -> list[str]:
         return list(CONSTRUCTIONS)
@@ -181,9 +161,8 @@ class LazyJackknifeRegressor(IntervalRegressor):
         self._choices().check()
 
     def _choices(self) -> Choices:
-        return Choices(
-            self.construction, self.readout, self.widths, find_loss(self.loss), self.features
-        )
+        features = EXACT if self.features is None else self.features
+        return Choices(self.construction, self.readout, self.widths, find_loss(self.loss), features)
 
     def _base_method(self) -> BaseMethod:
         return Public() if self.base is None else self.base
@@ -218,7 +197,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
         )
         tangent = linearise(base.module, X, self.parameters, machine)
         models = lazy.models(tangent, X[left], y[left])
-        _warn_if_far(models.loo.residuals, models.solved.residuals)
+        warn_if_far(models.loo.residuals, models.solved.residuals)
         certifier = self._certifier(given, base, models.loo)
         for objection in certifier.rounded(self.alpha):
             warnings.warn(f"no coverage is guaranteed. {objection}", stacklevel=4)
@@ -244,8 +223,8 @@ class LazyJackknifeRegressor(IntervalRegressor):
             self.construction,
             choices.widths_for(n),
             self.folds,
-            find_loss(self.loss),
-            self.features,
+            choices.loss,
+            choices.features,
             seeds.lazy,
             self.alpha,
             self.progress,
@@ -267,103 +246,5 @@ class LazyJackknifeRegressor(IntervalRegressor):
         )
 
 
-@dataclass(frozen=True)
-class Certifier:
-    """From a level to the certificate of a fit; its fields are those of ``certificate_for``.
-
-    Attributes
-    ----------
-    loo
-        The models.
-    size, columns
-        Largest size of y, and a clause on columns in unlike units: what rounding depends on.
-
-    """
-
-    construction: str
-    base: BaseMethod
-    dependence: PrivacyCurve | None
-    folds: int
-    assumptions: tuple[str, ...]
-    objections: tuple[str, ...]
-    rows: str
-    new_rows: int | None
-    loo: RoundedModels
-    size: float
-    columns: str
-
-    def __call__(self, alpha: float) -> Certificate:
-        return certificate_for(
-            n=len(self.loo.residuals),
-            alpha=alpha,
-            construction=self.construction,
-            base=self.base,
-            dependence=self.dependence,
-            folds=self.folds,
-            assumptions=self.assumptions,
-            objections=(*self.objections, *self.rounded(alpha)),
-            rows=self.rows,
-            new_rows=self.new_rows,
-        )
-
-    def rounded(self, alpha: float) -> tuple[str, ...]:
-        """Why rounding leaves no guarantee, if so."""
-        rank = kappa(alpha, len(self.loo.residuals))
-        tolerated = CONSTRUCTIONS[self.construction].tolerates(rank)
-        return rounding_objections(self.loo, tolerated, alpha, self.size, self.columns)
-
-
 def _count(parameters: Mapping[str, Tensor]) -> int:
     return sum(p.numel() for p in parameters.values())
-
-
-def _warn_if_far(read_out: Tensor, linearised: Tensor) -> None:
-    """Warn when left-out predictions are off the linearised ones by more than the latter's errors.
-
-    Through the tangent readout they are the same.
-    """
-    gap = float((read_out - linearised).square().mean().sqrt())
-    error = float(linearised.square().mean().sqrt())
-    if not gap <= error:
-        warnings.warn(
-            "the moved networks are far from the linearised ones that the ridge fitted (left-out "
-            f"predictions differ by {gap:.3g}, the linearised errors are {error:.3g}), so the "
-            "intervals are valid but wide. Use readout='tangent', bring y to a spread of order "
-            "one by a fixed unit, or use a larger ridge",
-            stacklevel=4,
-        )
-
-
-def DPLazyPI(
-    *,
-    network: Network | None = None,
-    alpha: float = 0.1,
-    epsilon: float = 0.01,
-    delta: float = 1e-3,
-    epochs: int = 10,
-    batch_size: int = 10,
-    ridge: float = 10.0,
-    nu: float = 0.0,
-    scaling: Any = None,
-    random_state: Any = None,
-    progress: bool = False,
-) -> LazyJackknifeRegressor:
-    """Return the estimator with the settings of the paper's experiments.
-
-    A 64-64 ReLU network (or yours), DP-SGD with (ε, δ) = (.01, .001), ridge 10, no intercept,
-    predictions of the real network at the moved weights, jackknife+ with ν = 0.
-    """
-    return LazyJackknifeRegressor(
-        network=mlp((64, 64)) if network is None else network,
-        base=DPSGD(epsilon=epsilon, delta=delta, epochs=epochs, batch_size=batch_size),
-        ridge=ridge,
-        construction="plus",
-        widths="constant",
-        readout="network",
-        intercept=False,
-        scaling=scaling,
-        alpha=alpha,
-        nu=nu,
-        random_state=random_state,
-        progress=progress,
-    )

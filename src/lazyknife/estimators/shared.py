@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Self, overload
+from typing import Any, Self, overload
 
 import numpy as np
 import torch
@@ -34,57 +33,16 @@ from ..data.inputs import (
     to_tensor,
 )
 from ..data.scaling import Scaling, find_source, fit_scaling
-from ..intervals import CONSTRUCTIONS, kappa, rows_needed
+from ..intervals import CONSTRUCTIONS, kappa
 from ..networks import Network, mlp
 from ..progress import track
 from ..records import Intervals, Predictor, to_array
 from ..sentences import PUBLIC_START
+from .records import Fitted, Given, Seeds
+from .warn import warn_if_infinite, warn_if_outside
 
 Values = NDArray[Any]
 Levels = float | Sequence[float] | None
-
-
-class Given(NamedTuple):
-    """What the shared part hands to an estimator's own fit.
-
-    Attributes
-    ----------
-    X, y
-        Scaled rows, and targets, shape (n,).
-    scaling, seeds
-        How the rows were scaled, and what to draw from.
-    covariates
-        Scaled rows without labels, if they are learnt from.
-    names
-        Names of the features, if the rows came with some.
-
-    """
-
-    X: Tensor
-    y: Tensor
-    scaling: Scaling
-    seeds: Seeds
-    covariates: Tensor | None
-    names: Sequence[str] | None
-
-
-class Fitted(NamedTuple):
-    """What an estimator's own fit hands to the shared part.
-
-    Attributes
-    ----------
-    loo
-        The models.
-    certify
-        From a level ``alpha`` to its certificate; it can be pickled.
-    attributes
-        Fitted attributes by name.
-
-    """
-
-    loo: Predictor
-    certify: Callable[..., Certificate]
-    attributes: dict[str, Any]
 
 
 class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -237,7 +195,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError("alpha=[]: give at least one level")
         levels = tuple(check_fraction("alpha", level) for level in levels)
         n = len(self.loo_.residuals)
-        _warn_if_infinite(min(levels), n)
+        warn_if_infinite(min(levels), n)
         ranks = [kappa(level, n) for level in levels]
         asked = levels[0] if np.isscalar(chosen) else levels
         if is_stream(X):
@@ -248,7 +206,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self, X: Any, ranks: Sequence[int], asked: float | tuple[float, ...]
     ) -> Intervals:
         values = self._check_new(X)
-        _warn_if_outside(self.scaling_.outside_pool(values), len(values))
+        warn_if_outside(self.scaling_.outside_pool(values), len(values))
         rows = to_tensor(self.scaling_(values))
         ends = CONSTRUCTIONS[self.construction].ends
         with torch.no_grad():
@@ -285,46 +243,6 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "loo_")
-
-
-class Seeds(NamedTuple):
-    """Independent seeds for the parts of a fit.
-
-    The lazy step's (folds, sketches, probes) is not the base's: what is independent of the base's
-    noise must not be drawn from it.
-    """
-
-    start: int
-    base: int
-    rows: int
-    lazy: int
-
-    @classmethod
-    def of(cls, random_state: Any) -> Seeds:
-        """Draw the seeds; numpy's and torch's global states are left alone."""
-        if isinstance(random_state, np.random.RandomState):
-            draws = random_state.randint(0, 2**31 - 1, size=4)
-        else:
-            draws = np.random.default_rng(random_state).integers(0, 2**31 - 1, size=4)
-        return cls(*(int(draw) for draw in draws))
-
-
-def _warn_if_infinite(level: float, n: int) -> None:
-    if kappa(level, n) < 1:
-        warnings.warn(
-            f"{n} rows are too few for alpha={level:g}: the intervals are infinite. "
-            f"At least {rows_needed(level)} rows are needed",
-            stacklevel=3,
-        )
-
-
-def _warn_if_outside(outside: int, count: int) -> None:
-    if outside:
-        warnings.warn(
-            f"{outside} of {count} rows are not among the rows passed as X_pool: the "
-            "certificate does not hold for them. Pass all rows to predict as X_pool to fit",
-            stacklevel=4,
-        )
 
 
 def _optional(X: Any, like: Values, estimator: Any, name: str) -> Values | None:

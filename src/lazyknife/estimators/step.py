@@ -15,7 +15,7 @@ from ..losses import SQUARED, Loss
 from ..solve.guard import largest
 from ..solve.problem import GRID_POINTS, Problem, make_system, ridge_grid
 from ..solve.widths import WIDTHS, Widths
-from ..tangent import Exact, Sketch, Tangent
+from ..tangent import EXACT, FeatureMap, Tangent
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ class LazyStep:
         Number of folds.
     loss
         What the models minimise.
-    sketch
-        A random projection of the tangent features; None takes them as they are.
+    features
+        The tangent features as they are, or a map of them.
     seed
-        Of the sketch, the folds, and the synthetic rows that scale the grid of λ.
+        Of the features, the folds, and the synthetic rows that scale the grid of λ.
     alpha
         Level of the intervals, whose ends rounding is compared with.
     progress
@@ -54,7 +54,7 @@ class LazyStep:
     widths: str | Widths = "constant"
     folds: int = 10
     loss: Loss = SQUARED
-    sketch: Sketch | None = None
+    features: FeatureMap = EXACT
     seed: int = 0
     alpha: float = 0.1
     progress: bool = False
@@ -77,12 +77,12 @@ class LazyStep:
 
     def check_fits(self, n: int, parameters: int, machine: Machine) -> None:
         """Refuse, before anything is computed, rows and parameters that do not fit in memory."""
-        auto, sketch, kernel = self.ridge == "auto", self.sketch, self._needs_kernel
+        auto, kernel = self.ridge == "auto", self._needs_kernel
         ridges = GRID_POINTS if auto else 1
         matrices = self._construction.matrices(self._widths, self.loss, ridges)
         matrices += machine.predicting is not None
-        size = parameters if sketch is None else sketch.dimension
-        if sketch is None and (n <= size or kernel):
+        size = self.features.size(parameters)
+        if self.features.has_kernel and (n <= size or kernel):
             needed, what = matrices * n * n, f"the kernel of {n:,} rows"
             remedy = "widths='constant', the squared loss" if kernel else "features=Sketch(4096)"
             remedy = f"use {remedy}, parameters='last', precision='float32'"
@@ -120,8 +120,7 @@ class LazyStep:
             )
         X, y = machine.put(X), machine.put(y)
         with machine.exact.products():
-            features = self.sketch or Exact()
-            basis = features.basis(tangent, X, self.seed, self._needs_kernel)
+            basis = self.features.basis(tangent, X, self.seed, self._needs_kernel)
             system = make_system(basis, X, y, self.intercept, self.progress)
             needs_grid = auto or self._widths.needs_grid
             grid = tuple(ridge_grid(tangent, X, self.seed).tolist()) if needs_grid else ()

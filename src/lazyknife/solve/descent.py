@@ -6,134 +6,24 @@ together until each is there; the few that are not go on alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from ..losses import Loss
+from .convex import ConvexProblem, Models, Shared, Step
+from .line_search import step_length
 
 # |G| relative to the largest |ℓ'| of the model's rows, besides what rounding makes unavoidable.
 TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4}
-BISECTIONS, NEWTON_STEPS = 50, 500
-# Steps that all columns take together; those that are not there by then go on alone.
-JOINT_STEPS = 25
+BISECTIONS = 50
 # Conjugate gradients stop at this share of the residual they began with, or after so many steps.
 FORCING, CONJUGATE_STEPS = 0.03, 10
-# Line search: share of the predicted decrease to reach, shares of the slope that may be left.
-DECREASE, FALL, RISE, TRIALS = 1e-4, 0.1, 0.5, 80
-# What K maps to 0 is solved by a step of length 1, and a length s leaves |1 − s| of it: below 2.
-LONGEST = 1.9
 # Units of rounding of f that a gradient may keep.
 ROUNDINGS = 16.0
 
 
-@dataclass(frozen=True)
-class Problem:
-    """What all models share; rows of m models are columns of (n, m) tensors."""
-
-    kernel: Tensor  # K, (n, n)
-    y: Tensor  # (n, 1)
-    offsets: Tensor  # o, (n, 1)
-    ridge: float  # λ
-    intercept: bool
-    loss: Loss
-    size: float  # ‖K‖
-
-    def values(self, dual: Tensor, intercepts: Tensor) -> Tensor:
-        """Return f = o + Kα + β."""
-        return self.kernel @ dual + self.offsets + intercepts
-
-    def weights(self, values: Tensor, keep: Tensor) -> Tensor:
-        """ℓ'' of the rows kept; where no row has any, that of a parabola above the loss."""
-        weights = keep * self.loss.curvature(values, self.y)
-        none = ~(weights > 0).any(dim=0)
-        if none.any():
-            weights[:, none] = (keep * self.loss.majorant(values, self.y))[:, none]
-        return weights
-
-
-@dataclass(frozen=True)
-class Models:
-    """m models on the way; ``keep`` is 0 at the rows that they leave out, else 1."""
-
-    dual: Tensor  # α, (n, m)
-    intercepts: Tensor  # β, (m,)
-    values: Tensor  # f, (n, m)
-    keep: Tensor  # (n, m)
-    left_out: Tensor  # row that each leaves out, (m,); empty for the full model
-
-    def take(self, which: Tensor) -> Models:
-        """Return some of the models."""
-        return Models(
-            self.dual[:, which],
-            self.intercepts[which],
-            self.values[:, which],
-            self.keep[:, which],
-            self.left_out[which] if len(self.left_out) else self.left_out,
-        )
-
-    def put_(self, which: Tensor, other: Models) -> None:
-        """Take these models over from another record."""
-        self.dual[:, which] = other.dual
-        self.intercepts[which] = other.intercepts
-        self.values[:, which] = other.values
-
-    def moved(self, step: _Step, length: Tensor) -> Models:
-        """Go so far along a step."""
-        return replace(
-            self,
-            dual=self.dual + length * step.dual,
-            intercepts=self.intercepts + length * step.intercepts,
-            values=self.values + length * step.values,
-        )
-
-
-@dataclass(frozen=True)
-class _Step:
-    """A direction for m models."""
-
-    dual: Tensor  # a, (n, m)
-    intercepts: Tensor  # b, (m,)
-    values: Tensor  # φ = Ka + b, (n, m)
-
-    def take(self, which: Tensor) -> _Step:
-        """Return the direction of some of the models."""
-        return _Step(self.dual[:, which], self.intercepts[which], self.values[:, which])
-
-    def plus(self, other: _Step, length: Tensor) -> _Step:
-        """Return self + length·other."""
-        return _Step(
-            torch.addcmul(self.dual, length, other.dual),
-            torch.addcmul(self.intercepts, length, other.intercepts),
-            torch.addcmul(self.values, length, other.values),
-        )
-
-
-@dataclass(frozen=True)
-class Shared:
-    """The full model's inverse: Z, and the intercept b = qᵀR that goes with a = ZR."""
-
-    inverse: Tensor  # Z, (n, n)
-    share: Tensor  # q, (n,); zeros without an intercept
-
-    def solve(self, problem: Problem, residual: Tensor, left_out: Tensor) -> _Step:
-        """λa + W(Ka + b) = R for the full model's weights, without the row left out."""
-        columns = torch.arange(len(left_out), device=left_out.device)
-        dual, intercepts = self.inverse @ residual, self.share @ residual
-        own = residual[left_out, columns] / problem.ridge
-        excess = (dual[left_out, columns] - own) / self.inverse[left_out, left_out]
-        dual.addcmul_(self.inverse[:, left_out], excess, value=-1)
-        dual[left_out, columns] = own
-        if problem.intercept:  # Σa = 0 exactly, not to the rounding of Z
-            excess_sum = dual.sum(dim=0) / (len(dual) - 1)
-            dual -= excess_sum
-            dual[left_out, columns] += excess_sum
-            intercepts = intercepts - self.share[left_out] * excess
-        return _Step(dual, intercepts, problem.kernel @ dual + intercepts)
-
-
-def solve_full(problem: Problem) -> Models:
+def solve_full(problem: ConvexProblem) -> Models:
     """The model of all rows, from the offsets and the best constant."""
     zeros = torch.zeros_like(problem.y)
     nothing = torch.empty(0, dtype=torch.long, device=zeros.device)
@@ -142,7 +32,7 @@ def solve_full(problem: Problem) -> Models:
     return _solve_alone(problem, start)
 
 
-def _level(problem: Problem) -> float:
+def _level(problem: ConvexProblem) -> float:
     """The best intercept without any move of the weights, by bisection: where Newton begins."""
 
     def slope(level: float) -> float:
@@ -158,14 +48,14 @@ def _level(problem: Problem) -> float:
     return (low + high) / 2
 
 
-def _solve_alone(problem: Problem, models: Models) -> Models:
+def _solve_alone(problem: ConvexProblem, models: Models) -> Models:
     """One model, by damped Newton steps, each with an elimination of its own."""
-    for _ in range(NEWTON_STEPS):
+    for _ in range(problem.limits.alone):
         residual, done = _residual(problem, models)
         if done.all():
             return _centred(problem, models)
         step = _own_step(problem, models, residual)
-        models = models.moved(step, _length(problem, models, step))
+        models = models.moved(step, step_length(problem, models, step))
         models = replace(models, values=problem.values(models.dual, models.intercepts))
     raise ValueError(
         f"Newton's method for the {problem.loss.name} loss did not converge at "
@@ -174,7 +64,7 @@ def _solve_alone(problem: Problem, models: Models) -> Models:
     )
 
 
-def _own_step(problem: Problem, models: Models, residual: Tensor) -> _Step:
+def _own_step(problem: ConvexProblem, models: Models, residual: Tensor) -> Step:
     """One Newton step by elimination."""
     weights = problem.weights(models.values, models.keep)
     matrix = weights * problem.kernel
@@ -186,10 +76,10 @@ def _own_step(problem: Problem, models: Models, residual: Tensor) -> _Step:
         intercepts = dual.sum(dim=0) / sums.sum(dim=0)
         dual = dual - sums * intercepts
         dual = dual - (models.dual + dual).mean(dim=0)  # Σα = 0, whatever rounding did before
-    return _Step(dual, intercepts, problem.kernel @ dual + intercepts)
+    return Step(dual, intercepts, problem.kernel @ dual + intercepts)
 
 
-def _solved(problem: Problem, matrix: Tensor, wanted: Tensor) -> Tensor:
+def _solved(problem: ConvexProblem, matrix: Tensor, wanted: Tensor) -> Tensor:
     """Solve linear equations, or say what makes them singular."""
     try:
         solution: Tensor = torch.linalg.solve(matrix, wanted)
@@ -202,7 +92,7 @@ def _solved(problem: Problem, matrix: Tensor, wanted: Tensor) -> Tensor:
     return solution
 
 
-def share(problem: Problem, full: Models) -> Shared:
+def share(problem: ConvexProblem, full: Models) -> Shared:
     """The inverse at the full solution."""
     weights = problem.weights(full.values, full.keep)
     if (weights > 0).sum() < 2:  # without its only row an intercept would have no curvature
@@ -217,7 +107,7 @@ def share(problem: Problem, full: Models) -> Shared:
     return Shared(inverse.addr_(sums[:, 0], share, alpha=-1), share)
 
 
-def solve_without(problem: Problem, full: Models, shared: Shared, rows: Tensor) -> Models:
+def solve_without(problem: ConvexProblem, full: Models, shared: Shared, rows: Tensor) -> Models:
     """The models without each of these rows, from the full one."""
     columns = torch.arange(len(rows), device=rows.device)
     keep = problem.y.new_ones(len(problem.y), len(rows))
@@ -230,7 +120,7 @@ def solve_without(problem: Problem, full: Models, shared: Shared, rows: Tensor) 
         rows,
     )
     open_ = columns
-    for _ in range(JOINT_STEPS):
+    for _ in range(problem.limits.joint):
         some = models.take(open_)
         residual, done = _residual(problem, some)
         if done.all():  # by values that were moved along: now by the very values of α and β
@@ -242,7 +132,7 @@ def solve_without(problem: Problem, full: Models, shared: Shared, rows: Tensor) 
                 break
         some, residual, open_ = some.take(~done), residual[:, ~done], open_[~done]
         step = _conjugate_step(problem, shared, some, residual)
-        models.put_(open_, some.moved(step, _length(problem, some, step)))
+        models.put_(open_, some.moved(step, step_length(problem, some, step)))
     models = replace(models, values=problem.values(models.dual, models.intercepts))
     for k in (~_residual(problem, models)[1]).nonzero()[:, 0]:  # far from the full one
         alone = replace(full, keep=keep[:, k, None], left_out=rows[k, None])
@@ -250,7 +140,7 @@ def solve_without(problem: Problem, full: Models, shared: Shared, rows: Tensor) 
     return _centred(problem, models)
 
 
-def _residual(problem: Problem, models: Models) -> tuple[Tensor, Tensor]:
+def _residual(problem: ConvexProblem, models: Models) -> tuple[Tensor, Tensor]:
     """Return R = −G, shape (n, m), and for which of the models it is small enough, shape (m,)."""
     loss, y = problem.loss, problem.y
     slopes = models.keep * loss.gradient(models.values, y)
@@ -262,7 +152,7 @@ def _residual(problem: Problem, models: Models) -> tuple[Tensor, Tensor]:
     return residual, _largest(residual) <= allowed
 
 
-def unsolved(problem: Problem, models: Models, roots: Tensor) -> float:
+def unsolved(problem: ConvexProblem, models: Models, roots: Tensor) -> float:
     """Return how far the models' predictions may be off, in units of √k(x, x).
 
     The objective is λ-strongly convex in the moves Δ, so with a residual R they are off by at most
@@ -276,7 +166,9 @@ def _largest(numbers: Tensor) -> Tensor:
     return numbers.abs().amax(dim=0)
 
 
-def _conjugate_step(problem: Problem, shared: Shared, models: Models, residual: Tensor) -> _Step:
+def _conjugate_step(
+    problem: ConvexProblem, shared: Shared, models: Models, residual: Tensor
+) -> Step:
     """One Newton step of each model, its own weights in it, by conjugate gradients.
 
     They run in the space of (Δ, β), where a residual stands for Jᵀ R and 1ᵀ R, so that its product
@@ -285,7 +177,7 @@ def _conjugate_step(problem: Problem, shared: Shared, models: Models, residual: 
     weights = problem.weights(models.values, models.keep)
     left_out, aim = models.left_out, FORCING * _largest(residual)
     epsilon = torch.finfo(residual.dtype).eps
-    found = _Step(torch.zeros_like(residual), torch.zeros_like(aim), torch.zeros_like(residual))
+    found = Step(torch.zeros_like(residual), torch.zeros_like(aim), torch.zeros_like(residual))
     open_ = torch.arange(len(aim), device=aim.device)
     direction, before = found, torch.ones_like(aim)
     for _ in range(CONJUGATE_STEPS):
@@ -312,47 +204,7 @@ def _conjugate_step(problem: Problem, shared: Shared, models: Models, residual: 
     return found
 
 
-def _length(problem: Problem, models: Models, step: _Step) -> Tensor:
-    """How far to go along each step, shape (m,): to a sufficient decrease, and not too short.
-
-    The objective along it is convex; its slope is Σ ℓ'φ + λaᵀ(f − o) + λs aᵀφ, as Kα = f − o − β
-    and Σa = 0. Where that still falls steeply the length grows; where it has turned, or the
-    objective has not fallen enough, it shrinks.
-    """
-    ridge = problem.ridge
-    linear = ridge * (step.dual * (models.values - problem.offsets)).sum(dim=0)
-    square = ridge * (step.dual * step.values).sum(dim=0)
-    value = models.keep * problem.loss.value(models.values, problem.y)
-    slopes = models.keep * problem.loss.gradient(models.values, problem.y)
-    slope = (slopes * step.values).sum(dim=0) + linear
-    slack = 8 * torch.finfo(slope.dtype).eps * value.abs().sum(dim=0)
-    length = torch.ones_like(slope)
-    low, high = torch.zeros_like(slope), torch.full_like(slope, torch.inf)
-    open_ = torch.arange(len(slope), device=slope.device)
-    for _ in range(TRIALS):
-        s, keep = length[open_], models.keep[:, open_]
-        moved = models.values[:, open_] + s * step.values[:, open_]
-        change = (keep * problem.loss.value(moved, problem.y) - value[:, open_]).sum(dim=0)
-        change = change + s * linear[open_] + s.square() / 2 * square[open_]
-        slopes = keep * problem.loss.gradient(moved, problem.y)
-        ahead = (slopes * step.values[:, open_]).sum(dim=0) + linear[open_] + s * square[open_]
-        large = slope[open_] < -slack[open_]  # smaller ones are known to rounding only
-        far = change > DECREASE * s * slope[open_] + slack[open_]
-        far |= ~torch.isfinite(change) | (large & (ahead > -RISE * slope[open_]))
-        near = ~far & large & (ahead < FALL * slope[open_]) & (s < LONGEST)
-        low[open_] = torch.where(near, s, low[open_])
-        high[open_] = torch.where(far, s, high[open_])
-        open_ = open_[near | far]
-        if not len(open_):
-            break
-        middle = (low[open_] + high[open_]) / 2
-        longer = (2 * length[open_]).clamp(max=LONGEST)
-        length[open_] = torch.where(torch.isinf(middle), longer, middle)
-    length[open_] = low[open_]
-    return length
-
-
-def _centred(problem: Problem, models: Models) -> Models:
+def _centred(problem: ConvexProblem, models: Models) -> Models:
     """Move each intercept to the middle of those that are as good."""
     if not problem.intercept:
         return models

@@ -12,7 +12,6 @@ Memory: the kernel's own n×n array, in which the inverse and then the models ta
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self, TypeVar
@@ -25,9 +24,9 @@ from .inverse import Factored, Inverse, Swept, cholesky, invert_positive_part_
 from .ridge import Indefinite, Open, RidgeModels, left_out
 from .rounding import SMALL_ERROR, Sensitivity, gamma_of
 from .symmetric import (
+    check_size,
     diagonal_tiles,
     invert_lower_,
-    largest_row_sum,
     mirror_lower_,
     restore_lower_,
     upper_product,
@@ -252,14 +251,3 @@ class DualSystem:
 
     def _left(self, solved: DualRidge, product: Tensor) -> Tensor:
         return self.targets - solved.intercept - product - solved.ridge * solved.dual
-
-
-def check_size(matrix: Tensor, machine: Machine) -> float:
-    """Return the matrix's norm; refuse one that is not finite."""
-    size = largest_row_sum(matrix)
-    if not math.isfinite(size):
-        raise ValueError(
-            f"the network's tangent features are too large for {machine.precision} on these rows: "
-            "scale the features (scaling='symlog', or 'standardize' with X_pool)"
-        )
-    return size

@@ -55,7 +55,7 @@ class Kept:
         """
         basis = exact_basis(problem.basis)
         X = problem.X[self.rows]
-        again = [basis.rows_and_norms(part) for part in (X[:1], X[1:]) if len(part)]
+        again = [basis.at(part) for part in (X[:1], X[1:]) if len(part)]
         outputs, coordinates, norms = (torch.cat(part) for part in zip(*again, strict=True))
         sizes = norms.sqrt()[:, None]
         if isinstance(basis, Dual):
@@ -79,7 +79,7 @@ def exact_values(basis: Basis, solved: RidgeModels, X: Tensor) -> Iterator[Value
     """Yield what all models predict, in float64 and in blocks; the basis is in float64."""
     count, limit = solved.columns.shape[1], basis.tangent.machine.block
     for rows in blocks(len(X), basis.row_bytes + 24 * CHECKED_ROWS, limit):
-        outputs, coordinates = basis.rows(X[rows])
+        outputs, coordinates = basis.at(X[rows])[:2]
         for models in blocks(count, 8 * basis.size + 24 * len(outputs), limit):
             values = coordinates @ solved.columns[:, models].double()
             values += solved.intercepts[:-1][models] + outputs[:, None]
@@ -96,7 +96,7 @@ def own_residuals(problem: Problem, solved: RidgeModels, rows: Tensor) -> tuple[
     each = basis.row_bytes + 24 * basis.size
     found = []
     for part in blocks(len(rows), each, basis.tangent.machine.block):
-        outputs, coordinates = basis.rows(problem.X[rows[part]])
+        outputs, coordinates = basis.at(problem.X[rows[part]])[:2]
         own = solved.columns[:, models[part]].double().T
         found.append((coordinates * own).sum(dim=1) + solved.intercepts[models[part]] + outputs)
     values = torch.cat(found)
@@ -168,7 +168,7 @@ def with_own_errors(loo: Readout, X: Tensor) -> Readout:
 
 def _looser(loo: Readout, basis: Basis, off: Tensor, X: Tensor) -> Readout:
     """Return the models with errors of their predictions, (m,), counted several times."""
-    lengths = basis.rows_and_norms(X)[2].double().sqrt()
+    lengths = basis.at(X)[2].double().sqrt()
     slope = COARSE * float((off / lengths.clamp(min=TINY)).nan_to_num(torch.inf).max())
     rounding = loo.rounding.plus(slope, COARSE * torch.finfo(loo.basis.tangent.machine.dtype).eps)
     return replace(loo, rounding=rounding)

@@ -31,7 +31,8 @@ from ..compute import Machine, blocks
 from ..losses import Loss
 from ..progress import track
 from .choose import leave_one_out, without_each
-from .descent import Problem, share, solve_full, solve_without, unsolved
+from .convex import LIMITS, ConvexProblem, Limits
+from .descent import share, solve_full, solve_without, unsolved
 from .dual import DualSystem
 from .ridge import RidgeModels
 
@@ -45,6 +46,7 @@ def leave_one_out_newton(
     ridges: Sequence[float],
     loss: Loss,
     progress: bool = False,
+    limits: Limits = LIMITS,
 ) -> RidgeModels:
     """All n leave-one-out models of a loss, and the full one.
 
@@ -68,6 +70,8 @@ def leave_one_out_newton(
         ℓ.
     progress
         Whether to show progress bars.
+    limits
+        How many steps may be taken.
 
     Returns
     -------
@@ -77,7 +81,7 @@ def leave_one_out_newton(
 
     """
     offsets, n = y - system.targets, len(y)
-    problem = _problem(system, y, offsets, loss)
+    problem = replace(_problem(system, y, offsets, loss), limits=limits)
     columns, doubtful = torch.empty_like(system.kernel), torch.zeros_like(y)
     each = y.new_full((n + 1,), ridges[0], dtype=torch.float64)
     if len(ridges) > 1:
@@ -118,7 +122,7 @@ def working_weights(loss: Loss, y: Tensor) -> Tensor:
     return torch.exp2(torch.log2(loss.variance((sums + 0.5) / (rows + 1))).round())
 
 
-def _problem(system: DualSystem, y: Tensor, offsets: Tensor, loss: Loss) -> Problem:
+def _problem(system: DualSystem, y: Tensor, offsets: Tensor, loss: Loss) -> ConvexProblem:
     """Return the problem; refuse one that has no finite solution or no finite start."""
     slopes = loss.gradient(offsets, y)
     if not torch.isfinite(slopes).all():
@@ -137,11 +141,15 @@ def _problem(system: DualSystem, y: Tensor, offsets: Tensor, loss: Loss) -> Prob
                 "from them, or intercept=False"
             )
     columns = (y[:, None], offsets[:, None])
-    return Problem(system.kernel, *columns, 1.0, system.intercept, loss, system.size)
+    return ConvexProblem(system.kernel, *columns, 1.0, system.intercept, loss, system.size)
 
 
 def _solve_into_(
-    models: RidgeModels, which: Tensor, problem: Problem, machine: Machine, progress: bool = False
+    models: RidgeModels,
+    which: Tensor,
+    problem: ConvexProblem,
+    machine: Machine,
+    progress: bool = False,
 ) -> float:
     """Solve some of the n + 1 models, the full one being the last, and write them down.
 

@@ -20,10 +20,9 @@ from torch import Tensor
 
 from ..compute import PROCESSOR, Machine, blocks
 from ..progress import track
-from .dual import check_size
 from .ridge import Indefinite, Open, RidgeModels, left_out
 from .rounding import Sensitivity
-from .symmetric import mirror_lower_, tiles
+from .symmetric import check_size, mirror_lower_, tiles
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ def _feature_rows(basis: Basis, X: Tensor, intercept: bool) -> tuple[Tensor, Ten
     rows = torch.ones(len(X), basis.size + intercept, dtype=machine.dtype, device=machine.device)
     outputs = rows.new_empty(len(X))
     for part in blocks(len(X), basis.row_bytes, machine.block):
-        outputs[part], rows[part, : basis.size] = basis.rows(X[part])
+        outputs[part], rows[part, : basis.size] = basis.at(X[part])[:2]
     return rows, outputs
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -15,8 +13,9 @@ from ..losses import SQUARED, Loss
 from ..networks import widest_layer
 from ..records import Predictions
 from ..tangent import Basis, moved_outputs
+from .reading import Read, by_row, slack_of
 from .ridge import RidgeModels
-from .rounding import FIRST_ORDER, NOTHING, Rounding
+from .rounding import NOTHING, Rounding
 from .scales import Scales
 
 MODELS_AT_ONCE = 100
@@ -24,52 +23,8 @@ MODELS_AT_ONCE = 100
 CURVED = 10.0
 
 
-class _Read:
-    """What both readouts share."""
-
-    basis: Basis
-    models: RidgeModels
-    scales: Scales | None
-    residuals: Any
-    rounding: Rounding
-
-    def of_type(self, dtype: torch.dtype) -> Self | None:
-        """The same models, predicting in another floating type; None if the scales cannot."""
-        scales = self.scales and self.scales.of_type(dtype)
-        if scales is None and self.scales is not None:
-            return None
-        basis, models = self.basis.of_type(dtype), self.models.of_type(dtype)
-        return replace(self, basis=basis, models=models, scales=scales)  # type: ignore[type-var]
-
-    def typical_error(self) -> tuple[float, float]:
-        known = ~self.rounding.conceded
-        if not known.any():
-            return math.inf, math.inf
-        each = self.rounding.slope * self.models.sensitivity.roots + self.rounding.own
-        relative = 0.0
-        if self.scales is not None:
-            relative = float(self.scales.own_error.expand(len(known)).median())
-        return float(each[known].median()) + self.rounding.constant, relative
-
-    @property
-    def conceded(self) -> int:
-        return int(torch.isinf(self.scores).sum())
-
-    @property
-    def scores(self) -> Tensor:
-        """Sizes of the left-out residuals over σ, rounded up, shape (n,).
-
-        Infinite where rounding leaves nothing known of the model.
-        """
-        sizes: Tensor = self.residuals.abs() + self.rounding.own
-        if self.scales is None:
-            return sizes
-        error = self.scales.own_error
-        return torch.where(error < FIRST_ORDER, sizes / self.scales.own * (1 + error), torch.inf)
-
-
 @dataclass(frozen=True)
-class TangentReadout(_Read):
+class TangentReadout(Read):
     """f̄_{−j}(x) = f(x; θ0) + z(x)ᵀW_j + β_j: predictions of the linearised network.
 
     Attributes
@@ -124,24 +79,24 @@ class TangentReadout(_Read):
 
     def point(self, X: Tensor) -> Tensor:
         """Predictions of the full model."""
-        outputs, rows = self.basis.rows(X)
+        outputs, rows = self.basis.at(X)[:2]
         return self._point(outputs, rows)
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """One product for all models."""
         with self.basis.tangent.machine.exact.products():  # whatever the caller's own setting
-            outputs, rows = self.basis.rows(X)
+            outputs, rows = self.basis.at(X)[:2]
         return self._point(outputs, rows), self._each(outputs, rows) + self._shift
 
     def scaled(self, X: Tensor) -> Predictions:
         """Predictions and σ, from the same coordinates."""
         sigma = stretch = None
         with self.basis.tangent.machine.exact.products():
-            outputs, rows, norms = self.basis.rows_and_norms(X)
+            outputs, rows, norms = self.basis.at(X)
             if self.scales is not None:
                 sigma, stretch = self.scales.at(rows, norms)
         point, each = self._point(outputs, rows), self._each(outputs, rows)
-        slack = _slack(self.rounding, norms.double(), point, each, self.loss)
+        slack = slack_of(self.rounding, norms.double(), point, each, self.loss)
         one = each.new_ones(())
         return Predictions(
             point,
@@ -165,7 +120,7 @@ class TangentReadout(_Read):
         # A bias in the product would halve a GPU's rate.
         values += (self.models.intercepts[:-1] - self._shift).to(values.dtype)
         values += outputs[:, None]
-        return _by_row(self.loss.mean(values), self.models)
+        return by_row(self.loss.mean(values), self.models)
 
     def _point(self, outputs: Tensor, rows: Tensor) -> Tensor:
         moved = (outputs + rows @ self.models.full).to(self.models.intercepts.dtype)
@@ -173,8 +128,10 @@ class TangentReadout(_Read):
 
 
 @dataclass(frozen=True)
-class NetworkReadout(_Read):
+class NetworkReadout(Read):
     """f(x; θ0 + Δ_{−j}): the real network at the moved weights, the paper's choice."""
+
+    moves_network = True
 
     basis: Basis
     models: RidgeModels
@@ -231,7 +188,7 @@ class NetworkReadout(_Read):
         for columns in self._model_blocks():
             moved = moved_outputs(self.basis.tangent.module, self._moves(columns), rows)
             values[:, columns] += moved.T
-        return self.point(X), _by_row(self.loss.mean(values), self.models)
+        return self.point(X), by_row(self.loss.mean(values), self.models)
 
     def scaled(self, X: Tensor) -> Predictions:
         """Predictions of the moved networks, and σ of the linearised one."""
@@ -242,9 +199,9 @@ class NetworkReadout(_Read):
             tangent = self.basis.tangent
             norms = tangent.norms(tangent.features(X))
         else:
-            _, rows, norms = self.basis.rows_and_norms(X)
+            _, rows, norms = self.basis.at(X)
             sigma, stretch = self.scales.at(rows, norms)
-        slack = _slack(self.rounding, norms.double(), point, each, self.loss)
+        slack = slack_of(self.rounding, norms.double(), point, each, self.loss)
         return Predictions(point, each, torch.zeros_like(one), sigma, stretch, slack)
 
     def _moves(self, columns: slice) -> dict[str, Tensor]:
@@ -288,17 +245,3 @@ def read_out(
 ) -> Readout:
     """Return the leave-one-out models behind one of the readouts; X and y are on the machine."""
     return READOUTS[readout].of(basis, X, y, models, scales, loss, rounding)
-
-
-def _slack(rounding: Rounding, norms: Tensor, point: Tensor, each: Tensor, loss: Loss) -> Tensor:
-    """What predictions may be off by, on the scale of y, shape (m,)."""
-    slack = rounding.slack(norms, point)
-    if loss.identity:
-        return slack
-    # On the scale of the link a move by t multiplies the mean of y by e^{±t} at most.
-    return torch.expm1(slack) * torch.maximum(each.abs().amax(dim=1), point.abs()).double()
-
-
-def _by_row(values: Tensor, models: RidgeModels) -> Tensor:
-    """Predictions of M models, (m, M), as those of the model without each row, (m, n)."""
-    return values if models.model_of is None else values[:, models.model_of]

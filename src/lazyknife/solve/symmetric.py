@@ -6,10 +6,12 @@ array, and the kernel can be had back.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
-from ..compute import steps
+from ..compute import Machine, steps
 from ..progress import track
 
 # Rows eliminated at a time, and rows of a tile: products that run at the full rate, on tiles that
@@ -126,3 +128,14 @@ def largest_row_sum(matrix: Tensor) -> float:
     """Return the largest sum of absolute values in a row, the matrix's infinity norm."""
     # torch's maximum, unlike Python's, is NaN wherever one of them is.
     return float(torch.stack([matrix[i].abs().sum(dim=1).max() for i in tiles(matrix)]).max())
+
+
+def check_size(matrix: Tensor, machine: Machine) -> float:
+    """Return the matrix's norm; refuse one that is not finite."""
+    size = largest_row_sum(matrix)
+    if not math.isfinite(size):
+        raise ValueError(
+            f"the network's tangent features are too large for {machine.precision} on these rows: "
+            "scale the features (scaling='symlog', or 'standardize' with X_pool)"
+        )
+    return size

@@ -15,9 +15,11 @@ from .sketch import Sketch
 from .tangent import Features, Tangent, make_tangent, moved_outputs
 
 FEATURES: dict[str, type[FeatureMap]] = {"exact": Exact, "sketch": Sketch}
+EXACT = Exact()
 PROBE = 2  # rows
 
 __all__ = [
+    "EXACT",
     "FEATURES",
     "Basis",
     "Dual",

@@ -43,8 +43,6 @@ class Basis(Protocol):
     def at(self, X: Tensor) -> Rows: ...
     def moves(self, columns: Tensor) -> Moves: ...
     def of_type(self, dtype: torch.dtype) -> Self: ...
-    def rows(self, X: Tensor) -> tuple[Tensor, Tensor]: ...
-    def rows_and_norms(self, X: Tensor) -> Rows: ...
 
 
 class Projection(Protocol):
@@ -75,11 +73,6 @@ class Dual:
     def at(self, X: Tensor) -> Rows:
         tangent, new = self.tangent, self.tangent.features(X)
         return Rows(new.outputs, tangent.kernel(new, self.features), tangent.norms(new))
-
-    def rows(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        return self.at(X)[:2]
-
-    rows_and_norms = at
 
     def moves(self, columns: Tensor) -> Moves:
         return self.tangent.pull(self.features, columns)
@@ -115,11 +108,6 @@ class Primal:
             named = {own.names[0]: own.flat for part in parts for own in part.explicit()}
             rows = torch.cat([named[name] for name in self.tangent.moved], dim=1)
         return Rows(outputs, rows, rows.square().sum(dim=1))
-
-    def rows(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        return self.at(X)[:2]
-
-    rows_and_norms = at
 
     def moves(self, columns: Tensor) -> Moves:
         assert self.projection is None, "models in projected coordinates do not move the parameters"

@@ -1,0 +1,78 @@
+"""What the shared part of the estimators and each one's own fit hand to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from ..certificate import Certificate
+from ..data.scaling import Scaling
+from ..records import Predictor
+
+
+class Seeds(NamedTuple):
+    """Independent seeds for the parts of a fit.
+
+    The lazy step's (folds, sketches, probes) is not the base's: what is independent of the base's
+    noise must not be drawn from it.
+    """
+
+    start: int
+    base: int
+    rows: int
+    lazy: int
+
+    @classmethod
+    def of(cls, random_state: Any) -> Seeds:
+        """Draw the seeds; numpy's and torch's global states are left alone."""
+        if isinstance(random_state, np.random.RandomState):
+            draws = random_state.randint(0, 2**31 - 1, size=4)
+        else:
+            draws = np.random.default_rng(random_state).integers(0, 2**31 - 1, size=4)
+        return cls(*(int(draw) for draw in draws))
+
+
+class Given(NamedTuple):
+    """What the shared part hands to an estimator's own fit.
+
+    Attributes
+    ----------
+    X, y
+        Scaled rows, and targets, shape (n,).
+    scaling, seeds
+        How the rows were scaled, and what to draw from.
+    covariates
+        Scaled rows without labels, if they are learnt from.
+    names
+        Names of the features, if the rows came with some.
+
+    """
+
+    X: Tensor
+    y: Tensor
+    scaling: Scaling
+    seeds: Seeds
+    covariates: Tensor | None
+    names: Sequence[str] | None
+
+
+class Fitted(NamedTuple):
+    """What an estimator's own fit hands to the shared part.
+
+    Attributes
+    ----------
+    loo
+        The models.
+    certify
+        From a level ``alpha`` to its certificate; it can be pickled.
+    attributes
+        Fitted attributes by name.
+
+    """
+
+    loo: Predictor
+    certify: Callable[..., Certificate]
+    attributes: dict[str, Any]

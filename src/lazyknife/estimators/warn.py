@@ -1,0 +1,46 @@
+"""Warnings of the estimators."""
+
+from __future__ import annotations
+
+import warnings
+
+from torch import Tensor
+
+from ..intervals import kappa, rows_needed
+
+
+def warn_if_infinite(level: float, n: int) -> None:
+    """Warn when n rows are too few for the level."""
+    if kappa(level, n) < 1:
+        warnings.warn(
+            f"{n} rows are too few for alpha={level:g}: the intervals are infinite. "
+            f"At least {rows_needed(level)} rows are needed",
+            stacklevel=3,
+        )
+
+
+def warn_if_outside(outside: int, count: int) -> None:
+    """Warn when rows to predict are not in the pool."""
+    if outside:
+        warnings.warn(
+            f"{outside} of {count} rows are not among the rows passed as X_pool: the "
+            "certificate does not hold for them. Pass all rows to predict as X_pool to fit",
+            stacklevel=4,
+        )
+
+
+def warn_if_far(read_out: Tensor, linearised: Tensor) -> None:
+    """Warn when left-out predictions are off the linearised ones by more than the latter's errors.
+
+    Through the tangent readout they are the same.
+    """
+    gap = float((read_out - linearised).square().mean().sqrt())
+    error = float(linearised.square().mean().sqrt())
+    if not gap <= error:
+        warnings.warn(
+            "the moved networks are far from the linearised ones that the ridge fitted (left-out "
+            f"predictions differ by {gap:.3g}, the linearised errors are {error:.3g}), so the "
+            "intervals are valid but wide. Use readout='tangent', bring y to a spread of order "
+            "one by a fixed unit, or use a larger ridge",
+            stacklevel=4,
+        )

@@ -1,0 +1,76 @@
+"""What all readouts share."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from ..losses import Loss
+from ..tangent import Basis
+from .ridge import RidgeModels
+from .rounding import FIRST_ORDER, Rounding
+from .scales import Scales
+
+
+class Read:
+    """What both readouts share; ``moves_network`` says whether weights are moved."""
+
+    moves_network: ClassVar[bool] = False
+
+    basis: Basis
+    models: RidgeModels
+    scales: Scales | None
+    residuals: Any
+    rounding: Rounding
+
+    def of_type(self, dtype: torch.dtype) -> Self | None:
+        """The same models, predicting in another floating type; None if the scales cannot."""
+        scales = self.scales and self.scales.of_type(dtype)
+        if scales is None and self.scales is not None:
+            return None
+        basis, models = self.basis.of_type(dtype), self.models.of_type(dtype)
+        return replace(self, basis=basis, models=models, scales=scales)  # type: ignore[type-var]
+
+    def typical_error(self) -> tuple[float, float]:
+        known = ~self.rounding.conceded
+        if not known.any():
+            return math.inf, math.inf
+        each = self.rounding.slope * self.models.sensitivity.roots + self.rounding.own
+        relative = 0.0
+        if self.scales is not None:
+            relative = float(self.scales.own_error.expand(len(known)).median())
+        return float(each[known].median()) + self.rounding.constant, relative
+
+    @property
+    def conceded(self) -> int:
+        return int(torch.isinf(self.scores).sum())
+
+    @property
+    def scores(self) -> Tensor:
+        """Sizes of the left-out residuals over σ, rounded up, shape (n,).
+
+        Infinite where rounding leaves nothing known of the model.
+        """
+        sizes: Tensor = self.residuals.abs() + self.rounding.own
+        if self.scales is None:
+            return sizes
+        error = self.scales.own_error
+        return torch.where(error < FIRST_ORDER, sizes / self.scales.own * (1 + error), torch.inf)
+
+
+def slack_of(rounding: Rounding, norms: Tensor, point: Tensor, each: Tensor, loss: Loss) -> Tensor:
+    """What predictions may be off by, on the scale of y, shape (m,)."""
+    slack = rounding.slack(norms, point)
+    if loss.identity:
+        return slack
+    # On the scale of the link a move by t multiplies the mean of y by e^{±t} at most.
+    return torch.expm1(slack) * torch.maximum(each.abs().amax(dim=1), point.abs()).double()
+
+
+def by_row(values: Tensor, models: RidgeModels) -> Tensor:
+    """Predictions of M models, (m, M), as those of the model without each row, (m, n)."""
+    return values if models.model_of is None else values[:, models.model_of]

@@ -1,0 +1,160 @@
+"""One of each kind of variant, registered here in its dict, used through the estimator.
+
+What each class below says is all that an addition takes: one file and one entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import lazyknife as lk
+from lazyknife.base import BASES
+from lazyknife.base.method import Task
+from lazyknife.intervals import CONSTRUCTIONS
+from lazyknife.intervals.constructions import Plus
+from lazyknife.losses import LOSSES
+from lazyknife.records import INDEPENDENT, Base, Ends, LeaveOneOut, PrivacyCurve
+from lazyknife.solve.ridge import RidgeModels, System
+from lazyknife.solve.scales import LeverageScales
+from lazyknife.solve.widths import WIDTHS, Leverage
+from lazyknife.tangent import EXACT, FEATURES, Basis, Sketch, Tangent
+from rows import linear
+
+X, y = linear(40)
+NEW = np.random.default_rng(1).normal(size=(15, X.shape[1]))
+
+
+def fitted(**settings: object) -> lk.LazyJackknifeRegressor:
+    model = lk.LazyJackknifeRegressor(lk.mlp((8,)), random_state=0, **settings)  # type: ignore[arg-type]
+    return model.fit(X, y)
+
+
+class Doubled(Plus):
+    """Jackknife+ whose intervals are twice as wide around the point."""
+
+    summary = "twice as wide as plus"
+
+    def ends(self, loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
+        point, lower, upper = super().ends(loo, X, ranks)
+        return point, 2 * lower - point[:, None], 2 * upper - point[:, None]
+
+
+def test_a_construction(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="construction='doubled': choose from 'plus', 'minmax'"):
+        fitted(construction="doubled")
+    monkeypatch.setitem(CONSTRUCTIONS, "doubled", Doubled())
+    single, double = fitted(), fitted(construction="doubled")
+    found, wanted = double.predict_interval(NEW), single.predict_interval(NEW)
+    np.testing.assert_allclose(found.width, 2 * wanted.width)
+    assert double.certificate_.coverage == single.certificate_.coverage
+    assert lk.certify(n=40, alpha=0.1, construction="doubled") == double.certificate_
+    assert lk.plan(n=40, coverage=0.7, base=lk.Public(), construction="doubled").alpha is not None
+    with pytest.raises(ValueError, match="'naive' has no.*'cv\\+' or 'doubled'"):
+        lk.plan(n=40, coverage=0.7, base=lk.Public(), construction="naive")
+
+
+class Rooted(Leverage):
+    """The square root of the leverage's σ."""
+
+    def scales(
+        self,
+        system: System,
+        models: RidgeModels,
+        grid: Sequence[float],
+        gamma: float,
+        progress: bool = False,
+    ) -> LeverageScales:
+        found = super().scales(system, models, grid, gamma, progress)
+
+        class Root(LeverageScales):
+            def at(self, rows: Tensor, norms: Tensor) -> tuple[Tensor, Tensor]:
+                sigma, error = super().at(rows, norms)
+                return sigma.sqrt(), error
+
+        return Root(found.factors, found.members, found.own.sqrt(), found.gamma)
+
+
+def test_widths(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Rooting(Plus):
+        widths = (*Plus.widths, "rooted")
+
+    monkeypatch.setitem(WIDTHS, "rooted", Rooted())
+    monkeypatch.setitem(CONSTRUCTIONS, "plus", Rooting())
+    model = fitted(widths="rooted")
+    assert model.widths_ == "rooted"
+    spreads = [np.ptp(fitted(widths=w).predict_interval(NEW).width) for w in ("leverage", "rooted")]
+    assert 0 < spreads[1] < spreads[0]
+    assert model.certificate_.coverage == fitted(widths="leverage").certificate_.coverage
+
+
+@dataclass(frozen=True)
+class Zeros(lk.BaseMethod):
+    """Start from weights that are all 0."""
+
+    def dependence(self, n: int, n_parameters: int | None = None) -> PrivacyCurve:
+        return INDEPENDENT
+
+    def learn(self, task: Task) -> Base:
+        module = lk.mlp((8,))(task.X.shape[1]).double()
+        for parameter in module.parameters():
+            torch.nn.init.zeros_(parameter)
+        return Base(module, INDEPENDENT)
+
+
+def test_a_base(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(BASES, "zeros", Zeros)
+    model = fitted(base=BASES["zeros"](), ridge=1.0)
+    assert model.certificate_.coverage == fitted().certificate_.coverage
+    point = model.predict(NEW)
+    assert np.ptp(point) < 1e-9  # only the last bias moves
+
+
+@dataclass(frozen=True)
+class Halved(lk.Squared):
+    """Half of the squared loss, by Newton's method: the same models at half the ridge."""
+
+    name = "halved"
+    closed_form = False
+
+    def value(self, f: Tensor, y: Tensor) -> Tensor:
+        return super().value(f, y) / 2
+
+    def gradient(self, f: Tensor, y: Tensor) -> Tensor:
+        return super().gradient(f, y) / 2
+
+    def curvature(self, f: Tensor, y: Tensor) -> Tensor:
+        return super().curvature(f, y) / 2
+
+
+def test_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="loss='halved': choose from 'squared', 'huber'"):
+        fitted(loss="halved")
+    monkeypatch.setitem(LOSSES, "halved", Halved)
+    found = fitted(loss="halved", ridge=0.5).predict_interval(NEW)
+    wanted = fitted(ridge=1.0, widths="constant").predict_interval(NEW)
+    np.testing.assert_allclose(found.to_numpy(), wanted.to_numpy(), rtol=1e-7)
+
+
+@dataclass(frozen=True)
+class FirstOnly(Sketch):
+    """A projection with a seed of its own."""
+
+    dimension: int = 12
+
+    def basis(self, tangent: Tangent, X: Tensor, seed: int, kernel: bool = False) -> Basis:
+        return super().basis(tangent, X, seed=99, kernel=kernel)
+
+
+def test_a_feature_map(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FEATURES, "first", FirstOnly)
+    model = fitted(features=FEATURES["first"](), ridge=1.0)
+    other = replace(Sketch(12))
+    assert model.loo_.basis.size == 12  # type: ignore[attr-defined]
+    assert model.certificate_.coverage == fitted(features=other, ridge=1.0).certificate_.coverage
+    assert not np.allclose(model.predict(NEW), fitted(features=EXACT, ridge=1.0).predict(NEW))
