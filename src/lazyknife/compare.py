@@ -20,8 +20,8 @@ from threadpoolctl import threadpool_limits
 
 from .base import privacy
 from .data.checks import check_choice, check_positive_int
+from .estimators.methods import DEFAULT, METHODS, MethodSettings
 from .estimators.shared import IntervalRegressor
-from .methods import DEFAULT, METHODS, MethodSettings
 from .metrics import coverage, interval_score, mean_width
 from .networks import Network
 from .progress import track
@@ -62,7 +62,7 @@ def compare_methods(
     X, y
         Features, shape (n, p), and targets, shape (n,).
     methods
-        Names, keys of ``lazyknife.methods.METHODS``; or a dict from names of your own to unfitted
+        Names, keys of ``lazyknife.estimators.methods.METHODS``; or a dict from names of your own to unfitted
         estimators, which are used with their own settings (but ``random_state``).
     alpha, network, epochs, batch_size, epsilon, scaling
         Settings of the methods given by name: the level; the network of all methods but MAPIE's

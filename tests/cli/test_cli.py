@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import lazyknife as lk
 from lazyknife.cli import app, console, outcome, values
 from lazyknife.cli.tables import read_table
-from lazyknife.methods import DEFAULT, METHODS
+from lazyknife.estimators.methods import DEFAULT, METHODS
 
 COMMANDS = ("predict", "compare", "certify", "plan")
 

@@ -47,8 +47,8 @@ def make_report(
 ) -> Report:
     """Put the page together."""
     from ..plots import figure_svg
-    from ..versions import versions
     from .report import Figure, Report, Table
+    from .versions import versions
 
     figures = tuple(
         Figure(title, figure_svg(drawn, title=title, id_prefix=f"figure{number}"))

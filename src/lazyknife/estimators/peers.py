@@ -26,7 +26,9 @@ from ..compute import PROCESSOR
 from ..data.checks import check_choice
 from ..data.inputs import give_back, to_tensor
 from ..records import INDEPENDENT, Intervals
-from .shared import Fitted, Given, IntervalRegressor, Seeds, _index, _warn_if_outside
+from .records import Fitted, Given, Seeds
+from .shared import IntervalRegressor, _index
+from .warn import warn_if_outside
 
 FOLDS = 10
 CALIBRATION = 0.5  # share of the rows, as in ``SplitConformalRegressor``
@@ -141,7 +143,7 @@ class _MapieRegressor(IntervalRegressor):
                 "then fit"
             )
         values = self._check_new(X)
-        _warn_if_outside(self.scaling_.outside_pool(values), len(values))
+        warn_if_outside(self.scaling_.outside_pool(values), len(values))
         rows = to_tensor(self.scaling_(values))
         parts = [self.loo_.ends(rows[block]) for block in self._row_blocks(len(rows))]
         point, lower, upper = (give_back(torch.cat(part), X) for part in zip(*parts, strict=True))
@@ -235,9 +237,7 @@ def _mapie() -> Any:
     try:
         return import_module("mapie.regression")
     except ImportError as error:
-        raise ImportError(
-            "the methods 'mapie_…' need MAPIE: pip install 'lazyknife[peers]'"
-        ) from error
+        raise ImportError("mapie_… needs MAPIE: pip install 'lazyknife[peers]'") from error
 
 
 @contextmanager
