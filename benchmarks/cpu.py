@@ -30,8 +30,6 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from lazyknife.solve.lazy import GRID_POINTS, NOISE_STEP, LazyStep
-from lazyknife.solve.loo import Solution
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -40,11 +38,17 @@ from lazyknife.base import DPSGD, Plain, Pretrained, Public
 from lazyknife.compute import Machine, steps
 from lazyknife.estimators.lazy import LazyJackknifeRegressor
 from lazyknife.estimators.refits import Refits, train_ensemble
-from lazyknife.intervals import kappa, plus
+from lazyknife.estimators.step import LazyStep
+from lazyknife.intervals import CONSTRUCTIONS, LazyModels, kappa
+from lazyknife.intervals.constructions import Plus
+from lazyknife.intervals.ends import plus
 from lazyknife.networks import build, make, mlp
 from lazyknife.records import LeaveOneOut
-from lazyknife.solve import noise
-from lazyknife.solve.rounding import Sensitivity
+from lazyknife.solve.dual import DualSystem
+from lazyknife.solve.problem import GRID_POINTS, Problem
+from lazyknife.solve.readout import read_out
+from lazyknife.solve.rounding import gamma_of
+from lazyknife.solve.widths import Noise
 from lazyknife.tangent import linearise
 
 NEW_ROWS = 4900
@@ -202,21 +206,22 @@ def guard(repeats: int) -> list[Row]:
     return rows
 
 
+class Unchecked(Plus):
+    """Neither measures nor bounds rounding, but for what the solution of the equations counts."""
+
+    def fit(self, problem: Problem, readout: str, alpha: float) -> LazyModels:
+        """Solve the models and read them out."""
+        solved, system = self.solve(problem), problem.system
+        gamma = gamma_of(problem.machine.dtype)
+        scales = problem.widths.scales(system, solved, problem.grid, gamma)
+        loo = read_out(readout, problem.basis, problem.X, problem.y, solved, scales)
+        return LazyModels(loo, solved)
+
+
 def without_checks(job: Job) -> None:
-    """Run a job that neither bounds nor measures rounding."""
-    with (
-        patch("lazyknife.solve.lazy.measured_errors", lambda *_: 0.0),
-        patch("lazyknife.solve.guard.Kept.errors", lambda *_: (0.0, 0.0)),
-        patch("lazyknife.solve.loo.Solution.sensitivity", nothing_moves),
-        patch("lazyknife.solve.loo.upper_product", lambda *given: 0 * given[-1]),
-        patch("lazyknife.solve.loo.lower_product", lambda *given: 0 * given[-1]),
-    ):
+    """Run a job that does not check rounding."""
+    with patch.dict(CONSTRUCTIONS, plus=Unchecked()):
         job()
-
-
-def nothing_moves(solution: Solution, spans: Tensor) -> Sensitivity:
-    """Return no sensitivity at all."""
-    return Sensitivity.unknown(len(spans), solution.roots)
 
 
 def against_products(repeats: int) -> list[Row]:
@@ -330,8 +335,8 @@ def command_line(repeats: int) -> list[Row]:
         whole = ["-m", "lazyknife.cli", "predict", *files, "--target", "y"]
         whole += ["--output", f"{folder}/out.csv"]
         for kind, options, limit in (
-            ("plain", ["--score", "absolute"], 3.0),
-            ("private", ["--score", "absolute"], 3.0),
+            ("plain", ["--widths", "constant"], 3.0),
+            ("private", ["--widths", "constant"], 3.0),
             ("private", [], None),
         ):
             above, below = [*whole, *options], [__file__, "--train", kind, *files]
@@ -444,16 +449,16 @@ OPTIONS = {
     ),
     'widths="noise"': Option(
         {"widths": "noise"},
-        lambda k: k.grid + k.chosen + 3 * (GRID_POINTS // NOISE_STEP + k.noise),
+        lambda k: k.grid + k.chosen + 3 * (GRID_POINTS // Noise.step + k.noise),
         lambda k, n: 4,
     ),
     'construction="minmax"': Option({"construction": "minmax"}),
     'construction="full"': Option(
-        {"construction": "full", "score": None}, lambda k: 2 / 3 * k.grid, lambda k, n: 2 * k.grid
+        {"construction": "full", "widths": None}, lambda k: 2 / 3 * k.grid, lambda k, n: 2 * k.grid
     ),
     f'construction="cv+", folds={FOLDS}': Option(
         {"construction": "cv+", "folds": FOLDS},
-        lambda k: (2 / 3 + 2 + 1 / FOLDS) * k.grid,
+        lambda k: (1 + 2 / FOLDS) * k.grid,
         lambda k, n: 2 * FOLDS / n,
     ),
     f"starts={STARTS}": Option({"starts": STARTS}, kernels=STARTS),
@@ -523,12 +528,19 @@ def settings_of(option: Option, ridge: float | str) -> dict[str, Any]:
 
 def counted_ridges(fit: Job, model: LazyJackknifeRegressor) -> Counts:
     """Fit, and count the λ that were tried and chosen."""
-    with patch.object(noise, "solve", wraps=noise.solve) as inverse:
+    inversions: list[float] = []
+
+    def counted(system: DualSystem, ridge: float, solve: Any = DualSystem.at) -> Any:
+        inversions.append(ridge)
+        return solve(system, ridge)
+
+    with patch.object(DualSystem, "at", counted):
         fit()
     grid = GRID_POINTS if model.ridge == "auto" else 1
     chosen = len(np.unique(model.ridge_[:-1]))
-    # One inverse for each λ of the models, of the second grid, and of those chosen from it.
-    return Counts(grid, chosen, max(0, inverse.call_count - chosen - GRID_POINTS // NOISE_STEP))
+    # The models' own, then one for each λ of theirs, of the second grid, and of those chosen of it.
+    rest = len(inversions) - grid - chosen - GRID_POINTS // Noise.step
+    return Counts(grid, chosen, max(0, rest))
 
 
 def products(job: Job) -> float:

@@ -21,13 +21,13 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
-from lazyknife.solve.lazy import LazyStep
-
 from lazyknife.compute import machine_for, steps
-from lazyknife.intervals import kappa, plus
+from lazyknife.estimators.step import LazyStep
+from lazyknife.intervals import kappa
+from lazyknife.intervals.ends import plus
+from lazyknife.intervals.rounded import rounding_share
 from lazyknife.networks import mlp, seeded
-from lazyknife.solve.guard import rounding_share
-from lazyknife.tangent import Sketch, linearise
+from lazyknife.tangent import EXACT, Sketch, linearise
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def data(n: int, m: int, features: int) -> tuple[Tensor, Tensor, Tensor]:
 def run(case: Case, widths: tuple[int, ...], features: int, device: str) -> dict[str, Any]:
     """Time one case, after a small one has warmed everything up."""
     machine = machine_for(device, case.precision, None)
-    sketch = None if case.dimension is None else Sketch(case.dimension)
+    mapped = EXACT if case.dimension is None else Sketch(case.dimension)
     X, y, new = data(case.n, case.m, features)
     with seeded(0):
         network = mlp(widths)(features)
@@ -96,7 +96,7 @@ def run(case: Case, widths: tuple[int, ...], features: int, device: str) -> dict
     clock = Clock(machine.device)
     tangent = linearise(network, X, machine=machine)
     clock.stage("linearise")
-    models = LazyStep(10.0, features=sketch).models(tangent, X, y)
+    models = LazyStep(10.0, features=mapped).models(tangent, X, y)
     clock.stage("solve")
     with torch.no_grad():
         ends = [

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,11 +19,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lazyknife import compute as machine
+import lazyknife as lk
 from lazyknife.compute import (
+    BUDGET_SHARE,
     CPU,
     GPU_ROWS_AT_ONCE,
     ROWS_AT_ONCE,
+    UNKNOWN_MEMORY,
     Machine,
     NotEnoughMemory,
     blocks,
@@ -28,8 +33,10 @@ from lazyknife.compute import (
     free_memory,
     machine_for,
     steps,
+    track,
 )
 from machines import MACHINE
+from rows import linear
 
 GPU = torch.device("cuda")
 without_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
@@ -48,11 +55,9 @@ def test_settings_make_a_machine(device: str | torch.device, precision: str, bud
     assert made.item == (8 if solved_exactly else 4)
 
 
-def test_without_a_budget_it_is_a_share_of_the_free_memory(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(machine, "free_memory", lambda device: 4000)
-    assert machine_for("cpu", "float64", None).budget == 1000
+def test_without_a_budget_it_is_a_share_of_the_free_memory() -> None:
+    budget = machine_for("cpu", "float64", None).budget
+    assert budget == pytest.approx(BUDGET_SHARE * free_memory(CPU), rel=0.2)
 
 
 def test_auto_is_the_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,9 +88,6 @@ def test_wrong_settings_are_refused_by_name_and_value(name: str, value: object) 
     asked = {"device": "cpu", "precision": "float64", "memory_budget": None} | {name: value}
     with pytest.raises(ValueError, match=re.escape(f"{name}={value!r}")):
         machine_for(**asked)
-
-
-def test_precisions_are_listed_when_another_is_asked_for() -> None:
     with pytest.raises(ValueError, match=r"\['float64', 'mixed', 'float32', 'tf32'\]"):
         machine_for("cpu", "half", None)
 
@@ -93,7 +95,7 @@ def test_precisions_are_listed_when_another_is_asked_for() -> None:
 @without_gpu
 @pytest.mark.parametrize("device", ["cuda", "cuda:0", GPU])
 def test_a_gpu_that_is_not_there_is_refused(device: str | torch.device) -> None:
-    with pytest.raises(ValueError, match=re.escape(f"device={device!r}: torch sees no GPU")):
+    with pytest.raises(ValueError, match=re.escape(f"device={device!r}: torch finds no GPU")):
         find_device(device)
 
 
@@ -102,64 +104,39 @@ def test_a_coarser_precision_has_a_larger_epsilon() -> None:
     assert exact.epsilon < 1e-15 < single.epsilon < 1e-6 < tf32.epsilon
 
 
-def test_some_memory_is_free() -> None:
+def test_the_systems_memory_and_a_containers_limit_count(tmp_path: Path) -> None:
     assert free_memory(MACHINE.device) > 0
-    assert isinstance(free_memory(MACHINE.device), int)
+    system, group = tmp_path / "meminfo", tmp_path / "group"
+    assert 0 < free_memory(CPU, system, group) < 2**63  # neither file is there
+    system.write_text("MemTotal: 9 kB\nMemAvailable:   7 kB\n")
+    assert free_memory(CPU, system, group) == 7 * 1024
+    group.mkdir()
+    limits = {("5000\n", "2000\n"): 3000, ("5000\n", "6000\n"): 0, ("max\n", "2000\n"): 7 * 1024}
+    for (limit, current), free in limits.items():
+        (group / "memory.max").write_text(limit)
+        (group / "memory.current").write_text(current)
+        assert free_memory(CPU, system, group) == free
 
 
-def control_group(monkeypatch: pytest.MonkeyPatch, folder: Path, **files: str) -> None:
-    """Have the package see these files where a container's limits are."""
-    for name, text in files.items():
-        (folder / f"memory.{name}").write_text(text)
-    seen = {"/sys/fs/cgroup": folder}
-    monkeypatch.setattr(machine, "Path", lambda path: seen.get(path, Path(path)))
-
-
-def test_a_containers_limit_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    control_group(monkeypatch, tmp_path, max="5000\n", current="2000\n")
-    assert free_memory(CPU) == 3000
-
-
-def test_a_container_past_its_limit_has_nothing_free(
+def test_a_system_that_reports_nothing_still_gives_a_number(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    control_group(monkeypatch, tmp_path, max="5000\n", current="6000\n")
-    assert free_memory(CPU) == 0
+    monkeypatch.delattr(os, "sysconf", raising=False)
+    assert free_memory(CPU, tmp_path, tmp_path) == UNKNOWN_MEMORY
 
 
-@pytest.mark.parametrize("files", [{}, {"max": "max\n", "current": "2000\n"}, {"max": "5000"}])
-def test_without_a_limit_the_system_counts(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, files: dict[str, str]
-) -> None:
-    control_group(monkeypatch, tmp_path, **files)
-    monkeypatch.setattr(machine, "_free_on_the_system", lambda: 77)
-    assert free_memory(CPU) == 77
-
-
-def test_a_system_that_tells_nothing_still_gives_a_number(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(machine, "Path", lambda path: tmp_path / "nothing")
-    assert free_memory(CPU) > 0
-    monkeypatch.delattr(machine.os, "sysconf", raising=False)
-    assert free_memory(CPU) == machine.UNKNOWN_MEMORY
-
-
-def test_what_does_not_fit_is_refused_with_the_bytes_and_a_remedy(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(machine, "free_memory", lambda device: 10_000)
+def test_what_does_not_fit_is_refused_with_the_bytes_and_a_remedy() -> None:
     small = Machine(budget=4_000)
-    small.check_fits(6_000, "the kernel", "use fewer rows")  # just so
+    small.check_fits(6_000, "the kernel", "use fewer rows", free=10_000)  # just so
     for error in (NotEnoughMemory, MemoryError, ValueError):
         with pytest.raises(error) as caught:
-            small.check_fits(11_000, "the kernel", "use fewer rows")
+            small.check_fits(11_000, "the kernel", "use fewer rows", free=10_000)
         assert str(caught.value) == (
             "the kernel needs 11,000 bytes, and memory_budget=4,000 more for blocks, but 10,000 "
             "are free on cpu: use fewer rows"
         )
     with pytest.raises(NotEnoughMemory, match="give a smaller memory_budget, or use fewer rows"):
-        small.check_fits(6_001, "the kernel", "use fewer rows")
+        small.check_fits(6_001, "the kernel", "use fewer rows", free=10_000)
 
 
 @given(total=st.integers(0, 200), each=st.integers(0, 50), limit=st.integers(0, 300))
@@ -209,24 +186,6 @@ def test_all_shares_stay_within_the_budget(device: torch.device, budget: int) ->
     assert 1 <= made.tile <= max(1, made.block)
 
 
-@pytest.mark.parametrize("before", ["highest", "high", "medium"])
-@pytest.mark.parametrize(("tf32", "within"), [(False, "highest"), (True, "high")])
-def test_products_run_at_the_machines_precision_and_then_at_the_users(
-    before: str, tf32: bool, within: str
-) -> None:
-    made, users = replace(MACHINE, dtype=torch.float32, tf32=tf32), precision()
-    torch.set_float32_matmul_precision(before)
-    try:
-        with made.products():
-            assert precision() == within
-        assert precision() == before
-        with pytest.raises(ZeroDivisionError), made.products():
-            raise ZeroDivisionError
-        assert precision() == before
-    finally:
-        torch.set_float32_matmul_precision(users)
-
-
 def precision() -> str:
     return torch.get_float32_matmul_precision()
 
@@ -245,14 +204,13 @@ def users_precision() -> Iterator[str]:
     torch.set_float32_matmul_precision(before)
 
 
-def test_products_in_float64_leave_the_setting_alone(users_precision: str) -> None:
+def test_products_run_at_the_machines_precision_and_may_be_nested(users_precision: str) -> None:
+    for machine, within in WITHIN.items():
+        with machine.products(), MACHINE.products():  # float64 leaves the setting alone
+            assert precision() == within
+        assert precision() == users_precision
     with MACHINE.products():
         assert precision() == users_precision
-    with SINGLE.products(), MACHINE.products():
-        assert precision() == "highest"
-
-
-def test_products_may_be_within_products(users_precision: str) -> None:
     with SINGLE.products():
         for inner in (TF32, SINGLE):
             with inner.products():
@@ -307,3 +265,35 @@ def test_put_takes_its_type_for_numbers_and_keeps_that_of_codes(dtype: torch.dty
         assert put.device.type == MACHINE.device.type
         assert put.dtype == (dtype if kind.is_floating_point else kind)
         assert put.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("rich", [True, False])
+def test_progress_is_shown_on_stderr_if_asked_for_with_and_without_rich(
+    rich: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not rich:
+        monkeypatch.setitem(sys.modules, "rich.progress", None)
+    assert list(track(iter("abc"), "work", 3, show=False)) == ["a", "b", "c"]
+    assert capsys.readouterr() == ("", "")
+    assert list(track(iter("abc"), "work", 3, show=True)) == ["a", "b", "c"]
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "work" in err
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (lk.LazyJackknifeRegressor(base=lk.DPSGD(), ridge=30.0), ["private training"]),
+        (lk.LazyJackknifeRegressor(base=lk.Plain(), ridge=30.0), ["training"]),
+        (lk.LazyJackknifeRegressor(memory_budget=40_000), ["predicting"]),
+        (lk.CVPlusRegressor(epochs=1), ["training networks"]),
+    ],
+)
+def test_estimators_show_their_long_loops(
+    model: Any, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    X, y = linear(30)
+    model.set_params(progress=True).fit(X, y).predict_interval(X)
+    err = capsys.readouterr().err
+    assert all(word in err for word in words)

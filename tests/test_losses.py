@@ -9,16 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from lazyknife.losses import (
-    LOSSES,
-    SQUARED,
-    Huber,
-    Logistic,
-    Loss,
-    Poisson,
-    Squared,
-    find_loss,
-)
+from lazyknife.losses import LOSSES, SQUARED, Huber, Logistic, Loss, Poisson, Squared, find_loss
 from reference import assert_close
 
 EACH: list[Loss] = [Squared(), Huber(), Huber(0.3), Logistic(), Poisson()]
@@ -73,11 +64,8 @@ def test_what_a_base_trains_on_has_the_gradient_of_the_loss(loss: Loss) -> None:
     (slope,) = torch.autograd.grad(loss.training(f, y).sum(), f)
     factor = 2.0 if isinstance(loss, Squared) else 1.0
     assert_close(slope, factor * loss.gradient(f, y), 1e-13)
-
-
-def test_a_base_trains_on_the_very_squared_error() -> None:
-    f, y = rows(Squared())
-    assert torch.equal(SQUARED.training(f, y), (f - y).square())
+    if isinstance(loss, Squared):
+        assert torch.equal(loss.training(f, y), (f - y).square())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -198,15 +186,8 @@ def test_predictions_and_targets_broadcast(loss: Loss) -> None:
 def test_targets_that_do_not_fit_are_refused(loss: Loss, wrong: list[float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         loss.check(torch.tensor(wrong, dtype=torch.float64))
-
-
-@pytest.mark.parametrize("loss", EACH, ids=str)
-def test_targets_that_fit_are_taken(loss: Loss) -> None:
     loss.check(rows(loss)[1])
-
-
-def test_rates_are_targets_of_the_poisson_loss() -> None:
-    Poisson().check(torch.tensor([0.0, 0.25, 1e6]))
+    Poisson().check(torch.tensor([0.0, 0.25, 1e6]))  # rates
 
 
 def test_losses_are_found_by_name_and_taken_as_they_are() -> None:
@@ -217,13 +198,10 @@ def test_losses_are_found_by_name_and_taken_as_they_are() -> None:
     assert Huber(2.0) != Huber(1.0)
 
 
-@pytest.mark.parametrize("wrong", ["hinge", None, 3, Huber])
-def test_other_losses_are_refused(wrong: object) -> None:
-    with pytest.raises(ValueError, match=r"loss=.*'squared', 'huber', 'logistic', 'poisson'"):
-        find_loss(wrong)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("delta", [0.0, -1.0, math.inf])
-def test_hubers_distance_is_above_0(delta: float) -> None:
-    with pytest.raises(ValueError, match="delta"):
-        Huber(delta)
+def test_other_losses_and_distances_are_refused() -> None:
+    for wrong in ("hinge", None, 3, Huber):
+        with pytest.raises(ValueError, match=r"loss=.*'squared', 'huber', 'logistic', 'poisson'"):
+            find_loss(wrong)  # type: ignore[arg-type]
+    for delta in (0.0, -1.0, math.inf):
+        with pytest.raises(ValueError, match="delta"):
+            Huber(delta)

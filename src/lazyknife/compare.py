@@ -19,12 +19,12 @@ from sklearn.utils import check_consistent_length
 from threadpoolctl import threadpool_limits
 
 from .base import privacy
+from .compute import track
 from .data.checks import check_choice, check_positive_int
 from .estimators.methods import DEFAULT, METHODS, MethodSettings
 from .estimators.shared import IntervalRegressor
 from .metrics import coverage, interval_score, mean_width
 from .networks import Network
-from .progress import track
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,4 +1,4 @@
-"""Where the linear algebra runs: device, precision, and how much memory a block may take.
+"""Where the linear algebra runs: device, precision, memory, progress.
 
 A fit holds one or two matrices that it cannot do without: n×n in the dual form, (features + 1)×n in
 the primal one. Everything else, features kept for later and the temporaries of every loop, stays
@@ -9,99 +9,47 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
+from .matmul import float32_products
+
 CPU = torch.device("cpu")
-# Types of the solution and of predictions.
-PRECISIONS = {
-    "float64": (torch.float64, torch.float64),
-    "mixed": (torch.float64, torch.float32),
-    "float32": (torch.float32, torch.float32),
-    "tf32": (torch.float32, torch.float32),
-}
 Device = str | torch.device
-# Share of the free memory that blocks may take when nothing else is asked for.
-BUDGET_SHARE = 0.25
-UNKNOWN_MEMORY = 8 * 2**30  # where the system does not tell
-# Temporaries of this size stay in a processor's caches; a GPU wants them large.
-CACHED_BYTES = 2 * 2**20
-GPU_BYTES = 2 * 2**30
+Item = TypeVar("Item")
+PRECISIONS: dict[str, dict[str, Any]] = {  # as fields of a Machine
+    "float64": {"dtype": torch.float64},
+    "mixed": {"dtype": torch.float64, "predicting": torch.float32},
+    "float32": {"dtype": torch.float32},
+    "tf32": {"dtype": torch.float32, "tf32": True},
+}
+BUDGET_SHARE = 0.25  # of the free memory, that blocks may take by default
+SYSTEM_MEMORY, CONTROL_GROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
+UNKNOWN_MEMORY = 8 * 2**30  # where the system does not report it
+# Temporaries of this size stay in a processor's caches; a GPU needs large ones.
+CACHED_BYTES, GPU_BYTES = 2 * 2**20, 2 * 2**30
 # Least and most rows of a block of predictions, and how many numbers it should hold.
 ROWS_AT_ONCE = (256, 2048, 2**20)
 GPU_ROWS_AT_ONCE = (1024, 2**16, 2**28)
 
-# The C library (glibc) gives freed memory back to the system above a limit that follows the largest
-# block freed so far. One large block, never touched, teaches it to keep ours: without that, every
-# temporary costs a page fault for each 4 KiB.
+# glibc returns freed memory to the system above a threshold set by the largest block freed so far.
+# Freeing a large one raises it: otherwise every temporary costs a page fault for each 4 KiB.
 torch.empty(31 * 2**20, dtype=torch.uint8)
 
 
 class NotEnoughMemory(MemoryError, ValueError):
     """What was asked for cannot fit, found before anything was computed."""
-
-
-class _SharedSetting:
-    """torch's precision of float32 products, which is one for all threads.
-
-    Threads that want the same one work side by side; one that wants another waits until they are
-    done, and later comers wait behind it. The user's own comes back with the last to leave.
-    """
-
-    def __init__(self) -> None:
-        self._queue = threading.Lock()
-        self._left = threading.Condition()
-        self._workers = 0
-        self._users = self._now = ""
-        self._thread = threading.local()
-
-    @contextmanager
-    def at(self, wanted: str) -> Iterator[None]:
-        """Run a block at this precision; one within another may want another."""
-        outer: str | None = getattr(self._thread, "at", None)
-        if outer == wanted:
-            yield
-            return
-        if outer is not None:  # nothing of that block runs during this one
-            self._leave()
-        self._enter(wanted)
-        self._thread.at = wanted
-        try:
-            yield
-        finally:
-            self._leave()
-            if outer is not None:
-                self._enter(outer)
-            self._thread.at = outer
-
-    def _enter(self, wanted: str) -> None:
-        with self._queue, self._left:
-            self._left.wait_for(lambda: not self._workers or self._now == wanted)
-            if not self._workers:
-                self._users = torch.get_float32_matmul_precision()
-                torch.set_float32_matmul_precision(wanted)
-                self._now = wanted
-            self._workers += 1
-
-    def _leave(self) -> None:
-        with self._left:
-            self._workers -= 1
-            if not self._workers:
-                torch.set_float32_matmul_precision(self._users)
-                self._left.notify_all()
-
-
-_PRODUCTS = _SharedSetting()
 
 
 @dataclass(frozen=True)
@@ -115,7 +63,8 @@ class Machine:
     tf32
         Whether the device may round the factors of float32 products to TF32.
     budget
-        Bytes for everything but the matrices named above.
+        Bytes for everything but the matrices named above: half (``kept``) for features that are
+        kept, a quarter (``block``) for the temporaries of a loop.
     predicting
         The floating type of predictions, if it is another one.
 
@@ -129,7 +78,6 @@ class Machine:
 
     @property
     def item(self) -> int:
-        """Bytes of one number."""
         return self.dtype.itemsize
 
     @property
@@ -139,14 +87,11 @@ class Machine:
 
     @property
     def precision(self) -> str:
-        """Name of the precision."""
-        if self.predicting is not None:
-            return "mixed"
-        return "tf32" if self.tf32 else str(self.dtype).removeprefix("torch.")
+        alike = partial(Machine, self.device, budget=self.budget)
+        return next(name for name, kind in PRECISIONS.items() if alike(**kind) == self)
 
     @property
     def exact(self) -> Machine:
-        """The same machine without TF32."""
         return replace(self, tf32=False)
 
     def of_type(self, dtype: torch.dtype) -> Machine:
@@ -155,17 +100,14 @@ class Machine:
 
     @property
     def on_cpu(self) -> bool:
-        """Whether the device is the processor."""
         return self.device.type == "cpu"
 
     @property
     def kept(self) -> int:
-        """Bytes for features that are kept."""
         return self.budget // 2
 
     @property
     def block(self) -> int:
-        """Bytes for the temporaries of a loop."""
         return self.budget // 4
 
     @property
@@ -174,32 +116,27 @@ class Machine:
         return max(1, min(CACHED_BYTES if self.on_cpu else GPU_BYTES, self.budget // 16))
 
     def rows_at_once(self, columns: int, bytes_each: int) -> int:
-        """Rows of a block so wide that keep the products fast and the block within its bytes."""
+        """Rows of a block with so many columns, for fast products within the block's bytes."""
         least, most, entries = ROWS_AT_ONCE if self.on_cpu else GPU_ROWS_AT_ONCE
         wanted = min(max(entries // columns, least), most)
         return max(1, min(wanted, self.block // bytes_each))
 
     def put(self, X: Tensor) -> Tensor:
         """Bring a tensor here; integer codes stay integers."""
-        if X.is_floating_point():
-            return X.to(self.device, self.dtype)
-        return X.to(self.device)
+        return X.to(self.device, self.dtype if X.is_floating_point() else X.dtype)
 
     @contextmanager
     def products(self) -> Iterator[None]:
         """Within the block, matrix products run at this machine's precision."""
-        if self.dtype == torch.float64:  # torch's setting is about float32 alone
-            yield
-            return
-        with _PRODUCTS.at("high" if self.tf32 else "highest"):
+        single = self.dtype != torch.float64  # torch's setting is about float32 alone
+        with float32_products("high" if self.tf32 else "highest") if single else nullcontext():
             yield
 
-    def check_fits(self, needed: int, what: str, remedy: str) -> None:
+    def check_fits(self, needed: int, what: str, remedy: str, free: int | None = None) -> None:
         """Refuse, before computing, what does not fit beside the budget."""
-        free = free_memory(self.device)
+        free = free_memory(self.device) if free is None else free
         if needed + self.budget > free:
-            if needed < free:
-                remedy = f"give a smaller memory_budget, or {remedy}"
+            remedy = f"give a smaller memory_budget, or {remedy}" if needed < free else remedy
             raise NotEnoughMemory(
                 f"{what} needs {needed:,} bytes, and memory_budget={self.budget:,} more for "
                 f"blocks, but {free:,} are free on {self.device}: {remedy}"
@@ -220,9 +157,7 @@ def machine_for(device: Any, precision: Any, memory_budget: Any) -> Machine:
         budget = int(float(memory_budget))
     else:
         raise ValueError(f"memory_budget={memory_budget!r}: give a number of bytes, or None")
-    solving, predicting = PRECISIONS[precision]
-    other = None if predicting == solving else predicting
-    return Machine(chosen, solving, precision == "tf32", budget, other)
+    return Machine(chosen, budget=budget, **PRECISIONS[precision])
 
 
 def find_device(device: Any) -> torch.device:
@@ -232,22 +167,20 @@ def find_device(device: Any) -> torch.device:
     try:
         found = torch.device(device)
     except (RuntimeError, TypeError):
-        raise ValueError(
-            f"device={device!r}: give 'auto', 'cpu', 'cuda' or a torch.device"
-        ) from None
+        found = torch.device("meta")
     if found.type not in ("cpu", "cuda"):
-        raise ValueError(f"device={device!r}: only 'cpu' and 'cuda' have all that is needed")
+        raise ValueError(f"device={device!r}: give 'auto', or a torch.device of 'cpu' or 'cuda'")
     if found.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device={device!r}: torch sees no GPU here; use 'auto' or 'cpu'")
+        raise ValueError(f"device={device!r}: torch finds no GPU here; use 'auto' or 'cpu'")
     return found
 
 
-_WAKING = threading.Lock()  # filters of warnings are those of all threads
+_WAKING = threading.Lock()  # filters of warnings are shared by all threads
 
 
 @cache
 def wake(device: torch.device) -> None:
-    """Let torch set up its threads for derivatives on a GPU, of which it warns the first time."""
+    """Let torch set up its threads for derivatives on a GPU, without its first-time warning."""
     if device.type == "cuda":
         with _WAKING, warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Attempting to run cuBLAS", UserWarning)
@@ -255,34 +188,31 @@ def wake(device: torch.device) -> None:
             (x @ x).sum().backward()
 
 
-def free_memory(device: torch.device) -> int:
-    """Bytes that can still be taken on the device."""
+def free_memory(
+    device: torch.device, system: Path = SYSTEM_MEMORY, group: Path = CONTROL_GROUP
+) -> int:
+    """Bytes that can still be allocated."""
     if device.type == "cuda":
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + unused
-    return min(_free_on_the_system(), _free_in_the_container())
+    return min(_free_on_the_system(system), _free_in_the_container(group))
 
 
-def _free_on_the_system() -> int:
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
+def _free_on_the_system(report: Path) -> int:
+    with suppress(OSError, StopIteration, ValueError):
+        lines = report.read_text().splitlines()
         return next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvail"))
-    except (OSError, StopIteration, ValueError):
-        pass
-    try:
+    with suppress(AttributeError, OSError, ValueError):
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    except (AttributeError, OSError, ValueError):
-        return UNKNOWN_MEMORY
+    return UNKNOWN_MEMORY
 
 
-def _free_in_the_container() -> int:
+def _free_in_the_container(group: Path) -> int:
     """Bytes that a control group leaves; without one there is no such limit."""
-    group = Path("/sys/fs/cgroup")
-    try:
+    with suppress(OSError, ValueError):
         limit = int((group / "memory.max").read_text())
         return max(0, limit - int((group / "memory.current").read_text()))
-    except (OSError, ValueError):
-        return 2**63
+    return 2**63
 
 
 def blocks(total: int, bytes_each: int, limit: int) -> Iterator[slice]:
@@ -294,3 +224,25 @@ def steps(total: int, size: int) -> Iterator[slice]:
     """Split ``range(total)`` into runs of the same size."""
     for start in range(0, total, size):
         yield slice(start, min(start + size, total))
+
+
+def track(items: Iterable[Item], description: str, total: int, show: bool) -> Iterator[Item]:
+    """Yield the items; with ``show``, draw a progress bar (with rich, or a plain counter)."""
+    if not show:
+        yield from items
+        return
+    try:
+        from rich.console import Console
+        from rich.progress import Progress
+    except ImportError:
+        for done, item in enumerate(items, start=1):
+            yield item
+            print(f"\r{description}: {done}/{total}", end="", file=sys.stderr, flush=True)
+        print(file=sys.stderr)
+    else:
+        # Lines printed meanwhile go above the bar, for which rich replaces sys.stdout and
+        # sys.stderr: bars of several threads must not all do that.
+        main = threading.current_thread() is threading.main_thread()
+        console = Console(stderr=True)
+        with Progress(console=console, redirect_stdout=main, redirect_stderr=main) as bar:
+            yield from bar.track(items, total=total, description=description)

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from .data.checks import check_positive
 
-# A network in training may pass this on its way; e³⁰ is still far from float32's largest number.
+# A network may exceed this during training; e³⁰ is still far from float32's largest number.
 LARGEST_TRAINED_LOG = 30.0
 # A row this near to Huber's δ, relative to it, is at δ: solutions end up there to rounding.
 EDGE = 1e-6
@@ -28,7 +28,7 @@ class Loss(ABC):
     Attributes
     ----------
     name
-        What it is called in settings and messages.
+        Its name in settings and messages.
     identity
         Whether f is the mean of y itself.
     closed_form
@@ -53,7 +53,7 @@ class Loss(ABC):
         """ℓ''(y, f), never below 0."""
 
     def majorant(self, f: Tensor, y: Tensor) -> Tensor:
-        """A weight above 0 to take where no row has any curvature."""
+        """A weight above 0 for iterations in which no row has any curvature."""
         return torch.ones_like(f + y)
 
     def flat(self, f: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -70,7 +70,7 @@ class Loss(ABC):
         return torch.ones_like(mean)
 
     def training(self, f: Tensor, y: Tensor) -> Tensor:
-        """What a base trains on, row by row; its gradient is finite for every finite f."""
+        """Row by row, what a base trains on; its gradient is finite for every finite f."""
         return self.value(f, y)
 
     def check(self, y: Tensor) -> None:
@@ -86,25 +86,21 @@ class Squared(Loss):
     closed_form = True
 
     def value(self, f: Tensor, y: Tensor) -> Tensor:
-        """(f − y)²/2."""
         return (f - y).square() / 2
 
     def gradient(self, f: Tensor, y: Tensor) -> Tensor:
-        """Return f − y."""
         return f - y
 
     def curvature(self, f: Tensor, y: Tensor) -> Tensor:
-        """1."""
         return torch.ones_like(f + y)
 
     def training(self, f: Tensor, y: Tensor) -> Tensor:
-        """Return the squared error, without the half."""
         return (f - y).square()
 
 
 @dataclass(frozen=True)
 class Huber(Loss):
-    """(y − f)²/2 up to a distance, linear beyond it: rows far off pull no harder than that.
+    """(y − f)²/2 up to a distance, linear beyond it, which limits the influence of outliers.
 
     Parameters
     ----------
@@ -125,11 +121,9 @@ class Huber(Loss):
         return near * (f - y - near / 2)
 
     def gradient(self, f: Tensor, y: Tensor) -> Tensor:
-        """Return f − y, cut at ±δ."""
         return (f - y).clamp(-self.delta, self.delta)
 
     def curvature(self, f: Tensor, y: Tensor) -> Tensor:
-        """1 for |f − y| ≤ δ, else 0."""
         return ((f - y).abs() <= self.delta).to((f + y).dtype)
 
     def majorant(self, f: Tensor, y: Tensor) -> Tensor:
@@ -157,68 +151,56 @@ class Logistic(Loss):
     # With the sign s = 1 − 2y everything is a function of sf, and no digit of a small tail is lost.
 
     def value(self, f: Tensor, y: Tensor) -> Tensor:
-        """log(1 + e^{sf})."""
         return functional.softplus((1 - 2 * y) * f, threshold=40.0)
 
     def gradient(self, f: Tensor, y: Tensor) -> Tensor:
-        """Return P(1) − y."""
         sign = 1 - 2 * y
         return sign * torch.sigmoid(sign * f)
 
     def curvature(self, f: Tensor, y: Tensor) -> Tensor:
-        """P(1)·P(0)."""
         return (torch.sigmoid(f) * torch.sigmoid(-f)).expand((f + y).shape)
 
     def mean(self, f: Tensor) -> Tensor:
-        """P(1)."""
         return torch.sigmoid(f)
 
     def variance(self, mean: Tensor) -> Tensor:
-        """P(1)·P(0)."""
         return mean * (1 - mean)
 
     def check(self, y: Tensor) -> None:
-        """Refuse what is not 0 or 1."""
         _refuse((y != 0) & (y != 1), y, self.name, "give targets of 0 and 1")
 
 
 @dataclass(frozen=True)
 class Poisson(Loss):
-    """−log P(y) of a count, less what does not depend on f, the log of the mean.
+    """−log P(y) of a count, up to a constant; f is the log of the mean.
 
-    Targets need not be whole: with rates, or counts per exposure, the mean is still e^f.
+    Targets need not be integers: for rates, or counts per exposure, the mean is still e^f.
     """
 
     name = "poisson"
     identity = False
 
     def value(self, f: Tensor, y: Tensor) -> Tensor:
-        """e^f − yf."""
         return torch.exp(f) - y * f
 
     def gradient(self, f: Tensor, y: Tensor) -> Tensor:
-        """e^f − y."""
         return torch.exp(f) - y
 
     def curvature(self, f: Tensor, y: Tensor) -> Tensor:
-        """e^f."""
         return torch.exp(f).expand((f + y).shape)
 
     def mean(self, f: Tensor) -> Tensor:
-        """e^f."""
         return torch.exp(f)
 
     def variance(self, mean: Tensor) -> Tensor:
-        """Return the mean itself."""
         return mean
 
     def training(self, f: Tensor, y: Tensor) -> Tensor:
-        """Return the value, but with e^f continued as a line where a network has run away."""
+        """The value, but with e^f continued as a line where a network diverges."""
         near = f.clamp(max=LARGEST_TRAINED_LOG)
         return torch.exp(near) * (1 + f - near) - y * f
 
     def check(self, y: Tensor) -> None:
-        """Refuse negative targets, and those that are not finite."""
         _refuse(~((y >= 0) & torch.isfinite(y)), y, self.name, "give counts or rates, 0 or more")
 
 
@@ -226,8 +208,8 @@ def _refuse(wrong: Tensor, y: Tensor, name: str, remedy: str) -> None:
     if wrong.any():
         row = int(wrong.nonzero()[0])
         raise ValueError(
-            f"y[{row}]={y[row].item():g} is no target for loss={name!r}: {remedy}, or use another "
-            "loss"
+            f"y[{row}]={y[row].item():g} is not a valid target for loss={name!r}: {remedy}, or use "
+            "another loss"
         )
 
 

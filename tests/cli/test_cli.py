@@ -619,7 +619,7 @@ def test_a_file_that_will_not_do_is_named(folder, given, message):
         ("--widths noise --sketch 9", "widths='noise' needs the kernel of all rows"),
         ("--loss huber --construction cv+", "construction='cv+' has a closed form for the squared"),
         ("--loss huber --widths leverage", "loss='huber' goes with widths='constant'"),
-        ("--loss logistic", "is no target for loss='logistic': give targets of 0 and 1"),
+        ("--loss logistic", "is not a valid target for loss='logistic': give targets of 0 and 1"),
         ("--starts 0", "starts=0: give a whole number"),
         ("--base split --epsilon 1", "--epsilon does not go with --base split: leave it out"),
         ("--fraction .5", "--fraction does not go with --base public"),

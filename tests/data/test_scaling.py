@@ -7,7 +7,7 @@ import pytest
 from sklearn.preprocessing import FunctionTransformer, QuantileTransformer, StandardScaler
 
 import lazyknife as lk
-from lazyknife.data.scaling import fingerprints, unlike_columns
+from lazyknife.data.scaling import TRANSFORMS, fingerprints, unlike_columns
 from rows import linear
 
 X, Y = linear(30)
@@ -125,29 +125,14 @@ def test_bad_rows_are_refused():
         fitted(FunctionTransformer(np.log))
 
 
-class Order:
-    """A transformer that tells how many rows it was fitted on."""
-
-    def fit(self, X, y=None):
-        self.rows_ = len(X)
-        return self
-
-    def transform(self, X):
-        return np.asarray(X)
-
-    def get_params(self, deep=True):
-        return {}
-
-    def __sklearn_tags__(self):
-        return StandardScaler().__sklearn_tags__()
+SETTINGS = {"scaling": "standardize", "base": lk.Public(), "random_state": 0}
 
 
 def test_training_rows_in_the_pool_count_once():
-    X, y = linear(30)
-    new = linear(12, seed=1)[0]
-    settings = {"scaling": "standardize", "base": lk.Public(), "random_state": 0}
-    once = lk.LazyJackknifeRegressor(**settings).fit(X, y, X_pool=new)
-    again = lk.LazyJackknifeRegressor(**settings).fit(X, y, X_pool=np.vstack([X, new, new]))
+    once, again = (
+        lk.LazyJackknifeRegressor(**SETTINGS).fit(X, Y, X_pool=pool)
+        for pool in (NEW, np.vstack([X, NEW, NEW]))
+    )
     for name in ("mean_", "scale_"):
         found = (getattr(model.scaling_.transformer, name) for model in (once, again))
         np.testing.assert_allclose(*found, rtol=1e-12)
@@ -155,23 +140,31 @@ def test_training_rows_in_the_pool_count_once():
     assert "all rows passed as X_pool are exchangeable" in str(once.certificate_)
 
 
-def test_training_rows_among_rows_outside_are_refused():
-    X, y = linear(30)
-    outside = linear(40, seed=1)[0]
-    settings = {"scaling": "standardize", "base": lk.Public(), "random_state": 0}
-    model = lk.LazyJackknifeRegressor(**settings)
-    assert model.fit(X, y, X_unlabeled=outside).certificate_.coverage is not None
-    leak = model.fit(X, y, X_unlabeled=np.vstack([outside, X[:3]])).certificate_
+def test_training_rows_among_rows_outside_are_a_leak():
+    model = lk.LazyJackknifeRegressor(**SETTINGS)
+    assert model.fit(X, Y, X_unlabeled=OTHER).certificate_.coverage is not None
+    leak = model.fit(X, Y, X_unlabeled=np.vstack([OTHER, X[:3]])).certificate_
     assert leak.coverage is None
     assert "3 of the rows passed as X_unlabeled are training rows" in str(leak)
 
 
 def test_a_given_transformer_is_assumed_to_treat_rows_alike():
-    X, y = linear(30)
-    model = lk.LazyJackknifeRegressor(scaling=Order(), base=lk.Public(), random_state=0)
-    certificate = model.fit(X, y, X_pool=X[:5] + 1).certificate_
-    assert "does not depend on the order of the rows" in str(certificate)
-    assert model.scaling_.transformer.rows_ == 35
+    model = fitted(StandardScaler(with_std=False), X_pool=NEW[:5])
+    assert "does not depend on the order of the rows" in str(model.certificate_)
+    assert model.scaling_.transformer.n_samples_seen_ == 35
+
+
+@pytest.mark.parametrize(("wrong", "error"), [("log", ValueError), (3, TypeError)])
+def test_other_scalings_are_refused_with_the_list(wrong, error):
+    with pytest.raises(error, match=f"scaling={wrong!r}: .* None, 'symlog', 'standardize', or"):
+        fitted(wrong)
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_a_fixed_scaling_maps_each_row_alone_and_any_other_needs_rows_to_learn_from(name):
+    alone, pooled = fitted(name), fitted(name, X_pool=NEW)
+    same = np.array_equal(alone.scaling_(OTHER), pooled.scaling_(OTHER))
+    assert TRANSFORMS[name].fixed == same == (alone.certificate_.coverage is not None)
 
 
 def test_columns_in_very_unlike_units_are_named():

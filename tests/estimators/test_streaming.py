@@ -84,32 +84,21 @@ def test_a_stream_is_read_when_it_is_asked_for_and_no_further(model: Any) -> Non
         assert len(read) == count
 
 
-class Counted(torch.utils.data.Dataset[Tensor]):
-    """Rows that remember that they were read."""
-
-    def __init__(self) -> None:
-        self.read: list[int] = []
-
-    def __getitem__(self, index: int) -> Tensor:
-        self.read.append(index)
-        return torch.from_numpy(NEW[index])
-
-    def __len__(self) -> int:
-        return len(NEW)
-
-
 def test_a_loader_is_read_batch_by_batch_and_may_be_used_again(model: Any) -> None:
-    rows = Counted()
-    loader = DataLoader(rows, batch_size=4)
+    read: list[int] = []
+
+    class Counted(TensorDataset):
+        def __getitem__(self, index: int) -> tuple[Tensor, ...]:
+            read.append(index)
+            return super().__getitem__(index)
+
+    loader = DataLoader(Counted(*tensors(NEW)), batch_size=4)
     answer = model.predict_interval(loader)
-    assert rows.read == []
+    assert read == []
     next(answer)
-    assert rows.read == [0, 1, 2, 3]
+    assert read == [0, 1, 2, 3]
     assert len(list(answer)) == 2
     assert len(list(model.predict_interval(loader))) == 3
-
-
-def test_an_empty_stream_has_an_empty_answer(model: Any) -> None:
     assert list(model.predict_interval(iter([]))) == []
 
 
@@ -118,47 +107,37 @@ def unread() -> Iterator[Array]:
     yield NEW
 
 
-def test_a_bad_level_is_refused_before_a_batch_is_read(model: Any) -> None:
+def test_what_is_wrong_is_said_before_a_batch_is_read(model: Any) -> None:
     for alpha in (0.0, 1.5, [0.1, -1.0], []):
         with pytest.raises(ValueError, match="alpha="):
             model.predict_interval(unread(), alpha)
     with pytest.raises(TypeError, match="alpha="):
         model.predict_interval(unread(), "0.1")
-
-
-def test_too_few_rows_warn_before_a_batch_is_read(model: Any) -> None:
     with pytest.warns(UserWarning, match="rows are needed"):
         model.predict_interval(unread(), 1e-3)
-
-
-def test_an_estimator_that_is_not_fitted_says_so_before_a_batch_is_read() -> None:
     with pytest.raises(ValueError, match="not fitted"):
         ESTIMATORS["lazy"]().predict_interval(unread())
 
 
-def test_dicts_are_refused_by_their_keys(model: Any) -> None:
+def test_bad_batches_are_refused_and_the_ones_before_them_stand(model: Any) -> None:
     answer = model.predict_interval(iter([{"rows": NEW, "targets": NEW_Y}]))
     with pytest.raises(TypeError, match=r"dict with keys \['rows', 'targets'\]"):
         next(answer)
-
-
-def test_a_bad_batch_is_refused_and_the_ones_before_it_stand(model: Any) -> None:
     answer = model.predict_interval(iter([NEW, NEW[:, :2]]))
     assert len(next(answer)) == 10
     with pytest.raises(ValueError, match="2 features"):
         next(answer)
 
 
-def test_frames_in_a_stream_keep_their_labels(model: Any) -> None:
+def test_frames_keep_their_labels_and_lists_are_arrays(model: Any) -> None:
     frame = pd.DataFrame(NEW, index=list("abcdefghij"))
     labels = [list(part.to_frame().index) for part in model.predict_interval(in_fours(frame))]
     assert labels == [list("abcd"), list("efgh"), list("ij")]
-
-
-def test_lists_of_lists_are_one_array(model: Any) -> None:
-    whole, listed = model.predict_interval(NEW), model.predict_interval(NEW.tolist())
-    np.testing.assert_array_equal(listed.lower, whole.lower)
-    assert isinstance(listed.lower, np.ndarray)
+    whole = model.predict_interval(frame).with_arrays()
+    assert list(whole.to_frame().index) == list("abcdefghij")
+    listed = model.predict_interval(NEW.tolist()).lower
+    assert isinstance(listed, np.ndarray)
+    np.testing.assert_array_equal(listed, whole.lower)
 
 
 @pytest.mark.parametrize("alpha", [0.2, [0.1, 0.4]])
@@ -184,12 +163,9 @@ def test_a_fit_on_tensors_is_the_fit_on_arrays() -> None:
     first, second = (ESTIMATORS["lazy"]().fit(*both) for both in ((X, Y), (rows, targets)))
     np.testing.assert_array_equal(first.predict(NEW), second.predict(NEW))
     assert isinstance(second.predict(NEW), np.ndarray)  # the rows decide, not the fit
-
-
-def test_rows_with_a_gradient_are_read_and_left_alone(model: Any) -> None:
-    rows = torch.from_numpy(NEW).requires_grad_()
-    np.testing.assert_array_equal(model.predict(rows).numpy(), model.predict(NEW))
-    assert rows.grad is None
+    graded = torch.from_numpy(NEW).requires_grad_()
+    np.testing.assert_array_equal(second.predict(graded).numpy(), second.predict(NEW))
+    assert graded.grad is None
 
 
 def both_kinds(model: Any, alpha: Any) -> tuple[lk.Intervals, lk.Intervals]:
@@ -214,12 +190,6 @@ def test_intervals_of_tensors_do_what_those_of_arrays_do(model: Any, alpha: Any)
     assert len(result) == 10
     with pytest.raises(ValueError, match="there are 10 intervals"):
         result.covers(torch.from_numpy(NEW_Y[:, None]))
-
-
-def test_with_arrays_keeps_the_labels(model: Any) -> None:
-    frame = pd.DataFrame(NEW, index=list("abcdefghij"))
-    result = model.predict_interval(frame).with_arrays()
-    assert list(result.to_frame().index) == list("abcdefghij")
 
 
 @pytest.mark.parametrize("alpha", [0.2, [0.1, 0.4]])

@@ -15,7 +15,10 @@ import torch
 from torch import Tensor, nn
 
 import lazyknife as lk
+from lazyknife.losses import Huber
+from lazyknife.networks import make
 from rows import linear
+from zoo import Branches, Draws, Remembers, Scaled, Tied, two
 
 THREADS = 8
 X, Y = linear(24)
@@ -126,67 +129,6 @@ def test_every_estimator_predicts_in_threads_as_it_does_alone(name: str) -> None
 # Every kind of network
 
 
-class Remembers(nn.Module):
-    """Adds its last row to the next ones, were it not for a copy of its own in every call."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer, self.head = nn.Linear(3, 4), nn.Linear(4, 1)
-        self.kept: list[Tensor] = []
-
-    def forward(self, x: Tensor) -> Tensor:
-        hidden = self.layer(x).tanh()
-        self.last = hidden
-        self.kept.append(hidden)
-        return self.head(hidden)
-
-
-class Tied(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second, self.head = nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 1)
-        self.second.weight = self.first.weight
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.second(self.first(x).tanh()).tanh())
-
-
-class LooksAtTheRows(nn.Module):
-    """Cannot be batched by torch."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.up, self.down = nn.Linear(3, 1), nn.Linear(3, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.stack([self.up(row) if row[0] > 0 else self.down(row) for row in x])
-
-
-class Scaled(nn.Module):
-    """Has a parameter that belongs to no layer with a formula."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body, self.scale = nn.Linear(3, 4), nn.Parameter(torch.ones(4))
-        self.head = nn.Linear(4, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.scale * self.body(x).tanh())
-
-
-class ThrowsDice(nn.Module):
-    """Draws a number in every call, and looks at it only in training."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body, self.head = nn.Linear(3, 4), nn.Linear(4, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        dropped = torch.rand(()) < 0.5
-        hidden = self.body(x).tanh()
-        return self.head(hidden * 0.5 if self.training and dropped else hidden)
-
-
 def dropping(features: int) -> nn.Module:
     return nn.Sequential(nn.Linear(features, 8), nn.Dropout(0.4), nn.Tanh(), nn.Linear(8, 1))
 
@@ -198,37 +140,30 @@ def in_place(features: int) -> nn.Module:
 
 PICTURES = torch.from_numpy(np.random.default_rng(2).normal(size=(24, 1, 4, 4)))
 CODES = torch.from_numpy(np.random.default_rng(2).integers(0, 7, size=(24, 2)))
-NETWORKS: dict[str, tuple[Any, Any, Any]] = {
-    "mlp": (lk.mlp((5, 4), "tanh"), X, NEW),
-    "mlp with a skip": (lk.mlp((5,), skip=True), X, NEW),
-    "in place": (in_place, X, NEW),
-    "tied": (lambda _: Tied(), X, NEW),
-    "cannot be batched": (lambda _: LooksAtTheRows(), X, NEW),
-    "without a formula": (lambda _: Scaled(), X, NEW),
-    "dropout": (dropping, X, NEW),
-    "throws dice": (lambda _: ThrowsDice(), X, NEW),
-    "remembers": (lambda _: Remembers(), X, NEW),
-    "norms": (
-        lambda p: nn.Sequential(nn.Linear(p, 4), nn.BatchNorm1d(4).eval(), nn.Linear(4, 1)),
-        X,
-        NEW,
-    ),
+NETWORKS: dict[str, tuple[Any, Any]] = {
+    "mlp": (lk.mlp((5, 4), "tanh"), X),
+    "mlp with a skip": (lk.mlp((5,), skip=True), X),
+    "in place": (in_place, X),
+    "tied": (Tied, X),
+    "cannot be batched": (lambda _: Branches(), X),
+    "without a formula": (lambda _: Scaled(), X),
+    "dropout": (dropping, X),
+    "draws": (lambda _: Draws(), X),
+    "remembers": (lambda _: Remembers(), X),
+    "norms": (lambda _: two(nn.BatchNorm1d(4).eval()), X),
     "convolution": (
         lambda _: nn.Sequential(
             nn.Conv2d(1, 2, 3), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(8, 1)
         ),
         PICTURES,
-        PICTURES[:5],
     ),
     "embedding": (
         lambda _: nn.Sequential(nn.Embedding(7, 3), nn.Flatten(), nn.Linear(6, 1)),
         CODES,
-        CODES[:5],
     ),
     "embedding with max_norm": (
         lambda _: nn.Sequential(nn.Embedding(7, 3, max_norm=1.0), nn.Flatten(), nn.Linear(6, 1)),
         CODES,
-        CODES[:5],
     ),
 }
 AROUND: dict[str, Callable[[Any], Any]] = {
@@ -243,20 +178,18 @@ AROUND: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("around", AROUND)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_kind_of_network_predicts_in_threads_as_it_does_alone(name: str, around: str) -> None:
-    network, rows, new = NETWORKS[name]
+    network, rows = NETWORKS[name]
     model = AROUND[around](network).fit(rows, Y)
-    check_predictions(model, new, calls=3)
+    check_predictions(model, NEW if rows is X else rows[:5], calls=3)
 
 
-def test_several_refits_of_a_network_predict_in_threads_as_they_do_alone() -> None:
-    for network in ("tied", "cannot be batched"):
-        model = lk.JackknifeRegressor(
-            NETWORKS[network][0], epochs=1, alpha=0.2, random_state=0
-        ).fit(X, Y)
-        check_predictions(model, NEW, calls=2)
+@pytest.mark.parametrize("name", ["tied", "cannot be batched"])
+def test_several_refits_of_a_network_predict_in_threads_as_they_do_alone(name: str) -> None:
+    model = lk.JackknifeRegressor(**TRAINED | {"network": NETWORKS[name][0]}).fit(X, Y)
+    check_predictions(model, NEW, calls=2)
 
 
-def test_threads_may_ask_one_model_for_rows_of_any_number_and_levels() -> None:
+def test_threads_may_ask_one_model_for_any_rows_levels_and_streams() -> None:
     model = lk.LazyJackknifeRegressor(**LAZY).fit(X, Y)
     asked = [(NEW[: 1 + k % 5], (0.2, [0.1, 0.3])[k % 2]) for k in range(40)]
     alone = [model.predict_interval(rows, alpha=alpha).to_numpy() for rows, alpha in asked]
@@ -264,20 +197,16 @@ def test_threads_may_ask_one_model_for_rows_of_any_number_and_levels() -> None:
     for expected, result in zip(alone, in_threads(jobs), strict=True):
         check_same(result, expected)
 
-
-def test_a_stream_of_rows_may_be_predicted_by_several_threads() -> None:
-    model = lk.LazyJackknifeRegressor(**LAZY).fit(X, Y)
-    expected = intervals(model, NEW)
-
     def stream() -> np.ndarray:
         return np.concatenate([r.lower for r in model.predict_interval(iter([NEW] * 3))])
 
     for lower in in_threads([stream] * 16):
-        check_same(lower, np.tile(expected[1], 3))
+        check_same(lower, np.tile(intervals(model, NEW)[1], 3))
 
 
 # Fits
 
+NOISY: dict[str, Any] = {"noise_multiplier": 1.0, "epochs": 2, "batch_size": 8}
 FITTED: dict[str, Callable[[Any, int], Any]] = {
     **{
         type(base).__name__: lambda network, seed, base=base: lk.LazyJackknifeRegressor(
@@ -285,7 +214,7 @@ FITTED: dict[str, Callable[[Any, int], Any]] = {
         ).fit(X, Y, X_pool=NEW)
         for base in (
             lk.Public(),
-            lk.DPSGD(noise_multiplier=1.0, epochs=2, batch_size=8),
+            lk.DPSGD(**NOISY),
             lk.Plain(epochs=2),
             lk.Perturbed(1.0, 1.0, training=lk.Plain(epochs=2)),
             lk.Split(training=lk.Plain(epochs=2)),
@@ -300,10 +229,10 @@ FITTED: dict[str, Callable[[Any, int], Any]] = {
     },
 }
 LEARNERS: dict[str, Any] = {
-    "mlp": lk.mlp((6,)),
+    "mlp": lk.mlp((64, 64, 64)),  # its constructor draws from torch's global random state
     "dropout": dropping,
     "one module for all": dropping(3),
-    "throws dice": lambda _: ThrowsDice(),
+    "draws": lambda _: Draws(),
 }
 
 
@@ -324,22 +253,6 @@ def test_fits_in_threads_equal_fits_alone_bit_for_bit(network: str) -> None:
         check_same(result, expected, err_msg=str(ask))
 
 
-def test_networks_are_drawn_in_threads_as_they_are_alone() -> None:
-    """The constructor of a network draws from torch's global random state."""
-    make = lk.mlp((64, 64, 64))
-
-    def drawn(seed: int) -> np.ndarray:
-        model = lk.LazyJackknifeRegressor(
-            make, lk.Public(), ridge=1.0, widths="constant", random_state=seed
-        )
-        return model.fit(X[:6], Y[:6]).predict(NEW)
-
-    alone = [drawn(seed) for seed in range(8)]
-    jobs = [lambda seed=seed: drawn(seed % 8) for seed in range(64)]
-    for k, result in enumerate(in_threads(jobs)):
-        check_same(result, alone[k % 8])
-
-
 def test_some_threads_fit_while_others_predict() -> None:
     model = lk.LazyJackknifeRegressor(**LAZY | {"network": dropping}).fit(X, Y)
     expected, fits = intervals(model, NEW), ["Plain", "DPSGD", "SplitConformalRegressor"]
@@ -354,10 +267,22 @@ def test_some_threads_fit_while_others_predict() -> None:
         check_same(result, wanted)
 
 
-@pytest.mark.parametrize("name", FITTED)
-@pytest.mark.parametrize("network", ["dropout", "throws dice"])
-def test_a_fit_alone_leaves_the_global_random_states_as_they_were(name: str, network: str) -> None:
-    fitted(name, LEARNERS[network], 5)  # the fixture above looks at the states
+def test_private_fits_of_networks_that_draw_nothing_run_side_by_side() -> None:
+    """Each waits in a step until the other is in one too: neither holds a lock meanwhile."""
+    meeting = threading.Barrier(2, timeout=60)
+
+    class Meets(Huber):
+        def training(self, f: Tensor, y: Tensor) -> Tensor:
+            meeting.wait()
+            return super().training(f, y)
+
+    def fit(seed: int) -> None:
+        rows, y = torch.from_numpy(X), torch.from_numpy(Y)
+        start = make(lk.mlp((6,)), rows, seed)
+        lk.DPSGD(**NOISY).fit(start, rows, y, seed=seed, loss=Meets())
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(fit, range(2)))
 
 
 def test_bars_of_several_threads_do_not_disturb_each_other(

@@ -1,4 +1,7 @@
-"""Ways to get base weights θ0: one way, one file."""
+"""How base weights θ0 are obtained: each way is one file and one entry of ``BASES``."""
+
+# mypy: implicit-reexport
+# ruff: noqa: F401
 
 from .dpsgd import DPSGD
 from .method import BaseMethod, Task
@@ -8,4 +11,11 @@ from .pretrained import Pretrained
 from .public import Public
 from .split import Split
 
-__all__ = ["DPSGD", "BaseMethod", "Perturbed", "Plain", "Pretrained", "Public", "Split", "Task"]
+BASES: dict[str, type[BaseMethod]] = {
+    "public": Public,
+    "split": Split,
+    "dpsgd": DPSGD,
+    "perturbed": Perturbed,
+    "pretrained": Pretrained,
+    "plain": Plain,
+}

@@ -12,7 +12,9 @@ sum of T independent losses, computed by a Fourier transform.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,18 +27,8 @@ MOST_POINTS = 2**22
 # A normal law is cut off at so many standard deviations, a composed one at such a probability.
 REACH = 10.0
 TAIL = 1e-16
-# Rounding may change a probability by so much in every step.
-ROUNDING = 1e-15
-# Smaller displacements, in units of the noise, and smaller losses are too near to rounding.
-LEAST_SHIFT = 1e-9
-
-Relation = str  # a key of CENTRES
-# Centres of the two laws, so that the loss rises with the output.
-CENTRES = {
-    "remove": ((0.0, 1.0), (0.0,)),
-    "add": ((0.0,), (0.0, -1.0)),
-    "replace": ((0.0, 1.0), (0.0, -1.0)),
-}
+ROUNDING = 1e-15  # of a probability, in every step
+LEAST_SHIFT = 1e-9  # smaller displacements, in units of the noise, and losses are rounding
 
 
 @dataclass(frozen=True)
@@ -48,7 +40,6 @@ class Mixture:
     centres: tuple[float, ...]
 
     def log_density(self, x: Array) -> Array:
-        """Log density up to a constant."""
         return self._mix([-0.5 * ((x - centre) / self.sigma) ** 2 for centre in self.centres])
 
     def log_masses(self, x: Array) -> Array:
@@ -82,15 +73,19 @@ def _log_masses(z: Array) -> Array:
     return np.where(np.isneginf(above), -np.inf, masses)
 
 
-def _where(losses: Array, sigma: float, rate: float, relation: Relation) -> Array:
-    """Outputs of a step that have the given privacy losses; −∞ below the least possible loss."""
+def _removed(losses: Array, sigma: float, rate: float) -> Array:
     odds = (1 - rate) / rate
-    if relation == "add":
-        return -_where(-losses, sigma, rate, "remove")
-    if relation == "remove":
-        with np.errstate(divide="ignore"):
-            rest = np.log1p(np.maximum(-odds * np.expm1(-losses), -1.0)) if odds else 0.0
-        return np.asarray(sigma**2 * (losses + rest) + 0.5)
+    with np.errstate(divide="ignore"):
+        rest = np.log1p(np.maximum(-odds * np.expm1(-losses), -1.0)) if odds else 0.0
+    return np.asarray(sigma**2 * (losses + rest) + 0.5)
+
+
+def _added(losses: Array, sigma: float, rate: float) -> Array:
+    return -_removed(-losses, sigma, rate)
+
+
+def _replaced(losses: Array, sigma: float, rate: float) -> Array:
+    odds = (1 - rate) / rate
     half = np.abs(losses) / 2  # x/σ² = l/2 + arsinh(odds·exp(1/2σ²)·sinh(l/2)), by logarithms
     with np.errstate(divide="ignore"):
         log_sinh = half + np.log(-np.expm1(-2 * half)) - math.log(2)
@@ -99,34 +94,42 @@ def _where(losses: Array, sigma: float, rate: float, relation: Relation) -> Arra
     return np.asarray(sigma**2 * np.sign(losses) * (half + arsinh))
 
 
+class Relation(NamedTuple):
+    """How neighbouring data sets differ: centres of the two laws, so that the loss rises with x.
+
+    ``outputs`` finds x by its privacy loss, σ and q; −∞ below the least possible loss.
+    """
+
+    upper: tuple[float, ...]
+    lower: tuple[float, ...]
+    outputs: Callable[[Array, float, float], Array]
+
+
+RELATIONS = {
+    "remove": Relation((0.0, 1.0), (0.0,), _removed),
+    "add": Relation((0.0,), (0.0, -1.0), _added),
+    "replace": Relation((0.0, 1.0), (0.0, -1.0), _replaced),
+}
+
+
 @dataclass(frozen=True)
 class Step:
-    """One step's privacy loss on a grid.
-
-    Attributes
-    ----------
-    grid, first, probabilities
-        The loss is (first + k)·grid with ``probabilities[k]``.
-    infinite
-        Probability of an infinite loss.
-    deviation
-        Standard deviation of the loss.
-
-    """
+    """One step's privacy loss on a grid: (first + k)·grid with ``probabilities[k]``."""
 
     grid: float
     first: int
     probabilities: Array
-    infinite: float
-    deviation: float
+    infinite: float  # probability of an infinite loss
+    deviation: float  # standard deviation of the loss
 
 
-def discretise(sigma: float, rate: float, relation: Relation, fineness: float) -> Step | None:
+def discretise(sigma: float, rate: float, relation: str, fineness: float) -> Step | None:
     """Put one step's privacy loss on a grid; None if that takes too many points.
 
     ``fineness`` is the grid's width in standard deviations of the loss.
     """
-    upper, lower = (Mixture(sigma, rate, centres) for centres in CENTRES[relation])
+    *centres, outputs = RELATIONS[relation]
+    upper, lower = (Mixture(sigma, rate, each) for each in centres)
     x = np.linspace(-REACH * sigma, max(upper.centres) + REACH * sigma, 2001)
     logs = upper.log_density(x)
     loss = logs - lower.log_density(x)
@@ -136,7 +139,7 @@ def discretise(sigma: float, rate: float, relation: Relation, fineness: float) -
         return None
     first = math.floor(loss[0] / grid)
     losses = np.arange(first, math.floor(loss[-1] / grid) + 3) * grid
-    ends = _where(losses, sigma, rate, relation)
+    ends = outputs(losses, sigma, rate)
     logs = upper.log_masses(ends)
     # A share s of a cell's mass goes to its upper end. The cell's probability under the second law
     # stays the same if exp(−l)·(1 − s + s·exp(−grid)) is the ratio of its two probabilities.
@@ -151,25 +154,12 @@ def discretise(sigma: float, rate: float, relation: Relation, fineness: float) -
 
 @dataclass(frozen=True)
 class PrivacyLoss:
-    """Privacy loss of a whole run, as far as it is above 0.
+    """Privacy loss of a whole run, as far as it is above 0."""
 
-    Attributes
-    ----------
-    losses
-        Points of the grid above 0, and infinity.
-    tail
-        Probabilities of a finite loss of at least ``losses[j]``.
-    discounted
-        Expectations of exp(losses[j] − loss) over those losses.
-    infinite
-        Probability of an infinite loss.
-
-    """
-
-    losses: Array
-    tail: Array
-    discounted: Array
-    infinite: float
+    losses: Array  # points of the grid above 0, and infinity
+    tail: Array  # probabilities of a finite loss of at least losses[j]
+    discounted: Array  # expectations of exp(losses[j] − loss) over those losses
+    infinite: float  # probability of an infinite loss
 
     def delta(self, epsilons: Array) -> Array:
         """δ(ε), the expectation of 1 − exp(ε − loss) over losses above ε."""
@@ -202,7 +192,7 @@ def compose(step: Step, steps: int) -> PrivacyLoss | None:
     losses = (steps * step.first + low + np.arange(len(law))) * step.grid
     falling = law[losses > 0][::-1]
     discounted = signal.lfilter([1.0], [1.0, -math.exp(-step.grid)], falling)
-    # What lies above the window has come round at its lower end: it counts as infinite.
+    # Losses above the window wrapped around to its lower end: they count as infinite.
     infinite = -math.expm1(steps * math.log1p(-step.infinite)) + TAIL + ROUNDING * steps
     return PrivacyLoss(
         np.append(losses[losses > 0], math.inf),
@@ -213,7 +203,7 @@ def compose(step: Step, steps: int) -> PrivacyLoss | None:
 
 
 def _power(values: NDArray[np.complex128], exponent: int) -> NDArray[np.complex128]:
-    """Return a whole power by repeated squaring, which is faster than numpy's."""
+    """Integer power by repeated squaring, which is faster than numpy's."""
     result = np.ones_like(values)
     while exponent:
         if exponent % 2:

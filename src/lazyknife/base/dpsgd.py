@@ -4,39 +4,40 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..data.checks import check_fraction, check_positive, check_positive_int
-from ..networks import check_same_buffers, fix_norms, like, outputs, seeded, spawn_seeds
-from ..progress import track
+from ..compute import track
+from ..data.checks import check_between, check_fraction, check_positive, check_positive_int
+from ..networks import Dice, like, outputs, seeded, spawn_seeds
 from ..records import Base, PrivacyCurve
 from ..sentences import PRIVATE_REMARKS
-from .method import BaseMethod, Task, check_between
+from .method import BaseMethod, Task
 from .privacy import SMALLEST_DELTA, calibrate, dpsgd_curve, dpsgd_epsilon
-from .rowwise import check_rowwise, opacus_errors
+from .rowwise import check_rowwise, check_same_buffers, fix_norms, opacus_errors
 
-# The noise may displace each weight by this share of the root mean square of the starting weights.
-NOISE_SHARE = 0.1
-# What can be accounted for; outside of it no setting makes sense.
+NOISE_SHARE = 0.1  # of the starting weights' root mean square: the most that noise may displace
+# What can be accounted for; no setting outside makes sense.
 EPSILONS = (1e-6, 500.0)
 DELTAS = (SMALLEST_DELTA, 1.0)
 NOISE_MULTIPLIERS = (1e-6, 1e9)
 EPSILON_ADVICE = (
-    "A smaller one certifies no more than base=Public(), and a larger one protects nothing: "
+    "Smaller values certify no more than base=Public(), larger ones protect nothing: "
     "epsilon=math.inf trains without noise"
 )
 NOISE_ADVICE = (
-    "A smaller one is next to no noise, which is epsilon=math.inf, and with a larger one nothing "
-    "is learnt, which is base=Public()"
+    "Smaller values add almost no noise: use epsilon=math.inf. With larger ones nothing is "
+    "learnt: use base=Public()"
 )
 
 
 @dataclass(frozen=True)
 class Mechanism:
-    """What DP-SGD runs: the accountant is given these very numbers."""
+    """What DP-SGD runs; the accountant gets the same numbers."""
 
     sampling_rate: float
     steps: int
@@ -65,14 +66,14 @@ class DPSGD(BaseMethod):
     max_grad_norm
         Clipping norm C.
     lr
-        Step size. None picks it from public quantities alone (see ``public_step``).
+        Step size. None chooses it from public quantities alone (see ``public_step``).
     noise_multiplier
-        σ itself, instead of ``epsilon``, which is then not used. Below .02 nothing is accounted
+        σ itself, instead of ``epsilon``, which is then ignored. Below .02 nothing is accounted
         for: ε counts as infinite, and the certificate is vacuous.
 
     Notes
     -----
-    The network must treat each row on its own while it is trained; ``fit`` probes that and refuses
+    The network must treat each row on its own while it is trained; ``fit`` checks that and refuses
     one that does not. The guarantee is an average over seeds: it does not hold for a seed that was
     chosen by looking at results.
 
@@ -88,20 +89,17 @@ class DPSGD(BaseMethod):
 
     def __post_init__(self) -> None:
         if self.epsilon != math.inf:
-            check_positive("epsilon", self.epsilon)
             check_between("epsilon", self.epsilon, EPSILONS, EPSILON_ADVICE)
         check_fraction("delta", self.delta)
-        check_between("delta", self.delta, DELTAS, "Rounding errors exceed a smaller one")
+        check_between("delta", self.delta, DELTAS, "Rounding errors exceed smaller values")
         check_positive_int("epochs", self.epochs)
         check_positive_int("batch_size", self.batch_size)
         check_positive("max_grad_norm", self.max_grad_norm)
         if self.lr is not None:
             check_positive("lr", self.lr)
         if self.noise_multiplier is not None:
-            check_positive("noise_multiplier", self.noise_multiplier)
-            check_between(
-                "noise_multiplier", self.noise_multiplier, NOISE_MULTIPLIERS, NOISE_ADVICE
-            )
+            sigma = self.noise_multiplier
+            check_between("noise_multiplier", sigma, NOISE_MULTIPLIERS, NOISE_ADVICE)
 
     def __repr__(self) -> str:
         settings = asdict(self)
@@ -127,43 +125,30 @@ class DPSGD(BaseMethod):
         return calibrate(self.epsilon, self.delta, rate, steps)
 
     def dependence(self, n: int, n_parameters: int | None = None) -> PrivacyCurve | None:
-        """Return the accountant's whole curve for the mechanism on n rows; None without noise."""
         run = self.mechanism(n)
-        if run.noise_multiplier == 0.0:
-            return None
-        return dpsgd_curve(run.noise_multiplier, run.sampling_rate, run.steps, self.delta)
+        terms = (run.noise_multiplier, run.sampling_rate, run.steps, self.delta)
+        return dpsgd_curve(*terms) if run.noise_multiplier else None
 
     def spent(self, n: int) -> float:
-        """Return ε at ``delta``, from the mechanism on n rows."""
         run = self.mechanism(n)
-        if run.noise_multiplier == 0.0:
-            return math.inf
-        return dpsgd_epsilon(run.noise_multiplier, run.sampling_rate, run.steps, self.delta)
+        terms = (run.noise_multiplier, run.sampling_rate, run.steps, self.delta)
+        return dpsgd_epsilon(*terms) if run.noise_multiplier else math.inf
 
     def with_noise(self, level: float) -> DPSGD:
-        """Return the same base with noise multiplier ``level``."""
         return replace(self, noise_multiplier=level)
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What holds for every private base; nothing is private without noise."""
         without_noise = self.noise_multiplier is None and self.epsilon == math.inf
         return () if without_noise else PRIVATE_REMARKS
 
     def learn(self, task: Task) -> Base:
-        """Run the mechanism on a copy of the start."""
         run = self.mechanism(task.n)
         lr = self.lr or public_step(task.start, run)
         module = run_dpsgd(task, run, lr)
-        details = {
-            "method": "dpsgd",
-            **asdict(run),
-            "lr": lr,
-            "seed": task.seed,
-            "epsilon": self.spent(task.n),
-            "delta": self.delta,
-        }
-        return Base(module, self.dependence(task.n), details)
+        details = {"method": "dpsgd", **asdict(run), "lr": lr, "seed": task.seed}
+        privacy = {"epsilon": self.spent(task.n), "delta": self.delta}
+        return Base(module, self.dependence(task.n), details | privacy)
 
 
 def public_step(start: nn.Module, run: Mechanism) -> float:
@@ -175,58 +160,71 @@ def public_step(start: nn.Module, run: Mechanism) -> float:
     """
     weights = torch.cat([p.detach().reshape(-1) for p in start.parameters() if p.requires_grad])
     scale = float(weights.double().square().mean().sqrt()) or 1.0
-    norm = scale * math.sqrt(len(weights))
     clip, steps = run.max_grad_norm, run.steps
-    reach_limit = norm / (clip * steps)
+    reach_limit = scale * math.sqrt(len(weights)) / (clip * steps)
     if run.noise_multiplier == 0.0:
         return reach_limit
     noise_limit = NOISE_SHARE * scale * run.expected_batch
-    noise_limit /= run.noise_multiplier * clip * math.sqrt(steps)
-    return min(noise_limit, reach_limit)
+    return min(noise_limit / (run.noise_multiplier * clip * math.sqrt(steps)), reach_limit)
 
 
-def run_dpsgd(task: Task, run: Mechanism, lr: float) -> nn.Module:
-    """Run exactly ``run.steps`` noisy steps, on opacus' sampler, gradients and optimizer."""
-    from opacus import GradSampleModule
-    from opacus.optimizers import DPOptimizer
+def poisson_batches(rows: int, run: Mechanism, seed: int) -> Iterator[list[int]]:
+    """Rows of each step: every row is drawn with the sampling rate; a batch may be empty."""
     from opacus.utils.uniform_sampler import UniformWithReplacementSampler
 
-    drawing, noising, dropping = spawn_seeds(task.seed, 3)
+    generator = torch.Generator().manual_seed(seed)
+    rate, steps = run.sampling_rate, run.steps
+    yield from UniformWithReplacementSampler(
+        num_samples=rows, sample_rate=rate, steps=steps, generator=generator
+    )
+
+
+def run_dpsgd(
+    task: Task, run: Mechanism, lr: float, batches: Iterable[list[int]] | None = None
+) -> nn.Module:
+    """Run exactly ``run.steps`` noisy steps, with opacus' sampler, gradients and optimizer."""
+    from opacus import GradSampleModule
+
+    drawing, noising, dropping = spawn_seeds(task.seed, 3)  # amplification needs them independent
     module = copy.deepcopy(task.start)
     fix_norms(module)
     module.train()
     inputs, target = like(task.X, module), like(task.y, module)
-    if run.noise_multiplier > 0.0:  # without noise nothing is promised
+    if run.noise_multiplier > 0.0:  # without noise nothing is guaranteed
         check_rowwise(module, inputs, dropping)
     with seeded(dropping, inputs.device):
         _check_all_used(module, inputs[:1])
-    sampler = UniformWithReplacementSampler(
-        num_samples=len(inputs),
-        sample_rate=run.sampling_rate,
-        steps=run.steps,
-        generator=torch.Generator().manual_seed(drawing),
-    )
-    # The loss below is a sum; the optimizer divides by the fixed q·n, never by the drawn number.
-    # Buffers are looked at afterwards, so opacus need not refuse them.
+    dice = Dice.of(module, inputs[:2], dropping)
+    if batches is None:
+        batches = poisson_batches(len(inputs), run, drawing)
+    # The loss below is a sum. Buffers are compared afterwards, so opacus need not refuse them.
     private = GradSampleModule(module, loss_reduction="sum", strict=False)
-    optimizer = DPOptimizer(
-        torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=lr),
-        noise_multiplier=run.noise_multiplier,
-        max_grad_norm=run.max_grad_norm,
-        expected_batch_size=run.expected_batch,
-        loss_reduction="mean",
-        generator=torch.Generator(inputs.device).manual_seed(noising),
-    )
-    with seeded(dropping, inputs.device), opacus_errors():
-        for batch in track(sampler, "private training", run.steps, task.progress):
+    optimizer = _optimizer(module, run, lr, torch.Generator(inputs.device).manual_seed(noising))
+    with opacus_errors():
+        for batch in track(batches, "private training", run.steps, task.progress):
             optimizer.zero_grad()
-            errors = task.loss.training(outputs(private, inputs[batch]), target[batch])
-            errors.sum().backward()
+            with dice.turn():
+                errors = task.loss.training(outputs(private, inputs[batch]), target[batch])
+                errors.sum().backward()
             optimizer.step()
     check_same_buffers(task.start, module)
     trained = copy.deepcopy(task.start)  # free of the hooks and fields that opacus leaves behind
     trained.load_state_dict(module.state_dict(), strict=False)  # all but running statistics
     return trained.eval()
+
+
+def _optimizer(module: nn.Module, run: Mechanism, lr: float, noise: torch.Generator) -> Any:
+    """Clip each row's gradient, add noise to the sum, divide by q·n, never by the drawn number."""
+    from opacus.optimizers import DPOptimizer
+
+    return DPOptimizer(
+        torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=lr),
+        noise_multiplier=run.noise_multiplier,
+        max_grad_norm=run.max_grad_norm,
+        expected_batch_size=run.expected_batch,
+        loss_reduction="mean",
+        generator=noise,
+    )
 
 
 def _check_all_used(module: nn.Module, row: Tensor) -> None:

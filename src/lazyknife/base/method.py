@@ -1,10 +1,10 @@
-"""What every way to get base weights must offer."""
+"""What every way to obtain base weights must offer."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,21 +16,14 @@ from ..records import Base, PrivacyCurve
 Rows = NDArray[np.intp]
 
 
-def check_between(name: str, value: float, limits: tuple[float, float], reason: str) -> None:
-    """Refuse a number outside of closed limits, with the reason for them."""
-    least, most = limits
-    if not least <= value <= most:
-        raise ValueError(f"{name}={value!r}: give a number from {least:g} to {most:g}. {reason}")
-
-
 @dataclass(frozen=True)
 class Task:
-    """What a base is to learn from.
+    """What a base learns from.
 
     Attributes
     ----------
     start
-        The network at its public starting weights; it is not to be changed.
+        The network at its public starting weights; it must not be changed.
     X, y
         The rows, y of shape (rows,).
     seed
@@ -62,10 +55,10 @@ class Task:
 
 
 class BaseMethod(ABC):
-    """A way to get base weights θ0, with a known dependence on the data.
+    """A way to obtain base weights θ0, with a known dependence on the data.
 
     A base of your own subclasses this: ``learn`` trains, ``dependence`` says how the law of the
-    result moves when one row is added (``PrivacyCurve.from_dp(epsilon, delta)`` for any DP
+    result changes when one row is added (``PrivacyCurve.from_dp(epsilon, delta)`` for any DP
     training), ``assumptions`` lists what you assert and nobody can check, ``remarks`` what readers
     of the certificate should know (``lazyknife.sentences.PRIVATE_REMARKS`` for any DP training).
 
@@ -87,20 +80,10 @@ class BaseMethod(ABC):
         """Learn base weights."""
 
     def fit(
-        self,
-        start: nn.Module,
-        X: Tensor,
-        y: Tensor,
-        *,
-        seed: int,
-        n: int | None = None,
-        center: bool = False,
-        progress: bool = False,
-        covariates: Tensor | None = None,
-        loss: Loss = SQUARED,
+        self, start: nn.Module, X: Tensor, y: Tensor, *, n: int | None = None, **terms: Any
     ) -> Base:
         """Learn base weights from rows; the arguments are those of ``Task``."""
-        return self.learn(Task(start, X, y, seed, n or len(X), center, progress, covariates, loss))
+        return self.learn(Task(start, X, y, n=n or len(X), **terms))
 
     def rows(self, n: int, seed: int) -> tuple[Rows, Rows]:
         """Rows to learn the base on, and rows left for every later stage."""
@@ -117,11 +100,11 @@ class BaseMethod(ABC):
 
     def with_noise(self, level: float) -> BaseMethod:
         """Return the same base with another amount of noise: more certifies more."""
-        raise ValueError(f"{self} has no noise to choose: give a DPSGD or Perturbed base")
+        raise ValueError(f"base={self} has no noise to choose: give a private base such as DPSGD()")
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What the certificate must take on trust about this base."""
+        """What the certificate must assume about this base."""
         return ()
 
     @property

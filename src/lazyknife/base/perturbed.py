@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from ..data.checks import check_choice, check_positive
-from ..networks import check_same_buffers, spawn_seeds
+from ..data.checks import check_between, check_choice, check_positive
+from ..networks import spawn_seeds
 from ..records import Base, PrivacyCurve
 from ..sentences import PRIVATE_REMARKS, SENSITIVITY
-from .method import BaseMethod, Task, check_between
+from .method import BaseMethod, Task
 from .plain import Plain
 from .privacy import l1_total_variation, l2_total_variation, pure_curve
+from .rowwise import check_same_buffers
 
 EPSILONS = (1e-12, 500.0)
+EPSILON_ADVICE = "Smaller values certify no more than base=Public(), larger ones protect nothing"
 
 
 @dataclass(frozen=True)
@@ -50,50 +53,38 @@ class Perturbed(BaseMethod):
 
     def __post_init__(self) -> None:
         check_positive("sensitivity", self.sensitivity)
-        check_positive("epsilon", self.epsilon)
-        check_between(
-            "epsilon",
-            self.epsilon,
-            EPSILONS,
-            "A smaller one certifies no more than base=Public(), and a larger one protects nothing",
-        )
-        check_choice("norm", self.norm, NOISE)
+        check_between("epsilon", self.epsilon, EPSILONS, EPSILON_ADVICE)
+        check_choice("norm", self.norm, NORMS)
 
     def dependence(self, n: int, n_parameters: int | None = None) -> PrivacyCurve:
         """ε, and the total variation of the noise; for l2 it shrinks with the dimension."""
-        if self.norm == "l1":
-            return pure_curve(self.epsilon, l1_total_variation(self.epsilon))
-        return pure_curve(self.epsilon, l2_total_variation(self.epsilon, n_parameters))
+        variation = NORMS[self.norm].total_variation(self.epsilon, n_parameters)
+        return pure_curve(self.epsilon, variation)
 
     def spent(self, n: int) -> float:
-        """Return ε."""
         return self.epsilon
 
     def with_noise(self, level: float) -> Perturbed:
-        """Return the same base with ε = 1/level."""
         return replace(self, epsilon=1 / level)
 
     def learn(self, task: Task) -> Base:
-        """Train, then add noise to the parameters that were trained."""
         training, noising = spawn_seeds(task.seed, 2)
         module = self.training.learn(replace(task, seed=training)).module
         check_same_buffers(task.start, module)
         moved = [p for p in module.parameters() if p.requires_grad]
         weights = parameters_to_vector(moved).detach()
         generator = torch.Generator().manual_seed(noising)
-        noise = NOISE[self.norm](len(weights), self.sensitivity / self.epsilon, generator)
+        noise = NORMS[self.norm].draw(len(weights), self.sensitivity / self.epsilon, generator)
         vector_to_parameters(weights + noise.to(weights), moved)
         details = {"method": "perturbed", "n_parameters": len(weights), "seed": task.seed}
         return Base(module, self.dependence(task.n, len(weights)), details)
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """The asserted sensitivity."""
         return (SENSITIVITY.format(sensitivity=self.sensitivity, norm=self.norm),)
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What holds for every private base."""
         return PRIVATE_REMARKS
 
 
@@ -106,9 +97,16 @@ def l1_noise(size: int, scale: float, generator: torch.Generator) -> Tensor:
 def l2_noise(size: int, scale: float, generator: torch.Generator) -> Tensor:
     """Noise with density ∝ exp(−‖ξ‖₂/scale): a Gamma(size) radius in a uniform direction."""
     direction = torch.randn(size, dtype=torch.float64, generator=generator)
-    # A Gamma variate with a whole shape is a sum of exponentials.
+    # A Gamma variate with an integer shape is a sum of exponentials.
     radius = torch.empty(size, dtype=torch.float64).exponential_(generator=generator).sum()
     return direction * (scale * float(radius) / float(direction.norm()))
 
 
-NOISE = {"l2": l2_noise, "l1": l1_noise}
+class Norm(NamedTuple):
+    """Noise for a sensitivity in a norm, and its total variation by ε and dimension."""
+
+    draw: Callable[[int, float, torch.Generator], Tensor]
+    total_variation: Callable[[float, int | None], float]
+
+
+NORMS = {"l2": Norm(l2_noise, l2_total_variation), "l1": Norm(l1_noise, l1_total_variation)}

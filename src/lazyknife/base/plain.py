@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from ..compute import track
 from ..data.checks import check_positive, check_positive_int
 from ..networks import Dice, like, outputs, set_training, spawn_seeds
-from ..progress import track
 from ..records import Base
 from .method import BaseMethod, Task
 
@@ -19,7 +20,7 @@ from .method import BaseMethod, Task
 class Plain(BaseMethod):
     """Adam on the squared error, or on the task's loss.
 
-    It sees all of the data, so nothing is guaranteed after it.
+    It sees all of the data, so no coverage is guaranteed after it.
 
     Parameters
     ----------
@@ -38,37 +39,50 @@ class Plain(BaseMethod):
         check_positive("lr", self.lr)
 
     def dependence(self, n: int, n_parameters: int | None = None) -> None:
-        """Nothing is known."""
         return None
 
     def learn(self, task: Task) -> Base:
-        """Train a copy of the start."""
-        module = train(task, self)
-        return Base(module, None, {"method": "plain", "seed": task.seed})
+        module = copy.deepcopy(task.start)
+        set_training(module)
+        # An intercept takes up the mean of y, but only if the loss predicts y itself.
+        y = task.y - task.y.mean() if task.center and task.loss.identity else task.y
+        inputs, target = like(task.X, module), like(y, module)
 
+        def error(batch: Tensor) -> Tensor:
+            return task.loss.training(outputs(module, inputs[batch]), target[batch]).mean()
 
-def train(task: Task, settings: Plain) -> nn.Module:
-    """Return a copy of the task's start trained by Adam on shuffled batches."""
-    module = copy.deepcopy(task.start)
-    set_training(module)
-    inputs = like(task.X, module)
-    target = like(_centred(task), module)
-    optimizer = torch.optim.Adam(
-        [p for p in module.parameters() if p.requires_grad], lr=settings.lr
-    )
-    shuffling = torch.Generator().manual_seed(task.seed)
-    dropping = Dice.of(module, inputs[:2], *spawn_seeds(task.seed, 1))
-    for _ in track(range(settings.epochs), "training", settings.epochs, task.progress):
-        order = torch.randperm(len(inputs), generator=shuffling)
-        for batch in order.split(settings.batch_size):
-            optimizer.zero_grad()
-            with dropping.turn():
-                errors = task.loss.training(outputs(module, inputs[batch]), target[batch])
-                errors.mean().backward()
-            optimizer.step()
-    return module.eval()
+        self.minimise(
+            error,
+            [p for p in module.parameters() if p.requires_grad],
+            len(inputs),
+            torch.Generator().manual_seed(task.seed),
+            Dice.of(module, inputs[:2], *spawn_seeds(task.seed, 1)),
+            task.progress,
+        )
+        return Base(module.eval(), None, {"method": "plain", "seed": task.seed})
 
+    def minimise(
+        self,
+        error: Callable[[Tensor], Tensor],
+        free: list[nn.Parameter],
+        n: int,
+        shuffling: torch.Generator,
+        dropping: Dice,
+        progress: bool,
+    ) -> float:
+        """Minimise by Adam the mean ``error`` of a batch, given by the numbers of its rows below n.
 
-def _centred(task: Task) -> Tensor:
-    """Return the targets, less the mean that an intercept takes up: only of an identity link."""
-    return task.y - task.y.mean() if task.center and task.loss.identity else task.y
+        ``shuffling`` draws the batches, ``dropping`` is for the network. Returns the mean error
+        over the last epoch.
+        """
+        optimizer = torch.optim.Adam(free, lr=self.lr)
+        for _ in track(range(self.epochs), "training", self.epochs, progress):
+            errors = []
+            for batch in torch.randperm(n, generator=shuffling).split(self.batch_size):
+                optimizer.zero_grad()
+                with dropping.turn():
+                    loss = error(batch)
+                    loss.backward()
+                optimizer.step()
+                errors.append((loss.detach(), len(batch)))
+        return sum(float(mean) * size / n for mean, size in errors)

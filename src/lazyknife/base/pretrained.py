@@ -6,20 +6,21 @@ import copy
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from ..data.checks import check_choice, check_positive, check_positive_int
+from ..data.checks import check_choice
 from ..networks import Averaged, Dice, like, seeded, set_training, spawn_seeds
-from ..progress import track
+from ..networks.calls import watched
 from ..records import INDEPENDENT, Base, PrivacyCurve
 from .method import BaseMethod, Task
+from .plain import Plain
 
-# What a linear map of the last hidden layer has to tell of the rows, shape (rows, targets).
+# What a linear map of the last hidden layer has to predict from the rows, shape (rows, targets).
 OBJECTIVES: dict[str, Callable[[Tensor], Tensor]] = {"autoencode": lambda rows: rows.flatten(1)}
 
 
@@ -35,7 +36,7 @@ class Pretrained(BaseMethod):
     Parameters
     ----------
     objective
-        ``"autoencode"``: a linear map of the last hidden layer has to give back the row.
+        ``"autoencode"``: a linear map of the last hidden layer reconstructs the row.
     epochs, batch_size, lr
         Passes over the covariates, rows in a batch, and Adam's step size.
 
@@ -49,19 +50,18 @@ class Pretrained(BaseMethod):
 
     def __post_init__(self) -> None:
         check_choice("objective", self.objective, OBJECTIVES)
-        check_positive_int("epochs", self.epochs)
-        check_positive_int("batch_size", self.batch_size)
-        check_positive("lr", self.lr)
+        self._training()
+
+    def _training(self) -> Plain:
+        return Plain(self.epochs, self.batch_size, self.lr)
 
     def dependence(self, n: int, n_parameters: int | None = None) -> PrivacyCurve:
-        """No dependence: given the bag of covariates θ0 is a constant, up to its own dice."""
+        """No dependence: given the bag of covariates θ0 is a constant, up to its own randomness."""
         return INDEPENDENT
 
     def learn(self, task: Task) -> Base:
-        """Train the body of a copy of the start."""
         covariates = check_covariates(task.covariates)
-        targets = OBJECTIVES[self.objective](covariates)
-        module, error = train(task.start, covariates, targets, self, task.seed, task.progress)
+        module, error = self._train(task, covariates, OBJECTIVES[self.objective](covariates))
         details = {
             "method": "pretrained",
             "objective": self.objective,
@@ -70,6 +70,16 @@ class Pretrained(BaseMethod):
             "seed": task.seed,
         }
         return Base(module, INDEPENDENT, details)
+
+    def _train(self, task: Task, rows: Tensor, targets: Tensor) -> tuple[nn.Module, float]:
+        """Train the body of a network, or of each network of a mean on its own."""
+        if not isinstance(task.start, Averaged):
+            return train_body(task, rows, targets, self._training())
+        members = task.start.members
+        seeds = zip(members, spawn_seeds(task.seed, len(members)), strict=True)
+        tasks = [replace(task, start=member, seed=seed) for member, seed in seeds]
+        trained = [self._train(each, rows, targets) for each in tasks]
+        return Averaged([module for module, _ in trained]).eval(), fmean(e for _, e in trained)
 
 
 def check_covariates(covariates: Tensor | None) -> Tensor:
@@ -87,79 +97,37 @@ def check_covariates(covariates: Tensor | None) -> Tensor:
     return covariates
 
 
-def train(
-    start: nn.Module,
-    rows: Tensor,
-    targets: Tensor,
-    settings: Pretrained,
-    seed: int,
-    progress: bool = False,
-) -> tuple[nn.Module, float]:
-    """Train the body of a network, or of each network of a mean on its own; see ``train_body``."""
-    if not isinstance(start, Averaged):
-        return train_body(start, rows, targets, settings, seed, progress)
-    seeds = spawn_seeds(seed, len(start.members))
-    trained = [
-        train_body(member, rows, targets, settings, own, progress)
-        for member, own in zip(start.members, seeds, strict=True)
-    ]
-    return Averaged([module for module, _ in trained]).eval(), fmean(e for _, e in trained)
-
-
 def train_body(
-    start: nn.Module,
-    rows: Tensor,
-    targets: Tensor,
-    settings: Pretrained,
-    seed: int,
-    progress: bool = False,
+    task: Task, rows: Tensor, targets: Tensor, training: Plain
 ) -> tuple[nn.Module, float]:
-    """Return a copy of ``start`` from whose last hidden layer a linear map can tell the targets.
+    """Train a body from whose outputs a linear map, the decoder, predicts the targets.
 
-    Parameters
-    ----------
-    start
-        The network, which ends in a linear layer with one output.
-    rows, targets
-        What it sees, and what the linear map is to tell, shape (rows, targets).
-    settings
-        Epochs, rows in a batch and step size.
-    seed
-        Seed of the decoder's start, shuffling and dropout.
-    progress
-        Whether to show a progress bar.
-
-    Returns
-    -------
-    The network without the linear map, and the mean squared error over the last epoch.
-
+    ``rows`` are the inputs; targets have shape (rows, targets). The task's network ends in a linear
+    layer with one output. Returns it without the decoder, and the mean squared error over the last
+    epoch.
     """
-    module = copy.deepcopy(start).eval()
+    module = copy.deepcopy(task.start).eval()
     inputs, wanted = like(rows, module), like(targets, module)
-    with seeded(seed, inputs.device):  # it may draw numbers in every call
+    with seeded(task.seed, inputs.device):  # the network may draw numbers in every call
         head = find_head(module, inputs[:2])
     free = body_parameters(module, head)
     with body_of(module, head) as body:
-        with seeded(seed, inputs.device):
+        with seeded(task.seed, inputs.device):
             decoder = nn.Linear(body(inputs[:1]).shape[1], wanted.shape[1]).to(inputs)
             shuffling = torch.Generator()
-            shuffling.set_state(torch.get_rng_state())  # it goes on where the decoder's start ends
-        set_training(module)  # not before: in it a layer may keep what the first row was
-        dropping = Dice.of(module, inputs[:2], *spawn_seeds(seed, 1))
-        optimizer = torch.optim.Adam([*free, *decoder.parameters()], lr=settings.lr)
-        for _ in track(range(settings.epochs), "pretraining", settings.epochs, progress):
-            error = 0.0
-            order = torch.randperm(len(inputs), generator=shuffling)
-            for batch in order.split(settings.batch_size):
-                optimizer.zero_grad()
-                with dropping.turn():
-                    loss = (decoder(body(inputs[batch])) - wanted[batch]).square().mean()
-                    loss.backward()
-                optimizer.step()
-                error += float(loss.detach()) * len(batch) / len(inputs)
+            shuffling.set_state(torch.get_rng_state())  # continues after the decoder's start
+        set_training(module)  # not before: in training a layer may store its first row
+        error = training.minimise(
+            lambda batch: (decoder(body(inputs[batch])) - wanted[batch]).square().mean(),
+            [*free, *decoder.parameters()],
+            len(inputs),
+            shuffling,
+            Dice.of(module, inputs[:2], *spawn_seeds(task.seed, 1)),
+            task.progress,
+        )
     if not math.isfinite(error):
         raise ValueError(
-            f"pretraining diverged (lr={settings.lr:g}): bring the features to a common scale "
+            f"pretraining diverged (lr={training.lr:g}): bring the features to a common scale "
             "(for instance scaling='standardize'), or give Pretrained a smaller lr"
         )
     return module.eval(), error
@@ -168,17 +136,13 @@ def train_body(
 def find_head(module: nn.Module, rows: Tensor) -> nn.Linear:
     """Return the linear layer that gives the network's output: the last one that runs."""
     ran: list[tuple[nn.Linear, int]] = []
-    hooks = [
-        part.register_forward_hook(lambda part, _, result: ran.append((part, result.numel())))
-        for part in module.modules()
-        if isinstance(part, nn.Linear)
-    ]
-    try:
-        with torch.no_grad():
-            module(rows.clone())
-    finally:
-        for hook in hooks:
-            hook.remove()
+
+    def note(part: nn.Module, _: Any, result: Any) -> None:
+        if isinstance(part, nn.Linear):
+            ran.append((part, result.numel()))
+
+    with watched(module, note), torch.no_grad():
+        module(rows.clone())
     if not ran or ran[-1][1] != len(rows):
         raise ValueError(
             "network does not end in a torch.nn.Linear with one output, so Pretrained cannot tell "
@@ -201,7 +165,7 @@ def body_parameters(module: nn.Module, head: nn.Linear) -> list[nn.Parameter]:
 
 @contextmanager
 def body_of(module: nn.Module, head: nn.Linear) -> Iterator[Callable[[Tensor], Tensor]]:
-    """Lend the map from rows to what goes into the last layer, shape (rows, width)."""
+    """Lend the map from rows to the inputs of the last layer, shape (rows, width)."""
     kept: list[Tensor] = []
     hook = head.register_forward_pre_hook(lambda _, args: kept.append(args[0]))
 

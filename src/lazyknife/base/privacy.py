@@ -11,26 +11,20 @@ from ..records import Array, PrivacyCurve
 from .accountant import LEAST_SHIFT, ROUNDING, PrivacyLoss, compose, discretise
 from .roots import falling_root
 
-# Far below any miss probability that a certificate could be about.
-SMALLEST_DELTA = 1e-10
-# Beyond it exp(ε) times any miss probability is more than 1.
-LARGEST_EPSILON = 50.0
+SMALLEST_DELTA = 1e-10  # far below any miss probability of a certificate
+LARGEST_EPSILON = 50.0  # beyond it exp(ε) times any miss probability exceeds 1
 # Width of the grid in standard deviations of one step's loss; δ(ε) is too large by at most 1e-4.
 GRID = 0.015
 COARSE = 4.0  # the grid of calibration, relative to this one
 MOST_STEPS = 10**7
-# With less noise nothing is accounted for.
-LEAST_SIGMA = 0.02
+LEAST_SIGMA = 0.02  # with less noise nothing is accounted for
 
 
 @lru_cache(maxsize=16)  # one can hold megabytes
 def _distribution(
     sigma: float, rate: float, steps: int, coarsening: float = 1.0, replace: bool = False
 ) -> tuple[PrivacyLoss, ...]:
-    """Privacy losses of T sampled steps in each direction of the relation.
-
-    Empty where there is too little noise to account for.
-    """
+    """Privacy losses of T sampled steps in each direction; none with too little noise."""
     if sigma < LEAST_SIGMA:
         return ()
     sigma = min(sigma, rate / LEAST_SHIFT)  # more noise only lowers the curve
@@ -61,29 +55,16 @@ def dpsgd_delta(
 def dpsgd_epsilon(
     sigma: float, rate: float, steps: int, delta: float, replace: bool = False
 ) -> float:
-    """Return the least ε with which DP-SGD is (ε, δ)-private.
-
-    Under adding or removing one row, or with ``replace`` under exchanging one for another.
-    """
+    """Return the least ε for δ, under adding or removing one row or with ``replace`` exchanging."""
     losses = _distribution(sigma, rate, steps, replace=replace)
     return max((loss.epsilon(delta) for loss in losses), default=math.inf)
 
 
 @lru_cache(maxsize=256)
 def dpsgd_curve(sigma: float, rate: float, steps: int, delta: float) -> PrivacyCurve:
-    """Return the whole privacy curve of DP-SGD.
+    """Return the whole privacy curve of T ``steps`` at sampling rate q and noise multiplier σ.
 
-    Parameters
-    ----------
-    sigma
-        Noise multiplier: the noise has standard deviation σ·C for clipping norm C.
-    rate
-        Poisson sampling rate q.
-    steps
-        Number of steps T.
-    delta
-        The δ at which the replace-one ε is read off.
-
+    The replace-one ε is read off at ``delta``.
     """
     most = dpsgd_epsilon(sigma, rate, steps, SMALLEST_DELTA + 2 * ROUNDING * steps)
     if most == math.inf:
@@ -99,8 +80,8 @@ def dpsgd_curve(sigma: float, rate: float, steps: int, delta: float) -> PrivacyC
 def calibrate(epsilon: float, delta: float, rate: float, steps: int) -> float:
     """Return the least σ, to a part in a thousand, that makes DP-SGD (ε, δ)-private.
 
-    log δ(ε) falls smoothly in log σ, and a central limit theorem says where to start, so a
-    bracketed root finder takes few evaluations.
+    log δ(ε) falls smoothly in log σ, and a central limit theorem gives the start, so a bracketed
+    root finder needs few evaluations.
     """
     start = _limiting_sigma(epsilon, delta, rate, steps)
     if steps > MOST_STEPS or delta < 2 * ROUNDING * steps or 2 * start > rate / LEAST_SHIFT:
@@ -148,11 +129,12 @@ def pure_curve(epsilon: float, total_variation: float) -> PrivacyCurve:
     return PrivacyCurve((0.0, epsilon), (total_variation, 0.0), (2 * epsilon, 0.0))
 
 
-def l1_total_variation(epsilon: float) -> float:
+def l1_total_variation(epsilon: float, n_parameters: int | None = None) -> float:
     """Bound the total variation of independent Laplace noise for an l1 sensitivity.
 
     1 − τ is the integral of the smaller density, which for independent coordinates is at least
-    the product of theirs: exp(−ε s_i / 2s) for coordinate i, shifted by s_i.
+    the product of theirs: exp(−ε s_i / 2s) for coordinate i, shifted by s_i. It holds in every
+    dimension.
     """
     return -math.expm1(-epsilon / 2)
 

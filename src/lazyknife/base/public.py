@@ -17,9 +17,7 @@ class Public(BaseMethod):
     """
 
     def dependence(self, n: int, n_parameters: int | None = None) -> PrivacyCurve:
-        """No dependence at all."""
         return INDEPENDENT
 
     def learn(self, task: Task) -> Base:
-        """Return a copy of the start."""
         return Base(copy.deepcopy(task.start), INDEPENDENT, {"method": "public"})

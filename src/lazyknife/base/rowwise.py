@@ -1,4 +1,4 @@
-"""Probing that a network in training treats each row on its own, as DP-SGD requires.
+"""What private training requires of a network: each row is treated on its own, also in training.
 
 The privacy of DP-SGD rests on one fact: a row changes one term of the sum of clipped gradients. The
 probe looks at those terms, in training mode, where a network may do what it does not do in
@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.overrides import TorchFunctionMode
 
 from ..networks import outputs, seeded
@@ -25,10 +26,54 @@ ROWS = 4
 # number: between batches of the same shape, and of different shapes.
 SAME_SHAPE = 2**8
 ANY_SHAPE = 2**15
+HOOK_WARNING = "Full backward hook is firing"
 WAY_OUT = (
     "Use layers that treat each row on its own (GroupNorm or LayerNorm instead of statistics of "
     "the batch), or base=Public()"
 )
+
+
+class FixedNorm(nn.Module):
+    """A batch norm on its running statistics: constants, not buffers, which opacus refuses."""
+
+    def __init__(self, norm: _BatchNorm) -> None:
+        super().__init__()
+        self.weight, self.bias, self.eps = norm.weight, norm.bias, norm.eps
+        assert norm.running_mean is not None
+        assert norm.running_var is not None
+        self.statistics = (norm.running_mean, norm.running_var)
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean, variance = (self._shaped(s, x) for s in self.statistics)
+        normed = (x - mean) * (variance + self.eps).rsqrt()
+        if self.weight is None:
+            return normed
+        return normed * self._shaped(self.weight, x) + self._shaped(self.bias, x)
+
+    @staticmethod
+    def _shaped(values: Tensor, x: Tensor) -> Tensor:
+        return values.view(-1, *[1] * (x.dim() - 2))
+
+
+def fix_norms(module: nn.Module) -> None:
+    """Replace every batch norm by a ``FixedNorm``, under each of its names."""
+    for part in list(module.modules()):
+        for name, child in part._modules.items():  # named_children would skip a second name
+            if isinstance(child, _BatchNorm):
+                setattr(part, name, FixedNorm(child))
+
+
+def check_same_buffers(start: nn.Module, trained: nn.Module) -> None:
+    """Refuse a network whose training changed its buffers: they would bypass the noise."""
+    after = dict(trained.named_buffers())
+    both = [(name, value) for name, value in start.named_buffers() if name in after]
+    changed = [name for name, value in both if not torch.equal(value, after[name])]
+    if changed:
+        raise ValueError(
+            f"network changes its buffers {changed} while it is trained, and no noise is added to "
+            "them, so the base would not be private: switch the statistics off (for instance "
+            "track_running_stats=False), or use base=Public() or Split()"
+        )
 
 
 class NoDropout(TorchFunctionMode):
@@ -37,7 +82,6 @@ class NoDropout(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        """Return what a dropout would be applied to; call any other function."""
         if "dropout" in getattr(func, "__name__", ""):
             return args[0] if args else kwargs["input"]
         return func(*args, **(kwargs or {}))
@@ -45,25 +89,13 @@ class NoDropout(TorchFunctionMode):
 
 @dataclass(frozen=True)
 class Seen:
-    """What a network does with a batch.
+    """What a network does with a batch."""
 
-    Attributes
-    ----------
-    outputs
-        The outputs, shape (rows,).
-    gradients
-        The gradients that are to be clipped: (rows, *shape) for each free parameter.
-    later
-        The outputs for another batch afterwards.
-
-    """
-
-    outputs: Tensor
-    gradients: list[Tensor]
-    later: Tensor
+    outputs: Tensor  # shape (rows,)
+    gradients: list[Tensor]  # those to be clipped: (rows, *shape) for each free parameter
+    later: Tensor  # outputs for another batch afterwards
 
     def at(self, rows: list[int]) -> Seen:
-        """Only some of the rows."""
         return Seen(self.outputs[rows], [g[rows] for g in self.gradients], self.later)
 
     def agrees(self, other: Seen, units: float) -> bool:
@@ -76,15 +108,8 @@ class Seen:
 def check_rowwise(module: nn.Module, X: Tensor, seed: int) -> None:
     """Refuse a network whose gradient for a row depends on other rows.
 
-    Parameters
-    ----------
-    module
-        The network, in the mode in which it will be trained. It is left as it is.
-    X
-        Rows to try it on.
-    seed
-        Seed of dropout and other randomness within the network.
-
+    ``module`` is in the mode in which it will be trained, and is left unchanged. It is probed on
+    rows of X; ``seed`` is for dropout and other randomness within it.
     """
     spread = max(len(X) // (2 * ROWS), 1)
     chosen = spread * torch.arange(2 * ROWS) % len(X)  # neighbours differ if there are two rows
@@ -133,8 +158,8 @@ def _check_alone(module: nn.Module, rows: Tensor, seed: int) -> None:
 def _look(module: nn.Module, rows: Tensor, later: Tensor, seed: int, first: int = 0) -> Seen:
     """Run a copy of the network on a batch, then on another; ``first`` is the first row's number.
 
-    Each row has a weight of its own in the sum that is differentiated: where outputs are centred,
-    a sum with equal weights would be constant.
+    Each row has its own weight in the sum that is differentiated: where outputs are centred, a sum
+    with equal weights would be constant.
     """
     from opacus import GradSampleModule
 
@@ -166,7 +191,7 @@ def _check_unchanged(before: nn.Module, after: nn.Module) -> None:
 
 
 def _check_shape(gradients: list[Tensor], rows: int) -> None:
-    """Refuse a network whose layers take a row for several, or several for one."""
+    """Refuse a network whose layers see other rows than the batch has."""
     other = {len(gradient) for gradient in gradients} - {rows}
     if other:
         raise ValueError(
@@ -190,14 +215,14 @@ def _agree(ones: list[Tensor], twos: list[Tensor], units: float) -> bool:
 @contextmanager
 def opacus_errors() -> Iterator[None]:
     """Say what to do with a network that opacus cannot train, and silence its hooks."""
-    with warnings.catch_warnings():
-        # opacus hooks every layer; that the network's input needs no gradient is no news.
-        warnings.filterwarnings("ignore", "Full backward hook is firing", UserWarning)
-        try:
-            yield
-        except (NotImplementedError, TypeError) as error:
-            raise ValueError(
-                f"opacus cannot take the gradient of each row in this network ({error}): use "
-                "layers that it knows, such as those of opacus.layers, or base=Public() or "
-                "Split()"
-            ) from error
+    # opacus hooks every layer, and torch warns if the network's input needs no gradient. The filter
+    # stays: filters are shared by all threads, and restoring them would undo those of others.
+    if HOOK_WARNING not in str(warnings.filters[:1]):
+        warnings.filterwarnings("ignore", HOOK_WARNING, UserWarning)
+    try:
+        yield
+    except (NotImplementedError, TypeError) as error:
+        raise ValueError(
+            f"opacus cannot compute the gradient of each row in this network ({error}): use "
+            "layers that it supports, such as those of opacus.layers, or base=Public() or Split()"
+        ) from error

@@ -19,7 +19,7 @@ class Split(BaseMethod):
     Parameters
     ----------
     fraction
-        Share of the rows that the base learns on.
+        Share of the rows that the base learns on, strictly between 0 and 1.
     training
         How it is trained.
 
@@ -36,17 +36,15 @@ class Split(BaseMethod):
         return INDEPENDENT
 
     def rows_left(self, n: int) -> int:
-        """Return what is left after the base's part, at least one row on either side."""
-        return n - min(max(round(self.fraction * n), 1), n - 1)
+        return n - min(max(round(self.fraction * n), 1), n - 1)  # at least one row on either side
 
     def rows(self, n: int, seed: int) -> tuple[Rows, Rows]:
-        """Return two random parts."""
         shuffled = np.random.default_rng(seed).permutation(n)
         left = self.rows_left(n)
         return np.sort(shuffled[left:]), np.sort(shuffled[:left])
 
     def learn(self, task: Task) -> Base:
-        """Train on the base's part, which is what the caller passes."""
+        """Train on the task's rows: the caller passes the base's part."""
         trained = self.training.learn(task)
         details = {"method": "split", "rows_learnt": len(task.y), "seed": task.seed}
         return Base(trained.module, INDEPENDENT, details)

@@ -24,6 +24,13 @@ def check_real(name: str, value: Any) -> float:
     return float(value)
 
 
+def check_between(name: str, value: Any, limits: tuple[float, float], reason: str) -> None:
+    """Refuse a number outside of closed limits, with the reason for them."""
+    least, most = limits
+    if not least <= check_real(name, value) <= most:
+        raise ValueError(f"{name}={value!r}: give a number from {least:g} to {most:g}. {reason}")
+
+
 def check_positive(name: str, value: Any) -> float:
     """Refuse a number that is not above 0."""
     if check_real(name, value) <= 0:

@@ -16,19 +16,19 @@ Values = NDArray[Any]
 
 
 def is_shaped(X: Any) -> bool:
-    """Whether X is input for a network of its own shape: more than two axes, or integer codes."""
+    """Whether X needs a network of its own: it has more than two axes, or integer codes."""
     if isinstance(X, Tensor):
         return X.ndim != 2 or not X.is_floating_point()
     return isinstance(X, np.ndarray) and X.ndim > 2
 
 
 def is_stream(X: Any) -> bool:
-    """Whether X gives its rows in batches: an iterator, such as a generator, or a DataLoader."""
+    """Whether X yields its rows in batches: an iterator, such as a generator, or a DataLoader."""
     return isinstance(X, (Iterator, DataLoader))
 
 
 def batch_rows(batch: Any) -> Any:
-    """Return the rows of a batch; a loader that also gives targets puts them after the rows."""
+    """Return the rows of a batch; a loader that also yields targets puts them after the rows."""
     if isinstance(batch, dict):
         raise TypeError(
             f"a batch is a dict with keys {list(batch)}: give an iterator of rows, or of tuples "
@@ -53,13 +53,8 @@ def check_features(X: Any, estimator: Any, *, name: str = "X", min_rows: int = 1
     refuse_text(X, name)
     if isinstance(X, Tensor):
         X = X.detach().cpu().numpy()
-    result: Values = check_array(
-        X,
-        dtype=np.float64,
-        estimator=estimator,
-        input_name=name,
-        ensure_min_samples=min_rows,
-    )
+    terms = {"estimator": estimator, "input_name": name, "ensure_min_samples": min_rows}
+    result: Values = check_array(X, dtype=np.float64, **terms)
     return result
 
 

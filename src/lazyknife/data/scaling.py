@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,49 +38,49 @@ UNLIKE, MOST_NAMED = 1e3, 3
 
 
 def symlog(X: Features) -> Features:
-    """sign(x)·log(1 + |x|): tames heavy tails and looks at no data."""
+    """sign(x)·log(1 + |x|), elementwise: compresses heavy tails and depends on no data."""
     result: Features = np.sign(X) * np.log1p(np.abs(X))
     return result
 
 
-TRANSFORMS: dict[str, Callable[[], Any]] = {
-    "symlog": lambda: FunctionTransformer(symlog),
-    "standardize": StandardScaler,
+class NamedScaling(NamedTuple):
+    """A scaling with a name; a fixed one maps each row alone."""
+
+    make: Callable[[], Any]
+    fixed: bool
+
+
+TRANSFORMS: dict[str | None, NamedScaling] = {
+    None: NamedScaling(lambda: None, fixed=True),
+    "symlog": NamedScaling(lambda: FunctionTransformer(symlog), fixed=True),
+    "standardize": NamedScaling(StandardScaler, fixed=False),
 }
 
 
-@dataclass(frozen=True)
-class Scaling:
-    """A fitted transform, and what it means for the certificate.
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What learning from covariates means for the certificate."""
 
-    Attributes
-    ----------
-    transformer
-        A fitted scikit-learn transformer; None changes nothing.
-    assumptions, objections
-        Sentences for the certificate.
-    rows
-        The rows for which a certificate holds.
-    pool
-        Fingerprints of the pool's rows, if the certificate holds for these only.
-
-    """
-
-    transformer: Any = None
     assumptions: tuple[str, ...] = ()
     objections: tuple[str, ...] = ()
-    rows: str = ANY_ROW
-    pool: frozenset[int] | None = None
+    rows: str = ANY_ROW  # for which a certificate holds
+    pool: frozenset[int] | None = None  # their fingerprints, if they are those of X_pool only
+
+
+@dataclass(frozen=True)
+class Scaling(Terms):
+    """A fitted scikit-learn transformer, or None, and what it means for the certificate."""
+
+    transformer: Any = None
 
     def __call__(self, X: Features) -> Features:
-        """Transform rows."""
         if self.transformer is None:
             return X
         result = np.asarray(self.transformer.transform(X), dtype=np.float64)
         if not np.isfinite(result).all():
             raise ValueError(
                 f"scaling={self.transformer!r} gave values that are not finite: choose a "
-                "transform that is defined on all rows"
+                "scaling that is defined on all rows"
             )
         return result
 
@@ -90,7 +90,7 @@ class Scaling:
         return None if self.pool is None else len(self.pool)
 
     def outside_pool(self, X: Features) -> int:
-        """Return how many rows the certificate does not speak of."""
+        """Return how many rows the certificate does not hold for."""
         return 0 if self.pool is None else sum(row not in self.pool for row in fingerprints(X))
 
 
@@ -101,77 +101,32 @@ def fingerprints(X: Features) -> list[int]:
     return [int.from_bytes(digest) for digest in digests]
 
 
-def make_transformer(transform: Any) -> Any:
-    """Return an unfitted transformer for what the user gave."""
-    if transform is None:
-        return None
-    if isinstance(transform, str):
-        if transform not in TRANSFORMS:
-            raise ValueError(
-                f"scaling={transform!r}: choose from {sorted(TRANSFORMS)}, or give None or a "
-                "scikit-learn transformer"
-            )
-        return TRANSFORMS[transform]()
-    if not (hasattr(transform, "fit") and hasattr(transform, "transform")):
-        raise TypeError(
-            f"scaling={transform!r}: give None, one of {sorted(TRANSFORMS)}, or a scikit-learn "
-            "transformer"
-        )
-    return clone(transform)
-
-
 @dataclass(frozen=True)
-class Source:
-    """Covariates that something may be learnt from, and what that means for the certificate.
-
-    Attributes
-    ----------
-    covariates
-        The rows.
-    assumptions, objections, rows, pool
-        As in ``Scaling``.
-
-    """
+class Source(Terms):
+    """Covariates to learn from, and what that means for the certificate."""
 
     covariates: Features
-    assumptions: tuple[str, ...] = ()
-    objections: tuple[str, ...] = ()
-    rows: str = ANY_ROW
-    pool: frozenset[int] | None = None
 
 
 def find_source(
-    X: Features,
-    *,
-    apart: Features | None,
-    pool: Features | None,
-    unlabeled: Features | None,
+    X: Features, *, apart: Features | None, pool: Features | None, unlabeled: Features | None
 ) -> Source:
-    """Return the covariates to learn from where the guarantee allows it.
+    """Return the covariates to learn from, without a leak where the rows given allow it.
 
-    Parameters
-    ----------
-    X
-        All training rows.
-    apart
-        Training rows that the leave-one-out step will not use (a ``Split`` base's part).
-    pool
-        Rows to predict, without labels: they and X together are learnt from.
-    unlabeled
-        Rows outside training and test: they alone are learnt from.
-
+    X are all training rows, ``apart`` those that the leave-one-out step will not use (a ``Split``
+    base's part), ``pool`` the rows to predict, ``unlabeled`` rows outside training and test.
     """
     if pool is not None and unlabeled is not None:
         raise ValueError("give X_pool or X_unlabeled, not both: covariates are learnt from once")
     if pool is not None:
         return Source(
             distinct_rows(np.concatenate([X, pool])),
-            (POOLED,),
+            assumptions=(POOLED,),
             rows=POOL_ROWS,
             pool=frozenset(fingerprints(pool)),
         )
     if unlabeled is not None:
-        return Source(unlabeled, (OUTSIDE,), _overlap(X, unlabeled))
+        return Source(unlabeled, assumptions=(OUTSIDE,), objections=_overlap(X, unlabeled))
     if apart is not None:
         return Source(apart)
     return Source(X, objections=(FITTED_ON_TRAINING,))
@@ -180,7 +135,7 @@ def find_source(
 def distinct_rows(X: Features) -> Features:
     """Each row once, in the order of its first place.
 
-    A pool that holds training rows again must not count them twice. What is learnt from the set of
+    A pool that contains training rows must not count them twice. What is learnt from the set of
     rows is a symmetric function of them, as it must be.
     """
     marks = fingerprints(X)
@@ -210,35 +165,40 @@ def unlike_columns(X: Features, names: Sequence[str] | None = None) -> str:
     return UNLIKE_SCALES.format(columns=listed)
 
 
-def fit_scaling(transform: Any, X: Features, source: Source, learnt: bool = False) -> Scaling:
-    """Fit the transform where the guarantee allows it, and say what follows.
+def fit_scaling(scaling: Any, X: Features, source: Source, learnt: bool = False) -> Scaling:
+    """Fit the scaling where the guarantee allows it, and say what follows.
 
-    Parameters
-    ----------
-    transform
-        None, a key of ``TRANSFORMS`` or a scikit-learn transformer.
-    X
-        All training rows.
-    source
-        What a transform may be fitted on.
-    learnt
-        Whether something else learns from the source too.
-
+    ``scaling`` is a key of ``TRANSFORMS`` or a scikit-learn transformer. A fixed one is fitted on
+    all training rows X, any other on the source; ``learnt`` says whether a base learns from the
+    source too.
     """
-    transformer = make_transformer(transform)
-    words = (source.assumptions, source.objections, source.rows, source.pool)
-    if transformer is not None and transform != "symlog" and get_tags(transformer).requires_fit:
-        if not isinstance(transform, str):
-            words = (
-                (*source.assumptions, IGNORES_ORDER.format(transformer=transformer)),
-                *words[1:],
-            )
-        return Scaling(transformer.fit(source.covariates), *words)
+    transformer, fixed, assumed = _unfitted(scaling)
     if transformer is not None:
-        transformer = transformer.fit(X)
-    own: tuple[str, ...] = ()
-    if transformer is not None and transform != "symlog":
-        own = (ROW_BY_ROW.format(transformer=transformer),)
-    if not learnt:
-        return Scaling(transformer, own)
-    return Scaling(transformer, (*own, *source.assumptions), *words[1:])
+        transformer.fit(X if fixed else source.covariates)
+    if fixed and not learnt:
+        return Scaling(transformer, assumptions=assumed)
+    both = (assumed, source.assumptions) if fixed else (source.assumptions, assumed)
+    return Scaling(
+        transformer,
+        assumptions=sum(both, ()),
+        objections=source.objections,
+        rows=source.rows,
+        pool=source.pool,
+    )
+
+
+def _unfitted(scaling: Any) -> tuple[Any, bool, tuple[str, ...]]:
+    """A transformer for what the user gave, whether it is fixed, and what that assumes."""
+    if isinstance(scaling, str | None) and scaling in TRANSFORMS:
+        make, fixed = TRANSFORMS[scaling]
+        return make(), fixed, ()
+    if not (hasattr(scaling, "fit") and hasattr(scaling, "transform")):
+        error = ValueError if isinstance(scaling, str) else TypeError
+        raise error(
+            f"scaling={scaling!r}: choose from {', '.join(map(repr, TRANSFORMS))}, or give a "
+            "scikit-learn transformer"
+        )
+    transformer = clone(scaling)
+    if get_tags(transformer).requires_fit:
+        return transformer, False, (IGNORES_ORDER.format(transformer=transformer),)
+    return transformer, True, (ROW_BY_ROW.format(transformer=transformer),)

@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from torch import Tensor
 
-from ..compute import steps
+from ..compute import steps, track
 from ..data.checks import check_fraction, check_not_negative, check_positive_int
 from ..data.inputs import check_features, check_target, to_tensor
 from ..data.scaling import distinct_rows
 from ..losses import find_loss
-from ..progress import track
 from ..records import Base
 from ..tangent import linearise
 from .lazy import LazyJackknifeRegressor

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.func import stack_module_state, vmap
 
 from ..base import Plain
-from ..compute import PROCESSOR, blocks, steps
+from ..compute import PROCESSOR, blocks, steps, track
 from ..networks import (
     Dice,
     call_with,
@@ -26,7 +26,6 @@ from ..networks import (
     set_training,
     stacked_outputs,
 )
-from ..progress import track
 from ..records import Predictions
 
 Weights = dict[str, Tensor]

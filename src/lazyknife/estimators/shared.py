@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from ..certificate import Certificate
-from ..compute import steps
+from ..compute import steps, track
 from ..data.checks import check_choice, check_fraction, check_not_negative
 from ..data.inputs import (
     batch_rows,
@@ -35,7 +35,6 @@ from ..data.inputs import (
 from ..data.scaling import Scaling, find_source, fit_scaling
 from ..intervals import CONSTRUCTIONS, kappa
 from ..networks import Network, mlp
-from ..progress import track
 from ..records import Intervals, Predictor, to_array
 from ..sentences import PUBLIC_START
 from .records import Fitted, Given, Seeds

@@ -18,8 +18,7 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from ..compute import Machine, blocks
-from ..progress import track
+from ..compute import Machine, blocks, track
 from .ridge import Indefinite, Ridge, RidgeModels, System, left_out
 from .rounding import Sensitivity, gamma_of
 

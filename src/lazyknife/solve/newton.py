@@ -27,9 +27,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ..compute import Machine, blocks
+from ..compute import Machine, blocks, track
 from ..losses import Loss
-from ..progress import track
 from .choose import leave_one_out, without_each
 from .convex import LIMITS, ConvexProblem, Limits
 from .descent import share, solve_full, solve_without, unsolved

@@ -18,8 +18,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from ..compute import PROCESSOR, Machine, blocks
-from ..progress import track
+from ..compute import PROCESSOR, Machine, blocks, track
 from .ridge import Indefinite, Open, RidgeModels, left_out
 from .rounding import Sensitivity
 from .symmetric import check_size, mirror_lower_, tiles

@@ -11,8 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from ..compute import Machine, steps
-from ..progress import track
+from ..compute import Machine, steps, track
 
 # Rows eliminated at a time, and rows of a tile: products that run at the full rate, on tiles that
 # stay in a processor's caches.

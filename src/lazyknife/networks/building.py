@@ -1,0 +1,110 @@
+"""From what the user gave as ``network`` to a checked module of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.parameter import UninitializedParameter
+
+from .calls import device_of, like
+from .copies import deep_copy
+from .dice import seeded, spawn_seeds
+from .perceptrons import DEFAULT, Averaged
+
+Network = nn.Module | Callable[[int], nn.Module]
+
+
+def build(network: Network | None, X: Tensor, seed: int, starts: int = 1) -> nn.Module:
+    """Return the user's network as a module of our own, checked on rows like ``X``.
+
+    With several ``starts`` it is the mean of as many networks, each with its own random weights.
+    """
+    if starts == 1:
+        module = make(network, X, seed)
+    elif isinstance(network, nn.Module):
+        raise ValueError(
+            f"starts={starts} needs random starts, and a module has its own weights: give a "
+            "callable such as mlp((64, 64)), or starts=1"
+        )
+    else:
+        module = Averaged([make(network, X, each) for each in spawn_seeds(seed, starts)])
+    with seeded(seed, device_of(module)):
+        _check(module, X)
+    return module
+
+
+def make(network: Network | None, X: Tensor, seed: int) -> nn.Module:
+    """Copy a module with its weights, or call a callable with the number of features.
+
+    None is ``DEFAULT``. Lazy layers take their shapes from a row of X, their weights from the seed.
+    """
+    network = DEFAULT if network is None else network
+    if isinstance(network, nn.Module):
+        module = deep_copy(network)
+    elif callable(network):
+        with seeded(seed):
+            module = network(X.shape[1])
+        if not isinstance(module, nn.Module):
+            raise TypeError(
+                f"network returned {type(module).__name__}: the callable must take the number of "
+                "features and return a torch.nn.Module"
+            )
+    else:
+        raise TypeError(
+            f"network={network!r}: give None, a torch.nn.Module, or a callable "
+            "n_features -> torch.nn.Module such as lazyknife.mlp((64, 64))"
+        )
+    if any(isinstance(p, UninitializedParameter) for p in module.parameters()):
+        with seeded(seed), torch.no_grad():
+            row = X[:1].to(device_of(module))
+            module(row.float() if X.is_floating_point() else row)
+    return module
+
+
+def _check(module: nn.Module, X: Tensor) -> None:
+    if any(isinstance(part, _BatchNorm) and part.training for part in module.modules()):
+        raise ValueError(
+            "network has a BatchNorm layer in training mode: a row's output would depend on the "
+            "other rows, so no leave-one-out model exists. Use GroupNorm or LayerNorm, or call "
+            "network.eval() so that its running statistics are constants"
+        )
+    if not any(p.requires_grad for p in module.parameters()):
+        raise ValueError(
+            "network has no parameter with requires_grad=True: nothing can be fitted. "
+            "Unfreeze at least one layer"
+        )
+    modes = {part: part.training for part in module.modules()}
+    module.eval()
+    probe = like(X[:3], module)
+    with torch.no_grad():
+        together = _probed(module, probe)
+        alone = torch.cat([module(row).reshape(1) for row in probe.split(1)])
+    if not torch.allclose(together, alone, rtol=1e-3, atol=1e-5, equal_nan=True):
+        raise ValueError(
+            "network's output for a row changes when other rows are in the same batch: a "
+            "leave-one-out model needs a network that treats each row on its own"
+        )
+    for part, training in modes.items():
+        part.training = training
+
+
+def _probed(module: nn.Module, probe: Tensor) -> Tensor:
+    """Outputs for a few rows, shape (rows,); refuses a network that does not return them."""
+    rows = len(probe)
+    try:
+        result = module(probe)
+    except (RuntimeError, ValueError, IndexError) as error:
+        raise ValueError(
+            f"network fails on rows of shape {tuple(probe.shape[1:])}: {error}. Give a network "
+            "that takes such rows, or a callable n_features -> torch.nn.Module"
+        ) from error
+    if not isinstance(result, Tensor) or result.shape not in ((rows,), (rows, 1)):
+        shape = tuple(result.shape) if isinstance(result, Tensor) else type(result)
+        raise ValueError(
+            f"network returns an output of shape {shape} for {rows} rows: it must have one output "
+            f"per row, shape ({rows}, 1) or ({rows},)"
+        )
+    return result.reshape(-1)

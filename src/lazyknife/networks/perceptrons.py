@@ -1,0 +1,90 @@
+"""Fully connected networks, the default network, and the mean of several networks."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "relu": nn.ReLU,
+    "tanh": nn.Tanh,
+    "sigmoid": nn.Sigmoid,
+    "gelu": nn.GELU,
+    "silu": nn.SiLU,
+    "softplus": nn.Softplus,
+}
+
+
+@dataclass(frozen=True)
+class mlp:
+    """A fully connected network with one output: ``mlp(widths)(n_features)`` returns the module.
+
+    Parameters
+    ----------
+    widths
+        Units of each hidden layer; ``()`` gives a linear model.
+    activation
+        A key of ``lazyknife.networks.ACTIVATIONS``, such as ``"relu"`` or ``"tanh"``.
+    skip
+        Whether a linear function of the inputs is added to the output. With few rows, randomly
+        initialised hidden layers alone represent a linear trend poorly.
+
+    """
+
+    widths: tuple[int, ...] = (64, 64)
+    activation: str = "relu"
+    skip: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "widths", tuple(int(width) for width in self.widths))
+        if any(width < 1 for width in self.widths):
+            raise ValueError(f"widths={self.widths}: every hidden layer needs at least one unit")
+        if self.activation not in ACTIVATIONS:
+            raise ValueError(f"activation={self.activation!r}: choose from {sorted(ACTIVATIONS)}")
+
+    def __call__(self, n_features: int) -> nn.Module:
+        """Return a new network for ``n_features`` inputs, drawn from torch's random state."""
+        layers: list[nn.Module] = []
+        sizes = (n_features, *self.widths)
+        for size_in, size_out in itertools.pairwise(sizes):
+            layers += [nn.Linear(size_in, size_out), ACTIVATIONS[self.activation]()]
+        body = nn.Sequential(*layers, nn.Linear(sizes[-1], 1))
+        return WithSkip(body, n_features, sizes[-1]) if self.skip else body
+
+
+DEFAULT = mlp((64, 64), skip=True)  # the meaning of network=None
+
+
+class WithSkip(nn.Module):
+    """A network plus a linear function of its inputs, which starts at 0; output (n, 1).
+
+    Its weight multiplies the inputs times √(width/(4·inputs)). For inputs of size one its share of
+    the tangent kernel is then that of one or two hidden ReLU layers, to within a factor of five.
+    """
+
+    def __init__(self, body: nn.Module, n_features: int, width: int) -> None:
+        super().__init__()
+        self.skip = nn.Linear(n_features, 1, bias=False)
+        self.body = body  # after the skip: its last layer is the network's
+        self.scale = math.sqrt(width / (4 * n_features))
+        nn.init.zeros_(self.skip.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        total: Tensor = self.skip(self.scale * x) + self.body(x)
+        return total
+
+
+class Averaged(nn.Module):
+    """The mean of several networks; output (n,)."""
+
+    def __init__(self, members: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(members)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([member(x).reshape(len(x)) for member in self.members]).mean(dim=0)
