@@ -339,7 +339,7 @@ def command_line(repeats: int) -> list[Row]:
             ("private", ["--widths", "constant"], 3.0),
             ("private", [], None),
         ):
-            above, below = [*whole, *options], [__file__, "--train", kind, *files]
+            above, below = [*whole, *options], ["-m", "benchmarks.cpu", "--train", kind, *files]
             name = " ".join(["lazyknife predict", *options])
             what = f"`{name}` ÷ reading the files and one {kind} training"
             setting = "n = 2,000, 50,000 new rows, p = 280, whole processes"

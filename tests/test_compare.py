@@ -13,7 +13,15 @@ import torch
 
 import lazyknife as lk
 from lazyknife.compare import make_folds, one_thread, run_fold, summarise_folds
-from lazyknife.methods import DEFAULT, METHODS, PAPERS, PEERS, TRAINED, VARIANTS, MethodSettings
+from lazyknife.estimators.methods import (
+    DEFAULT,
+    METHODS,
+    PAPERS,
+    PEERS,
+    TRAINED,
+    VARIANTS,
+    MethodSettings,
+)
 from rows import linear
 
 X, Y = linear(45)

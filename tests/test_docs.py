@@ -96,12 +96,6 @@ def test_the_first_snippet_prints_the_certificate_as_shown():
     check_same_page(run(SNIPPETS[0]), shown)
 
 
-def test_the_table_is_the_demos():
-    marks = r"<!-- (?:table: demo|demo table) -->\n(.*?)<!-- end of (?:demo )?table -->"
-    (between,) = re.findall(marks, README, flags=re.DOTALL)
-    assert between == (ROOT / "docs/demo/table.md").read_text()
-
-
 PAGES = [
     "README.md",
     "CHANGELOG.md",

@@ -14,7 +14,7 @@ from lazyknife.data.checks import check_choice
 from ..pages import DOCS
 
 EXPERIMENTS = {
-    "diabetes": "seven methods on scikit-learn's diabetes data: docs/demo/",
+    "diabetes": "seven methods on scikit-learn's diabetes data: docs/guide.md",
     "gallery": "the figures of docs/gallery.md",
     "pretrained": "networks trained on one population, for another: docs/pretrained.md",
     "text": "a head on a language model: docs/pretrained.md",

@@ -19,8 +19,8 @@ from lazyknife.cli.console import (
 from lazyknife.cli.files import check_outputs, command_line
 from lazyknife.cli.report import Figure, Report, Table, write_report
 from lazyknife.cli.values import check_jobs
+from lazyknife.cli.versions import versions
 from lazyknife.plots import figure_svg, save_figure
-from lazyknife.versions import versions
 
 from .. import study as studies
 from ..study import COLLECTIONS, STUDIES, Study, Verdict

@@ -12,10 +12,9 @@ from sklearn.datasets import load_diabetes
 
 import lazyknife as lk
 from lazyknife.compare import summarise_folds
-from lazyknife.files import write_whole
 from lazyknife.plots import plot_intervals, plot_methods, save_figure, style
 
-from ..pages import fill_file, markdown, marked
+from ..pages import fill_file, markdown
 from .shared import keep
 
 ALPHA, ROWS = 0.1, 200
@@ -76,8 +75,5 @@ def draw(rows: pd.DataFrame) -> Figure:
 def main(docs: Path) -> None:
     rows = lk.compare_methods(*data(), METHODS, alpha=ALPHA, train_rows=ROWS, jobs=1, progress=True)
     rows = keep(rows, docs / "demo" / "demo.csv")
-    write_whole(docs / "demo" / "table.md", table(rows))
     save_figure(draw(rows), docs / "demo" / "demo.png")
-    readme = docs.parent / "README.md"
-    if readme.exists() and "demo" in marked(readme.read_text(encoding="utf-8")):
-        fill_file(readme, {"demo": table(rows)})
+    fill_file(docs / "guide.md", {"demo": table(rows)})

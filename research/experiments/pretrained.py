@@ -19,8 +19,8 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 import lazyknife as lk
+from lazyknife.compute import track
 from lazyknife.plots import plot_methods, save_figure, style
-from lazyknife.progress import track
 
 from ..datasets import DATASETS, load
 from ..datasets.files import locate

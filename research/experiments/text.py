@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 import lazyknife as lk
-from lazyknife.progress import track
+from lazyknife.compute import track
 
 from ..pages import fill_file
 from .shared import ALPHA, Conformal, Row, keep, lazy, measure, methods_table, trained

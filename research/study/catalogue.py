@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from lazyknife.methods import PEERS, VARIANTS
+from lazyknife.estimators.methods import PEERS, VARIANTS
 
 from .grid import Grid, Setting, Study, vary
 

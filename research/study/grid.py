@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-from lazyknife.methods import MethodSettings
+from lazyknife.estimators.methods import MethodSettings
 
 
 @dataclass(frozen=True)

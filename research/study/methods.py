@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lazyknife import methods
-from lazyknife.methods import Method
+from lazyknife.estimators import methods
+from lazyknife.estimators.methods import Method
 from lazyknife.networks import mlp
 
 from .grid import Setting

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lazyknife.compare import side_by_side
+from lazyknife.compute import track
 from lazyknife.files import write_whole
-from lazyknife.progress import track
 
 from .. import datasets
 from .grid import Study, Trial, shown

@@ -13,11 +13,11 @@ from sklearn.metrics import explained_variance_score
 
 from lazyknife import compare
 from lazyknife.certificate import paper_bound
+from lazyknife.cli.versions import versions
 from lazyknife.estimators.peers import Conformalized
 from lazyknife.estimators.refits import Refits
 from lazyknife.estimators.shared import IntervalRegressor
 from lazyknife.networks import like, outputs
-from lazyknife.versions import versions
 
 from .. import datasets
 from .grid import SETTING_FIELDS, Trial

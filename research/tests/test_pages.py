@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 from research.experiments import diabetes, gallery
 from research.pages import DOCS, fill, fill_file, markdown, marked
 
 import lazyknife as lk
+from alike import check_same_page
 from lazyknife.plots import save_figure
 
 PAGE = """a
@@ -46,10 +48,17 @@ def test_the_gallery_is_what_its_script_draws(tmp_path):
         assert (tmp_path / "figure.svg").stat().st_size > 5000
 
 
-def test_the_demos_table_has_a_line_for_each_method(tmp_path):
-    rows = lk.compare_methods(*diabetes.data(), ("naive", "lazyknife"), train_rows=60, jobs=1)
-    lines = diabetes.table(rows).splitlines()
-    assert [line.split(" | ")[0] for line in lines[2:]] == ["| naive", "| lazyknife"]
-    assert lines[2].endswith("| 1.0 | none |")
+def test_the_guides_table_is_that_of_the_committed_rows(tmp_path):
+    rows = pd.read_csv(DOCS / "demo/demo.csv")
+    assert tuple(dict.fromkeys(rows["method"])) == diabetes.METHODS
+    page = (DOCS / "guide.md").read_text(encoding="utf-8")
+    check_same_page(fill(page, {"demo": diabetes.table(rows)}), page)
     save_figure(diabetes.draw(rows), tmp_path / "demo.png")
     assert (tmp_path / "demo.png").stat().st_size > 5000
+
+
+def test_the_demo_compares_methods_on_the_diabetes_data():
+    found = lk.compare_methods(*diabetes.data(), ("naive", "lazyknife"), train_rows=60, jobs=1)
+    lines = diabetes.table(found).splitlines()
+    assert [line.split(" | ")[0] for line in lines[2:]] == ["| naive", "| lazyknife"]
+    assert lines[2].endswith("| 1.0 | none |")

@@ -130,7 +130,7 @@ def test_the_pages_snippets_run_one_after_the_other(tmp_path, monkeypatch):
     with contextlib.redirect_stdout(printed):
         for snippet in re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL):
             exec(snippet, names)
-    assert "do not come from the training or the new rows" in printed.getvalue()
+    assert "do not depend on the training rows or the new rows" in printed.getvalue()
     assert names["result"].lower.shape == (20,)
     every, last, named = (
         names[name].predict(X) for name in ("everything", "last_layer", "by_name")

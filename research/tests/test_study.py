@@ -32,7 +32,7 @@ from research.study.trial import COLUMNS, load, split
 
 import lazyknife as lk
 from lazyknife.compare import one_thread
-from lazyknife.methods import PEERS, VARIANTS
+from lazyknife.estimators.methods import PEERS, VARIANTS
 
 SMALL = Setting(n=20, n_test=30, epochs=1)
 SIM = ("simulated_p4",)

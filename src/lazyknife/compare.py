@@ -19,12 +19,12 @@ from sklearn.utils import check_consistent_length
 from threadpoolctl import threadpool_limits
 
 from .base import privacy
+from .compute import track
 from .data.checks import check_choice, check_positive_int
+from .estimators.methods import DEFAULT, METHODS, MethodSettings
 from .estimators.shared import IntervalRegressor
-from .methods import DEFAULT, METHODS, MethodSettings
 from .metrics import coverage, interval_score, mean_width
 from .networks import Network
-from .progress import track
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,8 +62,8 @@ def compare_methods(
     X, y
         Features, shape (n, p), and targets, shape (n,).
     methods
-        Names, keys of ``lazyknife.methods.METHODS``; or a dict from names of your own to unfitted
-        estimators, which are used with their own settings (but ``random_state``).
+        Names, keys of ``lazyknife.estimators.methods.METHODS``; or a dict from names of your own
+        to unfitted estimators, which keep their own settings except ``random_state``.
     alpha, network, epochs, batch_size, epsilon, scaling
         Settings of the methods given by name: the level; the network of all methods but MAPIE's
         (None is ``mlp((64, 64), skip=True)``), and its training; the privacy of the DP-SGD bases;

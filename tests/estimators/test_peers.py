@@ -19,10 +19,10 @@ from lazyknife import compare_methods
 from lazyknife.compare import measure
 from lazyknife.data.scaling import symlog
 from lazyknife.estimators import peers
+from lazyknife.estimators.methods import METHODS, PEERS, MethodSettings
 from lazyknife.estimators.peers import MODELS, SCHEMES, MapieCVRegressor, MapieSplitRegressor
-from lazyknife.estimators.shared import Seeds
+from lazyknife.estimators.records import Seeds
 from lazyknife.intervals import kappa, miss_bound
-from lazyknife.methods import METHODS, PEERS, MethodSettings
 from rows import linear
 
 pytest.importorskip("mapie")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..methods import DEFAULT, METHODS
+from ..estimators.methods import DEFAULT, METHODS
 from . import files, values
 from . import options as opt
 from .console import FAILED, plainly, plus_minus, print_table, print_text, say, show_progress
@@ -197,8 +197,8 @@ def _make_report(
     settings: Mapping[str, object],
 ) -> Report:
     from ..plots import figure_svg
-    from ..versions import versions
     from .report import Figure, Report, Table
+    from .versions import versions
 
     shown = {
         "method": "method",

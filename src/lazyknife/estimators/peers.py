@@ -26,7 +26,9 @@ from ..compute import PROCESSOR
 from ..data.checks import check_choice
 from ..data.inputs import give_back, to_tensor
 from ..records import INDEPENDENT, Intervals
-from .shared import Fitted, Given, IntervalRegressor, Seeds, _index, _warn_if_outside
+from .records import Fitted, Given, Seeds
+from .shared import IntervalRegressor, _index
+from .warn import warn_if_outside
 
 FOLDS = 10
 CALIBRATION = 0.5  # share of the rows, as in ``SplitConformalRegressor``
@@ -141,7 +143,7 @@ class _MapieRegressor(IntervalRegressor):
                 "then fit"
             )
         values = self._check_new(X)
-        _warn_if_outside(self.scaling_.outside_pool(values), len(values))
+        warn_if_outside(self.scaling_.outside_pool(values), len(values))
         rows = to_tensor(self.scaling_(values))
         parts = [self.loo_.ends(rows[block]) for block in self._row_blocks(len(rows))]
         point, lower, upper = (give_back(torch.cat(part), X) for part in zip(*parts, strict=True))
@@ -193,13 +195,7 @@ class MapieCVRegressor(_MapieRegressor):
 class MapieSplitRegressor(_MapieRegressor):
     """Split conformal by MAPIE's ``SplitConformalRegressor``, calibrated on half of the rows.
 
-    Parameters
-    ----------
-    model
-        A key of ``MODELS``.
-    scaling, alpha, random_state
-        As for ``SplitConformalRegressor``.
-
+    The parameters are those of ``MapieCVRegressor``.
     """
 
     construction = "jackknife"  # point ± order statistic of errors on rows not fitted to
@@ -223,12 +219,10 @@ class MapieSplitRegressor(_MapieRegressor):
         return Conformalized(wrapped, float(self.alpha), {}, 1)
 
     def _terms(self, n: int, scores: int) -> dict[str, Any]:
-        return {
-            "subject": f"MAPIE's split conformal, {self.model}, {scores} calibration rows of {n}",
-            "construction": "full",  # the rank of one score among n + 1
-            "n": scores,
-            "theorem": "split_conformal",
-        }
+        subject = f"MAPIE's split conformal, {self.model}, {scores} calibration rows of {n}"
+        # Full: the rank of one score among n + 1.
+        terms = {"construction": "full", "n": scores, "theorem": "split_conformal"}
+        return {"subject": subject, **terms}
 
 
 SCHEMES: dict[str, type[_MapieRegressor]] = {"cv": MapieCVRegressor, "split": MapieSplitRegressor}
@@ -243,9 +237,7 @@ def _mapie() -> Any:
     try:
         return import_module("mapie.regression")
     except ImportError as error:
-        raise ImportError(
-            "the methods 'mapie_…' need MAPIE: pip install 'lazyknife[peers]'"
-        ) from error
+        raise ImportError("mapie_… needs MAPIE: pip install 'lazyknife[peers]'") from error
 
 
 @contextmanager

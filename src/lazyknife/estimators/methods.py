@@ -12,9 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from .base import DPSGD, BaseMethod, Plain, Public, Split
-    from .estimators.shared import IntervalRegressor
-    from .networks import Network
+    from ..base import DPSGD, BaseMethod, Plain, Public, Split
+    from ..networks import Network
+    from .shared import IntervalRegressor
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ Method = Callable[[MethodSettings], "IntervalRegressor"]
 
 
 def _network(settings: MethodSettings) -> Network:
-    from .networks import mlp
+    from ..networks import mlp
 
     return mlp((64, 64), skip=True) if settings.network is None else settings.network
 
@@ -63,7 +63,7 @@ def _trained(kind: str, **fixed: Any) -> Method:
     """A class of ``estimators.baselines`` by its name: real trainings of the network."""
 
     def make(settings: MethodSettings) -> IntervalRegressor:
-        from .estimators import baselines
+        from . import baselines
 
         model: IntervalRegressor = getattr(baselines, kind)(
             network=_network(settings),
@@ -80,7 +80,7 @@ def _trained(kind: str, **fixed: Any) -> Method:
 
 def _lazy(base: Base, settings: MethodSettings, **own: Any) -> IntervalRegressor:
     """The lazy jackknife on a processor; networks predict in float32, as the trained ones do."""
-    from .estimators.lazy import LazyJackknifeRegressor
+    from .lazy import LazyJackknifeRegressor
 
     model = LazyJackknifeRegressor(
         network=_network(settings),
@@ -110,25 +110,25 @@ def _papers(base: Base) -> Method:
 
 
 def _private(settings: MethodSettings) -> DPSGD:
-    from .base import DPSGD
+    from ..base import DPSGD
 
     return DPSGD(settings.epsilon, settings.delta, settings.epochs, settings.batch_size)
 
 
 def _plain(settings: MethodSettings) -> Plain:
-    from .base import Plain
+    from ..base import Plain
 
     return Plain(settings.epochs, settings.batch_size)
 
 
 def _split(settings: MethodSettings) -> Split:
-    from .base import Split
+    from ..base import Split
 
     return Split(training=_plain(settings))
 
 
 def _public(settings: MethodSettings) -> Public:
-    from .base import Public
+    from ..base import Public
 
     return Public()
 
@@ -137,7 +137,7 @@ def _changed(hidden: tuple[int, ...] | None = None, skip: bool = False, **change
     """The library's defaults but for these changes; ``hidden`` and ``skip`` make a network."""
 
     def make(settings: MethodSettings) -> IntervalRegressor:
-        from .networks import mlp
+        from ..networks import mlp
 
         network = {} if hidden is None else {"network": mlp(hidden, skip=skip)}
         return _lazy(_public, settings, **network, **changes)
@@ -149,7 +149,7 @@ def _mapie(scheme: str, model: str) -> Method:
     """MAPIE's scheme around one of scikit-learn's models."""
 
     def make(settings: MethodSettings) -> IntervalRegressor:
-        from .estimators.peers import SCHEMES
+        from .peers import SCHEMES
 
         return SCHEMES[scheme](model, alpha=settings.alpha)
 
