@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .versions import versions
 from .files import command_line
 from .outcome import Outcome, measured, shortfalls
 from .report import Figure, Report, Table
+from .versions import versions
 
 SHOWN = 1000  # rows of the table in a report
 

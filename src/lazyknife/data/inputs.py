@@ -107,3 +107,21 @@ def _check_shaped(X: Any, name: str, min_rows: int) -> Values:
     if not np.isfinite(array).all():
         raise ValueError(f"{name} contains NaN or infinity: remove or impute those rows")
     return array.astype(np.int64 if array.dtype.kind in "iu" else np.float64)
+
+
+def check_others(X: Any, like: Values, estimator: Any, name: str) -> Values | None:
+    """Return further rows, if there are any, as an array; refuse those of another shape."""
+    if X is None:
+        return None
+    rows = check_features(X, estimator, name=name)
+    if rows.shape[1:] != like.shape[1:]:
+        raise ValueError(
+            f"{name} has rows of shape {rows.shape[1:]}, but those of X have {like.shape[1:]}: "
+            "pass the same features"
+        )
+    return rows
+
+
+def row_labels(X: Any) -> Any:
+    """Return the index of a pandas frame, or None."""
+    return X.index if hasattr(X, "index") and hasattr(X, "iloc") else None

@@ -24,10 +24,10 @@ from torch import Tensor
 from ..certificate import make_certificate
 from ..compute import PROCESSOR
 from ..data.checks import check_choice
-from ..data.inputs import give_back, to_tensor
+from ..data.inputs import give_back, row_labels, to_tensor
 from ..records import INDEPENDENT, Intervals
 from .records import Fitted, Given, Seeds
-from .shared import IntervalRegressor, _index
+from .shared import IntervalRegressor
 from .warn import warn_if_outside
 
 FOLDS = 10
@@ -147,7 +147,7 @@ class _MapieRegressor(IntervalRegressor):
         rows = to_tensor(self.scaling_(values))
         parts = [self.loo_.ends(rows[block]) for block in self._row_blocks(len(rows))]
         point, lower, upper = (give_back(torch.cat(part), X) for part in zip(*parts, strict=True))
-        return Intervals(point, lower, upper, asked, _index(X))
+        return Intervals(point, lower, upper, asked, row_labels(X))
 
 
 class MapieCVRegressor(_MapieRegressor):

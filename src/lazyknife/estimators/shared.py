@@ -26,10 +26,12 @@ from ..data.checks import check_choice, check_fraction, check_not_negative
 from ..data.inputs import (
     batch_rows,
     check_features,
+    check_others,
     check_target,
     give_back,
     is_shaped,
     is_stream,
+    row_labels,
     to_tensor,
 )
 from ..data.scaling import Scaling, find_source, fit_scaling
@@ -116,8 +118,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         source = find_source(
             rows,
             apart=None if apart is None else rows[apart],
-            pool=_optional(X_pool, rows, self, "X_pool"),
-            unlabeled=_optional(X_unlabeled, rows, self, "X_unlabeled"),
+            pool=check_others(X_pool, rows, self, "X_pool"),
+            unlabeled=check_others(X_unlabeled, rows, self, "X_unlabeled"),
         )
         learns = self._learns_from_covariates()
         scaling = fit_scaling(self.scaling, rows, source, learns)
@@ -220,7 +222,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if not isinstance(asked, tuple):
             lower, upper = lower[:, 0], upper[:, 0]
         point, lower, upper = (give_back(part, X) for part in (point, lower, upper))
-        return Intervals(point, lower, upper, asked, _index(X))
+        return Intervals(point, lower, upper, asked, row_labels(X))
 
     def _check_new(self, X: Any) -> Values:
         check_is_fitted(self)
@@ -242,20 +244,3 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "loo_")
-
-
-def _optional(X: Any, like: Values, estimator: Any, name: str) -> Values | None:
-    if X is None:
-        return None
-    rows = check_features(X, estimator, name=name)
-    if rows.shape[1:] != like.shape[1:]:
-        raise ValueError(
-            f"{name} has rows of shape {rows.shape[1:]}, but those of X have {like.shape[1:]}: "
-            "pass the same features"
-        )
-    return rows
-
-
-def _index(X: Any) -> Any:
-    """Return the row labels of a pandas frame."""
-    return X.index if hasattr(X, "index") and hasattr(X, "iloc") else None

@@ -89,12 +89,8 @@ class DualRidge:
         residuals, total = left_out(self), self.dual.abs() @ self.roots
         found = Sensitivity.of(spans, total, residuals, self.diagonal, self.roots, self.ridge)
         sums, shares = self.row_sums.abs(), self.share.abs()
-        return found.with_differences(
-            self.diagonal,
-            residuals,
-            inverse=self.diagonal + 2 * sums * shares,
-            spans=spans + 2 * shares * (sums @ self.roots),
-        )
+        inverse, spans = self.diagonal + 2 * sums * shares, spans + 2 * shares * (sums @ self.roots)
+        return found.with_differences(self.diagonal, residuals, inverse, spans)
 
     def refined(self, left: Tensor) -> Self:
         """The same once more with what is left of the equations: a difference may cost digits."""
@@ -158,9 +154,8 @@ class DualSystem:
         return len(self.targets)
 
     def copy(self) -> DualSystem:
-        return DualSystem(
-            self.restored().clone(), self.targets, self.intercept, self.machine, self.progress
-        )
+        kernel = self.restored().clone()
+        return DualSystem(kernel, self.targets, self.intercept, self.machine, self.progress)
 
     def with_targets(self, targets: Tensor) -> DualSystem:
         """The same kernel, in the same memory, with other targets."""

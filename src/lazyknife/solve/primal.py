@@ -39,6 +39,8 @@ class PrimalRidge:
     widening
         |φ|ᵀ|G⁻¹|√diag G over u, shape (n,): new rows may lie off the span of the training rows,
         where errors of w are largest.
+    lengths, terms
+        √(‖φ‖² + λ), and |φ|ᵀ|w| + |r|, the sizes that r − φᵀw is a sum of, each (n,).
 
     """
 
@@ -52,6 +54,8 @@ class PrimalRidge:
     all_roots: Tensor
     all_spans: Tensor
     widening: Tensor
+    lengths: Tensor
+    terms: Tensor
     size: float  # ‖r‖
     width: int  # q without the intercept
 
@@ -113,13 +117,9 @@ class PrimalRidge:
     def sensitivity(self, spans: Tensor) -> Sensitivity:
         diagonal, errors = self.ridge * self.diagonal, left_out(self)
         total = self.weights.abs() @ self.all_roots + self.size
-        norms = torch.linalg.vector_norm(self.rows, dim=1).square()
-        lengths = (norms + self.ridge).sqrt()
-        found = Sensitivity.of(spans, total, errors, diagonal, lengths, self.ridge)
-        targets = self.ridge * self.dual + self.rows @ self.weights
-        terms = self.rows.abs() @ self.weights.abs() + targets.abs()  # of the sum r − Φw
+        found = Sensitivity.of(spans, total, errors, diagonal, self.lengths, self.ridge)
         # G, unlike a kernel, is a sum over all rows, with errors of its own.
-        own = 2 * found.own + self._strains() * errors.abs() + terms / diagonal.abs()
+        own = 2 * found.own + self._strains() * errors.abs() + self.terms / diagonal.abs()
         reach = found.reach * self.widening
         return replace(found, reach=reach, strain=self._strains(), own=own)
 
@@ -175,6 +175,27 @@ class PrimalSystem:
         return self.rows[rows, : self.width]
 
     def at(self, ridge: float) -> PrimalRidge:
+        return self._solve(ridge)
+
+    factor = at
+
+    def models(self, ridge: float) -> RidgeModels:
+        """All models, w − e_j G⁻¹φ_j, in the memory of the rows."""
+        solved = self._solve(ridge, in_place=True)
+        columns, residuals = self.rows.T, left_out(solved)
+        own = columns[self.width :].sum(dim=0) + solved.mean
+        return RidgeModels(
+            columns=columns[: self.width],
+            full=solved.coefficients,
+            intercepts=torch.cat([own, solved.intercept[None]]),
+            ridges=residuals.new_full((len(residuals) + 1,), ridge, dtype=torch.float64),
+            residuals=residuals,
+            training_residuals=ridge * solved.dual,
+            sensitivity=solved.sensitivity(solved.all_spans),
+        )
+
+    def _solve(self, ridge: float, in_place: bool = False) -> PrimalRidge:
+        """Factor G and look at all rows once; ``in_place`` leaves the models in their memory."""
         rows, gram = self.rows, self.gram.clone()
         mean = self.targets.mean() if self.intercept else self.targets.new_zeros(())
         targets = self.targets - mean
@@ -188,46 +209,29 @@ class PrimalSystem:
         for _ in range(2):  # the second time refines
             gradient = (targets - rows @ weights) @ rows - penalty * weights
             weights += torch.cholesky_solve(gradient[:, None], lower)[:, 0]
-        leverages, spans, wide = (torch.empty_like(targets) for _ in range(3))
+        errors = targets - rows @ weights
         weighted = torch.cholesky_inverse(lower).abs_() @ roots
-        for part in self._blocks():
+        sums = torch.stack([weighted, weights.abs()], dim=1)
+        leverages, spans, wide, norms, terms = (torch.empty_like(targets) for _ in range(5))
+        parts = list(self._blocks())
+        for part in track(parts, "leaving out", len(parts), self.progress and len(parts) > 1):
             leverages[part], moves = _solved(lower, rows[part])
-            spans[part], wide[part] = roots @ moves.abs(), rows[part].abs() @ weighted
+            spans[part], norms[part] = roots @ moves.abs(), rows[part].square().sum(dim=1)
+            wide[part], terms[part] = (rows[part].abs() @ sums).unbind(1)
+            if in_place:
+                residuals = errors[part] / (1 - leverages[part])
+                rows[part] = (weights[:, None] - moves.mul_(residuals)).T
         return PrimalRidge(
-            ridge,
-            rows,
-            lower,
-            weights,
-            mean,
-            (targets - rows @ weights) / ridge,
+            *(ridge, rows, lower, weights, mean),
+            errors / ridge,
             (1 - leverages) / ridge,
             roots,
             spans,
             (wide / spans).nan_to_num(1.0).clamp(min=1.0),
+            (norms + ridge).sqrt(),
+            terms + targets.abs(),
             float(targets.norm()),
             self.width,
-        )
-
-    factor = at
-
-    def models(self, ridge: float) -> RidgeModels:
-        """All models, w − e_j G⁻¹φ_j, in the memory of the rows."""
-        solved = self.at(ridge)
-        residuals, sensitivity = left_out(solved), solved.sensitivity(solved.all_spans)
-        parts = list(self._blocks())
-        for part in track(parts, "leaving out", len(parts), self.progress and len(parts) > 1):
-            moves = _solved(solved.lower, self.rows[part])[1]
-            self.rows[part] = (solved.weights[:, None] - moves.mul_(residuals[part])).T
-        columns, n = self.rows.T, len(residuals)
-        own = columns[self.width :].sum(dim=0) + solved.mean
-        return RidgeModels(
-            columns=columns[: self.width],
-            full=solved.coefficients,
-            intercepts=torch.cat([own, solved.intercept[None]]),
-            ridges=residuals.new_full((n + 1,), ridge, dtype=torch.float64),
-            residuals=residuals,
-            training_residuals=ridge * solved.dual,
-            sensitivity=sensitivity,
         )
 
     def _blocks(self) -> Iterator[slice]:
