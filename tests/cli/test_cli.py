@@ -5,10 +5,10 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from lazyknife.methods import DEFAULT, METHODS
 
 from command import check_self_contained, fail, run, succeed
 from lazyknife.cli import console
+from lazyknife.estimators.methods import DEFAULT, METHODS
 
 QUICK = ("--jobs", "1", "--folds", "2", "--epochs", "1")
 

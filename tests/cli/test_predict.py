@@ -376,7 +376,7 @@ def test_a_file_that_will_not_do_is_named(folder, given, message):
         ("--sketch 9 --readout network", "use readout='tangent'"),
         ("--parameters nothing.*", "no parameter of the network matches ['nothing.*']"),
         ("--parameters last --parameters x", "no parameter of the network matches"),
-        ("--device banana", "device='banana': give 'auto', 'cpu'"),
+        ("--device banana", "device='banana': give 'auto', or a torch.device"),
         ("--construction x", "construction='x': choose from 'plus', 'minmax'"),
         ("--widths x", "widths='x'"),
         ("--loss x", "loss='x': choose from 'squared', 'huber', 'logistic', 'poisson'"),

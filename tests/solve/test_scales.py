@@ -188,7 +188,7 @@ def test_intervals_with_leverage(
 @pytest.mark.parametrize("score", ["leverage", "noise"])
 @pytest.mark.parametrize("ridge", [0.5, "auto"])
 def test_a_score_leaves_predictions_alone(ridge: float | str, score: str) -> None:
-    plain, scaled = (solved(LazyStep(ridge, score=s), 9) for s in ("constant", score))
+    plain, scaled = (solved(LazyStep(ridge, widths=s), 9) for s in ("constant", score))
     for one, other in zip(
         plain.models.loo.predict(plain.new), scaled.models.loo.predict(plain.new), strict=True
     ):

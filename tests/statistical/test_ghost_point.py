@@ -154,7 +154,7 @@ def test_the_base_moves_by_its_shift_when_a_row_is_added():
 @pytest.mark.parametrize(("n", "alpha"), [(9, 0.1), (19, 0.1), (99, 0.1)])
 def test_a_base_that_forgets_misses_as_often_as_the_construction_allows(n, alpha):
     """Each case raises a false alarm with probability 2e-6."""
-    rate = CONSTRUCTIONS["minmax"].miss(kappa(alpha, n), n)
+    rate = CONSTRUCTIONS["minmax"].miss(kappa(alpha, n), n, 1)
     assert rate == pytest.approx(0.1)
     missed = misses(n, alpha, 0.0, REPETITIONS, seed=n)
     law = stats.binom(REPETITIONS, rate)
@@ -174,7 +174,7 @@ def test_a_memorising_base_comes_close_to_the_bound_and_never_passes_it(
     missed = misses(n, alpha, shift, REPETITIONS, seed=n + 1)
     bound = allowed(n, alpha, shift, construction)
     assert not refuted(missed, REPETITIONS, bound)
-    undisturbed = CONSTRUCTIONS[construction].miss(kappa(alpha, n), n)
+    undisturbed = CONSTRUCTIONS[construction].miss(kappa(alpha, n), n, 1)
     assert missed / REPETITIONS - undisturbed > share * (bound - undisturbed)
 
 
@@ -182,7 +182,7 @@ def test_a_memorising_base_comes_close_to_the_bound_and_never_passes_it(
 @pytest.mark.parametrize(("n", "alpha", "construction", "share"), CASES)
 def test_a_certificate_that_ignores_the_dependence_is_refuted(n, alpha, construction, share, shift):
     missed = misses(n, alpha, shift, REPETITIONS, seed=n + 1)
-    undisturbed = CONSTRUCTIONS[construction].miss(kappa(alpha, n), n)
+    undisturbed = CONSTRUCTIONS[construction].miss(kappa(alpha, n), n, 1)
     assert refuted(missed, REPETITIONS, undisturbed)
 
 

@@ -38,24 +38,16 @@ def members(module: str, variable: str) -> dict[str, str]:
 
 
 def defaults(module: str, class_name: str) -> dict[str, Any]:
-    """Return the arguments of a class with their defaults, which must be literals."""
-    pattern = rf"^class {class_name}\b.*?^    def __init__\((.*?)\) -> None:"
-    found = re.search(pattern, _source(module), re.MULTILINE | re.DOTALL)
-    assert found is not None, f"{class_name} has no __init__ in {module}"
-    arguments = ast.parse(f"def init({found[1]}): ...").body[0].args  # type: ignore[attr-defined]
-    given = arguments.args[len(arguments.args) - len(arguments.defaults) :]
+    """Return the fields of a dataclass whose defaults are literals, with these."""
+    classes = [node for node in ast.parse(_source(module)).body if isinstance(node, ast.ClassDef)]
+    (body,) = (node.body for node in classes if node.name == class_name)
     return {
-        argument.arg: ast.literal_eval(default)
-        for argument, default in zip(given, arguments.defaults, strict=True)
+        ast.unparse(field.target): ast.literal_eval(field.value)
+        for field in body
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.value, ast.Constant | ast.Tuple)
+        and "ClassVar" not in ast.unparse(field.annotation)
     }
-
-
-def field_defaults(module: str, class_name: str) -> dict[str, Any]:
-    """Return the fields of a dataclass whose defaults are numbers or text, with these."""
-    pattern = rf"^class {class_name}\b(.*?)(?:^    def |\Z)"
-    found = re.search(pattern, _source(module), re.MULTILINE | re.DOTALL)
-    fields = re.findall(r"^    (\w+): .+? = ([\d.e-]+|\"\w+\")$", found[1], re.M) if found else []
-    return {name: ast.literal_eval(default) for name, default in fields}
 
 
 def _source(module: str) -> str:

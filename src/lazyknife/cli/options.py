@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from .library import defaults, field_defaults, members, names
+from .library import defaults, members, names
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
@@ -97,16 +97,14 @@ _BASE_HELP = (
     "noise; pretrained: training on the features of both files, without the target; plain: "
     "training, without a guarantee."
 )
-_FIELDS = {
-    kind: field_defaults(f"base.{kind}", of) for kind, of in members("base", "BASES").items()
-}
+_FIELDS = {kind: defaults(f"base.{kind}", of) for kind, of in members("base", "BASES").items()}
 
 
 def _with_defaults(name: str, text: str) -> str:
     """Append the defaults that an option has in the library, and for which bases."""
     found: dict[object, list[str]] = {}
     for kind, fields in _FIELDS.items():
-        if name in fields:
+        if fields.get(name) is not None:
             found.setdefault(fields[name], []).append(kind)
     shown = " or ".join(f"{value} ({', '.join(kinds)})" for value, kinds in found.items())
     return f"{text}; by default {shown}." if shown else f"{text}."

@@ -62,9 +62,11 @@ class Read:
         return torch.where(error < FIRST_ORDER, sizes / self.scales.own * (1 + error), torch.inf)
 
 
-def slack_of(rounding: Rounding, norms: Tensor, point: Tensor, each: Tensor, loss: Loss) -> Tensor:
+def slack_of(
+    rounding: Rounding, norms: Tensor, point: Tensor, each: Tensor, loss: Loss, shift: Tensor
+) -> Tensor:
     """What predictions may be off by, on the scale of y, shape (m,)."""
-    slack = rounding.slack(norms, point)
+    slack = rounding.slack(norms, point, shift)
     if loss.identity:
         return slack
     # On the scale of the link a move by t multiplies the mean of y by e^{±t} at most.

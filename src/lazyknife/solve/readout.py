@@ -96,7 +96,7 @@ class TangentReadout(Read):
             if self.scales is not None:
                 sigma, stretch = self.scales.at(rows, norms)
         point, each = self._point(outputs, rows), self._each(outputs, rows)
-        slack = slack_of(self.rounding, norms.double(), point, each, self.loss)
+        slack = slack_of(self.rounding, norms.double(), point, each, self.loss, self._shift)
         one = each.new_ones(())
         return Predictions(
             point,
@@ -201,7 +201,7 @@ class NetworkReadout(Read):
         else:
             _, rows, norms = self.basis.at(X)
             sigma, stretch = self.scales.at(rows, norms)
-        slack = slack_of(self.rounding, norms.double(), point, each, self.loss)
+        slack = slack_of(self.rounding, norms.double(), point, each, self.loss, one - 1)
         return Predictions(point, each, torch.zeros_like(one), sigma, stretch, slack)
 
     def _moves(self, columns: slice) -> dict[str, Tensor]:

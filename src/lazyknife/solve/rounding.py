@@ -152,6 +152,8 @@ class Rounding:
         What the left-out residuals may be off by, shape (n,); infinite where nothing is known.
     epsilon
         Relative rounding of sums of predictions and residuals.
+    coarse
+        The same of predictions in a coarser type.
 
     """
 
@@ -159,19 +161,24 @@ class Rounding:
     constant: float
     own: Tensor
     epsilon: float
+    coarse: float = 0.0
 
-    def slack(self, norms: Tensor, point: Tensor) -> Tensor:
-        """By how much predictions at rows with these k(x, x) may be off, shape (m,)."""
-        return self.slope * norms.sqrt() + (self.constant + self.epsilon * point.abs())
+    def slack(self, norms: Tensor, point: Tensor, shift: Tensor | float = 0.0) -> Tensor:
+        """By how much predictions at rows with these k(x, x) may be off, shape (m,).
+
+        ``shift`` is the part of them that a coarser type is kept free of.
+        """
+        relative = self.epsilon * point.abs() + self.coarse * (point - shift).abs()
+        return self.slope * norms.sqrt() + (self.constant + relative)
 
     @property
     def conceded(self) -> Tensor:
         """Rows of whose models nothing is known, shape (n,)."""
         return torch.isinf(self.own)
 
-    def plus(self, slope: float, epsilon: float) -> Rounding:
+    def plus(self, slope: float, coarse: float) -> Rounding:
         """The same with coarser predictions."""
-        return replace(self, slope=self.slope + slope, epsilon=self.epsilon + epsilon)
+        return replace(self, slope=self.slope + slope, coarse=self.coarse + coarse)
 
     def times(self, factor: float) -> Rounding:
         """The same, so many times as large."""
