@@ -46,7 +46,7 @@ from lazyknife.networks import build, make, mlp
 from lazyknife.records import LeaveOneOut
 from lazyknife.solve.dual import DualSystem
 from lazyknife.solve.problem import GRID_POINTS, Problem
-from lazyknife.solve.readout import read_out
+from lazyknife.solve.readout import READOUTS
 from lazyknife.solve.rounding import gamma_of
 from lazyknife.solve.widths import Noise
 from lazyknife.tangent import linearise
@@ -214,7 +214,7 @@ class Unchecked(Plus):
         solved, system = self.solve(problem), problem.system
         gamma = gamma_of(problem.machine.dtype)
         scales = problem.widths.scales(system, solved, problem.grid, gamma)
-        loo = read_out(readout, problem.basis, problem.X, problem.y, solved, scales)
+        loo = READOUTS[readout].of(problem.basis, problem.X, problem.y, solved, scales)
         return LazyModels(loo, solved)
 
 

@@ -25,7 +25,7 @@ from lazyknife.intervals.rounded import SMALL_SHARE, rounding_share
 from lazyknife.networks import mlp
 from lazyknife.records import Base
 from lazyknife.solve.problem import Problem, ridge_grid
-from lazyknife.solve.readout import READOUTS, TangentReadout, read_out
+from lazyknife.solve.readout import READOUTS, TangentReadout
 from lazyknife.solve.ridge import RidgeModels
 from lazyknife.tangent import EXACT, Dual, FeatureMap, Primal, Sketch, linearise
 from machines import MACHINE, tiny_tiles
@@ -76,7 +76,7 @@ def in_the_dual_form(step: LazyStep, module: nn.Module, n: int) -> LazyModels:
         solved = dual_models(kernel, targets, grid, step.intercept, MACHINE)
     else:
         solved = dual_models(kernel, targets, float(step.ridge), step.intercept, MACHINE)
-    return LazyModels(read_out(step.readout, Dual(tangent, features), X, y, solved), solved)
+    return LazyModels(READOUTS[step.readout].of(Dual(tangent, features), X, y, solved), solved)
 
 
 def check_same(models: LazyModels, others: LazyModels, relative: float) -> None:

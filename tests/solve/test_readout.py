@@ -14,7 +14,7 @@ import reference
 from lazyknife.compute import Machine
 from lazyknife.networks import mlp
 from lazyknife.records import LeaveOneOut
-from lazyknife.solve.readout import READOUTS, read_out
+from lazyknife.solve.readout import READOUTS
 from lazyknife.solve.ridge import RidgeModels
 from lazyknife.tangent import Basis, Dual, Primal, Tangent, linearise
 from machines import MACHINE
@@ -97,7 +97,7 @@ def fitted(
     X, y = machine.put(X), machine.put(y)
     tangent = linearise(module, X, machine=machine)
     basis, models = FORMS[form](tangent, X, y, ridge, intercept)
-    return read_out(readout, basis, X, y, models), models, module
+    return READOUTS[readout].of(basis, X, y, models), models, module
 
 
 def check(

@@ -18,7 +18,7 @@ import pytest
 import lazyknife as lk
 from lazyknife.intervals import CONSTRUCTIONS, LazyModels
 from lazyknife.intervals.constructions import Plus
-from lazyknife.solve.readout import read_out
+from lazyknife.solve.readout import READOUTS
 from rows import simulated
 
 TRIALS, N, TEST = 15, 100, 1500
@@ -120,9 +120,8 @@ class LeftIn(Plus):
         models = found.solved
         columns = models.full[:, None].expand(-1, len(models.residuals))
         wrong = replace(models, columns=columns, residuals=models.training_residuals)
-        read = read_out(
-            readout, found.loo.basis, problem.X, problem.y, wrong, rounding=found.loo.rounding
-        )
+        given = (found.loo.basis, problem.X, problem.y, wrong)
+        read = READOUTS[readout].of(*given, rounding=found.loo.rounding)
         return LazyModels(read, wrong)
 
 

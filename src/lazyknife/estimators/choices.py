@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ..data.checks import check_choice
 from ..intervals import CONSTRUCTIONS, Construction
@@ -34,7 +35,7 @@ class Choices:
     features: FeatureMap
 
     @property
-    def _construction(self) -> Construction:
+    def _construction(self) -> Construction[Any]:
         return CONSTRUCTIONS[self.construction]
 
     def check(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -50,7 +50,7 @@ class LazyStep:
     ridge: float | Literal["auto"]
     intercept: bool = True
     readout: str = "tangent"
-    construction: str | Construction = "plus"
+    construction: str | Construction[Any] = "plus"
     widths: str | Widths = "constant"
     folds: int = 10
     loss: Loss = SQUARED
@@ -95,7 +95,7 @@ class LazyStep:
         machine.check_fits(machine.item * needed, what, remedy + ", or fewer rows")
 
     @property
-    def _construction(self) -> Construction:
+    def _construction(self) -> Construction[Any]:
         found = self.construction
         return CONSTRUCTIONS[found] if isinstance(found, str) else found
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from torch import Tensor
 
 from ..losses import Loss
-from ..records import Ends
+from ..records import Ends, Predictor
 from ..solve.problem import Problem
 from ..solve.widths import Widths
 from .fit import LazyModels
 from .order import kappa
+
+Models = TypeVar("Models", bound=Predictor)
 
 
 class Bound(NamedTuple):
@@ -23,7 +25,7 @@ class Bound(NamedTuple):
     new_rows: int = 1
 
 
-class Construction(ABC):
+class Construction(ABC, Generic[Models]):
     """A way to make intervals of leave-one-out models.
 
     Attributes
@@ -58,7 +60,7 @@ class Construction(ABC):
         """Solve a problem; rounding is compared with the ends at level ``alpha``."""
 
     @abstractmethod
-    def ends(self, loo: Any, X: Tensor, ranks: Sequence[int]) -> Ends:
+    def ends(self, loo: Models, X: Tensor, ranks: Sequence[int]) -> Ends:
         """Point predictions, (m,), and lower and upper ends for each rank κ, (m, ranks)."""
 
     def miss(self, rank: int, n: int, folds: int) -> float | None:

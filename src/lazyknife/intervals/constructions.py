@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from torch import Tensor
 
@@ -13,14 +14,14 @@ from ..solve.problem import Problem
 from ..solve.ridge import RidgeModels
 from ..solve.widths import Widths
 from . import ends
-from .construction import Bound, Construction
+from .construction import Bound, Construction, Models
 from .fit import LazyModels, fit_left_out
 from .full import fit_full
 
 SCALED = ("noise", "leverage", "constant")
 
 
-class _RowsOut(Construction):
+class _RowsOut(Construction[Models]):
     """Leaves rows out."""
 
     def solve(self, problem: Problem) -> RidgeModels:
@@ -31,7 +32,7 @@ class _RowsOut(Construction):
         return fit_left_out(problem, self.solve, readout, alpha)
 
 
-class Plus(_RowsOut):
+class Plus(_RowsOut[LeaveOneOut]):
     """Jackknife+."""
 
     summary = "jackknife+, certifies 1 − 2·alpha"
@@ -48,7 +49,7 @@ class Plus(_RowsOut):
         return max(rank - 1, 0)
 
 
-class MinMax(_RowsOut):
+class MinMax(_RowsOut[LeaveOneOut]):
     """Jackknife-minmax."""
 
     summary = "wider than plus, certifies 1 − alpha"
@@ -62,7 +63,7 @@ class MinMax(_RowsOut):
         return rank / (n + 1)
 
 
-class Full(Construction):
+class Full(Construction[Conformal]):
     """Exact full conformal prediction of the linearised network."""
 
     summary = "exact full conformal of the linearised network, certifies 1 − alpha"
@@ -85,7 +86,7 @@ class Full(Construction):
         return 2 + ridges
 
 
-class CVPlus(Construction):
+class CVPlus(Construction[LeaveOneOut]):
     """CV+: folds left out instead of rows."""
 
     summary = "leaves folds out instead of rows"
@@ -126,7 +127,7 @@ class CVPlus(Construction):
         return 2
 
 
-class Jackknife(_RowsOut):
+class Jackknife(_RowsOut[Predictor]):
     """Full-data prediction ± an order statistic of the left-out errors."""
 
     summary = "the classical jackknife, certifies nothing"
@@ -136,7 +137,7 @@ class Jackknife(_RowsOut):
         return ends.around_point(loo.point(X), loo.residuals, ranks)
 
 
-class Naive(_RowsOut):
+class Naive(_RowsOut[Predictor]):
     """Full-data prediction ± an order statistic of the errors on the training rows."""
 
     summary = "from errors on the training rows, certifies nothing"
@@ -146,7 +147,7 @@ class Naive(_RowsOut):
         return ends.around_point(loo.point(X), loo.training_residuals, ranks)
 
 
-CONSTRUCTIONS: dict[str, Construction] = {
+CONSTRUCTIONS: dict[str, Construction[Any]] = {
     "plus": Plus(),
     "minmax": MinMax(),
     "full": Full(),

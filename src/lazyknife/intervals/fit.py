@@ -18,7 +18,8 @@ from ..solve.guard import (
     with_own_errors,
 )
 from ..solve.problem import Problem
-from ..solve.readout import Readout, read_out
+from ..solve.reading import Read
+from ..solve.readout import READOUTS
 from ..solve.ridge import RidgeModels
 from ..solve.rounding import MEASURED, Rounding, gamma_of, rounding_of
 from ..solve.scales import Scales
@@ -56,9 +57,8 @@ def fit_left_out(
         every = problem.dual and (len(problem.ridges) > 1 or problem.widths.needs_system)
         rows = checked_rows(problem.X, problem.basis.size, every)
         solved, scales, rounding = _rounded(problem, solved, *kept.errors(problem), rows)
-        loo = read_out(
-            readout, problem.basis, problem.X, problem.y, solved, scales, problem.loss, rounding
-        )
+        given = (problem.basis, problem.X, problem.y, solved, scales, problem.loss, rounding)
+        loo = READOUTS[readout].of(*given)
     if machine.predicting is not None:
         loo = _predicting_in(machine.predicting, loo, problem, rows, alpha)
     elif machine.dtype != torch.float64:
@@ -86,8 +86,8 @@ def _rounded(
 
 
 def _predicting_in(
-    dtype: torch.dtype, loo: Readout, problem: Problem, rows: torch.Tensor, alpha: float
-) -> Readout:
+    dtype: torch.dtype, loo: Read, problem: Problem, rows: torch.Tensor, alpha: float
+) -> Read:
     """Return the models predicting in another type, or as they are where that is too coarse."""
     other = loo.of_type(dtype)
     if other is None:

@@ -12,7 +12,8 @@ from torch import Tensor
 from ..compute import blocks
 from ..tangent import Basis, Dual
 from .problem import Problem
-from .readout import Readout, TangentReadout
+from .reading import Read
+from .readout import TangentReadout
 from .ridge import RidgeModels
 from .rounding import gamma_of
 
@@ -141,7 +142,7 @@ def exact_basis(basis: Basis) -> Basis:
     return basis if exact else basis.of_type(torch.float64)
 
 
-def with_coarse_predictions(coarse: Readout, exact: Readout, X: Tensor) -> Readout:
+def with_coarse_predictions(coarse: Read, exact: Read, X: Tensor) -> Read:
     """Return the coarse ones of the same models, with the errors that they have at some rows."""
     found, wanted = coarse.scaled(X), exact.scaled(X)
     off = (found.each.double() + found.shift - wanted.each - wanted.shift).abs().amax(dim=1)
@@ -151,7 +152,7 @@ def with_coarse_predictions(coarse: Readout, exact: Readout, X: Tensor) -> Reado
     return replace(_looser(coarse, exact.basis, off, X), scales=scales)
 
 
-def with_own_errors(loo: Readout, X: Tensor) -> Readout:
+def with_own_errors(loo: Read, X: Tensor) -> Read:
     """Return models that predict in their own coarse type with the errors that they have."""
     basis = exact_basis(loo.basis)
     if isinstance(loo, TangentReadout) and loo.models.model_of is None and loo.scales is None:
@@ -166,7 +167,7 @@ def with_own_errors(loo: Readout, X: Tensor) -> Readout:
     return with_coarse_predictions(loo, exact, X)
 
 
-def _looser(loo: Readout, basis: Basis, off: Tensor, X: Tensor) -> Readout:
+def _looser(loo: Read, basis: Basis, off: Tensor, X: Tensor) -> Read:
     """Return the models with errors of their predictions, (m,), counted several times."""
     lengths = basis.at(X)[2].double().sqrt()
     slope = COARSE * float((off / lengths.clamp(min=TINY)).nan_to_num(torch.inf).max())

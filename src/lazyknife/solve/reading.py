@@ -3,29 +3,86 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import Any, ClassVar, Self
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from ..losses import Loss
+from ..losses import SQUARED, Loss
+from ..records import Predictions
 from ..tangent import Basis
 from .ridge import RidgeModels
-from .rounding import FIRST_ORDER, Rounding
+from .rounding import FIRST_ORDER, NOTHING, Rounding
 from .scales import Scales
 
 
-class Read:
-    """What both readouts share; ``moves_network`` says whether weights are moved."""
+@dataclass(frozen=True)
+class Read(ABC):
+    """All models, ready to predict; a readout says how.
+
+    Attributes
+    ----------
+    moves_network
+        Whether the weights of the network are moved.
+    basis, models
+        The coordinates z, and W and β.
+    residuals, training_residuals
+        Of the left-out rows, and of the full model, on the scale of y, each (n,).
+    scales
+        σ, where errors are not taken as they are.
+    loss
+        Whose inverse link leads from f to predictions.
+    rounding
+        What rounding may have changed of the models.
+
+    """
 
     moves_network: ClassVar[bool] = False
-
     basis: Basis
     models: RidgeModels
-    scales: Scales | None
-    residuals: Any
-    rounding: Rounding
+    residuals: Tensor
+    training_residuals: Tensor
+    scales: Scales | None = None
+    loss: Loss = SQUARED
+    rounding: Rounding = NOTHING
+
+    @classmethod
+    def of(
+        cls,
+        basis: Basis,
+        X: Tensor,
+        y: Tensor,
+        models: RidgeModels,
+        scales: Scales | None = None,
+        loss: Loss = SQUARED,
+        rounding: Rounding = NOTHING,
+    ) -> Self:
+        """Read out the models of the training rows X and y, which are on the machine."""
+        own = (models.residuals, models.training_residuals)
+        return cls(basis, models, *own, scales, loss, rounding)._evaluated(X, y)
+
+    def _evaluated(self, X: Tensor, y: Tensor) -> Self:
+        """The same with the residuals of this readout."""
+        return self
+
+    @property
+    @abstractmethod
+    def rows_at_once(self) -> int:
+        """How many rows to predict at a time."""
+
+    @abstractmethod
+    def point(self, X: Tensor) -> Tensor:
+        """Predictions of the full model, shape (m,)."""
+
+    @abstractmethod
+    def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Predictions of the full model, (m,), and of the model without each row, (m, n)."""
+
+    @abstractmethod
+    def scaled(self, X: Tensor) -> Predictions:
+        """Everything that intervals are made of."""
 
     def of_type(self, dtype: torch.dtype) -> Self | None:
         """The same models, predicting in another floating type; None if the scales cannot."""
@@ -33,7 +90,7 @@ class Read:
         if scales is None and self.scales is not None:
             return None
         basis, models = self.basis.of_type(dtype), self.models.of_type(dtype)
-        return replace(self, basis=basis, models=models, scales=scales)  # type: ignore[type-var]
+        return replace(self, basis=basis, models=models, scales=scales)
 
     def typical_error(self) -> tuple[float, float]:
         known = ~self.rounding.conceded

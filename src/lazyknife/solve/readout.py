@@ -9,14 +9,10 @@ import torch
 from torch import Tensor
 
 from ..compute import blocks, steps
-from ..losses import SQUARED, Loss
 from ..networks import widest_layer
 from ..records import Predictions
-from ..tangent import Basis, moved_outputs
+from ..tangent import moved_outputs
 from .reading import Read, by_row, slack_of
-from .ridge import RidgeModels
-from .rounding import NOTHING, Rounding
-from .scales import Scales
 
 MODELS_AT_ONCE = 100
 # Moved networks may respond to an error of the moves more steeply than at θ0.
@@ -25,50 +21,7 @@ CURVED = 10.0
 
 @dataclass(frozen=True)
 class TangentReadout(Read):
-    """f̄_{−j}(x) = f(x; θ0) + z(x)ᵀW_j + β_j: predictions of the linearised network.
-
-    Attributes
-    ----------
-    basis, models
-        The coordinates z, and W and β.
-    scales
-        σ, where errors are not taken as they are.
-    loss
-        Whose inverse link leads from f̄ to predictions.
-    rounding
-        What rounding may have changed of the models.
-
-    """
-
-    basis: Basis
-    models: RidgeModels
-    scales: Scales | None = None
-    loss: Loss = SQUARED
-    rounding: Rounding = NOTHING
-
-    @classmethod
-    def of(
-        cls,
-        basis: Basis,
-        X: Tensor,
-        y: Tensor,
-        models: RidgeModels,
-        scales: Scales | None = None,
-        loss: Loss = SQUARED,
-        rounding: Rounding = NOTHING,
-    ) -> TangentReadout:
-        """Read out the models; everything at the training rows is in closed form."""
-        return cls(basis, models, scales, loss, rounding)
-
-    @property
-    def residuals(self) -> Tensor:
-        """c_j/d_j."""
-        return self.models.residuals
-
-    @property
-    def training_residuals(self) -> Tensor:
-        """λc."""
-        return self.models.training_residuals
+    """f̄_{−j}(x) = f(x; θ0) + z(x)ᵀW_j + β_j: predictions of the linearised network."""
 
     @property
     def rows_at_once(self) -> int:
@@ -133,38 +86,19 @@ class NetworkReadout(Read):
 
     moves_network = True
 
-    basis: Basis
-    models: RidgeModels
-    residuals: Tensor
-    training_residuals: Tensor
-    scales: Scales | None = None
-    loss: Loss = SQUARED
-    rounding: Rounding = NOTHING
-
-    @classmethod
-    def of(
-        cls,
-        basis: Basis,
-        X: Tensor,
-        y: Tensor,
-        models: RidgeModels,
-        scales: Scales | None = None,
-        loss: Loss = SQUARED,
-        rounding: Rounding = NOTHING,
-    ) -> NetworkReadout:
+    def _evaluated(self, X: Tensor, y: Tensor) -> NetworkReadout:
         """Evaluate model j at row j, and the full model at every row."""
-        unread = cls(basis, models, y, y, scales, loss, rounding.times(CURVED))
+        unread, models = replace(self, rounding=self.rounding.times(CURVED)), self.models
         if models.model_of is None:
+            module = self.basis.tangent.module
             own = [
-                moved_outputs(
-                    basis.tangent.module, unread._moves(columns), X[columns], own_row=True
-                )
-                for columns in unread._model_blocks()
+                moved_outputs(module, self._moves(columns), X[columns], own_row=True)
+                for columns in self._model_blocks()
             ]
-            left_out = loss.mean(torch.cat(own) + models.intercepts[:-1])
+            left_out = self.loss.mean(torch.cat(own) + models.intercepts[:-1])
         else:
-            left_out = unread.predict(X)[1].diagonal()
-        return replace(unread, residuals=y - left_out, training_residuals=y - unread.point(X))
+            left_out = self.predict(X)[1].diagonal()
+        return replace(unread, residuals=y - left_out, training_residuals=y - self.point(X))
 
     @property
     def rows_at_once(self) -> int:
@@ -226,22 +160,4 @@ class NetworkReadout(Read):
         return widest_layer(self.basis.tangent.module)
 
 
-Readout = TangentReadout | NetworkReadout
-READOUTS: dict[str, type[TangentReadout] | type[NetworkReadout]] = {
-    "network": NetworkReadout,
-    "tangent": TangentReadout,
-}
-
-
-def read_out(
-    readout: str,
-    basis: Basis,
-    X: Tensor,
-    y: Tensor,
-    models: RidgeModels,
-    scales: Scales | None = None,
-    loss: Loss = SQUARED,
-    rounding: Rounding = NOTHING,
-) -> Readout:
-    """Return the leave-one-out models behind one of the readouts; X and y are on the machine."""
-    return READOUTS[readout].of(basis, X, y, models, scales, loss, rounding)
+READOUTS: dict[str, type[Read]] = {"network": NetworkReadout, "tangent": TangentReadout}
