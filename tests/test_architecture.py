@@ -115,7 +115,7 @@ def test_there_are_no_import_cycles() -> None:
 
 
 def test_the_import_graph_is_read_from_the_source() -> None:
-    assert {"compute", "solve.ridge", "networks", "tangent"} <= GRAPH["solve.readout"]
+    assert {"compute", "solve.reading", "networks", "tangent"} <= GRAPH["solve.readout"]
     assert "tangent.capture" in GRAPH["tangent"]
     sample = (
         "import lazyknife.base\nfrom .solve import choose\n"
