@@ -155,8 +155,8 @@ def leave_one_out(system: System, ridges: Sequence[float], progress: bool = Fals
     """All n leave-one-out models, and the full one.
 
     With one λ they are stored in the memory of the system. With several, every model chooses its
-    own by the errors with two rows left out, a function of the rows without j, and the full model by the plain
-    leave-one-out error; the system can be used again.
+    own by the errors with two rows left out, a function of the rows without j, and the full model
+    by the plain leave-one-out error; the system can be used again.
     """
     if len(ridges) == 1:
         return system.models(ridges[0])

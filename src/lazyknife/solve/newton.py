@@ -5,8 +5,8 @@ minimises, over a move Δ of the weights and an unpenalised intercept β,
 
     Σ_{i≠j} ℓ(y_i, f_i) + (λ/2)‖Δ‖²,   Δ = Jᵀα,   f = o + Kα + β,
 
-and its solution is where the residual G_i = λα_i + [i ≠ j] ℓ'(y_i, f_i) is 0 for every i; so α_j = 0, and with
-an intercept Σα = 0. With W = diag ℓ''(y, f), 0 at row j, a Newton step (a, b) solves
+and at its solution the residual G_i = λα_i + [i ≠ j] ℓ'(y_i, f_i) is 0 for every i; so α_j = 0,
+and with an intercept Σα = 0. With W = diag ℓ''(y, f), 0 at row j, a Newton step (a, b) solves
 
     λa + W(Ka + b1) = −G,   Σa = 0.
 

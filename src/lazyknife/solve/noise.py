@@ -7,7 +7,8 @@ For model j the targets are the sizes of the errors with two rows left out,
 all at j's own λ. A second ridge on the same kernel smooths column j over the rows without j: with
 C = A T and x_j = C_jj/d_j its coefficients are C_ij − A_ij x_j and its prediction at row j is −x_j
 (the value of T_jj does not matter). Sizes of errors are far noisier than y, so its λ is chosen
-separately, by the same leave-two-out rule on T. Everything about j is a function of the rows without j.
+separately, by the same leave-two-out rule on T. Everything about j is a function of the rows
+without j.
 
 It takes n³ operations for an inverse and 2n³ for A T at each λ of the grid. Memory: four n×n
 arrays, the kernel's among them.

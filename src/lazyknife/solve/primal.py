@@ -1,7 +1,7 @@
 """The ridge from feature rows (the primal form), for fewer features than rows.
 
 Φ are the n feature rows, with a last entry 1 where there is an intercept; G = ΦᵀΦ + λI, without λ
-at the last entry of its diagonal, and G = LLᵀ; w = G⁻¹Φᵀr; h_j = φ_jᵀG⁻¹φ_j are the leverages. As in
+at the last entry of its diagonal, and G = LLᵀ; w = G⁻¹Φᵀr, and h_j = φ_jᵀG⁻¹φ_j is the leverage. As in
 ridge.py, A = (I − ΦG⁻¹Φᵀ)/λ, c = (r − Φw)/λ and d = (1 − h)/λ; a unit of r_j moves w by G⁻¹φ_j; a
 new row has b = ΦG⁻¹φ(x) and s = λ(1 + φ(x)ᵀG⁻¹φ(x)).
 
@@ -95,7 +95,7 @@ class PrimalRidge:
         return (self.rows @ torch.cholesky_solve(last, self.lower)).sum(dim=1)
 
     def _strains(self) -> Tensor:
-        """d is a difference from 1, and spans also bound the errors of the products."""
+        """Here d is a difference from 1, and spans also bound the errors of the products."""
         return (self.all_spans.square() + 2 * self.all_spans) / (self.ridge * self.diagonal).abs()
 
     def inverse_rows(self, rows: slice | Tensor) -> Tensor:

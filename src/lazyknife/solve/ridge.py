@@ -7,9 +7,9 @@ the bordered system where there is an unpenalised intercept), c = A r and d = di
 - the model without row j is the full one minus e_j times its change per unit of r_j (``steps``);
 - with rows i and j left out the residual at i is (d_j c_i − A_ij c_j)/(d_i d_j − A_ij²);
 - a new row x has weights b(x), with which the training targets enter its prediction
-  f(x; θ0) + bᵀr, and s(x) = k(x, x) + λ − k(x)ᵀA k(x), the part of x that the training rows leave open:
-  1/s is its entry in the inverse of all n + 1 rows and −b/s are the entries beside it. Without row
-  j, s becomes s + b_j²/d_j, which at row j is 1/d_j.
+  f(x; θ0) + bᵀr, and s(x) = k(x, x) + λ − k(x)ᵀA k(x), the part of x that the
+  training rows leave open: 1/s is its entry in the inverse of all n + 1 rows and −b/s are the
+  entries beside it. Without row j, s becomes s + b_j²/d_j, which at row j is 1/d_j.
 
 The dual form (dual.py) works on the kernel, the primal form (primal.py) on feature rows.
 """
