@@ -1,7 +1,7 @@
 """The ridge from feature rows (the primal form), for fewer features than rows.
 
 Φ are the n feature rows, with a last entry 1 where there is an intercept; G = ΦᵀΦ + λI, without λ
-at the last entry of its diagonal, and G = LLᵀ; w = G⁻¹Φᵀr, and h_j = φ_jᵀG⁻¹φ_j is the leverage. As in
+at the last entry of its diagonal, and G = LLᵀ; w = G⁻¹Φᵀr, and leverages h_j = φ_jᵀG⁻¹φ_j. As in
 ridge.py, A = (I − ΦG⁻¹Φᵀ)/λ, c = (r − Φw)/λ and d = (1 − h)/λ; a unit of r_j moves w by G⁻¹φ_j; a
 new row has b = ΦG⁻¹φ(x) and s = λ(1 + φ(x)ᵀG⁻¹φ(x)).
 
