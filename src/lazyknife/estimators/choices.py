@@ -91,7 +91,10 @@ class Choices:
                 f"loss={self.loss.name!r}: choose from {others}"
             )
         if not self.features.has_kernel:
-            raise ValueError(f"loss={self.loss.name!r} does not support features={self.features!r}")
+            raise ValueError(
+                f"loss={self.loss.name!r} does not support features={self.features!r}: use "
+                "features=None, or loss='squared'"
+            )
 
     def _check_widths(self, widths: str, known: dict[str, Widths]) -> None:
         check_choice("widths", widths, known)
