@@ -1,7 +1,7 @@
 """Intervals for the rows of a CSV file: read, fit, predict, save a table.
 
-The script writes a small file to a temporary folder; put the path of your own in its place. The
-command ``lazyknife predict`` does the same from a shell, with text columns and dates as well.
+The script writes a small file to a temporary folder; replace it by your own. The command
+``lazyknife predict`` does the same from a shell, and also encodes text columns and dates.
 """
 
 import tempfile

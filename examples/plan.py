@@ -1,4 +1,4 @@
-"""What coverage is guaranteed, and which alpha to use, before anything is trained."""
+"""Which coverage is guaranteed, and which alpha to use, before anything is trained."""
 
 import lazyknife as lk
 

@@ -1,6 +1,6 @@
-"""Intervals for a torch network of your own, trained before on other rows.
+"""Intervals for your own torch network, already trained on other rows.
 
-The network was trained on one population and is used on another, of which 150 rows have labels.
+The network was trained on one population and is used on another one with 150 labelled rows.
 """
 
 import tempfile

@@ -19,7 +19,7 @@ Ends = tuple[Tensor, Tensor, Tensor]  # point (m,), lower (m, levels), upper (m,
 
 @dataclass(frozen=True)
 class PrivacyCurve:
-    """How far one more data point can move the law of a random output A.
+    """Bounds on how much one more data point can change the distribution of a random output A.
 
     For every k and every set S, with D any data set and z one more point,
 
@@ -28,9 +28,9 @@ class PrivacyCurve:
     Attributes
     ----------
     epsilons, deltas
-        Points of the curve δ(ε). A single point (0, 0) says: no dependence at all.
+        Points of the curve δ(ε). A single point (0, 0) means no dependence at all.
     replace_one
-        One (ε, δ) under exchanging a point for another, the convention of the paper's Theorem 1.
+        One (ε, δ) under replacing one point by another, the convention of the paper's Theorem 1.
 
     """
 
@@ -44,12 +44,12 @@ class PrivacyCurve:
 
     @property
     def total_variation(self) -> float:
-        """τ, the most by which the probability of any event can differ."""
+        """τ, the largest possible difference in the probability of an event."""
         return float(np.min(1 - np.exp(-np.asarray(self.epsilons)) * (1 - np.asarray(self.deltas))))
 
     @classmethod
     def from_dp(cls, epsilon: float, delta: float = 0.0) -> PrivacyCurve:
-        """Return the curve of which only one add/remove (ε, δ) is known."""
+        """Return the curve for which only one add/remove (ε, δ) is known."""
         return cls((epsilon,), (delta,), (2 * epsilon, (1 + float(np.exp(epsilon))) * delta))
 
 
@@ -58,7 +58,7 @@ INDEPENDENT = PrivacyCurve((0.0,), (0.0,), (0.0, 0.0))
 
 @dataclass(frozen=True)
 class Base:
-    """Base weights θ0, how they depend on the data, and what was run to get them.
+    """Base weights θ0, how they depend on the data, and how they were obtained.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class Base:
     dependence
         The privacy curve of θ0; None where nothing is known (training without privacy).
     details
-        What ran, for instance sampling rate, noise multiplier, steps and seed of DP-SGD.
+        Details of the run, for instance sampling rate, noise multiplier, steps and seed of DP-SGD.
 
     """
 
@@ -77,7 +77,7 @@ class Base:
 
 
 class Predictor(Protocol):
-    """A full-data model, and what its rows leave to intervals."""
+    """A full-data model, and the residuals of its training rows."""
 
     @property
     def residuals(self) -> Tensor:
@@ -89,18 +89,18 @@ class Predictor(Protocol):
 
     @property
     def rows_at_once(self) -> int:
-        """How many rows to predict at a time."""
+        """Number of rows to predict at a time."""
 
     def point(self, X: Tensor) -> Tensor:
         """Full-data predictions, shape (m,)."""
 
 
 class RoundedModels(Predictor, Protocol):
-    """Models that know what rounding may have changed of them."""
+    """Models with bounds on what rounding may have changed in them."""
 
     @property
     def conceded(self) -> int:
-        """Of how many leave-one-out models rounding leaves nothing known."""
+        """Number of conceded leave-one-out models: rounding leaves nothing known of them."""
 
     def typical_error(self) -> tuple[float, float]:
         """Typical error of predictions and residuals by rounding; relative error of widths."""
@@ -116,13 +116,13 @@ class Predictions(NamedTuple):
     each
         Leave-one-out predictions less ``shift``, shape (m, n).
     shift
-        What is added at last, where ``each`` is in a coarser floating type; a single number.
+        Added to ``each`` in float64 where that is in a coarser floating type; a single number.
     scales
         σ_{−j}(x), shape (m, n), or a single 1.
     stretch
-        Relative errors that rounding may have left in a row's σ, shape (m,), or a single 0.
+        Bounds on the relative errors of a row's σ by rounding, shape (m,), or a single 0.
     slack
-        What the predictions of a row may be off by, shape (m,) or a single number.
+        Bounds on the errors of a row's predictions by rounding, shape (m,) or a single number.
 
     """
 
@@ -135,7 +135,7 @@ class Predictions(NamedTuple):
 
 
 class LeaveOneOut(Predictor, Protocol):
-    """n leave-one-out models and the full-data model, whichever way they were computed."""
+    """n leave-one-out models and the full-data model, however they were computed."""
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Full-data predictions (m,) and leave-one-out predictions (m, n)."""
@@ -145,7 +145,7 @@ class LeaveOneOut(Predictor, Protocol):
         """R_j = |Y_j − f_{−j}(X_j)| / σ_{−j}(X_j), rounded up, shape (n,)."""
 
     def scaled(self, X: Tensor) -> Predictions:
-        """Everything that intervals are made of."""
+        """Return everything that intervals are computed from."""
 
 
 class Conformal(Predictor, Protocol):
@@ -159,8 +159,8 @@ class Conformal(Predictor, Protocol):
 class Intervals:
     """Prediction intervals for m rows, at one level or several.
 
-    The three fields of numbers are numpy arrays, or tensors on the device of the rows where these
-    were a tensor.
+    ``point``, ``lower`` and ``upper`` are numpy arrays, or tensors on the device of the rows if the
+    rows were a tensor.
 
     Attributes
     ----------
@@ -168,7 +168,7 @@ class Intervals:
         Point predictions, shape (m,).
     lower, upper
         Ends of the intervals, shape (m,), or (m, levels) when several levels were asked for.
-        They are −inf and inf where the training rows are too few for the level.
+        They are −inf and inf if there are too few training rows for the level.
     alpha
         The level, or the tuple of levels.
     index
@@ -188,7 +188,7 @@ class Intervals:
         return (self.upper - self.lower).clip(min=0.0)
 
     def covers(self, y: ArrayLike | Tensor) -> NDArray[np.bool_]:
-        """Whether each interval holds its y; an array of the shape of ``lower``."""
+        """Whether each interval contains the true y; an array of the shape of ``lower``."""
         truth, (point, lower, upper) = to_array(y), self._arrays()
         if truth.shape != point.shape:
             raise ValueError(
@@ -229,7 +229,7 @@ class Intervals:
 
 
 def to_array(values: ArrayLike | Tensor) -> Array:
-    """Return numbers as a float64 array, wherever they are."""
+    """Return numbers as a float64 array, from any container or device."""
     if isinstance(values, Tensor):
         values = values.detach().cpu().numpy()
     return np.asarray(values, dtype=np.float64)

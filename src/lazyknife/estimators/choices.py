@@ -1,4 +1,4 @@
-"""What goes with what among the choices of a lazy step."""
+"""Which settings of a lazy step can be combined."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ..tangent import FEATURES, FeatureMap
 
 @dataclass(frozen=True)
 class Choices:
-    """Keys of the dicts of variants, and what each says of the others.
+    """Keys of the dicts of variants, and whether they can be combined.
 
     Attributes
     ----------
     construction, readout
         Keys of ``CONSTRUCTIONS`` and ``READOUTS``.
     widths
-        A key of ``WIDTHS``; None takes what serves best at its cost.
+        A key of ``WIDTHS``; None is the construction's default.
     loss, features
         The loss and the features.
 
@@ -39,7 +39,7 @@ class Choices:
         return CONSTRUCTIONS[self.construction]
 
     def check(self) -> None:
-        """Refuse choices that do not go together."""
+        """Raise an error for settings that cannot be combined."""
         check_choice("construction", self.construction, CONSTRUCTIONS)
         check_choice("readout", self.readout, READOUTS)
         if not isinstance(self.features, FeatureMap):
@@ -51,7 +51,7 @@ class Choices:
             self._check_widths(self.widths, WIDTHS)
 
     def check_rows(self, n: int, folds: int) -> None:
-        """Refuse choices that need more than the n rows of the lazy step."""
+        """Raise an error for settings that require more than the n rows of the lazy step."""
         if self._construction.uses_folds and folds > n:
             raise ValueError(f"folds={folds} is more than the {n} rows: give at most {n}")
         if self.widths is not None and n < WIDTHS[self.widths].fewest_rows:
@@ -61,7 +61,7 @@ class Choices:
             )
 
     def widths_for(self, n: int) -> str:
-        """The widths to use for n rows: as asked, or the construction's own choice if it fits."""
+        """The widths to use for n rows: the setting, or the construction's default if it fits."""
         if self.widths is not None:
             return self.widths
         own, *_, last = *self._construction.widths, self._construction.widths[-1]
@@ -92,7 +92,10 @@ class Choices:
                 f"loss={self.loss.name!r}: choose from {others}"
             )
         if not self.features.has_kernel:
-            raise ValueError(f"loss={self.loss.name!r} does not support features={self.features!r}")
+            raise ValueError(
+                f"loss={self.loss.name!r} does not support features={self.features!r}: use "
+                "features=None, or loss='squared'"
+            )
 
     def _check_widths(self, widths: str, known: dict[str, Widths]) -> None:
         check_choice("widths", widths, known)
@@ -108,7 +111,7 @@ class Choices:
             raise ValueError(f"widths={widths!r} {misfit}: choose from {others}, or None")
 
     def _misfits(self, kind: Widths) -> str:
-        """Why widths do not go with the loss or the features, if so."""
+        """Why widths do not support the loss or the features; empty if they do."""
         if not (self.loss.closed_form or kind.any_loss):
             return f"does not support loss={self.loss.name!r}"
         if kind.needs_kernel and not self.features.has_kernel:

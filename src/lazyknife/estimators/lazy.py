@@ -36,7 +36,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
 
     The network is linearised at base weights θ0 that are public or were learnt privately. All n
     leave-one-out models are then ridge regressions on its tangent features, in closed form, and
-    jackknife+ or one of its relatives turns them into intervals.
+    jackknife+ or another construction turns them into intervals.
 
     Parameters
     ----------
@@ -50,9 +50,9 @@ class LazyJackknifeRegressor(IntervalRegressor):
     ridge
         λ > 0, or ``"auto"``: every leave-one-out model chooses λ on its own rows, without a leak.
     construction
-        ``"plus"`` (jackknife+) certifies 1 − 2·alpha less the base's total variation; ``"minmax"``
-        and ``"full"`` (exact full conformal of the linearised network) certify 1 − alpha less it;
-        ``"cv+"`` leaves folds out instead of rows; ``"jackknife"`` and ``"naive"`` certify nothing.
+        ``"plus"`` (jackknife+) certifies 1 − 2·alpha − τ, where τ is the base's total variation;
+        ``"minmax"`` and ``"full"`` (exact full conformal) certify 1 − alpha − τ; ``"cv+"`` leaves
+        folds out instead of rows; ``"jackknife"`` and ``"naive"`` certify nothing.
     readout
         ``"tangent"``: predictions of the linearised network, which the ridge fits; ``"network"``:
         of the real network at the moved weights, the paper's choice.
@@ -62,20 +62,20 @@ class LazyJackknifeRegressor(IntervalRegressor):
         Which parameters the lazy step moves: ``"all"``, ``"last"`` (the last layer), a list of
         name patterns such as ``["head.*"]``, or a function of name and parameter.
     features
-        None, or ``Sketch(dimension)``: a random projection of the tangent features that looks at
-        no data, for when the n×n kernel does not fit in memory. Without it the exact features are
-        used, in the primal form when the moved parameters are fewer than the rows.
+        None, or ``Sketch(dimension)``: a random projection of the tangent features, independent of
+        the data, for when the n×n kernel does not fit in memory. Without it the exact features are
+        used, in the primal form if there are fewer moved parameters than rows.
     widths
-        What errors are divided by and widths multiplied by: ``"constant"``, nothing;
-        ``"leverage"``, how far a row is from the others; ``"noise"``, how large errors are around
-        it. None takes ``"noise"`` for plus and minmax (``"constant"`` beyond 5,000 rows, with a
-        ``Sketch`` and with another loss); full conformal has ``"leverage"`` built in.
+        What the width of an interval depends on: ``"constant"``, nothing; ``"leverage"``, the
+        distance of the row from the training rows; ``"noise"``, the size of the errors around it.
+        None is ``"noise"`` for plus and minmax (``"constant"`` beyond 5,000 rows, with a ``Sketch``
+        and with another loss); full conformal has ``"leverage"`` built in.
     folds
         Number of folds of ``"cv+"``; its theorem requires n to be divisible by it.
     starts
-        The network is the mean of this many networks, each with a random start of its own.
+        Number of networks, each with its own random start, whose mean is used as the network.
     loss
-        What the lazy step, and the base's training, minimise: ``"squared"``, ``"huber"``,
+        Loss of the lazy step and of the base's training: ``"squared"``, ``"huber"``,
         ``"logistic"`` (y of 0 and 1), ``"poisson"`` (counts), or an instance such as
         ``Huber(delta=2.0)``. The last two predict the mean of y through their link.
     scaling
@@ -88,11 +88,11 @@ class LazyJackknifeRegressor(IntervalRegressor):
         Relaxation: widens every interval by ν on both sides.
     device
         Where the lazy step and predictions run: ``"auto"`` (a GPU if there is one), ``"cpu"``,
-        ``"cuda"`` or a ``torch.device``. The base is trained where its network lives.
+        ``"cuda"`` or a ``torch.device``. The base is trained on the device of its network.
     precision
         ``"float64"``; ``"mixed"`` solves in float64 and predicts in float32, in half the time,
         unless a check on a sample finds it too coarse; ``"float32"`` also solves in float32, and
-        ``"tf32"`` rounds the products of prediction further: the check then warns.
+        ``"tf32"`` rounds further: what is too coarse is solved again in float64 if possible.
     memory_budget
         Bytes for everything but the matrices that the method requires (docs/speed.md); None takes a
         quarter of what is free on the device.
@@ -106,7 +106,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
     certificate_
         The coverage guarantee; print it.
     base_
-        Base weights, their dependence on the data, and what ran.
+        Base weights, their dependence on the data, and how they were obtained.
     ridge_
         λ of each model and, last, of the full one, shape (n + 1,), or (folds + 1,); for full
         conformal of the full one alone.

@@ -25,8 +25,23 @@ def DPLazyPI(
 ) -> LazyJackknifeRegressor:
     """Return the estimator with the settings of the paper's experiments.
 
-    A 64-64 ReLU network (or yours), DP-SGD with (ε, δ) = (.01, .001), ridge 10, no intercept,
-    predictions of the real network at the moved weights, jackknife+ with ν = 0.
+    DP-SGD, a fixed ridge, no intercept, constant widths, and jackknife+ on predictions of the real
+    network at the moved weights.
+
+    Parameters
+    ----------
+    network
+        As in ``LazyJackknifeRegressor``; here None is the paper's ``mlp((64, 64))``.
+    epsilon, delta, epochs, batch_size
+        Settings of the ``DPSGD`` base.
+    alpha, ridge, nu, scaling, random_state, progress
+        As in ``LazyJackknifeRegressor``.
+
+    Returns
+    -------
+    LazyJackknifeRegressor
+        The estimator, not yet fitted.
+
     """
     return LazyJackknifeRegressor(
         network=mlp((64, 64)) if network is None else network,

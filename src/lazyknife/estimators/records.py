@@ -1,4 +1,4 @@
-"""What the shared part of the estimators and each one's own fit hand to each other."""
+"""Records that the shared part of the estimators and each one's own fit exchange."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ..records import Predictor
 class Seeds(NamedTuple):
     """Independent seeds for the parts of a fit.
 
-    The lazy step's (folds, sketches, probes) is not the base's: what is independent of the base's
-    noise must not be drawn from it.
+    The seed of the lazy step (folds, sketches, probes) differs from the base's, because these draws
+    must be independent of the base's noise.
     """
 
     start: int
@@ -27,7 +27,7 @@ class Seeds(NamedTuple):
 
     @classmethod
     def of(cls, random_state: Any) -> Seeds:
-        """Draw the seeds; numpy's and torch's global states are left alone."""
+        """Draw the seeds; numpy's and torch's global states are not changed."""
         if isinstance(random_state, np.random.RandomState):
             draws = random_state.randint(0, 2**31 - 1, size=4)
         else:
@@ -43,11 +43,11 @@ class Given(NamedTuple):
     X, y
         Scaled rows, and targets, shape (n,).
     scaling, seeds
-        How the rows were scaled, and what to draw from.
+        How the rows were scaled, and the seeds to use.
     covariates
-        Scaled rows without labels, if they are learnt from.
+        Scaled rows without labels, if the estimator learns from them.
     names
-        Names of the features, if the rows came with some.
+        Names of the features, if there are any.
 
     """
 

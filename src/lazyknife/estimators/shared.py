@@ -49,7 +49,7 @@ Levels = float | Sequence[float] | None
 class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Base of every estimator with ``predict_interval``.
 
-    A subclass says how to get leave-one-out models and a certificate (``_fit``) and which
+    A subclass defines how leave-one-out models and a certificate are obtained (``_fit``) and which
     construction turns them into intervals.
     """
 
@@ -70,25 +70,25 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Fit to scaled rows."""
 
     def _check_settings(self) -> None:
-        """Refuse bad settings before anything is computed."""
+        """Raise an error for invalid settings before anything is computed."""
         check_fraction("alpha", self.alpha)
         check_choice("construction", self.construction, self._constructions())
         check_not_negative("nu", self.nu)
 
     def _constructions(self) -> list[str]:
-        """Those that any leave-one-out models can be put in."""
+        """Return the constructions that accept any leave-one-out models."""
         return [name for name, kind in CONSTRUCTIONS.items() if kind.any_models]
 
     def _start_assumptions(self) -> tuple[str, ...]:
-        """Weights that the user brings are the user's word; random ones are ours."""
+        """Assumptions about weights that the user provides; random ones need none."""
         return () if isinstance(self.network, mlp | None) else (PUBLIC_START,)
 
     def _learns_from_covariates(self) -> bool:
-        """Whether rows without labels are learnt from, beyond scaling."""
+        """Whether the estimator learns from rows without labels, beyond scaling."""
         return False
 
     def _rows_apart(self, n: int, seeds: Seeds) -> NDArray[np.intp] | None:
-        """Training rows that the leave-one-out step will not use, if there are any."""
+        """Training rows that the leave-one-out step does not use, if there are any."""
         return None
 
     def fit(self, X: Any, y: Any, X_pool: Any = None, X_unlabeled: Any = None) -> Self:
@@ -136,7 +136,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         )
         fitted = self._fit(given)
         certificate = fitted.certify(alpha=self.alpha)
-        # Nothing is set before everything has worked.
+        # Set attributes only after everything has succeeded.
         if not is_shaped(X):
             _check_feature_names(self, X, reset=True)
             _check_n_features(self, rows, reset=True)
@@ -148,7 +148,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def certify(self, alpha: float | None = None) -> Certificate:
-        """Return the certificate of another level than the estimator's own; nothing is fitted."""
+        """Return the certificate of another level than the estimator's own, without a new fit."""
         check_is_fitted(self)
         if alpha is None:
             return self.certificate_
@@ -183,10 +183,10 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         ----------
         X
             Rows to predict. An iterator of batches of rows, such as a generator or a
-            ``torch.utils.data.DataLoader``, gives an iterator of intervals, one for each batch,
-            and no batch is read before it is asked for.
+            ``torch.utils.data.DataLoader``, gives an iterator of intervals, one for each batch;
+            batches are read one at a time.
         alpha
-            The level, or a list of levels, if not the estimator's own; nothing is fitted again.
+            The level, or a list of levels; None is the estimator's own. Nothing is fitted again.
 
         """
         check_is_fitted(self)
@@ -238,7 +238,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return rows
 
     def _row_blocks(self, count: int) -> Iterator[slice]:
-        """Blocks of rows whose (rows × models) arrays stay in bounds."""
+        """Blocks of rows whose (rows × models) arrays fit in the memory budget."""
         parts = list(steps(count, self.loo_.rows_at_once))
         return track(parts, "predicting", len(parts), self.progress and len(parts) > 1)
 

@@ -31,17 +31,17 @@ class LazyStep:
     readout
         A key of ``READOUTS``.
     construction, widths
-        Keys of ``CONSTRUCTIONS`` and ``WIDTHS``, or objects such as theirs.
+        Keys of ``CONSTRUCTIONS`` and ``WIDTHS``, or instances.
     folds
         Number of folds.
     loss
-        What the models minimise.
+        Loss of the models.
     features
-        The tangent features as they are, or a map of them.
+        The exact tangent features, or a map of them.
     seed
-        Of the features, the folds, and the synthetic rows that scale the grid of λ.
+        Seed of the features, the folds, and the synthetic rows that scale the grid of λ.
     alpha
-        Level of the intervals, whose ends rounding is compared with.
+        Level of the intervals with which rounding is compared.
     progress
         Whether to show progress bars.
 
@@ -76,7 +76,7 @@ class LazyStep:
         return self._models(tangent.of_type(torch.float64), X, y)
 
     def check_fits(self, n: int, parameters: int, machine: Machine) -> None:
-        """Refuse, before anything is computed, rows and parameters that do not fit in memory."""
+        """Raise an error, before anything is computed, if the matrices do not fit in memory."""
         auto, kernel = self.ridge == "auto", self._needs_kernel
         ridges = GRID_POINTS if auto else 1
         matrices = self._construction.matrices(self._widths, self.loss, ridges)
@@ -111,11 +111,11 @@ class LazyStep:
         return self._construction.fit(self._problem(tangent, X, y), self.readout, self.alpha)
 
     def _problem(self, tangent: Tangent, X: Tensor, y: Tensor) -> Problem:
-        """Put the rows into their basis."""
+        """Set up the equations for these rows."""
         auto, machine = self.ridge == "auto", tangent.machine
         if auto and len(X) < 3:
             raise ValueError(
-                f"ridge='auto' needs at least 3 rows after the base has taken its part, not "
+                f"ridge='auto' needs at least 3 rows besides those that the base trains on, not "
                 f"{len(X)}: give more rows or a number for ridge"
             )
         X, y = machine.put(X), machine.put(y)
@@ -129,7 +129,7 @@ class LazyStep:
         return Problem(basis, X, y, system, ridges, grid, *rest)
 
     def _is_fine(self, found: LazyModels, y: Tensor) -> bool:
-        """Whether rounding does not matter."""
+        """Whether rounding is negligible."""
         share = rounding_share(found.loo, self.alpha, largest(y))
         return share <= SMALL_SHARE and not found.loo.conceded
 

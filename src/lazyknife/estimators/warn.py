@@ -10,7 +10,7 @@ from ..intervals import kappa, rows_needed
 
 
 def warn_if_infinite(level: float, n: int) -> None:
-    """Warn when n rows are too few for the level."""
+    """Warn if n rows are too few for the level."""
     if kappa(level, n) < 1:
         warnings.warn(
             f"{n} rows are too few for alpha={level:g}: the intervals are infinite. "
@@ -20,7 +20,7 @@ def warn_if_infinite(level: float, n: int) -> None:
 
 
 def warn_if_outside(outside: int, count: int) -> None:
-    """Warn when rows to predict are not in the pool."""
+    """Warn if rows to predict are not in the pool."""
     if outside:
         warnings.warn(
             f"{outside} of {count} rows are not among the rows passed as X_pool: the "
@@ -30,9 +30,9 @@ def warn_if_outside(outside: int, count: int) -> None:
 
 
 def warn_if_far(read_out: Tensor, linearised: Tensor) -> None:
-    """Warn when left-out predictions are off the linearised ones by more than the latter's errors.
+    """Warn if left-out predictions are farther from the linearised ones than those are from y.
 
-    Through the tangent readout they are the same.
+    With the tangent readout they are the same.
     """
     gap = float((read_out - linearised).square().mean().sqrt())
     error = float(linearised.square().mean().sqrt())
@@ -40,7 +40,7 @@ def warn_if_far(read_out: Tensor, linearised: Tensor) -> None:
         warnings.warn(
             "the moved networks are far from the linearised ones that the ridge fitted (left-out "
             f"predictions differ by {gap:.3g}, the linearised errors are {error:.3g}), so the "
-            "intervals are valid but wide. Use readout='tangent', bring y to a spread of order "
-            "one by a fixed unit, or use a larger ridge",
+            "intervals are valid but wide. Use readout='tangent', divide y by a fixed unit so that "
+            "its spread is of order one, or use a larger ridge",
             stacklevel=4,
         )

@@ -1,4 +1,4 @@
-"""What a construction must offer: how it is fitted, its ends, how often it misses."""
+"""What a construction must define: how it is fitted, its ends, its miss bound."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ Models = TypeVar("Models", bound=Predictor)
 
 
 class Bound(NamedTuple):
-    """The most that a construction misses, and how many exchangeable new rows that takes."""
+    """A bound on the probability of a miss, and how many exchangeable new rows it assumes."""
 
     miss: float | None
     new_rows: int = 1
 
 
 class Construction(ABC, Generic[Models]):
-    """A way to make intervals of leave-one-out models.
+    """A way to turn leave-one-out models into intervals.
 
     Attributes
     ----------
     summary
         What it is, for lists of choices.
     certifies
-        Whether there is a bound on how often it misses.
+        Whether there is a bound on the probability of a miss.
     widths
-        The kinds of widths that it takes, its own choice first.
+        The kinds of widths that it supports, its default first.
     readouts
-        The readouts that it takes; None for all of them.
+        The readouts that it supports; None for all of them.
     any_loss
-        Whether it goes with every loss; otherwise with the squared one alone.
+        Whether it supports every loss; otherwise only the squared one.
     any_models
-        Whether leave-one-out models of any origin will do, such as networks trained n times.
+        Whether it accepts leave-one-out models of any origin, such as networks trained n times.
     uses_folds
         Whether it leaves folds out instead of rows.
 
@@ -57,14 +57,14 @@ class Construction(ABC, Generic[Models]):
 
     @abstractmethod
     def fit(self, problem: Problem, readout: str, alpha: float) -> LazyModels:
-        """Solve a problem; rounding is compared with the ends at level ``alpha``."""
+        """Solve a problem; rounding is compared with the intervals at level ``alpha``."""
 
     @abstractmethod
     def ends(self, loo: Models, X: Tensor, ranks: Sequence[int]) -> Ends:
         """Point predictions, (m,), and lower and upper ends for each rank κ, (m, ranks)."""
 
     def miss(self, rank: int, n: int, folds: int) -> float | None:
-        """The most that it misses when the base is a symmetric function of all n + 1 points.
+        """Bound the probability of a miss if the base is a symmetric function of all n + 1 rows.
 
         None where no bound applies.
         """
@@ -75,11 +75,11 @@ class Construction(ABC, Generic[Models]):
         return None
 
     def tolerates(self, rank: int) -> int:
-        """Of how many models nothing need be known for the bound to hold."""
+        """Return how many conceded models the bound allows."""
         return 0
 
     def matrices(self, widths: Widths, loss: Loss, ridges: int) -> int:
-        """How many matrices of the kernel's size a fit holds at its peak, with so many λ."""
+        """Matrices of the kernel's size that a fit with this many λ needs at its peak."""
         if not loss.closed_form:
             return 6
         auto = ridges > 1
@@ -88,12 +88,12 @@ class Construction(ABC, Generic[Models]):
     def bound(
         self, alpha: float, n: int, folds: int, independent: bool, new_rows: int | None = None
     ) -> Bound:
-        """Return the better bound of those that apply.
+        """Return the best bound that applies.
 
         Parameters
         ----------
         alpha, n, folds
-            Of the intervals.
+            Level, number of rows and number of folds.
         independent
             Whether the base never saw the data; otherwise it is a symmetric function of all rows.
         new_rows

@@ -107,16 +107,16 @@ class CVPlus(Construction[LeaveOneOut]):
     def miss(self, rank: int, n: int, folds: int) -> float | None:
         """(2κ − 2 + K)/(n + K) for K equal folds; None where folds are unequal.
 
-        It compares the new row with the n others, so the base may be a function of all n + 1.
+        It compares the new row with the n others, so the base may depend on all n + 1.
         """
         if rank == 0:
             return 0.0
         return None if n % folds else min(1.0, (2 * rank - 2 + folds) / (n + folds))
 
     def miss_without_data(self, rank: int, n: int, folds: int) -> Bound | None:
-        """(2κ − 2 + m)/(n + m) for folds of m = n/K rows, less than the other where K > m.
+        """(2κ − 2 + m)/(n + m) for folds of m = n/K rows; smaller than the other where K > m.
 
-        It imagines a whole fold of m new rows, exchangeable with the training rows.
+        It assumes a whole fold of m new rows, exchangeable with the training rows.
         """
         m = n // folds
         if n % folds or rank == 0:

@@ -10,7 +10,7 @@ from torch import Tensor
 from ..records import Ends, LeaveOneOut, Predictions
 from .order import kth_largest, kth_smallest
 
-# Sums and products behind an end, each with a rounding of its own.
+# Number of rounded operations behind an end.
 SUMS = 4.0
 
 
@@ -42,7 +42,7 @@ def _stretched(scores: Tensor, found: Predictions) -> Tensor:
 
 
 def _outwards(found: Predictions, lower: Tensor, upper: Tensor) -> Ends:
-    """Widen the ends by what rounding may have taken from them, so that ties are covered."""
+    """Widen the ends by the bounds on rounding, so that ties are covered."""
     slack = found.slack.expand(len(lower))[:, None]
     low, high = lower.double(), upper.double()
     coarse = SUMS * torch.finfo(lower.dtype).eps

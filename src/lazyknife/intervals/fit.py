@@ -25,7 +25,7 @@ from ..solve.rounding import MEASURED, Rounding, gamma_of, rounding_of
 from ..solve.scales import Scales
 from .rounded import rounding_share
 
-# The most that predictions in a coarser type may add to intervals, in the residuals of their ends.
+# Largest widening by predictions in a coarser type, in units of the residual that sets the ends.
 COARSE_SHARE = 0.01
 
 
@@ -36,9 +36,9 @@ class LazyModels:
     Attributes
     ----------
     loo
-        What makes intervals.
+        The models that intervals are computed from.
     solved
-        The models; for full conformal the full one alone.
+        The ridge models; for full conformal only the full one.
 
     """
 
@@ -49,9 +49,9 @@ class LazyModels:
 def fit_left_out(
     problem: Problem, solve: Callable[[Problem], RidgeModels], readout: str, alpha: float
 ) -> LazyModels:
-    """Solve the models, bound what rounding may have changed of them, and read them out."""
+    """Solve the models, bound what rounding may have changed in them, and read them out."""
     machine = problem.machine
-    with machine.exact.products():  # TF32 is for predictions alone
+    with machine.exact.products():  # TF32 is for predictions only
         kept = Kept.of(problem)
         solved = solve(problem)
         every = problem.dual and (len(problem.ridges) > 1 or problem.widths.needs_system)
@@ -69,14 +69,14 @@ def fit_left_out(
 def _rounded(
     problem: Problem, solved: RidgeModels, measured: float, shaken: float, rows: torch.Tensor
 ) -> tuple[RidgeModels, Scales | None, Rounding]:
-    """Return the models, their σ, and what rounding may have changed of them."""
+    """Return the models, their σ, and what rounding may have changed in them."""
     machine, loss = problem.machine, problem.loss
     off = MEASURED * measured_errors(problem, solved, rows)
     gamma = gamma_of(machine.dtype, measured)
     system, progress = problem.system, problem.progress
     scales = problem.widths.scales(system, solved, problem.grid, gamma, progress)
     if machine.dtype != torch.float64 and problem.dual and loss.closed_form:
-        # All equations were looked at in float64, and so are all residuals.
+        # All equations were checked in float64; compute all residuals in float64 too.
         all_rows = torch.arange(len(problem.y), device=problem.y.device)
         solved = replace(solved, residuals=own_residuals(problem, solved, all_rows)[0])
         gamma = gamma_of(torch.float64)

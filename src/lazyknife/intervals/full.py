@@ -2,26 +2,27 @@
 
 A candidate y = f(x; θ0) + u + s·w, u = bᵀr, added to the n rows as (x, y), changes the dual
 coefficients to c_i − b_i w and w, and the inverse's diagonal to d_i + b_i²/s and 1/s: a refit in
-closed form, linear in w. Scores are studentised, |dual coefficient|/√diagonal. Row i accepts w,
-its score being at least the new row's, between the roots c_i/(b_i ± E_i), where
-E_i = √(s d_i + b_i²) > |b_i|: always a bounded interval around w = 0. The set where at least κ rows
-accept is an interval too: its ends are the κ-th largest upper root and the κ-th smallest lower one.
+closed form, linear in w. (u is computed as the full model's prediction, more accurate than bᵀr.)
+Scores are studentised, |dual coefficient|/√diagonal. Row i accepts w, its score being at least the
+new row's, between the roots c_i/(b_i ± E_i), where E_i = √(s d_i + b_i²) > |b_i|: always a
+bounded interval around w = 0. The set where at least κ rows accept is an interval too: its ends are
+the κ-th largest upper root and the κ-th smallest lower one.
 
-λ may be chosen by the data without a leak if the candidate has its say: for every y, λ̂(y) has the
-least leave-one-out error of all n + 1 rows,
+λ may be chosen on the data without a leak if the candidate takes part: for every y, λ̂(y) has the
+smallest leave-one-out error of all n + 1 rows,
 
     Σ_i ((c_i − b_i w)/(d_i + b_i²/s))² + (s w)²,
 
 a quadratic in y for each λ of the grid. The rule treats the n + 1 rows alike, so ranks of scores at
-λ̂(y) are as exchangeable as at a fixed λ, and nothing is paid for the choice. The set is the union
-over λ of the interval at λ, cut to where λ̂(y) = λ. What is returned is its hull, whose ends are
-ends of such intervals or crossings of two quadratics. Candidates are the λ that are large enough
-against the trace of the kernel of all n + 1 rows, again a rule that treats them alike.
+λ̂(y) are as exchangeable as at a fixed λ, and the choice costs no coverage. The set is the union
+over λ of the interval at λ, restricted to where λ̂(y) = λ. What is returned is its hull, whose ends
+are ends of such intervals or crossings of two quadratics. Candidates are the λ that are large
+enough relative to the trace of the kernel of all n + 1 rows, again a rule that treats them alike.
 
 Rounding (solve/rounding.py): ends of an interval are off by at most γ(√strain + √loose)² of their
-size and γ·weight·√s(√strain + √loose) besides, and are widened by that. A λ counts as one of
-the least where rounding may hide that it is: where its error is at most 1 + ζ times any other one's
-and a constant, both from the same bounds. The hull can only grow by it.
+size and γ·weight·√s(√strain + √loose) in addition, and are widened by that. A λ is included where
+rounding may hide that its error is the smallest: where it is at most 1 + ζ times any other error
+plus a constant, both from the same bounds. This can only enlarge the hull.
 """
 
 from __future__ import annotations
@@ -56,15 +57,15 @@ class FullModels:
     factors
         One for each λ.
     place
-        Which of them makes point predictions.
+        Index of the factor for point predictions.
     trace
-        Of the kernel.
+        Trace of the kernel.
     gamma
         Relative error of the kernel.
     size
         The largest number that predictions are sums of, besides kernels.
     shaken
-        What the network's own outputs may be off by.
+        Bound on the error of the network's own outputs.
 
     """
 
@@ -88,14 +89,14 @@ class FullModels:
         size: float = 0.0,
         shaken: float = 0.0,
     ) -> FullModels:
-        """Points are predicted with the λ of the least leave-one-out error of the n rows."""
+        """Point predictions use the λ with the smallest leave-one-out error of the n rows."""
         errors = torch.stack([left_out(factor).square().sum() for factor in factors])
         place = int(errors.argmin())
         return cls(basis, targets, tuple(factors), place, trace, gamma, size, shaken)
 
     @property
     def chosen(self) -> OpenRidge:
-        """The one that makes point predictions."""
+        """The factor for point predictions."""
         return self.factors[self.place]
 
     @property
@@ -146,7 +147,7 @@ class FullModels:
 
 
 def fit_full(problem: Problem) -> LazyModels:
-    """Factor the ridge at every λ that may be a candidate, and wait for new rows."""
+    """Factor the ridge at every λ that may be a candidate."""
     machine, system, ridges = problem.machine, problem.system, problem.ridges
     with machine.exact.products():
         trace = float(system.norms.sum())

@@ -13,14 +13,14 @@ from ..solve.ridge import OpenRidge
 from ..solve.rounding import FIRST_ORDER
 from .order import kth_largest, kth_smallest
 
-# At a crossing two quadratics are equal but for rounding.
+# At a crossing two quadratics are equal up to rounding.
 CROSSING = 1e-9
 LEAST_SPLIT = 1e-12
 
 
 @dataclass(frozen=True)
 class Piece:
-    """What holds at one λ, for candidates y = f(x; θ0) + middle + t.
+    """Accepted candidates y = f(x; θ0) + middle + t, and errors, at one λ.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class Piece:
     error
         Leave-one-out error of all n + 1 rows, coefficients of t⁰, t¹ and t², each (m,).
     relative, noise
-        What rounding may have changed of the errors: relative to them, and as a norm, each (m,).
+        What rounding may have changed in the errors: relative to them, and as a norm, each (m,).
 
     """
 
@@ -55,7 +55,7 @@ class Piece:
         return replace(self, middle=middle, lower=lower, upper=upper, error=error)
 
     def among(self, admitted: Tensor) -> Piece:
-        """The same for the rows, (m,), that this λ is a candidate of; elsewhere never the least."""
+        """Restrict this λ to the rows, (m,), where it is a candidate; elsewhere it never wins."""
         lower = self.lower.masked_fill(~admitted[:, None], torch.inf)
         upper = self.upper.masked_fill(~admitted[:, None], -torch.inf)
         constant, slope, square = self.error
@@ -106,11 +106,11 @@ def piece_at(
 
 
 def hull(pieces: Sequence[Piece]) -> tuple[Tensor, Tensor]:
-    """Least and largest accepted t, each (m, ranks): λ̂(t) = λ, and t is accepted at λ."""
+    """Smallest and largest accepted t, each (m, ranks): λ̂(t) = λ, and t is accepted at λ."""
     lower = torch.stack([piece.lower for piece in pieces])  # (grid, m, ranks)
     upper = torch.stack([piece.upper for piece in pieces])
     errors = torch.stack([torch.stack(piece.error) for piece in pieces])  # (grid, 3, m)
-    # An error is the least if it is at most (1 + more) times any other one, plus ground.
+    # An error counts as the smallest if it is at most (1 + more) times any other one, plus ground.
     relative = torch.stack([piece.relative for piece in pieces]).amax(dim=0)
     noise = torch.stack([piece.noise for piece in pieces]).amax(dim=0)
     # Rounding changes a sum of squares q by at most 2√q·N + N², and 2√q·N is at most ζq + N²/ζ.
@@ -126,7 +126,7 @@ def hull(pieces: Sequence[Piece]) -> tuple[Tensor, Tensor]:
 def _largest_accepted(
     low: Tensor, high: Tensor, errors: Tensor, more: Tensor, ground: Tensor
 ) -> Tensor:
-    """The largest t in [low, high] of a λ with the least error there, shape (m, ranks).
+    """The largest t in [low, high] of a λ with the smallest error there, shape (m, ranks).
 
     It is the upper end of some λ's interval, or a crossing beyond all such ends that qualify; there
     are few of these.
@@ -147,7 +147,7 @@ def _largest_accepted(
         )
         t = torch.where(accepted, t, -torch.inf)
         largest = largest.scatter_reduce(0, row, t, "amax")
-        # κ = 0, or rounding that leaves nothing known: every candidate is accepted.
+        # κ = 0, or rounding is too large for a bound: every candidate is accepted.
         found.append(torch.where((highest == torch.inf).any(dim=0), torch.inf, largest))
     return torch.stack(found, dim=1)
 
@@ -155,14 +155,14 @@ def _largest_accepted(
 def _is_accepted(
     t: Tensor, low: Tensor, high: Tensor, errors: Tensor, more: Tensor, ground: Tensor
 ) -> Tensor:
-    """Whether t, shape (m,), lies in the interval of a λ with the least error at t."""
+    """Whether t, shape (m,), lies in the interval of a λ with the smallest error at t."""
     values = errors[:, 0] + t * (errors[:, 1] + t * errors[:, 2])
     limit = ((1 + more) * values.amin(dim=0) + ground) * (1 + CROSSING)
     return ((values <= limit) & (low <= t) & (t <= high)).any(dim=0)
 
 
 def _crossings(errors: Tensor, more: Tensor, ground: Tensor) -> Tensor:
-    """Where an error ceases to be the least, for every ordered pair: (2·pairs, m).
+    """Where an error stops being the smallest, for every ordered pair: (2·pairs, m).
 
     Where that never happens it is 0, a candidate like any other.
     """

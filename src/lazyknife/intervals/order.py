@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-# Rows of up to this many numbers are ordered faster by numpy, longer ones by torch's threads.
+# Rows of up to this many numbers are sorted faster by numpy, longer ones by torch's threads.
 SHORT = 256
 
 
@@ -17,13 +17,13 @@ def kappa(alpha: float, n: int) -> int:
     """κ = ⌊α(n+1)⌋, the rank of both order statistics.
 
     In plain floats ⌊α(n+1)⌋ is wrong at (.29, 99) and at α = 1 − .9 for every n = 9, 19, …; the
-    allowance for rounding mends that and is too small to reach the next whole number otherwise.
+    allowance for rounding corrects that, and otherwise is too small to reach the next integer.
     """
     return math.floor(alpha * (n + 1) * (1 + 1e-12) + 1e-9)
 
 
 def rows_needed(alpha: float) -> int:
-    """Return the least n with a finite interval, ⌈1/α⌉ − 1."""
+    """Return the smallest n with a finite interval, ⌈1/α⌉ − 1."""
     n = max(math.floor(1 / alpha) - 2, 1)
     while kappa(alpha, n) < 1:
         n += 1
@@ -55,7 +55,7 @@ def _kth(values: Tensor, ranks: Sequence[int], largest: bool) -> Tensor:
         finite = ordered[..., places]
     else:
         top = values.topk(max(ranks), dim=-1, largest=largest, sorted=len(ranks) > 1).values
-        if len(ranks) == 1:  # the last of the first κ, in whatever order
+        if len(ranks) == 1:  # the last of the first κ, in any order
             return (top.amin if largest else top.amax)(dim=-1, keepdim=True)
         finite = top[..., [k - 1 for k in ranks]]
     return torch.where(torch.tensor(ranks, device=values.device) > 0, finite, infinite)

@@ -1,4 +1,4 @@
-"""What rounding does to intervals, weighed against the residuals that set their ends."""
+"""What rounding does to intervals, compared with the residuals that set their ends."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from ..records import RoundedModels
 from ..sentences import ROUNDING_DECIDES, ROUNDING_MOVES
 from .order import kappa, kth_largest
 
-# Widening that does not matter, in residuals of the rank that sets the ends, or in units of
-# rounding of numbers of the size of y.
+# Negligible widening, in units of the residual that sets the ends, or in units of rounding of
+# numbers of the size of y.
 SMALL_SHARE, SMALL_UNITS = 0.05, 1e4
 
 
 def rounding_share(loo: RoundedModels, alpha: float, size: float) -> float:
     """Return by how much rounding may widen intervals at a typical row.
 
-    In units of the residual of the rank that sets the ends. As good as nothing are also errors that
-    numbers of the size of y, ``size``, have by themselves.
+    In units of the residual of the rank that sets the ends. Errors of the order of the rounding of
+    y itself, whose largest absolute value is ``size``, are negligible.
     """
     slack, relative = loo.typical_error()
     if slack <= SMALL_UNITS * torch.finfo(torch.float64).eps * size:
@@ -32,20 +32,20 @@ def rounding_share(loo: RoundedModels, alpha: float, size: float) -> float:
 def rounding_objections(
     loo: RoundedModels, tolerated: int, alpha: float, size: float, columns: str
 ) -> tuple[str, ...]:
-    """Return why rounding leaves no guarantee, if so.
+    """Return why rounding leaves no guarantee; empty if there is one.
 
     Parameters
     ----------
     loo
         The models.
     tolerated
-        Of how many models nothing need be known.
+        How many conceded models the guarantee allows.
     alpha
         Level of the intervals.
     size
-        Of y, its largest.
+        Largest absolute value of y.
     columns
-        A clause that names what may be the cause, or nothing.
+        A clause that names a possible cause, or an empty string.
 
     """
     share, conceded = rounding_share(loo, alpha, size), loo.conceded

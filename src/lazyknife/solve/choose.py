@@ -1,8 +1,8 @@
 """Choosing λ, for every model on its own rows: the one loop over candidates.
 
-Whatever a model decides on its own rows leaks nothing. Candidates of a model are the λ that are
-large enough against the trace of its own kernel; the winner has the least sum of squared errors on
-its own rows, each left out in turn. Without row j these are
+A model may decide anything on its own rows without a leak. Candidates of a model are the λ that are
+large enough relative to the trace of its own kernel; the winner has the smallest sum of squared
+errors on its own rows, each left out in turn. Without row j these are
 
     (d_j c_i − A_ij c_j) / (d_i d_j − A_ij²),   i ≠ j,
 
@@ -24,14 +24,14 @@ from .rounding import Sensitivity, gamma_of
 
 # A λ is a candidate of a model if it is at least this share of the trace of the model's own kernel.
 LEAST_SHARE = {torch.float64: 1e-10, torch.float32: 1e-5}
-# An error is less than another one if it is so by this share: exact ties are decided by order.
+# An error wins only if it is smaller by this share: exact ties go to the earlier λ.
 TIE = 1e-6
 
 
 def without_each(values: Tensor) -> Tensor:
     """Sums of all but one of the numbers, and last of all of them, shape (n + 1,).
 
-    No sum holds the number that it leaves out, not even before it is subtracted.
+    The number that a sum leaves out is never part of it: nothing is subtracted.
     """
     zero = values.new_zeros(1)
     before = torch.cat([zero, values.cumsum(dim=0)])
@@ -40,10 +40,10 @@ def without_each(values: Tensor) -> Tensor:
 
 
 class Contest:
-    """For each of several models the least error so far, while λ runs through a grid.
+    """The smallest error so far of each of several models, while λ runs through a grid.
 
-    An error wins if it is less than the best so far by a share ``TIE``, so that exact ties go to
-    the earlier λ. A model is doubtful where rounding could have decided instead.
+    An error wins if it is smaller than the best so far by a share ``TIE``, so exact ties go to the
+    earlier λ. A model is doubtful where rounding could have decided instead.
 
     Parameters
     ----------
@@ -64,22 +64,22 @@ class Contest:
     def admits(self, ridge: float) -> Tensor:
         """Whether λ is large enough for each model; the largest one of a grid always is.
 
-        A smaller one would be drowned by rounding. The rule looks at the model's own rows only, so
+        Smaller ones would be dominated by rounding. The rule uses the model's own rows only, so
         nothing leaks.
         """
         least = LEAST_SHARE[self.sizes.dtype] * self.sizes
         return ridge >= least.clamp(max=self.largest)
 
     def enter(self, errors: Tensor, change: Tensor | float, admitted: Tensor) -> Tensor:
-        """Enter sums of squared errors at one λ; return for which models they are the least now.
+        """Enter sums of squared errors at one λ; return the models for which they are the best.
 
-        ``change`` is the norm of what rounding may have changed of the errors.
+        ``change`` is the norm of what rounding may have changed in the errors.
         """
         noise = 2 * change * errors.sqrt() + change**2
         margin = errors - (1 - TIE) * self.errors
         unsure = admitted & (margin.abs() <= noise + self.noise)
         better = admitted & (margin < 0)
-        # Less than all before by so much that none of them could have been kept instead.
+        # Smaller than all before by so much that none of them could have won instead.
         clear = better & (margin < -2 * TIE * self.errors)
         self.doubtful = torch.where(clear, 0.0, self.doubtful)
         self.doubtful = torch.where(unsure | self.failed, 1.0, self.doubtful)
@@ -88,7 +88,7 @@ class Contest:
         return better
 
     def fail(self, admitted: Tensor) -> None:
-        """Note a λ that could not be solved: models that it is a candidate of stay doubtful."""
+        """Record a λ that could not be solved: models with that candidate stay doubtful."""
         self.failed |= admitted
         self.doubtful = torch.where(self.failed, 1.0, self.doubtful)
 
@@ -102,7 +102,7 @@ class Candidate(Protocol):
 
     @property
     def change(self) -> Tensor | float:
-        """What rounding may have changed of the errors, a norm."""
+        """Norm of what rounding may have changed in the errors."""
 
 
 Found = TypeVar("Found", bound=Candidate)
@@ -127,7 +127,7 @@ def choose(
     solve
         From a λ to its candidate.
     keep
-        Takes a candidate and the models, (models,), whose best it is so far.
+        Called with a candidate and a mask, (models,), of the models whose best it is so far.
     progress, description
         Whether to show a progress bar, and its label.
 
@@ -154,9 +154,9 @@ def choose(
 def leave_one_out(system: System, ridges: Sequence[float], progress: bool = False) -> RidgeModels:
     """All n leave-one-out models, and the full one.
 
-    With one λ they take the memory of the system. With several, every model chooses its own by the
-    errors with two rows left out, a function of the rows without j, and the full model by the plain
-    leave-one-out error; the system can be used again.
+    With one λ they are stored in the memory of the system. With several, every model chooses its
+    own by the errors with two rows left out, a function of the rows without j, and the full model
+    by the plain leave-one-out error; the system can be used again.
     """
     if len(ridges) == 1:
         return system.models(ridges[0])
@@ -188,7 +188,7 @@ class RowsOut:
         return self.sensitivity.noise(gamma_of(self.errors.dtype))
 
     def take_(self, best: RidgeModels, better: Tensor, machine: Machine) -> None:
-        """Write down the models, (n + 1,), that are better here."""
+        """Store the models, (n + 1,), that are better here."""
         solved, residuals, left = self.solved, left_out(self.solved), better[:-1]
         best.ridges[better] = solved.ridge
         best.residuals[left] = residuals[left]
@@ -221,7 +221,7 @@ def without_each_row(solved: Ridge, machine: Machine) -> RowsOut:
 def two_left_out(inverse_rows: Tensor, rows: slice, solved: Ridge) -> Tensor:
     """Residuals at these rows i with i and j left out, shape (rows, n); 0 at i = j.
 
-    ``inverse_rows`` are rows i of A; its memory is used.
+    ``inverse_rows`` are rows i of A; they are overwritten.
     """
     diagonal, residuals = solved.diagonal, left_out(solved)
     numerator = torch.addcmul(solved.dual[rows, None], inverse_rows, residuals, value=-1)

@@ -1,4 +1,4 @@
-"""Records of models of a convex loss on the way to their solution; newton.py has the notation."""
+"""Records for models of a convex loss while they are solved; newton.py has the notation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..losses import Loss
 
 @dataclass(frozen=True)
 class Limits:
-    """Newton steps that all models take together, and that one model may take alone."""
+    """Largest number of Newton steps for all models together, and for one model alone."""
 
     joint: int = 25
     alone: int = 500
@@ -39,7 +39,7 @@ class ConvexProblem:
         return self.kernel @ dual + self.offsets + intercepts
 
     def weights(self, values: Tensor, keep: Tensor) -> Tensor:
-        """ℓ'' of the rows kept; where no row has any, that of a parabola above the loss."""
+        """ℓ'' of the rows kept; where all are 0, those of a parabola above the loss."""
         weights = keep * self.loss.curvature(values, self.y)
         none = ~(weights > 0).any(dim=0)
         if none.any():
@@ -49,7 +49,7 @@ class ConvexProblem:
 
 @dataclass(frozen=True)
 class Models:
-    """m models on the way; ``keep`` is 0 at the rows that they leave out, else 1."""
+    """m models being solved; ``keep`` is 0 at the rows that they leave out, else 1."""
 
     dual: Tensor  # α, (n, m)
     intercepts: Tensor  # β, (m,)
@@ -68,13 +68,13 @@ class Models:
         )
 
     def put_(self, which: Tensor, other: Models) -> None:
-        """Take these models over from another record."""
+        """Copy these models from another record."""
         self.dual[:, which] = other.dual
         self.intercepts[which] = other.intercepts
         self.values[:, which] = other.values
 
     def moved(self, step: Step, length: Tensor) -> Models:
-        """Go so far along a step."""
+        """Return the models after a step of this length."""
         return replace(
             self,
             dual=self.dual + length * step.dual,

@@ -1,7 +1,7 @@
 """Newton's steps for many models of a convex loss at once; newton.py has the notation.
 
-The full model's steps solve their equations directly. All others share its inverse, and go on
-together until each is there; the few that are not go on alone.
+The full model's steps solve their equations directly. All other models share its inverse and are
+iterated together until they converge; the few that do not are solved one by one.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from .line_search import step_length
 # |G| relative to the largest |ℓ'| of the model's rows, besides what rounding makes unavoidable.
 TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4}
 BISECTIONS = 50
-# Conjugate gradients stop at this share of the residual they began with, or after so many steps.
+# Conjugate gradients stop at this share of the initial residual, or after this many steps.
 FORCING, CONJUGATE_STEPS = 0.03, 10
-# Units of rounding of f that a gradient may keep.
+# Units of rounding of f that are tolerated in a gradient.
 ROUNDINGS = 16.0
 
 
 def solve_full(problem: ConvexProblem) -> Models:
-    """The model of all rows, from the offsets and the best constant."""
+    """The model of all rows, starting from the offsets and the best constant."""
     zeros = torch.zeros_like(problem.y)
     nothing = torch.empty(0, dtype=torch.long, device=zeros.device)
     level = zeros[0] + (_level(problem) if problem.intercept else 0.0)
@@ -33,7 +33,7 @@ def solve_full(problem: ConvexProblem) -> Models:
 
 
 def _level(problem: ConvexProblem) -> float:
-    """The best intercept without any move of the weights, by bisection: where Newton begins."""
+    """The best intercept at the base weights, by bisection: where Newton's method starts."""
 
     def slope(level: float) -> float:
         return float(problem.loss.gradient(problem.offsets + level, problem.y).sum())
@@ -49,7 +49,7 @@ def _level(problem: ConvexProblem) -> float:
 
 
 def _solve_alone(problem: ConvexProblem, models: Models) -> Models:
-    """One model, by damped Newton steps, each with an elimination of its own."""
+    """Solve one model by damped Newton steps, each with a direct solve."""
     for _ in range(problem.limits.alone):
         residual, done = _residual(problem, models)
         if done.all():
@@ -65,7 +65,7 @@ def _solve_alone(problem: ConvexProblem, models: Models) -> Models:
 
 
 def _own_step(problem: ConvexProblem, models: Models, residual: Tensor) -> Step:
-    """One Newton step by elimination."""
+    """One Newton step by a direct solve."""
     weights = problem.weights(models.values, models.keep)
     matrix = weights * problem.kernel
     matrix.diagonal().add_(problem.ridge)
@@ -80,7 +80,7 @@ def _own_step(problem: ConvexProblem, models: Models, residual: Tensor) -> Step:
 
 
 def _solved(problem: ConvexProblem, matrix: Tensor, wanted: Tensor) -> Tensor:
-    """Solve linear equations, or say what makes them singular."""
+    """Solve linear equations; the error says why they are singular."""
     try:
         solution: Tensor = torch.linalg.solve(matrix, wanted)
     except RuntimeError as error:
@@ -123,7 +123,7 @@ def solve_without(problem: ConvexProblem, full: Models, shared: Shared, rows: Te
     for _ in range(problem.limits.joint):
         some = models.take(open_)
         residual, done = _residual(problem, some)
-        if done.all():  # by values that were moved along: now by the very values of α and β
+        if done.all():  # with updated values: check again with values computed from α and β
             fresh = problem.values(models.dual, models.intercepts)
             models = some = replace(models, values=fresh)
             residual, done = _residual(problem, models)
@@ -153,7 +153,7 @@ def _residual(problem: ConvexProblem, models: Models) -> tuple[Tensor, Tensor]:
 
 
 def unsolved(problem: ConvexProblem, models: Models, roots: Tensor) -> float:
-    """Return how far the models' predictions may be off, in units of √k(x, x).
+    """Return a bound on the error of the models' predictions, in units of √k(x, x).
 
     The objective is λ-strongly convex in the moves Δ, so with a residual R they are off by at most
     ‖JᵀR‖/λ ≤ Σ_i |R_i|√k(x_i, x_i)/λ; twice that leaves room for the intercept.
@@ -186,7 +186,7 @@ def _conjugate_step(
         direction = guess.plus(direction, product / before)
         image = torch.addcmul(problem.ridge * direction.dual, weights, direction.values)
         length = product / (direction.values * image).sum(dim=0)
-        # A move that leaves every f alone, as K may have many, is known to rounding only: take it.
+        # A move that changes no f (K may have many) is known only up to rounding: take it.
         noise = 8 * epsilon * problem.size * _largest(guess.dual) * residual.abs().sum(dim=0)
         length = torch.where((product > noise) & torch.isfinite(length), length, 1.0)
         found.dual[:, open_] += length * direction.dual
@@ -205,7 +205,7 @@ def _conjugate_step(
 
 
 def _centred(problem: ConvexProblem, models: Models) -> Models:
-    """Move each intercept to the middle of those that are as good."""
+    """Move each intercept to the middle of the interval of optimal ones."""
     if not problem.intercept:
         return models
     kept = models.keep > 0

@@ -1,13 +1,13 @@
 """The ridge from one kernel matrix (the dual form); ridge.py has the notation.
 
-G = K + λI is inverted in one of two ways. Swept: in place, in the kernel's own lower tiles, for all
-that needs whole rows of A. Factored: G = LLᵀ in memory of its own, for new rows: h = L⁻¹k(x) gives
-s = k(x, x) + λ − ‖h‖², which keeps its digits where an explicit inverse loses them, and b = L⁻ᵀh.
+G = K + λI is inverted in one of two ways. Swept: in place, in the kernel's own lower tiles, where
+whole rows of A are needed. Factored: G = LLᵀ in new memory, for new rows: h = L⁻¹k(x) gives
+s = k(x, x) + λ − ‖h‖², which is accurate where an explicit inverse is not, and b = L⁻ᵀh.
 
 With an unpenalised intercept A is G⁻¹ − (G⁻¹1)(G⁻¹1)ᵀ/t, t = 1ᵀG⁻¹1. With v = G⁻¹1/t the intercept
 without row j is β − v_j e_j, and ω = (1 − 1ᵀG⁻¹k(x))/t adds tω² to s and ωL⁻¹1 to h.
 
-Memory: the kernel's own n×n array, in which the inverse and then the models take its place.
+Memory: the kernel's own n×n array, which the inverse and then the models overwrite.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class DualRidge:
         return found.with_differences(self.diagonal, residuals, inverse, spans)
 
     def refined(self, left: Tensor) -> Self:
-        """The same once more with what is left of the equations: a difference may cost digits."""
+        """One step of iterative refinement: eliminating an intercept may cost digits."""
         more = self.share @ left
         dual = self.dual + self.inverse.product(left) - self.row_sums * more
         return replace(self, dual=dual, intercept=self.intercept + more)
@@ -113,7 +113,7 @@ class FactoredRidge(DualRidge):
         return half
 
     def at(self, coordinates: Tensor, norms: Tensor) -> Open:
-        """Two triangular solves, one product's worth of work."""
+        """Two triangular solves."""
         lower = self.inverse.lower
         half = torch.linalg.solve_triangular(lower, coordinates.T, upper=False)
         # Exactly, s is at least λ.
@@ -165,7 +165,7 @@ class DualSystem:
         return self.restored()[rows]
 
     def restored(self) -> Tensor:
-        """K again."""
+        """Return K, restored in its memory."""
         if self._swept:
             restore_lower_(self.kernel, self._tiles)
         self._swept = False
@@ -223,7 +223,7 @@ class DualSystem:
 
     @property
     def _mean(self) -> Tensor:
-        """The intercept takes up any constant; taking the mean out first keeps the digits."""
+        """The mean of the targets, which the intercept absorbs; subtracting it saves digits."""
         return self.targets.mean() if self.intercept else self.targets.new_zeros(())
 
     def _right_hand_sides(self) -> Tensor:

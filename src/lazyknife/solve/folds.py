@@ -1,8 +1,8 @@
 """All leave-one-fold-out ridge models from one factorisation (CV+).
 
-Leave the rows S of a fold out: with M = (A_SS)⁻¹ the residuals there are e = M c_S, the model is
-the full one less what the targets on S move it by, with e in their place. The rows that remain
-have the inverse A − A_·S M A_S·, so their own leave-one-out residuals follow from it as c_i/d_i do
+Leave the rows S of a fold out: with M = (A_SS)⁻¹ the residuals there are e = M c_S, and the model
+is the full one minus the step that targets e on S would move it by. The remaining rows have the
+inverse A − A_·S M A_S·, so their own leave-one-out residuals follow from it as c_i/d_i do
 from A: the λ of each fold's model is chosen by them, on the rows outside the fold alone.
 """
 
@@ -22,7 +22,7 @@ from .rounding import Sensitivity, gamma_of
 
 
 def draw_folds(n: int, folds: int, seed: int) -> list[Tensor]:
-    """Rows in random folds whose sizes differ by one at most."""
+    """Split the rows into random folds whose sizes differ by at most one."""
     order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
     return [part.sort().values for part in order.tensor_split(folds)]
 
@@ -37,8 +37,8 @@ def leave_folds_out(
     system
         The equations.
     ridges
-        The λ to choose from, for each model by the leave-one-out error on its own rows; ties by
-        order.
+        The λ to choose from, for each model by the leave-one-out error on its own rows; ties go to
+        the earlier one.
     folds
         The rows of each fold.
     progress
@@ -46,7 +46,7 @@ def leave_folds_out(
 
     """
     norms = system.norms
-    every = [rows.to(norms.device) for rows in (*folds, torch.arange(0))]  # at last the full model
+    every = [rows.to(norms.device) for rows in (*folds, torch.arange(0))]  # last, the full model
     traces = torch.stack([_without(norms, rows).sum() for rows in every])
     contest, best = Contest(traces, max(ridges)), dict[int, _Model]()
 
@@ -79,7 +79,7 @@ class _Folds:
 
 
 def _joined(models: Sequence[_Model], folds: Sequence[Tensor], doubtful: Tensor) -> RidgeModels:
-    """Put the models of all folds, and last the full one, together."""
+    """Combine the models of all folds and, last, the full one."""
     sizes = torch.tensor([len(rows) for rows in folds], device=doubtful.device)
     order = torch.cat(list(folds)).argsort()
     spread = torch.repeat_interleave(torch.arange(len(folds), device=order.device), sizes)[order]
@@ -103,7 +103,7 @@ class _Model(NamedTuple):
     """The ridge without some rows, and its leave-one-out error on the others."""
 
     error: Tensor  # a single number
-    change: Tensor  # what rounding may have changed of the errors, a norm
+    change: Tensor  # norm of what rounding may have changed in the errors
     ridge: float
     coefficients: Tensor
     intercept: Tensor

@@ -19,15 +19,15 @@ from .rounding import gamma_of
 
 FEW_ROWS = 16  # whose coordinates are computed again
 TINY = 1e-300
-# Rows at which the models are checked: this many, or one for so many coordinates if that is more.
+# Rows at which the models are checked: this many, or one for every 20 coordinates if that is more.
 CHECKED_ROWS, CHECKED_SHARE = 64, 20
-# Errors that predictions have at some rows count so many times.
+# Factor for errors of predictions that were measured at some rows.
 COARSE = 4.0
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A few rows as they entered the equations.
+    """A few rows as they were when the equations were set up.
 
     Attributes
     ----------
@@ -49,10 +49,10 @@ class Kept:
         return cls(rows, problem.outputs[rows], problem.system.kept_rows(rows))
 
     def errors(self, problem: Problem) -> tuple[float, float]:
-        """Return γ and the error of outputs that show when they are computed again.
+        """Return γ and the error of outputs, measured by computing both again.
 
-        In float64, the first row alone and the others together: what a network makes of a row may
-        depend on the size of its batch, by rounding.
+        In float64, the first row alone and the others together: through rounding, the output for a
+        row may depend on the size of its batch.
         """
         basis = exact_basis(problem.basis)
         X = problem.X[self.rows]
@@ -88,7 +88,7 @@ def exact_values(basis: Basis, solved: RidgeModels, X: Tensor) -> Iterator[Value
 
 
 def own_residuals(problem: Problem, solved: RidgeModels, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Residuals of each row by the model without it, through the read-out in float64, and values.
+    """Residuals of each row by the model without it, through the readout in float64, and values.
 
     Both have the shape of ``rows``.
     """
@@ -109,7 +109,7 @@ def measured_errors(problem: Problem, solved: RidgeModels, rows: Tensor) -> floa
 
     The models are evaluated as they are for new rows, the network included, in float64. In the
     dual form model j is off at row i ≠ j by λ_j C_ij, and at its own row by the residual in closed
-    form; in the primal form, and for other losses, its own row is looked at.
+    form; in the primal form, and for other losses, only its own row is checked.
     """
     basis, loss, y = exact_basis(problem.basis), problem.loss, problem.y[rows].double()
     roots, residuals = solved.sensitivity.roots, solved.residuals[rows].double()
@@ -143,7 +143,7 @@ def exact_basis(basis: Basis) -> Basis:
 
 
 def with_coarse_predictions(coarse: Read, exact: Read, X: Tensor) -> Read:
-    """Return the coarse ones of the same models, with the errors that they have at some rows."""
+    """Return the coarse readout with its errors at some rows, measured against the exact one."""
     found, wanted = coarse.scaled(X), exact.scaled(X)
     off = (found.each.double() + found.shift - wanted.each - wanted.shift).abs().amax(dim=1)
     scales = coarse.scales
@@ -153,7 +153,7 @@ def with_coarse_predictions(coarse: Read, exact: Read, X: Tensor) -> Read:
 
 
 def with_own_errors(loo: Read, X: Tensor) -> Read:
-    """Return models that predict in their own coarse type with the errors that they have."""
+    """Return models solved in a coarse type with the measured errors of their predictions."""
     basis = exact_basis(loo.basis)
     if isinstance(loo, TangentReadout) and loo.models.model_of is None and loo.scales is None:
         each, off = loo.scaled(X), X.new_zeros(len(X), dtype=torch.float64)
@@ -168,7 +168,7 @@ def with_own_errors(loo: Read, X: Tensor) -> Read:
 
 
 def _looser(loo: Read, basis: Basis, off: Tensor, X: Tensor) -> Read:
-    """Return the models with errors of their predictions, (m,), counted several times."""
+    """Add a multiple of measured errors of predictions, (m,), to the rounding of the models."""
     lengths = basis.at(X)[2].double().sqrt()
     slope = COARSE * float((off / lengths.clamp(min=TINY)).nan_to_num(torch.inf).max())
     rounding = loo.rounding.plus(slope, COARSE * torch.finfo(loo.basis.tangent.machine.dtype).eps)
@@ -176,11 +176,11 @@ def _looser(loo: Read, basis: Basis, off: Tensor, X: Tensor) -> Read:
 
 
 def largest(*numbers: Tensor) -> float:
-    """Return the largest size of any of the numbers."""
+    """Return the largest absolute value."""
     return max(float(part.abs().max()) for part in numbers)
 
 
 def checked_rows(X: Tensor, size: int, every: bool) -> Tensor:
-    """Rows, spread evenly: all of them, or as many as cost little beside ``size`` coordinates."""
+    """Evenly spread rows: all of them, or as many as cost little next to ``size`` coordinates."""
     count = len(X) if every else min(len(X), max(CHECKED_ROWS, size // CHECKED_SHARE))
     return torch.linspace(0, len(X) - 1, count, device=X.device, dtype=torch.float64).long()

@@ -19,7 +19,7 @@ class Inverse(Protocol):
     def rows(self, rows: slice | Tensor) -> Tensor: ...
     def product(self, vector: Tensor) -> Tensor: ...
     def whole(self) -> Tensor:
-        """G⁻¹ in memory of its own."""
+        """G⁻¹ as a new matrix."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Factored:
         """Squared lengths of the columns of L⁻¹, which is 0 above its diagonal."""
         n = len(self.lower)
         diagonal = self.lower.new_empty(n)
-        # Narrow blocks: each one leaves out the zeros above it.
+        # Narrow blocks: each one skips the zeros above it.
         for part in blocks(n, 3 * self.lower.element_size() * n, self.tile):
             ones = self.lower.new_zeros(n - part.start, part.stop - part.start)
             below = self.lower[part.start :, part.start :]
@@ -74,7 +74,7 @@ class Factored:
 
 
 def cholesky(kernel: Tensor, ridge: float) -> tuple[Tensor, bool]:
-    """L of K + λI; where that is indefinite (False), with K's negative eigenvalues at 0."""
+    """L of K + λI; where that is indefinite (False), with K's negative eigenvalues set to 0."""
     shifted = kernel.clone()
     shifted.diagonal().add_(ridge)
     lower, failed = torch.linalg.cholesky_ex(shifted)
@@ -87,7 +87,7 @@ def cholesky(kernel: Tensor, ridge: float) -> tuple[Tensor, bool]:
 
 
 def invert_positive_part_(kernel: Tensor, ridge: float) -> Tensor:
-    """Where rounding made K + λI indefinite: its inverse with K's negative eigenvalues at 0.
+    """Where rounding made K + λI indefinite: its inverse with negative eigenvalues of K set to 0.
 
     It is also left in the kernel's lower tiles.
     """

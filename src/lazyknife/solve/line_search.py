@@ -1,4 +1,4 @@
-"""How far to go along Newton's steps; newton.py has the notation."""
+"""Step lengths of Newton's method; newton.py has the notation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LONGEST = 1.9
 
 
 def step_length(problem: ConvexProblem, models: Models, step: Step) -> Tensor:
-    """How far to go along each step, shape (m,): to a sufficient decrease, and not too short.
+    """Length of each step, shape (m,): a sufficient decrease, and not too short.
 
     The objective along it is convex; its slope is Σ ℓ'φ + λaᵀ(f − o) + λs aᵀφ, as Kα = f − o − β
     and Σa = 0. Where that still falls steeply the length grows; where it has turned, or the
@@ -37,7 +37,7 @@ def step_length(problem: ConvexProblem, models: Models, step: Step) -> Tensor:
         change = change + s * linear[open_] + s.square() / 2 * square[open_]
         slopes = keep * problem.loss.gradient(moved, problem.y)
         ahead = (slopes * step.values[:, open_]).sum(dim=0) + linear[open_] + s * square[open_]
-        large = slope[open_] < -slack[open_]  # smaller ones are known to rounding only
+        large = slope[open_] < -slack[open_]  # smaller ones are known only up to rounding
         far = change > DECREASE * s * slope[open_] + slack[open_]
         far |= ~torch.isfinite(change) | (large & (ahead > -RISE * slope[open_]))
         near = ~far & large & (ahead < FALL * slope[open_]) & (s < LONGEST)

@@ -5,16 +5,17 @@ minimises, over a move Δ of the weights and an unpenalised intercept β,
 
     Σ_{i≠j} ℓ(y_i, f_i) + (λ/2)‖Δ‖²,   Δ = Jᵀα,   f = o + Kα + β,
 
-and is where the residual G_i = λα_i + [i ≠ j] ℓ'(y_i, f_i) is 0 for every i; so α_j = 0, and with
-an intercept Σα = 0. With W = diag ℓ''(y, f), 0 at row j, a Newton step (a, b) solves
+and at its solution the residual G_i = λα_i + [i ≠ j] ℓ'(y_i, f_i) is 0 for every i; so α_j = 0,
+and with an intercept Σα = 0. With W = diag ℓ''(y, f), 0 at row j, a Newton step (a, b) solves
 
     λa + W(Ka + b1) = −G,   Σa = 0.
 
 The full model's steps solve that directly. The n others start from the full solution and share its
 inverse Z = (λI + WK)⁻¹, with an intercept Z − (ZW1)(1ᵀZ)/t, t = 1ᵀZW1. Without row j it is
 x = ZR − Z_{:j}(ZR − R/λ)_j/Z_jj, as in the ridge (there Z is A): the first step is the well-known
-approximation in closed form. The steps after it have weights of their own, and conjugate gradients
-with the shared inverse before them: a few products of n×n matrices for all columns together.
+approximation in closed form. The following steps have weights of their own and are solved by
+conjugate gradients, preconditioned by the shared inverse: a few products of n×n matrices for all
+columns together.
 
 Memory: the kernel, the shared inverse and the models, n×n each, besides the machine's blocks.
 """
@@ -50,9 +51,9 @@ def leave_one_out_newton(
     """All n leave-one-out models of a loss, and the full one.
 
     Every model is solved until each |G_i| is at most 1e-9 of the model's largest |ℓ'(y_i, f_i)|
-    (1e-4 in float32), or at what rounding in f makes of it where λ is tiny against the kernel. It
+    (1e-4 in float32), or down to the rounding of f where λ is tiny relative to the kernel. It
     takes O(n³) operations for all models together. Where a loss without curvature leaves an
-    interval of best intercepts, as Huber's may, its middle is taken, so that each model is a
+    interval of optimal intercepts, as Huber's may, its middle is taken, so that each model is a
     function of its own rows alone.
 
     Parameters
@@ -70,7 +71,7 @@ def leave_one_out_newton(
     progress
         Whether to show progress bars.
     limits
-        How many steps may be taken.
+        Largest numbers of steps.
 
     Returns
     -------
@@ -99,7 +100,7 @@ def leave_one_out_newton(
 
 
 def working_targets(loss: Loss, y: Tensor, offsets: Tensor) -> Tensor:
-    """Targets z, shape (n,), whose squared loss stands for the loss near the offsets.
+    """Targets z, shape (n,), whose squared loss approximates the loss near the offsets.
 
     With a weight w for ℓ'', ℓ(y, o + g) is about w(z/w − g)²/2 and a constant for z = −ℓ'(y, o),
     and the scale of z does not matter where λ/w is chosen. Where f is the mean of y itself the
@@ -110,10 +111,10 @@ def working_targets(loss: Loss, y: Tensor, offsets: Tensor) -> Tensor:
 
 
 def working_weights(loss: Loss, y: Tensor) -> Tensor:
-    """The weight w that stands for ℓ'' in each of the n models and the full one, shape (n + 1,).
+    """The weight w used for ℓ'' in each of the n models and the full one, shape (n + 1,).
 
-    ℓ'' at the mean of the targets of the model's own rows, with half a target more to keep off 0,
-    rounded to a power of 2: few values, so few λ. No number that row j is in enters w_j.
+    ℓ'' at the mean of the targets of the model's own rows, with half a unit added to avoid 0,
+    rounded to a power of 2: few values, so few λ. Row j never enters w_j.
     """
     sums = without_each(y)
     rows = torch.full_like(sums, len(y) - 1)
@@ -122,7 +123,7 @@ def working_weights(loss: Loss, y: Tensor) -> Tensor:
 
 
 def _problem(system: DualSystem, y: Tensor, offsets: Tensor, loss: Loss) -> ConvexProblem:
-    """Return the problem; refuse one that has no finite solution or no finite start."""
+    """Return the problem; raise an error if it has no finite solution or no finite start."""
     slopes = loss.gradient(offsets, y)
     if not torch.isfinite(slopes).all():
         raise ValueError(
@@ -135,9 +136,9 @@ def _problem(system: DualSystem, y: Tensor, offsets: Tensor, loss: Loss) -> Conv
         rising, falling = loss.gradient(far, y) > 0, loss.gradient(-far, y) < 0
         if min(int(rising.sum()), int(falling.sum())) < 2:
             raise ValueError(
-                f"without one of the rows, the {loss.name} loss has no best intercept: all other "
-                f"rows have the same y={float(y.median()):g}. Give at least two rows that differ "
-                "from them, or intercept=False"
+                f"without one of the rows, the {loss.name} loss has no finite intercept: all other "
+                f"rows have the same y={float(y.median()):g}. Give at least two rows with another "
+                "y, or use intercept=False"
             )
     columns = (y[:, None], offsets[:, None])
     return ConvexProblem(system.kernel, *columns, 1.0, system.intercept, loss, system.size)
@@ -150,9 +151,9 @@ def _solve_into_(
     machine: Machine,
     progress: bool = False,
 ) -> float:
-    """Solve some of the n + 1 models, the full one being the last, and write them down.
+    """Solve some of the n + 1 models, the full one being the last, and store them.
 
-    Returns what is left of their equations, as in ``RidgeModels``.
+    Returns the remaining error of their equations, as in ``RidgeModels``.
     """
     y, loss = problem.y[:, 0], problem.loss
     full = solve_full(problem)
@@ -174,7 +175,7 @@ def _solve_into_(
         rows = which[part]
         each = solve_without(problem, full, shared, rows)
         own = each.values[rows, torch.arange(len(rows), device=rows.device)]
-        models.columns[:, rows] = each.dual * each.keep  # exactly 0, not to rounding
+        models.columns[:, rows] = each.dual * each.keep  # exactly 0, not up to rounding
         models.intercepts[rows] = each.intercepts
         models.residuals[rows] = y[rows] - loss.mean(own)
         found.load[rows] = roots @ each.dual.abs()

@@ -6,8 +6,9 @@ For model j the targets are the sizes of the errors with two rows left out,
 
 all at j's own λ. A second ridge on the same kernel smooths column j over the rows without j: with
 C = A T and x_j = C_jj/d_j its coefficients are C_ij − A_ij x_j and its prediction at row j is −x_j
-(what stands at T_jj does not matter). Sizes of errors are far noisier than y, so its λ is chosen
-anew, by the same leave-two-out rule on T. Everything about j is a function of the rows without j.
+(the value of T_jj does not matter). Sizes of errors are far noisier than y, so its λ is chosen
+separately, by the same leave-two-out rule on T. Everything about j is a function of the rows
+without j.
 
 It takes n³ operations for an inverse and 2n³ for A T at each λ of the grid. Memory: four n×n
 arrays, the kernel's among them.
@@ -26,7 +27,7 @@ from .ridge import Ridge, System
 from .rounding import Sensitivity, rounding_of
 from .scales import NoiseScales
 
-# The least σ, in units of the mean of T_ij: one small error must not make an interval vanish.
+# The smallest σ, in units of the mean of T_ij: no interval collapses because of a small error.
 FLOOR = 0.25
 
 
@@ -69,7 +70,7 @@ def noise_scales(
 
 @dataclass(frozen=True)
 class _Sizes:
-    """T, and what rounding may have changed of it, in units of γ.
+    """T, and what rounding may have changed in it, in units of γ.
 
     Attributes
     ----------
@@ -145,7 +146,7 @@ def _candidate(system: System, sizes: _Sizes, ridge: float, gamma: float) -> _Ca
         load += roots[rows] @ numerator.abs()
         ratio = numerator.div_(two_left_out_diagonal(strip, rows, diagonal))
         errors += ratio.square_().sum(dim=0)
-    load += spans[:, 0] @ sizes.values  # A T is a sum of |A||T|, whatever is left of it
+    load += spans[:, 0] @ sizes.values  # |A||T| bounds the terms of A T, which may cancel
     norms = (spans / diagonal[:, None]).norm(dim=0)
     change = 2 * gamma * (norms[0] * load + norms[1:][sizes.place])
     # Errors of T enter as if the load were larger.
@@ -158,7 +159,7 @@ def _candidate(system: System, sizes: _Sizes, ridge: float, gamma: float) -> _Ca
 def _choose(
     system: System, sizes: _Sizes, grid: Sequence[float], gamma: float, progress: bool
 ) -> tuple[Tensor, Sensitivity]:
-    """λ of each of the n second ridges, shape (n,): the least error with two rows left out."""
+    """λ of each of the n second ridges, shape (n,): the smallest error with two rows left out."""
     contest = Contest(without_each(system.norms)[:-1], max(grid))
     chosen = torch.zeros_like(system.targets, dtype=torch.float64)
     found = Sensitivity.unknown(len(chosen), system.targets)

@@ -1,11 +1,11 @@
 """The ridge from feature rows (the primal form), for fewer features than rows.
 
 Φ are the n feature rows, with a last entry 1 where there is an intercept; G = ΦᵀΦ + λI, without λ
-at the last entry of its diagonal, and G = LLᵀ; w = G⁻¹Φᵀr, h_j = φ_jᵀG⁻¹φ_j the leverages. As in
+at the last entry of its diagonal, and G = LLᵀ; w = G⁻¹Φᵀr, and leverages h_j = φ_jᵀG⁻¹φ_j. As in
 ridge.py, A = (I − ΦG⁻¹Φᵀ)/λ, c = (r − Φw)/λ and d = (1 − h)/λ; a unit of r_j moves w by G⁻¹φ_j; a
 new row has b = ΦG⁻¹φ(x) and s = λ(1 + φ(x)ᵀG⁻¹φ(x)).
 
-Memory: the n feature rows, in which the models take their place, and a few matrices of G's size.
+Memory: the n feature rows, which the models overwrite, and a few matrices of G's size.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class PrimalRidge:
         return (self.rows @ torch.cholesky_solve(last, self.lower)).sum(dim=1)
 
     def _strains(self) -> Tensor:
-        """Here d is a difference from 1, and spans are the products' own errors too."""
+        """Here d is a difference from 1, and spans also bound the errors of the products."""
         return (self.all_spans.square() + 2 * self.all_spans) / (self.ridge * self.diagonal).abs()
 
     def inverse_rows(self, rows: slice | Tensor) -> Tensor:
@@ -195,7 +195,7 @@ class PrimalSystem:
         )
 
     def _solve(self, ridge: float, in_place: bool = False) -> PrimalRidge:
-        """Factor G and look at all rows once; ``in_place`` leaves the models in their memory."""
+        """Factor G and pass over all rows once; ``in_place`` stores the models in their memory."""
         rows, gram = self.rows, self.gram.clone()
         mean = self.targets.mean() if self.intercept else self.targets.new_zeros(())
         targets = self.targets - mean

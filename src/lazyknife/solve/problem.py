@@ -1,4 +1,4 @@
-"""One problem: training rows in their basis, the equations for them, and what is asked."""
+"""The problem to solve: training rows in their basis, the equations for them, and settings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PROBES = 64
 
 @dataclass(frozen=True)
 class Problem:
-    """Training rows in their basis, and what is asked.
+    """Training rows in their basis, and settings.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Problem:
     loss, widths
         What the models minimise, and what their errors are divided by.
     folds, seed
-        Number of folds, and what they are drawn from.
+        Number of folds, and the seed that they are drawn with.
     progress
         Whether to show progress bars.
 
@@ -61,7 +61,7 @@ class Problem:
 
     @property
     def outputs(self) -> Tensor:
-        """f(X; θ0), but for a rounding of y, shape (n,)."""
+        """f(X; θ0), up to a rounding of y, shape (n,)."""
         return self.y - self.system.targets
 
     @property
@@ -94,11 +94,11 @@ def _feature_rows(basis: Basis, X: Tensor, intercept: bool) -> tuple[Tensor, Ten
 
 
 def ridge_grid(tangent: Tangent, X: Tensor, seed: int) -> Tensor:
-    """Return a wide grid of λ that looks at no data, only at the shape of a row.
+    """Return a wide grid of λ that depends on the shape of a row, and not on data.
 
     It is scaled by the kernel at synthetic standard-normal inputs, a function of θ0 alone. The
-    largest eigenvalue of n rows on that scale is about n times it, so the grid reaches from hardly
-    any penalty to one that rules a hundred thousand rows, or fewer rows of larger features.
+    largest eigenvalue of n rows on that scale is about n times it, so the grid reaches from almost
+    no penalty to one that dominates a hundred thousand rows, or fewer rows of larger features.
     """
     scale = 1.0
     if X.is_floating_point():

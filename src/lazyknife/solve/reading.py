@@ -110,7 +110,7 @@ class Read(ABC):
     def scores(self) -> Tensor:
         """Sizes of the left-out residuals over σ, rounded up, shape (n,).
 
-        Infinite where rounding leaves nothing known of the model.
+        Infinite where the model is conceded to rounding.
         """
         sizes: Tensor = self.residuals.abs() + self.rounding.own
         if self.scales is None:
@@ -122,11 +122,11 @@ class Read(ABC):
 def slack_of(
     rounding: Rounding, norms: Tensor, point: Tensor, each: Tensor, loss: Loss, shift: Tensor
 ) -> Tensor:
-    """What predictions may be off by, on the scale of y, shape (m,)."""
+    """Bounds on the errors of predictions, on the scale of y, shape (m,)."""
     slack = rounding.slack(norms, point, shift)
     if loss.identity:
         return slack
-    # On the scale of the link a move by t multiplies the mean of y by e^{±t} at most.
+    # On the scale of the link, a shift by t multiplies the mean of y by e^{±t} at most.
     return torch.expm1(slack) * torch.maximum(each.abs().amax(dim=1), point.abs()).double()
 
 

@@ -62,7 +62,7 @@ class TangentReadout(Read):
 
     @property
     def _shift(self) -> Tensor:
-        """The full model's intercept, which coarse numbers are kept free of."""
+        """The full model's intercept where predictions are coarse: it is added in float64."""
         shift = self.models.intercepts[-1]
         coarse = self.basis.tangent.machine.dtype != shift.dtype
         return shift if coarse and self.loss.identity else torch.zeros_like(shift)
@@ -106,7 +106,7 @@ class NetworkReadout(Read):
         machine = self.basis.tangent.machine
         arrays = 6 if self.scales is None else 10
         each = machine.item * (arrays * len(self.residuals) + MODELS_AT_ONCE)
-        return max(1, machine.block // each)  # as many as can be: each block moves all networks
+        return max(1, machine.block // each)  # as many as possible: each block moves all networks
 
     def point(self, X: Tensor) -> Tensor:
         """Predictions of the full model."""
@@ -142,7 +142,7 @@ class NetworkReadout(Read):
         return self.basis.moves(self.models.columns[:, columns])
 
     def _model_blocks(self) -> Iterator[slice]:
-        """Blocks of models: the pull needs n times the widest layer for each of them."""
+        """Blocks of models: moving one takes n times the widest layer."""
         tangent, n = self.basis.tangent, len(self.residuals)
         count = self.models.columns.shape[1]
         parameters = sum(p.numel() for p in tangent.moved.values())

@@ -1,15 +1,15 @@
-"""The ridge at one λ: what every form of it offers, and the models that come out.
+"""The ridge at one λ: the protocol of its two forms, and the record of its models.
 
 With K the kernel of the n training rows, r = Y − f(X; θ0) the targets, A the inverse of K + λI (of
 the bordered system where there is an unpenalised intercept), c = A r and d = diag A:
 
 - the residual of row j, left out, is e_j = c_j/d_j;
-- the model without row j is the full one less e_j times what a unit of r_j moves it by (``steps``);
+- the model without row j is the full one minus e_j times its change per unit of r_j (``steps``);
 - with rows i and j left out the residual at i is (d_j c_i − A_ij c_j)/(d_i d_j − A_ij²);
 - a new row x has weights b(x), with which the training targets enter its prediction
-  f(x; θ0) + bᵀr, and s(x) = k(x, x) + λ − k(x)ᵀA k(x), how much of x the training rows leave open:
-  1/s is its entry in the inverse of all n + 1 rows and −b/s are the entries beside it. Without row
-  j, s becomes s + b_j²/d_j, which at row j is 1/d_j.
+  f(x; θ0) + bᵀr, and s(x) = k(x, x) + λ − k(x)ᵀA k(x), the part of x that the
+  training rows leave open: 1/s is its entry in the inverse of all n + 1 rows and −b/s are the
+  entries beside it. Without row j, s becomes s + b_j²/d_j, which at row j is 1/d_j.
 
 The dual form (dual.py) works on the kernel, the primal form (primal.py) on feature rows.
 """
@@ -58,12 +58,12 @@ class RidgeModels:
     training_residuals
         r_i minus the full model's prediction, shape (n,).
     sensitivity
-        How rounding may have moved the models without each row.
+        How sensitive the models without each row are to rounding.
     model_of
         For each row the model without it, shape (n,); None where model j is that of row j.
     unsolved
-        What is left of the equations where they are solved by iteration: predictions at x are off
-        by at most so many √k(x, x).
+        Remaining error of equations that are solved by iteration: predictions at x are off by at
+        most this many √k(x, x).
 
     """
 
@@ -136,11 +136,11 @@ class Ridge(Protocol):
 
     @property
     def ground(self) -> float:
-        """What besides |w|ᵀ√diag G an error of the model w is relative to."""
+        """Added to |w|ᵀ√diag G in the bound on errors of the model w."""
 
     @property
     def unit(self) -> float:
-        """What d is multiplied with to be free of the unit of k."""
+        """Factor that makes d independent of the unit of k."""
 
     @property
     def weight(self) -> float:
@@ -155,30 +155,30 @@ class Ridge(Protocol):
 
     @property
     def share(self) -> Tensor:
-        """v, what a unit of each row's target moves β by, shape (n,)."""
+        """v, the change of β per unit of each row's target, shape (n,)."""
 
     def steps(self, rows: slice | Tensor, inverse_rows: Tensor) -> Tensor:
-        """What a unit of each of these rows' targets moves the full model by, shape (q, rows)."""
+        """Change of the full model per unit of each of these rows' targets, shape (q, rows)."""
 
     def without(self, rows: slice, inverse_rows: Tensor) -> tuple[Tensor, Tensor]:
         """The models without each of these rows, (q, rows), and their intercepts, (rows,)."""
 
     @property
     def widening(self) -> Tensor:
-        """By how much new rows may reach farther than each training row, shape (n,)."""
+        """Factor by which the reach of new rows may exceed each training row's, shape (n,)."""
 
     def spans(self, rows: slice, inverse_rows: Tensor) -> Tensor:
-        """U of rounding.py for these rows."""
+        """Return u of rounding.py for these rows."""
 
     def sensitivity(self, spans: Tensor) -> Sensitivity:
-        """What rounding is multiplied with, from the u of all rows, shape (n,)."""
+        """Sensitivity to rounding, from the u of all rows, shape (n,)."""
 
 
 class OpenRidge(Ridge, Protocol):
     """The ridge at one λ, ready for new rows."""
 
     def at(self, coordinates: Tensor, norms: Tensor) -> Open:
-        """What the training rows leave open of new rows, from z(x), (m, q), and k(x, x), (m,)."""
+        """Weights b and s of new rows, from z(x), shape (m, q), and k(x, x), shape (m,)."""
 
 
 class System(Protocol):
@@ -204,18 +204,18 @@ class System(Protocol):
         """Solve at λ, in the memory of the system: the next call overwrites the result."""
 
     def factor(self, ridge: float) -> OpenRidge:
-        """Solve at λ in memory of its own."""
+        """Solve at λ in new memory."""
 
     def models(self, ridge: float) -> RidgeModels:
-        """All n leave-one-out models at λ; they take the memory of the system."""
+        """All n leave-one-out models at λ; they overwrite the system."""
 
     def copy(self) -> System:
-        """The same equations in memory of their own."""
+        """A copy of the equations."""
 
     def kept_rows(self, rows: Tensor) -> Tensor:
         """Copies of coordinates of some training rows, shape (rows, q)."""
 
 
 def left_out(solved: Ridge) -> Tensor:
-    """E = c/d, shape (n,)."""
+    """Return e = c/d, shape (n,)."""
     return solved.dual / solved.diagonal

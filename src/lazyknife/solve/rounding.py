@@ -1,7 +1,7 @@
-"""How far rounding can have moved what is computed, so that a guarantee holds for floating point.
+"""Bounds on what rounding may have changed, so that a guarantee holds in floating point.
 
 A kernel k(x, x') is known only up to γ√(k(x, x) k(x', x')): its evaluation, Cholesky's elimination
-and the products of prediction all have errors of this form. Let G = K + λI, A its inverse (of the
+and the products of predictions all have errors of this form. Let G = K + λI, A its inverse (of the
 bordered system where there is an intercept), c = A r, d = diag A, e = c/d, and with √g = √diag G
 
     u = |A|√g,   v = |c|ᵀ√g.
@@ -9,17 +9,18 @@ bordered system where there is an intercept), c = A r, d = diag A, e = c/d, and 
 A change δG of that form moves d_j by at most γu_j², e_j by at most γ(u_j/d_j)(v + u_j|e_j|), and
 the prediction of model j at a new row by at most γ(|b(x)|ᵀ√g + √k(x, x))(v + u_j|e_j|), where
 b(x) = A k(x) are the weights of the training rows. For row j, left out, the first of these factors
-is u_j/d_j, so reach_j = u_j/(d_j √g_j) says how large it is for rows like the training rows, and
-four times the largest stands for that of a new row. Nothing here is more work than one look at A.
+is u_j/d_j, so reach_j = u_j/(d_j √g_j) measures it for rows like the training rows, and four times
+the largest is used for a new row. All of this takes one pass over A.
 
 With an intercept A is a difference, A' = A − (A1)(A1)ᵀ/t: where it cancels, sums of sizes take its
 place in the term u_j|e_j| and beside u_j² (``with_differences``). c is refined after that.
 
-In the primal form the roles of A and √g are those of G⁻¹ = (ΦᵀΦ + λI)⁻¹ and √diag G.
+In the primal form G⁻¹ = (ΦᵀΦ + λI)⁻¹ and √diag G take the places of A and √g, and reach_j is
+|φ_j|ᵀ|G⁻¹|√diag G over (1 − h_j)√(‖φ_j‖² + λ), see primal.py.
 
-γ is four units of rounding (half a one in float32), or what guard.py finds where that is more:
-errors of sums are far smaller than their bounds, and so is what the tests find.
-``tests/test_rounding.py`` compares the bounds with refits in 60 digits.
+γ is four units of rounding (half a unit in float32), or the error that guard.py measures if that is
+larger: errors of sums are far smaller than their worst case.
+``tests/solve/test_rounding.py`` compares the bounds with refits in 60 digits.
 """
 
 from __future__ import annotations
@@ -31,21 +32,21 @@ from typing import Self
 import torch
 from torch import Tensor
 
-# γ in units of rounding; less room is left in float32, and still several times what tests find.
+# γ in units of rounding; tighter in float32, and still several times the errors found in tests.
 UNITS = {torch.float64: 4.0, torch.float32: 0.5}
-# What was measured of equations counts so many times.
+# Factor for measured errors of equations.
 MEASURED = 2.0
-# New rows may reach farther than the training rows.
+# Factor for new rows, which may reach farther than the training rows.
 BEYOND = 4.0
 # Relative errors up to which first-order bounds are trusted.
 FIRST_ORDER = 0.05
-# A relative error that need not be known more exactly.
+# A relative error that is small enough to need no sharper bound.
 SMALL_ERROR = 1e-6
 
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """What γ is multiplied with, for each of the n rows left out; each field has shape (n,).
+    """Factors of γ in the bounds, for each of the n rows left out; each field has shape (n,).
 
     Attributes
     ----------
@@ -117,23 +118,23 @@ class Sensitivity:
 
     @classmethod
     def unknown(cls, n: int, like: Tensor) -> Self:
-        """Of models that are still to be chosen."""
+        """Return zeros, for models that are still to be chosen."""
         return cls(*(like.new_zeros(n) for _ in fields(cls)))
 
     @classmethod
     def joined(cls, parts: Sequence[Sensitivity]) -> Self:
-        """Of several sets of rows, one after another."""
+        """Concatenate several sets of rows."""
         names = [field.name for field in fields(cls)]
         return cls(*(torch.cat([getattr(part, name) for part in parts]) for name in names))
 
     def take_(self, which: Tensor, other: Sensitivity) -> None:
-        """Take some rows over from another record."""
+        """Copy some rows from another record."""
         for field in fields(self):
             own: Tensor = getattr(self, field.name)
             own.copy_(torch.where(which, getattr(other, field.name), own))
 
     def noise(self, gamma: float) -> float:
-        """Root of the sum of squares of what rounding can change of the errors e."""
+        """Norm of what rounding can change in the errors e."""
         return 2 * gamma * float(self.own.double().norm())
 
     def __getitem__(self, rows: Tensor) -> Sensitivity:
@@ -142,14 +143,14 @@ class Sensitivity:
 
 @dataclass(frozen=True)
 class Rounding:
-    """What rounding may have changed of intervals; they are widened by it.
+    """Bounds on the effect of rounding, by which intervals are widened.
 
     Attributes
     ----------
     slope, constant
         Predictions at x are off by at most slope·√k(x, x) + constant.
     own
-        What the left-out residuals may be off by, shape (n,); infinite where nothing is known.
+        Bounds on the errors of left-out residuals, shape (n,); infinite where nothing is known.
     epsilon
         Relative rounding of sums of predictions and residuals.
     coarse
@@ -164,16 +165,16 @@ class Rounding:
     coarse: float = 0.0
 
     def slack(self, norms: Tensor, point: Tensor, shift: Tensor | float = 0.0) -> Tensor:
-        """By how much predictions at rows with these k(x, x) may be off, shape (m,).
+        """Bounds on the errors of predictions at rows with these k(x, x), shape (m,).
 
-        ``shift`` is the part of them that a coarser type is kept free of.
+        ``shift`` is the part of the predictions that is added in float64.
         """
         relative = self.epsilon * point.abs() + self.coarse * (point - shift).abs()
         return self.slope * norms.sqrt() + (self.constant + relative)
 
     @property
     def conceded(self) -> Tensor:
-        """Rows of whose models nothing is known, shape (n,)."""
+        """Rows whose models are conceded: nothing is known of them, shape (n,)."""
         return torch.isinf(self.own)
 
     def plus(self, slope: float, coarse: float) -> Rounding:
@@ -181,7 +182,7 @@ class Rounding:
         return replace(self, slope=self.slope + slope, coarse=self.coarse + coarse)
 
     def times(self, factor: float) -> Rounding:
-        """The same, so many times as large."""
+        """The same, multiplied by a factor."""
         slope, constant = factor * self.slope, factor * self.constant
         return replace(self, slope=slope, constant=constant, own=factor * self.own)
 
@@ -190,7 +191,7 @@ NOTHING = Rounding(0.0, 0.0, torch.zeros(()), 0.0)
 
 
 def gamma_of(dtype: torch.dtype, measured: float = 0.0) -> float:
-    """γ in a floating type, given the largest relative error that was seen."""
+    """γ in a floating type, given the largest relative error that was measured."""
     return max(UNITS[dtype] * torch.finfo(dtype).eps, measured)
 
 
@@ -202,7 +203,7 @@ def rounding_of(
     unsolved: float = 0.0,
     shaken: float = 0.0,
 ) -> Rounding:
-    """Return what rounding with this γ can have done to the models.
+    """Return bounds on the effect of rounding with this γ on the models.
 
     Parameters
     ----------
@@ -213,11 +214,11 @@ def rounding_of(
     size
         The largest number that predictions and residuals are sums of, besides k(x)ᵀC.
     off
-        What is left of the models' equations, in units of √k(x, x): it reaches as far as γ·load.
+        Remaining error of the models' equations, in units of √k(x, x); it adds to γ·load.
     unsolved
-        What solutions by iteration add to the slope.
+        Error of solutions by iteration, added to the slope.
     shaken
-        What the network's own outputs may be off by.
+        Bound on the error of the network's own outputs.
 
     """
     known = (gamma * sensitivity.strain.abs() <= FIRST_ORDER) & (sensitivity.doubtful == 0)

@@ -1,4 +1,4 @@
-"""σ of every leave-one-out model, ready for new rows; widths.py says what it is."""
+"""σ of every leave-one-out model, ready for new rows; widths.py has the definitions."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ class Scales(Protocol):
     def at(self, rows: Tensor, norms: Tensor) -> tuple[Tensor, Tensor]:
         """σ_{−j}(x), shape (m, n), from coordinates (m, q) and k(x, x), shape (m,).
 
-        And, shape (m,), relative errors that rounding may have left in all σ of a row.
+        Also bounds, shape (m,), on the relative errors of a row's σ by rounding.
         """
 
     @property
     def own_error(self) -> Tensor:
-        """Relative errors that rounding may have left in ``own``, a single one or shape (n,)."""
+        """Bounds on the relative errors of ``own`` by rounding, a single one or shape (n,)."""
 
     def of_type(self, dtype: torch.dtype) -> Self | None:
         """The same in another floating type; None where that would be too coarse."""
 
     def looser(self, error: float) -> Self:
-        """The same with another relative error of σ at new rows."""
+        """The same with this relative error of σ at new rows."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class LeverageScales:
     Attributes
     ----------
     factors
-        One for each λ that some model has.
+        One for each λ that occurs.
     members
-        For each of them the models that have it.
+        The models that have each λ.
 
     """
 
@@ -60,7 +60,7 @@ class LeverageScales:
     def of(
         cls, factors: Sequence[OpenRidge], gamma: float, ridges: Tensor | None = None
     ) -> LeverageScales:
-        """Take for each model the factor of its λ, (n,); without one there is but one factor.
+        """Assign to each model the factor of its λ, (n,); None if there is only one factor.
 
         ``gamma`` is the relative error of kernels.
         """
@@ -74,7 +74,7 @@ class LeverageScales:
 
     @property
     def own_error(self) -> Tensor:
-        """γ·strain/2, of the largest."""
+        """γ·strain/2, with the largest strain."""
         return self.own.new_tensor(self.gamma * max(f.strain for f in self.factors) / 2)
 
     def at(self, rows: Tensor, norms: Tensor) -> tuple[Tensor, Tensor]:
@@ -93,7 +93,7 @@ class LeverageScales:
         return None
 
     def looser(self, error: float) -> LeverageScales:
-        """The same: it is never in another type."""
+        """Unchanged: leverage is never computed in another type."""
         return self
 
 
@@ -106,9 +106,9 @@ class NoiseScales:
     columns, intercepts
         N, shape (q, n), and β, shape (n,).
     floors
-        The least σ, shape (n,), all above 0.
+        The smallest σ, shape (n,), all above 0.
     rounding
-        What rounding may have changed of z(x)ᵀN_j + β_j.
+        What rounding may have changed in z(x)ᵀN_j + β_j.
 
     """
 
@@ -127,7 +127,7 @@ class NoiseScales:
 
     @property
     def own_error(self) -> Tensor:
-        """Of each σ, at most in units of its floor."""
+        """Errors of σ in units of its floor."""
         return self.rounding.own / self.floors
 
     def of_type(self, dtype: torch.dtype) -> NoiseScales:

@@ -1,7 +1,7 @@
 """Symmetric matrices worked on in place, in the tiles on and below the diagonal.
 
 The inverse leaves the tiles above the diagonal alone, so a kernel and its inverse share one n×n
-array, and the kernel can be had back.
+array, and the kernel can be restored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def invert_lower_(matrix: Tensor, rows: Tensor, progress: bool = False) -> bool:
     and after the last one A is minus the inverse. On the rows to come this is Cholesky's
     elimination, with its stability. It takes n³ operations, as many as a factorisation and an
     inversion after it, nearly all of them in large matrix products. Returns whether the matrix was
-    positive definite to rounding; if not, the tiles hold nothing of use.
+    positive definite up to rounding; if not, the contents of the tiles are undefined.
     """
     n, end = len(matrix), len(matrix) + len(rows)
     failures = []
@@ -58,7 +58,7 @@ def invert_lower_(matrix: Tensor, rows: Tensor, progress: bool = False) -> bool:
 
 
 def _pivots(matrix: Tensor) -> list[slice]:
-    """Return the rows to eliminate at a time; none reach from one tile into the next."""
+    """Return the blocks of rows to eliminate at a time; no block crosses a tile."""
     size = PIVOTS if matrix.device.type == "cpu" else GPU_PIVOTS
     return [
         slice(tile.start + part.start, tile.start + part.stop)
@@ -73,19 +73,19 @@ def tiles(matrix: Tensor) -> list[slice]:
 
 
 def diagonal_tiles(matrix: Tensor) -> list[Tensor]:
-    """Copies of the tiles on the diagonal: what an inverse overwrites and nothing else holds."""
+    """Copies of the tiles on the diagonal, which an inverse overwrites."""
     return [matrix[i, i].clone() for i in tiles(matrix)]
 
 
 def restore_lower_(matrix: Tensor, diagonal: list[Tensor]) -> None:
-    """Undo an inverse: mirror the upper tiles, and put the diagonal ones back."""
+    """Undo an inverse: mirror the upper tiles, and restore the diagonal ones."""
     for i, tile in zip(tiles(matrix), diagonal, strict=True):
         matrix[i, : i.start] = matrix[: i.start, i].T
         matrix[i, i] = tile
 
 
 def upper_product(matrix: Tensor, diagonal: list[Tensor], vector: Tensor) -> Tensor:
-    """Product with the matrix of which the upper tiles are here, and these ones on the diagonal."""
+    """Product with the symmetric matrix of these upper tiles and diagonal tiles."""
     product = torch.empty_like(vector)
     for i, tile in zip(tiles(matrix), diagonal, strict=True):
         product[i] = tile @ vector[i] + matrix[i, i.stop :] @ vector[i.stop :]
@@ -94,7 +94,7 @@ def upper_product(matrix: Tensor, diagonal: list[Tensor], vector: Tensor) -> Ten
 
 
 def lower_product(matrix: Tensor, vector: Tensor) -> Tensor:
-    """Product with the symmetric matrix whose lower triangle is here."""
+    """Product with the symmetric matrix given by its lower triangle."""
     product = torch.zeros_like(vector)
     for i in tiles(matrix):
         below = matrix[i, : i.start]
@@ -111,7 +111,7 @@ def mirror_lower_(matrix: Tensor) -> None:
 
 
 def lower_rows(matrix: Tensor, rows: slice | Tensor) -> Tensor:
-    """Whole rows of the symmetric matrix whose lower triangle is here, shape (rows, n)."""
+    """Whole rows of the symmetric matrix given by its lower triangle, shape (rows, n)."""
     if isinstance(rows, Tensor):
         below = torch.arange(len(matrix), device=rows.device) <= rows[:, None]
         return torch.where(below, matrix[rows], matrix[:, rows].T)
@@ -130,7 +130,7 @@ def largest_row_sum(matrix: Tensor) -> float:
 
 
 def check_size(matrix: Tensor, machine: Machine) -> float:
-    """Return the matrix's norm; refuse one that is not finite."""
+    """Return the matrix's norm; raise an error if it is not finite."""
     size = largest_row_sum(matrix)
     if not math.isfinite(size):
         raise ValueError(

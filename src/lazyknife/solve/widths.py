@@ -1,8 +1,8 @@
 """Widths of intervals: σ_{−j}(x), by which errors are divided and intervals multiplied.
 
 Each is a function of the rows without j and of x, so jackknife+ and minmax keep their guarantee.
-Leverage: σ²_{−j}(x) = s(x) + b_j(x)²/d_j, how far x is from the rows without j, in the kernel's
-eyes; it never looks at y. Noise: a second ridge, fitted to the errors of rows left out (noise.py).
+Leverage: σ²_{−j}(x) = s(x) + b_j(x)²/d_j, the distance of x from the rows without j, as the kernel
+measures it; y is not used. Noise: a second ridge, fitted to the errors of rows left out (noise.py).
 
 A kind of widths is an entry of ``WIDTHS``.
 """
@@ -24,19 +24,19 @@ class Widths(ABC):
     Attributes
     ----------
     needs_system
-        Whether it looks at the equations once more.
+        Whether it uses the equations after the models are solved.
     needs_kernel
-        Whether only the dual form has what it takes.
+        Whether it requires the kernel (the dual form).
     needs_grid
         Whether it chooses a λ of its own.
     any_loss
-        Whether it goes with every loss; otherwise with the squared one alone.
+        Whether it supports every loss; otherwise only the squared one.
     fewest_rows
-        Rows that it needs.
+        Smallest number of rows.
     most_rows
-        Rows up to which a construction chooses it unasked.
+        Largest number of rows for which it is a default.
     matrices
-        Matrices of the kernel's size that it takes beside the models, with one λ and with many.
+        Matrices of the kernel's size that it needs besides the models, with one λ and with many.
 
     """
 
@@ -62,7 +62,7 @@ class Widths(ABC):
         Parameters
         ----------
         system
-            The equations; their memory may be used.
+            The equations; they may be overwritten.
         models
             The leave-one-out models.
         grid
@@ -76,7 +76,7 @@ class Widths(ABC):
 
 
 class Constant(Widths):
-    """σ = 1: errors as they are."""
+    """σ = 1."""
 
     needs_system = False
     any_loss = True
@@ -109,8 +109,8 @@ class Noise(Widths):
 
     needs_kernel = True
     needs_grid = True
-    fewest_rows = 4  # with two rows left out two are left to learn from
-    most_rows = 5000  # it takes half as long again as all else
+    fewest_rows = 4  # with two rows left out, two remain to learn from
+    most_rows = 5000  # it about doubles the time of a fit
     matrices = (3, 2)
     step: ClassVar[int] = 2  # σ is smooth, and each λ costs a product: every second one is tried
 
