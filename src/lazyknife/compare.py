@@ -40,7 +40,7 @@ _warm: set[str] = set()  # methods that this process has fitted before
 def compare_methods(
     X: Any,
     y: Any,
-    methods: Sequence[str] | Mapping[str, IntervalRegressor] = DEFAULT,
+    methods: Sequence[str] | Mapping[str, IntervalRegressor] = tuple(DEFAULT),
     *,
     alpha: float = 0.1,
     network: Network | None = None,
@@ -65,10 +65,10 @@ def compare_methods(
         Names, keys of ``lazyknife.estimators.methods.METHODS``; or a dict from names of your own
         to unfitted estimators, which keep their own settings except ``random_state``.
     alpha, network, epochs, batch_size, epsilon, scaling
-        Settings of the methods given by name: the level; the network of all methods but MAPIE's
-        (None is ``mlp((64, 64), skip=True)``), and its training; the privacy of the DP-SGD bases;
-        the scaling of the features, fitted on each fold's training and test rows together, without
-        labels, which leaks nothing.
+        Settings of the methods given by name: the level; the network (None is
+        ``mlp((64, 64), skip=True)``) and its training; the privacy of the DP-SGD bases; the scaling
+        of the features, fitted on each fold's training and test rows together, without labels,
+        which does not leak.
     folds
         Number of folds.
     train_rows, test_rows

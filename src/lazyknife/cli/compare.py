@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..estimators.methods import DEFAULT, METHODS
 from . import files, values
 from . import options as opt
 from .console import FAILED, plainly, plus_minus, print_table, print_text, say, show_progress
+from .library import members
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .report import Report
 
 COLUMNS = ("method", "coverage", "width", "interval score", "seconds", "certified")
-OTHERS = tuple(name for name in METHODS if name not in DEFAULT)
+DEFAULT, OTHERS = (members("estimators.methods", name) for name in ("DEFAULT", "OTHERS"))
 
 
 @plainly
@@ -86,11 +86,10 @@ def compare(
     """Compare coverage, width and time of several methods on your own data.
 
     The features of a fold's training and test rows are scaled together, without labels, so that
-    nothing leaks. Except where a name says otherwise, all methods use the same network, two hidden
-    layers of 64 ReLU units beside a linear function of the inputs, and train it for the same
-    number of epochs. The lazy_ methods use the ridge and the readout of the paper, the lazyknife
-    ones the defaults of predict. The mapie_ ones, which need the package mapie, use the models in
-    their names instead of a network.
+    nothing leaks. All methods use the same network, two hidden layers of 64 ReLU units plus a
+    linear function of the inputs, and train it for the same number of epochs. The lazy_ methods use
+    the ridge and the readout of the paper, the lazyknife ones the defaults of predict. In Python,
+    compare_methods also takes a dict of your own estimators.
     """
     from ..compare import compare_methods
     from ..data.checks import check_positive
