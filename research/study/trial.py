@@ -13,7 +13,7 @@ from sklearn.metrics import explained_variance_score
 
 from lazyknife import compare
 from lazyknife.certificate import paper_bound
-from lazyknife.cli.versions import versions
+from lazyknife.cli.files import versions
 from lazyknife.estimators.refits import Refits
 from lazyknife.estimators.shared import IntervalRegressor
 from lazyknife.networks import like, outputs

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..base import DPSGD, BaseMethod, Plain, Public, Split
+from ..base import DPSGD, BaseMethod, Plain, Split
 from ..networks import Network
 from .baselines import CVPlusRegressor, JackknifeRegressor, SplitConformalRegressor
 from .lazy import LazyJackknifeRegressor
@@ -39,11 +39,6 @@ def trained(kind: Callable[..., IntervalRegressor], **own: Any) -> Method:
     return make
 
 
-def public(settings: MethodSettings) -> Public:
-    """The random start itself."""
-    return Public()
-
-
 def plain(settings: MethodSettings) -> Plain:
     """Training on all rows."""
     return Plain(settings.epochs, settings.batch_size)
@@ -59,12 +54,14 @@ def private(settings: MethodSettings) -> DPSGD:
     return DPSGD(settings.epsilon, settings.delta, settings.epochs, settings.batch_size)
 
 
-def lazy(base: Base = public, **own: Any) -> Method:
+def lazy(base: Base | None = None, **own: Any) -> Method:
     """The library's defaults but for ``own``; networks predict in float32, as trained ones do."""
 
     def make(settings: MethodSettings) -> IntervalRegressor:
-        given = {"network": settings.network, "base": base(settings), "alpha": settings.alpha}
-        return LazyJackknifeRegressor(**given | {"device": "cpu", "precision": "mixed"} | own)
+        given = {"network": settings.network, "base": base and base(settings)} | own
+        return LazyJackknifeRegressor(
+            alpha=settings.alpha, device="cpu", precision="mixed", **given
+        )
 
     return make
 
@@ -82,7 +79,7 @@ DEFAULT: dict[str, Method] = {
 }
 OTHERS: dict[str, Method] = {
     "jackknife": trained(JackknifeRegressor, construction="jackknife"),
-    "lazy_public": lazy(public, **PAPER),
+    "lazy_public": lazy(**PAPER),
     "lazy_split": lazy(split, **PAPER),
     "lazyknife_split": lazy(split),
     "lazyknife_leverage": lazy(widths="leverage"),
