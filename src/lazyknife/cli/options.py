@@ -25,7 +25,7 @@ def option(text: str, panel: str, *flags: str, metavar: str | None = None, **mor
 def table(panel: str, **entries: tuple[Any, ...]) -> Options:
     """Return options of one panel: type, default, help and, if needed, the name of the value."""
     return {
-        name: (Annotated[kind, option(text, panel, metavar="".join(metavar) or None)], default)
+        name: (Annotated[kind, option(text, panel, metavar=next(iter(metavar), None))], default)
         for name, (kind, default, text, *metavar) in entries.items()
     }
 

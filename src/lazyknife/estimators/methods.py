@@ -45,7 +45,7 @@ def plain(settings: MethodSettings) -> Plain:
 
 
 def split(settings: MethodSettings) -> Split:
-    """Training on half of the rows."""
+    """Training on some of the rows."""
     return Split(training=plain(settings))
 
 
@@ -58,7 +58,8 @@ def lazy(base: Base | None = None, **own: Any) -> Method:
     """The library's defaults but for ``own``; networks predict in float32, as trained ones do."""
 
     def make(settings: MethodSettings) -> IntervalRegressor:
-        given = {"network": settings.network, "base": base and base(settings)} | own
+        start = None if base is None else base(settings)
+        given = {"network": settings.network, "base": start} | own
         return LazyJackknifeRegressor(
             alpha=settings.alpha, device="cpu", precision="mixed", **given
         )
