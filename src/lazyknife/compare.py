@@ -147,13 +147,9 @@ def make_folds(n: int, folds: int, train_rows: int, test_rows: int, seed: int) -
         raise ValueError(f"folds={folds}: give between 2 and the number of rows, {n}")
     rng = np.random.default_rng(seed)
     parts = np.array_split(rng.permutation(n), folds)
-    return [
-        (
-            rng.permutation(np.concatenate([p for p in parts if p is not part]))[:train_rows],
-            part[:test_rows],
-        )
-        for part in parts
-    ]
+    others = [np.concatenate([*parts[:k], *parts[k + 1 :]]) for k in range(folds)]
+    train = [rng.permutation(rows)[:train_rows] for rows in others]
+    return [(rows, part[:test_rows]) for rows, part in zip(train, parts, strict=True)]
 
 
 def run_fold(

@@ -17,13 +17,7 @@ import pytest
 
 from lazyknife import Plain, Public, certify
 from lazyknife.certificate import Certificate
-from lazyknife.cli.report import (
-    Figure,
-    Report,
-    Table,
-    _is_wide,
-    render,
-)
+from lazyknife.cli.report import Figure, Report, Table, _is_wide, render
 
 NO_BROWSER = (
     "no Chromium found: install Debian's chromium package to run the report's browser tests"

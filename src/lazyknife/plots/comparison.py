@@ -117,8 +117,9 @@ def _draw_panel(ax: Axes, names: list[str], panel: Panel, values: Array, errors:
     look.headroom(ax, (wide if upright else 1.2 * size) + 4, limits or look.data_limits(ax))
     if panel.log:
         look.log_ticks(ax.yaxis, *ax.get_ylim())
-    for minor in (False, True) if not shown.any() else ():  # the scale would be arbitrary
-        ax.yaxis.set_ticks([], minor=minor)
+    if not shown.any():  # the scale would be arbitrary
+        ax.yaxis.set_ticks([])
+        ax.yaxis.set_ticks([], minor=True)
     ax.set_ylabel(panel.label)
     look.name_ticks(ax, names)
     ax.tick_params(axis="x", length=0)
