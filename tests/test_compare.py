@@ -13,15 +13,7 @@ import torch
 
 import lazyknife as lk
 from lazyknife.compare import make_folds, one_thread, run_fold, summarise_folds
-from lazyknife.estimators.methods import (
-    DEFAULT,
-    METHODS,
-    PAPERS,
-    PEERS,
-    TRAINED,
-    VARIANTS,
-    MethodSettings,
-)
+from lazyknife.estimators.methods import METHODS, MethodSettings
 from rows import linear
 
 X, Y = linear(45)
@@ -231,61 +223,31 @@ def test_the_wheel_imports_nothing_of_research():
         assert not re.search(r"^\s*(from|import) research", path.read_text("utf-8"), re.MULTILINE)
 
 
-def test_the_default_methods_exist():
-    assert set(DEFAULT) < set(METHODS)
-    assert len(METHODS) == 28
-
-
-@pytest.mark.parametrize("network", [None, lk.mlp((8,))])
-def test_all_methods_use_the_same_network_but_those_that_name_another(network):
-    used = {
-        name: make(MethodSettings(network=network)).get_params(deep=False).get("network")
-        for name, make in METHODS.items()
-    }
-    named = {
-        "lazyknife_linear": lk.mlp(()),
-        "lazyknife_no_skip": lk.mlp((64, 64)),
-        "lazyknife_256": lk.mlp((256, 256), skip=True),
-    }
-    shared = lk.mlp((64, 64), skip=True) if network is None else network
-    assert used == dict.fromkeys(METHODS, shared) | named | dict.fromkeys(PEERS)
-
-
-def test_a_network_of_ones_own_is_used():
-    wide, narrow = (compare("lazyknife", network=lk.mlp((units,))) for units in (64, 1))
-    assert not np.allclose(wide["width"], narrow["width"], rtol=1e-3)
-
-
-@pytest.mark.parametrize("method", [*TRAINED, *PAPERS])
-def test_trained_and_papers_methods_follow_the_settings(method):
-    settings = MethodSettings(alpha=0.2, epochs=7, batch_size=5, epsilon=0.3, ridge=3.0)
-    own = METHODS[method](settings).get_params(deep=False)
-    bases = {
-        "lazy_finetune": lk.Plain(7, 5),
-        "lazy_dp": lk.DPSGD(0.3, 1e-3, 7, 5),
-        "lazy_public": lk.Public(),
-        "lazy_split": lk.Split(training=lk.Plain(7, 5)),
-    }
-    assert own["alpha"] == 0.2
-    assert own["intercept"]
-    if method in bases:
-        assert (own["base"], own["ridge"], own["readout"]) == (bases[method], 3.0, "network")
-        assert own["widths"] == "constant"
-    else:
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_use_the_settings_and_differ_in_what_their_name_says(name):
+    own = METHODS[name](MethodSettings(0.2, lk.mlp((8,)), 7, 5, 0.3)).get_params(deep=False)
+    assert (own["alpha"], own["network"], own["intercept"]) == (0.2, lk.mlp((8,)), True)
+    if not name.startswith("lazy"):
         assert (own["epochs"], own["batch_size"]) == (7, 5)
-
-
-@pytest.mark.parametrize("method", ["lazyknife", "lazyknife_dp", *VARIANTS])
-def test_a_variant_differs_from_the_defaults_in_what_its_name_says(method):
-    settings = MethodSettings(ridge=7.0, readout="network", intercept=False, alpha=0.2)
-    own = METHODS[method](settings).get_params(deep=False)
+        return
+    kind, _, word = name.partition("_")
+    private, plain = lk.DPSGD(0.3, 1e-3, 7, 5), lk.Plain(7, 5)
+    bases = {"finetune": plain, "dp": private, "split": lk.Split(training=plain)}
+    assert own["base"] == bases.get(word)
+    expected = {"device": "cpu", "precision": "mixed"}
+    if kind == "lazy":
+        expected |= {"ridge": 10.0, "readout": "network", "widths": "constant"}
+    elif word in ("leverage", "constant"):
+        expected["widths"] = word
+    elif word in ("minmax", "full", "cv+"):
+        expected["construction"] = word
     defaults = lk.LazyJackknifeRegressor().get_params(deep=False)
-    fixed = {"alpha", "device", "precision", "base", "network"}
-    changed = {name for name in own if own[name] != defaults[name]} - fixed
-    kinds = {"starts": {"starts"}, "network": {"readout"}, "cv+": {"construction"}}
-    kinds |= {name: {"construction"} for name in ("minmax", "full")}
-    kinds |= {name: {"widths"} for name in ("leverage", "absolute")}
-    words = method.split("_")[1:]
-    assert changed == {setting for word in words for setting in kinds.get(word, ())}
-    assert own["base"] == (lk.DPSGD() if method == "lazyknife_dp" else lk.Public())
-    assert (own["alpha"], own["device"], own["precision"]) == (0.2, "cpu", "mixed")
+    changed = {key for key in own if own[key] != defaults[key]} - {"alpha", "network", "base"}
+    assert {key: own[key] for key in changed} == expected
+
+
+def test_the_network_of_the_caller_is_used_and_none_is_the_default():
+    settings = (lk.mlp((1,)), lk.mlp((64, 64), skip=True), None)
+    narrow, same, default = (compare("lazyknife", network=one)["width"] for one in settings)
+    np.testing.assert_array_equal(same, default)
+    assert not np.allclose(narrow, default, rtol=1e-3)

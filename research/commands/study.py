@@ -16,10 +16,10 @@ from lazyknife.cli.console import (
     say_error,
     show_progress,
 )
-from lazyknife.cli.files import check_outputs, command_line
-from lazyknife.cli.report import Figure, Report, Table, write_report
+from lazyknife.cli.files import check_outputs, command_line, versions
+from lazyknife.cli.report import Figure, Report, Table, render
 from lazyknife.cli.values import check_jobs
-from lazyknife.cli.versions import versions
+from lazyknife.files import write_whole
 from lazyknife.plots import figure_svg, save_figure
 
 from .. import study as studies
@@ -71,7 +71,7 @@ def study(
         rows = [(v.mark, v.claim, v.count) for v in found]
         print_table("The paper's claims", ("verdict", "claim", "holds in"), rows, texts=2)
     if html is not None:
-        write_report(_make_report(chosen, output, found, trials), html)
+        write_whole(html, render(_make_report(chosen, output, found, trials)))
     if errors:
         say_error(f"{len(errors)} trials failed, the first with: {errors[0]}")
         raise typer.Exit(FAILED)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from lazyknife.estimators.methods import PEERS, VARIANTS
-
 from .grid import Grid, Setting, Study, vary
+from .methods import PEERS, VARIANTS
 
 PAPER_METHODS = ("jackknife+", "lazy_finetune", "lazy_dp")
 RAW_AND_SYMLOG = (None, "symlog")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 from lazyknife.estimators.methods import MethodSettings
 
@@ -14,6 +14,8 @@ from lazyknife.estimators.methods import MethodSettings
 class Setting(MethodSettings):
     """What a trial is run with; the values are those of the paper's experiments."""
 
+    ridge: float | Literal["auto"] = 10.0
+    readout: str = "network"
     intercept: bool = False
     n: int = 100  # training rows
     n_test: int | None = None  # test rows; None takes all others

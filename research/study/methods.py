@@ -5,30 +5,63 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lazyknife.estimators import methods
-from lazyknife.estimators.methods import Method
+from lazyknife.estimators.methods import Method, lazy
+from lazyknife.estimators.shared import IntervalRegressor
 from lazyknife.networks import mlp
 
 from .grid import Setting
+from .peers import MODELS, SCHEMES
 
 NETWORK = mlp((64, 64))  # the paper's
+OWN = ("ridge", "readout", "intercept")  # settings that only some methods have
+PAPERS = (
+    *("naive", "jackknife", "jackknife+", "cv+", "split_conformal"),
+    *("lazy_finetune", "lazy_dp", "lazy_public", "lazy_split"),
+)
 
 
-def _papers(make: Method) -> Method:
-    return lambda settings: make(replace(settings, network=NETWORK))
+def _papers(method: Method) -> Method:
+    """The paper's network, and the setting's ridge, readout and intercept."""
+
+    def make(setting: Setting) -> IntervalRegressor:
+        model = method(replace(setting, network=NETWORK))
+        names = model.get_params(deep=False).keys() & OWN
+        return model.set_params(**{name: getattr(setting, name) for name in names})
+
+    return make
 
 
+def _mapie(scheme: str, model: str) -> Method:
+    return lambda setting: SCHEMES[scheme](model, alpha=setting.alpha)
+
+
+VARIANTS: dict[str, Method] = {
+    "lazyknife_leverage": lazy(widths="leverage"),
+    "lazyknife_absolute": lazy(widths="constant"),
+    "lazyknife_minmax": lazy(construction="minmax"),
+    "lazyknife_full": lazy(construction="full"),
+    "lazyknife_cv+": lazy(construction="cv+"),
+    "lazyknife_network": lazy(readout="network"),
+    "lazyknife_linear": lazy(network=mlp(())),
+    "lazyknife_no_skip": lazy(network=mlp((64, 64))),
+    "lazyknife_256": lazy(network=mlp((256, 256), skip=True)),
+    "lazyknife_starts": lazy(starts=8),
+    "lazyknife_starts_leverage": lazy(starts=8, widths="leverage"),
+}
+PEERS: dict[str, Method] = {
+    f"mapie_{scheme}_{model}": _mapie(scheme, model) for scheme in SCHEMES for model in MODELS
+}
 METHODS: dict[str, Method] = {
-    **{name: _papers(make) for name, make in {**methods.TRAINED, **methods.PAPERS}.items()},
+    **{name: _papers(methods.METHODS[name]) for name in PAPERS},
     # The rows were made when DP-SGD was the default base: their "lazyknife" is private.
     "lazyknife": methods.METHODS["lazyknife_dp"],
     "lazyknife_public": methods.METHODS["lazyknife"],
-    **methods.VARIANTS,
-    **methods.PEERS,
+    **VARIANTS,
+    **PEERS,
 }
 
 
 def effective(method: str, setting: Setting) -> Setting:
     """Return the setting with the values that a method really uses."""
     own = METHODS[method](setting).get_params(deep=False)
-    names = ("ridge", "readout", "intercept")
-    return replace(setting, **{name: own[name] for name in names if name in own})
+    return replace(setting, **{name: own[name] for name in OWN if name in own})

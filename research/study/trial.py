@@ -13,8 +13,7 @@ from sklearn.metrics import explained_variance_score
 
 from lazyknife import compare
 from lazyknife.certificate import paper_bound
-from lazyknife.cli.versions import versions
-from lazyknife.estimators.peers import Conformalized
+from lazyknife.cli.files import versions
 from lazyknife.estimators.refits import Refits
 from lazyknife.estimators.shared import IntervalRegressor
 from lazyknife.networks import like, outputs
@@ -22,6 +21,7 @@ from lazyknife.networks import like, outputs
 from .. import datasets
 from .grid import SETTING_FIELDS, Trial
 from .methods import METHODS
+from .peers import Conformalized
 
 MEASURES = (
     *("coverage", "width", "score", "r2", "base_r2", "fit_seconds", "predict_seconds"),

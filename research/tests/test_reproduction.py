@@ -20,12 +20,11 @@ from research.study import (
     run_trial,
     summarise,
 )
-from research.study.methods import effective
+from research.study.methods import VARIANTS, effective
 from research.study.run import key_of, resolve, stored_rows
 from typer.testing import CliRunner
 
 from alike import check_same_drawing, check_same_page
-from lazyknife.estimators.methods import VARIANTS
 from lazyknife.plots import save_figure
 
 ROOT = Path(__file__).parents[2]

@@ -27,12 +27,12 @@ from research.study import (
     summarise,
     vary,
 )
+from research.study.methods import PEERS, VARIANTS
 from research.study.run import stored_rows
 from research.study.trial import COLUMNS, load, split
 
 import lazyknife as lk
 from lazyknife.compare import one_thread
-from lazyknife.estimators.methods import PEERS, VARIANTS
 
 SMALL = Setting(n=20, n_test=30, epochs=1)
 SIM = ("simulated_p4",)
@@ -99,12 +99,28 @@ def test_lazy_dp_and_jackknife_are_the_papers():
     assert (trained.intercept, trained.network) == (False, lk.mlp((64, 64)))
 
 
+@pytest.mark.parametrize("method", VARIANTS)
+def test_a_variant_has_what_its_name_says(method):
+    own = METHODS[method](Setting(ridge=7.0)).get_params(deep=False)
+    common = METHODS["lazyknife_public"](Setting()).get_params(deep=False)
+    words = {
+        **{name: {"construction": name} for name in ("minmax", "full", "cv+")},
+        **{"leverage": {"widths": "leverage"}, "absolute": {"widths": "constant"}},
+        **{"network": {"readout": "network"}, "starts": {"starts": 8}},
+        **{"linear": {"network": lk.mlp(())}, "no": {"network": lk.mlp((64, 64))}, "skip": {}},
+        "256": {"network": lk.mlp((256, 256), skip=True)},
+    }
+    for word in method.split("_")[1:]:
+        common |= words[word]
+    assert own == common
+
+
 @pytest.mark.parametrize("method", ["lazyknife", "lazyknife_public"])
 def test_the_librarys_methods_have_its_defaults_and_the_base_of_their_rows(method):
     defaults = lk.LazyJackknifeRegressor().get_params(deep=False)
     own = METHODS[method](Setting(ridge=7.0)).get_params(deep=False)
-    fixed = {"network": lk.mlp((64, 64), skip=True), "device": "cpu", "precision": "mixed"}
-    base = lk.DPSGD() if method == "lazyknife" else lk.Public()
+    fixed = {"device": "cpu", "precision": "mixed"}
+    base = lk.DPSGD() if method == "lazyknife" else None
     assert own == defaults | fixed | {"base": base}
 
 

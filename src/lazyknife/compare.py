@@ -40,7 +40,7 @@ _warm: set[str] = set()  # methods that this process has fitted before
 def compare_methods(
     X: Any,
     y: Any,
-    methods: Sequence[str] | Mapping[str, IntervalRegressor] = DEFAULT,
+    methods: Sequence[str] | Mapping[str, IntervalRegressor] = tuple(DEFAULT),
     *,
     alpha: float = 0.1,
     network: Network | None = None,
@@ -65,10 +65,10 @@ def compare_methods(
         Names, keys of ``lazyknife.estimators.methods.METHODS``; or a dict from names of your own
         to unfitted estimators, which keep their own settings except ``random_state``.
     alpha, network, epochs, batch_size, epsilon, scaling
-        Settings of the methods given by name: the level; the network of all methods but MAPIE's
-        (None is ``mlp((64, 64), skip=True)``), and its training; the privacy of the DP-SGD bases;
-        the scaling of the features, fitted on each fold's training and test rows together, without
-        labels, which leaks nothing.
+        Settings of the methods given by name: the level; the network (None is
+        ``mlp((64, 64), skip=True)``) and its training; the privacy of the DP-SGD bases; the scaling
+        of the features, fitted on each fold's training and test rows together, without labels,
+        which does not leak.
     folds
         Number of folds.
     train_rows, test_rows
@@ -147,13 +147,9 @@ def make_folds(n: int, folds: int, train_rows: int, test_rows: int, seed: int) -
         raise ValueError(f"folds={folds}: give between 2 and the number of rows, {n}")
     rng = np.random.default_rng(seed)
     parts = np.array_split(rng.permutation(n), folds)
-    return [
-        (
-            rng.permutation(np.concatenate([p for p in parts if p is not part]))[:train_rows],
-            part[:test_rows],
-        )
-        for part in parts
-    ]
+    others = [np.concatenate([*parts[:k], *parts[k + 1 :]]) for k in range(folds)]
+    train = [rng.permutation(rows)[:train_rows] for rows in others]
+    return [(rows, part[:test_rows]) for rows, part in zip(train, parts, strict=True)]
 
 
 def run_fold(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -10,6 +11,9 @@ from . import options as opt
 from .console import FAILED, plainly, print_text
 from .values import make_base
 
+ETA = "Stability η: also show Theorem 1 of the paper."
+WEIGHTS = "Number of trained weights; sharpens --base perturbed --norm l2."
+SEARCHED = "If given, find the largest ε; otherwise, find the largest alpha."
 Rows = Annotated[int, typer.Option("--n", help="Number of training rows.")]
 INTERVALS = {name: opt.SETTINGS[name] for name in ("construction", "folds")}
 
@@ -19,29 +23,17 @@ INTERVALS = {name: opt.SETTINGS[name] for name in ("construction", "folds")}
 def certify(
     n: Rows,
     alpha: opt.Alpha = opt.LIBRARY["alpha"],
-    eta: Annotated[
-        float | None, typer.Option(help="Stability η: also show Theorem 1 of the paper.")
-    ] = None,
+    eta: Annotated[float | None, typer.Option(help=ETA)] = None,
     nu: Annotated[float | None, typer.Option(help="The ν that belongs to --eta.")] = None,
-    parameters: Annotated[
-        int | None,
-        typer.Option(help="Number of trained weights; sharpens --base perturbed --norm l2."),
-    ] = None,
+    parameters: Annotated[int | None, typer.Option(help=WEIGHTS)] = None,
     **settings: Any,
 ) -> None:
     """Show the coverage that a fit would certify."""
     from ..certificate import certify as certificate_of
 
-    certificate = certificate_of(
-        n=n,
-        alpha=alpha,
-        base=make_base(settings),
-        eta=eta,
-        nu=nu,
-        n_parameters=parameters,
-        **{name: settings[name] for name in INTERVALS},
-    )
-    print_text(str(certificate))
+    rest = _common(settings)
+    found = certificate_of(n=n, alpha=alpha, eta=eta, nu=nu, n_parameters=parameters, **rest)
+    print_text(str(found))
 
 
 @plainly
@@ -49,10 +41,7 @@ def certify(
 def plan(
     n: Rows,
     coverage: Annotated[float, typer.Option(help="Coverage to certify.")],
-    alpha: Annotated[
-        float | None,
-        opt.option("If given, find the largest ε; otherwise, find the largest alpha.", opt.LAZY),
-    ] = None,
+    alpha: Annotated[float | None, opt.option(SEARCHED, opt.LAZY)] = None,
     **settings: Any,
 ) -> None:
     """Find the settings that certify a given coverage.
@@ -67,13 +56,11 @@ def plan(
         raise ValueError(
             "give --alpha to find ε, or --epsilon or --noise-multiplier to find alpha, not both"
         )
-    found = plan_for(
-        n=n,
-        coverage=coverage,
-        alpha=alpha,
-        base=make_base(settings),
-        **{name: settings[name] for name in INTERVALS},
-    )
+    found = plan_for(n=n, coverage=coverage, alpha=alpha, **_common(settings))
     print_text(found.sentence)
     if found.certificate is None:
         raise typer.Exit(FAILED)
+
+
+def _common(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {"base": make_base(settings)} | {name: settings[name] for name in INTERVALS}

@@ -8,122 +8,89 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..estimators.methods import DEFAULT, METHODS
 from . import files, values
 from . import options as opt
 from .console import FAILED, plainly, plus_minus, print_table, print_text, say, show_progress
+from .library import members
+from .options import BASE, FILES, LAZY, RUN, option
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from .report import Report
 
-COLUMNS = ("method", "coverage", "width", "interval score", "seconds", "certified")
-OTHERS = tuple(name for name in METHODS if name not in DEFAULT)
+MEASURED = {"coverage": "coverage", "width": "width", "score": "interval score"}
+COLUMNS = ("method", *MEASURED.values(), "seconds", "certified")
+DEFAULT, OTHERS = (members("estimators.methods", name) for name in ("DEFAULT", "OTHERS"))
+
+DATA = "Rows with their target: .csv, .csv.gz, .tsv or .parquet."
+METHOD = (
+    f"Method to compare (may be repeated). By default {', '.join(DEFAULT)}; also available: "
+    f"{', '.join(OTHERS)}."
+)
+TRAIN_ROWS = "Largest number of training rows in a fold; jackknife+ trains as many networks."
+SETTINGS = (
+    opt.table(LAZY, alpha=(float, 0.1, "Level of the intervals."))
+    | opt.table(
+        BASE,
+        epochs=(int, 10, "Epochs of every training."),
+        batch_size=(int, 10, "Batch size of every training."),
+        epsilon=(float, 0.01, "Privacy ε of the DP-SGD bases."),
+    )
+    | opt.table(
+        RUN,
+        folds=(int, 5, "Number of folds."),
+        train_rows=(int, 500, TRAIN_ROWS),
+        test_rows=(int, 5000, "Largest number of test rows in a fold."),
+    )
+    | {"jobs": (opt.Jobs, -1)}
+)
 
 
 @plainly
+@opt.with_options(opt.DATA, SETTINGS, opt.SEED)
 def compare(
     context: typer.Context,
-    data: Annotated[
-        Path,
-        typer.Argument(
-            help="Rows with their target: .csv, .csv.gz, .tsv or .parquet.", metavar="DATA"
-        ),
-    ],
+    data: Annotated[Path, typer.Argument(help=DATA, metavar="DATA")],
     target: opt.Target,
     output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="Write a table with a row for each method and fold.",
-            rich_help_panel=opt.FILES,
-        ),
+        Path | None, option("Table with a row for each method and fold.", FILES, "--output", "-o")
     ] = None,
-    html: opt.Html = None,
-    figure: opt.FigurePath = None,
-    drop: opt.Drop = None,
-    categorical: opt.Categorical = None,
-    methods: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--method",
-            help=f"Method to compare (may be repeated). By default {', '.join(DEFAULT)}; "
-            f"also available: {', '.join(OTHERS)}.",
-            metavar="NAME",
-            rich_help_panel=opt.LAZY,
-        ),
-    ] = None,
-    alpha: Annotated[
-        float, typer.Option(help="Level of the intervals.", rich_help_panel=opt.LAZY)
-    ] = 0.1,
-    scaling: opt.Scaling = "standardize",
-    unit: opt.Unit = 1.0,
-    epochs: Annotated[
-        int, typer.Option(help="Epochs of every training.", rich_help_panel=opt.BASE)
-    ] = 10,
-    batch_size: Annotated[
-        int, typer.Option(help="Batch size of every training.", rich_help_panel=opt.BASE)
-    ] = 10,
-    epsilon: Annotated[
-        float, typer.Option(help="Privacy ε of the DP-SGD bases.", rich_help_panel=opt.BASE)
-    ] = 0.01,
-    folds: Annotated[int, typer.Option(help="Number of folds.", rich_help_panel=opt.RUN)] = 5,
-    train_rows: Annotated[
-        int,
-        typer.Option(
-            help="Largest number of training rows in a fold; jackknife+ trains as many networks.",
-            rich_help_panel=opt.RUN,
-        ),
-    ] = 500,
-    test_rows: Annotated[
-        int, typer.Option(help="Largest number of test rows in a fold.", rich_help_panel=opt.RUN)
-    ] = 5000,
-    jobs: opt.Jobs = -1,
-    seed: opt.Seed = 0,
+    methods: Annotated[list[str] | None, option(METHOD, LAZY, "--method", metavar="NAME")] = None,
+    **given: Any,
 ) -> None:
     """Compare coverage, width and time of several methods on your own data.
 
     The features of a fold's training and test rows are scaled together, without labels, so that
-    nothing leaks. Except where a name says otherwise, all methods use the same network, two hidden
-    layers of 64 ReLU units beside a linear function of the inputs, and train it for the same
-    number of epochs. The lazy_ methods use the ridge and the readout of the paper, the lazyknife
-    ones the defaults of predict. The mapie_ ones, which need the package mapie, use the models in
-    their names instead of a network.
+    nothing leaks. All methods use the same network, two hidden layers of 64 ReLU units plus a
+    linear function of the inputs, and train it for the same number of epochs. The lazy_ methods use
+    the ridge and the readout of the paper, the lazyknife ones the defaults of predict. In Python,
+    compare_methods also takes a dict of your own estimators.
     """
     from ..compare import compare_methods
     from ..data.checks import check_positive
     from .tables import encode_one, read_table
 
-    check_positive("unit", unit)
-    values.check_jobs(jobs)
-    files.check_outputs(output, html, figure, inputs=(data,))
-    rows = encode_one(
-        read_table(data), target, drop=drop or (), categorical=categorical or (), name=data.name
-    )
+    unit = check_positive("unit", given["unit"])
+    values.check_jobs(given["jobs"])
+    files.check_outputs(output, given["html"], given["figure"], inputs=(data,))
+    drop, categorical = given["drop"] or (), given["categorical"] or ()
+    rows = encode_one(read_table(data), target, drop, categorical, data.name)
     for note in rows.notes:
         say(f"note: {note}")
     found = compare_methods(
         rows.X,
         rows.y / unit,
         tuple(dict.fromkeys(methods or DEFAULT)),
-        alpha=alpha,
-        epochs=epochs,
-        batch_size=batch_size,
-        epsilon=epsilon,
-        scaling=values.make_scaling(scaling),
-        folds=folds,
-        train_rows=train_rows,
-        test_rows=test_rows,
-        random_state=seed,
-        jobs=jobs,
+        scaling=values.make_scaling(given["scaling"]),
+        random_state=given["seed"],
         progress=show_progress(),
+        **{name: given[name] for name in SETTINGS},
     )
     found[["width", "score"]] *= unit
     lead = (
-        f"{data.name}: {len(rows.y)} rows, {rows.X.shape[1]} features, {folds} folds of "
-        f"{found['n'].min()} training rows, alpha = {alpha:g}."
+        f"{data.name}: {len(rows.y)} rows, {rows.X.shape[1]} features, {given['folds']} folds of "
+        f"{found['n'].min()} training rows, alpha = {given['alpha']:g}."
     )
     _show(context, lead, rows.notes, found)
     if _say_grouped("error", found):
@@ -139,7 +106,7 @@ def _show(context: typer.Context, lead: str, notes: tuple[str, ...], found: pd.D
     if options["figure"] or options["html"]:
         drawn = _draw(summary, options["alpha"])
     if options["html"]:
-        page = _make_report(lead, notes, summary, drawn, files.settings_of(context))
+        page = _make_report(lead, notes, summary, drawn, files.origin(context))
     files.write_outputs(options, found, drawn, page)
     print_text(lead)
     print_table("", COLUMNS, [_cells(row) for row in summary.to_dict("records")])
@@ -159,13 +126,9 @@ def _say_grouped(kind: str, found: pd.DataFrame) -> bool:
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     if row["coverage"] != row["coverage"]:
         return (row["method"], "failed", "", "", "", "")
-    certified = row["certified"]
-    return (
-        row["method"],
-        *(plus_minus(row[name], row[f"{name}_se"]) for name in ("coverage", "width", "score")),
-        f"{row['seconds']:.2g}",
-        "none" if certified != certified else f"{certified:.3f}",
-    )
+    certified = "none" if row["certified"] != row["certified"] else f"{row['certified']:.3f}"
+    means = [plus_minus(row[name], row[f"{name}_se"]) for name in MEASURED]
+    return (row["method"], *means, f"{row['seconds']:.2g}", certified)
 
 
 def _draw(summary: pd.DataFrame, alpha: float) -> Any:
@@ -194,38 +157,23 @@ def _make_report(
     notes: tuple[str, ...],
     summary: pd.DataFrame,
     drawn: Any,
-    settings: Mapping[str, object],
+    origin: Mapping[str, Any],
 ) -> Report:
     from ..plots import figure_svg
     from .report import Figure, Report, Table
-    from .versions import versions
 
-    shown = {
-        "method": "method",
-        "coverage": "coverage",
-        "coverage_se": "± s.e.",
-        "width": "width",
-        "width_se": "± s.e.",
-        "score": "interval score",
-        "score_se": "± s.e.",
-        "seconds": "seconds",
-        "certified": "certified",
-    }
-    table = Table(
-        "Methods",
-        tuple(shown.values()),
-        tuple(summary[list(shown)].itertuples(index=False, name=None)),
-        "Means over the folds; certified: the coverage that is guaranteed, if any.",
-    )
+    pairs = [((name, label), (f"{name}_se", "± s.e.")) for name, label in MEASURED.items()]
+    both = [("method", "method"), *sum(pairs, ()), *((name, name) for name in COLUMNS[-2:])]
+    columns, labels = zip(*both, strict=True)
+    rows = tuple(summary[list(columns)].itertuples(index=False, name=None))
+    note = "Means over the folds; certified: the coverage that is guaranteed, if any."
     title = "Coverage, time and width"
     return Report(
-        "Methods compared",
-        lead,
-        None,
-        (Figure(title, figure_svg(drawn, title=title, id_prefix="comparison")),),
-        (table,),
-        settings,
-        files.command_line(),
-        notes,
-        versions(),
+        title="Methods compared",
+        lead=lead,
+        certificate=None,
+        figures=(Figure(title, figure_svg(drawn, title=title, id_prefix="comparison")),),
+        tables=(Table("Methods", labels, rows, note),),
+        notes=notes,
+        **origin,
     )

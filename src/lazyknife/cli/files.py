@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import platform
 import shlex
 import sys
 from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +17,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from .report import Report
+
+
+PACKAGES = ("lazyknife", "torch", "numpy", "opacus")
 
 
 def check_outputs(
@@ -40,8 +46,9 @@ def write_outputs(
     paths: Mapping[str, Any], table: pd.DataFrame, figure: Any, page: Report | None
 ) -> None:
     """Write what was asked for by ``--output``, ``--figure`` and ``--html``."""
+    from ..files import write_whole
     from ..plots import save_figure
-    from .report import write_report
+    from .report import render
     from .tables import write_table
 
     if paths["output"] is not None:
@@ -49,16 +56,23 @@ def write_outputs(
     if paths["figure"] is not None:
         save_figure(figure, paths["figure"])
     if page is not None:
-        write_report(page, paths["html"])
-
-
-def settings_of(context: typer.Context) -> dict[str, object]:
-    """Return all options of a command that have a value."""
-    options = [param for param in context.command.params if param.opts[0].startswith("-")]
-    values = {param.opts[0]: context.params.get(str(param.name)) for param in options}
-    return {name: value for name, value in values.items() if value not in (None, [], ())}
+        write_whole(paths["html"], render(page))
 
 
 def command_line() -> str:
     """Return the command as it was typed."""
     return shlex.join(["lazyknife", *sys.argv[1:]])
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Return the versions of the main packages and of Python, by name."""
+    return {name: version(name) for name in PACKAGES} | {"python": platform.python_version()}
+
+
+def origin(context: typer.Context) -> dict[str, Any]:
+    """Return what a report says of a run: all options with a value, the command, the versions."""
+    options = [param for param in context.command.params if param.opts[0].startswith("-")]
+    values = {param.opts[0]: context.params.get(str(param.name)) for param in options}
+    given = {name: value for name, value in values.items() if value not in (None, [], ())}
+    return {"settings": given, "command": command_line(), "versions": versions()}

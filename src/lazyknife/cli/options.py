@@ -12,11 +12,9 @@ import typer
 from .library import defaults, members, names
 
 Command = TypeVar("Command", bound=Callable[..., None])
+Options = dict[str, tuple[Any, Any]]  # names with annotations and defaults, as in a signature
 
-BASE = "The base"
-FILES = "Files and columns"
-LAZY = "The intervals"
-RUN = "The run"
+BASE, FILES, LAZY, RUN = "The base", "Files and columns", "The intervals", "The run"
 
 
 def option(text: str, panel: str, *flags: str, metavar: str | None = None, **more: Any) -> Any:
@@ -24,34 +22,35 @@ def option(text: str, panel: str, *flags: str, metavar: str | None = None, **mor
     return typer.Option(*flags, help=text, rich_help_panel=panel, metavar=metavar, **more)
 
 
+def table(panel: str, **entries: tuple[Any, ...]) -> Options:
+    """Return options of one panel: type, default, help and, if needed, the name of the value."""
+    return {
+        name: (Annotated[kind, option(text, panel, metavar=next(iter(metavar), None))], default)
+        for name, (kind, default, text, *metavar) in entries.items()
+    }
+
+
 Target = Annotated[str, option("Column to predict.", FILES, "--target", metavar="COLUMN")]
-Drop = Annotated[
-    list[str] | None, option("Column to ignore (may be repeated).", FILES, metavar="COLUMN")
-]
-Categorical = Annotated[
-    list[str] | None,
-    option("Column to encode as categories (may be repeated).", FILES, metavar="COLUMN"),
-]
-Html = Annotated[Path | None, option("Write a self-contained HTML report.", FILES)]
-FigurePath = Annotated[Path | None, option("Draw a figure (.svg, .pdf or .png).", FILES)]
-Scaling = Annotated[
-    str,
-    option(
-        f"How features are scaled: {names('data.scaling', 'TRANSFORMS')}; or symlog+standardize or "
-        "none. standardize uses training and new rows together, which does not leak.",
-        LAZY,
-        metavar="NAME",
-    ),
-]
-Unit = Annotated[
-    float, option("Fixed unit of the target, such as 1000: target ÷ unit is learned.", LAZY)
-]
 Alpha = Annotated[float, option("Level: intervals aim at a coverage of 1 − alpha.", LAZY)]
-Seed = Annotated[int, option("Seed of all randomness.", RUN, min=0)]
 Jobs = Annotated[int, option("Fits at a time, each on one thread; -1: all cores.", RUN)]
+SEED: Options = {"seed": (Annotated[int, option("Seed of all randomness.", RUN, min=0)], 0)}
+
+_SCALING = (
+    f"How features are scaled: {names('data.scaling', 'TRANSFORMS')}; or symlog+standardize or "
+    "none. standardize uses training and new rows together, which does not leak."
+)
+_CATEGORICAL = "Column to encode as categories (may be repeated)."
+_UNIT = "Fixed unit of the target, such as 1000: target ÷ unit is learned."
+DATA = table(
+    FILES,
+    html=(Path | None, None, "Write a self-contained HTML report."),
+    figure=(Path | None, None, "Draw a figure (.svg, .pdf or .png)."),
+    drop=(list[str] | None, None, "Column to ignore (may be repeated).", "COLUMN"),
+    categorical=(list[str] | None, None, _CATEGORICAL, "COLUMN"),
+) | table(LAZY, scaling=(str, "standardize", _SCALING, "NAME"), unit=(float, 1.0, _UNIT))
 
 # Settings of LazyJackknifeRegressor under their own names, and of the bases: type and help.
-_SETTINGS: dict[str, tuple[Any, str]] = {
+_OWN: dict[str, tuple[Any, str]] = {
     "construction": (
         str,
         f"How intervals are made: {names('intervals.constructions', 'CONSTRUCTIONS')}. "
@@ -100,27 +99,23 @@ _BASE_HELP = (
 _FIELDS = {kind: defaults(f"base.{kind}", of) for kind, of in members("base", "BASES").items()}
 
 
-def _with_defaults(name: str, text: str) -> str:
-    """Append the defaults that an option has in the library, and for which bases."""
+def _base_option(name: str, kind: Any, text: str) -> tuple[Any, None, str]:
+    """Return an option of the bases; its help names the defaults, and for which bases."""
     found: dict[object, list[str]] = {}
-    for kind, fields in _FIELDS.items():
+    for base, fields in _FIELDS.items():
         if fields.get(name) is not None:
-            found.setdefault(fields[name], []).append(kind)
-    shown = " or ".join(f"{value} ({', '.join(kinds)})" for value, kinds in found.items())
-    return f"{text}; by default {shown}." if shown else f"{text}."
+            found.setdefault(fields[name], []).append(base)
+    shown = " or ".join(f"{value} ({', '.join(bases)})" for value, bases in found.items())
+    return kind | None, None, f"{text}; by default {shown}." if shown else f"{text}."
 
 
-# Name of an option with its annotation and its default, as a signature has them.
-Options = dict[str, tuple[Any, Any]]
 LIBRARY = defaults("estimators.lazy", "LazyJackknifeRegressor")
-SETTINGS: Options = {
-    name: (Annotated[kind, option(text, LAZY)], LIBRARY[name])
-    for name, (kind, text) in _SETTINGS.items()
-}
-BASES: Options = {"base": (Annotated[str, option(_BASE_HELP, BASE)], "public")} | {
-    name: (Annotated[kind | None, option(_with_defaults(name, text), BASE)], None)
-    for name, (kind, text) in BASE_OPTIONS.items()
-}
+SETTINGS = table(LAZY, **{name: (of, LIBRARY[name], text) for name, (of, text) in _OWN.items()})
+BASES = table(
+    BASE,
+    base=(str, "public", _BASE_HELP),
+    **{name: _base_option(name, *option) for name, option in BASE_OPTIONS.items()},
+)
 
 
 def with_options(*tables: Options) -> Callable[[Command], Command]:

@@ -1,16 +1,20 @@
-"""The result of ``lazyknife predict``, and how its coverage compares with the certificates."""
+"""The result of ``lazyknife predict``: measured, compared with its certificates, reported."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from .report import Figure, Report, Table
 
 if TYPE_CHECKING:
     from ..certificate import Certificate
     from ..records import Intervals
     from .tables import Encoded
 
+SHOWN = 1000  # rows of the table in a report
 FAR = 3.0  # standard errors below the certificate
 FALSE_ALARMS = 0.01  # largest share of runs with exchangeable rows that are warned about, per level
 LOOK_FOR = (
@@ -100,3 +104,71 @@ def is_too_low(covered: int, count: int, certified: float, models: int) -> bool:
         return True
     wins, losses = certified * (models + 1), (1 - certified) * (models + 1)
     return bool(betabinom.cdf(covered, count, wins, losses) <= FALSE_ALARMS)
+
+
+def draw(outcome: Outcome) -> dict[str, Any]:
+    """Draw the first level: intervals by prediction and, if y is known, coverage by width."""
+    from matplotlib import figure
+
+    from ..metrics import coverage_by_bin
+    from ..plots import plot_coverage_by_bin, plot_intervals, style
+
+    truth, first = outcome.rows.y_new, outcome.levels[0]
+    titles = ("Intervals, sorted by prediction", "Coverage by width of the interval")
+    with style():
+        drawn = [figure.Figure(figsize=(5, 3.3), layout="constrained") for _ in titles]
+        plot_intervals(first, truth, ax=drawn[0].subplots())
+        if truth is None:
+            return {titles[0]: drawn[0]}
+        target = 1 - float(first.alpha)  # type: ignore[arg-type]  # one level
+        plot_coverage_by_bin(coverage_by_bin(truth, first), target, ax=drawn[1].subplots())
+    return dict(zip(titles, drawn, strict=True))
+
+
+def make_report(
+    outcome: Outcome, drawings: Mapping[str, Any], inputs: str, origin: Mapping[str, Any]
+) -> Report:
+    """Put the report together."""
+    from ..plots import figure_svg
+
+    figures = tuple(
+        Figure(title, figure_svg(drawn, title=title, id_prefix=f"figure{number}"))
+        for number, (title, drawn) in enumerate(drawings.items())
+    )
+    results = Table("Results", ("", "value"), tuple(measured(outcome)))
+    return Report(
+        title="Prediction intervals",
+        lead=inputs,
+        certificate=outcome.certificates[0],
+        figures=figures,
+        tables=(results, *_guarantees(outcome), _intervals(outcome)),
+        notes=outcome.rows.notes,
+        warnings=tuple(shortfalls(outcome)),
+        **origin,
+    )
+
+
+def _guarantees(outcome: Outcome) -> list[Table]:
+    """Return a table of the certificates if there are several levels."""
+    rows = tuple(
+        (part.alpha, certificate.coverage, str(certificate).splitlines()[0])
+        for part, certificate in zip(outcome.levels, outcome.certificates, strict=True)
+    )
+    note = "Scope and assumptions are the same for all levels."
+    columns = ("alpha", "certified coverage", "certificate")
+    return [Table("Guarantee of each level", columns, rows, note)] if len(rows) > 1 else []
+
+
+def _intervals(outcome: Outcome) -> Table:
+    """Return the first rows at the first level, and whether their intervals cover the target."""
+    rows, intervals = outcome.rows, outcome.levels[0]
+    frame = intervals.to_frame().assign(width=intervals.width)
+    if rows.y_new is not None:
+        frame = frame.assign(y=rows.y_new, covered=intervals.covers(rows.y_new))
+    name, names = ("row", range(1, len(frame) + 1)) if rows.ids is None else ("id", rows.ids)
+    frame.insert(0, name, names)
+    note = f"At alpha = {intervals.alpha:g}."
+    if len(frame) > SHOWN:
+        note += f" The first {SHOWN} of {len(frame)} rows."
+    shown = tuple(frame.head(SHOWN).itertuples(index=False, name=None))
+    return Table("Intervals", tuple(map(str, frame.columns)), shown, note)

@@ -2,100 +2,169 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..sentences import BOTH_FILES, MARGINAL, POOLED
 from . import options as opt
 from . import values
-from .console import plainly, say, show_progress
-from .files import check_outputs
+from .console import plainly, print_table, print_text, say, show_progress
+from .files import check_outputs, origin, write_outputs
 from .library import names
 from .options import FILES, LAZY, LIBRARY, RUN, option
-from .predict_run import fit_and_predict, read_rows, write_results
+from .outcome import Outcome, draw, make_report, measured, shortfalls
 
+if TYPE_CHECKING:
+    from ..certificate import Certificate
+    from .tables import Encoded
+
+OWN_COLUMNS = r"point|(lower|upper)(_.*)?"  # of the output
+FEWEST_ROWS = 3  # a leave-one-out model with an intercept and a λ of its own
+
+ROWS = "Training rows: .csv, .csv.gz, .tsv or .parquet."
+ID = "Column of row names, copied to the output."
 LEVEL = "Level: intervals aim at a coverage of 1 − alpha (may be repeated); by default {alpha}."
 MOVED = "Parameters that are fitted: all (the default), last, or name patterns (may be repeated)."
-MIXED = "mixed solves in float64 and predicts in float32."
+MIXED = f"{names('compute', 'PRECISIONS')}; mixed solves in float64 and predicts in float32."
+MEMORY = "Memory for temporary blocks, such as 4GB; by default a quarter of what is free."
+OWN = opt.table(
+    LAZY,
+    alpha=(list[float] | None, None, LEVEL.format(**LIBRARY), "NUMBER"),
+    hidden=(str, "64,64", "Widths of the network's hidden layers.", "WIDTHS"),
+    skip=(bool, True, "Add a linear function of the features to the network."),
+    parameters=(list[str] | None, None, MOVED, "NAMES"),
+    sketch=(int | None, None, "Number of random features, for very many rows."),
+) | opt.table(
+    RUN, precision=(str, "mixed", MIXED, "NAME"), memory_budget=(str | None, None, MEMORY, "SIZE")
+)
 
 
 @plainly
-@opt.with_options(opt.SETTINGS, opt.BASES)
+@opt.with_options(opt.DATA, OWN, opt.SEED, opt.SETTINGS, opt.BASES)
 def predict(
     context: typer.Context,
-    train: Annotated[
-        Path,
-        typer.Argument(help="Training rows: .csv, .csv.gz, .tsv or .parquet.", metavar="TRAIN"),
-    ],
+    train: Annotated[Path, typer.Argument(help=ROWS, metavar="TRAIN")],
     test: Annotated[Path, typer.Argument(help="New rows, with the same columns.", metavar="TEST")],
     target: opt.Target,
     output: Annotated[Path, option("File for the intervals.", FILES, "--output", "-o")],
-    html: opt.Html = None,
-    figure: opt.FigurePath = None,
-    drop: opt.Drop = None,
-    categorical: opt.Categorical = None,
-    id_column: Annotated[
-        str | None,
-        option("Column of row names, copied to the output.", FILES, "--id", metavar="COLUMN"),
-    ] = None,
-    alpha: Annotated[
-        list[float] | None, option(LEVEL.format(**LIBRARY), LAZY, metavar="NUMBER")
-    ] = None,
-    scaling: opt.Scaling = "standardize",
-    hidden: Annotated[
-        str, option("Widths of the network's hidden layers.", LAZY, metavar="WIDTHS")
-    ] = "64,64",
-    skip: Annotated[
-        bool, option("Add a linear function of the features to the network.", LAZY)
-    ] = True,
-    parameters: Annotated[list[str] | None, option(MOVED, LAZY, metavar="NAMES")] = None,
-    sketch: Annotated[
-        int | None, option("Number of random features, for very many rows.", LAZY)
-    ] = None,
-    unit: opt.Unit = 1.0,
-    precision: Annotated[
-        str, option(f"{names('compute', 'PRECISIONS')}; {MIXED}", RUN, metavar="NAME")
-    ] = "mixed",
-    memory_budget: Annotated[
-        str | None,
-        option(
-            "Memory for temporary blocks, such as 4GB; by default a quarter of what is free.",
-            RUN,
-            metavar="SIZE",
-        ),
-    ] = None,
-    seed: opt.Seed = 0,
-    **settings: Any,
+    id_column: Annotated[str | None, option(ID, FILES, "--id", metavar="COLUMN")] = None,
+    **given: Any,
 ) -> None:
     """Write a prediction interval for every row of TEST, learned from the rows of TRAIN.
 
     By default, features are standardised over the rows of both files together, which does not
     leak; the certificate then holds for the rows of TEST.
     """
-    from ..data.checks import check_fraction, check_not_negative, check_positive
+    from ..data.checks import check_fraction
+
+    levels = [check_fraction("alpha", level) for level in given["alpha"] or [LIBRARY["alpha"]]]
+    levels = list(dict.fromkeys(levels))
+    settings = _settings(given) | {"alpha": levels[0]}
+    check_outputs(output, given["html"], given["figure"], inputs=(train, test))
+    rows = _read(train, test, target, given["drop"] or (), given["categorical"] or (), id_column)
+    for note in rows.notes:
+        say(f"note: {note}")
+    outcome = _fit_and_predict(rows, levels, given["unit"], test.name, settings)
+    _write(context, outcome, f"{train} → {test}")
+
+
+def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of the estimator that the options describe."""
+    from ..data.checks import check_not_negative, check_positive
     from ..networks import mlp
     from ..tangent import Sketch
 
-    given = alpha or [LIBRARY["alpha"]]
-    levels = [check_fraction("alpha", level) for level in dict.fromkeys(given)]
-    estimator = {name: settings[name] for name in opt.SETTINGS} | {
-        "network": mlp(values.parse_hidden(hidden), skip=skip),
-        "features": None if sketch is None else Sketch(sketch),
-        "base": values.make_base(settings),
-        "ridge": values.parse_ridge(settings["ridge"]),
-        "parameters": values.parse_parameters(parameters),
-        "scaling": values.make_scaling(scaling),
-        "alpha": levels[0],
-        "nu": check_not_negative("nu", settings["nu"]) / check_positive("unit", unit),
-        "precision": precision,
-        "memory_budget": values.parse_bytes(memory_budget),
-        "random_state": seed,
+    return {name: given[name] for name in opt.SETTINGS} | {
+        "network": mlp(values.parse_hidden(given["hidden"]), skip=given["skip"]),
+        "features": None if given["sketch"] is None else Sketch(given["sketch"]),
+        "base": values.make_base(given),
+        "ridge": values.parse_ridge(given["ridge"]),
+        "parameters": values.parse_parameters(given["parameters"]),
+        "scaling": values.make_scaling(given["scaling"]),
+        "nu": check_not_negative("nu", given["nu"]) / check_positive("unit", given["unit"]),
+        "precision": given["precision"],
+        "memory_budget": values.parse_bytes(given["memory_budget"]),
+        "random_state": given["seed"],
         "progress": show_progress(),
     }
-    check_outputs(output, html, figure, inputs=(train, test))
-    rows = read_rows(train, test, target, drop or (), categorical or (), id_column)
-    for note in rows.notes:
-        say(f"note: {note}")
-    outcome = fit_and_predict(rows, levels, unit, test.name, estimator)
-    write_results(context, outcome, f"{train} → {test}")
+
+
+def _read(
+    train: Path,
+    test: Path,
+    target: str,
+    drop: Sequence[str],
+    categorical: Sequence[str],
+    id_column: str | None,
+) -> Encoded:
+    from .tables import encode, read_tables
+
+    old, new = read_tables((train, test), apart=(target, id_column))
+    if train.samefile(test):
+        raise ValueError(f"{test}: TRAIN and TEST are the same file: give new rows as TEST")
+    if id_column is not None and re.fullmatch(OWN_COLUMNS, id_column):
+        raise ValueError(f"--id {id_column}: the output has a column of this name: rename yours")
+    files = (train.name, test.name)
+    rows = encode(old, new, target, drop, categorical, id_column, files)
+    if len(rows.y) < FEWEST_ROWS:
+        raise ValueError(f"{train}: {len(rows.y)} rows are too few: give at least {FEWEST_ROWS}")
+    return rows
+
+
+def _fit_and_predict(
+    rows: Encoded, levels: Sequence[float], unit: float, test_name: str, settings: dict[str, Any]
+) -> Outcome:
+    """Fit, predict, and adapt the certificate of each level to the new file."""
+    import pandas
+
+    from ..estimators.lazy import LazyJackknifeRegressor
+
+    # With their names, so that messages can name a column.
+    X, X_new = (pandas.DataFrame(part, columns=rows.columns) for part in (rows.X, rows.X_new))
+    model = LazyJackknifeRegressor(**settings)
+    model.fit(X, rows.y / unit, X_pool=X_new)
+    found = model.predict_interval(X_new, alpha=levels if len(levels) > 1 else None)
+    ends = {name: unit * getattr(found, name) for name in ("point", "lower", "upper")}
+    certificates = [model.certificate_, *(model.certify(alpha=level) for level in levels[1:])]
+    if rows.fitted or model.scaling_.pool is not None:
+        # Medians, categories or scales come from the rows of both files together.
+        certificates = [_for_both_files(one, test_name) for one in certificates]
+    return Outcome(rows, replace(found, **ends), tuple(certificates), len(model.loo_.residuals))
+
+
+def _for_both_files(certificate: Certificate, test_name: str) -> Certificate:
+    """Return a certificate that is restricted to the new file."""
+    others = [one for one in certificate.assumptions if one != POOLED]
+    scope = f"the rows of {test_name}, and no others; {MARGINAL}"
+    return replace(certificate, scope=scope, assumptions=(*others, BOTH_FILES))
+
+
+def _write(context: typer.Context, outcome: Outcome, inputs: str) -> None:
+    """Write what was asked for, once everything has been computed, and print the results."""
+    paths = context.params
+    frame = outcome.intervals.to_frame()
+    if outcome.rows.ids is not None:
+        frame.insert(0, str(outcome.rows.ids.name), outcome.rows.ids)
+    drawings = draw(outcome) if paths["figure"] or paths["html"] else {}
+    page = make_report(outcome, drawings, inputs, origin(context)) if paths["html"] else None
+    write_outputs(paths, frame, next(iter(drawings.values()), None), page)
+    print_table("", ("", ""), measured(outcome))
+    print_text(f"\n{_in_words(outcome.certificates)}\n")
+    print_text(f"Wrote {len(frame)} intervals to {paths['output']}.")
+    for warning in shortfalls(outcome):
+        say(f"warning: {warning}")
+
+
+def _in_words(certificates: Sequence[Certificate]) -> str:
+    """Return one certificate in full (the first that certifies anything), one line of the others.
+
+    All levels have the same scope and assumptions.
+    """
+    whole = next((one for one in certificates if one.coverage), certificates[0])
+    lines = [f"{one}\n" if one is whole else str(one).splitlines()[0] for one in certificates]
+    return "\n".join(lines).rstrip()

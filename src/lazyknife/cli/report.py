@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import re
 from base64 import b64encode
 from collections.abc import Mapping
@@ -12,8 +11,6 @@ from dataclasses import dataclass, field
 from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from ..files import write_whole
 
 if TYPE_CHECKING:
     from ..certificate import Certificate
@@ -30,15 +27,8 @@ class Figure:
     """A drawing."""
 
     title: str  # its heading, also read out by screen readers
-    svg: str  # <svg ...>...</svg>, inserted unchanged; its ids must differ from other figures' ids
+    svg: str  # <svg ...>...</svg>, inserted unchanged; ids must differ from those of other figures
     caption: str = ""  # a sentence below it
-
-    def __post_init__(self) -> None:
-        if not self.svg.startswith("<svg"):
-            raise ValueError(
-                f"Figure {self.title!r}: svg begins with {self.svg[:20]!r}: give the <svg> element "
-                "only, without an XML declaration"
-            )
 
 
 @dataclass(frozen=True)
@@ -53,14 +43,6 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[object, ...], ...]  # one cell per column: text, number, boolean or None
     note: str = ""  # a sentence below it
-
-    def __post_init__(self) -> None:
-        for number, row in enumerate(self.rows):
-            if len(row) != len(self.columns):
-                raise ValueError(
-                    f"Table {self.title!r}: rows[{number}] has {len(row)} cells: give one for each "
-                    f"of the {len(self.columns)} columns"
-                )
 
 
 @dataclass(frozen=True)
@@ -77,14 +59,6 @@ class Report:
     notes: tuple[str, ...] = ()  # what was done to the data, one sentence each
     versions: Mapping[str, str] = field(default_factory=dict)  # of the software, by name
     warnings: tuple[str, ...] = ()  # what casts doubt on the results, shown first
-
-
-def write_report(report: Report, path: str | os.PathLike[str]) -> None:
-    """Write the page to an .html or .htm file, atomically."""
-    target = Path(path)
-    if target.suffix.lower() not in SUFFIXES:
-        raise ValueError(f"path={str(path)!r}: give a name that ends in {' or '.join(SUFFIXES)}")
-    write_whole(target, render(report))
 
 
 def render(report: Report) -> str:

@@ -84,9 +84,8 @@ def parse_bytes(text: str | None) -> int | None:
 
 def parse_parameters(patterns: list[str] | None) -> str | list[str]:
     """``"all"``, ``"last"``, or name patterns."""
-    if not patterns:
-        return "all"
-    return patterns[0] if patterns in (["all"], ["last"]) else patterns
+    given = patterns or ["all"]
+    return given[0] if given in (["all"], ["last"]) else given
 
 
 def check_jobs(jobs: int) -> None:

@@ -108,8 +108,7 @@ def _draw_panel(ax: Axes, names: list[str], panel: Panel, values: Array, errors:
     upright = wide + 1.5 > look.slot(ax, len(names))
     for place, (value, error) in enumerate(zip(values, errors, strict=True)):
         if shown[place]:
-            _draw_value(ax, place, value, error, panel.log)
-            _print_value(ax, place, value, error, size=size, rotation=90 * upright)
+            _draw_value(ax, place, value, error, panel.log, size=size, rotation=90 * upright)
         else:
             _note(ax, place, value)
     if panel.target is not None:
@@ -128,17 +127,13 @@ def _draw_panel(ax: Axes, names: list[str], panel: Panel, values: Array, errors:
         ax.legend(loc="lower right", bbox_to_anchor=(1, 1), frameon=False, borderpad=0.1)
 
 
-def _draw_value(ax: Axes, place: int, value: float, error: float, log: bool) -> None:
+def _draw_value(ax: Axes, place: int, value: float, error: float, log: bool, **font: Any) -> None:
     # On a logarithmic scale a bar that reaches zero ends just above it.
     below = min(error, value * (1 - 1e-9)) if log else error
     bars = {"ls": "", "capsize": 2, "elinewidth": 1, **look.mark(place)}
     ax.errorbar(place, value, yerr=[[below], [error]], **bars)
-
-
-def _print_value(ax: Axes, place: int, value: float, error: float, **font: Any) -> None:
-    above: dict[str, Any] = {"xytext": (0, 4), "textcoords": "offset points", "va": "bottom"}
-    top = (place, value + error)
-    ax.annotate(look.short(value), top, ha="center", bbox=PAPER, **above, **font)
+    font |= {"xytext": (0, 4), "textcoords": "offset points", "va": "bottom", "ha": "center"}
+    ax.annotate(look.short(value), (place, value + error), bbox=PAPER, **font)
 
 
 def _note(ax: Axes, place: int, value: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -141,11 +142,10 @@ def _draw(ax: Axes, curves: Sequence[Curve], log_x: bool, join: bool = True) -> 
     if log_x:
         ax.set_xscale("log")
     infinity = _infinity(curves, log_x)
-    numbers = dict.fromkeys(KINDS, 0)
+    numbers = {kind: count() for kind in KINDS}
     for curve in curves:
         check_choice("kind", curve.kind, KINDS)
-        number = numbers[curve.kind]
-        numbers[curve.kind] += 1
+        number = next(numbers[curve.kind])
         x, y, errors = _placed(curve, infinity)
         if curve.kind == "bound":
             ax.plot(x, y, label=curve.label, **BOUNDS[number % len(BOUNDS)])

@@ -20,25 +20,20 @@ MARKERS = "os^DvPX<>*"
 BAND, POINT, MISS, DOT = "#9ecae1", "#08519c", "#d55e00", "#525252"
 TARGET: dict[str, Any] = {"color": "#333333", "ls": ":", "lw": 1.2}
 
+GAPS = {"borderaxespad": 0.3, "borderpad": 0.1, "labelspacing": 0.25, "columnspacing": 1.2}
+LEGEND: dict[str, Any] = {"handlelength": 1.8, "edgecolor": "none", "framealpha": 0.85, **GAPS}
+
 COLUMN, PAGE = 3.4, 7.0  # inches: one column of a paper, and both
 
 STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib: the same on every machine
-    "font.size": 8,
-    "axes.labelsize": 8,
-    "axes.titlesize": 8,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "legend.fontsize": 7,
+    **dict.fromkeys(("font.size", "axes.labelsize", "axes.titlesize"), 8),
+    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 7),
     "mathtext.default": "regular",
-    "axes.linewidth": 0.7,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "xtick.major.width": 0.7,
-    "ytick.major.width": 0.7,
-    "xtick.minor.width": 0.5,
-    "ytick.minor.width": 0.5,
+    **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
+    **dict.fromkeys(("axes.linewidth", "xtick.major.width", "ytick.major.width"), 0.7),
+    **dict.fromkeys(("xtick.minor.width", "ytick.minor.width"), 0.5),
     "lines.linewidth": 1.3,
     "lines.markersize": 4,
     "errorbar.capsize": 2,
@@ -141,17 +136,7 @@ def legend_on_top(ax: Axes, limits: tuple[float, float] | None = None) -> None:
     _ticks_within(ax, low, high)
     headroom(ax, (1.35 * rows + 0.8) * size if rows else 0, (low, high))
     if rows:
-        ax.legend(
-            loc="upper left",
-            ncols=-(-len(labels) // rows),
-            handlelength=1.8,
-            borderaxespad=0.3,
-            borderpad=0.1,
-            labelspacing=0.25,
-            columnspacing=1.2,
-            edgecolor="none",
-            framealpha=0.85,
-        )
+        ax.legend(loc="upper left", ncols=-(-len(labels) // rows), **LEGEND)
 
 
 def _columns(labels: Sequence[str], size: float, room: float) -> int:
@@ -170,10 +155,9 @@ def _ticks_within(ax: Axes, low: float, high: float) -> None:
     from matplotlib.ticker import AutoLocator
 
     ax.set_ylim(low, high)
+    ax.yaxis.set_major_locator(AutoLocator())
     if ax.get_yscale() == "log":
         log_ticks(ax.yaxis, low, high)
-    else:
-        ax.yaxis.set_major_locator(AutoLocator())
     for minor in (True, False):
         ax.set_yticks(ticks_between(ax.get_yticks(minor=minor), low, high), minor=minor)
     for sharing in ax.get_shared_y_axes().get_siblings(ax):
@@ -191,10 +175,8 @@ def log_ticks(axis: Axis, low: float, high: float) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
     decades = np.log10(high / low)
-    if decades < 0.7:
-        axis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
-    else:
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 2.2 else (1,)))
+    many = LogLocator(subs=(1, 2, 5) if decades < 2.2 else (1,))
+    axis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]) if decades < 0.7 else many)
     axis.set_major_formatter(FuncFormatter(lambda value, _: tick_label(value)))
     axis.set_minor_formatter(NullFormatter())
 

@@ -1,9 +1,8 @@
 """A user's files, read, checked and turned into the arrays that the estimators take."""
 
 from .encoding import Encoded, encode, encode_one
+from .files import read_table, read_tables, write_table
 from .formats import SUFFIXES, TableError
-from .reading import read_table, read_tables
-from .writing import write_table
 
 __all__ = [
     "SUFFIXES",

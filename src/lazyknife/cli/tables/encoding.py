@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .blocks import category_block, number_blocks
-from .columns import Source, check_known
-from .formats import TableError, check_unique, one_line, option, quoted_list
-from .kinds import kind_of_pool
-from .target import new_target, target_values
+from .columns import Source, check_finite, check_known, distinct_texts, to_numbers
+from .formats import TableError, check_unique, counted, one_line, option, quoted, quoted_list
+from .kinds import are_numbers, kind_of, kind_of_pool
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,12 +46,10 @@ def encode(
     train: pd.DataFrame,
     test: pd.DataFrame,
     target: str,
-    *,
     drop: Sequence[str] = (),
     categorical: Sequence[str] = (),
     id_column: str | None = None,
-    train_name: str = "TRAIN",
-    test_name: str = "TEST",
+    files: tuple[str, str] = ("TRAIN", "TEST"),
 ) -> Encoded:
     """Turn a file of training rows and a file of new rows into arrays.
 
@@ -63,15 +60,14 @@ def encode(
 
     The n training rows and m new rows have the same columns in any order; ``test`` may lack the
     numeric ``target``. ``drop`` and ``id_column``, the new rows' names, are not features;
-    ``categorical`` columns are categories even if they contain numbers. Messages call the files
-    ``train_name`` and ``test_name``.
+    ``categorical`` columns are categories even if they contain numbers. Messages name ``files``.
     """
-    old, new = Source(train, train_name), Source(test, test_name)
-    check_unique(train.columns, train_name)
-    check_unique(test.columns, test_name)
+    old, new = map(Source, (train, test), files)
+    for source in (old, new):
+        check_unique(source.frame.columns, source.name)
     apart = _check_names(old, new, target, drop, categorical, id_column)
     names = _features(old, new, apart)
-    y = target_values(old, target)
+    y = _target(old, target)
     kinds = {name: kind_of_pool(name, old, new, name in categorical) for name in names}
     blocks = [
         *number_blocks(old, new, {name: kinds[name] for name in names if kinds[name] != CATEGORY}),
@@ -80,7 +76,7 @@ def encode(
     pool = np.hstack([block.values for block in blocks])
     if not pool.shape[1]:
         raise TableError(f"{old.name}: no features are left: drop fewer columns")
-    y_new, remarks = new_target(new, target)
+    y_new, remarks = _new_target(new, target)
     notes = [note for block in blocks for note in block.notes]
     return Encoded(
         X=pool[: len(train)],
@@ -97,22 +93,45 @@ def encode(
 def encode_one(
     frame: pd.DataFrame,
     target: str,
-    *,
     drop: Sequence[str] = (),
     categorical: Sequence[str] = (),
     name: str = "DATA",
 ) -> Encoded:
     """Turn one file into arrays, as ``encode`` does with two; there are no new rows."""
     nothing = frame.iloc[:0].drop(columns=target, errors="ignore")
-    return encode(
-        frame,
-        nothing,
-        target,
-        drop=drop,
-        categorical=categorical,
-        train_name=name,
-        test_name=name,
-    )
+    return encode(frame, nothing, target, drop, categorical, files=(name, name))
+
+
+def _target(source: Source, target: str) -> Array:
+    """Return the target, (rows,), which must be numbers without missing values."""
+    column = source[target]
+    kind = kind_of(column)
+    if kind == "text":
+        rows = distinct_texts(column)
+        value, row = list(rows.items())[int(np.argmin(are_numbers(list(rows))))]
+        message = f"is the target and contains text, {quoted(value)} in row {row}: give numbers"
+        raise source.error(target, message)
+    if kind not in ("number", "empty"):
+        shown = kind if str(column.dtype) == "object" else column.dtype
+        raise source.error(target, f"is the target and has values of type {shown}: give numbers")
+    values = to_numbers(column, "number")
+    missing = np.isnan(values)
+    if missing.any():
+        found = counted(missing.sum(), "missing value")
+        first = f"the first in row {missing.argmax() + 1}"
+        raise source.error(target, f"is the target and has {found}, {first}: remove such rows")
+    check_finite(source, [target], values[:, None])
+    return values
+
+
+def _new_target(new: Source, target: str) -> tuple[Array | None, list[str]]:
+    """Return the new rows' target if it is complete, otherwise None and why."""
+    if target not in new.frame.columns:
+        return None, []
+    try:
+        return _target(new, target), []
+    except TableError as error:
+        return None, [f"The new rows are not scored. {error}."]
 
 
 def _check_names(

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .columns import Source, distinct_texts
-from .dates import parse_date
+from .columns import Source, distinct_texts, parse_date
 from .formats import TableError, load, option, quoted
 
 # Kinds of a column in one file, and how they are called; "empty" is a column without values.
@@ -45,7 +44,9 @@ def kind_of(column: Any) -> str:
     if isinstance(dtype, pandas.CategoricalDtype):
         return "category"
     if types.is_object_dtype(dtype):
-        return _kind_of_objects({type(value) for value in column.dropna()})
+        found = {type(value) for value in column.dropna()}
+        fits = (kind for kind, of in OBJECTS.items() if all(issubclass(one, of) for one in found))
+        return next(fits, " and ".join(sorted(one.__name__ for one in found)))
     if types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype):
         return "number"
     if types.is_datetime64_any_dtype(dtype):
@@ -53,13 +54,6 @@ def kind_of(column: Any) -> str:
     if types.is_timedelta64_dtype(dtype):
         return "duration"
     return "text" if types.is_string_dtype(dtype) else str(dtype)
-
-
-def _kind_of_objects(found: set[type]) -> str:
-    for kind, classes in OBJECTS.items():
-        if all(issubclass(one, classes) for one in found):
-            return kind
-    return " and ".join(sorted(one.__name__ for one in found))
 
 
 def kind_of_pool(name: str, old: Source, new: Source, declared: bool) -> str:

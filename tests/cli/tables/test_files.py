@@ -1,4 +1,4 @@
-"""What is read from files, and what can be wrong with one."""
+"""What is read from files and written to them, and what can be wrong with one."""
 
 from __future__ import annotations
 
@@ -295,3 +295,30 @@ def test_importing_the_module_stays_light():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_failing_write_leaves_the_old_file(tmp_path):
+    class Failing(pd.DataFrame):
+        def to_csv(self, *_, **__):
+            raise OSError(28, "No space left on device")
+
+        def to_parquet(self, path, **_):
+            Path(path).write_bytes(b"half")
+            raise OSError(28, "No space left on device")
+
+    for suffix in SUFFIXES:
+        path = tmp_path / f"a{suffix}"
+        path.write_text("old")
+        refused(lambda path=path: write_table(Failing(), path), str(path), "No space left")
+        assert path.read_text() == "old"
+    assert len(list(tmp_path.iterdir())) == len(SUFFIXES)
+
+
+def test_an_output_that_cannot_be_written_is_named(tmp_path):
+    frame = pd.DataFrame({"a": [1]})
+    (tmp_path / "a.csv").mkdir()
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "a.csv", tmp_path / "file" / "new" / "a.csv"):
+        refused(lambda path=path: write_table(frame, path), str(path), "cannot be written")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "file"]
+    write_table(frame, tmp_path / "new" / "folders" / "a.csv")

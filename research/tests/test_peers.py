@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from research.study import METHODS, Setting, peers
+from research.study.methods import PEERS
+from research.study.peers import MODELS, SCHEMES, MapieCVRegressor, MapieSplitRegressor
 from sklearn.base import clone
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import RandomForestRegressor
@@ -18,9 +21,6 @@ from sklearn.model_selection import KFold, train_test_split
 from lazyknife import compare_methods
 from lazyknife.compare import measure
 from lazyknife.data.scaling import symlog
-from lazyknife.estimators import peers
-from lazyknife.estimators.methods import METHODS, PEERS, MethodSettings
-from lazyknife.estimators.peers import MODELS, SCHEMES, MapieCVRegressor, MapieSplitRegressor
 from lazyknife.estimators.records import Seeds
 from lazyknife.intervals import kappa, miss_bound
 from rows import linear
@@ -287,7 +287,7 @@ def test_bad_settings_are_refused():
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_mapie_the_error_says_what_to_install(kind, monkeypatch):
     monkeypatch.setitem(sys.modules, "mapie.regression", None)
-    with pytest.raises(ImportError, match=r"pip install 'lazyknife\[peers\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'lazyknife\[research\]'"):
         kind().fit(*linear(20))
 
 
@@ -306,7 +306,7 @@ def test_the_models_are_scikit_learns(monkeypatch):
 
 @pytest.mark.parametrize("name", PEERS)
 def test_methods_have_the_settings_level_and_the_model_of_their_name(name):
-    made = METHODS[name](MethodSettings(alpha=0.2))
+    made = METHODS[name](Setting(alpha=0.2))
     _, scheme, model = name.split("_")
     assert type(made) is SCHEMES[scheme]
     own = {"model": model, "scaling": None, "alpha": 0.2, "random_state": None}
@@ -324,7 +324,8 @@ def test_infinite_intervals_can_be_measured():
 
 def test_peers_can_be_compared_on_a_table():
     X, y = linear(60)
-    found = compare_methods(X, y, ["mapie_cv_ridge", "mapie_split_ridge"], folds=2, jobs=1)
+    kinds = {kind.__name__: kind("ridge", scaling="standardize") for kind in KINDS}
+    found = compare_methods(X, y, kinds, folds=2, jobs=1)
     assert (found["error"] == "").all()
     assert (found["warning"] == "").all()
     assert found["certified"].notna().all()  # the pooled scaling is no leak

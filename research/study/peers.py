@@ -21,14 +21,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
-from ..certificate import make_certificate
-from ..compute import PROCESSOR
-from ..data.checks import check_choice
-from ..data.inputs import give_back, row_labels, to_tensor
-from ..records import INDEPENDENT, Intervals
-from .records import Fitted, Given, Seeds
-from .shared import IntervalRegressor
-from .warn import warn_if_outside
+from lazyknife.certificate import make_certificate
+from lazyknife.compute import PROCESSOR
+from lazyknife.data.checks import check_choice
+from lazyknife.data.inputs import give_back, row_labels, to_tensor
+from lazyknife.estimators.records import Fitted, Given, Seeds
+from lazyknife.estimators.shared import IntervalRegressor
+from lazyknife.estimators.warn import warn_if_outside
+from lazyknife.records import INDEPENDENT, Intervals
 
 FOLDS = 10
 CALIBRATION = 0.5  # share of the rows, as in ``SplitConformalRegressor``
@@ -237,7 +237,7 @@ def _mapie() -> Any:
     try:
         return import_module("mapie.regression")
     except ImportError as error:
-        raise ImportError("mapie_… needs MAPIE: pip install 'lazyknife[peers]'") from error
+        raise ImportError("mapie_… needs MAPIE: pip install 'lazyknife[research]'") from error
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Read a table from a CSV, TSV or Parquet file; any problem with it is a TableError."""
+"""Read and write tables as CSV, TSV or Parquet; any problem with a file is a TableError."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...files import replacing
 from .formats import SEPARATORS, TableError, check_unique, load, quoted, suffix_of
 from .kinds import kind_of
 
@@ -166,3 +167,20 @@ def _parquet(path: Path, data: bytes) -> pd.DataFrame:
     except (arrow.ArrowException, OSError, ValueError, KeyError, TypeError):
         message = "not a Parquet file, or damaged: write it again, or give a CSV file"
         raise TableError(f"{path}: {message}") from None
+
+
+def write_table(frame: pd.DataFrame, path: Path) -> None:
+    """Write the frame without its index; an old file stays until the new one is complete."""
+    suffix = suffix_of(path)
+    try:
+        with replacing(path) as temporary:
+            if suffix in SEPARATORS:
+                data = frame.to_csv(index=False, sep=SEPARATORS[suffix]).encode()
+                # Without a time stamp, the same table gives the same bytes.
+                packed = gzip.compress(data, mtime=0) if suffix.endswith(".gz") else data
+                temporary.write_bytes(packed)
+            else:
+                frame.to_parquet(temporary, index=False)
+    except OSError as error:
+        reason = error.strerror or error
+        raise TableError(f"{path} cannot be written ({reason}): choose another folder") from None
