@@ -18,7 +18,7 @@ import lazyknife as lk
 from lazyknife.losses import Huber
 from lazyknife.networks import make
 from rows import linear
-from zoo import Branches, Draws, Remembers, Scaled, Tied, two
+from zoo import Draws, Remembers, branches, scaled, tied, two
 
 THREADS = 8
 X, Y = linear(24)
@@ -144,9 +144,9 @@ NETWORKS: dict[str, tuple[Any, Any]] = {
     "mlp": (lk.mlp((5, 4), "tanh"), X),
     "mlp with a skip": (lk.mlp((5,), skip=True), X),
     "in place": (in_place, X),
-    "tied": (Tied, X),
-    "cannot be batched": (lambda _: Branches(), X),
-    "without a formula": (lambda _: Scaled(), X),
+    "tied": (tied, X),
+    "cannot be batched": (lambda _: branches(), X),
+    "without a formula": (lambda _: scaled(), X),
     "dropout": (dropping, X),
     "draws": (lambda _: Draws(), X),
     "remembers": (lambda _: Remembers(), X),
