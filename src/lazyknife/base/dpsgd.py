@@ -45,6 +45,10 @@ class Mechanism:
     noise_multiplier: float
     max_grad_norm: float
 
+    @property
+    def accounted(self) -> tuple[float, float, int]:
+        return self.noise_multiplier, self.sampling_rate, self.steps
+
 
 @dataclass(frozen=True, repr=False)
 class DPSGD(BaseMethod):
@@ -97,8 +101,7 @@ class DPSGD(BaseMethod):
         check_positive("max_grad_norm", self.max_grad_norm)
         if self.lr is not None:
             check_positive("lr", self.lr)
-        if self.noise_multiplier is not None:
-            sigma = self.noise_multiplier
+        if (sigma := self.noise_multiplier) is not None:
             check_between("noise_multiplier", sigma, NOISE_MULTIPLIERS, NOISE_ADVICE)
 
     def __repr__(self) -> str:
@@ -126,13 +129,11 @@ class DPSGD(BaseMethod):
 
     def dependence(self, n: int, n_parameters: int | None = None) -> PrivacyCurve | None:
         run = self.mechanism(n)
-        terms = (run.noise_multiplier, run.sampling_rate, run.steps, self.delta)
-        return dpsgd_curve(*terms) if run.noise_multiplier else None
+        return dpsgd_curve(*run.accounted, self.delta) if run.noise_multiplier else None
 
     def spent(self, n: int) -> float:
         run = self.mechanism(n)
-        terms = (run.noise_multiplier, run.sampling_rate, run.steps, self.delta)
-        return dpsgd_epsilon(*terms) if run.noise_multiplier else math.inf
+        return dpsgd_epsilon(*run.accounted, self.delta) if run.noise_multiplier else math.inf
 
     def with_noise(self, level: float) -> DPSGD:
         return replace(self, noise_multiplier=level)
@@ -173,9 +174,8 @@ def poisson_batches(rows: int, run: Mechanism, seed: int) -> Iterator[list[int]]
     from opacus.utils.uniform_sampler import UniformWithReplacementSampler
 
     generator = torch.Generator().manual_seed(seed)
-    rate, steps = run.sampling_rate, run.steps
     yield from UniformWithReplacementSampler(
-        num_samples=rows, sample_rate=rate, steps=steps, generator=generator
+        num_samples=rows, sample_rate=run.sampling_rate, steps=run.steps, generator=generator
     )
 
 

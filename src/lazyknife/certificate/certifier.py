@@ -14,16 +14,7 @@ from .certify import certificate_for
 
 @dataclass(frozen=True)
 class Certifier:
-    """From a level to the certificate of a fit; its fields are those of ``certificate_for``.
-
-    Attributes
-    ----------
-    loo
-        The models.
-    size, columns
-        Largest size of y, and a clause on columns in unlike units: what rounding depends on.
-
-    """
+    """From a level to the certificate of a fit; see ``certificate_for`` for the first fields."""
 
     construction: str
     base: BaseMethod
@@ -34,8 +25,8 @@ class Certifier:
     rows: str
     new_rows: int | None
     loo: RoundedModels
-    size: float
-    columns: str
+    size: float  # the largest size of y
+    columns: str  # a clause on columns in unlike units, which rounding depends on too
 
     def __call__(self, alpha: float) -> Certificate:
         return certificate_for(

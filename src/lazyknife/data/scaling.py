@@ -126,7 +126,10 @@ def find_source(
             pool=frozenset(fingerprints(pool)),
         )
     if unlabeled is not None:
-        return Source(unlabeled, assumptions=(OUTSIDE,), objections=_overlap(X, unlabeled))
+        known = frozenset(fingerprints(X))
+        count = sum(mark in known for mark in fingerprints(unlabeled))
+        leak = (TRAINING_ROWS_OUTSIDE.format(count=count),) if count else ()
+        return Source(unlabeled, assumptions=(OUTSIDE,), objections=leak)
     if apart is not None:
         return Source(apart)
     return Source(X, objections=(FITTED_ON_TRAINING,))
@@ -141,13 +144,6 @@ def distinct_rows(X: Features) -> Features:
     marks = fingerprints(X)
     first = {mark: place for place, mark in reversed(list(enumerate(marks)))}
     return X[sorted(first.values())]
-
-
-def _overlap(X: Features, unlabeled: Features) -> tuple[str, ...]:
-    """Object to rows outside training that are training rows."""
-    known = frozenset(fingerprints(X))
-    shared = sum(mark in known for mark in fingerprints(unlabeled))
-    return (TRAINING_ROWS_OUTSIDE.format(count=shared),) if shared else ()
 
 
 def unlike_columns(X: Features, names: Sequence[str] | None = None) -> str:

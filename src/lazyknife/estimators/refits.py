@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -54,7 +55,7 @@ class Ensemble:
     def own_outputs(self, X: Tensor, model_of: Tensor) -> Tensor:
         """Predictions at each row by one network, shape (m,), computed as for new rows."""
         each = max(1, ROWS_AT_ONCE // len(self.offsets))
-        parts = list(steps(len(X), each))
+        parts = steps(len(X), each)
         return torch.cat([self.outputs(X[p]).gather(0, model_of[None, p])[0] for p in parts])
 
 
@@ -70,26 +71,13 @@ def _concatenated(parts: Sequence[Weights]) -> Weights:
 
 @dataclass(frozen=True)
 class Refits:
-    """Leave-one-out models that were really trained.
+    """Leave-one-out models that were really trained."""
 
-    Attributes
-    ----------
-    full
-        The network of the point predictions.
-    models
-        The networks that leave rows out; None where the construction needs none.
-    model_of
-        For each row the number of the network that left it out, shape (n,).
-    residuals, training_residuals
-        Errors on rows that the network did not see, shape (n,), and those of ``full`` on its rows.
-
-    """
-
-    full: Ensemble
-    models: Ensemble | None
-    model_of: Tensor
-    residuals: Tensor
-    training_residuals: Tensor
+    full: Ensemble  # the network of the point predictions
+    models: Ensemble | None  # those that leave rows out; None where the construction needs none
+    model_of: Tensor  # for each row the number of the network that left it out, shape (n,)
+    residuals: Tensor  # errors on rows that the network did not see, shape (n,)
+    training_residuals: Tensor  # errors of ``full`` on its own rows
 
     @property
     def rows_at_once(self) -> int:
@@ -146,7 +134,7 @@ def train_ensemble(
         with seeded(seed):
             batched = _can_batch(private(module), inputs[:2])
     updates = settings.epochs * math.ceil(subsets.shape[1] / settings.batch_size)
-    parts: list[Weights] = []
+    parts = []
     for number, block in enumerate(blocks(len(subsets), COPIES_IN_TRAINING * size, memory)):
         starts = [start(k) for k in range(block.start, block.stop)]
         labels = target[subsets[block]] - offsets[block, None].to(target.dtype)
@@ -209,13 +197,10 @@ def _stacked(modules: Sequence[nn.Module]) -> Weights:
 
 def _can_batch(module: nn.Module, probe: Tensor) -> bool:
     """Whether torch can run this network for many weights at once."""
-    named = [*module.named_parameters(), *module.named_buffers()]
-    weights = {name: value.detach()[None] for name, value in named}
+    weights = {name: value.detach() for name, value in _stacked([module]).items()}
     try:
         with torch.no_grad():
-            vmap(lambda own, rows: call_with(module, own, rows), randomness="different")(
-                weights, probe[None]
-            )
+            vmap(partial(call_with, module), randomness="different")(weights, probe[None])
     except RuntimeError:
         return False
     return True
