@@ -47,11 +47,8 @@ def trained_norm(norm: nn.Module) -> nn.Module:
 def weight_used_outside() -> nn.Module:
     """The first layer's weight is used again, for rows with a positive entry."""
     outside = lambda net, x: functional.linear(x.clamp(min=0), net.hidden.weight)  # noqa: E731
-    return Net(
-        lambda net, x: net.head(net.hidden(x).tanh() + outside(net, x)),
-        hidden=nn.Linear(3, 4),
-        head=nn.Linear(4, 1),
-    )
+    run = lambda net, x: net.head(net.hidden(x).tanh() + outside(net, x))  # noqa: E731
+    return Net(run, hidden=nn.Linear(3, 4), head=nn.Linear(4, 1))
 
 
 def tied_without_bias() -> nn.Module:
@@ -89,12 +86,9 @@ def looks_at_values() -> nn.Module:
 
 
 def two_branches() -> nn.Module:
-    return Net(
-        lambda net, x: net.head(net.one(x).relu().mean(dim=2) * net.two(x).sin().sum(dim=1)),
-        one=nn.Conv1d(2, 3, 2),
-        two=nn.Linear(4, 3),
-        head=nn.Linear(3, 1),
-    )
+    left = lambda net, x: net.one(x).relu().mean(dim=2)  # noqa: E731
+    run = lambda net, x: net.head(left(net, x) * net.two(x).sin().sum(dim=1))  # noqa: E731
+    return Net(run, one=nn.Conv1d(2, 3, 2), two=nn.Linear(4, 3), head=nn.Linear(3, 1))
 
 
 def unused() -> nn.Module:

@@ -30,9 +30,8 @@ class Net(nn.Module):
 
 
 def skips() -> nn.Module:
-    return Net(
-        lambda net, x: net.head(x + net.body(x).relu()), body=nn.Linear(3, 3), head=nn.Linear(3, 1)
-    )
+    run = lambda net, x: net.head(x + net.body(x).relu())  # noqa: E731
+    return Net(run, body=nn.Linear(3, 3), head=nn.Linear(3, 1))
 
 
 class DoublesItsInput(nn.Sequential):
@@ -49,29 +48,22 @@ def tied(features: int = 3) -> nn.Module:
     """Two layers with their own biases share a weight."""
     first, second, head = (nn.Linear(features, size) for size in (features, features, 1))
     second.weight = first.weight
-    return Net(
-        lambda net, x: net.head(net.second(net.first(x).tanh()).tanh()),
-        **{"first": first, "second": second, "head": head},
-    )
+    run = lambda net, x: net.head(net.second(net.first(x).tanh()).tanh())  # noqa: E731
+    return Net(run, first=first, second=second, head=head)
 
 
 def branches() -> nn.Module:
     """Cannot be batched: it branches on the values of the rows."""
-    return Net(
-        lambda net, x: torch.stack([net.up(row) if row[0] > 0 else net.down(row) for row in x]),
-        up=nn.Linear(3, 1),
-        down=nn.Linear(3, 1),
-    )
+    one = lambda net, row: net.up(row) if row[0] > 0 else net.down(row)  # noqa: E731
+    run = lambda net, x: torch.stack([one(net, row) for row in x])  # noqa: E731
+    return Net(run, up=nn.Linear(3, 1), down=nn.Linear(3, 1))
 
 
 def scaled() -> nn.Module:
     """Has a parameter that belongs to no layer with a formula."""
-    return Net(
-        lambda net, x: net.head(net.scale * net.body(x).tanh()),
-        body=nn.Linear(3, 4),
-        scale=nn.Parameter(torch.randn(4)),
-        head=nn.Linear(4, 1),
-    )
+    layers = {"body": nn.Linear(3, 4), "scale": nn.Parameter(torch.randn(4))}
+    run = lambda net, x: net.head(net.scale * net.body(x).tanh())  # noqa: E731
+    return Net(run, **layers, head=nn.Linear(4, 1))
 
 
 class Draws(nn.Module):
@@ -129,19 +121,14 @@ class Hides(nn.Module):
 
 
 def recurrent(kind: type[nn.RNNBase]) -> nn.Module:
-    return Net(
-        lambda net, x: net.head(net.inner(x[..., None])[0][:, -1]),
-        inner=kind(1, 4, batch_first=True),
-        head=nn.Linear(4, 1),
-    )
+    run = lambda net, x: net.head(net.inner(x[..., None])[0][:, -1])  # noqa: E731
+    return Net(run, inner=kind(1, 4, batch_first=True), head=nn.Linear(4, 1))
 
 
 def transformer() -> nn.Module:
-    return Net(
-        lambda net, x: net.head(net.layer(x[..., None].expand(-1, -1, 4)).mean(dim=1)),
-        layer=nn.TransformerEncoderLayer(4, 2, 8, batch_first=True),
-        head=nn.Linear(4, 1),
-    )
+    layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
+    run = lambda net, x: net.head(net.layer(x[..., None].expand(-1, -1, 4)).mean(dim=1))  # noqa: E731
+    return Net(run, layer=layer, head=nn.Linear(4, 1))
 
 
 def two(*between: nn.Module) -> nn.Sequential:

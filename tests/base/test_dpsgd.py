@@ -287,11 +287,9 @@ def test_what_opacus_cannot_train_is_refused_with_the_way_out():
         DPSGD(**NOISY).fit(idle, *rows(30, 6), seed=1)
     idle.idle.requires_grad_(False)
     DPSGD(**NOISY).fit(idle, *rows(30, 6), seed=1)
-    reader = nn.MultiheadAttention(6, 2, batch_first=True)
     attention = Net(
-        lambda net, x: net.head(net.reader(*[x[:, None]] * 3)[0][:, 0]),
-        reader=reader,
-        head=nn.Linear(6, 1),
+        lambda net, x: net.reader(*[x[:, None]] * 3)[0][:, 0, 0],
+        reader=nn.MultiheadAttention(6, 2, batch_first=True),
     )
     with pytest.raises(ValueError, match=r"gradient of each row .* base=Public\(\)"):
         DPSGD(**NOISY).fit(attention, *rows(30, 6), seed=1)

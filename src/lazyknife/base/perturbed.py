@@ -50,6 +50,7 @@ class Perturbed(BaseMethod):
     epsilon: float
     norm: Literal["l2", "l1"] = "l2"
     training: Plain = field(default_factory=Plain)
+    remarks = PRIVATE_REMARKS
 
     def __post_init__(self) -> None:
         check_positive("sensitivity", self.sensitivity)
@@ -82,10 +83,6 @@ class Perturbed(BaseMethod):
     @property
     def assumptions(self) -> tuple[str, ...]:
         return (SENSITIVITY.format(sensitivity=self.sensitivity, norm=self.norm),)
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        return PRIVATE_REMARKS
 
 
 def l1_noise(size: int, scale: float, generator: torch.Generator) -> Tensor:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from .. import sentences
 from ..base import BaseMethod, Public
 from ..data.checks import check_choice, check_fraction, check_not_negative, check_positive_int
-from ..intervals import CONSTRUCTIONS
-from ..records import PrivacyCurve
+from ..intervals import CONSTRUCTIONS, kappa
+from ..intervals.rounded import rounding_objections
+from ..records import PrivacyCurve, RoundedModels
 from .certificate import Certificate
 
 Sentences = tuple[str, ...]
@@ -173,3 +175,40 @@ def paper_bound(alpha: float, dependence: PrivacyCurve, eta: float) -> float:
     """Theorem 1 of the paper: 1 − 2α − 3√(2η + 2ε + δ) with replace-one (ε, δ); 0.0 if vacuous."""
     epsilon, delta = dependence.replace_one
     return max(0.0, 1 - 2 * alpha - 3 * math.sqrt(2 * eta + 2 * epsilon + delta))
+
+
+@dataclass(frozen=True)
+class Certifier:
+    """From a level to the certificate of a fit; see ``certificate_for`` for the first fields."""
+
+    construction: str
+    base: BaseMethod
+    dependence: PrivacyCurve | None
+    folds: int
+    assumptions: tuple[str, ...]
+    objections: tuple[str, ...]
+    rows: str
+    new_rows: int | None
+    loo: RoundedModels
+    size: float  # the largest size of y
+    columns: str  # a clause on columns in unlike units, which rounding depends on too
+
+    def __call__(self, alpha: float) -> Certificate:
+        return certificate_for(
+            n=len(self.loo.residuals),
+            alpha=alpha,
+            construction=self.construction,
+            base=self.base,
+            dependence=self.dependence,
+            folds=self.folds,
+            assumptions=self.assumptions,
+            objections=(*self.objections, *self.rounded(alpha)),
+            rows=self.rows,
+            new_rows=self.new_rows,
+        )
+
+    def rounded(self, alpha: float) -> tuple[str, ...]:
+        """Why rounding leaves no guarantee, if so."""
+        rank = kappa(alpha, len(self.loo.residuals))
+        tolerated = CONSTRUCTIONS[self.construction].tolerates(rank)
+        return rounding_objections(self.loo, tolerated, alpha, self.size, self.columns)
