@@ -6,7 +6,7 @@ import pytest
 
 from lazyknife.base import DPSGD, Perturbed, Plain, Public, Split
 from lazyknife.base.method import BaseMethod
-from lazyknife.certificate import certificate_for, certify, make_certificate
+from lazyknife.certificate import Claim, certify, make_certificate
 from lazyknife.intervals import CONSTRUCTIONS, kappa, miss_bound
 from lazyknife.records import INDEPENDENT, Base, PrivacyCurve
 from lazyknife.sentences import EXCHANGEABLE, PRIVATE_REMARKS, UNTUNED, either
@@ -49,10 +49,10 @@ def test_an_independent_base_certifies_the_constructions_own_bound(base):
 
 def test_coverage_is_one_minus_the_transferred_miss():
     curve = PrivacyCurve((0.0, 0.3), (0.2, 0.01), (1.0, 0.0))
-    found = certificate_for(
-        n=19, alpha=0.1, construction="plus", base=DPSGD(), dependence=curve
-    ).coverage
-    assert found == pytest.approx(1 - min(0.15 + 0.2, math.exp(0.3) * 0.15 + 0.01))
+    claim = Claim(construction="plus", base=DPSGD(), dependence=curve)
+    assert claim.certificate(19, 0.1).coverage == pytest.approx(
+        1 - min(0.15 + 0.2, math.exp(0.3) * 0.15 + 0.01)
+    )
 
 
 @pytest.mark.parametrize("construction", GUARANTEED)
@@ -156,9 +156,8 @@ def test_the_papers_bound_is_shown_and_does_not_count():
 
 def test_a_papers_bound_above_ours_still_does_not_count():
     generous = PrivacyCurve((0.0,), (0.5,), (0.0, 0.0))
-    certificate = certificate_for(
-        n=100, alpha=0.1, construction="plus", base=DPSGD(), dependence=generous, eta=0.0
-    )
+    claim = Claim(construction="plus", base=DPSGD(), dependence=generous)
+    certificate = claim.certificate(100, 0.1, eta=0.0)
     assert certificate.bounds["paper"] == pytest.approx(0.8)
     assert certificate.coverage == pytest.approx(1 - 19 / 101 - 0.5)
 

@@ -16,7 +16,7 @@ from ..data.checks import check_between, check_fraction, check_positive, check_p
 from ..networks import Dice, like, outputs, seeded, spawn_seeds
 from ..records import Base, PrivacyCurve
 from ..sentences import PRIVATE_REMARKS
-from .method import BaseMethod, Task
+from .method import EPSILON_ADVICE, BaseMethod, Task
 from .privacy import SMALLEST_DELTA, calibrate, dpsgd_curve, dpsgd_epsilon
 from .rowwise import check_rowwise, check_same_buffers, fix_norms, opacus_errors
 
@@ -25,10 +25,7 @@ NOISE_SHARE = 0.1  # of the starting weights' root mean square: the most that no
 EPSILONS = (1e-6, 500.0)
 DELTAS = (SMALLEST_DELTA, 1.0)
 NOISE_MULTIPLIERS = (1e-6, 1e9)
-EPSILON_ADVICE = (
-    "Smaller values certify no more than base=Public(), larger ones protect nothing: "
-    "epsilon=math.inf trains without noise"
-)
+INFINITE = f"{EPSILON_ADVICE}: epsilon=math.inf trains without noise"
 NOISE_ADVICE = (
     "Smaller values add almost no noise: use epsilon=math.inf. With larger ones nothing is "
     "learnt: use base=Public()"
@@ -93,7 +90,7 @@ class DPSGD(BaseMethod):
 
     def __post_init__(self) -> None:
         if self.epsilon != math.inf:
-            check_between("epsilon", self.epsilon, EPSILONS, EPSILON_ADVICE)
+            check_between("epsilon", self.epsilon, EPSILONS, INFINITE)
         check_fraction("delta", self.delta)
         check_between("delta", self.delta, DELTAS, "Rounding errors exceed smaller values")
         check_positive_int("epochs", self.epochs)

@@ -14,6 +14,7 @@ from ..losses import SQUARED, Loss
 from ..records import Base, PrivacyCurve
 
 Rows = NDArray[np.intp]
+EPSILON_ADVICE = "Smaller values certify no more than base=Public(), larger ones protect nothing"
 
 
 @dataclass(frozen=True)

@@ -91,9 +91,8 @@ class Seen:
 
     def agrees(self, other: Seen, units: float) -> bool:
         """Whether outputs and gradients are the same but for rounding."""
-        return _agree([self.outputs], [other.outputs], units) and _agree(
-            self.gradients, other.gradients, units
-        )
+        same = _agree([self.outputs], [other.outputs], units)
+        return same and _agree(self.gradients, other.gradients, units)
 
 
 def check_rowwise(module: nn.Module, X: Tensor, seed: int) -> None:
