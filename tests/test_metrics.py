@@ -3,12 +3,8 @@ import pytest
 
 import lazyknife as lk
 
-LEVELS = lk.Intervals(
-    np.zeros(4),
-    np.array([[-1.0, -2.0]] * 4),
-    np.array([[1.0, 2.0]] * 4),
-    (0.5, 0.25),
-)
+ENDS = np.array([[1.0, 2.0]] * 4)
+LEVELS = lk.Intervals(np.zeros(4), -ENDS, ENDS, (0.5, 0.25))
 ONE = lk.Intervals(LEVELS.point, LEVELS.lower[:, 0], LEVELS.upper[:, 0], 0.5)
 Y = np.array([0.0, 1.0, 1.5, -4.0])
 

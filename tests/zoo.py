@@ -16,13 +16,22 @@ from torch.nn.utils.parametrize import register_parametrization
 from lazyknife.networks import mlp, seeded
 
 
-class Skips(nn.Module):
-    def __init__(self) -> None:
+class Net(nn.Module):
+    """Parts by their names, and a function of the network and the rows."""
+
+    def __init__(self, function: Callable[[Any, Tensor], Tensor], **parts: Any) -> None:
         super().__init__()
-        self.body, self.head = nn.Linear(3, 3), nn.Linear(3, 1)
+        self.function = function
+        for name, part in parts.items():
+            setattr(self, name, part)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.head(x + self.body(x).relu())
+        return self.function(self, x)
+
+
+def skips() -> nn.Module:
+    run = lambda net, x: net.head(x + net.body(x).relu())  # noqa: E731
+    return Net(run, body=nn.Linear(3, 3), head=nn.Linear(3, 1))
 
 
 class DoublesItsInput(nn.Sequential):
@@ -35,40 +44,26 @@ class ShiftedLinear(nn.Linear):
         return super().forward(x) + 1
 
 
-class Tied(nn.Module):
+def tied(features: int = 3) -> nn.Module:
     """Two layers with their own biases share a weight."""
-
-    def __init__(self, features: int = 3) -> None:
-        super().__init__()
-        self.first, self.second = nn.Linear(features, features), nn.Linear(features, features)
-        self.head = nn.Linear(features, 1)
-        self.second.weight = self.first.weight
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.second(self.first(x).tanh()).tanh())
+    first, second, head = (nn.Linear(features, size) for size in (features, features, 1))
+    second.weight = first.weight
+    run = lambda net, x: net.head(net.second(net.first(x).tanh()).tanh())  # noqa: E731
+    return Net(run, first=first, second=second, head=head)
 
 
-class Branches(nn.Module):
+def branches() -> nn.Module:
     """Cannot be batched: it branches on the values of the rows."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.up, self.down = nn.Linear(3, 1), nn.Linear(3, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.stack([self.up(row) if row[0] > 0 else self.down(row) for row in x])
+    one = lambda net, row: net.up(row) if row[0] > 0 else net.down(row)  # noqa: E731
+    run = lambda net, x: torch.stack([one(net, row) for row in x])  # noqa: E731
+    return Net(run, up=nn.Linear(3, 1), down=nn.Linear(3, 1))
 
 
-class Scaled(nn.Module):
+def scaled() -> nn.Module:
     """Has a parameter that belongs to no layer with a formula."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body, self.scale = nn.Linear(3, 4), nn.Parameter(torch.ones(4))
-        self.head = nn.Linear(4, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.scale * self.body(x).tanh())
+    layers = {"body": nn.Linear(3, 4), "scale": nn.Parameter(torch.randn(4))}
+    run = lambda net, x: net.head(net.scale * net.body(x).tanh())  # noqa: E731
+    return Net(run, **layers, head=nn.Linear(4, 1))
 
 
 class Draws(nn.Module):
@@ -125,23 +120,15 @@ class Hides(nn.Module):
             return self.by_name["head"](x)
 
 
-class Recurrent(nn.Module):
-    def __init__(self, kind: type[nn.RNNBase]) -> None:
-        super().__init__()
-        self.inner, self.head = kind(1, 4, batch_first=True), nn.Linear(4, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.inner(x[..., None])[0][:, -1])
+def recurrent(kind: type[nn.RNNBase]) -> nn.Module:
+    run = lambda net, x: net.head(net.inner(x[..., None])[0][:, -1])  # noqa: E731
+    return Net(run, inner=kind(1, 4, batch_first=True), head=nn.Linear(4, 1))
 
 
-class Transformer(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
-        self.head = nn.Linear(4, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.layer(x[..., None].expand(-1, -1, 4)).mean(dim=1))
+def transformer() -> nn.Module:
+    layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
+    run = lambda net, x: net.head(net.layer(x[..., None].expand(-1, -1, 4)).mean(dim=1))  # noqa: E731
+    return Net(run, layer=layer, head=nn.Linear(4, 1))
 
 
 def two(*between: nn.Module) -> nn.Sequential:
@@ -176,24 +163,17 @@ def hooked_before() -> nn.Module:
     return module
 
 
-def scaled_by(factor: float, layer: nn.Module, args: Any, result: Tensor) -> Tensor:
-    return factor * result
-
-
 def hooked_by_everything() -> nn.Module:
     module = two()
-    module[0].register_forward_hook(partial(scaled_by, 2.0))
+    module[0].register_forward_hook(partial(lambda factor, layer, _, result: factor * result, 2.0))
     module[1].register_forward_pre_hook(MethodType(lambda layer, _, args: args, module[0]))
     module[1].register_forward_hook(lambda _, args, kwargs, result: result + 1, with_kwargs=True)
     return module
 
 
-def without_bias(layer: nn.Linear, x: Tensor) -> Tensor:
-    return nn.functional.linear(x, layer.weight)
-
-
 def new_forward() -> nn.Module:
     module = two()
+    without_bias = lambda layer, x: nn.functional.linear(x, layer.weight)  # noqa: E731
     module[0].forward = MethodType(without_bias, module[0])
     return module
 
@@ -207,7 +187,7 @@ def old_weight_norm() -> nn.Module:
 
 # No plain sequences of linear layers and activations, each used once.
 NO_CHAINS: dict[str, Callable[[], nn.Module]] = {
-    "skip": Skips,
+    "skip": skips,
     "nested": lambda: nn.Sequential(mlp((4,))(3), nn.Flatten(0)),
     "nested chain": lambda: nn.Sequential(
         nn.Sequential(nn.Linear(3, 4), nn.ReLU()), nn.Linear(4, 1)
@@ -222,11 +202,11 @@ NO_CHAINS: dict[str, Callable[[], nn.Module]] = {
     ),
     "shared layer": shared_layer,
     "tied": tied_sequence,
-    "tied attributes": Tied,
+    "tied attributes": tied,
     "hook": hooked,
     "hook on the input": hooked_before,
     "new forward": new_forward,
-    "branches": Branches,
+    "branches": branches,
 }
 KINDS: dict[str, Callable[[], nn.Module]] = {
     **NO_CHAINS,
@@ -235,9 +215,9 @@ KINDS: dict[str, Callable[[], nn.Module]] = {
     "shared activation": shared_activation,
     "remembers": Remembers,
     "hides": Hides,
-    "lstm": lambda: Recurrent(nn.LSTM),
-    "gru": lambda: Recurrent(nn.GRU),
-    "attention": Transformer,
+    "lstm": lambda: recurrent(nn.LSTM),
+    "gru": lambda: recurrent(nn.GRU),
+    "attention": transformer,
     "batch norm": lambda: two(nn.BatchNorm1d(4)),
     "weight norm": lambda: nn.Sequential(weight_norm(nn.Linear(3, 4)), nn.Linear(4, 1)),
     "spectral norm": lambda: nn.Sequential(spectral_norm(nn.Linear(3, 4)), nn.Linear(4, 1)),

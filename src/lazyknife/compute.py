@@ -54,27 +54,15 @@ class NotEnoughMemory(MemoryError, ValueError):
 
 @dataclass(frozen=True)
 class Machine:
-    """The device and number type of all linear algebra, and the bytes that blocks may take.
-
-    Attributes
-    ----------
-    device, dtype
-        Where, and in which floating type.
-    tf32
-        Whether the device may round the factors of float32 products to TF32.
-    budget
-        Bytes for everything but the matrices named above: half (``kept``) for features that are
-        kept, a quarter (``block``) for the temporaries of a loop.
-    predicting
-        The floating type of predictions, if it is another one.
-
-    """
+    """The device and number type of all linear algebra, and the bytes that blocks may take."""
 
     device: torch.device = CPU
     dtype: torch.dtype = torch.float64
-    tf32: bool = False
+    tf32: bool = False  # whether the device may round the factors of float32 products to TF32
+    # Bytes for everything but the matrices named above: half (``kept``) for features that are kept,
+    # a quarter (``block``) for the temporaries of a loop.
     budget: int = 2**30
-    predicting: torch.dtype | None = None
+    predicting: torch.dtype | None = None  # the type of predictions, if it is another one
 
     @property
     def item(self) -> int:

@@ -23,22 +23,11 @@ EDGE = 1e-6
 
 
 class Loss(ABC):
-    """A convex loss ℓ(y, f).
+    """A convex loss ℓ(y, f)."""
 
-    Attributes
-    ----------
-    name
-        Its name in settings and messages.
-    identity
-        Whether f is the mean of y itself.
-    closed_form
-        Whether leave-one-out models have a closed form; otherwise Newton's method finds them.
-
-    """
-
-    name: ClassVar[str]
-    identity: ClassVar[bool] = True
-    closed_form: ClassVar[bool] = False
+    name: ClassVar[str]  # in settings and messages
+    identity: ClassVar[bool] = True  # whether f is the mean of y itself
+    closed_form: ClassVar[bool] = False  # of leave-one-out models; or Newton's method finds them
 
     @abstractmethod
     def value(self, f: Tensor, y: Tensor) -> Tensor:

@@ -76,10 +76,7 @@ def interval_score(y: ArrayLike, intervals: Intervals) -> Any:
 
 
 def coverage_by_bin(
-    y: ArrayLike,
-    intervals: Intervals,
-    by: ArrayLike | Literal["width"] = "width",
-    bins: int = 5,
+    y: ArrayLike, intervals: Intervals, by: ArrayLike | Literal["width"] = "width", bins: int = 5
 ) -> Bins:
     """Coverage in bins with about the same number of rows.
 

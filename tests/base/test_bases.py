@@ -191,9 +191,8 @@ def test_split_trains_as_plain_does_on_its_rows():
 
 
 def test_public_keeps_exactly_the_starts_weights():
-    start = start_network()
-    fitted = Public().fit(start, *rows(), seed=0)
-    assert torch.equal(weights(fitted.module), weights(start))
+    fitted = Public().fit(start_network(), *rows(), seed=0)
+    assert torch.equal(weights(fitted.module), weights(start_network()))
     assert fitted.dependence == INDEPENDENT
     assert Public().assumptions == ()  # the estimator knows whose weights they are
 

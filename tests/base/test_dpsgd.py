@@ -23,7 +23,7 @@ from lazyknife.base.dpsgd import NOISE_SHARE, poisson_batches, public_step, run_
 from lazyknife.certificate import certify
 from lazyknife.losses import SQUARED
 from lazyknife.networks import spawn_seeds
-from zoo import Tied
+from zoo import Net, tied
 
 NOISY = {"epochs": 2, "noise_multiplier": 2.0}
 
@@ -219,17 +219,6 @@ def test_the_step_size_bounds_what_noise_and_gradients_can_do(clip):
 # --- networks and settings ----------------------------------------------------------------------
 
 
-class Signal(nn.Module):
-    """A convolution over the features."""
-
-    def __init__(self):
-        super().__init__()
-        self.body = nn.Sequential(nn.Conv1d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(16, 1))
-
-    def forward(self, x):
-        return self.body(x[:, None])
-
-
 def six(*layers):
     return nn.Sequential(nn.Linear(6, 8), *layers, nn.Linear(8, 1)).eval()
 
@@ -243,11 +232,13 @@ NETWORKS = {
     "layer twice": lambda: twice(nn.Linear(8, 8)),
     "layer norm twice": lambda: twice(nn.LayerNorm(8)),
     "batch norm twice": lambda: twice(nn.BatchNorm1d(8)),
-    "tied weights": lambda: Tied(6),
+    "tied weights": lambda: tied(6),
     "dropout": lambda: six(nn.Dropout(0.5)),
     "layer norm": lambda: six(nn.LayerNorm(8)),
     "batch norm": lambda: six(nn.BatchNorm1d(8)),
-    "convolution": Signal,
+    "convolution": lambda: nn.Sequential(
+        nn.Unflatten(1, (1, 6)), nn.Conv1d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(16, 1)
+    ),
 }
 
 
@@ -276,9 +267,9 @@ def test_networks_with_other_layers_are_trained_by_exact_gradients_of_rows(name)
         torch.testing.assert_close(found, twin, rtol=0, atol=1e-10)
 
 
-def running_statistics():
-    norm = nn.InstanceNorm1d(2, track_running_stats=True)
-    return nn.Sequential(nn.Unflatten(1, (2, 3)), norm, nn.Flatten(), nn.Linear(6, 1)).eval()
+def normed(**settings):
+    layers = nn.Unflatten(1, (2, 3)), nn.InstanceNorm1d(2, **settings), nn.Flatten()
+    return nn.Sequential(*layers, nn.Linear(6, 1)).eval()
 
 
 @pytest.mark.parametrize("base", [DPSGD(**NOISY), Perturbed(1.0, 1.0)])
@@ -286,40 +277,22 @@ def test_statistics_that_would_bypass_the_noise_are_refused(base):
     """Buffers that follow the rows are no part of the mechanism."""
     changed = r"changes its buffers \['1.running_mean', '1.running_var'\]"
     with pytest.raises(ValueError, match=changed):
-        base.fit(running_statistics(), *rows(30, 6), seed=1)
-    frozen = running_statistics()
-    frozen[1] = nn.InstanceNorm1d(2)
-    base.fit(frozen, *rows(30, 6), seed=1)
-
-
-class Attention(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.lift, self.head = nn.Linear(1, 4), nn.Linear(4, 1)
-        self.attention = nn.MultiheadAttention(4, 2, batch_first=True)
-
-    def forward(self, x):
-        h = self.lift(x[..., None])
-        return self.head(self.attention(h, h, h, need_weights=False)[0].mean(dim=1))
-
-
-class Idle(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.used, self.idle = nn.Linear(6, 1), nn.Linear(6, 1)
-
-    def forward(self, x):
-        return self.used(x)
+        base.fit(normed(track_running_stats=True), *rows(30, 6), seed=1)
+    base.fit(normed(), *rows(30, 6), seed=1)
 
 
 def test_what_opacus_cannot_train_is_refused_with_the_way_out():
+    idle = Net(lambda net, x: net.used(x), used=nn.Linear(6, 1), idle=nn.Linear(6, 1))
     with pytest.raises(ValueError, match=r"\['idle.weight', 'idle.bias'\] take no part"):
-        DPSGD(**NOISY).fit(Idle(), *rows(30, 6), seed=1)
-    half = Idle()
-    half.idle.requires_grad_(False)
-    DPSGD(**NOISY).fit(half, *rows(30, 6), seed=1)
+        DPSGD(**NOISY).fit(idle, *rows(30, 6), seed=1)
+    idle.idle.requires_grad_(False)
+    DPSGD(**NOISY).fit(idle, *rows(30, 6), seed=1)
+    attention = Net(
+        lambda net, x: net.reader(*[x[:, None]] * 3)[0][:, 0, 0],
+        reader=nn.MultiheadAttention(6, 2, batch_first=True),
+    )
     with pytest.raises(ValueError, match=r"gradient of each row .* base=Public\(\)"):
-        DPSGD(**NOISY).fit(Attention(), *rows(30, 6), seed=1)
+        DPSGD(**NOISY).fit(attention, *rows(30, 6), seed=1)
 
 
 def test_noise_multiplier_is_used_and_shown_instead_of_epsilon():

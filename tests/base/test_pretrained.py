@@ -18,8 +18,10 @@ from lazyknife.certificate import certify
 from lazyknife.networks import Averaged, seeded, spawn_seeds
 from lazyknife.records import INDEPENDENT
 from rows import linear
+from zoo import Net
 
 QUICK = Pretrained(epochs=3, batch_size=8, lr=1e-2)
+START = start_network(widths=(5, 4))  # no base changes it
 
 
 def covariates(n: int = 30, *shape: int, seed: int = 1) -> Tensor:
@@ -87,20 +89,13 @@ def test_a_linear_body_learns_the_principal_components():
 @pytest.mark.parametrize(("epochs", "batch"), [(1, 30), (2, 7)])
 def test_the_error_told_is_that_of_the_last_epoch(epochs, batch):
     """With a step too small to move anything it is that of the start and the decoder's start."""
-    start, X = start_network(widths=(5, 4)), covariates()
+    start, X = START, covariates()
     details = Pretrained(epochs=epochs, batch_size=batch, lr=1e-12).learn(task(start, X)).details
     with seeded(3):
         decoder = nn.Linear(4, 3).double()
     error = float((decoder(start[:-1](X)) - X).detach().square().mean())
     assert details["error"] == pytest.approx(error, rel=1e-6)
     assert (details["objective"], details["covariates"], details["seed"]) == ("autoencode", 30, 3)
-
-
-def test_the_last_layer_keeps_its_start_and_all_others_move():
-    start = start_network(widths=(5, 4))
-    trained = learn(start, covariates())
-    for name, before in start.named_parameters():
-        assert torch.equal(trained.get_parameter(name), before) == name.startswith("4."), name
 
 
 def test_each_network_of_a_mean_is_trained_on_its_own():
@@ -113,30 +108,24 @@ def test_each_network_of_a_mean_is_trained_on_its_own():
     assert base.details["error"] == pytest.approx(np.mean([b.details["error"] for b in alone]))
 
 
-class HeadFirst(nn.Module):
+def head_first() -> nn.Module:
     """The last layer is the first to be registered, and a layer on the side takes no part in it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.head, self.body, self.side = nn.Linear(4, 1), nn.Linear(3, 4), nn.Linear(3, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        side = self.side(x)
-        return (side + self.head(self.body(x).tanh())).squeeze(1)
+    layers = {"head": nn.Linear(4, 1), "body": nn.Linear(3, 4), "side": nn.Linear(3, 1)}
+    return Net(lambda net, x: (net.side(x) + net.head(net.body(x).tanh())).squeeze(1), **layers)
 
 
-def test_the_last_layer_is_the_last_to_run():
+def test_the_last_layer_to_run_keeps_its_start_and_its_body_moves():
     with seeded(0):
-        start = HeadFirst().double()
-    assert find_head(start, covariates(2)) is start.head
-    trained = learn(start, covariates())
-    for name, before in start.named_parameters():
-        assert torch.equal(trained.get_parameter(name), before) != name.startswith("body."), name
+        other = head_first().double()
+    assert find_head(other, covariates(2)) is other.head
+    for start, fixed in ((START, "4."), (other, ("head.", "side."))):
+        trained = learn(start, covariates())
+        for name, before in start.named_parameters():
+            assert torch.equal(trained.get_parameter(name), before) == name.startswith(fixed), name
 
 
 def test_a_network_that_works_in_place_is_shown_its_own_rows():
-    plain = nn.Sequential(nn.ReLU(), *start_network(widths=(5, 4))).double()
-    inplace = nn.Sequential(nn.ReLU(inplace=True), *start_network(widths=(5, 4))).double()
+    plain, inplace = (nn.Sequential(nn.ReLU(inplace), *START) for inplace in (False, True))
     X = covariates()
     before = X.clone()
     assert torch.equal(weights(learn(plain, X)), weights(learn(inplace, X)))
@@ -161,14 +150,13 @@ def test_statistics_of_norms_stay_and_dropout_is_on():
 
 
 def test_neither_labels_nor_training_rows_are_looked_at():
-    start, X = start_network(widths=(5, 4)), covariates()
-    one, two = (QUICK.learn(task(start, X, label=label)) for label in (0.0, np.nan))
+    one, two = (QUICK.learn(task(START, covariates(), label=label)) for label in (0.0, np.nan))
     assert torch.equal(weights(one.module), weights(two.module))
 
 
 def test_the_order_of_the_rows_does_not_count(monkeypatch):
     """The law is symmetric: other order, and shuffles that undo it, give the same weights."""
-    start, X = start_network(widths=(5, 4)), covariates(20)
+    start, X = START, covariates(20)
     moved = torch.randperm(20, generator=torch.Generator().manual_seed(5))
     first = learn(start, X)
     assert not torch.allclose(weights(first), weights(learn(start, X[moved])))
@@ -181,7 +169,7 @@ def test_the_order_of_the_rows_does_not_count(monkeypatch):
 
 def test_every_epoch_shows_every_row_once_in_an_order_of_its_own():
     shown: list[Tensor] = []
-    start = nn.Sequential(nn.Identity(), *start_network(widths=(5, 4)))
+    start = nn.Sequential(nn.Identity(), *START)
     start[0].register_forward_pre_hook(lambda _, args: shown.append(args[0][:, 0]))
     X = covariates(20)
     learn(start, X, base=Pretrained(epochs=2, batch_size=6))
@@ -193,27 +181,19 @@ def test_every_epoch_shows_every_row_once_in_an_order_of_its_own():
     assert not torch.equal(*epochs)
 
 
-class Memory(nn.Module):
-    """Adds up what it sees in training."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("seen", torch.zeros(3, dtype=torch.float64))
-
-    def forward(self, x: Tensor) -> Tensor:
-        if self.training:
-            self.seen += x.detach().sum(dim=0)
+def test_the_first_rows_are_seen_no_more_often_than_the_others():
+    def add_up(net: nn.Module, x: Tensor) -> Tensor:
+        if net.training:
+            net.seen += x.detach().sum(dim=0)
         return x
 
-
-def test_the_first_rows_are_seen_no_more_often_than_the_others():
-    X = covariates()
-    trained = learn(nn.Sequential(Memory(), *start_network(widths=(5, 4))), X)
-    torch.testing.assert_close(trained[0].seen, QUICK.epochs * X.sum(dim=0))
+    memory = Net(add_up, seen=nn.Buffer(torch.zeros(3, dtype=torch.float64)))
+    trained = learn(nn.Sequential(memory, *START), covariates())
+    torch.testing.assert_close(trained[0].seen, QUICK.epochs * covariates().sum(dim=0))
 
 
 def test_nothing_is_taken_from_the_certificate():
-    base = QUICK.learn(task(start_network(widths=(5, 4)), covariates()))
+    base = QUICK.learn(task(START, covariates()))
     assert base.dependence == QUICK.dependence(100) == INDEPENDENT
     pretrained, public = (certify(n=100, alpha=0.1, base=b) for b in (QUICK, Public()))
     assert pretrained.coverage == public.coverage > 0.8
@@ -240,23 +220,21 @@ def test_the_estimator_hands_over_the_scaled_covariates():
 
 
 def test_without_covariates_or_with_integer_codes_it_says_what_to_pass():
-    start = start_network(widths=(5, 4))
     with pytest.raises(ValueError, match=r"X_pool.*X_unlabeled.*X alone would be a leak"):
-        QUICK.learn(task(start, None))
+        QUICK.learn(task(START, None))
     with pytest.raises(ValueError, match=r"torch\.int64.*integer codes"):
-        QUICK.learn(task(start, torch.arange(30).reshape(10, 3)))
-
-
-class Sum(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return x.sum(dim=1)
+        QUICK.learn(task(START, torch.arange(30).reshape(10, 3)))
 
 
 @pytest.mark.parametrize(
     "layers",
     [
         [nn.Conv1d(1, 1, 3), nn.Flatten()],  # no linear layer
-        [nn.Flatten(), nn.Linear(3, 4), Sum()],  # one, but with four outputs
+        [
+            nn.Flatten(),
+            nn.Linear(3, 4),
+            Net(lambda _, x: x.sum(dim=1)),
+        ],  # one, but with four outputs
     ],
 )
 def test_networks_that_do_not_end_in_a_linear_layer_are_refused(layers):
@@ -268,7 +246,7 @@ def test_networks_that_do_not_end_in_a_linear_layer_are_refused(layers):
 
 @pytest.mark.parametrize("frozen", [False, True])
 def test_networks_without_a_free_body_are_refused(frozen):
-    start = start_network(widths=(5, 4)) if frozen else start_network(widths=())
+    start = copy.deepcopy(START) if frozen else start_network(widths=())
     if frozen:
         start[:-1].requires_grad_(False)
     with pytest.raises(ValueError, match="no free parameter before its last layer"):
@@ -277,4 +255,4 @@ def test_networks_without_a_free_body_are_refused(frozen):
 
 def test_divergence_is_told():
     with pytest.raises(ValueError, match=r"diverged \(lr=0\.01\).*standardize"):
-        learn(start_network(widths=(5, 4)).float(), 1e30 * covariates())
+        learn(copy.deepcopy(START).float(), 1e30 * covariates())

@@ -13,13 +13,7 @@ from dp_accounting.rdp import RdpAccountant
 from scipy import integrate, special, stats
 
 from lazyknife.base import DPSGD
-from lazyknife.base.accountant import (
-    RELATIONS,
-    Mixture,
-    _log_masses,
-    compose,
-    discretise,
-)
+from lazyknife.base.accountant import RELATIONS, Mixture, _log_masses, compose, discretise
 from lazyknife.base.privacy import (
     GRID,
     _distribution,
@@ -31,31 +25,7 @@ from lazyknife.base.privacy import (
 )
 from lazyknife.records import INDEPENDENT, PrivacyCurve
 
-# n, ε, σ, τ: 10 epochs, δ = .001, batches of 10 at n = 100 and of 32 otherwise.
-TABLE = [
-    (100, 0.01, 94.0, 0.0042),
-    (100, 0.1, 17.5, 0.023),
-    (100, 1.0, 2.75, 0.147),
-    (1000, 0.01, 53.8, 0.0042),
-    (1000, 0.5, 2.78, 0.084),
-    (1000, 1.0, 1.68, 0.147),
-    (10000, 1.0, 0.79, 0.139),
-]
-
-
-def table_base(n: int, epsilon: float) -> DPSGD:
-    return DPSGD(epsilon=epsilon, batch_size=10 if n == 100 else 32)
-
-
 # --- calibration ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("n", "epsilon", "sigma", "tau"), TABLE)
-def test_sigma_and_total_variation_are_those_of_the_table(n, epsilon, sigma, tau):
-    base = table_base(n, epsilon)
-    assert base.mechanism(n).noise_multiplier == pytest.approx(sigma, rel=0.01)
-    # The table gives two or three digits.
-    assert base.dependence(n).total_variation == pytest.approx(tau, rel=0.01, abs=6e-4)
 
 
 @pytest.mark.parametrize(
@@ -69,13 +39,11 @@ def test_the_calibrated_sigma_is_enough_and_one_percent_less_is_not(epsilon, rat
     sigma = calibrate(epsilon, 1e-3, rate, steps)
     assert dpsgd_delta(sigma, rate, steps, epsilon) <= 1e-3
     assert dpsgd_delta(0.99 * sigma, rate, steps, epsilon) > 1e-3
+    assert dpsgd_epsilon(sigma, rate, steps, 1e-3) == pytest.approx(epsilon, rel=0.01)
+    if (epsilon, rate) == (1.0, 0.1):
+        assert dpsgd_epsilon(sigma, rate, steps, 1e-3) == pytest.approx(1.0, rel=2e-3)
     if rate == 1.0:  # the closed form of the Gaussian mechanism
         assert gaussian_delta(math.sqrt(steps) / sigma, epsilon) == pytest.approx(1e-3, rel=0.01)
-
-
-def test_epsilon_is_the_inverse_of_delta():
-    sigma = calibrate(1.0, 1e-3, 0.1, 100)
-    assert dpsgd_epsilon(sigma, 0.1, 100, 1e-3) == pytest.approx(1.0, rel=2e-3)
 
 
 # --- the accountant against quadrature and closed forms -----------------------------------------
@@ -235,27 +203,19 @@ def composed(steps, sigma, rate, fineness, change=lambda step: step):
 
 # From the defaults at several ε to settings in which few draws make up the whole loss.
 SETTINGS = [
-    (94.0, 0.1, 100),
-    (2.75, 0.1, 100),
-    (1.1, 0.1, 100),
-    (29.7, 0.01, 1000),
-    (0.63, 0.01, 1000),
-    (0.467, 0.001, 10_000),
-    (0.2, 0.01, 100),
-    (0.2, 0.001, 1000),
-    (0.4, 0.0001, 100),
-    (1.0, 0.5, 1),
+    *((94.0, 0.1, 100), (2.75, 0.1, 100), (1.1, 0.1, 100), (29.7, 0.01, 1000)),
+    *((0.63, 0.01, 1000), (0.467, 0.001, 10_000), (0.2, 0.01, 100), (0.2, 0.001, 1000)),
+    *((0.4, 0.0001, 100), (1.0, 0.5, 1)),
 ]
 
 
-@pytest.mark.parametrize("miss", [0.1, 0.2])
 @pytest.mark.parametrize(("sigma", "rate", "steps"), SETTINGS)
-def test_a_certificate_is_that_of_a_fine_grid_to_1e_4_and_on_the_safe_side(
-    sigma, rate, steps, miss
-):
-    found = dpsgd_curve(sigma, rate, steps, 1e-3).transfer(miss)
-    fine = best(composed(steps, sigma, rate, GRID / 5), miss)
-    assert -1e-7 <= found - fine <= 1e-4
+def test_a_certificate_is_that_of_a_fine_grid_to_1e_4_and_on_the_safe_side(sigma, rate, steps):
+    curve, fine = dpsgd_curve(sigma, rate, steps, 1e-3), composed(steps, sigma, rate, GRID / 5)
+    for miss in (0.001, 0.05, 0.1, 0.19, 0.2):
+        assert -1e-7 <= curve.transfer(miss) - best(fine, miss) <= 1e-4
+        if sigma == 2.75:
+            assert curve.transfer(miss) == pytest.approx(best(fine, miss), rel=1e-3)
 
 
 def test_the_comparison_with_a_fine_grid_notices_a_coarse_one_and_rounding_down():
@@ -321,14 +281,8 @@ def test_the_rounding_of_many_steps_is_within_its_allowance():
 
 
 def test_settings_at_the_limits_give_a_curve_and_no_warning():
-    for setting in (
-        {"epsilon": 1e-6},
-        {"epsilon": 1e-6, "delta": 1e-10},
-        {"epsilon": 500.0, "delta": 1e-10},
-        {"noise_multiplier": 1e-6},
-        {"noise_multiplier": 0.03},
-        {"noise_multiplier": 1e9},
-    ):
+    epsilons = [{"epsilon": e, "delta": d} for e, d in ((1e-6, 1e-3), (1e-6, 1e-10), (500, 1e-10))]
+    for setting in (*epsilons, *({"noise_multiplier": s} for s in (1e-6, 0.03, 1e9))):
         base = DPSGD(**setting)
         curve = base.dependence(100)
         assert 0.1 < curve.transfer(0.1) <= 1.1
@@ -338,8 +292,7 @@ def test_settings_at_the_limits_give_a_curve_and_no_warning():
 def test_next_to_no_noise_is_not_accounted_for_and_much_is_no_less_private():
     base = DPSGD(noise_multiplier=0.01)
     assert base.spent(100) == math.inf
-    assert base.dependence(100).deltas == (1.0,)
-    assert base.dependence(100).total_variation == 1.0
+    assert base.dependence(100).deltas == (base.dependence(100).total_variation,) == (1.0,)
     loud, louder = (dpsgd_curve(sigma, 0.1, 10, 1e-3).transfer(0.1) for sigma in (1e8, 1e9))
     assert loud == pytest.approx(louder, rel=1e-12)
     assert loud < 0.1 + 1e-8
@@ -386,15 +339,6 @@ def test_transfer_is_the_minimum_over_the_points_given():
     assert pure.total_variation == pytest.approx(0.05)
     assert INDEPENDENT.transfer(0.123) == 0.123
     assert INDEPENDENT.total_variation == 0.0
-
-
-def test_transfer_of_a_sampled_curve_is_as_good_as_a_finer_one():
-    curve = dpsgd_curve(2.75, 0.1, 100, 1e-3)
-    for miss in (0.001, 0.05, 0.19):
-        fine = min(
-            math.exp(e) * miss + dpsgd_delta(2.75, 0.1, 100, e) for e in np.linspace(0, 4, 401)
-        )
-        assert curve.transfer(miss) == pytest.approx(fine, rel=1e-3)
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.01, 1e-3), (1.0, 0.0), (0.3, 0.02)])

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from lazyknife.base import DPSGD, Perturbed
 from lazyknife.base.rowwise import NoDropout, check_rowwise, fix_norms
 from lazyknife.networks import Averaged, build, mlp
+from zoo import Net
 
 FEATURES = 6
 
@@ -24,33 +25,23 @@ def codes(n: int = 30) -> Tensor:
     return torch.randint(0, 9, (n, FEATURES), generator=torch.Generator().manual_seed(2))
 
 
-class Between(nn.Module):
-    """Two layers with a function of the hidden batch, and of the module itself, in between."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.first, self.last, self.function = nn.Linear(FEATURES, 5), nn.Linear(5, 1), function
-
-    def forward(self, x):
-        return self.last(self.function(self, self.first(x).tanh()))
+def between(function):
+    """Two layers with a function of the network and the hidden batch in between."""
+    layers = {"first": nn.Linear(FEATURES, 5), "last": nn.Linear(5, 1)}
+    return Net(lambda net, x: net.last(function(net, net.first(x).tanh())), **layers)
 
 
-class Words(nn.Module):
+def words(reader=None, read=lambda net, h: net.reader(h)[0][:, -1], **settings):
     """An embedding, and a layer that reads the sequence."""
+    layers = {"table": nn.Embedding(9, 4, **settings), "reader": reader or nn.Flatten()}
+    head = nn.Linear(4 if reader else 4 * FEATURES, 1)
+    if reader is None:
+        read = lambda net, h: net.reader(h)  # noqa: E731
+    return Net(lambda net, x: net.head(read(net, net.table(x))), head=head, **layers)
 
-    def __init__(self, reader=None, **settings):
-        super().__init__()
-        self.table = nn.Embedding(9, 4, **settings)
-        self.reader = reader
-        self.head = nn.Linear(4 if reader is not None else 4 * FEATURES, 1)
 
-    def forward(self, x):
-        h = self.table(x)
-        if self.reader is None:
-            return self.head(h.flatten(1))
-        if isinstance(self.reader, DPMultiheadAttention):
-            return self.head(self.reader(h, h, h, need_weights=False)[0].mean(dim=1))
-        return self.head(self.reader(h)[0][:, -1])
+def attend(net, h):
+    return net.reader(h, h, h, need_weights=False)[0].mean(dim=1)
 
 
 def dropped(network, h):
@@ -71,28 +62,22 @@ GOOD = {
     "mlp": (lambda: mlp((5, 5), "tanh")(FEATURES), numbers),
     "skip": (lambda: mlp((5,), skip=True)(FEATURES), numbers),
     "several starts": (lambda: Averaged([mlp((5,))(FEATURES) for _ in range(3)]), numbers),
-    "dropout layer": (
-        lambda: nn.Sequential(nn.Linear(FEATURES, 8), nn.Dropout(0.5), nn.Linear(8, 1)),
-        numbers,
-    ),
-    "dropout function": (lambda: Between(dropped), numbers),
+    "dropout layer": (lambda: nn.Sequential(nn.Dropout(0.5), nn.Linear(FEATURES, 1)), numbers),
+    "dropout function": (lambda: between(dropped), numbers),
     "dropout of channels": (lambda: image(nn.ReLU(), nn.Dropout2d(0.5)), numbers),
-    "noise of its own": (lambda: Between(noisy), numbers),
-    "layer norm": (
-        lambda: nn.Sequential(nn.Linear(FEATURES, 8), nn.LayerNorm(8), nn.Linear(8, 1)),
-        numbers,
-    ),
+    "noise of its own": (lambda: between(noisy), numbers),
+    "layer norm": (lambda: nn.Sequential(nn.LayerNorm(FEATURES), nn.Linear(FEATURES, 1)), numbers),
     "group norm": (lambda: image(nn.GroupNorm(2, 4)), numbers),
     "instance norm": (lambda: image(nn.InstanceNorm2d(4, affine=True)), numbers),
     "batch norm on fixed statistics": (lambda: image(nn.BatchNorm2d(4)), numbers),
-    "embedding": (Words, codes),
-    "recurrent": (lambda: Words(DPRNN(4, 4, batch_first=True)), codes),
-    "gated recurrent": (lambda: Words(DPGRU(4, 4, batch_first=True)), codes),
+    "embedding": (words, codes),
+    "recurrent": (lambda: words(DPRNN(4, 4, batch_first=True)), codes),
+    "gated recurrent": (lambda: words(DPGRU(4, 4, batch_first=True)), codes),
     "long short-term memory": (
-        lambda: Words(DPLSTM(4, 4, num_layers=2, dropout=0.3, batch_first=True)),
+        lambda: words(DPLSTM(4, 4, 2, dropout=0.3, batch_first=True)),
         codes,
     ),
-    "attention": (lambda: Words(DPMultiheadAttention(4, 2, batch_first=True)), codes),
+    "attention": (lambda: words(DPMultiheadAttention(4, 2, batch_first=True), attend), codes),
 }
 
 
@@ -124,11 +109,7 @@ def scaled_gradient(network, h):
 
 
 def centred_last(network):
-    class Last(nn.Module):
-        def forward(self, f):
-            return f - f.mean(dim=0) if self.training else f
-
-    return nn.Sequential(network, Last())
+    return nn.Sequential(network, Net(centred))
 
 
 class Remembers(nn.Module):
@@ -145,32 +126,26 @@ class Remembers(nn.Module):
         return result
 
 
-class Folded(nn.Module):
+def folded():
     """Each row's three parts are rows to the layers: each part would be clipped by itself."""
-
-    def __init__(self):
-        super().__init__()
-        self.body = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 1))
-
-    def forward(self, x):
-        return self.body(x.reshape(3 * len(x), 2)).reshape(len(x), 3).sum(dim=1)
+    body = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 1))
+    return Net(lambda net, x: net.body(x.reshape(-1, 2)).reshape(-1, 3).sum(dim=1), body=body)
 
 
 MEET = "affect each other"
 BAD = {
-    "centres": (lambda: Between(centred), numbers, MEET),
-    "centres and drops": (lambda: Between(centred_and_dropped), numbers, MEET),
+    "centres": (lambda: between(centred), numbers, MEET),
+    "centres and drops": (lambda: between(centred_and_dropped), numbers, MEET),
     "centres its outputs": (lambda: centred_last(mlp((5,))(FEATURES)), numbers, MEET),
-    "norms by the batch": (lambda: Between(normed), numbers, MEET),
-    "shifts the rows": (lambda: Between(shifted), numbers, MEET),
-    "scales gradients": (lambda: Between(scaled_gradient), numbers, MEET),
-    "centres an embedding": (lambda: centred_last(Words()), codes, MEET),
-    "scales by the size": (lambda: Between(scaled_by_size), numbers, "within a batch than alone"),
+    "norms by the batch": (lambda: between(normed), numbers, MEET),
+    "shifts the rows": (lambda: between(shifted), numbers, MEET),
+    "scales gradients": (lambda: between(scaled_gradient), numbers, MEET),
+    "centres an embedding": (lambda: centred_last(words()), codes, MEET),
+    "scales by the size": (lambda: between(scaled_by_size), numbers, "within a batch than alone"),
     "remembers": (Remembers, numbers, "remembers the rows of earlier batches"),
-    "folds": (Folded, numbers, "passes 4 rows to a layer as 12"),
+    "folds": (folded, numbers, "passes 4 rows to a layer as 12"),
     "bounds its embedding": (
-        lambda: Words(max_norm=0.5),
-        codes,
+        *(lambda: words(max_norm=0.5), codes),
         r"changes its parameters \['table.weight'\].*max_norm",
     ),
 }
@@ -224,7 +199,7 @@ def test_dpsgd_trains_what_passes():
 def test_without_noise_or_with_an_asserted_sensitivity_it_is_not_required():
     X = numbers()
     for base in (Perturbed(1.0, 1.0), DPSGD(epsilon=math.inf, epochs=1)):
-        base.fit(Between(centred), X, X.sum(dim=1), seed=0)
+        base.fit(between(centred), X, X.sum(dim=1), seed=0)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
@@ -232,11 +207,11 @@ def test_few_rows_are_enough(n):
     check_rowwise(prepared(GOOD["mlp"][0]), numbers(n), 3)
     if n > 1:
         with pytest.raises(ValueError, match=MEET):
-            check_rowwise(prepared(lambda: Between(centred)), numbers(n), 3)
+            check_rowwise(prepared(lambda: between(centred)), numbers(n), 3)
 
 
 def test_frozen_and_idle_parameters_are_no_obstacle():
-    module = prepared(lambda: Between(dropped))
+    module = prepared(lambda: between(dropped))
     module.first.weight.requires_grad_(False)
     module.idle = nn.Linear(2, 2)  # DPSGD has its own message for parameters without a gradient
     check_rowwise(module, numbers(), 3)
@@ -284,6 +259,6 @@ def test_one_row_moves_the_sum_by_the_clipping_norm_only_if_rows_do_not_meet():
     """What the accountant counts on, and what it would miss."""
     assert movement(GOOD["mlp"][0]) <= 1 + 1e-4
     assert movement(GOOD["layer norm"][0]) <= 1 + 1e-4
-    assert movement(lambda: Between(centred)) > 1.2
-    assert movement(Folded) > 1.2
-    assert math.isfinite(movement(lambda: Between(shifted)))
+    assert movement(lambda: between(centred)) > 1.2
+    assert movement(folded) > 1.2
+    assert math.isfinite(movement(lambda: between(shifted)))

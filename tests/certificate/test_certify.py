@@ -6,20 +6,20 @@ import pytest
 
 from lazyknife.base import DPSGD, Perturbed, Plain, Public, Split
 from lazyknife.base.method import BaseMethod
-from lazyknife.certificate import certificate_for, certify, make_certificate
+from lazyknife.certificate import Claim, certify, make_certificate
 from lazyknife.intervals import CONSTRUCTIONS, kappa, miss_bound
 from lazyknife.records import INDEPENDENT, Base, PrivacyCurve
 from lazyknife.sentences import EXCHANGEABLE, PRIVATE_REMARKS, UNTUNED, either
 
-# n, ε, plus, minmax: α = .1, δ = .001, 10 epochs, batches of 10 at n = 100 and of 32 otherwise.
+# n, ε, σ, τ, plus, minmax: α = .1, δ = .001, 10 epochs, batches of 10 at n = 100, else of 32.
 TABLE = [
-    (100, 0.01, 0.809, 0.899),
-    (100, 0.1, 0.796, 0.891),
-    (100, 1.0, 0.695, 0.818),
-    (1000, 0.01, 0.798, 0.898),
-    (1000, 0.5, 0.737, 0.857),
-    (1000, 1.0, 0.681, 0.817),
-    (10000, 1.0, 0.686, 0.821),
+    (100, 0.01, 94.0, 0.0042, 0.809, 0.899),
+    (100, 0.1, 17.5, 0.023, 0.796, 0.891),
+    (100, 1.0, 2.75, 0.147, 0.695, 0.818),
+    (1000, 0.01, 53.8, 0.0042, 0.798, 0.898),
+    (1000, 0.5, 2.78, 0.084, 0.737, 0.857),
+    (1000, 1.0, 1.68, 0.147, 0.681, 0.817),
+    (10000, 1.0, 0.79, 0.139, 0.686, 0.821),
 ]
 GUARANTEED = [c for c in CONSTRUCTIONS if miss_bound(c, 0.1, 100, 10, True).miss is not None]
 COMPARISONS = [c for c in CONSTRUCTIONS if c not in GUARANTEED]
@@ -28,12 +28,15 @@ COMPARISONS = [c for c in CONSTRUCTIONS if c not in GUARANTEED]
 # --- coverage -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("n", "epsilon", "plus", "minmax"), TABLE)
-def test_certified_coverage_is_that_of_the_table(n, epsilon, plus, minmax):
+@pytest.mark.parametrize(("n", "epsilon", "sigma", "tau", "plus", "minmax"), TABLE)
+def test_noise_and_certified_coverage_are_those_of_the_table(n, epsilon, sigma, tau, plus, minmax):
     base = DPSGD(epsilon=epsilon, batch_size=10 if n == 100 else 32)
-    found = {c: certify(n=n, alpha=0.1, construction=c, base=base).coverage for c in GUARANTEED}
-    assert found["plus"] == pytest.approx(plus, abs=0.002)
-    assert found["minmax"] == pytest.approx(minmax, abs=0.002)
+    assert base.mechanism(n).noise_multiplier == pytest.approx(sigma, rel=0.01)
+    # The table gives two or three digits.
+    assert base.dependence(n).total_variation == pytest.approx(tau, rel=0.01, abs=6e-4)
+    for construction, expected in (("plus", plus), ("minmax", minmax)):
+        found = certify(n=n, alpha=0.1, construction=construction, base=base).coverage
+        assert found == pytest.approx(expected, abs=0.002)
 
 
 @pytest.mark.parametrize("base", [Public(), Split()])
@@ -41,18 +44,15 @@ def test_an_independent_base_certifies_the_constructions_own_bound(base):
     n = 100 if isinstance(base, Public) else 200  # Split leaves half
     assert certify(n=n, alpha=0.1, base=base).coverage == 1 - 19 / 101
     assert certify(n=n, alpha=0.1, construction="minmax", base=base).coverage == 1 - 10 / 101
-
-
-def test_the_default_base_is_public():
-    assert certify(n=100, alpha=0.1) == certify(n=100, alpha=0.1, base=Public())
+    assert certify(n=n, alpha=0.1) == certify(n=n, alpha=0.1, base=Public())  # the default
 
 
 def test_coverage_is_one_minus_the_transferred_miss():
     curve = PrivacyCurve((0.0, 0.3), (0.2, 0.01), (1.0, 0.0))
-    found = certificate_for(
-        n=19, alpha=0.1, construction="plus", base=DPSGD(), dependence=curve
-    ).coverage
-    assert found == pytest.approx(1 - min(0.15 + 0.2, math.exp(0.3) * 0.15 + 0.01))
+    claim = Claim(construction="plus", base=DPSGD(), dependence=curve)
+    assert claim.certificate(19, 0.1).coverage == pytest.approx(
+        1 - min(0.15 + 0.2, math.exp(0.3) * 0.15 + 0.01)
+    )
 
 
 @pytest.mark.parametrize("construction", GUARANTEED)
@@ -63,34 +63,33 @@ def test_an_infinite_interval_covers(construction):
     assert certify(n=8, alpha=0.1, construction=construction, base=Public()).coverage == 1.0
 
 
-@pytest.mark.parametrize("construction", COMPARISONS)
-def test_comparison_constructions_certify_nothing(construction):
-    certificate = certify(n=100, alpha=0.1, construction=construction, base=Public(), eta=0.0)
+UNPROVEN = f"Construction {{!r}} has no coverage guarantee: use {either(GUARANTEED)}."
+UNPRIVATE = "The Plain base was trained on all rows without"
+
+
+@pytest.mark.parametrize(
+    ("construction", "base", "reason"),
+    [
+        *((construction, Public(), UNPROVEN.format(construction)) for construction in COMPARISONS),
+        ("plus", Plain(), UNPRIVATE),
+        ("cv+", Public(), "CV+ requires equal folds, and 101 is not divisible by 10"),
+    ],
+)
+def test_without_a_bound_nothing_is_certified(construction, base, reason):
+    certificate = certify(n=101, alpha=0.1, construction=construction, base=base, eta=0.0)
     assert certificate.coverage is None
     assert not certificate.bounds
     assert str(certificate).startswith("No coverage is guaranteed")
-    advice = f"{construction!r} has no coverage guarantee: use {either(GUARANTEED)}."
-    assert certificate.objections == (f"Construction {advice}",)
-
-
-def test_plain_training_certifies_nothing():
-    certificate = certify(n=100, alpha=0.1, base=Plain(), eta=0.0)
-    assert certificate.coverage is None
-    assert not certificate.bounds
-    assert "No coverage is guaranteed" in str(certificate)
-    assert "Plain base was trained on all rows without" in str(certificate)
+    assert len(certificate.objections) == 1
+    assert reason in certificate.objections[0]
+    assert reason in str(certificate)
 
 
 @pytest.mark.parametrize("leaks", [True, False])
 def test_an_objection_leaves_no_guarantee(leaks):
-    certificate = make_certificate(
-        subject="s",
-        construction="plus",
-        alpha=0.1,
-        n=100,
-        dependence=INDEPENDENT,
-        objections=("It leaked.",) if leaks else (),
-    )
+    terms = {"construction": "plus", "alpha": 0.1, "n": 100, "dependence": INDEPENDENT}
+    objections = ("It leaked.",) if leaks else ()
+    certificate = make_certificate(subject="s", objections=objections, **terms)
     assert certificate.coverage == (None if leaks else 1 - 19 / 101)
     assert ("It leaked." in str(certificate)) == leaks
 
@@ -112,30 +111,20 @@ def test_split_counts_the_rows_that_it_leaves():
 
 @pytest.mark.parametrize("construction", GUARANTEED)
 def test_coverage_falls_with_epsilon(construction):
-    found = [
-        certify(n=100, alpha=0.1, construction=construction, base=DPSGD(epsilon=e)).coverage
-        for e in (0.01, 0.1, 1.0)
-    ]
-    public = certify(n=100, alpha=0.1, construction=construction, base=Public()).coverage
-    assert [public, *found] == sorted([public, *found], reverse=True)
-    assert len(set(found)) == 3
+    bases = [Public(), *(DPSGD(epsilon=e) for e in (0.01, 0.1, 1.0))]
+    found = [certify(n=100, alpha=0.1, construction=construction, base=b).coverage for b in bases]
+    assert found == sorted(found, reverse=True)
+    assert len(set(found[1:])) == 3
 
 
-def test_coverage_falls_with_n_at_a_round_alpha():
-    """(2κ−1)/(n+1) rises to 2α along n = 99, 999, 9999."""
+def test_coverage_falls_with_n_at_a_round_alpha_and_rises_with_it_for_the_same_noise():
+    """(2κ−1)/(n+1) rises to 2α along n = 99, 999, 9999; but each row counts for less."""
     found = [certify(n=n, alpha=0.1, base=Public()).coverage for n in (99, 999, 9999)]
     assert found == sorted(found, reverse=True)
     assert found[-1] == pytest.approx(0.8, abs=1e-3)
-
-
-def test_coverage_rises_with_n_for_the_same_noise():
-    """More rows, the same batch, epochs and σ: each row counts for less."""
-    found = [
-        certify(n=n, alpha=0.1, construction="minmax", base=DPSGD(noise_multiplier=3.0)).coverage
-        for n in (99, 199, 399)
-    ]
-    assert found == sorted(found)
-    assert len(set(found)) == 3
+    task = {"alpha": 0.1, "construction": "minmax", "base": DPSGD(noise_multiplier=3.0)}
+    found = [certify(n=n, **task).coverage for n in (99, 199, 399)]
+    assert found == sorted(set(found))
 
 
 def test_more_parameters_sharpen_perturbed_in_the_l2_norm():
@@ -167,9 +156,8 @@ def test_the_papers_bound_is_shown_and_does_not_count():
 
 def test_a_papers_bound_above_ours_still_does_not_count():
     generous = PrivacyCurve((0.0,), (0.5,), (0.0, 0.0))
-    certificate = certificate_for(
-        n=100, alpha=0.1, construction="plus", base=DPSGD(), dependence=generous, eta=0.0
-    )
+    claim = Claim(construction="plus", base=DPSGD(), dependence=generous)
+    certificate = claim.certificate(100, 0.1, eta=0.0)
     assert certificate.bounds["paper"] == pytest.approx(0.8)
     assert certificate.coverage == pytest.approx(1 - 19 / 101 - 0.5)
 
@@ -229,15 +217,10 @@ def test_the_printed_number_is_never_above_the_certified_one():
         assert certificate.coverage - 1e-3 < printed <= certificate.coverage
 
 
-@pytest.mark.parametrize(
-    ("base", "words"),
-    [
-        (Perturbed(sensitivity=0.25, epsilon=0.5), "at most 0.25 in the l2 norm (asserted"),
-    ],
-)
-def test_what_a_base_takes_on_trust_is_among_the_assumptions_and_printed(base, words):
-    certificate = certify(n=100, alpha=0.1, base=base)
-    (stated,) = [assumption for assumption in certificate.assumptions if words in assumption]
+def test_what_a_base_takes_on_trust_is_among_the_assumptions_and_printed():
+    certificate = certify(n=100, alpha=0.1, base=Perturbed(sensitivity=0.25, epsilon=0.5))
+    (stated,) = [each for each in certificate.assumptions if "at most 0.25 in the l2 norm" in each]
+    assert "(asserted" in stated
     assert stated in str(certificate)
 
 
@@ -255,12 +238,6 @@ def test_folds_certify_less_with_a_base_that_saw_the_data():
     # The bound with few rows in a fold is about a whole fold of new rows, and says so.
     assert "A whole fold of 2 new rows" in repr(certify(**task, base=Public(), folds=50))
     assert "whole fold" not in repr(certify(**task, base=Public()))
-
-
-def test_unequal_folds_certify_nothing():
-    certificate = certify(n=101, alpha=0.1, construction="cv+", base=Public())
-    assert certificate.coverage is None
-    assert "CV+ requires equal folds, and 101 is not divisible by 10" in repr(certificate)
 
 
 # --- bad arguments ------------------------------------------------------------------------------

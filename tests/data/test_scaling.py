@@ -16,15 +16,9 @@ NEW = 100 * linear(20, seed=1)[0] + 5
 OTHER = 100 * linear(50, seed=2)[0] + 5
 
 
-def fitted(transform, base=None, **rows):
-    return lk.LazyJackknifeRegressor(
-        lk.mlp((4,)),
-        base or lk.Public(),
-        1.0,
-        readout="tangent",
-        scaling=transform,
-        random_state=0,
-    ).fit(X, Y, **rows)
+def fitted(transform, base=None, X=X, **rows):
+    settings = {"readout": "tangent", "scaling": transform, "random_state": 0}
+    return lk.LazyJackknifeRegressor(lk.mlp((4,)), base, 1.0, **settings).fit(X, Y, **rows)
 
 
 def test_symlog_is_odd_monotone_and_fixed():
@@ -82,9 +76,7 @@ def test_the_pooled_transform_treats_all_rows_alike():
     swapped_X, swapped_new = X.copy(), NEW.copy()
     swapped_X[4], swapped_new[7] = NEW[7], X[4]
     first = fitted("standardize", X_pool=NEW)
-    second = lk.LazyJackknifeRegressor(
-        lk.mlp((4,)), lk.Public(), 1.0, readout="tangent", scaling="standardize"
-    ).fit(swapped_X, Y, X_pool=swapped_new)
+    second = fitted("standardize", X=swapped_X, X_pool=swapped_new)
     np.testing.assert_allclose(first.scaling_(OTHER), second.scaling_(OTHER), rtol=1e-12)
 
 
@@ -110,12 +102,6 @@ def test_a_stateless_transformer_is_certified_on_being_row_by_row():
     assert any("each row independently" in sentence for sentence in model.certificate_.assumptions)
 
 
-def test_the_users_transformer_is_not_changed():
-    scaler = StandardScaler()
-    fitted(scaler, X_pool=NEW)
-    assert not hasattr(scaler, "mean_")
-
-
 def test_bad_rows_are_refused():
     with pytest.raises(ValueError, match="X_pool or X_unlabeled, not both"):
         fitted("standardize", X_pool=NEW, X_unlabeled=OTHER)
@@ -125,14 +111,8 @@ def test_bad_rows_are_refused():
         fitted(FunctionTransformer(np.log))
 
 
-SETTINGS = {"scaling": "standardize", "base": lk.Public(), "random_state": 0}
-
-
 def test_training_rows_in_the_pool_count_once():
-    once, again = (
-        lk.LazyJackknifeRegressor(**SETTINGS).fit(X, Y, X_pool=pool)
-        for pool in (NEW, np.vstack([X, NEW, NEW]))
-    )
+    once, again = (fitted("standardize", X_pool=pool) for pool in (NEW, np.vstack([X, NEW, NEW])))
     for name in ("mean_", "scale_"):
         found = (getattr(model.scaling_.transformer, name) for model in (once, again))
         np.testing.assert_allclose(*found, rtol=1e-12)
@@ -141,15 +121,15 @@ def test_training_rows_in_the_pool_count_once():
 
 
 def test_training_rows_among_rows_outside_are_a_leak():
-    model = lk.LazyJackknifeRegressor(**SETTINGS)
-    assert model.fit(X, Y, X_unlabeled=OTHER).certificate_.coverage is not None
-    leak = model.fit(X, Y, X_unlabeled=np.vstack([OTHER, X[:3]])).certificate_
+    leak = fitted("standardize", X_unlabeled=np.vstack([OTHER, X[:3]])).certificate_
     assert leak.coverage is None
     assert "3 of the rows passed as X_unlabeled are training rows" in str(leak)
 
 
 def test_a_given_transformer_is_assumed_to_treat_rows_alike():
-    model = fitted(StandardScaler(with_std=False), X_pool=NEW[:5])
+    scaler = StandardScaler(with_std=False)
+    model = fitted(scaler, X_pool=NEW[:5])
+    assert not hasattr(scaler, "mean_")  # the user's own is not changed
     assert "does not depend on the order of the rows" in str(model.certificate_)
     assert model.scaling_.transformer.n_samples_seen_ == 35
 

@@ -6,34 +6,27 @@ from torch import nn
 import lazyknife as lk
 from lazyknife.base import Plain
 from lazyknife.estimators.refits import train_ensemble
-from lazyknife.intervals import miss_bound
 from lazyknife.networks import make, outputs
 from rows import linear, simulated
+from zoo import Net
 
 SETTINGS = {"network": lk.mlp((6,)), "epochs": 2, "random_state": 0}
+ROWS, TARGETS = map(torch.from_numpy, linear(11))
+SUBSETS = torch.arange(11).unfold(0, 8, 1)
 ALL = [lk.JackknifeRegressor, lk.CVPlusRegressor, lk.SplitConformalRegressor]
 
 
-class Branching(nn.Module):
+def branching() -> nn.Module:
     """Looks at values, so it cannot be batched."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(3, 1)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        result: torch.Tensor = self.layer(x)
-        return result * 2 if bool((x > 100).any()) else result
+    return Net(
+        lambda net, x: net.layer(x) * (2 if bool((x > 100).any()) else 1), layer=nn.Linear(3, 1)
+    )
 
 
-def ensemble(network, X, y, subsets, **settings):
+def ensemble(network, subsets=SUBSETS, *, seed=5, center=True, **settings):
+    start, training = lambda k: make(network, ROWS, k), Plain(epochs=3, batch_size=4, lr=0.01)
     return train_ensemble(
-        lambda number: make(network, X, number),
-        X,
-        y,
-        subsets,
-        Plain(epochs=3, batch_size=4, lr=0.01),
-        **({"seed": 5} | settings),
+        start, ROWS, TARGETS, subsets, training, seed=seed, center=center, **settings
     )
 
 
@@ -46,11 +39,10 @@ def ensemble(network, X, y, subsets, **settings):
     ],
 )
 def test_batched_training_equals_one_network_after_the_other(network, center):
-    X, y = (torch.from_numpy(a) for a in linear(11))
     network64 = lambda p: network(p).double()  # noqa: E731
     subsets = torch.stack([torch.arange(11)[torch.arange(11) != j] for j in range(4)])
     batched, looped, chosen = (
-        ensemble(network64, X, y, subsets, center=center, batched=batched).outputs(X)
+        ensemble(network64, subsets, center=center, batched=batched).outputs(ROWS)
         for batched in (True, False, None)
     )
     torch.testing.assert_close(batched, looped, rtol=1e-10, atol=1e-10)
@@ -58,40 +50,35 @@ def test_batched_training_equals_one_network_after_the_other(network, center):
 
 
 def test_training_equals_a_loop_written_out():
-    X, y = (torch.from_numpy(a) for a in linear(10))
     network = lambda p: lk.mlp((4,))(p).double()  # noqa: E731
-    subsets = torch.arange(9)[None]
-    trained = ensemble(network, X, y, subsets, center=True)
-    module = make(network, X, 0)
+    trained = ensemble(network, torch.arange(9)[None])
+    module = make(network, ROWS, 0)
     optimizer = torch.optim.Adam(module.parameters(), lr=0.01)
     generator = torch.Generator().manual_seed(5)
-    mean = y[:9].mean()
+    mean = TARGETS[:9].mean()
     for _ in range(3):
         order = torch.rand((1, 9), generator=generator).argsort(dim=1)[0]
         for batch in order.split(4):
             optimizer.zero_grad()
-            (outputs(module, X[batch]) - (y[batch] - mean)).square().mean().backward()
+            (outputs(module, ROWS[batch]) - (TARGETS[batch] - mean)).square().mean().backward()
             optimizer.step()
-    expected = outputs(module, X).detach() + mean
-    torch.testing.assert_close(trained.outputs(X)[0], expected, rtol=1e-10, atol=1e-10)
+    expected = outputs(module, ROWS).detach() + mean
+    torch.testing.assert_close(trained.outputs(ROWS)[0], expected, rtol=1e-10, atol=1e-10)
 
 
 def test_networks_in_blocks_are_those_of_blocks_trained_apart():
-    X, y = (torch.from_numpy(a) for a in linear(11))
-    subsets = torch.arange(11).unfold(0, 8, 1)
-    whole = ensemble(lk.mlp((4,)), X, y, subsets, center=True, memory=1)
+    whole = ensemble(lk.mlp((4,)), memory=1).outputs(ROWS)
     for k in range(4):
-        network = lambda p, k=k: make(lk.mlp((4,)), X, k)  # noqa: E731
-        alone = ensemble(network, X, y, subsets[k : k + 1], center=True, seed=5 + k)
-        torch.testing.assert_close(whole.outputs(X)[k], alone.outputs(X)[0])
+        network = lambda p, k=k: make(lk.mlp((4,)), ROWS, k)  # noqa: E731
+        alone = ensemble(network, SUBSETS[k : k + 1], seed=5 + k)
+        torch.testing.assert_close(whole[k], alone.outputs(ROWS)[0])
 
 
 def test_own_outputs_are_those_of_the_network_that_left_the_row_out():
-    X, y = (torch.from_numpy(a) for a in linear(11))
-    trained = ensemble(lk.mlp((4,)), X, y, torch.arange(11).unfold(0, 8, 1), center=True)
+    trained = ensemble(lk.mlp((4,)))
     model_of = torch.tensor([3, 0, 1, 1, 2, 0, 3, 2, 0, 0, 1])
-    expected = trained.outputs(X)[model_of, torch.arange(11)]
-    assert torch.equal(trained.own_outputs(X, model_of), expected)
+    expected = trained.outputs(ROWS)[model_of, torch.arange(11)]
+    assert torch.equal(trained.own_outputs(ROWS, model_of), expected)
 
 
 def test_network_j_never_sees_row_j():
@@ -158,15 +145,14 @@ def test_naive_uses_training_errors_and_trains_one_network():
 
 def test_a_network_that_cannot_be_batched_is_trained_in_a_loop():
     X, y = linear(10)
-    model = lk.JackknifeRegressor(Branching(), epochs=1, alpha=0.2).fit(X, y)
-    twin = lk.JackknifeRegressor(model.network.layer, epochs=1, alpha=0.2)
-    assert np.isfinite(model.predict_interval(X).width).all()
-    seeds = {"random_state": 4}
-    np.testing.assert_allclose(
-        model.set_params(**seeds).fit(X, y).predict_interval(X).to_numpy(),
-        twin.set_params(**seeds).fit(X, y).predict_interval(X).to_numpy(),
-        rtol=1e-5,
+    network = branching()
+    found, twin = (
+        lk.JackknifeRegressor(each, epochs=1, alpha=0.2, random_state=4).fit(X, y)
+        for each in (network, network.layer)
     )
+    found, twin = (model.predict_interval(X).to_numpy() for model in (found, twin))
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found, twin, rtol=1e-5)
 
 
 def test_random_starts_differ_and_a_module_is_one_public_start():
@@ -180,40 +166,28 @@ def test_random_starts_differ_and_a_module_is_one_public_start():
     assert spread[1] < 1e-12
 
 
-def test_certificates():
-    X, y = linear(40)
-    plus, minmax, jackknife = (
-        lk.JackknifeRegressor(**SETTINGS, construction=c).fit(X, y).certificate_.coverage
-        for c in ("plus", "minmax", "jackknife")
-    )
-    assert plus == pytest.approx(1 - 7 / 41)
-    assert minmax == pytest.approx(1 - 4 / 41)
-    assert jackknife is None
-    split = lk.SplitConformalRegressor(**SETTINGS).fit(X, y).certificate_
-    assert split.coverage == pytest.approx(1 - 2 / 21)
-    equal = lk.CVPlusRegressor(**SETTINGS, folds=4).fit(X, y).certificate_
-    assert equal.coverage == pytest.approx(1 - 10 / 44)
-    unequal = lk.CVPlusRegressor(**SETTINGS, folds=7).fit(X, y).certificate_
-    assert unequal.coverage is None
-    assert "40 is not divisible by 7" in str(unequal)
-    assert "Barber" in str(equal)
-    assert "Barber" not in str(unequal)
-    assert equal.bounds == {"cv_plus": equal.coverage}
-    naive = lk.JackknifeRegressor(**SETTINGS, construction="naive").fit(X, y).certificate_
-    assert "use 'plus' or 'minmax'." in str(naive)  # what it has to offer
-    leak = lk.JackknifeRegressor(**SETTINGS, scaling="standardize").fit(X, y).certificate_
-    assert leak.coverage is None
-    assert "which is a leak" in str(leak)
+LEAK, UNEQUAL = "which is a leak", "40 is not divisible by 7"
 
 
-def test_the_cv_plus_bound():
-    def bound(alpha: float, n: int, folds: int) -> float | None:
-        return miss_bound("cv+", alpha, n, folds, independent=True).miss
-
-    assert bound(0.1, 100, 10) == pytest.approx(0.2545, abs=1e-4)
-    assert bound(0.1, 100, 100) == pytest.approx(19 / 101)  # folds of one row: jackknife+
-    assert bound(0.001, 100, 10) == 0.0
-    assert bound(0.1, 101, 10) is None
+@pytest.mark.parametrize(
+    ("make_model", "settings", "coverage", "words"),
+    [
+        (lk.JackknifeRegressor, {}, 1 - 7 / 41, "Barber"),
+        (lk.JackknifeRegressor, {"construction": "minmax"}, 1 - 4 / 41, "Barber"),
+        (lk.JackknifeRegressor, {"construction": "jackknife"}, None, "use 'plus' or 'minmax'."),
+        (lk.JackknifeRegressor, {"construction": "naive"}, None, "use 'plus' or 'minmax'."),
+        (lk.JackknifeRegressor, {"scaling": "standardize"}, None, LEAK),
+        (lk.SplitConformalRegressor, {}, 1 - 2 / 21, "By the rank"),
+        (lk.CVPlusRegressor, {"folds": 4}, 1 - 10 / 44, "Barber"),
+        (lk.CVPlusRegressor, {"folds": 7}, None, UNEQUAL),
+    ],
+)
+def test_certificates(make_model, settings, coverage, words):
+    certificate = make_model(**SETTINGS, **settings).fit(*linear(40)).certificate_
+    assert certificate.coverage == (None if coverage is None else pytest.approx(coverage))
+    assert list(certificate.bounds.values()) == [certificate.coverage] * (coverage is not None)
+    assert words in str(certificate)
+    assert ("Barber" in str(certificate)) == (words == "Barber")
 
 
 @pytest.mark.parametrize("make_model", ALL)

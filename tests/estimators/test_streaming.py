@@ -18,11 +18,10 @@ from rows import linear
 
 X, Y = linear(40)
 NEW, NEW_Y = linear(10, seed=1)
+SETTINGS: dict[str, Any] = {"network": lk.mlp((8,)), "alpha": 0.2, "random_state": 0}
 ESTIMATORS: dict[str, Callable[[], Any]] = {
-    "lazy": lambda: lk.LazyJackknifeRegressor(
-        lk.mlp((8,)), lk.Public(), ridge=1.0, alpha=0.2, random_state=0
-    ),
-    "split": lambda: lk.SplitConformalRegressor(lk.mlp((8,)), alpha=0.2, random_state=0),
+    "lazy": lambda: lk.LazyJackknifeRegressor(**SETTINGS, ridge=1.0),
+    "split": lambda: lk.SplitConformalRegressor(**SETTINGS),
 }
 
 
@@ -140,22 +139,23 @@ def test_frames_keep_their_labels_and_lists_are_arrays(model: Any) -> None:
     np.testing.assert_array_equal(listed, whole.lower)
 
 
+def check_tensor(values: Any, array: Any) -> None:
+    assert isinstance(values, Tensor)
+    assert isinstance(array, np.ndarray)
+    assert (values.dtype, values.device.type) == (torch.float64, "cpu")
+    assert not values.requires_grad
+    np.testing.assert_array_equal(values.numpy(), array)
+
+
 @pytest.mark.parametrize("alpha", [0.2, [0.1, 0.4]])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_tensors_are_answered_by_tensors(model: Any, dtype: torch.dtype, alpha: Any) -> None:
     rows = torch.from_numpy(NEW).to(dtype)
     arrays = model.predict_interval(rows.numpy(), alpha)
-    result, point = model.predict_interval(rows, alpha), model.predict(rows)
+    result = model.predict_interval(rows, alpha)
     for name in ("point", "lower", "upper", "width"):
-        value, array = getattr(result, name), getattr(arrays, name)
-        assert isinstance(value, Tensor)
-        assert (value.dtype, value.device) == (torch.float64, rows.device)
-        assert not value.requires_grad
-        assert isinstance(array, np.ndarray)
-        np.testing.assert_array_equal(value.numpy(), array)
-    assert isinstance(point, Tensor)
-    assert (point.dtype, point.device) == (torch.float64, rows.device)
-    np.testing.assert_array_equal(point.numpy(), model.predict(rows.numpy()))
+        check_tensor(getattr(result, name), getattr(arrays, name))
+    check_tensor(model.predict(rows), model.predict(rows.numpy()))
 
 
 def test_a_fit_on_tensors_is_the_fit_on_arrays() -> None:
@@ -201,22 +201,11 @@ def test_metrics_take_tensors(model: Any, alpha: Any) -> None:
     np.testing.assert_array_equal(lk.interval_score(y, result), lk.interval_score(NEW_Y, arrays))
     if alpha == 0.2:
         assert type(lk.mean_width(result)) is type(lk.interval_score(y, result)) is float
-
-
-def test_bins_take_tensors() -> None:
-    """Over more rows, so that a bin has some."""
-    model = ESTIMATORS["lazy"]().fit(X, Y)
-    arrays, result = model.predict_interval(X), model.predict_interval(torch.from_numpy(X))
-    rows, targets = tensors(X, Y)
-    for expected, got in (
-        (lk.coverage_by_bin(Y, arrays), lk.coverage_by_bin(targets, result)),
-        (
-            lk.coverage_by_bin(Y, arrays, by=X[:, 0], bins=3),
-            lk.coverage_by_bin(targets, result, by=rows[:, 0], bins=3),
-        ),
-    ):
-        for wanted, found in zip(expected, got, strict=True):
-            np.testing.assert_array_equal(found, wanted)
+        for by in ("width", NEW[:, 0]):
+            wanted = lk.coverage_by_bin(NEW_Y, arrays, by, bins=3)
+            taken = by if isinstance(by, str) else torch.from_numpy(by)
+            for one, other in zip(wanted, lk.coverage_by_bin(y, result, taken, 3), strict=True):
+                np.testing.assert_array_equal(one, other)
 
 
 def test_the_score_takes_tensors(model: Any) -> None:

@@ -18,7 +18,8 @@ import lazyknife as lk
 from lazyknife.losses import Huber
 from lazyknife.networks import make
 from rows import linear
-from zoo import Branches, Draws, Remembers, Scaled, Tied, two
+from tangents import ended
+from zoo import Draws, Remembers, branches, scaled, tied, two
 
 THREADS = 8
 X, Y = linear(24)
@@ -97,33 +98,34 @@ def point(model: Any, rows: Any) -> np.ndarray:
 
 LAZY = {"network": lk.mlp((6,)), "base": lk.Public(), "alpha": 0.2, "random_state": 0}
 TRAINED = {"network": lk.mlp((6,)), "epochs": 1, "alpha": 0.2, "random_state": 0}
-ESTIMATORS: dict[str, Callable[[], Any]] = {
-    "default": lambda: lk.LazyJackknifeRegressor(alpha=0.2, random_state=0),
-    "DPLazyPI": lambda: lk.DPLazyPI(alpha=0.2, random_state=0),
-    "network": lambda: lk.LazyJackknifeRegressor(**LAZY, readout="network", widths="constant"),
-    "leverage": lambda: lk.LazyJackknifeRegressor(**LAZY, widths="leverage"),
-    "starts": lambda: lk.LazyJackknifeRegressor(**LAZY, starts=3),
-    "last layer": lambda: lk.LazyJackknifeRegressor(**LAZY, parameters="last"),
-    "sketch": lambda: lk.LazyJackknifeRegressor(**LAZY, features=lk.Sketch(8)),
-    "mixed": lambda: lk.LazyJackknifeRegressor(**LAZY, precision="mixed"),
-    "float32": lambda: lk.LazyJackknifeRegressor(**LAZY, precision="float32", ridge=1.0),
-    "huber": lambda: lk.LazyJackknifeRegressor(**LAZY, loss="huber"),
-    "standardised": lambda: lk.LazyJackknifeRegressor(**LAZY, scaling="standardize"),
-    **{
-        construction: lambda c=construction: lk.LazyJackknifeRegressor(
-            **LAZY, construction=c, folds=4
-        )
-        for construction in ("minmax", "full", "cv+", "jackknife", "naive")
-    },
-    "jackknife by refits": lambda: lk.JackknifeRegressor(**TRAINED),
-    "CV+ by refits": lambda: lk.CVPlusRegressor(**TRAINED, folds=4),
-    "split conformal": lambda: lk.SplitConformalRegressor(**TRAINED),
+
+
+def lazy(**settings: Any) -> lk.LazyJackknifeRegressor:
+    return lk.LazyJackknifeRegressor(**LAZY | settings)
+
+
+ESTIMATORS: dict[str, Any] = {
+    "default": lk.LazyJackknifeRegressor(alpha=0.2, random_state=0),
+    "DPLazyPI": lk.DPLazyPI(alpha=0.2, random_state=0),
+    "network": lazy(readout="network", widths="constant"),
+    "leverage": lazy(widths="leverage"),
+    "starts": lazy(starts=3),
+    "last layer": lazy(parameters="last"),
+    "sketch": lazy(features=lk.Sketch(8)),
+    "mixed": lazy(precision="mixed"),
+    "float32": lazy(precision="float32", ridge=1.0),
+    "huber": lazy(loss="huber"),
+    "standardised": lazy(scaling="standardize"),
+    **{c: lazy(construction=c, folds=4) for c in ("minmax", "full", "cv+", "jackknife", "naive")},
+    "jackknife by refits": lk.JackknifeRegressor(**TRAINED),
+    "CV+ by refits": lk.CVPlusRegressor(**TRAINED, folds=4),
+    "split conformal": lk.SplitConformalRegressor(**TRAINED),
 }
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_every_estimator_predicts_in_threads_as_it_does_alone(name: str) -> None:
-    check_predictions(ESTIMATORS[name]().fit(X, Y), NEW)
+    check_predictions(ESTIMATORS[name].fit(X, Y), NEW)
 
 
 # Every kind of network
@@ -133,43 +135,27 @@ def dropping(features: int) -> nn.Module:
     return nn.Sequential(nn.Linear(features, 8), nn.Dropout(0.4), nn.Tanh(), nn.Linear(8, 1))
 
 
-def in_place(features: int) -> nn.Module:
-    layers = nn.Linear(features, 6), nn.ReLU(inplace=True), nn.Linear(6, 6), nn.ReLU(inplace=True)
-    return nn.Sequential(*layers, nn.Linear(6, 1))
-
-
 PICTURES = torch.from_numpy(np.random.default_rng(2).normal(size=(24, 1, 4, 4)))
 CODES = torch.from_numpy(np.random.default_rng(2).integers(0, 7, size=(24, 2)))
 NETWORKS: dict[str, tuple[Any, Any]] = {
     "mlp": (lk.mlp((5, 4), "tanh"), X),
     "mlp with a skip": (lk.mlp((5,), skip=True), X),
-    "in place": (in_place, X),
-    "tied": (Tied, X),
-    "cannot be batched": (lambda _: Branches(), X),
-    "without a formula": (lambda _: Scaled(), X),
+    "in place": (lambda _: two(nn.ReLU(True), nn.Linear(4, 4), nn.ReLU(True)), X),
+    "tied": (tied, X),
+    "cannot be batched": (lambda _: branches(), X),
+    "without a formula": (lambda _: scaled(), X),
     "dropout": (dropping, X),
     "draws": (lambda _: Draws(), X),
     "remembers": (lambda _: Remembers(), X),
     "norms": (lambda _: two(nn.BatchNorm1d(4).eval()), X),
-    "convolution": (
-        lambda _: nn.Sequential(
-            nn.Conv2d(1, 2, 3), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(8, 1)
-        ),
-        PICTURES,
-    ),
-    "embedding": (
-        lambda _: nn.Sequential(nn.Embedding(7, 3), nn.Flatten(), nn.Linear(6, 1)),
-        CODES,
-    ),
-    "embedding with max_norm": (
-        lambda _: nn.Sequential(nn.Embedding(7, 3, max_norm=1.0), nn.Flatten(), nn.Linear(6, 1)),
-        CODES,
-    ),
+    "convolution": (lambda _: ended(8, nn.Conv2d(1, 2, 3), nn.ReLU(inplace=True)), PICTURES),
+    "embedding": (lambda _: ended(6, nn.Embedding(7, 3)), CODES),
+    "embedding with max_norm": (lambda _: ended(6, nn.Embedding(7, 3, max_norm=1.0)), CODES),
 }
 AROUND: dict[str, Callable[[Any], Any]] = {
-    "tangent": lambda network: lk.LazyJackknifeRegressor(**LAZY | {"network": network}),
-    "moved network": lambda network: lk.LazyJackknifeRegressor(
-        **LAZY | {"network": network}, ridge=5.0, readout="network", widths="constant"
+    "tangent": lambda network: lazy(network=network),
+    "moved network": lambda network: lazy(
+        network=network, ridge=5.0, readout="network", widths="constant"
     ),
     "split conformal": lambda network: lk.SplitConformalRegressor(**TRAINED | {"network": network}),
 }
@@ -190,7 +176,7 @@ def test_several_refits_of_a_network_predict_in_threads_as_they_do_alone(name: s
 
 
 def test_threads_may_ask_one_model_for_any_rows_levels_and_streams() -> None:
-    model = lk.LazyJackknifeRegressor(**LAZY).fit(X, Y)
+    model = lazy().fit(X, Y)
     asked = [(NEW[: 1 + k % 5], (0.2, [0.1, 0.3])[k % 2]) for k in range(40)]
     alone = [model.predict_interval(rows, alpha=alpha).to_numpy() for rows, alpha in asked]
     jobs = [lambda a=a: model.predict_interval(a[0], alpha=a[1]).to_numpy() for a in asked]
@@ -254,7 +240,7 @@ def test_fits_in_threads_equal_fits_alone_bit_for_bit(network: str) -> None:
 
 
 def test_some_threads_fit_while_others_predict() -> None:
-    model = lk.LazyJackknifeRegressor(**LAZY | {"network": dropping}).fit(X, Y)
+    model = lazy(network=dropping).fit(X, Y)
     expected, fits = intervals(model, NEW), ["Plain", "DPSGD", "SplitConformalRegressor"]
     alone = {name: fitted(name, dropping, 3) for name in fits}
     jobs: list[Callable[[], Any]] = []
@@ -289,7 +275,7 @@ def test_bars_of_several_threads_do_not_disturb_each_other(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     streams = sys.stdout, sys.stderr
-    model = lk.LazyJackknifeRegressor(**LAZY | {"base": lk.Plain(epochs=3), "progress": True})
+    model = lazy(base=lk.Plain(epochs=3), progress=True)
     expected = intervals(model.fit(X, Y), NEW)
 
     def fit() -> np.ndarray:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from lazyknife.networks import build, dtype_of, evaluation_copy, like, mlp, set_training
+from zoo import Net
 
 X = torch.linspace(-1, 1, 15, dtype=torch.float64).reshape(5, 3)
 
@@ -35,14 +37,9 @@ def test_build_copies_a_module_and_leaves_it_alone() -> None:
     assert [part.training for part in module.modules()] == modes
 
 
-def test_build_calls_a_callable_with_the_number_of_features() -> None:
-    built = build(lambda features: nn.Linear(features, 1), X, seed=0)
-    assert isinstance(built, nn.Linear)
-    assert built.in_features == 3
-
-
 @pytest.mark.filterwarnings("ignore:Lazy modules")
 def test_weights_come_from_the_seed_and_lazy_layers_get_their_shapes() -> None:
+    assert build(lambda features: nn.Linear(features, 1), X, seed=0).in_features == 3
     lazy = lambda _: nn.Sequential(nn.LazyLinear(4), nn.Tanh(), nn.LazyLinear(1))  # noqa: E731
     torch.manual_seed(7)
     state = torch.get_rng_state()
@@ -54,26 +51,19 @@ def test_weights_come_from_the_seed_and_lazy_layers_get_their_shapes() -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
-class SubtractsBatchMean(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.head = nn.Linear(3, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(x - x.mean(dim=0))
-
-
-class ReturnsPair(nn.Linear):
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        return x, x
+def ended(function: Callable[[Any, Tensor], Any]) -> Net:
+    return Net(function, head=nn.Linear(3, 1))
 
 
 REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "two outputs": (lambda: nn.Linear(3, 2), r"output of shape \(3, 2\).*one output per row"),
     "softmax over rows": (lambda: nn.Sequential(nn.Linear(3, 1), nn.Softmax(0)), "other rows"),
-    "a pair": (lambda: ReturnsPair(3, 1), "one output per row"),
+    "a pair": (lambda: ended(lambda net, x: (x, x)), "one output per row"),
     "batch norm": (lambda: nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 1)), "BatchNorm"),
-    "other rows": (SubtractsBatchMean, "treats each row on its own"),
+    "other rows": (
+        lambda: ended(lambda net, x: net.head(x - x.mean(dim=0))),
+        "treats each row on its own",
+    ),
     "all frozen": (lambda: mlp((4,))(3).requires_grad_(False), "requires_grad=True"),
     "other features": (lambda: nn.Linear(4, 1), r"fails on rows of shape \(3,\)"),
 }

@@ -9,103 +9,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import reference
 from lazyknife.compute import Machine
-from lazyknife.networks import mlp
 from lazyknife.tangent import Sketch, Tangent, linearise
 from lazyknife.tangent.parts import Lookup, Part
 from lazyknife.tangent.sketch import Signs, draw_signs
 from machines import MACHINE
 from reference import Array, assert_close
+from tangents import NETWORKS, network, rows
 
 Draw = Callable[[int, Sequence[Part], int, Machine], Signs]
-
-
-def rows(n: int, *shape: int, seed: int = 0) -> Tensor:
-    return torch.from_numpy(np.random.default_rng(seed).normal(size=(n, *shape)))
-
-
-def codes(n: int, *shape: int, seed: int = 0) -> Tensor:
-    return torch.from_numpy(np.random.default_rng(seed).integers(0, 5, size=(n, *shape)))
-
-
-def only_a_bias() -> nn.Module:
-    module = mlp((4,), "tanh")(3)
-    module[0].weight.requires_grad_(False)
-    return module
-
-
-class Scale(nn.Module):
-    """One number for each feature, used outside any layer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale, self.head = nn.Parameter(torch.randn(2, 3)), nn.Linear(3, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head((self.scale[0] * x + self.scale[1]).tanh())
-
-
-class TiedTable(nn.Module):
-    """A table that is read at the input and multiplied at the output."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.table, self.scores = nn.Embedding(5, 3), nn.Linear(3, 5, bias=False)
-        self.scores.weight = self.table.weight
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.scores(self.table(x).sum(dim=1)).tanh().sum(dim=1)
-
-
-Made = tuple[Callable[[], nn.Module], Callable[..., Tensor], tuple[int, ...]]
-# Networks, how to draw their rows, and the shape of a row.
-NETWORKS: dict[str, Made] = {
-    "dense": (lambda: mlp((5, 4), "tanh")(3), rows, (3,)),
-    "only a bias": (only_a_bias, rows, (3,)),
-    "places kept apart": (
-        lambda: nn.Sequential(nn.Linear(20, 20), nn.Tanh(), nn.Flatten(), nn.Linear(40, 1)),
-        rows,
-        (2, 20),
-    ),
-    "places multiplied out": (
-        lambda: nn.Sequential(nn.Linear(3, 2), nn.Tanh(), nn.Flatten(), nn.Linear(8, 1)),
-        rows,
-        (4, 3),
-    ),
-    "table": (
-        lambda: nn.Sequential(nn.Embedding(5, 3, padding_idx=2), nn.Flatten(), nn.Linear(6, 1)),
-        codes,
-        (2,),
-    ),
-    "tied table": (TiedTable, codes, (2,)),
-    "pictures": (
-        lambda: nn.Sequential(
-            nn.Conv2d(2, 3, 2), nn.GroupNorm(1, 3), nn.Tanh(), nn.Flatten(), nn.Linear(12, 1)
-        ),
-        rows,
-        (2, 3, 3),
-    ),
-    "sound": (
-        lambda: nn.Sequential(nn.Conv1d(2, 4, 2, groups=2), nn.Flatten(), nn.Linear(12, 1)),
-        rows,
-        (2, 4),
-    ),
-    "norm": (
-        lambda: nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Tanh(), nn.Linear(4, 1)),
-        rows,
-        (3,),
-    ),
-    "no formula": (Scale, rows, (3,)),
-}
-
-
-def network(name: str, n: int = 6) -> tuple[nn.Module, Tensor]:
-    make, draw, shape = NETWORKS[name]
-    torch.manual_seed(0)
-    return make(), draw(n, *shape)
 
 
 def dense_signs(tangent: Tangent, parts: Iterable[Part], signs: Signs) -> Array:
@@ -129,7 +44,7 @@ def dense_signs(tangent: Tangent, parts: Iterable[Part], signs: Signs) -> Array:
 @pytest.mark.parametrize("budget", [1, 2**30])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_projection_is_the_jacobian_times_the_signs(name: str, budget: int) -> None:
-    module, X = network(name)
+    module, X, _ = network(name)
     tangent = linearise(module, X, machine=replace(MACHINE, budget=budget))
     basis = Sketch(7).basis(tangent, X, seed=3)
     matrix = dense_signs(tangent, tangent.make(X[:1])[1], basis.projection)
@@ -144,7 +59,7 @@ def test_the_projection_is_the_jacobian_times_the_signs(name: str, budget: int) 
 def test_every_kind_of_part_is_among_the_networks() -> None:
     kinds = set()
     for name in NETWORKS:
-        module, X = network(name)
+        module, X, _ = network(name)
         for part in linearise(module, X).make(X)[1]:
             kind = type(part).__name__
             shape = part.rows.ndim - 1 if kind == "Explicit" else min(part.places, 2)
@@ -159,7 +74,7 @@ ALLOWED = 5.0  # standard errors: 20 kernel entries are off by chance once in 80
 
 def bias_of(draw: Draw, name: str) -> float:
     """Largest bias of a kernel entry, in standard errors over the seeds."""
-    module, X = network(name, n=4)
+    module, X, _ = network(name, n=4)
     parts = linearise(module, X, machine=MACHINE).make(X)[1]
     J = reference.jacobian(module, X)
     sketched = [draw(8, parts, seed, MACHINE).project(parts) for seed in SEEDS]
@@ -198,18 +113,18 @@ MUTANTS: dict[str, Draw] = {
 }
 
 
-@pytest.mark.parametrize("name", ["norm", "pictures"])
+@pytest.mark.parametrize("name", ["layer norm", "batch norm of pictures"])
 def test_inner_products_keep_their_expectation(name: str) -> None:
     assert bias_of(draw_signs, name) < ALLOWED
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_wrong_signs_do_not(mutant: str) -> None:
-    assert bias_of(MUTANTS[mutant], "norm") > 2 * ALLOWED
+    assert bias_of(MUTANTS[mutant], "layer norm") > 2 * ALLOWED
 
 
 def test_the_error_of_the_kernel_falls_like_the_root_of_the_dimension() -> None:
-    module, X = network("dense", n=10)
+    module, X, _ = network("dense", n=10)
     parts = linearise(module, X, machine=MACHINE).make(X)[1]
     J = reference.jacobian(module, X)
 
@@ -228,7 +143,7 @@ def flat(signs: Signs) -> Tensor:
 
 
 def test_a_seed_stands_for_the_same_signs_everywhere() -> None:
-    module, X = network("pictures")
+    module, X, _ = network("batch norm of pictures")
     parts = linearise(module, X).make(X)[1]
     torch.manual_seed(1)
     first = flat(draw_signs(9, parts, 5, Machine()))
@@ -241,7 +156,7 @@ def test_a_seed_stands_for_the_same_signs_everywhere() -> None:
 
 
 def test_the_signs_do_not_look_at_the_rows() -> None:
-    module, X = network("places kept apart")
+    module, X, _ = network("wide linear on three axes")
     drawn = [
         Sketch(9).basis(linearise(module, Z, machine=MACHINE), Z, seed=5).projection
         for Z in (X, 100 * rows(3, 2, 20, seed=1))
@@ -250,7 +165,7 @@ def test_the_signs_do_not_look_at_the_rows() -> None:
 
 
 def test_drawing_leaves_torchs_random_state_alone() -> None:
-    module, X = network("dense")
+    module, X, _ = network("dense")
     before = torch.get_rng_state()
     draw_signs(9, linearise(module, X).make(X)[1], 5, MACHINE)
     assert torch.equal(torch.get_rng_state(), before)

@@ -16,7 +16,7 @@ from ..data.checks import check_between, check_fraction, check_positive, check_p
 from ..networks import Dice, like, outputs, seeded, spawn_seeds
 from ..records import Base, PrivacyCurve
 from ..sentences import PRIVATE_REMARKS
-from .method import BaseMethod, Task
+from .method import EPSILON_ADVICE, BaseMethod, Task
 from .privacy import SMALLEST_DELTA, calibrate, dpsgd_curve, dpsgd_epsilon
 from .rowwise import check_rowwise, check_same_buffers, fix_norms, opacus_errors
 
@@ -25,10 +25,7 @@ NOISE_SHARE = 0.1  # of the starting weights' root mean square: the most that no
 EPSILONS = (1e-6, 500.0)
 DELTAS = (SMALLEST_DELTA, 1.0)
 NOISE_MULTIPLIERS = (1e-6, 1e9)
-EPSILON_ADVICE = (
-    "Smaller values certify no more than base=Public(), larger ones protect nothing: "
-    "epsilon=math.inf trains without noise"
-)
+INFINITE = f"{EPSILON_ADVICE}: epsilon=math.inf trains without noise"
 NOISE_ADVICE = (
     "Smaller values add almost no noise: use epsilon=math.inf. With larger ones nothing is "
     "learnt: use base=Public()"
@@ -44,6 +41,10 @@ class Mechanism:
     expected_batch: float
     noise_multiplier: float
     max_grad_norm: float
+
+    @property
+    def accounted(self) -> tuple[float, float, int]:
+        return self.noise_multiplier, self.sampling_rate, self.steps
 
 
 @dataclass(frozen=True, repr=False)
@@ -89,7 +90,7 @@ class DPSGD(BaseMethod):
 
     def __post_init__(self) -> None:
         if self.epsilon != math.inf:
-            check_between("epsilon", self.epsilon, EPSILONS, EPSILON_ADVICE)
+            check_between("epsilon", self.epsilon, EPSILONS, INFINITE)
         check_fraction("delta", self.delta)
         check_between("delta", self.delta, DELTAS, "Rounding errors exceed smaller values")
         check_positive_int("epochs", self.epochs)
@@ -97,8 +98,7 @@ class DPSGD(BaseMethod):
         check_positive("max_grad_norm", self.max_grad_norm)
         if self.lr is not None:
             check_positive("lr", self.lr)
-        if self.noise_multiplier is not None:
-            sigma = self.noise_multiplier
+        if (sigma := self.noise_multiplier) is not None:
             check_between("noise_multiplier", sigma, NOISE_MULTIPLIERS, NOISE_ADVICE)
 
     def __repr__(self) -> str:
@@ -126,13 +126,11 @@ class DPSGD(BaseMethod):
 
     def dependence(self, n: int, n_parameters: int | None = None) -> PrivacyCurve | None:
         run = self.mechanism(n)
-        terms = (run.noise_multiplier, run.sampling_rate, run.steps, self.delta)
-        return dpsgd_curve(*terms) if run.noise_multiplier else None
+        return dpsgd_curve(*run.accounted, self.delta) if run.noise_multiplier else None
 
     def spent(self, n: int) -> float:
         run = self.mechanism(n)
-        terms = (run.noise_multiplier, run.sampling_rate, run.steps, self.delta)
-        return dpsgd_epsilon(*terms) if run.noise_multiplier else math.inf
+        return dpsgd_epsilon(*run.accounted, self.delta) if run.noise_multiplier else math.inf
 
     def with_noise(self, level: float) -> DPSGD:
         return replace(self, noise_multiplier=level)
@@ -173,9 +171,8 @@ def poisson_batches(rows: int, run: Mechanism, seed: int) -> Iterator[list[int]]
     from opacus.utils.uniform_sampler import UniformWithReplacementSampler
 
     generator = torch.Generator().manual_seed(seed)
-    rate, steps = run.sampling_rate, run.steps
     yield from UniformWithReplacementSampler(
-        num_samples=rows, sample_rate=rate, steps=steps, generator=generator
+        num_samples=rows, sample_rate=run.sampling_rate, steps=run.steps, generator=generator
     )
 
 

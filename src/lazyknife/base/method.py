@@ -14,44 +14,26 @@ from ..losses import SQUARED, Loss
 from ..records import Base, PrivacyCurve
 
 Rows = NDArray[np.intp]
+EPSILON_ADVICE = "Smaller values certify no more than base=Public(), larger ones protect nothing"
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a base learns from.
+    """What a base learns from."""
 
-    Attributes
-    ----------
-    start
-        The network at its public starting weights; it must not be changed.
-    X, y
-        The rows, y of shape (rows,).
-    seed
-        Seed of all randomness.
-    n
-        Number of rows that the mechanism is set up for: an audit runs the very same mechanism on
-        one row less.
-    center
-        Whether a later intercept takes up the mean of y; only where the loss predicts y itself.
-    progress
-        Whether to show a progress bar.
-    covariates
-        Rows without labels that a base may learn from: the training rows together with the pool,
-        or rows that are neither training nor new rows; None where there are none.
-    loss
-        What is minimised, on the scale of its link.
-
-    """
-
-    start: nn.Module
+    start: nn.Module  # the network at its public starting weights; it must not be changed
     X: Tensor
-    y: Tensor
-    seed: int
+    y: Tensor  # shape (rows,)
+    seed: int  # of all randomness
+    # Rows that the mechanism is set up for: an audit runs the very same one on a row less.
     n: int
+    # Whether a later intercept takes up the mean of y; only where the loss predicts y itself.
     center: bool = False
-    progress: bool = False
+    progress: bool = False  # whether to show a progress bar
+    # Rows without labels: the training rows together with the pool, or rows that are neither
+    # training nor new rows.
     covariates: Tensor | None = None
-    loss: Loss = SQUARED
+    loss: Loss = SQUARED  # what is minimised, on the scale of its link
 
 
 class BaseMethod(ABC):
@@ -61,15 +43,9 @@ class BaseMethod(ABC):
     result changes when one row is added (``PrivacyCurve.from_dp(epsilon, delta)`` for any DP
     training), ``assumptions`` lists what you assert and nobody can check, ``remarks`` what readers
     of the certificate should know (``lazyknife.sentences.PRIVATE_REMARKS`` for any DP training).
-
-    Attributes
-    ----------
-    uses_covariates
-        Whether it learns from rows without labels, ``Task.covariates``.
-
     """
 
-    uses_covariates: ClassVar[bool] = False
+    uses_covariates: ClassVar[bool] = False  # whether it learns from ``Task.covariates``
 
     @abstractmethod
     def dependence(self, n: int, n_parameters: int | None = None) -> PrivacyCurve | None:

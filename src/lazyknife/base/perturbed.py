@@ -14,13 +14,12 @@ from ..data.checks import check_between, check_choice, check_positive
 from ..networks import spawn_seeds
 from ..records import Base, PrivacyCurve
 from ..sentences import PRIVATE_REMARKS, SENSITIVITY
-from .method import BaseMethod, Task
+from .method import EPSILON_ADVICE, BaseMethod, Task
 from .plain import Plain
 from .privacy import l1_total_variation, l2_total_variation, pure_curve
 from .rowwise import check_same_buffers
 
 EPSILONS = (1e-12, 500.0)
-EPSILON_ADVICE = "Smaller values certify no more than base=Public(), larger ones protect nothing"
 
 
 @dataclass(frozen=True)
@@ -50,6 +49,7 @@ class Perturbed(BaseMethod):
     epsilon: float
     norm: Literal["l2", "l1"] = "l2"
     training: Plain = field(default_factory=Plain)
+    remarks = PRIVATE_REMARKS
 
     def __post_init__(self) -> None:
         check_positive("sensitivity", self.sensitivity)
@@ -82,10 +82,6 @@ class Perturbed(BaseMethod):
     @property
     def assumptions(self) -> tuple[str, ...]:
         return (SENSITIVITY.format(sensitivity=self.sensitivity, norm=self.norm),)
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        return PRIVATE_REMARKS
 
 
 def l1_noise(size: int, scale: float, generator: torch.Generator) -> Tensor:

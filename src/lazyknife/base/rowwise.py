@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.overrides import TorchFunctionMode
 
@@ -39,20 +40,10 @@ class FixedNorm(nn.Module):
     def __init__(self, norm: _BatchNorm) -> None:
         super().__init__()
         self.weight, self.bias, self.eps = norm.weight, norm.bias, norm.eps
-        assert norm.running_mean is not None
-        assert norm.running_var is not None
         self.statistics = (norm.running_mean, norm.running_var)
 
     def forward(self, x: Tensor) -> Tensor:
-        mean, variance = (self._shaped(s, x) for s in self.statistics)
-        normed = (x - mean) * (variance + self.eps).rsqrt()
-        if self.weight is None:
-            return normed
-        return normed * self._shaped(self.weight, x) + self._shaped(self.bias, x)
-
-    @staticmethod
-    def _shaped(values: Tensor, x: Tensor) -> Tensor:
-        return values.view(-1, *[1] * (x.dim() - 2))
+        return functional.batch_norm(x, *self.statistics, self.weight, self.bias, eps=self.eps)
 
 
 def fix_norms(module: nn.Module) -> None:
@@ -100,9 +91,8 @@ class Seen:
 
     def agrees(self, other: Seen, units: float) -> bool:
         """Whether outputs and gradients are the same but for rounding."""
-        return _agree([self.outputs], [other.outputs], units) and _agree(
-            self.gradients, other.gradients, units
-        )
+        same = _agree([self.outputs], [other.outputs], units)
+        return same and _agree(self.gradients, other.gradients, units)
 
 
 def check_rowwise(module: nn.Module, X: Tensor, seed: int) -> None:

@@ -36,15 +36,24 @@ class Split(BaseMethod):
         return INDEPENDENT
 
     def rows_left(self, n: int) -> int:
-        return n - min(max(round(self.fraction * n), 1), n - 1)  # at least one row on either side
+        return n - part_size(n, self.fraction)
 
     def rows(self, n: int, seed: int) -> tuple[Rows, Rows]:
-        shuffled = np.random.default_rng(seed).permutation(n)
-        left = self.rows_left(n)
-        return np.sort(shuffled[left:]), np.sort(shuffled[:left])
+        return random_parts(n, self.rows_left(n), seed)
 
     def learn(self, task: Task) -> Base:
         """Train on the task's rows: the caller passes the base's part."""
         trained = self.training.learn(task)
         details = {"method": "split", "rows_learnt": len(task.y), "seed": task.seed}
         return Base(trained.module, INDEPENDENT, details)
+
+
+def part_size(n: int, fraction: float) -> int:
+    """Rows in a part, with at least one row on either side."""
+    return min(max(round(fraction * n), 1), n - 1)
+
+
+def random_parts(n: int, size: int, seed: int) -> tuple[Rows, Rows]:
+    """All rows but a random part of this size, and that part, both in order."""
+    shuffled = np.random.default_rng(seed).permutation(n)
+    return np.sort(shuffled[size:]), np.sort(shuffled[:size])

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from .. import sentences
 from ..base import BaseMethod, Public
 from ..data.checks import check_choice, check_fraction, check_not_negative, check_positive_int
-from ..intervals import CONSTRUCTIONS
-from ..records import PrivacyCurve
+from ..intervals import CONSTRUCTIONS, kappa
+from ..intervals.rounded import rounding_objections
+from ..records import PrivacyCurve, RoundedModels
 from .certificate import Certificate
 
 Sentences = tuple[str, ...]
@@ -55,58 +57,51 @@ def certify(
     check_positive_int("n", n)
     method = Public() if base is None else base
     left = method.rows_left(n)
-    return certificate_for(
-        n=left,
-        alpha=alpha,
-        construction=construction,
-        base=method,
-        dependence=method.dependence(n if left == n else n - left, n_parameters),
-        folds=folds,
-        eta=eta,
-        nu=nu,
-    )
+    dependence = method.dependence(n if left == n else n - left, n_parameters)
+    claim = Claim(construction=construction, base=method, dependence=dependence, folds=folds)
+    return claim.certificate(left, alpha, eta, nu)
 
 
-def certificate_for(
-    *,
-    n: int,
-    alpha: float,
-    construction: str,
-    base: BaseMethod,
-    dependence: PrivacyCurve | None,
-    folds: int = 10,
-    eta: float | None = None,
-    nu: float | None = None,
-    assumptions: Sentences = (),
-    objections: Sentences = (),
-    rows: str = sentences.ANY_ROW,
-    new_rows: int | None = None,
-) -> Certificate:
-    """Return the certificate of a lazy jackknife on n rows whose base has this dependence."""
-    check_fraction("alpha", alpha)
-    check_choice("construction", construction, CONSTRUCTIONS)
-    for argument, value in (("eta", eta), ("nu", nu)):
-        if value is not None:
-            check_not_negative(argument, value)
-    name = type(base).__name__
-    if dependence is None:
-        objections += (sentences.NOT_PRIVATE.format(base=name),)
-    shown = f" with {folds} folds" if CONSTRUCTIONS[construction].uses_folds else ""
-    return make_certificate(
-        subject=f"construction {construction!r}{shown}, n = {n}, {name} base",
-        construction=construction,
-        alpha=alpha,
-        n=n,
-        folds=folds,
-        dependence=dependence,
-        eta=eta,
-        nu=nu,
-        assumptions=(*base.assumptions, *assumptions),
-        objections=objections,
-        remarks=base.remarks,
-        rows=rows,
-        new_rows=new_rows,
-    )
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """What the certificate of a lazy jackknife is about; the base has this dependence."""
+
+    construction: str
+    base: BaseMethod
+    dependence: PrivacyCurve | None
+    folds: int = 10
+    assumptions: Sentences = ()
+    objections: Sentences = ()
+    rows: str = sentences.ANY_ROW
+    new_rows: int | None = None
+
+    def certificate(
+        self, n: int, alpha: float, eta: float | None = None, nu: float | None = None
+    ) -> Certificate:
+        """Return the certificate for n rows at a level."""
+        check_fraction("alpha", alpha)
+        check_choice("construction", self.construction, CONSTRUCTIONS)
+        for argument, value in (("eta", eta), ("nu", nu)):
+            if value is not None:
+                check_not_negative(argument, value)
+        name = type(self.base).__name__
+        unprivate = (sentences.NOT_PRIVATE.format(base=name),) if self.dependence is None else ()
+        shown = f" with {self.folds} folds" if CONSTRUCTIONS[self.construction].uses_folds else ""
+        return make_certificate(
+            subject=f"construction {self.construction!r}{shown}, n = {n}, {name} base",
+            construction=self.construction,
+            alpha=alpha,
+            n=n,
+            folds=self.folds,
+            dependence=self.dependence,
+            eta=eta,
+            nu=nu,
+            assumptions=(*self.base.assumptions, *self.assumptions),
+            objections=(*self.objections, *unprivate),
+            remarks=self.base.remarks,
+            rows=self.rows,
+            new_rows=self.new_rows,
+        )
 
 
 def make_certificate(
@@ -173,3 +168,22 @@ def paper_bound(alpha: float, dependence: PrivacyCurve, eta: float) -> float:
     """Theorem 1 of the paper: 1 − 2α − 3√(2η + 2ε + δ) with replace-one (ε, δ); 0.0 if vacuous."""
     epsilon, delta = dependence.replace_one
     return max(0.0, 1 - 2 * alpha - 3 * math.sqrt(2 * eta + 2 * epsilon + delta))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certifier(Claim):
+    """From a level to the certificate of a fit, rounding included."""
+
+    loo: RoundedModels
+    size: float  # the largest size of y
+    columns: str  # a clause on columns in unlike units, which rounding depends on too
+
+    def __call__(self, alpha: float) -> Certificate:
+        found = replace(self, objections=(*self.objections, *self.rounded(alpha)))
+        return found.certificate(len(self.loo.residuals), alpha)
+
+    def rounded(self, alpha: float) -> Sentences:
+        """Why rounding leaves no guarantee, if so."""
+        rank = kappa(alpha, len(self.loo.residuals))
+        tolerated = CONSTRUCTIONS[self.construction].tolerates(rank)
+        return rounding_objections(self.loo, tolerated, alpha, self.size, self.columns)

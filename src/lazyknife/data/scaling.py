@@ -19,17 +19,7 @@ from sklearn.base import clone
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils import get_tags
 
-from ..sentences import (
-    ANY_ROW,
-    FITTED_ON_TRAINING,
-    IGNORES_ORDER,
-    OUTSIDE,
-    POOL_ROWS,
-    POOLED,
-    ROW_BY_ROW,
-    TRAINING_ROWS_OUTSIDE,
-    UNLIKE_SCALES,
-)
+from .. import sentences
 
 Features = NDArray[Any]
 
@@ -63,7 +53,7 @@ class Terms:
 
     assumptions: tuple[str, ...] = ()
     objections: tuple[str, ...] = ()
-    rows: str = ANY_ROW  # for which a certificate holds
+    rows: str = sentences.ANY_ROW  # for which a certificate holds
     pool: frozenset[int] | None = None  # their fingerprints, if they are those of X_pool only
 
 
@@ -121,15 +111,18 @@ def find_source(
     if pool is not None:
         return Source(
             distinct_rows(np.concatenate([X, pool])),
-            assumptions=(POOLED,),
-            rows=POOL_ROWS,
+            assumptions=(sentences.POOLED,),
+            rows=sentences.POOL_ROWS,
             pool=frozenset(fingerprints(pool)),
         )
     if unlabeled is not None:
-        return Source(unlabeled, assumptions=(OUTSIDE,), objections=_overlap(X, unlabeled))
+        known = frozenset(fingerprints(X))
+        count = sum(mark in known for mark in fingerprints(unlabeled))
+        leak = (sentences.TRAINING_ROWS_OUTSIDE.format(count=count),) if count else ()
+        return Source(unlabeled, assumptions=(sentences.OUTSIDE,), objections=leak)
     if apart is not None:
         return Source(apart)
-    return Source(X, objections=(FITTED_ON_TRAINING,))
+    return Source(X, objections=(sentences.FITTED_ON_TRAINING,))
 
 
 def distinct_rows(X: Features) -> Features:
@@ -141,13 +134,6 @@ def distinct_rows(X: Features) -> Features:
     marks = fingerprints(X)
     first = {mark: place for place, mark in reversed(list(enumerate(marks)))}
     return X[sorted(first.values())]
-
-
-def _overlap(X: Features, unlabeled: Features) -> tuple[str, ...]:
-    """Object to rows outside training that are training rows."""
-    known = frozenset(fingerprints(X))
-    shared = sum(mark in known for mark in fingerprints(unlabeled))
-    return (TRAINING_ROWS_OUTSIDE.format(count=shared),) if shared else ()
 
 
 def unlike_columns(X: Features, names: Sequence[str] | None = None) -> str:
@@ -162,7 +148,7 @@ def unlike_columns(X: Features, names: Sequence[str] | None = None) -> str:
         return ""
     called = [repr(str(names[k])) if names is not None else f"number {k}" for k in far]
     listed = ", ".join(f"{name} ({sizes[k]:.2g})" for name, k in zip(called, far, strict=True))
-    return UNLIKE_SCALES.format(columns=listed)
+    return sentences.UNLIKE_SCALES.format(columns=listed)
 
 
 def fit_scaling(scaling: Any, X: Features, source: Source, learnt: bool = False) -> Scaling:
@@ -200,5 +186,5 @@ def _unfitted(scaling: Any) -> tuple[Any, bool, tuple[str, ...]]:
         )
     transformer = clone(scaling)
     if get_tags(transformer).requires_fit:
-        return transformer, False, (IGNORES_ORDER.format(transformer=transformer),)
-    return transformer, True, (ROW_BY_ROW.format(transformer=transformer),)
+        return transformer, False, (sentences.IGNORES_ORDER.format(transformer=transformer),)
+    return transformer, True, (sentences.ROW_BY_ROW.format(transformer=transformer),)

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..base import Plain
+from ..base.method import Rows
+from ..base.split import part_size, random_parts
 from ..certificate import make_certificate
 from ..data.checks import check_fraction, check_positive_int
 from ..networks import Network, build, make
@@ -22,8 +23,7 @@ from .records import Fitted, Given, Seeds
 from .refits import Ensemble, Refits, join, train_ensemble
 from .shared import IntervalRegressor
 
-# Constructions that use the errors on the training rows alone.
-WITHOUT_REFITS = ("naive",)
+WITHOUT_REFITS = ("naive",)  # constructions that use the errors on the training rows alone
 CALLS_APART = 7919  # between the seeds of two calls; a prime
 
 
@@ -195,13 +195,11 @@ class SplitConformalRegressor(TrainedRegressor):
         super()._check_settings()
         check_fraction("calibration", self.calibration)
 
-    def _parts(self, n: int, seeds: Seeds) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    def _parts(self, n: int, seeds: Seeds) -> tuple[Rows, Rows]:
         """Rows to train on, and rows to calibrate on."""
-        kept = min(max(round(self.calibration * n), 1), n - 1)
-        shuffled = np.random.default_rng(seeds.rows).permutation(n)
-        return np.sort(shuffled[kept:]), np.sort(shuffled[:kept])
+        return random_parts(n, part_size(n, self.calibration), seeds.rows)
 
-    def _rows_apart(self, n: int, seeds: Seeds) -> NDArray[np.intp]:
+    def _rows_apart(self, n: int, seeds: Seeds) -> Rows:
         return self._parts(n, seeds)[0]
 
     def _design(self, n: int, seeds: Seeds) -> Design:

@@ -5,27 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.func import stack_module_state, vmap
 
+from .. import networks
 from ..base import Plain
 from ..compute import PROCESSOR, blocks, steps, track
-from ..networks import (
-    Dice,
-    call_with,
-    draws,
-    dtype_of,
-    ensemble_outputs,
-    like,
-    note_draws,
-    outputs,
-    private,
-    seeded,
-    set_training,
-    stacked_outputs,
-)
+from ..networks import Dice, dtype_of, like
 from ..records import Predictions
 
 Weights = dict[str, Tensor]
@@ -48,13 +37,13 @@ class Ensemble:
 
     def outputs(self, X: Tensor) -> Tensor:
         """Predictions of all networks at all rows, shape (networks, m), float64."""
-        each = ensemble_outputs(self.module, self.weights, like(X, self.module))
+        each = networks.ensemble_outputs(self.module, self.weights, like(X, self.module))
         return each.double() + self.offsets[:, None]
 
     def own_outputs(self, X: Tensor, model_of: Tensor) -> Tensor:
         """Predictions at each row by one network, shape (m,), computed as for new rows."""
         each = max(1, ROWS_AT_ONCE // len(self.offsets))
-        parts = list(steps(len(X), each))
+        parts = steps(len(X), each)
         return torch.cat([self.outputs(X[p]).gather(0, model_of[None, p])[0] for p in parts])
 
 
@@ -70,26 +59,13 @@ def _concatenated(parts: Sequence[Weights]) -> Weights:
 
 @dataclass(frozen=True)
 class Refits:
-    """Leave-one-out models that were really trained.
+    """Leave-one-out models that were really trained."""
 
-    Attributes
-    ----------
-    full
-        The network of the point predictions.
-    models
-        The networks that leave rows out; None where the construction needs none.
-    model_of
-        For each row the number of the network that left it out, shape (n,).
-    residuals, training_residuals
-        Errors on rows that the network did not see, shape (n,), and those of ``full`` on its rows.
-
-    """
-
-    full: Ensemble
-    models: Ensemble | None
-    model_of: Tensor
-    residuals: Tensor
-    training_residuals: Tensor
+    full: Ensemble  # the network of the point predictions
+    models: Ensemble | None  # those that leave rows out; None where the construction needs none
+    model_of: Tensor  # for each row the number of the network that left it out, shape (n,)
+    residuals: Tensor  # errors on rows that the network did not see, shape (n,)
+    training_residuals: Tensor  # errors of ``full`` on its own rows
 
     @property
     def rows_at_once(self) -> int:
@@ -140,13 +116,13 @@ def train_ensemble(
     size = sum(p.numel() * p.element_size() for p in module.parameters())
     inputs, target = like(X, module), like(y, module)
     offsets = y[subsets].mean(dim=1) if center else y.new_zeros(len(subsets))
-    set_training(module)
-    dropping = draws(module, inputs[:2])
+    networks.set_training(module)
+    dropping = networks.draws(module, inputs[:2])
     if batched is None:
-        with seeded(seed):
-            batched = _can_batch(private(module), inputs[:2])
+        with networks.seeded(seed):
+            batched = _can_batch(networks.private(module), inputs[:2])
     updates = settings.epochs * math.ceil(subsets.shape[1] / settings.batch_size)
-    parts: list[Weights] = []
+    parts = []
     for number, block in enumerate(blocks(len(subsets), COPIES_IN_TRAINING * size, memory)):
         starts = [start(k) for k in range(block.start, block.stop)]
         labels = target[subsets[block]] - offsets[block, None].to(target.dtype)
@@ -154,7 +130,7 @@ def train_ensemble(
         shown = track(batches, "training networks", updates, progress)
         dice = Dice(seed + number, needed=dropping)
         parts.append(_train(starts, inputs, shown, settings.lr, dice, batched))
-    note_draws(module.eval(), inputs[:2])
+    networks.note_draws(module.eval(), inputs[:2])
     return Ensemble(module, _concatenated(parts), offsets)
 
 
@@ -177,16 +153,16 @@ def _train(
 ) -> Weights:
     """Train by Adam, which treats each number on its own, so that one serves all networks."""
     for module in starts:
-        set_training(module)
+        networks.set_training(module)
     weights = _stacked(starts)
 
     def losses(rows: Tensor, labels: Tensor) -> Iterator[Tensor]:
         if batched:  # one product for all networks
-            predicted = stacked_outputs(starts[0], weights, inputs[rows], own_rows=True)
+            predicted = networks.stacked_outputs(starts[0], weights, inputs[rows], own_rows=True)
             yield (predicted - labels).square().mean(dim=1).sum()
             return
         for module, own, wanted in zip(starts, rows, labels, strict=True):
-            yield (outputs(module, inputs[own]) - wanted).square().mean()
+            yield (networks.outputs(module, inputs[own]) - wanted).square().mean()
 
     each = [p for module in starts for p in module.parameters()]
     trained = [p for p in (weights.values() if batched else each) if p.requires_grad]
@@ -209,13 +185,10 @@ def _stacked(modules: Sequence[nn.Module]) -> Weights:
 
 def _can_batch(module: nn.Module, probe: Tensor) -> bool:
     """Whether torch can run this network for many weights at once."""
-    named = [*module.named_parameters(), *module.named_buffers()]
-    weights = {name: value.detach()[None] for name, value in named}
+    weights = {name: value.detach() for name, value in _stacked([module]).items()}
     try:
         with torch.no_grad():
-            vmap(lambda own, rows: call_with(module, own, rows), randomness="different")(
-                weights, probe[None]
-            )
+            vmap(partial(networks.call_with, module), randomness="different")(weights, probe[None])
     except RuntimeError:
         return False
     return True

@@ -1,5 +1,8 @@
 """Linearise a network at θ0: outputs, kernel blocks K(X, X') and moved networks."""
 
+# mypy: implicit-reexport
+# ruff: noqa: F401
+
 from __future__ import annotations
 
 import torch
@@ -18,30 +21,9 @@ FEATURES: dict[str, type[FeatureMap]] = {"exact": Exact, "sketch": Sketch}
 EXACT = Exact()
 PROBE = 2  # rows
 
-__all__ = [
-    "EXACT",
-    "FEATURES",
-    "Basis",
-    "Dual",
-    "Exact",
-    "FeatureMap",
-    "Features",
-    "Primal",
-    "Rows",
-    "Selection",
-    "Sketch",
-    "Tangent",
-    "linearise",
-    "moved_outputs",
-    "selected",
-]
-
 
 def linearise(
-    module: nn.Module,
-    X: Tensor,
-    parameters: Selection = "all",
-    machine: Machine = PROCESSOR,
+    module: nn.Module, X: Tensor, parameters: Selection = "all", machine: Machine = PROCESSOR
 ) -> Tangent:
     """Return the tangent of a network at its weights, in evaluation mode.
 

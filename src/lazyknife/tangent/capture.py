@@ -27,11 +27,7 @@ class _Call(NamedTuple):
     layer: nn.Module
     x: Tensor
     result: Tensor
-    versions: tuple[int, int]
-
-    def is_untouched(self) -> bool:
-        """Whether neither the input nor the result has been modified in place since."""
-        return (self.x._version, self.result._version) == self.versions
+    versions: tuple[int, int]  # they rise when a tensor is modified in place
 
 
 def uses_of(module: nn.Module, layers: Collection[str], X: Tensor) -> tuple[Tensor, list[Use]]:
@@ -107,7 +103,7 @@ def _recorded_outputs(
     finally:
         for hook in hooks:
             hook.remove()
-    if copies or all(call.is_untouched() for call in calls):
+    if copies or all((c.x._version, c.result._version) == c.versions for c in calls):
         return predicted, calls
     return _recorded_outputs(module, layers, X, copies=True)
 

@@ -50,15 +50,14 @@ class Part(Protocol):
 
     def take(self, rows: slice) -> Self:
         """The same part for some of the data rows."""
-        return self._with({name: value[rows] for name, value in self.tensors().items()})
+        taken: dict[str, Any] = {name: value[rows] for name, value in self.tensors().items()}
+        return replace(self, **taken)
 
     def joined(self, others: Sequence[Self], dim: int = 0) -> Self:
         """Concatenate along the data rows (dim 0) or the places (dim 1)."""
         every = [part.tensors() for part in (self, *others)]
-        return self._with({name: torch.cat([e[name] for e in every], dim) for name in every[0]})
-
-    def _with(self, tensors: dict[str, Any]) -> Self:
-        return replace(self, **tensors)
+        both: dict[str, Any] = {k: torch.cat([each[k] for each in every], dim) for k in every[0]}
+        return replace(self, **both)
 
 
 @dataclass(frozen=True)
