@@ -117,7 +117,7 @@ BEYOND: dict[str, Study] = {
         ),
         Study(
             "choices",
-            "Every construction, score and network, and what others offer",
+            "Every construction, kind of widths and network, and what others offer",
             (
                 Grid(SIMULATIONS, CHOICES, FEW_AND_MORE),
                 Grid(REAL, CHOICES, tuple(replace(s, transform="symlog") for s in FEW_AND_MORE)),

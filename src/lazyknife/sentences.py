@@ -87,7 +87,7 @@ REMEDY = (
     "set precision='float64'."
 )
 ROUNDING_MOVES = (
-    "Rounding errors may move the interval ends by {times} of the residuals that determine them"
+    "Rounding errors may move the interval ends by {times} the residuals that determine them"
     "{cause}. " + REMEDY
 )
 ROUNDING_DECIDES = (

@@ -442,7 +442,12 @@ BAD_FITS = {
     "alpha 0": ({"alpha": 0.0}, GOOD_X, GOOD_Y, "alpha=0.0: give a number strictly between"),
     "alpha 1": ({"alpha": 1.0}, GOOD_X, GOOD_Y, "alpha=1.0"),
     "ridge": ({"ridge": -1.0}, GOOD_X, GOOD_Y, "ridge=-1.0: give a number above 0"),
-    "ridge word": ({"ridge": "best"}, GOOD_X, GOOD_Y, "ridge='best': choose from 'auto'"),
+    "ridge word": (
+        {"ridge": "best"},
+        GOOD_X,
+        GOOD_Y,
+        "ridge='best': give 'auto' or a number above 0",
+    ),
     "nu": ({"nu": -0.1}, GOOD_X, GOOD_Y, "nu=-0.1"),
     "construction": ({"construction": "x"}, GOOD_X, GOOD_Y, "'plus', 'minmax', 'full'"),
     "readout": ({"readout": "x"}, GOOD_X, GOOD_Y, "choose from 'network', 'tangent'"),
@@ -536,7 +541,7 @@ REFUSED = {
         f"{score} with {construction}": (
             {"widths": score, "construction": construction},
             rf"construction='{re.escape(construction)}' does not support widths='{score}'"
-            rf": choose from \[{allowed}\], or None",
+            rf": choose from {allowed}, or None",
         )
         for construction, score, allowed in (
             ("full", "constant", "'leverage'"),
@@ -555,13 +560,13 @@ REFUSED = {
     ),
     "full with moved networks": (
         {"construction": "full", "readout": "network"},
-        r"construction='full' does not support readout='network': choose from \['tangent'\]",
+        r"construction='full' does not support readout='network': choose from 'tangent'",
     ),
     **{
         f"{loss} with {construction}": (
             {"loss": loss, "construction": construction},
             rf"construction='{re.escape(construction)}' supports the squared loss only, not "
-            rf"loss='{loss}': choose from \['plus', 'minmax', 'jackknife', 'naive'\]",
+            rf"loss='{loss}': choose from 'plus', 'minmax', 'jackknife', 'naive'",
         )
         for loss in ("huber", "logistic", "poisson")
         for construction in ("full", "cv+")
@@ -580,11 +585,11 @@ REFUSED = {
     },
     "a loss of one's own with leverage": (
         {"loss": lk.Huber(2.0), "widths": "leverage"},
-        r"widths='leverage' does not support loss='huber': choose from \['constant'\], or None",
+        r"widths='leverage' does not support loss='huber': choose from 'constant', or None",
     ),
     "noise with a sketch": (
         {"widths": "noise", "features": SKETCH},
-        r"widths='noise' requires the kernel .* choose from \['leverage', 'constant'\], or None",
+        r"widths='noise' requires the kernel .* choose from 'leverage', 'constant', or None",
     ),
     "one fold": ({"folds": 1}, "folds=1: give at least 2"),
     "no fold": ({"folds": 0}, "folds=0: give a whole number"),

@@ -12,7 +12,12 @@ def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
     """Refuse a value that is not one of the choices."""
     options = list(choices)
     if value not in options:
-        raise ValueError(f"{name}={value!r}: choose from {', '.join(map(repr, options))}")
+        raise ValueError(f"{name}={value!r}: choose from {listed(options)}")
+
+
+def listed(choices: Iterable[str]) -> str:
+    """Return ``'a', 'b'``."""
+    return ", ".join(map(repr, choices))
 
 
 def check_real(name: str, value: Any) -> float:

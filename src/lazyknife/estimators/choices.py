@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..data.checks import check_choice
+from ..data.checks import check_choice, listed
 from ..intervals import CONSTRUCTIONS, Construction
 from ..losses import Loss
 from ..solve.readout import READOUTS
@@ -74,7 +74,7 @@ class Choices:
         if allowed is not None and self.readout not in allowed:
             raise ValueError(
                 f"construction={self.construction!r} does not support readout={self.readout!r}: "
-                f"choose from {list(allowed)}"
+                f"choose from {listed(allowed)}"
             )
         if READOUTS[self.readout].moves_network and not self.features.has_moves:
             raise ValueError(
@@ -89,7 +89,7 @@ class Choices:
             others = [name for name, kind in CONSTRUCTIONS.items() if kind.any_loss]
             raise ValueError(
                 f"construction={self.construction!r} supports the squared loss only, not "
-                f"loss={self.loss.name!r}: choose from {others}"
+                f"loss={self.loss.name!r}: choose from {listed(others)}"
             )
         if not self.features.has_kernel:
             raise ValueError(
@@ -103,12 +103,12 @@ class Choices:
         if widths not in allowed:
             raise ValueError(
                 f"construction={self.construction!r} does not support widths={widths!r}: choose "
-                f"from {list(allowed)}, or None"
+                f"from {listed(allowed)}, or None"
             )
         misfit = self._misfits(known[widths])
         if misfit:
             others = [name for name in allowed if not self._misfits(known[name])]
-            raise ValueError(f"widths={widths!r} {misfit}: choose from {others}, or None")
+            raise ValueError(f"widths={widths!r} {misfit}: choose from {listed(others)}, or None")
 
     def _misfits(self, kind: Widths) -> str:
         """Why widths do not support the loss or the features; empty if they do."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from ..base import BaseMethod, Public
 from ..certificate import Certifier
 from ..compute import Device, Machine, machine_for
-from ..data.checks import check_choice, check_positive, check_positive_int
+from ..data.checks import check_positive, check_positive_int
 from ..data.scaling import unlike_columns
 from ..intervals import CONSTRUCTIONS
 from ..intervals.rounded import rounding_share
@@ -146,9 +146,9 @@ class LazyJackknifeRegressor(IntervalRegressor):
 
     def _check_settings(self) -> None:
         super()._check_settings()
-        if isinstance(self.ridge, str):
-            check_choice("ridge", self.ridge, ["auto"])
-        else:
+        if isinstance(self.ridge, str) and self.ridge != "auto":
+            raise ValueError(f"ridge={self.ridge!r}: give 'auto' or a number above 0")
+        if self.ridge != "auto":
             check_positive("ridge", self.ridge)
         self._machine()
         check_positive_int("starts", self.starts)

@@ -51,7 +51,7 @@ def rounding_objections(
     share, conceded = rounding_share(loo, alpha, size), loo.conceded
     cause = f"; {columns}" if columns else ""
     if not share <= SMALL_SHARE:
-        times = f"{share:.0%}" if share < 10 else "many times"
+        times = f"{share:.0%} of" if share < 10 else "many times"
         return (ROUNDING_MOVES.format(times=times, cause=cause),)
     if conceded > tolerated:
         return (ROUNDING_DECIDES.format(count=conceded, cause=cause),)
