@@ -81,11 +81,7 @@ class Rooted(Leverage):
 
 
 def test_widths(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Rooting(Plus):
-        widths = (*Plus.widths, "rooted")
-
     monkeypatch.setitem(WIDTHS, "rooted", Rooted())
-    monkeypatch.setitem(CONSTRUCTIONS, "plus", Rooting())
     model = fitted(widths="rooted")
     assert model.widths_ == "rooted"
     spreads = [np.ptp(fitted(widths=w).predict_interval(NEW).width) for w in ("leverage", "rooted")]

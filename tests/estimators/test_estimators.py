@@ -589,7 +589,7 @@ REFUSED = {
     ),
     "noise with a sketch": (
         {"widths": "noise", "features": SKETCH},
-        r"widths='noise' requires the kernel .* choose from 'leverage', 'constant', or None",
+        r"widths='noise' requires the kernel .* choose from 'constant', 'leverage', or None",
     ),
     "one fold": ({"folds": 1}, "folds=1: give at least 2"),
     "no fold": ({"folds": 0}, "folds=0: give a whole number"),

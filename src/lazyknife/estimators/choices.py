@@ -64,10 +64,10 @@ class Choices:
         """The widths to use for n rows: the setting, or the construction's default if it fits."""
         if self.widths is not None:
             return self.widths
-        own, *_, last = *self._construction.widths, self._construction.widths[-1]
-        kind = WIDTHS[own]
+        preferred, allowed = self._construction.preferred, self._construction.widths
+        kind = WIDTHS[preferred]
         fits = kind.fewest_rows <= n <= kind.most_rows and not self._misfits(kind)
-        return own if fits else last
+        return preferred if fits or (allowed and "constant" not in allowed) else "constant"
 
     def _check_readout(self) -> None:
         allowed = self._construction.readouts
@@ -99,7 +99,7 @@ class Choices:
 
     def _check_widths(self, widths: str, known: dict[str, Widths]) -> None:
         check_choice("widths", widths, known)
-        allowed = self._construction.widths
+        allowed = known if self._construction.widths is None else self._construction.widths
         if widths not in allowed:
             raise ValueError(
                 f"construction={self.construction!r} does not support widths={widths!r}: choose "

@@ -18,8 +18,6 @@ from .construction import Bound, Construction, Models
 from .fit import LazyModels, fit_left_out
 from .full import fit_full
 
-SCALED = ("noise", "leverage", "constant")
-
 
 class _RowsOut(Construction[Models]):
     """Leaves rows out."""
@@ -36,7 +34,8 @@ class Plus(_RowsOut[LeaveOneOut]):
     """Jackknife+."""
 
     summary = "jackknife+, certifies 1 − 2·alpha"
-    widths = SCALED
+    widths = None
+    preferred = "noise"
 
     def ends(self, loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
         return ends.plus(loo, X, ranks)
@@ -53,7 +52,8 @@ class MinMax(_RowsOut[LeaveOneOut]):
     """Jackknife-minmax."""
 
     summary = "wider than plus, certifies 1 − alpha"
-    widths = SCALED
+    widths = None
+    preferred = "noise"
 
     def ends(self, loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
         return ends.minmax(loo, X, ranks)
@@ -68,6 +68,7 @@ class Full(Construction[Conformal]):
 
     summary = "exact full conformal of the linearised network, certifies 1 − alpha"
     widths = ("leverage",)  # built into its scores
+    preferred = "leverage"
     readouts = ("tangent",)
     any_loss = False
     any_models = False
