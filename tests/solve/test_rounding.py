@@ -32,8 +32,11 @@ Matrix = Any  # mpmath's
 # Refits in extended precision.
 
 
-def features(module: nn.Module, X: Array) -> tuple[list[Any], Matrix]:
-    """Outputs and Jacobian rows of a linear model or of one hidden layer, in 60 digits."""
+def features(module: nn.Module, X: Array, last: bool = False) -> tuple[list[Any], Matrix]:
+    """Outputs and Jacobian rows of a linear model or of one hidden layer, in 60 digits.
+
+    ``last`` takes those of the last layer alone.
+    """
     layers = [layer for layer in module if isinstance(layer, nn.Linear)]
     weights = [mpmath.matrix(layer.weight.double().tolist()) for layer in layers]
     biases = [mpmath.matrix(layer.bias.double().tolist()) for layer in layers]
@@ -49,7 +52,8 @@ def features(module: nn.Module, X: Array) -> tuple[list[Any], Matrix]:
         seen = [h if on else mpmath.mpf(0) for h, on in zip(hidden, active, strict=True)]
         outputs.append((weights[1] * mpmath.matrix(seen) + biases[1])[0])
         signals = [weights[1][0, k] if on else mpmath.mpf(0) for k, on in enumerate(active)]
-        rows.append([s * v for s in signals for v in [*x, mpmath.mpf(1)]] + [*seen, mpmath.mpf(1)])
+        first = [] if last else [s * v for s in signals for v in [*x, mpmath.mpf(1)]]
+        rows.append([*first, *seen, mpmath.mpf(1)])
     return outputs, mpmath.matrix(rows)
 
 
@@ -236,7 +240,8 @@ def fitted(case: Case, **settings: Any) -> Any:
 
 
 def extended(model: Any, case: Case) -> Kernel:
-    outputs, rows = features(model.base_.module, np.vstack([case.X, case.x]))
+    rows_of_all = np.vstack([case.X, case.x])
+    outputs, rows = features(model.base_.module, rows_of_all, model.parameters == "last")
     y = [mpmath.mpf(value) for value in case.y.tolist()]
     return Kernel(rows * rows.T, outputs, [*y, mpmath.mpf(0)])
 
@@ -282,6 +287,31 @@ def test_a_certificate_holds_for_refits_in_extended_precision(
         if far < 4:
             assert result.lower[0] >= low - slack
             assert result.upper[0] <= high + slack
+
+
+@pytest.mark.parametrize(("precision", "size"), [("float64", 23), ("float32", 13)])
+def test_full_conformal_of_few_features_in_unlike_units(precision: str, size: float) -> None:
+    """λ may be lost in products of features, and a factorisation succeed by luck."""
+    certified, n = 0, 14
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        X = np.hstack([rng.lognormal(size, 1.0, (n + 1, 1)), rng.normal(size=(n + 1, 1))])
+        case = Case(X[:n], 1e7 + 1e4 * rng.normal(size=n), X[n:], seed)
+        ridge = float(10.0 ** rng.uniform(-3, 0))
+        settings = {"parameters": "last", "construction": "full", "ridge": ridge}
+        try:
+            model = fitted(case, network=mlp((5,)), precision=precision, **settings)
+        except ValueError:
+            continue  # not positive definite
+        if model.certificate_.coverage is None:
+            continue
+        certified += 1
+        result = model.predict_interval(case.x)
+        rank = reference.rank(Fraction(3, 10), n)
+        low, high = exact_full(extended(model, case), n, ridge, rank)
+        assert result.lower[0] <= low
+        assert result.upper[0] >= high
+    assert certified >= 4
 
 
 def grid_of(model: Any, case: Case) -> list[float]:

@@ -21,3 +21,10 @@ class Public(BaseMethod):
 
     def learn(self, task: Task) -> Base:
         return Base(copy.deepcopy(task.start), INDEPENDENT, {"method": "public"})
+
+
+def check_base(base: BaseMethod | None) -> BaseMethod:
+    """Return the base; None is ``Public()``."""
+    if not isinstance(base, BaseMethod | None):
+        raise TypeError(f"base={base!r}: give an instance such as DPSGD(), Public() or Split()")
+    return Public() if base is None else base

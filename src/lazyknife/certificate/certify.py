@@ -7,8 +7,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from .. import sentences
-from ..base import BaseMethod, Public
-from ..data.checks import check_choice, check_fraction, check_not_negative, check_positive_int
+from ..base import BaseMethod, check_base
+from ..data.checks import (
+    check_choice,
+    check_folds,
+    check_fraction,
+    check_not_negative,
+    check_positive_int,
+)
 from ..intervals import CONSTRUCTIONS, kappa
 from ..intervals.rounded import rounding_objections
 from ..records import PrivacyCurve, RoundedModels
@@ -55,7 +61,8 @@ def certify(
 
     """
     check_positive_int("n", n)
-    method = Public() if base is None else base
+    check_folds(folds)
+    method = check_base(base)
     left = method.rows_left(n)
     dependence = method.dependence(n if left == n else n - left, n_parameters)
     claim = Claim(construction=construction, base=method, dependence=dependence, folds=folds)
@@ -158,7 +165,7 @@ def make_certificate(
 
 def _without_bound(construction: str, n: int, folds: int, available: Iterable[str]) -> str:
     """Say why a construction has no bound, and what to do."""
-    if CONSTRUCTIONS[construction].certifies:
+    if CONSTRUCTIONS[construction].certifies and CONSTRUCTIONS[construction].uses_folds:
         return sentences.UNEQUAL_FOLDS.format(n=n, folds=folds)
     others = sentences.either(certifying(available))
     return sentences.NO_THEOREM.format(construction=construction, others=others)

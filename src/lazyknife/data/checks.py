@@ -64,3 +64,10 @@ def check_positive_int(name: str, value: Any) -> int:
     if value < 1:
         raise ValueError(f"{name}={value!r}: give a whole number of at least 1")
     return int(value)
+
+
+def check_folds(folds: Any) -> int:
+    """Return a number of folds; refuse less than two."""
+    if check_positive_int("folds", folds) < 2:
+        raise ValueError(f"folds={folds}: give at least 2")
+    return int(folds)

@@ -12,10 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..base import BaseMethod, Public
+from ..base import BaseMethod, check_base
 from ..certificate import Certifier
 from ..compute import Device, Machine, machine_for
-from ..data.checks import check_positive, check_positive_int
+from ..data.checks import check_folds, check_positive, check_positive_int
 from ..data.scaling import unlike_columns
 from ..intervals import CONSTRUCTIONS
 from ..intervals.rounded import rounding_share
@@ -152,12 +152,9 @@ class LazyJackknifeRegressor(IntervalRegressor):
             check_positive("ridge", self.ridge)
         self._machine()
         check_positive_int("starts", self.starts)
-        if check_positive_int("folds", self.folds) < 2:
-            raise ValueError(f"folds={self.folds}: give at least 2")
-        if not isinstance(self._base_method(), BaseMethod):
-            raise TypeError(
-                f"base={self.base!r}: give an instance such as DPSGD(), Public() or Split()"
-            )
+        check_folds(self.folds)
+        if not isinstance(self.intercept, bool | np.bool_):
+            raise TypeError(f"intercept={self.intercept!r}: give True or False")
         self._choices().check()
 
     def _choices(self) -> Choices:
@@ -165,7 +162,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
         return Choices(self.construction, self.readout, self.widths, find_loss(self.loss), features)
 
     def _base_method(self) -> BaseMethod:
-        return Public() if self.base is None else self.base
+        return check_base(self.base)
 
     def _machine(self) -> Machine:
         return machine_for(self.device, self.precision, self.memory_budget)

@@ -191,14 +191,15 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         chosen = self.alpha if alpha is None else alpha
-        levels = (chosen,) if np.isscalar(chosen) else tuple(chosen)  # type: ignore[arg-type]
+        single = np.ndim(chosen) == 0
+        levels = (chosen,) if single else tuple(chosen)  # type: ignore[arg-type]
         if not levels:
             raise ValueError("alpha=[]: give at least one level")
         levels = tuple(check_fraction("alpha", level) for level in levels)
         n = len(self.loo_.residuals)
         warn_if_infinite(min(levels), n)
         ranks = [kappa(level, n) for level in levels]
-        asked = levels[0] if np.isscalar(chosen) else levels
+        asked = levels[0] if single else levels
         if is_stream(X):
             return (self._intervals(batch_rows(batch), ranks, asked) for batch in X)
         return self._intervals(X, ranks, asked)

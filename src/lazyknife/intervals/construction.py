@@ -103,6 +103,8 @@ class Construction(ABC, Generic[Models]):
             How many new rows there are, where that is known.
 
         """
+        if not self.certifies:
+            return Bound(None)
         rank = kappa(alpha, n)
         found = Bound(self.miss(rank, n, folds))
         other = self.miss_without_data(rank, n, folds) if independent else None

@@ -27,6 +27,7 @@ plus a constant, both from the same bounds. This can only enlarge the hull.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -108,9 +109,11 @@ class FullModels:
         return self.chosen.ridge * self.chosen.dual
 
     def typical_error(self) -> tuple[float, float]:
-        each = self.chosen.weight * (self.chosen.strain / self.chosen.diagonal.abs()).sqrt()
+        chosen = self.chosen
+        each = chosen.weight * (chosen.strain / chosen.diagonal.abs()).sqrt()
         slack = self.gamma * (float(each.median()) + self.size) + self.shaken
-        return slack, self.gamma * self.chosen.strain
+        both = math.sqrt(chosen.strain) + math.sqrt(chosen.loose)
+        return slack, self.gamma * both**2
 
     @property
     def conceded(self) -> int:

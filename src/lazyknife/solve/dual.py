@@ -67,7 +67,7 @@ class DualRidge:
         if gamma_of(most.dtype) * float(most) > SMALL_ERROR:
             inverse = self.inverse.whole().addr_(self.row_sums, self.share, alpha=-1)
             most = ((inverse.abs_() @ self.roots).square() / self.diagonal.abs()).max()
-        # With an intercept d is a difference: its parts count where it cancels.
+        # With an intercept d is a difference, whose parts count.
         return float(most + (1 + 2 * (self.row_sums * self.share / self.diagonal).abs()).max())
 
     def inverse_rows(self, rows: slice | Tensor) -> Tensor:
@@ -105,19 +105,21 @@ class FactoredRidge(DualRidge):
 
     inverse: Factored
 
+    @property
+    def loose(self) -> float:
+        return self.strain
+
     @cached_property
     def half_ones(self) -> Tensor:
         """L⁻¹1, shape (n, 1); 0 without an intercept."""
         ones = torch.full_like(self.dual[:, None], float(self.row_sums.any()))
-        half: Tensor = torch.linalg.solve_triangular(self.inverse.lower, ones, upper=False)
-        return half
+        return self.inverse.half(ones)
 
     def at(self, coordinates: Tensor, norms: Tensor) -> Open:
         """Two triangular solves."""
         lower = self.inverse.lower
-        half = torch.linalg.solve_triangular(lower, coordinates.T, upper=False)
-        # Exactly, s is at least λ.
-        left_open = (norms + self.ridge - half.square().sum(dim=0)).clamp(min=self.ridge)
+        half = self.inverse.half(coordinates.T)
+        left_open = (norms + self.ridge - half.square().sum(dim=0)).clamp(min=self.ridge)  # ≥ λ
         total = self.half_ones.square().sum()
         if total:
             missing = (1 - self.half_ones.T @ half) / total

@@ -62,6 +62,11 @@ class Factored:
             diagonal[part] = half.square().sum(dim=0)
         return diagonal
 
+    def half(self, columns: Tensor) -> Tensor:
+        """L⁻¹ times these columns."""
+        half: Tensor = torch.linalg.solve_triangular(self.lower, columns, upper=False)
+        return half
+
     def rows(self, rows: slice | Tensor) -> Tensor:
         return self.whole()[rows]
 

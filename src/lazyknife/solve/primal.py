@@ -21,7 +21,7 @@ from torch import Tensor
 from ..compute import PROCESSOR, Machine, blocks, track
 from .ridge import Indefinite, Open, RidgeModels, left_out
 from .rounding import Sensitivity
-from .symmetric import check_size, mirror_lower_, tiles
+from .symmetric import check_size, gram
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,11 @@ class PrimalRidge:
         w, shape (q,).
     all_spans
         u of the training rows, |G⁻¹φ|ᵀ√diag G, shape (n,).
-    widening
-        |φ|ᵀ|G⁻¹|√diag G over u, shape (n,): new rows may lie off the span of the training rows,
-        where errors of w are largest.
+    wide
+        |φ|ᵀ|G⁻¹|√diag G, shape (n,): what u may be where rounding of G has hidden directions that
+        it hardly sees.
+    spread
+        (Σ_a √(G_aa (G⁻¹)_aa))²: |G⁻¹φ|ᵀ√diag G is at most the root of it times φᵀG⁻¹φ.
     lengths, terms
         √(‖φ‖² + λ), and |φ|ᵀ|w| + |r|, the sizes that r − φᵀw is a sum of, each (n,).
 
@@ -53,9 +55,10 @@ class PrimalRidge:
     diagonal: Tensor
     all_roots: Tensor
     all_spans: Tensor
-    widening: Tensor
+    wide: Tensor
     lengths: Tensor
     terms: Tensor
+    spread: float
     size: float  # ‖r‖
     width: int  # q without the intercept
 
@@ -85,8 +88,18 @@ class PrimalRidge:
         return (float(self.weights.abs() @ self.all_roots) + self.size) / math.sqrt(self.ridge)
 
     @property
+    def widening(self) -> Tensor:
+        """New rows may lie off the span of the training rows, where errors of w are largest."""
+        return (self.wide / self.all_spans).nan_to_num(1.0).clamp(min=1.0)
+
+    @property
     def strain(self) -> float:
-        return float(self._strains().max())
+        leverages = (1 - self.ridge * self.diagonal).clamp(min=0.0)
+        return float(self._strains((self.spread * leverages).sqrt()).max())
+
+    @property
+    def loose(self) -> float:
+        return self.spread
 
     @cached_property
     def share(self) -> Tensor:
@@ -94,9 +107,9 @@ class PrimalRidge:
         last[self.width :] = 1.0
         return (self.rows @ torch.cholesky_solve(last, self.lower)).sum(dim=1)
 
-    def _strains(self) -> Tensor:
-        """Here d is a difference from 1, and spans also bound the errors of the products."""
-        return (self.all_spans.square() + 2 * self.all_spans) / (self.ridge * self.diagonal).abs()
+    def _strains(self, spans: Tensor) -> Tensor:
+        """Here d is a difference from 1, and spans are the products' own errors too."""
+        return (spans.square() + 2 * spans) / (self.ridge * self.diagonal).abs()
 
     def inverse_rows(self, rows: slice | Tensor) -> Tensor:
         hat = self._moves(rows).T.mul(-1 / self.ridge) @ self.rows.T
@@ -119,16 +132,16 @@ class PrimalRidge:
         total = self.weights.abs() @ self.all_roots + self.size
         found = Sensitivity.of(spans, total, errors, diagonal, self.lengths, self.ridge)
         # G, unlike a kernel, is a sum over all rows, with errors of its own.
-        own = 2 * found.own + self._strains() * errors.abs() + self.terms / diagonal.abs()
+        strain = self._strains(self.wide)
+        own = 2 * found.own + self._strains(spans) * errors.abs() + self.terms / diagonal.abs()
         reach = found.reach * self.widening
-        return replace(found, reach=reach, strain=self._strains(), own=own)
+        return replace(found, reach=reach, strain=strain, own=own)
 
     def at(self, coordinates: Tensor, norms: Tensor) -> Open:
         if coordinates.shape[1] < len(self.lower):
             coordinates = torch.cat([coordinates, torch.ones_like(coordinates[:, :1])], dim=1)
         leverages, moves = _solved(self.lower, coordinates)
-        spans = self.all_roots @ moves.abs()
-        loose = (spans.square() + 2 * spans) / (1 + leverages)
+        loose = torch.full_like(leverages, self.spread)
         return Open((self.rows @ moves).T, self.ridge * (1 + leverages), loose)
 
     def _moves(self, rows: slice | Tensor) -> Tensor:
@@ -155,7 +168,7 @@ class PrimalSystem:
     ) -> None:
         self.rows, self.targets, self.intercept = rows, targets, intercept
         self.machine, self.progress = machine, progress
-        self.gram = _gram(rows)
+        self.gram = gram(rows)
         check_size(self.gram, machine)
 
     @property
@@ -196,22 +209,23 @@ class PrimalSystem:
 
     def _solve(self, ridge: float, in_place: bool = False) -> PrimalRidge:
         """Factor G and pass over all rows once; ``in_place`` stores the models in their memory."""
-        rows, gram = self.rows, self.gram.clone()
+        rows, G = self.rows, self.gram.clone()
         mean = self.targets.mean() if self.intercept else self.targets.new_zeros(())
         targets = self.targets - mean
-        penalty = gram.new_full((len(gram),), ridge)
+        penalty = G.new_full((len(G),), ridge)
         penalty[self.width :] = 0.0
-        gram.diagonal().add_(penalty)
-        lower, failed = torch.linalg.cholesky_ex(gram)
+        G.diagonal().add_(penalty)
+        lower, failed = torch.linalg.cholesky_ex(G)
         if failed:
             raise Indefinite(ridge, self.machine.precision)
-        weights, roots = torch.zeros_like(penalty), gram.diagonal().sqrt()
+        weights, roots = torch.zeros_like(penalty), G.diagonal().sqrt()
         for _ in range(2):  # the second time refines
             gradient = (targets - rows @ weights) @ rows - penalty * weights
             weights += torch.cholesky_solve(gradient[:, None], lower)[:, 0]
         errors = targets - rows @ weights
-        weighted = torch.cholesky_inverse(lower).abs_() @ roots
-        sums = torch.stack([weighted, weights.abs()], dim=1)
+        inverse = torch.cholesky_inverse(lower)
+        spread = float((inverse.diagonal().sqrt() @ roots).square())
+        sums = torch.stack([inverse.abs_() @ roots, weights.abs()], dim=1)
         leverages, spans, wide, norms, terms = (torch.empty_like(targets) for _ in range(5))
         parts = list(self._blocks())
         for part in track(parts, "leaving out", len(parts), self.progress and len(parts) > 1):
@@ -222,28 +236,11 @@ class PrimalSystem:
                 residuals = errors[part] / (1 - leverages[part])
                 rows[part] = (weights[:, None] - moves.mul_(residuals)).T
         return PrimalRidge(
-            *(ridge, rows, lower, weights, mean),
-            errors / ridge,
-            (1 - leverages) / ridge,
-            roots,
-            spans,
-            (wide / spans).nan_to_num(1.0).clamp(min=1.0),
-            (norms + ridge).sqrt(),
-            terms + targets.abs(),
-            float(targets.norm()),
-            self.width,
+            *(ridge, rows, lower, weights, mean, errors / ridge, (1 - leverages) / ridge),
+            *(roots, spans, wide, (norms + ridge).sqrt(), terms + targets.abs()),
+            *(spread, float(targets.norm()), self.width),
         )
 
     def _blocks(self) -> Iterator[slice]:
         width = self.rows.shape[1]
         return blocks(len(self.rows), 3 * self.machine.item * width, self.machine.block)
-
-
-def _gram(rows: Tensor) -> Tensor:
-    """ΦᵀΦ, its lower tiles mirrored."""
-    q = rows.shape[1]
-    gram = rows.new_zeros(q, q)
-    for i in tiles(gram):
-        torch.mm(rows[:, i].T, rows[:, : i.stop], out=gram[i, : i.stop])
-    mirror_lower_(gram)
-    return gram

@@ -177,6 +177,10 @@ class Ridge(Protocol):
 class OpenRidge(Ridge, Protocol):
     """The ridge at one λ, ready for new rows."""
 
+    @property
+    def loose(self) -> float:
+        """γ times it bounds the relative error of s at rows like the training rows."""
+
     def at(self, coordinates: Tensor, norms: Tensor) -> Open:
         """Weights b and s of new rows, from z(x), shape (m, q), and k(x, x), shape (m,)."""
 

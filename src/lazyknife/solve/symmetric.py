@@ -138,3 +138,13 @@ def check_size(matrix: Tensor, machine: Machine) -> float:
             "scale the features (scaling='symlog', or 'standardize' with X_pool)"
         )
     return size
+
+
+def gram(rows: Tensor) -> Tensor:
+    """ΦᵀΦ, its lower tiles mirrored."""
+    q = rows.shape[1]
+    product = rows.new_zeros(q, q)
+    for i in tiles(product):
+        torch.mm(rows[:, i].T, rows[:, : i.stop], out=product[i, : i.stop])
+    mirror_lower_(product)
+    return product
