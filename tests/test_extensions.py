@@ -59,6 +59,16 @@ def test_a_construction(monkeypatch: pytest.MonkeyPatch) -> None:
         lk.plan(n=40, coverage=0.7, base=lk.Public(), construction="naive")
 
 
+def test_a_construction_that_does_not_certify(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Silent(Plus):
+        certifies = False
+
+    monkeypatch.setitem(CONSTRUCTIONS, "silent", Silent())
+    certificate = fitted(construction="silent").certificate_
+    assert certificate.coverage is None
+    assert "'silent' has no coverage guarantee: use 'plus'" in str(certificate)
+
+
 class Rooted(Leverage):
     """The square root of the leverage's σ."""
 
