@@ -199,12 +199,9 @@ class RowsOut:
             best.training_residuals.copy_(solved.ridge * solved.dual)
         for rows in strips(len(residuals), machine) if left.any() else ():
             models, intercepts = solved.without(rows, solved.inverse_rows(rows))
-            _replace_where_(left[rows], best.columns[:, rows], models)
-            _replace_where_(left[rows], best.intercepts[:-1][rows], intercepts)
-
-
-def _replace_where_(won: Tensor, old: Tensor, new: Tensor) -> None:
-    old.copy_(torch.where(won, new, old))
+            won, columns, old = left[rows], best.columns.T[rows], best.intercepts[:-1][rows]
+            torch.where(won[:, None], models, columns, out=columns)
+            torch.where(won, intercepts, old, out=old)
 
 
 def without_each_row(solved: Ridge, machine: Machine) -> RowsOut:

@@ -78,8 +78,8 @@ class DualRidge:
 
     def without(self, rows: slice, inverse_rows: Tensor) -> tuple[Tensor, Tensor]:
         own = left_out(self)[rows]
-        models = torch.addcmul(self.dual[:, None], inverse_rows.T, own, value=-1)
-        models[rows].fill_diagonal_(0.0)  # exactly, not to rounding
+        models = torch.addcmul(self.dual, inverse_rows, own[:, None], value=-1)
+        models[:, rows].fill_diagonal_(0.0)  # exactly, not to rounding
         return models, self.intercept - self.share[rows] * own
 
     def spans(self, rows: slice, inverse_rows: Tensor) -> Tensor:

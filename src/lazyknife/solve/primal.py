@@ -122,7 +122,7 @@ class PrimalRidge:
 
     def without(self, rows: slice, inverse_rows: Tensor) -> tuple[Tensor, Tensor]:
         own, moves = left_out(self)[rows], self.steps(rows, inverse_rows)
-        return self.coefficients[:, None] - moves * own, self.intercept - self.share[rows] * own
+        return self.coefficients - (moves * own).T, self.intercept - self.share[rows] * own
 
     def spans(self, rows: slice, inverse_rows: Tensor) -> Tensor:
         return self.all_spans[rows]

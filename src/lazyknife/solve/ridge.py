@@ -161,7 +161,7 @@ class Ridge(Protocol):
         """Change of the full model per unit of each of these rows' targets, shape (q, rows)."""
 
     def without(self, rows: slice, inverse_rows: Tensor) -> tuple[Tensor, Tensor]:
-        """The models without each of these rows, (q, rows), and their intercepts, (rows,)."""
+        """The models without each of these rows, (rows, q), and their intercepts, (rows,)."""
 
     @property
     def widening(self) -> Tensor:
