@@ -99,7 +99,7 @@ class Read(ABC):
         each = self.rounding.slope * self.models.sensitivity.roots + self.rounding.own
         relative = 0.0
         if self.scales is not None:
-            relative = float(self.scales.own_error.expand(len(known)).median())
+            relative = float(self.scales.own_error.expand(len(self.residuals)).median())
         return float(each[known].median()) + self.rounding.constant, relative
 
     @property
