@@ -336,8 +336,8 @@ def command_line(repeats: int) -> list[Row]:
         whole += ["--output", f"{folder}/out.csv"]
         for kind, options, limit in (
             ("plain", ["--widths", "constant"], 3.0),
-            ("private", ["--widths", "constant"], 3.0),
-            ("private", [], None),
+            ("private", ["--base", "dpsgd", "--widths", "constant"], 3.0),
+            ("private", ["--base", "dpsgd"], None),
         ):
             above, below = [*whole, *options], ["-m", "benchmarks.cpu", "--train", kind, *files]
             name = " ".join(["lazyknife predict", *options])
