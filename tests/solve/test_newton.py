@@ -489,6 +489,14 @@ def test_what_does_not_converge_says_so() -> None:
         fixed(problem("poisson", 6, 3, seed=0), 1.0, True, limits=Limits(alone=1))
 
 
+def test_a_model_whose_rows_the_base_predicts_exactly() -> None:
+    """Counts of 1 around offsets of 0: every slope is 0, and no gradient is small against it."""
+    rows = problem("poisson", 5, 11, 5, 1.0, 0.1)
+    assert (rows.y[:4] == 1).all()
+    assert (rows.offsets == 0).all()
+    check_against_refits(fixed(rows, 1.0, False), rows, False)
+
+
 def test_what_the_kernel_maps_to_zero_is_not_overshot() -> None:
     """Steps of six times their length once made residuals grow without end here."""
     rows = problem("huber", 5, 1, 1112, 3.0, 0.1)

@@ -146,7 +146,9 @@ def _residual(problem: ConvexProblem, models: Models) -> tuple[Tensor, Tensor]:
     slopes = models.keep * loss.gradient(models.values, y)
     residual = -(problem.ridge * models.dual + slopes)
     weight = _largest(models.keep * loss.curvature(models.values, y))
-    rounding = problem.size * _largest(models.dual) + _largest(models.values)
+    # On the scale of a link f is known to a rounding of 1 at best, also where the slopes are 0.
+    unit = 0.0 if loss.identity else 1.0
+    rounding = problem.size * _largest(models.dual) + _largest(models.values) + unit
     epsilon = torch.finfo(y.dtype).eps
     allowed = TOLERANCES[y.dtype] * _largest(slopes) + ROUNDINGS * epsilon * weight * rounding
     return residual, _largest(residual) <= allowed
