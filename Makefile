@@ -14,13 +14,16 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 demo: $(VENV)/.installed
 	$(BIN)/python examples/quickstart.py
 
+# The same examples on every machine; pytest alone draws new ones each time.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses=2 --hypothesis-profile=ci
+
 # The quick tests; `make test-all` runs them and the slow ones, every test once.
 test: $(VENV)/.installed
-	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses=2 --dist=worksteal -m "not slow"
+	$(PYTEST) --dist=worksteal -m "not slow"
 
 # The slow ones share much of their work within a file.
 test-all: test
-	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses=2 --dist=loadfile -m slow
+	$(PYTEST) --dist=loadfile -m slow
 
 # The quick tests as older processors and other numbers of threads run them, three times in all.
 test-portable: $(VENV)/.installed
