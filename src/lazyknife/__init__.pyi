@@ -27,6 +27,7 @@ from .metrics import coverage_by_bin as coverage_by_bin
 from .metrics import interval_score as interval_score
 from .metrics import mean_width as mean_width
 from .networks import mlp as mlp
+from .networks import wide as wide
 from .records import Intervals as Intervals
 from .records import PrivacyCurve as PrivacyCurve
 from .tangent import Sketch as Sketch

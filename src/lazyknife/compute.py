@@ -40,6 +40,7 @@ UNKNOWN_MEMORY = 8 * 2**30  # where the system does not report it
 # Temporaries of this size stay in a processor's caches; a GPU needs large ones.
 CACHED_BYTES, GPU_BYTES = 2 * 2**20, 2 * 2**30
 # Least and most rows of a block of predictions, and how many numbers it should hold.
+SHARED_ROWS = 256  # rows of a matrix above which threads that share its work pay
 ROWS_AT_ONCE = (256, 2048, 2**20)
 GPU_ROWS_AT_ONCE = (1024, 2**16, 2**28)
 
@@ -201,6 +202,17 @@ def _free_in_the_container(group: Path) -> int:
         limit = int((group / "memory.max").read_text())
         return max(0, limit - int((group / "memory.current").read_text()))
     return 2**63
+
+
+@contextmanager
+def few_threads(n: int) -> Iterator[None]:
+    """Within the block, torch uses one thread if matrices of n rows are too small to share."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1 if n <= SHARED_ROWS else before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def blocks(total: int, bytes_each: int, limit: int) -> Iterator[slice]:

@@ -42,6 +42,7 @@ class NamedScaling(NamedTuple):
 
 TRANSFORMS: dict[str | None, NamedScaling] = {
     None: NamedScaling(lambda: None, fixed=True),
+    "auto": NamedScaling(lambda: None, fixed=True),  # by each model's own rows, see frames.py
     "symlog": NamedScaling(lambda: FunctionTransformer(symlog), fixed=True),
     "standardize": NamedScaling(StandardScaler, fixed=False),
 }

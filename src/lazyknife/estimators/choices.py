@@ -60,10 +60,15 @@ class Choices:
                 f"not {n}: give more rows, or widths='constant'"
             )
 
-    def widths_for(self, n: int) -> str:
-        """The widths to use for n rows: the setting, or the construction's default if it fits."""
+    def widths_for(self, n: int, among_candidates: str | None = None) -> str:
+        """The widths to use for n rows: the setting, or the construction's default if it fits.
+
+        ``among_candidates`` is the default where every model chooses, if the construction has it.
+        """
         if self.widths is not None:
             return self.widths
+        if among_candidates is not None and self._construction.widths is None:
+            return among_candidates
         preferred, allowed = self._construction.preferred, self._construction.widths
         kind = WIDTHS[preferred]
         fits = kind.fewest_rows <= n <= kind.most_rows and not self._misfits(kind)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
-from ..base import BaseMethod, check_base
+from ..base import BaseMethod, Public, check_base
 from ..certificate import Certifier
 from ..compute import Device, Machine, machine_for
 from ..data.checks import check_folds, check_positive, check_positive_int
@@ -20,10 +20,18 @@ from ..data.scaling import unlike_columns
 from ..intervals import CONSTRUCTIONS
 from ..intervals.rounded import rounding_share
 from ..losses import Loss, find_loss
-from ..networks import Network, build
-from ..records import Base, RoundedModels
+from ..networks import CANDIDATES, Network, build, mlp, wide
+from ..records import Base, PrivacyCurve, RoundedModels, composed
 from ..tangent import EXACT, FeatureMap, Selection, linearise, selected
+from .candidates import (
+    MOST_ROWS,
+    Candidate,
+    finite_candidate,
+    listed_networks,
+    wide_candidate,
+)
 from .choices import Choices
+from .choosing import ChoosingStep
 from .records import Fitted, Given, Seeds
 from .shared import IntervalRegressor
 from .step import LazyStep
@@ -120,7 +128,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
 
     """
 
-    network: Network | None = None
+    network: Network | wide | Sequence[Network | wide] | None = None
     base: BaseMethod | None = None
     ridge: float | Literal["auto"] = "auto"
     construction: str = "plus"
@@ -129,10 +137,11 @@ class LazyJackknifeRegressor(IntervalRegressor):
     parameters: Selection = "all"
     features: FeatureMap | None = None
     widths: str | None = None
+    relevance: Literal["auto"] | None = "auto"
     folds: int = 10
     starts: int = 1
     loss: str | Loss = "squared"
-    scaling: Any = None
+    scaling: Any = "auto"
     alpha: float = 0.1
     nu: float = 0.0
     device: Device = "auto"
@@ -175,6 +184,11 @@ class LazyJackknifeRegressor(IntervalRegressor):
         return None if len(left) == n else learn
 
     def _fit(self, given: Given) -> Fitted:
+        chosen = self._candidates(given)
+        return self._fit_one(given) if chosen is None else self._fit_chosen(given, chosen)
+
+    def _fit_one(self, given: Given) -> Fitted:
+        """Fit around one network."""
         X, y, seeds = given.X, given.y, given.seeds
         method, loss, machine = self._base_method(), find_loss(self.loss), self._machine()
         loss.check(y)
@@ -195,7 +209,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
         tangent = linearise(base.module, X, self.parameters, machine)
         models = lazy.models(tangent, X[left], y[left])
         warn_if_far(models.loo.residuals, models.solved.residuals)
-        certifier = self._certifier(given, base, models.loo)
+        certifier = self._certifier(given, base.dependence, models.loo)
         for objection in certifier.rounded(self.alpha):
             warnings.warn(f"no coverage is guaranteed. {objection}", stacklevel=4)
         attributes = {
@@ -207,6 +221,99 @@ class LazyJackknifeRegressor(IntervalRegressor):
             "seeds_": seeds,
         }
         return Fitted(models.loo, certifier, attributes)
+
+    def _candidates(self, given: Given) -> tuple[Network | wide, ...] | None:
+        """The networks that models choose from; None for one network alone."""
+        listed = listed_networks(self.network)
+        reason = self._cannot_choose(given)
+        if listed is None:
+            small = len(given.y) <= MOST_ROWS and type(self._base_method()) is Public
+            return CANDIDATES if self.network is None and small and not reason else None
+        if reason:
+            raise ValueError(f"network={self.network!r}: several candidates {reason}")
+        return listed
+
+    def _cannot_choose(self, given: Given) -> str:
+        """Why models cannot choose among candidates; empty if they can."""
+        choices = self._choices()
+        if not choices.loss.closed_form:
+            return f"do not support loss={choices.loss.name!r}: use loss='squared'"
+        if self.readout != "tangent":
+            return f"do not support readout={self.readout!r}: use readout='tangent'"
+        if self.features is not None:
+            return f"do not support features={self.features!r}: use features=None"
+        if self.construction == "full":
+            return "do not support construction='full'"
+        if self.starts != 1 or self._machine().dtype != torch.float64:
+            return "require starts=1 and precision='float64'"
+        if given.X.ndim != 2 or not given.X.is_floating_point():
+            return "require rows of numbers"
+        return "require at least 4 rows" if len(given.y) < 4 else ""
+
+    def _fit_chosen(self, given: Given, networks: Sequence[Network | wide]) -> Fitted:
+        """Fit with networks, weights, λ and widths that every model chooses."""
+        X, y, seeds = given.X, given.y, given.seeds
+        method, machine = self._base_method(), self._machine()
+        learn, left = (torch.from_numpy(rows) for rows in method.rows(len(y), seeds.rows))
+        self._choices().check_rows(len(left), self.folds)
+        bases, candidates = self._bases(given, networks, learn)
+        step = ChoosingStep(
+            candidates,
+            None if self.ridge == "auto" else float(self.ridge),
+            self.intercept,
+            self.construction,
+            self._choices().widths_for(len(left), "auto"),
+            self.relevance is not None,
+            isinstance(self.scaling, str) and self.scaling == "auto",
+            self.folds,
+            seeds.lazy,
+            self.alpha,
+            machine,
+            self.progress,
+        )
+        loo, choice = step.models(X[left], y[left])
+        dependence = composed([base.dependence for base in bases])
+        certifier = self._certifier(given, dependence, loo)
+        for objection in certifier.rounded(self.alpha):
+            warnings.warn(f"no coverage is guaranteed. {objection}", stacklevel=4)
+        attributes = {
+            "choice_": choice,
+            "ridge_": choice.ridge,
+            "widths_": step.widths,
+            "rounding_": rounding_share(loo, self.alpha, certifier.size),
+            "seeds_": seeds,
+        }
+        return Fitted(loo, certifier, attributes)
+
+    def _bases(
+        self, given: Given, networks: Sequence[Network | wide], learn: Tensor
+    ) -> tuple[list[Base], list[Candidate]]:
+        """Base weights of every finite network, and all candidates."""
+        bases: list[Base] = []
+        candidates: list[Candidate] = []
+        framed = type(self._base_method()) is Public
+        for k, network in enumerate(networks):
+            if isinstance(network, wide):
+                candidates.append(wide_candidate(network))
+                continue
+            start = build(network, given.X, given.seeds.start + k, 1)
+            bases.append(
+                self._base_method().fit(
+                    start,
+                    given.X[learn],
+                    given.y[learn],
+                    seed=given.seeds.base + k,
+                    center=self.intercept,
+                    progress=self.progress,
+                    covariates=given.covariates,
+                    loss=find_loss(self.loss),
+                )
+            )
+            own = framed and not isinstance(network, nn.Module)
+            name = str(network) if isinstance(network, mlp) else type(bases[-1].module).__name__
+            terms = (self.parameters, self._machine(), own)
+            candidates.append(finite_candidate(name, bases[-1].module, given.X, *terms))
+        return bases, candidates
 
     def _lazy_step(self, seeds: Seeds, n: int) -> LazyStep:
         choices = self._choices()
@@ -227,11 +334,13 @@ class LazyJackknifeRegressor(IntervalRegressor):
             self.progress,
         )
 
-    def _certifier(self, given: Given, base: Base, loo: RoundedModels) -> Certifier:
+    def _certifier(
+        self, given: Given, dependence: PrivacyCurve | None, loo: RoundedModels
+    ) -> Certifier:
         return Certifier(
             construction=self.construction,
             base=self._base_method(),
-            dependence=base.dependence,
+            dependence=dependence,
             folds=self.folds,
             assumptions=(*self._start_assumptions(), *given.scaling.assumptions),
             objections=given.scaling.objections,

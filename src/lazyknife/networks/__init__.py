@@ -1,4 +1,4 @@
-"""Networks: ``mlp``, checks and private copies of the user's own, calls with other weights."""
+"""Networks: ``mlp``, ``wide``, checks and private copies of the user's own, calls with other weights."""
 
 # mypy: implicit-reexport
 # ruff: noqa: F401
@@ -8,4 +8,5 @@ from .calls import call_with, dtype_of, like, outputs, set_training, stacked_out
 from .copies import evaluation_copy, private
 from .dice import Dice, draws, lent, note_draws, seeded, spawn_seeds
 from .ensembles import ensemble_outputs, is_chain
-from .perceptrons import ACTIVATIONS, DEFAULT, Averaged, mlp
+from .perceptrons import ACTIVATIONS, DEFAULT, Averaged, Framed, mlp
+from .wide import CANDIDATES, KINDS, Kind, wide

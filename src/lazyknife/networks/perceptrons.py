@@ -88,3 +88,17 @@ class Averaged(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.stack([member(x).reshape(len(x)) for member in self.members]).mean(dim=0)
+
+
+class Framed(nn.Module):
+    """A network whose inputs are centred and divided by fixed scales first."""
+
+    def __init__(self, body: nn.Module, center: Tensor, scale: Tensor) -> None:
+        super().__init__()
+        self.body = body
+        self.register_buffer("center", center)
+        self.register_buffer("scale", scale)
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.body((x - self.center) / self.scale)
+        return result

@@ -16,6 +16,7 @@ from .jacobian import row_by_row
 from .selection import Selection, selected
 from .sketch import Sketch
 from .tangent import Features, Tangent, make_tangent, moved_outputs
+from .wide import WideTangent
 
 FEATURES: dict[str, type[FeatureMap]] = {"exact": Exact, "sketch": Sketch}
 EXACT = Exact()

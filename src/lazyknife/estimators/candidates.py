@@ -1,0 +1,76 @@
+"""From ``network`` to the candidates that every model chooses from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..compute import Machine
+from ..networks import CANDIDATES, Framed, Network, wide
+from ..tangent import Selection, Tangent, WideTangent, linearise
+
+AnyTangent = Tangent | WideTangent
+MOST_ROWS = 5000  # for which candidates are the default
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A network to choose from.
+
+    Attributes
+    ----------
+    name
+        For tables.
+    network
+        An infinitely wide network with a kernel of ``KINDS``, whose weights are searched; else None.
+    tangent
+        For any other network: from a centre and a scale of the features to its tangent.
+
+    """
+
+    name: str
+    network: wide | None
+    tangent: Callable[[Tensor, Tensor], AnyTangent] | None = None
+
+
+def listed_networks(network: Any) -> tuple[Network | wide, ...] | None:
+    """The candidates that were given; None for a single finite network or none at all."""
+    if isinstance(network, wide):
+        return (network,)
+    if isinstance(network, list | tuple):
+        if not network:
+            raise ValueError("network=[]: give at least one candidate")
+        return tuple(network)
+    return None
+
+
+def wide_candidate(network: wide) -> Candidate:
+    """An infinitely wide network; a kernel function is taken as it is."""
+    if isinstance(network.kind, str):
+        return Candidate(str(network), network)
+
+    def tangent(center: Tensor, scale: Tensor) -> WideTangent:
+        return WideTangent(network, torch.ones_like(scale), center, scale)
+
+    return Candidate(str(network), None, tangent)
+
+
+def finite_candidate(
+    name: str, module: nn.Module, X: Tensor, parameters: Selection, machine: Machine, framed: bool
+) -> Candidate:
+    """A network at its base weights; with ``framed`` its inputs are scaled by each model's rows."""
+
+    def tangent(center: Tensor, scale: Tensor) -> Tangent:
+        if not framed:
+            return linearise(module, X, parameters, machine)
+        dtype = next(module.parameters()).dtype
+        return linearise(Framed(module, center.to(dtype), scale.to(dtype)), X, parameters, machine)
+
+    return Candidate(name, None, tangent)
+
+
+DEFAULTS = tuple(wide_candidate(network) for network in CANDIDATES)

@@ -1,0 +1,167 @@
+"""Leave-one-out models that stand at different places, as one set of models."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from ..compute import few_threads
+from ..records import Predictions
+from ..solve.factors import Factors
+from ..solve.reading import Read
+from ..solve.rounding import FIRST_ORDER
+from ..solve.scales import Scales
+
+ARRAYS = 16  # of rows × models at a time
+
+
+@dataclass(frozen=True)
+class Some:
+    """σ of some of the models."""
+
+    scales: Scales
+    members: Tensor
+
+    @property
+    def own(self) -> Tensor:
+        return self.scales.own[self.members]
+
+    @property
+    def own_error(self) -> Tensor:
+        error = self.scales.own_error
+        return error[self.members] if error.dim() else error
+
+    def at(self, rows: Tensor, norms: Tensor) -> tuple[Tensor, Tensor]:
+        sigma, error = self.scales.at(rows, norms)
+        return sigma[:, self.members], error
+
+    def of_type(self, dtype: torch.dtype) -> None:
+        return None
+
+    def looser(self, error: float) -> Some:
+        return self
+
+
+def some_of(read: Read, members: Tensor) -> Read:
+    """The models of some rows, which may be fewer than those that they learn from."""
+    models, rounding = read.models, read.rounding
+    last = models.intercepts[-1:], models.ridges[-1:]
+    if models.model_of is None:
+        models = replace(
+            models,
+            columns=models.columns[:, members].contiguous(),
+            intercepts=torch.cat([models.intercepts[members], last[0]]),
+            ridges=torch.cat([models.ridges[members], last[1]]),
+        )
+    else:
+        models = replace(models, model_of=models.model_of[members])
+    models = replace(
+        models, residuals=models.residuals[members], sensitivity=models.sensitivity[members]
+    )
+    return replace(
+        read,
+        models=models,
+        residuals=read.residuals[members],
+        scales=None if read.scales is None else Some(read.scales, members),
+        rounding=replace(rounding, own=rounding.own[members]),
+    )
+
+
+@dataclass(frozen=True)
+class Group:
+    """Models at the same place."""
+
+    members: Tensor
+    read: Read
+
+
+@dataclass(frozen=True)
+class ChosenModels:
+    """All n models, in groups that share a place, and the full model.
+
+    Attributes
+    ----------
+    groups
+        The models; each is in one group.
+    full
+        Models at the place of the full one, which alone is used.
+    doubtful
+        Models of which rounding may have decided a choice, shape (n,): nothing is known of them.
+    factors
+        Factors of σ; None where there are none.
+
+    """
+
+    groups: tuple[Group, ...]
+    full: Read
+    doubtful: Tensor
+    factors: Factors | None = None
+
+    @property
+    def residuals(self) -> Tensor:
+        return self._joined([group.read.residuals for group in self.groups])
+
+    @property
+    def training_residuals(self) -> Tensor:
+        return self.full.training_residuals
+
+    @property
+    def rows_at_once(self) -> int:
+        basis, n = self.full.basis, len(self.doubtful)
+        machine = basis.tangent.machine
+        return machine.rows_at_once(n, basis.row_bytes + ARRAYS * machine.item * n)
+
+    @property
+    def scores(self) -> Tensor:
+        scores = self._joined([group.read.scores for group in self.groups])
+        if self.factors is not None:
+            error = self.factors.error if self.factors.error < FIRST_ORDER else math.inf
+            scores = scores / self.factors.own * (1 + error)
+        return torch.where(self.doubtful, torch.inf, scores)
+
+    @property
+    def conceded(self) -> int:
+        return int(torch.isinf(self.scores).sum())
+
+    def typical_error(self) -> tuple[float, float]:
+        """Medians over the models."""
+        errors = [read.typical_error() for read in self._reads]
+        sizes = torch.tensor([len(group.members) for group in self.groups])
+        slack, relative = torch.tensor(errors, dtype=torch.float64).repeat_interleave(sizes, 0).T
+        more = 0.0 if self.factors is None else self.factors.error
+        return float(slack.median()), float(relative.median()) + more
+
+    def point(self, X: Tensor) -> Tensor:
+        return self.full.point(X)
+
+    def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        return self.point(X), self._joined([read.predict(X)[1] for read in self._reads])
+
+    def scaled(self, X: Tensor) -> Predictions:
+        with few_threads(len(self.doubtful)):
+            return self._scaled(X)
+
+    def _scaled(self, X: Tensor) -> Predictions:
+        found = [read.scaled(X) for read in self._reads]
+        each = self._joined([part.each.double() + part.shift for part in found])
+        slack = torch.stack([part.slack.expand(len(each)) for part in found]).amax(dim=0)
+        stretch = torch.stack([part.stretch.expand(len(each)) for part in found]).amax(dim=0)
+        scales = self._joined([part.scales.expand_as(part.each) for part in found])
+        if self.factors is not None:
+            scales = scales * self.factors.at(X, each)
+            stretch = stretch + self.factors.error
+        zero = each.new_zeros(())
+        return Predictions(self.point(X), each, zero, scales, stretch, slack)
+
+    @property
+    def _reads(self) -> list[Read]:
+        return [group.read for group in self.groups]
+
+    def _joined(self, parts: Sequence[Tensor]) -> Tensor:
+        """Values of the groups' models, (..., models), in the order of the rows."""
+        order = torch.cat([group.members for group in self.groups]).argsort()
+        return torch.cat(list(parts), dim=-1)[..., order]

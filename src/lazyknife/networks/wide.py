@@ -1,0 +1,188 @@
+"""Infinitely wide networks: random starts of unlimited width, of which only a kernel remains.
+
+As the hidden layers of a network with random weights grow, its output becomes a Gaussian process
+and its ridge regression depends on one closed-form kernel k(x, x'). All kernels here are functions
+of sums over the features, Σ_f term(w_f, x_f, x'_f), so the weight w_f of one feature can be changed
+in one pass over the sum. Inputs of size one and w_f = scale/√p, for p features, are typical.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..data.checks import check_choice, check_positive
+
+SQUASH = 2.0  # x ↦ sign(x)·log(1 + 2|x|)
+
+
+class Kind(ABC):
+    """A family of kernels k(x, x') = link(Σ_f term(w_f, x_f, x'_f)), with k(x, x) = 1.
+
+    ``terms`` takes columns x_f, shape (m, 1), and x'_f, shape (1, n), and returns shape (m, n).
+    """
+
+    @abstractmethod
+    def term(self, weight: float | Tensor, left: Tensor, right: Tensor) -> Tensor:
+        """Return the part of the sum that one feature contributes."""
+
+    @abstractmethod
+    def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        """Return the kernel of a sum, (m, n); ``left``, (m, 1), and ``right``, (1, n), are own(x)."""
+
+    def own(self, weights: Tensor, X: Tensor) -> Tensor:
+        """Σ_f term(w_f, x_f, x_f) of each row where the link needs it, shape (m,)."""
+        return X.new_zeros(len(X))
+
+    def norms(self, own: Tensor) -> Tensor:
+        """k(x, x), shape (m,)."""
+        return torch.ones_like(own)
+
+
+class Gaussian(Kind):
+    """One layer of cosines with Gaussian weights: exp(−Σ w²(x − x')²/2). Very smooth."""
+
+    def term(self, weight: float | Tensor, left: Tensor, right: Tensor) -> Tensor:
+        return (weight * (left - right)).square_().mul_(0.5)
+
+    def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        return torch.exp(-total)
+
+
+class Laplace(Kind):
+    """One layer of cosines with Cauchy weights: exp(−Σ w|x − x'|). Rough, good at steps."""
+
+    def term(self, weight: float | Tensor, left: Tensor, right: Tensor) -> Tensor:
+        return (weight * (left - right)).abs_()
+
+    def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        return torch.exp(-total)
+
+
+class Matern(Kind):
+    """One layer of cosines with Student-t weights (3 or 5 degrees of freedom): between the two."""
+
+    def __init__(self, degrees: int) -> None:
+        self.degrees = degrees
+
+    def term(self, weight: float | Tensor, left: Tensor, right: Tensor) -> Tensor:
+        return (weight * (left - right)).square_().mul_(float(self.degrees))
+
+    def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        distance = total.clamp(min=0.0).sqrt()
+        smooth = 1 + distance + (total / 3 if self.degrees == 5 else 0.0)
+        return smooth * torch.exp(-distance)
+
+
+class Anova(Kind):
+    """One layer for every set of features: Π (1 + w·k(x, x'))/(1 + w), k of one feature alone.
+
+    With small weights it is nearly additive in the features; w is how much a feature matters.
+    """
+
+    def __init__(self, single: Kind) -> None:
+        self.single = single
+
+    def term(self, weight: float | Tensor, left: Tensor, right: Tensor) -> Tensor:
+        one = torch.exp(-self.single.term(1.0, left, right))
+        weight = torch.as_tensor(weight, dtype=one.dtype, device=one.device)
+        return torch.log1p(one.mul_(weight)).sub_(torch.log1p(weight))
+
+    def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        return torch.exp(total)
+
+
+class ReLU(Kind):
+    """The tangent kernel of a ReLU network with infinitely wide layers, bias included.
+
+    k(x, x) = (1 + Σ w²x²) for two hidden layers, divided by their number plus one.
+    """
+
+    layers = 2
+
+    def term(self, weight: float | Tensor, left: Tensor, right: Tensor) -> Tensor:
+        return (weight * left) * (weight * right)
+
+    def own(self, weights: Tensor, X: Tensor) -> Tensor:
+        return (X * weights).square().sum(dim=1)
+
+    def norms(self, own: Tensor) -> Tensor:
+        return 1 + own
+
+    def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        sizes = ((1 + left) * (1 + right)).sqrt()
+        products = tangents = 1 + total
+        for _ in range(self.layers):
+            cosine = (products / sizes).clamp(-1.0, 1.0)
+            angle = torch.acos(cosine)
+            passed = 1 - angle / math.pi  # share of units that are active at both
+            products = sizes * ((1 - cosine.square()).sqrt() / math.pi + passed * cosine)
+            tangents = products + tangents * passed
+        return tangents / (self.layers + 1)
+
+
+KINDS: dict[str, Kind] = {
+    "gaussian": Gaussian(),
+    "laplace": Laplace(),
+    "matern32": Matern(3),
+    "matern52": Matern(5),
+    "anova_gaussian": Anova(Gaussian()),
+    "anova_laplace": Anova(Laplace()),
+    "relu": ReLU(),
+}
+Kernel = Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True)
+class wide:
+    """An infinitely wide network, as a candidate for ``network``.
+
+    Parameters
+    ----------
+    kind
+        A key of ``lazyknife.networks.KINDS``: ``"gaussian"``, ``"laplace"``, ``"matern32"``,
+        ``"matern52"``, ``"anova_gaussian"``, ``"anova_laplace"`` or ``"relu"``. Or a positive
+        definite kernel: a function of two tensors (m, features) and (n, features) that returns
+        their kernel (m, n), or a kernel of ``sklearn.gaussian_process.kernels``.
+    scale
+        Inputs are multiplied by scale/√features. None lets every model choose among powers of 2;
+        a kernel function has its own scale and takes no other.
+    squash
+        Whether inputs are first compressed, x ↦ sign(x)·log(1 + 2|x|): for heavy tails.
+
+    """
+
+    kind: str | Kernel = "laplace"
+    scale: float | None = None
+    squash: bool = False
+
+    def __post_init__(self) -> None:
+        if not callable(self.kind):
+            check_choice("kind", self.kind, KINDS)
+        elif self.scale is not None:
+            raise ValueError(f"scale={self.scale!r}: a kernel function has its own scale")
+        if self.scale is not None:
+            check_positive("scale", self.scale)
+
+    def __str__(self) -> str:
+        """Return a short name, for tables."""
+        kind = self.kind if isinstance(self.kind, str) else getattr(self.kind, "__name__", "kernel")
+        return kind + (" squashed" if self.squash else "")
+
+    def prepared(self, X: Tensor) -> Tensor:
+        """Inputs as the kernel takes them."""
+        return X.sign() * torch.log1p(SQUASH * X.abs()) if self.squash else X
+
+
+# The meaning of ``network=None``, where nothing else needs a finite network.
+CANDIDATES = tuple(
+    wide(kind, squash=squash)
+    for squash in (False, True)
+    for kind in ("gaussian", "laplace", "anova_laplace", "anova_gaussian")
+)

@@ -1,0 +1,113 @@
+"""Kernel matrices of the search rows at any place, in any frame."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from ..networks import KINDS, wide
+from ..tangent.wide import summed
+from .places import OFF, Place, weight_unit
+
+KEPT = 48  # sums of features that are kept at most
+Given = Callable[[int], tuple[Tensor, Tensor]]  # from a frame to a kernel (n, n) and outputs (n,)
+
+
+@dataclass
+class CandidateKernels:
+    """Kernels of several networks.
+
+    Attributes
+    ----------
+    networks
+        Infinitely wide networks with weights, or functions from a frame to a kernel and outputs.
+    units
+        λ of exponent 0 of each network.
+    rows
+        The search rows in each frame.
+
+    """
+
+    networks: Sequence[wide | Given]
+    units: Sequence[float]
+    rows: Sequence[Tensor]
+    sums: OrderedDict[tuple[int, int, tuple[int, ...]], Tensor] = field(default_factory=OrderedDict)
+    given: dict[tuple[int, int], tuple[Tensor, Tensor]] = field(default_factory=dict)
+
+    @property
+    def weighted(self) -> list[bool]:
+        return [isinstance(network, wide) for network in self.networks]
+
+    @property
+    def fixed(self) -> list[bool]:
+        return [getattr(network, "scale", None) is not None for network in self.networks]
+
+    @property
+    def features(self) -> int:
+        return self.rows[0].shape[1]
+
+    def at(self, frame: int, places: Sequence[Place]) -> tuple[Tensor, Tensor, Tensor]:
+        made: dict[tuple[int, tuple[int, ...]], tuple[Tensor, Tensor]] = {}
+        for place in places:
+            if place[:2] not in made:
+                made[place[:2]] = self._made(frame, place)
+        kernels, outputs = zip(*(made[place[:2]] for place in places), strict=True)
+        ridges = [self.units[place.network] * 2.0**place.ridge for place in places]
+        stacked = torch.stack(kernels)
+        return stacked, stacked.new_tensor(ridges), torch.stack(outputs)
+
+    def _made(self, frame: int, place: Place) -> tuple[Tensor, Tensor]:
+        """K, shape (n, n), and f(X; θ0), shape (n,)."""
+        network = self.networks[place.network]
+        if not isinstance(network, wide):
+            key = frame, place.network
+            if key not in self.given:
+                self.given[key] = network(frame)
+            return self.given[key]
+        kind = KINDS[str(network.kind)]
+        X = network.prepared(self.rows[frame])
+        total = self._total(frame, place, network, X)
+        own = kind.own(X.new_tensor(weights_of(network, place, X.shape[1])), X)
+        return kind.link(total, own[:, None], own[None]), X.new_zeros(len(X))
+
+    def _total(self, frame: int, place: Place, network: wide, X: Tensor) -> Tensor:
+        """The sum over features, from a kept one that differs in a single weight if there is one."""
+        key = (frame, place.network, place.weights)
+        if key in self.sums:
+            self.sums.move_to_end(key)
+            return self.sums[key]
+        kind, weights = KINDS[str(network.kind)], weights_of(network, place, X.shape[1])
+        near = self._neighbour(key)
+        if near is None:
+            total = summed(kind, weights, X, X)
+        else:
+            other = (frame, place.network, near)
+            (f,) = (f for f, (a, b) in enumerate(zip(near, place.weights, strict=True)) if a != b)
+            before = weights_of(network, place._replace(weights=near), X.shape[1])[f]
+            left, right = X[:, f, None], X[None, :, f]
+            total = self.sums[other].clone()
+            if before:
+                total -= kind.term(before, left, right)
+            if weights[f]:
+                total += kind.term(weights[f], left, right)
+        self.sums[key] = total
+        if len(self.sums) > KEPT:
+            self.sums.popitem(last=False)
+        return total
+
+    def _neighbour(self, key: tuple[int, int, tuple[int, ...]]) -> tuple[int, ...] | None:
+        for frame, network, weights in reversed(self.sums):
+            if (frame, network) == key[:2]:
+                if sum(a != b for a, b in zip(weights, key[2], strict=True)) == 1:
+                    return weights
+        return None
+
+
+def weights_of(network: wide, place: Place, features: int) -> list[float]:
+    """Weights of the features at a place."""
+    unit = weight_unit(features) * (network.scale or 1.0)
+    return [0.0 if exponent == OFF else unit * 2.0**exponent for exponent in place.weights]

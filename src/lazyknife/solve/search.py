@@ -1,0 +1,238 @@
+"""Every model searches its network, the weights of its features and λ on its own rows.
+
+All models start from the same grid of places and move by coordinate descent: one feature after
+another, then λ, the common scale and the network. A move must improve the model's own evidence
+(evidence.py) by a fixed toll, log(rows)/rows, as in the Bayesian information criterion, so that few
+rows do not overfit. One factorisation gives the evidence of a place for all models, and models that
+stand at the same place share the evaluation of its moves: a memo changes no result.
+
+With many rows the search uses a part of them, into which each row is drawn by a coin of its own
+(a part of fixed size would tell a model about the row that it leaves out). Models of rows outside
+the part make the same search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..compute import Machine, track
+from .evidence import evidence
+from .places import Place, common_moves, feature_moves, starts
+
+Numbers = NDArray[np.float64]
+CYCLES = 3
+TIE = 1e-6  # an evidence wins only if it is larger by this: exact ties go to the earlier place
+
+
+class Walker(NamedTuple):
+    """A model that searches: its frame, and the place of its rows among those left out."""
+
+    frame: int
+    left_out: int
+
+
+class Kernels(Protocol):
+    """Kernel matrices of the search rows, in the frames of the models."""
+
+    @property
+    def weighted(self) -> Sequence[bool]:
+        """Which networks have weights for the features."""
+
+    @property
+    def fixed(self) -> Sequence[bool]:
+        """Which networks have a given scale."""
+
+    @property
+    def features(self) -> int:
+        """Number of features."""
+
+    def at(self, frame: int, places: Sequence[Place]) -> tuple[Tensor, Tensor, Tensor]:
+        """K, shape (places, n, n), λ, shape (places,), and f(X; θ0), shape (places, n)."""
+
+
+@dataclass
+class Search:
+    """The evidence of all places that were asked for.
+
+    Attributes
+    ----------
+    kernels
+        From places to kernel matrices.
+    y
+        Targets of the search rows, shape (n,).
+    intercept
+        Whether there is an intercept.
+    folds
+        The sets of rows that are left out; None: each row in turn.
+    machine
+        Where to compute.
+
+    """
+
+    kernels: Kernels
+    y: Tensor
+    intercept: bool
+    machine: Machine
+    folds: Sequence[Tensor] | None = None
+    memo: dict[tuple[int, Place], tuple[Numbers, Numbers]] = field(default_factory=dict)
+
+    def look(self, frame: int, places: Iterable[Place]) -> None:
+        """Evaluate places that were not evaluated before."""
+        new = [place for place in dict.fromkeys(places) if (frame, place) not in self.memo]
+        size = max(1, self.machine.block // (6 * self.machine.item * len(self.y) ** 2))
+        size = min(size, 16 if self.machine.on_cpu else 256)
+        for start in range(0, len(new), size):
+            part = new[start : start + size]
+            kernels, ridges, outputs = self.kernels.at(frame, part)
+            found = evidence(kernels, ridges, self.y - outputs, self.intercept, self.folds)
+            values, noise = (each.double().cpu().numpy() for each in found)
+            self.memo |= {(frame, place): (values[k], noise[k]) for k, place in enumerate(part)}
+
+
+class Found(NamedTuple):
+    """Where each walker stands, and how it got there.
+
+    Attributes
+    ----------
+    places
+        Of each walker.
+    values
+        Their evidence, shape (walkers,).
+    doubtful
+        Whether rounding may have decided a move, shape (walkers,).
+    starting
+        The best evidence of each network at the start, shape (walkers, networks).
+    evaluated
+        Number of factorisations.
+
+    """
+
+    places: list[Place]
+    values: Numbers
+    doubtful: NDArray[np.bool_]
+    starting: Numbers
+    evaluated: int
+
+
+class _Walk:
+    """The walkers on their way."""
+
+    def __init__(self, search: Search, walkers: Sequence[Walker], tolls: Numbers) -> None:
+        self.search, self.walkers, self.tolls = search, walkers, tolls
+        count = len(walkers)
+        self.places: list[Place] = [Place(0, (), 0)] * count
+        self.values = np.full(count, np.inf)
+        self.noise = np.zeros(count)
+        self.doubtful = np.zeros(count, dtype=bool)
+        self.columns = np.array([walker.left_out for walker in walkers])
+
+    def begin(self, places: Sequence[Place]) -> Numbers:
+        """Stand at the best of the starting places; return the best evidence by network."""
+        count = 1 + max(place.network for place in places)
+        best = np.full((len(self.walkers), count), np.inf)
+        frames = Groups[int](walker.frame for walker in self.walkers)
+        for frame, members in frames.items():
+            self._offer(frame, members, places, np.zeros(len(members)))
+            for place in places:
+                own = self.search.memo[frame, place][0][self.columns[members]]
+                best[members, place.network] = np.minimum(best[members, place.network], own)
+        return best
+
+    def step(self, moves: Callable[[Place], Iterable[Place]]) -> bool:
+        """Let every walker take its best move, if one is worth the toll; whether any did."""
+        frames = [walker.frame for walker in self.walkers]
+        groups = Groups[tuple[int, Place]](zip(frames, self.places, strict=True))
+        return any(
+            [
+                self._offer(frame, members, list(moves(place)), self.tolls[members])
+                for (frame, place), members in groups.items()
+            ]
+        )
+
+    def _offer(
+        self, frame: int, members: list[int], places: Sequence[Place], tolls: Numbers
+    ) -> bool:
+        """Compare places one after another with the best so far, less the toll."""
+        self.search.look(frame, places)
+        columns = self.columns[members]
+        best, noise = self.values[members] - tolls, self.noise[members]
+        chosen = np.full(len(members), -1)
+        for k, place in enumerate(places):
+            values, error = (part[columns] for part in self.search.memo[frame, place])
+            margin = values - (best - TIE)
+            self.doubtful[members] |= np.abs(margin) <= error + noise
+            better = margin < 0
+            best, noise = np.where(better, values, best), np.where(better, error, noise)
+            chosen[better] = k
+        for member, k, value, error in zip(members, chosen, best, noise, strict=True):
+            if k >= 0:
+                self.places[member], self.values[member] = places[k], value
+                self.noise[member] = error
+        return bool((chosen >= 0).any())
+
+
+Key = TypeVar("Key")
+
+
+class Groups(dict[Key, list[int]]):
+    """Numbers of the items that are equal."""
+
+    def __init__(self, items: Iterable[Key]) -> None:
+        super().__init__()
+        for k, item in enumerate(items):
+            self.setdefault(item, []).append(k)
+
+
+def walk(
+    search: Search,
+    walkers: Sequence[Walker],
+    tolls: Numbers,
+    relevance: bool = True,
+    any_ridge: bool = True,
+    progress: bool = False,
+) -> Found:
+    """Search for every walker.
+
+    Parameters
+    ----------
+    search
+        From places to their evidence.
+    walkers
+        The models.
+    tolls
+        Least gain of evidence that a move must bring, shape (walkers,).
+    relevance
+        Whether the weights of single features are searched.
+    any_ridge
+        Whether λ is searched; otherwise it is the unit of each network.
+    progress
+        Whether to show a progress bar.
+
+    """
+    kernels, way = search.kernels, _Walk(search, walkers, tolls)
+    starting = way.begin(starts(kernels.weighted, kernels.fixed, kernels.features, any_ridge))
+    if not np.isfinite(way.values).all():
+        raise ValueError(
+            "no candidate gives a positive definite kernel for every leave-one-out model: scale "
+            "the features (scaling='auto'), or give other networks"
+        )
+    features = range(kernels.features if relevance and any(kernels.weighted) else 0)
+    for _ in range(CYCLES):
+        moved = False
+        for f in track(
+            features, "weighing features", len(features), progress and len(features) > 0
+        ):
+            moved |= way.step(lambda place, f=f: feature_moves(place, f) if place.weights else ())  # type: ignore[misc]
+        for _ in range(2):
+            moved |= way.step(
+                lambda place: common_moves(place, kernels.weighted, kernels.fixed, any_ridge)
+            )
+        if not moved:
+            break
+    return Found(way.places, way.values, way.doubtful, starting, len(search.memo))

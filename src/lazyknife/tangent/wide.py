@@ -1,0 +1,129 @@
+"""Infinitely wide networks in the place of a linearised one: outputs 0, kernel blocks K(X, X')."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..compute import PROCESSOR, Machine, blocks, steps
+from ..networks import KINDS, Kind, wide
+from .parts import Moves
+from .tangent import Features
+
+ARRAYS = 4  # of the size of a tile, at a time
+
+
+@dataclass(frozen=True)
+class WideTangent:
+    """An infinitely wide network with a weight for each feature.
+
+    Attributes
+    ----------
+    network
+        Its kind.
+    weights
+        w_f, shape (features,); features of weight 0 are left out.
+    center, scale
+        Subtracted from the features of a row, and what they are then divided by, (features,).
+    machine
+        Where kernels are computed.
+
+    """
+
+    network: wide
+    weights: Tensor
+    center: Tensor
+    scale: Tensor
+    machine: Machine = PROCESSOR
+    size = sys.maxsize  # number of parameters
+    rest = ()
+
+    @property
+    def row_bytes(self) -> int:
+        return self.machine.item * len(self.weights)
+
+    @property
+    def work_bytes(self) -> int:
+        return 2 * self.row_bytes
+
+    def features(self, X: Tensor) -> Features:
+        X = self.machine.put(X)
+        return Features(X, X.new_zeros(len(X)), None)
+
+    def kernel(self, left: Features, right: Features) -> Tensor:
+        """k(x, x') of all pairs, shape (m, n), tile by tile."""
+        total = left.X.new_empty(len(left.X), len(right.X))
+        above, below = self._prepared(left.X), self._prepared(right.X)
+        entries = self.machine.tile // (ARRAYS * self.machine.item)
+        for columns in steps(total.shape[1], 2 * max(1, math.isqrt(entries))):
+            for rows in blocks(len(total), columns.stop - columns.start, entries):
+                total[rows, columns] = self._tile(above[rows], below[columns])
+        return total
+
+    def gram(self, features: Features) -> Tensor:
+        """k(x, x') of all pairs of the same rows, exactly symmetric, shape (n, n)."""
+        total = self.kernel(features, features)
+        return total.tril_().add_(total.tril(-1).T)
+
+    def norms(self, features: Features) -> Tensor:
+        """k(x, x), shape (n,)."""
+        kind, X = self._kind, self._prepared(features.X)
+        if kind is None:
+            own = [self._tile(row, row)[0] for row in X.split(1)]
+            return torch.cat(own) if own else features.outputs
+        return kind.norms(kind.own(self.weights, X))
+
+    def pull(self, features: Features, coefficients: Tensor) -> Moves:
+        raise NotImplementedError("an infinitely wide network has no weights to move")
+
+    def on(self, machine: Machine) -> WideTangent:
+        parts = (machine.put(part) for part in (self.weights, self.center, self.scale))
+        return WideTangent(self.network, *parts, machine)
+
+    def of_type(self, dtype: torch.dtype) -> WideTangent:
+        return self.on(self.machine.of_type(dtype))
+
+    @property
+    def _kind(self) -> Kind | None:
+        return KINDS[self.network.kind] if isinstance(self.network.kind, str) else None
+
+    def _prepared(self, X: Tensor) -> Tensor:
+        return self.network.prepared((X - self.center) / self.scale)
+
+    def _tile(self, left: Tensor, right: Tensor) -> Tensor:
+        kind = self._kind
+        if kind is None:
+            return self._given(left, right)
+        total = summed(kind, self.weights.tolist(), left, right)
+        own = kind.own(self.weights, left)[:, None], kind.own(self.weights, right)[None]
+        return kind.link(total, *own)
+
+    def _given(self, left: Tensor, right: Tensor) -> Tensor:
+        """A kernel of the user's: of tensors, or of arrays for scikit-learn's."""
+        kernel = self.network.kind
+        assert callable(kernel)
+        if hasattr(kernel, "is_stationary"):  # of sklearn.gaussian_process
+            found = kernel(left.cpu().numpy(), right.cpu().numpy())
+        else:
+            found = kernel(left, right)
+        values = torch.as_tensor(found, dtype=left.dtype, device=left.device)
+        if values.shape != (len(left), len(right)):
+            raise ValueError(
+                f"the kernel function returned shape {tuple(values.shape)} for {len(left)} and "
+                f"{len(right)} rows: it must return shape ({len(left)}, {len(right)})"
+            )
+        return values
+
+
+def summed(kind: Kind, weights: Sequence[float], left: Tensor, right: Tensor) -> Tensor:
+    """Σ_f term(w_f, x_f, x'_f), shape (m, n)."""
+    total = left.new_zeros(len(left), len(right))
+    for f, weight in enumerate(weights):
+        if weight:
+            total += kind.term(weight, left[:, f, None], right[None, :, f])
+    return total
