@@ -16,7 +16,7 @@ from torch import nn
 import lazyknife as lk
 import reference
 from lazyknife.estimators.step import LazyStep
-from lazyknife.intervals.full import FullModels
+from lazyknife.intervals.full import Family, FullModels
 from lazyknife.intervals.hull import Piece, hull
 from lazyknife.networks import mlp
 from lazyknife.solve.problem import ridge_grid
@@ -62,7 +62,7 @@ def models(
     else:
         rows = here(np.hstack([J, np.ones((len(J), 1))])[:, : J.shape[1] + intercept])
         factors = [primal_factor(rows, targets, k, intercept, MACHINE) for k in ridges]
-    return FullModels.of(basis, targets, factors)
+    return FullModels.of([Family(basis, tuple(factors))])
 
 
 def ends(found: FullModels, new: Array, ranks: Sequence[int]) -> tuple[Array, Array, Array]:
@@ -119,7 +119,7 @@ def check(
     scale = np.abs(r).max()
     assert np.abs(point - new @ move - b).max() <= 1e-8 * scale
     assert np.abs(found.point(here(new)).cpu().numpy() - point).max() <= 1e-12 * scale
-    assert found.factors[found.place].ridge == best
+    assert found.chosen.ridge == best
     assert_close(found.residuals, reference.left_out_residuals(J, r, best, intercept), 1e-8)
     assert_close(found.training_residuals, r - J @ move - b, 1e-8)
     for i, x in enumerate(new):
@@ -291,8 +291,8 @@ def test_the_lazy_step_takes_the_grid_and_the_form(n: int, form: type, ridge: fl
         grid = [ridge] if ridge != "auto" else ridge_grid(tangent, here(X), 5).tolist()
         step = LazyStep(ridge, construction="full", seed=5)
         solved = step.models(tangent, here(X), here(y))
-        assert type(solved.loo.basis) is form
-        assert [factor.ridge for factor in solved.loo.factors] == grid
+        assert type(solved.loo.family.basis) is form
+        assert [factor.ridge for factor in solved.loo.family.factors] == grid
         found = ends(solved.loo, new, [1, 2])
         if expected is None:
             expected = ends(models(J, y - base, grid, True, "dual"), J_new, [1, 2])

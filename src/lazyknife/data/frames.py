@@ -17,6 +17,7 @@ from torch import Tensor
 # Boundaries between rounded values are shifted by an irrational part of a step, so that means and
 # deviations of whole numbers do not lie on them.
 SHIFT = math.sqrt(2) / 100
+HALF = 0.5 + SHIFT
 UNSURE = 1e-7  # of a step: so close to a boundary rounding may have decided
 
 
@@ -69,19 +70,31 @@ def own_frames(X: Tensor, left_out: Sequence[Tensor], step: float) -> Frames:
 
     """
     offset = X.median(dim=0).values  # saves digits; what follows is the same for every offset
-    shifted = X - offset
-    moments = [_moments(_without(shifted, rows)) for rows in left_out]
+    moments = [_moments(_without(X - offset, rows)) for rows in left_out]
     means, deviations = (torch.stack(part) for part in zip(*moments, strict=True))
+    return _frames(means + offset, deviations, step)
+
+
+def joined_frames(X: Tensor, new: Tensor, step: float) -> Frames:
+    """Frames of all n rows together with each of m new ones, a model each; see ``own_frames``."""
+    offset = X.median(dim=0).values
+    old, more, count = X - offset, new - offset, len(X) + 1
+    mean = old.mean(dim=0)
+    means = mean + (more - mean) / count
+    squares = (old - mean).square().sum(dim=0) + (more - mean).square() * (count - 1) / count
+    equal = (X[:1] == X).all(dim=0) & (new == X[:1])
+    return _frames(means + offset, torch.where(equal, 0.0, (squares / count).sqrt()), step)
+
+
+def _frames(means: Tensor, deviations: Tensor, step: float) -> Frames:
+    """Round means and standard deviations, each (models, features)."""
     constant = deviations == 0
-    logs = torch.where(constant, 1.0, deviations).log2() / step
-    powers, unsure = _rounded(logs)
+    powers, unsure = _rounded(torch.where(constant, 1.0, deviations).log2() / step)
     scales = torch.exp2(step * powers)
-    places, astray = _rounded((means + offset) / scales)
-    doubtful = (unsure & ~constant) | astray
-    both = torch.cat([scales * places, scales], dim=1)
-    distinct, of = both.unique(dim=0, return_inverse=True)
-    centers, scales = distinct.split(X.shape[1], dim=1)
-    return Frames(centers, scales, of, doubtful.any(dim=1))
+    places, astray = _rounded(means / scales)
+    distinct, of = torch.cat([scales * places, scales], dim=1).unique(dim=0, return_inverse=True)
+    centers, scales = distinct.split(means.shape[1], dim=1)
+    return Frames(centers, scales, of, ((unsure & ~constant) | astray).any(dim=1))
 
 
 def _without(X: Tensor, rows: Tensor) -> Tensor:
@@ -94,12 +107,12 @@ def _moments(X: Tensor) -> tuple[Tensor, Tensor]:
     """Means and standard deviations of the columns; exactly 0 where all values are equal."""
     means = X.mean(dim=0)
     deviations = (X - means).square().mean(dim=0).sqrt()
-    return means, torch.where((X == X[:1]).all(dim=0), 0.0, deviations)
+    return means, torch.where((X[:1] == X).all(dim=0), 0.0, deviations)
 
 
 def _rounded(values: Tensor) -> tuple[Tensor, Tensor]:
     """Whole numbers, and whether a value lies so close to a boundary that rounding decided."""
-    moved = values + (0.5 + SHIFT)
+    moved = values + HALF
     nearest = moved.floor()
     gaps = torch.minimum(moved - nearest, nearest + 1 - moved)
     return nearest, gaps < UNSURE * values.abs().clamp(min=1.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from ..compute import Machine
-from ..networks import CANDIDATES, Framed, Network, wide
-from ..tangent import Selection, Tangent, WideTangent, linearise
+from ..networks import Framed, Network, wide
+from ..solve.places import weight_unit
+from ..tangent import Linear, Selection, Tangent, WideTangent, linearise
 
-AnyTangent = Tangent | WideTangent
 MOST_ROWS = 5000  # for which candidates are the default
 
 
@@ -26,7 +26,7 @@ class Candidate:
     name
         For tables.
     network
-        An infinitely wide network with a kernel of ``KINDS``, whose weights are searched; else None.
+        An infinitely wide network of a known kind, whose weights are searched; else None.
     tangent
         For any other network: from a centre and a scale of the features to its tangent.
 
@@ -34,7 +34,12 @@ class Candidate:
 
     name: str
     network: wide | None
-    tangent: Callable[[Tensor, Tensor], AnyTangent] | None = None
+    tangent: Callable[[Tensor, Tensor], Linear] | None = None
+
+    def at(self, center: Tensor, scale: Tensor) -> Linear:
+        """The tangent in a frame, of a network without searched weights."""
+        assert self.tangent is not None
+        return self.tangent(center, scale)
 
 
 def listed_networks(network: Any) -> tuple[Network | wide, ...] | None:
@@ -59,6 +64,12 @@ def wide_candidate(network: wide) -> Candidate:
     return Candidate(str(network), None, tangent)
 
 
+def in_frame(network: wide, center: Tensor, scale: Tensor) -> WideTangent:
+    """An infinitely wide network with equal weights in a frame."""
+    unit = weight_unit(len(scale)) * (network.scale or 1.0)
+    return WideTangent(network, torch.full_like(scale, unit), center, scale)
+
+
 def finite_candidate(
     name: str, module: nn.Module, X: Tensor, parameters: Selection, machine: Machine, framed: bool
 ) -> Candidate:
@@ -71,6 +82,3 @@ def finite_candidate(
         return linearise(Framed(module, center.to(dtype), scale.to(dtype)), X, parameters, machine)
 
     return Candidate(name, None, tangent)
-
-
-DEFAULTS = tuple(wide_candidate(network) for network in CANDIDATES)

@@ -25,6 +25,8 @@ class Choices:
         A key of ``WIDTHS``; None is the construction's default.
     loss, features
         The loss and the features.
+    candidates
+        Whether models choose among candidates.
 
     """
 
@@ -33,6 +35,7 @@ class Choices:
     widths: str | None
     loss: Loss
     features: FeatureMap
+    candidates: bool = False
 
     @property
     def _construction(self) -> Construction[Any]:
@@ -60,16 +63,13 @@ class Choices:
                 f"not {n}: give more rows, or widths='constant'"
             )
 
-    def widths_for(self, n: int, among_candidates: str | None = None) -> str:
-        """The widths to use for n rows: the setting, or the construction's default if it fits.
-
-        ``among_candidates`` is the default where every model chooses, if the construction has it.
-        """
+    def widths_for(self, n: int) -> str:
+        """The widths to use for n rows: the setting, or the construction's default if it fits."""
         if self.widths is not None:
             return self.widths
-        if among_candidates is not None and self._construction.widths is None:
-            return among_candidates
         preferred, allowed = self._construction.preferred, self._construction.widths
+        if self.candidates and allowed is None:
+            preferred = next(name for name, kind in WIDTHS.items() if kind.needs_candidates)
         kind = WIDTHS[preferred]
         fits = kind.fewest_rows <= n <= kind.most_rows and not self._misfits(kind)
         return preferred if fits or (allowed and "constant" not in allowed) else "constant"
@@ -117,6 +117,8 @@ class Choices:
 
     def _misfits(self, kind: Widths) -> str:
         """Why widths do not support the loss or the features; empty if they do."""
+        if kind.needs_candidates and not self.candidates:
+            return "requires models that choose among candidates (network=None or a list)"
         if not (self.loss.closed_form or kind.any_loss):
             return f"does not support loss={self.loss.name!r}"
         if kind.needs_kernel and not self.features.has_kernel:

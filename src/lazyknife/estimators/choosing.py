@@ -1,10 +1,12 @@
-"""Every model chooses its network, the weights of its features, λ and widths on its own rows."""
+"""The lazy step in which every model chooses its network, weights of features, λ and widths."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -15,23 +17,39 @@ from ..data.frames import Frames, own_frames, unscaled
 from ..intervals import CONSTRUCTIONS
 from ..intervals.chosen import ChosenModels, Group, some_of
 from ..networks import wide
-from ..solve.choose import left_out, strips, two_left_out, two_left_out_diagonal
-from ..solve.factors import Errors, Factors, choose_factors
+from ..solve.factors import Factors, choose_factors
 from ..solve.folds import draw_folds
 from ..solve.kernels import CandidateKernels, weights_of
+from ..solve.pairs import Errors, errors_of
 from ..solve.places import Place
-from ..solve.problem import Problem, make_system, ridge_grid
-from ..solve.ridge import Ridge
-from ..solve.rounding import gamma_of
+from ..solve.problem import Problem, make_system, ridge_grid, typical_size
+from ..solve.reading import Read
 from ..solve.search import Found, Groups, Search, Walker, walk
 from ..solve.widths import WIDTHS
-from ..tangent import Dual, WideTangent
-from .candidates import AnyTangent, Candidate
+from ..tangent import Dual, Linear, WideTangent
+from .candidates import Candidate, in_frame
 from .choice import Choice
 
 SEARCHED = 400  # rows that the search uses, on average, where there are more
-STEP = 1.0  # scales are powers of 2
-MOST_FEATURES = 64  # whose weights are searched
+STEP = 1.0  # scales of features are powers of 2
+MOST_FEATURES = 64  # whose weights are searched one by one
+
+
+class _Rows(NamedTuple):
+    """The data, and which rows each model leaves out."""
+
+    X: Tensor
+    y: Tensor
+    sets: Sequence[Tensor]
+    frames: Frames
+
+    @property
+    def owners(self) -> Tensor:
+        """For each row the model without it, shape (n,)."""
+        owners = torch.empty(len(self.y), dtype=torch.long)
+        for k, rows in enumerate(self.sets):
+            owners[rows] = k
+        return owners
 
 
 @dataclass(frozen=True)
@@ -43,11 +61,11 @@ class ChoosingStep:
     candidates
         The networks.
     ridge
-        λ in units of each network, or None: searched.
-    intercept, construction, folds, alpha, progress
+        λ of all models, or None: searched.
+    intercept, construction, folds, alpha, machine, progress
         As in ``LazyStep``.
     widths
-        A key of ``WIDTHS``, or ``"auto"``.
+        A key of ``WIDTHS``.
     relevance
         Whether a weight for each feature is searched.
     scaled
@@ -60,176 +78,159 @@ class ChoosingStep:
     candidates: Sequence[Candidate]
     ridge: float | None
     intercept: bool
+    scaled: bool
+    seed: int
+    machine: Machine
     construction: str
     widths: str
     relevance: bool
-    scaled: bool
     folds: int
-    seed: int
     alpha: float
-    machine: Machine
     progress: bool = False
 
     def models(self, X: Tensor, y: Tensor) -> tuple[ChosenModels, Choice]:
-        """Search, solve every place that some model stands at, and join the models."""
-        uses_folds = CONSTRUCTIONS[self.construction].uses_folds
-        sets = (
-            draw_folds(len(y), self.folds, self.seed)
-            if uses_folds
-            else list(torch.arange(len(y))[:, None])
-        )
-        model_of = _owners(sets, len(y))
-        frames = self._frames(X, sets)
-        found, walkers, searched = self._searched(X, y, frames, sets)
-        ends = [(walker.frame, place) for walker, place in zip(walkers, found.places, strict=True)]
-        X, y = self.machine.put(X), self.machine.put(y)
-        with self.machine.exact.products(), few_threads(len(y)):
-            solved = self._solved(X, y, frames, ends, model_of)
-        doubtful = torch.from_numpy(found.doubtful[:-1]) | frames.doubtful[:-1]
-        loo = ChosenModels(*solved[:2], doubtful[model_of].to(y.device), solved[2])
-        if solved[2] is not None:
-            loo = ChosenModels(loo.groups, loo.full, loo.doubtful | solved[2].doubtful, solved[2])
-        return loo, self._choice(found, solved[2], searched, X.shape[1])
+        """Search, solve at every place where some model stands, and join the models."""
+        sets = list(torch.arange(len(y))[:, None])
+        if CONSTRUCTIONS[self.construction].uses_folds:
+            sets = draw_folds(len(y), self.folds, self.seed)
+        rows = _Rows(X, y, sets, self._frames(X, sets))
+        units = [self._unit(candidate, X) for candidate in self.candidates]
+        with self.machine.exact.products():
+            part = draw_part(len(y), self.seed)
+            with few_threads(len(part)):
+                found = self._search(rows, part, units)
+            with few_threads(len(y)):
+                loo = self._solve(rows, found, units)
+        return loo, self._choice(found, loo.factors, len(part), X.shape[1])
 
     def _frames(self, X: Tensor, sets: Sequence[Tensor]) -> Frames:
         if not self.scaled:
             return unscaled(len(sets) + 1, X.shape[1])
-        return own_frames(X.double().cpu(), [*sets, torch.arange(0)], STEP)
-
-    def _searched(
-        self, X: Tensor, y: Tensor, frames: Frames, sets: Sequence[Tensor]
-    ) -> tuple[Found, list[Walker], int]:
-        """Let every model search; last, the full one."""
-        part = draw_part(len(y), self.seed)
-        place_of = {int(row): k for k, row in enumerate(part)}
-        folds = None
-        if len(sets) == len(y):
-            columns = [place_of.get(int(rows[0]), len(part)) for rows in sets]
-        else:
-            inside = [[place_of[int(row)] for row in rows if int(row) in place_of] for rows in sets]
-            folds, columns = (
-                [torch.tensor(rows, device=self.machine.device) for rows in inside],
-                list(range(len(sets))),
-            )
-        last = len(part) if folds is None else len(folds)
-        of = frames.of.tolist()
-        walkers = [
-            Walker(frame, column) for frame, column in zip(of, [*columns, last], strict=True)
-        ]
-        rows = [self.machine.put(frames.apply(k, X[part])) for k in range(len(frames))]
-        kernels = CandidateKernels(*self._networks(X, frames, part), rows)
-        search = Search(kernels, self.machine.put(y[part]), self.intercept, self.machine, folds)
-        distinct = list(dict.fromkeys(walkers))
-        sizes = [len(part) - _gone(w.left_out, folds, len(part)) for w in distinct]
-        tolls = np.array([math.log(max(size, 2)) / max(size, 2) for size in sizes])
-        relevance = self.relevance and X.shape[1] <= MOST_FEATURES
-        with few_threads(len(part)):
-            found = walk(search, distinct, tolls, relevance, self.ridge is None, self.progress)
-        index = {walker: k for k, walker in enumerate(distinct)}
-        each = np.array([index[walker] for walker in walkers])
-        spread = Found(
-            [found.places[k] for k in each],
-            found.values[each],
-            found.doubtful[each],
-            found.starting[each],
-            found.evaluated,
-        )
-        return spread, walkers, len(part)
-
-    def _networks(self, X: Tensor, frames: Frames, part: Tensor):  # type: ignore[no-untyped-def]
-        """The networks as the search takes them, and their units of λ."""
-        networks, units = [], []
-        for candidate in self.candidates:
-            unit = 1.0
-            if candidate.network is not None:
-                networks.append(candidate.network)
-            else:
-                networks.append(self._given(candidate, X, frames, part))
-                unit = self._unit(candidate, X)
-            units.append(unit if self.ridge is None else self.ridge)
-        return networks, units
-
-    def _given(self, candidate: Candidate, X: Tensor, frames: Frames, part: Tensor):  # type: ignore[no-untyped-def]
-        def kernel(frame: int) -> tuple[Tensor, Tensor]:
-            tangent = self._tangent(candidate, Place(0, (), 0), frames, frame)
-            features = tangent.features(X[part])
-            return tangent.gram(features), features.outputs
-
-        return kernel
+        return own_frames(X, [*sets, torch.arange(0)], STEP)
 
     def _unit(self, candidate: Candidate, X: Tensor) -> float:
-        """Typical k(x, x), at synthetic rows: a function of the network alone."""
-        zeros = torch.zeros(X.shape[1], dtype=torch.float64)
-        assert candidate.tangent is not None
-        tangent = candidate.tangent(zeros, zeros + 1).on(self.machine)
-        return 1e4 * float(ridge_grid(tangent, X, self.seed)[0])
+        """λ of exponent 0: the typical k(x, x) at synthetic rows, a function of the network."""
+        if self.ridge is not None:
+            return self.ridge
+        if candidate.network is not None:
+            return 1.0
+        zeros = torch.zeros(X.shape[1], dtype=X.dtype)
+        return typical_size(candidate.at(zeros, zeros + 1).on(self.machine), X, self.seed)
 
-    def _tangent(
-        self, candidate: Candidate, place: Place, frames: Frames, frame: int
-    ) -> AnyTangent:
+    def _search(self, rows: _Rows, part: Tensor, units: Sequence[float]) -> Found:
+        """Let every model search, last the full one."""
+        frames, of = rows.frames, rows.frames.of.tolist()
+        folds, columns = self._columns(rows, part)
+        walkers = [Walker(frame, column) for frame, column in zip(of, columns, strict=True)]
+        framed = [self.machine.put(frames.apply(k, rows.X[part])) for k in range(len(frames))]
+        networks = [
+            candidate.network or partial(self._given, candidate, frames, rows.X[part])
+            for candidate in self.candidates
+        ]
+        kernels = CandidateKernels(networks, units, framed)
+        y = self.machine.put(rows.y[part])
+        distinct = list(dict.fromkeys(walkers))
+        found = walk(
+            Search(kernels, y, self.intercept, self.machine, folds),
+            distinct,
+            np.array([_toll(len(part), folds, walker.left_out) for walker in distinct]),
+            self.relevance and rows.X.shape[1] <= MOST_FEATURES,
+            self.ridge is None,
+            self.progress,
+        )
+        place_of = {walker: k for k, walker in enumerate(distinct)}
+        return found.of([place_of[walker] for walker in walkers])
+
+    def _columns(self, rows: _Rows, part: Tensor) -> tuple[list[Tensor] | None, list[int]]:
+        """Folds among the search rows, and each model's number among those left out of them."""
+        place_of = {row: k for k, row in enumerate(part.tolist())}
+        if CONSTRUCTIONS[self.construction].uses_folds:
+            inside = [[place_of[r] for r in s.tolist() if r in place_of] for s in rows.sets]
+            folds = [torch.tensor(s, dtype=torch.long, device=self.machine.device) for s in inside]
+            return folds, list(range(len(folds) + 1))
+        columns = [place_of.get(row, len(part)) for row in range(len(rows.y))]
+        return None, [*columns, len(part)]
+
+    def _given(
+        self, candidate: Candidate, frames: Frames, X: Tensor, frame: int
+    ) -> tuple[Tensor, Tensor]:
+        """Kernel and outputs of a network whose weights of features are not searched."""
+        tangent = self._tangent(candidate, Place(0, (), 0), frames, frame)
+        features = tangent.features(X)
+        return tangent.gram(features), features.outputs
+
+    def _tangent(self, candidate: Candidate, place: Place, frames: Frames, frame: int) -> Linear:
         center, scale = frames.centers[frame], frames.scales[frame]
         if candidate.network is None:
-            assert candidate.tangent is not None
-            return candidate.tangent(center, scale).on(self.machine)
-        weights = weights_of(candidate.network, place, len(scale))
-        parts = (torch.tensor(weights, dtype=torch.float64), center, scale)
-        return WideTangent(candidate.network, *parts).on(self.machine)
+            return candidate.at(center, scale).on(self.machine)
+        weights = scale.new_tensor(weights_of(candidate.network, place, len(scale)))
+        return WideTangent(candidate.network, weights, center, scale).on(self.machine)
 
-    def _solved(self, X, y, frames, ends, model_of):  # type: ignore[no-untyped-def]
-        """Groups of models, the full model, and the factors of widths."""
-        construction = CONSTRUCTIONS[self.construction]
-        auto = self.widths == "auto"
-        widths = WIDTHS["leverage" if auto else self.widths]
-        places = Groups([ends[k] for k in model_of.tolist()])
+    def _solve(self, rows: _Rows, found: Found, units: Sequence[float]) -> ChosenModels:
+        """Solve at every place where some model stands."""
+        X, y = self.machine.put(rows.X), self.machine.put(rows.y)
+        owners, frames = rows.owners, rows.frames
+        ends = list(zip(frames.of.tolist(), found.places, strict=True))
+        places = Groups([ends[k] for k in owners.tolist()])
         places.setdefault(ends[-1], [])
-        units = self._networks(X, frames, torch.arange(0))[1]
-        groups, errors, tangents, full = [], [], [], None
-        for (frame, place), rows in places.items():
+        groups, errors = list[Group](), list[Errors]()
+        full: Read | None = None
+        for (frame, place), numbers in places.items():
+            members = torch.tensor(numbers, device=y.device, dtype=torch.long)
             tangent = self._tangent(self.candidates[place.network], place, frames, frame)
-            basis = Dual(tangent, tangent.features(X))  # type: ignore[arg-type]
-            system = make_system(basis, X, y, self.intercept)
             ridge = units[place.network] * 2.0**place.ridge
-            grid = tuple(ridge_grid(tangent, X, self.seed).tolist()) if widths.needs_grid else ()  # type: ignore[arg-type]
-            members = torch.tensor(rows, device=y.device, dtype=torch.long)
-            if auto and rows:
-                errors.append(two_out(system.copy().at(ridge), y, members, self.machine))
-                tangents.append(self._frame(frames, frame))
-            problem = Problem(
-                basis, X, y, system, (ridge,), grid, widths=widths, folds=self.folds, seed=self.seed
-            )
-            read = construction.fit(problem, "tangent", self.alpha).loo
-            if rows:
-                groups.append(Group(members, some_of(read, members)))
-            if (frame, place) == ends[-1]:
-                full = some_of(read, members[:0])
-        factors = choose_factors(X, y, errors, tangents) if auto else None
-        return tuple(groups), full, factors
+            read, pairs = self._solve_at(tangent, ridge, X, y, members)
+            groups += [Group(members, some_of(read, members))] if numbers else []
+            errors += [pairs] if numbers and pairs is not None else []
+            full = some_of(read, members[:0]) if (frame, place) == ends[-1] else full
+        assert full is not None
+        factors = None
+        if errors:
+            which = [
+                partial(self._in_frame, frames, frame) for (frame, _), m in places.items() if m
+            ]
+            factors = choose_factors(X, y, errors, which)
+        unsure = torch.from_numpy(found.doubtful[:-1]) | frames.doubtful[:-1]
+        doubtful = unsure[owners].to(y.device)
+        if factors is not None:
+            doubtful = doubtful | factors.doubtful
+        return ChosenModels(tuple(groups), full, doubtful, factors)
 
-    def _frame(self, frames: Frames, frame: int) -> WideTangent:
-        center, scale = frames.centers[frame], frames.scales[frame]
-        return WideTangent(wide(), torch.ones_like(scale), center, scale).on(self.machine)
+    def _solve_at(
+        self, tangent: Linear, ridge: float, X: Tensor, y: Tensor, members: Tensor
+    ) -> tuple[Read, Errors | None]:
+        """All models at one place, and the errors of its members where widths are chosen."""
+        widths = WIDTHS[self.widths]
+        basis = Dual(tangent, tangent.features(X))
+        system = make_system(basis, X, y, self.intercept)
+        errors = None
+        if widths.needs_candidates and len(members):
+            errors = errors_of(system.copy().at(ridge), y, members, self.machine)
+        grid = tuple(ridge_grid(tangent, X, self.seed).tolist()) if widths.needs_grid else ()
+        terms = {"widths": widths, "folds": self.folds, "seed": self.seed}
+        problem = Problem(basis, X, y, system, (ridge,), grid, **terms)  # type: ignore[arg-type]
+        read = CONSTRUCTIONS[self.construction].fit(problem, "tangent", self.alpha).loo
+        assert isinstance(read, Read)
+        return read, errors
+
+    def _in_frame(self, frames: Frames, frame: int, network: wide) -> WideTangent:
+        return in_frame(network, frames.centers[frame], frames.scales[frame]).on(self.machine)
 
     def _choice(
         self, found: Found, factors: Factors | None, searched: int, features: int
     ) -> Choice:
+        networks = [self.candidates[place.network].network for place in found.places]
         weights = [
-            self.candidates[place.network].network and place.weights for place in found.places
+            weights_of(network, place, features) if network else [math.nan] * features
+            for network, place in zip(networks, found.places, strict=True)
         ]
-        unit = [
-            weights_of(self.candidates[p.network].network, p, features)
-            if w
-            else [math.nan] * features
-            for p, w in zip(found.places, weights, strict=True)
-        ]
-        chosen = np.array([place.network for place in found.places])
-        gaps = found.starting - found.starting.min(axis=1, keepdims=True)
         return Choice(
             networks=tuple(candidate.name for candidate in self.candidates),
-            network=chosen,
-            weights=np.array(unit),
+            network=np.array([place.network for place in found.places]),
+            weights=np.array(weights),
             ridge=np.array([2.0**place.ridge for place in found.places]),
-            widths=(self.widths,) * (len(chosen) - 1) if factors is None else factors.names,
-            behind=gaps * searched / 2,
+            widths=(self.widths,) * (len(networks) - 1) if factors is None else factors.names,
+            behind=(found.starting - found.starting.min(axis=1, keepdims=True)) * searched / 2,
             evaluated=found.evaluated,
             searched=searched,
         )
@@ -243,35 +244,10 @@ def draw_part(n: int, seed: int) -> Tensor:
     return torch.nonzero(coins < SEARCHED / n)[:, 0]
 
 
-def two_out(solved: Ridge, y: Tensor, members: Tensor, machine: Machine) -> Errors:
-    """Errors of some models with two rows left out, over their leverage widths."""
-    n, residuals, gamma = len(y), left_out(solved), gamma_of(y.dtype)
-    sizes, predicted = y.new_empty(n, len(members)), y.new_empty(n, len(members))
-    spans = torch.empty_like(y)
-    for rows in strips(n, machine):
-        strip = solved.inverse_rows(rows)
-        spans[rows] = solved.spans(rows, strip)
-        variances = 1 / two_left_out_diagonal(strip.clone(), rows, solved.diagonal)[:, members]
-        errors = two_left_out(strip, rows, solved)[:, members]
-        predicted[rows] = y[rows, None] - errors
-        sizes[rows] = errors.abs() / variances.sqrt()
-    sizes[members, torch.arange(len(members), device=y.device)] = 0.0
-    own = solved.sensitivity(spans).own * solved.diagonal.abs().sqrt()
-    mean = sizes.sum(dim=0) / (n - 1)
-    noise = 2 * gamma * (own.max() / mean + solved.strain)
-    return Errors(members, sizes, predicted, y[members] - residuals[members], noise)
-
-
-def _owners(sets: Sequence[Tensor], n: int) -> Tensor:
-    """For each row the set that contains it."""
-    owners = torch.empty(n, dtype=torch.long)
-    for k, rows in enumerate(sets):
-        owners[rows] = k
-    return owners
-
-
-def _gone(column: int, folds: Sequence[Tensor] | None, rows: int) -> int:
-    """How many of the search rows a walker leaves out."""
+def _toll(rows: int, folds: Sequence[Tensor] | None, left_out: int) -> float:
+    """log(rows)/rows of a model's own search rows."""
     if folds is None:
-        return int(column < rows)
-    return len(folds[column]) if column < len(folds) else 0
+        rows -= int(left_out < rows)
+    elif left_out < len(folds):
+        rows -= len(folds[left_out])
+    return math.log(max(rows, 2)) / max(rows, 2)

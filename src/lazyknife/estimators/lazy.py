@@ -1,57 +1,44 @@
-"""The estimator: the one place where the stages meet."""
+"""The estimator and its settings; fitting.py has the fit."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor, nn
 
-from ..base import BaseMethod, Public, check_base
-from ..certificate import Certifier
-from ..compute import Device, Machine, machine_for
-from ..data.checks import check_folds, check_positive, check_positive_int
-from ..data.scaling import unlike_columns
+from ..base import BaseMethod
+from ..compute import Device
+from ..data.checks import check_choice, check_folds, check_positive, check_positive_int
 from ..intervals import CONSTRUCTIONS
-from ..intervals.rounded import rounding_share
-from ..losses import Loss, find_loss
-from ..networks import CANDIDATES, Network, build, mlp, wide
-from ..records import Base, PrivacyCurve, RoundedModels, composed
-from ..tangent import EXACT, FeatureMap, Selection, linearise, selected
-from .candidates import (
-    MOST_ROWS,
-    Candidate,
-    finite_candidate,
-    listed_networks,
-    wide_candidate,
-)
-from .choices import Choices
-from .choosing import ChoosingStep
-from .records import Fitted, Given, Seeds
-from .shared import IntervalRegressor
-from .step import LazyStep
-from .warn import warn_if_far
+from ..losses import Loss
+from ..tangent import FeatureMap, Selection
+from .candidates import listed_networks
+from .fitting import LazyFit
 
 
 @dataclass(eq=False, repr=False)
-class LazyJackknifeRegressor(IntervalRegressor):
-    """Certified prediction intervals for a neural network, at the cost of training it once.
+class LazyJackknifeRegressor(LazyFit):
+    """Certified prediction intervals for a table or a neural network, at the cost of one training.
 
     The network is linearised at base weights θ0 that are public or were learnt privately. All n
     leave-one-out models are then ridge regressions on its tangent features, in closed form, and
     jackknife+ or another construction turns them into intervals.
 
+    Without arguments every leave-one-out model chooses, on its own rows and therefore without a
+    leak, how to scale the features, its network among eight infinitely wide ones, how much each
+    feature matters, λ, and what the widths of intervals depend on.
+
     Parameters
     ----------
     network
-        None (``mlp((64, 64), skip=True)``: two hidden layers of 64 ReLU units and a linear function
-        of the inputs beside them), a ``torch.nn.Module`` (copied with its weights, never changed),
-        or a callable ``n_features -> module`` such as ``mlp((64, 64))``.
+        A ``torch.nn.Module`` (copied with its weights, never changed), a callable ``n_features ->
+        module`` such as ``mlp((64, 64))``, an infinitely wide network such as ``wide("laplace")``,
+        or a list of such candidates, among which every leave-one-out model chooses. None is
+        ``lazyknife.networks.CANDIDATES``, eight infinitely wide networks; with more than 5,000
+        rows, a base other than ``Public``, or settings that require a finite network (``readout``,
+        ``loss``, ``features``, ``parameters``, ``starts``, ``precision``) it is
+        ``mlp((64, 64), skip=True)``.
     base
         How the base weights θ0 are obtained: ``Public``, ``Split``, ``DPSGD``, ``Perturbed``,
         ``Pretrained`` or ``Plain``. None is ``Public()``: the network's own starting weights.
@@ -75,9 +62,14 @@ class LazyJackknifeRegressor(IntervalRegressor):
         used, in the primal form if there are fewer moved parameters than rows.
     widths
         What the width of an interval depends on: ``"constant"``, nothing; ``"leverage"``, the
-        distance of the row from the training rows; ``"noise"``, the size of the errors around it.
-        None is ``"noise"`` for plus and minmax (``"constant"`` beyond 5,000 rows, with a ``Sketch``
-        and with another loss); full conformal has ``"leverage"`` built in.
+        distance of the row from the training rows; ``"noise"``, the size of the errors around it;
+        ``"auto"``, where models choose among candidates: leverage, times a factor that every model
+        chooses. None is ``"auto"`` there; for one network it is ``"noise"`` for plus and minmax
+        (``"constant"`` beyond 5,000 rows, with a ``Sketch`` and with another loss). Full conformal
+        has ``"leverage"`` built in.
+    relevance
+        ``"auto"``: every model searches a weight for each feature of infinitely wide networks, if
+        there are at most 64 features. None: all features have the same weight.
     folds
         Number of folds of ``"cv+"``; its theorem requires n to be divisible by it.
     starts
@@ -87,9 +79,11 @@ class LazyJackknifeRegressor(IntervalRegressor):
         ``"logistic"`` (y of 0 and 1), ``"poisson"`` (counts), or an instance such as
         ``Huber(delta=2.0)``. The last two predict the mean of y through their link.
     scaling
-        None, ``"symlog"`` (fixed), ``"standardize"`` or a scikit-learn transformer. A fitted one
-        requires ``X_pool`` or ``X_unlabeled`` in ``fit``; fitted on X alone it is a leak, and the
-        certificate says so.
+        ``"auto"``: where models choose among candidates, each of them divides the features by their
+        standard deviations in its own rows, rounded to powers of 2, which is no leak; modules that
+        you pass, and single networks, receive the features as they are. None, ``"symlog"`` (fixed),
+        ``"standardize"`` or a scikit-learn transformer: a fitted one requires ``X_pool`` or
+        ``X_unlabeled`` in ``fit``; fitted on X alone it is a leak, and the certificate says so.
     alpha
         Level: intervals aim at a coverage of 1 − alpha.
     nu
@@ -115,6 +109,8 @@ class LazyJackknifeRegressor(IntervalRegressor):
         The coverage guarantee; print it.
     base_
         Base weights, their dependence on the data, and how they were obtained.
+    choice_
+        What the models chose, where there was a choice; print it.
     ridge_
         λ of each model and, last, of the full one, shape (n + 1,), or (folds + 1,); for full
         conformal of the full one alone.
@@ -128,7 +124,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
 
     """
 
-    network: Network | wide | Sequence[Network | wide] | None = None
+    network: Any = None  # Network | wide | Sequence[Network | wide] | None
     base: BaseMethod | None = None
     ridge: float | Literal["auto"] = "auto"
     construction: str = "plus"
@@ -164,193 +160,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
         check_folds(self.folds)
         if not isinstance(self.intercept, bool | np.bool_):
             raise TypeError(f"intercept={self.intercept!r}: give True or False")
-        self._choices().check()
-
-    def _choices(self) -> Choices:
-        features = EXACT if self.features is None else self.features
-        return Choices(self.construction, self.readout, self.widths, find_loss(self.loss), features)
-
-    def _base_method(self) -> BaseMethod:
-        return check_base(self.base)
-
-    def _machine(self) -> Machine:
-        return machine_for(self.device, self.precision, self.memory_budget)
-
-    def _learns_from_covariates(self) -> bool:
-        return self._base_method().uses_covariates
-
-    def _rows_apart(self, n: int, seeds: Seeds) -> NDArray[np.intp] | None:
-        learn, left = self._base_method().rows(n, seeds.rows)
-        return None if len(left) == n else learn
-
-    def _fit(self, given: Given) -> Fitted:
-        chosen = self._candidates(given)
-        return self._fit_one(given) if chosen is None else self._fit_chosen(given, chosen)
-
-    def _fit_one(self, given: Given) -> Fitted:
-        """Fit around one network."""
-        X, y, seeds = given.X, given.y, given.seeds
-        method, loss, machine = self._base_method(), find_loss(self.loss), self._machine()
-        loss.check(y)
-        learn, left = (torch.from_numpy(rows) for rows in method.rows(len(y), seeds.rows))
-        lazy = self._lazy_step(seeds, len(left))
-        start = build(self.network, X, seeds.start, self.starts)
-        lazy.check_fits(len(left), _count(selected(start, self.parameters)), machine)
-        base = method.fit(
-            start,
-            X[learn],
-            y[learn],
-            seed=seeds.base,
-            center=self.intercept,
-            progress=self.progress,
-            covariates=given.covariates,
-            loss=loss,
-        )
-        tangent = linearise(base.module, X, self.parameters, machine)
-        models = lazy.models(tangent, X[left], y[left])
-        warn_if_far(models.loo.residuals, models.solved.residuals)
-        certifier = self._certifier(given, base.dependence, models.loo)
-        for objection in certifier.rounded(self.alpha):
-            warnings.warn(f"no coverage is guaranteed. {objection}", stacklevel=4)
-        attributes = {
-            "base_": base,
-            "start_": start,
-            "ridge_": self.starts * models.solved.ridges.cpu().numpy(),
-            "widths_": lazy.widths,
-            "rounding_": rounding_share(models.loo, self.alpha, certifier.size),
-            "seeds_": seeds,
-        }
-        return Fitted(models.loo, certifier, attributes)
-
-    def _candidates(self, given: Given) -> tuple[Network | wide, ...] | None:
-        """The networks that models choose from; None for one network alone."""
-        listed = listed_networks(self.network)
-        reason = self._cannot_choose(given)
-        if listed is None:
-            small = len(given.y) <= MOST_ROWS and type(self._base_method()) is Public
-            return CANDIDATES if self.network is None and small and not reason else None
-        if reason:
-            raise ValueError(f"network={self.network!r}: several candidates {reason}")
-        return listed
-
-    def _cannot_choose(self, given: Given) -> str:
-        """Why models cannot choose among candidates; empty if they can."""
-        choices = self._choices()
-        if not choices.loss.closed_form:
-            return f"do not support loss={choices.loss.name!r}: use loss='squared'"
-        if self.readout != "tangent":
-            return f"do not support readout={self.readout!r}: use readout='tangent'"
-        if self.features is not None:
-            return f"do not support features={self.features!r}: use features=None"
-        if self.construction == "full":
-            return "do not support construction='full'"
-        if self.starts != 1 or self._machine().dtype != torch.float64:
-            return "require starts=1 and precision='float64'"
-        if given.X.ndim != 2 or not given.X.is_floating_point():
-            return "require rows of numbers"
-        return "require at least 4 rows" if len(given.y) < 4 else ""
-
-    def _fit_chosen(self, given: Given, networks: Sequence[Network | wide]) -> Fitted:
-        """Fit with networks, weights, λ and widths that every model chooses."""
-        X, y, seeds = given.X, given.y, given.seeds
-        method, machine = self._base_method(), self._machine()
-        learn, left = (torch.from_numpy(rows) for rows in method.rows(len(y), seeds.rows))
-        self._choices().check_rows(len(left), self.folds)
-        bases, candidates = self._bases(given, networks, learn)
-        step = ChoosingStep(
-            candidates,
-            None if self.ridge == "auto" else float(self.ridge),
-            self.intercept,
-            self.construction,
-            self._choices().widths_for(len(left), "auto"),
-            self.relevance is not None,
-            isinstance(self.scaling, str) and self.scaling == "auto",
-            self.folds,
-            seeds.lazy,
-            self.alpha,
-            machine,
-            self.progress,
-        )
-        loo, choice = step.models(X[left], y[left])
-        dependence = composed([base.dependence for base in bases])
-        certifier = self._certifier(given, dependence, loo)
-        for objection in certifier.rounded(self.alpha):
-            warnings.warn(f"no coverage is guaranteed. {objection}", stacklevel=4)
-        attributes = {
-            "choice_": choice,
-            "ridge_": choice.ridge,
-            "widths_": step.widths,
-            "rounding_": rounding_share(loo, self.alpha, certifier.size),
-            "seeds_": seeds,
-        }
-        return Fitted(loo, certifier, attributes)
-
-    def _bases(
-        self, given: Given, networks: Sequence[Network | wide], learn: Tensor
-    ) -> tuple[list[Base], list[Candidate]]:
-        """Base weights of every finite network, and all candidates."""
-        bases: list[Base] = []
-        candidates: list[Candidate] = []
-        framed = type(self._base_method()) is Public
-        for k, network in enumerate(networks):
-            if isinstance(network, wide):
-                candidates.append(wide_candidate(network))
-                continue
-            start = build(network, given.X, given.seeds.start + k, 1)
-            bases.append(
-                self._base_method().fit(
-                    start,
-                    given.X[learn],
-                    given.y[learn],
-                    seed=given.seeds.base + k,
-                    center=self.intercept,
-                    progress=self.progress,
-                    covariates=given.covariates,
-                    loss=find_loss(self.loss),
-                )
-            )
-            own = framed and not isinstance(network, nn.Module)
-            name = str(network) if isinstance(network, mlp) else type(bases[-1].module).__name__
-            terms = (self.parameters, self._machine(), own)
-            candidates.append(finite_candidate(name, bases[-1].module, given.X, *terms))
-        return bases, candidates
-
-    def _lazy_step(self, seeds: Seeds, n: int) -> LazyStep:
-        choices = self._choices()
-        choices.check_rows(n, self.folds)
-        # The mean of networks has the mean of their kernels divided by their number.
-        ridge = self.ridge if isinstance(self.ridge, str) else self.ridge / self.starts
-        return LazyStep(
-            ridge,
-            self.intercept,
-            self.readout,
-            self.construction,
-            choices.widths_for(n),
-            self.folds,
-            choices.loss,
-            choices.features,
-            seeds.lazy,
-            self.alpha,
-            self.progress,
-        )
-
-    def _certifier(
-        self, given: Given, dependence: PrivacyCurve | None, loo: RoundedModels
-    ) -> Certifier:
-        return Certifier(
-            construction=self.construction,
-            base=self._base_method(),
-            dependence=dependence,
-            folds=self.folds,
-            assumptions=(*self._start_assumptions(), *given.scaling.assumptions),
-            objections=given.scaling.objections,
-            rows=given.scaling.rows,
-            new_rows=given.scaling.new_rows,
-            loo=loo,
-            size=float(given.y.abs().max()),
-            columns=unlike_columns(given.X.numpy(), given.names),
-        )
-
-
-def _count(parameters: Mapping[str, Tensor]) -> int:
-    return sum(p.numel() for p in parameters.values())
+        if self.relevance is not None:
+            check_choice("relevance", self.relevance, ["auto"])
+        several = self.network is None or listed_networks(self.network) is not None
+        self._choices(candidates=several).check()

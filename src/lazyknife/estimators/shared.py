@@ -36,7 +36,7 @@ from ..data.inputs import (
 )
 from ..data.scaling import Scaling, find_source, fit_scaling
 from ..intervals import CONSTRUCTIONS, kappa
-from ..networks import Network, mlp
+from ..networks import mlp
 from ..records import Intervals, Predictor, to_array
 from ..sentences import PUBLIC_START
 from .records import Fitted, Given, Seeds
@@ -57,7 +57,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     scaling: Any
     random_state: Any
     construction: str
-    network: Network | None
+    network: Any
     progress: bool
     nu: float = 0.0
     loo_: Predictor

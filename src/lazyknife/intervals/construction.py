@@ -46,6 +46,8 @@ class Construction(ABC, Generic[Models]):
         Whether it accepts leave-one-out models of any origin, such as networks trained n times.
     uses_folds
         Whether it leaves folds out instead of rows.
+    symmetric
+        Whether choices are made by all rows and the new one together, and not by each model.
 
     """
 
@@ -57,6 +59,7 @@ class Construction(ABC, Generic[Models]):
     any_loss: ClassVar[bool] = True
     any_models: ClassVar[bool] = True
     uses_folds: ClassVar[bool] = False
+    symmetric: ClassVar[bool] = False
 
     @abstractmethod
     def fit(self, problem: Problem, readout: str, alpha: float) -> LazyModels:

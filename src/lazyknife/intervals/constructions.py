@@ -72,6 +72,7 @@ class Full(Construction[Conformal]):
     readouts = ("tangent",)
     any_loss = False
     any_models = False
+    symmetric = True
 
     def fit(self, problem: Problem, readout: str, alpha: float) -> LazyModels:
         return fit_full(problem)

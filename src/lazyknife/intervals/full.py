@@ -16,7 +16,8 @@ smallest leave-one-out error of all n + 1 rows,
 a quadratic in y for each λ of the grid. The rule treats the n + 1 rows alike, so ranks of scores at
 λ̂(y) are as exchangeable as at a fixed λ, and the choice costs no coverage. The set is the union
 over λ of the interval at λ, restricted to where λ̂(y) = λ. What is returned is its hull, whose ends
-are ends of such intervals or crossings of two quadratics. Candidates are the λ that are large
+are ends of such intervals or crossings of two quadratics. Several networks are chosen from in the
+same way, each with its own λ. Candidates are the λ that are large
 enough relative to the trace of the kernel of all n + 1 rows, again a rule that treats them alike.
 
 Rounding (solve/rounding.py): ends of an interval are off by at most γ(√strain + √loose)² of their
@@ -29,7 +30,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -42,23 +43,19 @@ from ..solve.ridge import OpenRidge, RidgeModels, left_out
 from ..solve.rounding import Sensitivity, gamma_of
 from ..tangent import Basis
 from .fit import LazyModels
-from .hull import hull, piece_at
+from .hull import Piece, hull, piece_at
 
 
 @dataclass(frozen=True)
-class FullModels:
-    """The full-data model at each λ of a grid, ready for candidates.
+class Family:
+    """One network at each λ of a grid.
 
     Attributes
     ----------
     basis
         The tangent's coordinates.
-    targets
-        r, shape (n,).
     factors
         One for each λ.
-    place
-        Index of the factor for point predictions.
     trace
         Trace of the kernel.
     gamma
@@ -71,34 +68,60 @@ class FullModels:
     """
 
     basis: Basis
-    targets: Tensor
     factors: tuple[OpenRidge, ...]
-    place: int
-    trace: float
-    gamma: float
-    size: float
-    shaken: float
+    trace: float = 0.0
+    gamma: float = 0.0
+    size: float = 0.0
+    shaken: float = 0.0
+
+    def pieces(self, X: Tensor, ranks: Sequence[int]) -> list[Piece]:
+        """Accepted candidates at each λ, none at rows where λ is too small to be one."""
+        outputs, rows, norms = self.basis.at(X)
+        least = LEAST_SHARE[norms.dtype] * (self.trace + norms)
+        least = least.clamp(max=max(f.ridge for f in self.factors))
+        found = []
+        for factor in self.factors:
+            piece = piece_at(factor, rows, norms, ranks, self.gamma)
+            piece = replace(piece, middle=outputs + piece.middle)
+            found.append(piece.among(factor.ridge >= least) if len(self.factors) > 1 else piece)
+        return found
+
+
+@dataclass(frozen=True)
+class FullModels:
+    """The full-data model of each network and λ, ready for candidates.
+
+    Attributes
+    ----------
+    families
+        The networks.
+    place
+        Indices of the network and of λ for point predictions.
+
+    """
+
+    families: tuple[Family, ...]
+    place: tuple[int, int]
 
     @classmethod
-    def of(
-        cls,
-        basis: Basis,
-        targets: Tensor,
-        factors: Sequence[OpenRidge],
-        trace: float = 0.0,
-        gamma: float = 0.0,
-        size: float = 0.0,
-        shaken: float = 0.0,
-    ) -> FullModels:
-        """Point predictions use the λ with the smallest leave-one-out error of the n rows."""
-        errors = torch.stack([left_out(factor).square().sum() for factor in factors])
-        place = int(errors.argmin())
-        return cls(basis, targets, tuple(factors), place, trace, gamma, size, shaken)
+    def of(cls, families: Sequence[Family]) -> FullModels:
+        """Point predictions have the smallest leave-one-out error of the n rows."""
+        errors = {
+            (i, k): float(left_out(factor).square().sum())
+            for i, family in enumerate(families)
+            for k, factor in enumerate(family.factors)
+        }
+        return cls(tuple(families), min(errors, key=lambda place: errors[place]))
+
+    @property
+    def family(self) -> Family:
+        """The network for point predictions."""
+        return self.families[self.place[0]]
 
     @property
     def chosen(self) -> OpenRidge:
         """The factor for point predictions."""
-        return self.factors[self.place]
+        return self.family.factors[self.place[1]]
 
     @property
     def residuals(self) -> Tensor:
@@ -109,11 +132,11 @@ class FullModels:
         return self.chosen.ridge * self.chosen.dual
 
     def typical_error(self) -> tuple[float, float]:
-        chosen = self.chosen
+        chosen, family = self.chosen, self.family
         each = chosen.weight * (chosen.strain / chosen.diagonal.abs()).sqrt()
-        slack = self.gamma * (float(each.median()) + self.size) + self.shaken
+        slack = family.gamma * (float(each.median()) + family.size) + family.shaken
         both = math.sqrt(chosen.strain) + math.sqrt(chosen.loose)
-        return slack, self.gamma * both**2
+        return slack, family.gamma * both**2
 
     @property
     def conceded(self) -> int:
@@ -122,43 +145,47 @@ class FullModels:
     @property
     def rows_at_once(self) -> int:
         """Rows for which weights, roots and crossings fit."""
-        machine, n = self.basis.tangent.machine, len(self.targets)
-        numbers = 9 * n + 6 * len(self.factors) ** 3
-        return machine.rows_at_once(n, self.basis.row_bytes + machine.item * numbers)
+        basis, n = self.family.basis, len(self.chosen.dual)
+        machine, pieces = basis.tangent.machine, sum(len(f.factors) for f in self.families)
+        return machine.rows_at_once(n, basis.row_bytes + machine.item * (9 * n + 6 * pieces**3))
 
     def point(self, X: Tensor) -> Tensor:
         """Predictions of the full-data model."""
-        outputs, rows = self.basis.at(X)[:2]
+        outputs, rows = self.family.basis.at(X)[:2]
         return outputs + rows @ self.chosen.coefficients + self.chosen.intercept
 
     def accepted(self, X: Tensor, ranks: Sequence[int]) -> Ends:
         """Point predictions, and the hulls of the accepted candidates for each rank κ."""
-        outputs, rows, norms = self.basis.at(X)
-        pieces = [piece_at(f, rows, norms, ranks, self.gamma) for f in self.factors]
-        middle = pieces[self.place].middle
-        point = outputs + middle
-        if len(pieces) == 1:
-            lower, upper = pieces[0].lower, pieces[0].upper
-        else:
-            least = LEAST_SHARE[norms.dtype] * (self.trace + norms)
-            least = least.clamp(max=max(f.ridge for f in self.factors))
-            candidates = [f.ridge >= least for f in self.factors]
-            around = [p.around(middle).among(a) for p, a in zip(pieces, candidates, strict=True)]
-            lower, upper = hull(around)
-        slack = self.gamma * (point.abs() + self.size)[:, None] + 2 * self.shaken
-        return point, point[:, None] + lower - slack, point[:, None] + upper + slack
+        made = [family.pieces(X, ranks) for family in self.families]
+        point = made[self.place[0]][self.place[1]].middle
+        around = [piece.around(point) for pieces in made for piece in pieces]
+        lower, upper = hull(around) if len(around) > 1 else (around[0].lower, around[0].upper)
+        slack = torch.zeros_like(point)
+        for family in self.families:
+            own = family.gamma * (point.abs() + family.size) + 2 * family.shaken
+            slack = torch.maximum(slack, own)
+        return (
+            point,
+            point[:, None] + lower - slack[:, None],
+            point[:, None] + upper + slack[:, None],
+        )
 
 
-def fit_full(problem: Problem) -> LazyModels:
+def family_of(problem: Problem) -> Family:
     """Factor the ridge at every λ that may be a candidate."""
     machine, system, ridges = problem.machine, problem.system, problem.ridges
     with machine.exact.products():
         trace = float(system.norms.sum())
         least = min(LEAST_SHARE[machine.dtype] * trace, max(ridges))  # with a new row it is more
-        factors = [system.factor(ridge) for ridge in ridges if ridge >= least]
+        factors = tuple(system.factor(ridge) for ridge in ridges if ridge >= least)
         measured, shaken = Kept.of(problem).errors(problem)
     gamma, size = gamma_of(machine.dtype, measured), largest(problem.y, system.targets)
-    loo = FullModels.of(problem.basis, system.targets, factors, trace, gamma, size, shaken)
+    return Family(problem.basis, factors, trace, gamma, size, shaken)
+
+
+def fit_full(problem: Problem) -> LazyModels:
+    """Full conformal prediction with one network."""
+    loo = FullModels.of([family_of(problem)])
     chosen = loo.chosen
     solved = RidgeModels(
         columns=chosen.coefficients[:, None],  # no model but the full one

@@ -1,4 +1,4 @@
-"""Networks: ``mlp``, ``wide``, checks and private copies of the user's own, calls with other weights."""
+"""Networks: ``mlp``, ``wide``, checks and copies of the user's own, calls with other weights."""
 
 # mypy: implicit-reexport
 # ruff: noqa: F401

@@ -96,6 +96,8 @@ class Framed(nn.Module):
     def __init__(self, body: nn.Module, center: Tensor, scale: Tensor) -> None:
         super().__init__()
         self.body = body
+        self.center: Tensor
+        self.scale: Tensor
         self.register_buffer("center", center)
         self.register_buffer("scale", scale)
 

@@ -25,7 +25,7 @@ SQUASH = 2.0  # x ↦ sign(x)·log(1 + 2|x|)
 class Kind(ABC):
     """A family of kernels k(x, x') = link(Σ_f term(w_f, x_f, x'_f)), with k(x, x) = 1.
 
-    ``terms`` takes columns x_f, shape (m, 1), and x'_f, shape (1, n), and returns shape (m, n).
+    ``term`` takes columns x_f, shape (m, 1), and x'_f, shape (1, n), and returns shape (m, n).
     """
 
     @abstractmethod
@@ -34,7 +34,7 @@ class Kind(ABC):
 
     @abstractmethod
     def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        """Return the kernel of a sum, (m, n); ``left``, (m, 1), and ``right``, (1, n), are own(x)."""
+        """Return the kernel of a sum, (m, n), given own(x), (m, 1), and own(x'), (1, n)."""
 
     def own(self, weights: Tensor, X: Tensor) -> Tensor:
         """Σ_f term(w_f, x_f, x_f) of each row where the link needs it, shape (m,)."""

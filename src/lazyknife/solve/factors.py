@@ -5,7 +5,8 @@ widths, all i ≠ j. σ_{−j}(x) is the leverage width times one of
 
 - 1;
 - a local average, (c·mean N + Σ_i w(x, X_i) N_ij)/(c + Σ_i w(x, X_i)), for several kernels w;
-- exp(b·level), where level is the prediction of model j at x, in standard deviations of its y.
+- exp(b·level), where level is the prediction of model j at x less its mean prediction, in standard
+  deviations of its y.
 
 The model takes the one under which its own N are most likely: the least
 mean log g_i + log mean N_ij/g_i over i ≠ j, plus a toll on all but the first. Row i has no part in
@@ -14,7 +15,7 @@ its own average. All of it is a function of the rows without j and of x.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ from torch import Tensor
 
 from ..networks import wide
 from ..tangent import WideTangent
-from .places import weight_unit
+from .pairs import Errors
 
 AVERAGES = (
     wide("laplace", 1.0),
@@ -38,36 +39,7 @@ FARTHEST = 2.5  # levels beyond this many standard deviations count as this many
 TIE = 1e-6
 
 
-class Errors(NamedTuple):
-    """Errors of some models with two rows left out.
-
-    Attributes
-    ----------
-    members
-        The models: the rows that they leave out, shape (k,).
-    sizes
-        N, shape (n, k); 0 at a model's own row.
-    predicted
-        Predictions with two rows left out, shape (n, k).
-    own
-        Predictions of the left-out rows, shape (k,).
-    noise
-        Bounds on the errors of N over their mean by rounding, shape (k,).
-
-    """
-
-    members: Tensor
-    sizes: Tensor
-    predicted: Tensor
-    own: Tensor
-    noise: Tensor
-
-    @property
-    def kept(self) -> Tensor:
-        """1 at the model's own rows, 0 at the row that it leaves out, shape (n, k)."""
-        kept = torch.ones_like(self.sizes)
-        kept[self.members, torch.arange(len(self.members), device=kept.device)] = 0.0
-        return kept
+Frame = Callable[[wide], WideTangent]
 
 
 class _Factor(NamedTuple):
@@ -149,7 +121,7 @@ def level(values: Tensor, middle: Tensor, unit: Tensor, slopes: Tensor | float) 
 
 
 def choose_factors(
-    X: Tensor, y: Tensor, groups: Sequence[Errors], frames: Sequence[WideTangent]
+    X: Tensor, y: Tensor, groups: Sequence[Errors], frames: Sequence[Frame]
 ) -> Factors:
     """Let every model choose its factor.
 
@@ -160,42 +132,64 @@ def choose_factors(
     groups
         Errors of the models, in groups that share a frame.
     frames
-        For each group an infinitely wide network in its frame, whose kernel is not used.
+        The frame of each group: from an infinitely wide network to its tangent.
 
     """
-    n, averages, levels = len(y), list[Averages](), list[Levels]()
-    own, doubtful = torch.ones_like(y), torch.zeros(n, dtype=torch.bool, device=y.device)
-    names, error = ["leverage"] * n, 0.0
+    own, names = torch.ones_like(y), ["leverage"] * len(y)
+    doubtful = torch.zeros_like(y, dtype=torch.bool)
+    averages, levels, error = list[Averages](), list[Levels](), 0.0
     for errors, frame in zip(groups, frames, strict=True):
-        kept, members = errors.kept, errors.members
-        tangents = [_in_frame(network, frame) for network in AVERAGES]
-        middle, unit = _levels(errors, y)
-        offers = [_Factor(torch.ones_like(errors.sizes), torch.ones_like(errors.own))]
-        offers += [_average(errors, tangent, X) for tangent in tangents]
-        offers += [
-            _Factor(
-                level(errors.predicted, middle, unit, slope),
-                level(errors.own, middle, unit, slope),
-            )
-            for slope in SLOPES
-        ]
-        chosen, unsure = _most_likely(errors, offers)
-        for k, offer in enumerate(offers):
-            own[members[chosen == k]] = offer.own[chosen == k]
+        offers = _Offers.of(errors, X, y, frame)
+        chosen, unsure = _most_likely(errors, offers.factors)
+        members = errors.members
         doubtful[members] |= unsure
-        for k, tangent in enumerate(tangents, start=1):
-            took = chosen == k
-            if took.any():
-                sizes = errors.sizes[:, took]
-                averages.append(Averages(members[took], tangent, X, sizes, kept[:, took]))
-        steep = chosen > len(tangents)
-        if steep.any():
-            slopes = y.new_tensor(SLOPES)[chosen[steep] - len(tangents) - 1]
-            levels.append(Levels(members[steep], slopes, middle[steep], unit[steep]))
+        own[members] = torch.stack([factor.own for factor in offers.factors]).gather(
+            0, chosen[None]
+        )[0]
+        averages += offers.averages(errors, X, chosen)
+        levels += offers.levels(errors, chosen)
         for member, k in zip(members.tolist(), chosen.tolist(), strict=True):
             names[member] = _NAMES[k]
         error = max(error, float(errors.noise.nan_to_num(torch.inf).max()))
     return Factors(tuple(averages), tuple(levels), own, error, doubtful, tuple(names))
+
+
+class _Offers(NamedTuple):
+    """The factors that models of one group choose from, in the order of ``_NAMES``."""
+
+    tangents: list[WideTangent]
+    middle: Tensor
+    unit: Tensor
+    factors: list[_Factor]
+
+    @classmethod
+    def of(cls, errors: Errors, X: Tensor, y: Tensor, frame: Frame) -> _Offers:
+        tangents, (middle, unit) = [frame(network) for network in AVERAGES], _levels(errors, y)
+        ones = _Factor(torch.ones_like(errors.sizes), torch.ones_like(errors.own))
+        local = [_average(errors, tangent, X) for tangent in tangents]
+        steep = [
+            _Factor(*(level(f, middle, unit, slope) for f in (errors.predicted, errors.own)))
+            for slope in SLOPES
+        ]
+        return cls(tangents, middle, unit, [ones, *local, *steep])
+
+    def averages(self, errors: Errors, X: Tensor, chosen: Tensor) -> list[Averages]:
+        """The local averages that were chosen."""
+        found = []
+        for k, tangent in enumerate(self.tangents, start=1):
+            took = chosen == k
+            if took.any():
+                sizes, kept = errors.sizes[:, took], errors.kept[:, took]
+                found.append(Averages(errors.members[took], tangent, X, sizes, kept))
+        return found
+
+    def levels(self, errors: Errors, chosen: Tensor) -> list[Levels]:
+        """The factors by level that were chosen."""
+        first = 1 + len(self.tangents)
+        took = chosen >= first
+        slopes = self.middle.new_tensor(SLOPES)[(chosen - first)[took]]
+        found = Levels(errors.members[took], slopes, self.middle[took], self.unit[took])
+        return [found] if took.any() else []
 
 
 _NAMES = (
@@ -221,7 +215,8 @@ def _most_likely(errors: Errors, offers: Sequence[_Factor]) -> tuple[Tensor, Ten
         unsure = unsure | (margin.abs() <= 4 * errors.noise)
         chosen = torch.where(margin < 0, k, chosen)
         best = torch.where(margin < 0, value, best)
-    assert chosen is not None and unsure is not None
+    assert chosen is not None
+    assert unsure is not None
     return chosen, unsure
 
 
@@ -254,10 +249,3 @@ def _levels(errors: Errors, y: Tensor) -> tuple[Tensor, Tensor]:
     spread = ((y[:, None] - means).square() * kept).sum(dim=0).div(count).sqrt()
     middle = (errors.predicted * kept).sum(dim=0) / count
     return middle, spread.clamp(min=torch.finfo(spread.dtype).tiny)
-
-
-def _in_frame(network: wide, frame: WideTangent) -> WideTangent:
-    """A network with equal weights in the frame of another one."""
-    unit = weight_unit(len(frame.weights)) * (network.scale or 1.0)
-    weights = torch.full_like(frame.weights, unit)
-    return WideTangent(network, weights, frame.center, frame.scale, frame.machine)

@@ -75,7 +75,7 @@ class CandidateKernels:
         return kind.link(total, own[:, None], own[None]), X.new_zeros(len(X))
 
     def _total(self, frame: int, place: Place, network: wide, X: Tensor) -> Tensor:
-        """The sum over features, from a kept one that differs in a single weight if there is one."""
+        """The sum over features, from a kept one that differs in one weight if there is one."""
         key = (frame, place.network, place.weights)
         if key in self.sums:
             self.sums.move_to_end(key)
@@ -101,10 +101,13 @@ class CandidateKernels:
 
     def _neighbour(self, key: tuple[int, int, tuple[int, ...]]) -> tuple[int, ...] | None:
         for frame, network, weights in reversed(self.sums):
-            if (frame, network) == key[:2]:
-                if sum(a != b for a, b in zip(weights, key[2], strict=True)) == 1:
-                    return weights
+            if (frame, network) == key[:2] and _differences(weights, key[2]) == 1:
+                return weights
         return None
+
+
+def _differences(weights: Sequence[int], others: Sequence[int]) -> int:
+    return sum(a != b for a, b in zip(weights, others, strict=True))
 
 
 def weights_of(network: wide, place: Place, features: int) -> list[float]:

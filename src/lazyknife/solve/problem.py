@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..compute import Machine, blocks
 from ..losses import SQUARED, Loss
-from ..tangent import Basis, Dual, Tangent
+from ..tangent import Basis, Dual, Linear
 from .dual import DualSystem
 from .primal import PrimalSystem
 from .ridge import System
@@ -93,16 +93,21 @@ def _feature_rows(basis: Basis, X: Tensor, intercept: bool) -> tuple[Tensor, Ten
     return rows, outputs
 
 
-def ridge_grid(tangent: Tangent, X: Tensor, seed: int) -> Tensor:
+def ridge_grid(tangent: Linear, X: Tensor, seed: int) -> Tensor:
     """Return a wide grid of λ that depends on the shape of a row, and not on data.
 
     It is scaled by the kernel at synthetic standard-normal inputs, a function of θ0 alone. The
     largest eigenvalue of n rows on that scale is about n times it, so the grid reaches from almost
     no penalty to one that dominates a hundred thousand rows, or fewer rows of larger features.
     """
-    scale = 1.0
-    if X.is_floating_point():
-        generator = torch.Generator().manual_seed(seed)
-        probes = torch.randn(PROBES, *X.shape[1:], dtype=torch.float64, generator=generator)
-        scale = float(tangent.gram(tangent.features(probes)).diagonal().mean()) or 1.0
+    scale = typical_size(tangent, X, seed)
     return scale * torch.logspace(*GRID_DECADES, GRID_POINTS, dtype=torch.float64)
+
+
+def typical_size(tangent: Linear, X: Tensor, seed: int) -> float:
+    """Mean of k(x, x) at synthetic standard-normal rows of the shape of X's."""
+    if not X.is_floating_point():
+        return 1.0
+    generator = torch.Generator().manual_seed(seed)
+    probes = torch.randn(PROBES, *X.shape[1:], dtype=torch.float64, generator=generator)
+    return float(tangent.gram(tangent.features(probes)).diagonal().mean()) or 1.0

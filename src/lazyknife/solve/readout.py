@@ -11,7 +11,7 @@ from torch import Tensor
 from ..compute import blocks, steps
 from ..networks import widest_layer
 from ..records import Predictions
-from ..tangent import moved_outputs
+from ..tangent import Tangent, moved_outputs
 from .reading import Read, by_row, slack_of
 
 MODELS_AT_ONCE = 100
@@ -86,11 +86,17 @@ class NetworkReadout(Read):
 
     moves_network = True
 
+    @property
+    def _tangent(self) -> Tangent:
+        tangent = self.basis.tangent
+        assert isinstance(tangent, Tangent), "checked with the settings"
+        return tangent
+
     def _evaluated(self, X: Tensor, y: Tensor) -> NetworkReadout:
         """Evaluate model j at row j, and the full model at every row."""
         unread, models = replace(self, rounding=self.rounding.times(CURVED)), self.models
         if models.model_of is None:
-            module = self.basis.tangent.module
+            module = self._tangent.module
             own = [
                 moved_outputs(module, self._moves(columns), X[columns], own_row=True)
                 for columns in self._model_blocks()
@@ -112,7 +118,7 @@ class NetworkReadout(Read):
         """Predictions of the full model."""
         moves = self.basis.moves(self.models.full[:, None])
         rows = self.basis.tangent.machine.put(X)
-        moved = moved_outputs(self.basis.tangent.module, moves, rows)
+        moved = moved_outputs(self._tangent.module, moves, rows)
         return self.loss.mean(moved[0] + self.models.intercepts[-1])
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
@@ -120,7 +126,7 @@ class NetworkReadout(Read):
         rows = self.basis.tangent.machine.put(X)
         values = self.models.intercepts[:-1].repeat(len(rows), 1)
         for columns in self._model_blocks():
-            moved = moved_outputs(self.basis.tangent.module, self._moves(columns), rows)
+            moved = moved_outputs(self._tangent.module, self._moves(columns), rows)
             values[:, columns] += moved.T
         return self.point(X), by_row(self.loss.mean(values), self.models)
 
@@ -143,7 +149,7 @@ class NetworkReadout(Read):
 
     def _model_blocks(self) -> Iterator[slice]:
         """Blocks of models: moving one takes n times the widest layer."""
-        tangent, n = self.basis.tangent, len(self.residuals)
+        tangent, n = self._tangent, len(self.residuals)
         count = self.models.columns.shape[1]
         parameters = sum(p.numel() for p in tangent.moved.values())
         each = tangent.machine.item * max(parameters, n * self._width)
@@ -157,7 +163,7 @@ class NetworkReadout(Read):
 
     @property
     def _width(self) -> int:
-        return widest_layer(self.basis.tangent.module)
+        return widest_layer(self._tangent.module)
 
 
 READOUTS: dict[str, type[Read]] = {"network": NetworkReadout, "tangent": TangentReadout}

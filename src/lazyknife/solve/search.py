@@ -119,6 +119,12 @@ class Found(NamedTuple):
     starting: Numbers
     evaluated: int
 
+    def of(self, walkers: Sequence[int]) -> Found:
+        """The same for these walkers, which may repeat."""
+        which = np.array(walkers)
+        parts = (self.values[which], self.doubtful[which], self.starting[which])
+        return Found([self.places[k] for k in walkers], *parts, self.evaluated)
+
 
 class _Walk:
     """The walkers on their way."""
@@ -148,12 +154,10 @@ class _Walk:
         """Let every walker take its best move, if one is worth the toll; whether any did."""
         frames = [walker.frame for walker in self.walkers]
         groups = Groups[tuple[int, Place]](zip(frames, self.places, strict=True))
-        return any(
-            [
-                self._offer(frame, members, list(moves(place)), self.tolls[members])
-                for (frame, place), members in groups.items()
-            ]
-        )
+        moved = False
+        for (frame, place), members in groups.items():
+            moved |= self._offer(frame, members, list(moves(place)), self.tolls[members])
+        return moved
 
     def _offer(
         self, frame: int, members: list[int], places: Sequence[Place], tolls: Numbers

@@ -29,6 +29,8 @@ class Widths(ABC):
         Whether it requires the kernel (the dual form).
     needs_grid
         Whether it chooses a λ of its own.
+    needs_candidates
+        Whether it is for models that choose among candidates.
     any_loss
         Whether it supports every loss; otherwise only the squared one.
     fewest_rows
@@ -43,6 +45,7 @@ class Widths(ABC):
     needs_system: ClassVar[bool] = True
     needs_kernel: ClassVar[bool] = False
     needs_grid: ClassVar[bool] = False
+    needs_candidates: ClassVar[bool] = False
     any_loss: ClassVar[bool] = False
     fewest_rows: ClassVar[int] = 2
     most_rows: ClassVar[float] = float("inf")
@@ -104,6 +107,13 @@ class Leverage(Widths):
         return LeverageScales.of(factors, gamma, each)
 
 
+class Auto(Leverage):
+    """σ from the distance to the data, times a factor that every model chooses (factors.py)."""
+
+    needs_candidates = True
+    fewest_rows = 4
+
+
 class Noise(Widths):
     """σ from a second ridge on the sizes of left-out errors."""
 
@@ -125,4 +135,9 @@ class Noise(Widths):
         return noise_scales(system, models.ridges[:-1], grid[:: self.step], gamma, progress)
 
 
-WIDTHS: dict[str, Widths] = {"constant": Constant(), "leverage": Leverage(), "noise": Noise()}
+WIDTHS: dict[str, Widths] = {
+    "constant": Constant(),
+    "leverage": Leverage(),
+    "noise": Noise(),
+    "auto": Auto(),
+}

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ..compute import PROCESSOR, Machine
 from ..networks import evaluation_copy, is_chain, lent, note_draws
 from .capture import capturable_layers
-from .features import Basis, Dual, Exact, FeatureMap, Primal, Rows
+from .features import Basis, Dual, Exact, FeatureMap, Linear, Primal, Rows
 from .jacobian import row_by_row
 from .selection import Selection, selected
 from .sketch import Sketch

@@ -14,7 +14,7 @@ from typing import ClassVar, NamedTuple, Protocol, Self
 import torch
 from torch import Tensor
 
-from ..compute import blocks
+from ..compute import Machine, blocks
 from .parts import Moves, Part
 from .tangent import Features, Tangent
 
@@ -27,6 +27,24 @@ class Rows(NamedTuple):
     norms: Tensor  # k(x, x), shape (m,)
 
 
+class Linear(Protocol):
+    """A linearised network, finite or infinitely wide; see ``Tangent``."""
+
+    @property
+    def machine(self) -> Machine: ...
+    @property
+    def row_bytes(self) -> int: ...
+    @property
+    def work_bytes(self) -> int: ...
+    def features(self, X: Tensor) -> Features: ...
+    def kernel(self, left: Features, right: Features) -> Tensor: ...
+    def gram(self, features: Features) -> Tensor: ...
+    def norms(self, features: Features) -> Tensor: ...
+    def pull(self, features: Features, coefficients: Tensor) -> Moves: ...
+    def on(self, machine: Machine) -> Self: ...
+    def of_type(self, dtype: torch.dtype) -> Self: ...
+
+
 class Basis(Protocol):
     """Coordinates of a linearised network for given training rows.
 
@@ -35,7 +53,7 @@ class Basis(Protocol):
     """
 
     @property
-    def tangent(self) -> Tangent: ...
+    def tangent(self) -> Linear: ...
     @property
     def size(self) -> int: ...
     @property
@@ -58,7 +76,7 @@ class Projection(Protocol):
 class Dual:
     """z(x) = J(x) Jᵀ, with the features of the n training rows."""
 
-    tangent: Tangent
+    tangent: Linear
     features: Features
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -40,8 +39,6 @@ class WideTangent:
     center: Tensor
     scale: Tensor
     machine: Machine = PROCESSOR
-    size = sys.maxsize  # number of parameters
-    rest = ()
 
     @property
     def row_bytes(self) -> int:
@@ -82,8 +79,8 @@ class WideTangent:
         raise NotImplementedError("an infinitely wide network has no weights to move")
 
     def on(self, machine: Machine) -> WideTangent:
-        parts = (machine.put(part) for part in (self.weights, self.center, self.scale))
-        return WideTangent(self.network, *parts, machine)
+        weights, center, scale = map(machine.put, (self.weights, self.center, self.scale))
+        return WideTangent(self.network, weights, center, scale, machine)
 
     def of_type(self, dtype: torch.dtype) -> WideTangent:
         return self.on(self.machine.of_type(dtype))

@@ -1,0 +1,258 @@
+"""From an estimator's settings to its fitted models: the one place where the stages meet."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ..base import BaseMethod, Public, check_base
+from ..certificate import Certifier
+from ..compute import Device, Machine, machine_for
+from ..data.scaling import unlike_columns
+from ..intervals import CONSTRUCTIONS
+from ..intervals.rounded import rounding_share
+from ..losses import Loss, find_loss
+from ..networks import CANDIDATES, Network, build, mlp, wide
+from ..records import Base, PrivacyCurve, RoundedModels, composed
+from ..tangent import EXACT, FeatureMap, Selection, linearise, selected
+from .candidates import (
+    MOST_ROWS,
+    Candidate,
+    finite_candidate,
+    listed_networks,
+    wide_candidate,
+)
+from .choices import Choices
+from .choosing import ChoosingStep
+from .choosing_full import FullStep
+from .records import Fitted, Given, Seeds
+from .shared import IntervalRegressor
+from .step import LazyStep
+from .warn import warn_if_far
+
+
+class LazyFit(IntervalRegressor):
+    """How ``LazyJackknifeRegressor``, which documents the settings, is fitted."""
+
+    base: BaseMethod | None
+    ridge: float | Literal["auto"]
+    readout: str
+    intercept: bool
+    parameters: Selection
+    features: FeatureMap | None
+    widths: str | None
+    relevance: Literal["auto"] | None
+    folds: int
+    starts: int
+    loss: str | Loss
+    device: Device
+    precision: str
+    memory_budget: int | None
+
+    def _choices(self, candidates: bool = False) -> Choices:
+        features = EXACT if self.features is None else self.features
+        return Choices(
+            self.construction,
+            self.readout,
+            self.widths,
+            find_loss(self.loss),
+            features,
+            candidates,
+        )
+
+    def _base_method(self) -> BaseMethod:
+        return check_base(self.base)
+
+    def _machine(self) -> Machine:
+        return machine_for(self.device, self.precision, self.memory_budget)
+
+    def _learns_from_covariates(self) -> bool:
+        return self._base_method().uses_covariates
+
+    def _rows_apart(self, n: int, seeds: Seeds) -> NDArray[np.intp] | None:
+        learn, left = self._base_method().rows(n, seeds.rows)
+        return None if len(left) == n else learn
+
+    def _fit(self, given: Given) -> Fitted:
+        chosen = self._candidates(given)
+        return self._fit_one(given) if chosen is None else self._fit_chosen(given, chosen)
+
+    def _fit_one(self, given: Given) -> Fitted:
+        """Fit around one network."""
+        X, y, seeds = given.X, given.y, given.seeds
+        method, loss, machine = self._base_method(), find_loss(self.loss), self._machine()
+        loss.check(y)
+        learn, left = (torch.from_numpy(rows) for rows in method.rows(len(y), seeds.rows))
+        lazy = self._lazy_step(seeds, len(left))
+        start = build(self.network, X, seeds.start, self.starts)
+        lazy.check_fits(len(left), _count(selected(start, self.parameters)), machine)
+        base = method.fit(
+            start,
+            X[learn],
+            y[learn],
+            seed=seeds.base,
+            center=self.intercept,
+            progress=self.progress,
+            covariates=given.covariates,
+            loss=loss,
+        )
+        tangent = linearise(base.module, X, self.parameters, machine)
+        models = lazy.models(tangent, X[left], y[left])
+        warn_if_far(models.loo.residuals, models.solved.residuals)
+        certifier = self._certifier(given, base.dependence, models.loo)
+        for objection in certifier.rounded(self.alpha):
+            warnings.warn(f"no coverage is guaranteed. {objection}", stacklevel=4)
+        attributes = {
+            "base_": base,
+            "start_": start,
+            "ridge_": self.starts * models.solved.ridges.cpu().numpy(),
+            "widths_": lazy.widths,
+            "rounding_": rounding_share(models.loo, self.alpha, certifier.size),
+            "seeds_": seeds,
+        }
+        return Fitted(models.loo, certifier, attributes)
+
+    def _candidates(self, given: Given) -> tuple[Network | wide, ...] | None:
+        """The networks that models choose from; None for one network alone."""
+        listed = listed_networks(self.network)
+        reason = self._cannot_choose(given)
+        if listed is None:
+            public = type(self._base_method()) is Public and len(given.y) <= MOST_ROWS
+            plain = self.network is None and public and not reason
+            return self._default_candidates if plain else None
+        if reason:
+            raise ValueError(f"network={self.network!r}: several candidates {reason}")
+        return listed
+
+    @property
+    def _default_candidates(self) -> tuple[wide, ...]:
+        """Full conformal compares all pairs of candidates for each new row: it has fewer."""
+        symmetric = CONSTRUCTIONS[self.construction].symmetric
+        return tuple(network for network in CANDIDATES if not (symmetric and network.squash))
+
+    def _cannot_choose(self, given: Given) -> str:
+        """Why models cannot choose among candidates; empty if they can."""
+        choices = self._choices()
+        if not choices.loss.closed_form:
+            return f"do not support loss={choices.loss.name!r}: use loss='squared'"
+        if self.readout != "tangent":
+            return f"do not support readout={self.readout!r}: use readout='tangent'"
+        if self.features is not None:
+            return f"do not support features={self.features!r}: use features=None"
+        if self.starts != 1 or self.precision != "float64" or self.parameters != "all":
+            return "require starts=1, precision='float64' and parameters='all'"
+        if given.X.ndim != 2 or not given.X.is_floating_point():
+            return "require rows of numbers"
+        return "require at least 4 rows" if len(given.y) < 4 else ""
+
+    def _fit_chosen(self, given: Given, networks: Sequence[Network | wide]) -> Fitted:
+        """Fit with networks, weights, λ and widths that every model chooses."""
+        X, y, seeds = given.X, given.y, given.seeds
+        method = self._base_method()
+        learn, left = (torch.from_numpy(rows) for rows in method.rows(len(y), seeds.rows))
+        self._choices().check_rows(len(left), self.folds)
+        bases, candidates = self._bases(given, networks, learn)
+        widths = self._choices(candidates=True).widths_for(len(left))
+        step = self._step_for(candidates, widths, seeds)
+        loo, choice = step.models(X[left], y[left])
+        dependence = composed([base.dependence for base in bases])
+        certifier = self._certifier(given, dependence, loo)
+        for objection in certifier.rounded(self.alpha):
+            warnings.warn(f"no coverage is guaranteed. {objection}", stacklevel=4)
+        attributes: dict[str, Any] = {
+            "widths_": widths,
+            "rounding_": rounding_share(loo, self.alpha, certifier.size),
+            "seeds_": seeds,
+        }
+        if choice is not None:
+            attributes |= {"choice_": choice, "ridge_": choice.ridge}
+        return Fitted(loo, certifier, attributes)
+
+    def _step_for(
+        self, candidates: Sequence[Candidate], widths: str, seeds: Seeds
+    ) -> ChoosingStep | FullStep:
+        ridge = None if isinstance(self.ridge, str) else float(self.ridge)
+        scaled = isinstance(self.scaling, str) and self.scaling == "auto"
+        common = (candidates, ridge, self.intercept, scaled, seeds.lazy, self._machine())
+        if CONSTRUCTIONS[self.construction].symmetric:
+            return FullStep(*common)
+        relevance = self.relevance is not None
+        own = (self.construction, widths, relevance, self.folds, self.alpha, self.progress)
+        return ChoosingStep(*common, *own)
+
+    def _bases(
+        self, given: Given, networks: Sequence[Network | wide], learn: Tensor
+    ) -> tuple[list[Base], list[Candidate]]:
+        """Base weights of every finite network, and all candidates."""
+        bases: list[Base] = []
+        candidates: list[Candidate] = []
+        framed = type(self._base_method()) is Public
+        for k, network in enumerate(networks):
+            if isinstance(network, wide):
+                candidates.append(wide_candidate(network))
+                continue
+            start = build(network, given.X, given.seeds.start + k, 1)
+            bases.append(
+                self._base_method().fit(
+                    start,
+                    given.X[learn],
+                    given.y[learn],
+                    seed=given.seeds.base + k,
+                    center=self.intercept,
+                    progress=self.progress,
+                    covariates=given.covariates,
+                    loss=find_loss(self.loss),
+                )
+            )
+            own = framed and not isinstance(network, nn.Module)
+            name = str(network) if isinstance(network, mlp) else type(bases[-1].module).__name__
+            terms = (self.parameters, self._machine(), own)
+            candidates.append(finite_candidate(name, bases[-1].module, given.X, *terms))
+        return bases, candidates
+
+    def _lazy_step(self, seeds: Seeds, n: int) -> LazyStep:
+        choices = self._choices()
+        choices.check()
+        choices.check_rows(n, self.folds)
+        # The mean of networks has the mean of their kernels divided by their number.
+        ridge = self.ridge if isinstance(self.ridge, str) else self.ridge / self.starts
+        return LazyStep(
+            ridge,
+            self.intercept,
+            self.readout,
+            self.construction,
+            choices.widths_for(n),
+            self.folds,
+            choices.loss,
+            choices.features,
+            seeds.lazy,
+            self.alpha,
+            self.progress,
+        )
+
+    def _certifier(
+        self, given: Given, dependence: PrivacyCurve | None, loo: RoundedModels
+    ) -> Certifier:
+        return Certifier(
+            construction=self.construction,
+            base=self._base_method(),
+            dependence=dependence,
+            folds=self.folds,
+            assumptions=(*self._start_assumptions(), *given.scaling.assumptions),
+            objections=given.scaling.objections,
+            rows=given.scaling.rows,
+            new_rows=given.scaling.new_rows,
+            loo=loo,
+            size=float(given.y.abs().max()),
+            columns=unlike_columns(given.X.numpy(), given.names),
+        )
+
+
+def _count(parameters: Mapping[str, Tensor]) -> int:
+    return sum(p.numel() for p in parameters.values())

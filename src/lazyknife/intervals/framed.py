@@ -1,0 +1,83 @@
+"""Full conformal prediction with features scaled by the training rows and the new row together.
+
+The scaling treats the n + 1 rows alike, so ranks of scores stay exchangeable. Being rounded, it is
+the same for nearly all new rows; each distinct one has models of its own, made when first needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from ..data.frames import Frames
+from ..records import Ends
+from .full import FullModels
+
+Frame = tuple[tuple[float, ...], tuple[float, ...]]  # centre and scale of each feature
+
+
+@dataclass(frozen=True)
+class FramedFull:
+    """Full conformal models in several frames.
+
+    Attributes
+    ----------
+    frames
+        From new rows to their frames.
+    make
+        From a centre and a scale, each (features,), to models of the training rows.
+    main
+        Models in the frame of the training rows alone, for point predictions.
+    made
+        Models that were made so far.
+
+    """
+
+    frames: Callable[[Tensor], Frames]
+    make: Callable[[Tensor, Tensor], FullModels]
+    main: FullModels
+    made: dict[Frame, FullModels] = field(default_factory=dict)
+
+    @property
+    def residuals(self) -> Tensor:
+        return self.main.residuals
+
+    @property
+    def training_residuals(self) -> Tensor:
+        return self.main.training_residuals
+
+    @property
+    def rows_at_once(self) -> int:
+        return self.main.rows_at_once
+
+    @property
+    def conceded(self) -> int:
+        return 0
+
+    def typical_error(self) -> tuple[float, float]:
+        return self.main.typical_error()
+
+    def point(self, X: Tensor) -> Tensor:
+        return self.main.point(X)
+
+    def accepted(self, X: Tensor, ranks: Sequence[int]) -> Ends:
+        """Ends of each row in its own frame; the whole line where rounding decided which it is."""
+        point, frames = self.point(X), self.frames(X)
+        lower = point.new_full((len(X), len(ranks)), -torch.inf)
+        upper = -lower
+        for k in range(len(frames)):
+            rows = torch.nonzero((frames.of == k) & ~frames.doubtful)[:, 0]
+            if len(rows):
+                models = self._at(frames.centers[k], frames.scales[k])
+                _, low, high = models.accepted(X[rows], ranks)
+                lower[rows.to(point.device)], upper[rows.to(point.device)] = low, high
+        return point, lower, upper
+
+    def _at(self, center: Tensor, scale: Tensor) -> FullModels:
+        key = tuple(center.tolist()), tuple(scale.tolist())
+        if key not in self.made:
+            self.made[key] = self.make(center, scale)
+        return self.made[key]
