@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, Self
 
+from lazyknife import LazyJackknifeRegressor
 from lazyknife.estimators import methods
 from lazyknife.estimators.methods import Method, lazy
 from lazyknife.estimators.shared import IntervalRegressor
 from lazyknife.networks import mlp
+from lazyknife.records import Array
 
 from .grid import Setting
-from .peers import MODELS, SCHEMES
+from .peers import SCHEMES
 
 NETWORK = mlp((64, 64))  # the paper's
 OWN = ("ridge", "readout", "intercept")  # settings that only some methods have
@@ -31,6 +34,26 @@ def _papers(method: Method) -> Method:
     return make
 
 
+class StandardisedRegressor(LazyJackknifeRegressor):
+    """Standardises by rows outside training and test where there are any, else by the pool."""
+
+    outside: Array | None = None
+
+    def fit(self, X: Any, y: Any, X_pool: Any = None, X_unlabeled: Any = None) -> Self:
+        if self.outside is None:
+            return super().fit(X, y, X_pool=X_pool)
+        return super().fit(X, y, X_unlabeled=self.outside)
+
+
+def _before(setting: Setting) -> IntervalRegressor:
+    """The library's earlier defaults."""
+    model = StandardisedRegressor(
+        mlp((64, 64), skip=True), widths="noise", scaling="standardize", alpha=setting.alpha
+    )
+    newer = {"relevance": None}.items() if "relevance" in model.get_params() else ()
+    return model.set_params(**dict(newer))
+
+
 def _mapie(scheme: str, model: str) -> Method:
     return lambda setting: SCHEMES[scheme](model, alpha=setting.alpha)
 
@@ -49,7 +72,18 @@ VARIANTS: dict[str, Method] = {
     "lazyknife_starts_leverage": lazy(starts=8, widths="leverage"),
 }
 PEERS: dict[str, Method] = {
-    f"mapie_{scheme}_{model}": _mapie(scheme, model) for scheme in SCHEMES for model in MODELS
+    f"mapie_{scheme}_{model}": _mapie(scheme, model)
+    for scheme in ("cv", "split")
+    for model in ("ridge", "forest", "boosting")
+}
+DEFAULT, BEFORE = "lazyknife_tables", "lazyknife_before"
+STRONG: dict[str, Method] = {
+    f"mapie_{scheme}_{model}": _mapie(scheme, model)
+    for scheme, model in (
+        *(("cv", model) for model in ("gp", "extratrees", "boosting5", "forest")),
+        ("split", "boosting5"),
+        *(("quantile", "gradient"), ("normalised", "gradient")),
+    )
 }
 METHODS: dict[str, Method] = {
     **{name: _papers(methods.METHODS[name]) for name in PAPERS},
@@ -58,6 +92,9 @@ METHODS: dict[str, Method] = {
     "lazyknife_public": methods.METHODS["lazyknife"],
     **VARIANTS,
     **PEERS,
+    DEFAULT: lambda setting: LazyJackknifeRegressor(alpha=setting.alpha),
+    BEFORE: _before,
+    **STRONG,
 }
 
 
