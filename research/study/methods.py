@@ -12,6 +12,7 @@ from lazyknife.estimators.shared import IntervalRegressor
 from lazyknife.networks import mlp
 from lazyknife.records import Array
 
+from .adaptive import ADAPTIVE
 from .grid import Setting
 from .peers import SCHEMES
 
@@ -47,15 +48,14 @@ class StandardisedRegressor(LazyJackknifeRegressor):
 
 def _before(setting: Setting) -> IntervalRegressor:
     """The library's earlier defaults."""
-    model = StandardisedRegressor(
-        mlp((64, 64), skip=True), widths="noise", scaling="standardize", alpha=setting.alpha
-    )
-    newer = {"relevance": None}.items() if "relevance" in model.get_params() else ()
-    return model.set_params(**dict(newer))
+    own = {"widths": "noise", "scaling": "standardize", "alpha": setting.alpha}
+    newer = {"relevance": None} if hasattr(StandardisedRegressor, "relevance") else {}
+    return StandardisedRegressor(mlp((64, 64), skip=True), **own, **newer)
 
 
 def _mapie(scheme: str, model: str) -> Method:
-    return lambda setting: SCHEMES[scheme](model, alpha=setting.alpha)
+    kind = {**SCHEMES, **ADAPTIVE}[scheme]
+    return lambda setting: kind(model, alpha=setting.alpha)
 
 
 VARIANTS: dict[str, Method] = {
@@ -73,7 +73,7 @@ VARIANTS: dict[str, Method] = {
 }
 PEERS: dict[str, Method] = {
     f"mapie_{scheme}_{model}": _mapie(scheme, model)
-    for scheme in ("cv", "split")
+    for scheme in SCHEMES
     for model in ("ridge", "forest", "boosting")
 }
 DEFAULT, BEFORE = "lazyknife_tables", "lazyknife_before"

@@ -14,7 +14,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 import torch
-from sklearn.base import clone
 from sklearn.model_selection import train_test_split
 from torch import Tensor
 
@@ -218,42 +217,7 @@ class MapieSplitRegressor(_MapieRegressor):
         return {"subject": subject, **terms}
 
 
-class MapieQuantileRegressor(MapieSplitRegressor):
-    """Conformalised quantile regression: each end is corrected by half of the calibration rows.
-
-    The model needs a quantile loss. Each end misses with probability κ(α/2)/(n + 1) at most, and
-    twice that is at most the bound of split conformal, which the certificate states.
-    """
-
-    scheme, trained = "conformalised quantile regression", 3  # both ends and the median
-
-    def _wrap(self, regression: Any, model: Any, seed: int) -> Any:
-        quantile = model.set_params(loss="quantile")
-        return regression.ConformalizedQuantileRegressor(quantile, complement(self.alpha))
-
-
-class MapieNormalisedRegressor(MapieSplitRegressor):
-    """Split conformal with errors divided by their predicted size.
-
-    A quarter of the calibration rows, MAPIE's default, trains the model of the size.
-    """
-
-    scheme, trained = "residual-normalised score", 2
-
-    def _wrap(self, regression: Any, model: Any, seed: int) -> Any:
-        scores = import_module("mapie.conformity_scores")
-        score = scores.ResidualNormalisedScore(clone(model), random_state=seed)
-        return regression.SplitConformalRegressor(
-            model, complement(self.alpha), score, prefit=False
-        )
-
-
-SCHEMES: dict[str, type[_MapieRegressor]] = {
-    "cv": MapieCVRegressor,
-    "split": MapieSplitRegressor,
-    "quantile": MapieQuantileRegressor,
-    "normalised": MapieNormalisedRegressor,
-}
+SCHEMES: dict[str, type[_MapieRegressor]] = {"cv": MapieCVRegressor, "split": MapieSplitRegressor}
 
 
 def complement(share: float) -> float:
