@@ -13,7 +13,7 @@ from .peers import MapieSplitRegressor, complement
 class MapieQuantileRegressor(MapieSplitRegressor):
     """Conformalised quantile regression: each end is corrected by half of the calibration rows.
 
-    The model needs a quantile loss. Each end misses with probability κ(α/2)/(n + 1) at most, and
+    The model needs a quantile loss, and MAPIE more than 2/α calibration rows. Each end misses with probability κ(α/2)/(n + 1) at most, and
     twice that is at most the bound of split conformal, which the certificate states.
     """
 

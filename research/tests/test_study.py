@@ -217,7 +217,6 @@ def test_what_a_base_learns_is_measured_up_to_a_constant():
         *((name, 11 if "cv" in name else 1, True) for name in PEERS),
         *((name, 11, True) for name in STRONG if "cv" in name),
         ("mapie_split_boosting5", 1, True),
-        ("mapie_quantile_gradient", 3, True),
         ("mapie_normalised_gradient", 2, True),
     ],
 )
