@@ -11,10 +11,11 @@ from .peers import MapieSplitRegressor, complement
 
 
 class MapieQuantileRegressor(MapieSplitRegressor):
-    """Conformalised quantile regression: each end is corrected by half of the calibration rows.
+    """Conformalised quantile regression: each end is corrected by its own errors, at α/2.
 
-    The model needs a quantile loss, and MAPIE more than 2/α calibration rows. Each end misses with probability κ(α/2)/(n + 1) at most, and
-    twice that is at most the bound of split conformal, which the certificate states.
+    The model needs a quantile loss, and MAPIE more than 2/α calibration rows. Each end misses with
+    probability κ(α/2)/(n + 1) at most; twice that is at most the bound of split conformal, which
+    the certificate states.
     """
 
     scheme, trained = "conformalised quantile regression", 3  # both ends and the median

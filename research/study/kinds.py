@@ -1,6 +1,6 @@
 """Many kinds of tables: means over the sets of each half, every set, and the figure.
 
-A mean is over the sets that all methods of its column have; scores are in standard deviations of y.
+A mean or median is over the sets that all methods of its column have; scores are in standard deviations of y.
 """
 
 from __future__ import annotations
@@ -37,14 +37,16 @@ def by_set(rows: pd.DataFrame, measure: str) -> Iterator[Part]:
         yield str(name), int(n), found[[method for method in METHODS if method in found]]
 
 
-def mean_lines(rows: pd.DataFrame, measure: str, form: str) -> tuple[tuple[str, ...], Lines]:
-    """Columns and lines: the mean of each method over the sets, for each half and n."""
+def mean_lines(
+    rows: pd.DataFrame, measure: str, form: str, how: str = "mean"
+) -> tuple[tuple[str, ...], Lines]:
+    """Columns and lines: the mean or median of each method over the sets, for each half and n."""
     heads, lines = ["method"], [[method] for method in METHODS]
     for name, n, found in by_set(rows, measure):
         shared = found.dropna()
         heads.append(f"n = {n}, {name} ({len(shared)} sets)")
         for line in lines:
-            line.append(f"{shared[line[0]].mean():{form}}" if line[0] in shared else NONE)
+            line.append(f"{shared[line[0]].agg(how):{form}}" if line[0] in shared else NONE)
     return tuple(heads), [tuple(line) for line in lines]
 
 

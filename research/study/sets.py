@@ -19,7 +19,7 @@ TAMED = ("blog_feedback", "meps", "communities")
 MANY_FEATURES = ("simulated_p100", *TAMED)
 SETS = (*datasets.TABLES, "diabetes", *datasets.FORMULAS, "simulated_p16", *MANY_FEATURES)
 GAUSSIAN = "mapie_cv_gp"  # not with many features: a length scale for each is costly
-QUICK = (DEFAULT, *(name for name in STRONG if name != GAUSSIAN))
+QUICK = (DEFAULT, *(name for name in STRONG if name not in (GAUSSIAN, "mapie_cv_forest")))
 # Methods and repetitions for each number of training rows.
 SIZES: Mapping[int, tuple[tuple[str, ...], int]] = {
     50: ((DEFAULT, BEFORE, *STRONG), 10),

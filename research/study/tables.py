@@ -148,7 +148,7 @@ SPECIAL: dict[str, Callable[[Path], str]] = {
     "tables_score": _tables(mean_lines, "score", ".3g"),
     "tables_coverage": _tables(mean_lines, "coverage", ".3f"),
     "tables_certified": _tables(mean_lines, "certified", ".3f"),
-    "tables_seconds": _tables(mean_lines, "seconds", ".2g"),
+    "tables_seconds": _tables(mean_lines, "seconds", ".2g", "median"),
     "tables_width": _tables(mean_lines, "width", ".3g"),
     **{f"tables_{name}": _tables(set_lines, name) for name in ("choosing", "reporting")},
 }

@@ -72,7 +72,7 @@ def test_means_are_over_sets_that_all_methods_have() -> None:
         for (name, _, _), text in zip(by_set(made(), "score"), line[1:], strict=True):
             mean = statistics.mean(1.1 + place for place in shared[name])
             assert float(text) == pytest.approx(mean * FACTOR[line[0]], rel=0.005)
-    _, seconds = mean_lines(made(), "seconds", ".2g")
+    _, seconds = mean_lines(made(), "seconds", ".2g", "median")
     assert {*seconds[0][1:]} == {"1.5"}
 
 
