@@ -1,6 +1,7 @@
 """Many kinds of tables: means over the sets of each half, every set, and the figure.
 
-A mean or median is over the sets that all methods of its column have; scores are in standard deviations of y.
+A mean or median is over the sets that all methods of its column have. Scores are in standard
+deviations of y.
 """
 
 from __future__ import annotations

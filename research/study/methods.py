@@ -17,6 +17,11 @@ from .grid import Setting
 from .peers import SCHEMES
 
 NETWORK = mlp((64, 64))  # the paper's
+# What the committed rows of choices, and the earlier default, were made with.
+EARLIER: dict[str, Any] = {
+    "network": mlp((64, 64), skip=True),
+    **({"relevance": None} if hasattr(LazyJackknifeRegressor, "relevance") else {}),
+}
 OWN = ("ridge", "readout", "intercept")  # settings that only some methods have
 PAPERS = (
     *("naive", "jackknife", "jackknife+", "cv+", "split_conformal"),
@@ -49,8 +54,11 @@ class StandardisedRegressor(LazyJackknifeRegressor):
 def _before(setting: Setting) -> IntervalRegressor:
     """The library's earlier defaults."""
     own = {"widths": "noise", "scaling": "standardize", "alpha": setting.alpha}
-    newer = {"relevance": None} if hasattr(StandardisedRegressor, "relevance") else {}
-    return StandardisedRegressor(mlp((64, 64), skip=True), **own, **newer)
+    return StandardisedRegressor(**own, **EARLIER)
+
+
+def _earlier(base: methods.Base | None = None, **own: Any) -> Method:
+    return lazy(base, **EARLIER | own)
 
 
 def _mapie(scheme: str, model: str) -> Method:
@@ -59,17 +67,17 @@ def _mapie(scheme: str, model: str) -> Method:
 
 
 VARIANTS: dict[str, Method] = {
-    "lazyknife_leverage": lazy(widths="leverage"),
-    "lazyknife_absolute": lazy(widths="constant"),
-    "lazyknife_minmax": lazy(construction="minmax"),
-    "lazyknife_full": lazy(construction="full"),
-    "lazyknife_cv+": lazy(construction="cv+"),
-    "lazyknife_network": lazy(readout="network"),
-    "lazyknife_linear": lazy(network=mlp(())),
-    "lazyknife_no_skip": lazy(network=mlp((64, 64))),
-    "lazyknife_256": lazy(network=mlp((256, 256), skip=True)),
-    "lazyknife_starts": lazy(starts=8),
-    "lazyknife_starts_leverage": lazy(starts=8, widths="leverage"),
+    "lazyknife_leverage": _earlier(widths="leverage"),
+    "lazyknife_absolute": _earlier(widths="constant"),
+    "lazyknife_minmax": _earlier(construction="minmax"),
+    "lazyknife_full": _earlier(construction="full"),
+    "lazyknife_cv+": _earlier(construction="cv+"),
+    "lazyknife_network": _earlier(readout="network"),
+    "lazyknife_linear": _earlier(network=mlp(())),
+    "lazyknife_no_skip": _earlier(network=mlp((64, 64))),
+    "lazyknife_256": _earlier(network=mlp((256, 256), skip=True)),
+    "lazyknife_starts": _earlier(starts=8),
+    "lazyknife_starts_leverage": _earlier(starts=8, widths="leverage"),
 }
 PEERS: dict[str, Method] = {
     f"mapie_{scheme}_{model}": _mapie(scheme, model)
@@ -88,8 +96,8 @@ STRONG: dict[str, Method] = {
 METHODS: dict[str, Method] = {
     **{name: _papers(methods.METHODS[name]) for name in PAPERS},
     # The rows were made when DP-SGD was the default base: their "lazyknife" is private.
-    "lazyknife": methods.METHODS["lazyknife_dp"],
-    "lazyknife_public": methods.METHODS["lazyknife"],
+    "lazyknife": _earlier(methods.private),
+    "lazyknife_public": _earlier(),
     **VARIANTS,
     **PEERS,
     DEFAULT: lambda setting: LazyJackknifeRegressor(alpha=setting.alpha),
