@@ -5,8 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from sklearn.base import clone
-
+from .models import LEAF, MODELS
 from .peers import MapieSplitRegressor, complement
 
 
@@ -28,14 +27,16 @@ class MapieQuantileRegressor(MapieSplitRegressor):
 class MapieNormalisedRegressor(MapieSplitRegressor):
     """Split conformal with errors divided by their predicted size.
 
-    A quarter of the calibration rows, MAPIE's default, trains the model of the size.
+    A quarter of the calibration rows, MAPIE's default, trains the model of the size, a forest with
+    large leaves: with so few rows MAPIE's linear regression and boosting are far worse.
     """
 
     scheme, trained = "residual-normalised score", 2
 
     def _wrap(self, regression: Any, model: Any, seed: int) -> Any:
         scores = import_module("mapie.conformity_scores")
-        score = scores.ResidualNormalisedScore(clone(model), random_state=seed)
+        size = MODELS["forest"](seed).set_params(min_samples_leaf=LEAF)
+        score = scores.ResidualNormalisedScore(size, random_state=seed)
         return regression.SplitConformalRegressor(
             model, complement(self.alpha), score, prefit=False
         )
