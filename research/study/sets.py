@@ -22,10 +22,10 @@ GAUSSIAN = "mapie_cv_gp"  # not with many features: a length scale for each is c
 QUICK = (DEFAULT, *(name for name in STRONG if name not in (GAUSSIAN, "mapie_cv_forest")))
 # Methods and repetitions for each number of training rows.
 SIZES: Mapping[int, tuple[tuple[str, ...], int]] = {
-    50: ((DEFAULT, BEFORE, *STRONG), 10),
-    100: ((DEFAULT, BEFORE, *STRONG), 10),
-    400: ((DEFAULT, BEFORE, *STRONG), 4),
-    2000: (QUICK, 2),
+    50: ((DEFAULT, BEFORE, *STRONG), 2),
+    100: ((DEFAULT, BEFORE, *STRONG), 3),
+    400: ((DEFAULT, BEFORE, *STRONG), 1),
+    2000: (QUICK, 1),
 }
 
 
