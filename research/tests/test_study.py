@@ -27,7 +27,7 @@ from research.study import (
     summarise,
     vary,
 )
-from research.study.methods import BEFORE, DEFAULT, PEERS, STRONG, VARIANTS
+from research.study.methods import BEFORE, DEFAULT, EARLIER, PEERS, STRONG, VARIANTS
 from research.study.run import stored_rows
 from research.study.trial import COLUMNS, load, outside, split
 
@@ -116,12 +116,17 @@ def test_a_variant_has_what_its_name_says(method):
 
 
 @pytest.mark.parametrize("method", ["lazyknife", "lazyknife_public"])
-def test_the_librarys_methods_have_its_defaults_and_the_base_of_their_rows(method):
+def test_the_librarys_methods_have_the_settings_and_the_base_of_their_rows(method):
     defaults = lk.LazyJackknifeRegressor().get_params(deep=False)
     own = METHODS[method](Setting(ridge=7.0)).get_params(deep=False)
-    fixed = {"device": "cpu", "precision": "mixed"}
+    fixed = {"device": "cpu", "precision": "mixed", **EARLIER}
     base = lk.DPSGD() if method == "lazyknife" else None
     assert own == defaults | fixed | {"base": base}
+
+
+def test_the_default_on_tables_has_no_setting():
+    own = METHODS[DEFAULT](Setting(ridge=7.0)).get_params(deep=False)
+    assert own == lk.LazyJackknifeRegressor().get_params(deep=False)
 
 
 def test_a_trial_is_what_the_estimator_gives():
