@@ -13,7 +13,8 @@ from lazyknife.cli.console import plainly, print_table, print_text
 from lazyknife.cli.files import check_outputs
 from lazyknife.cli.tables import write_table
 
-from ..datasets import DATASETS, find
+from ..datasets import DATASETS, FORMULAS, find
+from ..datasets.formulas import ROWS
 from ..study.trial import load
 
 SIMULATED = r"simulated_p[1-9]\d{0,3}"
@@ -38,8 +39,9 @@ def datasets(
     if name is None:
         _list()
         return
-    if name not in DATASETS and not re.fullmatch(SIMULATED, name):
-        names = ", ".join(DATASETS)
+    known = (*DATASETS, *FORMULAS, "diabetes")
+    if name not in known and not re.fullmatch(SIMULATED, name):
+        names = ", ".join(known)
         raise ValueError(f"no data set {name!r}: choose from {names}, simulated_p16 (or any p)")
     if output is None:
         raise ValueError(f"give --output to say where to write {name}")
@@ -53,6 +55,8 @@ def datasets(
 def _list() -> None:
     rows = [(e.name, e.response, e.rows, e.columns) for e in DATASETS.values()]
     rows += [(f"simulated_p{p}", "√relu(Xβ) + noise", 5000, p) for p in (16, 100)]
+    rows += [(name, "formula + noise", ROWS, len(f.ranges)) for name, f in FORMULAS.items()]
+    rows += [("diabetes", "progression in a year", 442, 10)]
     print_table("", ("name", "response", "rows", "features"), rows, texts=2)
     for entry in DATASETS.values():
         place = find(entry.name)

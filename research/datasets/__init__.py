@@ -1,6 +1,8 @@
-"""Data sets: the paper's simulation, and real data with known hashes."""
+"""Data sets: simulations, and real data with known hashes."""
 
 from .files import DataNotFound, WrongHash
+from .formulas import FORMULAS, draw_formula
 from .record import DataSet, Entry
 from .registry import DATASETS, find, load, meps
 from .simulation import simulated
+from .tables import TABLES, diabetes

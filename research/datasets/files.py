@@ -139,7 +139,7 @@ def _digest(path: Path, kind: str) -> str:
 
 
 def _hashes(entry: Entry) -> dict[str, str]:
-    return {copy.name: copy.hash for copy in entry.copies}
+    return {PurePosixPath(copy.name).name: copy.hash for copy in entry.copies}
 
 
 def _not_found(entry: Entry, reason: str) -> str:

@@ -11,6 +11,7 @@ from lazyknife.data.scaling import symlog
 from .ahrq import read_2016, read_panel21
 from .files import DataNotFound, find_copy, locate
 from .record import Archive, Copy, DataSet, Entry, read_only
+from .tables import TABLES
 from .uci import COMMUNITIES_NAMES_FILE, read_blog_feedback, read_communities
 
 TRANSFORMS = {"symlog": symlog}  # those that look at no data
@@ -114,6 +115,7 @@ DATASETS: dict[str, Entry] = {
             ),
             read=read_panel21,
         ),
+        *TABLES.values(),
     )
 }
 

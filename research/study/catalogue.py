@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from .grid import Grid, Setting, Study, vary
 from .methods import PEERS, VARIANTS
+from .sets import make_grids
 
 PAPER_METHODS = ("jackknife+", "lazy_finetune", "lazy_dp")
 RAW_AND_SYMLOG = (None, "symlog")
@@ -124,6 +125,13 @@ BEYOND: dict[str, Study] = {
             ),
             figure="scores",
             question="Which settings should be the default, and who has the better intervals?",
+        ),
+        Study(
+            "tables",
+            "The default and strong peers on many kinds of tables",
+            make_grids(),
+            figure="sets",
+            question="How good are the intervals of the default, as it is, on tables as they are?",
         ),
     )
 }

@@ -13,6 +13,7 @@ from lazyknife.plots import Curve, Panel, plot_comparison, plot_curves, style
 
 from .choices import draw_scores
 from .grid import Study
+from .kinds import draw_sets
 from .show import blank, heading, labels
 from .summary import summarise
 
@@ -124,4 +125,5 @@ FIGURES: dict[str, Callable[[Study, pd.DataFrame], Figure]] = {
     "comparison": draw_comparison,
     "curves": draw_curves,
     "scores": draw_scores,
+    "sets": draw_sets,
 }

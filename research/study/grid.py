@@ -20,9 +20,10 @@ class Setting(MethodSettings):
     n: int = 100  # training rows
     n_test: int | None = None  # test rows; None takes all others
     transform: str | None = None  # of the features: None or "symlog"
+    y_in_sd: bool = False  # whether y is divided by its standard deviation over the whole set
 
 
-# In the order of the columns in results/; the network is a method's own.
+# In the order of the columns in results/; the network is a method's own, the unit of y a study's.
 SETTING_FIELDS = (
     *("n", "n_test", "alpha", "transform", "epochs", "batch_size"),
     *("epsilon", "delta", "ridge", "readout", "intercept"),
@@ -45,6 +46,7 @@ class Grid:
     data: tuple[str, ...]
     methods: tuple[str, ...]
     settings: tuple[Setting, ...] = (Setting(),)
+    trials: int | None = None  # repetitions, where they are not the study's
 
 
 @dataclass(frozen=True)
@@ -78,12 +80,14 @@ class Study:
 
     def expand(self, trials: int | None = None) -> list[Trial]:
         """Return all trials, each once, in a fixed order."""
-        numbers = range(self.trials if trials is None else trials)
         every = (
             Trial(data, method, setting, number)
             for grid in self.grids
             for data, setting, number, method in product(
-                grid.data, grid.settings, numbers, grid.methods
+                grid.data,
+                grid.settings,
+                range(trials or grid.trials or self.trials),
+                grid.methods,
             )
         )
         return list(dict.fromkeys(every))

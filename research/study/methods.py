@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, Self
 
+from lazyknife import LazyJackknifeRegressor
 from lazyknife.estimators import methods
 from lazyknife.estimators.methods import Method, lazy
 from lazyknife.estimators.shared import IntervalRegressor
 from lazyknife.networks import mlp
+from lazyknife.records import Array
 
+from .adaptive import ADAPTIVE
 from .grid import Setting
-from .peers import MODELS, SCHEMES
+from .peers import SCHEMES
 
 NETWORK = mlp((64, 64))  # the paper's
+# What the committed rows of choices, and the earlier default, were made with.
+EARLIER: dict[str, Any] = {
+    "network": mlp((64, 64), skip=True),
+    **({"relevance": None} if hasattr(LazyJackknifeRegressor, "relevance") else {}),
+}
 OWN = ("ridge", "readout", "intercept")  # settings that only some methods have
 PAPERS = (
     *("naive", "jackknife", "jackknife+", "cv+", "split_conformal"),
@@ -31,33 +40,69 @@ def _papers(method: Method) -> Method:
     return make
 
 
+class StandardisedRegressor(LazyJackknifeRegressor):
+    """Standardises by rows outside training and test where there are any, else by the pool."""
+
+    outside: Array | None = None
+
+    def fit(self, X: Any, y: Any, X_pool: Any = None, X_unlabeled: Any = None) -> Self:
+        if self.outside is None:
+            return super().fit(X, y, X_pool=X_pool)
+        return super().fit(X, y, X_unlabeled=self.outside)
+
+
+def _before(setting: Setting) -> IntervalRegressor:
+    """The library's earlier defaults."""
+    own = {"widths": "noise", "scaling": "standardize", "alpha": setting.alpha}
+    return StandardisedRegressor(**own, **EARLIER)
+
+
+def _earlier(base: methods.Base | None = None, **own: Any) -> Method:
+    return lazy(base, **EARLIER | own)
+
+
 def _mapie(scheme: str, model: str) -> Method:
-    return lambda setting: SCHEMES[scheme](model, alpha=setting.alpha)
+    kind = {**SCHEMES, **ADAPTIVE}[scheme]
+    return lambda setting: kind(model, alpha=setting.alpha)
 
 
 VARIANTS: dict[str, Method] = {
-    "lazyknife_leverage": lazy(widths="leverage"),
-    "lazyknife_absolute": lazy(widths="constant"),
-    "lazyknife_minmax": lazy(construction="minmax"),
-    "lazyknife_full": lazy(construction="full"),
-    "lazyknife_cv+": lazy(construction="cv+"),
-    "lazyknife_network": lazy(readout="network"),
-    "lazyknife_linear": lazy(network=mlp(())),
-    "lazyknife_no_skip": lazy(network=mlp((64, 64))),
-    "lazyknife_256": lazy(network=mlp((256, 256), skip=True)),
-    "lazyknife_starts": lazy(starts=8),
-    "lazyknife_starts_leverage": lazy(starts=8, widths="leverage"),
+    "lazyknife_leverage": _earlier(widths="leverage"),
+    "lazyknife_absolute": _earlier(widths="constant"),
+    "lazyknife_minmax": _earlier(construction="minmax"),
+    "lazyknife_full": _earlier(construction="full"),
+    "lazyknife_cv+": _earlier(construction="cv+"),
+    "lazyknife_network": _earlier(readout="network"),
+    "lazyknife_linear": _earlier(network=mlp(())),
+    "lazyknife_no_skip": _earlier(network=mlp((64, 64))),
+    "lazyknife_256": _earlier(network=mlp((256, 256), skip=True)),
+    "lazyknife_starts": _earlier(starts=8),
+    "lazyknife_starts_leverage": _earlier(starts=8, widths="leverage"),
 }
 PEERS: dict[str, Method] = {
-    f"mapie_{scheme}_{model}": _mapie(scheme, model) for scheme in SCHEMES for model in MODELS
+    f"mapie_{scheme}_{model}": _mapie(scheme, model)
+    for scheme in SCHEMES
+    for model in ("ridge", "forest", "boosting")
+}
+DEFAULT, BEFORE = "lazyknife_tables", "lazyknife_before"
+STRONG: dict[str, Method] = {
+    f"mapie_{scheme}_{model}": _mapie(scheme, model)
+    for scheme, model in (
+        *(("cv", model) for model in ("gp", "extratrees", "boosting5", "forest")),
+        ("split", "boosting5"),
+        *(("quantile", "gradient"), ("normalised", "gradient")),
+    )
 }
 METHODS: dict[str, Method] = {
     **{name: _papers(methods.METHODS[name]) for name in PAPERS},
     # The rows were made when DP-SGD was the default base: their "lazyknife" is private.
-    "lazyknife": methods.METHODS["lazyknife_dp"],
-    "lazyknife_public": methods.METHODS["lazyknife"],
+    "lazyknife": _earlier(methods.private),
+    "lazyknife_public": _earlier(),
     **VARIANTS,
     **PEERS,
+    DEFAULT: lambda setting: LazyJackknifeRegressor(alpha=setting.alpha),
+    BEFORE: _before,
+    **STRONG,
 }
 
 

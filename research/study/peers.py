@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
@@ -14,11 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import torch
-from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
-from sklearn.linear_model import RidgeCV
 from sklearn.model_selection import train_test_split
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from lazyknife.certificate import make_certificate
@@ -30,16 +26,10 @@ from lazyknife.estimators.shared import IntervalRegressor
 from lazyknife.estimators.warn import warn_if_outside
 from lazyknife.records import INDEPENDENT, Intervals
 
+from .models import MODELS
+
 FOLDS = 10
 CALIBRATION = 0.5  # share of the rows, as in ``SplitConformalRegressor``
-RIDGES = np.logspace(-3, 6, 37)
-
-# From a seed to an unfitted regressor; ridge scales the features by the rows of each model.
-MODELS: dict[str, Callable[[int], Any]] = {
-    "ridge": lambda seed: make_pipeline(StandardScaler(), RidgeCV(RIDGES)),
-    "forest": lambda seed: RandomForestRegressor(n_estimators=100, random_state=seed),
-    "boosting": lambda seed: HistGradientBoostingRegressor(random_state=seed),
-}
 
 
 @dataclass(frozen=True)
@@ -53,8 +43,9 @@ class Conformalized:
 
     @property
     def residuals(self) -> Tensor:
-        """Absolute errors on rows that a model was not fitted to, shape (n,)."""
-        return torch.from_numpy(self.wrapped.conformity_scores)
+        """Conformity scores of rows that no model was fitted to, shape (n,)."""
+        scores = np.atleast_2d(self.wrapped.conformity_scores)[-1]  # of quantiles: the larger one
+        return torch.from_numpy(scores[~np.isnan(scores)])
 
     @property
     def training_residuals(self) -> NoReturn:
@@ -199,6 +190,7 @@ class MapieSplitRegressor(_MapieRegressor):
     """
 
     construction = "jackknife"  # point ± order statistic of errors on rows not fitted to
+    scheme, trained = "split conformal", 1
 
     def _parts(self, n: int, seeds: Seeds) -> Any:
         """Rows to fit to, and rows to calibrate on."""
@@ -209,17 +201,17 @@ class MapieSplitRegressor(_MapieRegressor):
 
     def _conformalize(self, regression: Any, X: Any, y: Any, seeds: Seeds) -> Conformalized:
         learn, kept = self._parts(len(y), seeds)
-        wrapped = regression.SplitConformalRegressor(
-            MODELS[self.model](seeds.base),
-            complement(self.alpha),
-            conformity_score="absolute",
-            prefit=False,
-        )
+        wrapped = self._wrap(regression, MODELS[self.model](seeds.base), seeds.base)
         wrapped.fit(X[learn], y[learn]).conformalize(X[kept], y[kept])
-        return Conformalized(wrapped, float(self.alpha), {}, 1)
+        return Conformalized(wrapped, float(self.alpha), {}, self.trained)
+
+    def _wrap(self, regression: Any, model: Any, seed: int) -> Any:
+        """Put a class of ``mapie.regression`` around a model."""
+        level = complement(self.alpha)
+        return regression.SplitConformalRegressor(model, level, "absolute", prefit=False)
 
     def _terms(self, n: int, scores: int) -> dict[str, Any]:
-        subject = f"MAPIE's split conformal, {self.model}, {scores} calibration rows of {n}"
+        subject = f"MAPIE's {self.scheme}, {self.model}, {scores} calibration rows of {n}"
         # Full: the rank of one score among n + 1.
         terms = {"construction": "full", "n": scores, "theorem": "split_conformal"}
         return {"subject": subject, **terms}

@@ -11,11 +11,19 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+# Sets that are only used in their own units.
+UNCHANGED = {
+    **{name: entry.title for name, entry in {**datasets.TABLES, **datasets.FORMULAS}.items()},
+    "diabetes": "diabetes",
+}
+
 
 def heading(data: str, transform: Any) -> str:
     """Name a data set for people."""
     if data.startswith(SIMULATED):
         return f"simulation, p = {data.removeprefix(SIMULATED)}"
+    if data in UNCHANGED:
+        return UNCHANGED[data]
     title = datasets.DATASETS[data].title
     return f"{title}, {transform}" if isinstance(transform, str) else f"{title}, raw"
 

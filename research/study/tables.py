@@ -12,6 +12,7 @@ from .. import pages
 from ..pages import markdown
 from .catalogue import PAPER, STUDIES
 from .choices import measures_table, verdict_lines
+from .kinds import against_lines, mean_lines, set_lines
 from .run import read_rows
 from .show import heading, labels
 from .summary import summarise
@@ -130,6 +131,10 @@ def _choices_table(measure: str, folder: Path) -> str:
     return markdown(*measures_table(_choices(folder), measure))
 
 
+def _tables(make: Callable[..., Any], *options: str) -> Callable[[Path], str]:
+    return lambda folder: markdown(*make(read_rows(folder / "tables.csv"), *options))
+
+
 SPECIAL: dict[str, Callable[[Path], str]] = {
     "verdicts": lambda folder: verdict_table(verdicts(paper_rows(folder))),
     "claims": lambda folder: cell_tables(verdicts(paper_rows(folder))),
@@ -139,4 +144,11 @@ SPECIAL: dict[str, Callable[[Path], str]] = {
         f"choices_{measure}": partial(_choices_table, measure)
         for measure in ("coverage", "width", "score")
     },
+    "tables_against": _tables(against_lines),
+    "tables_score": _tables(mean_lines, "score", ".3g"),
+    "tables_coverage": _tables(mean_lines, "coverage", ".3f"),
+    "tables_certified": _tables(mean_lines, "certified", ".3f"),
+    "tables_seconds": _tables(mean_lines, "seconds", ".2g", "median"),
+    "tables_width": _tables(mean_lines, "width", ".3g"),
+    **{f"tables_{name}": _tables(set_lines, name) for name in ("choosing", "reporting")},
 }

@@ -20,7 +20,7 @@ from lazyknife.networks import like, outputs
 
 from .. import datasets
 from .grid import SETTING_FIELDS, Trial
-from .methods import METHODS
+from .methods import METHODS, StandardisedRegressor
 from .peers import Conformalized
 
 MEASURES = (
@@ -50,7 +50,10 @@ def measure(trial: Trial) -> dict[str, float]:
     model = METHODS[trial.method](trial.setting).set_params(random_state=trial.number)
     X, y, X_test, y_test = split(trial)
     compare.warm_up(trial.method, model, X, y)
-    measures = compare.measure(model, X, y, X_test, y_test)
+    X_pool = None
+    if isinstance(model, StandardisedRegressor):
+        X_pool, model.outside = X_test, outside(trial)
+    measures = compare.measure(model, X, y, X_test, y_test, X_pool)
     bases = {"base_r2": math.nan, "paper_bound": math.nan}
     if hasattr(model, "base_"):
         # Theorem 1 with the stability that suits it best, η = 0.
@@ -62,21 +65,38 @@ def measure(trial: Trial) -> dict[str, float]:
 
 def split(trial: Trial) -> tuple[Rows, Rows, Rows, Rows]:
     """Training and test rows; the same for all methods of one number."""
+    data, (train, test, _) = cut(trial)
+    y = data.y / data.y.std() if trial.setting.y_in_sd else data.y
+    return data.X[train], y[train], data.X[test], y[test]
+
+
+def outside(trial: Trial) -> Rows | None:
+    """Features of the rows that are neither for training nor for testing, if there are any."""
+    data, (*_, others) = cut(trial)
+    return data.X[others] if len(others) else None
+
+
+def cut(trial: Trial) -> tuple[datasets.DataSet, list[NDArray[np.intp]]]:
+    """The data set, and its training, test and other rows."""
     setting = trial.setting
     data = load(trial.data, setting.transform, trial.number)
     if len(data.y) <= setting.n:
         raise ValueError(f"n={setting.n}: {trial.data} has only {len(data.y)} rows")
     rows = np.random.default_rng([trial.number, 1]).permutation(len(data.y))
-    train, test = rows[: setting.n], rows[setting.n :][: setting.n_test]
-    return data.X[train], data.y[train], data.X[test], data.y[test]
+    n_test = len(rows) if setting.n_test is None else setting.n_test
+    return data, np.split(rows, [setting.n, setting.n + n_test])
 
 
 def load(name: str, transform: str | None, seed: int) -> datasets.DataSet:
-    """Draw a simulation, ``"simulated_p16"``, or read a real data set."""
+    """Draw a simulation, ``"simulated_p16"`` or ``"friedman1"``, or read a real data set."""
     if name.startswith(SIMULATED):
         if transform is not None:
             raise ValueError(f"transform={transform!r}: simulated data have none")
         return datasets.simulated(int(name.removeprefix(SIMULATED)), seed=seed)
+    if name in datasets.FORMULAS:
+        return datasets.draw_formula(name, seed)
+    if name == "diabetes":
+        return datasets.diabetes()
     return datasets.load(name, transform)
 
 

@@ -139,6 +139,7 @@ def test_studies_are_listed(studied):
 def test_data_sets_are_listed_and_written(studied):
     printed = succeed("datasets")
     assert re.search(r"\nblog_feedback +log\(1 \+ comments\) +52397 +280\n", printed)
+    assert re.search(r"\npiston +formula \+ noise +5000 +7\n", printed)
     assert "Terms: CC BY 4.0" in printed
     printed = succeed("datasets", "simulated_p3", "--output", "new/data.parquet")
     assert printed.startswith("Wrote Simulation, p = 3, 5000 rows")

@@ -22,6 +22,7 @@ from research.datasets import DATASETS, DataNotFound, WrongHash, files, registry
 from research.datasets.ahrq import LEVELS, NEEDED, NUMERIC, UTILISATION, derive, read_survey
 from research.datasets.record import Archive, Copy
 from research.datasets.uci import attribute_names
+from sklearn.datasets import make_friedman1, make_friedman2, make_friedman3
 
 from lazyknife import symlog
 from rows import real_file
@@ -243,7 +244,8 @@ def test_a_name_and_a_transform_are_checked_before_any_file_is_looked_for():
 
 
 def test_the_table_says_what_there_is():
-    assert list(DATASETS) == ["blog_feedback", "communities", "meps_2016", "meps_2016_panel21"]
+    papers = ["blog_feedback", "communities", "meps_2016", "meps_2016_panel21"]
+    assert list(DATASETS) == [*papers, *datasets.TABLES]
     for name, entry in DATASETS.items():
         assert entry.name == name
         assert entry.url.startswith("https://")
@@ -581,3 +583,66 @@ def test_a_missing_package_names_the_extra(monkeypatch, package):
 
 def test_the_cache_is_the_users():
     assert files.cache_folder().name in ("lazyknife", "Cache")
+
+
+# Tables and formulas
+
+
+@pytest.mark.parametrize("name", datasets.TABLES)
+def test_the_tables(name):
+    if datasets.find(name) is None:
+        pytest.skip(f"{name} is not on this machine")
+    data, entry = datasets.load(name), DATASETS[name]
+    assert data.X.shape == (entry.rows, entry.columns)
+    assert "y" not in data.feature_names
+    assert np.isfinite(data.X).all()
+    if name == "diamonds":  # the response is not the last column of the file
+        assert data.feature_names[-1] == "z"
+        assert 200 < np.exp(data.y).min() < np.exp(data.y).max() < 20_000
+
+
+def test_diabetes_has_its_own_units():
+    data = datasets.diabetes()
+    assert data.X.shape == (442, 10)
+    assert data.X[:, 0].min() == 19  # years of age
+
+
+FRIEDMAN = {"friedman1": make_friedman1, "friedman2": make_friedman2, "friedman3": make_friedman3}
+
+
+@pytest.mark.parametrize("name", FRIEDMAN)
+def test_friedmans_formulas_and_ranges_are_those_of_scikit_learn(name):
+    X, y = FRIEDMAN[name](500, noise=0.0, random_state=0)
+    formula = datasets.FORMULAS[name]
+    np.testing.assert_allclose(formula.mean(*X.T), y)
+    drawn = datasets.draw_formula(name, rows=500).X
+    np.testing.assert_allclose(drawn.mean(axis=0), X.mean(axis=0), rtol=0.1)
+
+
+def test_computer_models_at_known_points():
+    def at(name, *point):
+        return float(datasets.FORMULAS[name].mean(*map(np.array, point)))
+
+    cessna = (174.0, 252.0, 7.52, 0.0, 34.0, 0.672, 0.12, 3.8, 2000.0, 0.064)
+    assert at("wing_weight", *cessna) - 174 * 0.064 == pytest.approx(233.8, abs=0.1)
+    assert at("robot_arm", 1.0, 0, 0, 0, 0.1, 0.2, 0.3, 0.4) == pytest.approx(1.0)
+    assert at("robot_arm", 1.0, np.pi, 0, 0, 0.5, 0.5, 0, 0) == pytest.approx(0.0, abs=1e-12)
+    # Far more water comes from the upper layer than passes the hole: its radius decides.
+    wide, narrow = (at("borehole", r, 1e4, 9e4, 1050, 90, 760, 1400, 1e4) for r in (0.1, 0.05))
+    assert wide / narrow == pytest.approx(4, rel=0.1)
+    # Without gas the piston is a spring, with period 2π√(M/k).
+    assert at("piston", 45, 0.01, 0.005, 3000, 1e-9, 293, 350) == pytest.approx(
+        2 * np.pi * np.sqrt(45 / 3000), rel=1e-3
+    )
+
+
+@pytest.mark.parametrize("name", datasets.FORMULAS)
+def test_a_formula_has_its_ranges_its_noise_and_its_seed(name):
+    formula, data = datasets.FORMULAS[name], datasets.draw_formula(name, seed=3)
+    low, high = np.transpose(formula.ranges)
+    assert ((low <= data.X) & (high >= data.X)).all()
+    mean = formula.mean(*data.X.T)
+    noise = (data.y - mean) / formula.noise(*data.X.T) / (mean.std() if formula.relative else 1)
+    assert np.median(np.abs(noise)) == pytest.approx(0.7645 if formula.tails else 0.6745, abs=0.05)
+    np.testing.assert_array_equal(datasets.draw_formula(name, seed=3).y, data.y)
+    assert not np.array_equal(datasets.draw_formula(name, seed=4).y, data.y)

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from research.study import METHODS, Setting, peers
-from research.study.methods import PEERS
+from research.study import METHODS, Setting, models, peers
+from research.study.adaptive import ADAPTIVE
+from research.study.methods import PEERS, STRONG
 from research.study.peers import MODELS, SCHEMES, MapieCVRegressor, MapieSplitRegressor
 from sklearn.base import clone
 from sklearn.dummy import DummyRegressor
@@ -120,8 +121,8 @@ def test_ridge_is_standardised_and_chosen_within_the_rows_it_is_fitted_to():
         fits = (Ridge(ridge).fit(Z[rows], y[rows]) for rows in left)
         return sum((y[i] - fit.predict(Z[i : i + 1])[0]) ** 2 for i, fit in enumerate(fits))
 
-    best = min(peers.RIDGES, key=loss)
-    assert peers.RIDGES[0] < best < peers.RIDGES[-1]
+    best = min(models.RIDGES, key=loss)
+    assert models.RIDGES[0] < best < models.RIDGES[-1]
     expected = Ridge(best).fit(Z, y).predict((new - centre) / scale)
     np.testing.assert_allclose(MODELS["ridge"](0).fit(X, y).predict(new), expected, rtol=1e-6)
 
@@ -291,24 +292,83 @@ def test_without_mapie_the_error_says_what_to_install(kind, monkeypatch):
         kind().fit(*linear(20))
 
 
+# Widths that follow the noise
+
+
+def half_split(n, seeds):
+    return train_test_split(np.arange(n), test_size=0.5, random_state=seeds.rows)
+
+
+def test_quantile_regression_corrects_each_end_by_its_own_errors():
+    X, y = linear(80)
+    new = linear(5, seed=1)[0]
+    model = ADAPTIVE["quantile"]("gradient", random_state=2).fit(X, y)
+    found, seeds = model.predict_interval(new), Seeds.of(2)
+    learn, kept = half_split(80, seeds)
+    low, high = (
+        MODELS["gradient"](seeds.base)
+        .set_params(loss="quantile", alpha=level)
+        .fit(X[learn], y[learn])
+        for level in (0.05, 0.95)
+    )
+    rank = 40 - kappa(0.05, 40)
+    below = np.sort(low.predict(X[kept]) - y[kept])[rank]
+    above = np.sort(y[kept] - high.predict(X[kept]))[rank]
+    np.testing.assert_allclose(found.lower, low.predict(new) - below)
+    np.testing.assert_allclose(found.upper, high.predict(new) + above)
+    assert 1 - 2 * kappa(0.05, 40) / 41 >= model.certificate_.coverage == 1 - kappa(0.1, 40) / 41
+    assert "conformalised quantile regression, gradient, 40 cal" in model.certificate_.subject
+    assert model.loo_.trained == 3
+
+
+def test_normalised_widths_are_multiples_of_the_predicted_size_of_the_errors():
+    X, y = linear(80)
+    new = linear(5, seed=1)[0]
+    model = ADAPTIVE["normalised"]("gradient", random_state=2).fit(X, y)
+    found, seeds = model.predict_interval(new), Seeds.of(2)
+    learn, kept = half_split(80, seeds)
+    fitted = MODELS["gradient"](seeds.base).fit(X[learn], y[learn])
+    calibrate, size_rows = train_test_split(np.arange(40), random_state=seeds.base)
+    errors = np.abs(y[kept] - fitted.predict(X[kept]))
+    size = MODELS["forest"](seeds.base).set_params(min_samples_leaf=5)
+    size.fit(X[kept][size_rows], np.log(errors[size_rows]))
+    scores = np.sort(errors[calibrate] / np.exp(size.predict(X[kept][calibrate])))
+    reach = scores[30 - kappa(0.1, 30)] * np.exp(size.predict(new))
+    np.testing.assert_allclose(found.upper - found.point, reach)
+    np.testing.assert_allclose(found.point - found.lower, reach)
+    assert model.certificate_.coverage == 1 - kappa(0.1, 30) / 31
+    assert "30 calibration rows of 80" in model.certificate_.subject
+
+
+@pytest.mark.filterwarnings("ignore:The optimal value found")
+def test_a_gaussian_process_has_a_length_scale_for_each_feature_in_any_unit():
+    X, y = linear(30)
+    units = [1.0, 1000.0, 1e-3]
+    fitted = [MODELS["gp"](0).fit(rows, y) for rows in (X, X * units)]
+    assert fitted[0][-1].kernel_.k1.k2.length_scale.shape == (3,)
+    new = linear(5, seed=1)[0]
+    np.testing.assert_allclose(fitted[0].predict(new), fitted[1].predict(new * units), rtol=1e-2)
+
+
 # By name
 
 
 def test_the_models_are_scikit_learns(monkeypatch):
     monkeypatch.undo()  # the real forest
-    assert list(MODELS) == ["ridge", "forest", "boosting"]
-    assert list(PEERS) == [f"mapie_{scheme}_{model}" for scheme in SCHEMES for model in MODELS]
+    simple = [*MODELS][:3]
+    assert simple == ["ridge", "forest", "boosting"]
+    assert list(PEERS) == [f"mapie_{scheme}_{model}" for scheme in SCHEMES for model in simple]
     forest = MODELS["forest"](3)
     assert (forest.n_estimators, forest.random_state, forest.n_jobs) == (100, 3, None)
     assert type(MODELS["boosting"](3)).__name__ == "HistGradientBoostingRegressor"
     assert MODELS["boosting"](3).random_state == 3
 
 
-@pytest.mark.parametrize("name", PEERS)
+@pytest.mark.parametrize("name", [*PEERS, *STRONG])
 def test_methods_have_the_settings_level_and_the_model_of_their_name(name):
     made = METHODS[name](Setting(alpha=0.2))
     _, scheme, model = name.split("_")
-    assert type(made) is SCHEMES[scheme]
+    assert type(made) is {**SCHEMES, **ADAPTIVE}[scheme]
     own = {"model": model, "scaling": None, "alpha": 0.2, "random_state": None}
     assert made.get_params() == own
 

@@ -27,9 +27,9 @@ from research.study import (
     summarise,
     vary,
 )
-from research.study.methods import PEERS, VARIANTS
+from research.study.methods import BEFORE, DEFAULT, EARLIER, PEERS, STRONG, VARIANTS
 from research.study.run import stored_rows
-from research.study.trial import COLUMNS, load, split
+from research.study.trial import COLUMNS, load, outside, split
 
 import lazyknife as lk
 from lazyknife.compare import one_thread
@@ -116,12 +116,17 @@ def test_a_variant_has_what_its_name_says(method):
 
 
 @pytest.mark.parametrize("method", ["lazyknife", "lazyknife_public"])
-def test_the_librarys_methods_have_its_defaults_and_the_base_of_their_rows(method):
+def test_the_librarys_methods_have_the_settings_and_the_base_of_their_rows(method):
     defaults = lk.LazyJackknifeRegressor().get_params(deep=False)
     own = METHODS[method](Setting(ridge=7.0)).get_params(deep=False)
-    fixed = {"device": "cpu", "precision": "mixed"}
+    fixed = {"device": "cpu", "precision": "mixed", **EARLIER}
     base = lk.DPSGD() if method == "lazyknife" else None
     assert own == defaults | fixed | {"base": base}
+
+
+def test_the_default_on_tables_has_no_setting():
+    own = METHODS[DEFAULT](Setting(ridge=7.0)).get_params(deep=False)
+    assert own == lk.LazyJackknifeRegressor().get_params(deep=False)
 
 
 def test_a_trial_is_what_the_estimator_gives():
@@ -159,6 +164,33 @@ def test_methods_of_one_number_share_their_rows_and_numbers_differ():
     assert len(everything[2]) == 4980
 
 
+def test_y_can_be_in_standard_deviations_and_other_rows_are_outside():
+    trial = Trial("simulated_p4", BEFORE, SMALL, 1)
+    data = datasets.simulated(4, seed=1)
+    X, y, X_test, y_test = split(trial)
+    _, scaled, _, scaled_test = split(replace(trial, setting=replace(SMALL, y_in_sd=True)))
+    np.testing.assert_allclose(scaled * data.y.std(), y)
+    np.testing.assert_allclose(scaled_test * data.y.std(), y_test)
+    others = outside(trial)
+    assert sorted(map(tuple, (*X, *X_test, *others))) == sorted(map(tuple, data.X))
+    assert outside(replace(trial, setting=replace(SMALL, n_test=None))) is None
+
+
+def test_the_earlier_default_is_standardised_without_a_leak():
+    for n_test in (30, None):  # by others, and by the pool
+        setting = replace(SMALL, n_test=n_test)
+        row = run_trial(Trial("simulated_p4", BEFORE, setting, 0))
+        assert row["error"] == ""
+        assert row["certified"] > 0.7
+
+
+def test_a_grid_may_have_its_own_number_of_trials():
+    grids = (Grid(SIM, ("naive",), (SMALL,), trials=1), Grid(SIM, ("cv+",), (SMALL,)))
+    study = Study("s", "", grids, trials=3)
+    assert [trial.method for trial in study.expand()] == ["naive", *3 * ["cv+"]]
+    assert len(study.expand(2)) == 4
+
+
 def test_the_transform_is_applied_to_real_data_and_refused_for_drawn():
     with pytest.raises(ValueError, match="simulated data have none"):
         load("simulated_p4", "symlog", 0)
@@ -186,7 +218,11 @@ def test_what_a_base_learns_is_measured_up_to_a_constant():
         ("lazy_split", 1, True),
         ("lazyknife", 1, True),
         *((name, 0, True) for name in ("lazyknife_public", *VARIANTS)),
+        *((name, 0, True) for name in (DEFAULT, BEFORE)),
         *((name, 11 if "cv" in name else 1, True) for name in PEERS),
+        *((name, 11, True) for name in STRONG if "cv" in name),
+        ("mapie_split_boosting5", 1, True),
+        ("mapie_normalised_gradient", 2, True),
     ],
 )
 def test_every_method_runs(method, trained, certified):

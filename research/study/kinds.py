@@ -1,0 +1,100 @@
+"""Many kinds of tables: means over the sets of each half, every set, and the figure.
+
+A mean or median is over the sets that all methods of its column have. Scores are in standard
+deviations of y.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from lazyknife.plots import plot_methods
+
+from .choices import Lines
+from .grid import Study
+from .methods import BEFORE, DEFAULT, STRONG
+from .sets import half
+from .show import blank, heading
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+METHODS = (DEFAULT, BEFORE, *STRONG)
+NONE = "–"
+Part = tuple[str, int, "pd.DataFrame"]
+
+
+def by_set(rows: pd.DataFrame, measure: str) -> Iterator[Part]:
+    """Half, n, and a frame of means over trials: a line for each set, a column for each method."""
+    rows = rows.assign(
+        half=rows["data"].map(half),
+        set=[heading(*pair) for pair in zip(rows["data"], rows["transform"], strict=True)],
+        seconds=rows["fit_seconds"] + rows["predict_seconds"],
+    )
+    for (n, name), part in rows.groupby(["n", "half"]):
+        found = part.pivot_table(index="set", columns="method", values=measure, sort=False)
+        yield str(name), int(n), found[[method for method in METHODS if method in found]]
+
+
+def mean_lines(
+    rows: pd.DataFrame, measure: str, form: str, how: str = "mean"
+) -> tuple[tuple[str, ...], Lines]:
+    """Columns and lines: the mean or median of each method over the sets, for each half and n."""
+    heads, lines = ["method"], [[method] for method in METHODS]
+    for name, n, found in by_set(rows, measure):
+        shared = found.dropna()
+        heads.append(f"n = {n}, {name} ({len(shared)} sets)")
+        for line in lines:
+            line.append(f"{shared[line[0]].agg(how):{form}}" if line[0] in shared else NONE)
+    return tuple(heads), [tuple(line) for line in lines]
+
+
+def against_lines(rows: pd.DataFrame) -> tuple[tuple[str, ...], Lines]:
+    """Columns and lines: the default's score over that of each other method, and its wins."""
+    heads, lines = ["method"], [[method] for method in METHODS if method != DEFAULT]
+    for name, n, found in by_set(rows, "score"):
+        heads.append(f"n = {n}, {name}")
+        for line in lines:
+            line.append(_against(found, line[0]))
+    return tuple(heads), [tuple(line) for line in lines]
+
+
+def _against(found: pd.DataFrame, method: str) -> str:
+    if not {DEFAULT, method} <= {*found}:
+        return NONE
+    ratios = (found[DEFAULT] / found[method]).dropna()
+    return (
+        f"{ratios.mean():.3f} ± {ratios.sem():.3f}, better in {(ratios < 1).sum()} of {len(ratios)}"
+    )
+
+
+def set_lines(rows: pd.DataFrame, name: str) -> tuple[tuple[str, ...], Lines]:
+    """Columns and lines: the score of each method on each set of a half; the best is bold."""
+    lines: Lines = []
+    for own, n, found in by_set(rows, "score"):
+        for title, scores in found.reindex(columns=[*METHODS]).iterrows() if own == name else ():
+            best, others = scores.min(), scores.drop([DEFAULT, BEFORE]).min()
+            cells = (_cell(score, score == best) for score in scores)
+            lines.append((str(title), str(n), *cells, _cell(scores[DEFAULT] / others, False)))
+    return ("set", "n", *METHODS, "default ÷ best peer"), lines
+
+
+def _cell(value: float, bold: bool) -> str:
+    text = NONE if value != value else f"{value:.3g}"
+    return f"**{text}**" if bold else text
+
+
+def draw_sets(study: Study, rows: pd.DataFrame) -> Figure:
+    """Scores over the best of each set, mean over sets: a panel for each half and n."""
+    parts = list(by_set(rows, "score"))
+    figure, axes = blank((len(parts) + 1) // 2, 2, width=5.2, height=0.24 * len(METHODS) + 0.9)
+    for ax, (name, n, found) in zip(axes.flat, parts, strict=False):
+        shared = found.dropna()
+        ratios = shared.div(shared.min(axis=1), axis=0)
+        label = "interval score ÷ the best of the set"
+        plot_methods([*ratios], ratios.mean(), ratios.sem(), label=label, target=1.0, ax=ax)
+        ax.set_title(f"{name} half, n = {n}, {len(shared)} sets", loc="left")
+    figure.suptitle(study.title)
+    return figure
