@@ -2,7 +2,9 @@
 
 A model may look at its own rows without a leak. Its scale of a feature is their standard deviation,
 rounded to a power of 2 (or of a root of 2), and its centre their mean, rounded to a multiple of the
-scale. Being rounded, they are the same for nearly all models, which then share their kernels.
+scale. Features with two values have their difference and the lower value instead, and constant ones
+have 1: so an indicator that is 1 in few rows has the same scale without them. Being rounded, scales
+are the same for nearly all models, which then share their kernels.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ def unscaled(models: int, features: int) -> Frames:
     return Frames(zeros, zeros + 1, nothing.long(), nothing)
 
 
-def own_frames(X: Tensor, left_out: Sequence[Tensor], step: float) -> Frames:
+def own_frames(X: Tensor, left_out: Sequence[Tensor], step: float, centered: bool = True) -> Frames:
     """Frames of the models without each of some sets of rows.
 
     Parameters
@@ -67,31 +69,31 @@ def own_frames(X: Tensor, left_out: Sequence[Tensor], step: float) -> Frames:
         For each model the rows that it does not have.
     step
         Scales are powers of 2^step.
+    centered
+        Whether features are centred; if not, fewer models differ.
 
     """
     offset = X.median(dim=0).values  # saves digits; what follows is the same for every offset
     moments = [_moments(_without(X - offset, rows)) for rows in left_out]
     means, deviations = (torch.stack(part) for part in zip(*moments, strict=True))
-    return _frames(means + offset, deviations, step)
+    return _frames(means + offset, deviations, step, centered)
 
 
-def joined_frames(X: Tensor, new: Tensor, step: float) -> Frames:
+def joined_frames(X: Tensor, new: Tensor, step: float, centered: bool = True) -> Frames:
     """Frames of all n rows together with each of m new ones, a model each; see ``own_frames``."""
     offset = X.median(dim=0).values
-    old, more, count = X - offset, new - offset, len(X) + 1
-    mean = old.mean(dim=0)
-    means = mean + (more - mean) / count
-    squares = (old - mean).square().sum(dim=0) + (more - mean).square() * (count - 1) / count
-    equal = (X[:1] == X).all(dim=0) & (new == X[:1])
-    return _frames(means + offset, torch.where(equal, 0.0, (squares / count).sqrt()), step)
+    old = X - offset
+    moments = [_moments(torch.cat([old, row - offset])) for row in new.split(1)]
+    means, deviations = (torch.stack(part) for part in zip(*moments, strict=True))
+    return _frames(means + offset, deviations, step, centered)
 
 
-def _frames(means: Tensor, deviations: Tensor, step: float) -> Frames:
+def _frames(means: Tensor, deviations: Tensor, step: float, centered: bool) -> Frames:
     """Round means and standard deviations, each (models, features)."""
     constant = deviations == 0
     powers, unsure = _rounded(torch.where(constant, 1.0, deviations).log2() / step)
     scales = torch.exp2(step * powers)
-    places, astray = _rounded(means / scales)
+    places, astray = _rounded(means / scales if centered else torch.zeros_like(means))
     distinct, of = torch.cat([scales * places, scales], dim=1).unique(dim=0, return_inverse=True)
     centers, scales = distinct.split(means.shape[1], dim=1)
     return Frames(centers, scales, of, ((unsure & ~constant) | astray).any(dim=1))
@@ -104,10 +106,11 @@ def _without(X: Tensor, rows: Tensor) -> Tensor:
 
 
 def _moments(X: Tensor) -> tuple[Tensor, Tensor]:
-    """Means and standard deviations of the columns; exactly 0 where all values are equal."""
-    means = X.mean(dim=0)
+    """Centres and sizes of the columns before rounding; a size is 0 where all values are equal."""
+    means, least, most = X.mean(dim=0), X.amin(dim=0), X.amax(dim=0)
     deviations = (X - means).square().mean(dim=0).sqrt()
-    return means, torch.where((X[:1] == X).all(dim=0), 0.0, deviations)
+    two = ((least == X) | (most == X)).all(dim=0)
+    return torch.where(two, least, means), torch.where(two, most - least, deviations)
 
 
 def _rounded(values: Tensor) -> tuple[Tensor, Tensor]:

@@ -10,11 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from ..compute import Machine
-from ..networks import Framed, Network, wide
+from ..networks import CANDIDATES, Framed, Network, wide
 from ..solve.places import weight_unit
 from ..tangent import Linear, Selection, Tangent, WideTangent, linearise
 
 MOST_ROWS = 5000  # for which candidates are the default
+# Features whose weights are searched one by one. Beyond, features are scaled but not centred (the
+# models of a wide table would share few frames), and the default candidates are fewer.
+MOST_FEATURES = 64
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,22 @@ class Candidate:
         """The tangent in a frame, of a network without searched weights."""
         assert self.tangent is not None
         return self.tangent(center, scale)
+
+
+def is_narrow(X: Tensor) -> bool:
+    """Whether rows have few enough features for everything to be searched."""
+    return X.shape[1] <= MOST_FEATURES
+
+
+def default_networks(X: Tensor, symmetric: bool) -> tuple[wide, ...]:
+    """The candidates of ``network=None``, by the shape of the rows.
+
+    Full conformal prediction (``symmetric``) compares all pairs of candidates for each new row, so
+    it has fewer.
+    """
+    if not is_narrow(X):
+        return CANDIDATES[:2]
+    return tuple(network for network in CANDIDATES if not (symmetric and network.squash))
 
 
 def listed_networks(network: Any) -> tuple[Network | wide, ...] | None:

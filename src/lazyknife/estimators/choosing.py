@@ -27,12 +27,11 @@ from ..solve.reading import Read
 from ..solve.search import Found, Groups, Search, Walker, walk
 from ..solve.widths import WIDTHS
 from ..tangent import Dual, Linear, WideTangent
-from .candidates import Candidate, in_frame
+from .candidates import Candidate, in_frame, is_narrow
 from .choice import Choice
 
 SEARCHED = 400  # rows that the search uses, on average, where there are more
 STEP = 1.0  # scales of features are powers of 2
-MOST_FEATURES = 64  # whose weights are searched one by one
 
 
 class _Rows(NamedTuple):
@@ -106,7 +105,7 @@ class ChoosingStep:
     def _frames(self, X: Tensor, sets: Sequence[Tensor]) -> Frames:
         if not self.scaled:
             return unscaled(len(sets) + 1, X.shape[1])
-        return own_frames(X, [*sets, torch.arange(0)], STEP)
+        return own_frames(X, [*sets, torch.arange(0)], STEP, centered=is_narrow(X))
 
     def _unit(self, candidate: Candidate, X: Tensor) -> float:
         """λ of exponent 0: the typical k(x, x) at synthetic rows, a function of the network."""
@@ -134,7 +133,7 @@ class ChoosingStep:
             Search(kernels, y, self.intercept, self.machine, folds),
             distinct,
             np.array([_toll(len(part), folds, walker.left_out) for walker in distinct]),
-            self.relevance and rows.X.shape[1] <= MOST_FEATURES,
+            self.relevance and is_narrow(rows.X),
             self.ridge is None,
             self.progress,
         )

@@ -20,7 +20,7 @@ from ..intervals.full import FullModels, family_of
 from ..networks import wide
 from ..solve.problem import Problem, make_system, typical_size
 from ..tangent import Dual, Linear
-from .candidates import Candidate, in_frame
+from .candidates import Candidate, in_frame, is_narrow
 from .choosing import STEP
 
 # Exponents of the scales and of λ: fewer than in a search, since every pair is compared for each y.
@@ -49,8 +49,8 @@ class FullStep:
         if not self.scaled:
             return unscaled(max(len(new), 1), X.shape[1])
         if not len(new):
-            return own_frames(X, [torch.arange(0)], STEP)
-        return joined_frames(X, new.cpu(), STEP)
+            return own_frames(X, [torch.arange(0)], STEP, centered=is_narrow(X))
+        return joined_frames(X, new.cpu(), STEP, centered=is_narrow(X))
 
     def _make(self, X: Tensor, y: Tensor, center: Tensor, scale: Tensor) -> FullModels:
         rows, targets = self.machine.put(X), self.machine.put(y)

@@ -18,12 +18,13 @@ from ..data.scaling import unlike_columns
 from ..intervals import CONSTRUCTIONS
 from ..intervals.rounded import rounding_share
 from ..losses import Loss, find_loss
-from ..networks import CANDIDATES, Network, build, mlp, wide
+from ..networks import Network, build, mlp, wide
 from ..records import Base, PrivacyCurve, RoundedModels, composed
 from ..tangent import EXACT, FeatureMap, Selection, linearise, selected
 from .candidates import (
     MOST_ROWS,
     Candidate,
+    default_networks,
     finite_candidate,
     listed_networks,
     wide_candidate,
@@ -125,16 +126,11 @@ class LazyFit(IntervalRegressor):
         if listed is None:
             public = type(self._base_method()) is Public and len(given.y) <= MOST_ROWS
             plain = self.network is None and public and not reason
-            return self._default_candidates if plain else None
+            symmetric = CONSTRUCTIONS[self.construction].symmetric
+            return default_networks(given.X, symmetric) if plain else None
         if reason:
             raise ValueError(f"network={self.network!r}: several candidates {reason}")
         return listed
-
-    @property
-    def _default_candidates(self) -> tuple[wide, ...]:
-        """Full conformal compares all pairs of candidates for each new row: it has fewer."""
-        symmetric = CONSTRUCTIONS[self.construction].symmetric
-        return tuple(network for network in CANDIDATES if not (symmetric and network.squash))
 
     def _cannot_choose(self, given: Given) -> str:
         """Why models cannot choose among candidates; empty if they can."""
