@@ -57,10 +57,7 @@ INDEPENDENT = PrivacyCurve((0.0,), (0.0,), (0.0, 0.0))
 
 
 def composed(curves: Sequence[PrivacyCurve | None]) -> PrivacyCurve | None:
-    """The curve of several independent outputs together; None if one of them has none.
-
-    P(A ∈ S) ≤ e^ε P(A' ∈ S) + δ for each of two outputs gives ε + ε' and δ + e^ε·δ' for both.
-    """
+    """The curve of independent outputs together; two have ε + ε' and δ + e^ε·δ'."""
     total = INDEPENDENT
     for curve in curves:
         if curve is None:

@@ -65,10 +65,8 @@ class ChoosingStep:
         As in ``LazyStep``.
     widths
         A key of ``WIDTHS``.
-    relevance
-        Whether a weight for each feature is searched.
-    scaled
-        Whether each model scales the features by its own rows.
+    relevance, scaled
+        Whether a weight for each feature is searched; whether models scale by their own rows.
     seed
         Of folds, of the part of the rows that the search uses, and of probes.
 

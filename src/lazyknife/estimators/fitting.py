@@ -58,14 +58,8 @@ class LazyFit(IntervalRegressor):
 
     def _choices(self, candidates: bool = False) -> Choices:
         features = EXACT if self.features is None else self.features
-        return Choices(
-            self.construction,
-            self.readout,
-            self.widths,
-            find_loss(self.loss),
-            features,
-            candidates,
-        )
+        loss = find_loss(self.loss)
+        return Choices(self.construction, self.readout, self.widths, loss, features, candidates)
 
     def _base_method(self) -> BaseMethod:
         return check_base(self.base)
@@ -93,16 +87,7 @@ class LazyFit(IntervalRegressor):
         lazy = self._lazy_step(seeds, len(left))
         start = build(self.network, X, seeds.start, self.starts)
         lazy.check_fits(len(left), _count(selected(start, self.parameters)), machine)
-        base = method.fit(
-            start,
-            X[learn],
-            y[learn],
-            seed=seeds.base,
-            center=self.intercept,
-            progress=self.progress,
-            covariates=given.covariates,
-            loss=loss,
-        )
+        base = self._learnt(start, given, learn, seeds.base)
         tangent = linearise(base.module, X, self.parameters, machine)
         models = lazy.models(tangent, X[left], y[left])
         warn_if_far(models.loo.residuals, models.solved.residuals)
@@ -118,6 +103,19 @@ class LazyFit(IntervalRegressor):
             "seeds_": seeds,
         }
         return Fitted(models.loo, certifier, attributes)
+
+    def _learnt(self, start: nn.Module, given: Given, learn: Tensor, seed: int) -> Base:
+        """Base weights of one network."""
+        return self._base_method().fit(
+            start,
+            given.X[learn],
+            given.y[learn],
+            seed=seed,
+            center=self.intercept,
+            progress=self.progress,
+            covariates=given.covariates,
+            loss=find_loss(self.loss),
+        )
 
     def _candidates(self, given: Given) -> tuple[Network | wide, ...] | None:
         """The networks that models choose from; None for one network alone."""
@@ -193,19 +191,8 @@ class LazyFit(IntervalRegressor):
             if isinstance(network, wide):
                 candidates.append(wide_candidate(network))
                 continue
-            start = build(network, given.X, given.seeds.start + k, 1)
-            bases.append(
-                self._base_method().fit(
-                    start,
-                    given.X[learn],
-                    given.y[learn],
-                    seed=given.seeds.base + k,
-                    center=self.intercept,
-                    progress=self.progress,
-                    covariates=given.covariates,
-                    loss=find_loss(self.loss),
-                )
-            )
+            start = build(network, given.X, given.seeds.start + k)
+            bases.append(self._learnt(start, given, learn, given.seeds.base + k))
             own = framed and not isinstance(network, nn.Module)
             name = str(network) if isinstance(network, mlp) else type(bases[-1].module).__name__
             terms = (self.parameters, self._machine(), own)

@@ -56,59 +56,93 @@ def evidence(
         Rows that each model leaves out; None: each row in turn.
 
     """
-    n = targets.shape[1]
-    roots = (kernels.diagonal(dim1=1, dim2=2) + ridges[:, None]).sqrt()
-    kernels.diagonal(dim1=1, dim2=2).add_(ridges[:, None])
-    lower, failed = torch.linalg.cholesky_ex(kernels)
-    eye = torch.eye(n, dtype=kernels.dtype, device=kernels.device).expand_as(lower)
-    half = torch.linalg.solve_triangular(lower, eye, upper=False)  # L⁻¹
-    centred = targets - targets.mean(dim=1, keepdim=True) if intercept else targets
-    sides = torch.stack([centred, torch.ones_like(centred)], dim=2)
-    solved = half @ sides
-    fitted = solved.mT @ half
-    logs = 2 * lower.diagonal(dim1=1, dim2=2).log().sum(dim=1)
-    dual, sums = fitted[:, 0], fitted[:, 1]
-    quadratic = solved[..., 0].square().sum(dim=1)
-    diagonal = half.square().sum(dim=1)
-    if intercept:
-        total = solved[..., 1].square().sum(dim=1)
-        slope = (solved[..., 0] * solved[..., 1]).sum(dim=1) / total
-        dual = dual - slope[:, None] * sums
-        quadratic = quadratic - slope.square() * total
-        diagonal = diagonal - sums.square() / total[:, None]
-        logs = logs + total.log()
-    gone = ((dual.square() / diagonal), diagonal.log())
-    counts = torch.ones(n, dtype=kernels.dtype, device=kernels.device)
-    if folds is not None:
-        gone = _blocks_gone(half, dual, sums / total[:, None] if intercept else None, sums, folds)
-        counts = torch.tensor([len(rows) for rows in folds]).to(counts)
-    zero = quadratic.new_zeros(len(quadratic), 1)
-    freedom = n - int(intercept) - torch.cat([counts, counts.new_zeros(1)])
-    left = quadratic[:, None] - torch.cat([gone[0], zero], dim=1)
-    values = (left.clamp(min=torch.finfo(left.dtype).tiny) / freedom).log()
-    values = values + (logs[:, None] + torch.cat([gone[1], zero], dim=1)) / freedom
-    # |c_−j| is at most |c| + |A_·j||e_j| and |A_ij| at most √(d_i d_j): see rounding.py.
-    spread = (diagonal.clamp(min=0.0).sqrt() * roots).sum(dim=1, keepdim=True)
-    load = (dual.abs() * roots).sum(dim=1, keepdim=True)
-    load = load + spread * torch.cat([gone[0].clamp(min=0.0).sqrt(), zero], dim=1)
-    sizes = load.square() + 2 * quadratic[:, None]
-    noise = gamma_of(left.dtype) * (sizes / left.clamp(min=0.0) + spread.square() / freedom + 4)
-    bad = (failed != 0)[:, None] | ~torch.isfinite(values)
+    solved = _Solved.of(kernels, ridges, targets, intercept)
+    if folds is None:
+        lost, logs = solved.dual.square() / solved.diagonal, solved.diagonal.log()
+        counts = torch.ones_like(targets[0])
+    else:
+        lost, logs = solved.without_folds(folds)
+        counts = targets.new_tensor([len(rows) for rows in folds])
+    freedom = targets.shape[1] - int(intercept) - torch.cat([counts, counts.new_zeros(1)])
+    lost, logs = (torch.nn.functional.pad(part, (0, 1)) for part in (lost, logs))  # the full model
+    left = solved.quadratic[:, None] - lost
+    tiny = torch.finfo(left.dtype).tiny
+    values = (left.clamp(min=tiny) / freedom).log() + (solved.logs[:, None] + logs) / freedom
+    noise = solved.noise(lost, left, freedom)
+    bad = solved.failed[:, None] | ~torch.isfinite(values)
     return Evidence(torch.where(bad, torch.inf, values), torch.where(bad, 0.0, noise))
 
 
-def _blocks_gone(
-    half: Tensor, dual: Tensor, share: Tensor | None, sums: Tensor, folds: Sequence[Tensor]
-) -> tuple[Tensor, Tensor]:
-    """c_Sᵀ(A_SS)⁻¹c_S and log det A_SS of each fold, each (kernels, folds)."""
-    quadratics, logs = [], []
-    for rows in folds:
-        columns = half[:, :, rows]
-        inverse = columns.mT @ columns
-        if share is not None:
-            inverse = inverse - sums[:, rows, None] * share[:, None, rows]
+class _Solved(NamedTuple):
+    """The ridge of several kernels, the intercept eliminated.
+
+    ``half`` is L⁻¹, (kernels, n, n); ``dual``, ``diagonal``, ``sums`` (G⁻¹1), ``share`` (over its
+    total) and ``roots`` (√diag G) have shape (kernels, n); ``quadratic`` is rᵀc, ``logs`` log det.
+    """
+
+    half: Tensor
+    dual: Tensor
+    diagonal: Tensor
+    sums: Tensor
+    share: Tensor
+    roots: Tensor
+    quadratic: Tensor
+    logs: Tensor
+    failed: Tensor
+
+    @classmethod
+    def of(cls, kernels: Tensor, ridges: Tensor, targets: Tensor, intercept: bool) -> _Solved:
+        diagonal = kernels.diagonal(dim1=1, dim2=2)
+        diagonal.add_(ridges[:, None])
+        roots = diagonal.sqrt()
+        lower, failed = torch.linalg.cholesky_ex(kernels)
+        eye = torch.eye(lower.shape[1], dtype=lower.dtype, device=lower.device)
+        half = torch.linalg.solve_triangular(lower, eye.expand_as(lower), upper=False)
+        centred = targets - targets.mean(dim=1, keepdim=True) if intercept else targets
+        sides = half @ torch.stack([centred, torch.ones_like(centred)], dim=2)
+        first, ones = sides.unbind(dim=2)
+        dual, sums = (sides.mT @ half).unbind(dim=1)
+        logs = 2 * lower.diagonal(dim1=1, dim2=2).log().sum(dim=1)
+        quadratic, inverse = first.square().sum(dim=1), half.square().sum(dim=1)
+        if not intercept:
+            none = torch.zeros_like(sums)
+            return cls(half, dual, inverse, none, none, roots, quadratic, logs, failed != 0)
+        total = ones.square().sum(dim=1)
+        slope = (first * ones).sum(dim=1) / total
+        share = sums / total[:, None]
+        return cls(
+            half,
+            dual - slope[:, None] * sums,
+            inverse - sums * share,
+            sums,
+            share,
+            roots,
+            quadratic - slope.square() * total,
+            logs + total.log(),
+            failed != 0,
+        )
+
+    def without_folds(self, folds: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """c_Sᵀ(A_SS)⁻¹c_S and log det A_SS of each fold, each (kernels, folds)."""
+        found = [self._without(rows) for rows in folds]
+        lost, logs = (torch.stack(part, dim=1) for part in zip(*found, strict=True))
+        return lost, logs
+
+    def _without(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        columns = self.half[:, :, rows]
+        inverse = columns.mT @ columns - self.sums[:, rows, None] * self.share[:, None, rows]
         lower, _ = torch.linalg.cholesky_ex(inverse)
-        own = torch.linalg.solve_triangular(lower, dual[:, rows, None], upper=False)
-        quadratics.append(own.square().sum(dim=(1, 2)))
-        logs.append(2 * lower.diagonal(dim1=1, dim2=2).log().sum(dim=1))
-    return torch.stack(quadratics, dim=1), torch.stack(logs, dim=1)
+        own = torch.linalg.solve_triangular(lower, self.dual[:, rows, None], upper=False)
+        logs = 2 * lower.diagonal(dim1=1, dim2=2).log().sum(dim=1)
+        return own.square().sum(dim=(1, 2)), logs
+
+    def noise(self, lost: Tensor, left: Tensor, freedom: Tensor) -> Tensor:
+        """Bound the errors by rounding, as in rounding.py, with |A_ij| ≤ √(d_i d_j).
+
+        |c_{−j}| is then at most |c| plus √d times √(c_j²/d_j).
+        """
+        spread = (self.diagonal.clamp(min=0.0).sqrt() * self.roots).sum(dim=1, keepdim=True)
+        load = (self.dual.abs() * self.roots).sum(dim=1, keepdim=True)
+        load = load + spread * lost.clamp(min=0.0).sqrt()
+        sizes = (load.square() + 2 * self.quadratic[:, None]) / left.clamp(min=0.0)
+        return gamma_of(left.dtype) * (sizes + spread.square() / freedom + 4)

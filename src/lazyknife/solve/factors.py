@@ -202,21 +202,16 @@ _NAMES = (
 def _most_likely(errors: Errors, offers: Sequence[_Factor]) -> tuple[Tensor, Tensor]:
     """Which factor each model takes, shape (k,), and where rounding may have decided."""
     kept, count = errors.kept, len(errors.sizes) - 1
-    best = chosen = unsure = None
+    best = torch.full_like(errors.own, torch.inf)
+    chosen, unsure = torch.zeros_like(errors.members), torch.zeros_like(best, dtype=torch.bool)
     for k, offer in enumerate(offers):
         scaled = (errors.sizes / offer.rows).sum(dim=0) / count
         value = (offer.rows.log() * kept).sum(dim=0) / count + scaled.log()
         value = value + (TOLL / count if k else 0.0)
-        if best is None or chosen is None or unsure is None:
-            best, chosen = value, torch.zeros_like(value, dtype=torch.long)
-            unsure = torch.zeros_like(value, dtype=torch.bool)
-            continue
         margin = value - (best - TIE)
         unsure = unsure | (margin.abs() <= 4 * errors.noise)
         chosen = torch.where(margin < 0, k, chosen)
         best = torch.where(margin < 0, value, best)
-    assert chosen is not None
-    assert unsure is not None
     return chosen, unsure
 
 
