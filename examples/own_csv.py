@@ -29,7 +29,7 @@ def main(folder: Path) -> None:
     known = houses["price"].notna()
     features = houses.drop(columns="price")
 
-    model = lk.LazyJackknifeRegressor(alpha=0.1, random_state=0)  # columns may be in any units
+    model = lk.LazyJackknifeRegressor(alpha=0.1, random_state=0)
     model.fit(features[known], houses["price"][known])
     intervals = model.predict_interval(features[~known])
 

@@ -19,8 +19,9 @@ def main(folder: Path) -> None:
     order = np.random.default_rng(0).permutation(len(y))
     train, new = order[:200], order[200:]
 
-    # Raw columns: every leave-one-out model chooses its scaling and network on its own rows.
-    model = lk.LazyJackknifeRegressor(alpha=0.1, random_state=0).fit(X.iloc[train], y.iloc[train])
+    # Every leave-one-out model chooses its network and scales the features by its own rows.
+    model = lk.LazyJackknifeRegressor(alpha=0.1, random_state=0)
+    model.fit(X.iloc[train], y.iloc[train])
     intervals = model.predict_interval(X.iloc[new])
 
     print(model.certificate_, "\n")
