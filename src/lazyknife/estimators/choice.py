@@ -25,7 +25,7 @@ class Choice:
         Weight of each feature, in units of 1 over its scale, shape (models + 1, features); 0 where
         a model leaves a feature out, NaN where its network has no weights.
     ridge
-        λ in units of the network's typical kernel, shape (models + 1,).
+        λ, shape (models + 1,).
     widths
         Kind of widths of each row's model, one for each training row.
     behind

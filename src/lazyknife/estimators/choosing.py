@@ -31,6 +31,7 @@ from .candidates import Candidate, in_frame, is_narrow
 from .choice import Choice
 
 SEARCHED = 400  # rows that the search uses, on average, where there are more
+MATRICES = 16  # n×n ones that a fit keeps or needs: two for each place where models end, and four
 STEP = 1.0  # scales of features are powers of 2
 
 
@@ -87,6 +88,9 @@ class ChoosingStep:
 
     def models(self, X: Tensor, y: Tensor) -> tuple[ChosenModels, Choice]:
         """Search, solve at every place where some model stands, and join the models."""
+        needed = self.machine.item * MATRICES * len(y) ** 2
+        remedy = "use network=mlp((64, 64), skip=True), fewer rows or fewer candidates"
+        self.machine.check_fits(needed, f"choosing among candidates with {len(y):,} rows", remedy)
         sets = list(torch.arange(len(y))[:, None])
         if CONSTRUCTIONS[self.construction].uses_folds:
             sets = draw_folds(len(y), self.folds, self.seed)
@@ -98,7 +102,7 @@ class ChoosingStep:
                 found = self._search(rows, part, units)
             with few_threads(len(y)):
                 loo = self._solve(rows, found, units)
-        return loo, self._choice(found, loo.factors, len(part), X.shape[1])
+        return loo, self._choice(found, loo.factors, units, len(part), X.shape[1])
 
     def _frames(self, X: Tensor, sets: Sequence[Tensor]) -> Frames:
         if not self.scaled:
@@ -214,7 +218,12 @@ class ChoosingStep:
         return in_frame(network, frames.centers[frame], frames.scales[frame]).on(self.machine)
 
     def _choice(
-        self, found: Found, factors: Factors | None, searched: int, features: int
+        self,
+        found: Found,
+        factors: Factors | None,
+        units: Sequence[float],
+        searched: int,
+        features: int,
     ) -> Choice:
         networks = [self.candidates[place.network].network for place in found.places]
         weights = [
@@ -225,7 +234,7 @@ class ChoosingStep:
             networks=tuple(candidate.name for candidate in self.candidates),
             network=np.array([place.network for place in found.places]),
             weights=np.array(weights),
-            ridge=np.array([2.0**place.ridge for place in found.places]),
+            ridge=np.array([units[p.network] * 2.0**p.ridge for p in found.places]),
             widths=(self.widths,) * (len(networks) - 1) if factors is None else factors.names,
             behind=(found.starting - found.starting.min(axis=1, keepdims=True)) * searched / 2,
             evaluated=found.evaluated,

@@ -139,6 +139,10 @@ KINDS: dict[str, Kind] = {
 Kernel = Callable[[Any, Any], Any]
 
 
+def _name(kernel: Kernel) -> str:
+    return str(getattr(kernel, "__name__", type(kernel).__name__))
+
+
 @dataclass(frozen=True)
 class wide:
     """An infinitely wide network, as a candidate for ``network``.
@@ -172,7 +176,7 @@ class wide:
 
     def __str__(self) -> str:
         """Return a short name, for tables."""
-        kind = self.kind if isinstance(self.kind, str) else getattr(self.kind, "__name__", "kernel")
+        kind = self.kind if isinstance(self.kind, str) else _name(self.kind)
         return kind + (" squashed" if self.squash else "")
 
     def prepared(self, X: Tensor) -> Tensor:

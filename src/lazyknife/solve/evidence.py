@@ -25,8 +25,8 @@ from .rounding import gamma_of
 class Evidence(NamedTuple):
     """−2 log likelihood over its degrees of freedom, and a bound on its error by rounding.
 
-    Both have shape (kernels, models); the last model has all rows. A kernel that is not positive
-    definite to rounding has an infinite value.
+    Both have shape (kernels, models); the last model has all rows. For a kernel that is not
+    positive definite to rounding both are infinite: any row may have caused it.
     """
 
     values: Tensor
@@ -70,7 +70,7 @@ def evidence(
     values = (left.clamp(min=tiny) / freedom).log() + (solved.logs[:, None] + logs) / freedom
     noise = solved.noise(lost, left, freedom)
     bad = solved.failed[:, None] | ~torch.isfinite(values)
-    return Evidence(torch.where(bad, torch.inf, values), torch.where(bad, 0.0, noise))
+    return Evidence(*(torch.where(bad, torch.inf, part) for part in (values, noise)))
 
 
 class _Solved(NamedTuple):

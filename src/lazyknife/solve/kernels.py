@@ -13,6 +13,7 @@ from ..networks import KINDS, wide
 from ..tangent.wide import summed
 from .places import OFF, Place, weight_unit
 
+Key = tuple[int, int, tuple[int, ...]]  # frame, network and weights
 KEPT = 48  # sums of features that are kept at most
 Given = Callable[[int], tuple[Tensor, Tensor]]  # from a frame to a kernel (n, n) and outputs (n,)
 
@@ -35,7 +36,7 @@ class CandidateKernels:
     networks: Sequence[wide | Given]
     units: Sequence[float]
     rows: Sequence[Tensor]
-    sums: OrderedDict[tuple[int, int, tuple[int, ...]], Tensor] = field(default_factory=OrderedDict)
+    sums: OrderedDict[Key | None, Tensor] = field(default_factory=OrderedDict)
     given: dict[tuple[int, int], tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     @property
@@ -75,39 +76,31 @@ class CandidateKernels:
         return kind.link(total, own[:, None], own[None]), X.new_zeros(len(X))
 
     def _total(self, frame: int, place: Place, network: wide, X: Tensor) -> Tensor:
-        """The sum over features, from a kept one that differs in one weight if there is one."""
+        """The sum over features, from a kept one that lacks a single feature if there is one.
+
+        Terms are only ever added: subtracting a large one would leave its rounding behind.
+        """
         key = (frame, place.network, place.weights)
-        if key in self.sums:
-            self.sums.move_to_end(key)
-            return self.sums[key]
-        kind, weights = KINDS[str(network.kind)], weights_of(network, place, X.shape[1])
-        near = self._neighbour(key)
-        if near is None:
-            total = summed(kind, weights, X, X)
-        else:
-            other = (frame, place.network, near)
-            (f,) = (f for f, (a, b) in enumerate(zip(near, place.weights, strict=True)) if a != b)
-            before = weights_of(network, place._replace(weights=near), X.shape[1])[f]
-            left, right = X[:, f, None], X[None, :, f]
-            total = self.sums[other].clone()
-            if before:
-                total -= kind.term(before, left, right)
-            if weights[f]:
-                total += kind.term(weights[f], left, right)
-        self.sums[key] = total
-        if len(self.sums) > KEPT:
-            self.sums.popitem(last=False)
-        return total
+        if key not in self.sums:
+            kind, weights = KINDS[str(network.kind)], weights_of(network, place, X.shape[1])
+            f = next((f for f in range(len(weights)) if self._lacking(key, f) in self.sums), None)
+            if f is None:
+                total = summed(kind, weights, X, X)
+            else:
+                term = kind.term(weights[f], X[:, f, None], X[None, :, f])
+                total = term.add_(self.sums[self._lacking(key, f)])
+            self.sums[key] = total
+            if len(self.sums) > KEPT:
+                self.sums.popitem(last=False)
+        self.sums.move_to_end(key)
+        return self.sums[key]
 
-    def _neighbour(self, key: tuple[int, int, tuple[int, ...]]) -> tuple[int, ...] | None:
-        for frame, network, weights in reversed(self.sums):
-            if (frame, network) == key[:2] and _differences(weights, key[2]) == 1:
-                return weights
-        return None
-
-
-def _differences(weights: Sequence[int], others: Sequence[int]) -> int:
-    return sum(a != b for a, b in zip(weights, others, strict=True))
+    def _lacking(self, key: Key, feature: int) -> Key | None:
+        """The same place without a feature; None if it lacks it anyway."""
+        frame, network, weights = key
+        if weights[feature] == OFF:
+            return None
+        return frame, network, (*weights[:feature], OFF, *weights[feature + 1 :])
 
 
 def weights_of(network: wide, place: Place, features: int) -> list[float]:
