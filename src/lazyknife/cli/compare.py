@@ -62,10 +62,11 @@ def compare(
     """Compare coverage, width and time of several methods on your own data.
 
     The features of a fold's training and test rows are scaled together, without labels, so that
-    nothing leaks. All methods use the same network, two hidden layers of 64 ReLU units plus a
-    linear function of the inputs, and train it for the same number of epochs. The lazy_ methods use
-    the ridge and the readout of the paper, the lazyknife ones the defaults of predict. In Python,
-    compare_methods also takes a dict of your own estimators.
+    nothing leaks. Methods that train use the same network, two hidden layers of 64 ReLU units plus
+    a linear function of the inputs, for the same number of epochs. The lazy_ methods use the ridge
+    and the readout of the paper, the lazyknife ones the defaults of predict: without training,
+    every leave-one-out model chooses its network. In Python, compare_methods also takes a dict of
+    your own estimators.
     """
     from ..compare import compare_methods
     from ..data.checks import check_positive
@@ -82,7 +83,7 @@ def compare(
         rows.X,
         rows.y / unit,
         tuple(dict.fromkeys(methods or DEFAULT)),
-        scaling=values.make_scaling(given["scaling"]),
+        scaling=values.make_scaling(given["scaling"] or "standardize"),
         random_state=given["seed"],
         progress=show_progress(),
         **{name: given[name] for name in SETTINGS},

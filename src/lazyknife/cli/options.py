@@ -47,7 +47,7 @@ DATA = table(
     figure=(Path | None, None, "Draw a figure (.svg, .pdf or .png)."),
     drop=(list[str] | None, None, "Column to ignore (may be repeated).", "COLUMN"),
     categorical=(list[str] | None, None, _CATEGORICAL, "COLUMN"),
-) | table(LAZY, scaling=(str, "standardize", _SCALING, "NAME"), unit=(float, 1.0, _UNIT))
+) | table(LAZY, scaling=(str | None, None, _SCALING, "NAME"), unit=(float, 1.0, _UNIT))
 
 # Settings of LazyJackknifeRegressor under their own names, and of the bases: type and help.
 _OWN: dict[str, tuple[Any, str]] = {
@@ -109,6 +109,8 @@ def _base_option(name: str, kind: Any, text: str) -> tuple[Any, None, str]:
     return kind | None, None, f"{text}; by default {shown}." if shown else f"{text}."
 
 
+# Options whose other values require a network of finite width, with those that do not.
+FINITE = {"base": "public", "readout": "tangent", "loss": "squared", "sketch": None, "starts": 1}
 LIBRARY = defaults("estimators.lazy", "LazyJackknifeRegressor")
 SETTINGS = table(LAZY, **{name: (of, LIBRARY[name], text) for name, (of, text) in _OWN.items()})
 BASES = table(

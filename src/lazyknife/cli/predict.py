@@ -32,11 +32,15 @@ LEVEL = "Level: intervals aim at a coverage of 1 − alpha (may be repeated); by
 MOVED = "Parameters that are fitted: all (the default), last, or name patterns (may be repeated)."
 MIXED = f"{names('compute', 'PRECISIONS')}; mixed solves in float64 and predicts in float32."
 MEMORY = "Memory for temporary blocks, such as 4GB; by default a quarter of what is free."
+HIDDEN = (
+    "Widths of the hidden layers of one network, such as 64,64. By default each model chooses its "
+    "network, or they are 64,64 where the other options require a network of finite width."
+)
 OWN = opt.table(
     LAZY,
     alpha=(list[float] | None, None, LEVEL.format(**LIBRARY), "NUMBER"),
-    hidden=(str, "64,64", "Widths of the network's hidden layers.", "WIDTHS"),
-    skip=(bool, True, "Add a linear function of the features to the network."),
+    hidden=(str | None, None, HIDDEN, "WIDTHS"),
+    skip=(bool, True, "Add a linear function of the features to the network of --hidden."),
     parameters=(list[str] | None, None, MOVED, "NAMES"),
     sketch=(int | None, None, "Number of random features, for very many rows."),
 ) | opt.table(
@@ -57,8 +61,9 @@ def predict(
 ) -> None:
     """Write a prediction interval for every row of TEST, learned from the rows of TRAIN.
 
-    By default, features are standardised over the rows of both files together, which does not
-    leak; the certificate then holds for the rows of TEST.
+    By default, every leave-one-out model chooses its network and scales the features by its own
+    rows. With one network (--hidden, or another base), features are standardised over the rows of
+    both files together, which does not leak; the certificate then holds for the rows of TEST.
     """
     from ..data.checks import check_fraction
 
@@ -79,13 +84,18 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
     from ..networks import mlp
     from ..tangent import Sketch
 
+    hidden = given["hidden"] and values.parse_hidden(given["hidden"])
+    network = None if hidden is None else mlp(hidden, skip=given["skip"])
+    chooses = network is None and not any(
+        given[name] != default for name, default in opt.FINITE.items()
+    )
     return {name: given[name] for name in opt.SETTINGS} | {
-        "network": mlp(values.parse_hidden(given["hidden"]), skip=given["skip"]),
+        "network": network,
         "features": None if given["sketch"] is None else Sketch(given["sketch"]),
         "base": values.make_base(given),
         "ridge": values.parse_ridge(given["ridge"]),
         "parameters": values.parse_parameters(given["parameters"]),
-        "scaling": values.make_scaling(given["scaling"]),
+        "scaling": values.make_scaling(given["scaling"] or ("auto" if chooses else "standardize")),
         "nu": check_not_negative("nu", given["nu"]) / check_positive("unit", given["unit"]),
         "precision": given["precision"],
         "memory_budget": values.parse_bytes(given["memory_budget"]),

@@ -139,8 +139,10 @@ class LazyFit(IntervalRegressor):
             return f"do not support readout={self.readout!r}: use readout='tangent'"
         if self.features is not None:
             return f"do not support features={self.features!r}: use features=None"
-        if self.starts != 1 or self.precision != "float64" or self.parameters != "all":
-            return "require starts=1, precision='float64' and parameters='all'"
+        if self.starts != 1 or self.parameters != "all":
+            return "require starts=1 and parameters='all'"
+        if self._machine().dtype != torch.float64:
+            return f"do not support precision={self.precision!r}: use precision='float64'"
         if given.X.ndim != 2 or not given.X.is_floating_point():
             return "require rows of numbers"
         return "require at least 4 rows" if len(given.y) < 4 else ""
@@ -171,9 +173,10 @@ class LazyFit(IntervalRegressor):
     def _step_for(
         self, candidates: Sequence[Candidate], widths: str, seeds: Seeds
     ) -> ChoosingStep | FullStep:
+        machine = self._machine().of_type(torch.float64)  # predictions included
         ridge = None if isinstance(self.ridge, str) else float(self.ridge)
         scaled = isinstance(self.scaling, str) and self.scaling == "auto"
-        common = (candidates, ridge, self.intercept, scaled, seeds.lazy, self._machine())
+        common = (candidates, ridge, self.intercept, scaled, seeds.lazy, machine)
         if CONSTRUCTIONS[self.construction].symmetric:
             return FullStep(*common)
         relevance = self.relevance is not None
