@@ -92,6 +92,7 @@ def test_the_papers_settings():
         "ridge": 10.0,
         "construction": "plus",
         "widths": "constant",
+        "relevance": "auto",
         "folds": 10,
         "starts": 1,
         "loss": "squared",
@@ -364,12 +365,13 @@ def test_split_uses_only_the_other_part():
     )
 
 
-def test_the_ridge_of_a_left_out_model_ignores_its_row():
+@pytest.mark.parametrize("network", [None, lk.mlp((64, 64), skip=True)])
+def test_the_ridge_of_a_left_out_model_ignores_its_row(network):
     X, y = linear(25)
     changed, moved = y.copy(), X.copy()
     changed[7] += 1e3
     moved[7] *= -30
-    settings = {"base": lk.Public(), "readout": "tangent", "random_state": 0}
+    settings = {"network": network, "base": lk.Public(), "random_state": 0}
     first = lk.LazyJackknifeRegressor(**settings).fit(X, y)
     second = lk.LazyJackknifeRegressor(**settings).fit(moved, changed)
     assert first.ridge_[7] == second.ridge_[7]
@@ -895,8 +897,12 @@ def test_the_lazy_step_has_a_seed_of_its_own():
 def test_raw_columns_lose_the_certificate_and_are_named():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"income": 1e11 * np.exp(rng.normal(size=60)), "age": rng.normal(size=60)})
-    model = lk.LazyJackknifeRegressor(base=lk.Public(), random_state=0)
+    targets = rng.normal(size=60)
+    model = lk.LazyJackknifeRegressor(lk.mlp((64, 64), skip=True), random_state=0)
     with pytest.warns(UserWarning, match="no coverage is guaranteed.*'income'.*scaling="):
-        model.fit(frame, rng.normal(size=60))
+        model.fit(frame, targets)
     assert model.certificate_.coverage is None
     assert "'income'" in str(model.certificate_)
+    scaled = lk.LazyJackknifeRegressor(random_state=0).fit(frame, targets)
+    assert scaled.certificate_.coverage == pytest.approx(0.8)
+    assert np.isfinite(scaled.predict_interval(frame).to_numpy()).all()
