@@ -29,8 +29,8 @@ def main(folder: Path) -> None:
     known = houses["price"].notna()
     features = houses.drop(columns="price")
 
-    model = lk.LazyJackknifeRegressor(alpha=0.1, scaling="standardize", random_state=0)
-    model.fit(features[known], houses["price"][known], X_pool=features[~known])
+    model = lk.LazyJackknifeRegressor(alpha=0.1, random_state=0)
+    model.fit(features[known], houses["price"][known])
     intervals = model.predict_interval(features[~known])
 
     # Row labels of the frame are kept, so the intervals can be joined to their rows.

@@ -19,12 +19,13 @@ def main(folder: Path) -> None:
     order = np.random.default_rng(0).permutation(len(y))
     train, new = order[:200], order[200:]
 
-    # Scaling may use the features of all rows, without labels: pass the new ones as X_pool.
-    model = lk.LazyJackknifeRegressor(alpha=0.1, scaling="standardize", random_state=0)
-    model.fit(X.iloc[train], y.iloc[train], X_pool=X.iloc[new])
+    # Every leave-one-out model chooses its network and scales the features by its own rows.
+    model = lk.LazyJackknifeRegressor(alpha=0.1, random_state=0)
+    model.fit(X.iloc[train], y.iloc[train])
     intervals = model.predict_interval(X.iloc[new])
 
     print(model.certificate_, "\n")
+    print(model.choice_, "\n")
     table = intervals.to_frame()
     print(table.head().round(1).to_string(), "\n")
     truth = y.iloc[new].to_numpy()
