@@ -14,6 +14,7 @@ import torch
 import lazyknife as lk
 from lazyknife.compare import make_folds, one_thread, run_fold, summarise_folds
 from lazyknife.estimators.methods import METHODS, MethodSettings
+from lazyknife.networks import CANDIDATES
 from rows import linear
 
 X, Y = linear(45)
@@ -247,7 +248,7 @@ def test_methods_use_the_settings_and_differ_in_what_their_name_says(name):
 
 
 def test_the_network_of_the_caller_is_used_and_none_is_the_default():
-    settings = (lk.mlp((1,)), lk.mlp((64, 64), skip=True), None)
+    settings = (lk.mlp((1,)), CANDIDATES, None)
     narrow, same, default = (compare("lazyknife", network=one)["width"] for one in settings)
     np.testing.assert_array_equal(same, default)
     assert not np.allclose(narrow, default, rtol=1e-3)

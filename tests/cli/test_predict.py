@@ -384,7 +384,7 @@ def test_a_file_that_will_not_do_is_named(folder, given, message):
         ("--precision x", "precision='x'"),
         ("--base x", "base='x': choose from 'public', 'split', 'dpsgd'"),
         ("--base perturbed --sensitivity 1 --epsilon 1 --norm x", "norm='x'"),
-        ("--scaling x", "scaling='x': choose from 'symlog', 'standardize', 'symlog+standardize'"),
+        ("--scaling x", "scaling='x': choose from 'auto', 'symlog', 'standardize', 'symlog+"),
         ("--construction full --widths noise", "widths='noise'"),
         ("--construction full --readout network", "readout='network'"),
         ("--construction cv+ --folds 1", "folds=1: give at least 2"),

@@ -29,6 +29,7 @@ FAST = {
     "readout": "tangent",
     "random_state": 0,
 }
+KINDS = [FAST, {"random_state": 0}]  # one network, and the default: candidates to choose from
 
 
 PREDICTIONS = {
@@ -92,6 +93,7 @@ def test_the_papers_settings():
         "ridge": 10.0,
         "construction": "plus",
         "widths": "constant",
+        "relevance": "auto",
         "folds": 10,
         "starts": 1,
         "loss": "squared",
@@ -120,16 +122,18 @@ def test_the_defaults_serve_raw_targets_and_features():
     assert result.width.mean() < 0.9 * np.diff(np.quantile(y, [0.05, 0.95]))
 
 
-def test_nu_widens_both_sides():
+@pytest.mark.parametrize("settings", KINDS)
+def test_nu_widens_both_sides(settings):
     X, y = linear(30)
-    plain = lk.LazyJackknifeRegressor(**FAST).fit(X, y).predict_interval(X)
-    wide = lk.LazyJackknifeRegressor(**FAST, nu=0.5).fit(X, y).predict_interval(X)
+    plain = lk.LazyJackknifeRegressor(**settings).fit(X, y).predict_interval(X)
+    wide = lk.LazyJackknifeRegressor(**settings, nu=0.5).fit(X, y).predict_interval(X)
     np.testing.assert_allclose(wide.to_numpy() - plain.to_numpy(), [[-0.5, 0.5]] * 30)
 
 
-def test_several_levels_without_a_refit():
+@pytest.mark.parametrize("settings", KINDS)
+def test_several_levels_without_a_refit(settings):
     X, y = linear(40)
-    model = lk.LazyJackknifeRegressor(**FAST).fit(X, y)
+    model = lk.LazyJackknifeRegressor(**settings).fit(X, y)
     both = model.predict_interval(X, alpha=[0.1, 0.3])
     assert both.lower.shape == (40, 2)
     assert both.to_numpy().shape == (40, 2, 2)
@@ -142,12 +146,13 @@ def test_several_levels_without_a_refit():
     ]  # fmt: skip
 
 
-def test_frames_keep_their_rows_labels_and_polars_is_read():
+@pytest.mark.parametrize("settings", KINDS)
+def test_frames_keep_their_rows_labels_and_polars_is_read(settings):
     import polars as pl
 
     X, y = linear(30)
     frame = pd.DataFrame(X, columns=list("abc"), index=[f"row{i}" for i in range(30)])
-    model = lk.LazyJackknifeRegressor(**FAST).fit(frame, y)
+    model = lk.LazyJackknifeRegressor(**settings).fit(frame, y)
     result = model.predict_interval(frame)
     assert list(result.to_frame().index) == list(frame.index)
     from_polars = model.predict_interval(pl.DataFrame(X, schema=list("abc")))
@@ -182,9 +187,11 @@ def test_images_and_integer_codes_reach_networks_that_take_them(readout):
             assert torch.isfinite(model.predict_interval(X).width).all()
 
 
-def test_too_few_rows_give_infinite_intervals_and_one_warning():
-    X, y = linear(8)
-    model = lk.LazyJackknifeRegressor(**FAST).fit(X, y)
+@pytest.mark.parametrize("settings", KINDS)
+@pytest.mark.parametrize("n", [3, 4, 5, 8])
+def test_too_few_rows_give_infinite_intervals_and_one_warning(settings, n):
+    X, y = linear(n)
+    model = lk.LazyJackknifeRegressor(**settings).fit(X, y)
     with pytest.warns(UserWarning, match="At least 9 rows are needed") as caught:
         result = model.predict_interval(X)
     assert len(caught) == 1
@@ -218,11 +225,33 @@ def test_the_same_seed_gives_the_same_bits_and_no_global_state_is_touched():
     assert network[0].weight.grad is None
 
 
-def test_random_state_may_be_a_generator():
+def test_candidates_leave_the_same_bits_and_no_global_state():
+    X, y = linear(30)
+    torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()
+    model = lk.LazyJackknifeRegressor(random_state=1)
+    first, second = (clone(model).fit(X, y).predict_interval(X) for _ in range(2))
+    np.testing.assert_array_equal(first.to_numpy(), second.to_numpy())
+    lk.LazyJackknifeRegressor().fit(X, y)
+    assert torch.equal(torch.get_rng_state(), torch_state)
+    np.testing.assert_array_equal(np.random.get_state()[1], numpy_state)
+
+
+def test_a_new_fit_keeps_nothing_of_the_one_before():
+    X, y = linear(30)
+    model = lk.LazyJackknifeRegressor(random_state=0).fit(X, y)
+    assert hasattr(model, "choice_")
+    assert not hasattr(model, "base_")
+    model.set_params(network=lk.mlp((8,))).fit(X, y)
+    assert hasattr(model, "base_")
+    assert not hasattr(model, "choice_")
+
+
+@pytest.mark.parametrize("settings", KINDS)
+def test_random_state_may_be_a_generator(settings):
     X, y = linear(20)
     for make in (np.random.RandomState, np.random.default_rng):
         first, second = (
-            lk.LazyJackknifeRegressor(**FAST | {"random_state": make(7)}).fit(X, y).predict(X)
+            lk.LazyJackknifeRegressor(**settings | {"random_state": make(7)}).fit(X, y).predict(X)
             for _ in range(2)
         )
         np.testing.assert_array_equal(first, second)
@@ -282,19 +311,22 @@ def test_the_fitted_certificate_equals_the_one_before_training():
             ).fit(X, y)
             before = lk.certify(n=60, alpha=0.1, construction=construction, base=base)
             assert model.certificate_ == before
+            default = lk.LazyJackknifeRegressor(base=base, construction=construction)
+            assert default.fit(X, y).certificate_ == before
     perturbed = lk.Perturbed(sensitivity=0.1, epsilon=1.0)
     model = lk.LazyJackknifeRegressor(lk.mlp((4,)), perturbed, readout="tangent").fit(X, y)
     before = lk.certify(n=60, alpha=0.1, base=perturbed, n_parameters=3 * 4 + 4 + 4 + 1)
     assert model.certificate_ == before
 
 
-def test_no_certificate_for_plain_naive_and_jackknife():
+@pytest.mark.parametrize("settings", KINDS)
+def test_no_certificate_for_plain_naive_and_jackknife(settings):
     X, y = linear(30)
-    plain = lk.LazyJackknifeRegressor(**FAST | {"base": lk.Plain()}).fit(X, y)
+    plain = lk.LazyJackknifeRegressor(**settings | {"base": lk.Plain()}).fit(X, y)
     assert plain.certificate_.coverage is None
     assert "without differential privacy" in str(plain.certificate_)
     for construction in ("naive", "jackknife"):
-        model = lk.LazyJackknifeRegressor(**FAST, construction=construction).fit(X, y)
+        model = lk.LazyJackknifeRegressor(**settings, construction=construction).fit(X, y)
         assert model.certificate_.coverage is None
 
 
@@ -364,12 +396,13 @@ def test_split_uses_only_the_other_part():
     )
 
 
-def test_the_ridge_of_a_left_out_model_ignores_its_row():
+@pytest.mark.parametrize("network", [None, lk.mlp((64, 64), skip=True)])
+def test_the_ridge_of_a_left_out_model_ignores_its_row(network):
     X, y = linear(25)
     changed, moved = y.copy(), X.copy()
     changed[7] += 1e3
     moved[7] *= -30
-    settings = {"base": lk.Public(), "readout": "tangent", "random_state": 0}
+    settings = {"network": network, "base": lk.Public(), "random_state": 0}
     first = lk.LazyJackknifeRegressor(**settings).fit(X, y)
     second = lk.LazyJackknifeRegressor(**settings).fit(moved, changed)
     assert first.ridge_[7] == second.ridge_[7]
@@ -397,9 +430,10 @@ def test_raw_heavy_tails_are_mended_by_symlog():
 # Behaviour as a scikit-learn estimator.
 
 
-def test_clone_pickle_pipeline_and_cross_validation():
+@pytest.mark.parametrize("settings", KINDS)
+def test_clone_pickle_pipeline_and_cross_validation(settings):
     X, y = linear(60)
-    model = lk.LazyJackknifeRegressor(**FAST)
+    model = lk.LazyJackknifeRegressor(**settings)
     assert clone(model).get_params() == model.get_params()
     fitted = model.fit(X, y)
     again = pickle.loads(pickle.dumps(fitted))
@@ -473,15 +507,16 @@ BAD_FITS = {
 }
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("case", BAD_FITS)
-def test_bad_input_is_refused_and_changes_nothing(case):
+def test_bad_input_is_refused_and_changes_nothing(case, kind):
     settings, X, y, message = BAD_FITS[case]
-    model = lk.LazyJackknifeRegressor(**FAST).fit(GOOD_X, GOOD_Y).set_params(**settings)
+    model = lk.LazyJackknifeRegressor(**kind).fit(GOOD_X, GOOD_Y).set_params(**settings)
     before = dict(vars(model))
     with pytest.raises(ValueError, match=message):
         model.fit(X, y)
     assert vars(model) == before
-    fresh = lk.LazyJackknifeRegressor(**FAST | settings)
+    fresh = lk.LazyJackknifeRegressor(**kind | settings)
     with pytest.raises(ValueError, match=message):
         fresh.fit(X, y)
     assert set(vars(fresh)) == set(fresh.get_params(deep=False))
@@ -502,8 +537,9 @@ def test_wrong_types_are_refused(settings, message):
         lk.LazyJackknifeRegressor(**FAST | settings).fit(GOOD_X, GOOD_Y)
 
 
-def test_prediction_refuses_what_does_not_fit():
-    model = lk.LazyJackknifeRegressor(**FAST)
+@pytest.mark.parametrize("settings", KINDS)
+def test_prediction_refuses_what_does_not_fit(settings):
+    model = lk.LazyJackknifeRegressor(**settings)
     with pytest.raises(NotFittedError, match="not fitted"):
         model.predict_interval(GOOD_X)
     model.fit(GOOD_X, GOOD_Y)
@@ -709,6 +745,9 @@ def test_the_setting_score_leaves_the_method_alone():
     ],
 )
 def test_the_score_that_is_used_unasked(settings, score):
+    assert lk.LazyJackknifeRegressor(**settings).fit(GOOD_X, GOOD_Y).widths_ == (
+        "auto" if settings in ({}, {"construction": "minmax"}) else score
+    )
     model = lk.LazyJackknifeRegressor(**FAST | settings).fit(GOOD_X, GOOD_Y)
     assert model.widths_ == score
     assert model.get_params()["widths"] is None
@@ -862,12 +901,13 @@ def test_predictions_are_means_and_intervals_cover(loss, readout):
     assert model.score(X[test], y[test]) == pytest.approx(r2_score(y[test], predicted))
 
 
-def test_every_level_has_its_certificate():
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_level_has_its_certificate(kind):
     for settings in ({}, {"construction": "full"}, {"construction": "cv+", "folds": 5}):
-        model = lk.LazyJackknifeRegressor(**FAST, alpha=0.2, **settings).fit(GOOD_X, GOOD_Y)
+        model = lk.LazyJackknifeRegressor(**kind, alpha=0.2, **settings).fit(GOOD_X, GOOD_Y)
         assert model.certify() is model.certificate_
         assert model.certify(alpha=0.2) == model.certificate_
-        other = lk.LazyJackknifeRegressor(**FAST, alpha=0.1, **settings).fit(GOOD_X, GOOD_Y)
+        other = lk.LazyJackknifeRegressor(**kind, alpha=0.1, **settings).fit(GOOD_X, GOOD_Y)
         assert model.certify(alpha=0.1) == other.certificate_
     with pytest.raises(ValueError, match="alpha"):
         model.certify(alpha=2.0)
@@ -895,8 +935,12 @@ def test_the_lazy_step_has_a_seed_of_its_own():
 def test_raw_columns_lose_the_certificate_and_are_named():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"income": 1e11 * np.exp(rng.normal(size=60)), "age": rng.normal(size=60)})
-    model = lk.LazyJackknifeRegressor(base=lk.Public(), random_state=0)
+    targets = rng.normal(size=60)
+    model = lk.LazyJackknifeRegressor(lk.mlp((64, 64), skip=True), random_state=0)
     with pytest.warns(UserWarning, match="no coverage is guaranteed.*'income'.*scaling="):
-        model.fit(frame, rng.normal(size=60))
+        model.fit(frame, targets)
     assert model.certificate_.coverage is None
     assert "'income'" in str(model.certificate_)
+    scaled = lk.LazyJackknifeRegressor(random_state=0).fit(frame, targets)
+    assert scaled.certificate_ == lk.certify(n=60, alpha=0.1, base=lk.Public())
+    assert np.isfinite(scaled.predict_interval(frame).to_numpy()).all()

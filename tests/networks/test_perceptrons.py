@@ -79,10 +79,10 @@ def test_the_skips_share_of_the_tangent_kernel_is_of_the_size_of_the_bodys(
     assert skip == pytest.approx(width / 4, rel=0.5)  # the mean of 16 times features χ²
 
 
-def test_no_network_means_the_same_default_everywhere() -> None:
+def test_no_network_means_the_same_default_wherever_one_is_needed() -> None:
     assert mlp((64, 64), skip=True) == DEFAULT
     rows, y = linear(12)
-    model = lk.LazyJackknifeRegressor(ridge=1.0, random_state=0).fit(rows, y)
+    model = lk.LazyJackknifeRegressor(ridge=1.0, readout="network", random_state=0).fit(rows, y)
     given = [build(network, X, model.seeds_.start) for network in (None, DEFAULT)]
     for p, *others in zip(*(m.parameters() for m in (model.start_, *given)), strict=True):
         assert all(torch.equal(p, other) for other in others)

@@ -75,15 +75,16 @@ def far_rows(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
     return X, X[:, 0] / (1 + np.abs(X[:, 0])) + rng.normal(size=n)
 
 
+ONE = {"network": lk.mlp((64, 64), skip=True)}
 SMALL = {"network": lk.mlp((4,), skip=True)}
 LINEAR = {"network": lk.mlp(()), "widths": "constant"}
 CASES: dict[str, tuple[Draw, int, dict[str, Any]]] = {
-    "incomes of 5e5": (incomes(5e5), 100, {}),
-    "incomes of 5e6": (incomes(5e6), 100, {}),
-    "incomes of 5e6, minmax": (incomes(5e6), 100, {"construction": "minmax"}),
-    "incomes of 5e6, full": (incomes(5e6), 100, {"construction": "full"}),
-    "incomes of 1e11, full": (incomes(1e11), 100, {"construction": "full"}),
-    "timestamps": (timestamps, 49, {}),
+    "incomes of 5e5": (incomes(5e5), 100, ONE),
+    "incomes of 5e6": (incomes(5e6), 100, ONE),
+    "incomes of 5e6, minmax": (incomes(5e6), 100, {**ONE, "construction": "minmax"}),
+    "incomes of 5e6, full": (incomes(5e6), 100, {**ONE, "construction": "full"}),
+    "incomes of 1e11, full": (incomes(1e11), 100, {**ONE, "construction": "full"}),
+    "timestamps": (timestamps, 49, ONE),
     "rare ones": (rare_ones, 49, SMALL),
     "rare ones, full": (rare_ones, 49, {**SMALL, "construction": "full"}),
     "constant y": (constant, 49, SMALL),
@@ -95,8 +96,17 @@ CASES: dict[str, tuple[Draw, int, dict[str, Any]]] = {
         {**SMALL, "loss": "huber", "ridge": 0.01, "precision": "mixed"},
     ),
     "far rows, primal": (far_rows, 80, LINEAR),
-    "far rows": (far_rows, 80, {}),
+    "far rows": (far_rows, 80, ONE),
+    "candidates, incomes of 5e6": (incomes(5e6), 100, {}),
+    "candidates, incomes of 1e11": (incomes(1e11), 100, {"construction": "minmax"}),
+    "candidates, timestamps": (timestamps, 49, {}),
+    "candidates, rare ones": (rare_ones, 49, {}),
+    "candidates, constant y": (constant, 49, {}),
+    "candidates, far from zero": (far_from_zero, 100, {}),
+    "candidates, far rows": (far_rows, 80, {}),
+    "candidates, unscaled": (incomes(5e6), 100, {"scaling": None}),
 }
+CERTIFIED = ["incomes of 5e6, full", "constant y, full", "rare ones", "huber, mixed", "far rows"]
 
 
 def covered(
@@ -133,7 +143,8 @@ def test_a_certificate_is_true_or_missing(name: str) -> None:
 
 def test_most_of_these_cases_are_certified() -> None:
     """Refusing everything would pass the test above."""
-    names = ["incomes of 5e6, full", "constant y, full", "rare ones", "huber, mixed", "far rows"]
+    kinds = ("incomes of 5e6", "incomes of 1e11", "rare ones", "far from zero", "far rows")
+    names = [*CERTIFIED, *(f"candidates, {kind}" for kind in kinds)]
     assert all(len(covered(*CASES[name], fits=3)) >= 2 for name in names)
 
 
@@ -149,7 +160,7 @@ def test_the_test_catches_a_guard_that_looks_away(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(CONSTRUCTIONS, "plus", LooksAway())
     monkeypatch.setitem(LEAST_SHARE, torch.float64, 0.0)
     draw, n, _ = CASES["incomes of 5e6"]
-    assert shortfall(covered(draw, n, {"widths": "constant"}), n) > 2 * Z
+    assert shortfall(covered(draw, n, {**ONE, "widths": "constant"}), n) > 2 * Z
 
 
 @pytest.mark.parametrize("table", ["auto", "computers", "housing", "wage"])
@@ -162,17 +173,24 @@ def test_real_tables_in_badly_chosen_units(table: str) -> None:
         units = 10.0 ** rng.integers(-3, 7, rows.shape[1] - 1)
         return chosen[:, :-1] * units, chosen[:, -1] / rows[:, -1].std()
 
-    for settings in ({}, {"construction": "full"}):
+    for settings in ({}, ONE, {"construction": "full"}):
         found = covered(draw, 100, settings, fits=4)
         assert not found or shortfall(found, 100) < Z
 
 
 @pytest.mark.parametrize(
-    ("construction", "ridge", "precision"),
-    [("minmax", 100.0, "float64"), ("plus", 1e4, "float64"), ("plus", 100.0, "float32")],
+    ("settings", "construction", "ridge", "precision"),
+    [
+        (ONE, "minmax", 100.0, "float64"),
+        (ONE, "plus", 1e4, "float64"),
+        (ONE, "plus", 100.0, "float32"),
+        ({}, "plus", 1.0, "float64"),
+        ({}, "minmax", "auto", "float64"),
+        ({"widths": "noise"}, "plus", 1e4, "float64"),
+    ],
 )
 def test_rows_of_two_kinds_are_always_covered(
-    construction: str, ridge: float, precision: str
+    settings: dict[str, Any], construction: str, ridge: float | str, precision: str
 ) -> None:
     """Y is a function of x, which has two values: exactly, every end is a tie and none is missed.
 
@@ -182,11 +200,7 @@ def test_rows_of_two_kinds_are_always_covered(
     kinds = rng.integers(0, 2, 340)
     X, y = np.array([[0.0, 0.0], [0.0, 1.0]])[kinds], rng.normal(size=2)[kinds]
     model = lk.LazyJackknifeRegressor(
-        base=lk.Public(),
-        ridge=ridge,
-        construction=construction,
-        precision=precision,
-        random_state=0,
+        **settings, ridge=ridge, construction=construction, precision=precision, random_state=0
     ).fit(X[:240], y[:240])
     assert model.certificate_.coverage is not None
     assert model.predict_interval(X[240:]).covers(y[240:]).all()
