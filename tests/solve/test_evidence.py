@@ -126,7 +126,7 @@ def exact(kernel: Array, ridge: float, targets: Array, intercept: bool) -> Any:
 def test_the_bound_on_rounding_holds(
     intercept: bool, folds: int | None, width: float, ridge: float, mean: float
 ) -> None:
-    rng, n = np.random.default_rng(1), 12
+    rng, n = np.random.default_rng(1), 8
     X = np.vstack([rng.normal(size=(n - 1, 2)), [[25.0, 0.0]]])
     kernel, targets = gaussian(X, width), mean + np.sin(X[:, 0]) + 0.1 * rng.normal(size=n)
     parts = None if folds is None else np.array_split(np.arange(n), folds)
