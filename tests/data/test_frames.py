@@ -1,0 +1,154 @@
+"""Scaling by each model's own rows: twins that delete rows, and what a change of units changes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lazyknife as lk
+from lazyknife.data.frames import SHIFT, Frames, own_frames, unscaled
+from reference import Array, assert_close
+
+ALL = torch.arange(0)  # the rows that the full model leaves out
+
+
+def frame_of(X: Array, step: float) -> tuple[Array, Array]:
+    """Centre and scale of rows, in numpy."""
+    deviations = np.where(np.ptp(X, axis=0) == 0, 1.0, X.std(axis=0))
+    scales = 2.0 ** (step * np.floor(np.log2(deviations) / step + 0.5 + SHIFT))
+    return scales * np.floor(X.mean(axis=0) / scales + 0.5 + SHIFT), scales
+
+
+def frames_of(X: Array, step: float = 1.0) -> Frames:
+    sets = [torch.tensor([j]) for j in range(len(X))]
+    return own_frames(torch.from_numpy(X), [*sets, ALL], step)
+
+
+def rows(seed: int, n: int, features: int = 3) -> Array:
+    rng = np.random.default_rng(seed)
+    scales = 10.0 ** rng.integers(-3, 6, size=features)
+    return (rng.normal(size=(n, features)) + rng.normal(size=features)) * scales
+
+
+@given(seed=st.integers(0, 10**6), n=st.integers(3, 12), step=st.sampled_from([1.0, 0.5, 0.25]))
+@settings(max_examples=40, deadline=None)
+def test_each_model_has_the_frame_of_its_own_rows(seed: int, n: int, step: float) -> None:
+    X = rows(seed, n)
+    folds = [torch.tensor([0, n - 1]), torch.tensor([1]), ALL]
+    found = own_frames(torch.from_numpy(X), folds, step)
+    for k, gone in enumerate(folds):
+        center, scale = frame_of(np.delete(X, gone.numpy(), axis=0), step)
+        if not found.doubtful[k]:
+            assert_close(found.centers[found.of[k]], center, 1e-12)
+            assert_close(found.scales[found.of[k]], scale, 1e-12)
+    assert found.doubtful.sum() <= 1
+
+
+def test_most_models_share_a_frame() -> None:
+    assert len(frames_of(rows(0, 100))) < 10
+
+
+def test_a_frame_is_applied_to_rows() -> None:
+    X = rows(1, 8)
+    found = frames_of(X)
+    k = int(found.of[-1])
+    center, scale = frame_of(X, 1.0)
+    assert_close(found.apply(k, torch.from_numpy(X)), (X - center) / scale)
+    framed = found.apply(k, torch.from_numpy(X))
+    assert (framed.std(dim=0, unbiased=False) > 0.6).all()
+    assert (framed.std(dim=0, unbiased=False) < 1.5).all()
+    assert (framed.mean(dim=0).abs() < 0.8).all()
+
+
+def test_unscaled_changes_nothing() -> None:
+    X = torch.from_numpy(rows(0, 5))
+    assert torch.equal(unscaled(6, 3).apply(0, X), X)
+    assert len(unscaled(6, 3)) == 1
+
+
+def test_constant_columns_have_a_scale_of_1() -> None:
+    X = np.column_stack([rows(0, 7, 1), np.full(7, 0.1), np.full(7, -1e5)])
+    found = frames_of(X)
+    assert_close(found.scales[:, 1:], np.ones((len(found), 2)))
+    assert_close(found.centers[:, 1:], np.tile([0.0, -1e5], (len(found), 1)))
+    assert not found.doubtful.any()
+
+
+def test_a_column_that_one_row_alone_changes() -> None:
+    column = np.zeros(9)
+    column[4] = 1000.0
+    found = frames_of(np.column_stack([rows(0, 9, 1), column]))
+    of = found.of.tolist()
+    assert float(found.scales[of[4], 1]) == 1.0  # constant without that row
+    assert {float(found.scales[of[k], 1]) for k in range(9) if k != 4} == {256.0}
+    assert not found.doubtful.any()
+
+
+def test_values_at_a_boundary_are_doubtful() -> None:
+    """Without row 2 the deviation is 1/2 times 2^(1/2 − SHIFT): the boundary of two powers."""
+    half = 2.0 ** (-0.5 - SHIFT)
+    X = np.array([[-half], [half], [0.3], [0.1]])
+    found = own_frames(torch.from_numpy(X), [torch.tensor([2, 3]), ALL], 1.0)
+    assert found.doubtful.tolist() == [True, False]
+
+
+def test_a_row_that_is_left_out_changes_nothing() -> None:
+    """The offset that saves digits is a median of all rows, and cancels."""
+    X = rows(3, 9)
+    other = X.copy()
+    other[0] *= 1000
+    without = [torch.tensor([0])]
+    both = [own_frames(torch.from_numpy(Z), without, 0.25) for Z in (X, other)]
+    assert_close(both[0].centers, both[1].centers, 1e-12)
+    assert torch.equal(both[0].scales, both[1].scales)
+
+
+# Whole fits.
+
+
+def problem(seed: int, n: int = 24) -> tuple[Array, Array, Array]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n + 40, 3))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=n + 40)
+    return X[:n], y[:n], X[n:]
+
+
+def ends(X: Array, y: Array, new: Array) -> Array:
+    model = lk.LazyJackknifeRegressor(random_state=0, alpha=0.2).fit(X, y)
+    ends: Array = model.predict_interval(new).to_numpy()
+    return ends
+
+
+def test_units_that_are_powers_of_2_and_shifts_by_multiples_of_them_change_nothing() -> None:
+    X, y, new = problem(0)
+    units, shifts = np.array([2.0**10, 2.0**-7, 1.0]), np.array([64.0, -3.0, 1024.0])
+    expected = ends(X, y, new)
+    np.testing.assert_allclose(
+        ends((X + shifts) * units, y, (new + shifts) * units), expected, rtol=1e-6, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_units_that_are_powers_of_10_change_little(seed: int) -> None:
+    X, y, new = problem(seed)
+    units = 10.0 ** np.random.default_rng(seed).integers(-3, 7, size=3)
+    truth = np.sin(2 * new[:, 0]) + new[:, 1]
+    scores = []
+    for found in (ends(X, y, new), ends(X * units, y, new * units)):
+        lower, upper = found.T
+        missed = np.maximum(lower - truth, 0) + np.maximum(truth - upper, 0)
+        scores.append(float(np.mean(upper - lower + 2 / 0.2 * missed)))
+    assert 0.8 < scores[1] / scores[0] < 1.25
+
+
+def test_a_constant_column_changes_little() -> None:
+    X, y, new = problem(1)
+    widths = [np.ptp(ends(A, y, B), axis=1).mean() for A, B in ((X, new), (pad(X), pad(new)))]
+    assert 0.8 < widths[1] / widths[0] < 1.25
+
+
+def pad(X: Array) -> Array:
+    return np.column_stack([X, np.full(len(X), 7.0)])

@@ -1,0 +1,159 @@
+"""Kernels of infinitely wide networks against formulas of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.gaussian_process import kernels as gp
+from torch import Tensor
+
+from lazyknife.networks import KINDS, wide
+from lazyknife.tangent.wide import summed
+from reference import Array, assert_close
+
+
+def rows(seed: int, n: int, features: int) -> Array:
+    return np.random.default_rng(seed).normal(size=(n, features))
+
+
+def of_kind(name: str, weights: Array, left: Array, right: Array) -> Array:
+    """Kernel of a kind at unscaled rows, shape (m, n)."""
+    kind, X, other = KINDS[name], torch.from_numpy(left), torch.from_numpy(right)
+    given = torch.from_numpy(weights)
+    total = summed(kind, weights.tolist(), X, other)
+    found = kind.link(total, kind.own(given, X)[:, None], kind.own(given, other)[None])
+    return found.numpy()
+
+
+def product_of(one: Callable[[Array], Array]) -> Callable[[Array, Array, Array], Array]:
+    """Π_f one(w_f(x_f − x'_f)), feature by feature."""
+
+    def kernel(weights: Array, left: Array, right: Array) -> Array:
+        found = np.ones((len(left), len(right)))
+        for f, weight in enumerate(weights):
+            found *= one(weight * np.subtract.outer(left[:, f], right[:, f]))
+        return found
+
+    return kernel
+
+
+def anova(one: Callable[[Array], Array]) -> Callable[[Array, Array, Array], Array]:
+    """The mean over all sets of features, weighted by their products, of products of kernels."""
+
+    def kernel(weights: Array, left: Array, right: Array) -> Array:
+        found = np.zeros((len(left), len(right)))
+        for bits in range(2 ** len(weights)):
+            part, mass = np.ones_like(found), 1.0
+            for f, weight in enumerate(weights):
+                if bits >> f & 1:
+                    part *= one(np.subtract.outer(left[:, f], right[:, f]))
+                    mass *= weight
+            found += mass * part
+        return found / np.prod(1 + weights)
+
+    return kernel
+
+
+def of_sklearn(make: Callable[[Array], gp.Kernel]) -> Callable[[Array, Array, Array], Array]:
+    return lambda weights, left, right: make(1 / weights)(left, right)
+
+
+FORMULAS: dict[str, Callable[[Array, Array, Array], Array]] = {
+    "gaussian": of_sklearn(gp.RBF),
+    "laplace": product_of(lambda gap: np.exp(-np.abs(gap))),
+    "matern32": of_sklearn(lambda scale: gp.Matern(scale, nu=1.5)),
+    "matern52": of_sklearn(lambda scale: gp.Matern(scale, nu=2.5)),
+    "anova_gaussian": anova(lambda gap: np.exp(-(gap**2) / 2)),
+    "anova_laplace": anova(lambda gap: np.exp(-np.abs(gap))),
+}
+
+
+def test_every_kind_has_a_formula() -> None:
+    assert {*FORMULAS, "relu"} == set(KINDS)
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+@given(seed=st.integers(0, 10**6), features=st.integers(1, 4))
+@settings(max_examples=10)
+def test_kernels_equal_their_formulas(name: str, seed: int, features: int) -> None:
+    left, right = rows(seed, 5, features), rows(seed + 1, 4, features)
+    weights = np.random.default_rng(seed).uniform(0.1, 2.0, size=features)
+    found = of_kind(name, weights, left, right)
+    np.testing.assert_allclose(found, FORMULAS[name](weights, left, right), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_kernels_are_positive_definite_and_have_their_norms(name: str) -> None:
+    X, weights = 2 * rows(0, 30, 3), np.array([0.3, 1.0, 2.0])
+    found, kind = of_kind(name, weights, X, X), KINDS[name]
+    norms = kind.norms(kind.own(torch.from_numpy(weights), torch.from_numpy(X)))
+    assert_close(np.diag(found), norms, 1e-6)  # acos loses half of the digits at an angle of 0
+    assert_close(found, found.T, 1e-12)
+    assert np.linalg.eigvalsh(found).min() > 0
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_weight_of_0_leaves_a_feature_out(name: str) -> None:
+    X, other = rows(0, 6, 3), rows(1, 5, 3)
+    weights = np.array([0.5, 0.0, 2.0])
+    expected = of_kind(name, weights[[0, 2]], X[:, [0, 2]], other[:, [0, 2]])
+    assert_close(of_kind(name, weights, X, other), expected, 1e-12)
+
+
+def finite_tangent_kernel(X: Array, width: int, seed: int) -> Array:
+    """Tangent kernel of a ReLU network with two hidden layers, in the NTK's parametrisation."""
+    rng = np.random.default_rng(seed)
+    inputs = np.column_stack([X, np.ones(len(X))])
+    gain = np.sqrt(2 / width)
+    first, second = rng.normal(size=(inputs.shape[1], width)), rng.normal(size=(width, width))
+    last = rng.normal(size=width)
+    below = inputs @ first
+    hidden = gain * np.maximum(below, 0)
+    above = hidden @ second
+    outer = gain * (above > 0) * last  # ∂f/∂above
+    inner = gain * (below > 0) * (outer @ second.T)  # ∂f/∂below
+    top = gain * np.maximum(above, 0)
+    found = top @ top.T + (outer @ outer.T) * (hidden @ hidden.T)
+    return found + (inner @ inner.T) * (inputs @ inputs.T)
+
+
+def test_relu_is_the_limit_of_finite_networks() -> None:
+    X, weights = rows(3, 6, 3), np.array([0.5, 1.0, 1.5])
+    found = np.mean([finite_tangent_kernel(X * weights, 1024, seed) for seed in range(4)], axis=0)
+    np.testing.assert_allclose(found / 3, of_kind("relu", weights, X, X), rtol=0.15)
+    assert_close(found / 3, of_kind("relu", weights, X, X), 0.06)
+
+
+def test_squashed_inputs_are_compressed_with_their_signs() -> None:
+    X = torch.tensor([[0.0, 1.0, -3.0]])
+    expected = [[0.0, np.log(3.0), -np.log(7.0)]]
+    assert_close(wide("laplace", squash=True).prepared(X.double()), np.array(expected), 1e-14)
+    assert wide("laplace").prepared(X) is X
+
+
+def product(left: Tensor, right: Tensor) -> Tensor:
+    return left @ right.T
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"kind": "rbf"}, "gaussian"),
+        ({"kind": product, "scale": 2.0}, "own scale"),
+        ({"kind": "laplace", "scale": 0.0}, "scale"),
+    ],
+)
+def test_wrong_settings_are_refused(settings: dict[str, object], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        wide(**settings)  # type: ignore[arg-type]
+
+
+def test_names() -> None:
+    assert str(wide("laplace", squash=True)) == "laplace squashed"
+    assert str(wide(product)) == "product"
+    assert str(wide(gp.RBF())) == "kernel"

@@ -1,0 +1,184 @@
+"""Factors of widths that every model chooses, against one model after another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lazyknife.networks import wide
+from lazyknife.solve.factors import (
+    AVERAGES,
+    FARTHEST,
+    PRIOR,
+    SLOPES,
+    TIE,
+    TOLL,
+    Errors,
+    Factors,
+    choose_factors,
+)
+from lazyknife.tangent import WideTangent
+from machines import MACHINE, here
+from reference import Array, assert_close
+
+CENTER, SCALE = np.array([0.5, -1.0]), np.array([2.0, 0.5])
+
+
+@dataclass(frozen=True)
+class Alone:
+    """One model: its rows, its errors and predictions there, and how it predicts elsewhere."""
+
+    X: Array
+    y: Array
+    sizes: Array
+    predicted: Array
+
+    def weights(self, k: int, x: Array) -> Array:
+        gaps = (self.X - x) / SCALE * AVERAGES[k].scale / np.sqrt(self.X.shape[1])
+        if AVERAGES[k].kind == "laplace":
+            return np.exp(-np.abs(gaps).sum(axis=1))
+        return np.exp(-np.square(gaps).sum(axis=1) / 2)
+
+    def average(self, k: int, x: Array, skip: int | None = None) -> float:
+        weights, mean = self.weights(k, x), self.sizes.mean()
+        if skip is not None:
+            weights[skip] = 0.0
+        return float((PRIOR * mean + weights @ self.sizes) / (PRIOR + weights.sum()) / mean)
+
+    def level(self, slope: float, prediction: float) -> float:
+        level = (prediction - self.predicted.mean()) / self.y.std()
+        return float(np.exp(slope * np.clip(level, -FARTHEST, FARTHEST)))
+
+    def at(self, k: int, x: Array, prediction: float, skip: int | None = None) -> float:
+        """Factor k of 1, the averages and the slopes."""
+        if k == 0:
+            return 1.0
+        if k <= len(AVERAGES):
+            return self.average(k - 1, x, skip)
+        return self.level(SLOPES[k - len(AVERAGES) - 1], prediction)
+
+    @property
+    def chosen(self) -> int:
+        best, chosen = np.inf, 0
+        for k in range(1 + len(AVERAGES) + len(SLOPES)):
+            own = [self.at(k, x, self.predicted[i], i) for i, x in enumerate(self.X)]
+            value = np.mean(np.log(own)) + np.log(np.mean(self.sizes / own))
+            value += TOLL / len(self.y) if k else 0.0
+            if value < best - TIE:
+                best, chosen = value, k
+        return chosen
+
+
+def frame() -> WideTangent:
+    return WideTangent(wide(), here(np.ones(2)), here(CENTER), here(SCALE), MACHINE)
+
+
+def problem(seed: int, n: int, kind: str) -> tuple[Array, Array, Array, Array, Array]:
+    """X, y, sizes (n, n), predictions (n, n) and of the left-out rows (n,)."""
+    rng = np.random.default_rng(seed)
+    X = CENTER + SCALE * rng.normal(size=(n, 2))
+    predicted = rng.normal(size=(n, 1)) + 0.1 * rng.normal(size=(n, n))
+    y = predicted.mean(axis=1) + 0.5 * rng.normal(size=n)
+    around = {
+        "equal": np.ones((n, 1)),
+        "local": np.where(X[:, :1] > CENTER[0], 8.0, 1.0),
+        "level": np.exp(predicted),
+    }[kind]
+    sizes = np.abs(rng.normal(size=(n, n)) * 0.3 + 1) * around
+    np.fill_diagonal(sizes, 0.0)
+    return X, y, sizes, predicted, np.diag(predicted).copy()
+
+
+def choices(X: Array, y: Array, sizes: Array, predicted: Array, own: Array) -> Factors:
+    """In two groups of models, in an order of their own."""
+    order = np.random.default_rng(0).permutation(len(y))
+    groups = [
+        Errors(
+            here(members),
+            here(sizes[:, members]),
+            here(predicted[:, members]),
+            here(own[members]),
+            here(np.full(len(members), 1e-13)),
+        )
+        for members in np.array_split(order, 2)
+    ]
+    return choose_factors(here(X), here(y), groups, [frame(), frame()])
+
+
+def alone(j: int, X: Array, y: Array, sizes: Array, predicted: Array) -> Alone:
+    kept = np.arange(len(y)) != j
+    return Alone(X[kept], y[kept], sizes[kept, j], predicted[kept, j])
+
+
+@pytest.mark.parametrize("kind", ["equal", "local", "level"])
+@given(seed=st.integers(0, 10**6), n=st.sampled_from([4, 9, 24]))
+@settings(max_examples=6, deadline=None)
+def test_every_model_chooses_on_its_own_rows(kind: str, seed: int, n: int) -> None:
+    X, y, sizes, predicted, own = problem(seed, n, kind)
+    found = choices(X, y, sizes, predicted, own)
+    rng = np.random.default_rng(seed)
+    new, each = CENTER + 2 * SCALE * rng.normal(size=(3, 2)), 2 * rng.normal(size=(3, n))
+    factors = found.at(here(new), here(each)).cpu().numpy()
+    names = names_in_order()
+    for j in range(n):
+        model = alone(j, X, y, sizes, predicted)
+        k = model.chosen
+        assert found.names[j] == names[k]
+        expected = [model.at(k, x, each[i, j]) for i, x in enumerate(new)]
+        assert_close(factors[:, j], np.array(expected), 1e-9)
+        assert float(found.own[j]) == pytest.approx(model.at(k, X[j], own[j]), rel=1e-9)
+    assert not found.doubtful.any()
+
+
+def names_in_order() -> list[str]:
+    averages = [f"leverage × local average ({kind} {kind.scale:g})" for kind in AVERAGES]
+    return ["leverage", *averages, *(f"leverage × level ({slope:+g})" for slope in SLOPES)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "word"), [("equal", ""), ("local", "average"), ("level", "level (+")]
+)
+def test_models_find_what_the_errors_follow(kind: str, word: str) -> None:
+    names = choices(*problem(0, 60, kind)).names
+    assert all(name == "leverage" if not word else word in name for name in names)
+
+
+def test_errors_of_0_leave_the_widths_alone() -> None:
+    X, y, sizes, predicted, own = problem(0, 8, "equal")
+    found = choices(X, y, 0 * sizes, predicted, own)
+    assert set(found.names) == {"leverage"}
+    assert (found.own == 1).all()
+
+
+def test_choices_within_rounding_are_doubtful_and_one_model_does_not_touch_the_others() -> None:
+    X, y, sizes, predicted, own = problem(0, 8, "local")
+    noise = here(np.where(np.arange(8) == 3, 1.0, 1e-13))
+    errors = Errors(here(np.arange(8)), here(sizes), here(predicted), here(own), noise)
+    found = choose_factors(here(X), here(y), [errors], [frame()])
+    assert found.doubtful.tolist() == [j == 3 for j in range(8)]
+    other = sizes.copy()
+    other[:, 3] *= np.arange(8)
+    changed = choose_factors(here(X), here(y), [errors._replace(sizes=here(other))], [frame()])
+    for j in set(range(8)) - {3}:
+        assert found.names[j] == changed.names[j]
+        assert found.own[j] == changed.own[j]
+
+
+def test_mutants_are_caught() -> None:
+    """Factors of another model, or of all rows, differ from those of a model's own rows."""
+    X, y, sizes, predicted, own = problem(3, 40, "local")
+    found = choices(X, y, sizes, predicted, own)
+    new = here(X[:1] + 0.1)
+    factors = found.at(new, here(own[None]))[0]
+    mutants = [
+        replace(part, sizes=part.sizes.roll(1, dims=1), kept=part.kept.roll(1, dims=1))
+        for part in found.averages
+    ]
+    wrong = replace(found, averages=tuple(mutants)).at(new, here(own[None]))[0]
+    whole = replace(found, averages=tuple(replace(p, kept=p.kept * 0 + 1) for p in found.averages))
+    assert (factors - wrong).abs().max() > 1e-3
+    assert (factors - whole.at(new, here(own[None]))[0]).abs().max() > 1e-3

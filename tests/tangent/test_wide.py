@@ -1,0 +1,105 @@
+"""Infinitely wide networks in the place of linearised ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.gaussian_process import kernels as gp
+from torch import Tensor
+
+from lazyknife.networks import KINDS, wide
+from lazyknife.tangent import WideTangent
+from machines import MACHINE, here
+from reference import Array, assert_close
+
+CENTER, SCALE = np.array([1.0, -2.0, 0.5]), np.array([2.0, 0.5, 4.0])
+WEIGHTS = np.array([0.5, 1.0, 2.0])
+
+
+def rows(seed: int, n: int) -> Tensor:
+    return here(CENTER + SCALE * np.random.default_rng(seed).normal(size=(n, 3)))
+
+
+def tangent_of(network: wide, tile: int | None = None) -> WideTangent:
+    machine = MACHINE if tile is None else replace(MACHINE, budget=16 * tile)
+    return WideTangent(network, here(WEIGHTS), here(CENTER), here(SCALE), machine)
+
+
+def user_kernel(left: Tensor, right: Tensor) -> Tensor:
+    return torch.exp(-(left[:, None] - right[None]).square().sum(dim=2) / 2)
+
+
+NETWORKS = [wide(kind, squash=squash) for kind in KINDS for squash in (False, True)]
+NETWORKS += [wide(user_kernel), wide(gp.Matern(nu=1.5) + 0.5 * gp.DotProduct())]
+
+
+@pytest.mark.parametrize("network", NETWORKS, ids=str)
+def test_blocks_grams_and_norms_equal_the_whole_kernel(network: wide) -> None:
+    X, other = rows(0, 23), rows(1, 17)
+    whole, tiled = tangent_of(network), tangent_of(network, tile=4 * 8 * 5 * 3)
+    left, right = whole.features(X), whole.features(other)
+    kernel = whole.kernel(left, right)
+    assert_close(tiled.kernel(left, right), kernel, 1e-12)
+    gram = whole.gram(left)
+    assert torch.equal(gram, gram.T)
+    assert_close(gram, whole.kernel(left, left), 1e-7)
+    assert_close(whole.norms(left), gram.diagonal(), 1e-6)
+    assert not left.outputs.any()
+    assert len(left.outputs) == 23
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "matern32", "matern52"])
+def test_rows_are_centred_and_scaled_first(kind: str) -> None:
+    X, other = rows(0, 6), rows(1, 5)
+    tangent = tangent_of(wide(kind))
+    length = SCALE / WEIGHTS
+    kernel: gp.Kernel = {
+        "gaussian": gp.RBF(length),
+        "matern32": gp.Matern(length, nu=1.5),
+        "matern52": gp.Matern(length, nu=2.5),
+    }[kind]
+    expected: Array = kernel(X.cpu().numpy(), other.cpu().numpy())
+    assert_close(tangent.kernel(tangent.features(X), tangent.features(other)), expected, 1e-12)
+
+
+def test_kernels_of_users_see_framed_rows_and_no_weights() -> None:
+    X, other = rows(0, 6), rows(1, 5)
+    ours = [tangent_of(wide(kernel)) for kernel in (user_kernel, gp.RBF())]
+    plain = replace(tangent_of(wide("gaussian")), weights=here(np.ones(3)))
+    expected = plain.kernel(plain.features(X), plain.features(other))
+    for tangent in ours:
+        found = tangent.kernel(tangent.features(X), tangent.features(other))
+        assert_close(found, expected, 1e-12)
+
+
+def test_a_kernel_of_a_wrong_shape_is_refused() -> None:
+    tangent = tangent_of(wide(lambda left, right: left @ left.T))
+    with pytest.raises(ValueError, match=r"returned shape \(3, 3\) for 3 and 4 rows"):
+        tangent.kernel(tangent.features(rows(0, 3)), tangent.features(rows(1, 4)))
+
+
+@pytest.mark.parametrize("network", [*NETWORKS[:1], *NETWORKS[-2:]], ids=str)
+def test_float32_on_request(network: wide) -> None:
+    tangent, X = tangent_of(network), rows(0, 9)
+    single = tangent.of_type(torch.float32)
+    found = single.gram(single.features(X))
+    assert found.dtype == torch.float32
+    assert_close(found.double(), tangent.gram(tangent.features(X)), 1e-5)
+    assert single.row_bytes * 2 == tangent.row_bytes
+
+
+def test_there_are_no_weights_to_move() -> None:
+    tangent = tangent_of(wide())
+    with pytest.raises(NotImplementedError, match="infinitely wide"):
+        tangent.pull(tangent.features(rows(0, 2)), rows(0, 2)[:, 0])
+
+
+@pytest.mark.xfail(strict=False, reason="acos at an angle of 0 loses half of the digits")
+def test_relu_is_as_accurate_as_bounds_on_rounding_assume() -> None:
+    X, ones = here(np.random.default_rng(0).normal(size=(40, 9))), here(np.ones(9))
+    tangent = WideTangent(wide("relu"), ones / 3, 0 * ones, ones, MACHINE)
+    rows = tangent.features(X)
+    assert_close(tangent.gram(rows).diagonal(), tangent.norms(rows), 1e-13)
