@@ -143,8 +143,8 @@ def taken_from_another(ends: Ends) -> Ends:
 def overfitted() -> dict[tuple[Mutant, str, int], list[float]]:
     """Coverage of each repetition by mutant, construction and rank."""
     found: dict[tuple[Mutant, str, int], list[float]] = defaultdict(list)
-    networks, frames = [wide("gaussian")], unscaled(N + 1, 14)
-    for seed in range(50):
+    networks, frames = [wide("gaussian", 1.0)], unscaled(N + 1, 14)
+    for seed in range(30):
         rng = np.random.default_rng(seed)
         X, y = rng.normal(size=(N + NEW, 14)), rng.choice([-1.0, 1.0], size=N + NEW)
         ends = searched(X[:N], y[:N], networks, frames, toll=0.0, relevance=True)
@@ -197,10 +197,10 @@ def of_all_rows(frames: Frames) -> Frames:
 
 
 def scaled_coverage(mutant: Callable[[Frames], Frames]) -> list[float]:
-    found, networks = [], [wide("relu")]
-    for seed in range(40):
+    found, networks = [], [wide("relu", 1.0)]
+    for seed in range(20):
         rng = np.random.default_rng(seed)
-        X, y = one_hot(rng, N + NEW, 200), rng.normal(size=N + NEW)
+        X, y = one_hot(rng, N + NEW, 100), rng.normal(size=N + NEW)
         y += X[:, 0]
         sets = [*torch.arange(N)[:, None], torch.arange(0)]
         frames = mutant(own_frames(torch.from_numpy(X[:N]), sets, 1.0))
@@ -220,18 +220,16 @@ def test_scaling_by_all_rows_is_caught(mutant: Callable[[Frames], Frames], caugh
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("construction", ["plus", "minmax"])
-def test_the_estimator_covers(construction: str) -> None:
+def test_the_estimator_covers() -> None:
     found, level = [], 0.0
-    for seed in range(40):
+    for seed in range(30):
         rng = np.random.default_rng(seed)
         X = one_hot(rng, N + NEW, 5) + rng.standard_t(2, size=(N + NEW, 5))
         y = np.sign(X[:, 0]) + np.exp(rng.normal(size=N + NEW))
         network = [wide("laplace"), wide("anova_gaussian", squash=True)]
-        model = lk.LazyJackknifeRegressor(
-            network, construction=construction, alpha=0.05, random_state=seed
-        ).fit(X[:N], y[:N])
-        found.append(float(np.mean(model.predict_interval(X[N:]).contains(y[N:]))))
+        model = lk.LazyJackknifeRegressor(network, alpha=0.05, random_state=seed)
+        model.fit(X[:N], y[:N])
+        found.append(float(np.mean(model.predict_interval(X[N:]).covers(y[N:]))))
         level = model.certificate_.coverage
-    assert level == pytest.approx(certified(construction, 1, N))
+    assert level == pytest.approx(certified("plus", 1, N))
     assert not refuted(found, level)
