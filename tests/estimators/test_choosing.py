@@ -130,7 +130,7 @@ def test_every_fold_is_the_full_model_of_the_rows_outside(name: str, n: int) -> 
 
 def test_mutants_are_caught() -> None:
     """Choices of the full model, or of another one, fail the comparison for some row."""
-    X, y, new, _ = data(11, 9)
+    X, y, _, _ = data(11, 9)
     model = fitted(X, y, network=NETWORKS["laplace"])
     choice = model.choice_
     assert not all(same_choice(choice, j, choice, -1) for j in range(len(y)))
@@ -308,7 +308,7 @@ def test_folds_may_lie_outside_the_part() -> None:
 
 
 def test_the_choice_is_reported() -> None:
-    X, y, new, _ = data(0, 10)
+    X, y, _, _ = data(0, 10)
     choice = fitted(X, y).choice_
     assert len(choice.networks) == len(CANDIDATES)
     assert choice.behind.shape == (11, len(CANDIDATES))
