@@ -61,6 +61,7 @@ _OWN: dict[str, tuple[Any, str]] = {
         f"What widths depend on: {names('solve.widths', 'WIDTHS')}. leverage is the distance from "
         "other rows, noise the size of errors nearby. By default, what suits the construction.",
     ),
+    "relevance": (str, "auto: each model weighs the features; none: all weigh the same."),
     "folds": (int, "Number of folds of --construction cv+."),
     "readout": (
         str,
@@ -109,8 +110,6 @@ def _base_option(name: str, kind: Any, text: str) -> tuple[Any, None, str]:
     return kind | None, None, f"{text}; by default {shown}." if shown else f"{text}."
 
 
-# Options whose other values require a network of finite width, with those that do not.
-FINITE = {"base": "public", "readout": "tangent", "loss": "squared", "sketch": None, "starts": 1}
 LIBRARY = defaults("estimators.lazy", "LazyJackknifeRegressor")
 SETTINGS = table(LAZY, **{name: (of, LIBRARY[name], text) for name, (of, text) in _OWN.items()})
 BASES = table(

@@ -62,8 +62,9 @@ def predict(
     """Write a prediction interval for every row of TEST, learned from the rows of TRAIN.
 
     By default, every leave-one-out model chooses its network and scales the features by its own
-    rows. With one network (--hidden, or another base), features are standardised over the rows of
-    both files together, which does not leak; the certificate then holds for the rows of TEST.
+    rows. One network (--hidden, another base or loss, more than 5,000 rows) has features that are
+    standardised over the rows of both files together, which does not leak; the certificate then
+    holds for the rows of TEST.
     """
     from ..data.checks import check_fraction
 
@@ -86,18 +87,17 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
 
     hidden = given["hidden"] and values.parse_hidden(given["hidden"])
     network = None if hidden is None else mlp(hidden, skip=given["skip"])
-    chooses = network is None and not any(
-        given[name] != default for name, default in opt.FINITE.items()
-    )
+    scaling = given["scaling"] or ("auto" if network is None else "standardize")
     return {name: given[name] for name in opt.SETTINGS} | {
         "network": network,
         "features": None if given["sketch"] is None else Sketch(given["sketch"]),
         "base": values.make_base(given),
         "ridge": values.parse_ridge(given["ridge"]),
         "parameters": values.parse_parameters(given["parameters"]),
-        "scaling": values.make_scaling(given["scaling"] or ("auto" if chooses else "standardize")),
+        "scaling": values.make_scaling(scaling),
         "nu": check_not_negative("nu", given["nu"]) / check_positive("unit", given["unit"]),
         "precision": given["precision"],
+        "relevance": None if given["relevance"] == "none" else given["relevance"],
         "memory_budget": values.parse_bytes(given["memory_budget"]),
         "random_state": given["seed"],
         "progress": show_progress(),

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ..base import BaseMethod, Public, check_base
 from ..certificate import Certifier
 from ..compute import Device, Machine, machine_for
-from ..data.scaling import unlike_columns
+from ..data.scaling import Source, unlike_columns
 from ..intervals import CONSTRUCTIONS
 from ..intervals.rounded import rounding_share
 from ..losses import Loss, find_loss
@@ -76,7 +76,7 @@ class LazyFit(IntervalRegressor):
         return None if len(left) == n else learn
 
     def _fit(self, given: Given) -> Fitted:
-        chosen = self._candidates(given)
+        chosen = self._candidates(given.X)
         return self._fit_one(given) if chosen is None else self._fit_chosen(given, chosen)
 
     def _fit_one(self, given: Given) -> Fitted:
@@ -118,20 +118,29 @@ class LazyFit(IntervalRegressor):
             loss=find_loss(self.loss),
         )
 
-    def _candidates(self, given: Given) -> tuple[Network | wide, ...] | None:
+    def _scaling_for(self, rows: Any, source: Source) -> Any:
+        """``"auto"``: by each model's rows; of the default network by rows that leak nothing."""
+        if not isinstance(self.scaling, str) or self.scaling != "auto":
+            return self.scaling
+        clean = self.network is None and rows.ndim == 2 and not source.objections
+        return (
+            "standardize" if clean and self._candidates(torch.as_tensor(rows)) is None else "auto"
+        )
+
+    def _candidates(self, X: Tensor) -> tuple[Network | wide, ...] | None:
         """The networks that models choose from; None for one network alone."""
         listed = listed_networks(self.network)
-        reason = self._cannot_choose(given)
+        reason = self._cannot_choose(X)
         if listed is None:
-            public = type(self._base_method()) is Public and len(given.y) <= MOST_ROWS
+            public = type(self._base_method()) is Public and len(X) <= MOST_ROWS
             plain = self.network is None and public and not reason
             symmetric = CONSTRUCTIONS[self.construction].symmetric
-            return default_networks(given.X, symmetric) if plain else None
+            return default_networks(X, symmetric) if plain else None
         if reason:
             raise ValueError(f"network={self.network!r}: several candidates {reason}")
         return listed
 
-    def _cannot_choose(self, given: Given) -> str:
+    def _cannot_choose(self, X: Tensor) -> str:
         """Why models cannot choose among candidates; empty if they can."""
         choices = self._choices()
         if not choices.loss.closed_form:
@@ -144,9 +153,9 @@ class LazyFit(IntervalRegressor):
             return "require starts=1 and parameters='all'"
         if self._machine().dtype != torch.float64:
             return f"do not support precision={self.precision!r}: use precision='float64'"
-        if given.X.ndim != 2 or not given.X.is_floating_point():
+        if X.ndim != 2 or not X.is_floating_point():
             return "require rows of numbers"
-        return "require at least 4 rows" if len(given.y) < 4 else ""
+        return "require at least 4 rows" if len(X) < 4 else ""
 
     def _fit_chosen(self, given: Given, networks: Sequence[Network | wide]) -> Fitted:
         """Fit with networks, weights, λ and widths that every model chooses."""

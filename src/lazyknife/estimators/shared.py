@@ -34,7 +34,7 @@ from ..data.inputs import (
     row_labels,
     to_tensor,
 )
-from ..data.scaling import Scaling, find_source, fit_scaling
+from ..data.scaling import Scaling, Source, find_source, fit_scaling
 from ..intervals import CONSTRUCTIONS, kappa
 from ..networks import mlp
 from ..records import Intervals, Predictor, to_array
@@ -83,6 +83,10 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Assumptions about weights that the user provides; random ones need none."""
         return () if isinstance(self.network, mlp | None) else (PUBLIC_START,)
 
+    def _scaling_for(self, rows: Values, source: Source) -> Any:
+        """The scaling to fit, where the setting leaves it open."""
+        return self.scaling
+
     def _learns_from_covariates(self) -> bool:
         """Whether the estimator learns from rows without labels, beyond scaling."""
         return False
@@ -122,7 +126,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             unlabeled=check_others(X_unlabeled, rows, self, "X_unlabeled"),
         )
         learns = self._learns_from_covariates()
-        scaling = fit_scaling(self.scaling, rows, source, learns)
+        scaling = fit_scaling(self._scaling_for(rows, source), rows, source, learns)
         covariates = None
         if learns and not source.objections:
             covariates = to_tensor(scaling(source.covariates))
