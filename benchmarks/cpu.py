@@ -202,7 +202,9 @@ def guard(repeats: int) -> list[Row]:
         fit: Job = partial(model.fit, X.numpy(), y.numpy())
         unguarded = partial(without_checks, fit)
         found = ratio(fit, unguarded, repeats)
-        rows.append(row("one network's fit ÷ without its checks of rounding", f"n = {n:,}", 1.1, found))
+        rows.append(
+            row("one network's fit ÷ without its checks of rounding", f"n = {n:,}", 1.1, found)
+        )
     return rows
 
 

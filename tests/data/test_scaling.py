@@ -136,7 +136,9 @@ def test_a_given_transformer_is_assumed_to_treat_rows_alike():
 
 @pytest.mark.parametrize(("wrong", "error"), [("log", ValueError), (3, TypeError)])
 def test_other_scalings_are_refused_with_the_list(wrong, error):
-    with pytest.raises(error, match=f"scaling={wrong!r}: .* None, 'auto', 'symlog', 'standardize', or"):
+    with pytest.raises(
+        error, match=f"scaling={wrong!r}: .* None, 'auto', 'symlog', 'standardize', or"
+    ):
         fitted(wrong)
 
 

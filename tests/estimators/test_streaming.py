@@ -20,6 +20,7 @@ X, Y = linear(40)
 NEW, NEW_Y = linear(10, seed=1)
 SETTINGS: dict[str, Any] = {"network": lk.mlp((8,)), "alpha": 0.2, "random_state": 0}
 ESTIMATORS: dict[str, Callable[[], Any]] = {
+    "default": lambda: lk.LazyJackknifeRegressor(alpha=0.2, random_state=0),
     "lazy": lambda: lk.LazyJackknifeRegressor(**SETTINGS, ridge=1.0),
     "split": lambda: lk.SplitConformalRegressor(**SETTINGS),
 }
