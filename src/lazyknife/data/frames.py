@@ -20,7 +20,7 @@ from torch import Tensor
 # deviations of whole numbers do not lie on them.
 SHIFT = math.sqrt(2) / 100
 HALF = 0.5 + SHIFT
-UNSURE = 1e-7  # of a step: so close to a boundary rounding may have decided
+UNSURE, RELATIVE = 1e-9, 1e-12  # of a step: so close to a boundary rounding may have decided
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def _frames(means: Tensor, deviations: Tensor, step: float, centered: bool) -> F
     places, astray = _rounded(means / scales if centered else torch.zeros_like(means))
     distinct, of = torch.cat([scales * places, scales], dim=1).unique(dim=0, return_inverse=True)
     centers, scales = distinct.split(means.shape[1], dim=1)
-    return Frames(centers, scales, of, ((unsure & ~constant) | astray).any(dim=1))
+    return Frames(centers, scales, of, ((unsure | astray) & ~constant).any(dim=1))
 
 
 def _without(X: Tensor, rows: Tensor) -> Tensor:
@@ -118,4 +118,4 @@ def _rounded(values: Tensor) -> tuple[Tensor, Tensor]:
     moved = values + HALF
     nearest = moved.floor()
     gaps = torch.minimum(moved - nearest, nearest + 1 - moved)
-    return nearest, gaps < UNSURE * values.abs().clamp(min=1.0)
+    return nearest, gaps < UNSURE + RELATIVE * values.abs()

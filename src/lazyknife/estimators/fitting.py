@@ -137,7 +137,7 @@ class LazyFit(IntervalRegressor):
             symmetric = CONSTRUCTIONS[self.construction].symmetric
             return default_networks(X, symmetric) if plain else None
         if reason:
-            raise ValueError(f"network={self.network!r}: several candidates {reason}")
+            raise ValueError(f"network={self.network!r}: candidates {reason}")
         return listed
 
     def _cannot_choose(self, X: Tensor) -> str:

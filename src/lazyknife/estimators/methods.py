@@ -67,7 +67,12 @@ def lazy(base: Base | None = None, **own: Any) -> Method:
     return make
 
 
-PAPER: dict[str, Any] = {"ridge": 10.0, "readout": "network", "widths": "constant"}
+PAPER: dict[str, Any] = {
+    "ridge": 10.0,
+    "readout": "network",
+    "widths": "constant",
+    "scaling": None,
+}
 DEFAULT: dict[str, Method] = {
     "naive": trained(JackknifeRegressor, construction="naive"),
     "jackknife+": trained(JackknifeRegressor),

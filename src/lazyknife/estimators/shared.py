@@ -44,6 +44,7 @@ from .warn import warn_if_infinite, warn_if_outside
 
 Values = NDArray[Any]
 Levels = float | Sequence[float] | None
+CHOSEN = ("base_", "start_", "choice_", "ridge_")  # attributes that not every fit has
 
 
 class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -147,6 +148,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.row_shape_ = rows.shape[1:]
         self.scaling_, self.loo_, self.certificate_ = scaling, fitted.loo, certificate
         self._certify = fitted.certify
+        for name in vars(self).keys() & set(CHOSEN):  # of an earlier fit
+            delattr(self, name)
         for name, value in fitted.attributes.items():
             setattr(self, name, value)
         return self

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -13,7 +12,6 @@ from ..compute import few_threads
 from ..records import Predictions
 from ..solve.factors import Factors
 from ..solve.reading import Read
-from ..solve.rounding import FIRST_ORDER
 from ..solve.scales import Scales
 
 ARRAYS = 16  # of rows × models at a time
@@ -119,8 +117,7 @@ class ChosenModels:
     def scores(self) -> Tensor:
         scores = self._joined([group.read.scores for group in self.groups])
         if self.factors is not None:
-            error = self.factors.error if self.factors.error < FIRST_ORDER else math.inf
-            scores = scores / self.factors.own * (1 + error)
+            scores = scores / self.factors.own * (1 + self.factors.error)
         return torch.where(self.doubtful, torch.inf, scores)
 
     @property

@@ -54,8 +54,9 @@ def make(network: Network | None, X: Tensor, seed: int) -> nn.Module:
             )
     else:
         raise TypeError(
-            f"network={network!r}: give None, a torch.nn.Module, or a callable "
-            "n_features -> torch.nn.Module such as lazyknife.mlp((64, 64))"
+            f"network={network!r}: give None, a torch.nn.Module, a callable "
+            "n_features -> torch.nn.Module such as lazyknife.mlp((64, 64)), or candidates such as "
+            "lazyknife.wide('laplace')"
         )
     if any(isinstance(p, UninitializedParameter) for p in module.parameters()):
         with seeded(seed), torch.no_grad():

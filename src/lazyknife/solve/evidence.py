@@ -145,4 +145,5 @@ class _Solved(NamedTuple):
         load = (self.dual.abs() * self.roots).sum(dim=1, keepdim=True)
         load = load + spread * lost.clamp(min=0.0).sqrt()
         sizes = (load.square() + 2 * self.quadratic[:, None]) / left.clamp(min=0.0)
+        sizes = torch.where(load > 0, sizes, 0.0)  # targets that are all 0
         return gamma_of(left.dtype) * (sizes + spread.square() / freedom + 4)

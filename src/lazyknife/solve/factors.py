@@ -25,6 +25,7 @@ from torch import Tensor
 from ..networks import wide
 from ..tangent import WideTangent
 from .pairs import Errors
+from .rounding import FIRST_ORDER
 
 AVERAGES = (
     wide("laplace", 1.0),
@@ -142,7 +143,8 @@ def choose_factors(
         offers = _Offers.of(errors, X, y, frame)
         chosen, unsure = _most_likely(errors, offers.factors)
         members = errors.members
-        doubtful[members] |= unsure
+        unknown = ~(errors.noise < FIRST_ORDER)
+        doubtful[members] |= unsure | unknown
         own[members] = torch.stack([factor.own for factor in offers.factors]).gather(
             0, chosen[None]
         )[0]
@@ -150,7 +152,7 @@ def choose_factors(
         levels += offers.levels(errors, chosen)
         for member, k in zip(members.tolist(), chosen.tolist(), strict=True):
             names[member] = _NAMES[k]
-        error = max(error, float(errors.noise.nan_to_num(torch.inf).max()))
+        error = max(error, float(torch.where(unknown, 0.0, errors.noise).max()))
     return Factors(tuple(averages), tuple(levels), own, error, doubtful, tuple(names))
 
 

@@ -14,7 +14,7 @@ from ..tangent.wide import summed
 from .places import OFF, Place, weight_unit
 
 Key = tuple[int, int, tuple[int, ...]]  # frame, network and weights
-KEPT = 48  # sums of features that are kept at most
+KEPT_BYTES, MOST_KEPT = 2**28, 512  # sums over features that are kept
 Given = Callable[[int], tuple[Tensor, Tensor]]  # from a frame to a kernel (n, n) and outputs (n,)
 
 
@@ -90,7 +90,7 @@ class CandidateKernels:
                 term = kind.term(weights[f], X[:, f, None], X[None, :, f])
                 total = term.add_(self.sums[self._lacking(key, f)])
             self.sums[key] = total
-            if len(self.sums) > KEPT:
+            if len(self.sums) > min(MOST_KEPT, 1 + KEPT_BYTES // total.nbytes):
                 self.sums.popitem(last=False)
         self.sums.move_to_end(key)
         return self.sums[key]

@@ -60,5 +60,6 @@ def errors_of(solved: Ridge, y: Tensor, members: Tensor, machine: Machine) -> Er
     sizes[members, torch.arange(len(members), device=y.device)] = 0.0
     own = solved.sensitivity(spans).own * solved.diagonal.abs().sqrt()
     mean = sizes.sum(dim=0) / (len(y) - 1)
-    noise = 2 * gamma_of(y.dtype) * (own.max() / mean + solved.strain)
+    share = torch.where(own.max() > 0, own.max() / mean, 0.0)
+    noise = 2 * gamma_of(y.dtype) * (share + solved.strain)
     return Errors(members, sizes, predicted, y[members] - left_out(solved)[members], noise)

@@ -169,7 +169,8 @@ class _Walk:
         chosen = np.full(len(members), -1)
         for k, place in enumerate(places):
             values, error = (part[columns] for part in self.search.memo[frame, place])
-            margin = values - (best - TIE)
+            with np.errstate(invalid="ignore"):  # both infinite: neither is better
+                margin = values - (best - TIE)
             self.doubtful[members] |= np.abs(margin) <= error + noise
             better = margin < 0
             best, noise = np.where(better, values, best), np.where(better, error, noise)
@@ -223,8 +224,8 @@ def walk(
     starting = way.begin(starts(kernels.weighted, kernels.fixed, kernels.features, any_ridge))
     if not np.isfinite(way.values).all():
         raise ValueError(
-            "no candidate gives a positive definite kernel for every leave-one-out model: scale "
-            "the features (scaling='auto'), or give other networks"
+            "no candidate gives every leave-one-out model a finite likelihood: the kernels are not "
+            "positive definite, or features or y are too large; give other networks, or rescale y"
         )
     features = range(kernels.features if relevance and any(kernels.weighted) else 0)
     for _ in range(CYCLES):
