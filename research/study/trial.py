@@ -115,7 +115,8 @@ def models_trained(model: IntervalRegressor) -> int:
     if isinstance(model.loo_, Refits):
         ensembles = (model.loo_.full, model.loo_.models)
         return sum(len(e.offsets) for e in ensembles if e is not None)
-    return 0 if model.base_.details["method"] == "public" else 1
+    public = not hasattr(model, "base_") or model.base_.details["method"] == "public"
+    return 0 if public else 1
 
 
 def versions_line() -> str:

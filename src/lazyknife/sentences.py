@@ -59,6 +59,7 @@ PUBLIC_START = (
     "The network's starting weights and buffers (for example, batch-norm statistics) do not depend "
     "on the training rows or the new rows."
 )
+PUBLIC_KERNEL = "The kernels that were passed do not depend on the training rows or the new rows."
 SENSITIVITY = (
     "Adding or removing one row changes the trained weights by at most {sensitivity:g} in the "
     "{norm} norm (asserted by the user, not checked)."

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from ..compute import Machine
-from ..networks import CANDIDATES, Framed, Network, wide
+from ..networks import CANDIDATES, Framed, Network, mlp, wide
+from ..sentences import PUBLIC_KERNEL, PUBLIC_START
 from ..solve.places import weight_unit
 from ..tangent import Linear, Selection, Tangent, WideTangent, linearise
 
@@ -59,6 +60,15 @@ def default_networks(X: Tensor, symmetric: bool) -> tuple[wide, ...]:
     if not is_narrow(X):
         return CANDIDATES[:2]
     return tuple(network for network in CANDIDATES if not (symmetric and network.squash))
+
+
+def start_assumptions(network: Any) -> tuple[str, ...]:
+    """What the certificate must assume about networks and kernels that the user brings."""
+    every = listed_networks(network) or (network,)
+    kernels = [each for each in every if isinstance(each, wide) and callable(each.kind)]
+    modules = [each for each in every if not isinstance(each, wide | mlp | None)]
+    found = ((PUBLIC_START, modules), (PUBLIC_KERNEL, kernels))
+    return tuple(sentence for sentence, given in found if given)
 
 
 def listed_networks(network: Any) -> tuple[Network | wide, ...] | None:

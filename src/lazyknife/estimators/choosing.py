@@ -17,7 +17,7 @@ from ..data.frames import Frames, own_frames, unscaled
 from ..intervals import CONSTRUCTIONS
 from ..intervals.chosen import ChosenModels, Group, some_of
 from ..networks import wide
-from ..solve.factors import Factors, choose_factors
+from ..solve.factors import choose_factors
 from ..solve.folds import draw_folds
 from ..solve.kernels import CandidateKernels, weights_of
 from ..solve.pairs import Errors, errors_of
@@ -62,10 +62,8 @@ class ChoosingStep:
         The networks.
     ridge
         λ of all models, or None: searched.
-    intercept, construction, folds, alpha, machine, progress
+    intercept, construction, widths, folds, alpha, machine, progress
         As in ``LazyStep``.
-    widths
-        A key of ``WIDTHS``.
     relevance, scaled
         Whether a weight for each feature is searched; whether models scale by their own rows.
     seed
@@ -88,9 +86,8 @@ class ChoosingStep:
 
     def models(self, X: Tensor, y: Tensor) -> tuple[ChosenModels, Choice]:
         """Search, solve at every place where some model stands, and join the models."""
-        needed = self.machine.item * MATRICES * len(y) ** 2
-        remedy = "use network=mlp((64, 64), skip=True), fewer rows or fewer candidates"
-        self.machine.check_fits(needed, f"choosing among candidates with {len(y):,} rows", remedy)
+        needed, what = self.machine.item * MATRICES * len(y) ** 2, f"choosing with {len(y):,} rows"
+        self.machine.check_fits(needed, what, "use network=mlp((64, 64), skip=True) or fewer rows")
         sets = list(torch.arange(len(y))[:, None])
         if CONSTRUCTIONS[self.construction].uses_folds:
             sets = draw_folds(len(y), self.folds, self.seed)
@@ -102,7 +99,7 @@ class ChoosingStep:
                 found = self._search(rows, part, units)
             with few_threads(len(y)):
                 loo = self._solve(rows, found, units)
-        return loo, self._choice(found, loo.factors, units, len(part), X.shape[1])
+        return loo, self._choice(found, loo, units, len(part), X.shape[1])
 
     def _frames(self, X: Tensor, sets: Sequence[Tensor]) -> Frames:
         if not self.scaled:
@@ -192,9 +189,7 @@ class ChoosingStep:
             ]
             factors = choose_factors(X, y, errors, which)
         unsure = torch.from_numpy(found.doubtful[:-1]) | frames.doubtful[:-1]
-        doubtful = unsure[owners].to(y.device)
-        if factors is not None:
-            doubtful = doubtful | factors.doubtful
+        doubtful = unsure[owners].to(y.device) | (factors.doubtful if factors else False)
         return ChosenModels(tuple(groups), full, doubtful, factors)
 
     def _solve_at(
@@ -218,12 +213,7 @@ class ChoosingStep:
         return in_frame(network, frames.centers[frame], frames.scales[frame]).on(self.machine)
 
     def _choice(
-        self,
-        found: Found,
-        factors: Factors | None,
-        units: Sequence[float],
-        searched: int,
-        features: int,
+        self, found: Found, loo: ChosenModels, units: Sequence[float], searched: int, features: int
     ) -> Choice:
         networks = [self.candidates[place.network].network for place in found.places]
         weights = [
@@ -235,7 +225,7 @@ class ChoosingStep:
             network=np.array([place.network for place in found.places]),
             weights=np.array(weights),
             ridge=np.array([units[p.network] * 2.0**p.ridge for p in found.places]),
-            widths=(self.widths,) * (len(networks) - 1) if factors is None else factors.names,
+            widths=loo.factors.names if loo.factors else (self.widths,) * len(loo.doubtful),
             behind=(found.starting - found.starting.min(axis=1, keepdims=True)) * searched / 2,
             evaluated=found.evaluated,
             searched=searched,

@@ -27,6 +27,7 @@ from .candidates import (
     default_networks,
     finite_candidate,
     listed_networks,
+    start_assumptions,
     wide_candidate,
 )
 from .choices import Choices
@@ -230,7 +231,7 @@ class LazyFit(IntervalRegressor):
             base=self._base_method(),
             dependence=dependence,
             folds=self.folds,
-            assumptions=(*self._start_assumptions(), *given.scaling.assumptions),
+            assumptions=(*start_assumptions(self.network), *given.scaling.assumptions),
             objections=given.scaling.objections,
             rows=given.scaling.rows,
             new_rows=given.scaling.new_rows,
