@@ -14,6 +14,7 @@ from lazyknife.data.checks import check_choice
 from ..pages import DOCS
 
 EXPERIMENTS = {
+    "choosing": "what the default's models choose on three tables: docs/guide.md",
     "diabetes": "seven methods on scikit-learn's diabetes data: docs/guide.md",
     "gallery": "the figures of docs/gallery.md",
     "pretrained": "networks trained on one population, for another: docs/pretrained.md",

@@ -12,16 +12,24 @@ from sklearn.datasets import load_diabetes
 
 import lazyknife as lk
 from lazyknife.compare import summarise_folds
+from lazyknife.estimators.methods import METHODS as NAMED
+from lazyknife.estimators.methods import MethodSettings
+from lazyknife.estimators.shared import IntervalRegressor
 from lazyknife.plots import plot_intervals, plot_methods, save_figure, style
 
 from ..pages import fill_file, markdown
 from .shared import keep
 
 ALPHA, ROWS = 0.1, 200
-METHODS = (
+NETWORK_METHODS = (
     *("naive", "jackknife+", "cv+", "split_conformal"),
-    *("lazy_finetune", "lazy_dp", "lazyknife"),
+    *("lazy_finetune", "lazy_dp"),
 )
+# All but the last share a network and a scaling; the last is the default, on raw features.
+METHODS: dict[str, IntervalRegressor] = {
+    name: NAMED[name](MethodSettings(ALPHA)).set_params(scaling="standardize")
+    for name in NETWORK_METHODS
+} | {"lazyknife": lk.LazyJackknifeRegressor(alpha=ALPHA, device="cpu")}
 
 
 def data() -> tuple[np.ndarray, np.ndarray]:
@@ -34,8 +42,8 @@ def new_rows() -> tuple[lk.Intervals, np.ndarray]:
     X, y = data()
     order = np.random.default_rng(0).permutation(len(y))
     train, new = order[:ROWS], order[ROWS:]
-    model = lk.LazyJackknifeRegressor(scaling="standardize", alpha=ALPHA, random_state=0)
-    return model.fit(X[train], y[train], X_pool=X[new]).predict_interval(X[new]), y[new]
+    model = lk.LazyJackknifeRegressor(alpha=ALPHA, random_state=0)
+    return model.fit(X[train], y[train]).predict_interval(X[new]), y[new]
 
 
 def table(rows: pd.DataFrame) -> str:
