@@ -119,8 +119,3 @@ def test_factors_multiply_widths() -> None:
     assert_close(chosen.scaled(new).scales, 2 * plain.scaled(new).scales, 1e-13)
     assert (chosen.scaled(new).stretch >= 1e-3).all()
     assert chosen.typical_error()[1] >= 1e-3
-
-
-def test_factors_that_rounding_may_have_made_are_conceded() -> None:
-    chosen = replace(in_groups(together("plus", "leverage")), factors=doubled(0.5))
-    assert chosen.conceded == N

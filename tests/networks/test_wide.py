@@ -156,4 +156,4 @@ def test_wrong_settings_are_refused(settings: dict[str, object], words: str) -> 
 def test_names() -> None:
     assert str(wide("laplace", squash=True)) == "laplace squashed"
     assert str(wide(product)) == "product"
-    assert str(wide(gp.RBF())) == "kernel"
+    assert str(wide(gp.RBF())) == "RBF"

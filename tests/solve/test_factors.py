@@ -73,8 +73,9 @@ class Alone:
         return chosen
 
 
-def frame() -> WideTangent:
-    return WideTangent(wide(), here(np.ones(2)), here(CENTER), here(SCALE), MACHINE)
+def frame(network: wide) -> WideTangent:
+    weights = np.full(2, network.scale / np.sqrt(2))
+    return WideTangent(network, here(weights), here(CENTER), here(SCALE), MACHINE)
 
 
 def problem(seed: int, n: int, kind: str) -> tuple[Array, Array, Array, Array, Array]:
@@ -106,7 +107,7 @@ def choices(X: Array, y: Array, sizes: Array, predicted: Array, own: Array) -> F
         )
         for members in np.array_split(order, 2)
     ]
-    return choose_factors(here(X), here(y), groups, [frame(), frame()])
+    return choose_factors(here(X), here(y), groups, [frame, frame])
 
 
 def alone(j: int, X: Array, y: Array, sizes: Array, predicted: Array) -> Alone:
@@ -158,7 +159,7 @@ def test_choices_within_rounding_are_doubtful_and_one_model_does_not_touch_the_o
     X, y, sizes, predicted, own = problem(0, 8, "local")
     noise = here(np.where(np.arange(8) == 3, 1.0, 1e-13))
     errors = Errors(here(np.arange(8)), here(sizes), here(predicted), here(own), noise)
-    found = choose_factors(here(X), here(y), [errors], [frame()])
+    found = choose_factors(here(X), here(y), [errors], [frame])
     assert found.doubtful.tolist() == [j == 3 for j in range(8)]
     other = sizes.copy()
     other[:, 3] *= np.arange(8)

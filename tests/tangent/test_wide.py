@@ -97,7 +97,6 @@ def test_there_are_no_weights_to_move() -> None:
         tangent.pull(tangent.features(rows(0, 2)), rows(0, 2)[:, 0])
 
 
-@pytest.mark.xfail(strict=False, reason="acos at an angle of 0 loses half of the digits")
 def test_relu_is_as_accurate_as_bounds_on_rounding_assume() -> None:
     X, ones = here(np.random.default_rng(0).normal(size=(40, 9))), here(np.ones(9))
     tangent = WideTangent(wide("relu"), ones / 3, 0 * ones, ones, MACHINE)

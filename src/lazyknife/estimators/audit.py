@@ -112,6 +112,11 @@ def audit_stability(
     # The audit is about models that leave out one row, whatever the construction.
     jackknife = clone(model).set_params(construction="plus", widths="constant")
     fitted = jackknife.fit(X, y, X_pool=X_new)
+    if not hasattr(fitted, "base_"):
+        raise ValueError(
+            f"model={model!r} has no base to audit, since its models choose among candidates: give "
+            "one network, such as network=mlp((64, 64), skip=True)"
+        )
     rows = to_tensor(fitted.scaling_(check_features(X, fitted)))
     target = to_tensor(check_target(y, rows.numpy(), fitted))
     new = to_tensor(fitted.scaling_(check_features(X_new, fitted, name="X_new")))

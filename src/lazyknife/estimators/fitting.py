@@ -27,7 +27,6 @@ from .candidates import (
     default_networks,
     finite_candidate,
     listed_networks,
-    start_assumptions,
     wide_candidate,
 )
 from .choices import Choices
@@ -197,8 +196,7 @@ class LazyFit(IntervalRegressor):
         self, given: Given, networks: Sequence[Network | wide], learn: Tensor
     ) -> tuple[list[Base], list[Candidate]]:
         """Base weights of every finite network, and all candidates."""
-        bases: list[Base] = []
-        candidates: list[Candidate] = []
+        bases, candidates = list[Base](), list[Candidate]()
         framed = type(self._base_method()) is Public
         for k, network in enumerate(networks):
             if isinstance(network, wide):
@@ -240,7 +238,7 @@ class LazyFit(IntervalRegressor):
             base=self._base_method(),
             dependence=dependence,
             folds=self.folds,
-            assumptions=(*start_assumptions(self.network), *given.scaling.assumptions),
+            assumptions=(*self._start_assumptions(), *given.scaling.assumptions),
             objections=given.scaling.objections,
             rows=given.scaling.rows,
             new_rows=given.scaling.new_rows,

@@ -36,15 +36,14 @@ from ..data.inputs import (
 )
 from ..data.scaling import Scaling, Source, find_source, fit_scaling
 from ..intervals import CONSTRUCTIONS, kappa
-from ..networks import mlp
 from ..records import Intervals, Predictor, to_array
-from ..sentences import PUBLIC_START
+from .candidates import start_assumptions
 from .records import Fitted, Given, Seeds
 from .warn import warn_if_infinite, warn_if_outside
 
 Values = NDArray[Any]
 Levels = float | Sequence[float] | None
-CHOSEN = ("base_", "start_", "choice_", "ridge_")  # attributes that not every fit has
+CHOSEN = ("base_", "start_", "choice_", "ridge_")  # of some fits only
 
 
 class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -81,11 +80,9 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return [name for name, kind in CONSTRUCTIONS.items() if kind.any_models]
 
     def _start_assumptions(self) -> tuple[str, ...]:
-        """Assumptions about weights that the user provides; random ones need none."""
-        return () if isinstance(self.network, mlp | None) else (PUBLIC_START,)
+        return start_assumptions(self.network)
 
     def _scaling_for(self, rows: Values, source: Source) -> Any:
-        """The scaling to fit, where the setting leaves it open."""
         return self.scaling
 
     def _learns_from_covariates(self) -> bool:
@@ -148,7 +145,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.row_shape_ = rows.shape[1:]
         self.scaling_, self.loo_, self.certificate_ = scaling, fitted.loo, certificate
         self._certify = fitted.certify
-        for name in vars(self).keys() & set(CHOSEN):  # of an earlier fit
+        for name in vars(self).keys() & set(CHOSEN):
             delattr(self, name)
         for name, value in fitted.attributes.items():
             setattr(self, name, value)

@@ -150,7 +150,7 @@ class ChosenModels:
         scales = self._joined([part.scales.expand_as(part.each) for part in found])
         if self.factors is not None:
             scales = scales * self.factors.at(X, each)
-            stretch = stretch + self.factors.error
+            stretch = stretch + self.factors.error + self.factors.steepness * slack
         zero = each.new_zeros(())
         return Predictions(self.point(X), each, zero, scales, stretch, slack)
 

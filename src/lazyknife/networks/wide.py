@@ -23,7 +23,7 @@ SQUASH = 2.0  # x ↦ sign(x)·log(1 + 2|x|)
 
 
 class Kind(ABC):
-    """A family of kernels k(x, x') = link(Σ_f term(w_f, x_f, x'_f)), with k(x, x) = 1.
+    """A family of kernels k(x, x') = link(Σ_f term(w_f, x_f, x'_f)).
 
     ``term`` takes columns x_f, shape (m, 1), and x'_f, shape (1, n), and returns shape (m, n).
     """
@@ -37,7 +37,7 @@ class Kind(ABC):
         """Return the kernel of a sum, (m, n), given own(x), (m, 1), and own(x'), (1, n)."""
 
     def own(self, weights: Tensor, X: Tensor) -> Tensor:
-        """Σ_f term(w_f, x_f, x_f) of each row where the link needs it, shape (m,)."""
+        """Σ_f w_f²x_f² of each row where the link needs it, shape (m,)."""
         return X.new_zeros(len(X))
 
     def norms(self, own: Tensor) -> Tensor:
@@ -107,7 +107,7 @@ class ReLU(Kind):
     layers = 2
 
     def term(self, weight: float | Tensor, left: Tensor, right: Tensor) -> Tensor:
-        return (weight * left) * (weight * right)
+        return (weight * (left - right)).square_()
 
     def own(self, weights: Tensor, X: Tensor) -> Tensor:
         return (X * weights).square().sum(dim=1)
@@ -116,15 +116,21 @@ class ReLU(Kind):
         return 1 + own
 
     def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        sizes = ((1 + left) * (1 + right)).sqrt()
-        products = tangents = 1 + total
+        """From squared distances d²: with lengths a and b, 1 − cos = (d² − (a − b)²)/(2ab).
+
+        Layers pass on 1 − cos, which is accurate where rows are nearly equal, and cos is not.
+        """
+        lengths, others = (1 + left).sqrt(), (1 + right).sqrt()
+        sizes = lengths * others
+        gap = ((total - (lengths - others).square()) / (2 * sizes)).clamp(0.0, 2.0)
+        tangents = 1 - gap
         for _ in range(self.layers):
-            cosine = (products / sizes).clamp(-1.0, 1.0)
-            angle = torch.acos(cosine)
+            angle = 2 * torch.asin((gap / 2).sqrt())
             passed = 1 - angle / math.pi  # share of units that are active at both
-            products = sizes * ((1 - cosine.square()).sqrt() / math.pi + passed * cosine)
-            tangents = products + tangents * passed
-        return tangents / (self.layers + 1)
+            sine = (gap * (2 - gap)).sqrt()
+            gap = gap - (sine - angle * (1 - gap)) / math.pi
+            tangents = 1 - gap + tangents * passed
+        return sizes * tangents / (self.layers + 1)
 
 
 KINDS: dict[str, Kind] = {

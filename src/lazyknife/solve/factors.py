@@ -68,7 +68,7 @@ class Averages:
 
 @dataclass(frozen=True)
 class Levels:
-    """Factors that follow the prediction, of the models that chose them."""
+    """Factors that follow the prediction."""
 
     members: Tensor
     slopes: Tensor
@@ -92,10 +92,8 @@ class Factors:
         At each model's left-out row, shape (n,).
     error
         Bound on the relative error of factors by rounding.
-    doubtful
-        Whether rounding may have decided what a model chose, shape (n,).
-    names
-        What each model chose.
+    doubtful, names
+        Whether rounding may have decided what a model chose, shape (n,), and what that is.
 
     """
 
@@ -105,6 +103,11 @@ class Factors:
     error: float
     doubtful: Tensor
     names: tuple[str, ...]
+
+    @property
+    def steepness(self) -> float:
+        """Largest relative change of a factor for a change of predictions by one."""
+        return max((float((of.slopes / of.unit).abs().max()) for of in self.levels), default=0.0)
 
     def at(self, X: Tensor, each: Tensor) -> Tensor:
         """Factors at new rows, shape (m, n), given the predictions of all models, (m, n)."""
@@ -145,9 +148,8 @@ def choose_factors(
         members = errors.members
         unknown = ~(errors.noise < FIRST_ORDER)
         doubtful[members] |= unsure | unknown
-        own[members] = torch.stack([factor.own for factor in offers.factors]).gather(
-            0, chosen[None]
-        )[0]
+        every = torch.stack([factor.own for factor in offers.factors])
+        own[members] = every.gather(0, chosen[None])[0]
         averages += offers.averages(errors, X, chosen)
         levels += offers.levels(errors, chosen)
         for member, k in zip(members.tolist(), chosen.tolist(), strict=True):
