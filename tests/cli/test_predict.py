@@ -21,8 +21,6 @@ from lazyknife.cli.tables import read_table
 
 # Settings of the command that are not the defaults of the class.
 DEFAULTS = {
-    "network": lk.mlp((64, 64), skip=True),
-    "scaling": "standardize",
     "precision": "mixed",
     "random_state": 0,
 }
@@ -84,7 +82,11 @@ SYMLOG_PIPELINE = make_pipeline(FunctionTransformer(lk.symlog), StandardScaler()
             "--readout network --no-intercept --ridge 1e6",
             {"readout": "network", "intercept": False, "ridge": 1e6},
         ),
-        ("--hidden 8 --parameters last", {"network": lk.mlp((8,)), "parameters": "last"}),
+        (
+            "--hidden 8 --no-skip --parameters last",
+            {"network": lk.mlp((8,)), "parameters": "last", "scaling": "standardize"},
+        ),
+        ("--relevance none", {"relevance": None}),
         (
             "--parameters skip.* --parameters body.4.bias",
             {"parameters": ["skip.*", "body.4.bias"]},
@@ -233,7 +235,9 @@ def test_all_kinds_of_files_give_the_same(folder):
 @pytest.mark.parametrize(
     ("options", "scope"),
     [
-        ([], "the rows of test.csv, and no others"),
+        ([], "any new row"),
+        (["--base", "pretrained", "--epochs", "1"], "the rows of test.csv, and no others"),
+        (["--hidden", "8"], "the rows of test.csv, and no others"),
         (["--scaling", "symlog+standardize"], "the rows of test.csv, and no others"),
         (["--scaling", "none"], "any new row"),
         (["--scaling", "symlog"], "any new row"),
@@ -280,7 +284,7 @@ def test_every_level_has_its_certificate(folder):
     lines = certificates_in(printed)
     expected = claims(0.2, 0.1, 0.6)
     assert [lines[0], *lines[-2:]] == expected
-    assert printed.count("Scope: the rows of test.csv") == 1
+    assert printed.count("Scope: any new row") == 1
     page = html.unescape(re.sub(r"<[^>]+>", "|", (folder / "page.html").read_text()))
     for part in ("Guarantee of each level", *expected):
         assert part in page

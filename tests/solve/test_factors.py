@@ -163,7 +163,7 @@ def test_choices_within_rounding_are_doubtful_and_one_model_does_not_touch_the_o
     assert found.doubtful.tolist() == [j == 3 for j in range(8)]
     other = sizes.copy()
     other[:, 3] *= np.arange(8)
-    changed = choose_factors(here(X), here(y), [errors._replace(sizes=here(other))], [frame()])
+    changed = choose_factors(here(X), here(y), [errors._replace(sizes=here(other))], [frame])
     for j in set(range(8)) - {3}:
         assert found.names[j] == changed.names[j]
         assert found.own[j] == changed.own[j]

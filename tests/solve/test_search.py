@@ -240,9 +240,7 @@ def test_candidates_that_are_not_positive_definite() -> None:
     assert {place.network for place in among([gaussian(X), indefinite], y).places} == {0}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with pytest.raises(
-            ValueError, match="no candidate gives every leave-one-out model a finite"
-        ):
+        with pytest.raises(ValueError, match="no candidate gives every leave-one-out"):
             among([indefinite], y)
 
 

@@ -19,6 +19,7 @@ from ..certificate import make_certificate
 from ..data.checks import check_fraction, check_positive_int
 from ..networks import Network, build, make
 from ..records import INDEPENDENT
+from .candidates import start_assumptions
 from .records import Fitted, Given, Seeds
 from .refits import Ensemble, Refits, join, train_ensemble
 from .shared import IntervalRegressor
@@ -92,7 +93,7 @@ class TrainedRegressor(IntervalRegressor):
             make_certificate,
             n=len(scored),
             dependence=INDEPENDENT,
-            assumptions=(*self._start_assumptions(), *scaling.assumptions),
+            assumptions=(*start_assumptions(self.network), *scaling.assumptions),
             objections=scaling.objections,
             rows=scaling.rows,
             new_rows=scaling.new_rows,

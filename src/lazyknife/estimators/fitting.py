@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -27,6 +27,7 @@ from .candidates import (
     default_networks,
     finite_candidate,
     listed_networks,
+    start_assumptions,
     wide_candidate,
 )
 from .choices import Choices
@@ -86,7 +87,8 @@ class LazyFit(IntervalRegressor):
         learn, left = (torch.from_numpy(rows) for rows in method.rows(len(y), seeds.rows))
         lazy = self._lazy_step(seeds, len(left))
         start = build(self.network, X, seeds.start, self.starts)
-        lazy.check_fits(len(left), _count(selected(start, self.parameters)), machine)
+        moved = selected(start, self.parameters)
+        lazy.check_fits(len(left), sum(p.numel() for p in moved.values()), machine)
         base = self._learnt(start, given, learn, seeds.base)
         tangent = linearise(base.module, X, self.parameters, machine)
         models = lazy.models(tangent, X[left], y[left])
@@ -122,9 +124,9 @@ class LazyFit(IntervalRegressor):
         if not isinstance(self.scaling, str) or self.scaling != "auto":
             return self.scaling
         clean = self.network is None and rows.ndim == 2 and not source.objections
-        return (
-            "standardize" if clean and self._candidates(torch.as_tensor(rows)) is None else "auto"
-        )
+        dtype = torch.float64 if rows.dtype.kind == "f" else torch.int64
+        like = torch.empty(rows.shape, dtype=dtype, device="meta")
+        return "standardize" if clean and self._candidates(like) is None else "auto"
 
     def _candidates(self, X: Tensor) -> tuple[Network | wide, ...] | None:
         """The networks that models choose from; None for one network alone."""
@@ -238,7 +240,7 @@ class LazyFit(IntervalRegressor):
             base=self._base_method(),
             dependence=dependence,
             folds=self.folds,
-            assumptions=(*self._start_assumptions(), *given.scaling.assumptions),
+            assumptions=(*start_assumptions(self.network), *given.scaling.assumptions),
             objections=given.scaling.objections,
             rows=given.scaling.rows,
             new_rows=given.scaling.new_rows,
@@ -246,7 +248,3 @@ class LazyFit(IntervalRegressor):
             size=float(given.y.abs().max()),
             columns=unlike_columns(given.X.numpy(), given.names),
         )
-
-
-def _count(parameters: Mapping[str, Tensor]) -> int:
-    return sum(p.numel() for p in parameters.values())

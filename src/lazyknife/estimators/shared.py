@@ -37,13 +37,12 @@ from ..data.inputs import (
 from ..data.scaling import Scaling, Source, find_source, fit_scaling
 from ..intervals import CONSTRUCTIONS, kappa
 from ..records import Intervals, Predictor, to_array
-from .candidates import start_assumptions
 from .records import Fitted, Given, Seeds
 from .warn import warn_if_infinite, warn_if_outside
 
 Values = NDArray[Any]
 Levels = float | Sequence[float] | None
-CHOSEN = ("base_", "start_", "choice_", "ridge_")  # of some fits only
+SOME_HAVE = {"base_", "start_", "choice_", "ridge_"}
 
 
 class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -78,9 +77,6 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _constructions(self) -> list[str]:
         """Return the constructions that accept any leave-one-out models."""
         return [name for name, kind in CONSTRUCTIONS.items() if kind.any_models]
-
-    def _start_assumptions(self) -> tuple[str, ...]:
-        return start_assumptions(self.network)
 
     def _scaling_for(self, rows: Values, source: Source) -> Any:
         return self.scaling
@@ -145,7 +141,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.row_shape_ = rows.shape[1:]
         self.scaling_, self.loo_, self.certificate_ = scaling, fitted.loo, certificate
         self._certify = fitted.certify
-        for name in vars(self).keys() & set(CHOSEN):
+        for name in vars(self).keys() & SOME_HAVE:
             delattr(self, name)
         for name, value in fitted.attributes.items():
             setattr(self, name, value)
