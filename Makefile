@@ -49,7 +49,7 @@ reproduce: $(VENV)/.installed
 
 studies: $(VENV)/.installed
 	$(BIN)/python -m research study beyond --output results
-	$(BIN)/python -m research pages studies.md choices.md
+	$(BIN)/python -m research pages studies.md choices.md tables.md
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -237,7 +237,7 @@ def test_methods_use_the_settings_and_differ_in_what_their_name_says(name):
     assert own["base"] == bases.get(word)
     expected = {"device": "cpu", "precision": "mixed"}
     if kind == "lazy":
-        expected |= {"ridge": 10.0, "readout": "network", "widths": "constant"}
+        expected |= {"ridge": 10.0, "readout": "network", "widths": "constant", "scaling": None}
     elif word in ("leverage", "constant"):
         expected["widths"] = word
     elif word in ("minmax", "full", "cv+"):

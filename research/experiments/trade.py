@@ -63,7 +63,10 @@ def run_trial(
     X, y, X_new, y_new = rows_of(data, n, trial, new)
     for name, base in bases(n).items():
         model = lk.LazyJackknifeRegressor(
-            base=base, construction=CONSTRUCTION, random_state=trial
+            network=lk.mlp((64, 64), skip=True),
+            base=base,
+            construction=CONSTRUCTION,
+            random_state=trial,
         ).fit(X, y)
         learnt = base_r2(model, X_new, y_new)
         plans = {c: lk.plan(n=n, coverage=c, construction=CONSTRUCTION, base=base) for c in levels}

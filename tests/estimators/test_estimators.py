@@ -494,7 +494,12 @@ BAD_FITS = {
     ),
     "other width": ({"network": nn.Linear(5, 1)}, GOOD_X, GOOD_Y, r"rows of shape \(3,\): mat1"),
     "pictures": ({"network": None}, GOOD_X[..., None], GOOD_Y, r"fails on rows of shape \(3, 1\)"),
-    "huge features": ({}, 1e160 * GOOD_X, GOOD_Y, "too large for float64 .* scale the features"),
+    "huge features": (
+        {"network": lk.mlp((4,))},
+        1e160 * GOOD_X,
+        GOOD_Y,
+        "too large for float64 .* scale the features",
+    ),
     "batch size": ({"base": lk.DPSGD(batch_size=31)}, GOOD_X, GOOD_Y, "batch_size=31 is more"),
     "scaling": ({"scaling": "log"}, GOOD_X, GOOD_Y, r"scaling='log': choose from"),
     "text column": (

@@ -25,6 +25,7 @@ from lazyknife.base.method import Task
 from lazyknife.certificate import certify
 from lazyknife.estimators.step import LazyStep
 from lazyknife.intervals import CONSTRUCTIONS, kappa
+from lazyknife.intervals.full import FullModels
 from lazyknife.networks import mlp, seeded
 from lazyknife.records import PrivacyCurve
 from lazyknife.tangent import linearise
@@ -102,7 +103,7 @@ def runs(ridge: float | str) -> dict[tuple[str, str], Array]:
         full = models(construction="full")
         hits = covered("full", full, X[rows], y[rows], RANKS[:2])
         found.setdefault(("full", "leverage"), []).append(hits.mean(axis=0))
-        leaky = replace(full, factors=(full.factors[full.place],), place=0)
+        leaky = FullModels((replace(full.family, factors=(full.chosen,)),), (0, 0))
         hits = covered("full", leaky, X[rows], y[rows], RANKS[:2])
         found.setdefault(("full", "leaky"), []).append(hits.mean(axis=0))
     return {key: np.stack(values) for key, values in found.items()}

@@ -108,7 +108,8 @@ def _without(X: Tensor, rows: Tensor) -> Tensor:
 def _moments(X: Tensor) -> tuple[Tensor, Tensor]:
     """Centres and sizes of the columns before rounding; a size is 0 where all values are equal."""
     means, least, most = X.mean(dim=0), X.amin(dim=0), X.amax(dim=0)
-    deviations = (X - means).square().mean(dim=0).sqrt()
+    span = torch.where(most > least, most - least, 1.0)
+    deviations = ((X - means) / span).square().mean(dim=0).sqrt() * span  # no overflow
     two = ((least == X) | (most == X)).all(dim=0)
     return torch.where(two, least, means), torch.where(two, most - least, deviations)
 

@@ -32,6 +32,13 @@ class Kind(ABC):
     def term(self, weight: float | Tensor, left: Tensor, right: Tensor) -> Tensor:
         """Return the part of the sum that one feature contributes."""
 
+    def whole(self, weights: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        """Σ_f term(w_f, x_f, x'_f) of rows (m, features) and (n, features), shape (m, n)."""
+        total = left.new_zeros(len(left), len(right))
+        for f, weight in enumerate(weights.tolist()):
+            total += self.term(weight, left[:, f, None], right[None, :, f])
+        return total
+
     @abstractmethod
     def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
         """Return the kernel of a sum, (m, n), given own(x), (m, 1), and own(x'), (1, n)."""
@@ -45,11 +52,20 @@ class Kind(ABC):
         return torch.ones_like(own)
 
 
+def squared_distances(left: Tensor, right: Tensor) -> Tensor:
+    """‖x − x'‖², shape (m, n), from differences: products would lose digits."""
+    exact = "donot_use_mm_for_euclid_dist"
+    return torch.cdist(left, right, compute_mode=exact).square_()
+
+
 class Gaussian(Kind):
     """One layer of cosines with Gaussian weights: exp(−Σ w²(x − x')²/2). Very smooth."""
 
     def term(self, weight: float | Tensor, left: Tensor, right: Tensor) -> Tensor:
         return (weight * (left - right)).square_().mul_(0.5)
+
+    def whole(self, weights: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        return squared_distances(weights * left, weights * right).mul_(0.5)
 
     def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
         return torch.exp(-total)
@@ -60,6 +76,9 @@ class Laplace(Kind):
 
     def term(self, weight: float | Tensor, left: Tensor, right: Tensor) -> Tensor:
         return (weight * (left - right)).abs_()
+
+    def whole(self, weights: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        return torch.cdist(weights * left, weights * right, p=1.0)
 
     def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
         return torch.exp(-total)
@@ -73,6 +92,9 @@ class Matern(Kind):
 
     def term(self, weight: float | Tensor, left: Tensor, right: Tensor) -> Tensor:
         return (weight * (left - right)).square_().mul_(float(self.degrees))
+
+    def whole(self, weights: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        return squared_distances(weights * left, weights * right).mul_(float(self.degrees))
 
     def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
         distance = total.clamp(min=0.0).sqrt()
@@ -108,6 +130,9 @@ class ReLU(Kind):
 
     def term(self, weight: float | Tensor, left: Tensor, right: Tensor) -> Tensor:
         return (weight * (left - right)).square_()
+
+    def whole(self, weights: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        return squared_distances(weights * left, weights * right)
 
     def own(self, weights: Tensor, X: Tensor) -> Tensor:
         return (X * weights).square().sum(dim=1)

@@ -119,8 +119,6 @@ class WideTangent:
 
 def summed(kind: Kind, weights: Sequence[float], left: Tensor, right: Tensor) -> Tensor:
     """Σ_f term(w_f, x_f, x'_f), shape (m, n)."""
-    total = left.new_zeros(len(left), len(right))
-    for f, weight in enumerate(weights):
-        if weight:
-            total += kind.term(weight, left[:, f, None], right[None, :, f])
-    return total
+    used = [f for f, weight in enumerate(weights) if weight]
+    own = left.new_tensor([weights[f] for f in used])
+    return kind.whole(own, left[:, used], right[:, used])
