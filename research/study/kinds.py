@@ -1,4 +1,4 @@
-"""Many kinds of tables: means over the sets of each half, every set, and the figure.
+"""Many kinds of tables: means over the sets of each part, every set, and the figure.
 
 A mean or median is over the sets that all methods of its column have. Scores are in standard
 deviations of y.
@@ -14,7 +14,7 @@ from lazyknife.plots import plot_methods
 from .choices import Lines
 from .grid import Study
 from .methods import BEFORE, DEFAULT, STRONG
-from .sets import half
+from .sets import part_of
 from .show import blank, heading
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ Part = tuple[str, int, "pd.DataFrame"]
 def by_set(rows: pd.DataFrame, measure: str) -> Iterator[Part]:
     """Half, n, and a frame of means over trials: a line for each set, a column for each method."""
     rows = rows.assign(
-        half=rows["data"].map(half),
+        part=rows["data"].map(part_of),
         set=[heading(*pair) for pair in zip(rows["data"], rows["transform"], strict=True)],
         seconds=rows["fit_seconds"] + rows["predict_seconds"],
     )
-    for (n, name), part in rows.groupby(["n", "half"]):
+    for (n, name), part in rows.groupby(["n", "part"]):
         found = part.pivot_table(index="set", columns="method", values=measure, sort=False)
         yield str(name), int(n), found[[method for method in METHODS if method in found]]
 
@@ -41,7 +41,7 @@ def by_set(rows: pd.DataFrame, measure: str) -> Iterator[Part]:
 def mean_lines(
     rows: pd.DataFrame, measure: str, form: str, how: str = "mean"
 ) -> tuple[tuple[str, ...], Lines]:
-    """Columns and lines: the mean or median of each method over the sets, for each half and n."""
+    """Columns and lines: the mean or median of each method over the sets, for each part and n."""
     heads, lines = ["method"], [[method] for method in METHODS]
     for name, n, found in by_set(rows, measure):
         shared = found.dropna()
@@ -71,7 +71,7 @@ def _against(found: pd.DataFrame, method: str) -> str:
 
 
 def set_lines(rows: pd.DataFrame, name: str) -> tuple[tuple[str, ...], Lines]:
-    """Columns and lines: the score of each method on each set of a half; the best is bold."""
+    """Columns and lines: the score of each method on each set of a part; the best is bold."""
     lines: Lines = []
     for own, n, found in by_set(rows, "score"):
         for title, scores in found.reindex(columns=[*METHODS]).iterrows() if own == name else ():
@@ -87,7 +87,7 @@ def _cell(value: float, bold: bool) -> str:
 
 
 def draw_sets(study: Study, rows: pd.DataFrame) -> Figure:
-    """Scores over the best of each set, mean over sets: a panel for each half and n."""
+    """Scores over the best of each set, mean over sets: a panel for each part and n."""
     parts = list(by_set(rows, "score"))
     figure, axes = blank((len(parts) + 1) // 2, 2, width=5.2, height=0.24 * len(METHODS) + 0.9)
     for ax, (name, n, found) in zip(axes.flat, parts, strict=False):
@@ -95,6 +95,6 @@ def draw_sets(study: Study, rows: pd.DataFrame) -> Figure:
         ratios = shared.div(shared.min(axis=1), axis=0)
         label = "interval score ÷ the best of the set"
         plot_methods([*ratios], ratios.mean(), ratios.sem(), label=label, target=1.0, ax=ax)
-        ax.set_title(f"{name} half, n = {n}, {len(shared)} sets", loc="left")
+        ax.set_title(f"{name} sets, n = {n}, {len(shared)} sets", loc="left")
     figure.suptitle(study.title)
     return figure
