@@ -17,8 +17,11 @@ import lazyknife as lk
 from lazyknife.data.frames import SHIFT
 from lazyknife.estimators.records import Seeds
 from lazyknife.networks import CANDIDATES, mlp, wide
+from lazyknife.solve.again import LeverageAgain
 from lazyknife.solve.factors import AVERAGES, FARTHEST, PRIOR, SLOPES, TIE, TOLL
 from lazyknife.solve.folds import draw_folds
+from lazyknife.solve.part import draw_part
+from lazyknife.solve.scales import LeverageScales
 from lazyknife.tangent import WideTangent
 from reference import Array
 
@@ -359,3 +362,21 @@ def test_targets_that_are_constant_but_for_one(others: float) -> None:
         warnings.simplefilter("ignore")
         model = fitted(X, y)
     assert model.loo_.conceded <= 1
+
+
+def test_factors_that_do_not_fit_are_computed_again() -> None:
+    X, y, new, _ = data(0, 30)
+    found = [fitted(X, y, memory_budget=size) for size in (10**8, 10**4)]
+    kinds = [{type(group.read.scales.scales) for group in model.loo_.groups} for model in found]
+    assert kinds == [{LeverageScales}, {LeverageAgain}]
+    kept, again = (model.predict_interval(new) for model in found)
+    np.testing.assert_allclose(again.lower, kept.lower, rtol=1e-9)
+    np.testing.assert_allclose(again.upper, kept.upper, rtol=1e-9)
+
+
+def test_the_part_of_the_rows_has_a_coin_for_each_row() -> None:
+    assert torch.equal(draw_part(400, 0), torch.arange(400))
+    sizes = [len(draw_part(4000, seed)) for seed in range(200)]
+    # Binomial(4000, .1): standard deviation 19, of the mean of 200 draws 1.3.
+    assert abs(np.mean(sizes) - 400) < 6.5
+    assert 14 < np.std(sizes) < 24

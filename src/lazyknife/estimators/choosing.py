@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -17,21 +17,23 @@ from ..data.frames import Frames, own_frames, unscaled
 from ..intervals import CONSTRUCTIONS
 from ..intervals.chosen import ChosenModels, Group, some_of
 from ..networks import wide
+from ..solve.again import LeverageAgain
 from ..solve.factors import choose_factors
 from ..solve.folds import draw_folds
 from ..solve.kernels import CandidateKernels, weights_of
 from ..solve.pairs import Errors, errors_of
+from ..solve.part import draw_part, toll
 from ..solve.places import Place
 from ..solve.problem import Problem, make_system, ridge_grid, typical_size
 from ..solve.reading import Read
+from ..solve.scales import LeverageScales
 from ..solve.search import Found, Groups, Search, Walker, walk
 from ..solve.widths import WIDTHS
 from ..tangent import Dual, Linear, WideTangent
 from .candidates import Candidate, in_frame, is_narrow
 from .choice import Choice
 
-SEARCHED = 400  # rows that the search uses, on average, where there are more
-MATRICES = 16  # n×n ones that a fit keeps or needs: two for each place where models end, and four
+MATRICES = 6  # n×n ones that a fit needs, beside the factors that it keeps if they fit
 STEP = 1.0  # scales of features are powers of 2
 
 
@@ -86,7 +88,7 @@ class ChoosingStep:
 
     def models(self, X: Tensor, y: Tensor) -> tuple[ChosenModels, Choice]:
         """Search, solve at every place where some model stands, and join the models."""
-        needed, what = self.machine.item * MATRICES * len(y) ** 2, f"choosing with {len(y):,} rows"
+        needed, what = MATRICES * self._bytes(y), f"choosing with {len(y):,} rows"
         self.machine.check_fits(needed, what, "use network=mlp((64, 64), skip=True) or fewer rows")
         sets = list(torch.arange(len(y))[:, None])
         if CONSTRUCTIONS[self.construction].uses_folds:
@@ -131,7 +133,7 @@ class ChoosingStep:
         found = walk(
             Search(kernels, y, self.intercept, self.machine, folds),
             distinct,
-            np.array([_toll(len(part), folds, walker.left_out) for walker in distinct]),
+            np.array([toll(len(part), folds, walker.left_out) for walker in distinct]),
             self.relevance and is_narrow(rows.X),
             self.ridge is None,
             self.progress,
@@ -178,6 +180,8 @@ class ChoosingStep:
             tangent = self._tangent(self.candidates[place.network], place, frames, frame)
             ridge = units[place.network] * 2.0**place.ridge
             read, pairs = self._solve_at(tangent, ridge, X, y, members)
+            if len(places) * self._bytes(y) > self.machine.kept:
+                read = self._without_factor(read, tangent, ridge, X, y)
             groups += [Group(members, some_of(read, members))] if numbers else []
             errors += [pairs] if numbers and pairs is not None else []
             full = some_of(read, members[:0]) if (frame, place) == ends[-1] else full
@@ -209,6 +213,20 @@ class ChoosingStep:
         assert isinstance(read, Read)
         return read, errors
 
+    def _bytes(self, y: Tensor) -> int:
+        return self.machine.item * len(y) ** 2
+
+    def _without_factor(
+        self, read: Read, tangent: Linear, ridge: float, X: Tensor, y: Tensor
+    ) -> Read:
+        """The same models; the factor of their widths is computed again for new rows."""
+        scales = read.scales
+        if not isinstance(scales, LeverageScales):
+            return read
+        own = (scales.gamma, scales.own, scales.own_error)
+        again = LeverageAgain(tangent, X, y, self.intercept, ridge, *own)
+        return replace(read, scales=again)
+
     def _in_frame(self, frames: Frames, frame: int, network: wide) -> WideTangent:
         return in_frame(network, frames.centers[frame], frames.scales[frame]).on(self.machine)
 
@@ -230,20 +248,3 @@ class ChoosingStep:
             evaluated=found.evaluated,
             searched=searched,
         )
-
-
-def draw_part(n: int, seed: int) -> Tensor:
-    """Rows for the search: all of them, or each with the same probability, by its own coin."""
-    if n <= SEARCHED:
-        return torch.arange(n)
-    coins = torch.rand(n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    return torch.nonzero(coins < SEARCHED / n)[:, 0]
-
-
-def _toll(rows: int, folds: Sequence[Tensor] | None, left_out: int) -> float:
-    """log(rows)/rows of a model's own search rows."""
-    if folds is None:
-        rows -= int(left_out < rows)
-    elif left_out < len(folds):
-        rows -= len(folds[left_out])
-    return math.log(max(rows, 2)) / max(rows, 2)

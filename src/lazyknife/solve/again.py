@@ -1,0 +1,43 @@
+"""Leverage widths whose factors are computed again for each block of new rows.
+
+Models at D places have D factors of n×n numbers. Where they do not fit they are not kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..tangent import Dual, Linear
+from .problem import make_system
+from .scales import LeverageScales
+
+
+@dataclass(frozen=True)
+class LeverageAgain:
+    """σ of all models at one place and λ; see ``LeverageScales``."""
+
+    tangent: Linear
+    X: Tensor
+    y: Tensor
+    intercept: bool
+    ridge: float
+    gamma: float
+    own: Tensor
+    own_error: Tensor
+
+    def at(self, rows: Tensor, norms: Tensor) -> tuple[Tensor, Tensor]:
+        """Factor the kernel once more."""
+        basis = Dual(self.tangent, self.tangent.features(self.X))
+        system = make_system(basis, self.X, self.y, self.intercept)
+        return LeverageScales.of([system.factor(self.ridge)], self.gamma).at(rows, norms)
+
+    def of_type(self, dtype: torch.dtype) -> None:
+        """None, as for ``LeverageScales``."""
+        return None
+
+    def looser(self, error: float) -> LeverageAgain:
+        """Unchanged, as for ``LeverageScales``."""
+        return self

@@ -1,0 +1,28 @@
+"""The part of the rows that a search uses, and the least gain that a move must bring."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+SEARCHED = 400  # rows that the search uses, on average, where there are more
+
+
+def draw_part(n: int, seed: int) -> Tensor:
+    """Rows for the search: all of them, or each with the same probability, by its own coin."""
+    if n <= SEARCHED:
+        return torch.arange(n)
+    coins = torch.rand(n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return torch.nonzero(coins < SEARCHED / n)[:, 0]
+
+
+def toll(rows: int, folds: Sequence[Tensor] | None, left_out: int) -> float:
+    """log(rows)/rows of a model's own search rows."""
+    if folds is None:
+        rows -= int(left_out < rows)
+    elif left_out < len(folds):
+        rows -= len(folds[left_out])
+    return math.log(max(rows, 2)) / max(rows, 2)
