@@ -289,6 +289,7 @@ def test_a_certificate_holds_for_refits_in_extended_precision(
             assert result.upper[0] <= high + slack
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("precision", "size"), [("float64", 23), ("float32", 13)])
 def test_full_conformal_of_few_features_in_unlike_units(precision: str, size: float) -> None:
     """λ may be lost in products of features, and a factorisation succeed by luck."""

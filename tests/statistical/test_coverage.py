@@ -21,6 +21,8 @@ from lazyknife.intervals.constructions import Plus
 from lazyknife.solve.readout import READOUTS
 from rows import simulated
 
+pytestmark = pytest.mark.slow  # run by make test-all
+
 TRIALS, N, TEST = 15, 100, 1500
 SLOW = pytest.mark.slow
 

@@ -32,6 +32,8 @@ from lazyknife.tangent import linearise
 from machines import MACHINE
 from reference import Array
 
+pytestmark = pytest.mark.slow  # run by make test-all
+
 Z = 3.0
 FALSE_ALARM = 1e-6  # of single bets, against a binomial law
 N, TEST, ALPHA, REPETITIONS = 50, 200, 0.2, 400

@@ -30,6 +30,8 @@ from lazyknife.solve.problem import Problem
 from lazyknife.solve.rounding import NOTHING
 from rows import real_file
 
+pytestmark = pytest.mark.slow  # run by make test-all
+
 Z = 3.0
 Draw = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray]]
 NEW_ROWS = 100
