@@ -68,13 +68,23 @@ def check_target(y: Any, X: Values, estimator: Any) -> NDArray[np.float64]:
         y = y.detach().cpu().numpy()
     checked = check_array(y, dtype=None, ensure_2d=False, estimator=estimator, input_name="y")
     vector = column_or_1d(checked, warn=True)
-    if vector.dtype.kind not in "biuf":
-        try:
-            vector = vector.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"y has values that are not numbers: {error}") from None
     check_consistent_length(X, vector)
-    result: NDArray[np.float64] = vector.astype(np.float64)
+    return _finite_numbers(vector)
+
+
+def _finite_numbers(y: Values) -> NDArray[np.float64]:
+    """Return targets as floats; refuse text, missing and infinite ones."""
+    text = y.dtype.kind in "USmM" or any(isinstance(value, str | bytes) for value in y.tolist())
+    if text:
+        raise ValueError(f"y has values that are not numbers: {y[:3].tolist()}")
+    try:
+        with np.errstate(over="ignore"):
+            result: NDArray[np.float64] = y.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"y has values that are not numbers: {error}") from None
+    if not np.isfinite(result).all():
+        row = int((~np.isfinite(result)).argmax())
+        raise ValueError(f"y[{row}]={y[row]} is no finite number: leave out rows without a target")
     return result
 
 

@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader
 
 from ..certificate import Certificate
 from ..compute import steps, track
-from ..data.checks import check_choice, check_fraction, check_not_negative
+from ..data.checks import check_choice, check_flag, check_level, check_not_negative
 from ..data.inputs import (
     batch_rows,
     check_features,
@@ -34,9 +34,11 @@ from ..data.inputs import (
     row_labels,
     to_tensor,
 )
+from ..data.names import check_same_columns
 from ..data.scaling import Scaling, Source, find_source, fit_scaling
 from ..intervals import CONSTRUCTIONS, kappa
 from ..records import Intervals, Predictor, to_array
+from .finite import check_finite
 from .records import Fitted, Given, Seeds
 from .warn import warn_if_infinite, warn_if_outside
 
@@ -70,9 +72,10 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _check_settings(self) -> None:
         """Raise an error for invalid settings before anything is computed."""
-        check_fraction("alpha", self.alpha)
+        check_level("alpha", self.alpha)
         check_choice("construction", self.construction, self._constructions())
         check_not_negative("nu", self.nu)
+        check_flag("progress", self.progress)
 
     def _constructions(self) -> list[str]:
         """Return the constructions that accept any leave-one-out models."""
@@ -109,6 +112,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
         """
         self._check_settings()
+        check_same_columns(X, X_pool=X_pool, X_unlabeled=X_unlabeled)
         rows = check_features(X, self, min_rows=2)
         target = check_target(y, rows, self)
         seeds = Seeds.of(self.random_state)
@@ -152,7 +156,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         if alpha is None:
             return self.certificate_
-        return self._certify(alpha=check_fraction("alpha", alpha))
+        return self._certify(alpha=check_level("alpha", alpha))
 
     def predict(self, X: Any) -> Any:
         """Predict y with the full-data model, shape (m,); a tensor for a tensor, else an array."""
@@ -160,7 +164,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         rows = to_tensor(self.scaling_(values))
         with torch.no_grad():
             parts = [self.loo_.point(rows[block]) for block in self._row_blocks(len(rows))]
-        return give_back(torch.cat(parts), X)
+        check_finite(point := torch.cat(parts))
+        return give_back(point, X)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R² of the point predictions."""
@@ -195,7 +200,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         levels = (chosen,) if single else tuple(chosen)  # type: ignore[arg-type]
         if not levels:
             raise ValueError("alpha=[]: give at least one level")
-        levels = tuple(check_fraction("alpha", level) for level in levels)
+        levels = tuple(check_level("alpha", level) for level in levels)
         n = len(self.loo_.residuals)
         warn_if_infinite(min(levels), n)
         ranks = [kappa(level, n) for level in levels]
@@ -214,11 +219,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         with torch.no_grad():
             parts = [ends(self.loo_, rows[block], ranks) for block in self._row_blocks(len(rows))]
         point, lower, upper = (torch.cat(part) for part in zip(*parts, strict=True))
-        if torch.isnan(lower).any() or torch.isnan(upper).any():
-            raise ValueError(
-                "the leave-one-out predictions are not finite numbers for some rows of X: scale "
-                "the features (scaling='symlog'), use readout='tangent' or a larger ridge"
-            )
+        check_finite(point, lower, upper)
         lower, upper = lower - self.nu, upper + self.nu
         if not isinstance(asked, tuple):
             lower, upper = lower[:, 0], upper[:, 0]
