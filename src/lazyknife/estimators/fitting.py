@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..base import BaseMethod, Public, check_base
+from ..base.composed import composed
 from ..certificate import Certifier
 from ..compute import Device, Machine, machine_for
 from ..data.scaling import Source, unlike_columns
@@ -19,7 +20,7 @@ from ..intervals import CONSTRUCTIONS
 from ..intervals.rounded import rounding_share
 from ..losses import Loss, find_loss
 from ..networks import Network, build, mlp, wide
-from ..records import Base, PrivacyCurve, RoundedModels, composed
+from ..records import Base, PrivacyCurve, RoundedModels
 from ..tangent import EXACT, FeatureMap, Selection, linearise, selected
 from .candidates import (
     MOST_ROWS,

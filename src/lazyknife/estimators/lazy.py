@@ -164,7 +164,9 @@ class LazyJackknifeRegressor(LazyFit):
         if not isinstance(self.ridge, str):
             check_reasonable("ridge", self.ridge)
         self._machine()
-        check_between("starts", check_positive_int("starts", self.starts), (1, MOST_STARTS), MORE_STARTS)
+        check_between(
+            "starts", check_positive_int("starts", self.starts), (1, MOST_STARTS), MORE_STARTS
+        )
         check_folds(self.folds)
         check_flag("intercept", self.intercept)
         check_selection(self.parameters)
