@@ -30,6 +30,7 @@ from .networks import mlp as mlp
 from .networks import wide as wide
 from .records import Intervals as Intervals
 from .records import PrivacyCurve as PrivacyCurve
+from .tables import TableEncoder as TableEncoder
 from .tangent import Sketch as Sketch
 
 __version__: str

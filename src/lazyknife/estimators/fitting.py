@@ -128,6 +128,12 @@ class LazyFit(IntervalRegressor):
         like = torch.empty(rows.shape, dtype=dtype, device="meta")
         return "standardize" if clean and self._candidates(like) is None else "auto"
 
+    def _takes_categories(self, rows: Any) -> bool:
+        """Whether all candidates are infinitely wide networks of a known kind."""
+        chosen = self._candidates(torch.empty(rows.shape, dtype=torch.float64, device="meta"))
+        known = (isinstance(each, wide) and isinstance(each.kind, str) for each in chosen or ())
+        return chosen is not None and all(known)
+
     def _candidates(self, X: Tensor) -> tuple[Network | wide, ...] | None:
         """The networks that models choose from; None for one network alone."""
         listed = listed_networks(self.network)
