@@ -38,6 +38,21 @@ PRIVATE_REMARKS = (
     "not a private release.",
 )
 
+# Settings that were set by ``set_params``, and what a search over settings does.
+SET_LATER = (
+    "Set by set_params, as searches such as GridSearchCV do: {names}. If these rows were used to "
+    "choose them, the certificate is that of lazyknife.after_search, not this one."
+)
+SEARCH_ELSEWHERE = "To lose nothing, search on some of the rows and fit on the others."
+UNION = (
+    "A search compared {count} settings on these rows, so the probabilities of a miss that each of "
+    "them certifies are added (union bound). " + SEARCH_ELSEWHERE
+)
+SEARCHED = "A search chose the settings on these rows, and {why}. " + SEARCH_ELSEWHERE
+WITHOUT_BOUND = "those compared are not all certified"
+ADAPTIVE = "it did not list the settings before it looked at them"
+ONLY_SEARCHED = "Nothing but these {count} settings was compared by looking at these rows."
+
 # Assumptions.
 EXCHANGEABLE = (
     "The training rows and the new row are exchangeable (for example, independent draws from the "
