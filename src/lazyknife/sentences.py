@@ -55,6 +55,11 @@ IGNORES_ORDER = (
     "The transformer {transformer!r} does not depend on the order of the rows it is fitted on."
 )
 ROW_BY_ROW = "The transformer {transformer!r} transforms each row independently of the others."
+OWN_TARGET = (
+    "The functions passed as target were not chosen by looking at these rows, and are strictly "
+    "monotone and inverse to each other for every value of y."
+)
+BOUNDED = "y always lies within bounds={bounds}."
 PUBLIC_START = (
     "The network's starting weights and buffers (for example, batch-norm statistics) do not depend "
     "on the training rows or the new rows."

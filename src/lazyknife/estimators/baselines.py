@@ -49,6 +49,8 @@ class TrainedRegressor(IntervalRegressor):
     lr: float = 1e-3
     intercept: bool = True
     scaling: Any = None
+    target: Any = None
+    bounds: Any = None
     alpha: float = 0.1
     random_state: Any = None
     progress: bool = False
@@ -93,7 +95,7 @@ class TrainedRegressor(IntervalRegressor):
             make_certificate,
             n=len(scored),
             dependence=INDEPENDENT,
-            assumptions=(*start_assumptions(self.network), *scaling.assumptions),
+            assumptions=(*start_assumptions(self.network), *given.assumptions),
             objections=scaling.objections,
             rows=scaling.rows,
             new_rows=scaling.new_rows,
@@ -118,7 +120,7 @@ class JackknifeRegressor(TrainedRegressor):
         Number of epochs, batch size and step size of Adam.
     intercept
         Whether each network is trained on the deviations from the mean of its own targets.
-    scaling, alpha, random_state, progress
+    scaling, target, bounds, alpha, random_state, progress
         As in ``LazyJackknifeRegressor``.
 
     """
@@ -142,7 +144,8 @@ class CVPlusRegressor(TrainedRegressor):
 
     Parameters
     ----------
-    network, epochs, batch_size, lr, intercept, scaling, alpha, random_state, progress
+    network, epochs, batch_size, lr, intercept, scaling, target, bounds, alpha, random_state,
+    progress
         As in ``JackknifeRegressor``.
     folds
         Number of folds; its coverage guarantee requires equal folds.
@@ -182,7 +185,8 @@ class SplitConformalRegressor(TrainedRegressor):
 
     Parameters
     ----------
-    network, epochs, batch_size, lr, intercept, scaling, alpha, random_state, progress
+    network, epochs, batch_size, lr, intercept, scaling, target, bounds, alpha, random_state,
+    progress
         As in ``JackknifeRegressor``.
     calibration
         Share of the rows that is held out from training.

@@ -240,7 +240,7 @@ class LazyFit(IntervalRegressor):
             base=self._base_method(),
             dependence=dependence,
             folds=self.folds,
-            assumptions=(*start_assumptions(self.network), *given.scaling.assumptions),
+            assumptions=(*start_assumptions(self.network), *given.assumptions),
             objections=given.scaling.objections,
             rows=given.scaling.rows,
             new_rows=given.scaling.new_rows,

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..certificate import Certificate
 from ..data.scaling import Scaling
+from ..data.targets import Target
 from ..records import Predictor
 
 
@@ -41,13 +42,15 @@ class Given(NamedTuple):
     Attributes
     ----------
     X, y
-        Scaled rows, and targets, shape (n,).
+        Scaled rows, and targets on the scale of the models, shape (n,).
     scaling, seeds
         How the rows were scaled, and the seeds to use.
     covariates
         Scaled rows without labels, if the estimator learns from them.
     names
         Names of the features, if there are any.
+    target
+        The scale of the models.
 
     """
 
@@ -57,6 +60,12 @@ class Given(NamedTuple):
     seeds: Seeds
     covariates: Tensor | None
     names: Sequence[str] | None
+    target: Target
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What scaling and target assume."""
+        return (*self.scaling.assumptions, *self.target.assumptions)
 
 
 class Fitted(NamedTuple):

@@ -35,10 +35,11 @@ from ..data.inputs import (
     to_tensor,
 )
 from ..data.scaling import Scaling, Source, find_source, fit_scaling
+from ..data.targets import Target, find_target
 from ..intervals import CONSTRUCTIONS, kappa
 from ..records import Intervals, Predictor, to_array
 from .records import Fitted, Given, Seeds
-from .warn import warn_if_infinite, warn_if_outside
+from .warn import refuse_nan, warn_if_infinite, warn_if_outside
 
 Values = NDArray[Any]
 Levels = float | Sequence[float] | None
@@ -54,6 +55,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     alpha: float
     scaling: Any
+    target: Any
+    bounds: Any
     random_state: Any
     construction: str
     network: Any
@@ -62,6 +65,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     loo_: Predictor
     certificate_: Certificate
     scaling_: Scaling
+    target_: Target
     _certify: Callable[..., Certificate]
 
     @abstractmethod
@@ -73,6 +77,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_fraction("alpha", self.alpha)
         check_choice("construction", self.construction, self._constructions())
         check_not_negative("nu", self.nu)
+        find_target(self.target, self.bounds)
 
     def _constructions(self) -> list[str]:
         """Return the constructions that accept any leave-one-out models."""
@@ -110,7 +115,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         self._check_settings()
         rows = check_features(X, self, min_rows=2)
-        target = check_target(y, rows, self)
+        labels = check_target(y, rows, self)
+        target = find_target(self.target, self.bounds).check(labels)
         seeds = Seeds.of(self.random_state)
         apart = self._rows_apart(len(rows), seeds)
         source = find_source(
@@ -121,16 +127,16 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         )
         learns = self._learns_from_covariates()
         scaling = fit_scaling(self._scaling_for(rows, source), rows, source, learns)
-        covariates = None
-        if learns and not source.objections:
-            covariates = to_tensor(scaling(source.covariates))
+        clean = learns and not source.objections
+        covariates = to_tensor(scaling(source.covariates)) if clean else None
         given = Given(
             to_tensor(scaling(rows)),
-            to_tensor(target),
+            to_tensor(target.forward(labels)),
             scaling,
             seeds,
             covariates,
             None if is_shaped(X) else _get_feature_names(X),
+            target,
         )
         fitted = self._fit(given)
         certificate = fitted.certify(alpha=self.alpha)
@@ -139,8 +145,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             _check_feature_names(self, X, reset=True)
             _check_n_features(self, rows, reset=True)
         self.row_shape_ = rows.shape[1:]
-        self.scaling_, self.loo_, self.certificate_ = scaling, fitted.loo, certificate
-        self._certify = fitted.certify
+        self.scaling_, self.target_, self.loo_ = scaling, target, fitted.loo
+        self.certificate_, self._certify = certificate, fitted.certify
         for name in vars(self).keys() & SOME_HAVE:
             delattr(self, name)
         for name, value in fitted.attributes.items():
@@ -160,7 +166,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         rows = to_tensor(self.scaling_(values))
         with torch.no_grad():
             parts = [self.loo_.point(rows[block]) for block in self._row_blocks(len(rows))]
-        return give_back(torch.cat(parts), X)
+        return give_back(self.target_.point(torch.cat(parts)), X)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R² of the point predictions."""
@@ -214,12 +220,9 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         with torch.no_grad():
             parts = [ends(self.loo_, rows[block], ranks) for block in self._row_blocks(len(rows))]
         point, lower, upper = (torch.cat(part) for part in zip(*parts, strict=True))
-        if torch.isnan(lower).any() or torch.isnan(upper).any():
-            raise ValueError(
-                "the leave-one-out predictions are not finite numbers for some rows of X: scale "
-                "the features (scaling='symlog'), use readout='tangent' or a larger ridge"
-            )
-        lower, upper = lower - self.nu, upper + self.nu
+        refuse_nan(lower, upper)
+        point = self.target_.point(point)
+        lower, upper = self.target_.ends(lower - self.nu, upper + self.nu)
         if not isinstance(asked, tuple):
             lower, upper = lower[:, 0], upper[:, 0]
         point, lower, upper = (give_back(part, X) for part in (point, lower, upper))
