@@ -166,7 +166,7 @@ class LazyFit(IntervalRegressor):
         self._choices().check_rows(len(left), self.folds)
         bases, candidates = self._bases(given, networks, learn)
         widths = self._choices(candidates=True).widths_for(len(left))
-        step = self._step_for(candidates, widths, seeds)
+        step = self._step_for(candidates, widths, given)
         loo, choice = step.models(X[left], y[left])
         dependence = composed([base.dependence for base in bases])
         certifier = self._certifier(given, dependence, loo)
@@ -182,12 +182,13 @@ class LazyFit(IntervalRegressor):
         return Fitted(loo, certifier, attributes)
 
     def _step_for(
-        self, candidates: Sequence[Candidate], widths: str, seeds: Seeds
+        self, candidates: Sequence[Candidate], widths: str, given: Given
     ) -> ChoosingStep | FullStep:
         machine = self._machine().of_type(torch.float64)  # predictions included
         ridge = None if isinstance(self.ridge, str) else float(self.ridge)
         scaled = isinstance(self.scaling, str) and self.scaling == "auto"
-        common = (candidates, ridge, self.intercept, scaled, seeds.lazy, machine)
+        more = (given.seeds.lazy, machine, given.nominal)
+        common = (candidates, ridge, self.intercept, scaled, *more)
         if CONSTRUCTIONS[self.construction].symmetric:
             return FullStep(*common)
         relevance = self.relevance is not None

@@ -51,6 +51,8 @@ class Given(NamedTuple):
         Names of the features, if there are any.
     target
         The scale of the models.
+    nominal
+        Which features are codes of categories, of which only equality matters; None: none.
 
     """
 
@@ -61,6 +63,7 @@ class Given(NamedTuple):
     covariates: Tensor | None
     names: Sequence[str] | None
     target: Target
+    nominal: tuple[bool, ...] | None = None
 
     @property
     def assumptions(self) -> tuple[str, ...]:
