@@ -66,8 +66,8 @@ def make_target(given: Mapping[str, Any]) -> dict[str, Any]:
     bounds = (given["lower_bound"], given["upper_bound"])
     if unit != 1 and any(bounds):
         raise ValueError(
-            f"--unit {unit:g} supports no bounds other than 0, not {bounds}: leave --unit out, which "
-            "changes nothing where no network is trained"
+            f"--unit {unit:g} supports no bounds other than 0, not {bounds}: leave --unit out, "
+            "which changes nothing where no network is trained"
         )
     nu = check_not_negative("nu", given["nu"])
     limits = None if bounds == (None, None) else bounds

@@ -112,7 +112,7 @@ class Pair:
         steps = np.diff(z[np.unique(y, return_index=True)[1]])
         if not steps.any():
             raise ValueError(
-                f"y has a single value, {y[0]}, which tells nothing of target: use None"
+                f"y has a single value, {y[0]}, which tells nothing of target: use target=None"
             )
         if not ((steps >= 0).all() or (steps <= 0).all()):
             raise ValueError(

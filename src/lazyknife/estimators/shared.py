@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Self, overload
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import (
     _check_feature_names,
@@ -20,9 +21,9 @@ from sklearn.utils.validation import (
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from ..certificate import Certificate
 from ..compute import steps, track
 from ..data.checks import check_choice, check_fraction, check_not_negative
+from ..data.flavour import flavour_of
 from ..data.inputs import (
     batch_rows,
     check_features,
@@ -37,7 +38,9 @@ from ..data.inputs import (
 from ..data.scaling import Scaling, Source, find_source, fit_scaling
 from ..data.targets import Target, find_target
 from ..intervals import CONSTRUCTIONS, kappa
-from ..records import Intervals, Predictor, to_array
+from ..records import Predictor, to_array
+from ..results import Intervals
+from .guarantee import Guaranteed
 from .records import Fitted, Given, Seeds
 from .warn import refuse_nan, warn_if_infinite, warn_if_outside
 
@@ -46,14 +49,13 @@ Levels = float | Sequence[float] | None
 SOME_HAVE = {"base_", "start_", "choice_", "ridge_"}
 
 
-class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class IntervalRegressor(RegressorMixin, Guaranteed):  # type: ignore[misc]
     """Base of every estimator with ``predict_interval``.
 
     A subclass defines how leave-one-out models and a certificate are obtained (``_fit``) and which
     construction turns them into intervals.
     """
 
-    alpha: float
     scaling: Any
     target: Any
     bounds: Any
@@ -63,10 +65,10 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     progress: bool
     nu: float = 0.0
     loo_: Predictor
-    certificate_: Certificate
     scaling_: Scaling
     target_: Target
-    _certify: Callable[..., Certificate]
+    row_shape_: tuple[int, ...]
+    n_samples_fit_: int
 
     @abstractmethod
     def _fit(self, given: Given) -> Fitted:
@@ -139,26 +141,18 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             target,
         )
         fitted = self._fit(given)
-        certificate = fitted.certify(alpha=self.alpha)
         # Set attributes only after everything has succeeded.
+        self._guarantee(fitted.certify)
         if not is_shaped(X):
             _check_feature_names(self, X, reset=True)
             _check_n_features(self, rows, reset=True)
-        self.row_shape_ = rows.shape[1:]
+        self.row_shape_, self.n_samples_fit_ = rows.shape[1:], len(rows)
         self.scaling_, self.target_, self.loo_ = scaling, target, fitted.loo
-        self.certificate_, self._certify = certificate, fitted.certify
         for name in vars(self).keys() & SOME_HAVE:
             delattr(self, name)
         for name, value in fitted.attributes.items():
             setattr(self, name, value)
         return self
-
-    def certify(self, alpha: float | None = None) -> Certificate:
-        """Return the certificate of another level than the estimator's own, without a new fit."""
-        check_is_fitted(self)
-        if alpha is None:
-            return self.certificate_
-        return self._certify(alpha=check_fraction("alpha", alpha))
 
     def predict(self, X: Any) -> Any:
         """Predict y with the full-data model, shape (m,); a tensor for a tensor, else an array."""
@@ -202,13 +196,16 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if not levels:
             raise ValueError("alpha=[]: give at least one level")
         levels = tuple(check_fraction("alpha", level) for level in levels)
+        certified = tuple(self.certify(alpha=level) for level in levels)
+        certificate = certified[0] if single else certified
         n = len(self.loo_.residuals)
         warn_if_infinite(min(levels), n)
         ranks = [kappa(level, n) for level in levels]
         asked = levels[0] if single else levels
         if is_stream(X):
-            return (self._intervals(batch_rows(batch), ranks, asked) for batch in X)
-        return self._intervals(X, ranks, asked)
+            batches = (self._intervals(batch_rows(batch), ranks, asked) for batch in X)
+            return (replace(part, certificate=certificate) for part in batches)
+        return replace(self._intervals(X, ranks, asked), certificate=certificate)
 
     def _intervals(
         self, X: Any, ranks: Sequence[int], asked: float | tuple[float, ...]
@@ -221,12 +218,13 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             parts = [ends(self.loo_, rows[block], ranks) for block in self._row_blocks(len(rows))]
         point, lower, upper = (torch.cat(part) for part in zip(*parts, strict=True))
         refuse_nan(lower, upper)
+        nu = check_not_negative("nu", self.nu)
         point = self.target_.point(point)
-        lower, upper = self.target_.ends(lower - self.nu, upper + self.nu)
+        lower, upper = self.target_.ends(lower - nu, upper + nu)
         if not isinstance(asked, tuple):
             lower, upper = lower[:, 0], upper[:, 0]
         point, lower, upper = (give_back(part, X) for part in (point, lower, upper))
-        return Intervals(point, lower, upper, asked, row_labels(X))
+        return Intervals(point, lower, upper, asked, row_labels(X), flavour_of(X))
 
     def _check_new(self, X: Any) -> Values:
         check_is_fitted(self)
