@@ -1,4 +1,4 @@
-"""Warnings of the estimators."""
+"""Warnings of the estimators, and what they refuse to return."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import warnings
 from torch import Tensor
 
 from ..intervals import kappa, rows_needed
+from ..losses import Loss
+
+LARGEST_SHARE = 1.0  # of what rounding may move the ends of a loss without a closed form
 
 
 def warn_if_infinite(level: float, n: int) -> None:
@@ -26,6 +29,30 @@ def warn_if_outside(outside: int, count: int) -> None:
             f"{outside} of {count} rows are not among the rows passed as X_pool: the "
             "certificate does not hold for them. Pass all rows to predict as X_pool to fit",
             stacklevel=4,
+        )
+
+
+def refuse_nan(point: Tensor, *ends: Tensor) -> None:
+    """Refuse to return points that are not finite, or ends that are not numbers."""
+    lost = ~point.isfinite()
+    for end in ends:
+        lost |= end.isnan().any(dim=1)
+    if lost.any():
+        raise ValueError(
+            f"the predictions are not finite numbers for {int(lost.sum())} of {len(lost)} rows of "
+            f"X, first for row {int(lost.nonzero()[0])}: remove such rows, scale the features "
+            "(scaling='symlog'), use readout='tangent' or a larger ridge"
+        )
+
+
+def refuse_lost(share: float, ridge: object, loss: Loss) -> None:
+    """Refuse models whose equations rounding leaves open: their intervals would be nonsense."""
+    if not loss.closed_form and not share <= LARGEST_SHARE:
+        raise ValueError(
+            f"ridge={ridge!r} is too small for loss={loss.name!r} and these rows: rounding errors "
+            "may move the ends of intervals by more than the errors of the models. Give a larger "
+            "ridge or ridge='auto', or scale the features (scaling='symlog', or 'standardize' "
+            "with X_pool)"
         )
 
 
