@@ -8,11 +8,16 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from ..alert import warn
+
 Values = NDArray[Any]
+
+COLUMN = "A column-vector y was passed when a 1d array was expected: pass y.ravel(), of shape (n,)"
 
 
 def is_shaped(X: Any) -> bool:
@@ -67,7 +72,9 @@ def check_target(y: Any, X: Values, estimator: Any) -> NDArray[np.float64]:
     if isinstance(y, Tensor):
         y = y.detach().cpu().numpy()
     checked = check_array(y, dtype=None, ensure_2d=False, estimator=estimator, input_name="y")
-    vector = column_or_1d(checked, warn=True)
+    if checked.ndim == 2 and checked.shape[1] == 1:
+        warn(COLUMN, DataConversionWarning)
+    vector = column_or_1d(checked)
     if vector.dtype.kind not in "biuf":
         try:
             vector = vector.astype(np.float64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -36,7 +35,7 @@ from .choosing_full import FullStep
 from .records import Fitted, Given, Seeds
 from .shared import IntervalRegressor
 from .step import LazyStep
-from .warn import warn_if_far
+from .warn import warn_if_far, warn_of
 
 
 class LazyFit(IntervalRegressor):
@@ -94,8 +93,7 @@ class LazyFit(IntervalRegressor):
         models = lazy.models(tangent, X[left], y[left])
         warn_if_far(models.loo.residuals, models.solved.residuals)
         certifier = self._certifier(given, base.dependence, models.loo)
-        for objection in certifier.rounded(self.alpha):
-            warnings.warn(f"no coverage is guaranteed. {objection}", stacklevel=4)
+        warn_of(certifier.rounded(self.alpha))
         attributes = {
             "base_": base,
             "start_": start,
@@ -170,8 +168,7 @@ class LazyFit(IntervalRegressor):
         loo, choice = step.models(X[left], y[left])
         dependence = composed([base.dependence for base in bases])
         certifier = self._certifier(given, dependence, loo)
-        for objection in certifier.rounded(self.alpha):
-            warnings.warn(f"no coverage is guaranteed. {objection}", stacklevel=4)
+        warn_of(certifier.rounded(self.alpha))
         attributes: dict[str, Any] = {
             "widths_": widths,
             "rounding_": rounding_share(loo, self.alpha, certifier.size),
