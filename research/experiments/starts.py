@@ -46,7 +46,7 @@ def models(seed: int, starts: Sequence[int]) -> dict[str, lk.LazyJackknifeRegres
 
 
 def moves(rows: pd.DataFrame) -> pd.DataFrame:
-    """(Largest − smallest mean width over seeds) ÷ their mean: a line a table, a column a method."""
+    """(Largest − smallest mean width) ÷ mean over seeds: a line a table, a column a method."""
     width = rows.groupby(["table", "method"], sort=False)["width"]
     return ((width.max() - width.min()) / width.mean()).unstack(sort=False)
 
@@ -55,7 +55,9 @@ def table(rows: pd.DataFrame) -> str:
     """Return the moves in percent, as a table of a page."""
     found = moves(rows)
     columns = ["table", *(name if name == DEFAULT else f"starts={name}" for name in found)]
-    lines = [(str(name), *(f"{100 * move:.1f} %" for move in line)) for name, line in found.iterrows()]
+    lines = [
+        (str(name), *(f"{100 * move:.1f} %" for move in line)) for name, line in found.iterrows()
+    ]
     return markdown(columns, lines)
 
 

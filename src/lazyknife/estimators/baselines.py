@@ -19,6 +19,7 @@ from ..certificate import make_certificate
 from ..data.checks import check_fraction, check_positive_int
 from ..networks import Network, build, make
 from ..records import INDEPENDENT
+from ..tables import TableEncoder
 from .candidates import start_assumptions
 from .records import Fitted, Given, Seeds
 from .refits import Ensemble, Refits, join, train_ensemble
@@ -49,6 +50,7 @@ class TrainedRegressor(IntervalRegressor):
     lr: float = 1e-3
     intercept: bool = True
     scaling: Any = None
+    encoding: TableEncoder | None = None
     target: Any = None
     bounds: Any = None
     alpha: float = 0.1
@@ -81,7 +83,7 @@ class TrainedRegressor(IntervalRegressor):
         )
 
     def _fit(self, given: Given) -> Fitted:
-        X, y, scaling, seeds, *_ = given
+        X, y, scaling, seeds = given.X, given.y, given.scaling, given.seeds
         learn, scored, left_out, model_of, claim = self._design(len(y), seeds)
         build(self.network, X, seeds.start)  # refuses a network that cannot be used
         train = partial(self._train, X, y, seeds)

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Self
 
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from ..certificate import Certificate
@@ -71,7 +72,7 @@ class Guaranteed(BaseEstimator):  # type: ignore[misc]
         now = self.get_params(deep=False)
         for name, fitted in self._settings.items():
             if name not in FREE and not same(now[name], fitted):
-                raise ValueError(
+                raise NotFittedError(  # so that hasattr(model, "certificate_") is False
                     f"{name}={now[name]!r}, but {type(self).__name__} was fitted with "
                     f"{name}={fitted!r}: call fit again, or set it back"
                 )

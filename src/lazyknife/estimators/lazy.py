@@ -12,6 +12,7 @@ from ..compute import Device
 from ..data.checks import check_choice, check_folds, check_positive, check_positive_int
 from ..intervals import CONSTRUCTIONS
 from ..losses import Loss, find_loss
+from ..tables import TableEncoder
 from ..tangent import FeatureMap, Selection
 from .candidates import listed_networks
 from .fitting import LazyFit
@@ -84,6 +85,8 @@ class LazyJackknifeRegressor(LazyFit):
         you pass, and single networks, receive the features as they are. None, ``"symlog"`` (fixed),
         ``"standardize"`` or a scikit-learn transformer: a fitted one requires ``X_pool`` or
         ``X_unlabeled`` in ``fit``; fitted on X alone it is a leak, and the certificate says so.
+    encoding
+        A ``TableEncoder`` with settings for the columns of frames; None: its defaults.
     target
         The scale on which models are fitted to y: ``"log"`` (y above 0), ``"log1p"`` (above −1),
         ``"logit"`` (between 0 and 1), ``"symlog"`` (heavy tails of both signs), or a pair
@@ -147,6 +150,7 @@ class LazyJackknifeRegressor(LazyFit):
     starts: int = 1
     loss: str | Loss = "squared"
     scaling: Any = "auto"
+    encoding: TableEncoder | None = None
     target: Any = None  # str | tuple[Callable, Callable] | None
     bounds: tuple[float | None, float | None] | None = None
     alpha: float = 0.1

@@ -9,6 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from ..certificate import Certificate
+from ..data.reading import Reader
 from ..data.scaling import Scaling
 from ..data.targets import Target
 from ..records import Predictor
@@ -43,8 +44,10 @@ class Given(NamedTuple):
     ----------
     X, y
         Scaled rows, and targets on the scale of the models, shape (n,).
-    scaling, seeds
-        How the rows were scaled, and the seeds to use.
+    shape
+        Of a row as it was read, before scaling.
+    reader, scaling, seeds
+        How the rows were read and scaled, and the seeds to use.
     covariates
         Scaled rows without labels, if the estimator learns from them.
     names
@@ -58,6 +61,8 @@ class Given(NamedTuple):
 
     X: Tensor
     y: Tensor
+    shape: tuple[int, ...]
+    reader: Reader
     scaling: Scaling
     seeds: Seeds
     covariates: Tensor | None

@@ -15,32 +15,25 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import (
     _check_feature_names,
     _check_n_features,
-    _get_feature_names,
     check_is_fitted,
 )
 from torch import Tensor
 from torch.utils.data import DataLoader
 
 from ..compute import steps, track
+from ..data.batches import all_rows, batch_rows, is_stream, rows_and_targets
 from ..data.checks import check_choice, check_fraction, check_not_negative
+from ..data.containers import give_back
 from ..data.flavour import flavour_of
-from ..data.inputs import (
-    batch_rows,
-    check_features,
-    check_others,
-    check_target,
-    give_back,
-    is_shaped,
-    is_stream,
-    row_labels,
-    to_tensor,
-)
-from ..data.scaling import Scaling, Source, find_source, fit_scaling
+from ..data.inputs import is_shaped, row_labels, to_tensor
+from ..data.reading import Reader
+from ..data.scaling import Scaling, Source
 from ..data.targets import Target, find_target
 from ..intervals import CONSTRUCTIONS, kappa
 from ..records import Predictor, to_array
 from ..results import Intervals
 from .guarantee import Guaranteed
+from .preparing import prepare
 from .records import Fitted, Given, Seeds
 from .warn import refuse_nan, warn_if_infinite, warn_if_outside
 
@@ -57,6 +50,7 @@ class IntervalRegressor(RegressorMixin, Guaranteed):  # type: ignore[misc]
     """
 
     scaling: Any
+    encoding: Any = None
     target: Any
     bounds: Any
     random_state: Any
@@ -66,6 +60,7 @@ class IntervalRegressor(RegressorMixin, Guaranteed):  # type: ignore[misc]
     nu: float = 0.0
     loo_: Predictor
     scaling_: Scaling
+    reader_: Reader
     target_: Target
     row_shape_: tuple[int, ...]
     n_samples_fit_: int
@@ -88,6 +83,10 @@ class IntervalRegressor(RegressorMixin, Guaranteed):  # type: ignore[misc]
     def _scaling_for(self, rows: Values, source: Source) -> Any:
         return self.scaling
 
+    def _takes_categories(self, rows: Values) -> bool:
+        """Whether the models take rows with codes of categories and missing values."""
+        return False
+
     def _learns_from_covariates(self) -> bool:
         """Whether the estimator learns from rows without labels, beyond scaling."""
         return False
@@ -96,14 +95,15 @@ class IntervalRegressor(RegressorMixin, Guaranteed):  # type: ignore[misc]
         """Training rows that the leave-one-out step does not use, if there are any."""
         return None
 
-    def fit(self, X: Any, y: Any, X_pool: Any = None, X_unlabeled: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, X_pool: Any = None, X_unlabeled: Any = None) -> Self:
         """Fit the network and all its leave-one-out models.
 
         Parameters
         ----------
         X
             Training rows: an array or frame of shape (n, features), or a tensor of any shape
-            that the network takes.
+            that the network takes. A ``torch.utils.data.DataLoader`` or an iterator of batches
+            ``(X, y)`` is read to its end; y is then None.
         y
             Targets, shape (n,).
         X_pool
@@ -116,38 +116,17 @@ class IntervalRegressor(RegressorMixin, Guaranteed):  # type: ignore[misc]
 
         """
         self._check_settings()
-        rows = check_features(X, self, min_rows=2)
-        labels = check_target(y, rows, self)
-        target = find_target(self.target, self.bounds).check(labels)
-        seeds = Seeds.of(self.random_state)
-        apart = self._rows_apart(len(rows), seeds)
-        source = find_source(
-            rows,
-            apart=None if apart is None else rows[apart],
-            pool=check_others(X_pool, rows, self, "X_pool"),
-            unlabeled=check_others(X_unlabeled, rows, self, "X_unlabeled"),
-        )
-        learns = self._learns_from_covariates()
-        scaling = fit_scaling(self._scaling_for(rows, source), rows, source, learns)
-        clean = learns and not source.objections
-        covariates = to_tensor(scaling(source.covariates)) if clean else None
-        given = Given(
-            to_tensor(scaling(rows)),
-            to_tensor(target.forward(labels)),
-            scaling,
-            seeds,
-            covariates,
-            None if is_shaped(X) else _get_feature_names(X),
-            target,
-        )
+        X, y = rows_and_targets(X, y)
+        given = prepare(self, X, y, all_rows(X_pool), all_rows(X_unlabeled))
         fitted = self._fit(given)
         # Set attributes only after everything has succeeded.
         self._guarantee(fitted.certify)
         if not is_shaped(X):
             _check_feature_names(self, X, reset=True)
-            _check_n_features(self, rows, reset=True)
-        self.row_shape_, self.n_samples_fit_ = rows.shape[1:], len(rows)
-        self.scaling_, self.target_, self.loo_ = scaling, target, fitted.loo
+            self.n_features_in_ = given.reader.width(X, given.shape)
+        self.row_shape_, self.n_samples_fit_ = given.shape, len(given.y)
+        self.reader_, self.scaling_, self.target_ = given.reader, given.scaling, given.target
+        self.loo_ = fitted.loo
         for name in vars(self).keys() & SOME_HAVE:
             delattr(self, name)
         for name, value in fitted.attributes.items():
@@ -155,7 +134,25 @@ class IntervalRegressor(RegressorMixin, Guaranteed):  # type: ignore[misc]
         return self
 
     def predict(self, X: Any) -> Any:
-        """Predict y with the full-data model, shape (m,); a tensor for a tensor, else an array."""
+        """Predict y with the full-data model.
+
+        Parameters
+        ----------
+        X
+            Rows to predict; batches as in ``predict_interval`` give an iterator of predictions.
+
+        Returns
+        -------
+        Predictions, shape (m,): a tensor for a tensor, else an array; in float32 where X has
+        floating numbers of 32 or 16 bits, else in float64.
+
+        """
+        check_is_fitted(self)
+        if is_stream(X):
+            return (self._points(batch_rows(batch)) for batch in X)
+        return self._points(X)
+
+    def _points(self, X: Any) -> Any:
         values = self._check_new(X)
         rows = to_tensor(self.scaling_(values))
         with torch.no_grad():
@@ -184,7 +181,8 @@ class IntervalRegressor(RegressorMixin, Guaranteed):  # type: ignore[misc]
         X
             Rows to predict. An iterator of batches of rows, such as a generator or a
             ``torch.utils.data.DataLoader``, gives an iterator of intervals, one for each batch;
-            batches are read one at a time.
+            batches are read one at a time. Where X has floating numbers of 32 or 16 bits the
+            results are in float32, ends rounded outwards, so that they cover no less.
         alpha
             The level, or a list of levels; None is the estimator's own. Nothing is fitted again.
 
@@ -213,9 +211,9 @@ class IntervalRegressor(RegressorMixin, Guaranteed):  # type: ignore[misc]
         values = self._check_new(X)
         warn_if_outside(self.scaling_.outside_pool(values), len(values))
         rows = to_tensor(self.scaling_(values))
-        ends = CONSTRUCTIONS[self.construction].ends
+        make = CONSTRUCTIONS[self.construction].ends
         with torch.no_grad():
-            parts = [ends(self.loo_, rows[block], ranks) for block in self._row_blocks(len(rows))]
+            parts = [make(self.loo_, rows[block], ranks) for block in self._row_blocks(len(rows))]
         point, lower, upper = (torch.cat(part) for part in zip(*parts, strict=True))
         refuse_nan(lower, upper)
         nu = check_not_negative("nu", self.nu)
@@ -223,15 +221,16 @@ class IntervalRegressor(RegressorMixin, Guaranteed):  # type: ignore[misc]
         lower, upper = self.target_.ends(lower - nu, upper + nu)
         if not isinstance(asked, tuple):
             lower, upper = lower[:, 0], upper[:, 0]
-        point, lower, upper = (give_back(part, X) for part in (point, lower, upper))
-        return Intervals(point, lower, upper, asked, row_labels(X), flavour_of(X))
+        ends = (give_back(lower, X, -1), give_back(upper, X, 1))
+        return Intervals(give_back(point, X), *ends, asked, row_labels(X), flavour_of(X))
 
     def _check_new(self, X: Any) -> Values:
         check_is_fitted(self)
-        rows = check_features(X, self)
+        rows: Values = self.reader_(X, self)
         if not is_shaped(X) and hasattr(self, "n_features_in_"):
             _check_feature_names(self, X, reset=False)
-            _check_n_features(self, rows, reset=False)
+            if not self.reader_.encodes:
+                _check_n_features(self, rows, reset=False)
         if rows.shape[1:] != self.row_shape_:
             raise ValueError(
                 f"X has rows of shape {rows.shape[1:]}, but {type(self).__name__} was fitted on "
