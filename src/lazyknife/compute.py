@@ -155,7 +155,7 @@ def find_device(device: Any) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         found = torch.device(device)
-    except (RuntimeError, TypeError, OverflowError):
+    except (RuntimeError, TypeError, ValueError):
         found = torch.device("meta")
     if found.type not in ("cpu", "cuda"):
         raise ValueError(f"device={device!r}: give 'auto', or a torch.device of 'cpu' or 'cuda'")

@@ -218,9 +218,9 @@ class IntervalRegressor(RegressorMixin, Guaranteed):  # type: ignore[misc]
         with torch.no_grad():
             parts = [make(self.loo_, rows[block], ranks) for block in self._row_blocks(len(rows))]
         point, lower, upper = (torch.cat(part) for part in zip(*parts, strict=True))
-        refuse_nan(point, lower, upper)
         nu = check_not_negative("nu", self.nu)
         point = self.target_.point(point)
+        refuse_nan(point, lower, upper)
         lower, upper = self.target_.ends(lower - nu, upper + nu)
         if not isinstance(asked, tuple):
             lower, upper = lower[:, 0], upper[:, 0]
