@@ -34,7 +34,9 @@ def test_what_is_no_number_is_refused(check, value):
         check("size", value)
 
 
-@pytest.mark.parametrize("value", [v for v in ODD if not isinstance(v, str)], ids=lambda v: str(type(v)))
+@pytest.mark.parametrize(
+    "value", [v for v in ODD if not isinstance(v, str)], ids=lambda v: str(type(v))
+)
 def test_a_choice_is_one_of_the_strings(value):
     with pytest.raises(ValueError, match="kind=.*choose from 'a', 'b'"):
         checks.check_choice("kind", value, ["a", "b"])
