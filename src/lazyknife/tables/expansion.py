@@ -99,7 +99,7 @@ def expansion_of(X: Numbers, nominal: Sequence[bool], names: Sequence[str]) -> E
 
 def _median(column: Numbers) -> float:
     known = column[~np.isnan(column)]
-    return float(np.median(known)) if len(known) else 0.0
+    return float(2 * np.median(known / 2)) if len(known) else 0.0  # no overflow
 
 
 def _repeated(column: Numbers, name: str) -> tuple[float, ...]:
