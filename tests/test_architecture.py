@@ -20,6 +20,7 @@ ROOT = Path(lazyknife.__file__).parent
 PARTS = [
     ("records", "sentences", "files", "matmul", "settings"),
     ("compute",),
+    ("tables",),
     ("data",),
     ("losses",),
     ("networks",),
