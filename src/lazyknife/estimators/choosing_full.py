@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -40,11 +39,12 @@ class FullStep:
 
     def models(self, X: Tensor, y: Tensor) -> tuple[FramedFull, None]:
         """Models of all rows, ready for new ones; they make no choice of their own."""
-        frames, make = self._frames(X, X[:0]), partial(self._make, X, y)
-        main = make(frames.centers[0], frames.scales[0])
-        return FramedFull(partial(self._frames, X), make, main), None
+        source = FullSource(self, X, y)
+        frames = source.frames(X[:0])
+        main = source.make(frames.centers[0], frames.scales[0])
+        return FramedFull(source, main), None
 
-    def _frames(self, X: Tensor, new: Tensor) -> Frames:
+    def frames(self, X: Tensor, new: Tensor) -> Frames:
         """Frames of the new rows; of the training rows alone if there are none."""
         if not self.scaled:
             return unscaled(max(len(new), 1), X.shape[1])
@@ -52,7 +52,8 @@ class FullStep:
             return own_frames(X, [torch.arange(0)], STEP, centered=is_narrow(X))
         return joined_frames(X, new.cpu(), STEP, centered=is_narrow(X))
 
-    def _make(self, X: Tensor, y: Tensor, center: Tensor, scale: Tensor) -> FullModels:
+    def make(self, X: Tensor, y: Tensor, center: Tensor, scale: Tensor) -> FullModels:
+        """Models of the rows in a frame."""
         rows, targets = self.machine.put(X), self.machine.put(y)
         families = []
         for tangent, unit in self._tangents(X, center, scale):
@@ -81,6 +82,21 @@ class FullStep:
     def _unit(self, candidate: Candidate, X: Tensor) -> float:
         zeros = torch.zeros(X.shape[1], dtype=X.dtype)
         return typical_size(candidate.at(zeros, zeros + 1).on(self.machine), X, self.seed)
+
+
+@dataclass(frozen=True)
+class FullSource:
+    """The training rows, and how models of them are made."""
+
+    step: FullStep
+    X: Tensor
+    y: Tensor
+
+    def frames(self, new: Tensor) -> Frames:
+        return self.step.frames(self.X, new)
+
+    def make(self, center: Tensor, scale: Tensor) -> FullModels:
+        return self.step.make(self.X, self.y, center, scale)
 
 
 def _scaled(network: wide) -> list[wide]:

@@ -38,6 +38,7 @@ from ..data.scaling import Scaling, Source, find_source, fit_scaling
 from ..intervals import CONSTRUCTIONS, kappa
 from ..records import Intervals, Predictor, to_array
 from .records import Fitted, Given, Seeds
+from .saved import Saved
 from .warn import warn_if_infinite, warn_if_outside
 
 Values = NDArray[Any]
@@ -45,7 +46,7 @@ Levels = float | Sequence[float] | None
 SOME_HAVE = {"base_", "start_", "choice_", "ridge_"}
 
 
-class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class IntervalRegressor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Base of every estimator with ``predict_interval``.
 
     A subclass defines how leave-one-out models and a certificate are obtained (``_fit``) and which
@@ -140,7 +141,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             _check_n_features(self, rows, reset=True)
         self.row_shape_ = rows.shape[1:]
         self.scaling_, self.loo_, self.certificate_ = scaling, fitted.loo, certificate
-        self._certify = fitted.certify
+        self._certify, self._rows_like = fitted.certify, given.X[:0].clone()
         for name in vars(self).keys() & SOME_HAVE:
             delattr(self, name)
         for name, value in fitted.attributes.items():

@@ -6,8 +6,9 @@ the same for nearly all new rows; each distinct one has models of its own, made 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -19,16 +20,24 @@ from .full import FullModels
 Frame = tuple[tuple[float, ...], tuple[float, ...]]  # centre and scale of each feature
 
 
+class Source(Protocol):
+    """The training rows, and how models of them are made."""
+
+    def frames(self, new: Tensor) -> Frames:
+        """Frames of the new rows, each together with the training rows."""
+
+    def make(self, center: Tensor, scale: Tensor) -> FullModels:
+        """Models of the training rows in a frame, a centre and a scale, each (features,)."""
+
+
 @dataclass(frozen=True)
 class FramedFull:
     """Full conformal models in several frames.
 
     Attributes
     ----------
-    frames
-        From new rows to their frames.
-    make
-        From a centre and a scale, each (features,), to models of the training rows.
+    source
+        How models of the training rows are made.
     main
         Models in the frame of the training rows alone, for point predictions.
     made
@@ -36,10 +45,9 @@ class FramedFull:
 
     """
 
-    frames: Callable[[Tensor], Frames]
-    make: Callable[[Tensor, Tensor], FullModels]
+    source: Source
     main: FullModels
-    made: dict[Frame, FullModels] = field(default_factory=dict)
+    made: dict[Frame, FullModels] = field(default_factory=dict, metadata={"saved": False})
 
     @property
     def residuals(self) -> Tensor:
@@ -65,7 +73,7 @@ class FramedFull:
 
     def accepted(self, X: Tensor, ranks: Sequence[int]) -> Ends:
         """Ends of each row in its own frame; the whole line where rounding decided which it is."""
-        point, frames = self.point(X), self.frames(X)
+        point, frames = self.point(X), self.source.frames(X)
         lower = point.new_full((len(X), len(ranks)), -torch.inf)
         upper = -lower
         for k in range(len(frames)):
@@ -79,5 +87,5 @@ class FramedFull:
     def _at(self, center: Tensor, scale: Tensor) -> FullModels:
         key = tuple(center.tolist()), tuple(scale.tolist())
         if key not in self.made:
-            self.made[key] = self.make(center, scale)
+            self.made[key] = self.source.make(center, scale)
         return self.made[key]
