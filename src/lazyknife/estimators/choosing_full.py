@@ -39,10 +39,7 @@ class FullStep:
 
     def models(self, X: Tensor, y: Tensor) -> tuple[FramedFull, None]:
         """Models of all rows, ready for new ones; they make no choice of their own."""
-        source = FullSource(self, X, y)
-        frames = source.frames(X[:0])
-        main = source.make(frames.centers[0], frames.scales[0])
-        return FramedFull(source, main), None
+        return FramedFull.of(FullSource(self, X, y)), None
 
     def frames(self, X: Tensor, new: Tensor) -> Frames:
         """Frames of the new rows; of the training rows alone if there are none."""
@@ -91,6 +88,10 @@ class FullSource:
     step: FullStep
     X: Tensor
     y: Tensor
+
+    def start(self) -> tuple[Tensor, Tensor]:
+        frames = self.frames(self.X[:0])
+        return frames.centers[0], frames.scales[0]
 
     def frames(self, new: Tensor) -> Frames:
         return self.step.frames(self.X, new)

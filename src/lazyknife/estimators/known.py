@@ -98,7 +98,7 @@ def _generator(state: Any) -> np.random.Generator:
 _RECORDS = (
     *(Averages, Base, Candidate, Certificate, Certifier, Choice, ChosenModels, Dual, DualRidge),
     *(Ensemble, Explicit, Factored, FactoredRidge, Factors, Family, Features, FiniteNetwork),
-    *(FramedFull, FullModels, FullSource, FullStep, GivenKernel, Group, LeverageAgain),
+    *(FullModels, FullSource, FullStep, GivenKernel, Group, LeverageAgain),
     *(LeverageScales, Levels, Lookup, NoiseScales, Outer, Primal, PrimalRidge, PrivacyCurve),
     *(Refits, RidgeModels, Rounding, Scaling, Seeds, Sensitivity, Signs, Some, Swept, Tangent),
     *(TrainedCertifier, WideTangent, mlp, wide),
@@ -116,6 +116,8 @@ _LAYERS = (
 _SCALERS = (MaxAbsScaler, MinMaxScaler, QuantileTransformer, RobustScaler, StandardScaler)
 _OTHERS = (
     Codec(Machine, lambda machine: dict(vars(machine)), _machine),
+    # Its models, many n×n matrices, are made again: that takes as long as reading them.
+    Codec(FramedFull, lambda full: {"source": full.source}, FramedFull.of),
     Codec(FunctionTransformer, _fixed_state, _fixed),
     Codec(np.random.RandomState, lambda of: {"state": of.get_state()}, _random_state),
     Codec(np.random.Generator, _generator_state, _generator),

@@ -23,11 +23,14 @@ Frame = tuple[tuple[float, ...], tuple[float, ...]]  # centre and scale of each 
 class Source(Protocol):
     """The training rows, and how models of them are made."""
 
+    def start(self) -> tuple[Tensor, Tensor]:
+        """Centre and scale of the training rows alone, each (features,)."""
+
     def frames(self, new: Tensor) -> Frames:
         """Frames of the new rows, each together with the training rows."""
 
     def make(self, center: Tensor, scale: Tensor) -> FullModels:
-        """Models of the training rows in a frame, a centre and a scale, each (features,)."""
+        """Models of the training rows in a frame."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,14 @@ class FramedFull:
 
     source: Source
     main: FullModels
-    made: dict[Frame, FullModels] = field(default_factory=dict, metadata={"saved": False})
+    made: dict[Frame, FullModels] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, source: Source) -> FramedFull:
+        """Make the models in the frame of the training rows, which most new rows share."""
+        frame = source.start()
+        main = source.make(*frame)
+        return cls(source, main, {_key(*frame): main})
 
     @property
     def residuals(self) -> Tensor:
@@ -85,7 +95,11 @@ class FramedFull:
         return point, lower, upper
 
     def _at(self, center: Tensor, scale: Tensor) -> FullModels:
-        key = tuple(center.tolist()), tuple(scale.tolist())
+        key = _key(center, scale)
         if key not in self.made:
             self.made[key] = self.source.make(center, scale)
         return self.made[key]
+
+
+def _key(center: Tensor, scale: Tensor) -> Frame:
+    return tuple(center.tolist()), tuple(scale.tolist())

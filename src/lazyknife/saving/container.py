@@ -86,7 +86,7 @@ def _check_tensors(path: Path, hashes: Any, tensors: Mapping[str, Tensor]) -> No
 def digest(tensor: Tensor) -> str:
     """Hash of a tensor's type, shape and entries."""
     found = sha256(f"{tensor.dtype} {tuple(tensor.shape)} ".encode())
-    found.update(memoryview(tensor.contiguous().reshape(-1).view(torch.uint8).numpy()))
+    found.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return found.hexdigest()
 
 

@@ -146,11 +146,9 @@ _TAGS = {kind: tag for tag, form in FORMS.items() for kind in form.types}
 
 def is_plain(value: Any) -> bool:
     """Whether JSON has the value itself; it has no infinities."""
-    return value is None or type(value) in (bool, int, str) or is_finite(value)
-
-
-def is_finite(value: Any) -> bool:
-    return type(value) is float and math.isfinite(value)
+    if type(value) is float:
+        return math.isfinite(value)
+    return value is None or type(value) in (bool, int, str)
 
 
 def tag_of(value: Any) -> str | None:

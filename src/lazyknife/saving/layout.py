@@ -26,7 +26,7 @@ def pack(tensor: Tensor) -> Packed:
     for axis, stride in enumerate(tensor.stride()):
         if stride == 0 and tensor.shape[axis] > 1:
             single = single.narrow(axis, 0, 1)
-    order = sorted(range(tensor.dim()), key=lambda axis: -tensor.stride(axis))
+    order = sorted(range(tensor.dim()), key=tensor.stride().__getitem__, reverse=True)
     values = single.permute(order).contiguous().cpu()
     if values.numel() == 1:  # any stride counts as contiguous
         values = values.clone(memory_format=torch.contiguous_format)

@@ -48,9 +48,9 @@ def state_of(module: nn.Module) -> dict[str, Any]:
     }
 
 
-def module_from(kind: type, state: Mapping[str, Any]) -> nn.Module:
+def module_from(kind: type[nn.Module], state: Mapping[str, Any]) -> nn.Module:
     """Return a layer of a known class with this state."""
-    module: nn.Module = kind.__new__(kind)
+    module = kind.__new__(kind)
     nn.Module.__init__(module)
     for name, value in state["constants"].items():
         if name in _OWN or callable(getattr(kind, name, None)) or not _is_constant(value):

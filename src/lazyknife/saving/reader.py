@@ -77,7 +77,7 @@ class Reader:
         return found
 
     def _object(self, data: Json) -> Any:
-        tag = next(iter(data))
+        tag = next(iter(data), "")
         return self._kinds[tag](data) if tag in self._kinds else self.value(data)
 
     def _record(self, data: Json) -> Any:

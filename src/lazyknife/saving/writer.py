@@ -16,8 +16,6 @@ from .describe import describe
 from .forms import FORMS, Codec, Json, Known, is_plain, tag_of
 from .modules import is_data, state_of, structure_of, weights_of
 
-UNSAVED = {"saved": False}  # metadata of a field that is made again when needed
-
 
 class Unsaved(ValueError):
     """Something that cannot be written as data."""
@@ -105,8 +103,7 @@ class Writer:
         if isinstance(kind, Codec):
             return kind.state(value)
         if is_dataclass(kind):
-            kept = [field.name for field in fields(kind) if field.metadata != UNSAVED]
-            return {name: getattr(value, name) for name in kept}
+            return {field.name: getattr(value, field.name) for field in fields(kind)}
         return dict(value._asdict())
 
     def _module(self, module: nn.Module) -> Json:
