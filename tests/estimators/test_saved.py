@@ -32,6 +32,7 @@ from lazyknife import (
     Split,
     SplitConformalRegressor,
     Squared,
+    TableEncoder,
     mlp,
     wide,
 )
@@ -182,6 +183,27 @@ def test_another_process_predicts_the_same_bits(tmp_path):
     assert told.strip() == "\n".join(str(model.certificate_) for model in models.values())
 
 
+FRAME = pandas.DataFrame(
+    {
+        "size": X[:, 0],
+        "kind": ["a", "b", "c"] * 10,
+        "day": pandas.date_range("2024-01-01", periods=30),
+        "gaps": np.where(X[:, 1] > 1, np.nan, X[:, 1]),
+        "flag": X[:, 2] > 0,
+    }
+)
+
+
+@pytest.mark.parametrize("network", [None, SMALL], ids=["default", "one network"])
+def test_frames_with_columns_of_any_kind(network, tmp_path):
+    model = lazy(network=network, encoding=TableEncoder(categorical=["flag"])).fit(FRAME, y)
+    model.save(tmp_path / "m.lk")
+    again = LazyJackknifeRegressor.load(tmp_path / "m.lk")
+    assert_same(model, again, FRAME.assign(kind="b"))
+    assert again.reader_ == model.reader_
+    assert again.encoding.categorical == ["flag"]
+
+
 def test_frames_keep_their_names(tmp_path):
     frame = pandas.DataFrame(X, columns=["a", "b", "c"])
     model = lazy(network=SMALL).fit(frame, y)
@@ -202,13 +224,26 @@ def test_a_pool_is_remembered(tmp_path):
         again.predict_interval(NEW + 1)
 
 
+def test_settings_may_be_set_after_the_fit(tmp_path):
+    model = fitted("one network").set_params(alpha=0.3, nu=0.5)
+    model.save(tmp_path / "m.lk")
+    again = LazyJackknifeRegressor.load(tmp_path / "m.lk")
+    assert (again.alpha, again.nu) == (0.3, 0.5)
+    assert_same(model, again)
+    later = clone(model).set_params(ridge=2.0).fit(X, y)
+    later.save(tmp_path / "m.lk")
+    assert_same(later, LazyJackknifeRegressor.load(tmp_path / "m.lk"))
+    with pytest.raises(NotFittedError, match="ridge=3"):
+        later.set_params(ridge=3.0).save(tmp_path / "m.lk")
+
+
 def test_what_models_share_is_written_once(tmp_path):
     model = fitted("leverage")
     model.save(tmp_path / "m.lk")
     again = LazyJackknifeRegressor.load(tmp_path / "m.lk")
     assert again._certify.loo is again.loo_
     with safe_open(tmp_path / "m.lk", framework="pt") as file:
-        assert not any(name.startswith("_certify") for name in file.keys())
+        assert not any(name.startswith("_certify") for name in file.keys())  # noqa: SIM118
 
 
 # Networks and functions of the user's own.
@@ -304,13 +339,13 @@ def test_another_network_is_refused(tmp_path):
     load = LazyJackknifeRegressor.load
     with pytest.raises(ValueError, match=r"(?s)network=.*fitted with: \[1\] was 'body: Linear"):
         load(path, network=own_network(width=5))
-    with pytest.raises(ValueError, match="(?s)network=.*is not what the model was fitted with"):
+    with pytest.raises(ValueError, match=r"(?s)network=.*is not what the model was fitted with"):
         load(path, network=SMALL)
-    with pytest.raises(ValueError, match="predicts .* where it predicted"):
+    with pytest.raises(ValueError, match=r"predicts .* where it predicted"):
         load(path, network=own_network(factor=2.0))
     with pytest.raises(ValueError, match="nothing= is no setting"):
         load(path, network=own_network(), nothing=1)
-    with pytest.raises(ValueError, match="ridge=3.0 is not what the model was fitted with"):
+    with pytest.raises(ValueError, match=r"ridge=3\.0 is not what the model was fitted with"):
         load(path, network=own_network(), ridge=3.0)
     lazy(network=wide(kernel)).fit(X, y).save(path)
     with pytest.raises(ValueError, match="kind was 'kernel' and is 'other_kernel'"):
@@ -366,7 +401,7 @@ def rewritten(path, change=None, tensors=None, **metadata):
     """The file with a changed document, and hashes that fit."""
     with safe_open(path, framework="pt") as file:
         own = file.metadata()
-        found = {name: file.get_tensor(name) for name in file.keys()}
+        found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     document = json.loads(own["document"])
     if change is not None:
         change(document)
@@ -428,7 +463,7 @@ def other_setting(document):
 )
 def test_forged_files_are_refused_in_words(change, saved):
     rewritten(saved, change)
-    with pytest.raises(ValueError, match="cannot read it .* nothing was loaded"):
+    with pytest.raises(ValueError, match=r"cannot read it .* nothing was loaded"):
         LazyJackknifeRegressor.load(saved)
 
 

@@ -60,7 +60,9 @@ def test_no_changed_byte_is_taken(path):
 
 def test_a_newer_schema_is_named(path):
     rewrite(path, schema=str(SCHEMA + 1))
-    with pytest.raises(ValueError, match=rf"schema '{SCHEMA + 1}'.*up to {SCHEMA}: install a newer"):
+    with pytest.raises(
+        ValueError, match=rf"schema '{SCHEMA + 1}'.*up to {SCHEMA}: install a newer"
+    ):
         read_container(path)
     rewrite(path, schema="new")
     with pytest.raises(ValueError, match="schema 'new'"):

@@ -115,7 +115,16 @@ def test_tensors_are_named_by_their_place():
 
 @pytest.mark.parametrize(
     "value",
-    [lambda: 1, object(), Odd(0), {1, 2}, np.array([object()]), 1j, np.datetime64("2020-01-01"), Node],
+    [
+        lambda: 1,
+        object(),
+        Odd(0),
+        {1, 2},
+        np.array([object()]),
+        1j,
+        np.datetime64("2020-01-01"),
+        Node,
+    ],
     ids=repr,
 )
 def test_what_is_not_data_is_refused_by_its_place(value):

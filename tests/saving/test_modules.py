@@ -4,7 +4,6 @@ import copy
 
 import pytest
 import torch
-
 from torch import nn
 
 from lazyknife.saving import Reader, Refused, Unsaved, Writer

@@ -18,6 +18,7 @@ from ..base.split import part_size, random_parts
 from ..certificate import TrainedCertifier
 from ..data.checks import check_fraction, check_positive_int
 from ..networks import Network, build, make
+from ..tables import TableEncoder
 from .candidates import start_assumptions
 from .records import Fitted, Given, Seeds
 from .refits import Ensemble, Refits, join, train_ensemble
@@ -48,6 +49,7 @@ class TrainedRegressor(IntervalRegressor):
     lr: float = 1e-3
     intercept: bool = True
     scaling: Any = None
+    encoding: TableEncoder | None = None
     alpha: float = 0.1
     random_state: Any = None
     progress: bool = False

@@ -18,6 +18,8 @@ from torch import nn
 from ..base import BASES
 from ..certificate import Certificate, Certifier, TrainedCertifier
 from ..compute import BUDGET_SHARE, Machine, free_memory
+from ..data.frames import Frame
+from ..data.reading import Reader
 from ..data.scaling import Scaling, symlog
 from ..intervals.chosen import ChosenModels, Group, Some
 from ..intervals.framed import FramedFull
@@ -36,12 +38,15 @@ from ..solve.readout import READOUTS
 from ..solve.ridge import RidgeModels
 from ..solve.rounding import Rounding, Sensitivity
 from ..solve.scales import LeverageScales, NoiseScales
+from ..tables import Expansion, Schema, TableEncoder
+from ..tables.schema import Column
 from ..tangent import FEATURES, Dual, Features, Primal, Tangent, WideTangent
 from ..tangent.parts import Explicit, Lookup, Outer
 from ..tangent.sketch import Signs
 from .candidates import Candidate, FiniteNetwork, GivenKernel
 from .choice import Choice
 from .choosing_full import FullSource, FullStep
+from .guarantee import Noted
 from .records import Seeds
 from .refits import Ensemble, Refits
 
@@ -101,7 +106,8 @@ _RECORDS = (
     *(FullModels, FullSource, FullStep, GivenKernel, Group, LeverageAgain),
     *(LeverageScales, Levels, Lookup, NoiseScales, Outer, Primal, PrimalRidge, PrivacyCurve),
     *(Refits, RidgeModels, Rounding, Scaling, Seeds, Sensitivity, Signs, Some, Swept, Tangent),
-    *(TrainedCertifier, WideTangent, mlp, wide),
+    *(TrainedCertifier, WideTangent, mlp, wide, Noted),
+    *(Column, Expansion, Frame, Reader, Schema),
     *BASES.values(),
     *LOSSES.values(),
     *FEATURES.values(),
@@ -113,7 +119,10 @@ _LAYERS = (
     *(nn.Sequential, nn.ModuleList, nn.Linear, nn.LayerNorm, nn.Dropout, nn.Flatten, nn.Identity),
     *ACTIVATIONS.values(),
 )
-_SCALERS = (MaxAbsScaler, MinMaxScaler, QuantileTransformer, RobustScaler, StandardScaler)
+_SCALERS = (
+    *(MaxAbsScaler, MinMaxScaler, QuantileTransformer, RobustScaler, StandardScaler),
+    TableEncoder,
+)
 _OTHERS = (
     Codec(Machine, lambda machine: dict(vars(machine)), _machine),
     # Its models, many n×n matrices, are made again: that takes as long as reading them.

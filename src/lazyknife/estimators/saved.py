@@ -62,7 +62,7 @@ class Saved:
             writer.given(state["scaling_"].transformer, "scaling")
         document = {
             "class": type(self).__name__,
-            "certificate": str(state["certificate_"]),
+            "certificate": str(self.certificate_),  # type: ignore[attr-defined]
             "settings": written,
             "state": {name: writer.at(name, value) for name, value in state.items()},
             "objects": writer.objects,
@@ -123,9 +123,11 @@ class Saved:
             settings["device"] = str(reader.map_location)
         model = cls(**settings)
         for name, data in document["state"].items():
-            if hasattr(cls, name):
+            if callable(getattr(cls, name, None)):
                 raise ValueError(f"{name!r} is not a fitted attribute")
             setattr(model, name, reader.value(data))
+        replaced = {name: settings[name] for name in {*reader.given, "device"} & settings.keys()}
+        model._settings |= replaced  # type: ignore[attr-defined]
         return model
 
 

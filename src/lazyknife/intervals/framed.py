@@ -13,23 +13,23 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ..data.frames import Frames
+from ..data.frames import Frame, Frames
 from ..records import Ends
 from .full import FullModels
 
-Frame = tuple[tuple[float, ...], tuple[float, ...]]  # centre and scale of each feature
+Key = tuple[tuple[float, ...], tuple[float, ...]]  # centre and scale of each feature
 
 
 class Source(Protocol):
     """The training rows, and how models of them are made."""
 
-    def start(self) -> tuple[Tensor, Tensor]:
-        """Centre and scale of the training rows alone, each (features,)."""
+    def start(self) -> Frame:
+        """Frame of the training rows alone."""
 
     def frames(self, new: Tensor) -> Frames:
         """Frames of the new rows, each together with the training rows."""
 
-    def make(self, center: Tensor, scale: Tensor) -> FullModels:
+    def make(self, frame: Frame) -> FullModels:
         """Models of the training rows in a frame."""
 
 
@@ -50,14 +50,14 @@ class FramedFull:
 
     source: Source
     main: FullModels
-    made: dict[Frame, FullModels] = field(default_factory=dict)
+    made: dict[Key, FullModels] = field(default_factory=dict)
 
     @classmethod
     def of(cls, source: Source) -> FramedFull:
         """Make the models in the frame of the training rows, which most new rows share."""
         frame = source.start()
-        main = source.make(*frame)
-        return cls(source, main, {_key(*frame): main})
+        main = source.make(frame)
+        return cls(source, main, {_key(frame): main})
 
     @property
     def residuals(self) -> Tensor:
@@ -89,17 +89,17 @@ class FramedFull:
         for k in range(len(frames)):
             rows = torch.nonzero((frames.of == k) & ~frames.doubtful)[:, 0]
             if len(rows):
-                models = self._at(frames.centers[k], frames.scales[k])
+                models = self._at(frames[k])
                 _, low, high = models.accepted(X[rows], ranks)
                 lower[rows.to(point.device)], upper[rows.to(point.device)] = low, high
         return point, lower, upper
 
-    def _at(self, center: Tensor, scale: Tensor) -> FullModels:
-        key = _key(center, scale)
+    def _at(self, frame: Frame) -> FullModels:
+        key = _key(frame)
         if key not in self.made:
-            self.made[key] = self.source.make(center, scale)
+            self.made[key] = self.source.make(frame)
         return self.made[key]
 
 
-def _key(center: Tensor, scale: Tensor) -> Frame:
-    return tuple(center.tolist()), tuple(scale.tolist())
+def _key(frame: Frame) -> Key:
+    return tuple(frame.center.tolist()), tuple(frame.scale.tolist())
