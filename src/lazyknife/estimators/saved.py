@@ -54,7 +54,8 @@ class Saved:
         """
         check_is_fitted(self)
         settings = self.get_params(deep=False)  # type: ignore[attr-defined]
-        state = {name: value for name, value in vars(self).items() if name not in settings}
+        named = sorted(vars(self).items(), key=lambda item: item[0].startswith("_"))
+        state = {name: value for name, value in named if name not in settings}
         rows = _probe(state["_rows_like"])
         writer = Writer(KNOWN, _templates(settings["network"], rows))
         written = {name: writer.setting(name, value) for name, value in settings.items()}
