@@ -95,6 +95,7 @@ MODELS = {
     "perturbed": lazy(network=SMALL, base=Perturbed(0.1, epsilon=1.0)),
     "plain": lazy(network=SMALL, base=Plain(epochs=1)),
     "pretrained": lazy(network=SMALL, base=Pretrained(epochs=1)),
+    "log": lazy(network=SMALL, target="symlog", bounds=(-9, None)),
     "huber": lazy(network=SMALL, loss=Huber(delta=2.0)),
     "poisson": lazy(network=SMALL, loss="poisson"),
     "standardize": lazy(scaling="standardize"),
@@ -297,10 +298,11 @@ GIVEN = {
     "kernel, full": lambda: {"network": [wide(kernel), own_network()], "construction": "full"},
     "parameters": lambda: {"network": own_network(), "parameters": moved},
     "loss": given(network=SMALL, loss=OwnLoss()),
+    "target": given(network=SMALL, target=(np.sinh, np.arcsinh)),
     "starts": given(network=callable_network, starts=2),
     "base": lambda: {"network": own_network(), "base": DPSGD(0.5, 0.05, epochs=1)},
 }
-CODE = ("network", "parameters", "loss")
+CODE = ("network", "parameters", "loss", "target")
 
 
 @pytest.mark.parametrize("name", GIVEN)
@@ -309,7 +311,7 @@ def test_code_is_passed_again(name, tmp_path):
     model = lazy(**settings).fit(X, y)
     model.save(tmp_path / "m.lk")
     needed = {key: value for key, value in GIVEN[name]().items() if key in CODE}
-    if name == "loss":
+    if name in ("loss", "target"):
         del needed["network"]
     with pytest.raises(ValueError, match=f"no code.*pass load\\('m.lk', {next(iter(needed))}=..."):
         LazyJackknifeRegressor.load(tmp_path / "m.lk")

@@ -19,8 +19,10 @@ from ..base import BASES
 from ..certificate import Certificate, Certifier, TrainedCertifier
 from ..compute import BUDGET_SHARE, Machine, free_memory
 from ..data.frames import Frame
+from ..data.monotone import Named, Pair
 from ..data.reading import Reader
 from ..data.scaling import Scaling, symlog
+from ..data.targets import TARGETS, Target
 from ..intervals.chosen import ChosenModels, Group, Some
 from ..intervals.framed import FramedFull
 from ..intervals.full import Family, FullModels
@@ -107,7 +109,7 @@ _RECORDS = (
     *(LeverageScales, Levels, Lookup, NoiseScales, Outer, Primal, PrimalRidge, PrivacyCurve),
     *(Refits, RidgeModels, Rounding, Scaling, Seeds, Sensitivity, Signs, Some, Swept, Tangent),
     *(TrainedCertifier, WideTangent, mlp, wide, Noted),
-    *(Column, Expansion, Frame, Reader, Schema),
+    *(Column, Expansion, Frame, Pair, Reader, Schema, Target),
     *BASES.values(),
     *LOSSES.values(),
     *FEATURES.values(),
@@ -128,6 +130,7 @@ _OTHERS = (
     # Its models, many n×n matrices, are made again: that takes as long as reading them.
     Codec(FramedFull, lambda full: {"source": full.source}, FramedFull.of),
     Codec(FunctionTransformer, _fixed_state, _fixed),
+    Codec(Named, lambda scale: {"name": scale.name}, lambda name: TARGETS[name]),
     Codec(np.random.RandomState, lambda of: {"state": of.get_state()}, _random_state),
     Codec(np.random.Generator, _generator_state, _generator),
     *map(_scaler, _SCALERS),

@@ -38,7 +38,13 @@ def describe(value: Any, fitted: bool = False) -> Json:
     if hasattr(value, "get_params"):
         own = vars(value) if fitted else value.get_params(deep=False)
         return {"class": type(value).__name__, **describe(dict(own), fitted)}
-    return getattr(value, "__qualname__", type(value).__qualname__)
+    return name_of(value)
+
+
+def name_of(value: Any) -> str:
+    """Name of a function, or of the class of an object."""
+    found = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
+    return str(found) if found else f"of class {type(value).__name__}"
 
 
 def difference(saved: Json, given: Json, where: str = "") -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from .describe import describe
+from .describe import describe, name_of
 from .forms import FORMS, Codec, Json, Known, is_plain, tag_of
 from .modules import is_data, state_of, structure_of, weights_of
 
@@ -125,8 +125,7 @@ class Writer:
     def _given(self, value: Any) -> Json:
         if self._setting is None:
             raise self.cannot(value, f"of class {type(value).__name__}, which is not data")
-        kind = type(value).__name__
-        self.needs.setdefault(self._path[0], getattr(value, "__qualname__", f"of class {kind}"))
+        self.needs.setdefault(self._path[0], name_of(value))
         return self._keep(value, {"given": {"path": list(self._path)}})
 
     def _listed(self, value: Any, written: Json) -> Json:
