@@ -435,7 +435,7 @@ def test_a_table_that_cannot_be_written_leaves_the_old_files(tmp_path):
     for path in paths.values():
         path.write_text("old")
     page = Report("", "", None, (), (), {}, "")
-    with pytest.raises(ValueError, match=r"old.csv cannot be written \(no space left\)"):
+    with pytest.raises(OSError, match=r"old.csv cannot be written \(no space left\)"):
         write_outputs(paths, Failing(), Figure(), page)
     assert {path.read_text() for path in paths.values()} == {"old"}
     write_outputs(paths, pd.DataFrame({"a": [1]}), Figure(), page)

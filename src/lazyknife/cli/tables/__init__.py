@@ -1,16 +1,28 @@
 """A user's files, read, checked and turned into the arrays that the estimators take."""
 
 from .encoding import Encoded, encode, encode_one
-from .files import read_table, read_tables, write_table
+from .files import open_file, read_table, table_bytes, write_table
 from .formats import SUFFIXES, TableError
+from .names import Header, Roles, check_names
+from .reading import Reading
+from .same import with_target
+from .typed import Tables, read_tables
 
 __all__ = [
     "SUFFIXES",
     "Encoded",
+    "Header",
+    "Reading",
+    "Roles",
     "TableError",
+    "Tables",
+    "check_names",
     "encode",
     "encode_one",
+    "open_file",
     "read_table",
     "read_tables",
+    "table_bytes",
+    "with_target",
     "write_table",
 ]
