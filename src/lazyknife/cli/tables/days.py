@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from .formats import option, quoted
-from .moments import PATTERNS, look_like_dates, moment, orders_of, with_format
-from .numbers import missing_counts
+from .formats import TableError, option, quoted
+from .moments import PATTERNS, look_like_dates, moment, moments, with_format
+from .numbers import missing_counts, present_marks
 from .pools import Pool
 from .reading import ORDERS, Reading
 
@@ -17,7 +17,7 @@ PARSED = "datetime64[us]"
 
 def convert_dates(pool: Pool, reading: Reading) -> list[str] | None:
     """Turn texts that are all dates into dates, in place; return notes, None if they are not."""
-    marks = tuple(text for text in pool.texts if text.strip() in reading.marks)
+    marks = present_marks(pool, reading.marks)
     texts = [text for text in pool.texts if text not in marks]
     found = _dates(pool, texts, reading) if texts else None
     if found is None:
@@ -36,25 +36,29 @@ def _dates(
         parsed = {text: with_format(text, reading.dates) for text in texts}
         if all(parsed.values()):
             return {text: day for text, day in parsed.items() if day}, ""
-    found = orders_of(texts)
+    tried = {order: moments(texts, order) for order in PATTERNS}
+    found = {order: dates for order, dates in tried.items() if dates is not None}
     wanted = ORDERS.get(reading.dates or "")
-    orders = [order for order in found if wanted in (None, order) or order not in WORDS]
-    if not orders:
-        _check_not_dates(pool, texts, found)
+    fitting = {o: dates for o, dates in found.items() if wanted in (None, o) or o not in WORDS}
+    if not fitting:
+        _check_not_dates(pool, texts, bool(found))
         return None
-    readings = [{text: moment(text, order) for text in texts} for order in orders]
-    if any(other != readings[0] for other in readings[1:]):
-        text = next(text for text in texts if readings[0][text] != readings[1][text])
-        ways = " or ".join(option("--dates", order) for order in ORDERS)
-        raise pool.error(f"contains dates such as {quoted(text)}, whose order is open: pass {ways}")
-    note = f"dates with the {WORDS[orders[0]]}" if orders[0] in WORDS and not wanted else ""
-    note += " (--dates)" if note else ""
-    return {text: day for text, day in readings[0].items() if day is not None}, note
+    (order, first), *others = fitting.items()
+    for _, other in others:
+        if other != first:
+            raise _open(pool, next(text for text in texts if first[text] != other[text]))
+    note = f"dates with the {WORDS[order]} (--dates)" if order in WORDS and not wanted else ""
+    return first, note
 
 
-def _check_not_dates(pool: Pool, texts: Sequence[str], found: Sequence[str]) -> None:
+def _open(pool: Pool, text: str) -> TableError:
+    ways = " or ".join(option("--dates", order) for order in ORDERS)
+    return pool.error(f"contains dates such as {quoted(text)}, whose order is open: pass {ways}")
+
+
+def _check_not_dates(pool: Pool, texts: Sequence[str], otherwise: bool) -> None:
     """Refuse texts of which most are dates: a typo, or dates in another order."""
-    if found:
+    if otherwise:
         raise pool.error(f"contains dates such as {quoted(texts[0])}, in another order than --dates")
     if look_like_dates(texts):
         right = [{text for text in texts if moment(text, order)} for order in PATTERNS]

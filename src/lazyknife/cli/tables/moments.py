@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from datetime import UTC, datetime
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 
 # YYYY-MM-DD, optionally with a time, then optionally with a zone.
@@ -29,13 +29,14 @@ PATTERNS = {
 }
 
 
-def orders_of(texts: Iterable[str]) -> list[str]:
-    """Return the orders, keys of ``PATTERNS``, in which all texts are dates."""
-    found = list(PATTERNS)
+def moments(texts: Sequence[str], order: str) -> dict[str, datetime] | None:
+    """Return the dates of texts in an order, a key of ``PATTERNS``; None if one is not a date."""
+    found: dict[str, datetime] = {}
     for text in texts:
-        found = [order for order in found if moment(text, order) is not None]
-        if not found:
-            break
+        day = moment(text, order)
+        if day is None:
+            return None
+        found[text] = day
     return found
 
 
@@ -46,9 +47,8 @@ def moment(text: str, order: str) -> datetime | None:
         return None
     part = match.groupdict()
     try:
-        month = _month(part["m"])
-        day = datetime(int(part["y"]), month, int(part["d"]))
-        return _with_time(day, part)
+        day = datetime(int(part["y"]), _month(part["m"]), int(part["d"]))
+        return day if part["hour"] is None else day + _time(part) - _offset(part["zone"])
     except (ValueError, OverflowError):  # such as 30 February
         return None
 
@@ -62,20 +62,22 @@ def _month(text: str) -> int:
     return MONTHS.index(name[:3]) + 1
 
 
-def _with_time(day: datetime, part: dict[str, str | None]) -> datetime:
-    if part["hour"] is None:
-        return day
-    hour = _hour(int(part["hour"]), part["half"])
-    fraction = int(((part["part"] or "") + "000000")[:6])
-    time = day.replace(
-        hour=hour,
-        minute=int(part["minute"] or 0),
-        second=int(part["second"] or 0),
-        microsecond=fraction,
-    )
-    zone = (part["zone"] or "Z").replace("UTC", "Z").replace(":", "")
-    offset = datetime.strptime(zone if len(zone) != 3 else zone + "00", "%z").tzinfo
-    return time.replace(tzinfo=offset).astimezone(UTC).replace(tzinfo=None)
+def _time(part: dict[str, str]) -> timedelta:
+    """Return the time since midnight."""
+    hour, minute, second = _hour(int(part["hour"]), part["half"]), part["minute"], part["second"]
+    if hour > 23 or int(minute) > 59 or int(second or 0) > 60:
+        raise ValueError(hour)
+    fraction = int(f"{part['part'] or ''}000000"[:6])
+    return timedelta(0, int(second or 0), fraction, 0, int(minute), hour)
+
+
+def _offset(zone: str | None) -> timedelta:
+    """Return the offset of a zone from UTC."""
+    if zone in (None, "Z", "UTC"):
+        return timedelta()
+    digits = zone[1:].replace(":", "").ljust(4, "0")  # type: ignore[index]
+    sign = -1 if zone.startswith("-") else 1  # type: ignore[union-attr]
+    return timedelta(hours=sign * int(digits[:2]), minutes=sign * int(digits[2:]))
 
 
 def _hour(hour: int, half: str | None) -> int:

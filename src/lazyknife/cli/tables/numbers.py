@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from .formats import TableError, counted, option, quoted, quoted_list
-from .numerals import STYLES, Numeral, Style, decimals, meanings, parse, styles_of
+from .numerals import STYLES, Numeral, Style, decimals, meanings, parse, shape, styles_of, to_float
 from .pools import Pool
 from .reading import Reading
 
 OTHER = {".": ",", ",": "."}
-NAMES = {".": "points", ",": "commas"}
-PERCENT = "%"
 
 
 @dataclass(frozen=True)
@@ -21,25 +18,34 @@ class Numbers:
     """A column whose texts are all numbers, but for some that mark missing values."""
 
     pool: Pool
-    numerals: dict[str, Numeral]  # by text
+    numerals: tuple[Numeral, ...]  # one of each shape
     marks: tuple[str, ...]  # texts of missing values
 
     @property
-    def different(self) -> tuple[Numeral, ...]:
-        return tuple(self.numerals.values())
+    def has_marks(self) -> bool:
+        """Whether some number has decimals or groups of digits."""
+        return any(not numeral.digits.isdigit() for numeral in self.numerals)
 
 
 def as_numbers(pool: Pool, marks: Sequence[str]) -> Numbers | None:
     """Return the texts of a column as numerals; None if they are not, an error if only most are."""
-    missing = tuple(text for text in pool.texts if text.strip() in marks)
-    texts = [text for text in pool.texts if text not in missing]
-    parsed = {text: parse(text) for text in texts}
-    right = {text: numeral for text, numeral in parsed.items() if numeral is not None}
-    if len(right) == len(texts):
-        return Numbers(pool, right, missing)
-    if 2 * len(right) >= len(texts):
+    missing = present_marks(pool, marks)
+    shapes = {text: shape(text) for text in pool.texts if text not in missing}
+    examples = {of: text for text, of in shapes.items()}
+    parsed = {of: parse(text) for of, text in examples.items()}
+    found = tuple(numeral for numeral in parsed.values() if numeral is not None)
+    if len(found) == len(parsed):
+        return Numbers(pool, found, missing)
+    right = [text for text, of in shapes.items() if parsed[of] is not None]
+    if 2 * len(right) >= len(shapes):
         raise pool.odd_one({*right, *missing}, "number")
     return None
+
+
+def present_marks(pool: Pool, marks: Sequence[str]) -> tuple[str, ...]:
+    """Return the marks of missing values that a column has."""
+    texts = set(pool.texts)
+    return tuple(mark for mark in marks if mark in texts)
 
 
 def decimal_mark(columns: Sequence[Numbers], reading: Reading) -> str | None:
@@ -50,7 +56,7 @@ def decimal_mark(columns: Sequence[Numbers], reading: Reading) -> str | None:
         return OTHER[reading.thousands]
     shown: dict[str, str] = {}
     for column in columns:
-        marks = decimals(column.different)
+        marks = decimals(column.numerals)
         if len(marks) == 1:
             shown.setdefault(marks.pop(), column.pool.name)
     if len(shown) > 1:
@@ -70,48 +76,47 @@ def style_of(column: Numbers, decimal: str | None, thousands: str | None) -> Sty
         for style in STYLES
         if decimal in (None, style.decimal) and (not thousands or style.thousands in ("", thousands))
     ]
-    fitting = styles_of(column.different, among)
+    fitting = styles_of(column.numerals, among)
     if not fitting:
         raise _unfitting(column, among)
-    found = list(meanings(column.different, fitting).values())
+    found = list(meanings(column.numerals, fitting).values())
     if len(found) == 1:
         return found[0]
-    first, second = found[:2]
-    text, numeral = next(
-        (text, one)
-        for text, one in column.numerals.items()
-        if one.value(first) != one.value(second)
-    )
-    values = f"{numeral.value(first):.15g} or {numeral.value(second):.15g}"
+    read = [{one.example: to_float(one.unit, style)(one.example) for one in column.numerals} for style in found[:2]]
+    text = next(text for text, value in read[0].items() if read[1][text] != value)
+    values = " or ".join(f"{numbers[text]:.15g}" for numbers in read)
     ways = "pass --decimal . or --decimal ,"
     raise column.pool.error(f"is ambiguous, as {quoted(text)} is {values}: {ways}")
 
 
 def _unfitting(column: Numbers, among: Sequence[Style]) -> TableError:
     """Return an error that names the first number that no style fits."""
-    valid = {t for t, one in column.numerals.items() if any(one.fits(style) for style in among)}
-    if len(valid) < len(column.numerals):
-        return column.pool.odd_one({*valid, *column.marks}, "number")
+    wrong = [one for one in column.numerals if not any(one.fits(style) for style in among)]
+    if wrong:
+        return column.pool.odd_one({*column.pool.texts} - {wrong[0].example}, "number")
     ways = f"write them alike, or pass {option('--categorical', column.pool.name)}"
     return column.pool.error(f"contains numbers that are written in different ways: {ways}")
 
 
 def convert(column: Numbers, style: Style) -> list[str]:
     """Turn the texts into numbers, in place; return notes on what was guessed."""
-    name, values = column.pool.name, column.numerals
-    units = {numeral.unit for numeral in values.values()}
+    name = column.pool.name
+    units = {numeral.unit for numeral in column.numerals}
     if len(units) > 1:
         found = quoted_list(sorted(unit or "no unit" for unit in units))
         ways = f"use one unit, or pass {option('--categorical', name)}"
         raise column.pool.error(f"contains numbers with {found}: {ways}")
     unit = units.pop() if units else ""
     counts = missing_counts(column.pool, column.marks)
-    numbers: dict[str, Any] = {text: one.value(style) for text, one in values.items()}
-    column.pool.convert(numbers, "float64")
+    number_of = to_float(unit, style)
+    marks = set(column.marks)
+    texts = column.pool.texts
+    column.pool.convert({text: number_of(text) for text in texts if text not in marks}, "float64")
     notes = [f"{name}: {note}." for note in counts]
     if unit:
-        example = next(iter(values))
-        notes.append(f"{name}: {unit} is left out, {quoted(example)} is {numbers[example]:.15g}.")
+        example = column.numerals[0].example
+        value = f"{quoted(example)} is {number_of(example):.15g}"
+        notes.append(f"{name}: {unit} is left out, {value}.")
     return notes
 
 

@@ -25,15 +25,18 @@ class Pool:
         return tuple(kind_of(frame[self.name]) for frame in self.frames)
 
     @cached_property
-    def texts(self) -> dict[str, tuple[int, int]]:
-        """The distinct texts, with the file and the row, counted from 1, of the first of each."""
-        found: dict[str, tuple[int, int]] = {}
-        for place, (frame, kind) in enumerate(zip(self.frames, self.kinds, strict=True)):
-            if kind == "text":
-                values = frame[self.name].reset_index(drop=True).dropna().drop_duplicates()
-                for row, value in values.items():
-                    found.setdefault(str(value), (place, row + 1))
-        return found
+    def texts(self) -> list[str]:
+        """The distinct texts of all files."""
+        columns = [f[self.name] for f, kind in zip(self.frames, self.kinds, strict=True) if kind == "text"]
+        return list(dict.fromkeys(text for column in columns for text in column.dropna().unique()))
+
+    def first(self, text: str) -> tuple[int, int]:
+        """Return the file and the row, counted from 1, in which a text occurs first."""
+        for place, frame in enumerate(self.frames):
+            found = (frame[self.name] == text).to_numpy().nonzero()[0]
+            if self.kinds[place] == "text" and len(found):
+                return place, int(found[0]) + 1
+        raise KeyError(text)
 
     def convert(self, values: dict[str, Any], dtype: str) -> None:
         """Replace the texts by values, in place; other texts become missing values."""
@@ -46,7 +49,8 @@ class Pool:
     def odd_one(self, valid: Iterable[str], kind: str) -> TableError:
         """Return an error that names the first text that is not of the kind of the others."""
         right = set(valid)
-        text, (place, row) = next(pair for pair in self.texts.items() if pair[0] not in right)
+        text = next(text for text in self.texts if text not in right)
+        place, row = self.first(text)
         found = f"contains {kind}s, but {quoted(text)} in row {row} is not a {kind}"
         ways = f"correct it, leave it empty, pass {option('--na', text)} or"
         return self.error(f"{found}: {ways} {option('--categorical', self.name)}", place)

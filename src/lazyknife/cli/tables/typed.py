@@ -126,7 +126,8 @@ def _convert_numbers(columns: Sequence[Numbers], reading: Reading) -> list[str]:
     for column in columns:
         styles[column.pool.name] = style_of(column, decimal, reading.thousands)
         notes += convert(column, styles[column.pool.name])
-    return style_notes(styles) + notes
+    shown = [column for column in columns if column.has_marks]
+    return style_notes({column.pool.name: styles[column.pool.name] for column in shown}) + notes
 
 
 def _check_not_declared(pool: Pool) -> None:
@@ -149,7 +150,7 @@ def _doubtful_floats(
     They may where decimals have commas, as given or in some column, and where semicolons separate
     the fields, as they do in countries with decimal commas.
     """
-    commas = any("," in text for column in columns for text in column.numerals)
+    commas = any("," in number.digits for column in columns for number in column.numerals)
     semicolons = any(file.text is not None and file.text.separator == ";" for file in files)
     if reading.decimal == "." or not (commas or semicolons or reading.decimal or reading.thousands):
         return []
