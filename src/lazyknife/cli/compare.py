@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from .report import Report
-    from .tables import Encoded, Reading, Roles
+    from .tables import Reading, Roles
+    from .tables.encoding import Encoded
 
 MEASURED = {"coverage": "coverage", "width": "width", "score": "interval score"}
 COLUMNS = ("method", *MEASURED.values(), "seconds", "certified")
@@ -102,7 +103,7 @@ def compare(
 
 def _read(data: Path, reading: Reading, roles: Roles) -> Encoded:
     """Read the file, and say what was guessed and done."""
-    from .tables import encode_one
+    from .tables.encoding import encode_one
 
     (frame,), notes = inputs.read_inputs((data,), reading, roles)
     rows = encode_one(frame, str(roles.target), roles.drop, roles.categorical, data.name)

@@ -21,7 +21,8 @@ from .outcome import Outcome, draw, make_report, measured, shortfalls
 
 if TYPE_CHECKING:
     from ..certificate import Certificate
-    from .tables import Encoded, Reading, Roles
+    from .tables import Reading, Roles
+    from .tables.encoding import Encoded
 
 FEWEST_ROWS = 3  # a leave-one-out model with an intercept and a λ of its own
 
@@ -115,7 +116,7 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read(train: Path, test: Path, reading: Reading, roles: Roles) -> Encoded:
     """Read both files, and say what was guessed and done."""
-    from .tables import encode
+    from .tables.encoding import encode
 
     (old, new), notes = read_inputs((train, test), reading, roles)
     files = (train.name, test.name)

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lazyknife.cli.tables import Roles, TableError, encode, encode_one, read_table, read_tables
+from lazyknife.cli.tables import Roles, TableError, read_table, read_tables
+from lazyknife.cli.tables.encoding import encode, encode_one
 from tabular import frames, refused
 
 

@@ -1,6 +1,5 @@
-"""A user's files, read, checked and turned into the arrays that the estimators take."""
+"""A user's files, read into frames with typed columns. Importing this loads no other package."""
 
-from .encoding import Encoded, encode, encode_one
 from .files import open_file, read_table, table_bytes, write_table
 from .formats import SUFFIXES, TableError
 from .names import Header, Roles, check_names
@@ -10,15 +9,12 @@ from .typed import Tables, read_tables
 
 __all__ = [
     "SUFFIXES",
-    "Encoded",
     "Header",
     "Reading",
     "Roles",
     "TableError",
     "Tables",
     "check_names",
-    "encode",
-    "encode_one",
     "open_file",
     "read_table",
     "read_tables",
