@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from .tables import Reading, Roles
 
-OWN_COLUMNS = r"point|(lower|upper)(_.*)?"  # of the output
+OWN_COLUMNS = r"point|(lower|upper|width)(_.*)?"  # of the output
 
 
 def reading_of(given: Mapping[str, Any]) -> Reading:

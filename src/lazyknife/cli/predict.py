@@ -53,7 +53,9 @@ SAFE = opt.table(FILES, safe_cells=(bool, False, QUOTE))
 
 
 @plainly
-@opt.with_options(opt.DATA, SAFE, opt.READING, OWN, opt.SEED, opt.SETTINGS, opt.BASES)
+@opt.with_options(
+    opt.DATA, SAFE, opt.READING, opt.TARGET, OWN, opt.SEED, opt.SETTINGS, opt.BASES
+)
 def predict(
     context: typer.Context,
     train: Annotated[Path, typer.Argument(help=ROWS, metavar="TRAIN")],
@@ -91,7 +93,6 @@ def _levels(given: Sequence[float] | None) -> list[float]:
 
 def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of the estimator that the options describe."""
-    from ..data.checks import check_not_negative, check_positive
     from ..networks import mlp
     from ..tangent import Sketch
 
@@ -105,7 +106,7 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
         "ridge": values.parse_ridge(given["ridge"]),
         "parameters": values.parse_parameters(given["parameters"]),
         "scaling": values.make_scaling(scaling),
-        "nu": check_not_negative("nu", given["nu"]) / check_positive("unit", given["unit"]),
+        **values.make_target(given),
         "precision": given["precision"],
         "relevance": None if given["relevance"] == "none" else given["relevance"],
         "memory_budget": values.parse_bytes(given["memory_budget"]),

@@ -15,11 +15,13 @@ OTHER_NAMES = {
     "dimension": "sketch",
     "network": "hidden",
     "method": "methods",
+    "target": "target_transform",
+    "bounds": "lower_bound",  # and upper_bound
 }
 FLAGS = {"methods": "method", "id_column": "id"}  # of parameters of the commands
 NONE = ("scaling", "relevance")  # options with a value "none"
 _CALL = r"[A-Za-z_.]\w*\((?:[^()]|\([^()]*\))*\)"
-_VALUE = rf"""'[^']*'|"[^"]*"|{_CALL}|\[[^\]]*\]|\(\d[^)]*\)|-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?|\w[\w.+]*|"""
+_VALUE = rf"""'[^']*'|"[^"]*"|{_CALL}|\[[^\]]*\]|\([\d'N-][^)]*\)|-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?|\w[\w.+]*|"""
 _SETTING = re.compile(rf"(?<![\w.\[])([A-Za-z]\w*)=(?!=)({_VALUE})")
 _BASES = {of: kind for kind, of in members("base", "BASES").items()}
 _BASE = re.compile(rf"\b({'|'.join(_BASES)})\(\)")
@@ -50,6 +52,9 @@ def typed(name: str, value: str) -> str:
         return flag if value == "True" else flag.replace("--", "--no-", 1)
     if value == "None":
         return f"{flag} none" if name in NONE else f"no {flag}"
+    ends = re.fullmatch(r"\((.*), (.*)\)", value)
+    if name == "lower_bound" and ends:
+        return f"{typed(name, ends[1])} {typed('upper_bound', ends[2])}"
     shown = _shown(name, value)
     return f"{flag} {shown}" if shown else flag
 
