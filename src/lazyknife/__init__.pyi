@@ -34,6 +34,7 @@ from .results import Estimate as Estimate
 from .results import Intervals as Intervals
 from .scorers import coverage_scorer as coverage_scorer
 from .scorers import interval_score_scorer as interval_score_scorer
+from .tables import TableEncoder as TableEncoder
 from .tangent import Sketch as Sketch
 
 __version__: str

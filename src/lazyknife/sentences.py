@@ -94,6 +94,11 @@ FITTED_ON_TRAINING = (
     "The scaling was fitted on the training rows alone, which is a leak: pass the rows to predict "
     "as X_pool or other rows as X_unlabeled, or use scaling='symlog'."
 )
+ENCODED_ON_TRAINING = (
+    "Categories or missing values were encoded by the training rows alone, which is a leak for a "
+    "network of finite width: pass the rows to predict as X_pool or other rows as X_unlabeled, or "
+    "use infinitely wide networks (network=None), which need no such encoding."
+)
 TRAINING_ROWS_OUTSIDE = (
     "{count} of the rows passed as X_unlabeled are training rows, which is a leak: remove them, or "
     "pass the rows to predict as X_pool."

@@ -15,7 +15,6 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import (
     _check_feature_names,
     _check_n_features,
-    _get_feature_names,
     check_is_fitted,
 )
 from torch import Tensor
@@ -26,8 +25,6 @@ from ..data.checks import check_choice, check_fraction, check_not_negative
 from ..data.flavour import flavour_of
 from ..data.inputs import (
     batch_rows,
-    check_features,
-    check_others,
     check_target,
     give_back,
     is_shaped,
@@ -35,7 +32,8 @@ from ..data.inputs import (
     row_labels,
     to_tensor,
 )
-from ..data.scaling import Scaling, Source, find_source, fit_scaling
+from ..data.reading import Reader, make_reader, take
+from ..data.scaling import Scaling, Source, find_source, fit_scaling, is_transformer
 from ..intervals import CONSTRUCTIONS, kappa
 from ..records import Predictor, to_array
 from ..results import Intervals
@@ -56,6 +54,7 @@ class IntervalRegressor(RegressorMixin, Guaranteed):  # type: ignore[misc]
     """
 
     scaling: Any
+    encoding: Any = None
     random_state: Any
     construction: str
     network: Any
@@ -63,6 +62,7 @@ class IntervalRegressor(RegressorMixin, Guaranteed):  # type: ignore[misc]
     nu: float = 0.0
     loo_: Predictor
     scaling_: Scaling
+    reader_: Reader
     row_shape_: tuple[int, ...]
     n_samples_fit_: int
 
@@ -82,6 +82,10 @@ class IntervalRegressor(RegressorMixin, Guaranteed):  # type: ignore[misc]
 
     def _scaling_for(self, rows: Values, source: Source) -> Any:
         return self.scaling
+
+    def _takes_categories(self, rows: Values) -> bool:
+        """Whether the models take rows with codes of categories and missing values."""
+        return False
 
     def _learns_from_covariates(self) -> bool:
         """Whether the estimator learns from rows without labels, beyond scaling."""
@@ -111,18 +115,21 @@ class IntervalRegressor(RegressorMixin, Guaranteed):  # type: ignore[misc]
 
         """
         self._check_settings()
-        rows = check_features(X, self, min_rows=2)
+        reader = make_reader(X, (X_pool, X_unlabeled), self.encoding, is_transformer(self.scaling))
+        rows = reader(X, self, min_rows=2)
         target = check_target(y, rows, self)
         seeds = Seeds.of(self.random_state)
         apart = self._rows_apart(len(rows), seeds)
         source = find_source(
             rows,
-            apart=None if apart is None else rows[apart],
-            pool=check_others(X_pool, rows, self, "X_pool"),
-            unlabeled=check_others(X_unlabeled, rows, self, "X_unlabeled"),
+            apart=None if apart is None else take(rows, apart),
+            pool=reader.others(X_pool, rows, self, "X_pool"),
+            unlabeled=reader.others(X_unlabeled, rows, self, "X_unlabeled"),
         )
         learns = self._learns_from_covariates()
-        scaling = fit_scaling(self._scaling_for(rows, source), rows, source, learns)
+        mixed = reader.encodes and self._takes_categories(rows)
+        expansion = None if mixed else reader.expansion(source.covariates)
+        scaling = fit_scaling(self._scaling_for(rows, source), rows, source, learns, expansion)
         covariates = None
         if learns and not source.objections:
             covariates = to_tensor(scaling(source.covariates))
@@ -132,16 +139,17 @@ class IntervalRegressor(RegressorMixin, Guaranteed):  # type: ignore[misc]
             scaling,
             seeds,
             covariates,
-            None if is_shaped(X) else _get_feature_names(X),
+            reader.names(X),
+            reader.nominal if mixed else None,
         )
         fitted = self._fit(given)
         # Set attributes only after everything has succeeded.
         self._guarantee(fitted.certify)
         if not is_shaped(X):
             _check_feature_names(self, X, reset=True)
-            _check_n_features(self, rows, reset=True)
+            _check_n_features(self, X if reader.encodes else rows, reset=True)
         self.row_shape_, self.n_samples_fit_ = rows.shape[1:], len(rows)
-        self.scaling_, self.loo_ = scaling, fitted.loo
+        self.reader_, self.scaling_, self.loo_ = reader, scaling, fitted.loo
         for name in vars(self).keys() & SOME_HAVE:
             delattr(self, name)
         for name, value in fitted.attributes.items():
@@ -225,10 +233,10 @@ class IntervalRegressor(RegressorMixin, Guaranteed):  # type: ignore[misc]
 
     def _check_new(self, X: Any) -> Values:
         check_is_fitted(self)
-        rows = check_features(X, self)
+        rows: Values = self.reader_(X, self)
         if not is_shaped(X) and hasattr(self, "n_features_in_"):
             _check_feature_names(self, X, reset=False)
-            _check_n_features(self, rows, reset=False)
+            _check_n_features(self, X if self.reader_.encodes else rows, reset=False)
         if rows.shape[1:] != self.row_shape_:
             raise ValueError(
                 f"X has rows of shape {rows.shape[1:]}, but {type(self).__name__} was fitted on "
