@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any, Self
 
 from sklearn.base import BaseEstimator
@@ -27,7 +26,8 @@ class Guaranteed(BaseEstimator):  # type: ignore[misc]
     _certify: Callable[..., Certificate]
     _certificate: Certificate
     _settings: dict[str, Any]
-    _set_later: tuple[str, ...] = ()
+    _set_later: tuple[str, ...]  # by ``set_params``, if at all
+    _noted: tuple[str, ...]  # those of the fit
 
     def set_params(self, **params: Any) -> Self:
         """Set settings by name, also those of the base, the loss or the features.
@@ -44,8 +44,8 @@ class Guaranteed(BaseEstimator):  # type: ignore[misc]
                 held.set_params(**changes)
             else:
                 setattr(self, name, with_settings(held, changes, name))
-        moved = (key for key in params if key not in WITHOUT_EFFECT)
-        self._set_later = tuple(dict.fromkeys((*self._set_later, *moved)))
+        if moved := [key for key in params if key not in WITHOUT_EFFECT]:
+            self._set_later = tuple(dict.fromkeys((*getattr(self, "_set_later", ()), *moved)))
         return self
 
     @property
@@ -58,14 +58,16 @@ class Guaranteed(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         self._check_unchanged()
         level = check_fraction("alpha", self.alpha if alpha is None else alpha)
-        return self._certificate if level == self._settings["alpha"] else self._certify(alpha=level)
+        if level == self._settings["alpha"]:
+            return self._certificate
+        return noted(self._certify(alpha=level), self._noted)
 
     def _guarantee(self, certify: Callable[..., Certificate]) -> None:
         """Keep the certificate of a fit with its settings."""
-        if self._set_later:
-            certify = partial(noted, certify, self._set_later)
-        self._certificate = certify(alpha=self.alpha)
-        self._certify, self._settings = certify, self.get_params(deep=False)
+        names = getattr(self, "_set_later", ())
+        self._certificate = noted(certify(alpha=self.alpha), names)
+        self._certify, self._noted = certify, names
+        self._settings = self.get_params(deep=False)
 
     def _check_unchanged(self) -> None:
         """Refuse settings other than those of the fit."""
@@ -78,10 +80,12 @@ class Guaranteed(BaseEstimator):  # type: ignore[misc]
                 )
 
 
-def noted(certify: Callable[..., Certificate], names: tuple[str, ...], alpha: float) -> Certificate:
-    """Return a certificate that says which settings were set after the estimator was made."""
-    found = certify(alpha=alpha)
-    return replace(found, remarks=(*found.remarks, SET_LATER.format(names=", ".join(names))))
+def noted(certificate: Certificate, names: tuple[str, ...]) -> Certificate:
+    """Let a certificate say which settings were set after the estimator was made."""
+    if not names:
+        return certificate
+    note = SET_LATER.format(names=", ".join(names))
+    return replace(certificate, remarks=(*certificate.remarks, note))
 
 
 def same(value: Any, other: Any) -> bool:
