@@ -51,6 +51,8 @@ class TrainedRegressor(IntervalRegressor):
     intercept: bool = True
     scaling: Any = None
     encoding: TableEncoder | None = None
+    target: Any = None
+    bounds: Any = None
     alpha: float = 0.1
     random_state: Any = None
     progress: bool = False
@@ -81,7 +83,7 @@ class TrainedRegressor(IntervalRegressor):
         )
 
     def _fit(self, given: Given) -> Fitted:
-        X, y, scaling, seeds, *_ = given
+        X, y, scaling, seeds = given.X, given.y, given.scaling, given.seeds
         learn, scored, left_out, model_of, claim = self._design(len(y), seeds)
         build(self.network, X, seeds.start)  # refuses a network that cannot be used
         train = partial(self._train, X, y, seeds)
@@ -95,7 +97,7 @@ class TrainedRegressor(IntervalRegressor):
             make_certificate,
             n=len(scored),
             dependence=INDEPENDENT,
-            assumptions=(*start_assumptions(self.network), *scaling.assumptions),
+            assumptions=(*start_assumptions(self.network), *given.assumptions),
             objections=scaling.objections,
             rows=scaling.rows,
             new_rows=scaling.new_rows,
@@ -120,7 +122,7 @@ class JackknifeRegressor(TrainedRegressor):
         Number of epochs, batch size and step size of Adam.
     intercept
         Whether each network is trained on the deviations from the mean of its own targets.
-    scaling, alpha, random_state, progress
+    scaling, target, bounds, alpha, random_state, progress
         As in ``LazyJackknifeRegressor``.
 
     """
@@ -144,7 +146,8 @@ class CVPlusRegressor(TrainedRegressor):
 
     Parameters
     ----------
-    network, epochs, batch_size, lr, intercept, scaling, alpha, random_state, progress
+    network, epochs, batch_size, lr, intercept, scaling, target, bounds, alpha, random_state,
+    progress
         As in ``JackknifeRegressor``.
     folds
         Number of folds; its coverage guarantee requires equal folds.
@@ -184,7 +187,8 @@ class SplitConformalRegressor(TrainedRegressor):
 
     Parameters
     ----------
-    network, epochs, batch_size, lr, intercept, scaling, alpha, random_state, progress
+    network, epochs, batch_size, lr, intercept, scaling, target, bounds, alpha, random_state,
+    progress
         As in ``JackknifeRegressor``.
     calibration
         Share of the rows that is held out from training.

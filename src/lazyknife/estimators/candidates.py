@@ -85,6 +85,11 @@ def listed_networks(network: Any) -> tuple[Network | wide, ...] | None:
     return None
 
 
+def is_known(network: Any) -> bool:
+    """Whether a network is infinitely wide and of a known kind: it takes categories and gaps."""
+    return isinstance(network, wide) and isinstance(network.kind, str)
+
+
 def wide_candidate(network: wide) -> Candidate:
     """An infinitely wide network; a kernel function is taken as it is."""
     if isinstance(network.kind, str):
