@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
@@ -26,8 +26,7 @@ class Guaranteed(BaseEstimator):  # type: ignore[misc]
     _certify: Callable[..., Certificate]
     _certificate: Certificate
     _settings: dict[str, Any]
-    _set_later: tuple[str, ...]  # by ``set_params``, if at all
-    _noted: tuple[str, ...]  # those of the fit
+    _set_later: tuple[str, ...] = ()
 
     def set_params(self, **params: Any) -> Self:
         """Set settings by name, also those of the base, the loss or the features.
@@ -41,11 +40,12 @@ class Guaranteed(BaseEstimator):  # type: ignore[misc]
         for name, changes in nested.items():
             held = getattr(self, name)
             if hasattr(held, "set_params"):  # a transformer of scikit-learn
-                held.set_params(**changes)
+                changed = clone(held).set_params(**changes)
             else:
-                setattr(self, name, with_settings(held, changes, name))
-        if moved := [key for key in params if key not in WITHOUT_EFFECT]:
-            self._set_later = tuple(dict.fromkeys((*getattr(self, "_set_later", ()), *moved)))
+                changed = with_settings(held, changes, name)
+            setattr(self, name, changed)
+        moved = (key for key in params if key not in WITHOUT_EFFECT)
+        self._set_later = tuple(dict.fromkeys((*self._set_later, *moved)))
         return self
 
     @property
@@ -58,16 +58,14 @@ class Guaranteed(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         self._check_unchanged()
         level = check_fraction("alpha", self.alpha if alpha is None else alpha)
-        if level == self._settings["alpha"]:
-            return self._certificate
-        return noted(self._certify(alpha=level), self._noted)
+        return self._certificate if level == self._settings["alpha"] else self._certify(alpha=level)
 
     def _guarantee(self, certify: Callable[..., Certificate]) -> None:
         """Keep the certificate of a fit with its settings."""
-        names = getattr(self, "_set_later", ())
-        self._certificate = noted(certify(alpha=self.alpha), names)
-        self._certify, self._noted = certify, names
-        self._settings = self.get_params(deep=False)
+        if self._set_later:
+            certify = Noted(certify, self._set_later)
+        self._certificate = certify(alpha=self.alpha)
+        self._certify, self._settings = certify, self.get_params(deep=False)
 
     def _check_unchanged(self) -> None:
         """Refuse settings other than those of the fit."""
@@ -80,12 +78,16 @@ class Guaranteed(BaseEstimator):  # type: ignore[misc]
                 )
 
 
-def noted(certificate: Certificate, names: tuple[str, ...]) -> Certificate:
-    """Let a certificate say which settings were set after the estimator was made."""
-    if not names:
-        return certificate
-    note = SET_LATER.format(names=", ".join(names))
-    return replace(certificate, remarks=(*certificate.remarks, note))
+@dataclass(frozen=True)
+class Noted:
+    """Certificates that say which settings were set after the estimator was made."""
+
+    certify: Callable[..., Certificate]
+    names: tuple[str, ...]
+
+    def __call__(self, alpha: float) -> Certificate:
+        found, remark = self.certify(alpha=alpha), SET_LATER.format(names=", ".join(self.names))
+        return replace(found, remarks=(*found.remarks, remark))
 
 
 def same(value: Any, other: Any) -> bool:
