@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
@@ -40,9 +40,10 @@ class Guaranteed(BaseEstimator):  # type: ignore[misc]
         for name, changes in nested.items():
             held = getattr(self, name)
             if hasattr(held, "set_params"):  # a transformer of scikit-learn
-                held.set_params(**changes)
+                changed = clone(held).set_params(**changes)
             else:
-                setattr(self, name, with_settings(held, changes, name))
+                changed = with_settings(held, changes, name)
+            setattr(self, name, changed)
         moved = (key for key in params if key not in WITHOUT_EFFECT)
         self._set_later = tuple(dict.fromkeys((*self._set_later, *moved)))
         return self
