@@ -169,5 +169,7 @@ class Conformal(Predictor, Protocol):
 def to_array(values: ArrayLike | Tensor) -> Array:
     """Return numbers as a float64 array, from any container or device."""
     if isinstance(values, Tensor):
-        values = values.detach().cpu().numpy()
+        values = values.detach().cpu().double().numpy()
+    if np.ma.is_masked(values):
+        raise TypeError("a masked array has masked values, which are no data: remove them")
     return np.asarray(values, dtype=np.float64)

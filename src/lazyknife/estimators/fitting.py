@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -37,7 +36,7 @@ from .choosing_full import FullStep
 from .records import Fitted, Given, Seeds
 from .shared import IntervalRegressor
 from .step import LazyStep
-from .warn import warn_if_far
+from .warn import warn_if_far, warn_of
 
 
 class LazyFit(IntervalRegressor):
@@ -237,6 +236,5 @@ class LazyFit(IntervalRegressor):
             size=float(given.y.abs().max()),
             columns=unlike_columns(given.X.numpy(), given.names),
         )
-        for objection in certifier.rounded(self.alpha):
-            warnings.warn(f"no coverage is guaranteed. {objection}", stacklevel=5)
+        warn_of(certifier.rounded(self.alpha))
         return certifier

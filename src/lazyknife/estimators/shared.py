@@ -21,16 +21,11 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from ..compute import steps, track
+from ..data.batches import all_rows, batch_rows, is_stream, rows_and_targets
 from ..data.checks import check_choice, check_fraction, check_not_negative
+from ..data.containers import give_back
 from ..data.flavour import flavour_of
-from ..data.inputs import (
-    batch_rows,
-    give_back,
-    is_shaped,
-    is_stream,
-    row_labels,
-    to_tensor,
-)
+from ..data.inputs import is_shaped, row_labels, to_tensor
 from ..data.reading import Reader
 from ..data.scaling import Scaling, Source
 from ..data.targets import Target, find_target
@@ -101,14 +96,15 @@ class IntervalRegressor(Saved, RegressorMixin, Guaranteed):  # type: ignore[misc
         """Training rows that the leave-one-out step does not use, if there are any."""
         return None
 
-    def fit(self, X: Any, y: Any, X_pool: Any = None, X_unlabeled: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, X_pool: Any = None, X_unlabeled: Any = None) -> Self:
         """Fit the network and all its leave-one-out models.
 
         Parameters
         ----------
         X
             Training rows: an array or frame of shape (n, features), or a tensor of any shape
-            that the network takes.
+            that the network takes. A ``torch.utils.data.DataLoader`` or an iterator of batches
+            ``(X, y)`` is read to its end; y is then None.
         y
             Targets, shape (n,).
         X_pool
@@ -121,7 +117,8 @@ class IntervalRegressor(Saved, RegressorMixin, Guaranteed):  # type: ignore[misc
 
         """
         self._check_settings()
-        given = prepare(self, X, y, X_pool, X_unlabeled)
+        X, y = rows_and_targets(X, y)
+        given = prepare(self, X, y, all_rows(X_pool), all_rows(X_unlabeled))
         fitted = self._fit(given)
         # Set attributes only after everything has succeeded.
         self._guarantee(fitted.certify)
@@ -138,7 +135,25 @@ class IntervalRegressor(Saved, RegressorMixin, Guaranteed):  # type: ignore[misc
         return self
 
     def predict(self, X: Any) -> Any:
-        """Predict y with the full-data model, shape (m,); a tensor for a tensor, else an array."""
+        """Predict y with the full-data model.
+
+        Parameters
+        ----------
+        X
+            Rows to predict; batches as in ``predict_interval`` give an iterator of predictions.
+
+        Returns
+        -------
+        Predictions, shape (m,): a tensor for a tensor, else an array; in float32 where X has
+        floating numbers of 32 or 16 bits, else in float64.
+
+        """
+        check_is_fitted(self)
+        if is_stream(X):
+            return (self._points(batch_rows(batch)) for batch in X)
+        return self._points(X)
+
+    def _points(self, X: Any) -> Any:
         values = self._check_new(X)
         rows = to_tensor(self.scaling_(values))
         with torch.no_grad():
@@ -167,7 +182,8 @@ class IntervalRegressor(Saved, RegressorMixin, Guaranteed):  # type: ignore[misc
         X
             Rows to predict. An iterator of batches of rows, such as a generator or a
             ``torch.utils.data.DataLoader``, gives an iterator of intervals, one for each batch;
-            batches are read one at a time.
+            batches are read one at a time. Where X has floating numbers of 32 or 16 bits the
+            results are in float32, ends rounded outwards, so that they cover no less.
         alpha
             The level, or a list of levels; None is the estimator's own. Nothing is fitted again.
 
@@ -196,9 +212,9 @@ class IntervalRegressor(Saved, RegressorMixin, Guaranteed):  # type: ignore[misc
         values = self._check_new(X)
         warn_if_outside(self.scaling_.outside_pool(values), len(values))
         rows = to_tensor(self.scaling_(values))
-        ends = CONSTRUCTIONS[self.construction].ends
+        make = CONSTRUCTIONS[self.construction].ends
         with torch.no_grad():
-            parts = [ends(self.loo_, rows[block], ranks) for block in self._row_blocks(len(rows))]
+            parts = [make(self.loo_, rows[block], ranks) for block in self._row_blocks(len(rows))]
         point, lower, upper = (torch.cat(part) for part in zip(*parts, strict=True))
         refuse_nan(lower, upper)
         nu = check_not_negative("nu", self.nu)
@@ -206,8 +222,8 @@ class IntervalRegressor(Saved, RegressorMixin, Guaranteed):  # type: ignore[misc
         lower, upper = self.target_.ends(lower - nu, upper + nu)
         if not isinstance(asked, tuple):
             lower, upper = lower[:, 0], upper[:, 0]
-        point, lower, upper = (give_back(part, X) for part in (point, lower, upper))
-        return Intervals(point, lower, upper, asked, row_labels(X), flavour_of(X))
+        ends = (give_back(lower, X, -1), give_back(upper, X, 1))
+        return Intervals(give_back(point, X), *ends, asked, row_labels(X), flavour_of(X))
 
     def _check_new(self, X: Any) -> Values:
         check_is_fitted(self)

@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
 
+from ..alert import warn
 from ..intervals import kappa, rows_needed
+
+
+def warn_of(objections: Iterable[str]) -> None:
+    """Warn that rounding leaves no guarantee."""
+    for objection in objections:
+        warn(f"no coverage is guaranteed. {objection}")
 
 
 def warn_if_infinite(level: float, n: int) -> None:
     """Warn if n rows are too few for the level."""
     if kappa(level, n) < 1:
-        warnings.warn(
+        warn(
             f"{n} rows are too few for alpha={level:g}: the intervals are infinite. "
             f"At least {rows_needed(level)} rows are needed",
-            stacklevel=3,
         )
 
 
 def warn_if_outside(outside: int, count: int) -> None:
     """Warn if rows to predict are not in the pool."""
     if outside:
-        warnings.warn(
+        warn(
             f"{outside} of {count} rows are not among the rows passed as X_pool: the "
             "certificate does not hold for them. Pass all rows to predict as X_pool to fit",
-            stacklevel=4,
         )
 
 
@@ -47,10 +52,9 @@ def warn_if_far(read_out: Tensor, linearised: Tensor) -> None:
     gap = float((read_out - linearised).square().mean().sqrt())
     error = float(linearised.square().mean().sqrt())
     if not gap <= error:
-        warnings.warn(
+        warn(
             "the moved networks are far from the linearised ones that the ridge fitted (left-out "
             f"predictions differ by {gap:.3g}, the linearised errors are {error:.3g}), so the "
             "intervals are valid but wide. Use readout='tangent', divide y by a fixed unit so that "
             "its spread is of order one, or use a larger ridge",
-            stacklevel=4,
         )
