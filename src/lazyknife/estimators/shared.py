@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader
 
 from ..compute import steps, track
 from ..data.batches import all_rows, batch_rows, is_stream, rows_and_targets
-from ..data.checks import check_choice, check_fraction, check_not_negative
+from ..data.checks import check_choice, check_flag, check_level, check_not_negative
 from ..data.containers import give_back
 from ..data.flavour import flavour_of
 from ..data.inputs import is_shaped, row_labels, to_tensor
@@ -72,9 +72,10 @@ class IntervalRegressor(Saved, RegressorMixin, Guaranteed):  # type: ignore[misc
 
     def _check_settings(self) -> None:
         """Raise an error for invalid settings before anything is computed."""
-        check_fraction("alpha", self.alpha)
+        check_level("alpha", self.alpha)
         check_choice("construction", self.construction, self._constructions())
         check_not_negative("nu", self.nu)
+        check_flag("progress", self.progress)
         find_target(self.target, self.bounds)
 
     def _constructions(self) -> list[str]:
@@ -158,7 +159,9 @@ class IntervalRegressor(Saved, RegressorMixin, Guaranteed):  # type: ignore[misc
         rows = to_tensor(self.scaling_(values))
         with torch.no_grad():
             parts = [self.loo_.point(rows[block]) for block in self._row_blocks(len(rows))]
-        return give_back(self.target_.point(torch.cat(parts)), X)
+        point = self.target_.point(torch.cat(parts))
+        refuse_nan(point)
+        return give_back(point, X)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R² of the point predictions."""
@@ -194,7 +197,7 @@ class IntervalRegressor(Saved, RegressorMixin, Guaranteed):  # type: ignore[misc
         levels = (chosen,) if single else tuple(chosen)  # type: ignore[arg-type]
         if not levels:
             raise ValueError("alpha=[]: give at least one level")
-        levels = tuple(check_fraction("alpha", level) for level in levels)
+        levels = tuple(check_level("alpha", level) for level in levels)
         certified = tuple(self.certify(alpha=level) for level in levels)
         certificate = certified[0] if single else certified
         n = len(self.loo_.residuals)
@@ -216,9 +219,9 @@ class IntervalRegressor(Saved, RegressorMixin, Guaranteed):  # type: ignore[misc
         with torch.no_grad():
             parts = [make(self.loo_, rows[block], ranks) for block in self._row_blocks(len(rows))]
         point, lower, upper = (torch.cat(part) for part in zip(*parts, strict=True))
-        refuse_nan(lower, upper)
         nu = check_not_negative("nu", self.nu)
         point = self.target_.point(point)
+        refuse_nan(point, lower, upper)
         lower, upper = self.target_.ends(lower - nu, upper + nu)
         if not isinstance(asked, tuple):
             lower, upper = lower[:, 0], upper[:, 0]
