@@ -67,7 +67,7 @@ def encode(
         check_unique(source.frame.columns, source.name)
     apart = _check_names(old, new, target, drop, categorical, id_column)
     names = _features(old, new, apart)
-    y = _target(old, target)
+    y = target_of(old, target)
     kinds = {name: kind_of_pool(name, old, new, name in categorical) for name in names}
     blocks = [
         *number_blocks(old, new, {name: kinds[name] for name in names if kinds[name] != CATEGORY}),
@@ -76,7 +76,7 @@ def encode(
     pool = np.hstack([block.values for block in blocks])
     if not pool.shape[1]:
         raise TableError(f"{old.name}: no features are left: drop fewer columns")
-    y_new, remarks = _new_target(new, target)
+    y_new, remarks = new_target_of(new, target)
     notes = [note for block in blocks for note in block.notes]
     return Encoded(
         X=pool[: len(train)],
@@ -102,7 +102,7 @@ def encode_one(
     return encode(frame, nothing, target, drop, categorical, files=(name, name))
 
 
-def _target(source: Source, target: str) -> Array:
+def target_of(source: Source, target: str) -> Array:
     """Return the target, (rows,), which must be numbers without missing values."""
     column = source[target]
     kind = kind_of(column)
@@ -124,12 +124,12 @@ def _target(source: Source, target: str) -> Array:
     return values
 
 
-def _new_target(new: Source, target: str) -> tuple[Array | None, list[str]]:
+def new_target_of(new: Source, target: str) -> tuple[Array | None, list[str]]:
     """Return the new rows' target if it is complete, otherwise None and why."""
     if target not in new.frame.columns:
         return None, []
     try:
-        return _target(new, target), []
+        return target_of(new, target), []
     except TableError as error:
         return None, [f"The new rows are not scored. {error}."]
 
