@@ -71,13 +71,16 @@ def predict_stored(
 ) -> Outcome:
     """Predict the rows of a file by a saved model; no levels are the model's own."""
     from ..estimators.lazy import LazyJackknifeRegressor
+    from .tables import Roles
 
     model = LazyJackknifeRegressor.load(path, map_location=given["device"])
     notes = Notes(**getattr(model, "command_", {}))
     if not model.reader_.encodes:
         raise ValueError(f"{path} was fitted on an array, whose columns have no names: fit a frame")
+    reading = replace(reading_of(given), **_kept(notes, given))
+    check_inputs((new,), reading, Roles(target, id_column))
     known = notes._replace(target=target or notes.target)
-    frame, remarks = _read(new, model, known, id_column, given)
+    frame, remarks = _read(new, model, known, id_column, reading)
     features = frame[list(model.feature_names_in_)]
     asked = list(levels) or [model.alpha]
     found = model.predict_interval(features, alpha=asked if len(asked) > 1 else asked[0])
@@ -92,17 +95,14 @@ def _read(
     model: LazyJackknifeRegressor,
     notes: Notes,
     id_column: str | None,
-    given: Mapping[str, Any],
+    reading: Reading,
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """Return the new rows, with text where the model has categories, and what was guessed."""
     from .tables import Roles, open_file, read_tables
     from .tables.names import check_known
 
-    reading = replace(reading_of(given), **_kept(notes, given))
     schema = model.reader_.schema
     assert schema is not None  # as the reader encodes
-    roles = Roles(None, id_column)
-    check_inputs((new,), reading, roles)
     file = open_file(new, reading)
     for column in schema.columns:
         check_known(str(column.name), file.columns, new.name)
