@@ -40,6 +40,7 @@ from ..results import Intervals
 from .guarantee import Guaranteed
 from .preparing import prepare
 from .records import Fitted, Given, Seeds
+from .saved import Saved
 from .warn import refuse_nan, warn_if_infinite, warn_if_outside
 
 Values = NDArray[Any]
@@ -47,7 +48,7 @@ Levels = float | Sequence[float] | None
 SOME_HAVE = {"base_", "start_", "choice_", "ridge_"}
 
 
-class IntervalRegressor(RegressorMixin, Guaranteed):  # type: ignore[misc]
+class IntervalRegressor(Saved, RegressorMixin, Guaranteed):  # type: ignore[misc]
     """Base of every estimator with ``predict_interval``.
 
     A subclass defines how leave-one-out models and a certificate are obtained (``_fit``) and which
@@ -129,7 +130,7 @@ class IntervalRegressor(RegressorMixin, Guaranteed):  # type: ignore[misc]
             self.n_features_in_ = given.reader.width(X, given.shape)
         self.row_shape_, self.n_samples_fit_ = given.shape, len(given.y)
         self.reader_, self.scaling_, self.target_ = given.reader, given.scaling, given.target
-        self.loo_ = fitted.loo
+        self.loo_, self._rows_like = fitted.loo, given.X[:0].clone()
         for name in vars(self).keys() & SOME_HAVE:
             delattr(self, name)
         for name, value in fitted.attributes.items():
