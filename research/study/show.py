@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 # Sets that are only used in their own units.
 UNCHANGED = {
-    **{name: entry.title for name, entry in {**datasets.TABLES, **datasets.FORMULAS}.items()},
+    **{name: entry.title for name, entry in datasets.TABLES.items()},
+    **{name: entry.title for name, entry in {**datasets.FORMULAS, **datasets.PUBLISHED}.items()},
     "diabetes": "diabetes",
 }
 
@@ -24,6 +25,8 @@ def heading(data: str, transform: Any) -> str:
         return f"simulation, p = {data.removeprefix(SIMULATED)}"
     if data in UNCHANGED:
         return UNCHANGED[data]
+    if data not in datasets.DATASETS:  # a caller's own
+        return data
     title = datasets.DATASETS[data].title
     return f"{title}, {transform}" if isinstance(transform, str) else f"{title}, raw"
 

@@ -13,7 +13,7 @@ from ..pages import markdown
 from .catalogue import PAPER, STUDIES
 from .choices import measures_table, verdict_lines
 from .kinds import against_lines, mean_lines, set_lines
-from .run import read_rows
+from .rows import read_rows
 from .show import heading, labels
 from .summary import summarise
 from .verdict import Verdict, verdicts

@@ -22,7 +22,8 @@ from research.study import (
     summarise,
 )
 from research.study.methods import BEFORE, DEFAULT, STRONG, VARIANTS, effective
-from research.study.run import key_of, resolve, stored_rows
+from research.study.rows import key_of, stored_rows
+from research.study.run import resolve
 from typer.testing import CliRunner
 
 from alike import check_same_drawing, check_same_page

@@ -28,7 +28,7 @@ from research.study import (
     vary,
 )
 from research.study.methods import BEFORE, DEFAULT, EARLIER, PEERS, STRONG, VARIANTS
-from research.study.run import stored_rows
+from research.study.rows import stored_rows
 from research.study.trial import COLUMNS, load, outside, split
 
 import lazyknife as lk

@@ -17,6 +17,7 @@ from ..base.method import Rows
 from ..base.split import part_size, random_parts
 from ..certificate import make_certificate
 from ..data.checks import check_fraction, check_positive_int
+from ..intervals import Construction
 from ..networks import Network, build, make
 from ..records import INDEPENDENT
 from .candidates import start_assumptions
@@ -123,7 +124,7 @@ class JackknifeRegressor(TrainedRegressor):
 
     """
 
-    construction: str = "plus"
+    construction: str | Construction[Any] = "plus"
 
     def _design(self, n: int, seeds: Seeds) -> Design:
         rows = torch.arange(n)

@@ -10,7 +10,7 @@ import numpy as np
 from ..base import BaseMethod
 from ..compute import Device
 from ..data.checks import check_choice, check_folds, check_positive, check_positive_int
-from ..intervals import CONSTRUCTIONS
+from ..intervals import CONSTRUCTIONS, Construction
 from ..losses import Loss
 from ..tangent import FeatureMap, Selection
 from .candidates import listed_networks
@@ -47,7 +47,8 @@ class LazyJackknifeRegressor(LazyFit):
     construction
         ``"plus"`` (jackknife+) certifies 1 − 2·alpha − τ, where τ is the base's total variation;
         ``"minmax"`` and ``"full"`` (exact full conformal) certify 1 − alpha − τ; ``"cv+"`` leaves
-        folds out instead of rows; ``"jackknife"`` and ``"naive"`` certify nothing.
+        folds out instead of rows; ``"jackknife"`` and ``"naive"`` certify nothing, nor does a
+        ``lazyknife.intervals.Construction`` of your own, passed as an object.
     readout
         ``"tangent"``: predictions of the linearised network, which the ridge fits; ``"network"``:
         of the real network at the moved weights, the paper's choice.
@@ -127,7 +128,7 @@ class LazyJackknifeRegressor(LazyFit):
     network: Any = None  # Network | wide | Sequence[Network | wide] | None
     base: BaseMethod | None = None
     ridge: float | Literal["auto"] = "auto"
-    construction: str = "plus"
+    construction: str | Construction[Any] = "plus"
     readout: str = "tangent"
     intercept: bool = True
     parameters: Selection = "all"

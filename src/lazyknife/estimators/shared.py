@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader
 
 from ..certificate import Certificate
 from ..compute import steps, track
-from ..data.checks import check_choice, check_fraction, check_not_negative
+from ..data.checks import check_fraction, check_not_negative
 from ..data.inputs import (
     batch_rows,
     check_features,
@@ -35,7 +35,7 @@ from ..data.inputs import (
     to_tensor,
 )
 from ..data.scaling import Scaling, Source, find_source, fit_scaling
-from ..intervals import CONSTRUCTIONS, kappa
+from ..intervals import CONSTRUCTIONS, Construction, check_construction, find_construction, kappa
 from ..records import Intervals, Predictor, to_array
 from .records import Fitted, Given, Seeds
 from .warn import warn_if_infinite, warn_if_outside
@@ -55,7 +55,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     alpha: float
     scaling: Any
     random_state: Any
-    construction: str
+    construction: str | Construction[Any]
     network: Any
     progress: bool
     nu: float = 0.0
@@ -71,7 +71,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _check_settings(self) -> None:
         """Raise an error for invalid settings before anything is computed."""
         check_fraction("alpha", self.alpha)
-        check_choice("construction", self.construction, self._constructions())
+        check_construction(self.construction, self._constructions())
         check_not_negative("nu", self.nu)
 
     def _constructions(self) -> list[str]:
@@ -210,7 +210,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         values = self._check_new(X)
         warn_if_outside(self.scaling_.outside_pool(values), len(values))
         rows = to_tensor(self.scaling_(values))
-        ends = CONSTRUCTIONS[self.construction].ends
+        ends = find_construction(self.construction).ends
         with torch.no_grad():
             parts = [ends(self.loo_, rows[block], ranks) for block in self._row_blocks(len(rows))]
         point, lower, upper = (torch.cat(part) for part in zip(*parts, strict=True))
