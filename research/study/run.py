@@ -147,7 +147,9 @@ def resolve(trial: Trial, own: Own = NOTHING) -> Trial:
         model_of(trial, own)  # refuses what is no method
         return replace(trial, data=data)
     if trial.method not in METHODS:
-        raise ValueError(f"no method {trial.method!r}: pass it in methods={{{trial.method!r}: ...}}")
+        raise ValueError(
+            f"no method {trial.method!r}: pass it in methods={{{trial.method!r}: ...}}"
+        )
     return replace(trial, data=data, setting=effective(trial.method, trial.setting))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .. import datasets
@@ -31,11 +32,13 @@ def heading(data: str, transform: Any) -> str:
     return f"{title}, {transform}" if isinstance(transform, str) else f"{title}, raw"
 
 
-def labels(summary: pd.DataFrame, part: pd.DataFrame) -> list[str]:
+def labels(
+    summary: pd.DataFrame, part: pd.DataFrame, name: Callable[[str], str] = str
+) -> list[str]:
     """Name the methods; with their readout where a method is shown with several."""
     several = summary.groupby("method")["readout"].nunique().max() > 1
     pairs = zip(part["method"], part["readout"], strict=True)
-    return [f"{method}, {readout}" if several else method for method, readout in pairs]
+    return [f"{name(m)}, {readout}" if several else name(m) for m, readout in pairs]
 
 
 def blank(lines: int, columns: int, *, width: float, height: float) -> tuple[Figure, Any]:

@@ -15,7 +15,7 @@ FOLDS = 10
 
 
 def random(count: int, setting: Setting, number: int) -> Parts:
-    """n rows at random, and as many test rows as the setting asks for."""
+    """Draw n rows at random, and as many test rows as the setting asks for."""
     rows = np.random.default_rng([number, 1]).permutation(count)
     n_test = count if setting.n_test is None else setting.n_test
     return np.split(rows, [setting.n, setting.n + n_test])
@@ -32,7 +32,7 @@ def ten_fold(count: int, setting: Setting, number: int) -> Parts:
 
 
 def jaws(count: int, setting: Setting, number: int) -> Parts:
-    """n rows by numpy's old generator, the rest to test, as in the code of Prinster et al."""
+    """Draw n rows by numpy's old generator, test on the rest: as the code of Prinster et al."""
     train = np.random.RandomState(number).choice(count, setting.n, replace=False)
     return [train, np.setdiff1d(np.arange(count), train), train[:0]]
 

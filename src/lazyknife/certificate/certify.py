@@ -101,7 +101,9 @@ class Claim:
                 check_not_negative(argument, value)
         name = type(self.base).__name__
         unprivate = (sentences.NOT_PRIVATE.format(base=name),) if self.dependence is None else ()
-        shown = f" with {self.folds} folds" if find_construction(self.construction).uses_folds else ""
+        shown = (
+            f" with {self.folds} folds" if find_construction(self.construction).uses_folds else ""
+        )
         return make_certificate(
             subject=f"construction {self.construction!r}{shown}, n = {n}, {name} base",
             construction=self.construction,
