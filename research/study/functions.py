@@ -9,7 +9,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 
 from lazyknife.certificate import Certificate
-from lazyknife.records import Array, Intervals
+from lazyknife.records import Array
+from lazyknife.results import Intervals
 
 # X (n, p), y (n,), X_new (m, p), alpha and a seed, to intervals, see ``as_intervals``.
 FitPredict = Callable[[Array, Array, Array, float, int], Any]

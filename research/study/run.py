@@ -9,8 +9,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lazyknife.compare import side_by_side
 from lazyknife.compute import track
+from lazyknife.processes import side_by_side
 
 from .. import datasets
 from .grid import Study, Trial
