@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 
 from lazyknife.certificate import Certificate
+from lazyknife.data.checks import check_fraction
 from lazyknife.records import Array
 from lazyknife.results import Intervals
 
@@ -38,6 +39,9 @@ class FunctionRegressor(BaseEstimator):  # type: ignore[misc]
         self.function = function
         self.alpha = alpha
         self.random_state = random_state
+
+    def _check_settings(self) -> None:
+        check_fraction("alpha", self.alpha)
 
     def fit(self, X: Array, y: Array, X_pool: Array | None = None) -> Self:
         """Keep the rows."""
