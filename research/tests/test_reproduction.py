@@ -56,11 +56,11 @@ def resolved(trial: Trial) -> Trial:
 def small_trial(name: str) -> Trial:
     """Return one cheap trial: DP-Lazy PI, the fewest rows, tamed features where data are real.
 
-    A study without DP-Lazy PI has the library's own private method, or its earlier default.
+    A study without DP-Lazy PI has the library's own private method, or a default.
     """
     every = STUDIES[name].expand(1)
     methods = {trial.method for trial in every}
-    method = next(m for m in ("lazy_dp", "lazyknife", BEFORE) if m in methods)
+    method = next(m for m in ("lazy_dp", "lazyknife", BEFORE, DEFAULT) if m in methods)
     trials = [trial for trial in every if trial.method == method]
     return min(trials, key=lambda t: (t.setting.n, t.setting.transform is None))
 
