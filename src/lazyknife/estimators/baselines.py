@@ -15,10 +15,10 @@ from torch import Tensor
 from ..base import Plain
 from ..base.method import Rows
 from ..base.split import part_size, random_parts
-from ..certificate import make_certificate
+from ..certificate import TrainedCertifier
 from ..data.checks import check_flag, check_folds, check_fraction
+from ..intervals import Construction
 from ..networks import Network, build, make
-from ..records import INDEPENDENT
 from ..tables import TableEncoder
 from .candidates import start_assumptions
 from .records import Fitted, Given, Seeds
@@ -94,15 +94,13 @@ class TrainedRegressor(IntervalRegressor):
         if left_out:
             models = join([train(1 + k, others(len(y), sets)) for k, sets in enumerate(left_out)])
             residuals = y[scored] - models.own_outputs(X[scored], model_of)
-        certify = partial(
-            make_certificate,
+        certify = TrainedCertifier(
             n=len(scored),
-            dependence=INDEPENDENT,
             assumptions=(*start_assumptions(self.network), *given.assumptions),
             objections=scaling.objections,
             rows=scaling.rows,
             new_rows=scaling.new_rows,
-            available=self._constructions(),
+            available=tuple(self._constructions()),
             **claim,
         )
         return Fitted(Refits(full, models, model_of, residuals, errors[learn]), certify, {})
@@ -128,7 +126,7 @@ class JackknifeRegressor(TrainedRegressor):
 
     """
 
-    construction: str = "plus"
+    construction: str | Construction[Any] = "plus"
 
     def _design(self, n: int, seeds: Seeds) -> Design:
         rows = torch.arange(n)
