@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .words import column_error
+from .words import TableError, column_error
 
 Numbers = NDArray[np.float64]
 MOST_CATEGORIES = 100  # columns that one feature may become
@@ -94,6 +94,11 @@ def expansion_of(X: Numbers, nominal: Sequence[bool], names: Sequence[str]) -> E
         _repeated(column, name) if is_code else None
         for column, is_code, name in zip(X.T, nominal, names, strict=True)
     )
+    if not marked and not any(found is None or found for found in codes):
+        raise TableError(
+            f"X has no features left for a network: every category of the columns {list(names)} "
+            "occurs once. Give columns of numbers, or network=None"
+        )
     return Expansion(tuple(names), tuple(medians), marked, codes)
 
 
