@@ -51,7 +51,7 @@ class mlp:
             raise TypeError(f"widths={self.widths!r}: give the units of each layer, such as (64,)")
         units = tuple(check_positive_int("widths", width) for width in self.widths)
         object.__setattr__(self, "widths", units)
-        check_choice("activation", self.activation, ACTIVATIONS)
+        check_choice("activation", self.activation, sorted(ACTIVATIONS))
         check_flag("skip", self.skip)
 
     def __call__(self, n_features: int) -> nn.Module:
