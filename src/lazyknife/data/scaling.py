@@ -83,7 +83,8 @@ class Scaling(Terms):
             X = self.expansion(X)
         if self.transformer is None:
             return np.asarray(X)
-        transformed = self.transformer.transform(X)
+        with np.errstate(all="ignore"):  # what overflows is refused below
+            transformed = self.transformer.transform(X)
         dense = transformed.toarray() if issparse(transformed) else transformed
         result: Features = np.asarray(dense, dtype=np.float64)
         if not (np.isfinite(result) | _gaps(X, result)).all():
@@ -209,7 +210,8 @@ def fit_scaling(
     expanded = expansion is not None and expansion.learnt
     if transformer is not None:
         rows = X if fixed else source.covariates
-        transformer.fit(rows if expansion is None else expansion(rows))
+        with np.errstate(all="ignore"):
+            transformer.fit(rows if expansion is None else expansion(rows))
     if fixed and not learnt and not expanded:
         return Scaling(transformer, expansion, assumptions=assumed)
     both = (assumed, source.assumptions) if fixed else (source.assumptions, assumed)
