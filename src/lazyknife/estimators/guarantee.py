@@ -11,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from ..certificate import Certificate
-from ..data.checks import check_fraction
+from ..data.checks import check_level
 from ..sentences import SET_LATER
 from ..settings import grouped, with_settings
 
@@ -57,7 +57,7 @@ class Guaranteed(BaseEstimator):  # type: ignore[misc]
         """Return the certificate of a level, without a new fit; None is the estimator's own."""
         check_is_fitted(self)
         self._check_unchanged()
-        level = check_fraction("alpha", self.alpha if alpha is None else alpha)
+        level = check_level("alpha", self.alpha if alpha is None else alpha)
         return self._certificate if level == self._settings["alpha"] else self._certify(alpha=level)
 
     def _guarantee(self, certify: Callable[..., Certificate]) -> None:
