@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .data.checks import check_fraction
+from .data.checks import check_level
 from .estimators.pipelines import predict_interval
 from .metrics import coverage, interval_score
 from .results import Intervals
@@ -26,7 +26,7 @@ class IntervalScorer:
 
     def __post_init__(self) -> None:
         if self.alpha is not None:
-            check_fraction("alpha", self.alpha)
+            check_level("alpha", self.alpha)
 
     def __call__(self, estimator: Any, X: Any, y: Any) -> float:
         if hasattr(estimator, "predict_interval"):
