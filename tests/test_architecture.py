@@ -18,8 +18,10 @@ ROOT = Path(lazyknife.__file__).parent
 
 # The order of the data: a part of the package imports only from the parts before its own.
 PARTS = [
-    ("records", "sentences", "files", "matmul", "alert", "settings"),
+    ("records", "sentences", "files", "matmul", "processes", "settings", "alert"),
+    ("saving",),
     ("compute",),
+    ("tables",),
     ("data",),
     ("losses",),
     ("networks",),
@@ -31,9 +33,8 @@ PARTS = [
     ("plots",),
     ("results",),
     ("metrics",),
-    ("scorers",),
     ("estimators",),
-    ("compare",),
+    ("compare", "scorers"),
     ("cli",),
 ]
 PLACE = {name: place for place, names in enumerate(PARTS) for name in names}

@@ -20,8 +20,9 @@ from torch import Tensor
 from lazyknife.certificate import make_certificate
 from lazyknife.compute import PROCESSOR
 from lazyknife.data.checks import check_choice
+from lazyknife.data.containers import give_back
 from lazyknife.data.flavour import flavour_of
-from lazyknife.data.inputs import give_back, row_labels, to_tensor
+from lazyknife.data.inputs import row_labels, to_tensor
 from lazyknife.estimators.records import Fitted, Given, Seeds
 from lazyknife.estimators.shared import IntervalRegressor
 from lazyknife.estimators.warn import warn_if_outside
@@ -78,7 +79,7 @@ class Conformalized:
         return torch.from_numpy(point), torch.from_numpy(lower), torch.from_numpy(upper)
 
 
-class _MapieRegressor(IntervalRegressor):
+class MapieRegressor(IntervalRegressor):
     """What MAPIE's two schemes share."""
 
     loo_: Conformalized
@@ -103,7 +104,7 @@ class _MapieRegressor(IntervalRegressor):
         _mapie()
 
     def _fit(self, given: Given) -> Fitted:
-        X, y, scaling, seeds, *_ = given
+        X, y, scaling, seeds = given.X, given.y, given.scaling, given.seeds
         regression = _mapie()
         with _global_state_kept():
             loo = self._conformalize(regression, X.numpy(), y.numpy(), seeds)
@@ -143,7 +144,7 @@ class _MapieRegressor(IntervalRegressor):
         return Intervals(point, lower, upper, asked, row_labels(X), flavour_of(X))
 
 
-class MapieCVRegressor(_MapieRegressor):
+class MapieCVRegressor(MapieRegressor):
     """CV+ by MAPIE's ``CrossConformalRegressor`` with ten folds; below ten rows, one a fold.
 
     A seed that all folds share, such as that of a forest, does not affect the theorem:
@@ -185,7 +186,7 @@ class MapieCVRegressor(_MapieRegressor):
         }
 
 
-class MapieSplitRegressor(_MapieRegressor):
+class MapieSplitRegressor(MapieRegressor):
     """Split conformal by MAPIE's ``SplitConformalRegressor``, calibrated on half of the rows.
 
     The parameters are those of ``MapieCVRegressor``.
@@ -219,7 +220,7 @@ class MapieSplitRegressor(_MapieRegressor):
         return {"subject": subject, **terms}
 
 
-SCHEMES: dict[str, type[_MapieRegressor]] = {"cv": MapieCVRegressor, "split": MapieSplitRegressor}
+SCHEMES: dict[str, type[MapieRegressor]] = {"cv": MapieCVRegressor, "split": MapieSplitRegressor}
 
 
 def complement(share: float) -> float:

@@ -53,20 +53,6 @@ class PrivacyCurve:
 INDEPENDENT = PrivacyCurve((0.0,), (0.0,), (0.0, 0.0))
 
 
-def composed(curves: Sequence[PrivacyCurve | None]) -> PrivacyCurve | None:
-    """The curve of independent outputs together; two have ε + ε' and δ + e^ε·δ'."""
-    total = INDEPENDENT
-    for curve in curves:
-        if curve is None:
-            return None
-        epsilons = np.add.outer(total.epsilons, curve.epsilons)
-        deltas = np.asarray(total.deltas)[:, None] + np.exp(total.epsilons)[:, None] * curve.deltas
-        (epsilon, delta), (other, more) = total.replace_one, curve.replace_one
-        both = (epsilon + other, delta + float(np.exp(epsilon)) * more)
-        total = PrivacyCurve(tuple(epsilons.ravel()), tuple(deltas.ravel()), both)
-    return total
-
-
 @dataclass(frozen=True)
 class Base:
     """Base weights θ0, how they depend on the data, and how they were obtained.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,19 +13,24 @@ from ..sentences import BOTH_FILES, MARGINAL, POOLED
 from . import options as opt
 from . import values
 from .console import plainly, print_table, print_text, say, show_progress
-from .files import check_outputs, origin, write_outputs
+from .files import check_outputs, is_formula, origin, write_outputs
+from .inputs import check_inputs, read_inputs, reading_of, roles_of
 from .library import names
 from .options import FILES, LAZY, LIBRARY, RUN, option
 from .outcome import Outcome, draw, make_report, measured, shortfalls
+from .stored import check_stored, in_unit, predict_stored
 
 if TYPE_CHECKING:
     from ..certificate import Certificate
-    from .tables import Encoded
+    from .tables import Reading, Roles
+    from .tables.rows import Rows
 
-OWN_COLUMNS = r"point|(lower|upper|width)(_.*)?"  # of the output
 FEWEST_ROWS = 3  # a leave-one-out model with an intercept and a λ of its own
 
-ROWS = "Training rows: .csv, .csv.gz, .tsv or .parquet."
+ROWS = "Training rows: .csv, .csv.gz, .tsv or .parquet; with --model, the new rows."
+MODEL = "Model that lazyknife fit has saved, instead of training rows."
+NEW = "New rows, with the same columns."
+OUTPUT = "File for the intervals; may be left out with --html."
 ID = "Column of row names, copied to the output."
 LEVEL = "Level: intervals aim at a coverage of 1 − alpha (may be repeated); by default {alpha}."
 MOVED = "Parameters that are fitted: all (the default), last, or name patterns (may be repeated)."
@@ -50,46 +54,71 @@ OWN = opt.table(
     RUN, precision=(str, "mixed", MIXED, "NAME"), memory_budget=(str | None, None, MEMORY, "SIZE")
 )
 
+QUOTE = "Put an apostrophe before texts of the output that a spreadsheet would run (=, +, -, @)."
+SAFE = opt.table(FILES, safe_cells=(bool, False, QUOTE))
+
 
 @plainly
-@opt.with_options(opt.DATA, opt.TARGET, OWN, opt.SEED, opt.SETTINGS, opt.BASES)
+@opt.with_options(opt.DATA, SAFE, opt.READING, opt.TARGET, OWN, opt.SEED, opt.SETTINGS, opt.BASES)
 def predict(
     context: typer.Context,
     train: Annotated[Path, typer.Argument(help=ROWS, metavar="TRAIN")],
-    test: Annotated[Path, typer.Argument(help="New rows, with the same columns.", metavar="TEST")],
-    target: opt.Target,
-    output: Annotated[Path, option("File for the intervals.", FILES, "--output", "-o")],
+    test: Annotated[Path | None, typer.Argument(help=NEW, metavar="TEST")] = None,
+    target: opt.OptionalTarget = None,
+    output: Annotated[Path | None, option(OUTPUT, FILES, "--output", "-o")] = None,
     id_column: Annotated[str | None, option(ID, FILES, "--id", metavar="COLUMN")] = None,
+    model: Annotated[Path | None, option(MODEL, FILES, "--model", "-m")] = None,
     **given: Any,
 ) -> None:
     """Write a prediction interval for every row of TEST, learned from the rows of TRAIN.
+
+    With --model, write intervals for the rows of the one file given, by a saved model.
 
     By default, every leave-one-out model chooses its network and scales the features by its own
     rows. One network (--hidden, another base or loss, more than 5,000 rows) has features that are
     standardised over the rows of both files together, which does not leak; the certificate then
     holds for the rows of TEST.
     """
-    from ..data.checks import check_fraction
-
-    levels = [check_fraction("alpha", level) for level in given["alpha"] or [LIBRARY["alpha"]]]
-    levels = list(dict.fromkeys(levels))
-    settings = _settings(given) | {"alpha": levels[0]}
-    check_outputs(output, given["html"], given["figure"], inputs=(train, test))
-    rows = _read(train, test, target, given["drop"] or (), given["categorical"] or (), id_column)
-    for note in rows.notes:
-        say(f"note: {note}")
+    if output is None and given["html"] is None:
+        raise ValueError("give --output, --html or both: there is no file for the intervals")
+    inputs = tuple(path for path in (train, test, model) if path is not None)
+    check_outputs(output, given["html"], given["figure"], inputs=inputs)
+    if model is not None:
+        check_stored(context, model, test)
+        outcome = predict_stored(model, train, given["alpha"] or (), target, id_column, given)
+        _write(context, outcome, f"{model} → {train}")
+        return
+    if test is None or target is None:
+        missing = "the file of new rows" if test is None else "--target"
+        raise ValueError(f"{missing} is missing: give TRAIN, TEST and --target, or NEW and --model")
+    reading, roles = reading_of(given), roles_of(target, given, id_column)
+    check_inputs((train, test), reading, roles)
+    levels = levels_of(given["alpha"])
+    settings = settings_of(given) | {"alpha": levels[0]}
+    rows = _read(train, test, reading, roles)
     outcome = _fit_and_predict(rows, levels, given["unit"], test.name, settings)
     _write(context, outcome, f"{train} → {test}")
 
 
-def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of the estimator that the options describe."""
+def levels_of(given: Sequence[float] | None) -> list[float]:
+    """Return the levels of the options, each once."""
+    from ..data.checks import check_fraction
+
+    levels = [check_fraction("alpha", level) for level in given or [LIBRARY["alpha"]]]
+    return list(dict.fromkeys(levels))
+
+
+def settings_of(given: Mapping[str, Any], pooled: bool = True) -> dict[str, Any]:
+    """Return the settings of the estimator that the options describe.
+
+    ``pooled`` says that the rows to predict are known: scales of features can be learned then.
+    """
     from ..networks import mlp
     from ..tangent import Sketch
 
     hidden = given["hidden"] and values.parse_hidden(given["hidden"])
     network = None if hidden is None else mlp(hidden, skip=given["skip"])
-    scaling = given["scaling"] or ("auto" if network is None else "standardize")
+    scaling = given["scaling"] or ("standardize" if network and pooled else "auto")
     return {name: given[name] for name in opt.SETTINGS} | {
         "network": network,
         "features": None if given["sketch"] is None else Sketch(given["sketch"]),
@@ -106,47 +135,33 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _read(
-    train: Path,
-    test: Path,
-    target: str,
-    drop: Sequence[str],
-    categorical: Sequence[str],
-    id_column: str | None,
-) -> Encoded:
-    from .tables import encode, read_tables
+def _read(train: Path, test: Path, reading: Reading, roles: Roles) -> Rows:
+    """Read both files, and say what was guessed and done."""
+    from .tables.rows import split_rows
 
-    old, new = read_tables((train, test), apart=(target, id_column))
-    if train.samefile(test):
-        raise ValueError(f"{test}: TRAIN and TEST are the same file: give new rows as TEST")
-    if id_column is not None and re.fullmatch(OWN_COLUMNS, id_column):
-        raise ValueError(f"--id {id_column}: the output has a column of this name: rename yours")
-    files = (train.name, test.name)
-    rows = encode(old, new, target, drop, categorical, id_column, files)
+    (old, new), notes = read_inputs((train, test), reading, roles)
+    rows = split_rows(old, new, roles, (train.name, test.name))
     if len(rows.y) < FEWEST_ROWS:
         raise ValueError(f"{train}: {len(rows.y)} rows are too few: give at least {FEWEST_ROWS}")
-    return rows
+    for note in rows.notes:
+        say(f"note: {note}")
+    return replace(rows, notes=(*notes, *rows.notes))
 
 
 def _fit_and_predict(
-    rows: Encoded, levels: Sequence[float], unit: float, test_name: str, settings: dict[str, Any]
+    rows: Rows, levels: Sequence[float], unit: float, test_name: str, settings: dict[str, Any]
 ) -> Outcome:
     """Fit, predict, and adapt the certificate of each level to the new file."""
-    import pandas
-
     from ..estimators.lazy import LazyJackknifeRegressor
 
-    # With their names, so that messages can name a column.
-    X, X_new = (pandas.DataFrame(part, columns=rows.columns) for part in (rows.X, rows.X_new))
-    model = LazyJackknifeRegressor(**settings)
-    model.fit(X, rows.y / unit, X_pool=X_new)
-    found = model.predict_interval(X_new, alpha=levels if len(levels) > 1 else None)
-    ends = {name: unit * getattr(found, name) for name in ("point", "lower", "upper")}
+    model = LazyJackknifeRegressor(encoding=rows.encoder, **settings)
+    model.fit(rows.X, rows.y / unit, X_pool=rows.X_new)
+    found = model.predict_interval(rows.X_new, alpha=levels if len(levels) > 1 else None)
     certificates = [model.certificate_, *(model.certify(alpha=level) for level in levels[1:])]
-    if rows.fitted or model.scaling_.pool is not None:
+    if model.scaling_.pool is not None:
         # Medians, categories or scales come from the rows of both files together.
         certificates = [_for_both_files(one, test_name) for one in certificates]
-    return Outcome(rows, replace(found, **ends), tuple(certificates), len(model.loo_.residuals))
+    return Outcome(rows, in_unit(found, unit), tuple(certificates), len(model.loo_.residuals))
 
 
 def _for_both_files(certificate: Certificate, test_name: str) -> Certificate:
@@ -166,13 +181,23 @@ def _write(context: typer.Context, outcome: Outcome, inputs: str) -> None:
     page = make_report(outcome, drawings, inputs, origin(context)) if paths["html"] else None
     write_outputs(paths, frame, next(iter(drawings.values()), None), page)
     print_table("", ("", ""), measured(outcome))
-    print_text(f"\n{_in_words(outcome.certificates)}\n")
-    print_text(f"Wrote {len(frame)} intervals to {paths['output']}.")
+    print_text(f"\n{in_words(outcome.certificates)}\n")
+    print_text(f"Wrote {len(frame)} intervals to {paths['output'] or paths['html']}.")
+    _say_formulas(outcome, bool(paths["output"]) and not paths["safe_cells"])
     for warning in shortfalls(outcome):
         say(f"warning: {warning}")
 
 
-def _in_words(certificates: Sequence[Certificate]) -> str:
+def _say_formulas(outcome: Outcome, unsafe: bool) -> None:
+    """Note names of rows that a spreadsheet would run."""
+    ids = outcome.rows.ids
+    count = 0 if ids is None or not unsafe else sum(map(is_formula, ids))
+    if count:
+        column = f"values of {ids.name!r} look like formulas to a spreadsheet"  # type: ignore[union-attr]
+        say(f"note: {count} {column}: pass --safe-cells to quote them.")
+
+
+def in_words(certificates: Sequence[Certificate]) -> str:
     """Return one certificate in full (the first that certifies anything), one line of the others.
 
     All levels have the same scope and assumptions.

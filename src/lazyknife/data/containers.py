@@ -86,8 +86,10 @@ def give_back(values: Tensor, X: Any, side: int = 0) -> Any:
 def rounded(values: Tensor, dtype: torch.dtype, side: int) -> Tensor:
     """Numbers in a coarser type: the nearest, or the nearest that is not on the wrong side."""
     nearest = values.to(dtype)
+    if not side:  # a finite point stays finite
+        return nearest.clamp(torch.finfo(dtype).min, torch.finfo(dtype).max)
     wrong = side * nearest.double() < side * values
-    outwards = torch.nextafter(nearest, torch.full_like(nearest, side or 1) * torch.inf)
+    outwards = torch.nextafter(nearest, torch.full_like(nearest, side) * torch.inf)
     return torch.where(wrong, outwards, nearest)
 
 

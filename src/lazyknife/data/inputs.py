@@ -32,7 +32,8 @@ def check_features(X: Any, estimator: Any, *, name: str = "X", min_rows: int = 1
     if is_shaped(X):
         return _check_shaped(values, name, min_rows)
     terms = {"estimator": estimator, "input_name": name, "ensure_min_samples": min_rows}
-    result: Values = check_array(values, dtype=np.float64, **terms)
+    with np.errstate(all="ignore"):  # of huge values, which its test for infinity adds up
+        result: Values = check_array(values, dtype=np.float64, **terms)
     return result
 
 
@@ -43,17 +44,28 @@ def check_target(y: Any, X: Values, estimator: Any) -> NDArray[np.float64]:
             f"{type(estimator).__name__} requires y to be passed, but the target y is None"
         )
     terms = {"ensure_2d": False, "estimator": estimator, "input_name": "y"}
-    checked = check_array(plain(y, "y"), dtype=None, **terms)
+    with np.errstate(all="ignore"):
+        checked = check_array(plain(y, "y"), dtype=None, **terms)
     if checked.ndim == 2 and checked.shape[1] == 1:
         warn(COLUMN, DataConversionWarning)
     vector = column_or_1d(checked)
-    if vector.dtype.kind not in "biuf":
-        try:
-            vector = vector.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"y has values that are not numbers: {error}") from None
     check_consistent_length(X, vector)
-    result: NDArray[np.float64] = vector.astype(np.float64)
+    return _finite_numbers(vector)
+
+
+def _finite_numbers(y: Values) -> NDArray[np.float64]:
+    """Return targets as floats; refuse text, missing and infinite ones."""
+    text = y.dtype.kind in "USmM" or any(isinstance(value, str | bytes) for value in y.tolist())
+    if text:
+        raise ValueError(f"y has values that are not numbers: {y[:3].tolist()}")
+    try:
+        with np.errstate(over="ignore"):
+            result: NDArray[np.float64] = y.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"y has values that are not numbers: {error}") from None
+    if not np.isfinite(result).all():
+        row = int((~np.isfinite(result)).argmax())
+        raise ValueError(f"y[{row}]={y[row]} is no finite number: leave out rows without a target")
     return result
 
 

@@ -15,10 +15,10 @@ from torch import Tensor
 from ..base import Plain
 from ..base.method import Rows
 from ..base.split import part_size, random_parts
-from ..certificate import make_certificate
-from ..data.checks import check_fraction, check_positive_int
+from ..certificate import TrainedCertifier
+from ..data.checks import check_flag, check_folds, check_fraction
+from ..intervals import Construction
 from ..networks import Network, build, make
-from ..records import INDEPENDENT
 from ..tables import TableEncoder
 from .candidates import start_assumptions
 from .records import Fitted, Given, Seeds
@@ -63,6 +63,7 @@ class TrainedRegressor(IntervalRegressor):
 
     def _check_settings(self) -> None:
         super()._check_settings()
+        check_flag("intercept", self.intercept)
         self._training()
 
     def _training(self) -> Plain:
@@ -93,15 +94,13 @@ class TrainedRegressor(IntervalRegressor):
         if left_out:
             models = join([train(1 + k, others(len(y), sets)) for k, sets in enumerate(left_out)])
             residuals = y[scored] - models.own_outputs(X[scored], model_of)
-        certify = partial(
-            make_certificate,
+        certify = TrainedCertifier(
             n=len(scored),
-            dependence=INDEPENDENT,
             assumptions=(*start_assumptions(self.network), *given.assumptions),
             objections=scaling.objections,
             rows=scaling.rows,
             new_rows=scaling.new_rows,
-            available=self._constructions(),
+            available=tuple(self._constructions()),
             **claim,
         )
         return Fitted(Refits(full, models, model_of, residuals, errors[learn]), certify, {})
@@ -127,7 +126,7 @@ class JackknifeRegressor(TrainedRegressor):
 
     """
 
-    construction: str = "plus"
+    construction: str | Construction[Any] = "plus"
 
     def _design(self, n: int, seeds: Seeds) -> Design:
         rows = torch.arange(n)
@@ -159,8 +158,7 @@ class CVPlusRegressor(TrainedRegressor):
 
     def _check_settings(self) -> None:
         super()._check_settings()
-        if check_positive_int("folds", self.folds) < 2:
-            raise ValueError(f"folds={self.folds}: give at least 2")
+        check_folds(self.folds)
 
     def _design(self, n: int, seeds: Seeds) -> Design:
         if self.folds > n:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from ..certificate import Certificate
-from ..data.checks import check_fraction
+from ..data.checks import check_level
 from ..sentences import SET_LATER
 from ..settings import grouped, with_settings
 
@@ -41,9 +40,10 @@ class Guaranteed(BaseEstimator):  # type: ignore[misc]
         for name, changes in nested.items():
             held = getattr(self, name)
             if hasattr(held, "set_params"):  # a transformer of scikit-learn
-                held.set_params(**changes)
+                changed = clone(held).set_params(**changes)
             else:
-                setattr(self, name, with_settings(held, changes, name))
+                changed = with_settings(held, changes, name)
+            setattr(self, name, changed)
         moved = (key for key in params if key not in WITHOUT_EFFECT)
         self._set_later = tuple(dict.fromkeys((*self._set_later, *moved)))
         return self
@@ -57,13 +57,13 @@ class Guaranteed(BaseEstimator):  # type: ignore[misc]
         """Return the certificate of a level, without a new fit; None is the estimator's own."""
         check_is_fitted(self)
         self._check_unchanged()
-        level = check_fraction("alpha", self.alpha if alpha is None else alpha)
+        level = check_level("alpha", self.alpha if alpha is None else alpha)
         return self._certificate if level == self._settings["alpha"] else self._certify(alpha=level)
 
     def _guarantee(self, certify: Callable[..., Certificate]) -> None:
         """Keep the certificate of a fit with its settings."""
         if self._set_later:
-            certify = partial(noted, certify, self._set_later)
+            certify = Noted(certify, self._set_later)
         self._certificate = certify(alpha=self.alpha)
         self._certify, self._settings = certify, self.get_params(deep=False)
 
@@ -78,10 +78,16 @@ class Guaranteed(BaseEstimator):  # type: ignore[misc]
                 )
 
 
-def noted(certify: Callable[..., Certificate], names: tuple[str, ...], alpha: float) -> Certificate:
-    """Return a certificate that says which settings were set after the estimator was made."""
-    found = certify(alpha=alpha)
-    return replace(found, remarks=(*found.remarks, SET_LATER.format(names=", ".join(names))))
+@dataclass(frozen=True)
+class Noted:
+    """Certificates that say which settings were set after the estimator was made."""
+
+    certify: Callable[..., Certificate]
+    names: tuple[str, ...]
+
+    def __call__(self, alpha: float) -> Certificate:
+        found, remark = self.certify(alpha=alpha), SET_LATER.format(names=", ".join(self.names))
+        return replace(found, remarks=(*found.remarks, remark))
 
 
 def same(value: Any, other: Any) -> bool:

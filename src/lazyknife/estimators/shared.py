@@ -22,19 +22,20 @@ from torch.utils.data import DataLoader
 
 from ..compute import steps, track
 from ..data.batches import all_rows, batch_rows, is_stream, rows_and_targets
-from ..data.checks import check_choice, check_fraction, check_not_negative
+from ..data.checks import check_flag, check_level, check_not_negative
 from ..data.containers import give_back
 from ..data.flavour import flavour_of
 from ..data.inputs import is_shaped, row_labels, to_tensor
 from ..data.reading import Reader
 from ..data.scaling import Scaling, Source
 from ..data.targets import Target, find_target
-from ..intervals import CONSTRUCTIONS, kappa
+from ..intervals import CONSTRUCTIONS, Construction, check_construction, find_construction, kappa
 from ..records import Predictor, to_array
 from ..results import Intervals
 from .guarantee import Guaranteed
 from .preparing import prepare
 from .records import Fitted, Given, Seeds
+from .saved import Saved
 from .warn import refuse_nan, warn_if_infinite, warn_if_outside
 
 Values = NDArray[Any]
@@ -42,7 +43,7 @@ Levels = float | Sequence[float] | None
 SOME_HAVE = {"base_", "start_", "choice_", "ridge_"}
 
 
-class IntervalRegressor(RegressorMixin, Guaranteed):  # type: ignore[misc]
+class IntervalRegressor(Saved, RegressorMixin, Guaranteed):  # type: ignore[misc]
     """Base of every estimator with ``predict_interval``.
 
     A subclass defines how leave-one-out models and a certificate are obtained (``_fit``) and which
@@ -51,10 +52,10 @@ class IntervalRegressor(RegressorMixin, Guaranteed):  # type: ignore[misc]
 
     scaling: Any
     encoding: Any = None
-    target: Any
-    bounds: Any
+    target: Any = None
+    bounds: Any = None
     random_state: Any
-    construction: str
+    construction: str | Construction[Any]
     network: Any
     progress: bool
     nu: float = 0.0
@@ -71,9 +72,10 @@ class IntervalRegressor(RegressorMixin, Guaranteed):  # type: ignore[misc]
 
     def _check_settings(self) -> None:
         """Raise an error for invalid settings before anything is computed."""
-        check_fraction("alpha", self.alpha)
-        check_choice("construction", self.construction, self._constructions())
+        check_level("alpha", self.alpha)
+        check_construction(self.construction, self._constructions())
         check_not_negative("nu", self.nu)
+        check_flag("progress", self.progress)
         find_target(self.target, self.bounds)
 
     def _constructions(self) -> list[str]:
@@ -126,7 +128,7 @@ class IntervalRegressor(RegressorMixin, Guaranteed):  # type: ignore[misc]
             self.n_features_in_ = given.reader.width(X, given.shape)
         self.row_shape_, self.n_samples_fit_ = given.shape, len(given.y)
         self.reader_, self.scaling_, self.target_ = given.reader, given.scaling, given.target
-        self.loo_ = fitted.loo
+        self.loo_, self._rows_like = fitted.loo, given.X[:0].clone()
         for name in vars(self).keys() & SOME_HAVE:
             delattr(self, name)
         for name, value in fitted.attributes.items():
@@ -157,7 +159,9 @@ class IntervalRegressor(RegressorMixin, Guaranteed):  # type: ignore[misc]
         rows = to_tensor(self.scaling_(values))
         with torch.no_grad():
             parts = [self.loo_.point(rows[block]) for block in self._row_blocks(len(rows))]
-        return give_back(self.target_.point(torch.cat(parts)), X)
+        point = self.target_.point(torch.cat(parts))
+        refuse_nan(point)
+        return give_back(point, X)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R² of the point predictions."""
@@ -193,7 +197,7 @@ class IntervalRegressor(RegressorMixin, Guaranteed):  # type: ignore[misc]
         levels = (chosen,) if single else tuple(chosen)  # type: ignore[arg-type]
         if not levels:
             raise ValueError("alpha=[]: give at least one level")
-        levels = tuple(check_fraction("alpha", level) for level in levels)
+        levels = tuple(check_level("alpha", level) for level in levels)
         certified = tuple(self.certify(alpha=level) for level in levels)
         certificate = certified[0] if single else certified
         n = len(self.loo_.residuals)
@@ -211,13 +215,13 @@ class IntervalRegressor(RegressorMixin, Guaranteed):  # type: ignore[misc]
         values = self._check_new(X)
         warn_if_outside(self.scaling_.outside_pool(values), len(values))
         rows = to_tensor(self.scaling_(values))
-        make = CONSTRUCTIONS[self.construction].ends
+        make = find_construction(self.construction).ends
         with torch.no_grad():
             parts = [make(self.loo_, rows[block], ranks) for block in self._row_blocks(len(rows))]
         point, lower, upper = (torch.cat(part) for part in zip(*parts, strict=True))
-        refuse_nan(lower, upper)
         nu = check_not_negative("nu", self.nu)
         point = self.target_.point(point)
+        refuse_nan(point, lower, upper)
         lower, upper = self.target_.ends(lower - nu, upper + nu)
         if not isinstance(asked, tuple):
             lower, upper = lower[:, 0], upper[:, 0]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import torch
 from torch import Tensor
 
 from ..alert import warn
 from ..intervals import kappa, rows_needed
+from ..losses import Loss
+
+LARGEST_SHARE = 1.0  # of what rounding may move the ends of a loss without a closed form
 
 
 def warn_of(objections: Iterable[str]) -> None:
@@ -35,12 +37,27 @@ def warn_if_outside(outside: int, count: int) -> None:
         )
 
 
-def refuse_nan(*ends: Tensor) -> None:
-    """Refuse to return ends that are not numbers."""
-    if any(bool(torch.isnan(end).any()) for end in ends):
+def refuse_nan(point: Tensor, *ends: Tensor) -> None:
+    """Refuse to return points that are not finite, or ends that are not numbers."""
+    lost = ~point.isfinite()
+    for end in ends:
+        lost |= end.isnan().any(dim=1)
+    if lost.any():
         raise ValueError(
-            "the leave-one-out predictions are not finite numbers for some rows of X: scale "
-            "the features (scaling='symlog'), use readout='tangent' or a larger ridge"
+            f"the predictions are not finite numbers for {int(lost.sum())} of {len(lost)} rows of "
+            f"X, first for row {int(lost.nonzero()[0])}: remove such rows, scale the features "
+            "(scaling='symlog'), use readout='tangent' or a larger ridge"
+        )
+
+
+def refuse_lost(share: float, ridge: object, loss: Loss) -> None:
+    """Refuse models whose equations rounding leaves open: their intervals would be nonsense."""
+    if not loss.closed_form and not share <= LARGEST_SHARE:
+        raise ValueError(
+            f"ridge={ridge!r} is too small for loss={loss.name!r} and these rows: rounding errors "
+            "may move the ends of intervals by more than the errors of the models. Give a larger "
+            "ridge or ridge='auto', or scale the features (scaling='symlog', or 'standardize' "
+            "with X_pool)"
         )
 
 
