@@ -18,6 +18,7 @@ EXPERIMENTS = {
     "diabetes": "seven methods on scikit-learn's diabetes data: docs/guide.md",
     "gallery": "the figures of docs/gallery.md",
     "pretrained": "networks trained on one population, for another: docs/pretrained.md",
+    "starts": "how far widths move between seeds, by number of random starts: docs/guide.md",
     "text": "a head on a language model: docs/pretrained.md",
     "trade": "width at a certified coverage, for each base: docs/trade.md",
     "unlabelled": "rows without labels: docs/unlabelled.md",

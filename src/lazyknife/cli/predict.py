@@ -34,7 +34,10 @@ OUTPUT = "File for the intervals; may be left out with --html."
 ID = "Column of row names, copied to the output."
 LEVEL = "Level: intervals aim at a coverage of 1 − alpha (may be repeated); by default {alpha}."
 MOVED = "Parameters that are fitted: all (the default), last, or name patterns (may be repeated)."
-MIXED = f"{names('compute', 'PRECISIONS')}; mixed solves in float64 and predicts in float32."
+MIXED = (
+    f"{names('compute', 'PRECISIONS')}; mixed solves in float64 and predicts in float32, network "
+    "runs a network in float32 and the rest in float64."
+)
 MEMORY = "Memory for temporary blocks, such as 4GB; by default a quarter of what is free."
 HIDDEN = (
     "Widths of the hidden layers of one network, such as 64,64. By default each model chooses its "
