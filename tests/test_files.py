@@ -2,7 +2,13 @@ import stat
 
 import pytest
 
-from lazyknife.files import check_writable, remove_unfinished, replacing, write_together, write_whole
+from lazyknife.files import (
+    check_writable,
+    remove_unfinished,
+    replacing,
+    write_together,
+    write_whole,
+)
 
 
 def test_a_file_is_replaced_at_once_and_nothing_is_left_behind(tmp_path):

@@ -53,7 +53,8 @@ def test_a_wrong_file_or_column_is_answered_before_anything_is_loaded(folder, ar
 
 
 def test_the_command_heeds_signals_before_it_loads_anything():
-    code = f"import sys, lazyknife.cli.__main__; print([m for m in {[*HEAVY, 'typer']} if m in sys.modules])"
+    found = f"[name for name in {[*HEAVY, 'typer']} if name in sys.modules]"
+    code = f"import sys, lazyknife.cli.__main__; print({found})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 
