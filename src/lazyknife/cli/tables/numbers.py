@@ -62,10 +62,9 @@ def decimal_mark(columns: Sequence[Numbers], reading: Reading) -> str | None:
     if len(shown) > 1:
         names = {mark: quoted(name) for mark, name in shown.items()}
         files = " and ".join(dict.fromkeys(columns[0].pool.files))
-        raise TableError(
-            f"{files}: column {names[',']} has decimal commas and column {names['.']} decimal points: pass --decimal, and --categorical or "
-            "--drop for columns of other texts"
-        )
+        found = f"column {names[',']} has decimal commas and column {names['.']} decimal points"
+        ways = "pass --decimal, and --categorical or --drop for columns of other texts"
+        raise TableError(f"{files}: {found}: {ways}")
     return next(iter(shown), None)
 
 
