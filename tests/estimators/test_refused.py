@@ -115,7 +115,7 @@ def test_baselines_refuse_trainings_of_hours(estimator):
         pd.Series([None, *y[1:]], dtype=object),
         [str(v) for v in y],
         y.astype("U"),
-        np.full(len(y), np.timedelta64("NaT")),
+        np.full(len(y), np.timedelta64("NaT", "s")),
         np.full(len(y), np.datetime64("2020-01-01")),
     ],
     ids=["None", "nan", "inf", "object", "texts", "text", "timedelta", "date"],
