@@ -71,13 +71,14 @@ def compare(
     every leave-one-out model chooses its network. In Python, compare_methods also takes a dict of
     your own estimators.
     """
-    from ..data.checks import check_positive
-
-    unit = check_positive("unit", given["unit"])
     values.check_jobs(given["jobs"])
     files.check_outputs(output, given["html"], given["figure"], inputs=(data,))
     reading, roles = inputs.reading_of(given), inputs.roles_of(target, given)
     inputs.check_inputs((data,), reading, roles)
+
+    from ..data.checks import check_positive
+
+    unit = check_positive("unit", given["unit"])
     rows = _read(data, reading, roles)
 
     from ..compare import compare_methods
