@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import options as opt
-from .console import plainly, print_table, print_text
+from .console import plainly, print_table, print_text, say
 from .inputs import check_inputs, read_inputs, reading_of, roles_of
 from .options import FILES, option
 from .predict import FEWEST_ROWS, ID, OWN, in_words, levels_of, settings_of
@@ -62,16 +62,14 @@ def _fitted(
 ) -> LazyJackknifeRegressor:
     """Return a model of the rows that have a target."""
     from ..estimators.lazy import LazyJackknifeRegressor
-    from ..tables import TableEncoder
-    from .tables.columns import Source
-    from .tables.encoding import target_of
+    from .tables.rows import split_rows
 
-    y = target_of(Source(frame, file), str(roles.target))
-    if len(y) < FEWEST_ROWS:
-        raise ValueError(f"{file}: {len(y)} rows are too few: give at least {FEWEST_ROWS}")
-    features = frame.drop(columns=[name for name in roles.apart if name in frame.columns])
-    encoding = TableEncoder(categorical=roles.categorical)
-    return LazyJackknifeRegressor(**settings, encoding=encoding).fit(features, y / unit)
+    rows = split_rows(frame, None, roles, (file, file))
+    if len(rows.y) < FEWEST_ROWS:
+        raise ValueError(f"{file}: {len(rows.y)} rows are too few: give at least {FEWEST_ROWS}")
+    for note in rows.notes:
+        say(f"note: {note}")
+    return LazyJackknifeRegressor(**settings, encoding=rows.encoder).fit(rows.X, rows.y / unit)
 
 
 def _measured(model: LazyJackknifeRegressor) -> list[tuple[str, str]]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..estimators.lazy import LazyJackknifeRegressor
     from ..results import Intervals
     from .tables import Reading, Roles
-    from .tables.encoding import Encoded
+    from .tables.rows import Rows
 
 SUFFIXES = (".lk",)
 # Options of ``predict`` that say something about new rows; all others are those of the fit.
@@ -131,24 +131,22 @@ def _rows(
     target: str | None,
     id_column: str | None,
     file: str,
-) -> Encoded:
+) -> Rows:
     """Return the new rows as the report needs them; of training rows there is only the number."""
     import numpy
 
-    from .tables.columns import Source
-    from .tables.encoding import Encoded, new_target_of
+    from .tables.rows import Rows, new_target
 
-    truth, remarks = (None, []) if target is None else new_target_of(Source(frame, file), target)
+    truth, remarks = (None, []) if target is None else new_target(frame, target, file)
     shape = (model.n_samples_fit_, len(model.feature_names_in_))
-    return Encoded(
+    return Rows(
         X=numpy.broadcast_to(numpy.nan, shape),
         y=numpy.broadcast_to(numpy.nan, shape[:1]),
-        X_new=numpy.broadcast_to(numpy.nan, (len(frame), shape[1])),
+        X_new=frame[list(model.feature_names_in_)],
         y_new=truth,
         ids=None if id_column is None else frame[id_column].reset_index(drop=True),
-        columns=tuple(map(str, model.feature_names_in_)),
+        encoder=model.encoding,
         notes=tuple(remarks),
-        fitted=False,
     )
 
 
