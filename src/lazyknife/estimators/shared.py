@@ -12,11 +12,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
-from sklearn.utils.validation import (
-    _check_feature_names,
-    _check_n_features,
-    check_is_fitted,
-)
+from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted
 from torch import Tensor
 from torch.utils.data import DataLoader
 
