@@ -27,7 +27,7 @@ PARTS = [
     ("tangent",),
     ("solve",),
     ("intervals",),
-    ("metrics",),
+    ("metrics", "shift"),
     ("certificate",),
     ("estimators",),
     ("compare", "plots"),

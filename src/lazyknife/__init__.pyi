@@ -30,6 +30,9 @@ from .networks import mlp as mlp
 from .networks import wide as wide
 from .records import Intervals as Intervals
 from .records import PrivacyCurve as PrivacyCurve
+from .shift import Shift as Shift
+from .shift import ShiftWarning as ShiftWarning
+from .shift import check_exchangeable as check_exchangeable
 from .tangent import Sketch as Sketch
 
 __version__: str

@@ -25,6 +25,7 @@ from .estimators.methods import DEFAULT, METHODS, MethodSettings
 from .estimators.shared import IntervalRegressor
 from .metrics import coverage, interval_score, mean_width
 from .networks import Network
+from .shift import ShiftWarning
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -162,6 +163,7 @@ def run_fold(
             warnings.simplefilter("ignore")
             warm_up(method, model, X, y)
             warnings.simplefilter("always", UserWarning)
+            warnings.simplefilter("ignore", ShiftWarning)  # folds are drawn at random
             measures = measure(model, X, y, X_test, y_test, X_pool=X_test)
     except Exception as error:
         return row | {"warning": "", "error": one_line(error)}

@@ -12,6 +12,7 @@ from .report import Figure, Report, Table
 if TYPE_CHECKING:
     from ..certificate import Certificate
     from ..records import Intervals
+    from ..shift import Shift
     from .tables import Encoded
 
 SHOWN = 1000  # rows of the table in a report
@@ -24,6 +25,13 @@ LOOK_FOR = (
     "their values, duplicated training rows, settings chosen on these rows."
 )
 
+SHIFTED = (
+    "The guarantee is about new rows like the training rows, so do not rely on it here: expect "
+    "lower coverage. Possible causes: files split by time or sorted by a column, new rows from "
+    "another place or population. With rows split at random this warning appears in at most "
+    f"{FALSE_ALARMS:.0%} of the runs."
+)
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -33,6 +41,8 @@ class Outcome:
     intervals: Intervals  # of the new rows, at one or several levels
     certificates: tuple[Certificate, ...]  # one for each level
     models: int  # n, the number of training rows whose residuals the intervals rest on
+    shift: Shift  # whether the new rows look like the training rows
+    target: str  # the column that is predicted
 
     @property
     def levels(self) -> list[Intervals]:
@@ -66,6 +76,13 @@ def measured(outcome: Outcome) -> list[tuple[str, str]]:
                 (f"interval score, {level}", f"{interval_score(rows.y_new, part):.4g}"),
             ]
     return found
+
+
+def doubts(outcome: Outcome) -> list[str]:
+    """Return what casts doubt on the intervals: new rows unlike the training rows, low coverage."""
+    if not outcome.shift.clear:
+        return shortfalls(outcome)
+    return [f"{outcome.shift} {SHIFTED}", *shortfalls(outcome)]
 
 
 def shortfalls(outcome: Outcome) -> list[str]:
@@ -143,7 +160,7 @@ def make_report(
         figures=figures,
         tables=(results, *_guarantees(outcome), _intervals(outcome)),
         notes=outcome.rows.notes,
-        warnings=tuple(shortfalls(outcome)),
+        warnings=tuple(doubts(outcome)),
         **origin,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from .console import plainly, print_table, print_text, say, show_progress
 from .files import check_outputs, origin, write_outputs
 from .library import names
 from .options import FILES, LAZY, LIBRARY, RUN, option
-from .outcome import Outcome, draw, make_report, measured, shortfalls
+from .outcome import Outcome, doubts, draw, make_report, measured
 
 if TYPE_CHECKING:
     from ..certificate import Certificate
@@ -75,7 +76,7 @@ def predict(
     rows = _read(train, test, target, given["drop"] or (), given["categorical"] or (), id_column)
     for note in rows.notes:
         say(f"note: {note}")
-    outcome = _fit_and_predict(rows, levels, given["unit"], test.name, settings)
+    outcome = _fit_and_predict(rows, levels, given["unit"], target, test.name, settings)
     _write(context, outcome, f"{train} → {test}")
 
 
@@ -127,24 +128,39 @@ def _read(
 
 
 def _fit_and_predict(
-    rows: Encoded, levels: Sequence[float], unit: float, test_name: str, settings: dict[str, Any]
+    rows: Encoded,
+    levels: Sequence[float],
+    unit: float,
+    target: str,
+    test_name: str,
+    settings: dict[str, Any],
 ) -> Outcome:
     """Fit, predict, and adapt the certificate of each level to the new file."""
     import pandas
 
     from ..estimators.lazy import LazyJackknifeRegressor
+    from ..shift import ShiftWarning
 
     # With their names, so that messages can name a column.
     X, X_new = (pandas.DataFrame(part, columns=rows.columns) for part in (rows.X, rows.X_new))
     model = LazyJackknifeRegressor(**settings)
-    model.fit(X, rows.y / unit, X_pool=X_new)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ShiftWarning)  # the outcome says it
+        model.fit(X, rows.y / unit, X_pool=X_new)
     found = model.predict_interval(X_new, alpha=levels if len(levels) > 1 else None)
     ends = {name: unit * getattr(found, name) for name in ("point", "lower", "upper")}
     certificates = [model.certificate_, *(model.certify(alpha=level) for level in levels[1:])]
     if rows.fitted or model.scaling_.pool is not None:
         # Medians, categories or scales come from the rows of both files together.
         certificates = [_for_both_files(one, test_name) for one in certificates]
-    return Outcome(rows, replace(found, **ends), tuple(certificates), len(model.loo_.residuals))
+    return Outcome(
+        rows,
+        replace(found, **ends),
+        tuple(certificates),
+        len(model.loo_.residuals),
+        model.check_exchangeable(X_new),
+        target,
+    )
 
 
 def _for_both_files(certificate: Certificate, test_name: str) -> Certificate:
@@ -166,7 +182,7 @@ def _write(context: typer.Context, outcome: Outcome, inputs: str) -> None:
     print_table("", ("", ""), measured(outcome))
     print_text(f"\n{_in_words(outcome.certificates)}\n")
     print_text(f"Wrote {len(frame)} intervals to {paths['output']}.")
-    for warning in shortfalls(outcome):
+    for warning in doubts(outcome):
         say(f"warning: {warning}")
 
 

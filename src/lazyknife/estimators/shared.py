@@ -37,7 +37,9 @@ from ..data.inputs import (
 from ..data.scaling import Scaling, Source, find_source, fit_scaling
 from ..intervals import CONSTRUCTIONS, kappa
 from ..records import Intervals, Predictor, to_array
+from ..shift import kept_rows
 from .records import Fitted, Given, Seeds
+from .shifted import ComparesRows
 from .warn import warn_if_infinite, warn_if_outside
 
 Values = NDArray[Any]
@@ -45,7 +47,7 @@ Levels = float | Sequence[float] | None
 SOME_HAVE = {"base_", "start_", "choice_", "ridge_"}
 
 
-class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class IntervalRegressor(ComparesRows, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Base of every estimator with ``predict_interval``.
 
     A subclass defines how leave-one-out models and a certificate are obtained (``_fit``) and which
@@ -113,10 +115,11 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         target = check_target(y, rows, self)
         seeds = Seeds.of(self.random_state)
         apart = self._rows_apart(len(rows), seeds)
+        self._compare_pool(rows, pool := check_others(X_pool, rows, self, "X_pool"), X)
         source = find_source(
             rows,
             apart=None if apart is None else rows[apart],
-            pool=check_others(X_pool, rows, self, "X_pool"),
+            pool=pool,
             unlabeled=check_others(X_unlabeled, rows, self, "X_unlabeled"),
         )
         learns = self._learns_from_covariates()
@@ -138,7 +141,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if not is_shaped(X):
             _check_feature_names(self, X, reset=True)
             _check_n_features(self, rows, reset=True)
-        self.row_shape_ = rows.shape[1:]
+        self.row_shape_, self.sample_ = rows.shape[1:], kept_rows(rows)
         self.scaling_, self.loo_, self.certificate_ = scaling, fitted.loo, certificate
         self._certify = fitted.certify
         for name in vars(self).keys() & SOME_HAVE:

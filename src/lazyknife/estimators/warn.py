@@ -7,6 +7,7 @@ import warnings
 from torch import Tensor
 
 from ..intervals import kappa, rows_needed
+from ..shift import Shift, ShiftWarning
 
 
 def warn_if_infinite(level: float, n: int) -> None:
@@ -42,5 +43,16 @@ def warn_if_far(read_out: Tensor, linearised: Tensor) -> None:
             f"predictions differ by {gap:.3g}, the linearised errors are {error:.3g}), so the "
             "intervals are valid but wide. Use readout='tangent', divide y by a fixed unit so that "
             "its spread is of order one, or use a larger ridge",
+            stacklevel=4,
+        )
+
+
+def warn_if_shifted(shift: Shift) -> None:
+    """Warn if the rows of the pool do not look like the training rows."""
+    if shift.clear:
+        warnings.warn(
+            f"{shift} The certificate assumes exchangeable rows. With those, this warning appears "
+            "in at most 1 % of the fits",
+            ShiftWarning,
             stacklevel=4,
         )
