@@ -30,7 +30,7 @@ PARTS = [
     ("metrics", "shift"),
     ("certificate",),
     ("estimators",),
-    ("compare", "plots"),
+    ("compare", "plots", "recommendation"),
     ("cli",),
 ]
 PLACE = {name: place for place, names in enumerate(PARTS) for name in names}

@@ -14,6 +14,7 @@ from sklearn.metrics import explained_variance_score
 from lazyknife import compare
 from lazyknife.certificate import paper_bound
 from lazyknife.cli.files import versions
+from lazyknife.estimators.mapie import Conformalized
 from lazyknife.estimators.refits import Refits
 from lazyknife.estimators.shared import IntervalRegressor
 from lazyknife.networks import like, outputs
@@ -21,7 +22,6 @@ from lazyknife.networks import like, outputs
 from .. import datasets
 from .grid import SETTING_FIELDS, Trial
 from .methods import METHODS, StandardisedRegressor
-from .peers import Conformalized
 
 MEASURES = (
     *("coverage", "width", "score", "r2", "base_r2", "fit_seconds", "predict_seconds"),

@@ -19,6 +19,7 @@ from .files import check_outputs, origin, write_outputs
 from .library import names
 from .options import FILES, LAZY, LIBRARY, RUN, option
 from .outcome import Outcome, doubts, draw, make_report, measured
+from .words import expectation
 
 if TYPE_CHECKING:
     from ..certificate import Certificate
@@ -180,6 +181,8 @@ def _write(context: typer.Context, outcome: Outcome, inputs: str) -> None:
     page = make_report(outcome, drawings, inputs, origin(context)) if paths["html"] else None
     write_outputs(paths, frame, next(iter(drawings.values()), None), page)
     print_table("", ("", ""), measured(outcome))
+    level = float(outcome.levels[0].alpha)  # type: ignore[arg-type]  # one level
+    print_text(f"\n{expectation(level, outcome.certificates[0], outcome.shift.clear)}")
     print_text(f"\n{_in_words(outcome.certificates)}\n")
     print_text(f"Wrote {len(frame)} intervals to {paths['output']}.")
     for warning in doubts(outcome):

@@ -15,7 +15,7 @@ from .ranks import BLOCKS, classifier_test, column_tests, location_and_spread
 
 LEVEL = 0.01  # largest share of false alarms with exchangeable rows
 MOST_ROWS, MOST_NUMBERS = 2000, 500_000  # of each side, and in both together
-NAMED = 5  # features in a sentence
+NAMED = 3  # features in a sentence
 SEED = 0
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, NoReturn
 
 import numpy as np
@@ -17,16 +18,15 @@ import torch
 from sklearn.model_selection import train_test_split
 from torch import Tensor
 
-from lazyknife.certificate import make_certificate
-from lazyknife.compute import PROCESSOR
-from lazyknife.data.checks import check_choice
-from lazyknife.data.inputs import give_back, row_labels, to_tensor
-from lazyknife.estimators.records import Fitted, Given, Seeds
-from lazyknife.estimators.shared import IntervalRegressor
-from lazyknife.estimators.warn import warn_if_outside
-from lazyknife.records import INDEPENDENT, Intervals
-
+from ..certificate import make_certificate
+from ..compute import PROCESSOR
+from ..data.checks import check_choice
+from ..data.inputs import give_back, row_labels, to_tensor
+from ..records import INDEPENDENT, Intervals
 from .models import MODELS
+from .records import Fitted, Given, Seeds
+from .shared import IntervalRegressor
+from .warn import warn_if_outside
 
 FOLDS = 10
 CALIBRATION = 0.5  # share of the rows, as in ``SplitConformalRegressor``
@@ -76,7 +76,7 @@ class Conformalized:
         return torch.from_numpy(point), torch.from_numpy(lower), torch.from_numpy(upper)
 
 
-class _MapieRegressor(IntervalRegressor):
+class MapieRegressor(IntervalRegressor):
     """What MAPIE's two schemes share."""
 
     loo_: Conformalized
@@ -141,7 +141,7 @@ class _MapieRegressor(IntervalRegressor):
         return Intervals(point, lower, upper, asked, row_labels(X))
 
 
-class MapieCVRegressor(_MapieRegressor):
+class MapieCVRegressor(MapieRegressor):
     """CV+ by MAPIE's ``CrossConformalRegressor`` with ten folds; below ten rows, one a fold.
 
     A seed that all folds share, such as that of a forest, does not affect the theorem:
@@ -183,7 +183,7 @@ class MapieCVRegressor(_MapieRegressor):
         }
 
 
-class MapieSplitRegressor(_MapieRegressor):
+class MapieSplitRegressor(MapieRegressor):
     """Split conformal by MAPIE's ``SplitConformalRegressor``, calibrated on half of the rows.
 
     The parameters are those of ``MapieCVRegressor``.
@@ -217,7 +217,7 @@ class MapieSplitRegressor(_MapieRegressor):
         return {"subject": subject, **terms}
 
 
-SCHEMES: dict[str, type[_MapieRegressor]] = {"cv": MapieCVRegressor, "split": MapieSplitRegressor}
+SCHEMES: dict[str, type[MapieRegressor]] = {"cv": MapieCVRegressor, "split": MapieSplitRegressor}
 
 
 def complement(share: float) -> float:
@@ -225,11 +225,16 @@ def complement(share: float) -> float:
     return float(1 - Decimal(repr(float(share))))
 
 
+def is_installed() -> bool:
+    """Whether MAPIE is there."""
+    return find_spec("mapie") is not None
+
+
 def _mapie() -> Any:
     try:
         return import_module("mapie.regression")
     except ImportError as error:
-        raise ImportError("mapie_… needs MAPIE: pip install 'lazyknife[research]'") from error
+        raise ImportError("mapie_… needs MAPIE: pip install mapie") from error
 
 
 @contextmanager
