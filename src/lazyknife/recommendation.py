@@ -103,8 +103,7 @@ def recommend(rows: pd.DataFrame, alpha: float) -> Recommendation:
     unclear = [name for name in noise if name not in same]
     certified = float(rows.loc[rows["method"] == best, "certified"].mean())
     known = None if math.isnan(certified) else certified
-    lists = (tuple(names) for names in (same, unclear, short))
-    return Recommendation(best, *lists, known, alpha)
+    return Recommendation(best, tuple(same), tuple(unclear), tuple(short), known, alpha)
 
 
 def falls_short(rows: pd.DataFrame, alpha: float) -> bool:
