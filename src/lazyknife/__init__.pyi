@@ -9,6 +9,7 @@ from .certificate import Certificate as Certificate
 from .certificate import Plan as Plan
 from .certificate import certify as certify
 from .certificate import plan as plan
+from .certificate import plan_rows as plan_rows
 from .compare import compare_methods as compare_methods
 from .data.scaling import symlog as symlog
 from .estimators.audit import StabilityAudit as StabilityAudit

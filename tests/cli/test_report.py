@@ -567,7 +567,10 @@ def test_letters_in_a_figure_can_be_read_on_a_phone(show):
     from lazyknife.plots import figure_svg
 
     title, drawn = next(iter(draw(result).items()))
-    page = show(replace(REPORT, figures=(Figure(title, figure_svg(drawn, title=title, id_prefix='f')),)), **PHONE)
+    page = show(
+        replace(REPORT, figures=(Figure(title, figure_svg(drawn, title=title, id_prefix="f")),)),
+        **PHONE,
+    )
     width = page.locator(".drawing svg").bounding_box()["width"]
     sizes = [text.get_size() for text in drawn.axes[0].get_xticklabels()]
     assert min(sizes) * width / (72 * drawn.get_size_inches()[0]) >= 9.5

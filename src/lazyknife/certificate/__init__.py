@@ -6,3 +6,4 @@
 from .certificate import Certificate
 from .certify import Certifier, Claim, certify, make_certificate, paper_bound
 from .plan import Plan, plan
+from .rows import plan_rows
