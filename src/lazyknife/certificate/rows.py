@@ -82,7 +82,9 @@ def _enough(goal: Goal, base: BaseMethod, n: int) -> bool:
 def _no_rows(goal: Goal, base: BaseMethod) -> str:
     """Say that no number of rows is enough, and what would do."""
     better = [c for c in certifying() if _enough(replace(goal, construction=c), base, MOST)]
-    remedy = f"construction {either(better)}" if better else "a base that spends a smaller ε"
+    remedy = (
+        f"construction {either(better)}" if better else "a base with a guarantee, or a smaller ε"
+    )
     return (
         f"No number of rows below {MOST:,} certifies {goal.coverage:g} with construction "
         f"{goal.construction!r} and {base}. Use {remedy}."
