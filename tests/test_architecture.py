@@ -18,8 +18,10 @@ ROOT = Path(lazyknife.__file__).parent
 
 # The order of the data: a part of the package imports only from the parts before its own.
 PARTS = [
-    ("records", "sentences", "files", "matmul"),
+    ("records", "sentences", "files", "matmul", "processes", "settings"),
+    ("saving",),
     ("compute",),
+    ("tables",),
     ("data",),
     ("losses",),
     ("networks",),
@@ -27,10 +29,14 @@ PARTS = [
     ("tangent",),
     ("solve",),
     ("intervals",),
-    ("metrics", "shift"),
+    ("shift",),
     ("certificate",),
+    ("plots",),
+    ("results",),
+    ("metrics",),
+    ("scorers",),
     ("estimators",),
-    ("compare", "plots", "recommendation"),
+    ("compare", "recommendation"),
     ("cli",),
 ]
 PLACE = {name: place for place, names in enumerate(PARTS) for name in names}

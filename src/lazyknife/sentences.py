@@ -38,6 +38,21 @@ PRIVATE_REMARKS = (
     "not a private release.",
 )
 
+# Settings that were set by ``set_params``, and what a search over settings does.
+SET_LATER = (
+    "Set by set_params, as searches such as GridSearchCV do: {names}. If these rows were used to "
+    "choose them, the certificate is that of lazyknife.after_search, not this one."
+)
+SEARCH_ELSEWHERE = "To lose nothing, search on some of the rows and fit on the others."
+UNION = (
+    "A search compared {count} settings on these rows, so the probabilities of a miss that each of "
+    "them certifies are added (union bound). " + SEARCH_ELSEWHERE
+)
+SEARCHED = "A search chose the settings on these rows, and {why}. " + SEARCH_ELSEWHERE
+WITHOUT_BOUND = "those compared are not all certified"
+ADAPTIVE = "it did not list the settings before it looked at them"
+ONLY_SEARCHED = "Nothing but these {count} settings was compared by looking at these rows."
+
 # Assumptions.
 EXCHANGEABLE = (
     "The training rows and the new row are exchangeable (for example, independent draws from the "
@@ -55,6 +70,11 @@ IGNORES_ORDER = (
     "The transformer {transformer!r} does not depend on the order of the rows it is fitted on."
 )
 ROW_BY_ROW = "The transformer {transformer!r} transforms each row independently of the others."
+OWN_TARGET = (
+    "The functions passed as target were not chosen by looking at these rows, and are strictly "
+    "monotone and inverse to each other for every value of y."
+)
+BOUNDED = "y always lies within bounds={bounds}."
 PUBLIC_START = (
     "The network's starting weights and buffers (for example, batch-norm statistics) do not depend "
     "on the training rows or the new rows."
@@ -78,6 +98,15 @@ NOT_PRIVATE = (
 FITTED_ON_TRAINING = (
     "The scaling was fitted on the training rows alone, which is a leak: pass the rows to predict "
     "as X_pool or other rows as X_unlabeled, or use scaling='symlog'."
+)
+ENCODED_ON_TRAINING = (
+    "Categories or missing values were encoded by the training rows alone, which is a leak for a "
+    "network of finite width: pass the rows to predict as X_pool or other rows as X_unlabeled, or "
+    "use infinitely wide networks (network=None), which need no such encoding."
+)
+FITTED_STEP = (
+    "The pipeline's step {name!r} was fitted on all training rows, which is a leak: pass it as "
+    "scaling= with X_pool or X_unlabeled in fit, or leave it out (scaling='auto')."
 )
 TRAINING_ROWS_OUTSIDE = (
     "{count} of the rows passed as X_unlabeled are training rows, which is a leak: remove them, or "

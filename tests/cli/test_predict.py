@@ -37,6 +37,7 @@ def numeric(folder):
 
 def test_every_setting_of_the_estimator_has_an_option():
     own = {"network": "hidden", "features": "sketch", "random_state": "seed", "progress": None}
+    own |= {"target": "target_transform", "bounds": "lower_bound"}
     text = succeed("predict", "--help")
     for name in lk.LazyJackknifeRegressor().get_params(deep=False):
         option = own.get(name, name)
@@ -142,6 +143,20 @@ def test_the_unit_is_taken_back_and_nu_is_in_the_targets_unit(folder):
     widened, _ = intervals_of("--unit", "1000", "--nu", "50")
     np.testing.assert_allclose(widened["lower"], scaled["lower"] - 50, rtol=1e-5)
     np.testing.assert_allclose(widened["upper"], scaled["upper"] + 50, rtol=1e-5)
+
+
+def test_a_function_of_the_target_is_learned_within_bounds(folder):
+    for table in ("train.csv", "test.csv"):
+        read_table(folder / table).eval("y = exp(y / 1000)").to_csv(table, index=False)
+    X, y, X_new = numeric(folder)
+    least = float(y.min())
+    options = ("--lower-bound", str(least), "--target-transform", "log1p", "--nu", "0.1")
+    found, printed = intervals_of(*options)
+    settings = DEFAULTS | {"target": "log1p", "bounds": (least, None), "nu": 0.1}
+    model = lk.LazyJackknifeRegressor(**settings).fit(X, y, X_pool=X_new)
+    pd.testing.assert_frame_equal(found, model.predict_interval(X_new).to_frame(), rtol=1e-9)
+    assert (found["lower"] == least).any()
+    assert f"within bounds=({least}, None)" in printed
 
 
 def test_without_a_base_to_add_the_unit_makes_no_difference(folder):
@@ -322,7 +337,7 @@ def test_warnings_of_the_library_are_one_line(folder):
     result = run(*predict("--readout", "network", train="five.csv"))
     lines = result.stderr.splitlines()
     assert lines[-1] == (
-        "warning: 5 rows are too few for alpha=0.1: the intervals are infinite. "
+        "warning: 5 rows are too few for --alpha 0.1: the intervals are infinite. "
         "At least 9 rows are needed"
     )
     assert all(line.startswith("warning: ") for line in lines)
@@ -343,7 +358,7 @@ def test_warnings_of_the_library_are_one_line(folder):
         ({"train": "header.csv"}, "header.csv: the file has no rows"),
         ({"train": "binary.csv"}, "binary.csv is a binary file"),
         ({"train": "two.csv"}, "two.csv: 2 rows are too few: give at least 3"),
-        ({"train": "five.csv", "base": ("--base", "dpsgd")}, "batch_size=10 is more than the 5"),
+        ({"train": "five.csv", "base": ("--base", "dpsgd")}, "--batch-size 10 is more than the 5"),
         ({"test": "train.csv"}, "train.csv: TRAIN and TEST are the same file"),
         ({"test": "other.csv"}, "other.csv: no column 'a', which train.csv has"),
         ({"train": "mixed_train.csv", "test": "mixed_test.csv"}, "column 'name' has 60 values"),
@@ -366,47 +381,50 @@ def test_a_file_that_will_not_do_is_named(folder, given, message):
         ("--id z", "test.csv: no column 'z'"),
         ("--id lower_0.1", "--id lower_0.1: the output has a column of this name"),
         ("--ridge abc", "--ridge abc: give 'auto' or a number"),
-        ("--ridge -1", "ridge=-1.0: give a number above 0"),
+        ("--ridge -1", "--ridge -1.0: give a number above 0"),
         ("--hidden x", "--hidden 'x': give the widths of the layers, such as 64,64"),
         ("--hidden 8,0", "--hidden '8,0'"),
-        ("--alpha 2", "alpha=2.0: give a number strictly between 0 and 1"),
-        ("--alpha .1 --alpha 0", "alpha=0.0: give a number strictly between 0 and 1"),
+        ("--alpha 2", "--alpha 2.0: give a number strictly between 0 and 1"),
+        ("--alpha .1 --alpha 0", "--alpha 0.0: give a number strictly between 0 and 1"),
         ("--alpha x", "Invalid value for '--alpha'"),
         ("--memory-budget zz", "--memory-budget zz: give a number of bytes, or a size such"),
         ("--memory-budget 1.2.3GB", "--memory-budget 1.2.3GB"),
-        ("--unit 0", "unit=0.0: give a number above 0"),
-        ("--unit nan", "unit=nan: give a finite number"),
-        ("--nu -5 --unit 10", "nu=-5.0: give 0 or a number above 0"),
+        ("--unit 0", "--unit 0.0: give a number above 0"),
+        ("--unit nan", "--unit nan: give a finite number"),
+        ("--nu -5 --unit 10", "--nu -5.0: give 0 or a number above 0"),
+        ("--unit 10 --upper-bound 5", "--unit 10 supports no bounds other than 0"),
+        ("--target-transform root", "--target-transform root: choose from 'log', 'log1p'"),
+        ("--lower-bound 3 --upper-bound 2", "--lower-bound 3.0 --upper-bound 2.0: give a lower"),
         ("--seed -1", "Invalid value for '--seed'"),
-        ("--sketch 0", "dimension=0: give a whole number"),
-        ("--sketch 9 --readout network", "use readout='tangent'"),
+        ("--sketch 0", "--sketch 0: give a whole number"),
+        ("--sketch 9 --readout network", "use --readout tangent"),
         ("--parameters nothing.*", "no parameter of the network matches ['nothing.*']"),
         ("--parameters last --parameters x", "no parameter of the network matches"),
-        ("--device banana", "device='banana': give 'auto', or a torch.device"),
-        ("--construction x", "construction='x': choose from 'plus', 'minmax'"),
-        ("--widths x", "widths='x'"),
-        ("--loss x", "loss='x': choose from 'squared', 'huber', 'logistic', 'poisson'"),
-        ("--readout x", "readout='x': choose from 'network', 'tangent'"),
-        ("--precision x", "precision='x'"),
-        ("--base x", "base='x': choose from 'public', 'split', 'dpsgd'"),
-        ("--base perturbed --sensitivity 1 --epsilon 1 --norm x", "norm='x'"),
-        ("--scaling x", "scaling='x': choose from 'auto', 'symlog', 'standardize', 'symlog+"),
-        ("--construction full --widths noise", "widths='noise'"),
-        ("--construction full --readout network", "readout='network'"),
-        ("--construction cv+ --folds 1", "folds=1: give at least 2"),
-        ("--construction cv+ --folds 41", "folds=41 is more than the 40 rows"),
-        ("--widths noise --sketch 9", "widths='noise'"),
-        ("--loss huber --construction cv+", "loss='huber'"),
-        ("--loss huber --widths leverage", "loss='huber'"),
-        ("--loss logistic", "loss='logistic': give targets of 0 and 1"),
-        ("--starts 0", "starts=0: give a whole number"),
+        ("--device banana", "--device banana: give 'auto', or a torch.device"),
+        ("--construction x", "--construction x: choose from 'plus', 'minmax'"),
+        ("--widths x", "--widths x"),
+        ("--loss x", "--loss x: choose from 'squared', 'huber', 'logistic', 'poisson'"),
+        ("--readout x", "--readout x: choose from 'network', 'tangent'"),
+        ("--precision x", "--precision x"),
+        ("--base x", "--base x: choose from 'public', 'split', 'dpsgd'"),
+        ("--base perturbed --sensitivity 1 --epsilon 1 --norm x", "--norm x"),
+        ("--scaling x", "--scaling x: choose from 'auto', 'symlog', 'standardize', 'symlog+"),
+        ("--construction full --widths noise", "--widths noise"),
+        ("--construction full --readout network", "--readout network"),
+        ("--construction cv+ --folds 1", "--folds 1: give at least 2"),
+        ("--construction cv+ --folds 41", "--folds 41 is more than the 40 rows"),
+        ("--widths noise --sketch 9", "--widths noise"),
+        ("--loss huber --construction cv+", "--loss huber"),
+        ("--loss huber --widths leverage", "--loss huber"),
+        ("--loss logistic", "--loss logistic: give targets of 0 and 1"),
+        ("--starts 0", "--starts 0: give a whole number"),
         ("--base split --epsilon 1", "--epsilon requires --base dpsgd or perturbed, not split"),
         ("--fraction .5", "--fraction requires --base split, not public"),
         ("--base perturbed --epsilon 1", "--base perturbed requires --sensitivity"),
         ("--base perturbed --sensitivity 1", "--base perturbed requires --epsilon"),
         ("--base dpsgd --epsilon 1 --noise-multiplier 1", "give --epsilon or --noise-multiplier"),
-        ("--base dpsgd --batch-size 41", "batch_size=41 is more than the 40 rows"),
-        ("--base plain --epochs 0", "epochs=0: give a whole number"),
+        ("--base dpsgd --batch-size 41", "--batch-size 41 is more than the 40 rows"),
+        ("--base plain --epochs 0", "--epochs 0: give a whole number"),
         ("--figure f.txt", "f.txt: give a name that ends in .svg"),
         ("--html folder", "folder is a folder"),
     ],
@@ -437,7 +455,7 @@ def test_a_table_that_cannot_be_written_leaves_the_old_files(tmp_path):
     for path in paths.values():
         path.write_text("old")
     page = Report("", "", None, (), (), {}, "")
-    with pytest.raises(ValueError, match=r"old.csv cannot be written \(no space left\)"):
+    with pytest.raises(OSError, match=r"old.csv cannot be written \(no space left\)"):
         write_outputs(paths, Failing(), Figure(), page)
     assert {path.read_text() for path in paths.values()} == {"old"}
     write_outputs(paths, pd.DataFrame({"a": [1]}), Figure(), page)

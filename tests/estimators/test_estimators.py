@@ -102,6 +102,8 @@ def test_the_papers_settings():
         "parameters": "all",
         "features": None,
         "scaling": None,
+        "target": None,
+        "bounds": None,
         "alpha": 0.2,
         "nu": 0.0,
         "device": "auto",
@@ -142,7 +144,7 @@ def test_several_levels_without_a_refit(settings):
             both.upper[:, k], model.predict_interval(X, alpha=level).upper
         )
     assert list(both.to_frame().columns) == [
-        "point", "lower_0.1", "upper_0.1", "lower_0.3", "upper_0.3",
+        "point", "lower_0.1", "upper_0.1", "width_0.1", "lower_0.3", "upper_0.3", "width_0.3",
     ]  # fmt: skip
 
 

@@ -15,6 +15,7 @@ Command = TypeVar("Command", bound=Callable[..., None])
 Options = dict[str, tuple[Any, Any]]  # names with annotations and defaults, as in a signature
 
 BASE, FILES, LAZY, RUN = "The base", "Files and columns", "The intervals", "The run"
+TEXTS = "Text files, where a guess is wrong"
 
 
 def option(text: str, panel: str, *flags: str, metavar: str | None = None, **more: Any) -> Any:
@@ -49,6 +50,35 @@ DATA = table(
     categorical=(list[str] | None, None, _CATEGORICAL, "COLUMN"),
 ) | table(LAZY, scaling=(str | None, None, _SCALING, "NAME"), unit=(float, 1.0, _UNIT))
 
+_NA = (
+    "Text of a missing value (may be repeated), instead of NA, NaN, null and the like in all "
+    "columns and ?, - and the like in columns of numbers or dates. Empty fields always are."
+)
+_DATES = "day-first, month-first, or a format such as %d/%m/%y; by default what all values fit."
+READING = table(
+    TEXTS,
+    sep=(str | None, None, "Separator of fields: a character, or tab.", "CHARACTER"),
+    decimal=(str | None, None, "Mark of decimals: . or ,", "CHARACTER"),
+    thousands=(str | None, None, "Mark between thousands: , . ' or space.", "CHARACTER"),
+    na=(list[str] | None, None, _NA, "TEXT"),
+    encoding=(str | None, None, "Encoding, such as utf-8, cp1252 or utf-16.", "NAME"),
+    dates=(str | None, None, _DATES, "ORDER"),
+)
+
+_BOUND = "{end} value that the target can have: intervals end there."
+TARGET = table(
+    LAZY,
+    target_transform=(
+        str | None,
+        None,
+        f"Learn a function of the target: {names('data.targets', 'TARGETS')}; log requires values "
+        "above 0, logit between 0 and 1. Intervals are transformed back.",
+        "NAME",
+    ),
+    lower_bound=(float | None, None, _BOUND.format(end="Smallest")),
+    upper_bound=(float | None, None, _BOUND.format(end="Largest")),
+)
+
 # Settings of LazyJackknifeRegressor under their own names, and of the bases: type and help.
 _OWN: dict[str, tuple[Any, str]] = {
     "construction": (
@@ -76,7 +106,7 @@ _OWN: dict[str, tuple[Any, str]] = {
         f"Loss of the models: {names('losses', 'LOSSES')}. logistic requires targets 0 and 1, "
         "poisson counts; huber is in units of --unit.",
     ),
-    "nu": (float, "Widen every interval by ν on both sides, in the target's unit."),
+    "nu": (float, "Widen every interval by ν on both sides, in the target's (transformed) unit."),
     "device": (str, "Where the models are solved: auto, or a device such as cpu or cuda."),
 }
 BASE_OPTIONS: dict[str, tuple[Any, str]] = {

@@ -12,9 +12,9 @@ from .words import verdict
 
 if TYPE_CHECKING:
     from ..certificate import Certificate
-    from ..records import Intervals
+    from ..results import Intervals
     from ..shift import Shift
-    from .tables import Encoded
+    from .tables.encoding import Encoded
 
 SHOWN = 1000  # rows of the table in a report
 SIZE, READABLE = (5.0, 3.8), 1.6  # inches, and the scale of letters that a phone needs
@@ -53,8 +53,10 @@ class Outcome:
         if not isinstance(whole.alpha, tuple):
             return [whole]
         return [
-            replace(whole, lower=whole.lower[:, k], upper=whole.upper[:, k], alpha=alpha)
-            for k, alpha in enumerate(whole.alpha)
+            replace(whole, lower=lower, upper=upper, alpha=alpha, certificate=certificate)
+            for lower, upper, alpha, certificate in zip(
+                whole.lower.T, whole.upper.T, whole.alpha, self.certificates, strict=True
+            )
         ]
 
 

@@ -21,8 +21,10 @@ from torch import Tensor
 from ..certificate import make_certificate
 from ..compute import PROCESSOR
 from ..data.checks import check_choice
+from ..data.flavour import flavour_of
 from ..data.inputs import give_back, row_labels, to_tensor
-from ..records import INDEPENDENT, Intervals
+from ..records import INDEPENDENT
+from ..results import Intervals
 from .models import MODELS
 from .records import Fitted, Given, Seeds
 from .shared import IntervalRegressor
@@ -80,7 +82,7 @@ class MapieRegressor(IntervalRegressor):
     """What MAPIE's two schemes share."""
 
     loo_: Conformalized
-    network = None
+    network = target = bounds = None
     progress = False
 
     def __init__(
@@ -101,15 +103,14 @@ class MapieRegressor(IntervalRegressor):
         _mapie()
 
     def _fit(self, given: Given) -> Fitted:
-        X, y, scaling, seeds, *_ = given
-        regression = _mapie()
+        X, y, scaling, regression = given.X.numpy(), given.y.numpy(), given.scaling, _mapie()
         with _global_state_kept():
-            loo = self._conformalize(regression, X.numpy(), y.numpy(), seeds)
+            loo = self._conformalize(regression, X, y, given.seeds)
         terms = self._terms(len(y), len(loo.residuals))
         certify = partial(
             make_certificate,
             dependence=INDEPENDENT,
-            assumptions=scaling.assumptions,
+            assumptions=given.assumptions,
             objections=scaling.objections,
             rows=scaling.rows,
             new_rows=scaling.new_rows,
@@ -138,7 +139,7 @@ class MapieRegressor(IntervalRegressor):
         rows = to_tensor(self.scaling_(values))
         parts = [self.loo_.ends(rows[block]) for block in self._row_blocks(len(rows))]
         point, lower, upper = (give_back(torch.cat(part), X) for part in zip(*parts, strict=True))
-        return Intervals(point, lower, upper, asked, row_labels(X))
+        return Intervals(point, lower, upper, asked, row_labels(X), flavour_of(X))
 
 
 class MapieCVRegressor(MapieRegressor):

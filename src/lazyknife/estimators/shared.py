@@ -3,68 +3,74 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Self, overload
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import (
     _check_feature_names,
     _check_n_features,
-    _get_feature_names,
     check_is_fitted,
 )
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from ..certificate import Certificate
 from ..compute import steps, track
 from ..data.checks import check_choice, check_fraction, check_not_negative
+from ..data.flavour import flavour_of
 from ..data.inputs import (
     batch_rows,
-    check_features,
-    check_others,
-    check_target,
     give_back,
     is_shaped,
     is_stream,
     row_labels,
     to_tensor,
 )
-from ..data.scaling import Scaling, Source, find_source, fit_scaling
+from ..data.reading import Reader
+from ..data.scaling import Scaling, Source
+from ..data.targets import Target, find_target
 from ..intervals import CONSTRUCTIONS, kappa
-from ..records import Intervals, Predictor, to_array
-from ..shift import kept_rows
+from ..records import Predictor, to_array
+from ..results import Intervals
+from .guarantee import Guaranteed
+from .preparing import prepare
 from .records import Fitted, Given, Seeds
+from .saved import Saved
 from .shifted import ComparesRows
-from .warn import warn_if_infinite, warn_if_outside
+from .warn import refuse_nan, warn_if_infinite, warn_if_outside
 
 Values = NDArray[Any]
 Levels = float | Sequence[float] | None
 SOME_HAVE = {"base_", "start_", "choice_", "ridge_"}
 
 
-class IntervalRegressor(ComparesRows, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class IntervalRegressor(Saved, ComparesRows, RegressorMixin, Guaranteed):  # type: ignore[misc]
     """Base of every estimator with ``predict_interval``.
 
     A subclass defines how leave-one-out models and a certificate are obtained (``_fit``) and which
     construction turns them into intervals.
     """
 
-    alpha: float
     scaling: Any
+    encoding: Any = None
+    target: Any
+    bounds: Any
     random_state: Any
     construction: str
     network: Any
     progress: bool
     nu: float = 0.0
     loo_: Predictor
-    certificate_: Certificate
     scaling_: Scaling
-    _certify: Callable[..., Certificate]
+    reader_: Reader
+    target_: Target
+    row_shape_: tuple[int, ...]
+    n_samples_fit_: int
 
     @abstractmethod
     def _fit(self, given: Given) -> Fitted:
@@ -75,6 +81,7 @@ class IntervalRegressor(ComparesRows, RegressorMixin, BaseEstimator):  # type: i
         check_fraction("alpha", self.alpha)
         check_choice("construction", self.construction, self._constructions())
         check_not_negative("nu", self.nu)
+        find_target(self.target, self.bounds)
 
     def _constructions(self) -> list[str]:
         """Return the constructions that accept any leave-one-out models."""
@@ -82,6 +89,10 @@ class IntervalRegressor(ComparesRows, RegressorMixin, BaseEstimator):  # type: i
 
     def _scaling_for(self, rows: Values, source: Source) -> Any:
         return self.scaling
+
+    def _takes_categories(self, rows: Values) -> bool:
+        """Whether the models take rows with codes of categories and missing values."""
+        return False
 
     def _learns_from_covariates(self) -> bool:
         """Whether the estimator learns from rows without labels, beyond scaling."""
@@ -111,51 +122,23 @@ class IntervalRegressor(ComparesRows, RegressorMixin, BaseEstimator):  # type: i
 
         """
         self._check_settings()
-        rows = check_features(X, self, min_rows=2)
-        target = check_target(y, rows, self)
-        seeds = Seeds.of(self.random_state)
-        apart = self._rows_apart(len(rows), seeds)
-        self._compare_pool(rows, pool := check_others(X_pool, rows, self, "X_pool"), X)
-        source = find_source(
-            rows,
-            apart=None if apart is None else rows[apart],
-            pool=pool,
-            unlabeled=check_others(X_unlabeled, rows, self, "X_unlabeled"),
-        )
-        learns = self._learns_from_covariates()
-        scaling = fit_scaling(self._scaling_for(rows, source), rows, source, learns)
-        covariates = None
-        if learns and not source.objections:
-            covariates = to_tensor(scaling(source.covariates))
-        given = Given(
-            to_tensor(scaling(rows)),
-            to_tensor(target),
-            scaling,
-            seeds,
-            covariates,
-            None if is_shaped(X) else _get_feature_names(X),
-        )
+        given = prepare(self, X, y, X_pool, X_unlabeled)
+        self._compare_pool(X, X_pool)
         fitted = self._fit(given)
-        certificate = fitted.certify(alpha=self.alpha)
         # Set attributes only after everything has succeeded.
+        self._guarantee(fitted.certify)
         if not is_shaped(X):
             _check_feature_names(self, X, reset=True)
-            _check_n_features(self, rows, reset=True)
-        self.row_shape_, self.sample_ = rows.shape[1:], kept_rows(rows)
-        self.scaling_, self.loo_, self.certificate_ = scaling, fitted.loo, certificate
-        self._certify = fitted.certify
+            self.n_features_in_ = given.reader.width(X, given.shape)
+        self.row_shape_, self.n_samples_fit_ = given.shape, len(given.y)
+        self.reader_, self.scaling_, self.target_ = given.reader, given.scaling, given.target
+        self.loo_, self._rows_like = fitted.loo, given.X[:0].clone()
+        self._keep_rows(X)
         for name in vars(self).keys() & SOME_HAVE:
             delattr(self, name)
         for name, value in fitted.attributes.items():
             setattr(self, name, value)
         return self
-
-    def certify(self, alpha: float | None = None) -> Certificate:
-        """Return the certificate of another level than the estimator's own, without a new fit."""
-        check_is_fitted(self)
-        if alpha is None:
-            return self.certificate_
-        return self._certify(alpha=check_fraction("alpha", alpha))
 
     def predict(self, X: Any) -> Any:
         """Predict y with the full-data model, shape (m,); a tensor for a tensor, else an array."""
@@ -163,7 +146,7 @@ class IntervalRegressor(ComparesRows, RegressorMixin, BaseEstimator):  # type: i
         rows = to_tensor(self.scaling_(values))
         with torch.no_grad():
             parts = [self.loo_.point(rows[block]) for block in self._row_blocks(len(rows))]
-        return give_back(torch.cat(parts), X)
+        return give_back(self.target_.point(torch.cat(parts)), X)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R² of the point predictions."""
@@ -199,13 +182,16 @@ class IntervalRegressor(ComparesRows, RegressorMixin, BaseEstimator):  # type: i
         if not levels:
             raise ValueError("alpha=[]: give at least one level")
         levels = tuple(check_fraction("alpha", level) for level in levels)
+        certified = tuple(self.certify(alpha=level) for level in levels)
+        certificate = certified[0] if single else certified
         n = len(self.loo_.residuals)
         warn_if_infinite(min(levels), n)
         ranks = [kappa(level, n) for level in levels]
         asked = levels[0] if single else levels
         if is_stream(X):
-            return (self._intervals(batch_rows(batch), ranks, asked) for batch in X)
-        return self._intervals(X, ranks, asked)
+            batches = (self._intervals(batch_rows(batch), ranks, asked) for batch in X)
+            return (replace(part, certificate=certificate) for part in batches)
+        return replace(self._intervals(X, ranks, asked), certificate=certificate)
 
     def _intervals(
         self, X: Any, ranks: Sequence[int], asked: float | tuple[float, ...]
@@ -217,23 +203,22 @@ class IntervalRegressor(ComparesRows, RegressorMixin, BaseEstimator):  # type: i
         with torch.no_grad():
             parts = [ends(self.loo_, rows[block], ranks) for block in self._row_blocks(len(rows))]
         point, lower, upper = (torch.cat(part) for part in zip(*parts, strict=True))
-        if torch.isnan(lower).any() or torch.isnan(upper).any():
-            raise ValueError(
-                "the leave-one-out predictions are not finite numbers for some rows of X: scale "
-                "the features (scaling='symlog'), use readout='tangent' or a larger ridge"
-            )
-        lower, upper = lower - self.nu, upper + self.nu
+        refuse_nan(lower, upper)
+        nu = check_not_negative("nu", self.nu)
+        point = self.target_.point(point)
+        lower, upper = self.target_.ends(lower - nu, upper + nu)
         if not isinstance(asked, tuple):
             lower, upper = lower[:, 0], upper[:, 0]
         point, lower, upper = (give_back(part, X) for part in (point, lower, upper))
-        return Intervals(point, lower, upper, asked, row_labels(X))
+        return Intervals(point, lower, upper, asked, row_labels(X), flavour_of(X))
 
     def _check_new(self, X: Any) -> Values:
         check_is_fitted(self)
-        rows = check_features(X, self)
+        rows: Values = self.reader_(X, self)
         if not is_shaped(X) and hasattr(self, "n_features_in_"):
             _check_feature_names(self, X, reset=False)
-            _check_n_features(self, rows, reset=False)
+            if not self.reader_.encodes:
+                _check_n_features(self, rows, reset=False)
         if rows.shape[1:] != self.row_shape_:
             raise ValueError(
                 f"X has rows of shape {rows.shape[1:]}, but {type(self).__name__} was fitted on "

@@ -6,17 +6,31 @@ the same for nearly all new rows; each distinct one has models of its own, made 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from ..data.frames import Frames
+from ..data.frames import Frame, Frames
 from ..records import Ends
 from .full import FullModels
 
-Frame = tuple[tuple[float, ...], tuple[float, ...]]  # centre and scale of each feature
+Key = tuple[tuple[float, ...], tuple[float, ...]]  # centre and scale of each feature
+
+
+class Source(Protocol):
+    """The training rows, and how models of them are made."""
+
+    def start(self) -> Frame:
+        """Frame of the training rows alone."""
+
+    def frames(self, new: Tensor) -> Frames:
+        """Frames of the new rows, each together with the training rows."""
+
+    def make(self, frame: Frame) -> FullModels:
+        """Models of the training rows in a frame."""
 
 
 @dataclass(frozen=True)
@@ -25,10 +39,8 @@ class FramedFull:
 
     Attributes
     ----------
-    frames
-        From new rows to their frames.
-    make
-        From a centre and a scale, each (features,), to models of the training rows.
+    source
+        How models of the training rows are made.
     main
         Models in the frame of the training rows alone, for point predictions.
     made
@@ -36,10 +48,16 @@ class FramedFull:
 
     """
 
-    frames: Callable[[Tensor], Frames]
-    make: Callable[[Tensor, Tensor], FullModels]
+    source: Source
     main: FullModels
-    made: dict[Frame, FullModels] = field(default_factory=dict)
+    made: dict[Key, FullModels] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, source: Source) -> FramedFull:
+        """Make the models in the frame of the training rows, which most new rows share."""
+        frame = source.start()
+        main = source.make(frame)
+        return cls(source, main, {_key(frame): main})
 
     @property
     def residuals(self) -> Tensor:
@@ -65,19 +83,23 @@ class FramedFull:
 
     def accepted(self, X: Tensor, ranks: Sequence[int]) -> Ends:
         """Ends of each row in its own frame; the whole line where rounding decided which it is."""
-        point, frames = self.point(X), self.frames(X)
+        point, frames = self.point(X), self.source.frames(X)
         lower = point.new_full((len(X), len(ranks)), -torch.inf)
         upper = -lower
         for k in range(len(frames)):
             rows = torch.nonzero((frames.of == k) & ~frames.doubtful)[:, 0]
             if len(rows):
-                models = self._at(frames.centers[k], frames.scales[k])
+                models = self._at(frames[k])
                 _, low, high = models.accepted(X[rows], ranks)
                 lower[rows.to(point.device)], upper[rows.to(point.device)] = low, high
         return point, lower, upper
 
-    def _at(self, center: Tensor, scale: Tensor) -> FullModels:
-        key = tuple(center.tolist()), tuple(scale.tolist())
+    def _at(self, frame: Frame) -> FullModels:
+        key = _key(frame)
         if key not in self.made:
-            self.made[key] = self.make(center, scale)
+            self.made[key] = self.source.make(frame)
         return self.made[key]
+
+
+def _key(frame: Frame) -> Key:
+    return tuple(frame.center.tolist()), tuple(frame.scale.tolist())

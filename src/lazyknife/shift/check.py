@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..records import Array
-from .columns import Columns, as_tables, pool_tables
+from ..tables import Schema
+from .columns import Columns, as_rows, as_tables, pool_rows
 from .ranks import BLOCKS, classifier_test, column_tests, location_and_spread
 
 LEVEL = 0.01  # largest share of false alarms with exchangeable rows
@@ -141,13 +142,14 @@ def check_exchangeable(X: Any, X_new: Any) -> Shift:
         Print it.
 
     """
-    pair = as_tables(X, X_new)
-    return _check(*(table[_sample(len(table), table.shape[1])] for table in pair))
+    old, new, schema = as_tables(X, X_new)
+    rows, others = (part[_sample(len(part), part.shape[1])] for part in (old, new))
+    return _check(as_rows(rows, schema, "X"), as_rows(others, schema, "X_new"), None, schema)
 
 
-def compare_rows(old: Array, new: Array, names: Any = None) -> Shift:
-    """Test rows that are arrays of numbers already, shapes (n, ...) and (m, ...)."""
-    return _check(kept_rows(old), kept_rows(new), names)
+def compare_rows(old: Array, new: Array, names: Any = None, schema: Schema | None = None) -> Shift:
+    """Test rows that are arrays already, shapes (n, ...) and (m, ...), read by a schema or not."""
+    return _check(kept_rows(old), kept_rows(new), names, schema)
 
 
 def kept_rows(rows: Array) -> Array:
@@ -163,13 +165,13 @@ def _sample(count: int, width: int) -> Any:
     return np.sort(np.random.default_rng(SEED).permutation(count)[:most])
 
 
-def _check(old: Any, new: Any, names: Any = None) -> Shift:
+def _check(old: Array, new: Array, names: Any, schema: Schema | None) -> Shift:
     n, m = len(old), len(new)
-    columns = pool_tables(old, new, names)
-    if not (n and m and columns.names):
+    columns = pool_rows(old, new, names, schema) if n and m else None
+    if columns is None or not columns.names:
         raise ValueError(
-            f"X has {n} rows and X_new {m}, with {len(columns.names)} features to compare: give at "
-            "least one row each and one feature"
+            f"X has {n} rows and X_new {m}, and there are no features to compare: give at least "
+            "one row each, and a feature whose values occur more than once"
         )
     is_new = np.arange(n + m) >= n
     rng = np.random.default_rng(SEED)
