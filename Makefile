@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-all test-portable lint types bench reproduce studies clean
+.PHONY: demo test test-all test-portable fuzz lint types bench reproduce studies published clean
 
 # One stamp says that .venv holds what pyproject.toml and constraints.txt ask for.
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -29,6 +29,12 @@ test-all: test
 test-portable: $(VENV)/.installed
 	$(BIN)/python tests/portable.py
 
+# Drawn data, settings and files, each of which gives a result or a clear error; `make test` runs a
+# few, this FUZZ_CASES new ones of every kind.
+FUZZ_CASES ?= 2000
+fuzz: $(VENV)/.installed
+	FUZZ_CASES=$(FUZZ_CASES) OMP_NUM_THREADS=1 $(BIN)/pytest -m "slow or not slow" -s tests/fuzz
+
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -50,6 +56,12 @@ reproduce: $(VENV)/.installed
 studies: $(VENV)/.installed
 	$(BIN)/python -m research study beyond --output results
 	$(BIN)/python -m research pages studies.md choices.md tables.md
+
+# Published numbers beside those of the same rows here; installs the peers.
+published: $(VENV)/.installed
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,peers]'
+	$(BIN)/python -m research study published --output results
+	$(BIN)/python -m research pages published.md
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -11,6 +11,7 @@ from lazyknife.plots import plot_methods
 
 from .grid import Study
 from .show import blank, heading
+from .words import in_words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,8 +80,9 @@ def draw_scores(study: Study, rows: pd.DataFrame) -> Figure:
     for ax, (cell, part) in zip(axes.flat, groups, strict=False):
         found = [paired(part, method, DEFAULT) for method in methods]
         ratios, errors = zip(*found, strict=True)
+        names = [in_words(method) for method in methods]
         plot_methods(
-            methods, ratios, errors, label="interval score ÷ the default's", target=1.0, ax=ax
+            names, ratios, errors, label="interval score ÷ the default's", target=1.0, ax=ax
         )
         ax.set_title(title(*cell), loc="left")
     figure.suptitle(study.title)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..certificate import Certificate
     from ..results import Intervals
     from ..shift import Shift
-    from .tables.encoding import Encoded
+    from .tables.rows import Rows
 
 SHOWN = 1000  # rows of the table in a report
 SIZE, READABLE = (5.0, 3.8), 1.6  # inches, and the scale of letters that a phone needs
@@ -39,7 +39,7 @@ SHIFTED = (
 class Outcome:
     """Rows, intervals and guarantees."""
 
-    rows: Encoded  # both files as arrays
+    rows: Rows  # of both files
     intervals: Intervals  # of the new rows, at one or several levels
     certificates: tuple[Certificate, ...]  # one for each level
     models: int  # n, the number of training rows whose residuals the intervals rest on

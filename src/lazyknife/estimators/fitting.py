@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -12,14 +11,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..base import BaseMethod, Public, check_base
+from ..base.composed import composed
 from ..certificate import Certifier
 from ..compute import Device, Machine, machine_for
 from ..data.scaling import Source, unlike_columns
-from ..intervals import CONSTRUCTIONS
+from ..intervals import find_construction
 from ..intervals.rounded import rounding_share
 from ..losses import Loss, find_loss
 from ..networks import Network, build, mlp, wide
-from ..records import Base, PrivacyCurve, RoundedModels, composed
+from ..records import Base, PrivacyCurve, RoundedModels
 from ..tangent import EXACT, FeatureMap, Selection, linearise, selected
 from .candidates import (
     MOST_ROWS,
@@ -37,7 +37,7 @@ from .choosing_full import FullStep
 from .records import Fitted, Given, Seeds
 from .shared import IntervalRegressor
 from .step import LazyStep
-from .warn import warn_if_far
+from .warn import refuse_lost, warn_if_far, warn_of
 
 
 class LazyFit(IntervalRegressor):
@@ -94,6 +94,8 @@ class LazyFit(IntervalRegressor):
         tangent = linearise(base.module, X, self.parameters, machine)
         models = lazy.models(tangent, X[left], y[left])
         warn_if_far(models.loo.residuals, models.solved.residuals)
+        size = float(given.y.abs().max())
+        refuse_lost(rounding_share(models.loo, self.alpha, size), self.ridge, loss)
         certifier = self._certifier(given, base.dependence, models.loo)
         attributes = {
             "base_": base,
@@ -141,7 +143,7 @@ class LazyFit(IntervalRegressor):
         if listed is None:
             public = type(self._base_method()) is Public and len(X) <= MOST_ROWS
             plain = self.network is None and public and not reason
-            symmetric = CONSTRUCTIONS[self.construction].symmetric
+            symmetric = find_construction(self.construction).symmetric
             return default_networks(X, symmetric) if plain else None
         if reason:
             raise ValueError(f"network={self.network!r}: candidates {reason}")
@@ -176,7 +178,7 @@ class LazyFit(IntervalRegressor):
         scaled = isinstance(self.scaling, str) and self.scaling == "auto"
         more = (given.seeds.lazy, machine, given.nominal)
         common = (candidates, ridge, self.intercept, scaled, *more)
-        if CONSTRUCTIONS[self.construction].symmetric:
+        if find_construction(self.construction).symmetric:
             return FullStep(*common)
         relevance = self.relevance is not None
         own = (self.construction, widths, relevance, self.folds, self.alpha, self.progress)
@@ -237,6 +239,5 @@ class LazyFit(IntervalRegressor):
             size=float(given.y.abs().max()),
             columns=unlike_columns(given.X.numpy(), given.names),
         )
-        for objection in certifier.rounded(self.alpha):
-            warnings.warn(f"no coverage is guaranteed. {objection}", stacklevel=5)
+        warn_of(certifier.rounded(self.alpha))
         return certifier

@@ -7,7 +7,8 @@ from typing import Any
 from ..data.reading import Reader
 from ..data.scaling import Scaling
 from ..records import Array
-from ..shift import Shift, check_exchangeable, compare_rows, kept_rows
+from ..shift import Shift, compare_rows, kept_rows
+from .records import Given
 from .warn import warn_if_shifted
 
 
@@ -31,20 +32,26 @@ class ComparesRows:
             New rows, as for ``predict_interval``.
 
         """
-        rows = self._comparable(X_new)
+        rows = _comparable(self._check_new(X_new), self.reader_, self.scaling_)
         names = None if self.reader_.raw else getattr(self, "feature_names_in_", None)
         return compare_rows(self.sample_, rows, names, self.reader_.schema)
 
-    def _comparable(self, X: Any) -> Array:
-        """Rows as an array; of frames that a given transformer takes, what it makes of them."""
-        rows = self._check_new(X)
-        found: Array = self.scaling_(rows) if self.reader_.raw else rows
-        return found
-
     def _keep_rows(self, X: Any) -> None:
-        self.sample_ = kept_rows(self._comparable(X))
+        """Keep a sample of the training rows."""
+        rows = self.reader_(X, self)
+        self.sample_ = kept_rows(_comparable(rows, self.reader_, self.scaling_))
 
-    def _compare_pool(self, X: Any, X_pool: Any) -> None:
+    def _compare_pool(self, given: Given, X: Any, X_pool: Any) -> None:
         """Warn if the rows to predict, given before the fit, do not look like the training rows."""
-        if X_pool is not None:
-            warn_if_shifted(check_exchangeable(X, X_pool))
+        if X_pool is None:
+            return
+        reader, scaling = given.reader, given.scaling
+        old, new = (_comparable(reader(part, self), reader, scaling) for part in (X, X_pool))
+        names = None if reader.raw else given.names
+        warn_if_shifted(compare_rows(old, new, names, reader.schema))
+
+
+def _comparable(rows: Any, reader: Reader, scaling: Scaling) -> Array:
+    """Rows as an array; of frames that a given transformer takes, what it makes of them."""
+    found: Array = scaling(rows) if reader.raw else rows
+    return found
