@@ -21,8 +21,9 @@ from torch import Tensor
 from ..certificate import make_certificate
 from ..compute import PROCESSOR
 from ..data.checks import check_choice
+from ..data.containers import give_back
 from ..data.flavour import flavour_of
-from ..data.inputs import give_back, row_labels, to_tensor
+from ..data.inputs import row_labels, to_tensor
 from ..records import INDEPENDENT
 from ..results import Intervals
 from .models import MODELS

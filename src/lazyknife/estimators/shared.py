@@ -12,11 +12,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
-from sklearn.utils.validation import (
-    _check_feature_names,
-    _check_n_features,
-    check_is_fitted,
-)
+from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted
 from torch import Tensor
 from torch.utils.data import DataLoader
 
@@ -120,8 +116,7 @@ class IntervalRegressor(Saved, ComparesRows, RegressorMixin, Guaranteed):  # typ
         """
         self._check_settings()
         X, y = rows_and_targets(X, y)
-        pool = all_rows(X_pool)
-        given = prepare(self, X, y, pool, all_rows(X_unlabeled))
+        given = prepare(self, X, y, pool := all_rows(X_pool), all_rows(X_unlabeled))
         self._compare_pool(given, X, pool)
         fitted = self._fit(given)
         # Set attributes only after everything has succeeded.
