@@ -34,9 +34,8 @@ PARTS = [
     ("plots",),
     ("results",),
     ("metrics",),
-    ("scorers",),
     ("estimators",),
-    ("compare", "recommendation"),
+    ("compare", "scorers", "recommendation"),
     ("cli",),
 ]
 PLACE = {name: place for place, names in enumerate(PARTS) for name in names}

@@ -49,8 +49,8 @@ class IntervalRegressor(Saved, ComparesRows, RegressorMixin, Guaranteed):  # typ
 
     scaling: Any
     encoding: Any = None
-    target: Any
-    bounds: Any
+    target: Any = None
+    bounds: Any = None
     random_state: Any
     construction: str | Construction[Any]
     network: Any
