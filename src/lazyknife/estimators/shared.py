@@ -32,6 +32,7 @@ from .guarantee import Guaranteed
 from .preparing import prepare
 from .records import Fitted, Given, Seeds
 from .saved import Saved
+from .shifted import ComparesRows
 from .warn import refuse_nan, warn_if_infinite, warn_if_outside
 
 Values = NDArray[Any]
@@ -39,7 +40,7 @@ Levels = float | Sequence[float] | None
 SOME_HAVE = {"base_", "start_", "choice_", "ridge_"}
 
 
-class IntervalRegressor(Saved, RegressorMixin, Guaranteed):  # type: ignore[misc]
+class IntervalRegressor(Saved, ComparesRows, RegressorMixin, Guaranteed):  # type: ignore[misc]
     """Base of every estimator with ``predict_interval``.
 
     A subclass defines how leave-one-out models and a certificate are obtained (``_fit``) and which
@@ -115,7 +116,8 @@ class IntervalRegressor(Saved, RegressorMixin, Guaranteed):  # type: ignore[misc
         """
         self._check_settings()
         X, y = rows_and_targets(X, y)
-        given = prepare(self, X, y, all_rows(X_pool), all_rows(X_unlabeled))
+        given = prepare(self, X, y, pool := all_rows(X_pool), all_rows(X_unlabeled))
+        self._compare_pool(given, X, pool)
         fitted = self._fit(given)
         # Set attributes only after everything has succeeded.
         self._guarantee(fitted.certify)
@@ -125,6 +127,7 @@ class IntervalRegressor(Saved, RegressorMixin, Guaranteed):  # type: ignore[misc
         self.row_shape_, self.n_samples_fit_ = given.shape, len(given.y)
         self.reader_, self.scaling_, self.target_ = given.reader, given.scaling, given.target
         self.loo_, self._rows_like = fitted.loo, given.X[:0].clone()
+        self._keep_rows(X)
         for name in vars(self).keys() & SOME_HAVE:
             delattr(self, name)
         for name, value in fitted.attributes.items():
