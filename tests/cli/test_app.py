@@ -68,7 +68,7 @@ def test_the_version_and_the_help_are_shown():
 def test_help_breaks_its_lines_where_the_screen_ends():
     lines = [line.strip() for line in succeed("predict", "--help").splitlines()]
     assert "files together, which does not leak; the certificate then holds for the rows" in lines
-    assert "Usage: lazyknife predict [OPTIONS] {TRAIN} {TEST}" in lines
+    assert "Usage: lazyknife predict [OPTIONS] {TRAIN} [TEST]" in lines
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,10 @@ def test_help_breaks_its_lines_where_the_screen_ends():
         (["certify", "--n", "9", "--base", "x"], "--base x: choose from 'public', 'split'"),
         (["certify", "--n", "0"], "--n 0: give a whole number of at least 1"),
         (["plan", "--n", "9", "--coverage", "2"], "--coverage 2.0: give a number strictly between"),
-        (["plan", "--n", "9", "--coverage", ".8", "--construction", "naive"], "--construction naive has no"),
+        (
+            ["plan", "--n", "9", "--coverage", ".8", "--construction", "naive"],
+            "--construction naive has no",
+        ),
         (
             ["plan", "--n", "9", "--coverage", ".8", "--alpha", ".1", "--epsilon", "1"],
             "give --alpha to find ε, or --epsilon or --noise-multiplier to find alpha",
