@@ -20,8 +20,9 @@ from torch import Tensor
 from lazyknife.certificate import make_certificate
 from lazyknife.compute import PROCESSOR
 from lazyknife.data.checks import check_choice
+from lazyknife.data.containers import give_back
 from lazyknife.data.flavour import flavour_of
-from lazyknife.data.inputs import give_back, row_labels, to_tensor
+from lazyknife.data.inputs import row_labels, to_tensor
 from lazyknife.estimators.records import Fitted, Given, Seeds
 from lazyknife.estimators.shared import IntervalRegressor
 from lazyknife.estimators.warn import warn_if_outside
@@ -82,7 +83,7 @@ class MapieRegressor(IntervalRegressor):
     """What MAPIE's two schemes share."""
 
     loo_: Conformalized
-    network = None
+    network = target = bounds = None
     progress = False
 
     def __init__(
@@ -103,7 +104,7 @@ class MapieRegressor(IntervalRegressor):
         _mapie()
 
     def _fit(self, given: Given) -> Fitted:
-        X, y, scaling, seeds, *_ = given
+        X, y, scaling, seeds = given.X, given.y, given.scaling, given.seeds
         regression = _mapie()
         with _global_state_kept():
             loo = self._conformalize(regression, X.numpy(), y.numpy(), seeds)
@@ -111,7 +112,7 @@ class MapieRegressor(IntervalRegressor):
         certify = partial(
             make_certificate,
             dependence=INDEPENDENT,
-            assumptions=scaling.assumptions,
+            assumptions=given.assumptions,
             objections=scaling.objections,
             rows=scaling.rows,
             new_rows=scaling.new_rows,
