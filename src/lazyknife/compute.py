@@ -34,7 +34,6 @@ PRECISIONS: dict[str, dict[str, Any]] = {  # as fields of a Machine
     "float32": {"dtype": torch.float32},
     "tf32": {"dtype": torch.float32, "tf32": True},
 }
-LARGEST_BUDGET = 2**63
 BUDGET_SHARE = 0.25  # of the free memory, that blocks may take by default
 SYSTEM_MEMORY, CONTROL_GROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
 UNKNOWN_MEMORY = 8 * 2**30  # where the system does not report it
@@ -144,8 +143,8 @@ def machine_for(device: Any, precision: Any, memory_budget: Any) -> Machine:
     chosen = find_device(device)
     if memory_budget is None:
         budget = int(BUDGET_SHARE * free_memory(chosen))
-    elif isinstance(memory_budget, Real) and 1 <= memory_budget < LARGEST_BUDGET:
-        budget = int(memory_budget)
+    elif isinstance(memory_budget, Real) and 1 <= memory_budget < 2**63:  # type: ignore[operator]
+        budget = int(memory_budget)  # type: ignore[call-overload]
     else:
         raise ValueError(f"memory_budget={memory_budget!r}: give a number of bytes, or None")
     return Machine(chosen, budget=budget, **PRECISIONS[precision])

@@ -158,8 +158,7 @@ class IntervalRegressor(Saved, ComparesRows, RegressorMixin, Guaranteed):  # typ
         rows = to_tensor(self.scaling_(values))
         with torch.no_grad():
             parts = [self.loo_.point(rows[block]) for block in self._row_blocks(len(rows))]
-        point = self.target_.point(torch.cat(parts))
-        refuse_nan(point)
+        refuse_nan(point := self.target_.point(torch.cat(parts)))
         return give_back(point, X)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
