@@ -29,13 +29,13 @@ PARTS = [
     ("tangent",),
     ("solve",),
     ("intervals",),
+    ("shift",),
     ("certificate",),
     ("plots",),
     ("results",),
     ("metrics",),
-    ("scorers",),
     ("estimators",),
-    ("compare",),
+    ("compare", "scorers", "recommendation"),
     ("cli",),
 ]
 PLACE = {name: place for place, names in enumerate(PARTS) for name in names}

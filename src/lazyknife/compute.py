@@ -30,6 +30,7 @@ Item = TypeVar("Item")
 PRECISIONS: dict[str, dict[str, Any]] = {  # as fields of a Machine
     "float64": {"dtype": torch.float64},
     "mixed": {"dtype": torch.float64, "predicting": torch.float32},
+    "network": {"dtype": torch.float64, "passes": torch.float32},
     "float32": {"dtype": torch.float32},
     "tf32": {"dtype": torch.float32, "tf32": True},
 }
@@ -63,6 +64,7 @@ class Machine:
     # a quarter (``block``) for the temporaries of a loop.
     budget: int = 2**30
     predicting: torch.dtype | None = None  # the type of predictions, if it is another one
+    passes: torch.dtype | None = None  # the type in which networks run, if it is another one
 
     @property
     def item(self) -> int:
@@ -84,7 +86,7 @@ class Machine:
 
     def of_type(self, dtype: torch.dtype) -> Machine:
         """The same machine with another floating type for everything."""
-        return replace(self, dtype=dtype, tf32=False, predicting=None)
+        return replace(self, dtype=dtype, tf32=False, predicting=None, passes=None)
 
     @property
     def on_cpu(self) -> bool:
@@ -116,7 +118,7 @@ class Machine:
     @contextmanager
     def products(self) -> Iterator[None]:
         """Within the block, matrix products run at this machine's precision."""
-        single = self.dtype != torch.float64  # torch's setting is about float32 alone
+        single = torch.float32 in (self.dtype, self.passes)  # what torch's setting is about
         with float32_products("high" if self.tf32 else "highest") if single else nullcontext():
             yield
 

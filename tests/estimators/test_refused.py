@@ -41,14 +41,14 @@ def test_settings_of_a_wrong_type_are_named(name, value):
         lazy(**{name: value}).fit(X, y)
 
 
-@pytest.mark.parametrize("value", ["no", -1, True, 1.5, object(), int], ids=str)
+@pytest.mark.parametrize("value", ["no", -1, True, 1.5, object(), int], ids=kind)
 @pytest.mark.parametrize("estimator", ALL)
 def test_what_is_no_seed_is_refused(estimator, value):
     with pytest.raises(ValueError, match=r"random_state=.*whole number"):
         estimator(network=SMALL, random_state=value).fit(X, y)
 
 
-@pytest.mark.parametrize("value", [None, 3, [], [3], "body", object(), np.array(["a"])], ids=str)
+@pytest.mark.parametrize("value", [None, 3, [], [3], "body", object(), np.array(["a"])], ids=kind)
 def test_what_selects_no_parameters_is_refused(value):
     with pytest.raises((ValueError, TypeError), match=r"parameters=.*'all', 'last'"):
         lazy(parameters=value).fit(X, y)
@@ -73,7 +73,7 @@ def test_a_class_instead_of_an_instance_is_named(estimator, network):
         estimator(network=network).fit(X, y)
 
 
-@pytest.mark.parametrize("network", [nn.Linear, torch.sin, lambda: None, nn.ReLU], ids=str)
+@pytest.mark.parametrize("network", [nn.Linear, torch.sin, lambda: None, nn.ReLU], ids=kind)
 def test_a_callable_that_makes_no_network_is_named(network):
     with pytest.raises((ValueError, TypeError), match=r"network"):
         lazy(network=network).fit(X, y)
@@ -115,7 +115,7 @@ def test_baselines_refuse_trainings_of_hours(estimator):
         pd.Series([None, *y[1:]], dtype=object),
         [str(v) for v in y],
         y.astype("U"),
-        np.full(len(y), np.timedelta64("NaT")),
+        np.full(len(y), np.timedelta64("NaT", "s")),
         np.full(len(y), np.datetime64("2020-01-01")),
     ],
     ids=["None", "nan", "inf", "object", "texts", "text", "timedelta", "date"],
