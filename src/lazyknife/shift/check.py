@@ -207,5 +207,5 @@ def _measure(columns: Columns, k: int, moved: bool) -> str:
 def _typical(measure: str, values: Array) -> float:
     if measure == "share":
         return float(values.mean())
-    low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
+    low, middle, high = 4 * np.quantile(values / 4, (0.25, 0.5, 0.75))  # no overflow
     return float(high - low if measure == "interquartile range" else middle)
