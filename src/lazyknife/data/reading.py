@@ -66,7 +66,13 @@ class Reader:
         """How rows of a frame become numbers alone, learnt from covariates."""
         if self.schema is None:
             return None
-        return expansion_of(covariates, self.schema.nominal, self.schema.features)
+        found = expansion_of(covariates, self.schema.nominal, self.schema.features)
+        if found.empty:
+            raise ValueError(
+                "X has no features left for a network: every category occurs once. Give columns "
+                "of numbers, or network=None"
+            )
+        return found
 
     def names(self, X: Any) -> Sequence[str] | None:
         """Names of the features, if there are any."""

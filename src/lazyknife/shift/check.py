@@ -208,4 +208,4 @@ def _typical(measure: str, values: Array) -> float:
     if measure == "share":
         return float(values.mean())
     low, middle, high = 4 * np.quantile(values / 4, (0.25, 0.5, 0.75))  # no overflow
-    return float(high - low if measure == "interquartile range" else middle)
+    return float(high) - float(low) if measure == "interquartile range" else float(middle)

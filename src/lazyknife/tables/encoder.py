@@ -50,7 +50,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         found = [frame for frame in frames if frame is not None]
         if frames[0] is None:
             raise TypeError(f"{table} is of type {type(X).__name__}: give a frame")
-        return schema_of(found[0], found[1:], _names(self.categorical), _names(self.ignore), table)
+        names = (_names("categorical", self.categorical), _names("ignore", self.ignore))
+        return schema_of(found[0], found[1:], *names, table)
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Find kinds and categories of the columns, and medians of those with gaps."""
@@ -86,5 +87,8 @@ def as_frame(X: Any, name: str) -> Frame | None:
     return found if isinstance(found, nw.DataFrame) else None
 
 
-def _names(given: Any) -> tuple[Any, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
+def _names(setting: str, given: Any) -> tuple[Any, ...]:
+    try:
+        return (given,) if isinstance(given, str) else tuple(given)
+    except TypeError:
+        raise TypeError(f"{setting}={given!r}: give names of columns") from None

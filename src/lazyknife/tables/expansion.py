@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .words import TableError, column_error
+from .words import column_error
 
 Numbers = NDArray[np.float64]
 MOST_CATEGORIES = 100  # columns that one feature may become
@@ -61,6 +61,11 @@ class Expansion:
         ]
         return np.hstack([filled, marks, *categories])
 
+    @property
+    def empty(self) -> bool:
+        """Whether no column is left: all are categories that occur once."""
+        return not self.marked and not any(codes is None or codes for codes in self.codes)
+
     def column_names(self, labels: Mapping[str, Sequence[str]]) -> list[str]:
         """Names of the columns, given the categories of each feature by code."""
         numbers = [
@@ -94,11 +99,6 @@ def expansion_of(X: Numbers, nominal: Sequence[bool], names: Sequence[str]) -> E
         _repeated(column, name) if is_code else None
         for column, is_code, name in zip(X.T, nominal, names, strict=True)
     )
-    if not marked and not any(found is None or found for found in codes):
-        raise TableError(
-            f"X has no features left for a network: every category of the columns {list(names)} "
-            "occurs once. Give columns of numbers, or network=None"
-        )
     return Expansion(tuple(names), tuple(medians), marked, codes)
 
 
