@@ -18,11 +18,11 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from lazyknife.estimators.models import LEAF, MODELS
 from lazyknife.intervals import kappa
 from lazyknife.records import Array
 
 from .functions import FitPredict
-from .models import LEAF, MODELS
 
 Three = tuple[Array, Array, Array]  # point, lower and upper ends, (m,) each
 FOLDS = 10
