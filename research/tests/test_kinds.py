@@ -11,6 +11,7 @@ from research.study import STUDIES, draw
 from research.study.kinds import METHODS, NONE, against_lines, by_set, mean_lines, set_lines
 from research.study.methods import BEFORE, DEFAULT
 from research.study.sets import GAUSSIAN, MANY_FEATURES, PARTS, SETS, part_of
+from research.study.words import in_words
 
 DATA = ("steps", "piston", "blog_feedback", "robot_arm", "auto")
 FACTOR = {method: 1 + 0.1 * k for k, method in enumerate(METHODS)}  # the default is the best
@@ -66,7 +67,7 @@ def test_means_are_over_sets_that_all_methods_have() -> None:
     assert heads[1:] == tuple(
         f"n = {n}, {name} (2 sets)" for n in (50, 100) for name in ("choosing", "reporting")
     )
-    assert [line[0] for line in lines] == list(METHODS)
+    assert [line[0] for line in lines] == [*map(in_words, METHODS)]
     shared = {"choosing": [0, 4], "reporting": places("reporting")}  # not where one is missing
     for line in lines:
         for (name, _, _), text in zip(by_set(made(), "score"), line[1:], strict=True):
