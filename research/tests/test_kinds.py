@@ -67,7 +67,7 @@ def test_means_are_over_sets_that_all_methods_have() -> None:
     assert heads[1:] == tuple(
         f"n = {n}, {name} (2 sets)" for n in (50, 100) for name in ("choosing", "reporting")
     )
-    assert [line[0] for line in lines] == [*map(in_words, METHODS)]
+    assert [line[0] for line in lines] == list(METHODS)
     shared = {"choosing": [0, 4], "reporting": places("reporting")}  # not where one is missing
     for line in lines:
         for (name, _, _), text in zip(by_set(made(), "score"), line[1:], strict=True):
@@ -106,6 +106,6 @@ def test_the_figure_has_a_panel_for_each_part_and_size() -> None:
         f"{name} sets, n = {n}, 2 sets" for n in (50, 100) for name in ("choosing", "reporting")
     ]
     for ax in figure.axes:
-        assert [label.get_text() for label in ax.get_yticklabels()] == list(METHODS)
+        assert [label.get_text() for label in ax.get_yticklabels()] == [*map(in_words, METHODS)]
         marks = np.asarray(ax.lines[0].get_xdata(), dtype=float)
         np.testing.assert_allclose(marks, list(FACTOR.values()))
