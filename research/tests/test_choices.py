@@ -132,7 +132,9 @@ def test_the_figure_has_a_panel_for_each_cell_and_a_mark_for_each_other_method()
             points = [np.ravel(marks.get_offsets()) for marks in ax.collections]
             drawn = np.concatenate([*lines, *points]).astype(float)
             for kind in (kind for kind in KINDS if kind != DEFAULT):
-                assert np.isclose(drawn, paired(part, kind, DEFAULT)[0]).any()
+                value = paired(part, kind, DEFAULT)[0]
+                outside = value > ax.get_xlim()[1]  # an outlier is written at the edge
+                assert outside or np.isclose(drawn, value).any()
 
 
 # What is committed
