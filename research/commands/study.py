@@ -156,8 +156,8 @@ def _make_report(
             svg = figure_svg(studies.draw(study, rows), title=study.title, id_prefix=study.name)
             figures.append(Figure(study.title, svg, study.question))
     settings = {"studies": [s.name for s in chosen], "trials": trials or "each study's own"}
-    pages = (tuple(figures), tuple(tables), settings, command_line(), (), versions())
-    return Report("Studies", _lead(found), None, *pages)
+    parts = (tuple(figures), tuple(tables), settings, command_line())
+    return Report("Studies", _lead(found), None, None, *parts, versions=versions())
 
 
 def _lead(found: tuple[Verdict, ...]) -> str:

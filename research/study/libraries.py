@@ -5,6 +5,7 @@ Each is used as its documentation shows it. Settings are chosen on the training 
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import Any
 
@@ -101,6 +102,7 @@ def crepes_forest(X: Array, y: Array, X_new: Array, alpha: float, seed: int) -> 
 def puncc_adaptive(X: Array, y: Array, X_new: Array, alpha: float, seed: int) -> Three:
     """puncc: locally adaptive split conformal with two forests, half of the rows calibrate."""
     regression, prediction = library("deel.puncc.regression"), library("deel.puncc.api.prediction")
+    logging.getLogger("deel").setLevel(logging.WARNING)  # it reports every step
     forests = [MODELS["forest"](seed + k).set_params(min_samples_leaf=LEAF) for k in (0, 1)]
     model = regression.LocallyAdaptiveCP(prediction.MeanVarPredictor(forests))
     learn, kept = train_test_split(np.arange(len(y)), test_size=0.5, random_state=seed)

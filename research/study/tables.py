@@ -13,7 +13,7 @@ from ..pages import markdown
 from .catalogue import PAPER, STUDIES
 from .choices import measures_table, verdict_lines
 from .kinds import against_lines, mean_lines, set_lines
-from .published import boston_lines, jaws_lines
+from .published import boston_lines, boston_sentence, jaws_lines
 from .rows import read_rows
 from .show import heading, labels
 from .summary import summarise
@@ -149,6 +149,7 @@ SPECIAL: dict[str, Callable[[Path], str]] = {
         f"choices_{measure}": partial(_choices_table, measure)
         for measure in ("coverage", "width", "score")
     },
+    "published_verdict": lambda folder: boston_sentence(read_rows(folder / "published.csv")),
     "published_boston": _published(boston_lines),
     "published_jaws": _published(jaws_lines),
     "tables_against": _tables(against_lines),

@@ -21,6 +21,7 @@ from research.study.choices import (
     title,
     verdict_lines,
 )
+from research.study.words import in_words
 
 COMMITTED = Path(__file__).parents[2] / "results" / "choices.csv"
 # Mean score and mean coverage of each method.
@@ -125,13 +126,15 @@ def test_the_figure_has_a_panel_for_each_cell_and_a_mark_for_each_other_method()
         assert figure.get_suptitle() == "Who is better?"
         for cell, ax in enumerate(figure.axes):
             names = {label.get_text() for label in ax.get_yticklabels()}
-            assert names == set(KINDS) - {DEFAULT}
+            assert names == {in_words(kind) for kind in KINDS if kind != DEFAULT}
             part = rows[rows["data"] == CELLS[cell][0]]
             lines = [line.get_xdata() for line in ax.lines]
             points = [np.ravel(marks.get_offsets()) for marks in ax.collections]
             drawn = np.concatenate([*lines, *points]).astype(float)
-            for name in names:
-                assert np.isclose(drawn, paired(part, name, DEFAULT)[0]).any()
+            for kind in (kind for kind in KINDS if kind != DEFAULT):
+                value = paired(part, kind, DEFAULT)[0]
+                outside = value > ax.get_xlim()[1]  # an outlier is written at the edge
+                assert outside or np.isclose(drawn, value).any()
 
 
 # What is committed

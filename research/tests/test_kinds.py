@@ -11,6 +11,7 @@ from research.study import STUDIES, draw
 from research.study.kinds import METHODS, NONE, against_lines, by_set, mean_lines, set_lines
 from research.study.methods import BEFORE, DEFAULT
 from research.study.sets import GAUSSIAN, MANY_FEATURES, PARTS, SETS, part_of
+from research.study.words import in_words
 
 DATA = ("steps", "piston", "blog_feedback", "robot_arm", "auto")
 FACTOR = {method: 1 + 0.1 * k for k, method in enumerate(METHODS)}  # the default is the best
@@ -105,6 +106,6 @@ def test_the_figure_has_a_panel_for_each_part_and_size() -> None:
         f"{name} sets, n = {n}, 2 sets" for n in (50, 100) for name in ("choosing", "reporting")
     ]
     for ax in figure.axes:
-        assert [label.get_text() for label in ax.get_yticklabels()] == list(METHODS)
+        assert [label.get_text() for label in ax.get_yticklabels()] == [*map(in_words, METHODS)]
         marks = np.asarray(ax.lines[0].get_xdata(), dtype=float)
         np.testing.assert_allclose(marks, list(FACTOR.values()))
