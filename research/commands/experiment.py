@@ -14,8 +14,8 @@ from lazyknife.data.checks import check_choice
 from ..pages import DOCS
 
 EXPERIMENTS = {
-    "choosing": "what the default's models choose on three tables: docs/guide.md",
-    "diabetes": "seven methods on scikit-learn's diabetes data: docs/guide.md",
+    "choosing": "what the default's models choose on three tables: docs/default.md",
+    "diabetes": "seven methods on scikit-learn's diabetes data: docs/comparison.md",
     "gallery": "the figures of docs/gallery.md",
     "pretrained": "networks trained on one population, for another: docs/pretrained.md",
     "text": "a head on a language model: docs/pretrained.md",

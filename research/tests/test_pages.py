@@ -48,10 +48,10 @@ def test_the_gallery_is_what_its_script_draws(tmp_path):
         assert (tmp_path / "figure.svg").stat().st_size > 5000
 
 
-def test_the_guides_table_is_that_of_the_committed_rows(tmp_path):
+def test_the_table_of_the_comparison_is_that_of_the_committed_rows(tmp_path):
     rows = pd.read_csv(DOCS / "demo/demo.csv")
     assert list(dict.fromkeys(rows["method"])) == list(diabetes.METHODS)
-    page = (DOCS / "guide.md").read_text(encoding="utf-8")
+    page = (DOCS / "comparison.md").read_text(encoding="utf-8")
     check_same_page(fill(page, {"demo": diabetes.table(rows)}), page)
     save_figure(diabetes.draw(rows), tmp_path / "demo.png")
     assert (tmp_path / "demo.png").stat().st_size > 5000
