@@ -2,62 +2,61 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import re
 import runpy
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
 from benchmarks import report
 
 from alike import check_same_page
-from rows import linear
+from snippets import blocks, run_page
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 SPEED = (ROOT / "docs/speed.md").read_text()
-SNIPPETS, SPEED_SNIPPETS = (
-    re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL) for page in (README, SPEED)
-)
+PAGES = sorted(path for path in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+# Each takes more than three seconds: fits of a few hundred rows, private training, commands.
+SLOW = {"command-line", "comparison", "default", "guarantee", "mapie", "pretrained", "settings"}
 
 
-def run(snippet: str, n: int = 100) -> str:
-    X, y = linear(n)
-    names = {"X": X, "y": y, "X_new": linear(20, seed=1)[0], "np": np}
-    exec("from lazyknife import LazyJackknifeRegressor", names)
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(snippet, names)
-    return printed.getvalue()
+def marked(path: Path) -> object:
+    marks = [pytest.mark.slow] if path.stem in SLOW else []
+    return pytest.param(path, marks=marks, id=path.stem)
 
 
-# To plan ε is to account for many mechanisms.
-PLANNED = [[pytest.mark.slow] if "plan(" in snippet else [] for snippet in SNIPPETS]
+@pytest.mark.parametrize("path", [marked(path) for path in PAGES if any(blocks(path.read_text()))])
+def test_the_blocks_of_a_page_run_and_print_what_it_shows(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # a page writes where it is run
+    with torch.random.fork_rng():
+        assert run_page(path) >= 1
 
 
-@pytest.mark.parametrize(
-    "number", [pytest.param(number, marks=marks) for number, marks in enumerate(PLANNED)]
-)
-def test_the_readmes_snippets_run(number):
-    run(SNIPPETS[number])
+def test_what_a_page_shows_is_what_runs():
+    page = (
+        "```python\nprint(6 * 7)\n```\n\n```text\n42\n```\n"
+        "<!-- not run: it never ends -->\n```sh\nsleep inf\n```\n"
+        "```python\nprint(1)\n```\nand\n```text\n2\n```\n"
+    )
+    first, second = blocks(page)
+    assert (first.language, first.output, first.line) == ("python", "42\n", 2)
+    assert (second.code, second.output) == ("print(1)\n", None)
+    assert not any(blocks("```text\nx\n```\n"))
 
 
-def test_the_snippets_on_speed_run_one_after_the_other():
-    assert len(SPEED_SNIPPETS) == 2
-    assert float(run("".join(SPEED_SNIPPETS))) > 0
-
-
-@pytest.mark.parametrize(("page", "made"), [("gallery", "intervals.pdf"), ("studies", "mine.csv")])
-def test_the_snippet_of_a_page_runs(page, made, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # a snippet writes where it is run
-    text = (ROOT / f"docs/{page}.md").read_text()
-    (snippet,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-    run(snippet)
-    assert (tmp_path / made).stat().st_size > 1000
+def test_a_page_that_shows_something_else_fails(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("```python\nx = 1\n```\n```python\nprint(x)\n```\n\n```text\n3\n```\n")
+    with pytest.raises(AssertionError):
+        run_page(page)
+    page.write_text("```ruby\nputs 1\n```\n")
+    with pytest.raises(AssertionError, match=r"page.md:2: 'ruby' is neither run nor marked"):
+        run_page(page)
+    page.write_text("```sh\nls nothing\n```\n")
+    with pytest.raises(AssertionError, match="nothing"):
+        run_page(page)
 
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -91,21 +90,8 @@ def test_the_tables_on_speed_are_those_of_the_measured_files():
     assert SPEED.count("\n| ") > 30
 
 
-def test_the_first_snippet_prints_the_certificate_as_shown():
-    shown = re.findall(r"```text\n(.*?)```", README, flags=re.DOTALL)[0]
-    check_same_page(run(SNIPPETS[0]), shown)
-
-
-PAGES = [
-    "README.md",
-    "CHANGELOG.md",
-    *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
-]
-
-
-@pytest.mark.parametrize("page", sorted(PAGES))
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
 def test_links_lead_somewhere(page):
-    text = (ROOT / page).read_text()
-    for target in re.findall(r"\]\(([^)#]+)\)", text):
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         if not target.startswith("http"):
-            assert ((ROOT / page).parent / target).exists(), target
+            assert (page.parent / target).exists(), target
