@@ -18,7 +18,7 @@ ROOT = Path(lazyknife.__file__).parent
 
 # The order of the data: a part of the package imports only from the parts before its own.
 PARTS = [
-    ("records", "sentences", "files", "matmul"),
+    ("records", "sentences", "files", "matmul", "settings"),
     ("compute",),
     ("data",),
     ("losses",),
@@ -27,10 +27,13 @@ PARTS = [
     ("tangent",),
     ("solve",),
     ("intervals",),
-    ("metrics",),
     ("certificate",),
+    ("plots",),
+    ("results",),
+    ("metrics",),
+    ("scorers",),
     ("estimators",),
-    ("compare", "plots"),
+    ("compare",),
     ("cli",),
 ]
 PLACE = {name: place for place, names in enumerate(PARTS) for name in names}

@@ -58,8 +58,8 @@ def searched(
     full_alone: bool = False,
 ) -> Ends:
     """Where all models end, each in its frame; or the full one alone."""
-    rows = [here(frames.apply(k, torch.from_numpy(X)).numpy()) for k in range(len(frames))]
-    kernels = CandidateKernels(networks, [1.0] * len(networks), rows)
+    rows = [here(frames[k].apply(torch.from_numpy(X)).numpy()) for k in range(len(frames))]
+    kernels = CandidateKernels(networks, [1.0] * len(networks), rows, frames[0].nominal)
     walkers = [Walker(frame, j) for j, frame in enumerate(frames.of.tolist())]
     walkers = walkers[-1:] if full_alone else walkers
     search = Search(kernels, here(y), True, MACHINE)
@@ -76,8 +76,7 @@ def models(
     for (frame, place), members in Groups(ends[:-1]).items():
         network = networks[place.network]
         weights = here(np.array(weights_of(network, place, X.shape[1])))
-        terms = (frames.centers[frame], frames.scales[frame])
-        tangent = WideTangent(network, weights, *terms).on(MACHINE)
+        tangent = WideTangent(network, weights, frames[frame]).on(MACHINE)
         rows, others = (tangent.features(here(part)) for part in (X, new))
         system = np.ones((n + 1, n + 1))
         system[:n, :n] = tangent.gram(rows).cpu().numpy() + 2.0**place.ridge * np.eye(n)

@@ -10,7 +10,7 @@ Y = np.array([0.0, 1.0, 1.5, -4.0])
 
 
 def test_coverage_counts_the_ends_and_has_a_monte_carlo_error():
-    assert lk.coverage(Y, ONE) == (0.5, pytest.approx(0.25))
+    assert tuple(lk.coverage(Y, ONE)) == (0.5, pytest.approx(0.25))
     value, error = lk.coverage(Y, LEVELS)
     np.testing.assert_allclose(value, [0.5, 0.75])
     np.testing.assert_allclose(error, np.sqrt([0.25 / 4, 0.1875 / 4]))
@@ -19,12 +19,28 @@ def test_coverage_counts_the_ends_and_has_a_monte_carlo_error():
 def test_mean_width():
     assert lk.mean_width(ONE) == 2.0
     np.testing.assert_allclose(lk.mean_width(LEVELS), [2.0, 4.0])
+    half = np.array([1.0, 2.0, 3.0, 6.0])
+    value, error = lk.mean_width(lk.Intervals(np.zeros(4), -half, half, 0.1))
+    assert value == 6.0
+    assert error == pytest.approx(np.std(2 * half, ddof=1) / 2)
+
+
+def test_means_of_one_row_or_of_infinite_widths_have_no_error():
+    assert np.isnan(lk.mean_width(ONE[0]).error)
+    assert np.isnan(lk.mean_width(LEVELS[:1]).error).all()
+    infinite = lk.Intervals(np.zeros(2), np.array([-np.inf, 0]), np.array([np.inf, 1]), 0.1)
+    value, error = lk.mean_width(infinite)
+    assert value == np.inf
+    assert np.isnan(error)
 
 
 def test_interval_score_charges_misses_by_their_distance():
     assert lk.interval_score(Y, ONE) == pytest.approx(2 + (0.5 + 3.0) * (2 / 0.5) / 4)
     second = 4 + 2.0 * (2 / 0.25) / 4
-    np.testing.assert_allclose(lk.interval_score(Y, LEVELS)[1], second)
+    value, error = lk.interval_score(Y, LEVELS)
+    np.testing.assert_allclose(value[1], second)
+    scores = 4 + np.array([0, 0, 0, 2.0]) * (2 / 0.25)
+    np.testing.assert_allclose(error[1], np.std(scores, ddof=1) / 2)
 
 
 def test_the_interval_score_is_best_at_the_true_quantiles():
@@ -80,6 +96,16 @@ def test_bad_arguments_are_refused():
         lk.coverage_by_bin(Y, ONE, bins=0)
     with pytest.raises(ValueError, match="there are 4 intervals"):
         lk.coverage(Y[:, None], ONE)
+
+
+@pytest.mark.parametrize("metric", [lk.coverage, lk.interval_score, lk.coverage_by_bin])
+def test_no_rows_and_no_intervals_are_refused(metric):
+    with pytest.raises(ValueError, match="intervals has no rows"):
+        metric([], ONE[:0])
+    with pytest.raises(TypeError, match="give what predict_interval returns"):
+        metric(Y, [0.5] * 4)
+    with pytest.raises(ValueError, match="intervals has no rows"):
+        lk.mean_width(ONE[:0])
 
 
 @pytest.mark.parametrize("infinite", [5, 50, 100])

@@ -89,9 +89,13 @@ def summarise(intervals: pd.DataFrame) -> pd.DataFrame:
 def measures(rows: pd.DataFrame) -> pd.Series:
     y, *ends = (rows[c].to_numpy() for c in ("y", "point", "lower", "upper"))
     found = lk.Intervals(*ends, ALPHA)
-    score = lk.interval_score(y, found)
+    score = lk.interval_score(y, found).value
     return pd.Series(
-        {"width": lk.mean_width(found), "coverage": lk.coverage(y, found).value, "score": score}
+        {
+            "width": lk.mean_width(found).value,
+            "coverage": lk.coverage(y, found).value,
+            "score": score,
+        }
     )
 
 

@@ -71,8 +71,8 @@ def measure(
     certificate = getattr(model, "certificate_", None)
     return {
         "coverage": lk.coverage(y_new, intervals).value,
-        "width": lk.mean_width(intervals),
-        "score": lk.interval_score(y_new, intervals),
+        "width": lk.mean_width(intervals).value,
+        "score": lk.interval_score(y_new, intervals).value,
         "seconds": seconds,
         "certified": model.certified if certificate is None else certificate.coverage,
     }

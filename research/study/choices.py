@@ -85,6 +85,7 @@ def draw_scores(study: Study, rows: pd.DataFrame) -> Figure:
     groups = list(_cells(rows))
     methods = [m for m in rows["method"].unique() if m != ONE_NETWORK]
     figure, axes = blank((len(groups) + 1) // 2, 2, width=5.2, height=0.24 * len(methods) + 0.9)
+    label = f"interval score ÷ that of {ONE_NETWORK}"
     for ax, (cell, part) in zip(axes.flat, groups, strict=False):
         found = [paired(part, method, ONE_NETWORK) for method in methods]
         ratios, errors = zip(*found, strict=True)

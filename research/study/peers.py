@@ -20,11 +20,13 @@ from torch import Tensor
 from lazyknife.certificate import make_certificate
 from lazyknife.compute import PROCESSOR
 from lazyknife.data.checks import check_choice
+from lazyknife.data.flavour import flavour_of
 from lazyknife.data.inputs import give_back, row_labels, to_tensor
 from lazyknife.estimators.records import Fitted, Given, Seeds
 from lazyknife.estimators.shared import IntervalRegressor
 from lazyknife.estimators.warn import warn_if_outside
-from lazyknife.records import INDEPENDENT, Intervals
+from lazyknife.records import INDEPENDENT
+from lazyknife.results import Intervals
 
 from .models import MODELS
 
@@ -138,7 +140,7 @@ class _MapieRegressor(IntervalRegressor):
         rows = to_tensor(self.scaling_(values))
         parts = [self.loo_.ends(rows[block]) for block in self._row_blocks(len(rows))]
         point, lower, upper = (give_back(torch.cat(part), X) for part in zip(*parts, strict=True))
-        return Intervals(point, lower, upper, asked, row_labels(X))
+        return Intervals(point, lower, upper, asked, row_labels(X), flavour_of(X))
 
 
 class MapieCVRegressor(_MapieRegressor):

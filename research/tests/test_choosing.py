@@ -51,7 +51,7 @@ def test_measures_are_the_librarys():
     found = lk.Intervals(point, point - 1, point + 2, choosing.ALPHA)
     rows = choosing.interval_rows("default", found, y)
     measured = choosing.measures(rows)
-    score = lk.interval_score(y, found)
+    score = lk.interval_score(y, found).value
     assert measured.to_dict() == {"width": 3.0, "coverage": 0.75, "score": score}
 
 

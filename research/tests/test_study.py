@@ -146,8 +146,8 @@ def test_a_trial_is_what_the_estimator_gives():
         intervals = model.predict_interval(X_test)
     assert row["coverage"] == pytest.approx(lk.coverage(y_test, intervals).value)
     # A study's methods predict in float32.
-    assert row["width"] == pytest.approx(lk.mean_width(intervals), rel=1e-4)
-    assert row["score"] == pytest.approx(lk.interval_score(y_test, intervals), rel=1e-4)
+    assert row["width"] == pytest.approx(lk.mean_width(intervals).value, rel=1e-4)
+    assert row["score"] == pytest.approx(lk.interval_score(y_test, intervals).value, rel=1e-4)
     assert row["certified"] == pytest.approx(model.certificate_.coverage, rel=1e-12)
     assert row["fit_seconds"] > 0
     assert row["predict_seconds"] > 0

@@ -18,6 +18,7 @@ from .estimators.baselines import JackknifeRegressor as JackknifeRegressor
 from .estimators.baselines import SplitConformalRegressor as SplitConformalRegressor
 from .estimators.lazy import LazyJackknifeRegressor as LazyJackknifeRegressor
 from .estimators.paper import DPLazyPI as DPLazyPI
+from .estimators.searched import after_search as after_search
 from .losses import Huber as Huber
 from .losses import Logistic as Logistic
 from .losses import Poisson as Poisson
@@ -28,8 +29,12 @@ from .metrics import interval_score as interval_score
 from .metrics import mean_width as mean_width
 from .networks import mlp as mlp
 from .networks import wide as wide
-from .records import Intervals as Intervals
 from .records import PrivacyCurve as PrivacyCurve
+from .results import Estimate as Estimate
+from .results import Intervals as Intervals
+from .scorers import coverage_scorer as coverage_scorer
+from .scorers import interval_score_scorer as interval_score_scorer
+from .tables import TableEncoder as TableEncoder
 from .tangent import Sketch as Sketch
 
 __version__: str

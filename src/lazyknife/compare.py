@@ -182,8 +182,8 @@ def measure(
     certified = model.certificate_.coverage
     values = (
         coverage(y_test, intervals).value,
-        mean_width(intervals),
-        interval_score(y_test, intervals),
+        mean_width(intervals).value,
+        interval_score(y_test, intervals).value,
         float(r2_score(y_test, intervals.point)),
         fitted - started,
         ended - fitted,

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from .data.checks import check_positive
+from .settings import Settings
 
 # A network may exceed this during training; e³⁰ is still far from float32's largest number.
 LARGEST_TRAINED_LOG = 30.0
@@ -22,7 +23,7 @@ LARGEST_TRAINED_LOG = 30.0
 EDGE = 1e-6
 
 
-class Loss(ABC):
+class Loss(Settings, ABC):
     """A convex loss ℓ(y, f)."""
 
     name: ClassVar[str]  # in settings and messages

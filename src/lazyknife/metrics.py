@@ -8,16 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .data.checks import check_choice, check_positive_int
-from .records import Intervals, to_array
+from .records import to_array
+from .results import Estimate, Intervals
 
 Numbers = NDArray[np.float64]
-
-
-class Estimate(NamedTuple):
-    """A mean over rows and its standard error: numbers, or arrays with one entry for each level."""
-
-    value: Any
-    error: Any
 
 
 class Bins(NamedTuple):
@@ -42,20 +36,20 @@ def coverage(y: ArrayLike, intervals: Intervals) -> Estimate:
         Intervals for the same m rows.
 
     """
-    covered = intervals.covers(y)
+    covered = _checked(intervals).covers(y)
     share = covered.mean(axis=0)
     return Estimate(_plain(share), _plain(_standard_error(share, len(covered))))
 
 
-def mean_width(intervals: Intervals) -> Any:
-    """Mean width of the intervals: a number, or one for each level."""
-    return _plain(intervals.with_arrays().width.mean(axis=0))
+def mean_width(intervals: Intervals) -> Estimate:
+    """Mean width of the intervals, with its standard error."""
+    return _mean(_checked(intervals).with_arrays().width)
 
 
-def interval_score(y: ArrayLike, intervals: Intervals) -> Any:
+def interval_score(y: ArrayLike, intervals: Intervals) -> Estimate:
     """Mean Winkler score: width plus 2/alpha times the distance to a true value outside.
 
-    Lower is better.
+    Lower is better. Scores of different levels cannot be compared.
 
     Parameters
     ----------
@@ -65,14 +59,13 @@ def interval_score(y: ArrayLike, intervals: Intervals) -> Any:
         Intervals for the same m rows.
 
     """
-    intervals.covers(y)  # checks the shape
+    _checked(intervals).covers(y)  # checks the shape
     truth, intervals = to_array(y), intervals.with_arrays()
     if intervals.lower.ndim == 2:
         truth = truth[:, None]
     below = np.maximum(intervals.lower - truth, 0.0)
     above = np.maximum(truth - intervals.upper, 0.0)
-    score = intervals.width + 2 / np.asarray(intervals.alpha) * (below + above)
-    return _plain(score.mean(axis=0))
+    return _mean(intervals.width + 2 / np.asarray(intervals.alpha) * (below + above))
 
 
 def coverage_by_bin(
@@ -93,7 +86,7 @@ def coverage_by_bin(
 
     """
     check_positive_int("bins", bins)
-    if intervals.lower.ndim == 2:
+    if _checked(intervals).lower.ndim == 2:
         raise ValueError(
             f"intervals has several levels, alpha={intervals.alpha}: call predict_interval with "
             "one alpha"
@@ -117,6 +110,24 @@ def coverage_by_bin(
     edges = np.where(edges < low, -np.inf, np.where(edges > high, np.inf, edges))
     upper = edges[np.minimum(kept + 1, len(edges) - 1)]
     return Bins(edges[kept], upper, rows, share, _standard_error(share, rows), widths)
+
+
+def _checked(intervals: Intervals) -> Intervals:
+    """Refuse what is not intervals of at least one row."""
+    if not isinstance(intervals, Intervals):
+        raise TypeError(f"intervals={intervals!r}: give what predict_interval returns")
+    if not len(intervals):
+        raise ValueError("intervals has no rows: give at least one")
+    return intervals
+
+
+def _mean(values: Numbers) -> Estimate:
+    """Mean over the rows, with its standard error: NaN for one row, or if a value is infinite."""
+    rows = len(values)
+    with np.errstate(invalid="ignore"):
+        squares = np.square(values - values.mean(axis=0)).sum(axis=0)
+    error = np.sqrt(squares / (rows - 1) / rows) if rows > 1 else np.full_like(squares, np.nan)
+    return Estimate(_plain(values.mean(axis=0)), _plain(error))
 
 
 def _standard_error(share: Any, rows: Any) -> Any:

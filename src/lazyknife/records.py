@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Array = NDArray[np.float64]
 Ends = tuple[Tensor, Tensor, Tensor]  # point (m,), lower (m, levels), upper (m, levels)
@@ -167,79 +164,6 @@ class Conformal(Predictor, Protocol):
 
     def accepted(self, X: Tensor, ranks: Sequence[int]) -> Ends:
         """Point predictions, and the ends of the accepted candidates for each rank κ."""
-
-
-@dataclass(frozen=True)
-class Intervals:
-    """Prediction intervals for m rows, at one level or several.
-
-    ``point``, ``lower`` and ``upper`` are numpy arrays, or tensors on the device of the rows if the
-    rows were a tensor.
-
-    Attributes
-    ----------
-    point
-        Point predictions, shape (m,).
-    lower, upper
-        Ends of the intervals, shape (m,), or (m, levels) when several levels were asked for.
-        They are −inf and inf if there are too few training rows for the level.
-    alpha
-        The level, or the tuple of levels.
-    index
-        The row labels of the caller's frame, if it had any.
-
-    """
-
-    point: Any
-    lower: Any
-    upper: Any
-    alpha: float | tuple[float, ...]
-    index: Any = None
-
-    @property
-    def width(self) -> Any:
-        """Upper minus lower end; 0 where the interval is empty (alpha above one half only)."""
-        return (self.upper - self.lower).clip(min=0.0)
-
-    def covers(self, y: ArrayLike | Tensor) -> NDArray[np.bool_]:
-        """Whether each interval contains the true y; an array of the shape of ``lower``."""
-        truth, (point, lower, upper) = to_array(y), self._arrays()
-        if truth.shape != point.shape:
-            raise ValueError(
-                f"y has shape {truth.shape}, but there are {len(point)} intervals: "
-                f"pass y with shape ({len(point)},)"
-            )
-        if lower.ndim == 2:
-            truth = truth[:, None]
-        return (lower <= truth) & (truth <= upper)
-
-    def to_numpy(self) -> Array:
-        """Lower and upper ends, shape (m, 2), or (m, 2, levels)."""
-        return np.stack(self._arrays()[1:], axis=1)
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return a pandas frame: point, lower, upper (several levels: lower_0.1, upper_0.1, …)."""
-        import pandas as pd
-
-        point, lower, upper = self._arrays()
-        columns: dict[str, Array] = {"point": point}
-        if isinstance(self.alpha, tuple):
-            for k, alpha in enumerate(self.alpha):
-                columns[f"lower_{alpha:g}"] = lower[:, k]
-                columns[f"upper_{alpha:g}"] = upper[:, k]
-        else:
-            columns |= {"lower": lower, "upper": upper}
-        return pd.DataFrame(columns, index=self.index)
-
-    def with_arrays(self) -> Intervals:
-        """Return the same intervals in numpy arrays."""
-        return Intervals(*self._arrays(), self.alpha, self.index)
-
-    def _arrays(self) -> tuple[Array, Array, Array]:
-        return to_array(self.point), to_array(self.lower), to_array(self.upper)
-
-    def __len__(self) -> int:
-        return len(self.point)
 
 
 def to_array(values: ArrayLike | Tensor) -> Array:

@@ -38,6 +38,21 @@ PRIVATE_REMARKS = (
     "not a private release.",
 )
 
+# Settings that were set by ``set_params``, and what a search over settings does.
+SET_LATER = (
+    "Set by set_params, as searches such as GridSearchCV do: {names}. If these rows were used to "
+    "choose them, the certificate is that of lazyknife.after_search, not this one."
+)
+SEARCH_ELSEWHERE = "To lose nothing, search on some of the rows and fit on the others."
+UNION = (
+    "A search compared {count} settings on these rows, so the probabilities of a miss that each of "
+    "them certifies are added (union bound). " + SEARCH_ELSEWHERE
+)
+SEARCHED = "A search chose the settings on these rows, and {why}. " + SEARCH_ELSEWHERE
+WITHOUT_BOUND = "those compared are not all certified"
+ADAPTIVE = "it did not list the settings before it looked at them"
+ONLY_SEARCHED = "Nothing but these {count} settings was compared by looking at these rows."
+
 # Assumptions.
 EXCHANGEABLE = (
     "The training rows and the new row are exchangeable (for example, independent draws from the "
@@ -78,6 +93,11 @@ NOT_PRIVATE = (
 FITTED_ON_TRAINING = (
     "The scaling was fitted on the training rows alone, which is a leak: pass the rows to predict "
     "as X_pool or other rows as X_unlabeled, or use scaling='symlog'."
+)
+ENCODED_ON_TRAINING = (
+    "Categories or missing values were encoded by the training rows alone, which is a leak for a "
+    "network of finite width: pass the rows to predict as X_pool or other rows as X_unlabeled, or "
+    "use infinitely wide networks (network=None), which need no such encoding."
 )
 TRAINING_ROWS_OUTSIDE = (
     "{count} of the rows passed as X_unlabeled are training rows, which is a leak: remove them, or "

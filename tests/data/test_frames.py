@@ -59,8 +59,8 @@ def test_a_frame_is_applied_to_rows() -> None:
     found = frames_of(X)
     k = int(found.of[-1])
     center, scale = frame_of(X, 1.0)
-    assert_close(found.apply(k, torch.from_numpy(X)), (X - center) / scale)
-    framed = found.apply(k, torch.from_numpy(X))
+    assert_close(found[k].apply(torch.from_numpy(X)), (X - center) / scale)
+    framed = found[k].apply(torch.from_numpy(X))
     assert (framed.std(dim=0, unbiased=False) > 0.6).all()
     assert (framed.std(dim=0, unbiased=False) < 1.5).all()
     assert (framed.mean(dim=0).abs() < 0.8).all()
@@ -68,7 +68,7 @@ def test_a_frame_is_applied_to_rows() -> None:
 
 def test_unscaled_changes_nothing() -> None:
     X = torch.from_numpy(rows(0, 5))
-    assert torch.equal(unscaled(6, 3).apply(0, X), X)
+    assert torch.equal(unscaled(6, 3)[0].apply(X), X)
     assert len(unscaled(6, 3)) == 1
 
 

@@ -14,7 +14,7 @@ from sklearn.gaussian_process import kernels as gp
 from torch import Tensor, nn
 
 import lazyknife as lk
-from lazyknife.data.frames import SHIFT
+from lazyknife.data.frames import SHIFT, Frame
 from lazyknife.estimators.records import Seeds
 from lazyknife.networks import CANDIDATES, mlp, wide
 from lazyknife.solve.again import LeverageAgain
@@ -195,7 +195,7 @@ class Alone:
         if k > len(AVERAGES):
             level = (values - predicted.mean()) / self.y.std()
             return np.exp(SLOPES[k - len(AVERAGES) - 1] * np.clip(level, -FARTHEST, FARTHEST))
-        network, scale = AVERAGES[k - 1], self.tangent.scale.numpy()
+        network, scale = AVERAGES[k - 1], self.tangent.frame.scale.numpy()
         gaps = (X[:, None] - self.X[None]) / scale * network.scale / np.sqrt(len(scale))
         powers = {"laplace": np.abs(gaps), "gaussian": np.square(gaps) / 2}[str(network.kind)]
         weights = np.exp(-powers.sum(axis=2)) * (1 - np.eye(len(X)) if own else 1.0)
@@ -239,7 +239,9 @@ def test_widths_are_those_of_the_rows_alone(kind: str, seed: int) -> None:
     for j in range(n):
         own, labels = np.delete(X, j, axis=0), np.delete(y, j)
         weights = torch.from_numpy(choice.weights[j])
-        tangent = WideTangent(wide("laplace"), weights, *frame_of(own))
+        tangent = WideTangent(
+            wide("laplace"), weights, Frame(*frame_of(own), (False,) * len(weights))
+        )
         alone = Alone(own, labels, tangent, choice.ridge[j])
         k = alone.chosen
         assert choice.widths[j] == names_in_order()[k]

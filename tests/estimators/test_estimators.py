@@ -142,7 +142,7 @@ def test_several_levels_without_a_refit(settings):
             both.upper[:, k], model.predict_interval(X, alpha=level).upper
         )
     assert list(both.to_frame().columns) == [
-        "point", "lower_0.1", "upper_0.1", "lower_0.3", "upper_0.3",
+        "point", "lower_0.1", "upper_0.1", "width_0.1", "lower_0.3", "upper_0.3", "width_0.3",
     ]  # fmt: skip
 
 

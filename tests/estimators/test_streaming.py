@@ -201,7 +201,8 @@ def test_metrics_take_tensors(model: Any, alpha: Any) -> None:
     np.testing.assert_array_equal(lk.mean_width(result), lk.mean_width(arrays))
     np.testing.assert_array_equal(lk.interval_score(y, result), lk.interval_score(NEW_Y, arrays))
     if alpha == 0.2:
-        assert type(lk.mean_width(result)) is type(lk.interval_score(y, result)) is float
+        for estimate in (lk.mean_width(result), lk.interval_score(y, result)):
+            assert type(estimate.value) is type(estimate.error) is float
         for by in ("width", NEW[:, 0]):
             wanted = lk.coverage_by_bin(NEW_Y, arrays, by, bins=3)
             taken = by if isinstance(by, str) else torch.from_numpy(by)

@@ -21,13 +21,16 @@ def rows(seed: int, n: int, features: int) -> Array:
     return np.random.default_rng(seed).normal(size=(n, features))
 
 
-def of_kind(name: str, weights: Array, left: Array, right: Array) -> Array:
+def of_kind(
+    name: str, weights: Array, left: Array, right: Array, nominal: tuple[int, ...] = ()
+) -> Array:
     """Kernel of a kind at unscaled rows, shape (m, n)."""
+    codes = [f in nominal for f in range(len(weights))]
     kind, X, other = KINDS[name], torch.from_numpy(left), torch.from_numpy(right)
     given = torch.from_numpy(weights)
-    total = summed(kind, weights.tolist(), X, other)
-    found = kind.link(total, kind.own(given, X)[:, None], kind.own(given, other)[None])
-    return found.numpy()
+    total = summed(kind, weights.tolist(), X, other, codes)
+    own, others = (kind.own(given, side, codes) for side in (X, other))
+    return kind.link(total, own[:, None], others[None]).numpy()
 
 
 def product_of(one: Callable[[Array], Array]) -> Callable[[Array, Array, Array], Array]:
@@ -91,7 +94,9 @@ def test_kernels_equal_their_formulas(name: str, seed: int, features: int) -> No
 def test_kernels_are_positive_definite_and_have_their_norms(name: str) -> None:
     X, weights = 2 * rows(0, 30, 3), np.array([0.3, 1.0, 2.0])
     found, kind = of_kind(name, weights, X, X), KINDS[name]
-    norms = kind.norms(kind.own(torch.from_numpy(weights), torch.from_numpy(X)))
+    norms = kind.norms(
+        kind.own(torch.from_numpy(weights), torch.from_numpy(X), [False] * X.shape[1])
+    )
     assert_close(np.diag(found), norms, 1e-6)  # acos loses half of the digits at an angle of 0
     assert_close(found, found.T, 1e-12)
     assert np.linalg.eigvalsh(found).min() > 0
@@ -157,3 +162,29 @@ def test_names() -> None:
     assert str(wide("laplace", squash=True)) == "laplace squashed"
     assert str(wide(product)) == "product"
     assert str(wide(gp.RBF())) == "RBF"
+
+
+def spread(X: Array, power: int) -> Array:
+    """Rows of a number with gaps and a category, as numbers: value, mark of a gap, categories."""
+    number, code = X[:, 0], X[:, 1]
+    category = np.equal.outer(code, np.arange(5.0)) * 0.5 ** (1 / power)
+    return np.column_stack([np.nan_to_num(number), np.isnan(number), category])
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_gaps_and_categories_are_directions_of_their_own(name: str) -> None:
+    rng = np.random.default_rng(3)
+    left, right = (np.column_stack([rng.normal(size=n), rng.integers(0, 5, n)]) for n in (7, 6))
+    left[2, 0] = right[4, 0] = right[5, 0] = np.nan
+    weights = np.array([0.7, 1.3])
+    power = getattr(KINDS[name], "single", KINDS[name]).power
+    wider = np.repeat(weights, [2, 5])
+    found = of_kind(name, weights, left, right, nominal=(1,))
+    if not name.startswith("anova"):
+        assert_close(found, of_kind(name, wider, spread(left, power), spread(right, power)))
+    both = np.vstack([left, right])
+    whole = of_kind(name, weights, both, both, nominal=(1,))
+    assert_close(whole[:7, 7:], found)
+    assert np.linalg.eigvalsh(whole).min() > -1e-12
+    relabelled = np.column_stack([both[:, 0], (3 * both[:, 1] + 1) % 5])
+    assert_close(whole, of_kind(name, weights, relabelled, relabelled, nominal=(1,)))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lazyknife.data.frames import Frame
 from lazyknife.networks import wide
 from lazyknife.solve.factors import (
     AVERAGES,
@@ -26,6 +27,7 @@ from machines import MACHINE, here
 from reference import Array, assert_close
 
 CENTER, SCALE = np.array([0.5, -1.0]), np.array([2.0, 0.5])
+FRAME = Frame(here(CENTER), here(SCALE), (False,) * len(CENTER))
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class Alone:
 
 def frame(network: wide) -> WideTangent:
     weights = np.full(2, network.scale / np.sqrt(2))
-    return WideTangent(network, here(weights), here(CENTER), here(SCALE), MACHINE)
+    return WideTangent(network, here(weights), FRAME, MACHINE)
 
 
 def problem(seed: int, n: int, kind: str) -> tuple[Array, Array, Array, Array, Array]:

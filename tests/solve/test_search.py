@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from lazyknife.data.frames import Frame, unscaled
 from lazyknife.networks import wide
 from lazyknife.solve.evidence import evidence
 from lazyknife.solve.kernels import CandidateKernels, weights_of
@@ -35,7 +36,7 @@ def toll_of(rows: int) -> float:
 
 
 def searching(X: Array, y: Array, folds: Sequence[Tensor] | None = None) -> Search:
-    kernels = CandidateKernels(NETWORKS, [1.0] * len(NETWORKS), [here(X)])
+    kernels = CandidateKernels(NETWORKS, [1.0] * len(NETWORKS), [here(X)], [False] * X.shape[1])
     return Search(kernels, here(y), True, MACHINE, folds)
 
 
@@ -61,9 +62,8 @@ class Alone:
 
     def value(self, place: Place) -> float:
         network, features = NETWORKS[place.network], self.X.shape[1]
-        parts = (torch.zeros(features), torch.ones(features))
         weights = torch.tensor(weights_of(network, place, features), dtype=torch.float64)
-        tangent = WideTangent(network, weights, *(part.double() for part in parts))
+        tangent = WideTangent(network, weights, unscaled(1, features)[0])
         kernel = tangent.gram(tangent.features(torch.from_numpy(self.X))).numpy()
         n = len(self.y)
         system = np.ones((n + 1, n + 1))
@@ -287,10 +287,12 @@ def test_equal_items_are_grouped_in_order() -> None:
 
 def off_by(kind: str, X: Array, path: Sequence[tuple[int, ...]]) -> float:
     """Error of a kernel that was reached over other ones, one weight at a time."""
-    kernels = CandidateKernels([wide(kind)], [1.0], [here(X)])
+    kernels = CandidateKernels([wide(kind)], [1.0], [here(X)], [False] * X.shape[1])
     for weights in path:
         moved = kernels.at(0, [Place(0, weights, 0)])[0]
-    fresh = CandidateKernels([wide(kind)], [1.0], [here(X)]).at(0, [Place(0, path[-1], 0)])[0]
+    fresh = CandidateKernels([wide(kind)], [1.0], [here(X)], [False] * X.shape[1]).at(
+        0, [Place(0, path[-1], 0)]
+    )[0]
     return float((moved - fresh).abs().max())
 
 
@@ -314,7 +316,9 @@ def test_kernels_of_unscaled_rows_do_not_depend_on_the_way_either(kind: str) -> 
 def test_kernels_equal_those_of_the_fitted_models() -> None:
     """The kernel that a place is judged by is the kernel that is fitted."""
     X, _ = data(0, 7, 2)
-    kernels = CandidateKernels(NETWORKS, [1.0, 2.0, 4.0], [here(X), here(3 * X)])
+    kernels = CandidateKernels(
+        NETWORKS, [1.0, 2.0, 4.0], [here(X), here(3 * X)], [False] * X.shape[1]
+    )
     places = [Place(k, (k, -k), -3) for k in range(3)]
     found, ridges, outputs = kernels.at(1, places)
     assert ridges.tolist() == [1 / 8, 2 / 8, 4 / 8]
@@ -322,7 +326,9 @@ def test_kernels_equal_those_of_the_fitted_models() -> None:
     for k, network in enumerate(NETWORKS):
         weights = here(np.array(weights_of(network, places[k], 2)))
         zeros = here(np.zeros(2))
-        tangent = WideTangent(network, weights, zeros, (zeros + 1) / 3, MACHINE)
+        tangent = WideTangent(
+            network, weights, Frame(zeros, (zeros + 1) / 3, (False,) * len(zeros)), MACHINE
+        )
         assert_close(found[k], tangent.gram(tangent.features(here(X))), 1e-12)
 
 
@@ -333,7 +339,7 @@ def test_given_kernels_are_made_once() -> None:
         calls.append(frame)
         return here(np.eye(5)), here(np.full(5, 2.0))
 
-    kernels = CandidateKernels([made], [1.0], [here(X)])
+    kernels = CandidateKernels([made], [1.0], [here(X)], [False] * X.shape[1])
     for ridge in (0, 1):
         _, _, outputs = kernels.at(0, [Place(0, (), ridge), Place(0, (), 5)])
     assert calls == [0]

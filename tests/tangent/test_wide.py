@@ -10,6 +10,7 @@ import torch
 from sklearn.gaussian_process import kernels as gp
 from torch import Tensor
 
+from lazyknife.data.frames import Frame, unscaled
 from lazyknife.networks import KINDS, wide
 from lazyknife.tangent import WideTangent
 from machines import MACHINE, here
@@ -17,6 +18,7 @@ from reference import Array, assert_close
 
 CENTER, SCALE = np.array([1.0, -2.0, 0.5]), np.array([2.0, 0.5, 4.0])
 WEIGHTS = np.array([0.5, 1.0, 2.0])
+FRAME = Frame(here(CENTER), here(SCALE), (False,) * len(CENTER))
 
 
 def rows(seed: int, n: int) -> Tensor:
@@ -25,7 +27,7 @@ def rows(seed: int, n: int) -> Tensor:
 
 def tangent_of(network: wide, tile: int | None = None) -> WideTangent:
     machine = MACHINE if tile is None else replace(MACHINE, budget=16 * tile)
-    return WideTangent(network, here(WEIGHTS), here(CENTER), here(SCALE), machine)
+    return WideTangent(network, here(WEIGHTS), FRAME, machine)
 
 
 def user_kernel(left: Tensor, right: Tensor) -> Tensor:
@@ -99,6 +101,6 @@ def test_there_are_no_weights_to_move() -> None:
 
 def test_relu_is_as_accurate_as_bounds_on_rounding_assume() -> None:
     X, ones = here(np.random.default_rng(0).normal(size=(40, 9))), here(np.ones(9))
-    tangent = WideTangent(wide("relu"), ones / 3, 0 * ones, ones, MACHINE)
+    tangent = WideTangent(wide("relu"), ones / 3, unscaled(1, len(ones))[0], MACHINE)
     rows = tangent.features(X)
     assert_close(tangent.gram(rows).diagonal(), tangent.norms(rows), 1e-13)

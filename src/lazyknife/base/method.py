@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ..losses import SQUARED, Loss
 from ..records import Base, PrivacyCurve
+from ..settings import Settings
 
 Rows = NDArray[np.intp]
 EPSILON_ADVICE = "Smaller values certify no more than base=Public(), larger ones protect nothing"
@@ -36,7 +37,7 @@ class Task:
     loss: Loss = SQUARED  # what is minimised, on the scale of its link
 
 
-class BaseMethod(ABC):
+class BaseMethod(Settings, ABC):
     """A way to obtain base weights θ0, with a known dependence on the data.
 
     A base of your own subclasses this: ``learn`` trains, ``dependence`` says how the law of the

@@ -11,7 +11,7 @@ from .report import Figure, Report, Table
 
 if TYPE_CHECKING:
     from ..certificate import Certificate
-    from ..records import Intervals
+    from ..results import Intervals
     from .tables import Encoded
 
 SHOWN = 1000  # rows of the table in a report
@@ -41,8 +41,10 @@ class Outcome:
         if not isinstance(whole.alpha, tuple):
             return [whole]
         return [
-            replace(whole, lower=whole.lower[:, k], upper=whole.upper[:, k], alpha=alpha)
-            for k, alpha in enumerate(whole.alpha)
+            replace(whole, lower=lower, upper=upper, alpha=alpha, certificate=certificate)
+            for lower, upper, alpha, certificate in zip(
+                whole.lower.T, whole.upper.T, whole.alpha, self.certificates, strict=True
+            )
         ]
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..certificate import Certificate
     from .tables import Encoded
 
-OWN_COLUMNS = r"point|(lower|upper)(_.*)?"  # of the output
+OWN_COLUMNS = r"point|(lower|upper|width)(_.*)?"  # of the output
 FEWEST_ROWS = 3  # a leave-one-out model with an intercept and a λ of its own
 
 ROWS = "Training rows: .csv, .csv.gz, .tsv or .parquet."

@@ -5,6 +5,9 @@ rounded to a power of 2 (or of a root of 2), and its centre their mean, rounded 
 scale. Features with two values have their difference and the lower value instead, and constant ones
 have 1: so an indicator that is 1 in few rows has the same scale without them. Being rounded, scales
 are the same for nearly all models, which then share their kernels.
+
+Missing values, NaN, count for nothing. Nominal features, codes of categories of which only equality
+matters, are left as they are.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,6 +25,18 @@ from torch import Tensor
 SHIFT = math.sqrt(2) / 100
 HALF = 0.5 + SHIFT
 UNSURE, RELATIVE = 1e-9, 1e-12  # of a step: so close to a boundary rounding may have decided
+
+
+class Frame(NamedTuple):
+    """Centre and scale of each feature, (features,), and which features are nominal."""
+
+    center: Tensor
+    scale: Tensor
+    nominal: tuple[bool, ...]
+
+    def apply(self, X: Tensor) -> Tensor:
+        """Rows in this frame."""
+        return (X - self.center.to(X)) / self.scale.to(X)
 
 
 @dataclass(frozen=True)
@@ -35,6 +51,8 @@ class Frames:
         Which one each model has, shape (models,).
     doubtful
         Whether rounding may have decided which, shape (models,).
+    nominal
+        Which features are nominal; None: none of them.
 
     """
 
@@ -42,23 +60,30 @@ class Frames:
     scales: Tensor
     of: Tensor
     doubtful: Tensor
+    nominal: tuple[bool, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.scales)
 
-    def apply(self, k: int, X: Tensor) -> Tensor:
-        """Rows in frame k."""
-        return (X - self.centers[k].to(X)) / self.scales[k].to(X)
+    def __getitem__(self, k: int) -> Frame:
+        nominal = self.nominal or (False,) * self.scales.shape[1]
+        return Frame(self.centers[k], self.scales[k], nominal)
 
 
-def unscaled(models: int, features: int) -> Frames:
+def unscaled(models: int, features: int, nominal: tuple[bool, ...] | None = None) -> Frames:
     """One frame that changes nothing, for all models."""
     nothing = torch.zeros(models, dtype=torch.bool)
     zeros = torch.zeros(1, features, dtype=torch.float64)
-    return Frames(zeros, zeros + 1, nothing.long(), nothing)
+    return Frames(zeros, zeros + 1, nothing.long(), nothing, nominal)
 
 
-def own_frames(X: Tensor, left_out: Sequence[Tensor], step: float, centered: bool = True) -> Frames:
+def own_frames(
+    X: Tensor,
+    left_out: Sequence[Tensor],
+    step: float,
+    centered: bool = True,
+    nominal: tuple[bool, ...] | None = None,
+) -> Frames:
     """Frames of the models without each of some sets of rows.
 
     Parameters
@@ -71,32 +96,55 @@ def own_frames(X: Tensor, left_out: Sequence[Tensor], step: float, centered: boo
         Scales are powers of 2^step.
     centered
         Whether features are centred; if not, fewer models differ.
+    nominal
+        Which features are nominal; None: none of them.
 
     """
-    offset = X.median(dim=0).values  # saves digits; what follows is the same for every offset
+    offset = _offset(X)
     moments = [_moments(_without(X - offset, rows)) for rows in left_out]
-    means, deviations = (torch.stack(part) for part in zip(*moments, strict=True))
-    return _frames(means + offset, deviations, step, centered)
+    return _frames(moments, offset, step, centered, nominal)
 
 
-def joined_frames(X: Tensor, new: Tensor, step: float, centered: bool = True) -> Frames:
+def joined_frames(
+    X: Tensor,
+    new: Tensor,
+    step: float,
+    centered: bool = True,
+    nominal: tuple[bool, ...] | None = None,
+) -> Frames:
     """Frames of all n rows together with each of m new ones, a model each; see ``own_frames``."""
-    offset = X.median(dim=0).values
+    offset = _offset(X)
     old = X - offset
     moments = [_moments(torch.cat([old, row - offset])) for row in new.split(1)]
+    return _frames(moments, offset, step, centered, nominal)
+
+
+def _offset(X: Tensor) -> Tensor:
+    """What to subtract, (features,): it saves digits, and frames are the same for all offsets."""
+    return X.nanmedian(dim=0).values.nan_to_num()
+
+
+def _frames(
+    moments: Sequence[tuple[Tensor, Tensor]],
+    offset: Tensor,
+    step: float,
+    centered: bool,
+    nominal: tuple[bool, ...] | None,
+) -> Frames:
+    """Round means and standard deviations, each (features,) for every model."""
     means, deviations = (torch.stack(part) for part in zip(*moments, strict=True))
-    return _frames(means + offset, deviations, step, centered)
-
-
-def _frames(means: Tensor, deviations: Tensor, step: float, centered: bool) -> Frames:
-    """Round means and standard deviations, each (models, features)."""
+    means += offset
+    if nominal is not None:
+        codes = torch.tensor(nominal)
+        means[:, codes], deviations[:, codes] = 0.0, 0.0
     constant = deviations == 0
     powers, unsure = _rounded(torch.where(constant, 1.0, deviations).log2() / step)
     scales = torch.exp2(step * powers)
     places, astray = _rounded(means / scales if centered else torch.zeros_like(means))
     distinct, of = torch.cat([scales * places, scales], dim=1).unique(dim=0, return_inverse=True)
     centers, scales = distinct.split(means.shape[1], dim=1)
-    return Frames(centers, scales, of, ((unsure | astray) & ~constant).any(dim=1))
+    doubtful = ((unsure | astray) & ~constant).any(dim=1)
+    return Frames(centers, scales, of, doubtful, nominal)
 
 
 def _without(X: Tensor, rows: Tensor) -> Tensor:
@@ -107,9 +155,14 @@ def _without(X: Tensor, rows: Tensor) -> Tensor:
 
 def _moments(X: Tensor) -> tuple[Tensor, Tensor]:
     """Centres and sizes of the columns before rounding; a size is 0 where all values are equal."""
-    means, least, most = X.mean(dim=0), X.amin(dim=0), X.amax(dim=0)
+    present = ~X.isnan()
+    if not present.all():
+        X = torch.where(present, X, _offset(X))  # a value of the column, or 0 if it has none
+    count = present.sum(dim=0).clamp(min=1)
+    means, least, most = (X * present).sum(dim=0) / count, X.amin(dim=0), X.amax(dim=0)
     span = torch.where(most > least, most - least, 1.0)
-    deviations = ((X - means) / span).square().mean(dim=0).sqrt() * span  # no overflow
+    squares = ((X - means) / span).square() * present  # no overflow
+    deviations = (squares.sum(dim=0) / count).sqrt() * span
     two = ((least == X) | (most == X)).all(dim=0)
     return torch.where(two, least, means), torch.where(two, most - least, deviations)
 

@@ -50,7 +50,6 @@ def check_features(X: Any, estimator: Any, *, name: str = "X", min_rows: int = 1
     """Return X as an array: float64, or integer codes where an integer tensor was given."""
     if is_shaped(X):
         return _check_shaped(X, name, min_rows)
-    refuse_text(X, name)
     if isinstance(X, Tensor):
         X = X.detach().cpu().numpy()
     terms = {"estimator": estimator, "input_name": name, "ensure_min_samples": min_rows}
@@ -83,18 +82,6 @@ def to_tensor(X: Values) -> Tensor:
     return torch.from_numpy(np.array(X, order="C"))
 
 
-def refuse_text(X: Any, name: str) -> None:
-    """Refuse a frame with columns that are not numbers, and name them."""
-    if not hasattr(X, "select_dtypes"):
-        return
-    text = list(X.select_dtypes(exclude=["number", "bool"]).columns)
-    if text:
-        raise ValueError(
-            f"{name} has non-numeric columns {text}: encode them (for instance with "
-            "sklearn.preprocessing.OneHotEncoder) or drop them"
-        )
-
-
 def _check_shaped(X: Any, name: str, min_rows: int) -> Values:
     array: Values = X.detach().cpu().numpy() if isinstance(X, Tensor) else X
     if array.ndim < 2 or len(array) < min_rows or array.size == 0:
@@ -107,19 +94,6 @@ def _check_shaped(X: Any, name: str, min_rows: int) -> Values:
     if not np.isfinite(array).all():
         raise ValueError(f"{name} contains NaN or infinity: remove or impute those rows")
     return array.astype(np.int64 if array.dtype.kind in "iu" else np.float64)
-
-
-def check_others(X: Any, like: Values, estimator: Any, name: str) -> Values | None:
-    """Return further rows, if there are any, as an array; refuse those of another shape."""
-    if X is None:
-        return None
-    rows = check_features(X, estimator, name=name)
-    if rows.shape[1:] != like.shape[1:]:
-        raise ValueError(
-            f"{name} has rows of shape {rows.shape[1:]}, but those of X have {like.shape[1:]}: "
-            "pass the same features"
-        )
-    return rows
 
 
 def row_labels(X: Any) -> Any:

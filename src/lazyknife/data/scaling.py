@@ -13,13 +13,17 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import clone
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils import get_tags
 
 from .. import sentences
+from ..tables import Expansion
+from .reading import Rows, stack, take
 
 Features = NDArray[Any]
 
@@ -60,15 +64,29 @@ class Terms:
 
 @dataclass(frozen=True)
 class Scaling(Terms):
-    """A fitted scikit-learn transformer, or None, and what it means for the certificate."""
+    """From rows to features, and what it means for the certificate.
+
+    Attributes
+    ----------
+    transformer
+        A fitted scikit-learn transformer, or None.
+    expansion
+        How categories and gaps become numbers, where the models need that; else None.
+
+    """
 
     transformer: Any = None
+    expansion: Expansion | None = None
 
-    def __call__(self, X: Features) -> Features:
+    def __call__(self, X: Rows) -> Features:
+        if self.expansion is not None:
+            X = self.expansion(X)
         if self.transformer is None:
-            return X
-        result = np.asarray(self.transformer.transform(X), dtype=np.float64)
-        if not np.isfinite(result).all():
+            return np.asarray(X)
+        transformed = self.transformer.transform(X)
+        dense = transformed.toarray() if issparse(transformed) else transformed
+        result: Features = np.asarray(dense, dtype=np.float64)
+        if not (np.isfinite(result) | _gaps(X, result)).all():
             raise ValueError(
                 f"scaling={self.transformer!r} gave values that are not finite: choose a "
                 "scaling that is defined on all rows"
@@ -85,10 +103,20 @@ class Scaling(Terms):
         return 0 if self.pool is None else sum(row not in self.pool for row in fingerprints(X))
 
 
-def fingerprints(X: Features) -> list[int]:
+def _gaps(X: Rows, result: Features) -> NDArray[np.bool_]:
+    """Which values were missing and still are."""
+    before = np.isnan(X) if isinstance(X, np.ndarray) and X.shape == result.shape else False
+    return np.isnan(result) & before
+
+
+def fingerprints(X: Rows) -> list[int]:
     """One number a row, equal for equal rows and in every process (a model may be pickled)."""
-    rows = np.ascontiguousarray(X) + 0.0  # -0.0 is 0.0
-    digests = (blake2b(row.tobytes(), digest_size=8).digest() for row in rows)
+    if isinstance(X, np.ndarray):
+        rows = np.ascontiguousarray(X) + 0.0  # -0.0 is 0.0
+        texts = [row.tobytes() for row in rows]
+    else:
+        texts = [repr(row).encode() for row in nw.from_native(X, eager_only=True).rows()]
+    digests = (blake2b(text, digest_size=8).digest() for text in texts)
     return [int.from_bytes(digest) for digest in digests]
 
 
@@ -96,11 +124,11 @@ def fingerprints(X: Features) -> list[int]:
 class Source(Terms):
     """Covariates to learn from, and what that means for the certificate."""
 
-    covariates: Features
+    covariates: Rows
 
 
 def find_source(
-    X: Features, *, apart: Features | None, pool: Features | None, unlabeled: Features | None
+    X: Rows, *, apart: Rows | None, pool: Rows | None, unlabeled: Rows | None
 ) -> Source:
     """Return the covariates to learn from, without a leak where the rows given allow it.
 
@@ -111,7 +139,7 @@ def find_source(
         raise ValueError("give X_pool or X_unlabeled, not both: covariates are learnt from once")
     if pool is not None:
         return Source(
-            distinct_rows(np.concatenate([X, pool])),
+            distinct_rows(stack([X, pool])),
             assumptions=(sentences.POOLED,),
             rows=sentences.POOL_ROWS,
             pool=frozenset(fingerprints(pool)),
@@ -126,7 +154,7 @@ def find_source(
     return Source(X, objections=(sentences.FITTED_ON_TRAINING,))
 
 
-def distinct_rows(X: Features) -> Features:
+def distinct_rows(X: Rows) -> Rows:
     """Each row once, in the order of its first place.
 
     A pool that contains training rows must not count them twice. What is learnt from the set of
@@ -134,14 +162,14 @@ def distinct_rows(X: Features) -> Features:
     """
     marks = fingerprints(X)
     first = {mark: place for place, mark in reversed(list(enumerate(marks)))}
-    return X[sorted(first.values())]
+    return take(X, np.array(sorted(first.values())))
 
 
 def unlike_columns(X: Features, names: Sequence[str] | None = None) -> str:
     """Return a clause that names columns far larger than the others, or nothing."""
     if X.ndim != 2 or X.dtype.kind != "f":
         return ""
-    sizes = np.abs(X).max(axis=0)
+    sizes = np.nan_to_num(np.abs(X)).max(axis=0)
     typical = float(np.median(sizes[sizes > 0])) if (sizes > 0).any() else 1.0
     order = np.argsort(-sizes, kind="stable")[:MOST_NAMED]
     far = [place for place in order if sizes[place] > UNLIKE * min(typical, 1.0)]
@@ -152,26 +180,52 @@ def unlike_columns(X: Features, names: Sequence[str] | None = None) -> str:
     return sentences.UNLIKE_SCALES.format(columns=listed)
 
 
-def fit_scaling(scaling: Any, X: Features, source: Source, learnt: bool = False) -> Scaling:
+def fit_scaling(
+    scaling: Any,
+    X: Rows,
+    source: Source,
+    learnt: bool = False,
+    expansion: Expansion | None = None,
+) -> Scaling:
     """Fit the scaling where the guarantee allows it, and say what follows.
 
-    ``scaling`` is a key of ``TRANSFORMS`` or a scikit-learn transformer. A fixed one is fitted on
-    all training rows X, any other on the source; ``learnt`` says whether a base learns from the
-    source too.
+    Parameters
+    ----------
+    scaling
+        A key of ``TRANSFORMS`` or a scikit-learn transformer. A fixed one is fitted on all training
+        rows, any other on the source.
+    X
+        Training rows.
+    source
+        Covariates to learn from.
+    learnt
+        Whether a base learns from the source too.
+    expansion
+        How rows become numbers, learnt from the source.
+
     """
     transformer, fixed, assumed = _unfitted(scaling)
+    expanded = expansion is not None and expansion.learnt
     if transformer is not None:
-        transformer.fit(X if fixed else source.covariates)
-    if fixed and not learnt:
-        return Scaling(transformer, assumptions=assumed)
+        rows = X if fixed else source.covariates
+        transformer.fit(rows if expansion is None else expansion(rows))
+    if fixed and not learnt and not expanded:
+        return Scaling(transformer, expansion, assumptions=assumed)
     both = (assumed, source.assumptions) if fixed else (source.assumptions, assumed)
+    leak = (sentences.ENCODED_ON_TRAINING,) if fixed and not learnt else source.objections
     return Scaling(
         transformer,
+        expansion,
         assumptions=sum(both, ()),
-        objections=source.objections,
+        objections=leak if source.objections else (),
         rows=source.rows,
         pool=source.pool,
     )
+
+
+def is_transformer(scaling: Any) -> bool:
+    """Whether a scaling is a transformer that the user gave."""
+    return not isinstance(scaling, str | None)
 
 
 def _unfitted(scaling: Any) -> tuple[Any, bool, tuple[str, ...]]:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..compute import steps, track
 from ..data.checks import check_fraction, check_not_negative, check_positive_int
-from ..data.inputs import check_features, check_target, to_tensor
+from ..data.inputs import check_target, to_tensor
 from ..data.scaling import distinct_rows
 from ..losses import find_loss
 from ..records import Base
@@ -117,9 +117,9 @@ def audit_stability(
             f"model={model!r} has no base to audit, since its models choose among candidates: give "
             "one network, such as network=mlp((64, 64), skip=True)"
         )
-    rows = to_tensor(fitted.scaling_(check_features(X, fitted)))
+    rows = to_tensor(fitted.scaling_(fitted.reader_(X, fitted)))
     target = to_tensor(check_target(y, rows.numpy(), fitted))
-    new = to_tensor(fitted.scaling_(check_features(X_new, fitted, name="X_new")))
+    new = to_tensor(fitted.scaling_(fitted.reader_(X_new, fitted, name="X_new")))
     rng = np.random.default_rng(random_state)
     positions = rng.integers(len(fitted.loo_.residuals), size=refits)
     with torch.no_grad():

@@ -19,6 +19,7 @@ from ..certificate import make_certificate
 from ..data.checks import check_fraction, check_positive_int
 from ..networks import Network, build, make
 from ..records import INDEPENDENT
+from ..tables import TableEncoder
 from .candidates import start_assumptions
 from .records import Fitted, Given, Seeds
 from .refits import Ensemble, Refits, join, train_ensemble
@@ -49,6 +50,7 @@ class TrainedRegressor(IntervalRegressor):
     lr: float = 1e-3
     intercept: bool = True
     scaling: Any = None
+    encoding: TableEncoder | None = None
     alpha: float = 0.1
     random_state: Any = None
     progress: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,15 +10,18 @@ import torch
 from torch import Tensor, nn
 
 from ..compute import Machine
+from ..data.frames import Frame, unscaled
 from ..networks import CANDIDATES, Framed, Network, mlp, wide
 from ..sentences import PUBLIC_KERNEL, PUBLIC_START
 from ..solve.places import weight_unit
+from ..solve.problem import typical_size
 from ..tangent import Linear, Selection, Tangent, WideTangent, linearise
 
 MOST_ROWS = 5000  # for which candidates are the default
 # Features whose weights are searched one by one. Beyond, features are scaled but not centred (the
 # models of a wide table would share few frames), and the default candidates are fewer.
 MOST_FEATURES = 64
+STEP = 1.0  # scales of features are powers of 2
 
 
 @dataclass(frozen=True)
@@ -32,18 +35,18 @@ class Candidate:
     network
         An infinitely wide network of a known kind, whose weights are searched; else None.
     tangent
-        For any other network: from a centre and a scale of the features to its tangent.
+        For any other network: from a frame of the features to its tangent.
 
     """
 
     name: str
     network: wide | None
-    tangent: Callable[[Tensor, Tensor], Linear] | None = None
+    tangent: Callable[[Frame], Linear] | None = None
 
-    def at(self, center: Tensor, scale: Tensor) -> Linear:
+    def at(self, frame: Frame) -> Linear:
         """The tangent in a frame, of a network without searched weights."""
         assert self.tangent is not None
-        return self.tangent(center, scale)
+        return self.tangent(frame)
 
 
 def is_narrow(X: Tensor) -> bool:
@@ -87,16 +90,16 @@ def wide_candidate(network: wide) -> Candidate:
     if isinstance(network.kind, str):
         return Candidate(str(network), network)
 
-    def tangent(center: Tensor, scale: Tensor) -> WideTangent:
-        return WideTangent(network, torch.ones_like(scale), center, scale)
+    def tangent(frame: Frame) -> WideTangent:
+        return WideTangent(network, torch.ones_like(frame.scale), frame)
 
     return Candidate(str(network), None, tangent)
 
 
-def in_frame(network: wide, center: Tensor, scale: Tensor) -> WideTangent:
+def in_frame(network: wide, frame: Frame) -> WideTangent:
     """An infinitely wide network with equal weights in a frame."""
-    unit = weight_unit(len(scale)) * (network.scale or 1.0)
-    return WideTangent(network, torch.full_like(scale, unit), center, scale)
+    unit = weight_unit(len(frame.scale)) * (network.scale or 1.0)
+    return WideTangent(network, torch.full_like(frame.scale, unit), frame)
 
 
 def finite_candidate(
@@ -104,10 +107,50 @@ def finite_candidate(
 ) -> Candidate:
     """A network at its base weights; with ``framed`` its inputs are scaled by each model's rows."""
 
-    def tangent(center: Tensor, scale: Tensor) -> Tangent:
+    def tangent(frame: Frame) -> Tangent:
         if not framed:
             return linearise(module, X, parameters, machine)
         dtype = next(module.parameters()).dtype
-        return linearise(Framed(module, center.to(dtype), scale.to(dtype)), X, parameters, machine)
+        inner = Framed(module, frame.center.to(dtype), frame.scale.to(dtype))
+        return linearise(inner, X, parameters, machine)
 
     return Candidate(name, None, tangent)
+
+
+@dataclass(frozen=True)
+class CandidateStep:
+    """Settings of a lazy step with several candidates.
+
+    Attributes
+    ----------
+    candidates
+        The networks.
+    ridge
+        λ of all models, or None: searched.
+    intercept, machine
+        As in ``LazyStep``.
+    scaled
+        Whether models scale by their own rows.
+    seed
+        Of folds, of the part of the rows that the search uses, and of probes.
+    nominal
+        Which features are nominal; None: none of them.
+
+    """
+
+    candidates: Sequence[Candidate]
+    ridge: float | None
+    intercept: bool
+    scaled: bool
+    seed: int
+    machine: Machine
+    nominal: tuple[bool, ...] | None
+
+    def unit(self, candidate: Candidate, X: Tensor) -> float:
+        """λ of exponent 0: the typical k(x, x) at synthetic rows, a function of the network."""
+        if self.ridge is not None:
+            return self.ridge
+        if candidate.network is not None:
+            return 1.0
+        plain = unscaled(1, X.shape[1])[0]
+        return typical_size(candidate.at(plain).on(self.machine), X, self.seed)

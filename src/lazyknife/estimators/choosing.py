@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..compute import Machine, few_threads
-from ..data.frames import Frames, own_frames, unscaled
+from ..compute import few_threads
+from ..data.frames import Frame, Frames, own_frames, unscaled
 from ..intervals import CONSTRUCTIONS
 from ..intervals.chosen import ChosenModels, Group, some_of
 from ..networks import wide
@@ -24,17 +24,16 @@ from ..solve.kernels import CandidateKernels, weights_of
 from ..solve.pairs import Errors, errors_of
 from ..solve.part import draw_part, toll
 from ..solve.places import Place
-from ..solve.problem import Problem, make_system, ridge_grid, typical_size
+from ..solve.problem import Problem, make_system, ridge_grid
 from ..solve.reading import Read
 from ..solve.scales import LeverageScales
 from ..solve.search import Found, Groups, Search, Walker, walk
 from ..solve.widths import WIDTHS
 from ..tangent import Dual, Linear, WideTangent
-from .candidates import Candidate, in_frame, is_narrow
+from .candidates import STEP, Candidate, CandidateStep, in_frame, is_narrow
 from .choice import Choice
 
 MATRICES = 6  # n×n ones that a fit needs, beside the factors that it keeps if they fit
-STEP = 1.0  # scales of features are powers of 2
 
 
 class _Rows(NamedTuple):
@@ -55,30 +54,18 @@ class _Rows(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ChoosingStep:
-    """Settings of the lazy step with several candidates.
+class ChoosingStep(CandidateStep):
+    """Settings: those of ``CandidateStep``, and these.
 
     Attributes
     ----------
-    candidates
-        The networks.
-    ridge
-        λ of all models, or None: searched.
-    intercept, construction, widths, folds, alpha, machine, progress
+    construction, widths, folds, alpha, progress
         As in ``LazyStep``.
-    relevance, scaled
-        Whether a weight for each feature is searched; whether models scale by their own rows.
-    seed
-        Of folds, of the part of the rows that the search uses, and of probes.
+    relevance
+        Whether a weight for each feature is searched.
 
     """
 
-    candidates: Sequence[Candidate]
-    ridge: float | None
-    intercept: bool
-    scaled: bool
-    seed: int
-    machine: Machine
     construction: str
     widths: str
     relevance: bool
@@ -94,7 +81,7 @@ class ChoosingStep:
         if CONSTRUCTIONS[self.construction].uses_folds:
             sets = draw_folds(len(y), self.folds, self.seed)
         rows = _Rows(X, y, sets, self._frames(X, sets))
-        units = [self._unit(candidate, X) for candidate in self.candidates]
+        units = [self.unit(candidate, X) for candidate in self.candidates]
         with self.machine.exact.products():
             part = draw_part(len(y), self.seed)
             with few_threads(len(part)):
@@ -105,29 +92,21 @@ class ChoosingStep:
 
     def _frames(self, X: Tensor, sets: Sequence[Tensor]) -> Frames:
         if not self.scaled:
-            return unscaled(len(sets) + 1, X.shape[1])
-        return own_frames(X, [*sets, torch.arange(0)], STEP, centered=is_narrow(X))
-
-    def _unit(self, candidate: Candidate, X: Tensor) -> float:
-        """λ of exponent 0: the typical k(x, x) at synthetic rows, a function of the network."""
-        if self.ridge is not None:
-            return self.ridge
-        if candidate.network is not None:
-            return 1.0
-        zeros = torch.zeros(X.shape[1], dtype=X.dtype)
-        return typical_size(candidate.at(zeros, zeros + 1).on(self.machine), X, self.seed)
+            return unscaled(len(sets) + 1, X.shape[1], self.nominal)
+        every = [*sets, torch.arange(0)]
+        return own_frames(X, every, STEP, centered=is_narrow(X), nominal=self.nominal)
 
     def _search(self, rows: _Rows, part: Tensor, units: Sequence[float]) -> Found:
         """Let every model search, last the full one."""
         frames, of = rows.frames, rows.frames.of.tolist()
         folds, columns = self._columns(rows, part)
         walkers = [Walker(frame, column) for frame, column in zip(of, columns, strict=True)]
-        framed = [self.machine.put(frames.apply(k, rows.X[part])) for k in range(len(frames))]
+        framed = [self.machine.put(frames[k].apply(rows.X[part])) for k in range(len(frames))]
         networks = [
             candidate.network or partial(self._given, candidate, frames, rows.X[part])
             for candidate in self.candidates
         ]
-        kernels = CandidateKernels(networks, units, framed)
+        kernels = CandidateKernels(networks, units, framed, frames[0].nominal)
         y = self.machine.put(rows.y[part])
         distinct = list(dict.fromkeys(walkers))
         found = walk(
@@ -155,16 +134,16 @@ class ChoosingStep:
         self, candidate: Candidate, frames: Frames, X: Tensor, frame: int
     ) -> tuple[Tensor, Tensor]:
         """Kernel and outputs of a network whose weights of features are not searched."""
-        tangent = self._tangent(candidate, Place(0, (), 0), frames, frame)
+        tangent = self._tangent(candidate, Place(0, (), 0), frames[frame])
         features = tangent.features(X)
         return tangent.gram(features), features.outputs
 
-    def _tangent(self, candidate: Candidate, place: Place, frames: Frames, frame: int) -> Linear:
-        center, scale = frames.centers[frame], frames.scales[frame]
+    def _tangent(self, candidate: Candidate, place: Place, frame: Frame) -> Linear:
         if candidate.network is None:
-            return candidate.at(center, scale).on(self.machine)
-        weights = scale.new_tensor(weights_of(candidate.network, place, len(scale)))
-        return WideTangent(candidate.network, weights, center, scale).on(self.machine)
+            return candidate.at(frame).on(self.machine)
+        weights = weights_of(candidate.network, place, len(frame.scale))
+        own = frame.scale.new_tensor(weights)
+        return WideTangent(candidate.network, own, frame).on(self.machine)
 
     def _solve(self, rows: _Rows, found: Found, units: Sequence[float]) -> ChosenModels:
         """Solve at every place where some model stands."""
@@ -177,7 +156,7 @@ class ChoosingStep:
         full: Read | None = None
         for (frame, place), numbers in places.items():
             members = torch.tensor(numbers, device=y.device, dtype=torch.long)
-            tangent = self._tangent(self.candidates[place.network], place, frames, frame)
+            tangent = self._tangent(self.candidates[place.network], place, frames[frame])
             ridge = units[place.network] * 2.0**place.ridge
             read, pairs = self._solve_at(tangent, ridge, X, y, members)
             if len(places) * self._bytes(y) > self.machine.kept:
@@ -188,9 +167,7 @@ class ChoosingStep:
         assert full is not None
         factors = None
         if errors:
-            which = [
-                partial(self._in_frame, frames, frame) for (frame, _), m in places.items() if m
-            ]
+            which = [partial(self._in_frame, frames[k]) for (k, _), m in places.items() if m]
             factors = choose_factors(X, y, errors, which)
         unsure = torch.from_numpy(found.doubtful[:-1]) | frames.doubtful[:-1]
         doubtful = unsure[owners].to(y.device) | (factors.doubtful if factors else False)
@@ -227,8 +204,8 @@ class ChoosingStep:
         again = LeverageAgain(tangent, X, y, self.intercept, ridge, *own)
         return replace(read, scales=again)
 
-    def _in_frame(self, frames: Frames, frame: int, network: wide) -> WideTangent:
-        return in_frame(network, frames.centers[frame], frames.scales[frame]).on(self.machine)
+    def _in_frame(self, frame: Frame, network: wide) -> WideTangent:
+        return in_frame(network, frame).on(self.machine)
 
     def _choice(
         self, found: Found, loo: ChosenModels, units: Sequence[float], searched: int, features: int

@@ -6,56 +6,44 @@ leave-one-out error of all n + 1 rows (intervals/full.py), a rule that treats th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import torch
 from torch import Tensor
 
-from ..compute import Machine
-from ..data.frames import Frames, joined_frames, own_frames, unscaled
+from ..data.frames import Frame, Frames, joined_frames, own_frames, unscaled
 from ..intervals.framed import FramedFull
 from ..intervals.full import FullModels, family_of
 from ..networks import wide
-from ..solve.problem import Problem, make_system, typical_size
+from ..solve.problem import Problem, make_system
 from ..tangent import Dual, Linear
-from .candidates import Candidate, in_frame, is_narrow
-from .choosing import STEP
+from .candidates import STEP, CandidateStep, in_frame, is_narrow
 
 # Exponents of the scales and of λ: fewer than in a search, since every pair is compared for each y.
 SCALES, RIDGES = (-1, 0, 1), (-8, -5, -2, 1)
 
 
-@dataclass(frozen=True)
-class FullStep:
-    """Settings; see ``ChoosingStep``."""
-
-    candidates: Sequence[Candidate]
-    ridge: float | None
-    intercept: bool
-    scaled: bool
-    seed: int
-    machine: Machine
+class FullStep(CandidateStep):
+    """The step; see ``CandidateStep``."""
 
     def models(self, X: Tensor, y: Tensor) -> tuple[FramedFull, None]:
         """Models of all rows, ready for new ones; they make no choice of their own."""
         frames, make = self._frames(X, X[:0]), partial(self._make, X, y)
-        main = make(frames.centers[0], frames.scales[0])
+        main = make(frames[0])
         return FramedFull(partial(self._frames, X), make, main), None
 
     def _frames(self, X: Tensor, new: Tensor) -> Frames:
         """Frames of the new rows; of the training rows alone if there are none."""
         if not self.scaled:
-            return unscaled(max(len(new), 1), X.shape[1])
+            return unscaled(max(len(new), 1), X.shape[1], self.nominal)
         if not len(new):
-            return own_frames(X, [torch.arange(0)], STEP, centered=is_narrow(X))
-        return joined_frames(X, new.cpu(), STEP, centered=is_narrow(X))
+            return own_frames(X, [torch.arange(0)], STEP, is_narrow(X), self.nominal)
+        return joined_frames(X, new.cpu(), STEP, is_narrow(X), self.nominal)
 
-    def _make(self, X: Tensor, y: Tensor, center: Tensor, scale: Tensor) -> FullModels:
+    def _make(self, X: Tensor, y: Tensor, frame: Frame) -> FullModels:
         rows, targets = self.machine.put(X), self.machine.put(y)
         families = []
-        for tangent, unit in self._tangents(X, center, scale):
+        for tangent, unit in self._tangents(X, frame):
             basis = Dual(tangent, tangent.features(rows))
             with self.machine.exact.products():
                 system = make_system(basis, rows, targets, self.intercept)
@@ -64,23 +52,18 @@ class FullStep:
             families.append(family_of(Problem(basis, rows, targets, system, ridges)))
         return FullModels.of(families)
 
-    def _tangents(self, X: Tensor, center: Tensor, scale: Tensor) -> list[tuple[Linear, float]]:
+    def _tangents(self, X: Tensor, frame: Frame) -> list[tuple[Linear, float]]:
         """Every network at every scale, with its unit of λ."""
         found: list[tuple[Linear, float]] = []
         for candidate in self.candidates:
+            unit = self.unit(candidate, X)
             if candidate.network is None:
-                tangent = candidate.at(center, scale).on(self.machine)
-                unit = self.ridge or self._unit(candidate, X)
-                found.append((tangent, unit))
+                found.append((candidate.at(frame).on(self.machine), unit))
             else:
-                for network in _scaled(candidate.network):
-                    framed = in_frame(network, center, scale).on(self.machine)
-                    found.append((framed, self.ridge or 1.0))
+                scaled = _scaled(candidate.network)
+                framed = [in_frame(network, frame).on(self.machine) for network in scaled]
+                found += [(tangent, unit) for tangent in framed]
         return found
-
-    def _unit(self, candidate: Candidate, X: Tensor) -> float:
-        zeros = torch.zeros(X.shape[1], dtype=X.dtype)
-        return typical_size(candidate.at(zeros, zeros + 1).on(self.machine), X, self.seed)
 
 
 def _scaled(network: wide) -> list[wide]:

@@ -128,6 +128,12 @@ class LazyFit(IntervalRegressor):
         like = torch.empty(rows.shape, dtype=dtype, device="meta")
         return "standardize" if clean and self._candidates(like) is None else "auto"
 
+    def _takes_categories(self, rows: Any) -> bool:
+        """Whether all candidates are infinitely wide networks of a known kind."""
+        chosen = self._candidates(torch.empty(rows.shape, dtype=torch.float64, device="meta"))
+        known = (isinstance(each, wide) and isinstance(each.kind, str) for each in chosen or ())
+        return chosen is not None and all(known)
+
     def _candidates(self, X: Tensor) -> tuple[Network | wide, ...] | None:
         """The networks that models choose from; None for one network alone."""
         listed = listed_networks(self.network)
@@ -166,7 +172,7 @@ class LazyFit(IntervalRegressor):
         self._choices().check_rows(len(left), self.folds)
         bases, candidates = self._bases(given, networks, learn)
         widths = self._choices(candidates=True).widths_for(len(left))
-        step = self._step_for(candidates, widths, seeds)
+        step = self._step_for(candidates, widths, given)
         loo, choice = step.models(X[left], y[left])
         dependence = composed([base.dependence for base in bases])
         certifier = self._certifier(given, dependence, loo)
@@ -182,12 +188,13 @@ class LazyFit(IntervalRegressor):
         return Fitted(loo, certifier, attributes)
 
     def _step_for(
-        self, candidates: Sequence[Candidate], widths: str, seeds: Seeds
+        self, candidates: Sequence[Candidate], widths: str, given: Given
     ) -> ChoosingStep | FullStep:
         machine = self._machine().of_type(torch.float64)  # predictions included
         ridge = None if isinstance(self.ridge, str) else float(self.ridge)
         scaled = isinstance(self.scaling, str) and self.scaling == "auto"
-        common = (candidates, ridge, self.intercept, scaled, seeds.lazy, machine)
+        more = (given.seeds.lazy, machine, given.nominal)
+        common = (candidates, ridge, self.intercept, scaled, *more)
         if CONSTRUCTIONS[self.construction].symmetric:
             return FullStep(*common)
         relevance = self.relevance is not None

@@ -12,6 +12,7 @@ from ..compute import Device
 from ..data.checks import check_choice, check_folds, check_positive, check_positive_int
 from ..intervals import CONSTRUCTIONS
 from ..losses import Loss
+from ..tables import TableEncoder
 from ..tangent import FeatureMap, Selection
 from .candidates import listed_networks
 from .fitting import LazyFit
@@ -84,6 +85,8 @@ class LazyJackknifeRegressor(LazyFit):
         you pass, and single networks, receive the features as they are. None, ``"symlog"`` (fixed),
         ``"standardize"`` or a scikit-learn transformer: a fitted one requires ``X_pool`` or
         ``X_unlabeled`` in ``fit``; fitted on X alone it is a leak, and the certificate says so.
+    encoding
+        A ``TableEncoder`` with settings for the columns of frames; None: its defaults.
     alpha
         Level: intervals aim at a coverage of 1 − alpha.
     nu
@@ -138,6 +141,7 @@ class LazyJackknifeRegressor(LazyFit):
     starts: int = 1
     loss: str | Loss = "squared"
     scaling: Any = "auto"
+    encoding: TableEncoder | None = None
     alpha: float = 0.1
     nu: float = 0.0
     device: Device = "auto"

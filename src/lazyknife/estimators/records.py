@@ -48,6 +48,8 @@ class Given(NamedTuple):
         Scaled rows without labels, if the estimator learns from them.
     names
         Names of the features, if there are any.
+    nominal
+        Which features are codes of categories, of which only equality matters; None: none.
 
     """
 
@@ -57,6 +59,7 @@ class Given(NamedTuple):
     seeds: Seeds
     covariates: Tensor | None
     names: Sequence[str] | None
+    nominal: tuple[bool, ...] | None = None
 
 
 class Fitted(NamedTuple):

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Self, overload
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import (
     _check_feature_names,
     _check_n_features,
-    _get_feature_names,
     check_is_fitted,
 )
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from ..certificate import Certificate
 from ..compute import steps, track
 from ..data.checks import check_choice, check_fraction, check_not_negative
+from ..data.flavour import flavour_of
 from ..data.inputs import (
     batch_rows,
-    check_features,
-    check_others,
     check_target,
     give_back,
     is_shaped,
@@ -34,9 +32,12 @@ from ..data.inputs import (
     row_labels,
     to_tensor,
 )
-from ..data.scaling import Scaling, Source, find_source, fit_scaling
+from ..data.reading import Reader, make_reader, take
+from ..data.scaling import Scaling, Source, find_source, fit_scaling, is_transformer
 from ..intervals import CONSTRUCTIONS, kappa
-from ..records import Intervals, Predictor, to_array
+from ..records import Predictor, to_array
+from ..results import Intervals
+from .guarantee import Guaranteed
 from .records import Fitted, Given, Seeds
 from .warn import warn_if_infinite, warn_if_outside
 
@@ -45,24 +46,25 @@ Levels = float | Sequence[float] | None
 SOME_HAVE = {"base_", "start_", "choice_", "ridge_"}
 
 
-class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class IntervalRegressor(RegressorMixin, Guaranteed):  # type: ignore[misc]
     """Base of every estimator with ``predict_interval``.
 
     A subclass defines how leave-one-out models and a certificate are obtained (``_fit``) and which
     construction turns them into intervals.
     """
 
-    alpha: float
     scaling: Any
+    encoding: Any = None
     random_state: Any
     construction: str
     network: Any
     progress: bool
     nu: float = 0.0
     loo_: Predictor
-    certificate_: Certificate
     scaling_: Scaling
-    _certify: Callable[..., Certificate]
+    reader_: Reader
+    row_shape_: tuple[int, ...]
+    n_samples_fit_: int
 
     @abstractmethod
     def _fit(self, given: Given) -> Fitted:
@@ -80,6 +82,10 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _scaling_for(self, rows: Values, source: Source) -> Any:
         return self.scaling
+
+    def _takes_categories(self, rows: Values) -> bool:
+        """Whether the models take rows with codes of categories and missing values."""
+        return False
 
     def _learns_from_covariates(self) -> bool:
         """Whether the estimator learns from rows without labels, beyond scaling."""
@@ -109,18 +115,21 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
         """
         self._check_settings()
-        rows = check_features(X, self, min_rows=2)
+        reader = make_reader(X, (X_pool, X_unlabeled), self.encoding, is_transformer(self.scaling))
+        rows = reader(X, self, min_rows=2)
         target = check_target(y, rows, self)
         seeds = Seeds.of(self.random_state)
         apart = self._rows_apart(len(rows), seeds)
         source = find_source(
             rows,
-            apart=None if apart is None else rows[apart],
-            pool=check_others(X_pool, rows, self, "X_pool"),
-            unlabeled=check_others(X_unlabeled, rows, self, "X_unlabeled"),
+            apart=None if apart is None else take(rows, apart),
+            pool=reader.others(X_pool, rows, self, "X_pool"),
+            unlabeled=reader.others(X_unlabeled, rows, self, "X_unlabeled"),
         )
         learns = self._learns_from_covariates()
-        scaling = fit_scaling(self._scaling_for(rows, source), rows, source, learns)
+        mixed = reader.encodes and self._takes_categories(rows)
+        expansion = None if mixed else reader.expansion(source.covariates)
+        scaling = fit_scaling(self._scaling_for(rows, source), rows, source, learns, expansion)
         covariates = None
         if learns and not source.objections:
             covariates = to_tensor(scaling(source.covariates))
@@ -130,29 +139,22 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             scaling,
             seeds,
             covariates,
-            None if is_shaped(X) else _get_feature_names(X),
+            reader.names(X),
+            reader.nominal if mixed else None,
         )
         fitted = self._fit(given)
-        certificate = fitted.certify(alpha=self.alpha)
         # Set attributes only after everything has succeeded.
+        self._guarantee(fitted.certify)
         if not is_shaped(X):
             _check_feature_names(self, X, reset=True)
-            _check_n_features(self, rows, reset=True)
-        self.row_shape_ = rows.shape[1:]
-        self.scaling_, self.loo_, self.certificate_ = scaling, fitted.loo, certificate
-        self._certify = fitted.certify
+            _check_n_features(self, X if reader.encodes else rows, reset=True)
+        self.row_shape_, self.n_samples_fit_ = rows.shape[1:], len(rows)
+        self.reader_, self.scaling_, self.loo_ = reader, scaling, fitted.loo
         for name in vars(self).keys() & SOME_HAVE:
             delattr(self, name)
         for name, value in fitted.attributes.items():
             setattr(self, name, value)
         return self
-
-    def certify(self, alpha: float | None = None) -> Certificate:
-        """Return the certificate of another level than the estimator's own, without a new fit."""
-        check_is_fitted(self)
-        if alpha is None:
-            return self.certificate_
-        return self._certify(alpha=check_fraction("alpha", alpha))
 
     def predict(self, X: Any) -> Any:
         """Predict y with the full-data model, shape (m,); a tensor for a tensor, else an array."""
@@ -196,13 +198,16 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if not levels:
             raise ValueError("alpha=[]: give at least one level")
         levels = tuple(check_fraction("alpha", level) for level in levels)
+        certified = tuple(self.certify(alpha=level) for level in levels)
+        certificate = certified[0] if single else certified
         n = len(self.loo_.residuals)
         warn_if_infinite(min(levels), n)
         ranks = [kappa(level, n) for level in levels]
         asked = levels[0] if single else levels
         if is_stream(X):
-            return (self._intervals(batch_rows(batch), ranks, asked) for batch in X)
-        return self._intervals(X, ranks, asked)
+            batches = (self._intervals(batch_rows(batch), ranks, asked) for batch in X)
+            return (replace(part, certificate=certificate) for part in batches)
+        return replace(self._intervals(X, ranks, asked), certificate=certificate)
 
     def _intervals(
         self, X: Any, ranks: Sequence[int], asked: float | tuple[float, ...]
@@ -219,18 +224,19 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 "the leave-one-out predictions are not finite numbers for some rows of X: scale "
                 "the features (scaling='symlog'), use readout='tangent' or a larger ridge"
             )
-        lower, upper = lower - self.nu, upper + self.nu
+        nu = check_not_negative("nu", self.nu)
+        lower, upper = lower - nu, upper + nu
         if not isinstance(asked, tuple):
             lower, upper = lower[:, 0], upper[:, 0]
         point, lower, upper = (give_back(part, X) for part in (point, lower, upper))
-        return Intervals(point, lower, upper, asked, row_labels(X))
+        return Intervals(point, lower, upper, asked, row_labels(X), flavour_of(X))
 
     def _check_new(self, X: Any) -> Values:
         check_is_fitted(self)
-        rows = check_features(X, self)
+        rows: Values = self.reader_(X, self)
         if not is_shaped(X) and hasattr(self, "n_features_in_"):
             _check_feature_names(self, X, reset=False)
-            _check_n_features(self, rows, reset=False)
+            _check_n_features(self, X if self.reader_.encodes else rows, reset=False)
         if rows.shape[1:] != self.row_shape_:
             raise ValueError(
                 f"X has rows of shape {rows.shape[1:]}, but {type(self).__name__} was fitted on "

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from ..data.frames import Frames
+from ..data.frames import Frame, Frames
 from ..records import Ends
 from .full import FullModels
 
-Frame = tuple[tuple[float, ...], tuple[float, ...]]  # centre and scale of each feature
+Key = tuple[tuple[float, ...], tuple[float, ...]]  # centre and scale of each feature
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class FramedFull:
     frames
         From new rows to their frames.
     make
-        From a centre and a scale, each (features,), to models of the training rows.
+        From a frame to models of the training rows.
     main
         Models in the frame of the training rows alone, for point predictions.
     made
@@ -37,9 +37,9 @@ class FramedFull:
     """
 
     frames: Callable[[Tensor], Frames]
-    make: Callable[[Tensor, Tensor], FullModels]
+    make: Callable[[Frame], FullModels]
     main: FullModels
-    made: dict[Frame, FullModels] = field(default_factory=dict)
+    made: dict[Key, FullModels] = field(default_factory=dict)
 
     @property
     def residuals(self) -> Tensor:
@@ -71,13 +71,13 @@ class FramedFull:
         for k in range(len(frames)):
             rows = torch.nonzero((frames.of == k) & ~frames.doubtful)[:, 0]
             if len(rows):
-                models = self._at(frames.centers[k], frames.scales[k])
+                models = self._at(frames[k])
                 _, low, high = models.accepted(X[rows], ranks)
                 lower[rows.to(point.device)], upper[rows.to(point.device)] = low, high
         return point, lower, upper
 
-    def _at(self, center: Tensor, scale: Tensor) -> FullModels:
-        key = tuple(center.tolist()), tuple(scale.tolist())
+    def _at(self, frame: Frame) -> FullModels:
+        key = tuple(frame.center.tolist()), tuple(frame.scale.tolist())
         if key not in self.made:
-            self.made[key] = self.make(center, scale)
+            self.made[key] = self.make(frame)
         return self.made[key]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,25 +25,52 @@ SQUASH = 2.0  # x ↦ sign(x)·log(1 + 2|x|)
 class Kind(ABC):
     """A family of kernels k(x, x') = link(Σ_f term(w_f, x_f, x'_f)).
 
-    ``term`` takes columns x_f, shape (m, 1), and x'_f, shape (1, n), and returns shape (m, n).
+    A term is factor·w^power·|x_f − x'_f|^power. A missing value, NaN, is at the centre, 0, and away
+    from all present ones by 1 in a direction of its own; two values of a nominal feature have the
+    distance 1. Rows may thus be numbers, categories and gaps, as they are.
     """
 
-    @abstractmethod
-    def term(self, weight: float | Tensor, left: Tensor, right: Tensor) -> Tensor:
-        """Return the part of the sum that one feature contributes."""
+    factor: float = 1.0
+    power: int = 2
 
-    def whole(self, weights: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        """Σ_f term(w_f, x_f, x'_f) of rows (m, features) and (n, features), shape (m, n)."""
-        total = left.new_zeros(len(left), len(right))
-        for f, weight in enumerate(weights.tolist()):
-            total += self.term(weight, left[:, f, None], right[None, :, f])
+    def term(
+        self, weight: float | Tensor, left: Tensor, right: Tensor, nominal: bool = False
+    ) -> Tensor:
+        """Return what one feature, (m, 1) and (1, n), contributes to the sum, shape (m, n)."""
+        if nominal:
+            return self._sized(weight * (left != right).to(left))
+        total = self._sized(weight * (left.nan_to_num() - right.nan_to_num()))
+        if _incomplete(left, right):
+            total += self._sized(weight * (left.isnan() != right.isnan()).to(left))
         return total
+
+    def whole(
+        self, weights: Tensor, left: Tensor, right: Tensor, nominal: Sequence[bool]
+    ) -> Tensor:
+        """Σ_f term(w_f, x_f, x'_f) of rows (m, features) and (n, features), shape (m, n)."""
+        numbers = [f for f, codes in enumerate(nominal) if not codes]
+        own, sides = weights[numbers], [left[:, numbers], right[:, numbers]]
+        total = self._distances(*(own * side.nan_to_num() for side in sides))
+        if _incomplete(*sides):
+            total += self._distances(*(own * side.isnan() for side in sides))
+        for f in (f for f, codes in enumerate(nominal) if codes):
+            total += self.term(float(weights[f]), left[:, f, None], right[None, :, f], True)
+        return total
+
+    def _distances(self, left: Tensor, right: Tensor) -> Tensor:
+        """The sum for weighted numbers, from differences: products would lose digits."""
+        exact = "donot_use_mm_for_euclid_dist"
+        return self._sized(torch.cdist(left, right, p=float(self.power), compute_mode=exact))
+
+    def _sized(self, gaps: Tensor) -> Tensor:
+        """factor·|gap|^power, in place."""
+        return (gaps.square_() if self.power == 2 else gaps.abs_()).mul_(self.factor)
 
     @abstractmethod
     def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
         """Return the kernel of a sum, (m, n), given own(x), (m, 1), and own(x'), (1, n)."""
 
-    def own(self, weights: Tensor, X: Tensor) -> Tensor:
+    def own(self, weights: Tensor, X: Tensor, nominal: Sequence[bool]) -> Tensor:
         """Σ_f w_f²x_f² of each row where the link needs it, shape (m,)."""
         return X.new_zeros(len(X))
 
@@ -52,20 +79,14 @@ class Kind(ABC):
         return torch.ones_like(own)
 
 
-def squared_distances(left: Tensor, right: Tensor) -> Tensor:
-    """‖x − x'‖², shape (m, n), from differences: products would lose digits."""
-    exact = "donot_use_mm_for_euclid_dist"
-    return torch.cdist(left, right, compute_mode=exact).square_()
+def _incomplete(left: Tensor, right: Tensor) -> bool:
+    return bool(left.isnan().any()) or bool(right.isnan().any())
 
 
 class Gaussian(Kind):
     """One layer of cosines with Gaussian weights: exp(−Σ w²(x − x')²/2). Very smooth."""
 
-    def term(self, weight: float | Tensor, left: Tensor, right: Tensor) -> Tensor:
-        return (weight * (left - right)).square_().mul_(0.5)
-
-    def whole(self, weights: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        return squared_distances(weights * left, weights * right).mul_(0.5)
+    factor = 0.5
 
     def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
         return torch.exp(-total)
@@ -74,11 +95,7 @@ class Gaussian(Kind):
 class Laplace(Kind):
     """One layer of cosines with Cauchy weights: exp(−Σ w|x − x'|). Rough, good at steps."""
 
-    def term(self, weight: float | Tensor, left: Tensor, right: Tensor) -> Tensor:
-        return (weight * (left - right)).abs_()
-
-    def whole(self, weights: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        return torch.cdist(weights * left, weights * right, p=1.0)
+    power = 1
 
     def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
         return torch.exp(-total)
@@ -88,13 +105,7 @@ class Matern(Kind):
     """One layer of cosines with Student-t weights (3 or 5 degrees of freedom): between the two."""
 
     def __init__(self, degrees: int) -> None:
-        self.degrees = degrees
-
-    def term(self, weight: float | Tensor, left: Tensor, right: Tensor) -> Tensor:
-        return (weight * (left - right)).square_().mul_(float(self.degrees))
-
-    def whole(self, weights: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        return squared_distances(weights * left, weights * right).mul_(float(self.degrees))
+        self.degrees, self.factor = degrees, float(degrees)
 
     def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
         distance = total.clamp(min=0.0).sqrt()
@@ -111,10 +122,20 @@ class Anova(Kind):
     def __init__(self, single: Kind) -> None:
         self.single = single
 
-    def term(self, weight: float | Tensor, left: Tensor, right: Tensor) -> Tensor:
-        one = torch.exp(-self.single.term(1.0, left, right))
+    def term(
+        self, weight: float | Tensor, left: Tensor, right: Tensor, nominal: bool = False
+    ) -> Tensor:
+        one = torch.exp(-self.single.term(1.0, left, right, nominal))
         weight = torch.as_tensor(weight, dtype=one.dtype, device=one.device)
         return torch.log1p(one.mul_(weight)).sub_(torch.log1p(weight))
+
+    def whole(
+        self, weights: Tensor, left: Tensor, right: Tensor, nominal: Sequence[bool]
+    ) -> Tensor:
+        total = left.new_zeros(len(left), len(right))
+        for f, (weight, codes) in enumerate(zip(weights.tolist(), nominal, strict=True)):
+            total += self.term(weight, left[:, f, None], right[None, :, f], codes)
+        return total
 
     def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
         return torch.exp(total)
@@ -128,14 +149,11 @@ class ReLU(Kind):
 
     layers = 2
 
-    def term(self, weight: float | Tensor, left: Tensor, right: Tensor) -> Tensor:
-        return (weight * (left - right)).square_()
-
-    def whole(self, weights: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        return squared_distances(weights * left, weights * right)
-
-    def own(self, weights: Tensor, X: Tensor) -> Tensor:
-        return (X * weights).square().sum(dim=1)
+    def own(self, weights: Tensor, X: Tensor, nominal: Sequence[bool]) -> Tensor:
+        """A category has length 1/√2 in a direction of its own: two are 1 apart."""
+        values = X.nan_to_num(1.0).square()
+        values[:, torch.tensor(nominal, device=X.device)] = 0.5
+        return (values * weights.square()).sum(dim=1)
 
     def norms(self, own: Tensor) -> Tensor:
         return 1 + own
@@ -211,7 +229,7 @@ class wide:
         return kind + (" squashed" if self.squash else "")
 
     def prepared(self, X: Tensor) -> Tensor:
-        """Inputs as the kernel takes them."""
+        """Inputs as the kernel takes them; different codes of a category stay different."""
         return X.sign() * torch.log1p(SQUASH * X.abs()) if self.squash else X
 
 

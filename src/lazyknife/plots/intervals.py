@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..metrics import Bins
-from ..records import Array, Intervals, to_array
+from ..records import Array, to_array
 from . import look
 from .look import TARGET, bare
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the records draw themselves by these functions
     from matplotlib.axes import Axes
     from matplotlib.collections import PolyCollection
+
+    from ..metrics import Bins
+    from ..results import Intervals
 
 MOST_ROWS, DRAWN_ROWS = 2000, 1000  # beyond the first, markers overlap and files grow
 NESTED = ("#deebf7", "#9ecae1", "#6baed6", "#4292c6")  # the widest band is the lightest

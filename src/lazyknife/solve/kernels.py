@@ -30,12 +30,15 @@ class CandidateKernels:
         λ of exponent 0 of each network.
     rows
         The search rows in each frame.
+    nominal
+        Which features are nominal.
 
     """
 
     networks: Sequence[wide | Given]
     units: Sequence[float]
     rows: Sequence[Tensor]
+    nominal: Sequence[bool]
     sums: OrderedDict[Key | None, Tensor] = field(default_factory=OrderedDict)
     given: dict[tuple[int, int], tuple[Tensor, Tensor]] = field(default_factory=dict)
 
@@ -72,7 +75,7 @@ class CandidateKernels:
         kind = KINDS[str(network.kind)]
         X = network.prepared(self.rows[frame])
         total = self._total(frame, place, network, X)
-        own = kind.own(X.new_tensor(weights_of(network, place, X.shape[1])), X)
+        own = kind.own(X.new_tensor(weights_of(network, place, X.shape[1])), X, self.nominal)
         return kind.link(total, own[:, None], own[None]), X.new_zeros(len(X))
 
     def _total(self, frame: int, place: Place, network: wide, X: Tensor) -> Tensor:
@@ -85,9 +88,9 @@ class CandidateKernels:
             kind, weights = KINDS[str(network.kind)], weights_of(network, place, X.shape[1])
             f = next((f for f in range(len(weights)) if self._lacking(key, f) in self.sums), None)
             if f is None:
-                total = summed(kind, weights, X, X)
+                total = summed(kind, weights, X, X, self.nominal)
             else:
-                term = kind.term(weights[f], X[:, f, None], X[None, :, f])
+                term = kind.term(weights[f], X[:, f, None], X[None, :, f], self.nominal[f])
                 total = term.add_(self.sums[self._lacking(key, f)])
             self.sums[key] = total
             if len(self.sums) > min(MOST_KEPT, 1 + KEPT_BYTES // total.nbytes):

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ..compute import Machine, blocks
+from ..settings import Settings
 from .parts import Moves, Part
 from .tangent import Features, Tangent
 
@@ -139,7 +140,7 @@ class Primal:
         return replace(self, tangent=self.tangent.of_type(dtype), projection=projection)
 
 
-class FeatureMap(ABC):
+class FeatureMap(Settings, ABC):
     """A choice of coordinates for the lazy step."""
 
     has_kernel: ClassVar[bool]  # whether the kernel of all training rows (the dual form) exists

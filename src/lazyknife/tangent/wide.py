@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..compute import PROCESSOR, Machine, blocks, steps
+from ..data.frames import Frame
 from ..networks import KINDS, Kind, wide
 from .parts import Moves
 from .tangent import Features
@@ -27,8 +28,8 @@ class WideTangent:
         Its kind.
     weights
         w_f, shape (features,); features of weight 0 are left out.
-    center, scale
-        Subtracted from the features of a row, and what they are then divided by, (features,).
+    frame
+        Centres and scales of the features.
     machine
         Where kernels are computed.
 
@@ -36,8 +37,7 @@ class WideTangent:
 
     network: wide
     weights: Tensor
-    center: Tensor
-    scale: Tensor
+    frame: Frame
     machine: Machine = PROCESSOR
 
     @property
@@ -73,14 +73,15 @@ class WideTangent:
         if kind is None:
             own = [self._tile(row, row)[0] for row in X.split(1)]
             return torch.cat(own) if own else features.outputs
-        return kind.norms(kind.own(self.weights, X))
+        return kind.norms(kind.own(self.weights, X, self.frame.nominal))
 
     def pull(self, features: Features, coefficients: Tensor) -> Moves:
         raise NotImplementedError("an infinitely wide network has no weights to move")
 
     def on(self, machine: Machine) -> WideTangent:
-        weights, center, scale = map(machine.put, (self.weights, self.center, self.scale))
-        return WideTangent(self.network, weights, center, scale, machine)
+        center, scale, nominal = self.frame
+        frame = Frame(machine.put(center), machine.put(scale), nominal)
+        return WideTangent(self.network, machine.put(self.weights), frame, machine)
 
     def of_type(self, dtype: torch.dtype) -> WideTangent:
         return self.on(self.machine.of_type(dtype))
@@ -90,15 +91,16 @@ class WideTangent:
         return KINDS[self.network.kind] if isinstance(self.network.kind, str) else None
 
     def _prepared(self, X: Tensor) -> Tensor:
-        return self.network.prepared((X - self.center) / self.scale)
+        return self.network.prepared(self.frame.apply(X))
 
     def _tile(self, left: Tensor, right: Tensor) -> Tensor:
         kind = self._kind
         if kind is None:
             return self._given(left, right)
-        total = summed(kind, self.weights.tolist(), left, right)
-        own = kind.own(self.weights, left)[:, None], kind.own(self.weights, right)[None]
-        return kind.link(total, *own)
+        nominal = self.frame.nominal
+        total = summed(kind, self.weights.tolist(), left, right, nominal)
+        own, others = (kind.own(self.weights, side, nominal) for side in (left, right))
+        return kind.link(total, own[:, None], others[None])
 
     def _given(self, left: Tensor, right: Tensor) -> Tensor:
         """A kernel of the user's: of tensors, or of arrays for scikit-learn's."""
@@ -117,8 +119,10 @@ class WideTangent:
         return values
 
 
-def summed(kind: Kind, weights: Sequence[float], left: Tensor, right: Tensor) -> Tensor:
+def summed(
+    kind: Kind, weights: Sequence[float], left: Tensor, right: Tensor, nominal: Sequence[bool]
+) -> Tensor:
     """Σ_f term(w_f, x_f, x'_f), shape (m, n)."""
     used = [f for f, weight in enumerate(weights) if weight]
     own = left.new_tensor([weights[f] for f in used])
-    return kind.whole(own, left[:, used], right[:, used])
+    return kind.whole(own, left[:, used], right[:, used], [nominal[f] for f in used])

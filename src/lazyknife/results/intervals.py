@@ -1,0 +1,183 @@
+"""The record of prediction intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from ..certificate import Certificate
+from ..data.flavour import make_frame
+from ..records import Array, to_array
+from . import show
+from .rows import join, join_labels, positions, same, take
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+NUMBERS = ("point", "lower", "upper")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Intervals:
+    """Prediction intervals for m rows, at one level or several.
+
+    ``lower, upper = result`` gives the two ends, ``result[2:10]`` or ``result[mask]`` the intervals
+    of some rows, ``len(result)`` the number of rows and ``np.asarray(result)`` the ends of
+    ``to_numpy``. ``point``, ``lower`` and ``upper`` are numpy arrays, or tensors on the device of
+    the rows if the rows were a tensor.
+
+    Attributes
+    ----------
+    point
+        Point predictions, shape (m,).
+    lower, upper
+        Ends of the intervals, shape (m,), or (m, levels) when several levels were asked for.
+        They are −inf and inf if there are too few training rows for the level.
+    alpha
+        The level, or the tuple of levels.
+    index
+        The row labels of the caller's frame, if it had any.
+    flavour
+        The library of the caller's frame, such as ``"polars"``; None if the rows were no frame.
+    certificate
+        The coverage guarantee, or a tuple of them, one for each level; None where none is known.
+
+    """
+
+    point: Any
+    lower: Any
+    upper: Any
+    alpha: float | tuple[float, ...]
+    index: Any = None
+    flavour: str | None = None
+    certificate: Certificate | tuple[Certificate, ...] | None = None
+
+    @classmethod
+    def concat(cls, parts: Iterable[Intervals]) -> Intervals:
+        """Join intervals of the same levels, such as those of a stream, in their order.
+
+        Row labels, the kind of frame and the certificate are kept where all parts have them, and
+        the last two where they agree.
+        """
+        found = list(parts)
+        if not found:
+            raise ValueError("parts is empty: give at least one Intervals")
+        if any(not isinstance(part, Intervals) for part in found):
+            raise TypeError("parts contains something else than Intervals")
+        levels = list(dict.fromkeys(part.alpha for part in found))
+        if len(levels) > 1:
+            raise ValueError(
+                f"parts have different levels, alpha={levels}: join those of one level"
+            )
+        first, *others = found
+        agree = all(part.certificate == first.certificate for part in others)
+        return replace(
+            first,
+            **{end: join([getattr(part, end) for part in found]) for end in NUMBERS},
+            index=join_labels([part.index for part in found]),
+            flavour=first.flavour if len({part.flavour for part in found}) == 1 else None,
+            certificate=first.certificate if agree else None,
+        )
+
+    @property
+    def width(self) -> Any:
+        """Upper minus lower end; 0 where the interval is empty (alpha above one half only)."""
+        return (self.upper - self.lower).clip(min=0.0)
+
+    def covers(self, y: ArrayLike | Tensor) -> NDArray[np.bool_]:
+        """Whether each interval contains the true y; an array of the shape of ``lower``."""
+        truth, (point, lower, upper) = to_array(y), self._arrays()
+        if truth.shape != point.shape:
+            raise ValueError(
+                f"y has shape {truth.shape}, but there are {len(point)} intervals: "
+                f"pass y with shape ({len(point)},)"
+            )
+        if lower.ndim == 2:
+            truth = truth[:, None]
+        return (lower <= truth) & (truth <= upper)
+
+    def to_numpy(self) -> Array:
+        """Lower and upper ends, shape (m, 2), or (m, 2, levels)."""
+        return np.stack(self._arrays()[1:], axis=1)
+
+    def to_frame(self) -> Any:
+        """Return a frame of the caller's library, with the caller's row labels.
+
+        Its columns are point, lower, upper and width; with several levels lower_0.1, upper_0.1,
+        width_0.1 and so on. Rows that were no frame give a pandas frame.
+        """
+        return make_frame(self.columns(), self.flavour, self.index)
+
+    def columns(self) -> dict[str, Array]:
+        """Return the columns of ``to_frame`` as arrays of shape (m,)."""
+        arrays = self.with_arrays()
+        ends = {"lower": arrays.lower, "upper": arrays.upper, "width": arrays.width}
+        if not isinstance(self.alpha, tuple):
+            return {"point": arrays.point, **ends}
+        return {"point": arrays.point} | {
+            f"{name}_{float(alpha)!r}": values[:, k]  # digits that tell any two levels apart
+            for k, alpha in enumerate(self.alpha)
+            for name, values in ends.items()
+        }
+
+    def with_arrays(self) -> Intervals:
+        """Return the same intervals in numpy arrays."""
+        point, lower, upper = self._arrays()
+        return replace(self, point=point, lower=lower, upper=upper)
+
+    def plot(self, y: ArrayLike | Tensor | None = None, ax: Axes | None = None) -> Axes:
+        """Draw the intervals, sorted by prediction, with the true values if they are known.
+
+        Parameters
+        ----------
+        y
+            True values, shape (m,).
+        ax
+            Where to draw; by default the current axes.
+
+        """
+        from ..plots import plot_intervals
+
+        return plot_intervals(self, y, ax)
+
+    def _arrays(self) -> tuple[Array, Array, Array]:
+        return to_array(self.point), to_array(self.lower), to_array(self.upper)
+
+    def __len__(self) -> int:
+        return len(self.point)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Iterate over the two ends, not over the rows."""
+        return iter((self.lower, self.upper))
+
+    def __getitem__(self, rows: Any) -> Intervals:
+        """Return the intervals of some rows: a number, a slice, a mask or a list of numbers."""
+        chosen = positions(rows, len(self))
+        kept = {end: take(getattr(self, end), chosen) for end in NUMBERS}
+        return replace(self, **kept, index=None if self.index is None else self.index[chosen])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return self.to_numpy().astype(dtype or np.float64)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether levels, numbers, row labels and certificates are equal, in any container."""
+        if not isinstance(other, Intervals):
+            return NotImplemented
+        ends = zip(self._arrays(), other._arrays(), strict=True)
+        return (
+            self.alpha == other.alpha
+            and self.certificate == other.certificate
+            and all(np.array_equal(mine, theirs) for mine, theirs in ends)
+            and same(self.index, other.index)
+        )
+
+    def __repr__(self) -> str:
+        return show.text(self)
+
+    def _repr_html_(self) -> str:
+        return show.html(self)

@@ -1,0 +1,163 @@
+"""Columns of a frame of any library: what kind they are, and their values as numbers or labels."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from collections.abc import Sequence
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from .dates import parse_date, to_days
+from .words import column_error, quoted
+
+Numbers = NDArray[np.float64]
+Series = nw.Series[Any]
+
+# Kinds of columns, and what they are called.
+KINDS = {
+    "number": "numbers",
+    "date": "dates",
+    "moment": "dates with a time",
+    "duration": "durations",
+    "category": "text or categories",
+}
+# Classes of the values of a column of Python objects, tried in this order.
+OBJECTS: dict[str, tuple[type, ...]] = {
+    "number": (Real, Decimal, np.bool_),
+    "moment": (datetime.datetime,),
+    "date": (datetime.date,),
+    "duration": (datetime.timedelta,),
+    "category": (str,),
+}
+NAMED: dict[Any, str] = {nw.Date: "date", nw.Datetime: "moment", nw.Duration: "duration"}
+NAMED |= dict.fromkeys((nw.String, nw.Categorical, nw.Enum), "category")
+MICROSECONDS = 86_400e6  # of a day
+FEW_ROWS, MOST_SINGLE = 20, 0.75  # text with more values of one row than this is no category
+
+
+def kind_of(column: Series, table: str, declared: bool = False) -> str:
+    """Return a key of ``KINDS``; ``declared`` says that the values are codes of categories."""
+    if is_empty(column):
+        raise column_error(table, column.name, "has no values: drop it")
+    if declared:
+        return "category"
+    found = type_of(column)
+    if found not in KINDS:
+        way_out = "convert them to numbers, or drop the column"
+        raise column_error(table, column.name, f"has values of type {found}: {way_out}")
+    if found == "category" and not isinstance(column.dtype, nw.Categorical | nw.Enum):
+        return _kind_of_text(column.name, present(column), table)
+    return found
+
+
+def is_empty(column: Series) -> bool:
+    """Whether all values are missing."""
+    missing = column.null_count() == len(column)
+    return missing or (column.dtype.is_float() and bool(np.isnan(column.to_numpy()).all()))
+
+
+def type_of(column: Series) -> str:
+    """A key of ``KINDS`` by the type of a column, or the name of a type that is none of them."""
+    dtype = column.dtype
+    if dtype.is_numeric() or dtype == nw.Boolean:
+        return "number"
+    for kind, name in NAMED.items():
+        if dtype == kind:
+            return name
+    found = {type(value) for value in present(column)}
+    fits = (kind for kind, of in OBJECTS.items() if all(issubclass(one, of) for one in found))
+    return next(fits, " and ".join(sorted(one.__name__ for one in found)))
+
+
+def _kind_of_text(name: str, values: Sequence[str], table: str) -> str:
+    """Dates, or categories; text that is mostly numbers or free text is an error."""
+    distinct = list(dict.fromkeys(values))
+    dates = [parse_date(text) is not None for text in distinct]
+    if 2 * sum(dates) >= len(dates):
+        return _kind_of_dates(name, distinct, table)
+    if 2 * sum(map(is_number, distinct)) >= len(distinct):
+        odd = [text for text in distinct if not is_number(text)]
+        but = f", but also {quoted(odd[0])}" if odd else ""
+        way_out = "convert them to numbers, or declare the column as categorical if they are codes"
+        raise column_error(table, name, f"contains numbers that are stored as text{but}: {way_out}")
+    single = sum(count == 1 for count in Counter(values).values())
+    if len(values) > FEW_ROWS and single > MOST_SINGLE * len(values):
+        found = f"has {single} values that occur only once in {len(values)} rows"
+        way_out = "drop it, or declare it as categorical"
+        raise column_error(table, name, f"{found}, like row names or text: {way_out}")
+    return "category"
+
+
+def _kind_of_dates(name: str, distinct: Sequence[str], table: str) -> str:
+    check_dates(name, distinct, table)
+    with_time = [":" in text for text in distinct]
+    if any(with_time) and not all(with_time):
+        raise column_error(table, name, "has dates with and without a time: use one form")
+    return "moment" if with_time[0] else "date"
+
+
+def check_dates(name: str, texts: Sequence[str], table: str) -> None:
+    """Refuse texts that are not all dates, and name the first."""
+    odd = next((text for text in texts if parse_date(text) is None), None)
+    if odd is not None:
+        message = f"contains dates, but {quoted(odd)} is not a date (YYYY-MM-DD)"
+        way_out = "correct it, leave it empty, or declare the column as categorical"
+        raise column_error(table, name, f"{message}: {way_out}")
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is meant as a number, also with a decimal comma."""
+    try:
+        float(text.strip().replace(",", ".", 1))
+    except ValueError:
+        return False
+    return True
+
+
+def present(column: Series) -> list[Any]:
+    """The values that are not missing."""
+    return [value for value in column.to_list() if not is_missing(value)]
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value is None, NaN or NaT."""
+    return value is None or bool(np.ndim(value) == 0 and value != value)
+
+
+def as_numbers(column: Series, kind: str, table: str) -> Numbers:
+    """A column of numbers, dates or durations as numbers or days, (rows,), missing ones as NaN."""
+    dtype = column.dtype
+    if dtype.is_numeric() or dtype == nw.Boolean:
+        values = column.cast(nw.Float64).to_numpy()
+    elif dtype == nw.Duration:
+        values = column.dt.total_microseconds().to_numpy() / MICROSECONDS
+    elif dtype == nw.Date or dtype == nw.Datetime:
+        stamps = column.cast(nw.Datetime("us")) if dtype == nw.Date else column
+        values = stamps.dt.timestamp("us").to_numpy() / MICROSECONDS
+    else:
+        convert = float if kind == "number" else to_days
+        each = (np.nan if is_missing(one) else convert(one) for one in column.to_list())
+        values = np.fromiter(each, np.float64, len(column))
+    found: Numbers = np.asarray(values, dtype=np.float64)
+    if np.isinf(found).any():
+        row = int(np.argmax(np.isinf(found))) + 1
+        message = f"has an infinite value in row {row}: correct it, or leave it empty"
+        raise column_error(table, column.name, message)
+    return found
+
+
+def as_labels(column: Series) -> list[str | None]:
+    """The names of categories, None where they are missing."""
+    return [None if is_missing(value) else label_of(value) for value in column.to_list()]
+
+
+def label_of(value: Any) -> str:
+    """The same text for a code, whether its column has integers or, next to gaps, floats."""
+    whole = isinstance(value, Real) and not isinstance(value, bool) and float(value).is_integer()
+    return str(int(float(value))) if whole else str(value)

@@ -1,0 +1,39 @@
+"""Words of messages about tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class TableError(ValueError):
+    """A problem with a user's table: one line that names the column and says how to fix it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
+
+
+def one_line(message: str) -> str:
+    """Return the message without line breaks, which names of files and columns may contain."""
+    return " ".join(message.splitlines())
+
+
+def quoted(name: object) -> str:
+    """Return a column's name or a value in quotation marks, shortened if it is long."""
+    text = str(name)
+    return repr(text if len(text) <= 60 else text[:57] + "...")
+
+
+def quoted_list(names: Sequence[object], most: int = 5) -> str:
+    """Return the first ``most`` names, and how many more there are."""
+    shown = ", ".join(map(quoted, names[:most]))
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def counted(number: int, singular: str, plural: str = "") -> str:
+    """Return "1 value" or "2 values"."""
+    return f"{number} {singular if number == 1 else plural or singular + 's'}"
+
+
+def column_error(table: str, column: object, message: str) -> TableError:
+    """An error about a column of a table."""
+    return TableError(f"{table}: column {quoted(column)} {message}")

@@ -1,0 +1,130 @@
+"""Settings that change after the fit, and certificates that know."""
+
+import copy
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+import lazyknife as lk
+from rows import linear
+
+X, Y = linear(40)
+SETTINGS: dict[str, Any] = {"ridge": 1.0, "random_state": 0}
+NETWORK = lk.mlp((4,))
+
+
+def fitted(**settings: Any) -> lk.LazyJackknifeRegressor:
+    return lk.LazyJackknifeRegressor(NETWORK, **SETTINGS | settings).fit(X, Y)
+
+
+CHANGES = {
+    "construction": {"construction": "minmax"},
+    "base": {"base": lk.Plain()},
+    "a setting of the base": {"base__fraction": 0.25},
+    "ridge": {"ridge": 2.0},
+    "network": {"network": lk.mlp((5,))},
+    "scaling": {"scaling": "symlog"},
+    "seed": {"random_state": 1},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_after_a_change_intervals_and_certificates_need_a_fit(change: str) -> None:
+    model = fitted(base=lk.Split())
+    before = model.predict(X)
+    model.set_params(**CHANGES[change])
+    for ask in (
+        lambda: model.certificate_,
+        model.certify,
+        lambda: model.certify(alpha=0.2),
+        lambda: model.predict_interval(X),
+        lambda: model.predict_interval(iter([X])),
+    ):
+        with pytest.raises(NotFittedError, match=r"was fitted with .*: call fit again"):
+            ask()
+    assert not hasattr(model, "certificate_")
+    assert model._repr_html_()  # notebooks show what set_params returns
+    np.testing.assert_array_equal(model.predict(X), before)  # as in scikit-learn
+    model.fit(X, Y)
+    assert model.certificate_.subject
+    assert len(model.predict_interval(X)) == 40
+
+
+def test_a_setting_may_be_assigned_and_set_back() -> None:
+    model = fitted()
+    certificate = model.certificate_
+    model.construction = "jackknife"
+    with pytest.raises(ValueError, match="construction='jackknife', but LazyJackknifeRegressor"):
+        model.predict_interval(X)
+    model.construction = "plus"
+    assert model.certificate_ is certificate
+
+
+def test_the_level_may_change_and_the_certificate_follows() -> None:
+    model, other = fitted(alpha=0.1), fitted(alpha=0.3)
+    model.alpha = 0.3
+    assert model.certificate_ == model.certify() == other.certificate_
+    assert model.predict_interval(X) == other.predict_interval(X)
+    model.set_params(alpha=0.1)
+    assert model.certificate_ == model.certify(0.1)
+    model.alpha = 1.5
+    with pytest.raises(ValueError, match=r"alpha=1\.5"):
+        _ = model.certificate_
+
+
+def test_the_relaxation_may_change_but_only_to_one_that_widens() -> None:
+    model = fitted()
+    narrow = model.predict_interval(X)
+    wide = model.set_params(nu=0.5).predict_interval(X)
+    np.testing.assert_allclose(wide.width, narrow.width + 1)
+    assert wide.certificate == narrow.certificate
+    model.nu = -0.5
+    with pytest.raises(ValueError, match=r"nu=-0\.5"):
+        model.predict_interval(X)
+
+
+@pytest.mark.parametrize("make", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_copies_of_a_fitted_model_keep_its_guarantee(make: Any) -> None:
+    import torch
+
+    model = lk.LazyJackknifeRegressor(torch.nn.Linear(X.shape[1], 1), **SETTINGS).fit(X, Y)
+    again = make(model)
+    assert again.certificate_ == model.certificate_
+    assert again.predict_interval(X) == model.predict_interval(X)
+    with pytest.raises(NotFittedError):
+        again.set_params(ridge=3.0).predict_interval(X)
+
+
+def test_equal_settings_are_no_change() -> None:
+    model = fitted(base=lk.Split(0.4))
+    model.base = lk.Split(0.4)
+    model.ridge = np.float64(1.0)
+    assert model.certificate_.coverage
+    model.ridge = np.array([1.0, 2.0])
+    with pytest.raises(NotFittedError, match="ridge="):
+        model.certify()
+
+
+def test_the_certificate_says_what_set_params_set() -> None:
+    plain = fitted().certificate_
+    assert not any("set_params" in remark for remark in plain.remarks)
+    model = lk.LazyJackknifeRegressor(NETWORK, ridge=3.0, random_state=0)
+    model.set_params(ridge=2.0, device="cpu").set_params(ridge=1.0).fit(X, Y)
+    for certificate in (model.certificate_, model.certify(0.2)):
+        (note,) = [remark for remark in certificate.remarks if "set_params" in remark]
+        assert "as searches such as GridSearchCV do: ridge. If" in note
+        assert note in str(certificate)
+    assert model.certificate_.coverage == plain.coverage
+    assert clone(model).fit(X, Y).certificate_ == plain  # the clone was made with its settings
+    assert pickle.loads(pickle.dumps(model)).certify(0.2) == model.certify(0.2)
+
+
+def test_there_is_no_certificate_before_the_fit() -> None:
+    model = lk.LazyJackknifeRegressor()
+    assert not hasattr(model, "certificate_")
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
+        model.certify()

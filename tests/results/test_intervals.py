@@ -1,0 +1,267 @@
+"""The record of intervals: its rows, its ends, how it prints, its frames."""
+
+import pickle
+from dataclasses import FrozenInstanceError, replace
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import torch
+
+import lazyknife as lk
+
+POINT = np.arange(8.0)
+ENDS = POINT[:, None] + np.array([1.0, 2.0])
+ONE = lk.Intervals(POINT, POINT - 1, POINT + 1, 0.1, certificate=lk.certify(n=99, alpha=0.1))
+TWO = lk.Intervals(
+    POINT,
+    2 * POINT[:, None] - ENDS,
+    ENDS,
+    (0.2, 0.1),
+    certificate=tuple(lk.certify(n=99, alpha=alpha) for alpha in (0.2, 0.1)),
+)
+TENSORS = replace(
+    TWO, **{n: torch.from_numpy(getattr(TWO, n)) for n in ("point", "lower", "upper")}
+)
+LABELLED = replace(ONE, index=pd.Index(list("abcdefgh")), flavour="pandas")
+ALL = {"one": ONE, "two": TWO, "tensors": TENSORS, "labelled": LABELLED}
+
+
+@pytest.mark.parametrize("result", ALL.values(), ids=ALL)
+def test_the_ends_are_unpacked_whatever_the_number_of_rows(result: Any) -> None:
+    for part in (result, result[:2], result[:1]):
+        lower, upper = part
+        assert lower is part.lower
+        assert upper is part.upper
+        assert len(part) == len(lower)
+
+
+ROWS = {
+    "number": (3, [3]),
+    "numpy number": (np.int64(2), [2]),
+    "from the end": (-1, [7]),
+    "slice": (slice(2, 6, 2), [2, 4]),
+    "mask": (POINT > 5, [6, 7]),
+    "list": ([4, 0, 4], [4, 0, 4]),
+    "tensor mask": (torch.from_numpy(POINT) < 1, [0]),
+    "series": (pd.Series(POINT == 3), [3]),
+    "nothing": ([], []),
+}
+
+
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("result", ALL.values(), ids=ALL)
+def test_rows_are_chosen_with_everything_that_belongs_to_them(result: Any, rows: str) -> None:
+    asked, expected = ROWS[rows]
+    part = result[asked]
+    assert isinstance(part, lk.Intervals)
+    for name in ("point", "lower", "upper", "width"):
+        kept, whole = getattr(part, name), getattr(result, name)
+        assert type(kept) is type(whole)
+        np.testing.assert_array_equal(kept, whole[expected])
+    assert (part.alpha, part.certificate, part.flavour) == (
+        result.alpha,
+        result.certificate,
+        result.flavour,
+    )
+    if result.index is not None:
+        assert list(part.index) == [result.index[k] for k in expected]
+
+
+def test_what_is_no_row_is_refused() -> None:
+    for wrong in ("lower", None, (0, 1), [[0]], 1.5, True):
+        with pytest.raises((TypeError, IndexError)):
+            ONE[wrong]
+    with pytest.raises(TypeError, match=r"the ends are result\.lower"):
+        ONE["lower"]
+    for outside in (8, -9, [8], np.ones(7, bool)):
+        with pytest.raises(IndexError):
+            ONE[outside]
+
+
+@pytest.mark.parametrize("result", ALL.values(), ids=ALL)
+def test_parts_are_joined_in_their_order(result: Any) -> None:
+    parts = (result[rows] for rows in (slice(0, 3), 3, slice(4, None)))
+    joined = lk.Intervals.concat(parts)
+    assert joined == result
+    assert type(joined.lower) is type(result.lower)
+    assert joined.flavour == result.flavour
+    assert lk.Intervals.concat([result]) == result
+
+
+def test_what_the_parts_do_not_share_is_not_kept() -> None:
+    other = replace(ONE, certificate=None)
+    assert lk.Intervals.concat([ONE, other]).certificate is None
+    mixed = lk.Intervals.concat([LABELLED, ONE])
+    assert mixed.index is None
+    assert mixed.flavour is None
+    both = lk.Intervals.concat([TWO, TENSORS])
+    assert isinstance(both.lower, np.ndarray)
+    assert len(both) == 16
+
+
+def test_parts_that_cannot_be_joined_are_refused() -> None:
+    with pytest.raises(ValueError, match="parts is empty"):
+        lk.Intervals.concat([])
+    with pytest.raises(ValueError, match=r"different levels, alpha=\[0\.1, \(0\.2, 0\.1\)\]"):
+        lk.Intervals.concat([ONE, TWO])
+    with pytest.raises(TypeError, match="something else than Intervals"):
+        lk.Intervals.concat([ONE, (POINT, POINT)])  # type: ignore[list-item]
+
+
+def test_equality_is_of_numbers_levels_labels_and_certificates() -> None:
+    assert TENSORS == TWO
+    assert pickle.loads(pickle.dumps(LABELLED)) == LABELLED
+    for other in (
+        replace(ONE, alpha=0.2),
+        replace(ONE, lower=POINT - 2),
+        replace(ONE, certificate=None),
+        LABELLED,
+        ONE[:4],
+        TWO,
+        "intervals",
+    ):
+        assert other != ONE
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(ONE)
+    with pytest.raises(FrozenInstanceError):
+        ONE.alpha = 0.5  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("result", ALL.values(), ids=ALL)
+def test_numpy_sees_the_ends(result: Any) -> None:
+    np.testing.assert_array_equal(np.asarray(result), result.to_numpy())
+    assert np.asarray(result, dtype=np.float32).dtype == np.float32
+
+
+# How they print.
+
+
+class Cells(HTMLParser):
+    """The texts of a page, by tag."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: dict[str, list[str]] = {}
+        self.tag = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.tag = tag
+
+    def handle_data(self, data: str) -> None:
+        self.found.setdefault(self.tag, []).append(data)
+
+
+def test_the_repr_is_short_and_says_what_matters() -> None:
+    lines = repr(lk.Intervals.concat([ONE] * 1000)).splitlines()
+    assert lines[0] == "8,000 intervals: alpha = 0.1, mean width 2, guaranteed coverage 0.8100"
+    assert lines[1].split() == ["point", "lower", "upper", "width"]
+    assert lines[2].split() == ["0", "0", "-1", "1", "2"]
+    assert lines[-1] == "… and 7,995 more rows"
+    assert len(lines) == 8
+    assert len({len(line) for line in lines[1:-1]}) == 1
+    assert "alpha = 0.2, 0.1, mean width 2, 4, guaranteed coverage 0.6" in repr(TENSORS)
+    assert repr(LABELLED[-1]).splitlines()[2].split() == ["h", "7", "6", "8", "2"]
+    assert repr(LABELLED[:6]).endswith("… and 1 more row")
+    assert repr(ONE[:0]).startswith("0 intervals: alpha = 0.1, guaranteed")
+    assert repr(replace(ONE, certificate=lk.certify(n=9, alpha=0.1, base=lk.Plain()))).startswith(
+        "8 intervals: alpha = 0.1, mean width 2, guaranteed coverage none"
+    )
+
+
+def test_the_html_has_the_same_cells_with_labels_escaped() -> None:
+    labelled = replace(ONE, index=pd.Index(["<b>", *"bcdefgh"]), flavour="pandas")
+    cells = Cells(labelled._repr_html_()).found
+    assert cells["th"] == ["point", "lower", "upper", "width"]
+    assert cells["td"][:5] == ["<b>", "0", "-1", "1", "2"]
+    assert len(cells["td"]) == 25
+    assert cells["div"] == [repr(ONE).splitlines()[0], "… and 3 more rows"]
+
+
+def test_the_plot_is_that_of_plots() -> None:
+    from matplotlib.figure import Figure
+
+    ax = Figure().add_subplot()
+    assert ONE.plot(POINT + 3, ax=ax) is ax
+    assert "y, missed" in [text.get_text() for text in ax.get_legend().get_texts()]
+    with pytest.raises(ValueError, match="several levels"):
+        TWO.plot(ax=ax)
+
+
+# Frames.
+
+FRAMES = {
+    "pandas": lambda X: pd.DataFrame(
+        X, columns=["a", "b"], index=[f"row {k}" for k in range(len(X))]
+    ),
+    "polars": lambda X: pl.DataFrame(X, schema=["a", "b"]),
+    "pyarrow": lambda X: pa.table({"a": X[:, 0], "b": X[:, 1]}),
+}
+X = np.random.default_rng(0).normal(size=(30, 2))
+SETTINGS: dict[str, Any] = {"network": lk.mlp((4,)), "ridge": 1.0, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def model() -> lk.LazyJackknifeRegressor:
+    return lk.LazyJackknifeRegressor(**SETTINGS).fit(X, X[:, 0])
+
+
+def columns(frame: Any) -> list[str]:
+    return list(frame.column_names if isinstance(frame, pa.Table) else frame.columns)
+
+
+@pytest.mark.parametrize("flavour", FRAMES)
+def test_frames_come_back_in_the_callers_library(flavour: str) -> None:
+    given = FRAMES[flavour](X)
+    model = lk.LazyJackknifeRegressor(**SETTINGS).fit(given, X[:, 0])
+    result = model.predict_interval(given)
+    frame = result.to_frame()
+    assert type(frame) is type(given)
+    assert columns(frame) == ["point", "lower", "upper", "width"]
+    np.testing.assert_array_equal(np.asarray(frame["width"]), result.width)
+    if flavour == "pandas":
+        assert frame.index.equals(given.index)
+        assert list(result[[5, 2]].to_frame().index) == ["row 5", "row 2"]
+    streamed = model.predict_interval(given[k : k + 7] for k in range(0, 30, 7))
+    joined = lk.Intervals.concat(streamed)
+    assert type(joined.to_frame()) is type(given)
+    np.testing.assert_allclose(joined.lower, result.lower, rtol=1e-9)
+
+
+def test_rows_that_are_no_frame_give_pandas(model: Any) -> None:
+    for rows in (X, torch.from_numpy(X), X.tolist()):
+        frame = model.predict_interval(rows).to_frame()
+        assert isinstance(frame, pd.DataFrame)
+        assert list(frame.index) == list(range(30))
+
+
+def test_a_missing_library_is_named() -> None:
+    with pytest.raises(ImportError, match="to_frame needs modin: install it, or use to_numpy"):
+        replace(ONE, flavour="modin").to_frame()
+
+
+@pytest.mark.parametrize("flavour", FRAMES)
+def test_levels_that_are_nearly_equal_have_columns_of_their_own(model: Any, flavour: str) -> None:
+    found = model.predict_interval(X, alpha=[0.3, 0.3000000001, np.float32(0.25)])
+    assert columns(replace(found, flavour=flavour).to_frame()) == ["point"] + [
+        f"{name}_{level}"
+        for level in ("0.3", "0.3000000001", "0.25")
+        for name in ("lower", "upper", "width")
+    ]
+
+
+# The certificate.
+
+
+def test_the_certificate_is_on_the_result(model: Any) -> None:
+    assert model.predict_interval(X).certificate is model.certificate_
+    several = model.predict_interval(X, alpha=[0.05, 0.1])
+    assert several.certificate == (model.certify(0.05), model.certify(0.1))
+    assert model.predict_interval(X, alpha=[0.05]).certificate == (model.certify(0.05),)
+    parts = list(model.predict_interval(X[k : k + 10] for k in (0, 10)))
+    assert [part.certificate for part in parts] == [model.certificate_] * 2
