@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 import runpy
+import tomllib
 from pathlib import Path
 
 import pandas as pd
 import pytest
 import torch
+import yaml
 from benchmarks import report
 
+import lazyknife
+import lazyknife.plots
 from alike import check_same_page
+from docs_site import bring_in, broken
 from snippets import blocks, run_page
 
 ROOT = Path(__file__).parents[1]
@@ -95,3 +100,53 @@ def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         if not target.startswith("http"):
             assert (page.parent / target).exists(), target
+
+
+SITE = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
+
+
+def in_order(nav: list) -> list[str]:
+    """The pages of the site, in the order of its navigation."""
+    entries = [value for entry in nav for value in entry.values()]
+    return [page for e in entries for page in (in_order(e) if isinstance(e, list) else [e])]
+
+
+def test_every_page_is_in_the_navigation_once():
+    assert sorted(in_order(SITE["nav"])) == sorted(p.name for p in (ROOT / "docs").glob("*.md"))
+
+
+@pytest.mark.parametrize("module", [lazyknife, lazyknife.plots], ids=lambda module: module.__name__)
+def test_every_public_name_has_an_entry_in_the_reference(module):
+    listed = re.findall(
+        rf"^::: {module.__name__}\.(\w+)$", (ROOT / "docs/api.md").read_text(), re.M
+    )
+    assert sorted(listed) == sorted(module.__all__)
+
+
+def test_addresses_are_the_same_everywhere():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    urls = project["urls"]
+    assert cited["version"] == project["version"] == lazyknife.__version__
+    assert SITE["site_url"].rstrip("/") == urls["Documentation"] == cited["url"]
+    assert SITE["repo_url"] == urls["Source"] == cited["repository-code"]
+    assert {"cff-version", "message", "title", "authors"} <= {*cited}
+
+
+def test_what_pages_link_to_outside_is_brought_into_the_site(tmp_path):
+    site, page = tmp_path / "site", tmp_path / "site/a/index.html"
+    page.parent.mkdir(parents=True)
+    (tmp_path / "rows.csv").write_text("x")
+    (tmp_path / "code.py").write_text("x")
+    page.write_text(
+        '<a href="../../rows.csv"></a><a href="../../code.py"></a><a id="here" href="#here"></a>'
+        '<img src="../../none.png"><a href="#gone"></a><a href="https://x.org/y"></a>'
+    )
+    bring_in(site, tmp_path, "https://code.org/x")
+    assert (site / "rows.csv").exists()
+    assert 'href="../rows.csv"' in page.read_text()
+    assert 'href="https://code.org/x/blob/main/code.py"' in page.read_text()
+    assert sorted(broken(site)) == [
+        "a/index.html: #gone has no such anchor",
+        "a/index.html: ../../none.png does not exist",
+    ]

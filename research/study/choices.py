@@ -89,14 +89,7 @@ def draw_scores(study: Study, rows: pd.DataFrame) -> Figure:
     for ax, (cell, part) in zip(axes.flat, groups, strict=False):
         found = [paired(part, method, ONE_NETWORK) for method in methods]
         ratios, errors = zip(*found, strict=True)
-        plot_methods(
-            methods,
-            ratios,
-            errors,
-            label=f"interval score ÷ that of {ONE_NETWORK}",
-            target=1.0,
-            ax=ax,
-        )
+        plot_methods(methods, ratios, errors, label=label, target=1.0, ax=ax)
         ax.set_title(title(*cell), loc="left")
     figure.suptitle(study.title)
     return figure

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
+from research import messages
+from research.commands.pages import filled
 from research.experiments import diabetes, gallery
-from research.pages import DOCS, fill, fill_file, markdown, marked
+from research.pages import DOCS, RESULTS, ROOT, fill, fill_file, markdown, marked
 
 import lazyknife as lk
 from alike import check_same_page
@@ -63,3 +65,47 @@ def test_the_demo_compares_methods_on_the_diabetes_data():
     lines = diabetes.table(found).splitlines()
     assert [line.split(" | ")[0] for line in lines[2:]] == ["| naive", "| lazyknife"]
     assert lines[2].endswith("| 1.0 | none |")
+
+
+@pytest.mark.parametrize("path", [ROOT / "README.md", DOCS / "troubleshooting.md"], ids=str)
+def test_a_page_is_what_its_command_fills(path):
+    page = path.read_text(encoding="utf-8")
+    assert marked(page)
+    check_same_page(filled(page, RESULTS), page)  # if not: python -m research pages NAME
+
+
+SOURCE = """
+TEXT = "{count} rows" + " are too few"
+class Odd(ValueError):
+    def __init__(self, k):
+        super().__init__(f"{k} is odd")
+def f(rows, names):
+    warnings.warn(TEXT.format(count=3), stacklevel=2)
+    if rows:
+        raise TypeError(f"{len(names)} names: give a {rows.kind!r}, not *")
+    message = f"rows={rows!r}: " "give some"
+    raise table.error("a", message) from None
+    raise Odd(3)
+    raise
+"""
+
+
+def test_messages_are_read_off_the_source(tmp_path, monkeypatch):
+    monkeypatch.setattr(messages, "SOURCE", tmp_path)
+    (tmp_path / "sentences.py").write_text("SHORT = 'x'\nLONG = 'one {n:g} sentence'\n")
+    (tmp_path / "data.py").write_text(SOURCE)
+    found = {m.text: m.kind for m in messages.all_messages()}
+    assert found == {
+        "⟨count⟩ rows are too few": "warning",
+        "⟨k⟩ is odd": "Odd",
+        "⟨names⟩ names: give a ⟨kind⟩, not *": "TypeError",
+        "rows=⟨rows⟩: give some": "TableError",
+    }
+    assert messages.sentences_table().splitlines()[2:] == ["| one ⟨n⟩ sentence |"]
+    assert "not \\*" in messages.messages_table()
+
+
+def test_every_raise_of_the_package_is_listed():
+    listed = {message.text for message in messages.all_messages()}
+    assert len(listed) > 150
+    assert any("rows are too few for alpha" in text for text in listed)
