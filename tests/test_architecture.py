@@ -19,7 +19,9 @@ ROOT = Path(lazyknife.__file__).parent
 # The order of the data: a part of the package imports only from the parts before its own.
 PARTS = [
     ("records", "sentences", "files", "matmul", "settings"),
+    ("saving",),
     ("compute",),
+    ("tables",),
     ("data",),
     ("losses",),
     ("networks",),

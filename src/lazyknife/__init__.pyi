@@ -18,6 +18,7 @@ from .estimators.baselines import JackknifeRegressor as JackknifeRegressor
 from .estimators.baselines import SplitConformalRegressor as SplitConformalRegressor
 from .estimators.lazy import LazyJackknifeRegressor as LazyJackknifeRegressor
 from .estimators.paper import DPLazyPI as DPLazyPI
+from .estimators.pipelines import predict_interval as predict_interval
 from .estimators.searched import after_search as after_search
 from .losses import Huber as Huber
 from .losses import Logistic as Logistic

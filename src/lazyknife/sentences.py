@@ -70,6 +70,11 @@ IGNORES_ORDER = (
     "The transformer {transformer!r} does not depend on the order of the rows it is fitted on."
 )
 ROW_BY_ROW = "The transformer {transformer!r} transforms each row independently of the others."
+OWN_TARGET = (
+    "The functions passed as target were not chosen by looking at these rows, and are strictly "
+    "monotone and inverse to each other for every value of y."
+)
+BOUNDED = "y always lies within bounds={bounds}."
 PUBLIC_START = (
     "The network's starting weights and buffers (for example, batch-norm statistics) do not depend "
     "on the training rows or the new rows."
@@ -98,6 +103,10 @@ ENCODED_ON_TRAINING = (
     "Categories or missing values were encoded by the training rows alone, which is a leak for a "
     "network of finite width: pass the rows to predict as X_pool or other rows as X_unlabeled, or "
     "use infinitely wide networks (network=None), which need no such encoding."
+)
+FITTED_STEP = (
+    "The pipeline's step {name!r} was fitted on all training rows, which is a leak: pass it as "
+    "scaling= with X_pool or X_unlabeled in fit, or leave it out (scaling='auto')."
 )
 TRAINING_ROWS_OUTSIDE = (
     "{count} of the rows passed as X_unlabeled are training rows, which is a leak: remove them, or "

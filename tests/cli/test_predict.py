@@ -37,6 +37,7 @@ def numeric(folder):
 
 def test_every_setting_of_the_estimator_has_an_option():
     own = {"network": "hidden", "features": "sketch", "random_state": "seed", "progress": None}
+    own |= {"target": "target_transform", "bounds": "lower_bound"}
     text = succeed("predict", "--help")
     for name in lk.LazyJackknifeRegressor().get_params(deep=False):
         option = own.get(name, name)
@@ -142,6 +143,20 @@ def test_the_unit_is_taken_back_and_nu_is_in_the_targets_unit(folder):
     widened, _ = intervals_of("--unit", "1000", "--nu", "50")
     np.testing.assert_allclose(widened["lower"], scaled["lower"] - 50, rtol=1e-5)
     np.testing.assert_allclose(widened["upper"], scaled["upper"] + 50, rtol=1e-5)
+
+
+def test_a_function_of_the_target_is_learned_within_bounds(folder):
+    for table in ("train.csv", "test.csv"):
+        read_table(folder / table).eval("y = exp(y / 1000)").to_csv(table, index=False)
+    X, y, X_new = numeric(folder)
+    least = float(y.min())
+    options = ("--lower-bound", str(least), "--target-transform", "log1p", "--nu", "0.1")
+    found, printed = intervals_of(*options)
+    settings = DEFAULTS | {"target": "log1p", "bounds": (least, None), "nu": 0.1}
+    model = lk.LazyJackknifeRegressor(**settings).fit(X, y, X_pool=X_new)
+    pd.testing.assert_frame_equal(found, model.predict_interval(X_new).to_frame(), rtol=1e-9)
+    assert (found["lower"] == least).any()
+    assert f"within bounds=({least}, None)" in printed
 
 
 def test_without_a_base_to_add_the_unit_makes_no_difference(folder):
@@ -374,6 +389,9 @@ def test_a_file_that_will_not_do_is_named(folder, given, message):
         ("--memory-budget 1.2.3GB", "--memory-budget 1.2.3GB"),
         ("--unit 0", "unit=0.0: give a number above 0"),
         ("--unit nan", "unit=nan: give a finite number"),
+        ("--unit 10 --upper-bound 5", "--unit 10 supports no bounds other than 0"),
+        ("--target-transform root", "target-transform='root': choose from 'log', 'log1p'"),
+        ("--lower-bound 3 --upper-bound 2", "bounds=(3.0, 2.0): give a lower end below"),
         ("--nu -5 --unit 10", "nu=-5.0: give 0 or a number above 0"),
         ("--seed -1", "Invalid value for '--seed'"),
         ("--sketch 0", "dimension=0: give a whole number"),

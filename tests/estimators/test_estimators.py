@@ -102,6 +102,8 @@ def test_the_papers_settings():
         "parameters": "all",
         "features": None,
         "scaling": None,
+        "target": None,
+        "bounds": None,
         "alpha": 0.2,
         "nu": 0.0,
         "device": "auto",

@@ -4,5 +4,12 @@
 # ruff: noqa: F401
 
 from .certificate import Certificate
-from .certify import Certifier, Claim, certify, make_certificate, paper_bound
+from .certify import (
+    Certifier,
+    Claim,
+    TrainedCertifier,
+    certify,
+    make_certificate,
+    paper_bound,
+)
 from .plan import Plan, plan

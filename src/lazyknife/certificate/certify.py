@@ -17,7 +17,7 @@ from ..data.checks import (
 )
 from ..intervals import CONSTRUCTIONS, kappa
 from ..intervals.rounded import rounding_objections
-from ..records import PrivacyCurve, RoundedModels
+from ..records import INDEPENDENT, PrivacyCurve, RoundedModels
 from .certificate import Certificate
 
 Sentences = tuple[str, ...]
@@ -194,3 +194,22 @@ class Certifier(Claim):
         rank = kappa(alpha, len(self.loo.residuals))
         tolerated = CONSTRUCTIONS[self.construction].tolerates(rank)
         return rounding_objections(self.loo, tolerated, alpha, self.size, self.columns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedCertifier:
+    """From a level to the certificate of real trainings; see ``make_certificate``."""
+
+    subject: str
+    theorem: str
+    construction: str
+    n: int
+    folds: int = 1
+    assumptions: Sentences = ()
+    objections: Sentences = ()
+    rows: str = sentences.ANY_ROW
+    new_rows: int | None = None
+    available: Sentences = tuple(CONSTRUCTIONS)
+
+    def __call__(self, alpha: float) -> Certificate:
+        return make_certificate(alpha=alpha, dependence=INDEPENDENT, **vars(self))

@@ -49,6 +49,20 @@ DATA = table(
     categorical=(list[str] | None, None, _CATEGORICAL, "COLUMN"),
 ) | table(LAZY, scaling=(str | None, None, _SCALING, "NAME"), unit=(float, 1.0, _UNIT))
 
+_BOUND = "{end} value that the target can have: intervals end there."
+TARGET = table(
+    LAZY,
+    target_transform=(
+        str | None,
+        None,
+        f"Learn a function of the target: {names('data.targets', 'TARGETS')}; log requires values "
+        "above 0, logit between 0 and 1. Intervals are transformed back.",
+        "NAME",
+    ),
+    lower_bound=(float | None, None, _BOUND.format(end="Smallest")),
+    upper_bound=(float | None, None, _BOUND.format(end="Largest")),
+)
+
 # Settings of LazyJackknifeRegressor under their own names, and of the bases: type and help.
 _OWN: dict[str, tuple[Any, str]] = {
     "construction": (
@@ -76,7 +90,7 @@ _OWN: dict[str, tuple[Any, str]] = {
         f"Loss of the models: {names('losses', 'LOSSES')}. logistic requires targets 0 and 1, "
         "poisson counts; huber is in units of --unit.",
     ),
-    "nu": (float, "Widen every interval by ν on both sides, in the target's unit."),
+    "nu": (float, "Widen every interval by ν on both sides, in the target's (transformed) unit."),
     "device": (str, "Where the models are solved: auto, or a device such as cpu or cuda."),
 }
 BASE_OPTIONS: dict[str, tuple[Any, str]] = {

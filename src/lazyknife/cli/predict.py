@@ -49,7 +49,7 @@ OWN = opt.table(
 
 
 @plainly
-@opt.with_options(opt.DATA, OWN, opt.SEED, opt.SETTINGS, opt.BASES)
+@opt.with_options(opt.DATA, opt.TARGET, OWN, opt.SEED, opt.SETTINGS, opt.BASES)
 def predict(
     context: typer.Context,
     train: Annotated[Path, typer.Argument(help=ROWS, metavar="TRAIN")],
@@ -81,7 +81,6 @@ def predict(
 
 def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of the estimator that the options describe."""
-    from ..data.checks import check_not_negative, check_positive
     from ..networks import mlp
     from ..tangent import Sketch
 
@@ -95,7 +94,7 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
         "ridge": values.parse_ridge(given["ridge"]),
         "parameters": values.parse_parameters(given["parameters"]),
         "scaling": values.make_scaling(scaling),
-        "nu": check_not_negative("nu", given["nu"]) / check_positive("unit", given["unit"]),
+        **values.make_target(given),
         "precision": given["precision"],
         "relevance": None if given["relevance"] == "none" else given["relevance"],
         "memory_budget": values.parse_bytes(given["memory_budget"]),

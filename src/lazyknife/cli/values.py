@@ -55,6 +55,25 @@ def make_scaling(name: str) -> Any:
     return own.get(name, name)
 
 
+def make_target(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the estimator's ``target``, ``bounds`` and ``nu`` for target ÷ unit."""
+    from ..data.checks import check_choice, check_not_negative, check_positive
+    from ..data.targets import TARGETS
+
+    unit, name = check_positive("unit", given["unit"]), given["target_transform"]
+    if name is not None:
+        check_choice("target-transform", name, TARGETS)
+    bounds = (given["lower_bound"], given["upper_bound"])
+    if unit != 1 and any(bounds):
+        raise ValueError(
+            f"--unit {unit:g} supports no bounds other than 0, not {bounds}: leave --unit out, "
+            "which changes nothing where no network is trained"
+        )
+    nu = check_not_negative("nu", given["nu"])
+    limits = None if bounds == (None, None) else bounds
+    return {"target": name, "bounds": limits, "nu": nu if name else nu / unit}
+
+
 def parse_ridge(text: str) -> float | Literal["auto"]:
     """``"auto"`` or a number."""
     if text == "auto":

@@ -75,6 +75,11 @@ class Reader:
         found: Sequence[str] | None = None if is_shaped(X) else _get_feature_names(X)
         return found
 
+    def width(self, X: Any, shape: tuple[int, ...]) -> int:
+        """Number of columns of X, whose rows were read in this shape."""
+        frame = as_frame(X, "X")
+        return shape[0] if frame is None else len(frame.columns)
+
     def others(self, X: Any, like: Rows, estimator: Any, name: str) -> Rows | None:
         """Return further rows, if there are any; refuse those of another shape."""
         if X is None:

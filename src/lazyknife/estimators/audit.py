@@ -97,7 +97,8 @@ def audit_stability(
         new row for each refit, so that its trials are independent: with 20 refits it is at least
         0.14; a bound of 0.03 takes 99.
     nu
-        One ν or several; None takes multiples of the median leave-one-out error.
+        One ν or several, on the scale of ``target``; None takes multiples of the median
+        leave-one-out error.
     confidence
         Confidence of the upper bounds.
     random_state
@@ -118,8 +119,8 @@ def audit_stability(
             "one network, such as network=mlp((64, 64), skip=True)"
         )
     rows = to_tensor(fitted.scaling_(fitted.reader_(X, fitted)))
-    target = to_tensor(check_target(y, rows.numpy(), fitted))
     new = to_tensor(fitted.scaling_(fitted.reader_(X_new, fitted, name="X_new")))
+    target = to_tensor(fitted.target_.forward(check_target(y, rows.numpy(), fitted)))
     rng = np.random.default_rng(random_state)
     positions = rng.integers(len(fitted.loo_.residuals), size=refits)
     with torch.no_grad():

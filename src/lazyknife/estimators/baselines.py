@@ -15,10 +15,9 @@ from torch import Tensor
 from ..base import Plain
 from ..base.method import Rows
 from ..base.split import part_size, random_parts
-from ..certificate import make_certificate
+from ..certificate import TrainedCertifier
 from ..data.checks import check_fraction, check_positive_int
 from ..networks import Network, build, make
-from ..records import INDEPENDENT
 from ..tables import TableEncoder
 from .candidates import start_assumptions
 from .records import Fitted, Given, Seeds
@@ -51,6 +50,8 @@ class TrainedRegressor(IntervalRegressor):
     intercept: bool = True
     scaling: Any = None
     encoding: TableEncoder | None = None
+    target: Any = None
+    bounds: Any = None
     alpha: float = 0.1
     random_state: Any = None
     progress: bool = False
@@ -81,7 +82,7 @@ class TrainedRegressor(IntervalRegressor):
         )
 
     def _fit(self, given: Given) -> Fitted:
-        X, y, scaling, seeds, *_ = given
+        X, y, scaling, seeds = given.X, given.y, given.scaling, given.seeds
         learn, scored, left_out, model_of, claim = self._design(len(y), seeds)
         build(self.network, X, seeds.start)  # refuses a network that cannot be used
         train = partial(self._train, X, y, seeds)
@@ -91,15 +92,13 @@ class TrainedRegressor(IntervalRegressor):
         if left_out:
             models = join([train(1 + k, others(len(y), sets)) for k, sets in enumerate(left_out)])
             residuals = y[scored] - models.own_outputs(X[scored], model_of)
-        certify = partial(
-            make_certificate,
+        certify = TrainedCertifier(
             n=len(scored),
-            dependence=INDEPENDENT,
-            assumptions=(*start_assumptions(self.network), *scaling.assumptions),
+            assumptions=(*start_assumptions(self.network), *given.assumptions),
             objections=scaling.objections,
             rows=scaling.rows,
             new_rows=scaling.new_rows,
-            available=self._constructions(),
+            available=tuple(self._constructions()),
             **claim,
         )
         return Fitted(Refits(full, models, model_of, residuals, errors[learn]), certify, {})
@@ -120,7 +119,7 @@ class JackknifeRegressor(TrainedRegressor):
         Number of epochs, batch size and step size of Adam.
     intercept
         Whether each network is trained on the deviations from the mean of its own targets.
-    scaling, alpha, random_state, progress
+    scaling, target, bounds, alpha, random_state, progress
         As in ``LazyJackknifeRegressor``.
 
     """
@@ -144,7 +143,8 @@ class CVPlusRegressor(TrainedRegressor):
 
     Parameters
     ----------
-    network, epochs, batch_size, lr, intercept, scaling, alpha, random_state, progress
+    network, epochs, batch_size, lr, intercept, scaling, target, bounds, alpha, random_state,
+    progress
         As in ``JackknifeRegressor``.
     folds
         Number of folds; its coverage guarantee requires equal folds.
@@ -184,7 +184,8 @@ class SplitConformalRegressor(TrainedRegressor):
 
     Parameters
     ----------
-    network, epochs, batch_size, lr, intercept, scaling, alpha, random_state, progress
+    network, epochs, batch_size, lr, intercept, scaling, target, bounds, alpha, random_state,
+    progress
         As in ``JackknifeRegressor``.
     calibration
         Share of the rows that is held out from training.

@@ -15,7 +15,7 @@ from ..networks import CANDIDATES, Framed, Network, mlp, wide
 from ..sentences import PUBLIC_KERNEL, PUBLIC_START
 from ..solve.places import weight_unit
 from ..solve.problem import typical_size
-from ..tangent import Linear, Selection, Tangent, WideTangent, linearise
+from ..tangent import PROBE, Linear, Selection, Tangent, WideTangent, linearise
 
 MOST_ROWS = 5000  # for which candidates are the default
 # Features whose weights are searched one by one. Beyond, features are scaled but not centred (the
@@ -85,15 +85,27 @@ def listed_networks(network: Any) -> tuple[Network | wide, ...] | None:
     return None
 
 
+def is_known(network: Any) -> bool:
+    """Whether a network is infinitely wide and of a known kind: it takes categories and gaps."""
+    return isinstance(network, wide) and isinstance(network.kind, str)
+
+
 def wide_candidate(network: wide) -> Candidate:
     """An infinitely wide network; a kernel function is taken as it is."""
     if isinstance(network.kind, str):
         return Candidate(str(network), network)
 
-    def tangent(frame: Frame) -> WideTangent:
-        return WideTangent(network, torch.ones_like(frame.scale), frame)
+    return Candidate(str(network), None, GivenKernel(network))
 
-    return Candidate(str(network), None, tangent)
+
+@dataclass(frozen=True)
+class GivenKernel:
+    """From a frame to a kernel function in it."""
+
+    network: wide
+
+    def __call__(self, frame: Frame) -> WideTangent:
+        return WideTangent(self.network, torch.ones_like(frame.scale), frame)
 
 
 def in_frame(network: wide, frame: Frame) -> WideTangent:
@@ -106,15 +118,25 @@ def finite_candidate(
     name: str, module: nn.Module, X: Tensor, parameters: Selection, machine: Machine, framed: bool
 ) -> Candidate:
     """A network at its base weights; with ``framed`` its inputs are scaled by each model's rows."""
+    return Candidate(name, None, FiniteNetwork(module, X[:PROBE], parameters, machine, framed))
 
-    def tangent(frame: Frame) -> Tangent:
-        if not framed:
-            return linearise(module, X, parameters, machine)
-        dtype = next(module.parameters()).dtype
-        inner = Framed(module, frame.center.to(dtype), frame.scale.to(dtype))
-        return linearise(inner, X, parameters, machine)
 
-    return Candidate(name, None, tangent)
+@dataclass(frozen=True)
+class FiniteNetwork:
+    """From a frame to the tangent of a finite network; see ``finite_candidate``."""
+
+    module: nn.Module
+    probe: Tensor  # rows to try it on
+    parameters: Selection
+    machine: Machine
+    framed: bool
+
+    def __call__(self, frame: Frame) -> Tangent:
+        module = self.module
+        if self.framed:
+            dtype = next(module.parameters()).dtype
+            module = Framed(module, frame.center.to(dtype), frame.scale.to(dtype))
+        return linearise(module, self.probe, self.parameters, self.machine)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ leave-one-out error of all n + 1 rows (intervals/full.py), a rule that treats th
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -28,11 +28,9 @@ class FullStep(CandidateStep):
 
     def models(self, X: Tensor, y: Tensor) -> tuple[FramedFull, None]:
         """Models of all rows, ready for new ones; they make no choice of their own."""
-        frames, make = self._frames(X, X[:0]), partial(self._make, X, y)
-        main = make(frames[0])
-        return FramedFull(partial(self._frames, X), make, main), None
+        return FramedFull.of(FullSource(self, X, y)), None
 
-    def _frames(self, X: Tensor, new: Tensor) -> Frames:
+    def frames(self, X: Tensor, new: Tensor) -> Frames:
         """Frames of the new rows; of the training rows alone if there are none."""
         if not self.scaled:
             return unscaled(max(len(new), 1), X.shape[1], self.nominal)
@@ -40,7 +38,8 @@ class FullStep(CandidateStep):
             return own_frames(X, [torch.arange(0)], STEP, is_narrow(X), self.nominal)
         return joined_frames(X, new.cpu(), STEP, is_narrow(X), self.nominal)
 
-    def _make(self, X: Tensor, y: Tensor, frame: Frame) -> FullModels:
+    def make(self, X: Tensor, y: Tensor, frame: Frame) -> FullModels:
+        """Models of the rows in a frame."""
         rows, targets = self.machine.put(X), self.machine.put(y)
         families = []
         for tangent, unit in self._tangents(X, frame):
@@ -64,6 +63,24 @@ class FullStep(CandidateStep):
                 framed = [in_frame(network, frame).on(self.machine) for network in scaled]
                 found += [(tangent, unit) for tangent in framed]
         return found
+
+
+@dataclass(frozen=True)
+class FullSource:
+    """The training rows, and how models of them are made."""
+
+    step: FullStep
+    X: Tensor
+    y: Tensor
+
+    def start(self) -> Frame:
+        return self.frames(self.X[:0])[0]
+
+    def frames(self, new: Tensor) -> Frames:
+        return self.step.frames(self.X, new)
+
+    def make(self, frame: Frame) -> FullModels:
+        return self.step.make(self.X, self.y, frame)
 
 
 def _scaled(network: wide) -> list[wide]:

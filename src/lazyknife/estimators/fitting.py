@@ -26,6 +26,7 @@ from .candidates import (
     Candidate,
     default_networks,
     finite_candidate,
+    is_known,
     listed_networks,
     start_assumptions,
     wide_candidate,
@@ -94,8 +95,6 @@ class LazyFit(IntervalRegressor):
         models = lazy.models(tangent, X[left], y[left])
         warn_if_far(models.loo.residuals, models.solved.residuals)
         certifier = self._certifier(given, base.dependence, models.loo)
-        for objection in certifier.rounded(self.alpha):
-            warnings.warn(f"no coverage is guaranteed. {objection}", stacklevel=4)
         attributes = {
             "base_": base,
             "start_": start,
@@ -124,20 +123,21 @@ class LazyFit(IntervalRegressor):
         if not isinstance(self.scaling, str) or self.scaling != "auto":
             return self.scaling
         clean = self.network is None and rows.ndim == 2 and not source.objections
-        dtype = torch.float64 if rows.dtype.kind == "f" else torch.int64
-        like = torch.empty(rows.shape, dtype=dtype, device="meta")
-        return "standardize" if clean and self._candidates(like) is None else "auto"
+        return "standardize" if clean and self._candidates_for(rows) is None else "auto"
 
     def _takes_categories(self, rows: Any) -> bool:
-        """Whether all candidates are infinitely wide networks of a known kind."""
-        chosen = self._candidates(torch.empty(rows.shape, dtype=torch.float64, device="meta"))
-        known = (isinstance(each, wide) and isinstance(each.kind, str) for each in chosen or ())
-        return chosen is not None and all(known)
+        chosen = self._candidates_for(rows)
+        return chosen is not None and all(map(is_known, chosen))
+
+    def _candidates_for(self, rows: Any) -> tuple[Network | wide, ...] | None:
+        dtype = torch.float64 if rows.dtype.kind == "f" else torch.int64
+        return self._candidates(torch.empty(rows.shape, dtype=dtype, device="meta"))
 
     def _candidates(self, X: Tensor) -> tuple[Network | wide, ...] | None:
         """The networks that models choose from; None for one network alone."""
         listed = listed_networks(self.network)
-        reason = self._cannot_choose(X)
+        finite = (self.starts, self.parameters, self.precision)
+        reason = self._choices().cannot_choose(X, *finite)
         if listed is None:
             public = type(self._base_method()) is Public and len(X) <= MOST_ROWS
             plain = self.network is None and public and not reason
@@ -146,23 +146,6 @@ class LazyFit(IntervalRegressor):
         if reason:
             raise ValueError(f"network={self.network!r}: candidates {reason}")
         return listed
-
-    def _cannot_choose(self, X: Tensor) -> str:
-        """Why models cannot choose among candidates; empty if they can."""
-        choices = self._choices()
-        if not choices.loss.closed_form:
-            return f"do not support loss={choices.loss.name!r}: use loss='squared'"
-        if self.readout != "tangent":
-            return f"do not support readout={self.readout!r}: use readout='tangent'"
-        if self.features is not None:
-            return f"do not support features={self.features!r}: use features=None"
-        if self.starts != 1 or self.parameters != "all":
-            return "require starts=1 and parameters='all'"
-        if self._machine().dtype != torch.float64:
-            return f"do not support precision={self.precision!r}: use precision='float64'"
-        if X.ndim != 2 or not X.is_floating_point():
-            return "require rows of numbers"
-        return "require at least 4 rows" if len(X) < 4 else ""
 
     def _fit_chosen(self, given: Given, networks: Sequence[Network | wide]) -> Fitted:
         """Fit with networks, weights, λ and widths that every model chooses."""
@@ -176,8 +159,6 @@ class LazyFit(IntervalRegressor):
         loo, choice = step.models(X[left], y[left])
         dependence = composed([base.dependence for base in bases])
         certifier = self._certifier(given, dependence, loo)
-        for objection in certifier.rounded(self.alpha):
-            warnings.warn(f"no coverage is guaranteed. {objection}", stacklevel=4)
         attributes: dict[str, Any] = {
             "widths_": widths,
             "rounding_": rounding_share(loo, self.alpha, certifier.size),
@@ -242,12 +223,13 @@ class LazyFit(IntervalRegressor):
     def _certifier(
         self, given: Given, dependence: PrivacyCurve | None, loo: RoundedModels
     ) -> Certifier:
-        return Certifier(
+        """Return the certifier, and warn where rounding leaves nothing to certify."""
+        certifier = Certifier(
             construction=self.construction,
             base=self._base_method(),
             dependence=dependence,
             folds=self.folds,
-            assumptions=(*start_assumptions(self.network), *given.scaling.assumptions),
+            assumptions=(*start_assumptions(self.network), *given.assumptions),
             objections=given.scaling.objections,
             rows=given.scaling.rows,
             new_rows=given.scaling.new_rows,
@@ -255,3 +237,6 @@ class LazyFit(IntervalRegressor):
             size=float(given.y.abs().max()),
             columns=unlike_columns(given.X.numpy(), given.names),
         )
+        for objection in certifier.rounded(self.alpha):
+            warnings.warn(f"no coverage is guaranteed. {objection}", stacklevel=5)
+        return certifier

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from sklearn.base import BaseEstimator
@@ -63,7 +62,7 @@ class Guaranteed(BaseEstimator):  # type: ignore[misc]
     def _guarantee(self, certify: Callable[..., Certificate]) -> None:
         """Keep the certificate of a fit with its settings."""
         if self._set_later:
-            certify = partial(noted, certify, self._set_later)
+            certify = Noted(certify, self._set_later)
         self._certificate = certify(alpha=self.alpha)
         self._certify, self._settings = certify, self.get_params(deep=False)
 
@@ -78,10 +77,16 @@ class Guaranteed(BaseEstimator):  # type: ignore[misc]
                 )
 
 
-def noted(certify: Callable[..., Certificate], names: tuple[str, ...], alpha: float) -> Certificate:
-    """Return a certificate that says which settings were set after the estimator was made."""
-    found = certify(alpha=alpha)
-    return replace(found, remarks=(*found.remarks, SET_LATER.format(names=", ".join(names))))
+@dataclass(frozen=True)
+class Noted:
+    """Certificates that say which settings were set after the estimator was made."""
+
+    certify: Callable[..., Certificate]
+    names: tuple[str, ...]
+
+    def __call__(self, alpha: float) -> Certificate:
+        found, remark = self.certify(alpha=alpha), SET_LATER.format(names=", ".join(self.names))
+        return replace(found, remarks=(*found.remarks, remark))
 
 
 def same(value: Any, other: Any) -> bool:

@@ -11,7 +11,7 @@ from ..base import BaseMethod
 from ..compute import Device
 from ..data.checks import check_choice, check_folds, check_positive, check_positive_int
 from ..intervals import CONSTRUCTIONS
-from ..losses import Loss
+from ..losses import Loss, find_loss
 from ..tables import TableEncoder
 from ..tangent import FeatureMap, Selection
 from .candidates import listed_networks
@@ -87,10 +87,19 @@ class LazyJackknifeRegressor(LazyFit):
         ``X_unlabeled`` in ``fit``; fitted on X alone it is a leak, and the certificate says so.
     encoding
         A ``TableEncoder`` with settings for the columns of frames; None: its defaults.
+    target
+        The scale on which models are fitted to y: ``"log"`` (y above 0), ``"log1p"`` (above −1),
+        ``"logit"`` (between 0 and 1), ``"symlog"`` (heavy tails of both signs), or a pair
+        ``(function, inverse)`` of monotone functions of arrays. Points and ends are transformed
+        back, and coverage is untouched. A point is then the image of a mean: for ``"log"`` closer
+        to the median of y than to its mean. ``loo_`` and its residuals remain on that scale.
+    bounds
+        The smallest and the largest value that y can have, such as ``(0, None)``; points and ends
+        beyond them are moved to them. The certificate assumes that y always lies within.
     alpha
         Level: intervals aim at a coverage of 1 − alpha.
     nu
-        Relaxation: widens every interval by ν on both sides.
+        Relaxation: widens every interval by ν on both sides, on the scale of ``target``.
     device
         Where the lazy step and predictions run: ``"auto"`` (a GPU if there is one), ``"cpu"``,
         ``"cuda"`` or a ``torch.device``. The base is trained on the device of its network.
@@ -142,6 +151,8 @@ class LazyJackknifeRegressor(LazyFit):
     loss: str | Loss = "squared"
     scaling: Any = "auto"
     encoding: TableEncoder | None = None
+    target: Any = None  # str | tuple[Callable, Callable] | None
+    bounds: tuple[float | None, float | None] | None = None
     alpha: float = 0.1
     nu: float = 0.0
     device: Device = "auto"
@@ -166,5 +177,11 @@ class LazyJackknifeRegressor(LazyFit):
             raise TypeError(f"intercept={self.intercept!r}: give True or False")
         if self.relevance is not None:
             check_choice("relevance", self.relevance, ["auto"])
+        loss = find_loss(self.loss)
+        if self.target is not None and not loss.identity:
+            raise ValueError(
+                f"target={self.target!r} does not support loss={loss.name!r}, which "
+                "has a link of its own: use loss='squared' or 'huber', or target=None"
+            )
         several = self.network is None or listed_networks(self.network) is not None
         self._choices(candidates=several).check()

@@ -20,6 +20,8 @@ def DPLazyPI(
     ridge: float = 10.0,
     nu: float = 0.0,
     scaling: Any = None,
+    target: Any = None,
+    bounds: tuple[float | None, float | None] | None = None,
     random_state: Any = None,
     progress: bool = False,
 ) -> LazyJackknifeRegressor:
@@ -34,7 +36,7 @@ def DPLazyPI(
         As in ``LazyJackknifeRegressor``; here None is the paper's ``mlp((64, 64))``.
     epsilon, delta, epochs, batch_size
         Settings of the ``DPSGD`` base.
-    alpha, ridge, nu, scaling, random_state, progress
+    alpha, ridge, nu, scaling, target, bounds, random_state, progress
         As in ``LazyJackknifeRegressor``.
 
     Returns
@@ -52,6 +54,8 @@ def DPLazyPI(
         readout="network",
         intercept=False,
         scaling=scaling,
+        target=target,
+        bounds=bounds,
         alpha=alpha,
         nu=nu,
         random_state=random_state,

@@ -9,7 +9,9 @@ import numpy as np
 from torch import Tensor
 
 from ..certificate import Certificate
+from ..data.reading import Reader
 from ..data.scaling import Scaling
+from ..data.targets import Target
 from ..records import Predictor
 
 
@@ -41,13 +43,17 @@ class Given(NamedTuple):
     Attributes
     ----------
     X, y
-        Scaled rows, and targets, shape (n,).
-    scaling, seeds
-        How the rows were scaled, and the seeds to use.
+        Scaled rows, and targets on the scale of the models, shape (n,).
+    shape
+        Of a row as it was read, before scaling.
+    reader, scaling, seeds
+        How the rows were read and scaled, and the seeds to use.
     covariates
         Scaled rows without labels, if the estimator learns from them.
     names
         Names of the features, if there are any.
+    target
+        The scale of the models.
     nominal
         Which features are codes of categories, of which only equality matters; None: none.
 
@@ -55,11 +61,19 @@ class Given(NamedTuple):
 
     X: Tensor
     y: Tensor
+    shape: tuple[int, ...]
+    reader: Reader
     scaling: Scaling
     seeds: Seeds
     covariates: Tensor | None
     names: Sequence[str] | None
+    target: Target
     nominal: tuple[bool, ...] | None = None
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What scaling and target assume."""
+        return (*self.scaling.assumptions, *self.target.assumptions)
 
 
 class Fitted(NamedTuple):

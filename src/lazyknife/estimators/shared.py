@@ -25,28 +25,30 @@ from ..data.checks import check_choice, check_fraction, check_not_negative
 from ..data.flavour import flavour_of
 from ..data.inputs import (
     batch_rows,
-    check_target,
     give_back,
     is_shaped,
     is_stream,
     row_labels,
     to_tensor,
 )
-from ..data.reading import Reader, make_reader, take
-from ..data.scaling import Scaling, Source, find_source, fit_scaling, is_transformer
+from ..data.reading import Reader
+from ..data.scaling import Scaling, Source
+from ..data.targets import Target, find_target
 from ..intervals import CONSTRUCTIONS, kappa
 from ..records import Predictor, to_array
 from ..results import Intervals
 from .guarantee import Guaranteed
+from .preparing import prepare
 from .records import Fitted, Given, Seeds
-from .warn import warn_if_infinite, warn_if_outside
+from .saved import Saved
+from .warn import refuse_nan, warn_if_infinite, warn_if_outside
 
 Values = NDArray[Any]
 Levels = float | Sequence[float] | None
 SOME_HAVE = {"base_", "start_", "choice_", "ridge_"}
 
 
-class IntervalRegressor(RegressorMixin, Guaranteed):  # type: ignore[misc]
+class IntervalRegressor(Saved, RegressorMixin, Guaranteed):  # type: ignore[misc]
     """Base of every estimator with ``predict_interval``.
 
     A subclass defines how leave-one-out models and a certificate are obtained (``_fit``) and which
@@ -55,6 +57,8 @@ class IntervalRegressor(RegressorMixin, Guaranteed):  # type: ignore[misc]
 
     scaling: Any
     encoding: Any = None
+    target: Any
+    bounds: Any
     random_state: Any
     construction: str
     network: Any
@@ -63,6 +67,7 @@ class IntervalRegressor(RegressorMixin, Guaranteed):  # type: ignore[misc]
     loo_: Predictor
     scaling_: Scaling
     reader_: Reader
+    target_: Target
     row_shape_: tuple[int, ...]
     n_samples_fit_: int
 
@@ -75,6 +80,7 @@ class IntervalRegressor(RegressorMixin, Guaranteed):  # type: ignore[misc]
         check_fraction("alpha", self.alpha)
         check_choice("construction", self.construction, self._constructions())
         check_not_negative("nu", self.nu)
+        find_target(self.target, self.bounds)
 
     def _constructions(self) -> list[str]:
         """Return the constructions that accept any leave-one-out models."""
@@ -115,41 +121,16 @@ class IntervalRegressor(RegressorMixin, Guaranteed):  # type: ignore[misc]
 
         """
         self._check_settings()
-        reader = make_reader(X, (X_pool, X_unlabeled), self.encoding, is_transformer(self.scaling))
-        rows = reader(X, self, min_rows=2)
-        target = check_target(y, rows, self)
-        seeds = Seeds.of(self.random_state)
-        apart = self._rows_apart(len(rows), seeds)
-        source = find_source(
-            rows,
-            apart=None if apart is None else take(rows, apart),
-            pool=reader.others(X_pool, rows, self, "X_pool"),
-            unlabeled=reader.others(X_unlabeled, rows, self, "X_unlabeled"),
-        )
-        learns = self._learns_from_covariates()
-        mixed = reader.encodes and self._takes_categories(rows)
-        expansion = None if mixed else reader.expansion(source.covariates)
-        scaling = fit_scaling(self._scaling_for(rows, source), rows, source, learns, expansion)
-        covariates = None
-        if learns and not source.objections:
-            covariates = to_tensor(scaling(source.covariates))
-        given = Given(
-            to_tensor(scaling(rows)),
-            to_tensor(target),
-            scaling,
-            seeds,
-            covariates,
-            reader.names(X),
-            reader.nominal if mixed else None,
-        )
+        given = prepare(self, X, y, X_pool, X_unlabeled)
         fitted = self._fit(given)
         # Set attributes only after everything has succeeded.
         self._guarantee(fitted.certify)
         if not is_shaped(X):
             _check_feature_names(self, X, reset=True)
-            _check_n_features(self, X if reader.encodes else rows, reset=True)
-        self.row_shape_, self.n_samples_fit_ = rows.shape[1:], len(rows)
-        self.reader_, self.scaling_, self.loo_ = reader, scaling, fitted.loo
+            self.n_features_in_ = given.reader.width(X, given.shape)
+        self.row_shape_, self.n_samples_fit_ = given.shape, len(given.y)
+        self.reader_, self.scaling_, self.target_ = given.reader, given.scaling, given.target
+        self.loo_, self._rows_like = fitted.loo, given.X[:0].clone()
         for name in vars(self).keys() & SOME_HAVE:
             delattr(self, name)
         for name, value in fitted.attributes.items():
@@ -162,7 +143,7 @@ class IntervalRegressor(RegressorMixin, Guaranteed):  # type: ignore[misc]
         rows = to_tensor(self.scaling_(values))
         with torch.no_grad():
             parts = [self.loo_.point(rows[block]) for block in self._row_blocks(len(rows))]
-        return give_back(torch.cat(parts), X)
+        return give_back(self.target_.point(torch.cat(parts)), X)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R² of the point predictions."""
@@ -219,13 +200,10 @@ class IntervalRegressor(RegressorMixin, Guaranteed):  # type: ignore[misc]
         with torch.no_grad():
             parts = [ends(self.loo_, rows[block], ranks) for block in self._row_blocks(len(rows))]
         point, lower, upper = (torch.cat(part) for part in zip(*parts, strict=True))
-        if torch.isnan(lower).any() or torch.isnan(upper).any():
-            raise ValueError(
-                "the leave-one-out predictions are not finite numbers for some rows of X: scale "
-                "the features (scaling='symlog'), use readout='tangent' or a larger ridge"
-            )
+        refuse_nan(lower, upper)
         nu = check_not_negative("nu", self.nu)
-        lower, upper = lower - nu, upper + nu
+        point = self.target_.point(point)
+        lower, upper = self.target_.ends(lower - nu, upper + nu)
         if not isinstance(asked, tuple):
             lower, upper = lower[:, 0], upper[:, 0]
         point, lower, upper = (give_back(part, X) for part in (point, lower, upper))
@@ -236,7 +214,8 @@ class IntervalRegressor(RegressorMixin, Guaranteed):  # type: ignore[misc]
         rows: Values = self.reader_(X, self)
         if not is_shaped(X) and hasattr(self, "n_features_in_"):
             _check_feature_names(self, X, reset=False)
-            _check_n_features(self, X if self.reader_.encodes else rows, reset=False)
+            if not self.reader_.encodes:
+                _check_n_features(self, rows, reset=False)
         if rows.shape[1:] != self.row_shape_:
             raise ValueError(
                 f"X has rows of shape {rows.shape[1:]}, but {type(self).__name__} was fitted on "

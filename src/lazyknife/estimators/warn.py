@@ -1,9 +1,10 @@
-"""Warnings of the estimators."""
+"""Warnings of the estimators, and what they refuse to return."""
 
 from __future__ import annotations
 
 import warnings
 
+import torch
 from torch import Tensor
 
 from ..intervals import kappa, rows_needed
@@ -26,6 +27,15 @@ def warn_if_outside(outside: int, count: int) -> None:
             f"{outside} of {count} rows are not among the rows passed as X_pool: the "
             "certificate does not hold for them. Pass all rows to predict as X_pool to fit",
             stacklevel=4,
+        )
+
+
+def refuse_nan(*ends: Tensor) -> None:
+    """Refuse to return ends that are not numbers."""
+    if any(bool(torch.isnan(end).any()) for end in ends):
+        raise ValueError(
+            "the leave-one-out predictions are not finite numbers for some rows of X: scale "
+            "the features (scaling='symlog'), use readout='tangent' or a larger ridge"
         )
 
 

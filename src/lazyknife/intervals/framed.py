@@ -6,8 +6,9 @@ the same for nearly all new rows; each distinct one has models of its own, made 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -19,16 +20,27 @@ from .full import FullModels
 Key = tuple[tuple[float, ...], tuple[float, ...]]  # centre and scale of each feature
 
 
+class Source(Protocol):
+    """The training rows, and how models of them are made."""
+
+    def start(self) -> Frame:
+        """Frame of the training rows alone."""
+
+    def frames(self, new: Tensor) -> Frames:
+        """Frames of the new rows, each together with the training rows."""
+
+    def make(self, frame: Frame) -> FullModels:
+        """Models of the training rows in a frame."""
+
+
 @dataclass(frozen=True)
 class FramedFull:
     """Full conformal models in several frames.
 
     Attributes
     ----------
-    frames
-        From new rows to their frames.
-    make
-        From a frame to models of the training rows.
+    source
+        How models of the training rows are made.
     main
         Models in the frame of the training rows alone, for point predictions.
     made
@@ -36,10 +48,16 @@ class FramedFull:
 
     """
 
-    frames: Callable[[Tensor], Frames]
-    make: Callable[[Frame], FullModels]
+    source: Source
     main: FullModels
     made: dict[Key, FullModels] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, source: Source) -> FramedFull:
+        """Make the models in the frame of the training rows, which most new rows share."""
+        frame = source.start()
+        main = source.make(frame)
+        return cls(source, main, {_key(frame): main})
 
     @property
     def residuals(self) -> Tensor:
@@ -65,7 +83,7 @@ class FramedFull:
 
     def accepted(self, X: Tensor, ranks: Sequence[int]) -> Ends:
         """Ends of each row in its own frame; the whole line where rounding decided which it is."""
-        point, frames = self.point(X), self.frames(X)
+        point, frames = self.point(X), self.source.frames(X)
         lower = point.new_full((len(X), len(ranks)), -torch.inf)
         upper = -lower
         for k in range(len(frames)):
@@ -77,7 +95,11 @@ class FramedFull:
         return point, lower, upper
 
     def _at(self, frame: Frame) -> FullModels:
-        key = tuple(frame.center.tolist()), tuple(frame.scale.tolist())
+        key = _key(frame)
         if key not in self.made:
-            self.made[key] = self.make(frame)
+            self.made[key] = self.source.make(frame)
         return self.made[key]
+
+
+def _key(frame: Frame) -> Key:
+    return tuple(frame.center.tolist()), tuple(frame.scale.tolist())

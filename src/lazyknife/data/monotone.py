@@ -1,0 +1,164 @@
+"""Monotone functions of y: those with names, and pairs of a function and its inverse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Values = NDArray[np.float64]
+Function = Callable[[Values], Values]
+
+ULPS = 8 * float(np.finfo(np.float64).eps)  # above the errors of numpy's functions
+ROUND_TRIP = 1e-6  # relative error that inverse(function(y)) may have
+
+
+class Scale(Protocol):
+    """A monotone function of y, and its inverse."""
+
+    def check(self, y: Values) -> Scale:
+        """Return the scale for these training targets; refuse those that it cannot take."""
+
+    def apply(self, y: Values) -> Values:
+        """Return y on this scale."""
+
+    def point(self, z: Values) -> Values:
+        """Predictions, transformed back."""
+
+    def ends(self, lower: Values, upper: Values) -> tuple[Values, Values]:
+        """Ends of intervals, transformed back and rounded outwards."""
+
+
+@dataclass(frozen=True)
+class Named:
+    """An increasing function that is defined on an open interval.
+
+    Attributes
+    ----------
+    name
+        Its key in ``TARGETS``.
+    apply, point
+        The function and its inverse, whose limits at ±inf are ``low`` and ``high``.
+    low, high
+        The interval.
+    otherwise
+        What to do with targets outside of it.
+
+    """
+
+    name: str
+    apply: Function
+    point: Function
+    low: float
+    high: float
+    otherwise: str = ""
+
+    def check(self, y: Values) -> Named:
+        outside = ~((self.low < y) & (y < self.high))
+        most = "" if self.high == np.inf else f" and below {self.high:g}"
+        rule = f"target={self.name!r} requires y above {self.low:g}{most}"
+        refuse_first(outside, y, rule, self.otherwise)
+        return self
+
+    def ends(self, lower: Values, upper: Values) -> tuple[Values, Values]:
+        down, up = self.point(_stretch(lower, -1)), self.point(_stretch(upper, 1))
+        for _ in range(2):  # ulps: the inverse itself rounds
+            down, up = np.nextafter(down, -np.inf), np.nextafter(up, np.inf)
+        return np.maximum(down, self.low), np.minimum(up, self.high)
+
+
+def _stretch(z: Values, sign: int) -> Values:
+    """Move ends by more than what rounding changes in the scale of a target."""
+    return z + sign * ULPS * (1 + np.abs(z))
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A function of the user and its inverse.
+
+    Attributes
+    ----------
+    apply, inverse
+        The functions.
+    falling
+        Whether they decrease.
+    error
+        Largest error of ``inverse(apply(y))`` on the training targets.
+    limits
+        The smallest and the largest of the training targets on this scale.
+
+    """
+
+    apply: Function
+    inverse: Function
+    falling: bool = False
+    error: float = 0.0
+    limits: tuple[float, float] = (0.0, 0.0)
+
+    def check(self, y: Values) -> Pair:
+        with np.errstate(all="ignore"):
+            z = _values("function", self.apply, y)
+            errors = np.abs(_values("inverse", self.inverse, z) - y)
+        refuse_first(~np.isfinite(z), y, "the function of target must give finite numbers")
+        wrong = ~(errors <= ROUND_TRIP * np.abs(y).max())
+        refuse_first(wrong, y, "the inverse of target must undo its function")
+        limits = (float(z.min()), float(z.max()))
+        return Pair(self.apply, self.inverse, self._falls(y, z), float(errors.max()), limits)
+
+    def _falls(self, y: Values, z: Values) -> bool:
+        steps = np.diff(z[np.unique(y, return_index=True)[1]])
+        if not steps.any():
+            raise ValueError(
+                f"y has a single value, {y[0]}, which tells nothing of target: use target=None"
+            )
+        if not ((steps >= 0).all() or (steps <= 0).all()):
+            raise ValueError(
+                f"target={(self.apply, self.inverse)!r}: the function is not monotone on the "
+                "values of y: give one that always rises or always falls"
+            )
+        return bool((steps < 0).any())
+
+    def point(self, z: Values) -> Values:
+        """Where nothing is known of the function, at the nearest training target."""
+        back, known = self._back(z)
+        return np.where(known, back, self._back(z.clip(*self.limits))[0])
+
+    def ends(self, lower: Values, upper: Values) -> tuple[Values, Values]:
+        down, low = self._back(lower - ULPS * np.abs(lower))
+        up, high = self._back(upper + ULPS * np.abs(upper))
+        if self.falling:
+            down, up, low, high = up, down, high, low
+        down, up = np.where(low, down, -np.inf), np.where(high, up, np.inf)
+        more = 2 * self.error
+        return down - more - ULPS * np.abs(down), up + more + ULPS * np.abs(up)
+
+    def _back(self, z: Values) -> tuple[Values, NDArray[np.bool_]]:
+        """The inverse, and where it is one: the function may not reach every number."""
+        size = max(map(abs, self.limits))
+        with np.errstate(all="ignore"):
+            back = _values("inverse", self.inverse, z)
+            again = _values("function", self.apply, back)
+            near = np.abs(again - z) <= ROUND_TRIP * np.maximum(np.abs(z), size)
+        return back, ((near & np.isfinite(z)) | (again == z)) & ~np.isnan(back)
+
+
+def _values(role: str, function: Function, given: Values) -> Values:
+    """Call a function of the user; refuse results of another shape."""
+    found = np.asarray(function(given), dtype=np.float64)
+    if found.shape != given.shape:
+        raise ValueError(
+            f"the {role} of target returns shape {found.shape} for shape {given.shape}: give "
+            "functions that act on each number of an array"
+        )
+    return found
+
+
+def refuse_first(bad: NDArray[np.bool_], y: Values, rule: str, otherwise: str = "") -> None:
+    """Refuse targets, with the first bad value and what to do."""
+    if bad.any():
+        row = int(bad.argmax())
+        advice = f": {otherwise}" if otherwise else ""
+        raise ValueError(f"{rule}, but y has {float(y[row])!r} in row {row}{advice}")

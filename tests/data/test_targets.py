@@ -1,0 +1,155 @@
+import math
+import re
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lazyknife.data.monotone import Pair
+from lazyknife.data.targets import TARGETS, find_target
+
+INSIDE = {
+    "log": st.floats(1e-300, 1e300),
+    "log1p": st.floats(-1 + 1e-15, 1e300),
+    "logit": st.floats(1e-300, 1 - 2**-53),
+    "symlog": st.floats(-1e300, 1e300),
+}
+
+
+def ends(target, lower, upper):
+    found = target.ends(torch.tensor([lower]), torch.tensor([upper]))
+    return tuple(float(end) for end in found)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+@given(data=st.data())
+def test_a_target_at_the_end_of_an_interval_is_not_lost_by_rounding(name, data):
+    """An interval whose end is the rounded image of y contains y when it is transformed back."""
+    y = np.sort(data.draw(st.lists(INSIDE[name], min_size=2, max_size=2)))
+    target = find_target(name, None).check(y)
+    z = torch.from_numpy(target.forward(y))
+    lower, upper = (float(end) for end in target.ends(z[0], z[1]))
+    assert lower <= y[0]
+    assert y[1] <= upper
+    inner = float(target.point(z[0]))
+    assert math.isclose(inner, y[0], rel_tol=1e-9, abs_tol=1e-12 * max(1.0, abs(y[0])))
+
+
+@pytest.mark.parametrize(
+    ("name", "limits"),
+    [
+        ("log", (0, math.inf)),
+        ("log1p", (-1, math.inf)),
+        ("logit", (0, 1)),
+        ("symlog", (-math.inf, math.inf)),
+    ],
+)
+def test_infinite_ends_become_the_limits_of_the_inverse(name, limits):
+    assert ends(find_target(name, None), -math.inf, math.inf) == limits
+    assert ends(find_target(name, None), -2000.0, 2000.0) == limits
+
+
+@pytest.mark.parametrize(
+    ("name", "bad", "words"),
+    [
+        ("log", 0.0, "requires y above 0, but y has 0.0 in row 1: use 'log1p' if y can be 0"),
+        ("log1p", -1.0, "requires y above -1, but y has -1.0 in row 1: use 'symlog'"),
+        ("logit", 1.0, "requires y above 0 and below 1, but y has 1.0 in row 1: use bounds=(0, 1)"),
+    ],
+)
+def test_values_outside_the_domain_are_named(name, bad, words):
+    with pytest.raises(ValueError, match=re.escape(f"target={name!r} {words}")):
+        find_target(name, None).check(np.array([0.5, bad]))
+
+
+def test_bounds_move_ends_and_points():
+    target = find_target(None, (0, 10))
+    assert ends(target, -13.7, 4.0) == (0.0, 4.0)
+    assert ends(target, 11.0, math.inf) == (10.0, 10.0)
+    assert float(target.point(torch.tensor(-2.0))) == 0.0
+    assert target.check(np.array([0.0, 10.0])) == target
+    with pytest.raises(ValueError, match=r"bounds=\(0.0, 10.0\), but y has -3.0 in row 1"):
+        target.check(np.array([1.0, -3.0]))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "error", "words"),
+    [
+        (5, TypeError, "give a pair such as"),
+        ((1, 2, 3), TypeError, "give a pair such as"),
+        ((2, 1), ValueError, "lower end below"),
+        ((0, "one"), TypeError, "give a number"),
+        ((0, math.nan), ValueError, "finite"),
+    ],
+)
+def test_bounds_that_mean_nothing(bounds, error, words):
+    with pytest.raises(error, match=words):
+        find_target(None, bounds)
+
+
+@pytest.mark.parametrize(
+    ("target", "error"),
+    [("sqrt", ValueError), (np.log, TypeError), ((np.log, 2), TypeError), (3.0, TypeError)],
+)
+def test_unknown_targets_list_the_known_ones(target, error):
+    with pytest.raises(error, match="'log', 'log1p', 'logit', 'symlog', or give a pair"):
+        find_target(target, None)
+
+
+Y = np.array([4.0, 1.0, 9.0, 2.0])
+
+
+def test_a_falling_pair_swaps_the_ends():
+    pair = Pair(np.reciprocal, np.reciprocal).check(Y)
+    assert pair.falling
+    lower, upper = pair.ends(np.array([0.25]), np.array([0.5]))
+    assert lower <= 2.0 <= upper - 1.9
+    np.testing.assert_allclose([*lower, *upper], [2.0, 4.0])
+    assert lower < 2.0
+    assert upper > 4.0
+
+
+def test_ends_that_a_pair_cannot_reach_become_infinite_or_the_bounds():
+    """The square of −1 is 1, but no y has a root of −1: the interval reaches down to any y."""
+    target = find_target((np.sqrt, np.square), None).check(Y)
+    assert ends(target, -1.0, 2.0)[0] == -math.inf
+    assert ends(find_target((np.sqrt, np.square), (0, None)).check(Y), -1.0, 2.0)[0] == 0.0
+    falling = find_target((lambda y: -np.sqrt(y), np.square), None).check(Y)
+    assert ends(falling, -2.0, 1.0)[0] == -math.inf
+    assert ends(falling, -2.0, math.inf)[0] == -math.inf
+    assert math.isclose(ends(falling, -2.0, -1.0)[1], 4.0)
+    assert float(target.point(torch.tensor(-1.0))) == 1.0  # of the smallest training target
+
+
+def test_infinite_ends_of_a_pair():
+    lower, upper = ends(find_target((np.log, np.exp), None).check(Y), -math.inf, math.inf)
+    assert -1e-12 < lower <= 0  # rounded outwards
+    assert upper == math.inf
+
+
+@pytest.mark.parametrize(
+    ("pair", "words"),
+    [
+        ((lambda y: y - 1, np.exp), "the inverse of target must undo its function, but y has 4.0"),
+        ((lambda y: np.log(y - 1), np.exp), "must give finite numbers, but y has 1.0 in row 1"),
+        ((lambda y: np.abs(y - 3), lambda z: Y), "not monotone"),
+        ((np.mean, np.exp), r"the function of target returns shape \(\) for shape \(4,\)"),
+    ],
+)
+def test_pairs_are_tried_on_the_training_targets(pair, words):
+    with pytest.raises(ValueError, match=words):
+        find_target(pair, None).check(Y)
+
+
+def test_a_pair_needs_two_values_to_show_its_direction():
+    with pytest.raises(ValueError, match=r"a single value, 2\.0"):
+        find_target((np.log, np.exp), None).check(np.full(3, 2.0))
+
+
+def test_the_error_of_an_inexact_inverse_widens():
+    pair = Pair(np.sqrt, lambda z: z**2 + 1e-6).check(Y)
+    lower, upper = pair.ends(np.array([1.0]), np.array([2.0]))
+    assert lower < 1.0
+    assert upper > 4.0

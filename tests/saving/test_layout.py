@@ -1,0 +1,58 @@
+"""Layouts of tensors survive being packed."""
+
+import pytest
+import torch
+
+from lazyknife.saving.layout import Packed, pack, place_of, unpack
+
+CPU = torch.device("cpu")
+BASE = torch.arange(24, dtype=torch.float64).reshape(2, 3, 4)
+LAYOUTS = {
+    "contiguous": BASE,
+    "transposed": BASE[0].T,
+    "permuted": BASE.permute(2, 0, 1),
+    "repeated": BASE[0, 0].expand(5, 4),
+    "repeated columns": torch.ones(3, 1).expand(3, 7),
+    "a number": BASE[0, 0, 0],
+    "a repeated number": BASE[0, 0, 0].expand(3),
+    "empty": BASE[:0],
+    "half": BASE.to(torch.bfloat16).mT,
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_values_and_strides_are_restored(name):
+    tensor = LAYOUTS[name]
+    packed = pack(tensor)
+    again = unpack(packed, CPU)
+    assert packed.values.is_contiguous()
+    assert again.dtype == tensor.dtype
+    assert torch.equal(again, tensor)
+    kept = [k for k, size in enumerate(tensor.shape) if size > 1]
+    assert [again.stride(k) for k in kept] == [tensor.stride(k) for k in kept]
+
+
+def test_repeated_entries_are_stored_once_and_slices_without_the_rest():
+    assert pack(torch.zeros(1, 1).expand(1000, 1000)).values.numel() == 1
+    assert pack(torch.zeros(1000, 1000)[:, :2]).values.numel() == 2000
+    assert pack(torch.zeros(3, 3)[:, :2]).values.untyped_storage().nbytes() == 6 * 4
+
+
+def test_unpacked_tensors_have_memory_of_their_own():
+    values = torch.ones(3)
+    again = unpack(Packed(values, [0], [3]), CPU)
+    again[0] = 5.0
+    assert values[0] == 1.0
+
+
+@pytest.mark.parametrize("order", [[0, 0], [0], [0, 2]])
+def test_a_wrong_order_of_axes_is_refused(order):
+    with pytest.raises(ValueError, match="order of the axes"):
+        unpack(Packed(torch.ones(2, 3), order, [2, 3]), CPU)
+
+
+def test_the_same_entries_have_the_same_place():
+    base = torch.ones(4, 4)
+    assert place_of(base[0]) == place_of(base[0])
+    assert len({place_of(view) for view in (base, base.T, base[0], base[1], base.clone())}) == 5
+    assert place_of(torch.empty(0)) != place_of(torch.empty(0).long())
