@@ -108,7 +108,7 @@ def main() -> None:
     """Build and check."""
     build()
     settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
-    bring_in(SITE, ROOT, settings["repo_url"])
+    bring_in(SITE, ROOT, settings["extra"]["social"][0]["link"])
     if wrong := sorted(set(broken(SITE))):
         raise SystemExit("\n".join(wrong))
     print(f"{len(list(SITE.rglob('*.html')))} pages in {SITE}, every link leads somewhere")

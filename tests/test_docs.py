@@ -129,7 +129,7 @@ def test_addresses_are_the_same_everywhere():
     urls = project["urls"]
     assert cited["version"] == project["version"] == lazyknife.__version__
     assert SITE["site_url"].rstrip("/") == urls["Documentation"] == cited["url"]
-    assert SITE["repo_url"] == urls["Source"] == cited["repository-code"]
+    assert SITE["extra"]["social"][0]["link"] == urls["Source"] == cited["repository-code"]
     assert {"cff-version", "message", "title", "authors"} <= {*cited}
 
 
