@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 from importlib import import_module
-from importlib.metadata import version as _version
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,9 @@ __all__ = sorted(_HOME_OF)
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        return _version("lazyknife")
+        from importlib.metadata import version  # takes longer than all the rest
+
+        return version("lazyknife")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'lazyknife' has no attribute {name!r}")
     return getattr(import_module(_HOME_OF[name], __name__), name)

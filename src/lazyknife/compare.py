@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from joblib import Parallel, delayed, parallel_config
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.metrics import r2_score
@@ -25,6 +24,7 @@ from .estimators.methods import DEFAULT, METHODS, MethodSettings
 from .estimators.shared import IntervalRegressor
 from .metrics import coverage, interval_score, mean_width
 from .networks import Network
+from .processes import side_by_side
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,7 +33,6 @@ MEASURES = ("coverage", "width", "score", "r2", "fit_seconds", "predict_seconds"
 COLUMNS = ("method", "fold", "n", "n_test", *MEASURES, "warning", "error")
 WIDE_SPREAD = 20.0
 Fold = tuple[NDArray[np.intp], NDArray[np.intp]]
-Result = TypeVar("Result")
 _warm: set[str] = set()  # methods that this process has fitted before
 
 
@@ -219,15 +218,6 @@ def one_thread() -> Iterator[None]:
             yield
     finally:
         torch.set_num_threads(before)
-
-
-def side_by_side(
-    function: Callable[..., Result], calls: Iterable[tuple[Any, ...]], jobs: int
-) -> Iterator[Result]:
-    """Yield the results of many calls as they end, each in a process with one thread."""
-    with parallel_config(backend="loky", inner_max_num_threads=1):
-        pool = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
-        yield from pool(delayed(function)(*call) for call in calls)
 
 
 def one_line(error: Exception) -> str:

@@ -3,28 +3,71 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+
+
+class WriteError(OSError):
+    """A file that cannot be written; the message names it."""
+
+
+_unfinished: set[Path] = set()  # temporary files of this process
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside ``path`` that replaces it when the block has succeeded.
 
-    Readers see the old file or the new one, never a part, even if the process is killed.
+    Readers see the old file or the new one, never a part, even if the process is killed. A file
+    that is replaced keeps its permissions, and a symbolic link keeps its place: the file that it
+    points to is replaced. An error names ``path``.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
-    os.close(handle)
-    temporary = Path(name)
+    try:
+        place = _place(path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(path.suffix, f".{place.name}.", place.parent)
+        os.close(handle)
+        with _kept(Path(name)) as temporary:
+            yield temporary
+            temporary.chmod(_mode(place))
+            os.replace(temporary, place)
+    except WriteError:
+        raise
+    except OSError as error:
+        raise _named(path, error) from None
+
+
+@contextmanager
+def _kept(temporary: Path) -> Iterator[Path]:
+    """Note a temporary file while it exists, and remove what is left of it."""
+    _unfinished.add(temporary)
     try:
         yield temporary
-        temporary.chmod(0o666 & ~_umask())
-        os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+        _unfinished.discard(temporary)
+
+
+def write_together(writers: Mapping[Path, Callable[[Path], object]]) -> None:
+    """Write several files, none of which is replaced unless all could be written."""
+    with ExitStack() as stack:
+        for path, write in writers.items():
+            write(stack.enter_context(replacing(path)))
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a text file atomically."""
+    write_together({path: lambda temporary: temporary.write_text(text, encoding="utf-8")})
+
+
+def remove_unfinished() -> None:
+    """Remove the temporary files of this process, which is about to end."""
+    for temporary in tuple(_unfinished):
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def check_writable(path: Path, suffixes: Iterable[str]) -> None:
@@ -34,23 +77,33 @@ def check_writable(path: Path, suffixes: Iterable[str]) -> None:
         raise ValueError(f"{path} is a folder: give the name of a file")
     if not path.name.lower().endswith(known):
         raise ValueError(f"{path}: give a name that ends in {', '.join(known)}")
-    # Missing folders will be created inside the closest that exists.
-    folder = next(parent for parent in path.absolute().parents if os.path.exists(parent))
     try:
+        # Missing folders will be created inside the closest that exists.
+        folder = next(parent for parent in _place(path).parents if os.path.exists(parent))
         with tempfile.TemporaryFile(dir=folder):
             pass
-    except OSError as error:
-        raise ValueError(f"{path}: {folder} cannot be written to ({error.strerror})") from None
+    except (OSError, ValueError) as error:  # ValueError: a null character
+        reason = getattr(error, "strerror", None) or error
+        raise ValueError(f"{path}: {path.parent} cannot be written to ({reason})") from None
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a text file atomically."""
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+def _place(path: Path) -> Path:
+    """Return the file that a path leads to, through symbolic links."""
+    try:
+        return path.resolve()
+    except RuntimeError as error:  # links that go round
+        raise _named(path, error) from None
 
 
-def _umask() -> int:
-    """Return the process's umask: temporary files are private, the final file should not be."""
-    mask = os.umask(0)
+def _named(path: Path, error: Exception) -> WriteError:
+    reason = getattr(error, "strerror", None) or error
+    return WriteError(f"{path} cannot be written ({reason}): choose another folder")
+
+
+def _mode(path: Path) -> int:
+    """Return the permissions of the file that is replaced, or those of any new file."""
+    if path.exists():
+        return stat.S_IMODE(path.stat().st_mode)
+    mask = os.umask(0)  # temporary files are private, the final file should not be
     os.umask(mask)
-    return mask
+    return 0o666 & ~mask

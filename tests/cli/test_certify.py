@@ -53,9 +53,9 @@ def test_plans_are_the_librarys(options, settings):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("--construction cv+ --folds 7", "folds=7"),
-        ("--construction naive", "construction='naive'"),
-        ("--alpha .05", "Public() has no noise"),
+        ("--construction cv+ --folds 7", "--folds 7"),
+        ("--construction naive", "--construction naive"),
+        ("--alpha .05", "--base public has no noise"),
     ],
 )
 def test_a_plan_that_cannot_be_made_is_one_line(options, message):

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 import lazyknife as lk
-from lazyknife.cli.tables import encode
+from lazyknife.cli.tables.encoding import encode
 
 TRIALS, N, NEW = 80, 40, 40
 

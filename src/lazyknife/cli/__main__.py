@@ -1,5 +1,32 @@
-"""``python -m lazyknife.cli`` is the command ``lazyknife``."""
+"""``python -m lazyknife.cli`` is the command ``lazyknife``; it ends quietly, whenever it is told."""
 
-from .app import main
+from __future__ import annotations
 
-main()
+import os
+import signal
+from types import FrameType
+
+ENDED = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+
+
+def end(number: int, _: FrameType | None) -> None:
+    """End at once, with the exit code of a shell, and leave no half-written file."""
+    from ..files import remove_unfinished
+
+    remove_unfinished()
+    os.write(2, f"{ENDED[signal.Signals(number)]}\n".encode())
+    os._exit(128 + number)
+
+
+def main() -> None:
+    """Run the command; whatever takes time to import is imported here."""
+    for number in ENDED:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as in a job of the background
+            signal.signal(number, end)
+    from .app import main as run
+
+    run()
+
+
+if __name__ == "__main__":
+    main()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from . import files, values
+from . import files, inputs, values
 from . import options as opt
 from .console import FAILED, plainly, plus_minus, print_table, print_text, say, show_progress
 from .library import members
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from .report import Report
+    from .tables import Reading, Roles
+    from .tables.encoding import Encoded
 
 MEASURED = {"coverage": "coverage", "width": "width", "score": "interval score"}
 COLUMNS = ("method", *MEASURED.values(), "seconds", "certified")
@@ -48,7 +51,7 @@ SETTINGS = (
 
 
 @plainly
-@opt.with_options(opt.DATA, SETTINGS, opt.SEED)
+@opt.with_options(opt.DATA, opt.READING, SETTINGS, opt.SEED)
 def compare(
     context: typer.Context,
     data: Annotated[Path, typer.Argument(help=DATA, metavar="DATA")],
@@ -68,17 +71,17 @@ def compare(
     every leave-one-out model chooses its network. In Python, compare_methods also takes a dict of
     your own estimators.
     """
-    from ..compare import compare_methods
     from ..data.checks import check_positive
-    from .tables import encode_one, read_table
 
     unit = check_positive("unit", given["unit"])
     values.check_jobs(given["jobs"])
     files.check_outputs(output, given["html"], given["figure"], inputs=(data,))
-    drop, categorical = given["drop"] or (), given["categorical"] or ()
-    rows = encode_one(read_table(data), target, drop, categorical, data.name)
-    for note in rows.notes:
-        say(f"note: {note}")
+    reading, roles = inputs.reading_of(given), inputs.roles_of(target, given)
+    inputs.check_inputs((data,), reading, roles)
+    rows = _read(data, reading, roles)
+
+    from ..compare import compare_methods
+
     found = compare_methods(
         rows.X,
         rows.y / unit,
@@ -96,6 +99,17 @@ def compare(
     _show(context, lead, rows.notes, found)
     if _say_grouped("error", found):
         raise typer.Exit(FAILED)
+
+
+def _read(data: Path, reading: Reading, roles: Roles) -> Encoded:
+    """Read the file, and say what was guessed and done."""
+    from .tables.encoding import encode_one
+
+    (frame,), notes = inputs.read_inputs((data,), reading, roles)
+    rows = encode_one(frame, str(roles.target), roles.drop, roles.categorical, data.name)
+    for note in rows.notes:
+        say(f"note: {note}")
+    return replace(rows, notes=(*notes, *rows.notes))
 
 
 def _show(context: typer.Context, lead: str, notes: tuple[str, ...], found: pd.DataFrame) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import sys
 import warnings
@@ -14,6 +15,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from typer.core import TyperGroup
+
+from .spelling import spelled
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -43,11 +46,16 @@ class OneLineErrors(TyperGroup):
 def plainly(command: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """Wrap a command: expected errors become one line and exit code 2, warnings one line each."""
 
+    parameters = tuple(inspect.signature(command).parameters)
+
     @functools.wraps(command)
     def wrapped(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        def warn(message: Warning | str, *_: Any, **__: Any) -> None:
+            say(f"warning: {spelled(one_line(message), parameters)}")
+
         with warnings.catch_warnings():
             warnings.simplefilter("default", UserWarning)
-            warnings.showwarning = lambda message, *_, **__: say(f"warning: {one_line(message)}")
+            warnings.showwarning = warn
             try:
                 return command(*args, **kwargs)
             except BrokenPipeError:  # the reader of the output has closed it; typer ends silently
@@ -56,7 +64,7 @@ def plainly(command: Callable[Arguments, Result]) -> Callable[Arguments, Result]
                 say("interrupted")
                 raise typer.Exit(INTERRUPTED) from None
             except EXPECTED as error:
-                say_error(error)
+                say_error(spelled(one_line(error) or type(error).__name__, parameters))
                 raise typer.Exit(USAGE) from None
 
     return wrapped
@@ -67,9 +75,9 @@ def one_line(message: object) -> str:
     return " ".join(str(message).split())
 
 
-def say_error(error: BaseException | str) -> None:
+def say_error(message: str) -> None:
     """Write an error to stderr, in one line."""
-    say(f"error: {one_line(error) or type(error).__name__}")
+    say(f"error: {one_line(message)}")
 
 
 def say(line: str) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import platform
+import re
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -13,12 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from .library import members
+
 if TYPE_CHECKING:
     import pandas as pd
 
     from .report import Report
 
 
+FORMULA = r"[=@\t\r]|[+-](?!\d*\.?\d*(e[+-]?\d+)?$)"
 PACKAGES = ("lazyknife", "torch", "numpy", "opacus")
 
 
@@ -30,33 +34,62 @@ def check_outputs(
 ) -> None:
     """Refuse outputs that cannot be written, or would replace the data, before any computation."""
     from ..files import check_writable
-    from ..plots.output import FORMATS
     from .report import SUFFIXES as PAGES
     from .tables import SUFFIXES as TABLES
 
-    for path, suffixes in ((table, TABLES), (html, PAGES), (figure, FORMATS)):
+    figures = members("plots.output", "FORMATS")
+    written = [path for path in (table, html, figure) if path is not None]
+    for path, suffixes in ((table, TABLES), (html, PAGES), (figure, figures)):
         if path is None:
             continue
         if path.exists() and any(file.exists() and path.samefile(file) for file in inputs):
             raise ValueError(f"{path} contains the data: choose another output file")
         check_writable(path, suffixes)
+    if len({path.resolve() for path in written}) < len(written):
+        raise ValueError("two outputs have the same name: choose different files")
 
 
 def write_outputs(
     paths: Mapping[str, Any], table: pd.DataFrame, figure: Any, page: Report | None
 ) -> None:
-    """Write what was asked for by ``--output``, ``--figure`` and ``--html``."""
-    from ..files import write_whole
-    from ..plots import save_figure
+    """Write what was asked for by ``--output``, ``--figure`` and ``--html``: all files, or none."""
+    from ..files import write_together
+    from ..plots.output import write_figure
     from .report import render
-    from .tables import write_table
+    from .tables import table_bytes
 
-    if paths["output"] is not None:
-        write_table(table, paths["output"])
-    if paths["figure"] is not None:
-        save_figure(figure, paths["figure"])
+    output, drawn, html = (paths[name] for name in ("output", "figure", "html"))
+    writers: dict[Path, Callable[[Path], object]] = {}
+    if output is not None:
+        cells = safe_cells(table) if paths.get("safe_cells") else table
+        writers[output] = lambda temporary: temporary.write_bytes(table_bytes(cells, output))
+    if drawn is not None:
+        writers[drawn] = lambda temporary: write_figure(figure, temporary, drawn.suffix.lower())
     if page is not None:
-        write_whole(paths["html"], render(page))
+        text = render(page)
+        writers[html] = lambda temporary: temporary.write_text(text, encoding="utf-8")
+    write_together(writers)
+
+
+def safe_cells(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the table with an apostrophe before texts that a spreadsheet would run."""
+    kept = {
+        name: [f"'{cell}" if is_formula(cell) else cell for cell in column]
+        for name, column in table.items()
+        if has_text(column)
+    }
+    names = {name: f"'{name}" for name in table.columns if is_formula(name)}
+    return table.assign(**kept).rename(columns=names)
+
+
+def has_text(column: Any) -> bool:
+    """Whether a column has cells of text."""
+    return any(isinstance(cell, str) for cell in column.head(1)) or column.dtype == object
+
+
+def is_formula(cell: object) -> bool:
+    """Whether a spreadsheet takes a text for a formula: it starts like one and is not a number."""
+    return isinstance(cell, str) and re.match(FORMULA, cell) is not None
 
 
 def command_line() -> str:

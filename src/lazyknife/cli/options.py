@@ -15,6 +15,7 @@ Command = TypeVar("Command", bound=Callable[..., None])
 Options = dict[str, tuple[Any, Any]]  # names with annotations and defaults, as in a signature
 
 BASE, FILES, LAZY, RUN = "The base", "Files and columns", "The intervals", "The run"
+TEXTS = "Text files, where a guess is wrong"
 
 
 def option(text: str, panel: str, *flags: str, metavar: str | None = None, **more: Any) -> Any:
@@ -48,6 +49,21 @@ DATA = table(
     drop=(list[str] | None, None, "Column to ignore (may be repeated).", "COLUMN"),
     categorical=(list[str] | None, None, _CATEGORICAL, "COLUMN"),
 ) | table(LAZY, scaling=(str | None, None, _SCALING, "NAME"), unit=(float, 1.0, _UNIT))
+
+_NA = (
+    "Text of a missing value (may be repeated), instead of NA, NaN, null and the like in all "
+    "columns and ?, - and the like in columns of numbers or dates. Empty fields always are."
+)
+_DATES = "day-first, month-first, or a format such as %d/%m/%y; by default what all values fit."
+READING = table(
+    TEXTS,
+    sep=(str | None, None, "Separator of fields: a character, or tab.", "CHARACTER"),
+    decimal=(str | None, None, "Mark of decimals: . or ,", "CHARACTER"),
+    thousands=(str | None, None, "Mark between thousands: , . ' or space.", "CHARACTER"),
+    na=(list[str] | None, None, _NA, "TEXT"),
+    encoding=(str | None, None, "Encoding, such as utf-8, cp1252 or utf-16.", "NAME"),
+    dates=(str | None, None, _DATES, "ORDER"),
+)
 
 _BOUND = "{end} value that the target can have: intervals end there."
 TARGET = table(

@@ -12,7 +12,7 @@ from .report import Figure, Report, Table
 if TYPE_CHECKING:
     from ..certificate import Certificate
     from ..results import Intervals
-    from .tables import Encoded
+    from .tables.encoding import Encoded
 
 SHOWN = 1000  # rows of the table in a report
 FAR = 3.0  # standard errors below the certificate

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,19 +13,21 @@ from ..sentences import BOTH_FILES, MARGINAL, POOLED
 from . import options as opt
 from . import values
 from .console import plainly, print_table, print_text, say, show_progress
-from .files import check_outputs, origin, write_outputs
+from .files import check_outputs, is_formula, origin, write_outputs
+from .inputs import check_inputs, read_inputs, reading_of, roles_of
 from .library import names
 from .options import FILES, LAZY, LIBRARY, RUN, option
 from .outcome import Outcome, draw, make_report, measured, shortfalls
 
 if TYPE_CHECKING:
     from ..certificate import Certificate
-    from .tables import Encoded
+    from .tables import Reading, Roles
+    from .tables.encoding import Encoded
 
-OWN_COLUMNS = r"point|(lower|upper|width)(_.*)?"  # of the output
 FEWEST_ROWS = 3  # a leave-one-out model with an intercept and a λ of its own
 
 ROWS = "Training rows: .csv, .csv.gz, .tsv or .parquet."
+OUTPUT = "File for the intervals; may be left out with --html."
 ID = "Column of row names, copied to the output."
 LEVEL = "Level: intervals aim at a coverage of 1 − alpha (may be repeated); by default {alpha}."
 MOVED = "Parameters that are fitted: all (the default), last, or name patterns (may be repeated)."
@@ -47,15 +48,20 @@ OWN = opt.table(
     RUN, precision=(str, "mixed", MIXED, "NAME"), memory_budget=(str | None, None, MEMORY, "SIZE")
 )
 
+QUOTE = "Put an apostrophe before texts of the output that a spreadsheet would run (=, +, -, @)."
+SAFE = opt.table(FILES, safe_cells=(bool, False, QUOTE))
+
 
 @plainly
-@opt.with_options(opt.DATA, opt.TARGET, OWN, opt.SEED, opt.SETTINGS, opt.BASES)
+@opt.with_options(
+    opt.DATA, SAFE, opt.READING, opt.TARGET, OWN, opt.SEED, opt.SETTINGS, opt.BASES
+)
 def predict(
     context: typer.Context,
     train: Annotated[Path, typer.Argument(help=ROWS, metavar="TRAIN")],
     test: Annotated[Path, typer.Argument(help="New rows, with the same columns.", metavar="TEST")],
     target: opt.Target,
-    output: Annotated[Path, option("File for the intervals.", FILES, "--output", "-o")],
+    output: Annotated[Path | None, option(OUTPUT, FILES, "--output", "-o")] = None,
     id_column: Annotated[str | None, option(ID, FILES, "--id", metavar="COLUMN")] = None,
     **given: Any,
 ) -> None:
@@ -66,17 +72,23 @@ def predict(
     standardised over the rows of both files together, which does not leak; the certificate then
     holds for the rows of TEST.
     """
-    from ..data.checks import check_fraction
-
-    levels = [check_fraction("alpha", level) for level in given["alpha"] or [LIBRARY["alpha"]]]
-    levels = list(dict.fromkeys(levels))
-    settings = _settings(given) | {"alpha": levels[0]}
+    if output is None and given["html"] is None:
+        raise ValueError("give --output, --html or both: there is no file for the intervals")
     check_outputs(output, given["html"], given["figure"], inputs=(train, test))
-    rows = _read(train, test, target, given["drop"] or (), given["categorical"] or (), id_column)
-    for note in rows.notes:
-        say(f"note: {note}")
+    reading, roles = reading_of(given), roles_of(target, given, id_column)
+    check_inputs((train, test), reading, roles)
+    levels = _levels(given["alpha"])
+    settings = _settings(given) | {"alpha": levels[0]}
+    rows = _read(train, test, reading, roles)
     outcome = _fit_and_predict(rows, levels, given["unit"], test.name, settings)
     _write(context, outcome, f"{train} → {test}")
+
+
+def _levels(given: Sequence[float] | None) -> list[float]:
+    from ..data.checks import check_fraction
+
+    levels = [check_fraction("alpha", level) for level in given or [LIBRARY["alpha"]]]
+    return list(dict.fromkeys(levels))
 
 
 def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -103,26 +115,19 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _read(
-    train: Path,
-    test: Path,
-    target: str,
-    drop: Sequence[str],
-    categorical: Sequence[str],
-    id_column: str | None,
-) -> Encoded:
-    from .tables import encode, read_tables
+def _read(train: Path, test: Path, reading: Reading, roles: Roles) -> Encoded:
+    """Read both files, and say what was guessed and done."""
+    from .tables.encoding import encode
 
-    old, new = read_tables((train, test), apart=(target, id_column))
-    if train.samefile(test):
-        raise ValueError(f"{test}: TRAIN and TEST are the same file: give new rows as TEST")
-    if id_column is not None and re.fullmatch(OWN_COLUMNS, id_column):
-        raise ValueError(f"--id {id_column}: the output has a column of this name: rename yours")
+    (old, new), notes = read_inputs((train, test), reading, roles)
     files = (train.name, test.name)
-    rows = encode(old, new, target, drop, categorical, id_column, files)
+    target = str(roles.target)
+    rows = encode(old, new, target, roles.drop, roles.categorical, roles.id_column, files)
     if len(rows.y) < FEWEST_ROWS:
         raise ValueError(f"{train}: {len(rows.y)} rows are too few: give at least {FEWEST_ROWS}")
-    return rows
+    for note in rows.notes:
+        say(f"note: {note}")
+    return replace(rows, notes=(*notes, *rows.notes))
 
 
 def _fit_and_predict(
@@ -164,9 +169,19 @@ def _write(context: typer.Context, outcome: Outcome, inputs: str) -> None:
     write_outputs(paths, frame, next(iter(drawings.values()), None), page)
     print_table("", ("", ""), measured(outcome))
     print_text(f"\n{_in_words(outcome.certificates)}\n")
-    print_text(f"Wrote {len(frame)} intervals to {paths['output']}.")
+    print_text(f"Wrote {len(frame)} intervals to {paths['output'] or paths['html']}.")
+    _say_formulas(outcome, bool(paths["output"]) and not paths["safe_cells"])
     for warning in shortfalls(outcome):
         say(f"warning: {warning}")
+
+
+def _say_formulas(outcome: Outcome, unsafe: bool) -> None:
+    """Note names of rows that a spreadsheet would run."""
+    ids = outcome.rows.ids
+    count = 0 if ids is None or not unsafe else sum(map(is_formula, ids))
+    if count:
+        column = f"values of {ids.name!r} look like formulas to a spreadsheet"  # type: ignore[union-attr]
+        say(f"note: {count} {column}: pass --safe-cells to quote them.")
 
 
 def _in_words(certificates: Sequence[Certificate]) -> str:

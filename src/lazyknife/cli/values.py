@@ -62,7 +62,7 @@ def make_target(given: Mapping[str, Any]) -> dict[str, Any]:
 
     unit, name = check_positive("unit", given["unit"]), given["target_transform"]
     if name is not None:
-        check_choice("target-transform", name, TARGETS)
+        check_choice("target_transform", name, TARGETS)
     bounds = (given["lower_bound"], given["upper_bound"])
     if unit != 1 and any(bounds):
         raise ValueError(

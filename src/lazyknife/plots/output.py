@@ -35,7 +35,7 @@ def save_figure(figure: Figure, path: str | Path) -> None:
     if suffix not in FORMATS:
         raise ValueError(f"path={str(path)!r}: give a name that ends in {', '.join(FORMATS)}")
     with replacing(Path(path)) as temporary:
-        _write(figure, temporary, suffix)
+        write_figure(figure, temporary, suffix)
 
 
 def figure_svg(figure: Figure, *, title: str, id_prefix: str) -> str:
@@ -54,7 +54,7 @@ def figure_svg(figure: Figure, *, title: str, id_prefix: str) -> str:
     if not re.fullmatch(r"[A-Za-z][\w-]*", id_prefix, re.ASCII):
         raise ValueError(f"id_prefix={id_prefix!r}: give letters, digits and '-', a letter first")
     buffer = io.StringIO()
-    _write(figure, buffer, ".svg")
+    write_figure(figure, buffer, ".svg")
     text = buffer.getvalue()
     head, body = text[text.index("<svg") :].split(">", maxsplit=1)
     head = re.sub(r'width="[^"]*" height="[^"]*"', 'width="100%"', head)
@@ -65,7 +65,8 @@ def figure_svg(figure: Figure, *, title: str, id_prefix: str) -> str:
     return f"{head}>\n <title>{escape(title)}</title>{body}"
 
 
-def _write(figure: Figure, file: Path | IO[str], suffix: str) -> None:
+def write_figure(figure: Figure, file: Path | IO[str], suffix: str) -> None:
+    """Write a figure in the format of a suffix, a key of ``FORMATS``."""
     from matplotlib import rc_context
 
     # A layout starts from the last one, to the last digit: start every file from the same.

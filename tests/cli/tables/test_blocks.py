@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lazyknife.cli.tables import encode, encode_one, read_table
+from lazyknife.cli.tables import read_table
+from lazyknife.cli.tables.encoding import encode, encode_one
 from tabular import frames, halves, refused
 
 

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lazyknife.cli.tables import TableError, encode, encode_one, read_table, read_tables
+from lazyknife.cli.tables import Roles, TableError, read_table, read_tables
+from lazyknife.cli.tables.encoding import encode, encode_one
 from tabular import frames, refused
 
 
@@ -254,13 +255,19 @@ def test_the_type_of_a_column_is_decided_on_both_files(tmp_path_factory, texts, 
     paths = [tmp_path_factory.getbasetemp() / f"{name}.csv" for name in ("all", "train", "test")]
     for path, rows in zip(paths, (range(len(texts)), order[:cut], order[cut:]), strict=True):
         path.write_text("t,w,y\n" + "".join(f"{texts[row]},1,{row}\n" for row in rows))
-    settings = {"categorical": ["t"] if declared else []}
+    settings = {"categorical": ("t",) if declared else ()}
+    roles = Roles("y", **settings)
+
+    def encoded(*files):
+        frames = read_tables(files, roles=roles).frames
+        return (encode if len(frames) > 1 else encode_one)(*frames, "y", **settings)
+
     try:
-        whole = encode_one(read_table(paths[0]), "y", **settings)
+        whole = encoded(paths[0])
     except TableError:
-        refused(lambda: encode(*read_tables(paths[1:], apart=["y"]), "y", **settings), "'t'")
+        refused(lambda: encoded(*paths[1:]), "'t'")
         return
-    got = encode(*read_tables(paths[1:], apart=["y"]), "y", **settings)
+    got = encoded(*paths[1:])
     assert got.columns == whole.columns
     again = np.empty_like(whole.X)
     again[order] = np.concatenate([got.X, got.X_new])
@@ -270,18 +277,17 @@ def test_the_type_of_a_column_is_decided_on_both_files(tmp_path_factory, texts, 
 def test_numbers_in_one_file_are_text_where_the_other_file_says_so(tmp_path):
     train, test = tmp_path / "train.csv", tmp_path / "test.csv"
     train.write_text("t,b,n,y\n01,TRUE,1,1\n01,false,2,2\n2,,3,3\n")
-    test.write_text("t,b,n,y\n01,0,4,?\nx,1,5,?\n")
-    old, new = read_tables([train, test], apart=["y"])
+    test.write_text("t,b,n,y\n01,0,4,u\nx,w,5,v\nz,,5,v\nu,,5,v\n")
+    old, new = read_tables([train, test], roles=Roles("y")).frames
     assert old["t"].tolist() == ["01", "01", "2"]
     assert old["b"].dropna().tolist() == ["TRUE", "false"]
-    assert new["b"].tolist() == ["0", "1"]
+    assert new["b"].dropna().tolist() == ["0", "w"]
     assert old["n"].dtype == old["y"].dtype == np.int64
-    assert new["y"].tolist() == ["?", "?"]
-    read_table(train).to_parquet(tmp_path / "train.parquet")
-    old, new = read_tables([tmp_path / "train.parquet", test], apart=["y"])
-    assert old["t"].dtype == np.int64  # a Parquet file says what its types are
-    refused(lambda: encode(old, new, "y"), "'t'")
-    got = encode(*read_tables([train, tmp_path / "train.parquet"]), "y")
+    assert new["y"].tolist() == ["u", "v", "v", "v"]
+    read_table(train).to_parquet(tmp_path / "train.parquet")  # which says what its types are
+    both = [tmp_path / "train.parquet", test]
+    refused(lambda: read_tables(both, roles=Roles("y", drop=("b",))), "'t'")
+    got = encode(*read_tables([train, tmp_path / "train.parquet"]).frames, "y")
     np.testing.assert_array_equal(got.X, got.X_new)
 
 

@@ -183,10 +183,9 @@ def test_a_header_without_rows(tmp_path):
         (PNG, "binary"),
         (packed_zip(), "binary"),
         (b"a,b\n1,x\0y\n", "binary"),
-        ("a,b\n1,2\n".encode("utf-16"), "binary"),
-        ("name,b\nJos\u00e9,2\n".encode("latin-1"), "UTF-8"),
-        ("größe,b\n1,2\n".encode("latin-1"), "UTF-8"),
-        (b"a,b\n" + b"1,2\n" * 9999 + b"1,\xff\n", "UTF-8"),
+        ("a,b\n1,2\n".encode("utf-16-le"), "--encoding"),
+        (b"a,b\n" + b"1,2\n" * 9999 + b"1,\x81\n", "UTF-8"),
+        (b"a,b\n1,\xff\x01\n", "binary"),
     ],
 )
 def test_a_binary_file_called_csv(tmp_path, content, word):
@@ -265,12 +264,8 @@ def test_an_empty_last_field_is_not_ragged(tmp_path, content):
     np.testing.assert_array_equal(read_table(tmp_path / "a.csv")["b"], [np.nan, 3])
 
 
-@pytest.mark.parametrize(
-    ("name", "header"), [("a.csv", "a;b"), ("a.csv", "a\tb"), ("a.tsv", "a,b")]
-)
-def test_another_separator(tmp_path, name, header):
-    refused_file(tmp_path / name, header.encode() + b"\n1\n", repr(header), "separate")
-    refused_file(tmp_path / name, header.encode() + b"\n1,5;2\t5\n", repr(header), "separate")
+def test_another_separator_of_a_tsv_file(tmp_path):
+    refused_file(tmp_path / "a.tsv", b"a,b\n1\n", "'a,b'", "separated by a tab", "--sep")
 
 
 # The package.
@@ -290,8 +285,8 @@ def test_a_missing_package_is_named_with_the_way_to_get_it(tmp_path, monkeypatch
 
 def test_importing_the_module_stays_light():
     code = (
-        "import sys, lazyknife.cli.tables as t; assert t.encode\n"
-        "print([name for name in ('torch', 'pandas', 'pyarrow') if name in sys.modules])"
+        "import sys, lazyknife.cli.tables as t; assert t.read_tables\n"
+        "print([name for name in ('torch', 'pandas', 'pyarrow', 'numpy') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -303,7 +298,7 @@ def test_a_failing_write_leaves_the_old_file(tmp_path):
             raise OSError(28, "No space left on device")
 
         def to_parquet(self, path, **_):
-            Path(path).write_bytes(b"half")
+            path.write(b"half")
             raise OSError(28, "No space left on device")
 
     for suffix in SUFFIXES:

@@ -1,16 +1,24 @@
-"""A user's files, read, checked and turned into the arrays that the estimators take."""
+"""A user's files, read into frames with typed columns. Importing this loads no other package."""
 
-from .encoding import Encoded, encode, encode_one
-from .files import read_table, read_tables, write_table
+from .files import open_file, read_table, table_bytes, write_table
 from .formats import SUFFIXES, TableError
+from .names import Header, Roles, check_names
+from .reading import Reading
+from .same import with_target
+from .typed import Tables, read_tables
 
 __all__ = [
     "SUFFIXES",
-    "Encoded",
+    "Header",
+    "Reading",
+    "Roles",
     "TableError",
-    "encode",
-    "encode_one",
+    "Tables",
+    "check_names",
+    "open_file",
     "read_table",
     "read_tables",
+    "table_bytes",
+    "with_target",
     "write_table",
 ]

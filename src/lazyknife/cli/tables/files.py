@@ -8,75 +8,86 @@ import gzip
 import io
 import os
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...files import replacing
-from .formats import SEPARATORS, TableError, check_unique, load, quoted, suffix_of
-from .kinds import kind_of
+from ...files import write_together
+from .formats import SUFFIX_SEPARATORS, TableError, check_unique, load, suffix_of
+from .reading import Reading
+from .texts import LONGEST_HEADER, UNSEPARATED, Text, as_text, check_header, rows, trouble
 
 if TYPE_CHECKING:
     import pandas as pd
 
-UNSEPARATED = "the rows cannot be separated: look for a double quote that is never closed"
+INDEX = "__index_level_"  # begins the row labels of pandas in a Parquet file, which are not data
 
 
-def read_tables(paths: Sequence[Path], apart: Collection[str | None] = ()) -> list[pd.DataFrame]:
-    """Read files so that a column has the type that it would have in one file with all rows.
+@dataclass(frozen=True)
+class File:
+    """A file that has been read; a text file can be parsed again, with other columns as text."""
 
-    A text file does not say what type a column has. If its values look like numbers or booleans in
-    one file and like something else in another, they are text in both: "01" stays "01". The types
-    of the columns ``apart``, such as the target, are decided for each file alone.
-    """
-    frames = [read_table(path) for path in paths]
-    texts = [suffix_of(path) in SEPARATORS for path in paths]
-    shared = set.intersection(*(set(frame.columns) for frame in frames)) - set(apart)
-    mixed = [name for name in shared if _is_mixed([frame[name] for frame in frames], texts)]
-    for path, frame, text in zip(paths, frames, texts, strict=True):
-        if mixed and text:
-            frame[mixed] = read_table(path, as_text=mixed)[mixed]
-    return frames
+    path: Path
+    text: Text | None  # of a text file
+    parquet: bytes = b""  # the contents of another
+    reading: Reading = Reading()
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return self.text.names if self.text is not None else _parquet_names(self.path, self.parquet)
+
+    def frame(
+        self, texts: Collection[str] = (), raw: Collection[str] = (), only: Collection[str] = ()
+    ) -> pd.DataFrame:
+        """Return at least one row, with a default index.
+
+        Columns ``texts`` stay text even if they look like numbers, and so do columns ``raw``, which
+        also have no missing values: "NA" stays "NA". ``only`` some columns are read if given.
+        """
+        if self.text is None:
+            frame = _parquet(self.path, self.parquet)
+        else:
+            frame = _parse(self.text, self.reading, {*texts, *raw}, set(raw), set(only))
+        if not frame.size:
+            missing = "rows" if len(frame.columns) else "columns"
+            message = f"the file has no {missing}: give one with a header and rows"
+            raise TableError(f"{self.path}: {message}")
+        return frame
 
 
-def _is_mixed(columns: Sequence[Any], texts: Sequence[bool]) -> bool:
-    """Whether one file has numbers where another has something else, or 0 where one has False."""
-    found = {kind_of(column) for column in columns} - {"empty"}
-    if found != {"number"}:
-        return "number" in found
-    infer = load("pandas").api.types.infer_dtype
-    of_text = [column for column, text in zip(columns, texts, strict=True) if text]
-    types = {infer(column, skipna=True) for column in of_text if kind_of(column) != "empty"}
-    return "boolean" in types and len(types) > 1
-
-
-def read_table(path: Path, as_text: Sequence[str] = ()) -> pd.DataFrame:
-    """Return the frame of a file: at least one row and column, distinct names, default index.
-
-    Text files have a first row of column names; empty fields, "NA", "NaN", "null" and the like are
-    missing values. Columns ``as_text`` stay text even if they look like numbers.
-    """
+def open_file(path: Path, reading: Reading | None = None, whole: bool = True) -> File:
+    """Read a file, or only its first lines; its columns have distinct names."""
+    reading = reading or Reading()
     if os.path.isdir(path):  # whose name may have no suffix
         raise TableError(f"{path} is a folder: give a file inside it")
     suffix = suffix_of(path)
-    data = _contents(path).removeprefix(codecs.BOM_UTF8)
-    if not data or data.isspace():
+    if suffix in SUFFIX_SEPARATORS:
+        text = as_text(path, contents(path, None if whole else LONGEST_HEADER), reading, whole)
+        check_header(text)
+        return File(path, text, reading=reading)
+    data = contents(path)
+    if not data or data.removeprefix(codecs.BOM_UTF8).isspace():
         raise TableError(f"{path}: the file is empty: give one with a header and rows")
-    if suffix in SEPARATORS:
-        frame = _text(path, data, SEPARATORS[suffix], as_text)
-    else:
-        frame = _parquet(path, data)
-    if not frame.size:
-        missing = "rows" if len(frame.columns) else "columns"
-        raise TableError(f"{path}: the file has no {missing}: give one with a header and rows")
-    return frame
+    return File(path, None, data, reading)
 
 
-def _contents(path: Path) -> bytes:
+def read_table(path: Path, reading: Reading | None = None) -> pd.DataFrame:
+    """Return the frame of one file, with the types that its values show to pandas."""
+    return open_file(path, reading).frame()
+
+
+def contents(path: Path, most: int | None = None) -> bytes:
+    """Return the bytes of a file, unpacked; only the first if ``most`` says how many."""
+    opener = gzip.open if path.name.lower().endswith(".gz") else open
     try:
-        data = path.read_bytes()
-        return gzip.decompress(data) if path.name.lower().endswith(".gz") and data else data
+        if opener is gzip.open and path.stat().st_size == 0:
+            return b""
+        with opener(path, "rb") as file:
+            return bytes(file.read() if most is None else file.read(most))
     except (gzip.BadGzipFile, EOFError, zlib.error):
         message = "not a gzip file, or truncated: compress it again, or rename it to .csv"
         raise TableError(f"{path}: {message}") from None
@@ -86,101 +97,92 @@ def _contents(path: Path) -> bytes:
         raise TableError(message) from None
 
 
-def _text(path: Path, data: bytes, separator: str, as_text: Sequence[str]) -> pd.DataFrame:
+def _parse(
+    text: Text, reading: Reading, texts: set[str], raw: set[str], only: set[str]
+) -> pd.DataFrame:
     pandas = load("pandas")
-    if b"\0" in data:
-        raise TableError(f"{path} is a binary file: give a CSV, TSV or Parquet file")
+    names = [name for name in text.names if not only or name in only]
     try:
-        header, *first = [row for _, row in islice(_rows(data, separator), 2)] or [[""]]
-        _check_separator(path, header, separator)
-        # pandas numbers blank names, and would silently rename duplicates.
-        check_unique([name for name in header if name.strip()], str(path))
         # low_memory=False: a column's type comes from the whole file, not from blocks of it. On
         # 50,000 rows of 281 numbers pyarrow's reader was no faster in a process of its own.
         frame = pandas.read_csv(
-            io.BytesIO(data),
-            sep=separator,
+            io.BytesIO(text.data),
+            sep=text.separator,
             skipinitialspace=True,
             low_memory=False,
-            dtype=dict.fromkeys(as_text, str),
+            dtype=dict.fromkeys(texts & set(names), str),
+            usecols=names if only else None,
+            keep_default_na=False,
+            na_values={name: list(reading.missing) for name in names if name not in raw},
         )
-        # pandas takes the first fields of longer rows for labels, and fills shorter rows silently.
-        doubtful = any(len(row) != len(header) for row in first) or _gaps(data, separator, frame)
-        trouble = _trouble(data, separator) if doubtful else ""
-    except UnicodeDecodeError:
-        raise TableError(f"{path}: not UTF-8 text: save it as CSV in UTF-8") from None
-    except (pandas.errors.ParserError, pandas.errors.EmptyDataError, csv.Error):
-        trouble = _trouble(data, separator) or UNSEPARATED
-    if trouble:
-        raise TableError(f"{path}: {trouble}")
+        wrong = "" if only or not _is_doubtful(text, frame) else trouble(text.data, text.separator)
+    except (pandas.errors.ParserError, pandas.errors.EmptyDataError, csv.Error, UnicodeError):
+        wrong = trouble(text.data, text.separator) or UNSEPARATED
+    if wrong:
+        raise TableError(f"{text.path}: {wrong}")
     return frame
 
 
-def _rows(data: bytes, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the line on which each row ends, and its fields; blank lines are skipped."""
-    text = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", newline="")
-    reader = csv.reader(text, delimiter=separator, skipinitialspace=True)
-    return ((reader.line_num, row) for row in reader if len(row) > 1 or "".join(row).strip())
+def _is_doubtful(text: Text, frame: Any) -> bool:
+    """Whether rows may differ in length, or a quote may have swallowed some.
+
+    pandas takes the first fields of longer rows for labels, and fills shorter rows silently.
+    """
+    if b'"' in text.data:
+        return True
+    first = [row for _, row in islice(rows(text.data, text.separator), 2)]
+    if any(len(row) != len(text.names) for row in first):
+        return True
+    complete = (len(frame) + 1) * (len(text.names) - 1)
+    return text.data.count(text.separator.encode()) < complete
 
 
-def _gaps(data: bytes, separator: str, frame: Any) -> bool:
-    """Whether rows may be too short: the last column has gaps and separators may be missing."""
-    if not frame.iloc[:, -1].isna().any():
-        return False
-    complete = (len(frame) + 1) * (len(frame.columns) - 1)  # separators, if none are in quotes
-    return b'"' in data or data.count(separator.encode()) < complete
-
-
-def _trouble(data: bytes, separator: str) -> str:
-    """Return what is wrong with a text file whose rows differ in length; nothing if none do."""
-    width = 0
-    try:
-        for line, row in _rows(data, separator):
-            width = width or len(row)
-            if len(row) != width:
-                found = f"line {line} has {len(row)} fields and the header {width}"
-                return f"{found}: correct it, or put double quotes around fields with separators"
-    except (csv.Error, UnicodeDecodeError):
-        return UNSEPARATED
-    return ""
-
-
-def _check_separator(path: Path, header: list[str], separator: str) -> None:
-    """Refuse a file with another separator, which would be read as a single column."""
-    found = [other for other in (",", ";", "\t") if other != separator and other in header[0]]
-    if len(header) == 1 and found:
-        message = f"only one column, {quoted(header[0])}: separate fields by {separator!r}"
-        raise TableError(f"{path}: {message}, not by {found[0]!r}")
-
-
-def _parquet(path: Path, data: bytes) -> pd.DataFrame:
+def _parquet_file(path: Path, data: bytes) -> tuple[Any, list[str]]:
+    """Return the open file and the names of its columns."""
     arrow, parquet = load("pyarrow"), load("pyarrow.parquet")
     try:
         file = parquet.ParquetFile(arrow.BufferReader(data))
         names = [str(name) for name in file.schema_arrow.names]
         check_unique(names, str(path))
-        # Without the row labels of pandas, which are not data.
-        names = [name for name in names if not name.startswith("__index_level_")]
-        return file.read().select(names).to_pandas(ignore_metadata=True)
+        return file, [name for name in names if not name.startswith(INDEX)]
     except TableError:
         raise
     except (arrow.ArrowException, OSError, ValueError, KeyError, TypeError):
-        message = "not a Parquet file, or damaged: write it again, or give a CSV file"
-        raise TableError(f"{path}: {message}") from None
+        raise TableError(f"{path}: {DAMAGED}") from None
+
+
+DAMAGED = "not a Parquet file, or damaged: write it again, or give a CSV file"
+
+
+def _parquet_names(path: Path, data: bytes) -> tuple[str, ...]:
+    return tuple(_parquet_file(path, data)[1])
+
+
+def _parquet(path: Path, data: bytes) -> pd.DataFrame:
+    arrow = load("pyarrow")
+    file, names = _parquet_file(path, data)
+    try:
+        return file.read().select(names).to_pandas(ignore_metadata=True)
+    except (arrow.ArrowException, OSError, ValueError, KeyError, TypeError):
+        raise TableError(f"{path}: {DAMAGED}") from None
+
+
+def table_bytes(frame: pd.DataFrame, path: Path) -> bytes:
+    """Return the contents of a file with the frame, without its index."""
+    suffix = suffix_of(path)
+    if suffix not in SUFFIX_SEPARATORS:
+        buffer = io.BytesIO()
+        frame.to_parquet(buffer, index=False)
+        return buffer.getvalue()
+    data = frame.to_csv(index=False, sep=SUFFIX_SEPARATORS[suffix]).encode()
+    # Without a time stamp, the same table gives the same bytes.
+    return gzip.compress(data, mtime=0) if suffix.endswith(".gz") else bytes(data)
 
 
 def write_table(frame: pd.DataFrame, path: Path) -> None:
     """Write the frame without its index; an old file stays until the new one is complete."""
-    suffix = suffix_of(path)
+    suffix_of(path)
     try:
-        with replacing(path) as temporary:
-            if suffix in SEPARATORS:
-                data = frame.to_csv(index=False, sep=SEPARATORS[suffix]).encode()
-                # Without a time stamp, the same table gives the same bytes.
-                packed = gzip.compress(data, mtime=0) if suffix.endswith(".gz") else data
-                temporary.write_bytes(packed)
-            else:
-                frame.to_parquet(temporary, index=False)
+        write_together({path: lambda temporary: temporary.write_bytes(table_bytes(frame, path))})
     except OSError as error:
-        reason = error.strerror or error
-        raise TableError(f"{path} cannot be written ({reason}): choose another folder") from None
+        raise TableError(str(error)) from None

@@ -9,8 +9,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t"}  # of text files
-SUFFIXES = (*SEPARATORS, ".parquet")
+SUFFIX_SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t"}  # of text files
+SUFFIXES = (*SUFFIX_SEPARATORS, ".parquet")
 
 
 class TableError(ValueError):
