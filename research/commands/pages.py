@@ -12,7 +12,8 @@ from lazyknife.files import write_whole
 
 from ..messages import TABLES
 from ..pages import DOCS, RESULTS, fill, marked
-from ..study.tables import make_table
+from ..study.catalogue import STUDIES
+from ..study.tables import SPECIAL, make_table
 
 
 @plainly
@@ -27,8 +28,9 @@ def pages(
 
 
 def filled(page: str, results: Path) -> str:
-    """Return a page with all of its tables made anew."""
-    return fill(page, {name: table(name, results) for name in marked(page)})
+    """Return a page with its tables made anew, but for those that experiments fill."""
+    known = {*TABLES, *SPECIAL, *STUDIES}
+    return fill(page, {name: table(name, results) for name in marked(page) if name in known})
 
 
 def table(name: str, results: Path) -> str:

@@ -21,6 +21,13 @@ OURS = "lazyknife"  # how the names of the library's methods begin
 ONE_NETWORK = "lazyknife_public"  # what the estimator uses where models do not choose
 VALID = 0.88  # mean coverage, for an aim of .9
 CELL = ["data", "transform", "n"]
+# Constructions, each with jackknife+ at the same kind of widths.
+COSTS = {
+    "plus": (ONE_NETWORK, ONE_NETWORK),
+    "full": ("lazyknife_full", "lazyknife_leverage"),
+    "minmax": ("lazyknife_minmax", ONE_NETWORK),
+    "cv+": ("lazyknife_cv+", "lazyknife_absolute"),
+}
 Lines = list[tuple[str, ...]]
 
 
@@ -71,6 +78,23 @@ def best_other(means: pd.DataFrame) -> str:
 
 def _cells(rows: pd.DataFrame) -> Iterator[tuple[Any, pd.DataFrame]]:
     return iter(rows.groupby(CELL, sort=False, dropna=False))
+
+
+def cost_lines(rows: pd.DataFrame) -> tuple[tuple[str, ...], Lines]:
+    """Columns and lines: what constructions certify, cover, and cost in width, for each n."""
+    sizes = sorted(rows["n"].unique())
+    words = ("certified", "coverage", "width ÷ plus")
+    lines = [
+        (f'`"{name}"`', *(cell for n in sizes for cell in _cost(rows[rows["n"] == n], *pair)))
+        for name, pair in COSTS.items()
+    ]
+    return ("construction", *(f"{word}, n = {n}" for n in sizes for word in words)), lines
+
+
+def _cost(rows: pd.DataFrame, method: str, plus: str) -> tuple[str, str, str]:
+    means = rows.groupby(["method", "data"])[["certified", "coverage", "width"]].mean()
+    own, widths = means.loc[method], means.loc[method]["width"] / means.loc[plus]["width"]
+    return f"{own['certified'].mean():.3f}", f"{own['coverage'].mean():.3f}", f"{widths.mean():.2f}"
 
 
 def paired(part: pd.DataFrame, method: str, other: str) -> tuple[float, float]:

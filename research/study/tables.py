@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .. import pages
 from ..pages import markdown
 from .catalogue import PAPER, STUDIES
-from .choices import measures_table, verdict_lines, verdict_sentence
+from .choices import cost_lines, measures_table, verdict_lines, verdict_sentence
 from .kinds import against_lines, mean_lines, readme_lines, set_lines
 from .run import read_rows
 from .show import heading, labels
@@ -143,6 +143,7 @@ SPECIAL: dict[str, Callable[[Path], str]] = {
     "verdicts": lambda folder: verdict_table(verdicts(paper_rows(folder))),
     "claims": lambda folder: cell_tables(verdicts(paper_rows(folder))),
     "table1": lambda folder: table1(read_rows(folder / "table1.csv")),
+    "choices_costs": lambda folder: markdown(*cost_lines(_choices(folder))),
     "choices_verdict": lambda folder: _choices_verdict(_choices(folder)),
     **{
         f"choices_{measure}": partial(_choices_table, measure)

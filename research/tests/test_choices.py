@@ -15,6 +15,7 @@ from research.study.choices import (
     ONE_NETWORK,
     OURS,
     VALID,
+    cost_lines,
     draw_scores,
     measures_table,
     paired,
@@ -111,6 +112,18 @@ def test_one_setting_meets_the_best_of_the_others() -> None:
         ratio, error = paired(rows[rows["data"] == CELLS[cell][0]], ONE_NETWORK, "cv+")
         assert line[4] == f"{ratio:.3f} ± {error:.3f}"
     assert verdict_sentence(rows).startswith("It is ahead of all others in 2 of 2 cells")
+
+
+def test_costs_are_those_of_the_same_widths(committed: pd.DataFrame) -> None:
+    heads, lines = cost_lines(committed)
+    assert len(heads) == 7
+    found = {line[0]: line[1:] for line in lines}
+    assert [found['`"plus"`'][place] for place in (2, 5)] == ["1.00", "1.00"]
+    for name, certified in (("plus", 0.81), ("full", 0.9), ("minmax", 0.9), ("cv+", 0.74)):
+        assert float(found[f'`"{name}"`'][0]) == pytest.approx(certified, abs=0.01)
+    part = committed[committed["n"] == 100].groupby(["method", "data"])["width"].mean()
+    ratios = part["lazyknife_full"] / part["lazyknife_leverage"]
+    assert found['`"full"`'][2] == f"{ratios.mean():.2f}"
 
 
 def test_the_figure_has_a_panel_for_each_cell_and_a_mark_for_each_other_method() -> None:

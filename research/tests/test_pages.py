@@ -67,7 +67,11 @@ def test_the_demo_compares_methods_on_the_diabetes_data():
     assert lines[2].endswith("| 1.0 | none |")
 
 
-@pytest.mark.parametrize("path", [ROOT / "README.md", DOCS / "troubleshooting.md"], ids=str)
+@pytest.mark.parametrize(
+    "path",
+    [ROOT / "README.md", DOCS / "troubleshooting.md", DOCS / "trade.md"],
+    ids=lambda path: path.stem,
+)
 def test_a_page_is_what_its_command_fills(path):
     page = path.read_text(encoding="utf-8")
     assert marked(page)
