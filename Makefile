@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo docs test test-all test-portable lint types bench reproduce studies clean
+.PHONY: demo docs test test-all test-portable fuzz lint types bench reproduce studies clean
 
 # One stamp says that .venv holds what pyproject.toml and constraints.txt ask for.
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -28,6 +28,12 @@ test-all: test
 # The quick tests as older processors and other numbers of threads run them, three times in all.
 test-portable: $(VENV)/.installed
 	$(BIN)/python tests/portable.py
+
+# Drawn data, settings and files, each of which gives a result or a clear error; `make test` runs a
+# few, this FUZZ_CASES new ones of every kind.
+FUZZ_CASES ?= 2000
+fuzz: $(VENV)/.installed
+	FUZZ_CASES=$(FUZZ_CASES) OMP_NUM_THREADS=1 $(BIN)/pytest -m "slow or not slow" -s tests/fuzz
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -69,12 +69,14 @@ def test_estimators_replace_what_they_hold() -> None:
     assert one.loss == lk.Huber(3.0)
 
 
-def test_transformers_keep_their_own_set_params() -> None:
+def test_transformers_are_replaced_too() -> None:
     from sklearn.preprocessing import StandardScaler
 
-    model = lk.LazyJackknifeRegressor(scaling=StandardScaler())
+    shared = StandardScaler()
+    model = lk.LazyJackknifeRegressor(scaling=shared)
     model.set_params(scaling__with_mean=False)
     assert model.scaling.with_mean is False
+    assert shared.with_mean is True
 
 
 BAD = {

@@ -20,6 +20,7 @@ from threadpoolctl import threadpool_limits
 from .base import privacy
 from .compute import track
 from .data.checks import check_choice, check_positive_int
+from .data.reading import take
 from .estimators.methods import DEFAULT, METHODS, MethodSettings
 from .estimators.shared import IntervalRegressor
 from .metrics import coverage, interval_score, mean_width
@@ -99,7 +100,7 @@ def compare_methods(
 
     def calls() -> Iterator[tuple[Any, ...]]:
         for number, (train, test) in enumerate(parts):
-            rows = _take(X, train), y[train], _take(X, test), y[test]
+            rows = take(X, train), y[train], take(X, test), y[test]
             for name, model in models.items():
                 seeded = clone(model).set_params(random_state=random_state + number)
                 yield name, number, seeded, *rows
@@ -132,10 +133,6 @@ def _named(
     for name in names:
         check_choice("method", name, METHODS)
     return {name: METHODS[name](settings).set_params(scaling=scaling) for name in names}
-
-
-def _take(X: Any, rows: NDArray[np.intp]) -> Any:
-    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 
 def make_folds(n: int, folds: int, train_rows: int, test_rows: int, seed: int) -> list[Fold]:
@@ -198,7 +195,7 @@ def warm_up(method: str, model: IntervalRegressor, X: Any, y: Any) -> None:
     _warm.add(method)
     few = np.arange(min(30, len(y)))
     with suppress(Exception):  # what is wrong shows in the fit that counts
-        model.fit(_take(X, few), y[few]).predict_interval(_take(X, few))
+        model.fit(take(X, few), y[few]).predict_interval(take(X, few))
 
 
 def forget_accounts() -> None:

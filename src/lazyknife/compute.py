@@ -7,7 +7,6 @@ within ``Machine.budget`` bytes, whatever the number of rows.
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import threading
@@ -34,6 +33,7 @@ PRECISIONS: dict[str, dict[str, Any]] = {  # as fields of a Machine
     "float32": {"dtype": torch.float32},
     "tf32": {"dtype": torch.float32, "tf32": True},
 }
+LARGEST_BUDGET = 2**63
 BUDGET_SHARE = 0.25  # of the free memory, that blocks may take by default
 SYSTEM_MEMORY, CONTROL_GROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
 UNKNOWN_MEMORY = 8 * 2**30  # where the system does not report it
@@ -142,8 +142,8 @@ def machine_for(device: Any, precision: Any, memory_budget: Any) -> Machine:
     chosen = find_device(device)
     if memory_budget is None:
         budget = int(BUDGET_SHARE * free_memory(chosen))
-    elif isinstance(memory_budget, Real) and 1 <= float(memory_budget) < math.inf:
-        budget = int(float(memory_budget))
+    elif isinstance(memory_budget, Real) and 1 <= memory_budget < LARGEST_BUDGET:
+        budget = int(memory_budget)
     else:
         raise ValueError(f"memory_budget={memory_budget!r}: give a number of bytes, or None")
     return Machine(chosen, budget=budget, **PRECISIONS[precision])
@@ -155,7 +155,7 @@ def find_device(device: Any) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         found = torch.device(device)
-    except (RuntimeError, TypeError):
+    except (RuntimeError, TypeError, ValueError):
         found = torch.device("meta")
     if found.type not in ("cpu", "cuda"):
         raise ValueError(f"device={device!r}: give 'auto', or a torch.device of 'cpu' or 'cuda'")

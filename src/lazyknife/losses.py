@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from .data.checks import check_positive
+from .data.checks import check_reasonable
 from .settings import Settings
 
 # A network may exceed this during training; e³⁰ is still far from float32's largest number.
@@ -103,7 +103,7 @@ class Huber(Loss):
     name = "huber"
 
     def __post_init__(self) -> None:
-        check_positive("delta", self.delta)
+        check_reasonable("delta", self.delta)
 
     def value(self, f: Tensor, y: Tensor) -> Tensor:
         """r²/2 for |r| ≤ δ, else δ(|r| − δ/2), r = f − y."""

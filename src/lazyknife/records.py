@@ -53,20 +53,6 @@ class PrivacyCurve:
 INDEPENDENT = PrivacyCurve((0.0,), (0.0,), (0.0, 0.0))
 
 
-def composed(curves: Sequence[PrivacyCurve | None]) -> PrivacyCurve | None:
-    """The curve of independent outputs together; two have ε + ε' and δ + e^ε·δ'."""
-    total = INDEPENDENT
-    for curve in curves:
-        if curve is None:
-            return None
-        epsilons = np.add.outer(total.epsilons, curve.epsilons)
-        deltas = np.asarray(total.deltas)[:, None] + np.exp(total.epsilons)[:, None] * curve.deltas
-        (epsilon, delta), (other, more) = total.replace_one, curve.replace_one
-        both = (epsilon + other, delta + float(np.exp(epsilon)) * more)
-        total = PrivacyCurve(tuple(epsilons.ravel()), tuple(deltas.ravel()), both)
-    return total
-
-
 @dataclass(frozen=True)
 class Base:
     """Base weights θ0, how they depend on the data, and how they were obtained.
@@ -169,5 +155,7 @@ class Conformal(Predictor, Protocol):
 def to_array(values: ArrayLike | Tensor) -> Array:
     """Return numbers as a float64 array, from any container or device."""
     if isinstance(values, Tensor):
-        values = values.detach().cpu().numpy()
+        values = values.detach().cpu().double().numpy()
+    if np.ma.is_masked(values):
+        raise TypeError("a masked array has masked values, which are no data: remove them")
     return np.asarray(values, dtype=np.float64)

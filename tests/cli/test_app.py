@@ -81,7 +81,10 @@ def test_help_breaks_its_lines_where_the_screen_ends():
         (["certify", "--n", "9", "--base", "x"], "--base x: choose from 'public', 'split'"),
         (["certify", "--n", "0"], "--n 0: give a whole number of at least 1"),
         (["plan", "--n", "9", "--coverage", "2"], "--coverage 2.0: give a number strictly between"),
-        (["plan", "--n", "9", "--coverage", ".8", "--construction", "naive"], "--construction naive has no"),
+        (
+            ["plan", "--n", "9", "--coverage", ".8", "--construction", "naive"],
+            "--construction naive has no",
+        ),
         (
             ["plan", "--n", "9", "--coverage", ".8", "--alpha", ".1", "--epsilon", "1"],
             "give --alpha to find ε, or --epsilon or --noise-multiplier to find alpha",

@@ -175,7 +175,7 @@ def test_names_are_carried_over_and_the_order_is_kept(folder):
     files = {"train": "mixed_train.csv", "test": "mixed_test.csv"}
     without, _ = intervals_of(*options, **files)
     found, _ = intervals_of("--id", "name", *options[2:], **files)
-    assert found.columns.tolist() == ["name", "point", "lower", "upper"]
+    assert found.columns.tolist() == ["name", "point", "lower", "upper", "width"]
     assert found["name"].tolist() == [f"r{i}" for i in range(40, 60)]
     pd.testing.assert_frame_equal(found.drop(columns="name"), without)
     frame = read_table(folder / "mixed_test.csv").iloc[::-1]

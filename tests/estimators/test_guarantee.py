@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.preprocessing import MinMaxScaler
 
 import lazyknife as lk
 from rows import linear
@@ -29,12 +30,13 @@ CHANGES = {
     "network": {"network": lk.mlp((5,))},
     "scaling": {"scaling": "symlog"},
     "seed": {"random_state": 1},
+    "a setting of a transformer": {"scaling__feature_range": (0, 2)},
 }
 
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_after_a_change_intervals_and_certificates_need_a_fit(change: str) -> None:
-    model = fitted(base=lk.Split())
+    model = fitted(base=lk.Split(), scaling=MinMaxScaler())
     before = model.predict(X)
     model.set_params(**CHANGES[change])
     for ask in (

@@ -62,6 +62,16 @@ def test_settings_of_the_base_can_be_searched() -> None:
     assert start.base == lk.DPSGD(epochs=1)
 
 
+def test_what_any_of_the_settings_assumes_is_assumed() -> None:
+    import torch
+
+    networks = [lk.mlp((4,)), torch.nn.Linear(X.shape[1], 1)]
+    search = searched({"network": networks})
+    assert any("starting weights" in one for one in lk.after_search(search).assumptions)
+    alone = searched({"network": networks[:1]})
+    assert not any("starting weights" in one for one in lk.after_search(alone).assumptions)
+
+
 def test_many_settings_leave_nothing() -> None:
     search = searched({"ridge": [0.1, 1.0], "intercept": [True, False]}, model(alpha=0.2))
     found = lk.after_search(search)

@@ -140,10 +140,10 @@ def test_frames_keep_their_labels_and_lists_are_arrays(model: Any) -> None:
     np.testing.assert_array_equal(listed, whole.lower)
 
 
-def check_tensor(values: Any, array: Any) -> None:
+def check_tensor(values: Any, array: Any, dtype: torch.dtype) -> None:
     assert isinstance(values, Tensor)
     assert isinstance(array, np.ndarray)
-    assert (values.dtype, values.device.type) == (torch.float64, "cpu")
+    assert (values.dtype, values.device.type) == (dtype, "cpu")
     assert not values.requires_grad
     np.testing.assert_array_equal(values.numpy(), array)
 
@@ -155,8 +155,8 @@ def test_tensors_are_answered_by_tensors(model: Any, dtype: torch.dtype, alpha: 
     arrays = model.predict_interval(rows.numpy(), alpha)
     result = model.predict_interval(rows, alpha)
     for name in ("point", "lower", "upper", "width"):
-        check_tensor(getattr(result, name), getattr(arrays, name))
-    check_tensor(model.predict(rows), model.predict(rows.numpy()))
+        check_tensor(getattr(result, name), getattr(arrays, name), dtype)
+    check_tensor(model.predict(rows), model.predict(rows.numpy()), dtype)
 
 
 def test_a_fit_on_tensors_is_the_fit_on_arrays() -> None:

@@ -33,7 +33,7 @@ def test_mlp_is_a_value_and_may_be_linear() -> None:
     module = mlp(())(3)
     assert [type(part) for part in module] == [nn.Linear]
     assert module(X).shape == (5, 1)
-    with pytest.raises(ValueError, match="at least one unit"):
+    with pytest.raises(ValueError, match="at least 1"):
         mlp((4, 0))
     with pytest.raises(ValueError, match=r"activation='step': choose from .*'gelu'.*'tanh'"):
         mlp((4,), "step")

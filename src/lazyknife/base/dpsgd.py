@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from ..compute import track
-from ..data.checks import check_between, check_fraction, check_positive, check_positive_int
+from ..data.checks import check_between, check_fraction, check_positive_int, check_reasonable
 from ..networks import Dice, like, outputs, seeded, spawn_seeds
 from ..records import Base, PrivacyCurve
 from ..sentences import PRIVATE_REMARKS
-from .method import EPSILON_ADVICE, BaseMethod, Task
+from .method import EPSILON_ADVICE, BaseMethod, Task, check_steps
 from .privacy import SMALLEST_DELTA, calibrate, dpsgd_curve, dpsgd_epsilon
 from .rowwise import check_rowwise, check_same_buffers, fix_norms, opacus_errors
 
@@ -89,15 +89,15 @@ class DPSGD(BaseMethod):
     noise_multiplier: float | None = None
 
     def __post_init__(self) -> None:
-        if self.epsilon != math.inf:
+        if not (isinstance(self.epsilon, float) and self.epsilon == math.inf):
             check_between("epsilon", self.epsilon, EPSILONS, INFINITE)
         check_fraction("delta", self.delta)
         check_between("delta", self.delta, DELTAS, "Rounding errors exceed smaller values")
         check_positive_int("epochs", self.epochs)
         check_positive_int("batch_size", self.batch_size)
-        check_positive("max_grad_norm", self.max_grad_norm)
+        check_reasonable("max_grad_norm", self.max_grad_norm)
         if self.lr is not None:
-            check_positive("lr", self.lr)
+            check_reasonable("lr", self.lr)
         if (sigma := self.noise_multiplier) is not None:
             check_between("noise_multiplier", sigma, NOISE_MULTIPLIERS, NOISE_ADVICE)
 
@@ -141,6 +141,7 @@ class DPSGD(BaseMethod):
         return () if without_noise else PRIVATE_REMARKS
 
     def learn(self, task: Task) -> Base:
+        check_steps(self.epochs, self.batch_size, len(task.X))
         run = self.mechanism(task.n)
         lr = self.lr or public_step(task.start, run)
         module = run_dpsgd(task, run, lr)
@@ -191,7 +192,7 @@ def run_dpsgd(
         check_rowwise(module, inputs, dropping)
     with seeded(dropping, inputs.device):
         _check_all_used(module, inputs[:1])
-    dice = Dice.of(module, inputs[:2], dropping)
+    dice = Dice.of(module, inputs[: math.ceil(run.expected_batch)], dropping)
     if batches is None:
         batches = poisson_batches(len(inputs), run, drawing)
     # The loss below is a sum. Buffers are compared afterwards, so opacus need not refuse them.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -16,6 +17,20 @@ from ..settings import Settings
 
 Rows = NDArray[np.intp]
 EPSILON_ADVICE = "Smaller values certify no more than base=Public(), larger ones protect nothing"
+# Steps of training that are refused, and the seconds that one takes at least.
+TOO_MANY_STEPS, STEP_SECONDS = 10**7, 2e-4
+
+
+def check_steps(epochs: int, batch_size: int, rows: int) -> int:
+    """Return the number of steps; refuse what would take hours."""
+    steps = epochs * math.ceil(rows / batch_size)
+    if steps >= TOO_MANY_STEPS:
+        raise ValueError(
+            f"epochs={epochs:,} with batch_size={batch_size:,} and {rows:,} rows is {steps:,} "
+            f"steps, at least {STEP_SECONDS * steps / 3600:,.1f} hours: give fewer epochs or a "
+            "larger batch_size"
+        )
+    return steps
 
 
 @dataclass(frozen=True)
@@ -88,3 +103,9 @@ class BaseMethod(Settings, ABC):
     def remarks(self) -> tuple[str, ...]:
         """What a reader of the certificate should know about this base."""
         return ()
+
+
+def check_training(training: Any) -> None:
+    """Refuse what cannot train."""
+    if not isinstance(training, BaseMethod):
+        raise TypeError(f"training={training!r}: give an instance such as Plain(epochs=10)")

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from ..data.checks import check_between, check_choice, check_positive
+from ..data.checks import check_between, check_choice, check_reasonable
 from ..networks import spawn_seeds
 from ..records import Base, PrivacyCurve
 from ..sentences import PRIVATE_REMARKS, SENSITIVITY
-from .method import EPSILON_ADVICE, BaseMethod, Task
+from .method import EPSILON_ADVICE, BaseMethod, Task, check_training
 from .plain import Plain
 from .privacy import l1_total_variation, l2_total_variation, pure_curve
 from .rowwise import check_same_buffers
@@ -52,9 +52,10 @@ class Perturbed(BaseMethod):
     remarks = PRIVATE_REMARKS
 
     def __post_init__(self) -> None:
-        check_positive("sensitivity", self.sensitivity)
+        check_reasonable("sensitivity", self.sensitivity)
         check_between("epsilon", self.epsilon, EPSILONS, EPSILON_ADVICE)
         check_choice("norm", self.norm, NORMS)
+        check_training(self.training)
 
     def dependence(self, n: int, n_parameters: int | None = None) -> PrivacyCurve:
         """ε, and the total variation of the noise; for l2 it shrinks with the dimension."""

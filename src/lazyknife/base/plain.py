@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from ..compute import track
-from ..data.checks import check_positive, check_positive_int
+from ..data.checks import check_positive_int, check_reasonable
 from ..networks import Dice, like, outputs, set_training, spawn_seeds
 from ..records import Base
-from .method import BaseMethod, Task
+from .method import BaseMethod, Task, check_steps
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Plain(BaseMethod):
     def __post_init__(self) -> None:
         check_positive_int("epochs", self.epochs)
         check_positive_int("batch_size", self.batch_size)
-        check_positive("lr", self.lr)
+        check_reasonable("lr", self.lr)
 
     def dependence(self, n: int, n_parameters: int | None = None) -> None:
         return None
@@ -56,7 +56,7 @@ class Plain(BaseMethod):
             [p for p in module.parameters() if p.requires_grad],
             len(inputs),
             torch.Generator().manual_seed(task.seed),
-            Dice.of(module, inputs[:2], *spawn_seeds(task.seed, 1)),
+            Dice.of(module, inputs[: self.batch_size], *spawn_seeds(task.seed, 1)),
             task.progress,
         )
         return Base(module.eval(), None, {"method": "plain", "seed": task.seed})
@@ -75,6 +75,7 @@ class Plain(BaseMethod):
         ``shuffling`` draws the batches, ``dropping`` is for the network. Returns the mean error
         over the last epoch.
         """
+        check_steps(self.epochs, self.batch_size, n)
         optimizer = torch.optim.Adam(free, lr=self.lr)
         for _ in track(range(self.epochs), "training", self.epochs, progress):
             errors = []

@@ -122,7 +122,7 @@ def train_body(
             [*free, *decoder.parameters()],
             len(inputs),
             shuffling,
-            Dice.of(module, inputs[:2], *spawn_seeds(task.seed, 1)),
+            Dice.of(module, inputs[: training.batch_size], *spawn_seeds(task.seed, 1)),
             task.progress,
         )
     if not math.isfinite(error):

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..data.checks import check_fraction
 from ..records import INDEPENDENT, Base, PrivacyCurve
-from .method import BaseMethod, Rows, Task
+from .method import BaseMethod, Rows, Task, check_training
 from .plain import Plain
 
 
@@ -30,6 +30,7 @@ class Split(BaseMethod):
 
     def __post_init__(self) -> None:
         check_fraction("fraction", self.fraction)
+        check_training(self.training)
 
     def dependence(self, n: int, n_parameters: int | None = None) -> PrivacyCurve:
         """Given its own part, the base does not depend on the other."""

@@ -11,7 +11,7 @@ from ..base import BaseMethod, check_base
 from ..data.checks import (
     check_choice,
     check_folds,
-    check_fraction,
+    check_level,
     check_not_negative,
     check_positive_int,
 )
@@ -62,6 +62,8 @@ def certify(
     """
     check_positive_int("n", n)
     check_folds(folds)
+    if n_parameters is not None:
+        check_positive_int("n_parameters", n_parameters)
     method = check_base(base)
     left = method.rows_left(n)
     dependence = method.dependence(n if left == n else n - left, n_parameters)
@@ -86,7 +88,7 @@ class Claim:
         self, n: int, alpha: float, eta: float | None = None, nu: float | None = None
     ) -> Certificate:
         """Return the certificate for n rows at a level."""
-        check_fraction("alpha", alpha)
+        check_level("alpha", alpha)
         check_choice("construction", self.construction, CONSTRUCTIONS)
         for argument, value in (("eta", eta), ("nu", nu)):
             if value is not None:

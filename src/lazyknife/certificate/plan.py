@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from ..base import DPSGD, BaseMethod, Public
+from ..base import DPSGD, BaseMethod, Public, check_base
 from ..base.roots import falling_root
-from ..data.checks import check_choice, check_fraction, check_positive_int
+from ..data.checks import check_choice, check_folds, check_fraction, check_level, check_positive_int
 from ..intervals import CONSTRUCTIONS, kappa, rows_needed
 from ..sentences import either, rounded_down
 from .certificate import Certificate
@@ -116,9 +116,10 @@ def plan(
         )
     if alpha is None and base is None and epsilon is None:
         raise ValueError("give epsilon= or base= to find an alpha, or alpha= to find an ε")
-    method = base or (DPSGD() if epsilon is None else DPSGD(epsilon=epsilon))
+    private = DPSGD() if epsilon is None else DPSGD(epsilon=epsilon)
+    method = private if base is None else check_base(base)
     left = method.rows_left(n)
-    if CONSTRUCTIONS[construction].miss(1, left, check_positive_int("folds", folds)) is None:
+    if CONSTRUCTIONS[construction].miss(1, left, check_folds(folds)) is None:
         raise ValueError(
             f"folds={folds}: {construction!r} requires equal folds, and the {left} rows are not "
             f"divisible by {folds}: choose a number of folds that divides them"
@@ -126,7 +127,7 @@ def plan(
     goal = Goal(n, coverage, construction, folds)
     if alpha is None:
         return _plan_alpha(goal, method)
-    return _plan_epsilon(goal, method, check_fraction("alpha", alpha))
+    return _plan_epsilon(goal, method, check_level("alpha", alpha))
 
 
 def _plan_alpha(goal: Goal, base: BaseMethod) -> Plan:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from .report import Report
     from .tables import Reading, Roles
-    from .tables.encoding import Encoded
+    from .tables.rows import Rows
 
 MEASURED = {"coverage": "coverage", "width": "width", "score": "interval score"}
 COLUMNS = ("method", *MEASURED.values(), "seconds", "certified")
@@ -101,12 +101,12 @@ def compare(
         raise typer.Exit(FAILED)
 
 
-def _read(data: Path, reading: Reading, roles: Roles) -> Encoded:
+def _read(data: Path, reading: Reading, roles: Roles) -> Rows:
     """Read the file, and say what was guessed and done."""
-    from .tables.encoding import encode_one
+    from .tables.rows import split_rows
 
     (frame,), notes = inputs.read_inputs((data,), reading, roles)
-    rows = encode_one(frame, str(roles.target), roles.drop, roles.categorical, data.name)
+    rows = split_rows(frame, None, roles, (data.name, data.name))
     for note in rows.notes:
         say(f"note: {note}")
     return replace(rows, notes=(*notes, *rows.notes))

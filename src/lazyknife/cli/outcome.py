@@ -12,7 +12,7 @@ from .report import Figure, Report, Table
 if TYPE_CHECKING:
     from ..certificate import Certificate
     from ..results import Intervals
-    from .tables.encoding import Encoded
+    from .tables.rows import Rows
 
 SHOWN = 1000  # rows of the table in a report
 FAR = 3.0  # standard errors below the certificate
@@ -29,7 +29,7 @@ LOOK_FOR = (
 class Outcome:
     """Rows, intervals and guarantees."""
 
-    rows: Encoded  # both files as arrays
+    rows: Rows  # of both files
     intervals: Intervals  # of the new rows, at one or several levels
     certificates: tuple[Certificate, ...]  # one for each level
     models: int  # n, the number of training rows whose residuals the intervals rest on

@@ -22,7 +22,7 @@ from .outcome import Outcome, draw, make_report, measured, shortfalls
 if TYPE_CHECKING:
     from ..certificate import Certificate
     from .tables import Reading, Roles
-    from .tables.encoding import Encoded
+    from .tables.rows import Rows
 
 FEWEST_ROWS = 3  # a leave-one-out model with an intercept and a λ of its own
 
@@ -53,9 +53,7 @@ SAFE = opt.table(FILES, safe_cells=(bool, False, QUOTE))
 
 
 @plainly
-@opt.with_options(
-    opt.DATA, SAFE, opt.READING, opt.TARGET, OWN, opt.SEED, opt.SETTINGS, opt.BASES
-)
+@opt.with_options(opt.DATA, SAFE, opt.READING, opt.TARGET, OWN, opt.SEED, opt.SETTINGS, opt.BASES)
 def predict(
     context: typer.Context,
     train: Annotated[Path, typer.Argument(help=ROWS, metavar="TRAIN")],
@@ -115,14 +113,12 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _read(train: Path, test: Path, reading: Reading, roles: Roles) -> Encoded:
+def _read(train: Path, test: Path, reading: Reading, roles: Roles) -> Rows:
     """Read both files, and say what was guessed and done."""
-    from .tables.encoding import encode
+    from .tables.rows import split_rows
 
     (old, new), notes = read_inputs((train, test), reading, roles)
-    files = (train.name, test.name)
-    target = str(roles.target)
-    rows = encode(old, new, target, roles.drop, roles.categorical, roles.id_column, files)
+    rows = split_rows(old, new, roles, (train.name, test.name))
     if len(rows.y) < FEWEST_ROWS:
         raise ValueError(f"{train}: {len(rows.y)} rows are too few: give at least {FEWEST_ROWS}")
     for note in rows.notes:
@@ -131,21 +127,17 @@ def _read(train: Path, test: Path, reading: Reading, roles: Roles) -> Encoded:
 
 
 def _fit_and_predict(
-    rows: Encoded, levels: Sequence[float], unit: float, test_name: str, settings: dict[str, Any]
+    rows: Rows, levels: Sequence[float], unit: float, test_name: str, settings: dict[str, Any]
 ) -> Outcome:
     """Fit, predict, and adapt the certificate of each level to the new file."""
-    import pandas
-
     from ..estimators.lazy import LazyJackknifeRegressor
 
-    # With their names, so that messages can name a column.
-    X, X_new = (pandas.DataFrame(part, columns=rows.columns) for part in (rows.X, rows.X_new))
-    model = LazyJackknifeRegressor(**settings)
-    model.fit(X, rows.y / unit, X_pool=X_new)
-    found = model.predict_interval(X_new, alpha=levels if len(levels) > 1 else None)
+    model = LazyJackknifeRegressor(encoding=rows.encoder, **settings)
+    model.fit(rows.X, rows.y / unit, X_pool=rows.X_new)
+    found = model.predict_interval(rows.X_new, alpha=levels if len(levels) > 1 else None)
     ends = {name: unit * getattr(found, name) for name in ("point", "lower", "upper")}
     certificates = [model.certificate_, *(model.certify(alpha=level) for level in levels[1:])]
-    if rows.fitted or model.scaling_.pool is not None:
+    if model.scaling_.pool is not None:
         # Medians, categories or scales come from the rows of both files together.
         certificates = [_for_both_files(one, test_name) for one in certificates]
     return Outcome(rows, replace(found, **ends), tuple(certificates), len(model.loo_.residuals))

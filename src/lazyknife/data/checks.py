@@ -7,11 +7,18 @@ from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
+
+# Numbers whose squares and quotients neither overflow nor vanish.
+REASONABLE = (1e-100, 1e100)
+LARGEST_COUNT = 2**53  # beyond it not every whole number is a float
+LEAST_LEVEL = 1e-15  # finite intervals would need more rows than anybody has
+
 
 def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
     """Refuse a value that is not one of the choices."""
     options = list(choices)
-    if value not in options:
+    if not isinstance(value, str) or value not in options:
         raise ValueError(f"{name}={value!r}: choose from {listed(options)}")
 
 
@@ -24,9 +31,13 @@ def check_real(name: str, value: Any) -> float:
     """Return the value as a float; refuse what is not a finite number."""
     if not isinstance(value, Real) or isinstance(value, bool):
         raise TypeError(f"{name}={value!r}: give a number")
-    if not math.isfinite(value):
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
         raise ValueError(f"{name}={value!r}: give a finite number")
-    return float(value)
+    return number
 
 
 def check_between(name: str, value: Any, limits: tuple[float, float], reason: str) -> None:
@@ -34,6 +45,14 @@ def check_between(name: str, value: Any, limits: tuple[float, float], reason: st
     least, most = limits
     if not least <= check_real(name, value) <= most:
         raise ValueError(f"{name}={value!r}: give a number from {least:g} to {most:g}. {reason}")
+
+
+def check_reasonable(name: str, value: Any) -> float:
+    """Refuse what is not above 0, and sizes with which nothing can be computed."""
+    least, most = REASONABLE
+    if not least <= check_positive(name, value) <= most:
+        raise ValueError(f"{name}={value!r}: give a number from {least:g} to {most:g}")
+    return float(value)
 
 
 def check_positive(name: str, value: Any) -> float:
@@ -57,12 +76,27 @@ def check_fraction(name: str, value: Any) -> float:
     return float(value)
 
 
+def check_level(name: str, value: Any) -> float:
+    """Refuse a level outside of (0, 1), or so small that no number of rows is enough."""
+    if check_fraction(name, value) < LEAST_LEVEL:
+        raise ValueError(f"{name}={value!r}: give a number from {LEAST_LEVEL:g} to below 1")
+    return float(value)
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """Refuse what is not True or False: any text, "no" included, would count as True."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name}={value!r}: give True or False")
+    return bool(value)
+
+
 def check_positive_int(name: str, value: Any) -> int:
     """Refuse what is not a whole number of at least 1."""
     if not isinstance(value, Integral) or isinstance(value, bool):
         raise TypeError(f"{name}={value!r}: give a whole number")
-    if value < 1:
-        raise ValueError(f"{name}={value!r}: give a whole number of at least 1")
+    if not 1 <= value <= LARGEST_COUNT:
+        most = "at least 1" if value < 1 else f"at most {LARGEST_COUNT:,}"
+        raise ValueError(f"{name}={value!r}: give a whole number of {most}")
     return int(value)
 
 

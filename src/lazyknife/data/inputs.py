@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from torch import Tensor
-from torch.utils.data import DataLoader
+
+from ..alert import warn
+from .containers import plain
 
 Values = NDArray[Any]
+
+COLUMN = "A column-vector y was passed when a 1d array was expected: pass y.ravel(), of shape (n,)"
 
 
 def is_shaped(X: Any) -> bool:
@@ -22,38 +26,14 @@ def is_shaped(X: Any) -> bool:
     return isinstance(X, np.ndarray) and X.ndim > 2
 
 
-def is_stream(X: Any) -> bool:
-    """Whether X yields its rows in batches: an iterator, such as a generator, or a DataLoader."""
-    return isinstance(X, (Iterator, DataLoader))
-
-
-def batch_rows(batch: Any) -> Any:
-    """Return the rows of a batch; a loader that also yields targets puts them after the rows."""
-    if isinstance(batch, dict):
-        raise TypeError(
-            f"a batch is a dict with keys {list(batch)}: give an iterator of rows, or of tuples "
-            "that begin with them"
-        )
-    if isinstance(batch, (tuple, list)) and len(batch) and hasattr(batch[0], "shape"):
-        return batch[0]
-    return batch
-
-
-def give_back(values: Tensor, X: Any) -> Any:
-    """Return numbers in float64 and in the caller's container: an array, or a tensor for one."""
-    if isinstance(X, Tensor):
-        return values.to(X.device, torch.float64)
-    return values.to("cpu", torch.float64).numpy()
-
-
 def check_features(X: Any, estimator: Any, *, name: str = "X", min_rows: int = 1) -> Values:
     """Return X as an array: float64, or integer codes where an integer tensor was given."""
+    values = plain(X, name)
     if is_shaped(X):
-        return _check_shaped(X, name, min_rows)
-    if isinstance(X, Tensor):
-        X = X.detach().cpu().numpy()
+        return _check_shaped(values, name, min_rows)
     terms = {"estimator": estimator, "input_name": name, "ensure_min_samples": min_rows}
-    result: Values = check_array(X, dtype=np.float64, **terms)
+    with np.errstate(all="ignore"):  # of huge values, which its test for infinity adds up
+        result: Values = check_array(values, dtype=np.float64, **terms)
     return result
 
 
@@ -63,17 +43,29 @@ def check_target(y: Any, X: Values, estimator: Any) -> NDArray[np.float64]:
         raise ValueError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None"
         )
-    if isinstance(y, Tensor):
-        y = y.detach().cpu().numpy()
-    checked = check_array(y, dtype=None, ensure_2d=False, estimator=estimator, input_name="y")
-    vector = column_or_1d(checked, warn=True)
-    if vector.dtype.kind not in "biuf":
-        try:
-            vector = vector.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"y has values that are not numbers: {error}") from None
+    terms = {"ensure_2d": False, "estimator": estimator, "input_name": "y"}
+    with np.errstate(all="ignore"):
+        checked = check_array(plain(y, "y"), dtype=None, **terms)
+    if checked.ndim == 2 and checked.shape[1] == 1:
+        warn(COLUMN, DataConversionWarning)
+    vector = column_or_1d(checked)
     check_consistent_length(X, vector)
-    result: NDArray[np.float64] = vector.astype(np.float64)
+    return _finite_numbers(vector)
+
+
+def _finite_numbers(y: Values) -> NDArray[np.float64]:
+    """Return targets as floats; refuse text, missing and infinite ones."""
+    text = y.dtype.kind in "USmM" or any(isinstance(value, str | bytes) for value in y.tolist())
+    if text:
+        raise ValueError(f"y has values that are not numbers: {y[:3].tolist()}")
+    try:
+        with np.errstate(over="ignore"):
+            result: NDArray[np.float64] = y.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"y has values that are not numbers: {error}") from None
+    if not np.isfinite(result).all():
+        row = int((~np.isfinite(result)).argmax())
+        raise ValueError(f"y[{row}]={y[row]} is no finite number: leave out rows without a target")
     return result
 
 
@@ -82,8 +74,7 @@ def to_tensor(X: Values) -> Tensor:
     return torch.from_numpy(np.array(X, order="C"))
 
 
-def _check_shaped(X: Any, name: str, min_rows: int) -> Values:
-    array: Values = X.detach().cpu().numpy() if isinstance(X, Tensor) else X
+def _check_shaped(array: Values, name: str, min_rows: int) -> Values:
     if array.ndim < 2 or len(array) < min_rows or array.size == 0:
         raise ValueError(
             f"{name} has shape {array.shape}: give at least {min_rows} row(s), rows along the "

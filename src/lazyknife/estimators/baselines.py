@@ -16,7 +16,7 @@ from ..base import Plain
 from ..base.method import Rows
 from ..base.split import part_size, random_parts
 from ..certificate import TrainedCertifier
-from ..data.checks import check_fraction, check_positive_int
+from ..data.checks import check_flag, check_folds, check_fraction
 from ..networks import Network, build, make
 from ..tables import TableEncoder
 from .candidates import start_assumptions
@@ -62,6 +62,7 @@ class TrainedRegressor(IntervalRegressor):
 
     def _check_settings(self) -> None:
         super()._check_settings()
+        check_flag("intercept", self.intercept)
         self._training()
 
     def _training(self) -> Plain:
@@ -156,8 +157,7 @@ class CVPlusRegressor(TrainedRegressor):
 
     def _check_settings(self) -> None:
         super()._check_settings()
-        if check_positive_int("folds", self.folds) < 2:
-            raise ValueError(f"folds={self.folds}: give at least 2")
+        check_folds(self.folds)
 
     def _design(self, n: int, seeds: Seeds) -> Design:
         if self.folds > n:

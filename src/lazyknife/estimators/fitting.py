@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..base import BaseMethod, Public, check_base
+from ..base.composed import composed
 from ..certificate import Certifier
 from ..compute import Device, Machine, machine_for
 from ..data.scaling import Source, unlike_columns
@@ -19,7 +19,7 @@ from ..intervals import CONSTRUCTIONS
 from ..intervals.rounded import rounding_share
 from ..losses import Loss, find_loss
 from ..networks import Network, build, mlp, wide
-from ..records import Base, PrivacyCurve, RoundedModels, composed
+from ..records import Base, PrivacyCurve, RoundedModels
 from ..tangent import EXACT, FeatureMap, Selection, linearise, selected
 from .candidates import (
     MOST_ROWS,
@@ -37,7 +37,7 @@ from .choosing_full import FullStep
 from .records import Fitted, Given, Seeds
 from .shared import IntervalRegressor
 from .step import LazyStep
-from .warn import warn_if_far
+from .warn import refuse_lost, warn_if_far, warn_of
 
 
 class LazyFit(IntervalRegressor):
@@ -94,6 +94,8 @@ class LazyFit(IntervalRegressor):
         tangent = linearise(base.module, X, self.parameters, machine)
         models = lazy.models(tangent, X[left], y[left])
         warn_if_far(models.loo.residuals, models.solved.residuals)
+        size = float(given.y.abs().max())
+        refuse_lost(rounding_share(models.loo, self.alpha, size), self.ridge, loss)
         certifier = self._certifier(given, base.dependence, models.loo)
         attributes = {
             "base_": base,
@@ -237,6 +239,5 @@ class LazyFit(IntervalRegressor):
             size=float(given.y.abs().max()),
             columns=unlike_columns(given.X.numpy(), given.names),
         )
-        for objection in certifier.rounded(self.alpha):
-            warnings.warn(f"no coverage is guaranteed. {objection}", stacklevel=5)
+        warn_of(certifier.rounded(self.alpha))
         return certifier

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from ..certificate import Certificate
-from ..data.checks import check_fraction
+from ..data.checks import check_level
 from ..sentences import SET_LATER
 from ..settings import grouped, with_settings
 
@@ -40,9 +40,10 @@ class Guaranteed(BaseEstimator):  # type: ignore[misc]
         for name, changes in nested.items():
             held = getattr(self, name)
             if hasattr(held, "set_params"):  # a transformer of scikit-learn
-                held.set_params(**changes)
+                changed = clone(held).set_params(**changes)
             else:
-                setattr(self, name, with_settings(held, changes, name))
+                changed = with_settings(held, changes, name)
+            setattr(self, name, changed)
         moved = (key for key in params if key not in WITHOUT_EFFECT)
         self._set_later = tuple(dict.fromkeys((*self._set_later, *moved)))
         return self
@@ -56,7 +57,7 @@ class Guaranteed(BaseEstimator):  # type: ignore[misc]
         """Return the certificate of a level, without a new fit; None is the estimator's own."""
         check_is_fitted(self)
         self._check_unchanged()
-        level = check_fraction("alpha", self.alpha if alpha is None else alpha)
+        level = check_level("alpha", self.alpha if alpha is None else alpha)
         return self._certificate if level == self._settings["alpha"] else self._certify(alpha=level)
 
     def _guarantee(self, certify: Callable[..., Certificate]) -> None:

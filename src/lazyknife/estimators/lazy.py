@@ -5,17 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-
 from ..base import BaseMethod
 from ..compute import Device
-from ..data.checks import check_choice, check_folds, check_positive, check_positive_int
+from ..data.checks import (
+    check_between,
+    check_choice,
+    check_flag,
+    check_folds,
+    check_positive_int,
+    check_reasonable,
+)
 from ..intervals import CONSTRUCTIONS
 from ..losses import Loss, find_loss
 from ..tables import TableEncoder
-from ..tangent import FeatureMap, Selection
+from ..tangent import FeatureMap, Selection, check_selection
 from .candidates import listed_networks
 from .fitting import LazyFit
+
+MOST_STARTS = 10_000
+MORE_STARTS = "The mean of so many networks no longer changes; each of them takes time and memory"
 
 
 @dataclass(eq=False, repr=False)
@@ -168,13 +176,15 @@ class LazyJackknifeRegressor(LazyFit):
         super()._check_settings()
         if isinstance(self.ridge, str) and self.ridge != "auto":
             raise ValueError(f"ridge={self.ridge!r}: give 'auto' or a number above 0")
-        if self.ridge != "auto":
-            check_positive("ridge", self.ridge)
+        if not isinstance(self.ridge, str):
+            check_reasonable("ridge", self.ridge)
         self._machine()
-        check_positive_int("starts", self.starts)
+        check_between(
+            "starts", check_positive_int("starts", self.starts), (1, MOST_STARTS), MORE_STARTS
+        )
         check_folds(self.folds)
-        if not isinstance(self.intercept, bool | np.bool_):
-            raise TypeError(f"intercept={self.intercept!r}: give True or False")
+        check_flag("intercept", self.intercept)
+        check_selection(self.parameters)
         if self.relevance is not None:
             check_choice("relevance", self.relevance, ["auto"])
         loss = find_loss(self.loss)

@@ -62,9 +62,8 @@ def through(certificate: Certificate, steps: list[tuple[str, Any]]) -> Certifica
     if not fitted:
         return replace(certificate, assumptions=(*certificate.assumptions, *stated))
     leaks = tuple(FITTED_STEP.format(name=name) for name in fitted)
-    return replace(
-        certificate, coverage=None, bounds={}, objections=(*certificate.objections, *leaks)
-    )
+    objections = (*certificate.objections, *leaks)
+    return replace(certificate, coverage=None, bounds={}, objections=objections, remarks=())
 
 
 def _refusal(model: Any) -> str:

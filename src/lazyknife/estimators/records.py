@@ -33,8 +33,21 @@ class Seeds(NamedTuple):
         if isinstance(random_state, np.random.RandomState):
             draws = random_state.randint(0, 2**31 - 1, size=4)
         else:
-            draws = np.random.default_rng(random_state).integers(0, 2**31 - 1, size=4)
+            draws = _generator(random_state).integers(0, 2**31 - 1, size=4)
         return cls(*(int(draw) for draw in draws))
+
+
+def _generator(random_state: Any) -> np.random.Generator:
+    """Return numpy's generator for a seed; refuse what is none."""
+    try:
+        if not isinstance(random_state, bool | np.bool_):
+            return np.random.default_rng(random_state)
+    except (TypeError, ValueError):
+        pass
+    raise ValueError(
+        f"random_state={random_state!r}: give None, a whole number of at least 0, or a generator "
+        "of numpy.random"
+    )
 
 
 class Given(NamedTuple):

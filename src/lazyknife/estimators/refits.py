@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +12,7 @@ from torch.func import stack_module_state, vmap
 
 from .. import networks
 from ..base import Plain
+from ..base.method import check_steps
 from ..compute import PROCESSOR, blocks, steps, track
 from ..networks import Dice, dtype_of, like
 from ..records import Predictions
@@ -117,11 +117,11 @@ def train_ensemble(
     inputs, target = like(X, module), like(y, module)
     offsets = y[subsets].mean(dim=1) if center else y.new_zeros(len(subsets))
     networks.set_training(module)
-    dropping = networks.draws(module, inputs[:2])
+    dropping = networks.draws(module, inputs[: settings.batch_size])
     if batched is None:
         with networks.seeded(seed):
             batched = _can_batch(networks.private(module), inputs[:2])
-    updates = settings.epochs * math.ceil(subsets.shape[1] / settings.batch_size)
+    updates = check_steps(settings.epochs, settings.batch_size, subsets.shape[1])
     parts = []
     for number, block in enumerate(blocks(len(subsets), COPIES_IN_TRAINING * size, memory)):
         starts = [start(k) for k in range(block.start, block.stop)]

@@ -16,12 +16,13 @@ from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 
 from .. import sentences
 from ..certificate import Certificate, certify
+from .candidates import start_assumptions
 from .lazy import LazyJackknifeRegressor
 from .shared import IntervalRegressor
 
 LISTED = (GridSearchCV, RandomizedSearchCV)  # searches whose settings do not depend on the rows
 PLANNED = {"alpha", "construction", "base", "folds"}  # what ``certify`` knows a bound from
-BOUNDED = PLANNED | {"scaling", "calibration"}  # what a bound depends on at all
+BOUNDED = PLANNED | {"scaling", "encoding", "calibration"}  # what a bound depends on at all
 
 
 def after_search(search: Any) -> Certificate:
@@ -54,13 +55,15 @@ def after_search(search: Any) -> Certificate:
 def _certified(search: Any, best: IntervalRegressor, params: dict[str, Any]) -> Certificate | None:
     """Return the certificate of a compared setting on all rows; None where it is not known."""
     varied = {key.partition("__")[0] for each in search.cv_results_["params"] for key in each}
-    if not varied & BOUNDED:
-        return best.certificate_
-    if varied & (BOUNDED - PLANNED) or not isinstance(best, LazyJackknifeRegressor):
-        return None
     model = clone(search.estimator).set_params(**clone(params, safe=False))
-    settings = {name: getattr(model, name) for name in PLANNED}
-    return certify(n=best.n_samples_fit_, **settings)
+    if not varied & BOUNDED:
+        found = best.certificate_
+    elif varied & (BOUNDED - PLANNED) or not isinstance(best, LazyJackknifeRegressor):
+        return None
+    else:
+        settings = {name: getattr(model, name) for name in PLANNED}
+        found = certify(n=best.n_samples_fit_, **settings)
+    return replace(found, assumptions=(*found.assumptions, *start_assumptions(model.network)))
 
 
 def _of_any(own: Certificate, compared: list[Certificate | None]) -> Certificate:

@@ -21,16 +21,11 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from ..compute import steps, track
-from ..data.checks import check_choice, check_fraction, check_not_negative
+from ..data.batches import all_rows, batch_rows, is_stream, rows_and_targets
+from ..data.checks import check_choice, check_flag, check_level, check_not_negative
+from ..data.containers import give_back
 from ..data.flavour import flavour_of
-from ..data.inputs import (
-    batch_rows,
-    give_back,
-    is_shaped,
-    is_stream,
-    row_labels,
-    to_tensor,
-)
+from ..data.inputs import is_shaped, row_labels, to_tensor
 from ..data.reading import Reader
 from ..data.scaling import Scaling, Source
 from ..data.targets import Target, find_target
@@ -77,9 +72,10 @@ class IntervalRegressor(Saved, RegressorMixin, Guaranteed):  # type: ignore[misc
 
     def _check_settings(self) -> None:
         """Raise an error for invalid settings before anything is computed."""
-        check_fraction("alpha", self.alpha)
+        check_level("alpha", self.alpha)
         check_choice("construction", self.construction, self._constructions())
         check_not_negative("nu", self.nu)
+        check_flag("progress", self.progress)
         find_target(self.target, self.bounds)
 
     def _constructions(self) -> list[str]:
@@ -101,14 +97,15 @@ class IntervalRegressor(Saved, RegressorMixin, Guaranteed):  # type: ignore[misc
         """Training rows that the leave-one-out step does not use, if there are any."""
         return None
 
-    def fit(self, X: Any, y: Any, X_pool: Any = None, X_unlabeled: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, X_pool: Any = None, X_unlabeled: Any = None) -> Self:
         """Fit the network and all its leave-one-out models.
 
         Parameters
         ----------
         X
             Training rows: an array or frame of shape (n, features), or a tensor of any shape
-            that the network takes.
+            that the network takes. A ``torch.utils.data.DataLoader`` or an iterator of batches
+            ``(X, y)`` is read to its end; y is then None.
         y
             Targets, shape (n,).
         X_pool
@@ -121,7 +118,8 @@ class IntervalRegressor(Saved, RegressorMixin, Guaranteed):  # type: ignore[misc
 
         """
         self._check_settings()
-        given = prepare(self, X, y, X_pool, X_unlabeled)
+        X, y = rows_and_targets(X, y)
+        given = prepare(self, X, y, all_rows(X_pool), all_rows(X_unlabeled))
         fitted = self._fit(given)
         # Set attributes only after everything has succeeded.
         self._guarantee(fitted.certify)
@@ -138,12 +136,32 @@ class IntervalRegressor(Saved, RegressorMixin, Guaranteed):  # type: ignore[misc
         return self
 
     def predict(self, X: Any) -> Any:
-        """Predict y with the full-data model, shape (m,); a tensor for a tensor, else an array."""
+        """Predict y with the full-data model.
+
+        Parameters
+        ----------
+        X
+            Rows to predict; batches as in ``predict_interval`` give an iterator of predictions.
+
+        Returns
+        -------
+        Predictions, shape (m,): a tensor for a tensor, else an array; in float32 where X has
+        floating numbers of 32 or 16 bits, else in float64.
+
+        """
+        check_is_fitted(self)
+        if is_stream(X):
+            return (self._points(batch_rows(batch)) for batch in X)
+        return self._points(X)
+
+    def _points(self, X: Any) -> Any:
         values = self._check_new(X)
         rows = to_tensor(self.scaling_(values))
         with torch.no_grad():
             parts = [self.loo_.point(rows[block]) for block in self._row_blocks(len(rows))]
-        return give_back(self.target_.point(torch.cat(parts)), X)
+        point = self.target_.point(torch.cat(parts))
+        refuse_nan(point)
+        return give_back(point, X)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R² of the point predictions."""
@@ -167,7 +185,8 @@ class IntervalRegressor(Saved, RegressorMixin, Guaranteed):  # type: ignore[misc
         X
             Rows to predict. An iterator of batches of rows, such as a generator or a
             ``torch.utils.data.DataLoader``, gives an iterator of intervals, one for each batch;
-            batches are read one at a time.
+            batches are read one at a time. Where X has floating numbers of 32 or 16 bits the
+            results are in float32, ends rounded outwards, so that they cover no less.
         alpha
             The level, or a list of levels; None is the estimator's own. Nothing is fitted again.
 
@@ -178,7 +197,7 @@ class IntervalRegressor(Saved, RegressorMixin, Guaranteed):  # type: ignore[misc
         levels = (chosen,) if single else tuple(chosen)  # type: ignore[arg-type]
         if not levels:
             raise ValueError("alpha=[]: give at least one level")
-        levels = tuple(check_fraction("alpha", level) for level in levels)
+        levels = tuple(check_level("alpha", level) for level in levels)
         certified = tuple(self.certify(alpha=level) for level in levels)
         certificate = certified[0] if single else certified
         n = len(self.loo_.residuals)
@@ -196,18 +215,18 @@ class IntervalRegressor(Saved, RegressorMixin, Guaranteed):  # type: ignore[misc
         values = self._check_new(X)
         warn_if_outside(self.scaling_.outside_pool(values), len(values))
         rows = to_tensor(self.scaling_(values))
-        ends = CONSTRUCTIONS[self.construction].ends
+        make = CONSTRUCTIONS[self.construction].ends
         with torch.no_grad():
-            parts = [ends(self.loo_, rows[block], ranks) for block in self._row_blocks(len(rows))]
+            parts = [make(self.loo_, rows[block], ranks) for block in self._row_blocks(len(rows))]
         point, lower, upper = (torch.cat(part) for part in zip(*parts, strict=True))
-        refuse_nan(lower, upper)
         nu = check_not_negative("nu", self.nu)
         point = self.target_.point(point)
+        refuse_nan(point, lower, upper)
         lower, upper = self.target_.ends(lower - nu, upper + nu)
         if not isinstance(asked, tuple):
             lower, upper = lower[:, 0], upper[:, 0]
-        point, lower, upper = (give_back(part, X) for part in (point, lower, upper))
-        return Intervals(point, lower, upper, asked, row_labels(X), flavour_of(X))
+        ends = (give_back(lower, X, -1), give_back(upper, X, 1))
+        return Intervals(give_back(point, X), *ends, asked, row_labels(X), flavour_of(X))
 
     def _check_new(self, X: Any) -> Values:
         check_is_fitted(self)

@@ -2,40 +2,62 @@
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Iterable
 
-import torch
 from torch import Tensor
 
+from ..alert import warn
 from ..intervals import kappa, rows_needed
+from ..losses import Loss
+
+LARGEST_SHARE = 1.0  # of what rounding may move the ends of a loss without a closed form
+
+
+def warn_of(objections: Iterable[str]) -> None:
+    """Warn that rounding leaves no guarantee."""
+    for objection in objections:
+        warn(f"no coverage is guaranteed. {objection}")
 
 
 def warn_if_infinite(level: float, n: int) -> None:
     """Warn if n rows are too few for the level."""
     if kappa(level, n) < 1:
-        warnings.warn(
+        warn(
             f"{n} rows are too few for alpha={level:g}: the intervals are infinite. "
             f"At least {rows_needed(level)} rows are needed",
-            stacklevel=3,
         )
 
 
 def warn_if_outside(outside: int, count: int) -> None:
     """Warn if rows to predict are not in the pool."""
     if outside:
-        warnings.warn(
+        warn(
             f"{outside} of {count} rows are not among the rows passed as X_pool: the "
             "certificate does not hold for them. Pass all rows to predict as X_pool to fit",
-            stacklevel=4,
         )
 
 
-def refuse_nan(*ends: Tensor) -> None:
-    """Refuse to return ends that are not numbers."""
-    if any(bool(torch.isnan(end).any()) for end in ends):
+def refuse_nan(point: Tensor, *ends: Tensor) -> None:
+    """Refuse to return points that are not finite, or ends that are not numbers."""
+    lost = ~point.isfinite()
+    for end in ends:
+        lost |= end.isnan().any(dim=1)
+    if lost.any():
         raise ValueError(
-            "the leave-one-out predictions are not finite numbers for some rows of X: scale "
-            "the features (scaling='symlog'), use readout='tangent' or a larger ridge"
+            f"the predictions are not finite numbers for {int(lost.sum())} of {len(lost)} rows of "
+            f"X, first for row {int(lost.nonzero()[0])}: remove such rows, scale the features "
+            "(scaling='symlog'), use readout='tangent' or a larger ridge"
+        )
+
+
+def refuse_lost(share: float, ridge: object, loss: Loss) -> None:
+    """Refuse models whose equations rounding leaves open: their intervals would be nonsense."""
+    if not loss.closed_form and not share <= LARGEST_SHARE:
+        raise ValueError(
+            f"ridge={ridge!r} is too small for loss={loss.name!r} and these rows: rounding errors "
+            "may move the ends of intervals by more than the errors of the models. Give a larger "
+            "ridge or ridge='auto', or scale the features (scaling='symlog', or 'standardize' "
+            "with X_pool)"
         )
 
 
@@ -47,10 +69,9 @@ def warn_if_far(read_out: Tensor, linearised: Tensor) -> None:
     gap = float((read_out - linearised).square().mean().sqrt())
     error = float(linearised.square().mean().sqrt())
     if not gap <= error:
-        warnings.warn(
+        warn(
             "the moved networks are far from the linearised ones that the ridge fitted (left-out "
             f"predictions differ by {gap:.3g}, the linearised errors are {error:.3g}), so the "
             "intervals are valid but wide. Use readout='tangent', divide y by a fixed unit so that "
             "its spread is of order one, or use a larger ridge",
-            stacklevel=4,
         )

@@ -14,12 +14,12 @@ SHORT = 256
 
 
 def kappa(alpha: float, n: int) -> int:
-    """κ = ⌊α(n+1)⌋, the rank of both order statistics.
+    """κ = ⌊α(n+1)⌋ ≤ n, the rank of both order statistics.
 
     In plain floats ⌊α(n+1)⌋ is wrong at (.29, 99) and at α = 1 − .9 for every n = 9, 19, …; the
     allowance for rounding corrects that, and otherwise is too small to reach the next integer.
     """
-    return math.floor(alpha * (n + 1) * (1 + 1e-12) + 1e-9)
+    return min(n, math.floor(alpha * (n + 1) * (1 + 1e-12) + 1e-9))
 
 
 def rows_needed(alpha: float) -> int:

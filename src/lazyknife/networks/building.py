@@ -12,7 +12,7 @@ from torch.nn.parameter import UninitializedParameter
 from .calls import device_of, like
 from .copies import deep_copy
 from .dice import seeded, spawn_seeds
-from .perceptrons import DEFAULT, Averaged
+from .perceptrons import DEFAULT, Averaged, check_room
 
 Network = nn.Module | Callable[[int], nn.Module]
 
@@ -30,6 +30,8 @@ def build(network: Network | None, X: Tensor, seed: int, starts: int = 1) -> nn.
             "callable such as mlp((64, 64)), or starts=1"
         )
     else:
+        module = make(network, X, seed)
+        check_room(starts * sum(p.numel() for p in module.parameters()), f"starts={starts:,}")
         module = Averaged([make(network, X, each) for each in spawn_seeds(seed, starts)])
     with seeded(seed, device_of(module)):
         _check(module, X)
@@ -44,14 +46,14 @@ def make(network: Network | None, X: Tensor, seed: int) -> nn.Module:
     network = DEFAULT if network is None else network
     if isinstance(network, nn.Module):
         module = deep_copy(network)
+    elif isinstance(network, type) and not issubclass(network, nn.Module):
+        raise TypeError(
+            f"network={network.__name__} is a class: give an instance, such as mlp((64, 64)) or "
+            "wide('laplace')"
+        )
     elif callable(network):
         with seeded(seed):
-            module = network(X.shape[1])
-        if not isinstance(module, nn.Module):
-            raise TypeError(
-                f"network returned {type(module).__name__}: the callable must take the number of "
-                "features and return a torch.nn.Module"
-            )
+            module = _called(network, X.shape[1])
     else:
         raise TypeError(
             f"network={network!r}: give None, a torch.nn.Module, a callable "
@@ -62,6 +64,25 @@ def make(network: Network | None, X: Tensor, seed: int) -> nn.Module:
         with seeded(seed), torch.no_grad():
             row = X[:1].to(device_of(module))
             module(row.float() if X.is_floating_point() else row)
+    return module
+
+
+def _called(network: Callable[[int], nn.Module], features: int) -> nn.Module:
+    """The module of a callable."""
+    try:
+        module = network(features)
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise ValueError(
+            f"network={network!r} failed for {features} features: {error}. Give a callable that "
+            "takes the number of features and returns a torch.nn.Module"
+        ) from error
+    if not isinstance(module, nn.Module):
+        raise TypeError(
+            f"network returned {type(module).__name__}: the callable must take the number of "
+            "features and return a torch.nn.Module"
+        )
     return module
 
 

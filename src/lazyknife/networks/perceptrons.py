@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+
+from ..compute import CPU, NotEnoughMemory, free_memory
+from ..data.checks import check_choice, check_flag, check_positive_int
+
+# A network in float32, its copy at the base weights, and one in float64.
+PARAMETER_BYTES = 4 + 4 + 8
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "relu": nn.ReLU,
@@ -41,20 +47,33 @@ class mlp:
     skip: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "widths", tuple(int(width) for width in self.widths))
-        if any(width < 1 for width in self.widths):
-            raise ValueError(f"widths={self.widths}: every hidden layer needs at least one unit")
-        if self.activation not in ACTIVATIONS:
-            raise ValueError(f"activation={self.activation!r}: choose from {sorted(ACTIVATIONS)}")
+        if not isinstance(self.widths, Iterable) or isinstance(self.widths, str):
+            raise TypeError(f"widths={self.widths!r}: give the units of each layer, such as (64,)")
+        units = tuple(check_positive_int("widths", width) for width in self.widths)
+        object.__setattr__(self, "widths", units)
+        check_choice("activation", self.activation, ACTIVATIONS)
+        check_flag("skip", self.skip)
 
     def __call__(self, n_features: int) -> nn.Module:
         """Return a new network for ``n_features`` inputs, drawn from torch's random state."""
         layers: list[nn.Module] = []
         sizes = (n_features, *self.widths)
+        parameters = sum((a + 1) * b for a, b in itertools.pairwise((*sizes, 1)))
+        check_room(parameters, f"widths={self.widths}")
         for size_in, size_out in itertools.pairwise(sizes):
             layers += [nn.Linear(size_in, size_out), ACTIVATIONS[self.activation]()]
         body = nn.Sequential(*layers, nn.Linear(sizes[-1], 1))
         return WithSkip(body, n_features, sizes[-1]) if self.skip else body
+
+
+def check_room(parameters: int, asked: str) -> None:
+    """Refuse networks that do not fit in memory, before they are made."""
+    needed, free = PARAMETER_BYTES * parameters, free_memory(CPU)
+    if needed > free:
+        raise NotEnoughMemory(
+            f"network: {asked} has {parameters:,} parameters and needs {needed:,} bytes, but "
+            f"{free:,} are free: give a smaller network"
+        )
 
 
 DEFAULT = mlp((64, 64), skip=True)  # the meaning of network=None

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..data.checks import check_choice, check_positive
+from ..data.checks import check_choice, check_flag, check_reasonable
 
 SQUASH = 2.0  # x ↦ sign(x)·log(1 + 2|x|)
 
@@ -221,7 +221,8 @@ class wide:
         elif self.scale is not None:
             raise ValueError(f"scale={self.scale!r}: a kernel function has its own scale")
         if self.scale is not None:
-            check_positive("scale", self.scale)
+            check_reasonable("scale", self.scale)
+        check_flag("squash", self.squash)
 
     def __str__(self) -> str:
         """Return a short name, for tables."""

@@ -111,19 +111,7 @@ class Intervals:
         Its columns are point, lower, upper and width; with several levels lower_0.1, upper_0.1,
         width_0.1 and so on. Rows that were no frame give a pandas frame.
         """
-        return make_frame(self.columns(), self.flavour, self.index)
-
-    def columns(self) -> dict[str, Array]:
-        """Return the columns of ``to_frame`` as arrays of shape (m,)."""
-        arrays = self.with_arrays()
-        ends = {"lower": arrays.lower, "upper": arrays.upper, "width": arrays.width}
-        if not isinstance(self.alpha, tuple):
-            return {"point": arrays.point, **ends}
-        return {"point": arrays.point} | {
-            f"{name}_{float(alpha)!r}": values[:, k]  # digits that tell any two levels apart
-            for k, alpha in enumerate(self.alpha)
-            for name, values in ends.items()
-        }
+        return make_frame(show.columns(self), self.flavour, self.index)
 
     def with_arrays(self) -> Intervals:
         """Return the same intervals in numpy arrays."""

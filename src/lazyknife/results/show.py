@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..records import to_array
+from ..records import Array, to_array
 from ..sentences import rounded_down
 
 if TYPE_CHECKING:
@@ -59,11 +59,24 @@ def headline(result: Intervals) -> str:
 def table(result: Intervals) -> tuple[list[str], list[list[str]]]:
     """Return the names of the columns and the cells of the first rows."""
     first = result[:SHOWN]
-    columns = first.columns()
+    named = columns(first)
     labels = range(len(first)) if first.index is None else first.index
-    cells = zip(*columns.values(), strict=True)
+    cells = zip(*named.values(), strict=True)
     rows = [[str(a), *map(number, row)] for a, row in zip(labels, cells, strict=True)]
-    return ["", *columns], rows
+    return ["", *named], rows
+
+
+def columns(result: Intervals) -> dict[str, Array]:
+    """Return the numbers as columns of shape (m,), by the names that they have in a frame."""
+    arrays = result.with_arrays()
+    ends = {"lower": arrays.lower, "upper": arrays.upper, "width": arrays.width}
+    if not isinstance(arrays.alpha, tuple):
+        return {"point": arrays.point, **ends}
+    return {"point": arrays.point} | {
+        f"{name}_{float(alpha)!r}": values[:, k]  # digits that tell any two levels apart
+        for k, alpha in enumerate(arrays.alpha)
+        for name, values in ends.items()
+    }
 
 
 def rest(result: Intervals) -> list[str]:

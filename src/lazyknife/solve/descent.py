@@ -55,7 +55,10 @@ def _solve_alone(problem: ConvexProblem, models: Models) -> Models:
         if done.all():
             return _centred(problem, models)
         step = _own_step(problem, models, residual)
-        models = models.moved(step, step_length(problem, models, step))
+        length = step_length(problem, models, step)
+        if not (length * step.dual.isfinite().all(dim=0) > 0).all():
+            break  # no step helps any more
+        models = models.moved(step, length)
         models = replace(models, values=problem.values(models.dual, models.intercepts))
     raise ValueError(
         f"Newton's method for the {problem.loss.name} loss did not converge at "

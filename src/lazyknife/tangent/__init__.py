@@ -13,7 +13,7 @@ from ..networks import evaluation_copy, is_chain, lent, note_draws
 from .capture import capturable_layers
 from .features import Basis, Dual, Exact, FeatureMap, Linear, Primal, Rows
 from .jacobian import row_by_row
-from .selection import Selection, selected
+from .selection import Selection, check_selection, selected
 from .sketch import Sketch
 from .tangent import Features, Tangent, make_tangent, moved_outputs
 from .wide import WideTangent

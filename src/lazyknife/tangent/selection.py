@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
+from typing import Any
 
 from torch import nn
 
@@ -20,8 +21,29 @@ def last(names: list[str]) -> list[str]:
 SELECTIONS: dict[str, Callable[[list[str]], list[str]]] = {"all": list, "last": last}
 
 
+def check_selection(selection: Any) -> None:
+    """Refuse what cannot select parameters."""
+    if isinstance(selection, str):
+        if selection not in SELECTIONS:
+            raise ValueError(
+                f"parameters={selection!r}: give {', '.join(map(repr, SELECTIONS))}, a list of "
+                f"name patterns such as [{selection!r}], or a function of name and parameter"
+            )
+    elif not callable(selection) and not _are_patterns(selection):
+        raise TypeError(
+            f"parameters={selection!r}: give {', '.join(map(repr, SELECTIONS))}, a list of name "
+            "patterns such as ['head.*'], or a function of name and parameter"
+        )
+
+
+def _are_patterns(selection: Any) -> bool:
+    listed = isinstance(selection, list | tuple) and len(selection) > 0
+    return listed and all(isinstance(pattern, str) for pattern in selection)
+
+
 def selected(module: nn.Module, selection: Selection) -> dict[str, nn.Parameter]:
     """Return the parameters that are selected and not frozen, by name."""
+    check_selection(selection)
     named = dict(module.named_parameters())
     free = {name: p for name, p in named.items() if p.requires_grad}
     moved = {name: free[name] for name in _chosen(named, selection) if name in free}
@@ -33,16 +55,21 @@ def selected(module: nn.Module, selection: Selection) -> dict[str, nn.Parameter]
     return moved
 
 
+def _says_yes(selection: Callable[..., bool], name: str, parameter: nn.Parameter) -> bool:
+    try:
+        return bool(selection(name, parameter))
+    except Exception as error:
+        raise ValueError(
+            f"parameters={selection!r} failed for {name!r}: {error}. Give a function of name and "
+            "parameter that returns True or False"
+        ) from error
+
+
 def _chosen(named: dict[str, nn.Parameter], selection: Selection) -> list[str]:
     if callable(selection):
-        return [name for name, parameter in named.items() if selection(name, parameter)]
+        return [name for name, parameter in named.items() if _says_yes(selection, name, parameter)]
     if isinstance(selection, str):
-        if selection in SELECTIONS:
-            return SELECTIONS[selection](list(named))
-        raise ValueError(
-            f"parameters={selection!r}: give {', '.join(map(repr, SELECTIONS))}, a list of name "
-            f"patterns such as [{selection!r}], or a function of name and parameter"
-        )
+        return SELECTIONS[selection](list(named))
     unmatched = [p for p in selection if not any(fnmatchcase(name, p) for name in named)]
     if unmatched:
         raise ValueError(

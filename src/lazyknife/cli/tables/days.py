@@ -59,7 +59,9 @@ def _open(pool: Pool, text: str) -> TableError:
 def _check_not_dates(pool: Pool, texts: Sequence[str], otherwise: bool) -> None:
     """Refuse texts of which most are dates: a typo, or dates in another order."""
     if otherwise:
-        raise pool.error(f"contains dates such as {quoted(texts[0])}, in another order than --dates")
+        raise pool.error(
+            f"contains dates such as {quoted(texts[0])}, in another order than --dates"
+        )
     if look_like_dates(texts):
         right = [{text for text in texts if moment(text, order)} for order in PATTERNS]
         marks = set(pool.texts).difference(texts)

@@ -74,7 +74,8 @@ def style_of(column: Numbers, decimal: str | None, thousands: str | None) -> Sty
     among = [
         style
         for style in STYLES
-        if decimal in (None, style.decimal) and (not thousands or style.thousands in ("", thousands))
+        if decimal in (None, style.decimal)
+        and (not thousands or style.thousands in ("", thousands))
     ]
     fitting = styles_of(column.numerals, among)
     if not fitting:
@@ -82,7 +83,10 @@ def style_of(column: Numbers, decimal: str | None, thousands: str | None) -> Sty
     found = list(meanings(column.numerals, fitting).values())
     if len(found) == 1:
         return found[0]
-    read = [{one.example: to_float(one.unit, style)(one.example) for one in column.numerals} for style in found[:2]]
+    read = [
+        {one.example: to_float(one.unit, style)(one.example) for one in column.numerals}
+        for style in found[:2]
+    ]
     text = next(text for text, value in read[0].items() if read[1][text] != value)
     values = " or ".join(f"{numbers[text]:.15g}" for numbers in read)
     ways = "pass --decimal . or --decimal ,"

@@ -104,7 +104,9 @@ def styles_of(numerals: Sequence[Numeral], among: Sequence[Style] = STYLES) -> l
     return [style for style in fitting if not style.thousands or style.thousands in present]
 
 
-def meanings(numerals: Sequence[Numeral], styles: Iterable[Style]) -> dict[tuple[float, ...], Style]:
+def meanings(
+    numerals: Sequence[Numeral], styles: Iterable[Style]
+) -> dict[tuple[float, ...], Style]:
     """Return the styles that give different numbers, by these numbers."""
     found: dict[tuple[float, ...], Style] = {}
     for style in styles:

@@ -27,7 +27,9 @@ class Pool:
     @cached_property
     def texts(self) -> list[str]:
         """The distinct texts of all files."""
-        columns = [f[self.name] for f, kind in zip(self.frames, self.kinds, strict=True) if kind == "text"]
+        columns = [
+            f[self.name] for f, kind in zip(self.frames, self.kinds, strict=True) if kind == "text"
+        ]
         return list(dict.fromkeys(text for column in columns for text in column.dropna().unique()))
 
     def first(self, text: str) -> tuple[int, int]:

@@ -75,7 +75,9 @@ class Reading:
             valid = False
         if not valid:
             choices = ", ".join(ORDERS)
-            raise TableError(f"--dates {self.dates!r}: give {choices}, or a format such as %d/%m/%y")
+            raise TableError(
+                f"--dates {self.dates!r}: give {choices}, or a format such as %d/%m/%y"
+            )
 
     @property
     def missing(self) -> tuple[str, ...]:

@@ -85,7 +85,9 @@ def decode(path: Path, data: bytes, encoding: str | None, whole: bool) -> tuple[
 
 def _western(path: Path, data: bytes) -> bytes:
     """Return text of one byte a character as UTF-8; refuse characters that no text has."""
-    message = f"{path}: neither UTF-8 nor {WESTERN} text: save it as CSV in UTF-8, or pass --encoding"
+    message = (
+        f"{path}: neither UTF-8 nor {WESTERN} text: save it as CSV in UTF-8, or pass --encoding"
+    )
     try:
         text = data.decode(WESTERN)
     except UnicodeDecodeError:

@@ -1,0 +1,75 @@
+"""Checks of settings: each names the argument, whatever the value is."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from lazyknife.data import checks
+
+ODD = [
+    *(None, "no", b"auto", 1j, [], {}, (), [0.1], np.array([0.1, 0.2]), np.array([]), object()),
+    *(torch.tensor(0.3), torch.ones(2), pd.NA, int, np.array(0.3), True),
+]
+
+
+@pytest.mark.parametrize("value", ODD, ids=lambda value: str(type(value)))
+@pytest.mark.parametrize(
+    "check",
+    [
+        checks.check_real,
+        checks.check_positive,
+        checks.check_reasonable,
+        checks.check_not_negative,
+        checks.check_fraction,
+        checks.check_level,
+        checks.check_positive_int,
+        lambda name, value: checks.check_between(name, value, (0, 1), "reason"),
+    ],
+)
+def test_what_is_no_number_is_refused(check, value):
+    with pytest.raises(TypeError, match=r"^size=.*: give a (whole )?number"):
+        check("size", value)
+
+
+@pytest.mark.parametrize("value", [v for v in ODD if not isinstance(v, str)], ids=lambda v: str(type(v)))
+def test_a_choice_is_one_of_the_strings(value):
+    with pytest.raises(ValueError, match="kind=.*choose from 'a', 'b'"):
+        checks.check_choice("kind", value, ["a", "b"])
+    checks.check_choice("kind", np.str_("a"), ["a", "b"])
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, 10**400, -(10**400)])
+def test_numbers_beyond_floats_are_refused(value):
+    with pytest.raises(ValueError, match="size=.*finite"):
+        checks.check_real("size", value)
+
+
+@pytest.mark.parametrize("value", [5e-324, 1e-101, 1e101, 1.7e308])
+def test_numbers_whose_squares_overflow_are_refused(value):
+    with pytest.raises(ValueError, match=r"size=.*from 1e-100 to 1e\+100"):
+        checks.check_reasonable("size", value)
+    assert checks.check_reasonable("size", 1e-99) == 1e-99
+
+
+@pytest.mark.parametrize("value", [0, -3, 2**53 + 1, 10**400])
+def test_counts_beyond_floats_are_refused(value):
+    with pytest.raises(ValueError, match="rows=.*whole number of at"):
+        checks.check_positive_int("rows", value)
+    assert checks.check_positive_int("rows", np.int64(7)) == 7
+
+
+@pytest.mark.parametrize("value", ["no", "", 0, 1, None, np.array([True]), []])
+def test_only_true_and_false_are_flags(value):
+    with pytest.raises(TypeError, match="flag=.*True or False"):
+        checks.check_flag("flag", value)
+    assert checks.check_flag("flag", np.True_)
+    assert not checks.check_flag("flag", False)
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, 1e-16, 1e-320])
+def test_levels_that_no_number_of_rows_reaches_are_refused(value):
+    with pytest.raises(ValueError, match="alpha="):
+        checks.check_level("alpha", value)

@@ -1,0 +1,131 @@
+"""Containers that are read, refused, and given back."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.utils.data import DataLoader, TensorDataset
+
+import lazyknife as lk
+from lazyknife.data.containers import COARSE, give_back, plain, rounded
+from rows import linear
+
+X, Y = linear(24)
+NEW = linear(6, seed=1)[0]
+HALVES = (torch.float16, torch.bfloat16)
+
+
+def model():
+    return lk.LazyJackknifeRegressor(lk.mlp((6,)), ridge=1.0, random_state=0)
+
+
+@pytest.mark.parametrize("dtype", [*HALVES, torch.float32, torch.float64])
+def test_floating_tensors_are_read_exactly(dtype):
+    values = torch.from_numpy(X).to(dtype)
+    found = plain(values, "X")
+    assert found.dtype == np.float64
+    assert torch.equal(torch.from_numpy(found).to(dtype), values)
+    assert plain(torch.arange(3), "X").dtype == np.int64
+
+
+MASKED = np.ma.masked_greater(X, 1.0)
+FIELDS = np.zeros(24, dtype=[("a", float), ("b", float)])
+REFUSED = {
+    "sparse tensor": (torch.from_numpy(X).to_sparse(), "is a sparse tensor: pass X.to_dense()"),
+    "complex tensor": (torch.complex(*2 * (torch.from_numpy(X),)), "give real numbers"),
+    "meta tensor": (torch.empty(24, 3, device="meta"), "on meta"),
+    "masked array": (MASKED, "a masked array with masked values"),
+    "structured array": (FIELDS, "fields ['a', 'b']"),
+    "dates": (X.astype("datetime64[s]"), "type datetime64"),
+    "spans of time": (X.astype("timedelta64[s]"), "type timedelta64"),
+    "dict": ({"a": X[:, 0]}, "a dict with keys ['a']"),
+    "set": ({1.0, 2.0}, "of type set"),
+    "data set": (TensorDataset(torch.from_numpy(X)), "pass DataLoader(X, batch_size=256)"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_would_be_misread_is_refused(name):
+    values, words = REFUSED[name]
+    with pytest.raises(TypeError, match=r"^X ") as caught:
+        model().fit(values, Y)
+    assert words in str(caught.value)
+    with pytest.raises(TypeError, match=r"^X "):
+        model().fit(X, Y).predict(values)
+    if name not in ("set", "data set"):
+        with pytest.raises(TypeError, match=r"^y "):
+            model().fit(X, values)
+
+
+def test_targets_have_no_batches():
+    with pytest.raises(TypeError, match="y is of type generator"):
+        model().fit(X, (value for value in Y))
+
+
+def test_masked_arrays_with_nothing_masked_are_arrays():
+    found = model().fit(np.ma.asarray(X), np.ma.asarray(Y)).predict(NEW)
+    np.testing.assert_array_equal(found, model().fit(X, Y).predict(NEW))
+
+
+def test_masked_targets_are_not_compared():
+    result = model().fit(X, Y).predict_interval(NEW)
+    with pytest.raises(TypeError, match="masked values"):
+        result.covers(np.ma.masked_greater(np.arange(6.0), 3.0))
+
+
+@given(st.lists(st.floats(allow_nan=False), min_size=1), st.sampled_from([*HALVES, torch.float32]))
+def test_ends_are_rounded_outwards_to_the_next_number(values, dtype):
+    exact = torch.tensor(values, dtype=torch.float64)
+    down, up = (rounded(exact, dtype, side).double() for side in (-1, 1))
+    assert (down <= exact).all()
+    assert (exact <= up).all()
+    inner = rounded(exact, dtype, 0).double()
+    assert ((down == inner) | (up == inner)).all()
+    beyond = torch.nextafter(down.to(dtype), torch.tensor(torch.inf, dtype=dtype)).double()
+    assert ((beyond >= up) | (down == exact)).all()
+
+
+@pytest.mark.parametrize("dtype", [*COARSE, "float64"])
+def test_results_are_in_the_type_of_the_rows(dtype):
+    fitted = model().fit(X, Y)
+    rows = torch.from_numpy(NEW).to(getattr(torch, dtype))
+    exact = fitted.predict_interval(rows.double().numpy())
+    wanted = torch.float64 if dtype == "float64" else torch.float32
+    found = [fitted.predict_interval(rows)]
+    if dtype != "bfloat16":
+        found.append(fitted.predict_interval(rows.numpy()))
+        assert isinstance(found[1].lower, np.ndarray)
+    for result in found:
+        for part in (result.point, result.lower, result.upper):
+            assert torch.as_tensor(part).dtype == wanted
+        assert (np.asarray(result.lower) <= exact.lower).all()
+        assert (np.asarray(result.upper) >= exact.upper).all()
+        np.testing.assert_allclose(result.to_numpy(), exact.to_numpy(), rtol=1e-6)
+    assert fitted.predict(rows).dtype == wanted
+
+
+def test_numbers_without_a_type_of_their_own_are_float64():
+    values = torch.tensor([1 / 3], dtype=torch.float64)
+    for rows in ([[1.0]], np.array([[1]]), torch.tensor([[1]])):
+        assert torch.as_tensor(give_back(values, rows, 1)).dtype == torch.float64
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_halves_are_fitted_as_the_numbers_that_they_are(dtype):
+    rows, targets = (torch.from_numpy(part).to(dtype) for part in (X, Y))
+    found = model().fit(rows, targets).predict_interval(NEW)
+    twin = model().fit(rows.double().numpy(), targets.double().numpy()).predict_interval(NEW)
+    np.testing.assert_array_equal(found.to_numpy(), twin.to_numpy())
+    assert found.covers(targets[:6]).shape == (6,)
+
+
+def test_fits_and_predictions_of_loaders():
+    tensors = [torch.from_numpy(part) for part in (X, Y)]
+    loader = DataLoader(TensorDataset(*tensors), batch_size=10)
+    found, twin = model().fit(loader), model().fit(*tensors)
+    parts = list(found.predict(DataLoader(TensorDataset(torch.from_numpy(NEW)), batch_size=4)))
+    assert [len(part) for part in parts] == [4, 2]
+    np.testing.assert_allclose(torch.cat(parts), twin.predict(NEW))
+    pooled = model().set_params(scaling="standardize").fit(iter([(X, Y)]), X_pool=iter([NEW]))
+    assert pooled.certificate_.scope.startswith("the rows passed as X_pool")

@@ -1,0 +1,163 @@
+"""Frames as they come: exact leave-one-out models, the certificate, the caller's library."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import torch
+from sklearn.compose import make_column_transformer
+from sklearn.impute import SimpleImputer
+from sklearn.preprocessing import OneHotEncoder
+from torch import Tensor
+
+import lazyknife as lk
+from reference import assert_close
+
+N, ROW = 16, 5
+
+
+def table(n: int = N, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
+    """Rows with a number with gaps, a category, a boolean and a date; ROW has values of its own."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "size": rng.normal(100, 30, n),
+            "age": rng.gamma(2, 10, n),
+            "city": rng.choice(["Rome", "Oslo", "Lima"], n),
+            "garage": rng.random(n) < 0.4,
+            "sold": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 900, n), unit="D"),
+        }
+    )
+    frame.loc[ROW, "city"] = "Bonn"
+    frame.loc[ROW, "age"] = np.nan
+    y = frame["size"] / 30 + (frame["city"] == "Rome") + rng.normal(size=n) / 3
+    return frame, y.to_numpy()
+
+
+def fitted(frame: Any, y: np.ndarray, **settings: Any) -> lk.LazyJackknifeRegressor:
+    return lk.LazyJackknifeRegressor(random_state=0, **settings).fit(frame, y)
+
+
+def features_of(model: lk.LazyJackknifeRegressor, frame: pd.DataFrame) -> Tensor:
+    return torch.from_numpy(model.scaling_(model.reader_(frame, model)))
+
+
+def test_a_model_without_a_row_is_the_model_of_the_other_rows() -> None:
+    frame, y = table()
+    loo = fitted(frame, y).loo_
+    for j in (ROW, 0):
+        without = fitted(frame.drop(index=j), np.delete(y, j))
+        assert_close(
+            float(without.predict(frame.loc[[j]])[0]), y[j] - float(loo.residuals[j]), 1e-8
+        )
+
+
+@pytest.mark.parametrize(("column", "value"), [("city", "Oslo"), ("age", 12.0), ("garage", True)])
+def test_a_row_does_not_change_the_model_without_it(column: str, value: Any) -> None:
+    frame, y = table()
+    changed = frame.copy()
+    changed.loc[ROW, column] = value
+    new, _ = table(seed=1)
+    models = [fitted(X, y) for X in (frame, changed)]
+    each = [model.loo_.predict(features_of(model, new))[1][:, ROW] for model in models]
+    assert_close(each[0].numpy(), each[1].numpy(), 1e-9)
+
+
+@pytest.mark.parametrize("construction", ["plus", "full"])
+def test_the_library_of_the_frame_makes_no_difference(construction: str) -> None:
+    frame, y = table()
+    new, _ = table(seed=1)
+    new.index = new.index + 100
+    found = []
+    for convert in (lambda f: f, pl.from_pandas, pa.Table.from_pandas):
+        result = fitted(convert(frame), y, construction=construction).predict_interval(convert(new))
+        found.append(result)
+        assert type(result.to_frame()) is type(convert(new))
+    assert_close(found[0].lower, found[1].lower, 1e-12)
+    assert_close(found[0].upper, found[2].upper, 1e-12)
+    assert (found[0].to_frame().index == new.index).all()
+
+
+def test_unknown_categories_and_gaps_in_new_rows() -> None:
+    frame, y = table()
+    complete = frame.drop(index=ROW)
+    new = complete.iloc[:3].assign(city=["Cork", None, "Rome"], size=[np.nan, 90.0, 80.0])
+    result = fitted(complete, np.delete(y, ROW)).predict_interval(new)
+    assert np.isfinite(result.point).all()
+    assert (result.lower < result.upper).all()
+
+
+def test_numbers_in_a_frame_are_those_of_an_array() -> None:
+    frame, y = table()
+    numbers = frame[["size"]].assign(other=frame["garage"].astype(int))
+    results = [fitted(X, y).predict(X) for X in (numbers, numbers.to_numpy(dtype=float))]
+    assert_close(*results, 1e-12)
+
+
+def test_the_default_certifies_any_new_row() -> None:
+    certificate = fitted(*table()).certificate_
+    assert certificate.coverage is not None
+    assert "any new row" in str(certificate)
+
+
+def test_a_network_of_finite_width_needs_the_rows_to_predict() -> None:
+    frame, y = table(30)
+    new, _ = table(20, seed=1)
+    settings = {"network": lk.mlp((4,), skip=True), "scaling": "standardize", "random_state": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        alone = lk.LazyJackknifeRegressor(**settings | {"scaling": None}).fit(frame, y)
+        pooled = lk.LazyJackknifeRegressor(**settings).fit(frame, y, X_pool=new)
+    assert alone.certificate_.coverage is None
+    assert "encoded by the training rows alone" in str(alone.certificate_)
+    assert pooled.certificate_.coverage is not None
+    assert "X_pool" in str(pooled.certificate_)
+    assert np.isfinite(pooled.predict_interval(new).lower).all()
+
+
+def test_baselines_take_frames() -> None:
+    frame, y = table(30)
+    new, _ = table(20, seed=1)
+    model = lk.SplitConformalRegressor(lk.mlp((4,)), epochs=1, random_state=0)
+    assert np.isfinite(model.fit(frame, y, X_pool=new).predict(new)).all()
+
+
+def test_a_given_transformer_receives_the_frame() -> None:
+    frame, y = table(30)
+    new, _ = table(20, seed=1)
+    transformer = make_column_transformer(
+        (OneHotEncoder(handle_unknown="ignore"), ["city"]),
+        (SimpleImputer(), ["age"]),
+        ("passthrough", ["size", "garage"]),
+    )
+    model = lk.LazyJackknifeRegressor(scaling=transformer, random_state=0)
+    model.fit(frame, y, X_pool=new)
+    assert model.certificate_.coverage is not None
+    assert np.isfinite(model.predict_interval(new).lower).all()
+
+
+def test_columns_in_another_order_are_refused() -> None:
+    frame, y = table()
+    model = fitted(frame, y)
+    with pytest.raises(ValueError, match="order"):
+        model.predict(frame[frame.columns[::-1]])
+    with pytest.raises(TypeError, match="pass a frame"):
+        model.predict(np.zeros((2, 5)))
+    with pytest.raises(TypeError, match="collect"):
+        fitted(pl.from_pandas(frame).lazy(), y)
+
+
+def test_encoding_settings() -> None:
+    frame, y = table()
+    model = fitted(frame, y, encoding=lk.TableEncoder(ignore=["sold"], categorical=["garage"]))
+    assert model.reader_.schema.features == ["size", "age", "city", "garage"]
+    with pytest.raises(TypeError, match="TableEncoder"):
+        fitted(frame, y, encoding="onehot")
+    with pytest.raises(TypeError, match="requires X to be a frame"):
+        fitted(np.zeros((9, 2)), np.zeros(9), encoding=lk.TableEncoder())

@@ -1,0 +1,146 @@
+"""Columns of frames: their kinds, their values and what is refused."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from lazyknife import TableEncoder
+from lazyknife.tables import TableError, as_frame
+
+DAYS = 18_262.0  # from 1970-01-01 to 2020-01-01, a Wednesday
+ROWS: dict[str, tuple[list[Any], str]] = {
+    "int": ([1, 2, 3], "number"),
+    "gaps": ([1.5, None, 2.5], "number"),
+    "bool": ([True, False, None], "number"),
+    "text": (["u", "v", None], "category"),
+    "day": ([dt.date(2020, 1, 1), None, dt.date(2020, 1, 2)], "date"),
+    "moment": ([dt.datetime(2020, 1, 1, 12), dt.datetime(2020, 1, 2), None], "moment"),
+    "iso": (["2020-01-01", "2020-01-02", None], "date"),
+    "iso time": (["2020-01-01T12:00", "2020-01-02 00:00Z", None], "moment"),
+    "length": ([dt.timedelta(hours=6), None, dt.timedelta(days=2)], "duration"),
+    "decimal": ([Decimal("1.5"), None, Decimal(2)], "number"),
+}
+LIBRARIES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table}
+
+
+def frame_of(library: str, columns: dict[str, list[Any]]) -> Any:
+    return LIBRARIES[library](columns)
+
+
+def read(frame: Any, **settings: Any) -> np.ndarray:
+    return TableEncoder(**settings).schema(frame).read(nw.from_native(frame, eager_only=True))
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_every_kind_of_column_in_every_library(library: str) -> None:
+    frame = frame_of(library, {name: values for name, (values, _) in ROWS.items()})
+    schema = TableEncoder().schema(frame)
+    kinds = {column.name: column.kind for column in schema.columns}
+    # pandas has no type of dates without a time
+    expected = {name: kind for name, (_, kind) in ROWS.items()}
+    assert kinds == expected
+    values = schema.read(nw.from_native(frame, eager_only=True))
+    found = dict(zip(schema.features, values.T, strict=True))
+    nan = np.nan
+    np.testing.assert_array_equal(found["int"], [1, 2, 3])
+    np.testing.assert_array_equal(found["gaps"], [1.5, nan, 2.5])
+    np.testing.assert_array_equal(found["bool"], [1, 0, nan])
+    np.testing.assert_array_equal(found["text"], [0, 1, -1])
+    np.testing.assert_array_equal(found["day"], [DAYS, nan, DAYS + 1])
+    np.testing.assert_array_equal(found["moment"], [DAYS + 0.5, DAYS + 1, nan])
+    np.testing.assert_array_equal(found["iso time"], [DAYS + 0.5, DAYS + 1, nan])
+    np.testing.assert_array_equal(found["length"], [0.25, nan, 2])
+    assert sum(schema.nominal) == 1
+
+
+def test_cycles_of_dates() -> None:
+    days = pd.date_range("2019-01-01", periods=1100)
+    names = TableEncoder().schema(pd.DataFrame({"d": days})).features
+    found = dict(zip(names, read(pd.DataFrame({"d": days})).T, strict=True))
+    assert len(names) == 7
+    for length, cycle in ((7, "week"), (365, "year")):
+        for part in ("sine", "cosine"):
+            wave = found[f"d: {part} of {cycle}"]
+            np.testing.assert_allclose(wave[length:], wave[:-length], atol=0.03)
+            assert np.ptp(wave) > 1.8
+    assert np.ptp(found["d: cosine of day"]) == 0.0
+    mondays = found["d: cosine of week"][days.day_of_week == 0]
+    np.testing.assert_allclose(mondays, 1.0)
+
+
+def test_unknown_categories_share_a_code_that_no_listed_one_has() -> None:
+    schema = TableEncoder().schema(pd.DataFrame({"c": ["a", "b", "a"]}))
+    new = schema.read(nw.from_native(pd.DataFrame({"c": ["z", "b", None, "y"]}), eager_only=True))
+    np.testing.assert_array_equal(new[:, 0], [2, 1, -1, 2])
+
+
+def test_codes_are_categories_where_they_are_declared() -> None:
+    frame = pd.DataFrame({"zip": [2134.0, 10001.0, np.nan]})
+    schema = TableEncoder(categorical=["zip"]).schema(frame)
+    assert schema.columns[0].categories == ("10001", "2134")
+    new = nw.from_native(pd.DataFrame({"zip": [10001]}), eager_only=True)
+    assert schema.read(new)[0, 0] == 0.0
+    assert "2 categories" in str(schema)
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "no values": ({"x": [None] * 30}, "has no values"),
+    "lists": ({"x": [[1], [2], [3]] * 10}, "values of type"),
+    "numbers as text": ({"x": [f"{k},5" for k in range(30)]}, "numbers that are stored as text"),
+    "free text": ({"x": [f"name {k}" for k in range(30)]}, "like row names or text"),
+    "a bad date": ({"x": ["2020-01-01"] * 29 + ["soon"]}, "'soon' is not a date"),
+    "dates with and without time": ({"x": ["2020-01-01", "2020-01-01T10:00"] * 15}, "one form"),
+    "infinite": ({"x": [1.0] * 29 + [np.inf]}, "infinite value in row 30"),
+    "complex": ({"x": [1j] * 30}, "values of type complex"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused_names_the_column(name: str) -> None:
+    columns, message = REFUSED[name]
+    with pytest.raises(TableError, match=message) as error:
+        read(pd.DataFrame(columns))
+    assert "'x'" in str(error.value)
+
+
+def test_new_rows_must_have_the_columns_and_kinds_of_the_fit() -> None:
+    schema = TableEncoder().schema(pd.DataFrame({"a": [1.0, 2.0], "c": ["u", "v"]}))
+    for frame, message in (
+        ({"a": ["x"], "c": ["u"]}, "has text or categories, but had numbers"),
+        ({"a": [1.0], "c": [3.0]}, "has numbers, but had text"),
+        ({"a": [1.0]}, "no column 'c'"),
+        ({"a": [1.0], "c": ["u"], "z": [1.0]}, "column 'z'"),
+    ):
+        with pytest.raises(TableError, match=message):
+            schema.read(nw.from_native(pd.DataFrame(frame), eager_only=True))
+    # A single new row decides nothing: its text may look like a number, and it may have gaps.
+    one = nw.from_native(pd.DataFrame({"a": [None], "c": ["7"]}), eager_only=True)
+    np.testing.assert_array_equal(schema.read(one), [[np.nan, 2.0]])
+
+
+def test_names_of_columns() -> None:
+    twice = pd.DataFrame([[1.0, 2.0]], columns=["a", "a"])
+    with pytest.raises((TableError, ValueError), match="a"):
+        TableEncoder().schema(twice)
+    assert TableEncoder(ignore="a").schema(pd.DataFrame({"a": [1], "b": [2]})).features == ["b"]
+    with pytest.raises(TableError, match="no column 'q'"):
+        TableEncoder(categorical=["q"]).schema(pd.DataFrame({"a": [1]}))
+    with pytest.raises(TableError, match="no features are left"):
+        TableEncoder(ignore=["a"]).schema(pd.DataFrame({"a": [1]}))
+    numbered = pd.DataFrame([[1.0, "u"], [2.0, "v"]])
+    np.testing.assert_array_equal(read(numbered), [[1, 0], [2, 1]])
+
+
+def test_lazy_frames_are_refused_with_the_way_out() -> None:
+    with pytest.raises(TypeError, match="collect"):
+        as_frame(pl.DataFrame({"a": [1]}).lazy(), "X")
+    assert as_frame(np.zeros((2, 2)), "X") is None
