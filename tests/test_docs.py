@@ -23,12 +23,12 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 SPEED = (ROOT / "docs/speed.md").read_text()
 PAGES = sorted(path for path in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
-# Each takes more than three seconds: fits of a few hundred rows, private training, commands.
-SLOW = {"command-line", "comparison", "default", "guarantee", "mapie", "pretrained", "settings"}
+# The README and a few short pages run in `make test`, all others in `make test-all`.
+QUICK = {"README", "gallery", "large-data", "saving", "speed", "tutorial", "unlabelled"}
 
 
 def marked(path: Path) -> object:
-    marks = [pytest.mark.slow] if path.stem in SLOW else []
+    marks = [] if path.stem in QUICK else [pytest.mark.slow]
     return pytest.param(path, marks=marks, id=path.stem)
 
 

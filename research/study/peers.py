@@ -20,8 +20,9 @@ from torch import Tensor
 from lazyknife.certificate import make_certificate
 from lazyknife.compute import PROCESSOR
 from lazyknife.data.checks import check_choice
+from lazyknife.data.containers import give_back
 from lazyknife.data.flavour import flavour_of
-from lazyknife.data.inputs import give_back, row_labels, to_tensor
+from lazyknife.data.inputs import row_labels, to_tensor
 from lazyknife.estimators.records import Fitted, Given, Seeds
 from lazyknife.estimators.shared import IntervalRegressor
 from lazyknife.estimators.warn import warn_if_outside

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 import pandas as pd
 import pytest
 from research import messages
@@ -89,7 +91,15 @@ def f(rows, names):
         raise TypeError(f"{len(names)} names: give a {rows.kind!r}, not *")
     message = f"rows={rows!r}: " "give some"
     raise table.error("a", message) from None
-    raise Odd(3)
+def g(rows):
+    message = "no rows" if rows else "no columns"
+    raise _wrong(message)
+def _wrong(message):
+    return ValueError(f"wrong, {message}: " + _hint())
+def _hint():
+    return "look"
+def h():
+    raise KeyError("k")
     raise
 """
 
@@ -98,18 +108,24 @@ def test_messages_are_read_off_the_source(tmp_path, monkeypatch):
     monkeypatch.setattr(messages, "SOURCE", tmp_path)
     (tmp_path / "sentences.py").write_text("SHORT = 'x'\nLONG = 'one {n:g} sentence'\n")
     (tmp_path / "data.py").write_text(SOURCE)
-    found = {m.text: m.kind for m in messages.all_messages()}
-    assert found == {
+    assert {m.text: m.kind for m in messages.all_messages()} == {
         "⟨count⟩ rows are too few": "warning",
-        "⟨k⟩ is odd": "Odd",
+        "⟨k⟩ is odd": "error",
         "⟨names⟩ names: give a ⟨kind⟩, not *": "TypeError",
         "rows=⟨rows⟩: give some": "TableError",
+        "no rows": "error",
+        "no columns": "error",
+        "wrong, ⟨message⟩: look": "ValueError",
     }
     assert messages.sentences_table().splitlines()[2:] == ["| one ⟨n⟩ sentence |"]
     assert "not \\*" in messages.messages_table()
 
 
-def test_every_raise_of_the_package_is_listed():
-    listed = {message.text for message in messages.all_messages()}
-    assert len(listed) > 150
-    assert any("rows are too few for alpha" in text for text in listed)
+def test_every_text_that_the_package_raises_is_listed():
+    listed = " ".join(message.text for message in messages.all_messages())
+    for path in messages.SOURCE.rglob("*.py"):
+        for function in messages.functions(messages.parsed(path)):
+            for _, call in messages.raised(function):
+                found = [n.value for n in ast.walk(call) if isinstance(n, ast.Constant)]
+                for text in (t.strip() for t in found if isinstance(t, str) and " " in t.strip()):
+                    assert " ".join(text.split()) in listed, f"{path.name}: {text}"
