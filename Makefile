@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo docs test test-all test-portable fuzz lint types bench reproduce studies clean
+.PHONY: demo docs test test-all test-portable fuzz lint types bench reproduce studies published clean
 
 # One stamp says that .venv holds what pyproject.toml and constraints.txt ask for.
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -60,6 +60,12 @@ reproduce: $(VENV)/.installed
 studies: $(VENV)/.installed
 	$(BIN)/python -m research study beyond --output results
 	$(BIN)/python -m research pages studies.md choices.md tables.md
+
+# Published numbers beside those of the same rows here; installs the peers.
+published: $(VENV)/.installed
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,peers]'
+	$(BIN)/python -m research study published --output results
+	$(BIN)/python -m research pages published.md
 
 clean:
 	rm -rf $(VENV) site .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import torch
+from sklearn.base import clone
 from torch import Tensor
 
 import lazyknife as lk
 from lazyknife.base import BASES
 from lazyknife.base.method import Task
 from lazyknife.intervals import CONSTRUCTIONS
-from lazyknife.intervals.constructions import Plus
+from lazyknife.intervals.constructions import Full, Plus
 from lazyknife.losses import LOSSES
 from lazyknife.records import INDEPENDENT, Base, Ends, LeaveOneOut, PrivacyCurve
 from lazyknife.solve.ridge import RidgeModels, System
@@ -67,6 +68,45 @@ def test_a_construction_that_does_not_certify(monkeypatch: pytest.MonkeyPatch) -
     certificate = fitted(construction="silent").certificate_
     assert certificate.coverage is None
     assert "'silent' has no coverage guarantee: use 'plus'" in str(certificate)
+
+
+@pytest.mark.parametrize("widths", [None, "constant"])
+def test_a_construction_may_be_passed_as_an_object_and_certifies_nothing(
+    widths: str | None,
+) -> None:
+    single, double = fitted(widths=widths), fitted(construction=Doubled(), widths=widths)
+    found, wanted = double.predict_interval(NEW), single.predict_interval(NEW)
+    np.testing.assert_allclose(found.width, 2 * wanted.width)
+    assert double.certificate_.coverage is None
+    said = "Nothing is known of the coverage of construction Doubled(), which was passed"
+    assert said in str(double.certificate_)
+    assert said in str(lk.certify(n=40, alpha=0.1, construction=Doubled()))
+    assert clone(double).construction is not None
+    given = fitted(construction=CONSTRUCTIONS["minmax"])  # the package's own object is known
+    assert given.certificate_.coverage == fitted(construction="minmax").certificate_.coverage
+
+
+def test_a_construction_as_an_object_works_with_candidates_and_refits() -> None:
+    kinds = ({"construction": "plus"}, {"construction": Doubled()})
+    chosen = [lk.LazyJackknifeRegressor(random_state=0, **kind).fit(X, y) for kind in kinds]
+    trained = [
+        lk.JackknifeRegressor(lk.mlp(()), epochs=1, random_state=0, **kind).fit(X, y)
+        for kind in kinds
+    ]
+    for single, double in (chosen, trained):
+        widths = [model.predict_interval(NEW).width for model in (single, double)]
+        assert double.certificate_.coverage is None
+        np.testing.assert_allclose(widths[1], 2 * widths[0])
+
+
+def test_a_construction_as_an_object_is_refused_where_its_models_lack() -> None:
+    class Whole(Full):
+        """Full conformal prediction under another name."""
+
+    with pytest.raises(ValueError, match=r"Whole\(\) requires the models of LazyJackknife"):
+        lk.JackknifeRegressor(construction=Whole()).fit(X, y)
+    with pytest.raises(ValueError, match="construction=3: choose from 'plus', 'minmax'"):
+        fitted(construction=3)
 
 
 class Rooted(Leverage):

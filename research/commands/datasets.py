@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated
 
@@ -15,9 +14,7 @@ from lazyknife.cli.tables import write_table
 
 from ..datasets import DATASETS, FORMULAS, find
 from ..datasets.formulas import ROWS
-from ..study.trial import load
-
-SIMULATED = r"simulated_p[1-9]\d{0,3}"
+from ..study.trial import is_known, load
 
 
 @plainly
@@ -40,7 +37,7 @@ def datasets(
         _list()
         return
     known = (*DATASETS, *FORMULAS, "diabetes")
-    if name not in known and not re.fullmatch(SIMULATED, name):
+    if not is_known(name):
         names = ", ".join(known)
         raise ValueError(f"no data set {name!r}: choose from {names}, simulated_p16 (or any p)")
     if output is None:

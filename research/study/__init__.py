@@ -4,8 +4,9 @@ from .catalogue import COLLECTIONS, STUDIES, named
 from .figures import draw
 from .grid import Grid, Setting, Study, Trial, vary
 from .methods import METHODS
-from .run import Outcome, read_rows, run_study
+from .rows import DamagedRows, read_rows
+from .run import FailedTrials, Outcome, run_study
 from .summary import summarise
 from .tables import fill
-from .trial import run_trial
+from .trial import run_trial, run_trials
 from .verdict import Verdict, verdicts

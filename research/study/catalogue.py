@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from .grid import Grid, Setting, Study, vary
-from .methods import PEERS, VARIANTS
+from .methods import CERTIFYING, DEFAULT, PEERS, VARIANTS
 from .sets import make_grids
 
 PAPER_METHODS = ("jackknife+", "lazy_finetune", "lazy_dp")
@@ -136,7 +136,37 @@ BEYOND: dict[str, Study] = {
     )
 }
 
-STUDIES: dict[str, Study] = {**PAPER, **BEYOND}
+TEN_FOLD = vary(Setting(n=455, split="ten_fold"), alpha=(0.1, 0.05, 0.01))
+UNSHIFTED = (Setting(n=200, split="jaws"),)
+MINMAX, FULL = CERTIFYING
+PUBLISHED = Study(
+    "published",
+    "Against published numbers",
+    (
+        Grid(("boston",), (DEFAULT, FULL), TEN_FOLD),
+        Grid(
+            ("boston",),
+            (
+                *("mapie_split_boosting5", "mapie_quantile_gradient", "mapie_cv_extratrees"),
+                *("online_ridge", "crepes_forest", "puncc_adaptive", "laplace_network"),
+            ),
+            TEN_FOLD[:1],
+        ),
+        Grid(("airfoil",), ("jackknife_forest",), UNSHIFTED, trials=3),
+        Grid(
+            ("airfoil", "wine", "communities"),
+            (DEFAULT, *CERTIFYING, "online_ridge"),
+            UNSHIFTED,
+            trials=3,
+        ),
+        Grid(("boston",), (MINMAX,), TEN_FOLD),
+        Grid(("boston",), ("cross_quantile",), TEN_FOLD[:1]),
+    ),
+    figure="published",
+    trials=10,
+    question="Does the library reach what papers report, on the same rows and levels?",
+)
+STUDIES: dict[str, Study] = {**PAPER, **BEYOND, PUBLISHED.name: PUBLISHED}
 COLLECTIONS: dict[str, tuple[str, ...]] = {
     "paper": tuple(PAPER),
     "beyond": tuple(BEYOND),

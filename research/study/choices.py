@@ -12,6 +12,7 @@ from lazyknife.plots import plot_methods
 
 from .grid import Study
 from .show import blank, heading
+from .words import in_words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -109,11 +110,12 @@ def draw_scores(study: Study, rows: pd.DataFrame) -> Figure:
     groups = list(_cells(rows))
     methods = [m for m in rows["method"].unique() if m != ONE_NETWORK]
     figure, axes = blank((len(groups) + 1) // 2, 2, width=5.2, height=0.24 * len(methods) + 0.9)
-    label = f"interval score ÷ that of {ONE_NETWORK}"
+    label = "interval score ÷ that of the one network"
     for ax, (cell, part) in zip(axes.flat, groups, strict=False):
         found = [paired(part, method, ONE_NETWORK) for method in methods]
         ratios, errors = zip(*found, strict=True)
-        plot_methods(methods, ratios, errors, label=label, target=1.0, ax=ax)
+        names = [in_words(method) for method in methods]
+        plot_methods(names, ratios, errors, label=label, target=1.0, ax=ax)
         ax.set_title(title(*cell), loc="left")
     figure.suptitle(study.title)
     return figure

@@ -14,8 +14,10 @@ from lazyknife.plots import Curve, Panel, plot_comparison, plot_curves, style
 from .choices import draw_scores
 from .grid import Study
 from .kinds import draw_sets
+from .published import draw_published
 from .show import blank, heading, labels
 from .summary import summarise
+from .words import in_words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +38,7 @@ def draw_comparison(study: Study, rows: pd.DataFrame) -> Figure:
     groups = list(summary.groupby(["data", "transform", "n"], sort=False, dropna=False))
     figure, axes = blank(len(groups), 3, width=10 / 3, height=2.9)
     for line, (group, part) in zip(axes, groups, strict=True):
-        plot_comparison(labels(summary, part), panels(part), line)
+        plot_comparison(labels(summary, part, in_words), panels(part), line)
         line[0].set_title(heading(*group[:2]), loc="left")
     figure.suptitle(study.title)
     return figure
@@ -89,9 +91,9 @@ def measured_curves(
     """One curve a method; a method that has no such setting is a level line across their x."""
     places = part[study.across].astype(float)
     places = places[np.isfinite(places)]
-    curves = []
-    for label in dict.fromkeys(labels(summary, part)):
-        own = part[np.array(labels(summary, part)) == label]
+    curves, names = [], labels(summary, part, in_words)
+    for label in dict.fromkeys(names):
+        own = part[np.array(names) == label]
         if own[measure].isna().all():
             continue
         columns = (study.across, measure, f"{measure}_se")
@@ -126,4 +128,5 @@ FIGURES: dict[str, Callable[[Study, pd.DataFrame], Figure]] = {
     "curves": draw_curves,
     "scores": draw_scores,
     "sets": draw_sets,
+    "published": draw_published,
 }

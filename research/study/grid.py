@@ -21,9 +21,11 @@ class Setting(MethodSettings):
     n_test: int | None = None  # test rows; None takes all others
     transform: str | None = None  # of the features: None or "symlog"
     y_in_sd: bool = False  # whether y is divided by its standard deviation over the whole set
+    split: str = "random"  # how rows are cut into training and test rows, a key of SPLITS
 
 
-# In the order of the columns in results/; the network is a method's own, the unit of y a study's.
+# In the order of the columns in results/; the network is a method's own, the unit of y and the
+# split are a study's.
 SETTING_FIELDS = (
     *("n", "n_test", "alpha", "transform", "epochs", "batch_size"),
     *("epsilon", "delta", "ridge", "readout", "intercept"),
@@ -41,7 +43,10 @@ def vary(setting: Setting = Setting(), **values: Sequence[Any]) -> tuple[Setting
 
 @dataclass(frozen=True)
 class Grid:
-    """All combinations of data sets, methods and settings; methods are keys of ``METHODS``."""
+    """All combinations of data sets, methods and settings.
+
+    Methods are keys of ``METHODS``, or names of a caller's own, as data are.
+    """
 
     data: tuple[str, ...]
     methods: tuple[str, ...]

@@ -16,6 +16,7 @@ from .grid import Study
 from .methods import BEFORE, DEFAULT, STRONG
 from .sets import part_of
 from .show import blank, heading
+from .words import in_words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -115,7 +116,8 @@ def draw_sets(study: Study, rows: pd.DataFrame) -> Figure:
         shared = found.dropna()
         ratios = shared.div(shared.min(axis=1), axis=0)
         label = "interval score ÷ the best of the set"
-        plot_methods([*ratios], ratios.mean(), ratios.sem(), label=label, target=1.0, ax=ax)
+        names = [in_words(method) for method in ratios]
+        plot_methods(names, ratios.mean(), ratios.sem(), label=label, target=1.0, ax=ax)
         ax.set_title(f"{name} sets, n = {n}, {len(shared)} sets", loc="left")
     figure.suptitle(study.title)
     return figure

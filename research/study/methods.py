@@ -13,7 +13,9 @@ from lazyknife.networks import mlp
 from lazyknife.records import Array
 
 from .adaptive import ADAPTIVE
+from .functions import FitPredict, FunctionRegressor
 from .grid import Setting
+from .libraries import LIBRARIES
 from .peers import SCHEMES
 
 NETWORK = mlp((64, 64))  # the paper's
@@ -66,6 +68,15 @@ def _mapie(scheme: str, model: str) -> Method:
     return lambda setting: kind(model, alpha=setting.alpha)
 
 
+def _tables(**own: Any) -> Method:
+    """The library's defaults but for ``own``."""
+    return lambda setting: LazyJackknifeRegressor(alpha=setting.alpha, **own)
+
+
+def _function(function: FitPredict) -> Any:
+    return lambda setting: FunctionRegressor(function, alpha=setting.alpha)
+
+
 VARIANTS: dict[str, Method] = {
     "lazyknife_leverage": _earlier(widths="leverage"),
     "lazyknife_absolute": _earlier(widths="constant"),
@@ -93,6 +104,11 @@ STRONG: dict[str, Method] = {
         *(("quantile", "gradient"), ("normalised", "gradient")),
     )
 }
+# The default, and the same with a guarantee of 1 − alpha; for every row of a comparison.
+CERTIFYING: dict[str, Method] = {
+    "lazyknife_tables_minmax": _tables(construction="minmax"),
+    "lazyknife_tables_full": _tables(construction="full"),
+}
 METHODS: dict[str, Method] = {
     **{name: _papers(methods.METHODS[name]) for name in PAPERS},
     # The rows were made when DP-SGD was the default base: their "lazyknife" is private.
@@ -100,9 +116,11 @@ METHODS: dict[str, Method] = {
     "lazyknife_public": _earlier(),
     **VARIANTS,
     **PEERS,
-    DEFAULT: lambda setting: LazyJackknifeRegressor(alpha=setting.alpha),
+    DEFAULT: _tables(),
     BEFORE: _before,
     **STRONG,
+    **CERTIFYING,
+    **{name: _function(function) for name, function in LIBRARIES.items()},
 }
 
 

@@ -79,7 +79,7 @@ class Conformalized:
         return torch.from_numpy(point), torch.from_numpy(lower), torch.from_numpy(upper)
 
 
-class _MapieRegressor(IntervalRegressor):
+class MapieRegressor(IntervalRegressor):
     """What MAPIE's two schemes share."""
 
     loo_: Conformalized
@@ -144,7 +144,7 @@ class _MapieRegressor(IntervalRegressor):
         return Intervals(point, lower, upper, asked, row_labels(X), flavour_of(X))
 
 
-class MapieCVRegressor(_MapieRegressor):
+class MapieCVRegressor(MapieRegressor):
     """CV+ by MAPIE's ``CrossConformalRegressor`` with ten folds; below ten rows, one a fold.
 
     A seed that all folds share, such as that of a forest, does not affect the theorem:
@@ -186,7 +186,7 @@ class MapieCVRegressor(_MapieRegressor):
         }
 
 
-class MapieSplitRegressor(_MapieRegressor):
+class MapieSplitRegressor(MapieRegressor):
     """Split conformal by MAPIE's ``SplitConformalRegressor``, calibrated on half of the rows.
 
     The parameters are those of ``MapieCVRegressor``.
@@ -220,7 +220,7 @@ class MapieSplitRegressor(_MapieRegressor):
         return {"subject": subject, **terms}
 
 
-SCHEMES: dict[str, type[_MapieRegressor]] = {"cv": MapieCVRegressor, "split": MapieSplitRegressor}
+SCHEMES: dict[str, type[MapieRegressor]] = {"cv": MapieCVRegressor, "split": MapieSplitRegressor}
 
 
 def complement(share: float) -> float:

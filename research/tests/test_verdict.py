@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from research.study import STUDIES, fill, verdicts
 from research.study.catalogue import PAPER
-from research.study.run import key_of, line, read_rows, write_rows
+from research.study.rows import key_of, line, read_rows, write_rows
 from research.study.tables import table1
 from research.study.trial import COLUMNS
 from research.study.verdict import CLAIMS, compared

@@ -26,6 +26,7 @@ from .estimators.shared import IntervalRegressor
 from .metrics import coverage, interval_score, mean_width
 from .networks import Network
 from .processes import side_by_side
+from .results import Intervals
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -175,14 +176,25 @@ def measure(
     fitted = time.perf_counter()
     intervals = model.predict_interval(X_test)
     ended = time.perf_counter()
-    certified = model.certificate_.coverage
+    seconds = fitted - started, ended - fitted
+    return measures_of(y_test, intervals, model.certificate_.coverage, *seconds)
+
+
+def measures_of(
+    y_test: Any,
+    intervals: Intervals,
+    certified: float | None,
+    fit_seconds: float,
+    predict_seconds: float,
+) -> dict[str, float]:
+    """Return the values of ``MEASURES`` for intervals at one level."""
     values = (
         coverage(y_test, intervals).value,
         mean_width(intervals).value,
         interval_score(y_test, intervals).value,
         float(r2_score(y_test, intervals.point)),
-        fitted - started,
-        ended - fitted,
+        fit_seconds,
+        predict_seconds,
         math.nan if certified is None else certified,
     )
     return dict(zip(MEASURES, values, strict=True))

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 PATIENCE = 1.0  # seconds between looks at the parent
-_watching: set[int] = set()  # parents that a thread of this process looks at
 
 
 def side_by_side(
@@ -19,18 +18,15 @@ def side_by_side(
     """Yield the results of many calls as they end, each in a process with one thread."""
     from joblib import Parallel, delayed, parallel_config
 
-    with parallel_config(backend="loky", inner_max_num_threads=1):
+    watching = {"initializer": watch, "initargs": (os.getpid(),)}
+    with parallel_config(backend="loky", inner_max_num_threads=1, **watching):
         pool = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
-        parent = os.getpid()
-        yield from pool(delayed(watched)(parent, function, *call) for call in calls)
+        yield from pool(delayed(function)(*call) for call in calls)
 
 
-def watched(parent: int, function: Callable[..., Result], *arguments: Any) -> Result:
-    """Call a function in a process that ends within seconds after its parent, however that ended."""
-    if os.getpid() != parent and parent not in _watching:
-        _watching.add(parent)
-        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    return function(*arguments)
+def watch(parent: int) -> None:
+    """Make this process end within seconds after its parent, however that ended."""
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 
 def _end_with(parent: int) -> None:

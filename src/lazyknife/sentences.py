@@ -87,6 +87,10 @@ SENSITIVITY = (
 
 # Objections: each leaves no guarantee, and says what to do.
 NO_THEOREM = "Construction {construction!r} has no coverage guarantee: use {others}."
+OWN_CONSTRUCTION = (
+    "Nothing is known of the coverage of construction {construction!r}, which was passed as an "
+    "object: use {others}."
+)
 UNEQUAL_FOLDS = (
     "CV+ requires equal folds, and {n} is not divisible by {folds}: choose a number of folds that "
     "divides n."

@@ -68,7 +68,7 @@ def test_the_version_and_the_help_are_shown():
 def test_help_breaks_its_lines_where_the_screen_ends():
     lines = [line.strip() for line in succeed("predict", "--help").splitlines()]
     assert "files together, which does not leak; the certificate then holds for the rows" in lines
-    assert "Usage: lazyknife predict [OPTIONS] {TRAIN} {TEST}" in lines
+    assert "Usage: lazyknife predict [OPTIONS] {TRAIN} [TEST]" in lines
 
 
 @pytest.mark.parametrize(

@@ -5,17 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from .. import sentences
 from ..base import BaseMethod, check_base
 from ..data.checks import (
-    check_choice,
     check_folds,
     check_level,
     check_not_negative,
     check_positive_int,
 )
-from ..intervals import CONSTRUCTIONS, kappa
+from ..intervals import (
+    CONSTRUCTIONS,
+    Bound,
+    Construction,
+    check_construction,
+    find_construction,
+    is_own,
+    kappa,
+)
 from ..intervals.rounded import rounding_objections
 from ..records import INDEPENDENT, PrivacyCurve, RoundedModels
 from .certificate import Certificate
@@ -32,7 +40,7 @@ def certify(
     *,
     n: int,
     alpha: float,
-    construction: str = "plus",
+    construction: str | Construction[Any] = "plus",
     base: BaseMethod | None = None,
     folds: int = 10,
     eta: float | None = None,
@@ -48,7 +56,7 @@ def certify(
     alpha
         Level of the intervals.
     construction
-        A key of ``CONSTRUCTIONS``.
+        A key of ``CONSTRUCTIONS``; of an object of your own nothing is known.
     base
         How the base weights are obtained; None is ``Public()``, as in ``LazyJackknifeRegressor``.
     folds
@@ -75,7 +83,7 @@ def certify(
 class Claim:
     """What the certificate of a lazy jackknife is about; the base has this dependence."""
 
-    construction: str
+    construction: str | Construction[Any]
     base: BaseMethod
     dependence: PrivacyCurve | None
     folds: int = 10
@@ -89,13 +97,15 @@ class Claim:
     ) -> Certificate:
         """Return the certificate for n rows at a level."""
         check_level("alpha", alpha)
-        check_choice("construction", self.construction, CONSTRUCTIONS)
+        check_construction(self.construction)
         for argument, value in (("eta", eta), ("nu", nu)):
             if value is not None:
                 check_not_negative(argument, value)
         name = type(self.base).__name__
         unprivate = (sentences.NOT_PRIVATE.format(base=name),) if self.dependence is None else ()
-        shown = f" with {self.folds} folds" if CONSTRUCTIONS[self.construction].uses_folds else ""
+        shown = (
+            f" with {self.folds} folds" if find_construction(self.construction).uses_folds else ""
+        )
         return make_certificate(
             subject=f"construction {self.construction!r}{shown}, n = {n}, {name} base",
             construction=self.construction,
@@ -116,7 +126,7 @@ class Claim:
 def make_certificate(
     *,
     subject: str,
-    construction: str,
+    construction: str | Construction[Any],
     alpha: float,
     n: int,
     folds: int = 1,
@@ -139,7 +149,10 @@ def make_certificate(
     and ``available`` are the constructions to suggest instead of one without a bound.
     """
     independent = dependence is not None and dependence.total_variation == 0.0
-    miss, needed = CONSTRUCTIONS[construction].bound(alpha, n, folds, independent, new_rows)
+    miss, needed = Bound(None)
+    if not is_own(construction):
+        kind = find_construction(construction)
+        miss, needed = kind.bound(alpha, n, folds, independent, new_rows)
     if miss is None:
         objections += (_without_bound(construction, n, folds, available),)
     if needed > 1:
@@ -165,11 +178,16 @@ def make_certificate(
     )
 
 
-def _without_bound(construction: str, n: int, folds: int, available: Iterable[str]) -> str:
+def _without_bound(
+    construction: str | Construction[Any], n: int, folds: int, available: Iterable[str]
+) -> str:
     """Say why a construction has no bound, and what to do."""
-    if CONSTRUCTIONS[construction].certifies and CONSTRUCTIONS[construction].uses_folds:
-        return sentences.UNEQUAL_FOLDS.format(n=n, folds=folds)
     others = sentences.either(certifying(available))
+    if is_own(construction):
+        return sentences.OWN_CONSTRUCTION.format(construction=construction, others=others)
+    kind = find_construction(construction)
+    if kind.certifies and kind.uses_folds:
+        return sentences.UNEQUAL_FOLDS.format(n=n, folds=folds)
     return sentences.NO_THEOREM.format(construction=construction, others=others)
 
 
@@ -194,7 +212,7 @@ class Certifier(Claim):
     def rounded(self, alpha: float) -> Sentences:
         """Why rounding leaves no guarantee, if so."""
         rank = kappa(alpha, len(self.loo.residuals))
-        tolerated = CONSTRUCTIONS[self.construction].tolerates(rank)
+        tolerated = find_construction(self.construction).tolerates(rank)
         return rounding_objections(self.loo, tolerated, alpha, self.size, self.columns)
 
 

@@ -23,6 +23,9 @@ def main() -> None:
     for number in ENDED:
         if signal.getsignal(number) is not signal.SIG_IGN:  # as in a job of the background
             signal.signal(number, end)
+    # The helper process of joblib cleans up after an end like this, and need not say so.
+    quiet = "ignore:resource_tracker:UserWarning"
+    os.environ["PYTHONWARNINGS"] = ",".join(filter(None, (os.getenv("PYTHONWARNINGS"), quiet)))
     from .app import main as run
 
     run()

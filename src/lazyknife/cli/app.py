@@ -16,6 +16,7 @@ except ImportError as error:  # pragma: no cover, the tests have the extra
 from .certify import certify, plan
 from .compare import compare
 from .console import OneLineErrors, print_text
+from .fit import fit
 from .predict import predict
 
 app = typer.Typer(
@@ -42,7 +43,7 @@ def start(
         print_text(context.get_help())
 
 
-for command in (predict, compare, certify, plan):
+for command in (predict, fit, compare, certify, plan):
     # Paragraphs on one line each: the terminal decides where lines break.
     paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
     app.command(help="\n\n".join(" ".join(text.split()) for text in paragraphs))(command)

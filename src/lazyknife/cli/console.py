@@ -45,7 +45,6 @@ class OneLineErrors(TyperGroup):
 
 def plainly(command: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """Wrap a command: expected errors become one line and exit code 2, warnings one line each."""
-
     parameters = tuple(inspect.signature(command).parameters)
 
     @functools.wraps(command)

@@ -32,6 +32,9 @@ def table(panel: str, **entries: tuple[Any, ...]) -> Options:
 
 
 Target = Annotated[str, option("Column to predict.", FILES, "--target", metavar="COLUMN")]
+OptionalTarget = Annotated[
+    str | None, option("Column to predict.", FILES, "--target", metavar="COLUMN")
+]
 Alpha = Annotated[float, option("Level: intervals aim at a coverage of 1 − alpha.", LAZY)]
 Jobs = Annotated[int, option("Fits at a time, each on one thread; -1: all cores.", RUN)]
 SEED: Options = {"seed": (Annotated[int, option("Seed of all randomness.", RUN, min=0)], 0)}

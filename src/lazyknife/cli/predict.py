@@ -18,6 +18,7 @@ from .inputs import check_inputs, read_inputs, reading_of, roles_of
 from .library import names
 from .options import FILES, LAZY, LIBRARY, RUN, option
 from .outcome import Outcome, draw, make_report, measured, shortfalls
+from .stored import check_stored, in_unit, predict_stored
 
 if TYPE_CHECKING:
     from ..certificate import Certificate
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 
 FEWEST_ROWS = 3  # a leave-one-out model with an intercept and a λ of its own
 
-ROWS = "Training rows: .csv, .csv.gz, .tsv or .parquet."
+ROWS = "Training rows: .csv, .csv.gz, .tsv or .parquet; with --model, the new rows."
+MODEL = "Model that lazyknife fit has saved, instead of training rows."
+NEW = "New rows, with the same columns."
 OUTPUT = "File for the intervals; may be left out with --html."
 ID = "Column of row names, copied to the output."
 LEVEL = "Level: intervals aim at a coverage of 1 − alpha (may be repeated); by default {alpha}."
@@ -57,13 +60,16 @@ SAFE = opt.table(FILES, safe_cells=(bool, False, QUOTE))
 def predict(
     context: typer.Context,
     train: Annotated[Path, typer.Argument(help=ROWS, metavar="TRAIN")],
-    test: Annotated[Path, typer.Argument(help="New rows, with the same columns.", metavar="TEST")],
-    target: opt.Target,
+    test: Annotated[Path | None, typer.Argument(help=NEW, metavar="TEST")] = None,
+    target: opt.OptionalTarget = None,
     output: Annotated[Path | None, option(OUTPUT, FILES, "--output", "-o")] = None,
     id_column: Annotated[str | None, option(ID, FILES, "--id", metavar="COLUMN")] = None,
+    model: Annotated[Path | None, option(MODEL, FILES, "--model", "-m")] = None,
     **given: Any,
 ) -> None:
     """Write a prediction interval for every row of TEST, learned from the rows of TRAIN.
+
+    With --model, write intervals for the rows of the one file given, by a saved model.
 
     By default, every leave-one-out model chooses its network and scales the features by its own
     rows. One network (--hidden, another base or loss, more than 5,000 rows) has features that are
@@ -72,31 +78,44 @@ def predict(
     """
     if output is None and given["html"] is None:
         raise ValueError("give --output, --html or both: there is no file for the intervals")
-    check_outputs(output, given["html"], given["figure"], inputs=(train, test))
+    inputs = tuple(path for path in (train, test, model) if path is not None)
+    check_outputs(output, given["html"], given["figure"], inputs=inputs)
+    if model is not None:
+        check_stored(context, model, test)
+        outcome = predict_stored(model, train, given["alpha"] or (), target, id_column, given)
+        _write(context, outcome, f"{model} → {train}")
+        return
+    if test is None or target is None:
+        missing = "the file of new rows" if test is None else "--target"
+        raise ValueError(f"{missing} is missing: give TRAIN, TEST and --target, or NEW and --model")
     reading, roles = reading_of(given), roles_of(target, given, id_column)
     check_inputs((train, test), reading, roles)
-    levels = _levels(given["alpha"])
-    settings = _settings(given) | {"alpha": levels[0]}
+    levels = levels_of(given["alpha"])
+    settings = settings_of(given) | {"alpha": levels[0]}
     rows = _read(train, test, reading, roles)
     outcome = _fit_and_predict(rows, levels, given["unit"], test.name, settings)
     _write(context, outcome, f"{train} → {test}")
 
 
-def _levels(given: Sequence[float] | None) -> list[float]:
+def levels_of(given: Sequence[float] | None) -> list[float]:
+    """Return the levels of the options, each once."""
     from ..data.checks import check_fraction
 
     levels = [check_fraction("alpha", level) for level in given or [LIBRARY["alpha"]]]
     return list(dict.fromkeys(levels))
 
 
-def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of the estimator that the options describe."""
+def settings_of(given: Mapping[str, Any], pooled: bool = True) -> dict[str, Any]:
+    """Return the settings of the estimator that the options describe.
+
+    ``pooled`` says that the rows to predict are known: scales of features can be learned then.
+    """
     from ..networks import mlp
     from ..tangent import Sketch
 
     hidden = given["hidden"] and values.parse_hidden(given["hidden"])
     network = None if hidden is None else mlp(hidden, skip=given["skip"])
-    scaling = given["scaling"] or ("auto" if network is None else "standardize")
+    scaling = given["scaling"] or ("standardize" if network and pooled else "auto")
     return {name: given[name] for name in opt.SETTINGS} | {
         "network": network,
         "features": None if given["sketch"] is None else Sketch(given["sketch"]),
@@ -135,12 +154,11 @@ def _fit_and_predict(
     model = LazyJackknifeRegressor(encoding=rows.encoder, **settings)
     model.fit(rows.X, rows.y / unit, X_pool=rows.X_new)
     found = model.predict_interval(rows.X_new, alpha=levels if len(levels) > 1 else None)
-    ends = {name: unit * getattr(found, name) for name in ("point", "lower", "upper")}
     certificates = [model.certificate_, *(model.certify(alpha=level) for level in levels[1:])]
     if model.scaling_.pool is not None:
         # Medians, categories or scales come from the rows of both files together.
         certificates = [_for_both_files(one, test_name) for one in certificates]
-    return Outcome(rows, replace(found, **ends), tuple(certificates), len(model.loo_.residuals))
+    return Outcome(rows, in_unit(found, unit), tuple(certificates), len(model.loo_.residuals))
 
 
 def _for_both_files(certificate: Certificate, test_name: str) -> Certificate:
@@ -160,7 +178,7 @@ def _write(context: typer.Context, outcome: Outcome, inputs: str) -> None:
     page = make_report(outcome, drawings, inputs, origin(context)) if paths["html"] else None
     write_outputs(paths, frame, next(iter(drawings.values()), None), page)
     print_table("", ("", ""), measured(outcome))
-    print_text(f"\n{_in_words(outcome.certificates)}\n")
+    print_text(f"\n{in_words(outcome.certificates)}\n")
     print_text(f"Wrote {len(frame)} intervals to {paths['output'] or paths['html']}.")
     _say_formulas(outcome, bool(paths["output"]) and not paths["safe_cells"])
     for warning in shortfalls(outcome):
@@ -176,7 +194,7 @@ def _say_formulas(outcome: Outcome, unsafe: bool) -> None:
         say(f"note: {count} {column}: pass --safe-cells to quote them.")
 
 
-def _in_words(certificates: Sequence[Certificate]) -> str:
+def in_words(certificates: Sequence[Certificate]) -> str:
     """Return one certificate in full (the first that certifies anything), one line of the others.
 
     All levels have the same scope and assumptions.

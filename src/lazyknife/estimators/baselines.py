@@ -17,6 +17,7 @@ from ..base.method import Rows
 from ..base.split import part_size, random_parts
 from ..certificate import TrainedCertifier
 from ..data.checks import check_flag, check_folds, check_fraction
+from ..intervals import Construction
 from ..networks import Network, build, make
 from ..tables import TableEncoder
 from .candidates import start_assumptions
@@ -125,7 +126,7 @@ class JackknifeRegressor(TrainedRegressor):
 
     """
 
-    construction: str = "plus"
+    construction: str | Construction[Any] = "plus"
 
     def _design(self, n: int, seeds: Seeds) -> Design:
         rows = torch.arange(n)

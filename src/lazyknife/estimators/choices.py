@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..compute import PRECISIONS
 from ..data.checks import check_choice, listed
-from ..intervals import CONSTRUCTIONS, Construction
+from ..intervals import CONSTRUCTIONS, Construction, check_construction, find_construction
 from ..losses import Loss
 from ..solve.readout import READOUTS
 from ..solve.widths import WIDTHS, Widths
@@ -24,7 +24,7 @@ class Choices:
     Attributes
     ----------
     construction, readout
-        Keys of ``CONSTRUCTIONS`` and ``READOUTS``.
+        Keys of ``CONSTRUCTIONS`` and ``READOUTS``; a construction may be an object.
     widths
         A key of ``WIDTHS``; None is the construction's default.
     loss, features
@@ -34,7 +34,7 @@ class Choices:
 
     """
 
-    construction: str
+    construction: str | Construction[Any]
     readout: str
     widths: str | None
     loss: Loss
@@ -43,11 +43,11 @@ class Choices:
 
     @property
     def _construction(self) -> Construction[Any]:
-        return CONSTRUCTIONS[self.construction]
+        return find_construction(self.construction)
 
     def check(self) -> None:
         """Raise an error for settings that cannot be combined."""
-        check_choice("construction", self.construction, CONSTRUCTIONS)
+        check_construction(self.construction)
         check_choice("readout", self.readout, READOUTS)
         if not isinstance(self.features, FeatureMap):
             known = ", ".join(kind.__name__ for kind in FEATURES.values())

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..compute import few_threads
 from ..data.frames import Frame, Frames, own_frames, unscaled
-from ..intervals import CONSTRUCTIONS
+from ..intervals import Construction, find_construction
 from ..intervals.chosen import ChosenModels, Group, some_of
 from ..networks import wide
 from ..solve.again import LeverageAgain
@@ -66,7 +66,7 @@ class ChoosingStep(CandidateStep):
 
     """
 
-    construction: str
+    construction: str | Construction[Any]
     widths: str
     relevance: bool
     folds: int
@@ -78,7 +78,7 @@ class ChoosingStep(CandidateStep):
         needed, what = MATRICES * self._bytes(y), f"choosing with {len(y):,} rows"
         self.machine.check_fits(needed, what, "use network=mlp((64, 64), skip=True) or fewer rows")
         sets = list(torch.arange(len(y))[:, None])
-        if CONSTRUCTIONS[self.construction].uses_folds:
+        if find_construction(self.construction).uses_folds:
             sets = draw_folds(len(y), self.folds, self.seed)
         rows = _Rows(X, y, sets, self._frames(X, sets))
         units = [self.unit(candidate, X) for candidate in self.candidates]
@@ -123,7 +123,7 @@ class ChoosingStep(CandidateStep):
     def _columns(self, rows: _Rows, part: Tensor) -> tuple[list[Tensor] | None, list[int]]:
         """Folds among the search rows, and each model's number among those left out of them."""
         place_of = {row: k for k, row in enumerate(part.tolist())}
-        if CONSTRUCTIONS[self.construction].uses_folds:
+        if find_construction(self.construction).uses_folds:
             inside = [[place_of[r] for r in s.tolist() if r in place_of] for s in rows.sets]
             folds = [torch.tensor(s, dtype=torch.long, device=self.machine.device) for s in inside]
             return folds, list(range(len(folds) + 1))
@@ -186,7 +186,7 @@ class ChoosingStep(CandidateStep):
         grid = tuple(ridge_grid(tangent, X, self.seed).tolist()) if widths.needs_grid else ()
         terms = {"widths": widths, "folds": self.folds, "seed": self.seed}
         problem = Problem(basis, X, y, system, (ridge,), grid, **terms)  # type: ignore[arg-type]
-        read = CONSTRUCTIONS[self.construction].fit(problem, "tangent", self.alpha).loo
+        read = find_construction(self.construction).fit(problem, "tangent", self.alpha).loo
         assert isinstance(read, Read)
         return read, errors
 

@@ -15,7 +15,7 @@ from ..base.composed import composed
 from ..certificate import Certifier
 from ..compute import Device, Machine, machine_for
 from ..data.scaling import Source, unlike_columns
-from ..intervals import CONSTRUCTIONS
+from ..intervals import find_construction
 from ..intervals.rounded import rounding_share
 from ..losses import Loss, find_loss
 from ..networks import Network, build, mlp, wide
@@ -143,7 +143,7 @@ class LazyFit(IntervalRegressor):
         if listed is None:
             public = type(self._base_method()) is Public and len(X) <= MOST_ROWS
             plain = self.network is None and public and not reason
-            symmetric = CONSTRUCTIONS[self.construction].symmetric
+            symmetric = find_construction(self.construction).symmetric
             return default_networks(X, symmetric) if plain else None
         if reason:
             raise ValueError(f"network={self.network!r}: candidates {reason}")
@@ -178,7 +178,7 @@ class LazyFit(IntervalRegressor):
         scaled = isinstance(self.scaling, str) and self.scaling == "auto"
         more = (given.seeds.lazy, machine, given.nominal)
         common = (candidates, ridge, self.intercept, scaled, *more)
-        if CONSTRUCTIONS[self.construction].symmetric:
+        if find_construction(self.construction).symmetric:
             return FullStep(*common)
         relevance = self.relevance is not None
         own = (self.construction, widths, relevance, self.folds, self.alpha, self.progress)

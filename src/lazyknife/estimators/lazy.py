@@ -15,7 +15,7 @@ from ..data.checks import (
     check_positive_int,
     check_reasonable,
 )
-from ..intervals import CONSTRUCTIONS
+from ..intervals import CONSTRUCTIONS, Construction
 from ..losses import Loss, find_loss
 from ..tables import TableEncoder
 from ..tangent import FeatureMap, Selection, check_selection
@@ -56,7 +56,8 @@ class LazyJackknifeRegressor(LazyFit):
     construction
         ``"plus"`` (jackknife+) certifies 1 − 2·alpha − τ, where τ is the base's total variation;
         ``"minmax"`` and ``"full"`` (exact full conformal) certify 1 − alpha − τ; ``"cv+"`` leaves
-        folds out instead of rows; ``"jackknife"`` and ``"naive"`` certify nothing.
+        folds out instead of rows; ``"jackknife"`` and ``"naive"`` certify nothing, nor does a
+        ``lazyknife.intervals.Construction`` of your own, passed as an object.
     readout
         ``"tangent"``: predictions of the linearised network, which the ridge fits; ``"network"``:
         of the real network at the moved weights, the paper's choice.
@@ -147,7 +148,7 @@ class LazyJackknifeRegressor(LazyFit):
     network: Any = None  # Network | wide | Sequence[Network | wide] | None
     base: BaseMethod | None = None
     ridge: float | Literal["auto"] = "auto"
-    construction: str = "plus"
+    construction: str | Construction[Any] = "plus"
     readout: str = "tangent"
     intercept: bool = True
     parameters: Selection = "all"

@@ -22,14 +22,14 @@ from torch.utils.data import DataLoader
 
 from ..compute import steps, track
 from ..data.batches import all_rows, batch_rows, is_stream, rows_and_targets
-from ..data.checks import check_choice, check_flag, check_level, check_not_negative
+from ..data.checks import check_flag, check_level, check_not_negative
 from ..data.containers import give_back
 from ..data.flavour import flavour_of
 from ..data.inputs import is_shaped, row_labels, to_tensor
 from ..data.reading import Reader
 from ..data.scaling import Scaling, Source
 from ..data.targets import Target, find_target
-from ..intervals import CONSTRUCTIONS, kappa
+from ..intervals import CONSTRUCTIONS, Construction, check_construction, find_construction, kappa
 from ..records import Predictor, to_array
 from ..results import Intervals
 from .guarantee import Guaranteed
@@ -55,7 +55,7 @@ class IntervalRegressor(Saved, RegressorMixin, Guaranteed):  # type: ignore[misc
     target: Any
     bounds: Any
     random_state: Any
-    construction: str
+    construction: str | Construction[Any]
     network: Any
     progress: bool
     nu: float = 0.0
@@ -73,7 +73,7 @@ class IntervalRegressor(Saved, RegressorMixin, Guaranteed):  # type: ignore[misc
     def _check_settings(self) -> None:
         """Raise an error for invalid settings before anything is computed."""
         check_level("alpha", self.alpha)
-        check_choice("construction", self.construction, self._constructions())
+        check_construction(self.construction, self._constructions())
         check_not_negative("nu", self.nu)
         check_flag("progress", self.progress)
         find_target(self.target, self.bounds)
@@ -215,7 +215,7 @@ class IntervalRegressor(Saved, RegressorMixin, Guaranteed):  # type: ignore[misc
         values = self._check_new(X)
         warn_if_outside(self.scaling_.outside_pool(values), len(values))
         rows = to_tensor(self.scaling_(values))
-        make = CONSTRUCTIONS[self.construction].ends
+        make = find_construction(self.construction).ends
         with torch.no_grad():
             parts = [make(self.loo_, rows[block], ranks) for block in self._row_blocks(len(rows))]
         point, lower, upper = (torch.cat(part) for part in zip(*parts, strict=True))

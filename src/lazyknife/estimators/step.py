@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..compute import Machine, NotEnoughMemory
-from ..intervals import CONSTRUCTIONS, Construction, LazyModels
+from ..intervals import Construction, LazyModels, find_construction
 from ..intervals.rounded import SMALL_SHARE, rounding_share
 from ..losses import SQUARED, Loss
 from ..solve.guard import largest
@@ -96,8 +96,7 @@ class LazyStep:
 
     @property
     def _construction(self) -> Construction[Any]:
-        found = self.construction
-        return CONSTRUCTIONS[found] if isinstance(found, str) else found
+        return find_construction(self.construction)
 
     @property
     def _widths(self) -> Widths:

@@ -1,7 +1,13 @@
 """From leave-one-out models to intervals: order statistics, and the constructions."""
 
 from .construction import Bound, Construction
-from .constructions import CONSTRUCTIONS, miss_bound
+from .constructions import (
+    CONSTRUCTIONS,
+    check_construction,
+    find_construction,
+    is_own,
+    miss_bound,
+)
 from .fit import LazyModels
 from .order import kappa, kth_largest, kth_smallest, rows_needed
 
@@ -10,6 +16,9 @@ __all__ = [
     "Bound",
     "Construction",
     "LazyModels",
+    "check_construction",
+    "find_construction",
+    "is_own",
     "kappa",
     "kth_largest",
     "kth_smallest",

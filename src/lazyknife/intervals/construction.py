@@ -61,6 +61,9 @@ class Construction(ABC, Generic[Models]):
     uses_folds: ClassVar[bool] = False
     symmetric: ClassVar[bool] = False
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
     @abstractmethod
     def fit(self, problem: Problem, readout: str, alpha: float) -> LazyModels:
         """Solve a problem; rounding is compared with the intervals at level ``alpha``."""

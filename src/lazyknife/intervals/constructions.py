@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from torch import Tensor
 
+from ..data.checks import check_choice, listed
 from ..losses import Loss
 from ..records import Conformal, Ends, LeaveOneOut, Predictor
 from ..solve.leave import leave_folds, leave_rows
@@ -159,8 +160,31 @@ CONSTRUCTIONS: dict[str, Construction[Any]] = {
 }
 
 
+def find_construction(construction: str | Construction[Any]) -> Construction[Any]:
+    """Return the construction of this name, or the object itself."""
+    if isinstance(construction, Construction):
+        return construction
+    return CONSTRUCTIONS[construction]
+
+
+def check_construction(construction: Any, names: Iterable[str] = CONSTRUCTIONS) -> None:
+    """Refuse what is neither one of these names nor an object that these models support."""
+    if not isinstance(construction, Construction):
+        check_choice("construction", construction, names)
+    elif not construction.any_models and {*names} != {*CONSTRUCTIONS}:
+        raise ValueError(
+            f"construction={construction!r} requires the models of LazyJackknifeRegressor: use "
+            f"that, or choose from {listed(names)}"
+        )
+
+
+def is_own(construction: str | Construction[Any]) -> bool:
+    """Whether a construction is the caller's, so that nothing is known of it."""
+    return not isinstance(construction, str) and construction not in CONSTRUCTIONS.values()
+
+
 def miss_bound(
-    construction: str,
+    construction: str | Construction[Any],
     alpha: float,
     n: int,
     folds: int,
@@ -168,4 +192,4 @@ def miss_bound(
     new_rows: int | None = None,
 ) -> Bound:
     """Return the bound of a construction; see ``Construction.bound``."""
-    return CONSTRUCTIONS[construction].bound(alpha, n, folds, independent, new_rows)
+    return find_construction(construction).bound(alpha, n, folds, independent, new_rows)

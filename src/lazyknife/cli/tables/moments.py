@@ -16,7 +16,7 @@ DIGITS = {
     "dmy": rf"(?P<d>\d{{1,2}}){MARK}(?P<m>\d{{1,2}})(?P=mark)(?P<y>\d{{4}})",
     "mdy": rf"(?P<m>\d{{1,2}}){MARK}(?P<d>\d{{1,2}})(?P=mark)(?P<y>\d{{4}})",
 }
-MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
+MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 LONG = "january february march april may june july august september october november december"
 NAME = r"(?P<m>[A-Za-z]{3,9})\.?"
 NAMED = {

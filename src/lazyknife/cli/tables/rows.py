@@ -41,12 +41,12 @@ class Rows:
 
     """
 
-    X: pd.DataFrame
+    X: Any
     y: Array
     X_new: pd.DataFrame
     y_new: Array | None
     ids: pd.Series | None
-    encoder: TableEncoder
+    encoder: TableEncoder | None
     notes: tuple[str, ...]
 
 
@@ -65,7 +65,7 @@ def split_rows(
     X, X_new = train[names], new[names]
     y = target_of(train, str(roles.target), files[0])
     schema = encoder.schema(X, [X_new] if len(X_new) else [], table=files[0])
-    y_new, remarks = (None, []) if test is None else _new_target(test, roles, files[1])
+    y_new, remarks = (None, []) if test is None else new_target(test, str(roles.target), files[1])
     ids = None if roles.id_column is None else new[roles.id_column].reset_index(drop=True)
     notes = (*_notes(schema, X, X_new), *remarks)
     return Rows(X, y, X_new, y_new, ids, encoder, notes)
@@ -103,12 +103,12 @@ def target_of(frame: pd.DataFrame, target: str, file: str) -> Array:
     return values
 
 
-def _new_target(new: pd.DataFrame, roles: Roles, file: str) -> tuple[Array | None, list[str]]:
+def new_target(new: pd.DataFrame, target: str, file: str) -> tuple[Array | None, list[str]]:
     """Return the new rows' target if it is complete, otherwise None and why."""
-    if roles.target not in new.columns:
+    if target not in new.columns:
         return None, []
     try:
-        return target_of(new, str(roles.target), file), []
+        return target_of(new, target, file), []
     except TableError as error:
         return None, [f"The new rows are not scored. {error}."]
 
