@@ -33,9 +33,8 @@ PARTS = [
     ("plots",),
     ("results",),
     ("metrics",),
-    ("scorers",),
     ("estimators",),
-    ("compare",),
+    ("compare", "scorers"),
     ("cli",),
 ]
 PLACE = {name: place for place, names in enumerate(PARTS) for name in names}

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 import lazyknife as lk
 from rows import linear
@@ -47,5 +49,10 @@ def test_scorers_compare_pickle_and_refuse():
     assert scorer != lk.coverage_scorer(0.1)
     with pytest.raises(ValueError, match="alpha=2"):
         lk.coverage_scorer(2)
-    with pytest.raises(TypeError, match=r"Ridge\(\) has no predict_interval"):
+    with pytest.raises(TypeError, match="model is of type Ridge: give a fitted Pipeline"):
         scorer(Ridge(), X, Y)
+
+
+def test_pipelines_are_scored_too():
+    piped = make_pipeline(FunctionTransformer(), MODEL).fit(X, Y)
+    assert lk.interval_score_scorer()(piped, X, Y) == lk.interval_score_scorer()(piped[-1], X, Y)

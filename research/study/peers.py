@@ -104,7 +104,7 @@ class MapieRegressor(IntervalRegressor):
         _mapie()
 
     def _fit(self, given: Given) -> Fitted:
-        X, y, scaling, seeds, *_ = given
+        X, y, scaling, seeds = given.X, given.y, given.scaling, given.seeds
         regression = _mapie()
         with _global_state_kept():
             loo = self._conformalize(regression, X.numpy(), y.numpy(), seeds)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .data.checks import check_choice, check_positive_int
+from .data.inputs import finite_numbers
 from .records import to_array
 from .results import Estimate, Intervals
 
@@ -60,12 +61,13 @@ def interval_score(y: ArrayLike, intervals: Intervals) -> Estimate:
 
     """
     _checked(intervals).covers(y)  # checks the shape
-    truth, intervals = to_array(y), intervals.with_arrays()
+    truth, intervals = finite_numbers(y, "y"), intervals.with_arrays()
     if intervals.lower.ndim == 2:
         truth = truth[:, None]
-    below = np.maximum(intervals.lower - truth, 0.0)
-    above = np.maximum(truth - intervals.upper, 0.0)
-    return _mean(intervals.width + 2 / np.asarray(intervals.alpha) * (below + above))
+    with np.errstate(over="ignore"):  # then the score is infinite
+        below = np.maximum(intervals.lower - truth, 0.0)
+        above = np.maximum(truth - intervals.upper, 0.0)
+        return _mean(intervals.width + 2 / np.asarray(intervals.alpha) * (below + above))
 
 
 def coverage_by_bin(
@@ -94,14 +96,14 @@ def coverage_by_bin(
     covered, width = intervals.covers(y), intervals.with_arrays().width
     if isinstance(by, str):
         check_choice("by", by, ["width"])
-    values = width if isinstance(by, str) else to_array(by)
+    values = width if isinstance(by, str) else _values(by)
     if values.shape != width.shape:
         raise ValueError(
             f"by has shape {values.shape}: give 'width' or one value for each row, shape "
             f"{width.shape}"
         )
     values, (low, high) = _finite(values)
-    edges = np.unique(np.quantile(values, np.linspace(0, 1, bins + 1)))
+    edges = np.unique(np.quantile(values, np.linspace(0, 1, min(bins, len(values)) + 1)))
     bin_of = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, max(len(edges) - 2, 0))
     count = np.bincount(bin_of)
     kept = np.flatnonzero(count)
@@ -124,10 +126,21 @@ def _checked(intervals: Intervals) -> Intervals:
 def _mean(values: Numbers) -> Estimate:
     """Mean over the rows, with its standard error: NaN for one row, or if a value is infinite."""
     rows = len(values)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         squares = np.square(values - values.mean(axis=0)).sum(axis=0)
-    error = np.sqrt(squares / (rows - 1) / rows) if rows > 1 else np.full_like(squares, np.nan)
-    return Estimate(_plain(values.mean(axis=0)), _plain(error))
+        error = np.sqrt(squares / (rows - 1) / rows) if rows > 1 else np.full_like(squares, np.nan)
+        return Estimate(_plain(values.mean(axis=0)), _plain(error))
+
+
+def _values(by: Any) -> Numbers:
+    """Values to sort rows by; infinite ones are in the outermost bins."""
+    try:
+        values = to_array(by)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"by={by!r}: give 'width' or one number for each row: {error}") from None
+    if np.isnan(values).any():
+        raise ValueError("by has missing values: leave those rows out of y and intervals too")
+    return values
 
 
 def _standard_error(share: Any, rows: Any) -> Any:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .data.checks import check_fraction
+from .data.checks import check_level
+from .estimators.pipelines import predict_interval
 from .metrics import coverage, interval_score
 from .results import Intervals
 
@@ -25,15 +26,14 @@ class IntervalScorer:
 
     def __post_init__(self) -> None:
         if self.alpha is not None:
-            check_fraction("alpha", self.alpha)
+            check_level("alpha", self.alpha)
 
     def __call__(self, estimator: Any, X: Any, y: Any) -> float:
-        if not hasattr(estimator, "predict_interval"):
-            raise TypeError(
-                f"{estimator!r} has no predict_interval: score an estimator of lazyknife itself, "
-                "not a pipeline around it"
-            )
-        return SCORES[self.score](y, estimator.predict_interval(X, alpha=self.alpha))
+        if hasattr(estimator, "predict_interval"):
+            intervals = estimator.predict_interval(X, alpha=self.alpha)
+        else:  # a pipeline, or refused
+            intervals = predict_interval(estimator, X, alpha=self.alpha)
+        return SCORES[self.score](y, intervals)
 
 
 def interval_score_scorer(alpha: float | None = None) -> IntervalScorer:

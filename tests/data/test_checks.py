@@ -34,16 +34,18 @@ def test_what_is_no_number_is_refused(check, value):
         check("size", value)
 
 
-@pytest.mark.parametrize("value", [v for v in ODD if not isinstance(v, str)], ids=lambda v: str(type(v)))
+@pytest.mark.parametrize(
+    "value", [v for v in ODD if not isinstance(v, str)], ids=lambda v: str(type(v))
+)
 def test_a_choice_is_one_of_the_strings(value):
-    with pytest.raises(ValueError, match="kind=.*choose from 'a', 'b'"):
+    with pytest.raises(ValueError, match=r"kind=.*choose from 'a', 'b'"):
         checks.check_choice("kind", value, ["a", "b"])
     checks.check_choice("kind", np.str_("a"), ["a", "b"])
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, 10**400, -(10**400)])
 def test_numbers_beyond_floats_are_refused(value):
-    with pytest.raises(ValueError, match="size=.*finite"):
+    with pytest.raises(ValueError, match=r"size=.*finite"):
         checks.check_real("size", value)
 
 
@@ -56,14 +58,14 @@ def test_numbers_whose_squares_overflow_are_refused(value):
 
 @pytest.mark.parametrize("value", [0, -3, 2**53 + 1, 10**400])
 def test_counts_beyond_floats_are_refused(value):
-    with pytest.raises(ValueError, match="rows=.*whole number of at"):
+    with pytest.raises(ValueError, match=r"rows=.*whole number of at"):
         checks.check_positive_int("rows", value)
     assert checks.check_positive_int("rows", np.int64(7)) == 7
 
 
 @pytest.mark.parametrize("value", ["no", "", 0, 1, None, np.array([True]), []])
 def test_only_true_and_false_are_flags(value):
-    with pytest.raises(TypeError, match="flag=.*True or False"):
+    with pytest.raises(TypeError, match=r"flag=.*True or False"):
         checks.check_flag("flag", value)
     assert checks.check_flag("flag", np.True_)
     assert not checks.check_flag("flag", False)
@@ -71,5 +73,5 @@ def test_only_true_and_false_are_flags(value):
 
 @pytest.mark.parametrize("value", [0.0, 1.0, 1e-16, 1e-320])
 def test_levels_that_no_number_of_rows_reaches_are_refused(value):
-    with pytest.raises(ValueError, match="alpha="):
+    with pytest.raises(ValueError, match=r"alpha="):
         checks.check_level("alpha", value)

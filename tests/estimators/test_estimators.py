@@ -387,9 +387,7 @@ def test_split_uses_only_the_other_part():
     model = lk.LazyJackknifeRegressor(base=lk.Split(0.4), **settings).fit(X, y)
     assert len(model.loo_.residuals) == 24
     learn, _ = lk.Split(0.4).rows(40, model.seeds_.rows)
-    frozen = lk.LazyJackknifeRegressor(
-        base=lk.Split(0.4, lk.Plain(epochs=1, lr=1e-99)), **settings
-    )
+    frozen = lk.LazyJackknifeRegressor(base=lk.Split(0.4, lk.Plain(epochs=1, lr=1e-99)), **settings)
     changed = y.copy()
     changed[learn] += 100.0
     np.testing.assert_array_equal(

@@ -22,6 +22,7 @@ from lazyknife.solve.factors import (
     Factors,
     choose_factors,
 )
+from lazyknife.solve.pairs import joined
 from lazyknife.tangent import WideTangent
 from machines import MACHINE, here
 from reference import Array, assert_close
@@ -96,8 +97,10 @@ def problem(seed: int, n: int, kind: str) -> tuple[Array, Array, Array, Array, A
     return X, y, sizes, predicted, np.diag(predicted).copy()
 
 
-def choices(X: Array, y: Array, sizes: Array, predicted: Array, own: Array) -> Factors:
-    """In two groups of models, in an order of their own."""
+def choices(
+    X: Array, y: Array, sizes: Array, predicted: Array, own: Array, together: bool = False
+) -> Factors:
+    """In two groups of models, in an order of their own, or in one of all of them."""
     order = np.random.default_rng(0).permutation(len(y))
     groups = [
         Errors(
@@ -109,7 +112,18 @@ def choices(X: Array, y: Array, sizes: Array, predicted: Array, own: Array) -> F
         )
         for members in np.array_split(order, 2)
     ]
-    return choose_factors(here(X), here(y), groups, [frame, frame])
+    groups = [joined(groups)] if together else groups
+    return choose_factors(here(X), here(y), groups, [frame] * len(groups))
+
+
+@pytest.mark.parametrize("kind", ["equal", "local", "level"])
+def test_groups_that_share_a_frame_can_be_joined(kind: str) -> None:
+    given = problem(5, 24, kind)
+    apart, together = choices(*given), choices(*given, together=True)
+    assert apart.names == together.names
+    assert_close(together.own, apart.own)
+    X, predicted = given[0], given[3]
+    assert_close(together.at(here(X), here(predicted)), apart.at(here(X), here(predicted)))
 
 
 def alone(j: int, X: Array, y: Array, sizes: Array, predicted: Array) -> Alone:

@@ -50,22 +50,27 @@ def check_target(y: Any, X: Values, estimator: Any) -> NDArray[np.float64]:
         warn(COLUMN, DataConversionWarning)
     vector = column_or_1d(checked)
     check_consistent_length(X, vector)
-    return _finite_numbers(vector)
+    return finite_numbers(vector, "y")
 
 
-def _finite_numbers(y: Values) -> NDArray[np.float64]:
-    """Return targets as floats; refuse text, missing and infinite ones."""
-    text = y.dtype.kind in "USmM" or any(isinstance(value, str | bytes) for value in y.tolist())
-    if text:
-        raise ValueError(f"y has values that are not numbers: {y[:3].tolist()}")
+def finite_numbers(values: Any, name: str) -> NDArray[np.float64]:
+    """Return numbers in any container as float64; refuse text, missing and infinite ones."""
     try:
+        found = np.asarray(plain(values, name))
+        text = any(isinstance(value, str | bytes | complex) for value in found.ravel().tolist())
+        if text or found.dtype.kind in "mM":
+            raise ValueError(found.ravel()[:3].tolist())
         with np.errstate(over="ignore"):
-            result: NDArray[np.float64] = y.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"y has values that are not numbers: {error}") from None
+            result: NDArray[np.float64] = found.astype(np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        if str(error).startswith(name):
+            raise
+        raise ValueError(f"{name} has values that are not numbers: {error}") from None
     if not np.isfinite(result).all():
-        row = int((~np.isfinite(result)).argmax())
-        raise ValueError(f"y[{row}]={y[row]} is no finite number: leave out rows without a target")
+        row = int((~np.isfinite(result.ravel())).argmax())
+        raise ValueError(
+            f"{name}[{row}]={found.ravel()[row]} is no finite number: leave such rows out"
+        )
     return result
 
 

@@ -170,7 +170,8 @@ def unlike_columns(X: Features, names: Sequence[str] | None = None) -> str:
     if X.ndim != 2 or X.dtype.kind != "f":
         return ""
     sizes = np.nan_to_num(np.abs(X)).max(axis=0)
-    typical = float(np.median(sizes[sizes > 0])) if (sizes > 0).any() else 1.0
+    with np.errstate(over="ignore"):
+        typical = float(np.median(sizes[sizes > 0])) if (sizes > 0).any() else 1.0
     order = np.argsort(-sizes, kind="stable")[:MOST_NAMED]
     far = [place for place in order if sizes[place] > UNLIKE * min(typical, 1.0)]
     if not far:

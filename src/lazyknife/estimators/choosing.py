@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,7 +22,7 @@ from ..solve.again import LeverageAgain
 from ..solve.factors import choose_factors
 from ..solve.folds import draw_folds
 from ..solve.kernels import CandidateKernels, weights_of
-from ..solve.pairs import Errors, errors_of
+from ..solve.pairs import Errors, errors_of, joined
 from ..solve.part import draw_part, toll
 from ..solve.places import Place
 from ..solve.problem import Problem, make_system, ridge_grid
@@ -152,7 +153,7 @@ class ChoosingStep(CandidateStep):
         ends = list(zip(frames.of.tolist(), found.places, strict=True))
         places = Groups([ends[k] for k in owners.tolist()])
         places.setdefault(ends[-1], [])
-        groups, errors = list[Group](), list[Errors]()
+        groups, errors = list[Group](), defaultdict[int, list[Errors]](list)
         full: Read | None = None
         for (frame, place), numbers in places.items():
             members = torch.tensor(numbers, device=y.device, dtype=torch.long)
@@ -162,13 +163,14 @@ class ChoosingStep(CandidateStep):
             if len(places) * self._bytes(y) > self.machine.kept:
                 read = self._without_factor(read, tangent, ridge, X, y)
             groups += [Group(members, some_of(read, members))] if numbers else []
-            errors += [pairs] if numbers and pairs is not None else []
+            errors[frame] += [pairs] if pairs is not None else []
             full = some_of(read, members[:0]) if (frame, place) == ends[-1] else full
         assert full is not None
         factors = None
-        if errors:
-            which = [partial(self._in_frame, frames[k]) for (k, _), m in places.items() if m]
-            factors = choose_factors(X, y, errors, which)
+        if any(errors.values()):  # local averages are computed once for each frame
+            every = {k: joined(parts) for k, parts in errors.items() if parts}
+            which = [partial(self._in_frame, frames[k]) for k in every]
+            factors = choose_factors(X, y, list(every.values()), which)
         unsure = torch.from_numpy(found.doubtful[:-1]) | frames.doubtful[:-1]
         doubtful = unsure[owners].to(y.device) | (factors.doubtful if factors else False)
         return ChosenModels(tuple(groups), full, doubtful, factors)

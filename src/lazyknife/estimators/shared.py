@@ -52,8 +52,8 @@ class IntervalRegressor(Saved, RegressorMixin, Guaranteed):  # type: ignore[misc
 
     scaling: Any
     encoding: Any = None
-    target: Any
-    bounds: Any
+    target: Any = None
+    bounds: Any = None
     random_state: Any
     construction: str | Construction[Any]
     network: Any

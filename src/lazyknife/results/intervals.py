@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..certificate import Certificate
 from ..data.flavour import make_frame
+from ..data.inputs import finite_numbers
 from ..records import Array, to_array
 from . import show
 from .rows import join, join_labels, positions, same, take
@@ -87,11 +88,12 @@ class Intervals:
     @property
     def width(self) -> Any:
         """Upper minus lower end; 0 where the interval is empty (alpha above one half only)."""
-        return (self.upper - self.lower).clip(min=0.0)
+        with np.errstate(over="ignore"):  # then the width is infinite
+            return (self.upper - self.lower).clip(min=0.0)
 
     def covers(self, y: ArrayLike | Tensor) -> NDArray[np.bool_]:
         """Whether each interval contains the true y; an array of the shape of ``lower``."""
-        truth, (point, lower, upper) = to_array(y), self._arrays()
+        truth, (point, lower, upper) = finite_numbers(y, "y"), self._arrays()
         if truth.shape != point.shape:
             raise ValueError(
                 f"y has shape {truth.shape}, but there are {len(point)} intervals: "

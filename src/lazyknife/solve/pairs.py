@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -43,6 +44,13 @@ class Errors(NamedTuple):
         kept = torch.ones_like(self.sizes)
         kept[self.members, torch.arange(len(self.members), device=kept.device)] = 0.0
         return kept
+
+
+def joined(parts: Sequence[Errors]) -> Errors:
+    """The errors of all these models together."""
+    members, sizes, predicted, own, noise = zip(*parts, strict=True)
+    across = (torch.cat(sizes, dim=1), torch.cat(predicted, dim=1))
+    return Errors(torch.cat(members), *across, torch.cat(own), torch.cat(noise))
 
 
 def errors_of(solved: Ridge, y: Tensor, members: Tensor, machine: Machine) -> Errors:

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import narwhals as nw
 import numpy as np
+from narwhals.exceptions import DuplicateError
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
@@ -75,7 +76,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 def as_frame(X: Any, name: str) -> Frame | None:
     """Return a frame of any library that narwhals reads, or None for what is not a frame."""
-    found = nw.from_native(X, pass_through=True)
+    try:
+        found = nw.from_native(X, pass_through=True)
+    except DuplicateError as error:
+        raise ValueError(f"{name} has columns with equal names: rename them. {error}") from None
     if isinstance(found, nw.LazyFrame):
         way_out = "call .collect() (polars, DuckDB) or .compute() (Dask) first"
         raise TypeError(f"{name} is a lazy frame ({type(X).__name__}): {way_out}")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .words import column_error
+from .words import TableError, column_error
 
 Numbers = NDArray[np.float64]
 MOST_CATEGORIES = 100  # columns that one feature may become
@@ -94,12 +94,17 @@ def expansion_of(X: Numbers, nominal: Sequence[bool], names: Sequence[str]) -> E
         _repeated(column, name) if is_code else None
         for column, is_code, name in zip(X.T, nominal, names, strict=True)
     )
+    if not marked and not any(found is None or found for found in codes):
+        raise TableError(
+            f"X has no features left for a network: every category of the columns {list(names)} "
+            "occurs once. Give columns of numbers, or network=None"
+        )
     return Expansion(tuple(names), tuple(medians), marked, codes)
 
 
 def _median(column: Numbers) -> float:
     known = column[~np.isnan(column)]
-    return float(np.median(known)) if len(known) else 0.0
+    return float(2 * np.median(known / 2)) if len(known) else 0.0  # no overflow
 
 
 def _repeated(column: Numbers, name: str) -> tuple[float, ...]:

@@ -187,6 +187,7 @@ def test_a_header_without_rows(tmp_path):
         (b"a,b\n" + b"1,2\n" * 9999 + b"1,\x81\n", "UTF-8"),
         (b"a,b\n1,\xff\x01\n", "binary"),
     ],
+    ids=["image", "zip", "null byte", "UTF-16", "long", "byte order"],
 )
 def test_a_binary_file_called_csv(tmp_path, content, word):
     refused_file(tmp_path / "a.csv", content, word)
