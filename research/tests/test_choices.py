@@ -23,6 +23,7 @@ from research.study.choices import (
     verdict_lines,
     verdict_sentence,
 )
+from research.study.words import in_words
 
 COMMITTED = Path(__file__).parents[2] / "results" / "choices.csv"
 # Mean score and mean coverage of each method.
@@ -135,13 +136,14 @@ def test_the_figure_has_a_panel_for_each_cell_and_a_mark_for_each_other_method()
         assert figure.get_suptitle() == "Who is better?"
         for cell, ax in enumerate(figure.axes):
             names = {label.get_text() for label in ax.get_yticklabels()}
-            assert names == set(KINDS) - {ONE_NETWORK}
+            others = set(KINDS) - {ONE_NETWORK}
+            assert names == {in_words(method) for method in others}
             part = rows[rows["data"] == CELLS[cell][0]]
             lines = [line.get_xdata() for line in ax.lines]
             points = [np.ravel(marks.get_offsets()) for marks in ax.collections]
             drawn = np.concatenate([*lines, *points]).astype(float)
-            for name in names:
-                assert np.isclose(drawn, paired(part, name, ONE_NETWORK)[0]).any()
+            for method in others:
+                assert np.isclose(drawn, paired(part, method, ONE_NETWORK)[0]).any()
 
 
 # What is committed
