@@ -29,12 +29,13 @@ PARTS = [
     ("tangent",),
     ("solve",),
     ("intervals",),
+    ("shift",),
     ("certificate",),
     ("plots",),
     ("results",),
     ("metrics",),
     ("estimators",),
-    ("compare", "scorers"),
+    ("compare", "scorers", "recommendation"),
     ("cli",),
 ]
 PLACE = {name: place for place, names in enumerate(PARTS) for name in names}

@@ -30,14 +30,15 @@ without_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a G
 
 
 @pytest.mark.parametrize("device", ["cpu", CPU])
-@pytest.mark.parametrize("precision", ["float64", "mixed", "float32", "tf32"])
+@pytest.mark.parametrize("precision", compute.PRECISIONS)
 @pytest.mark.parametrize("budget", [1, 10**9, 2.5e6, np.int64(7)])
 def test_settings_make_a_machine(device: str | torch.device, precision: str, budget: float) -> None:
     made = machine_for(device, precision, budget)
     assert (made.device, made.budget, made.precision) == (CPU, int(budget), precision)
-    solved_exactly = precision in ("float64", "mixed")
+    solved_exactly = precision in ("float64", "mixed", "network")
     assert made.dtype == (torch.float64 if solved_exactly else torch.float32)
     assert made.predicting == (torch.float32 if precision == "mixed" else None)
+    assert made.passes == (torch.float32 if precision == "network" else None)
     assert made.tf32 == (precision == "tf32")
     assert made.item == (8 if solved_exactly else 4)
     rounding = 2.0**-52 if solved_exactly else 1e-3 if made.tf32 else 2.0**-23
@@ -69,7 +70,7 @@ def test_wrong_settings_are_refused_by_name_and_value(name: str, value: object) 
     asked = {"device": "cpu", "precision": "float64", "memory_budget": None} | {name: value}
     with pytest.raises(ValueError, match=re.escape(f"{name}={value!r}")):
         machine_for(**asked)
-    with pytest.raises(ValueError, match=r"\['float64', 'mixed', 'float32', 'tf32'\]"):
+    with pytest.raises(ValueError, match=r"\['float64', 'mixed', 'network', 'float32', 'tf32'\]"):
         machine_for("cpu", "half", None)
 
 

@@ -2,7 +2,13 @@ import stat
 
 import pytest
 
-from lazyknife.files import check_writable, replacing, write_whole
+from lazyknife.files import (
+    check_writable,
+    remove_unfinished,
+    replacing,
+    write_together,
+    write_whole,
+)
 
 
 def test_a_file_is_replaced_at_once_and_nothing_is_left_behind(tmp_path):
@@ -48,3 +54,51 @@ def test_a_path_that_cannot_be_written_is_refused_beforehand(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="cannot be written to"):
         check_writable(tmp_path / "file" / "a.csv", (".csv",))
+
+
+def test_a_file_keeps_its_mode_and_a_link_its_place(tmp_path):
+    real, link = tmp_path / "real.txt", tmp_path / "link.txt"
+    real.write_text("old")
+    real.chmod(0o600)
+    link.symlink_to(real)
+    write_whole(link, "new")
+    assert link.is_symlink()
+    assert real.read_text() == "new"
+    assert stat.S_IMODE(real.stat().st_mode) == 0o600
+    dangling = tmp_path / "dangling.txt"
+    dangling.symlink_to(tmp_path / "there.txt")
+    write_whole(dangling, "new")
+    assert (tmp_path / "there.txt").read_text() == "new"
+
+
+def test_links_that_go_round_are_named(tmp_path):
+    one, two = tmp_path / "one.csv", tmp_path / "two.csv"
+    one.symlink_to(two)
+    two.symlink_to(one)
+    with pytest.raises(OSError, match=r"one\.csv cannot be written"):
+        write_whole(one, "")
+    with pytest.raises(ValueError, match=r"one\.csv: .* cannot be written to"):
+        check_writable(one, (".csv",))
+
+
+def test_several_files_are_written_all_or_none(tmp_path):
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    paths = [tmp_path / "a.csv", tmp_path / "b.html"]
+    for path in paths:
+        path.write_text("old")
+    writers = {paths[0]: lambda temporary: temporary.write_text("new"), paths[1]: full}
+    with pytest.raises(OSError, match=r"b\.html cannot be written \(No space left on device\)"):
+        write_together(writers)
+    assert [path.read_text() for path in paths] == ["old", "old"]
+    assert sorted(tmp_path.iterdir()) == paths
+
+
+def test_unfinished_files_can_be_removed(tmp_path):
+    with replacing(tmp_path / "a.csv") as temporary:
+        assert temporary.exists()
+        remove_unfinished()
+        assert not temporary.exists()
+        temporary.write_text("")
+    assert (tmp_path / "a.csv").exists()

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from lazyknife.cli.console import plainly, print_text
-from lazyknife.data.checks import check_choice
 
 from ..pages import DOCS
 
@@ -18,6 +17,7 @@ EXPERIMENTS = {
     "diabetes": "seven methods on scikit-learn's diabetes data: docs/comparison.md",
     "gallery": "the figures of docs/gallery.md",
     "pretrained": "networks trained on one population, for another: docs/pretrained.md",
+    "starts": "how far widths move between seeds, by number of starts: docs/default.md",
     "text": "a head on a language model: docs/pretrained.md",
     "trade": "width at a certified coverage, for each base: docs/trade.md",
     "unlabelled": "rows without labels: docs/unlabelled.md",
@@ -41,5 +41,6 @@ def experiment(
         for each, what in EXPERIMENTS.items():
             print_text(f"{each}: {what}")
         return
-    check_choice("name", name, EXPERIMENTS)
+    if name not in EXPERIMENTS:
+        raise ValueError(f"no experiment {name!r}: choose from {', '.join(EXPERIMENTS)}")
     import_module(f"research.experiments.{name}").main(docs)

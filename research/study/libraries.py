@@ -17,11 +17,11 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from lazyknife.estimators.models import LEAF, MODELS
 from lazyknife.intervals import kappa
 from lazyknife.records import Array
 
 from .functions import FitPredict
-from .models import LEAF, MODELS
 
 Three = tuple[Array, Array, Array]  # point, lower and upper ends, (m,) each
 FOLDS = 10
@@ -127,9 +127,10 @@ def laplace_network(X: Array, y: Array, X_new: Array, alpha: float, seed: int) -
 
 def jackknife_forest(X: Array, y: Array, X_new: Array, alpha: float, seed: int) -> Three:
     """Jackknife+ of Prinster et al.: n forests of 20 trees that minimise the absolute error."""
+    seeds = iter(np.random.default_rng(seed).integers(2**31, size=len(y) + 1).tolist())
 
     def forest(rows: Array) -> Any:
-        trees = RandomForestRegressor(20, criterion="absolute_error", random_state=seed)
+        trees = RandomForestRegressor(20, criterion="absolute_error", random_state=next(seeds))
         return trees.fit(X[rows], y[rows])
 
     every, rank = np.arange(len(y)), kappa(alpha, len(y))

@@ -7,16 +7,15 @@ from typing import Any, Self
 
 from lazyknife import LazyJackknifeRegressor
 from lazyknife.estimators import methods
-from lazyknife.estimators.methods import Method, lazy
+from lazyknife.estimators.mapie import SCHEMES
+from lazyknife.estimators.methods import Method, lazy, mapie
 from lazyknife.estimators.shared import IntervalRegressor
 from lazyknife.networks import mlp
 from lazyknife.records import Array
 
-from .adaptive import ADAPTIVE
 from .functions import FitPredict, FunctionRegressor
 from .grid import Setting
 from .libraries import LIBRARIES
-from .peers import SCHEMES
 
 NETWORK = mlp((64, 64))  # the paper's
 # What the committed rows of choices, and the earlier default, were made with.
@@ -63,11 +62,6 @@ def _earlier(base: methods.Base | None = None, **own: Any) -> Method:
     return lazy(base, **EARLIER | own)
 
 
-def _mapie(scheme: str, model: str) -> Method:
-    kind = {**SCHEMES, **ADAPTIVE}[scheme]
-    return lambda setting: kind(model, alpha=setting.alpha)
-
-
 def _tables(**own: Any) -> Method:
     """The library's defaults but for ``own``."""
     return lambda setting: LazyJackknifeRegressor(alpha=setting.alpha, **own)
@@ -91,13 +85,13 @@ VARIANTS: dict[str, Method] = {
     "lazyknife_starts_leverage": _earlier(starts=8, widths="leverage"),
 }
 PEERS: dict[str, Method] = {
-    f"mapie_{scheme}_{model}": _mapie(scheme, model)
+    f"mapie_{scheme}_{model}": mapie(scheme, model)
     for scheme in SCHEMES
     for model in ("ridge", "forest", "boosting")
 }
 DEFAULT, BEFORE = "lazyknife_tables", "lazyknife_before"
 STRONG: dict[str, Method] = {
-    f"mapie_{scheme}_{model}": _mapie(scheme, model)
+    f"mapie_{scheme}_{model}": mapie(scheme, model)
     for scheme, model in (
         *(("cv", model) for model in ("gp", "extratrees", "boosting5", "forest")),
         ("split", "boosting5"),

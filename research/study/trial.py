@@ -17,6 +17,7 @@ from sklearn.metrics import explained_variance_score
 from lazyknife import compare
 from lazyknife.certificate import paper_bound
 from lazyknife.cli.files import versions
+from lazyknife.estimators.mapie import Conformalized, MapieRegressor
 from lazyknife.estimators.refits import Refits
 from lazyknife.estimators.shared import IntervalRegressor
 from lazyknife.networks import like, outputs
@@ -25,7 +26,6 @@ from .. import datasets
 from .grid import SETTING_FIELDS, Trial
 from .methods import METHODS, StandardisedRegressor
 from .own import Own, make_data, make_model
-from .peers import Conformalized, MapieRegressor
 from .splits import SPLITS, Parts
 
 MEASURES = (

@@ -40,7 +40,7 @@ def succeed(*arguments):
         (["datasets", "simulated_px", "-o", "x.csv"], "no data set 'simulated_px'"),
         (["datasets", "simulated_p3"], "give --output to say where to write simulated_p3"),
         (["datasets", "simulated_p3", "-o", "x.doc"], "x.doc: give a name that ends in .csv"),
-        (["experiment", "x"], "name='x': choose from 'choosing', 'diabetes'"),
+        (["experiment", "x"], "no experiment 'x': choose from choosing, diabetes"),
         (["pages", "nothing.md"], "nothing.md"),
     ],
 )

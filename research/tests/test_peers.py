@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from research.study import METHODS, Setting, models, peers
-from research.study.adaptive import ADAPTIVE
+from research.study import METHODS, Setting
 from research.study.methods import PEERS, STRONG
-from research.study.peers import MODELS, SCHEMES, MapieCVRegressor, MapieSplitRegressor
 from sklearn.base import clone
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import RandomForestRegressor
@@ -22,6 +20,9 @@ from sklearn.model_selection import KFold, train_test_split
 from lazyknife import compare_methods
 from lazyknife.compare import measure
 from lazyknife.data.scaling import symlog
+from lazyknife.estimators import mapie, models
+from lazyknife.estimators.mapie import MODELS, SCHEMES, MapieCVRegressor, MapieSplitRegressor
+from lazyknife.estimators.mapie_adaptive import ADAPTIVE
 from lazyknife.estimators.records import Seeds
 from lazyknife.intervals import kappa, miss_bound
 from rows import linear
@@ -244,7 +245,7 @@ def test_another_level_needs_another_fit():
     assert model.fit(X, y).predict_interval(X).alpha == 0.3
 
 
-class SmallBlocks(peers.Conformalized):
+class SmallBlocks(mapie.Conformalized):
     rows_at_once = 7
 
 
@@ -288,7 +289,7 @@ def test_bad_settings_are_refused():
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_mapie_the_error_says_what_to_install(kind, monkeypatch):
     monkeypatch.setitem(sys.modules, "mapie.regression", None)
-    with pytest.raises(ImportError, match=r"pip install 'lazyknife\[research\]'"):
+    with pytest.raises(ImportError, match=r"pip install mapie"):
         kind().fit(*linear(20))
 
 

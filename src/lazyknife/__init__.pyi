@@ -9,6 +9,7 @@ from .certificate import Certificate as Certificate
 from .certificate import Plan as Plan
 from .certificate import certify as certify
 from .certificate import plan as plan
+from .certificate import plan_rows as plan_rows
 from .compare import compare_methods as compare_methods
 from .data.scaling import symlog as symlog
 from .estimators.audit import StabilityAudit as StabilityAudit
@@ -35,6 +36,9 @@ from .results import Estimate as Estimate
 from .results import Intervals as Intervals
 from .scorers import coverage_scorer as coverage_scorer
 from .scorers import interval_score_scorer as interval_score_scorer
+from .shift import Shift as Shift
+from .shift import ShiftWarning as ShiftWarning
+from .shift import check_exchangeable as check_exchangeable
 from .tables import TableEncoder as TableEncoder
 from .tangent import Sketch as Sketch
 

@@ -27,6 +27,7 @@ from .metrics import coverage, interval_score, mean_width
 from .networks import Network
 from .processes import side_by_side
 from .results import Intervals
+from .shift import ShiftWarning
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -159,6 +160,7 @@ def run_fold(
             warnings.simplefilter("ignore")
             warm_up(method, model, X, y)
             warnings.simplefilter("always", UserWarning)
+            warnings.simplefilter("ignore", ShiftWarning)  # folds are drawn at random
             measures = measure(model, X, y, X_test, y_test, X_pool=X_test)
     except Exception as error:
         return row | {"warning": "", "error": one_line(error)}

@@ -30,10 +30,10 @@ Item = TypeVar("Item")
 PRECISIONS: dict[str, dict[str, Any]] = {  # as fields of a Machine
     "float64": {"dtype": torch.float64},
     "mixed": {"dtype": torch.float64, "predicting": torch.float32},
+    "network": {"dtype": torch.float64, "passes": torch.float32},
     "float32": {"dtype": torch.float32},
     "tf32": {"dtype": torch.float32, "tf32": True},
 }
-LARGEST_BUDGET = 2**63
 BUDGET_SHARE = 0.25  # of the free memory, that blocks may take by default
 SYSTEM_MEMORY, CONTROL_GROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
 UNKNOWN_MEMORY = 8 * 2**30  # where the system does not report it
@@ -64,6 +64,7 @@ class Machine:
     # a quarter (``block``) for the temporaries of a loop.
     budget: int = 2**30
     predicting: torch.dtype | None = None  # the type of predictions, if it is another one
+    passes: torch.dtype | None = None  # the type in which networks run, if it is another one
 
     @property
     def item(self) -> int:
@@ -85,7 +86,7 @@ class Machine:
 
     def of_type(self, dtype: torch.dtype) -> Machine:
         """The same machine with another floating type for everything."""
-        return replace(self, dtype=dtype, tf32=False, predicting=None)
+        return replace(self, dtype=dtype, tf32=False, predicting=None, passes=None)
 
     @property
     def on_cpu(self) -> bool:
@@ -117,7 +118,7 @@ class Machine:
     @contextmanager
     def products(self) -> Iterator[None]:
         """Within the block, matrix products run at this machine's precision."""
-        single = self.dtype != torch.float64  # torch's setting is about float32 alone
+        single = torch.float32 in (self.dtype, self.passes)  # what torch's setting is about
         with float32_products("high" if self.tf32 else "highest") if single else nullcontext():
             yield
 
@@ -142,8 +143,8 @@ def machine_for(device: Any, precision: Any, memory_budget: Any) -> Machine:
     chosen = find_device(device)
     if memory_budget is None:
         budget = int(BUDGET_SHARE * free_memory(chosen))
-    elif isinstance(memory_budget, Real) and 1 <= memory_budget < LARGEST_BUDGET:
-        budget = int(memory_budget)
+    elif isinstance(memory_budget, Real) and 1 <= memory_budget < 2**63:  # type: ignore[operator]
+        budget = int(memory_budget)  # type: ignore[call-overload]
     else:
         raise ValueError(f"memory_budget={memory_budget!r}: give a number of bytes, or None")
     return Machine(chosen, budget=budget, **PRECISIONS[precision])

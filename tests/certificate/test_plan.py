@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from lazyknife.base import DPSGD, Perturbed, Plain, Public, Split
-from lazyknife.certificate import certify, plan
+from lazyknife.certificate import certify, plan, plan_rows
 from lazyknife.intervals import CONSTRUCTIONS, kappa, miss_bound
 
 GUARANTEED = [c for c in CONSTRUCTIONS if miss_bound(c, 0.1, 100, 10, True).miss is not None]
@@ -153,3 +153,48 @@ def test_folds_are_planned_as_public_weights_certify_them(folds, public):
 def test_plan_refuses_what_it_cannot_mean(arguments, words):
     with pytest.raises(ValueError, match=words):
         plan(**({"n": 100, "coverage": 0.7} | arguments))
+
+
+# --- the fewest rows ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("construction", "base", "coverage", "rows"),
+    [
+        ("plus", None, 0.9, 9),  # 1 − 1/10
+        ("full", None, 0.9, 9),
+        ("minmax", None, 0.95, 19),
+        ("plus", Split(0.5), 0.9, None),
+        ("plus", Perturbed(sensitivity=1.0, epsilon=0.01), 0.8, None),
+    ],
+)
+def test_the_fewest_rows_certify_and_one_less_does_not(construction, base, coverage, rows):
+    found = plan_rows(coverage=coverage, construction=construction, base=base)
+    assert rows in (None, found.n)
+    assert found.certificate.coverage >= coverage
+    assert str(found).startswith(f"At least {found.n} rows are needed to certify a coverage of ")
+    task = {"coverage": coverage, "construction": construction, "base": base or Public()}
+    assert found.alpha == plan(n=found.n, **task).alpha
+    assert plan(n=found.n - 1, **task).alpha is None
+
+
+def test_folds_divide_the_fewest_rows_of_cv_plus():
+    found = plan_rows(coverage=0.9, construction="cv+", folds=7)
+    assert found.n % 7 == 0
+    assert plan(n=found.n - 7, coverage=0.9, construction="cv+", folds=7, base=Public()).n is None
+
+
+def test_no_number_of_rows_may_be_enough():
+    found = plan_rows(coverage=0.9, base=Plain())
+    assert found.n is found.alpha is None
+    assert str(found).startswith("No number of rows below 1,048,576 certifies 0.9 with ")
+    assert str(found).endswith("Use a base with a guarantee, or a smaller ε.")
+    with pytest.raises(ValueError, match="construction='naive'"):
+        plan_rows(coverage=0.9, construction="naive")
+
+
+def test_a_plan_says_what_to_expect_beyond_the_lower_bound():
+    assert "Expect about 95.0%: what is certified is a lower bound." in str(
+        plan(n=199, coverage=0.9, base=Public())
+    )
+    assert "Expect" not in str(plan(n=199, coverage=0.9, base=Public(), construction="full"))

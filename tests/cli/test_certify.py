@@ -62,6 +62,12 @@ def test_a_plan_that_cannot_be_made_is_one_line(options, message):
     assert message in fail("plan", "--n", "200", "--coverage", ".7", *options.split())
 
 
+def test_without_n_the_fewest_rows_are_planned():
+    assert succeed("plan", "--coverage", ".9") == f"{lk.plan_rows(coverage=0.9)}\n"
+    assert "At least 9 rows" in succeed("plan", "--coverage", ".9", "--construction", "full")
+    assert "--alpha requires --n" in fail("plan", "--coverage", ".9", "--alpha", ".1")
+
+
 def test_no_plan_is_exit_code_1():
     result = run("plan", "--n", "100", "--coverage", ".999", "--base", "public")
     assert result.exit_code == 1

@@ -1,5 +1,7 @@
 """``lazyknife compare``."""
 
+import base64
+import html
 import re
 
 import numpy as np
@@ -8,7 +10,10 @@ import pytest
 
 from command import check_self_contained, fail, run, succeed
 from lazyknife.cli import console
-from lazyknife.estimators.methods import DEFAULT, METHODS
+from lazyknife.cli.compare import _usual
+from lazyknife.cli.compared import Compared, _draw_alone, draw
+from lazyknife.estimators.methods import ABOUT, DEFAULT, METHODS, PEERS, usual_methods
+from lazyknife.recommendation import Recommendation
 
 QUICK = ("--jobs", "1", "--folds", "2", "--epochs", "1")
 
@@ -44,6 +49,15 @@ def test_methods_are_compared_in_a_table_a_figure_and_a_page(folder):
     assert "lazyknife" in page
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page))
     assert "--method lazyknife, naive" in text
+    assert printed.count("Use lazyknife") == text.count("Recommendation Use lazyknife") == 1
+    assert "The rule: the smallest interval score" in printed
+    for name in ("lazyknife", "naive"):
+        assert f"{name} {ABOUT[name]}" in html.unescape(text)
+    assert text.index("Recommendation") < text.index("Interval score")
+    data = re.search(
+        r'download="methods.csv" href="data:text/csv;charset=utf-8;base64,(.*?)"', page
+    )
+    assert base64.b64decode(data[1]).decode() == rows.to_csv(index=False)
 
 
 def test_the_comparison_is_in_the_targets_unit(folder):
@@ -107,3 +121,54 @@ def test_all_methods_are_named_in_the_help():
     text = " ".join(succeed("compare", "--help").replace("│", " ").split())
     assert ", ".join(DEFAULT) in text
     assert all(re.search(rf"[ ,]{re.escape(name)}[,;.]", text) for name in METHODS)
+
+
+def test_every_method_is_explained_in_a_line():
+    assert list(ABOUT) == list(METHODS)
+    assert all(len(line) <= 90 and line.endswith(".") for line in ABOUT.values())
+
+
+def test_peers_are_compared_where_they_are_installed(monkeypatch, capsys):
+    pytest.importorskip("mapie")
+    given = {"folds": 5, "train_rows": 500, "alpha": 0.1}
+    assert _usual(1000, given) == (*DEFAULT, *PEERS)
+    # Quantile regression requires more calibration rows than there are.
+    assert _usual(40, given) == (*DEFAULT, *list(PEERS)[:-1])
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("lazyknife.estimators.mapie.find_spec", lambda name: None)
+    assert _usual(1000, given) == tuple(DEFAULT)
+    assert capsys.readouterr().err.startswith("note: pip install mapie adds mapie_cv_boosting, ")
+
+
+@pytest.mark.slow
+def test_peers_run_by_their_names(folder):
+    pytest.importorskip("mapie")
+    frame = pd.concat([pd.read_csv("all.csv")] * 2)
+    frame.to_csv("twice.csv", index=False)
+    options = [part for name in PEERS for part in ("--method", name)]
+    printed = succeed(*compare(*options, data="twice.csv"))
+    for name in PEERS:
+        assert re.search(rf"{name} +[01][. ]", printed)
+    assert usual_methods(60, 0.1)[-1] == "mapie_cqr_boosting"
+
+
+def test_one_outlier_does_not_flatten_the_others():
+    names = ["a", "b", "c", "far", "none"]
+    values = [1.0, 1.2, 0.9, 500.0, np.inf]
+    summary = pd.DataFrame({"method": names})
+    for column in ("coverage", "score", "width", "seconds"):
+        summary[column], summary[f"{column}_se"] = values, 0.1
+    advice = Recommendation("a", (), (), (), None, 0.1)
+    result = Compared(summary, summary, advice, "price")
+    (ax,) = _draw_alone(result, result.panel("score")).axes
+    low, high = ax.get_xlim()
+    assert 0 < 1.2 - 0.9 < high - low < 2
+    assert [text.get_text() for text in ax.texts] == ["500 →", "∞ →"]
+    assert ax.get_xlabel() == "price"
+    bold = [text.get_text() for text in ax.get_yticklabels() if text.get_fontweight() == "bold"]
+    assert bold == ["a"]
+    drawn = draw(result)
+    assert drawn.axes[2].get_ylabel() == "width (price)"
+    assert drawn.axes[2].get_ylim()[1] < 5
+    assert drawn.axes[3].get_ylim()[1] > 500  # times are on a logarithmic scale

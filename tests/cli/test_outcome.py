@@ -3,6 +3,7 @@
 import math
 import re
 
+import pandas as pd
 import pytest
 from scipy.stats import betabinom
 
@@ -69,3 +70,20 @@ def test_exchangeable_rows_are_warned_about_in_at_most_1_percent_of_the_runs(mod
                 if outcome.is_too_low(covered, count, certified, models)
             ]
             assert sum(alarms) <= outcome.FALSE_ALARMS
+
+
+def test_new_rows_unlike_the_training_rows_are_said_first(folder):
+    frame = pd.concat([read_table(folder / name) for name in ("train.csv", "test.csv")])
+    late = frame.sort_values("b")
+    late[:40].to_csv("early.csv", index=False)
+    late[40:].to_csv("late.csv", index=False)
+    result = run(*predict("--html", "page.html", train="early.csv", test="late.csv"))
+    assert result.exit_code == 0
+    first, second = result.stderr.splitlines()[:2]
+    assert first.startswith("warning: The new rows do not look like the training rows: ")
+    assert "b (median " in first
+    assert "do not rely on it here" in second
+    assert "These new rows do not look like them, so expect less." in result.stdout
+    page = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", (folder / "page.html").read_text()))
+    assert page.index(first.removeprefix("warning: ")) < page.index("What to expect")
+    assert 'class="certificate doubtful"' in (folder / "page.html").read_text()

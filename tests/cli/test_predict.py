@@ -190,7 +190,9 @@ def test_categories_that_the_training_rows_lack_are_encoded(folder):
     options = ("--id", "name", "--drop", "gap", "--drop", "code")
     result = run(*predict(*options, train="mixed_train.csv", test="unseen.csv"))
     assert result.exit_code == 0
-    assert result.stderr == "note: group: 3 categories became 3 columns.\n"
+    note, warning = result.stderr.splitlines()
+    assert note == "note: group: 3 categories became 3 columns."
+    assert "group = q (share 0% → 100%)" in warning
     frame = read_table(folder / "mixed_test.csv")
     frame.loc[3, "group"] = "q"
     frame.loc[4, "group"] = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import html
 import io
 import os
@@ -17,7 +18,8 @@ import pytest
 
 from lazyknife import Plain, Public, certify
 from lazyknife.certificate import Certificate
-from lazyknife.cli.report import Figure, Report, Table, _is_wide, render
+from lazyknife.cli.report import Figure, Report, Table, Verdict, _is_wide, render
+from lazyknife.cli.words import verdict
 
 NO_BROWSER = (
     "no Chromium found: install Debian's chromium package to run the report's browser tests"
@@ -58,10 +60,16 @@ MIXED = Table(
     ),
     note="Sorted by nothing.",
 )
-LONG = Table("Predictions", ("row", "y"), tuple((i, i / 7) for i in range(1000)))
+LONG = Table(
+    "Predictions of y",
+    ("row", "y"),
+    tuple((f"id-{i}", i / 7) for i in range(1000)),
+    csv="row,y\nid-0,0.0\né,0.5\n",
+)
 REPORT = Report(
     title="Intervals for diabetes.csv",
     lead="242 new rows.",
+    verdict=Verdict("What to expect", "About 90 %.", ("On average.",), "certified"),
     certificate=CERTIFIED,
     figures=(Figure("Intervals", SQUARE, "Sorted."), Figure("Coverage", WIDE)),
     tables=(MIXED, Table("Predictions", ("row",), ((1,), (2,)))),
@@ -85,7 +93,7 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag, attributes):
         self.tags.append((tag, dict(attributes)))
-        if tag not in ("meta", "link"):
+        if tag not in ("meta", "link", "input"):
             self.open.append(tag)
             self.text.setdefault(tag, []).append("")
 
@@ -120,7 +128,7 @@ def test_every_tag_is_closed_and_headings_come_in_order():
     assert page.text["title"] == page.text["h1"] == ["Intervals for diabetes.csv"]
     headings = [tag for tag, _ in page.tags if re.fullmatch("h[1-6]", tag)]
     assert headings == ["h1"] + ["h2"] * 9
-    titles = ["Coverage guarantee", "Intervals", "Coverage", "Methods", "Predictions"]
+    titles = ["What to expect", "Intervals", "Coverage", "Methods", "Predictions"]
     assert page.text["h2"] == [*titles, "Notes", "Settings", "Reproduce", "Versions"]
     ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
@@ -143,10 +151,12 @@ def test_text_is_escaped_everywhere():
     report = Report(
         title=NASTY,
         lead=NASTY,
+        verdict=Verdict(NASTY, NASTY, (NASTY,)),
         certificate=Certificate(0.9, {}, (NASTY,), NASTY, NASTY, (), (NASTY,)),
         figures=(Figure(NASTY, SQUARE, NASTY),),
         tables=(Table(NASTY, (NASTY,), ((NASTY,),), NASTY),),
         settings={NASTY: NASTY},
+        glossary={NASTY: NASTY},
         command=NASTY,
         notes=(NASTY,),
         versions={NASTY: NASTY},
@@ -154,8 +164,9 @@ def test_text_is_escaped_everywhere():
     text = render(report)
     assert NASTY not in text
     assert len(Page(text).attributes("script")) == 1
-    # Two of title, settings and versions each, four of certificate and table, and five others.
-    assert text.count(html.escape(NASTY)) == 3 * 2 + 2 * 4 + 5
+    # Two of title, settings, glossary and versions each, four of certificate and table, three of
+    # the verdict, and five others.
+    assert text.count(html.escape(NASTY)) == 4 * 2 + 2 * 4 + 3 + 5
 
 
 @pytest.mark.parametrize(
@@ -211,40 +222,59 @@ def test_settings_are_shown_in_full():
 
 
 def test_parts_without_content_are_left_out():
-    empty = Report("t", "", None, (), (), {}, "")
+    empty = Report("t", "", None, None, (), (), {}, "")
     page = Page(render(empty))
     assert page.open == []
     assert not {"h2", "p", "section", "dl", "pre", "button", "table", "figure"} & set(page.text)
 
 
-def certificate_in(report):
-    """The lines of the certificate's section, without its heading."""
-    section = re.search(
-        r'<section class="certificate.*?</h2>(.*?)</section>', render(report), re.S
-    )[1]
-    lines = re.split(r"</p>|</li>", html.unescape(section))
+def judged(certificate, unlike=False):
+    """The report with a certificate and the verdict that goes with it."""
+    said = verdict(0.1, certificate, unlike, None)
+    return replace(REPORT, certificate=certificate, verdict=said)
+
+
+def folded_in(report):
+    """The lines below the heading of the part that is folded."""
+    part = re.search(r"<details.*?</summary>(.*?)</details>", render(report), re.DOTALL)[1]
+    lines = re.split(r"</p>|</li>", html.unescape(part))
     return [" ".join(re.sub(r"<[^>]+>", "", line).split()) for line in lines if line.strip()]
 
 
 @pytest.mark.parametrize("certificate", [CERTIFIED, REFUSED, VACUOUS])
-def test_a_page_has_every_line_of_the_certificate(certificate):
+def test_a_page_has_every_line_of_the_certificate_in_a_part_that_unfolds(certificate):
     lines = [line.strip().removeprefix("- ") for line in str(certificate).splitlines()]
-    assert [
-        line for line in certificate_in(replace(REPORT, certificate=certificate)) if line
-    ] == lines
-    claim = re.search(
-        r'class="claim">(.*?)</span>', render(replace(REPORT, certificate=certificate))
-    )
-    assert html.unescape(claim[1]) == lines[0].partition(" (")[0]
+    assert [line for line in folded_in(judged(certificate)) if line] == lines
+    page = Page(render(judged(certificate)))
+    opened = "open" in page.attributes("details")[0]
+    assert opened == (not certificate.coverage)  # the reason why there is no guarantee
 
 
-@pytest.mark.parametrize("text", [REFUSED, VACUOUS])
-def test_a_certificate_that_certifies_nothing_warns(text):
-    page = Page(render(replace(REPORT, certificate=text)))
-    assert page.text["h2"][0] == "Warning"
+def test_a_page_says_first_what_to_expect_and_then_the_theorem():
+    text = render(judged(CERTIFIED))
+    places = [text.index(word) for word in ("Expect about", "<details>", "theorem", "It assumes")]
+    assert places == sorted(places)
+    assert "theorem" not in re.search(r'class="claim">(.*?)</p>', text)[1]
+
+
+@pytest.mark.parametrize("certificate", [REFUSED, VACUOUS])
+def test_a_certificate_that_certifies_nothing_warns(certificate):
+    page = Page(render(judged(certificate)))
     assert "certificate warning" in {a.get("class") for a in page.attributes("section")}
-    good = Page(render(REPORT))
+    assert "Why nothing is guaranteed" in page.text["summary"]
+    good = Page(render(judged(CERTIFIED)))
     assert "certificate certified" in {a.get("class") for a in good.attributes("section")}
+    doubtful = Page(render(judged(CERTIFIED, unlike=True)))
+    assert "certificate doubtful" in {a.get("class") for a in doubtful.attributes("section")}
+
+
+def test_a_table_can_be_downloaded_without_scripts():
+    page = Page(render(replace(REPORT, tables=(LONG, MIXED))))
+    (link,) = page.attributes("a")
+    assert link["download"] == "predictions-of-y.csv"
+    head, _, data = link["href"].partition(",")
+    assert head == "data:text/csv;charset=utf-8;base64"
+    assert base64.b64decode(data).decode() == LONG.csv
 
 
 @pytest.mark.parametrize(
@@ -344,8 +374,10 @@ def drawn(salt: str) -> str:
 def test_it_shows_everything_and_asks_for_nothing(show):
     figures = (Figure("A", drawn("a")), Figure("B", SQUARE))
     page = show(replace(REPORT, figures=figures, tables=(MIXED, LONG)))
-    assert page.locator(".claim").is_visible()
-    assert page.locator(".headline").inner_text().startswith(str(CERTIFIED).partition(" (")[0])
+    assert page.locator(".claim").inner_text() == "About 90 %."
+    assert not page.locator("details p").first.is_visible()
+    page.locator("summary").click()
+    assert page.locator("details p").first.inner_text() == str(CERTIFIED).splitlines()[0]
     size = "element => parseFloat(getComputedStyle(element).fontSize)"
     assert page.locator(".claim").evaluate(size) >= 1.4 * page.locator("body").evaluate(size)
     assert page.get_by_role("img", name="B").is_visible()
@@ -441,6 +473,8 @@ def test_it_fits_a_phone(show):
         REPORT,
         title=long,
         lead=long,
+        verdict=Verdict(long, long, (long,)),
+        glossary={long: long},
         certificate=Certificate(0.9, {}, (long,), long, long, (), (long,)),
         figures=(Figure(long, drawn("c"), long), Figure("W", WIDE)),
         tables=(Table(long, (long, "b", long), ((long, 1.0, long),), long),),
@@ -484,9 +518,12 @@ CONTRAST = """() => {
 }"""
 
 
-@pytest.mark.parametrize("certificate", [CERTIFIED, REFUSED])
-def test_contrast_is_enough_by_day_and_by_night(show, certificate):
-    page = show(replace(REPORT, certificate=certificate))
+@pytest.mark.parametrize(
+    "report", [judged(CERTIFIED), judged(REFUSED), judged(CERTIFIED, unlike=True)]
+)
+def test_contrast_is_enough_by_day_and_by_night(show, report):
+    page = show(replace(report, tables=(MIXED, LONG), glossary={"a": "b"}, warnings=("w",)))
+    page.locator("details").evaluate("e => { e.open = true; }")
     page.locator("th button").first.click()
     background = "e => getComputedStyle(e).backgroundColor"
     backgrounds = set()
@@ -503,12 +540,69 @@ def test_a_warning_looks_different_and_says_so(show):
     style = "e => [getComputedStyle(e).backgroundColor, getComputedStyle(e).borderLeftColor]"
     seen = []
     for certificate in (CERTIFIED, VACUOUS):
-        page = show(replace(REPORT, certificate=certificate))
+        page = show(judged(certificate))
         part = page.locator(".certificate")
         icon = part.locator("svg")
         assert icon.is_visible()
-        seen.append((*part.evaluate(style), icon.inner_html(), part.locator("h2").inner_text()))
+        claim = part.locator(".claim").inner_text()
+        seen.append((*part.evaluate(style), icon.inner_html(), claim))
     assert all(one != other for one, other in zip(*seen, strict=True))
+
+
+def test_ids_break_between_words_alone_on_a_phone(show):
+    ids = ("DE-HH-2024-000436", "split_conformal", "mapie_split_boosting")
+    rows = tuple((name, 123456.789, 123456.789, 123456.789) for name in ids)
+    table = Table("T", ("id", "point", "lower", "upper"), rows)
+    page = show(replace(REPORT, tables=(table,)), **PHONE)
+    lines = """e => {
+      const range = document.createRange(); range.selectNodeContents(e);
+      return new Set([...range.getClientRects()].map((box) => box.top)).size; }"""
+    found = [cell.evaluate(lines) for cell in page.locator("td:first-child").all()]
+    assert found == [1, 1, 1]
+
+
+def test_letters_in_a_figure_can_be_read_on_a_phone(show):
+    result = outcome_of()
+    from lazyknife.cli.outcome import draw
+    from lazyknife.plots import figure_svg
+
+    title, drawn = next(iter(draw(result).items()))
+    page = show(
+        replace(REPORT, figures=(Figure(title, figure_svg(drawn, title=title, id_prefix="f")),)),
+        **PHONE,
+    )
+    width = page.locator(".drawing svg").bounding_box()["width"]
+    sizes = [text.get_size() for text in drawn.axes[0].get_xticklabels()]
+    assert min(sizes) * width / (72 * drawn.get_size_inches()[0]) >= 9.5
+    assert drawn.axes[0].get_ylabel() == "price"
+
+
+def test_a_search_hides_the_other_rows(show):
+    page = show(replace(REPORT, tables=(MIXED, LONG)))
+    assert page.locator("input[type=search]").count() == 1  # a short table needs none
+    field = page.get_by_label("Search in Predictions of y")
+    count = page.locator(".count").nth(1)
+    field.fill("ID-99")
+    assert page.locator("tbody").nth(1).locator("tr:visible").count() == 11
+    assert count.inner_text() == "11 of 1,000 rows"
+    field.fill("id-99 14.1")  # all words, in any column
+    assert page.locator("tbody").nth(1).locator("tr:visible").all_inner_texts() == ["id-99\t14.14"]
+    page.locator("th button").nth(5).click()
+    assert count.inner_text() == "1 of 1,000 rows"
+    field.fill("")
+    assert count.inner_text() == "1,000 rows"
+    assert page.locator("tbody").nth(1).locator("tr:visible").count() == 1000
+    assert page.messages == []
+
+
+def test_the_csv_is_downloaded_from_the_page_itself(show):
+    page = show(replace(REPORT, tables=(LONG,)), accept_downloads=True)
+    with page.expect_download() as waiting:
+        page.get_by_role("link", name="Download CSV").click()
+    assert waiting.value.suggested_filename == "predictions-of-y.csv"
+    with open(waiting.value.path(), encoding="utf-8") as file:
+        assert file.read() == LONG.csv
+    assert page.messages == []
 
 
 def test_the_command_is_copied(show):
@@ -531,9 +625,24 @@ def test_without_a_clipboard_the_command_is_selected(show):
 
 
 def test_without_scripts_it_still_reads(show):
-    page = show(java_script_enabled=False)
+    page = show(replace(REPORT, tables=(LONG,)), java_script_enabled=False)
     assert page.locator(".claim").is_visible()
     assert not page.locator(".copy").is_visible()
+    assert not page.locator("input").is_visible()
+
+
+def outcome_of():
+    """Intervals of 30 new rows."""
+    from lazyknife import Intervals, check_exchangeable
+    from lazyknife.cli.outcome import Outcome
+    from lazyknife.cli.tables.rows import Rows
+
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 2)), 1e6 * rng.normal(size=60)
+    rows = Rows(X[:30], y[:30], X[30:], y[30:], None, None, ())
+    intervals = Intervals(y[30:] + 1, y[30:] - 2e6, y[30:] + 2e6, 0.1)
+    shift = check_exchangeable(X[:30], X[30:])
+    return Outcome(rows, intervals, (CERTIFIED,), 30, shift, "price")
 
 
 def test_it_prints_white_and_whole(show):

@@ -320,6 +320,52 @@ def test_code_is_passed_again(name, tmp_path):
     assert all(getattr(again, key) is value for key, value in needed.items())
 
 
+class Tied(Own):
+    """Two uses of a weight, whose Jacobian rows have gaps in memory."""
+
+    def __init__(self):
+        super().__init__(width=3)
+        self.second = nn.Linear(3, 3)
+        self.second.weight = self.body.weight
+
+    def forward(self, x):
+        return self.head(torch.tanh(self.second(torch.tanh(self.body(x)))))
+
+
+class Lazy(Own):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.LazyLinear(4)
+
+
+class Codes(Own):
+    def __init__(self):
+        super().__init__(width=8)
+        self.table = nn.Embedding(5, 4)
+
+    def forward(self, x):
+        return self.head(self.table(x).flatten(1))
+
+
+class Noisy(Own):
+    def forward(self, x):
+        return super().forward(x + 0 * torch.randn_like(x))
+
+
+NUMBERS, CODES = torch.from_numpy(X), torch.arange(60).reshape(30, 2) % 5
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows"), [(Tied, NUMBERS), (Lazy, NUMBERS), (Codes, CODES), (Noisy, NUMBERS)]
+)
+def test_networks_of_any_kind(kind, rows, tmp_path):
+    torch.manual_seed(0)
+    model = lazy(network=kind()).fit(rows, y)
+    model.save(tmp_path / "m.lk")
+    again = LazyJackknifeRegressor.load(tmp_path / "m.lk", network=kind())
+    assert_same(model, again, rows)
+
+
 def test_refits_of_an_own_network(tmp_path):
     model = JackknifeRegressor(own_network(), epochs=1, random_state=0).fit(X, y)
     model.save(tmp_path / "m.lk")

@@ -154,7 +154,7 @@ def test_a_file_can_name_no_other_class():
         {"dtype": "_inductor"},
         {"number": ["O", 1]},
         {"number": ["M8", 1]},
-        {"tensor": {"name": "none", "order": [], "shape": [], "device": "cpu"}},
+        {"tensor": {"name": "none", "stride": [], "shape": [], "device": "cpu"}},
         {"given": {"path": ["network"]}},
         {"a": 1, "b": 2},
         {},

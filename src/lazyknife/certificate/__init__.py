@@ -13,3 +13,4 @@ from .certify import (
     paper_bound,
 )
 from .plan import Plan, plan
+from .rows import plan_rows

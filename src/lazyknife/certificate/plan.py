@@ -33,6 +33,8 @@ class Plan:
         The ε that the base spends; None for a base without one, or if no ε is small enough.
     certificate
         What the plan certifies; None if there is no plan.
+    n
+        The number of rows that it is for.
 
     """
 
@@ -41,6 +43,7 @@ class Plan:
     alpha: float | None = None
     epsilon: float | None = None
     certificate: Certificate | None = None
+    n: int | None = None
 
     def __repr__(self) -> str:
         return self.sentence
@@ -147,7 +150,9 @@ def _plan_alpha(goal: Goal, base: BaseMethod) -> Plan:
         f"alpha = {alpha:.4g} certifies a coverage of {rounded_down(certificate.coverage or 0.0)} "
         f"with n = {goal.n}, construction {goal.construction!r} and {base}."
     )
-    return Plan(sentence, base, alpha, spent, certificate)
+    if 1 - alpha > (certificate.coverage or 0.0) + 0.01:
+        sentence += f" Expect about {1 - alpha:.1%}: what is certified is a lower bound."
+    return Plan(sentence, base, alpha, spent, certificate, goal.n)
 
 
 def _no_alpha(goal: Goal, base: BaseMethod, least: float) -> str:
@@ -183,7 +188,7 @@ def _plan_epsilon(goal: Goal, base: BaseMethod, alpha: float) -> Plan:
         f"may spend up to ε = {spent:.4g} and still certify "
         f"{rounded_down(certificate.coverage or 0.0)}: {chosen}."
     )
-    return Plan(sentence, chosen, alpha, spent, certificate)
+    return Plan(sentence, chosen, alpha, spent, certificate, goal.n)
 
 
 def _no_epsilon(goal: Goal, alpha: float, rows: int) -> str:

@@ -1,4 +1,4 @@
-"""``python -m lazyknife.cli`` is the command ``lazyknife``; it ends quietly, whenever it is told."""
+"""``python -m lazyknife.cli`` is the command ``lazyknife``; signals end it quietly."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ from .values import make_base
 
 ETA = "Stability η: also show Theorem 1 of the paper."
 WEIGHTS = "Number of trained weights; sharpens --base perturbed --norm l2."
-SEARCHED = "If given, find the largest ε; otherwise, find the largest alpha."
+SEARCHED = "If given, find the largest ε of a private base; otherwise, find the largest alpha."
+PLANNED = "Number of training rows; without it, find the fewest that are needed."
 Rows = Annotated[int, typer.Option("--n", help="Number of training rows.")]
 INTERVALS = {name: opt.SETTINGS[name] for name in ("construction", "folds")}
 
@@ -39,24 +40,31 @@ def certify(
 @plainly
 @opt.with_options(INTERVALS, opt.BASES)
 def plan(
-    n: Rows,
-    coverage: Annotated[float, typer.Option(help="Coverage to certify.")],
+    coverage: Annotated[float, typer.Option(help="Coverage to certify, such as 0.9.")],
+    n: Annotated[int | None, typer.Option("--n", help=PLANNED)] = None,
     alpha: Annotated[float | None, opt.option(SEARCHED, opt.LAZY)] = None,
     **settings: Any,
 ) -> None:
-    """Find the settings that certify a given coverage.
+    """Find the rows that a certified coverage takes, or the alpha to use with the rows you have.
 
-    The exit code is 1 if there are none.
+    With --coverage alone, how many training rows are needed; with --n, the largest alpha whose
+    intervals certify the coverage. The exit code is 1 if there are no such settings.
     """
     from ..certificate import plan as plan_for
+    from ..certificate import plan_rows
 
+    if n is None and alpha is not None:
+        raise ValueError("--alpha requires --n: give both, or neither to find the number of rows")
     if alpha is not None and settings["base"] == "perturbed" and settings["epsilon"] is None:
         settings["epsilon"] = 1.0  # a base has to have one, though it is what is searched for
     elif alpha is not None and {settings["epsilon"], settings["noise_multiplier"]} != {None}:
         raise ValueError(
             "give --alpha to find ε, or --epsilon or --noise-multiplier to find alpha, not both"
         )
-    found = plan_for(n=n, coverage=coverage, alpha=alpha, **_common(settings))
+    if n is None:
+        found = plan_rows(coverage=coverage, **_common(settings))
+    else:
+        found = plan_for(n=n, coverage=coverage, alpha=alpha, **_common(settings))
     print_text(found.sentence)
     if found.certificate is None:
         raise typer.Exit(FAILED)

@@ -11,6 +11,7 @@ import typer
 
 from . import files, inputs, values
 from . import options as opt
+from .compared import COLUMNS, MEASURED, Compared, draw, make_report
 from .console import FAILED, plainly, plus_minus, print_table, print_text, say, show_progress
 from .library import members
 from .options import BASE, FILES, LAZY, RUN, option
@@ -18,18 +19,17 @@ from .options import BASE, FILES, LAZY, RUN, option
 if TYPE_CHECKING:
     import pandas as pd
 
-    from .report import Report
     from .tables import Reading, Roles
     from .tables.rows import Rows
 
-MEASURED = {"coverage": "coverage", "width": "width", "score": "interval score"}
-COLUMNS = ("method", *MEASURED.values(), "seconds", "certified")
-DEFAULT, OTHERS = (members("estimators.methods", name) for name in ("DEFAULT", "OTHERS"))
+DEFAULT, OTHERS, PEERS = (
+    members("estimators.methods", name) for name in ("DEFAULT", "OTHERS", "PEERS")
+)
 
 DATA = "Rows with their target: .csv, .csv.gz, .tsv or .parquet."
 METHOD = (
-    f"Method to compare (may be repeated). By default {', '.join(DEFAULT)}; also available: "
-    f"{', '.join(OTHERS)}."
+    f"Method to compare (may be repeated). By default {', '.join(DEFAULT)}; and, if MAPIE is "
+    f"installed (pip install mapie), {', '.join(PEERS)}. Also available: {', '.join(OTHERS)}."
 )
 TRAIN_ROWS = "Largest number of training rows in a fold; jackknife+ trains as many networks."
 SETTINGS = (
@@ -62,7 +62,7 @@ def compare(
     methods: Annotated[list[str] | None, option(METHOD, LAZY, "--method", metavar="NAME")] = None,
     **given: Any,
 ) -> None:
-    """Compare coverage, width and time of several methods on your own data.
+    """Compare methods on your own data, and recommend one of them.
 
     The features of a fold's training and test rows are scaled together, without labels, so that
     nothing leaks. Methods that train use the same network, two hidden layers of 64 ReLU units plus
@@ -71,13 +71,14 @@ def compare(
     every leave-one-out model chooses its network. In Python, compare_methods also takes a dict of
     your own estimators.
     """
-    from ..data.checks import check_positive
-
-    unit = check_positive("unit", given["unit"])
     values.check_jobs(given["jobs"])
     files.check_outputs(output, given["html"], given["figure"], inputs=(data,))
     reading, roles = inputs.reading_of(given), inputs.roles_of(target, given)
     inputs.check_inputs((data,), reading, roles)
+
+    from ..data.checks import check_positive
+
+    unit = check_positive("unit", given["unit"])
     rows = _read(data, reading, roles)
 
     from ..compare import compare_methods
@@ -85,7 +86,7 @@ def compare(
     found = compare_methods(
         rows.X,
         rows.y / unit,
-        tuple(dict.fromkeys(methods or DEFAULT)),
+        tuple(dict.fromkeys(methods or _usual(len(rows.y), given))),
         scaling=values.make_scaling(given["scaling"] or "standardize"),
         random_state=given["seed"],
         progress=show_progress(),
@@ -112,19 +113,33 @@ def _read(data: Path, reading: Reading, roles: Roles) -> Rows:
     return replace(rows, notes=(*notes, *rows.notes))
 
 
-def _show(context: typer.Context, lead: str, notes: tuple[str, ...], found: pd.DataFrame) -> None:
-    """Print the table, and write the files that were asked for."""
-    from ..compare import summarise_folds
+def _usual(n: int, given: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the methods that are compared where none are named; say which are not installed."""
+    from ..estimators.mapie import is_installed
+    from ..estimators.methods import usual_methods
 
-    summary, options = summarise_folds(found), context.params
-    drawn = page = None
-    if options["figure"] or options["html"]:
-        drawn = _draw(summary, options["alpha"])
-    if options["html"]:
-        page = _make_report(lead, notes, summary, drawn, files.origin(context))
+    if not is_installed():
+        say(f"note: pip install mapie adds {', '.join(PEERS)} to the comparison.")
+    train = n - n // max(given["folds"], 1)
+    return usual_methods(min(train, given["train_rows"]), given["alpha"])
+
+
+def _show(context: typer.Context, lead: str, notes: tuple[str, ...], found: pd.DataFrame) -> None:
+    """Print the recommendation and the table, and write the files that were asked for."""
+    from ..compare import summarise_folds
+    from ..recommendation import recommend
+
+    options = context.params
+    result = Compared(
+        found, summarise_folds(found), recommend(found, options["alpha"]), options["target"]
+    )
+    drawn = draw(result) if options["figure"] else None
+    page = make_report(result, lead, notes, files.origin(context)) if options["html"] else None
     files.write_outputs(options, found, drawn, page)
     print_text(lead)
-    print_table("", COLUMNS, [_cells(row) for row in summary.to_dict("records")])
+    print_table("", COLUMNS, [_cells(row) for row in result.summary.to_dict("records")])
+    if len(result.summary) > 1:
+        print_text(f"\n{result.advice}")
     if options["output"]:
         print_text(f"\nWrote {len(found)} rows to {options['output']}.")
     _say_grouped("warning", found)
@@ -144,51 +159,3 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     certified = "none" if row["certified"] != row["certified"] else f"{row['certified']:.3f}"
     means = [plus_minus(row[name], row[f"{name}_se"]) for name in MEASURED]
     return (row["method"], *means, f"{row['seconds']:.2g}", certified)
-
-
-def _draw(summary: pd.DataFrame, alpha: float) -> Any:
-    from matplotlib.figure import Figure
-
-    from ..compare import wants_log
-    from ..plots import Panel, plot_comparison, style
-
-    def panel(column: str, label: str, **options: Any) -> Panel:
-        means, errors = summary[column].tolist(), summary[f"{column}_se"].tolist()
-        return Panel(label, means, errors, **options)
-
-    with style():
-        figure = Figure(figsize=(11, 3.6), layout="constrained")
-        panels = [
-            panel("coverage", "coverage", target=1 - alpha, target_label="1 − α"),
-            panel("seconds", "time (s)", log=True),
-            panel("width", "width", log=wants_log(summary["width"])),
-        ]
-        plot_comparison(summary["method"].tolist(), panels, figure.subplots(1, 3))
-    return figure
-
-
-def _make_report(
-    lead: str,
-    notes: tuple[str, ...],
-    summary: pd.DataFrame,
-    drawn: Any,
-    origin: Mapping[str, Any],
-) -> Report:
-    from ..plots import figure_svg
-    from .report import Figure, Report, Table
-
-    pairs = [((name, label), (f"{name}_se", "± s.e.")) for name, label in MEASURED.items()]
-    both = [("method", "method"), *sum(pairs, ()), *((name, name) for name in COLUMNS[-2:])]
-    columns, labels = zip(*both, strict=True)
-    rows = tuple(summary[list(columns)].itertuples(index=False, name=None))
-    note = "Means over the folds; certified: the coverage that is guaranteed, if any."
-    title = "Coverage, time and width"
-    return Report(
-        title="Methods compared",
-        lead=lead,
-        certificate=None,
-        figures=(Figure(title, figure_svg(drawn, title=title, id_prefix="comparison")),),
-        tables=(Table("Methods", labels, rows, note),),
-        notes=notes,
-        **origin,
-    )

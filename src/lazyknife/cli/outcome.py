@@ -8,13 +8,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from .report import Figure, Report, Table
+from .words import verdict
 
 if TYPE_CHECKING:
     from ..certificate import Certificate
     from ..results import Intervals
+    from ..shift import Shift
     from .tables.rows import Rows
 
 SHOWN = 1000  # rows of the table in a report
+SIZE, READABLE = (5.0, 3.8), 1.6  # inches, and the scale of letters that a phone needs
 FAR = 3.0  # standard errors below the certificate
 FALSE_ALARMS = 0.01  # largest share of runs with exchangeable rows that are warned about, per level
 LOOK_FOR = (
@@ -22,6 +25,13 @@ LOOK_FOR = (
     "certificate does not apply then. Possible causes: files split by time or sorted by a column, "
     "new rows from another population, the target in another unit, rows selected by hand or by "
     "their values, duplicated training rows, settings chosen on these rows."
+)
+
+SHIFTED = (
+    "The guarantee is about new rows like the training rows, so do not rely on it here: coverage "
+    "may be lower. Possible causes: files split by time or sorted by a column, new rows from "
+    "another place or population. With rows split at random this warning appears in at most "
+    f"{FALSE_ALARMS:.0%} of the runs."
 )
 
 
@@ -33,6 +43,8 @@ class Outcome:
     intervals: Intervals  # of the new rows, at one or several levels
     certificates: tuple[Certificate, ...]  # one for each level
     models: int  # n, the number of training rows whose residuals the intervals rest on
+    shift: Shift  # whether the new rows look like the training rows
+    target: str  # the column that is predicted
 
     @property
     def levels(self) -> list[Intervals]:
@@ -68,6 +80,13 @@ def measured(outcome: Outcome) -> list[tuple[str, str]]:
                 (f"interval score, {level}", f"{interval_score(rows.y_new, part):.4g}"),
             ]
     return found
+
+
+def doubts(outcome: Outcome) -> list[str]:
+    """Return what casts doubt on the intervals: new rows unlike the training rows, low coverage."""
+    if not outcome.shift.clear:
+        return shortfalls(outcome)
+    return [str(outcome.shift), SHIFTED, *shortfalls(outcome)]
 
 
 def shortfalls(outcome: Outcome) -> list[str]:
@@ -117,13 +136,14 @@ def draw(outcome: Outcome) -> dict[str, Any]:
 
     truth, first = outcome.rows.y_new, outcome.levels[0]
     titles = ("Intervals, sorted by prediction", "Coverage by width of the interval")
-    with style():
-        drawn = [figure.Figure(figsize=(5, 3.3), layout="constrained") for _ in titles]
-        plot_intervals(first, truth, ax=drawn[0].subplots())
+    with style(READABLE):
+        drawn = [figure.Figure(figsize=SIZE, layout="constrained") for _ in titles]
+        plot_intervals(first, truth, ax=drawn[0].subplots(), label=outcome.target)
         if truth is None:
             return {titles[0]: drawn[0]}
         target = 1 - float(first.alpha)  # type: ignore[arg-type]  # one level
-        plot_coverage_by_bin(coverage_by_bin(truth, first), target, ax=drawn[1].subplots())
+        ax = plot_coverage_by_bin(coverage_by_bin(truth, first), target, ax=drawn[1].subplots())
+        ax.set_xlabel(f"width of the interval of {outcome.target}")
     return dict(zip(titles, drawn, strict=True))
 
 
@@ -133,19 +153,26 @@ def make_report(
     """Put the report together."""
     from ..plots import figure_svg
 
+    truth, first = outcome.rows.y_new, outcome.levels[0]
     figures = tuple(
         Figure(title, figure_svg(drawn, title=title, id_prefix=f"figure{number}"))
         for number, (title, drawn) in enumerate(drawings.items())
     )
-    results = Table("Results", ("", "value"), tuple(measured(outcome)))
+    results = Table("Results", ("quantity", "value"), tuple(measured(outcome)))
     return Report(
         title="Prediction intervals",
         lead=inputs,
+        verdict=verdict(
+            float(first.alpha),  # type: ignore[arg-type]  # one level
+            outcome.certificates[0],
+            outcome.shift.clear,
+            None if truth is None else (float(first.covers(truth).mean()), len(truth)),
+        ),
         certificate=outcome.certificates[0],
         figures=figures,
         tables=(results, *_guarantees(outcome), _intervals(outcome)),
         notes=outcome.rows.notes,
-        warnings=tuple(shortfalls(outcome)),
+        warnings=tuple(doubts(outcome)),
         **origin,
     )
 
@@ -162,15 +189,17 @@ def _guarantees(outcome: Outcome) -> list[Table]:
 
 
 def _intervals(outcome: Outcome) -> Table:
-    """Return the first rows at the first level, and whether their intervals cover the target."""
+    """Return the first rows at the first level, and all of them as a file to download."""
     rows, intervals = outcome.rows, outcome.levels[0]
     frame = intervals.to_frame().assign(width=intervals.width)
     if rows.y_new is not None:
-        frame = frame.assign(y=rows.y_new, covered=intervals.covers(rows.y_new))
+        truth = {outcome.target: rows.y_new, "covered": intervals.covers(rows.y_new)}
+        frame = frame.assign(**truth)
     name, names = ("row", range(1, len(frame) + 1)) if rows.ids is None else ("id", rows.ids)
     frame.insert(0, name, names)
     note = f"At alpha = {intervals.alpha:g}."
     if len(frame) > SHOWN:
-        note += f" The first {SHOWN} of {len(frame)} rows."
+        note += f" The first {SHOWN} of {len(frame)} rows; the CSV file has all of them."
     shown = tuple(frame.head(SHOWN).itertuples(index=False, name=None))
-    return Table("Intervals", tuple(map(str, frame.columns)), shown, note)
+    csv = frame.to_csv(index=False)
+    return Table("Intervals", tuple(map(str, frame.columns)), shown, note, csv)

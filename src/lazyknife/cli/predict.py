@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +18,9 @@ from .files import check_outputs, is_formula, origin, write_outputs
 from .inputs import check_inputs, read_inputs, reading_of, roles_of
 from .library import names
 from .options import FILES, LAZY, LIBRARY, RUN, option
-from .outcome import Outcome, draw, make_report, measured, shortfalls
+from .outcome import Outcome, doubts, draw, make_report, measured
 from .stored import check_stored, in_unit, predict_stored
+from .words import expectation
 
 if TYPE_CHECKING:
     from ..certificate import Certificate
@@ -34,7 +36,10 @@ OUTPUT = "File for the intervals; may be left out with --html."
 ID = "Column of row names, copied to the output."
 LEVEL = "Level: intervals aim at a coverage of 1 − alpha (may be repeated); by default {alpha}."
 MOVED = "Parameters that are fitted: all (the default), last, or name patterns (may be repeated)."
-MIXED = f"{names('compute', 'PRECISIONS')}; mixed solves in float64 and predicts in float32."
+MIXED = (
+    f"{names('compute', 'PRECISIONS')}; mixed solves in float64 and predicts in float32, network "
+    "runs a network in float32 and the rest in float64."
+)
 MEMORY = "Memory for temporary blocks, such as 4GB; by default a quarter of what is free."
 HIDDEN = (
     "Widths of the hidden layers of one network, such as 64,64. By default each model chooses its "
@@ -93,7 +98,7 @@ def predict(
     levels = levels_of(given["alpha"])
     settings = settings_of(given) | {"alpha": levels[0]}
     rows = _read(train, test, reading, roles)
-    outcome = _fit_and_predict(rows, levels, given["unit"], test.name, settings)
+    outcome = _fit_and_predict(rows, levels, given["unit"], target, test.name, settings)
     _write(context, outcome, f"{train} → {test}")
 
 
@@ -146,19 +151,29 @@ def _read(train: Path, test: Path, reading: Reading, roles: Roles) -> Rows:
 
 
 def _fit_and_predict(
-    rows: Rows, levels: Sequence[float], unit: float, test_name: str, settings: dict[str, Any]
+    rows: Rows,
+    levels: Sequence[float],
+    unit: float,
+    target: str,
+    test_name: str,
+    settings: dict[str, Any],
 ) -> Outcome:
     """Fit, predict, and adapt the certificate of each level to the new file."""
     from ..estimators.lazy import LazyJackknifeRegressor
+    from ..shift import ShiftWarning
 
     model = LazyJackknifeRegressor(encoding=rows.encoder, **settings)
-    model.fit(rows.X, rows.y / unit, X_pool=rows.X_new)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ShiftWarning)  # the outcome says it
+        model.fit(rows.X, rows.y / unit, X_pool=rows.X_new)
     found = model.predict_interval(rows.X_new, alpha=levels if len(levels) > 1 else None)
     certificates = [model.certificate_, *(model.certify(alpha=level) for level in levels[1:])]
     if model.scaling_.pool is not None:
         # Medians, categories or scales come from the rows of both files together.
         certificates = [_for_both_files(one, test_name) for one in certificates]
-    return Outcome(rows, in_unit(found, unit), tuple(certificates), len(model.loo_.residuals))
+    shift = model.check_exchangeable(rows.X_new)
+    ends, n = in_unit(found, unit), len(model.loo_.residuals)
+    return Outcome(rows, ends, tuple(certificates), n, shift, target)
 
 
 def _for_both_files(certificate: Certificate, test_name: str) -> Certificate:
@@ -178,10 +193,12 @@ def _write(context: typer.Context, outcome: Outcome, inputs: str) -> None:
     page = make_report(outcome, drawings, inputs, origin(context)) if paths["html"] else None
     write_outputs(paths, frame, next(iter(drawings.values()), None), page)
     print_table("", ("", ""), measured(outcome))
+    level = float(outcome.levels[0].alpha)  # type: ignore[arg-type]  # one level
+    print_text(f"\n{expectation(level, outcome.certificates[0], outcome.shift.clear)}")
     print_text(f"\n{in_words(outcome.certificates)}\n")
     print_text(f"Wrote {len(frame)} intervals to {paths['output'] or paths['html']}.")
     _say_formulas(outcome, bool(paths["output"]) and not paths["safe_cells"])
-    for warning in shortfalls(outcome):
+    for warning in doubts(outcome):
         say(f"warning: {warning}")
 
 

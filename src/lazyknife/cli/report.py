@@ -1,4 +1,4 @@
-"""A self-contained HTML report: certificate, figures, tables, and how to reproduce it."""
+"""A self-contained HTML report: what to expect, figures, tables, and how to reproduce it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".html", ".htm")
 MISSING = "–"
+SEARCHED = 20  # a longer table has a field to search in it
 TEMPLATES = Path(__file__).with_name("templates")
 # A figure with this ratio of width to height, or this many points wide, gets a row of its own.
 WIDE, WIDE_POINTS = 2.0, 500.0
@@ -43,6 +44,17 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[object, ...], ...]  # one cell per column: text, number, boolean or None
     note: str = ""  # a sentence below it
+    csv: str = ""  # all of its rows as a file to download, also those that are not shown
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the page says first."""
+
+    title: str
+    claim: str  # a sentence in plain words
+    details: tuple[str, ...] = ()  # a paragraph each
+    tone: str = "advice"  # or "certified", "doubtful", "warning": colour and icon
 
 
 @dataclass(frozen=True)
@@ -51,11 +63,13 @@ class Report:
 
     title: str
     lead: str  # the paragraph below the title
-    certificate: Certificate | None
+    verdict: Verdict | None
+    certificate: Certificate | None  # folded below the verdict
     figures: tuple[Figure, ...]
     tables: tuple[Table, ...]
     settings: Mapping[str, object]  # everything that was set, by name
     command: str  # produces the same page again
+    glossary: Mapping[str, str] = field(default_factory=dict)  # methods, each in a line
     notes: tuple[str, ...] = ()  # what was done to the data, one sentence each
     versions: Mapping[str, str] = field(default_factory=dict)  # of the software, by name
     warnings: tuple[str, ...] = ()  # what casts doubt on the results, shown first
@@ -77,9 +91,10 @@ def render(report: Report) -> str:
     )
     return environment.from_string(page).render(
         report=report,
-        headline=str(report.certificate).splitlines()[0].partition(" ("),
+        headline=str(report.certificate).splitlines()[0],
         figures=[(figure, Markup(figure.svg), _is_wide(figure.svg)) for figure in report.figures],
         tables=[_table(table) for table in report.tables],
+        searched=SEARCHED,
         settings={name: _setting(value) for name, value in report.settings.items()},
         command=re.split(r"(\s+)", report.command.strip()),  # words, and what is between them
         style=Markup(style),
@@ -106,7 +121,9 @@ def _table(table: Table) -> dict[str, Any]:
         present = [row[place] for row in rows if not row[place].missing]
         numeric = bool(present) and all(cell.value is not None for cell in present)
         columns.append({"name": name, "numeric": numeric})
-    return {"title": table.title, "note": table.note, "columns": columns, "rows": rows}
+    link = b64encode(table.csv.encode()).decode()
+    shown = {"title": table.title, "note": table.note, "columns": columns, "rows": rows}
+    return shown | {"link": link, "file": re.sub(r"\W+", "-", table.title.lower()) + ".csv"}
 
 
 def _cell(value: object) -> _Cell:

@@ -21,7 +21,9 @@ OTHER_NAMES = {
 FLAGS = {"methods": "method", "id_column": "id"}  # of parameters of the commands
 NONE = ("scaling", "relevance")  # options with a value "none"
 _CALL = r"[A-Za-z_.]\w*\((?:[^()]|\([^()]*\))*\)"
-_VALUE = rf"""'[^']*'|"[^"]*"|{_CALL}|\[[^\]]*\]|\([\d'N-][^)]*\)|-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?|\w[\w.+]*|"""
+_TEXT = "'[^']*'|\"[^\"]*\""
+_NUMBER = r"-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?"
+_VALUE = rf"{_TEXT}|{_CALL}|\[[^\]]*\]|\([\d'N-][^)]*\)|{_NUMBER}|\w[\w.+]*|"
 _SETTING = re.compile(rf"(?<![\w.\[])([A-Za-z]\w*)=(?!=)({_VALUE})")
 _BASES = {of: kind for kind, of in members("base", "BASES").items()}
 _BASE = re.compile(rf"\b({'|'.join(_BASES)})\(\)")

@@ -87,7 +87,8 @@ def predict_stored(
     rows = _rows(model, frame, known.target, id_column, new.name)
     certificates = tuple(model.certify(alpha=level) for level in asked)
     whole = replace(rows, notes=(*remarks, *rows.notes))
-    return Outcome(whole, in_unit(found, known.unit), certificates, len(model.loo_.residuals))
+    shift, n = model.check_exchangeable(features), len(model.loo_.residuals)
+    return Outcome(whole, in_unit(found, known.unit), certificates, n, shift, known.target or "y")
 
 
 def _read(

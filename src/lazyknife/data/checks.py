@@ -94,10 +94,11 @@ def check_positive_int(name: str, value: Any) -> int:
     """Refuse what is not a whole number of at least 1."""
     if not isinstance(value, Integral) or isinstance(value, bool):
         raise TypeError(f"{name}={value!r}: give a whole number")
-    if not 1 <= value <= LARGEST_COUNT:
-        most = "at least 1" if value < 1 else f"at most {LARGEST_COUNT:,}"
+    number = int(value)
+    if not 1 <= number <= LARGEST_COUNT:
+        most = "at least 1" if number < 1 else f"at most {LARGEST_COUNT:,}"
         raise ValueError(f"{name}={value!r}: give a whole number of {most}")
-    return int(value)
+    return number
 
 
 def check_folds(folds: Any) -> int:

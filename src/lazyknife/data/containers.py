@@ -47,6 +47,8 @@ def _refuse(values: Any, name: str) -> None:
         )
     if isinstance(values, np.ndarray) and values.dtype.kind in "mM":
         raise TypeError(f"{name} has type {dtype}: pass dates in a frame, or as numbers")
+    if kind == "LazyFrame" or hasattr(values, "compute"):
+        raise TypeError(f"{name} is lazy ({kind}): call .collect() or .compute() first")
     if isinstance(values, dict):
         raise TypeError(f"{name} is a dict with keys {list(values)}: pass a frame or an array")
     if isinstance(values, (Iterator, DataLoader, set, frozenset)):

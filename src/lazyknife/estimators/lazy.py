@@ -113,9 +113,11 @@ class LazyJackknifeRegressor(LazyFit):
         Where the lazy step and predictions run: ``"auto"`` (a GPU if there is one), ``"cpu"``,
         ``"cuda"`` or a ``torch.device``. The base is trained on the device of its network.
     precision
-        ``"float64"``; ``"mixed"`` solves in float64 and predicts in float32, in half the time,
-        unless a check on a sample finds it too coarse; ``"float32"`` also solves in float32, and
-        ``"tf32"`` rounds further: what is too coarse is solved again in float64 if possible.
+        ``"float64"``; ``"network"`` runs a float32 network in float32 and everything else in
+        float64, if a check finds that the features of a row do not depend on its batch; ``"mixed"``
+        solves in float64 and predicts in float32, in half the time, unless a check on a sample
+        finds it too coarse; ``"float32"`` also solves in float32, and ``"tf32"`` rounds further:
+        what is too coarse is solved again in float64 if possible.
     memory_budget
         Bytes for everything but the matrices that the method requires (docs/speed.md); None takes a
         quarter of what is free on the device.

@@ -12,11 +12,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
-from sklearn.utils.validation import (
-    _check_feature_names,
-    _check_n_features,
-    check_is_fitted,
-)
+from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted
 from torch import Tensor
 from torch.utils.data import DataLoader
 
@@ -36,6 +32,7 @@ from .guarantee import Guaranteed
 from .preparing import prepare
 from .records import Fitted, Given, Seeds
 from .saved import Saved
+from .shifted import ComparesRows
 from .warn import refuse_nan, warn_if_infinite, warn_if_outside
 
 Values = NDArray[Any]
@@ -43,7 +40,7 @@ Levels = float | Sequence[float] | None
 SOME_HAVE = {"base_", "start_", "choice_", "ridge_"}
 
 
-class IntervalRegressor(Saved, RegressorMixin, Guaranteed):  # type: ignore[misc]
+class IntervalRegressor(Saved, ComparesRows, RegressorMixin, Guaranteed):  # type: ignore[misc]
     """Base of every estimator with ``predict_interval``.
 
     A subclass defines how leave-one-out models and a certificate are obtained (``_fit``) and which
@@ -119,7 +116,8 @@ class IntervalRegressor(Saved, RegressorMixin, Guaranteed):  # type: ignore[misc
         """
         self._check_settings()
         X, y = rows_and_targets(X, y)
-        given = prepare(self, X, y, all_rows(X_pool), all_rows(X_unlabeled))
+        given = prepare(self, X, y, pool := all_rows(X_pool), all_rows(X_unlabeled))
+        self._compare_pool(given, X, pool)
         fitted = self._fit(given)
         # Set attributes only after everything has succeeded.
         self._guarantee(fitted.certify)
@@ -129,6 +127,7 @@ class IntervalRegressor(Saved, RegressorMixin, Guaranteed):  # type: ignore[misc
         self.row_shape_, self.n_samples_fit_ = given.shape, len(given.y)
         self.reader_, self.scaling_, self.target_ = given.reader, given.scaling, given.target
         self.loo_, self._rows_like = fitted.loo, given.X[:0].clone()
+        self._keep_rows(X)
         for name in vars(self).keys() & SOME_HAVE:
             delattr(self, name)
         for name, value in fitted.attributes.items():
@@ -159,8 +158,7 @@ class IntervalRegressor(Saved, RegressorMixin, Guaranteed):  # type: ignore[misc
         rows = to_tensor(self.scaling_(values))
         with torch.no_grad():
             parts = [self.loo_.point(rows[block]) for block in self._row_blocks(len(rows))]
-        point = self.target_.point(torch.cat(parts))
-        refuse_nan(point)
+        refuse_nan(point := self.target_.point(torch.cat(parts)))
         return give_back(point, X)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

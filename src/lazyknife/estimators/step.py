@@ -14,6 +14,7 @@ from ..intervals.rounded import SMALL_SHARE, rounding_share
 from ..losses import SQUARED, Loss
 from ..solve.guard import largest
 from ..solve.problem import GRID_POINTS, Problem, make_system, ridge_grid
+from ..solve.readout import READOUTS
 from ..solve.widths import WIDTHS, Widths
 from ..tangent import EXACT, FeatureMap, Tangent
 
@@ -64,6 +65,9 @@ class LazyStep:
 
         Where the machine's precision is too coarse for these rows they are solved again in float64.
         """
+        if tangent.machine.passes is not None:
+            moves = READOUTS[self.readout].moves_network
+            tangent = tangent.exactly() if moves or not tangent.is_steady(X) else tangent
         if tangent.machine.dtype == torch.float64:
             return self._models(tangent, X, y)
         try:

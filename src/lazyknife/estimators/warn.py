@@ -9,6 +9,7 @@ from torch import Tensor
 from ..alert import warn
 from ..intervals import kappa, rows_needed
 from ..losses import Loss
+from ..shift import Shift, ShiftWarning
 
 LARGEST_SHARE = 1.0  # of what rounding may move the ends of a loss without a closed form
 
@@ -74,4 +75,14 @@ def warn_if_far(read_out: Tensor, linearised: Tensor) -> None:
             f"predictions differ by {gap:.3g}, the linearised errors are {error:.3g}), so the "
             "intervals are valid but wide. Use readout='tangent', divide y by a fixed unit so that "
             "its spread is of order one, or use a larger ridge",
+        )
+
+
+def warn_if_shifted(shift: Shift) -> None:
+    """Warn if the rows of the pool do not look like the training rows."""
+    if shift.clear:
+        warn(
+            f"{shift} The certificate assumes exchangeable rows. With those, this warning appears "
+            "in at most 1 % of the fits",
+            ShiftWarning,
         )

@@ -83,26 +83,55 @@ def plot_methods(
     *,
     label: str,
     target: float | None = None,
+    log: bool = False,
+    best: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw one value with its error bar for each method; ``target`` is a dotted line."""
+    """Draw one value with its error bar for each method.
+
+    ``target`` is a dotted line, and ``best`` the method to emphasise. Values far above the others
+    are not drawn to scale, nor infinite ones: an arrow and the number stand at the edge.
+    """
     ax = bare(ax)
+    if log:
+        ax.set_xscale("log")
     rows = np.arange(len(names))[::-1]
-    ax.errorbar(values, rows, xerr=errors, fmt="o", color=look.POINT, ecolor=look.BAND, capsize=3)
+    values, errors = to_array(values), np.nan_to_num(to_array(errors), posinf=0.0)
+    edge = look.cut(values, log)
+    inside = np.isfinite(values) & (values <= edge)
+    bars: dict[str, Any] = {"fmt": "o", "color": look.POINT, "ecolor": look.BAND, "capsize": 3}
+    ax.errorbar(values[inside], rows[inside], xerr=errors[inside], **bars)
+    for row, value in zip(rows[~inside], values[~inside], strict=True):
+        _beyond(ax, row, value)
+    if edge < np.inf:
+        ax.set_xlim(right=edge)
     if target is not None:
         ax.axvline(target, **TARGET)
     ax.set_yticks(rows, list(names))
+    for tick, name in zip(ax.get_yticklabels(), names, strict=True):
+        tick.set_fontweight("bold" if name == best else "normal")
     ax.set_ylim(-0.5, len(names) - 0.5)
     ax.set_xlabel(label)
-    if ax.get_xscale() == "linear":
+    if log:
+        look.log_ticks(ax.xaxis, *ax.get_xlim())
+    else:
         ax.locator_params(axis="x", nbins=5)
     return ax
+
+
+def _beyond(ax: Axes, row: float, value: float) -> None:
+    """Write at the right edge what is beyond it, or that a method failed."""
+    text = "failed" if np.isnan(value) else f"{look.short(value)} →"
+    font: dict[str, Any] = {"size": look.font_size("ytick.label"), "color": look.MISS}
+    across = ax.get_yaxis_transform()
+    ax.annotate(text, (0.995, row), xycoords=across, ha="right", va="center", bbox=PAPER, **font)
 
 
 def _draw_panel(ax: Axes, names: list[str], panel: Panel, values: Array, errors: Array) -> None:
     if panel.log:
         ax.set_yscale("log")
-    shown = np.isfinite(values) & ((values > 0) | (not panel.log))
+    edge = look.cut(values, panel.log)
+    shown = np.isfinite(values) & ((values > 0) | (not panel.log)) & (values <= edge)
     size = 0.8 * look.font_size("ytick.label")
     wide = look.text_width([look.short(value) for value in values[shown]], size)
     upright = wide + 1.5 > look.slot(ax, len(names))
@@ -142,7 +171,9 @@ def _note(ax: Axes, place: int, value: float) -> None:
     font: dict[str, Any] = {"rotation": 90, "va": "bottom", "size": look.font_size("ytick.label")}
     if value == np.inf:
         font = {"va": "top", "size": 1.5 * font["size"]}
-    spot = (place, 0.99 if value == np.inf else 0.03)
+    elif value > 0:  # beyond the cut
+        text, font["va"] = f"{text} →", "top"
+    spot = (place, 0.99 if value > 0 else 0.03)
     across = ax.get_xaxis_transform()
     ax.annotate(text, spot, xycoords=across, ha="center", color=look.DOT, bbox=PAPER, **font)
 

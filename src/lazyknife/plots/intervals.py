@@ -24,7 +24,11 @@ NESTED = ("#deebf7", "#9ecae1", "#6baed6", "#4292c6")  # the widest band is the 
 
 
 def plot_intervals(
-    intervals: Intervals, y: ArrayLike | None = None, ax: Axes | None = None
+    intervals: Intervals,
+    y: ArrayLike | None = None,
+    ax: Axes | None = None,
+    *,
+    label: str = "y",
 ) -> Axes:
     """Draw intervals at one level, sorted by prediction, with the true values; mark misses.
 
@@ -39,6 +43,8 @@ def plot_intervals(
         True values, shape (m,), if known.
     ax
         Where to draw; by default the current axes.
+    label
+        Name of y.
 
     """
     if intervals.lower.ndim == 2:
@@ -59,7 +65,7 @@ def plot_intervals(
         ax.plot(rank[~covered], truth[~covered], "x", label="y, missed", **missed)
     thinned = len(rank) < len(arrays)
     note = f" ({len(rank):,} of {len(arrays):,} drawn)" if thinned else ""
-    ax.set(xlabel="rows, sorted by prediction" + note, ylabel="y")
+    ax.set(xlabel="rows, sorted by prediction" + note, ylabel=label)
     return _finish(ax, [band])
 
 

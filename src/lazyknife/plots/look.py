@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ..records import Array
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
@@ -23,13 +25,17 @@ TARGET: dict[str, Any] = {"color": "#333333", "ls": ":", "lw": 1.2}
 GAPS = {"borderaxespad": 0.3, "borderpad": 0.1, "labelspacing": 0.25, "columnspacing": 1.2}
 LEGEND: dict[str, Any] = {"handlelength": 1.8, "edgecolor": "none", "framealpha": 0.85, **GAPS}
 
+FAR = 2.0  # times the median: values beyond are cut
 COLUMN, PAGE = 3.4, 7.0  # inches: one column of a paper, and both
 
+FONTS: dict[Any, Any] = {
+    **dict.fromkeys(("font.size", "axes.labelsize", "axes.titlesize"), 8),
+    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 7),
+}
 STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib: the same on every machine
-    **dict.fromkeys(("font.size", "axes.labelsize", "axes.titlesize"), 8),
-    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 7),
+    **FONTS,
     "mathtext.default": "regular",
     **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
     **dict.fromkeys(("axes.linewidth", "xtick.major.width", "ytick.major.width"), 0.7),
@@ -43,9 +49,13 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def style() -> AbstractContextManager[None]:
-    """Return a context in which figures have the size and fonts of one column of a paper."""
-    context: AbstractContextManager[None] = pyplot().rc_context(STYLE)
+def style(scale: float = 1.0) -> AbstractContextManager[None]:
+    """Return a context in which figures have the size and fonts of one column of a paper.
+
+    Fonts are multiplied by ``scale``.
+    """
+    fonts = {name: scale * size for name, size in FONTS.items()}
+    context: AbstractContextManager[None] = pyplot().rc_context(STYLE | fonts)
     return context
 
 
@@ -80,6 +90,18 @@ def short(value: float) -> str:
     else:
         text = f"{value:,.0f}" if abs(value) >= 100 else f"{value:#.3g}".rstrip(".")
     return text.replace("-", "−")
+
+
+def cut(values: Array, log: bool = False) -> float:
+    """Return where to cut an axis, so that values far above the others do not flatten these.
+
+    On a logarithmic scale nothing is cut.
+    """
+    finite = values[np.isfinite(values)]
+    if log or not len(finite) or finite.max() <= FAR * np.median(finite):
+        return np.inf
+    limit = FAR * np.median(finite)
+    return float(1.15 * finite[finite <= limit].max())
 
 
 def font_size(of: Literal["legend.font", "xtick.label", "ytick.label"]) -> float:

@@ -80,14 +80,14 @@ def _write_tensor(writer: Writer, tensor: Tensor) -> Json:
         writer.tensors[name] = packed.values
     return {
         "name": name,
-        "order": packed.order,
         "shape": packed.shape,
+        "stride": packed.stride,
         "device": str(tensor.device),
     }
 
 
 def _read_tensor(reader: Reader, data: Json) -> Tensor:
-    packed = Packed(reader.tensors[data["name"]], data["order"], data["shape"])
+    packed = Packed(reader.tensors[data["name"]], data["shape"], data["stride"])
     return unpack(packed, reader.device(data["device"]))
 
 

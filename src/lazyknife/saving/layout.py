@@ -6,6 +6,7 @@ are equal bit for bit only if the layout is.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -15,32 +16,41 @@ from torch import Tensor
 class Packed(NamedTuple):
     """A contiguous tensor, and the layout of the original."""
 
-    values: Tensor
-    order: list[int]  # axes of the original, slowest first
-    shape: list[int]  # of the original, with repeated axes
+    values: Tensor  # axes in the order of memory, slowest first; repeated ones have length 1
+    shape: list[int]
+    stride: list[int]
 
 
 def pack(tensor: Tensor) -> Packed:
-    """Return the entries that are stored, each once, in the order of memory."""
+    """Return the entries of a tensor, each once, in the order of memory."""
+    shape, stride = list(tensor.shape), list(tensor.stride())
     single = tensor.detach()
-    for axis, stride in enumerate(tensor.stride()):
-        if stride == 0 and tensor.shape[axis] > 1:
-            single = single.narrow(axis, 0, 1)
-    order = sorted(range(tensor.dim()), key=tensor.stride().__getitem__, reverse=True)
-    values = single.permute(order).contiguous().cpu()
+    for axis, size in enumerate(_single(shape, stride)):
+        single = single.narrow(axis, 0, size)
+    values = single.permute(_order(stride)).contiguous().cpu()
     if values.numel() == 1:  # any stride counts as contiguous
         values = values.clone(memory_format=torch.contiguous_format)
-    return Packed(values, order, list(tensor.shape))
+    return Packed(values, shape, stride)
 
 
 def unpack(packed: Packed, device: torch.device) -> Tensor:
     """Return a tensor with the original layout, in memory of its own."""
-    values, order, shape = packed
-    if sorted(order) != list(range(values.dim())):
-        raise ValueError(f"{order} is not an order of the axes of shape {tuple(values.shape)}")
-    own = torch.empty_like(values, device=device).copy_(values)
-    back = [order.index(axis) for axis in range(len(order))]
-    return own.permute(back).expand(shape)
+    values, shape, stride = packed
+    own = torch.empty_strided(_single(shape, stride), stride, dtype=values.dtype, device=device)
+    inside = own.permute(_order(stride))
+    if inside.shape != values.shape:
+        raise ValueError(f"shape {tuple(values.shape)} does not fit {shape} with strides {stride}")
+    inside.copy_(values)
+    return own.expand(shape)
+
+
+def _single(shape: Sequence[int], stride: Sequence[int]) -> list[int]:
+    """The shape without repetitions."""
+    return [min(n, 1) if step == 0 else n for n, step in zip(shape, stride, strict=True)]
+
+
+def _order(stride: Sequence[int]) -> list[int]:
+    return sorted(range(len(stride)), key=stride.__getitem__, reverse=True)
 
 
 def place_of(tensor: Tensor) -> tuple[object, ...]:

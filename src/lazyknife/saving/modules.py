@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 Structure = list[str]  # a line for each layer, parameter and buffer
 _OWN = frozenset(vars(nn.Module()))  # attributes that every module has
@@ -73,7 +74,11 @@ def structure_of(module: nn.Module) -> Structure:
         for path, part in module.named_modules()
     ]
     named = [*module.named_parameters(), *module.named_buffers()]
-    return [*lines, *(f"{name}: {tuple(tensor.shape)}" for name, tensor in named)]
+    return [*lines, *(f"{name}: {_shape(tensor)}" for name, tensor in named)]
+
+
+def _shape(tensor: Tensor) -> str:
+    return "not known yet" if is_lazy(tensor) else str(tuple(tensor.shape))
 
 
 def weights_of(module: nn.Module, template: nn.Module) -> dict[str, Any]:

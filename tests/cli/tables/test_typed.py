@@ -169,7 +169,7 @@ def test_encodings_are_guessed(read, encoding, note):
 
 
 def test_an_encoding_that_is_given(read):
-    train, notes = read("t,y\nж,0\nж,1\n", encoding="koi8-r")  # read as cp1252
+    train, _ = read("t,y\nж,0\nж,1\n", encoding="koi8-r")  # read as cp1252
     assert "ж" not in set(train["t"])
     paths = {"roles": Roles("y"), "encoding": "utf-8"}
     refused(lambda: Reading(encoding="base64"), "--encoding base64")

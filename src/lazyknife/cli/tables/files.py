@@ -32,8 +32,8 @@ class File:
 
     path: Path
     text: Text | None  # of a text file
-    parquet: bytes = b""  # the contents of another
-    reading: Reading = Reading()
+    parquet: bytes  # the contents of another
+    reading: Reading
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -68,7 +68,7 @@ def open_file(path: Path, reading: Reading | None = None, whole: bool = True) ->
     if suffix in SUFFIX_SEPARATORS:
         text = as_text(path, contents(path, None if whole else LONGEST_HEADER), reading, whole)
         check_header(text)
-        return File(path, text, reading=reading)
+        return File(path, text, b"", reading)
     data = contents(path)
     if not data or data.removeprefix(codecs.BOM_UTF8).isspace():
         raise TableError(f"{path}: the file is empty: give one with a header and rows")

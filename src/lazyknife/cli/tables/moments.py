@@ -73,10 +73,10 @@ def _time(part: dict[str, str]) -> timedelta:
 
 def _offset(zone: str | None) -> timedelta:
     """Return the offset of a zone from UTC."""
-    if zone in (None, "Z", "UTC"):
+    if zone is None or zone in ("Z", "UTC"):
         return timedelta()
-    digits = zone[1:].replace(":", "").ljust(4, "0")  # type: ignore[index]
-    sign = -1 if zone.startswith("-") else 1  # type: ignore[union-attr]
+    digits = zone[1:].replace(":", "").ljust(4, "0")
+    sign = -1 if zone.startswith("-") else 1
     return timedelta(hours=sign * int(digits[:2]), minutes=sign * int(digits[2:]))
 
 

@@ -61,11 +61,10 @@ def decimal_mark(columns: Sequence[Numbers], reading: Reading) -> str | None:
             shown.setdefault(marks.pop(), column.pool.name)
     if len(shown) > 1:
         names = {mark: quoted(name) for mark, name in shown.items()}
-        raise TableError(
-            f"{' and '.join(dict.fromkeys(columns[0].pool.files))}: column {names[',']} has decimal "
-            f"commas and column {names['.']} decimal points: pass --decimal, and --categorical or "
-            "--drop for columns of other texts"
-        )
+        files = " and ".join(dict.fromkeys(columns[0].pool.files))
+        found = f"column {names[',']} has decimal commas and column {names['.']} decimal points"
+        ways = "pass --decimal, and --categorical or --drop for columns of other texts"
+        raise TableError(f"{files}: {found}: {ways}")
     return next(iter(shown), None)
 
 

@@ -61,7 +61,7 @@ def as_text(path: Path, data: bytes, reading: Reading, whole: bool = True) -> Te
 
 
 def decode(path: Path, data: bytes, encoding: str | None, whole: bool) -> tuple[bytes, str | None]:
-    """Return a file as UTF-8 without its mark, and the encoding if it was guessed and is another."""
+    """Return a file as UTF-8 without its mark, and its encoding if that is a guess."""
     mark = next((mark for mark in BYTE_ORDER_MARKS if data.startswith(mark)), b"")
     marked = BYTE_ORDER_MARKS.get(mark)
     given = encoding or marked

@@ -34,6 +34,26 @@ for (const button of document.querySelectorAll("th button")) {
   button.addEventListener("click", () => sortBy(button.closest("th")));
 }
 
+// Show the rows in which all words that were typed occur, and say how many these are.
+function search(field) {
+  const section = field.closest("section");
+  const count = section.querySelector(".count");
+  const rows = Array.from(section.querySelector("tbody").rows);
+  count.dataset.all ??= count.textContent;
+  const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+  for (const row of rows) {
+    const text = Array.from(row.cells, (cell) => cell.textContent.toLowerCase()).join(" ");
+    row.hidden = !words.every((word) => text.includes(word));
+  }
+  const left = rows.filter((row) => !row.hidden).length;
+  count.textContent = words.length ? `${left.toLocaleString("en")} of ${count.dataset.all}` : count.dataset.all;
+}
+
+for (const field of document.querySelectorAll("input[type=search]")) {
+  field.hidden = false;
+  field.addEventListener("input", () => search(field));
+}
+
 // Where the clipboard is closed to the page, select the command, so that the reader can copy it.
 async function copyText(element) {
   try {

@@ -6,6 +6,7 @@ to; trees do not depend on it.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -16,6 +17,7 @@ from sklearn.ensemble import (
     HistGradientBoostingRegressor,
     RandomForestRegressor,
 )
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 from sklearn.linear_model import RidgeCV
@@ -32,7 +34,10 @@ class MaternProcess(GaussianProcessRegressor):  # type: ignore[misc]
     def fit(self, X: Any, y: Any) -> Self:
         scales = Matern(np.ones(X.shape[1]), nu=1.5)
         self.kernel = ConstantKernel() * scales + WhiteKernel()
-        return super().fit(X, y)  # type: ignore[no-any-return]
+        with warnings.catch_warnings():
+            # A feature that does not matter has a length scale at the upper bound.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return super().fit(X, y)  # type: ignore[no-any-return]
 
 
 MODELS: dict[str, Callable[[int], Any]] = {

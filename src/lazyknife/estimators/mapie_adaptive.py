@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from .mapie import MapieSplitRegressor, complement
 from .models import LEAF, MODELS
-from .peers import MapieSplitRegressor, complement
 
 
 class MapieQuantileRegressor(MapieSplitRegressor):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, NoReturn
 
 import numpy as np
@@ -17,19 +18,18 @@ import torch
 from sklearn.model_selection import train_test_split
 from torch import Tensor
 
-from lazyknife.certificate import make_certificate
-from lazyknife.compute import PROCESSOR
-from lazyknife.data.checks import check_choice
-from lazyknife.data.containers import give_back
-from lazyknife.data.flavour import flavour_of
-from lazyknife.data.inputs import row_labels, to_tensor
-from lazyknife.estimators.records import Fitted, Given, Seeds
-from lazyknife.estimators.shared import IntervalRegressor
-from lazyknife.estimators.warn import warn_if_outside
-from lazyknife.records import INDEPENDENT
-from lazyknife.results import Intervals
-
+from ..certificate import make_certificate
+from ..compute import PROCESSOR
+from ..data.checks import check_choice
+from ..data.containers import give_back
+from ..data.flavour import flavour_of
+from ..data.inputs import row_labels, to_tensor
+from ..records import INDEPENDENT
+from ..results import Intervals
 from .models import MODELS
+from .records import Fitted, Given, Seeds
+from .shared import IntervalRegressor
+from .warn import warn_if_outside
 
 FOLDS = 10
 CALIBRATION = 0.5  # share of the rows, as in ``SplitConformalRegressor``
@@ -83,7 +83,7 @@ class MapieRegressor(IntervalRegressor):
     """What MAPIE's two schemes share."""
 
     loo_: Conformalized
-    network = None
+    network = target = bounds = None
     progress = False
 
     def __init__(
@@ -104,15 +104,14 @@ class MapieRegressor(IntervalRegressor):
         _mapie()
 
     def _fit(self, given: Given) -> Fitted:
-        X, y, scaling, seeds = given.X, given.y, given.scaling, given.seeds
-        regression = _mapie()
+        X, y, scaling, regression = given.X.numpy(), given.y.numpy(), given.scaling, _mapie()
         with _global_state_kept():
-            loo = self._conformalize(regression, X.numpy(), y.numpy(), seeds)
+            loo = self._conformalize(regression, X, y, given.seeds)
         terms = self._terms(len(y), len(loo.residuals))
         certify = partial(
             make_certificate,
             dependence=INDEPENDENT,
-            assumptions=scaling.assumptions,
+            assumptions=given.assumptions,
             objections=scaling.objections,
             rows=scaling.rows,
             new_rows=scaling.new_rows,
@@ -228,11 +227,16 @@ def complement(share: float) -> float:
     return float(1 - Decimal(repr(float(share))))
 
 
+def is_installed() -> bool:
+    """Whether MAPIE is there."""
+    return find_spec("mapie") is not None
+
+
 def _mapie() -> Any:
     try:
         return import_module("mapie.regression")
     except ImportError as error:
-        raise ImportError("mapie_… needs MAPIE: pip install 'lazyknife[research]'") from error
+        raise ImportError("mapie_… needs MAPIE: pip install mapie") from error
 
 
 @contextmanager

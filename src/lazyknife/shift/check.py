@@ -1,0 +1,211 @@
+"""The check of two sets of rows, its record, and its sentence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..records import Array
+from ..tables import Schema
+from .columns import Columns, as_rows, as_tables, pool_rows
+from .ranks import BLOCKS, classifier_test, column_tests, location_and_spread
+
+LEVEL = 0.01  # largest share of false alarms with exchangeable rows
+MOST_ROWS, MOST_NUMBERS = 2000, 500_000  # of each side, and in both together
+NAMED = 3  # features in a sentence
+SEED = 0
+
+
+class ShiftWarning(UserWarning):
+    """New rows do not look like the training rows."""
+
+
+class Difference(NamedTuple):
+    """A feature whose values differ between training and new rows.
+
+    Attributes
+    ----------
+    name
+        The feature, or "column = category".
+    measure
+        What differs most: a key of ``MEASURES``.
+    train, new
+        Its value in the training rows and in the new rows; dates are days since 1970-01-01.
+    p_value
+        Adjusted for all features.
+
+    """
+
+    name: str
+    measure: str
+    train: float
+    new: float
+    p_value: float
+
+    def __str__(self) -> str:
+        shown = MEASURES[self.measure]
+        return f"{self.name} ({self.measure} {shown(self.train)} → {shown(self.new)})"
+
+
+def _date(days: float) -> str:
+    return str(np.datetime64(round(days), "D"))
+
+
+MEASURES: dict[str, Callable[[float], str]] = {
+    "share": "{:.0%}".format,
+    "median date": _date,
+    "median": "{:.4g}".format,
+    "interquartile range": "{:.4g}".format,
+}
+
+
+@dataclass(frozen=True)
+class Shift:
+    """Whether new rows look like the training rows.
+
+    Attributes
+    ----------
+    p_value
+        Of the hypothesis that training and new rows are exchangeable. With exchangeable rows it is
+        at most p with probability at most p.
+    auc
+        Area under the ROC curve of a linear classifier of held-out rows: .5 is chance, 1 tells all
+        rows apart. None with fewer than 20 rows on either side.
+    features
+        The features that differ, the clearest first; empty where only combinations of features do.
+    n_train, n_new
+        Numbers of rows that were compared, after sampling.
+    clear
+        Whether ``p_value`` is at most .01.
+
+    """
+
+    p_value: float
+    auc: float | None
+    features: tuple[Difference, ...]
+    n_train: int
+    n_new: int
+
+    @property
+    def clear(self) -> bool:
+        """Whether the rows differ at a false-alarm rate of 1 %."""
+        return self.p_value <= LEVEL
+
+    def __str__(self) -> str:
+        if not self.clear:
+            return (
+                "The new rows look like the training rows in their features "
+                f"(p = {self.p_value:.2g}). Whether y depends on them in the same way is not seen."
+            )
+        sentence = "The new rows do not look like the training rows"
+        if self.auc is not None:
+            sentence += (
+                f": a classifier tells them apart with an AUC of {self.auc:.2f} (.5: chance)"
+            )
+        return f"{sentence}. {self._which()}"
+
+    def _which(self) -> str:
+        if not self.features:
+            return "No single feature differs clearly, but a combination of features does."
+        shown = "; ".join(map(str, self.features[:NAMED]))
+        more = len(self.features) - NAMED
+        rest = f"; and {more} more" if more > 0 else ""
+        return f"What differs, training → new: {shown}{rest}."
+
+
+def check_exchangeable(X: Any, X_new: Any) -> Shift:
+    """Test whether new rows look like the training rows, as every certificate assumes.
+
+    Two tests are combined, both exact whatever the distribution: one of each feature, adjusted for
+    their number, and one of a linear classifier on rows that it was not trained on. With
+    exchangeable rows, ``clear`` is True in at most 1 % of the cases.
+
+    The check only looks at X. It cannot see a change of y given x, nor rows that depend on each
+    other, and few rows hide all but large shifts: no alarm is no proof. It changes neither
+    intervals nor certificate and is therefore no leak; whether to use the intervals after an alarm
+    is your decision.
+
+    Parameters
+    ----------
+    X, X_new
+        Training and new rows, shapes (n, ...) and (m, ...): arrays, tensors, or frames of the same
+        columns with numbers, dates, text and missing values. Of more than 2,000 rows on a side a
+        sample is taken, always the same; of rows with very many features a smaller one.
+
+    Returns
+    -------
+    Shift
+        Print it.
+
+    """
+    old, new, schema = as_tables(X, X_new)
+    rows, others = (part[_sample(len(part), part.shape[1])] for part in (old, new))
+    return _check(as_rows(rows, schema, "X"), as_rows(others, schema, "X_new"), None, schema)
+
+
+def compare_rows(old: Array, new: Array, names: Any = None, schema: Schema | None = None) -> Shift:
+    """Test rows that are arrays already, shapes (n, ...) and (m, ...), read by a schema or not."""
+    return _check(kept_rows(old), kept_rows(new), names, schema)
+
+
+def kept_rows(rows: Array) -> Array:
+    """Return the rows, or a sample of them, that a later check needs."""
+    return np.ascontiguousarray(rows[_sample(len(rows), math.prod(rows.shape[1:]))])
+
+
+def _sample(count: int, width: int) -> Any:
+    """Places of at most as many rows as a check uses, in their order."""
+    most = max(20, min(MOST_ROWS, MOST_NUMBERS // (2 * max(width, 1))))
+    if count <= most:
+        return slice(None)
+    return np.sort(np.random.default_rng(SEED).permutation(count)[:most])
+
+
+def _check(old: Array, new: Array, names: Any, schema: Schema | None) -> Shift:
+    n, m = len(old), len(new)
+    columns = pool_rows(old, new, names, schema) if n and m else None
+    if columns is None or not columns.names:
+        raise ValueError(
+            f"X has {n} rows and X_new {m}, and there are no features to compare: give at least "
+            "one row each, and a feature whose values occur more than once"
+        )
+    is_new = np.arange(n + m) >= n
+    rng = np.random.default_rng(SEED)
+    z, adjusted = column_tests(location_and_spread(columns.values), is_new, rng)
+    least, auc = float(adjusted.min()), None
+    if min(n, m) >= 4 * BLOCKS:
+        by_classifier, auc = classifier_test(columns.values, is_new, rng)
+        adjusted = 2 * adjusted  # Bonferroni: there are two tests
+        least = min(1.0, 2 * least, 2 * by_classifier)
+    return Shift(least, auc, _differences(columns, n, z, adjusted), n, m)
+
+
+def _differences(columns: Columns, n: int, z: Array, adjusted: Array) -> tuple[Difference, ...]:
+    """Return the features with a p-value of at most .01 in location or spread."""
+    sizes, least = np.abs(z).reshape(2, -1), adjusted.reshape(2, -1).min(axis=0)
+    found = []
+    for k in np.argsort(-sizes.max(axis=0), kind="stable"):
+        if least[k] <= LEVEL:
+            measure = _measure(columns, int(k), sizes[0, k] >= sizes[1, k])
+            train, new = (_typical(measure, part) for part in np.split(columns.values[:, k], [n]))
+            found.append(Difference(columns.names[k], measure, train, new, float(least[k])))
+    return tuple(found)
+
+
+def _measure(columns: Columns, k: int, moved: bool) -> str:
+    if np.isin(columns.values[:, k], (0, 1)).all():
+        return "share"
+    if not moved:
+        return "interquartile range"
+    return "median date" if columns.names[k] in columns.dates else "median"
+
+
+def _typical(measure: str, values: Array) -> float:
+    if measure == "share":
+        return float(values.mean())
+    low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
+    return float(high - low if measure == "interquartile range" else middle)

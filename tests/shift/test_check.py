@@ -1,0 +1,194 @@
+"""The check of exchangeability: what it finds, what it names, and how often it errs."""
+
+from __future__ import annotations
+
+import datetime
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+from scipy.stats import binom
+
+import lazyknife as lk
+from lazyknife.shift.check import MOST_ROWS, kept_rows
+from lazyknife.shift.columns import as_rows, as_tables, pool_rows
+
+RNG = np.random.default_rng
+
+
+def mixed(n, seed, **changes):
+    """Numbers, dates, categories, booleans and missing values."""
+    rng = RNG(seed)
+    frame = pd.DataFrame(
+        {
+            "size": np.where(rng.random(n) < 0.1, np.nan, rng.normal(size=n)),
+            "day": pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 99, n), unit="D"),
+            "colour": rng.choice(["red", "blue", "green"], n),
+            "old": rng.random(n) < 0.3,
+        }
+    )
+    return frame.assign(**{name: change(frame, rng) for name, change in changes.items()})
+
+
+# Draws of small tables with exchangeable rows: few rows, many ties, rare categories.
+DRAWS = {
+    "normal": lambda rng: rng.normal(size=(50, 3)),
+    "rare": lambda rng: (rng.random((50, 6)) < 0.05).astype(float),
+    "heavy": lambda rng: np.exp(3 * rng.normal(size=(50, 1))) * rng.normal(size=(50, 2)).round(),
+}
+
+
+@pytest.mark.parametrize("kind", DRAWS)
+@pytest.mark.parametrize("n", [25, 44])
+def test_exchangeable_rows_raise_an_alarm_in_at_most_1_percent_of_the_cases(kind, n):
+    """Of 150 draws at 1 %, more than 8 have a probability below 1e-4."""
+    rng = RNG(7)
+    draws = [DRAWS[kind](rng) for _ in range(150)]
+    found = [lk.check_exchangeable(rows[:n], rows[n:]).clear for rows in draws]
+    assert sum(found) <= binom.isf(1e-4, 150, 0.01)
+
+
+def test_a_file_sorted_by_time_is_found():
+    frame = mixed(300, 0).sort_values("day")
+    shift = lk.check_exchangeable(frame[:200], frame[200:])
+    assert shift.clear
+    assert shift.p_value < 1e-10
+    assert shift.auc > 0.95
+    assert shift.features[0].name == "day"
+    assert "day (median date 2024-0" in str(shift)
+    assert "do not look like the training rows" in str(shift)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [(lambda x: x + 0.8, "x13 (median "), (lambda x: 2.5 * x, "x13 (interquartile range ")],
+)
+def test_a_shift_of_one_feature_in_twenty_is_found_and_named(change, words):
+    X, X_new = RNG(0).normal(size=(2, 150, 20))
+    assert not lk.check_exchangeable(X, X_new).clear
+    X_new[:, 13] = change(X_new[:, 13])
+    shift = lk.check_exchangeable(X, X_new)
+    assert [one.name for one in shift.features] == ["x13"]
+    assert words in str(shift)
+
+
+def test_a_changed_mix_of_categories_is_found_and_named():
+    mix = {"colour": lambda f, rng: rng.choice(["red", "blue", "pink"], len(f), p=[0.2, 0.2, 0.6])}
+    shift = lk.check_exchangeable(mixed(150, 0), mixed(150, 1, **mix))
+    assert {one.name for one in shift.features} >= {"colour = pink", "colour = green"}
+    pink = next(one for one in shift.features if one.name == "colour = pink")
+    assert str(pink).startswith("colour = pink (share 0% → ")
+    assert pink.new == pytest.approx(0.6, abs=0.1)
+
+
+def test_values_that_go_missing_are_found():
+    gaps = {"size": lambda f, rng: f["size"].where(rng.random(len(f)) < 0.5)}
+    shift = lk.check_exchangeable(mixed(100, 0), mixed(100, 1, **gaps))
+    assert shift.features[0].name == "size is missing"
+
+
+def test_a_shift_of_a_correlation_is_found_by_the_classifier_alone():
+    rng = RNG(0)
+    X, X_new = (rng.multivariate_normal([0, 0], [[1, r], [r, 1]], 800) for r in (0.9, 0.9))
+    X_new = X_new + 0.12 * np.array([1, -1])
+    shift = lk.check_exchangeable(X, X_new)
+    assert shift.clear
+    assert shift.features == ()
+    assert "a combination of features does" in str(shift)
+
+
+def test_frames_of_every_kind_give_the_same_answer():
+    old, new = mixed(60, 0), mixed(40, 1)
+    expected = lk.check_exchangeable(old, new)
+    assert lk.check_exchangeable(pl.from_pandas(old), pl.from_pandas(new)) == expected
+    assert (
+        lk.check_exchangeable(pl.from_pandas(old).to_arrow(), pl.from_pandas(new).to_arrow())
+        == expected
+    )
+    assert lk.check_exchangeable(old, new[new.columns[::-1]]) == expected
+    assert "look like the training rows" in str(expected)
+
+
+def test_arrays_tensors_and_pictures_are_compared():
+    X = RNG(0).normal(size=(30, 4, 4))
+    assert lk.check_exchangeable(X, torch.from_numpy(X + 3)).features[0].name.startswith("x")
+    assert lk.check_exchangeable(X[:, 0].tolist(), X[:, 0]).p_value > 0.5
+
+
+def test_columns_become_numbers():
+    days = [datetime.date(1970, 1, 3), None, datetime.date(1970, 1, 5)]
+    frame = pl.DataFrame({"d": days, "c": ["a", None, "a"], "n": [1.0, None, 3.0]})
+    tables = as_tables(frame, frame)
+    rows = as_rows(tables.old, tables.schema, "X")
+    found = pool_rows(rows, rows, None, tables.schema)
+    values = dict(zip(found.names, found.values[:3].T.tolist(), strict=True))
+    assert values["n"] == [1, 2, 3]
+    assert values["d"] == [2, 3, 4]
+    assert values["n is missing"] == values["d is missing"] == [0, 1, 0]
+    assert values["c = a"] == [1, 0, 1]
+    assert found.dates == {"d"}
+
+
+def test_unknown_and_very_many_categories_are_compared():
+    codes = RNG(1).permutation(np.arange(240) % 120)
+    X = pd.DataFrame({"a": RNG(0).normal(size=240), "c": [f"c{code}" for code in codes]})
+    assert not lk.check_exchangeable(X[:160], X[160:]).clear
+    model = lk.LazyJackknifeRegressor(random_state=0).fit(X[:100].assign(c="u"), X["a"][:100])
+    shift = model.check_exchangeable(X[100:140].assign(c="v"))
+    assert {one.name for one in shift.features} == {"c = u", "c = (other)"}
+
+
+def test_few_rows_are_compared_without_a_classifier():
+    X = RNG(0).normal(size=(40, 3))
+    shift = lk.check_exchangeable(X, X[:3] + 9)
+    assert shift.auc is None
+    assert shift.clear
+    assert "classifier" not in str(shift)
+
+
+def test_of_many_rows_a_sample_is_taken_always_the_same():
+    X = RNG(0).normal(size=(5000, 2))
+    shift = lk.check_exchangeable(X, X[:30])
+    assert (shift.n_train, shift.n_new) == (MOST_ROWS, 30)
+    assert lk.check_exchangeable(X, X[:30]) == shift
+    assert kept_rows(X).shape == (MOST_ROWS, 2)
+    assert kept_rows(RNG(0).normal(size=(300, 2000))).shape == (125, 2000)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (np.ones((3, 2)), np.ones((3, 3)), r"X_new has rows of shape \(3,\)"),
+        (np.ones((3, 2)), np.ones((0, 2)), "X_new 0"),
+        (np.ones(3), np.ones((3, 2)), r"X has shape \(3,\)"),
+        (np.array([["a"]]), np.array([["a"]]), "give rows of numbers, or a frame for both"),
+        (pd.DataFrame({"a": [1]}), pd.DataFrame({"b": [1]}), "no column 'a'"),
+        (pd.DataFrame({"a": ["u"]}), pd.DataFrame({"a": ["v"]}), "no features to compare"),
+    ],
+)
+def test_rows_that_cannot_be_compared_are_refused(old, new, message):
+    with pytest.raises(ValueError, match=message):
+        lk.check_exchangeable(old, new)
+
+
+def test_a_fitted_model_compares_new_rows_with_its_own():
+    X = pd.DataFrame(RNG(0).normal(size=(60, 2)), columns=["a", "b"])
+    y = X.sum(axis=1)
+    model = lk.LazyJackknifeRegressor(random_state=0).fit(X[:40], y[:40])
+    assert not model.check_exchangeable(X[40:]).clear
+    shift = model.check_exchangeable(X[40:].assign(b=X["b"] + 4))
+    assert [one.name for one in shift.features] == ["b"]
+    with pytest.raises(ValueError, match="no column 'a'"):
+        model.check_exchangeable(X.rename(columns={"a": "z"}))
+
+
+def test_a_pool_that_differs_is_warned_about():
+    X = pd.DataFrame(RNG(0).normal(size=(60, 2)), columns=["a", "b"])
+    y = X.sum(axis=1)
+    model = lk.LazyJackknifeRegressor(network=lk.mlp((2,)), random_state=0)
+    with pytest.warns(lk.ShiftWarning, match=r"b \(median .* at most 1 % of the fits") as caught:
+        model.fit(X[:40], y[:40], X_pool=X[40:].assign(b=X["b"] + 4))
+    assert caught[0].filename == __file__
+    model.fit(X[:40], y[:40], X_pool=X[40:])  # warnings are errors in the tests
