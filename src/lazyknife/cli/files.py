@@ -58,14 +58,15 @@ def write_outputs(
     from .report import render
     from .tables import table_bytes
 
-    output, drawn, html = (paths[name] for name in ("output", "figure", "html"))
+    given = (paths[name] for name in ("output", "figure", "html"))
+    output, drawn, html = (None if path is None else Path(path) for path in given)
     writers: dict[Path, Callable[[Path], object]] = {}
     if output is not None:
         cells = safe_cells(table) if paths.get("safe_cells") else table
         writers[output] = lambda temporary: temporary.write_bytes(table_bytes(cells, output))
     if drawn is not None:
         writers[drawn] = lambda temporary: write_figure(figure, temporary, drawn.suffix.lower())
-    if page is not None:
+    if page is not None and html is not None:
         text = render(page)
         writers[html] = lambda temporary: temporary.write_text(text, encoding="utf-8")
     write_together(writers)
