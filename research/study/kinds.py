@@ -29,8 +29,6 @@ README = {
     "mapie_cv_extratrees": "CV+ around extra trees (MAPIE)",
     "mapie_cv_boosting5": "CV+ around gradient boosting (MAPIE)",
     "mapie_cv_forest": "CV+ around a random forest (MAPIE)",
-    "mapie_normalised_gradient": "split conformal around boosting, widths by its errors (MAPIE)",
-    "mapie_quantile_gradient": "conformalised quantile regression, boosting (MAPIE)",
 }
 NONE = "–"
 Part = tuple[str, int, "pd.DataFrame"]
