@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-all test-portable fuzz lint types bench reproduce studies published clean
+.PHONY: demo docs test test-all test-portable fuzz lint types bench reproduce studies published clean
 
 # One stamp says that .venv holds what pyproject.toml and constraints.txt ask for.
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -42,6 +42,10 @@ lint: $(VENV)/.installed
 types: $(VENV)/.installed
 	$(BIN)/mypy
 
+# The site, into site/: warnings are errors, and every link is checked.
+docs: $(VENV)/.installed
+	$(BIN)/python tests/docs_site.py
+
 # Ratios in one run, on an otherwise idle machine; benchmarks/gpu.py is for a machine with a GPU.
 bench: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.cpu
@@ -64,4 +68,4 @@ published: $(VENV)/.installed
 	$(BIN)/python -m research pages published.md
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) site .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -2,62 +2,66 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import re
 import runpy
+import tomllib
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
+import yaml
 from benchmarks import report
 
+import lazyknife
+import lazyknife.plots
 from alike import check_same_page
-from rows import linear
+from docs_site import bring_in, broken
+from snippets import blocks, run_page
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 SPEED = (ROOT / "docs/speed.md").read_text()
-SNIPPETS, SPEED_SNIPPETS = (
-    re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL) for page in (README, SPEED)
-)
+PAGES = sorted(path for path in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+# The README and a few short pages run in `make test`, all others in `make test-all`.
+QUICK = {"README", "gallery", "large-data", "saving", "speed", "tutorial", "unlabelled"}
 
 
-def run(snippet: str, n: int = 100) -> str:
-    X, y = linear(n)
-    names = {"X": X, "y": y, "X_new": linear(20, seed=1)[0], "np": np}
-    exec("from lazyknife import LazyJackknifeRegressor", names)
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(snippet, names)
-    return printed.getvalue()
+def marked(path: Path) -> object:
+    marks = [] if path.stem in QUICK else [pytest.mark.slow]
+    return pytest.param(path, marks=marks, id=path.stem)
 
 
-# To plan ε is to account for many mechanisms.
-PLANNED = [[pytest.mark.slow] if "plan(" in snippet else [] for snippet in SNIPPETS]
+@pytest.mark.parametrize("path", [marked(path) for path in PAGES if any(blocks(path.read_text()))])
+def test_the_blocks_of_a_page_run_and_print_what_it_shows(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # a page writes where it is run
+    with torch.random.fork_rng():
+        assert run_page(path) >= 1
 
 
-@pytest.mark.parametrize(
-    "number", [pytest.param(number, marks=marks) for number, marks in enumerate(PLANNED)]
-)
-def test_the_readmes_snippets_run(number):
-    run(SNIPPETS[number])
+def test_what_a_page_shows_is_what_runs():
+    page = (
+        "```python\nprint(6 * 7)\n```\n\n```text\n42\n```\n"
+        "<!-- not run: it never ends -->\n```sh\nsleep inf\n```\n"
+        "```python\nprint(1)\n```\nand\n```text\n2\n```\n"
+    )
+    first, second = blocks(page)
+    assert (first.language, first.output, first.line) == ("python", "42\n", 2)
+    assert (second.code, second.output) == ("print(1)\n", None)
+    assert not any(blocks("```text\nx\n```\n"))
 
 
-def test_the_snippets_on_speed_run_one_after_the_other():
-    assert len(SPEED_SNIPPETS) == 2
-    assert float(run("".join(SPEED_SNIPPETS))) > 0
-
-
-@pytest.mark.parametrize(("page", "made"), [("gallery", "intervals.pdf"), ("studies", "mine.csv")])
-def test_the_snippet_of_a_page_runs(page, made, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # a snippet writes where it is run
-    text = (ROOT / f"docs/{page}.md").read_text()
-    (snippet,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-    run(snippet)
-    assert (tmp_path / made).stat().st_size > 1000
+def test_a_page_that_shows_something_else_fails(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("```python\nx = 1\n```\n```python\nprint(x)\n```\n\n```text\n3\n```\n")
+    with pytest.raises(AssertionError):
+        run_page(page)
+    page.write_text("```ruby\nputs 1\n```\n")
+    with pytest.raises(AssertionError, match=r"page.md:2: 'ruby' is neither run nor marked"):
+        run_page(page)
+    page.write_text("```sh\nls nothing\n```\n")
+    with pytest.raises(AssertionError, match="nothing"):
+        run_page(page)
 
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -91,21 +95,58 @@ def test_the_tables_on_speed_are_those_of_the_measured_files():
     assert SPEED.count("\n| ") > 30
 
 
-def test_the_first_snippet_prints_the_certificate_as_shown():
-    shown = re.findall(r"```text\n(.*?)```", README, flags=re.DOTALL)[0]
-    check_same_page(run(SNIPPETS[0]), shown)
-
-
-PAGES = [
-    "README.md",
-    "CHANGELOG.md",
-    *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
-]
-
-
-@pytest.mark.parametrize("page", sorted(PAGES))
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
 def test_links_lead_somewhere(page):
-    text = (ROOT / page).read_text()
-    for target in re.findall(r"\]\(([^)#]+)\)", text):
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         if not target.startswith("http"):
-            assert ((ROOT / page).parent / target).exists(), target
+            assert (page.parent / target).exists(), target
+
+
+SITE = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
+
+
+def in_order(nav: list) -> list[str]:
+    """The pages of the site, in the order of its navigation."""
+    entries = [value for entry in nav for value in entry.values()]
+    return [page for e in entries for page in (in_order(e) if isinstance(e, list) else [e])]
+
+
+def test_every_page_is_in_the_navigation_once():
+    assert sorted(in_order(SITE["nav"])) == sorted(p.name for p in (ROOT / "docs").glob("*.md"))
+
+
+@pytest.mark.parametrize("module", [lazyknife, lazyknife.plots], ids=lambda module: module.__name__)
+def test_every_public_name_has_an_entry_in_the_reference(module):
+    listed = re.findall(
+        rf"^::: {module.__name__}\.(\w+)$", (ROOT / "docs/api.md").read_text(), re.M
+    )
+    assert sorted(listed) == sorted(module.__all__)
+
+
+def test_addresses_are_the_same_everywhere():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    urls = project["urls"]
+    assert cited["version"] == project["version"] == lazyknife.__version__
+    assert SITE["site_url"].rstrip("/") == urls["Documentation"] == cited["url"]
+    assert SITE["extra"]["social"][0]["link"] == urls["Source"] == cited["repository-code"]
+    assert {"cff-version", "message", "title", "authors"} <= {*cited}
+
+
+def test_what_pages_link_to_outside_is_brought_into_the_site(tmp_path):
+    site, page = tmp_path / "site", tmp_path / "site/a/index.html"
+    page.parent.mkdir(parents=True)
+    (tmp_path / "rows.csv").write_text("x")
+    (tmp_path / "code.py").write_text("x")
+    page.write_text(
+        '<a href="../../rows.csv"></a><a href="../../code.py"></a><a id="here" href="#here"></a>'
+        '<img src="../../none.png"><a href="#gone"></a><a href="https://x.org/y"></a>'
+    )
+    bring_in(site, tmp_path, "https://code.org/x")
+    assert (site / "rows.csv").exists()
+    assert 'href="../rows.csv"' in page.read_text()
+    assert 'href="https://code.org/x/blob/main/code.py"' in page.read_text()
+    assert sorted(broken(site)) == [
+        "a/index.html: #gone has no such anchor",
+        "a/index.html: ../../none.png does not exist",
+    ]

@@ -13,11 +13,11 @@ from lazyknife.cli.console import plainly, print_text
 from ..pages import DOCS
 
 EXPERIMENTS = {
-    "choosing": "what the default's models choose on three tables: docs/guide.md",
-    "diabetes": "seven methods on scikit-learn's diabetes data: docs/guide.md",
+    "choosing": "what the default's models choose on three tables: docs/default.md",
+    "diabetes": "seven methods on scikit-learn's diabetes data: docs/comparison.md",
     "gallery": "the figures of docs/gallery.md",
     "pretrained": "networks trained on one population, for another: docs/pretrained.md",
-    "starts": "how far widths move between seeds, by number of starts: docs/guide.md",
+    "starts": "how far widths move between seeds, by number of starts: docs/default.md",
     "text": "a head on a language model: docs/pretrained.md",
     "trade": "width at a certified coverage, for each base: docs/trade.md",
     "unlabelled": "rows without labels: docs/unlabelled.md",

@@ -10,8 +10,10 @@ import typer
 from lazyknife.cli.console import plainly, print_text
 from lazyknife.files import write_whole
 
-from ..pages import DOCS, RESULTS
-from ..study import fill
+from ..messages import TABLES
+from ..pages import DOCS, RESULTS, fill, marked
+from ..study.catalogue import STUDIES
+from ..study.tables import SPECIAL, make_table
 
 
 @plainly
@@ -21,5 +23,16 @@ def pages(
 ) -> None:
     """Fill the tables of studies on pages in docs/ from the rows of the studies."""
     for path in (DOCS / name for name in names):
-        write_whole(path, fill(path.read_text(encoding="utf-8"), results))
+        write_whole(path, filled(path.read_text(encoding="utf-8"), results))
         print_text(f"Filled {path}.")
+
+
+def filled(page: str, results: Path) -> str:
+    """Return a page with its tables made anew, but for those that experiments fill."""
+    known = {*TABLES, *SPECIAL, *STUDIES}
+    return fill(page, {name: table(name, results) for name in marked(page) if name in known})
+
+
+def table(name: str, results: Path) -> str:
+    """Return a table of a study, or one that is read off the source."""
+    return TABLES[name]() if name in TABLES else make_table(name, results)

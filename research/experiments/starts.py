@@ -64,7 +64,7 @@ def table(rows: pd.DataFrame) -> str:
 def write(rows: pd.DataFrame, docs: Path) -> None:
     """Write the rows and, from what a reader of the file finds, the table of the guide."""
     kept = keep(rows.astype({"method": str}), docs / "starts" / "widths.csv")
-    fill_file(docs / "guide.md", {"starts": table(kept.astype({"method": str}))})
+    fill_file(docs / "default.md", {"starts": table(kept.astype({"method": str}))})
 
 
 def main(docs: Path) -> None:

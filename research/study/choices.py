@@ -5,6 +5,7 @@ Trials of one number have the same rows, so scores are compared trial by trial.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from lazyknife.plots import plot_methods
@@ -18,16 +19,23 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 OURS = "lazyknife"  # how the names of the library's methods begin
-DEFAULT = "lazyknife_public"  # the estimator's defaults, see METHODS
+ONE_NETWORK = "lazyknife_public"  # what the estimator uses where models do not choose
 VALID = 0.88  # mean coverage, for an aim of .9
 CELL = ["data", "transform", "n"]
+# Constructions, each with jackknife+ at the same kind of widths.
+COSTS = {
+    "plus": (ONE_NETWORK, ONE_NETWORK),
+    "full": ("lazyknife_full", "lazyknife_leverage"),
+    "minmax": ("lazyknife_minmax", ONE_NETWORK),
+    "cv+": ("lazyknife_cv+", "lazyknife_absolute"),
+}
 Lines = list[tuple[str, ...]]
 
 
 def measures_table(rows: pd.DataFrame, measure: str) -> tuple[tuple[str, ...], Lines]:
     """Columns and lines: a line for each method, a column for each data set and n."""
     heads, lines = ["method"], [[str(method)] for method in rows["method"].unique()]
-    for cell, part in rows.groupby(CELL, sort=False, dropna=False):
+    for cell, part in _cells(rows):
         heads.append(title(*cell))
         grouped = part.groupby("method", sort=False)[measure]
         means, errors = grouped.mean(), grouped.sem()
@@ -42,27 +50,52 @@ def title(data: str, transform: Any, n: int) -> str:
 
 
 def verdict_lines(rows: pd.DataFrame) -> tuple[tuple[str, ...], Lines]:
-    """Columns and lines: our best method against the best other one, of those that cover enough."""
-    lines: Lines = []
-    for cell, part in rows.groupby(CELL, sort=False, dropna=False):
-        means = part.groupby("method", sort=False)[["score", "coverage"]].mean()
-        valid = means[means["coverage"] >= VALID]["score"]
-        ours = valid[valid.index.str.startswith(OURS)]
-        others = valid[~valid.index.str.startswith(OURS)]
-        ratio, error = paired(part, ours.idxmin(), others.idxmin())
-        lines.append(
-            (
-                title(*cell),
-                str(ours.idxmin()),
-                f"{ours.min():.3g}",
-                str(others.idxmin()),
-                f"{others.min():.3g}",
-                f"{ratio:.3f} ± {error:.3f}",
-                f"{means['score'][DEFAULT] / ours.min():.3f}",
-            )
-        )
-    heads = ("data", "our best", "score", "best other", "score", "ratio", "default ÷ our best")
-    return heads, lines
+    """Columns and lines: the one network against the best other method that covers enough."""
+    heads = ("data", ONE_NETWORK, "best other", "its score", "ratio")
+    return heads, [_verdict_line(title(*cell), part) for cell, part in _cells(rows)]
+
+
+def _verdict_line(cell: str, part: pd.DataFrame) -> tuple[str, ...]:
+    means = part.groupby("method", sort=False)[["score", "coverage"]].mean()
+    best = best_other(means)
+    ratio, error = paired(part, ONE_NETWORK, best)
+    scores = (f"{means['score'][method]:.3g}" for method in (ONE_NETWORK, best))
+    return cell, next(scores), best, next(scores), f"{ratio:.3f} ± {error:.3f}"
+
+
+def verdict_sentence(rows: pd.DataFrame) -> str:
+    """Say in how many cells the one network is ahead of all others, and how far it is behind."""
+    ratios = [float(line[-1].split()[0]) for line in verdict_lines(rows)[1]]
+    ahead, worst = sum(ratio < 1 for ratio in ratios), max(ratios)
+    behind = f"at most {100 * (worst - 1):.1f} % behind in the others"
+    return f"It is ahead of all others in {ahead} of {len(ratios)} cells, and {behind}.\n"
+
+
+def best_other(means: pd.DataFrame) -> str:
+    """Return the method of others that has the lowest mean score, of those that cover enough."""
+    valid = means[means["coverage"] >= VALID]["score"]
+    return str(valid[~valid.index.str.startswith(OURS)].idxmin())
+
+
+def _cells(rows: pd.DataFrame) -> Iterator[tuple[Any, pd.DataFrame]]:
+    return iter(rows.groupby(CELL, sort=False, dropna=False))
+
+
+def cost_lines(rows: pd.DataFrame) -> tuple[tuple[str, ...], Lines]:
+    """Columns and lines: what constructions certify, cover, and cost in width, for each n."""
+    sizes = sorted(rows["n"].unique())
+    words = ("certified", "coverage", "width ÷ plus")
+    lines = [
+        (f'`"{name}"`', *(cell for n in sizes for cell in _cost(rows[rows["n"] == n], *pair)))
+        for name, pair in COSTS.items()
+    ]
+    return ("construction", *(f"{word}, n = {n}" for n in sizes for word in words)), lines
+
+
+def _cost(rows: pd.DataFrame, method: str, plus: str) -> tuple[str, str, str]:
+    means = rows.groupby(["method", "data"])[["certified", "coverage", "width"]].mean()
+    own, widths = means.loc[method], means.loc[method]["width"] / means.loc[plus]["width"]
+    return f"{own['certified'].mean():.3f}", f"{own['coverage'].mean():.3f}", f"{widths.mean():.2f}"
 
 
 def paired(part: pd.DataFrame, method: str, other: str) -> tuple[float, float]:
@@ -73,17 +106,16 @@ def paired(part: pd.DataFrame, method: str, other: str) -> tuple[float, float]:
 
 
 def draw_scores(study: Study, rows: pd.DataFrame) -> Figure:
-    """Interval scores over the default's, a panel for each data set and n."""
-    groups = list(rows.groupby(CELL, sort=False, dropna=False))
-    methods = [m for m in rows["method"].unique() if m != DEFAULT]
+    """Interval scores over that of the one network, a panel for each data set and n."""
+    groups = list(_cells(rows))
+    methods = [m for m in rows["method"].unique() if m != ONE_NETWORK]
     figure, axes = blank((len(groups) + 1) // 2, 2, width=5.2, height=0.24 * len(methods) + 0.9)
+    label = "interval score ÷ that of the one network"
     for ax, (cell, part) in zip(axes.flat, groups, strict=False):
-        found = [paired(part, method, DEFAULT) for method in methods]
+        found = [paired(part, method, ONE_NETWORK) for method in methods]
         ratios, errors = zip(*found, strict=True)
         names = [in_words(method) for method in methods]
-        plot_methods(
-            names, ratios, errors, label="interval score ÷ the default's", target=1.0, ax=ax
-        )
+        plot_methods(names, ratios, errors, label=label, target=1.0, ax=ax)
         ax.set_title(title(*cell), loc="left")
     figure.suptitle(study.title)
     return figure

@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 METHODS = (DEFAULT, BEFORE, *STRONG)
+README = {
+    DEFAULT: "`LazyJackknifeRegressor()`, raw columns",
+    "mapie_cv_gp": "CV+ around a Gaussian process with a length scale for each feature (MAPIE)",
+    "mapie_cv_extratrees": "CV+ around extra trees (MAPIE)",
+    "mapie_cv_boosting5": "CV+ around gradient boosting (MAPIE)",
+    "mapie_cv_forest": "CV+ around a random forest (MAPIE)",
+}
 NONE = "–"
 Part = tuple[str, int, "pd.DataFrame"]
 
@@ -50,6 +57,18 @@ def mean_lines(
         for line in lines:
             line.append(f"{shared[line[0]].agg(how):{form}}" if line[0] in shared else NONE)
     return tuple(heads), [tuple(line) for line in lines]
+
+
+def readme_lines(rows: pd.DataFrame) -> tuple[tuple[str, ...], Lines]:
+    """Columns and lines: mean scores on the sets that had no part in choosing the default."""
+    found = {n: part.dropna() for name, n, part in by_set(rows, "score") if name == "reporting"}
+    found = {n: part for n, part in found.items() if {*README} <= {*part}}
+    heads = ("mean interval score, alpha = .1", *(f"n = {n:,}" for n in found))
+    lines = [
+        (words, *(f"{part[method].mean():.2f}" for part in found.values()))
+        for method, words in README.items()
+    ]
+    return heads, lines
 
 
 def against_lines(rows: pd.DataFrame) -> tuple[tuple[str, ...], Lines]:

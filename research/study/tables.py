@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from .. import pages
 from ..pages import markdown
 from .catalogue import PAPER, STUDIES
-from .choices import measures_table, verdict_lines
-from .kinds import against_lines, mean_lines, set_lines
+from .choices import cost_lines, measures_table, verdict_lines, verdict_sentence
+from .kinds import against_lines, mean_lines, readme_lines, set_lines
 from .published import boston_lines, boston_sentence, jaws_lines
 from .rows import read_rows
 from .show import heading, labels
@@ -132,6 +132,10 @@ def _choices_table(measure: str, folder: Path) -> str:
     return markdown(*measures_table(_choices(folder), measure))
 
 
+def _choices_verdict(rows: pd.DataFrame) -> str:
+    return f"{markdown(*verdict_lines(rows))}\n{verdict_sentence(rows)}"
+
+
 def _tables(make: Callable[..., Any], *options: str) -> Callable[[Path], str]:
     return lambda folder: markdown(*make(read_rows(folder / "tables.csv"), *options))
 
@@ -144,7 +148,8 @@ SPECIAL: dict[str, Callable[[Path], str]] = {
     "verdicts": lambda folder: verdict_table(verdicts(paper_rows(folder))),
     "claims": lambda folder: cell_tables(verdicts(paper_rows(folder))),
     "table1": lambda folder: table1(read_rows(folder / "table1.csv")),
-    "choices_verdict": lambda folder: markdown(*verdict_lines(_choices(folder))),
+    "choices_costs": lambda folder: markdown(*cost_lines(_choices(folder))),
+    "choices_verdict": lambda folder: _choices_verdict(_choices(folder)),
     **{
         f"choices_{measure}": partial(_choices_table, measure)
         for measure in ("coverage", "width", "score")
@@ -152,6 +157,7 @@ SPECIAL: dict[str, Callable[[Path], str]] = {
     "published_verdict": lambda folder: boston_sentence(read_rows(folder / "published.csv")),
     "published_boston": _published(boston_lines),
     "published_jaws": _published(jaws_lines),
+    "readme": _tables(readme_lines),
     "tables_against": _tables(against_lines),
     "tables_score": _tables(mean_lines, "score", ".3g"),
     "tables_coverage": _tables(mean_lines, "coverage", ".3f"),

@@ -33,7 +33,7 @@ def test_the_committed_rows_are_those_of_the_settings(committed):
     assert list(zip(*(intervals[c] for c in ("table", "method", "row")), strict=True)) == [*wanted]
 
 
-def test_what_the_guide_says_holds(committed):
+def test_what_the_page_says_holds(committed):
     summary = choosing.summarise(committed.intervals)
     assert (summary["coverage"] > 0.85).all()
     default, one = (summary.xs(method, level="method") for method in ("default", "one network"))

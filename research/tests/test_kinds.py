@@ -8,7 +8,16 @@ import numpy as np
 import pandas as pd
 import pytest
 from research.study import STUDIES, draw
-from research.study.kinds import METHODS, NONE, against_lines, by_set, mean_lines, set_lines
+from research.study.kinds import (
+    METHODS,
+    NONE,
+    README,
+    against_lines,
+    by_set,
+    mean_lines,
+    readme_lines,
+    set_lines,
+)
 from research.study.methods import BEFORE, DEFAULT
 from research.study.sets import GAUSSIAN, MANY_FEATURES, PARTS, SETS, part_of
 from research.study.words import in_words
@@ -100,12 +109,22 @@ def test_every_set_has_a_line_with_the_best_in_bold() -> None:
     assert (without[0][2], without[0][-1]) == (NONE, NONE)
 
 
+def test_the_readme_has_mean_scores_on_the_sets_that_chose_nothing() -> None:
+    heads, lines = readme_lines(made())
+    assert heads == ("mean interval score, alpha = .1", "n = 50", "n = 100")
+    assert [line[0] for line in lines] == list(README.values())
+    mean = sum(1.1 + place for place in places("reporting")) / len(places("reporting"))
+    for method, line in zip(README, lines, strict=True):
+        assert line[1:] == (f"{mean * FACTOR[method]:.2f}",) * 2
+
+
 def test_the_figure_has_a_panel_for_each_part_and_size() -> None:
     figure = draw(STUDIES["tables"], made())
     assert [ax.get_title(loc="left") for ax in figure.axes] == [
         f"{name} sets, n = {n}, 2 sets" for n in (50, 100) for name in ("choosing", "reporting")
     ]
     for ax in figure.axes:
-        assert [label.get_text() for label in ax.get_yticklabels()] == [*map(in_words, METHODS)]
+        names = [label.get_text() for label in ax.get_yticklabels()]
+        assert names == [in_words(method) for method in METHODS]
         marks = np.asarray(ax.lines[0].get_xdata(), dtype=float)
         np.testing.assert_allclose(marks, list(FACTOR.values()))

@@ -12,7 +12,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 def test_the_table_of_the_guide_is_that_of_the_rows():
     rows = pd.read_csv(DOCS / "starts" / "widths.csv", dtype={"method": str})
-    assert starts.table(rows) in (DOCS / "guide.md").read_text()
+    assert starts.table(rows) in (DOCS / "default.md").read_text()
     found = starts.moves(rows)
     assert (found[starts.DEFAULT] == 0).all()
     assert (found["32"] < found["1"]).all()
