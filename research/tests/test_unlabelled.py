@@ -34,8 +34,8 @@ def test_the_snippet_of_the_page_runs():
     names = {"X": X[:40], "y": y[:40], "X_new": X[40:]}
     names["LazyJackknifeRegressor"] = LazyJackknifeRegressor
     exec(snippet, names)
-    assert names["result"].lower.shape == (20,)
-    assert names["model"].base_.details["covariates"] == 60
+    assert len(names["result"]) == len(names["X_new"])
+    assert names["model"].base_.details["covariates"] == len(names["X"]) + len(names["X_new"])
     assert "the rows passed as X_pool, and no others" in str(names["model"].certificate_)
 
 

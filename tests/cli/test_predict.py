@@ -190,36 +190,37 @@ def test_categories_that_the_training_rows_lack_are_encoded(folder):
     options = ("--id", "name", "--drop", "gap", "--drop", "code")
     result = run(*predict(*options, train="mixed_train.csv", test="unseen.csv"))
     assert result.exit_code == 0
-    note, warning = result.stderr.splitlines()
-    assert note == "note: group: 3 categories became 3 columns."
-    assert "group = q (share 0% → 100%)" in warning
+    note, *others = result.stderr.splitlines()
+    assert note == "note: group: 3 categories."
+    assert any("group = q (share 0% → 100%)" in line for line in others)
     frame = read_table(folder / "mixed_test.csv")
     frame.loc[3, "group"] = "q"
     frame.loc[4, "group"] = None
     frame.to_csv("two.csv", index=False)
     result = run(*predict(*options, train="mixed_train.csv", test="two.csv"))
     assert result.exit_code == 0
-    note = "2 categories became 2 columns; 2 categories occur only once and have no column"
-    assert result.stderr == f"note: group: {note}.\n"
+    assert result.stderr == "note: group: 3 categories.\nnote: group: 1 missing value.\n"
     found = pd.read_csv("out.csv")
     assert len(found) == 20
     assert np.isfinite(found.drop(columns="name")).all(axis=None)
 
 
-def test_dates_are_days_in_either_kind_of_file(folder):
+def test_dates_are_the_same_in_either_kind_of_file(folder):
     rng = np.random.default_rng(3)
     for table in ("train", "test"):
         frame = read_table(folder / f"{table}.csv")
         days = rng.integers(0, 20000, len(frame))
-        frame.assign(d=days).to_csv(f"{table}_number.csv", index=False)
         dates = pd.Timestamp(0) + pd.to_timedelta(days, unit="D")
         frame.assign(d=dates.strftime("%Y-%m-%d")).to_csv(f"{table}_date.csv", index=False)
         frame.assign(d=dates).to_parquet(f"{table}_date.parquet")
-    expected, _ = intervals_of(train="train_number.csv", test="test_number.csv")
+    found = []
     for train, test in (("csv", "csv"), ("parquet", "csv"), ("parquet", "parquet")):
         result = run(*predict(train=f"train_date.{train}", test=f"test_date.{test}"))
-        assert result.stderr == "note: d: dates became days since 1970-01-01.\n"
-        pd.testing.assert_frame_equal(pd.read_csv("out.csv"), expected)
+        note = "d: dates became days since 1970-01-01, and parts of their cycles."
+        assert result.stderr == f"note: {note}\n"
+        found.append(pd.read_csv("out.csv"))
+    pd.testing.assert_frame_equal(found[0], found[1])
+    pd.testing.assert_frame_equal(found[0], found[2])
 
 
 def test_the_type_of_a_column_is_that_of_both_files_together(folder):
@@ -229,7 +230,7 @@ def test_the_type_of_a_column_is_that_of_both_files_together(folder):
         frame.assign(code=rng.choice(codes, len(frame))).to_csv(f"{table}.csv", index=False)
     result = run(*predict("--categorical", "code"))
     assert result.exit_code == 0
-    assert result.stderr == "note: code: 3 categories became 3 columns.\n"
+    assert result.stderr == "note: code: 3 categories.\n"
 
 
 def test_all_kinds_of_files_give_the_same(folder):
@@ -269,24 +270,27 @@ def test_the_scope_names_the_file_if_anything_was_fitted(folder, options, scope)
 
 
 @pytest.mark.parametrize("kept", ["group", "gap", "code"])
-def test_medians_and_categories_narrow_the_scope(folder, kept):
+def test_medians_and_categories_narrow_the_scope_of_one_network(folder, kept):
     dropped = [name for name in ("name", "group", "gap", "code") if name != kept]
     options = [part for name in dropped for part in ("--drop", name)]
     files = {"train": "mixed_train.csv", "test": "mixed_test.csv"}
     whole = predict("--scaling", "none", *options, **files)
     result = run(*whole, "--categorical", "code") if kept == "code" else run(*whole)
     assert result.exit_code == 0
-    assert "Scope: the rows of mixed_test.csv, and no others;" in result.stdout
-    assert "  - All rows of the two files together are exchangeable." in result.stdout
-    note = {"gap": "missing values filled with the median"}.get(kept, "categories became")
+    assert "Scope: any new row;" in result.stdout
+    note = {"gap": "missing values"}.get(kept, "categories")
     assert re.fullmatch(rf"note: {kept}: .*{note}.*\n", result.stderr)
-    plain = "Scope: any new row;" in run(*whole).stdout
-    assert plain == (kept == "code")  # numbers as they are
+    narrow = run(*whole, "--hidden", "8").stdout  # a network of finite width learns the encoding
+    expected = "any new row" if kept == "code" else "the rows of mixed_test.csv, and no others"
+    assert f"Scope: {expected};" in narrow
+    pooled = "  - All rows of the two files together are exchangeable."
+    assert (pooled in narrow) == (kept != "code")
 
 
 def certificates_in(printed):
-    """The lines of the certificates."""
-    return printed.partition("\n\n")[2].rpartition("\n\n")[0].splitlines()
+    """The lines of the certificates, below the table and what to expect."""
+    _, _, *parts = printed.rpartition("\n\n")[0].split("\n\n")
+    return "\n\n".join(parts).splitlines()
 
 
 def claims(*alphas, base=None):
@@ -361,7 +365,7 @@ def test_warnings_of_the_library_are_one_line(folder):
         ({"train": "five.csv", "base": ("--base", "dpsgd")}, "--batch-size 10 is more than the 5"),
         ({"test": "train.csv"}, "train.csv: TRAIN and TEST are the same file"),
         ({"test": "other.csv"}, "other.csv: no column 'a', which train.csv has"),
-        ({"train": "mixed_train.csv", "test": "mixed_test.csv"}, "column 'name' has 60 values"),
+        ({"train": "mixed_train.csv", "test": "mixed_test.csv"}, "column 'name' has 40 values"),
         ({"output": "folder"}, "folder is a folder: give the name of a file"),
         ({"output": "out.txt"}, "out.txt: give a name that ends in .csv"),
         ({"output": "train.csv/out.csv"}, "train.csv cannot be written to"),
@@ -454,7 +458,7 @@ def test_a_table_that_cannot_be_written_leaves_the_old_files(tmp_path):
     paths = {n: tmp_path / f"old{s}" for n, s in zip(names, (".csv", ".svg", ".html"), strict=True)}
     for path in paths.values():
         path.write_text("old")
-    page = Report("", "", None, (), (), {}, "")
+    page = Report("", "", None, None, (), (), {}, "")
     with pytest.raises(OSError, match=r"old.csv cannot be written \(no space left\)"):
         write_outputs(paths, Failing(), Figure(), page)
     assert {path.read_text() for path in paths.values()} == {"old"}
@@ -483,7 +487,7 @@ def test_a_page_holds_all_that_is_to_be_known(folder):
         "mixed_train.csv → mixed_test.csv",
         "Intervals, sorted by prediction",
         "Coverage by width of the interval",
-        "gap: 9 missing values filled with the median",
+        "gap: 9 missing values.",
         "coverage of the new rows, alpha = 0.1",
         "At alpha = 0.2.",
         "--id name",

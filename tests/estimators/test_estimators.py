@@ -102,6 +102,7 @@ def test_the_papers_settings():
         "parameters": "all",
         "features": None,
         "scaling": None,
+        "encoding": None,
         "target": None,
         "bounds": None,
         "alpha": 0.2,
@@ -502,12 +503,6 @@ BAD_FITS = {
     ),
     "batch size": ({"base": lk.DPSGD(batch_size=31)}, GOOD_X, GOOD_Y, "batch_size=31 is more"),
     "scaling": ({"scaling": "log"}, GOOD_X, GOOD_Y, r"scaling='log': choose from"),
-    "text column": (
-        {},
-        pd.DataFrame({"a": GOOD_Y, "kind": ["u"] * 30}),
-        GOOD_Y,
-        r"non-numeric columns \['kind'\]: encode them",
-    ),
     "auto with two rows": ({"ridge": "auto"}, GOOD_X[:2], GOOD_Y[:2], "at least 3 rows"),
 }
 

@@ -279,7 +279,7 @@ def test_bars_of_several_threads_do_not_disturb_each_other(
     expected = intervals(model.fit(X, Y), NEW)
 
     def fit() -> np.ndarray:
-        again = lk.LazyJackknifeRegressor(**model.get_params())
+        again = lk.LazyJackknifeRegressor(**model.get_params(deep=False))
         return intervals(again.fit(X, Y), NEW)
 
     for result in in_threads([fit] * THREADS):

@@ -108,7 +108,8 @@ def plot_methods(
     if target is not None:
         ax.axvline(target, **TARGET)
     ax.set_yticks(rows, list(names))
-    for tick, name in zip(ax.get_yticklabels(), names, strict=True):
+    # Panels beside the first one have no labels.
+    for tick, name in zip(ax.get_yticklabels(), names, strict=False):
         tick.set_fontweight("bold" if name == best else "normal")
     ax.set_ylim(-0.5, len(names) - 0.5)
     ax.set_xlabel(label)
