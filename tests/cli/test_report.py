@@ -635,11 +635,11 @@ def outcome_of():
     """Intervals of 30 new rows."""
     from lazyknife import Intervals, check_exchangeable
     from lazyknife.cli.outcome import Outcome
-    from lazyknife.cli.tables.rows import Rows
+    from lazyknife.cli.tables.rows import About
 
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 2)), 1e6 * rng.normal(size=60)
-    rows = Rows(X[:30], y[:30], X[30:], y[30:], None, None, ())
+    rows = About(30, X.shape[1], y[30:], None, ())
     intervals = Intervals(y[30:] + 1, y[30:] - 2e6, y[30:] + 2e6, 0.1)
     shift = check_exchangeable(X[:30], X[30:])
     return Outcome(rows, intervals, (CERTIFIED,), 30, shift, "price")

@@ -97,7 +97,7 @@ def compare(
         f"{data.name}: {len(rows.y)} rows, {rows.X.shape[1]} features, {given['folds']} folds of "
         f"{found['n'].min()} training rows, alpha = {given['alpha']:g}."
     )
-    _show(context, lead, rows.notes, found)
+    _show(context, lead, rows.about.notes, found)
     if _say_grouped("error", found):
         raise typer.Exit(FAILED)
 
@@ -108,9 +108,9 @@ def _read(data: Path, reading: Reading, roles: Roles) -> Rows:
 
     (frame,), notes = inputs.read_inputs((data,), reading, roles)
     rows = split_rows(frame, None, roles, (data.name, data.name))
-    for note in rows.notes:
+    for note in rows.about.notes:
         say(f"note: {note}")
-    return replace(rows, notes=(*notes, *rows.notes))
+    return replace(rows, about=replace(rows.about, notes=(*notes, *rows.about.notes)))
 
 
 def _usual(n: int, given: Mapping[str, Any]) -> tuple[str, ...]:

@@ -67,7 +67,7 @@ def _fitted(
     rows = split_rows(frame, None, roles, (file, file))
     if len(rows.y) < FEWEST_ROWS:
         raise ValueError(f"{file}: {len(rows.y)} rows are too few: give at least {FEWEST_ROWS}")
-    for note in rows.notes:
+    for note in rows.about.notes:
         say(f"note: {note}")
     return LazyJackknifeRegressor(**settings, encoding=rows.encoder).fit(rows.X, rows.y / unit)
 

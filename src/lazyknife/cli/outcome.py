@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..certificate import Certificate
     from ..results import Intervals
     from ..shift import Shift
-    from .tables.rows import Rows
+    from .tables.rows import About
 
 SHOWN = 1000  # rows of the table in a report
 SIZE, READABLE = (5.0, 3.8), 1.6  # inches, and the scale of letters that a phone needs
@@ -39,7 +39,7 @@ SHIFTED = (
 class Outcome:
     """Rows, intervals and guarantees."""
 
-    rows: Rows  # of both files
+    rows: About
     intervals: Intervals  # of the new rows, at one or several levels
     certificates: tuple[Certificate, ...]  # one for each level
     models: int  # n, the number of training rows whose residuals the intervals rest on
@@ -66,9 +66,9 @@ def measured(outcome: Outcome) -> list[tuple[str, str]]:
 
     rows = outcome.rows
     found = [
-        ("training rows", f"{len(rows.X)}"),
-        ("new rows", f"{len(rows.X_new)}"),
-        ("features", f"{rows.X.shape[1]}"),
+        ("training rows", f"{rows.training}"),
+        ("new rows", f"{len(outcome.intervals)}"),
+        ("features", f"{rows.features}"),
     ]
     for part in outcome.levels:
         level = f"alpha = {part.alpha:g}"

@@ -145,9 +145,9 @@ def _read(train: Path, test: Path, reading: Reading, roles: Roles) -> Rows:
     rows = split_rows(old, new, roles, (train.name, test.name))
     if len(rows.y) < FEWEST_ROWS:
         raise ValueError(f"{train}: {len(rows.y)} rows are too few: give at least {FEWEST_ROWS}")
-    for note in rows.notes:
+    for note in rows.about.notes:
         say(f"note: {note}")
-    return replace(rows, notes=(*notes, *rows.notes))
+    return replace(rows, about=replace(rows.about, notes=(*notes, *rows.about.notes)))
 
 
 def _fit_and_predict(
@@ -173,7 +173,7 @@ def _fit_and_predict(
         certificates = [_for_both_files(one, test_name) for one in certificates]
     shift = model.check_exchangeable(rows.X_new)
     ends, n = in_unit(found, unit), len(model.loo_.residuals)
-    return Outcome(rows, ends, tuple(certificates), n, shift, target)
+    return Outcome(rows.about, ends, tuple(certificates), n, shift, target)
 
 
 def _for_both_files(certificate: Certificate, test_name: str) -> Certificate:

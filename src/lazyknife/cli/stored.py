@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..estimators.lazy import LazyJackknifeRegressor
     from ..results import Intervals
     from .tables import Reading, Roles
-    from .tables.rows import Rows
+    from .tables.rows import About
 
 SUFFIXES = (".lk",)
 # Options of ``predict`` that say something about new rows; all others are those of the fit.
@@ -84,9 +84,9 @@ def predict_stored(
     features = frame[list(model.feature_names_in_)]
     asked = list(levels) or [model.alpha]
     found = model.predict_interval(features, alpha=asked if len(asked) > 1 else asked[0])
-    rows = _rows(model, frame, known.target, id_column, new.name)
+    about = _about(model, frame, known.target, id_column, new.name)
     certificates = tuple(model.certify(alpha=level) for level in asked)
-    whole = replace(rows, notes=(*remarks, *rows.notes))
+    whole = replace(about, notes=(*remarks, *about.notes))
     shift, n = model.check_exchangeable(features), len(model.loo_.residuals)
     return Outcome(whole, in_unit(found, known.unit), certificates, n, shift, known.target or "y")
 
@@ -126,29 +126,20 @@ def _kept(notes: Notes, given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tuple(value) if name == "na" and value else value for name, value in kept.items()}
 
 
-def _rows(
+def _about(
     model: LazyJackknifeRegressor,
     frame: pd.DataFrame,
     target: str | None,
     id_column: str | None,
     file: str,
-) -> Rows:
-    """Return the new rows as the report needs them; of training rows there is only the number."""
-    import numpy
-
-    from .tables.rows import Rows, new_target
+) -> About:
+    """Return what the report says of the new rows."""
+    from .tables.rows import About, new_target
 
     truth, remarks = (None, []) if target is None else new_target(frame, target, file)
-    shape = (model.n_samples_fit_, len(model.feature_names_in_))
-    return Rows(
-        X=numpy.broadcast_to(numpy.nan, shape),
-        y=numpy.broadcast_to(numpy.nan, shape[:1]),
-        X_new=frame[list(model.feature_names_in_)],
-        y_new=truth,
-        ids=None if id_column is None else frame[id_column].reset_index(drop=True),
-        encoder=model.encoding,
-        notes=tuple(remarks),
-    )
+    ids = None if id_column is None else frame[id_column].reset_index(drop=True)
+    features = len(model.feature_names_in_)
+    return About(model.n_samples_fit_, features, truth, ids, tuple(remarks))
 
 
 def in_unit(found: Intervals, unit: float) -> Intervals:

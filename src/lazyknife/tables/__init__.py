@@ -1,9 +1,9 @@
 """Frames with columns of any kind as arrays, without a leak."""
 
+from ..words import TableError
 from .encoder import TableEncoder, as_frame
 from .expansion import Expansion, expansion_of
 from .schema import Schema, schema_of
-from .words import TableError
 
 __all__ = [
     "Expansion",

@@ -13,8 +13,8 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from ..words import column_error, label_of, quoted
 from .dates import parse_date, to_days
-from .words import column_error, quoted
 
 Numbers = NDArray[np.float64]
 Series = nw.Series[Any]
@@ -155,9 +155,3 @@ def as_numbers(column: Series, kind: str, table: str) -> Numbers:
 def as_labels(column: Series) -> list[str | None]:
     """The names of categories, None where they are missing."""
     return [None if is_missing(value) else label_of(value) for value in column.to_list()]
-
-
-def label_of(value: Any) -> str:
-    """The same text for a code, whether its column has integers or, next to gaps, floats."""
-    whole = isinstance(value, Real) and not isinstance(value, bool) and float(value).is_integer()
-    return str(int(float(value))) if whole else str(value)

@@ -16,6 +16,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from ..words import TableError, column_error, counted, quoted_list
 from .columns import (
     KINDS,
     Series,
@@ -28,7 +29,6 @@ from .columns import (
     type_of,
 )
 from .dates import date_features, date_names
-from .words import TableError, column_error, counted, quoted_list
 
 Numbers = NDArray[np.float64]
 Frame = nw.DataFrame[Any]

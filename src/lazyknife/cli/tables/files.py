@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...files import write_together
-from .formats import SUFFIX_SEPARATORS, TableError, check_unique, load, suffix_of
+from ...words import TableError
+from .formats import SUFFIX_SEPARATORS, check_unique, load, suffix_of
 from .reading import Reading
 from .texts import LONGEST_HEADER, UNSEPARATED, Text, as_text, check_header, rows, trouble
 

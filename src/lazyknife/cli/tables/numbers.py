@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .formats import TableError, counted, option, quoted, quoted_list
+from ...words import TableError, counted, quoted, quoted_list
+from .formats import option
 from .numerals import STYLES, Numeral, Style, decimals, meanings, parse, shape, styles_of, to_float
 from .pools import Pool
 from .reading import Reading

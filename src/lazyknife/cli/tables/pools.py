@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from .formats import TableError, load, option, quoted
+from ...words import TableError, quoted
+from .formats import load, option
 
 
 @dataclass(frozen=True)

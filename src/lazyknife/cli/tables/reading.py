@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 
-from .formats import TableError
+from ...words import TableError
 
 SEPARATORS = (",", ";", "\t", "|")  # that are guessed
 NAMED = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " "}

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .formats import TableError, counted, option, quoted
+from ...words import TableError, counted, quoted
+from .formats import option
 from .names import Roles
 from .pools import kind_of
 
@@ -23,6 +24,30 @@ NUMBERS = ("number", "boolean")
 
 
 @dataclass(frozen=True)
+class About:
+    """What is said of the rows.
+
+    Attributes
+    ----------
+    training, features
+        Number of training rows and of columns that are features.
+    y_new
+        Target of the new rows; None if the file lacks it or some of it.
+    ids
+        Names of the new rows, if there is a column of them.
+    notes
+        What was done, one sentence each.
+
+    """
+
+    training: int
+    features: int
+    y_new: Array | None
+    ids: pd.Series | None
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Rows:
     """Training rows and new rows.
 
@@ -30,24 +55,20 @@ class Rows:
     ----------
     X, y
         Features of the training rows, a frame, and their target, shape (n,).
-    X_new, y_new
-        The same of the new rows; their target is None if the file lacks it or some of it.
-    ids
-        Names of the new rows, if there is a column of them.
+    X_new
+        Features of the new rows.
     encoder
         How the columns become features.
-    notes
-        What was done, one sentence each.
+    about
+        What is said of them.
 
     """
 
-    X: Any
+    X: pd.DataFrame
     y: Array
     X_new: pd.DataFrame
-    y_new: Array | None
-    ids: pd.Series | None
-    encoder: TableEncoder | None
-    notes: tuple[str, ...]
+    encoder: TableEncoder
+    about: About
 
 
 def split_rows(
@@ -68,7 +89,7 @@ def split_rows(
     y_new, remarks = (None, []) if test is None else new_target(test, str(roles.target), files[1])
     ids = None if roles.id_column is None else new[roles.id_column].reset_index(drop=True)
     notes = (*_notes(schema, X, X_new), *remarks)
-    return Rows(X, y, X_new, y_new, ids, encoder, notes)
+    return Rows(X, y, X_new, encoder, About(len(X), len(names), y_new, ids, notes))
 
 
 def _features(train: pd.DataFrame, roles: Roles, file: str) -> list[str]:

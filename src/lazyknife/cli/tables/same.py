@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any
 
-from .formats import TableError, counted, load, option, quoted
+from ...words import TableError, counted, label_of, quoted
+from .formats import load, option
 from .pools import Pool, kind_of
 
 NAMES = {
@@ -80,14 +80,9 @@ def as_moments(column: Any) -> Any:
 def as_labels(column: Any) -> Any:
     """Return text: the same for a code whether its file has integers or, next to gaps, floats."""
     try:
-        return column.astype(object).map(_label, na_action="ignore").astype("str")
+        return column.astype(object).map(label_of, na_action="ignore").astype("str")
     except TypeError:  # lists and the like
         return column
-
-
-def _label(value: Any) -> str:
-    whole = isinstance(value, Real) and not isinstance(value, bool) and float(value).is_integer()
-    return str(int(float(value))) if whole else str(value)
 
 
 def with_target(frame: Any, target: str, file: str) -> tuple[Any, list[str]]:

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from .formats import SUFFIX_SEPARATORS, TableError, check_unique, quoted, suffix_of
+from ...words import TableError, quoted
+from .formats import SUFFIX_SEPARATORS, check_unique, suffix_of
 from .reading import SEPARATORS, Reading
 
 # Longest first: the mark of UTF-16 begins that of UTF-32.

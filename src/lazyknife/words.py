@@ -1,8 +1,10 @@
-"""Words of messages about tables."""
+"""Words of messages about tables; importing them loads no other package."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Real
+from typing import Any
 
 
 class TableError(ValueError):
@@ -37,3 +39,9 @@ def counted(number: int, singular: str, plural: str = "") -> str:
 def column_error(table: str, column: object, message: str) -> TableError:
     """An error about a column of a table."""
     return TableError(f"{table}: column {quoted(column)} {message}")
+
+
+def label_of(value: Any) -> str:
+    """The name of a category: the same for a code, whether it is an integer or a float."""
+    whole = isinstance(value, Real) and not isinstance(value, bool) and float(value).is_integer()
+    return str(int(float(value))) if whole else str(value)
