@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 
@@ -43,5 +43,7 @@ def column_error(table: str, column: object, message: str) -> TableError:
 
 def label_of(value: Any) -> str:
     """The name of a category: the same for a code, whether it is an integer or a float."""
-    whole = isinstance(value, Real) and not isinstance(value, bool) and float(value).is_integer()
-    return str(int(float(value))) if whole else str(value)
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return str(value)
+    whole = isinstance(value, Integral) or float(value).is_integer()
+    return str(int(value)) if whole else str(value)  # no float: large integers stay different

@@ -133,7 +133,7 @@ def _frames(
 ) -> Frames:
     """Round means and standard deviations, each (features,) for every model."""
     means, deviations = (torch.stack(part) for part in zip(*moments, strict=True))
-    means += offset
+    means = torch.where(means.isnan(), 0.0, means + offset)  # the offset may be of other rows
     if nominal is not None:
         codes = torch.tensor(nominal)
         means[:, codes], deviations[:, codes] = 0.0, 0.0
@@ -154,7 +154,10 @@ def _without(X: Tensor, rows: Tensor) -> Tensor:
 
 
 def _moments(X: Tensor) -> tuple[Tensor, Tensor]:
-    """Centres and sizes of the columns before rounding; a size is 0 where all values are equal."""
+    """Centres and sizes of the columns before rounding; a size is 0 where all values are equal.
+
+    A column without values has no centre, NaN.
+    """
     present = ~X.isnan()
     if not present.all():
         X = torch.where(present, X, _offset(X))  # a value of the column, or 0 if it has none
@@ -164,7 +167,8 @@ def _moments(X: Tensor) -> tuple[Tensor, Tensor]:
     squares = ((X - means) / span).square() * present  # no overflow
     deviations = (squares.sum(dim=0) / count).sqrt() * span
     two = ((least == X) | (most == X)).all(dim=0)
-    return torch.where(two, least, means), torch.where(two, most - least, deviations)
+    centers = torch.where(present.any(dim=0), torch.where(two, least, means), torch.nan)
+    return centers, torch.where(two, most - least, deviations)
 
 
 def _rounded(values: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -31,8 +32,12 @@ from .candidates import listed_networks
 from .known import KNOWN
 
 PathLike = str | os.PathLike[str]
-BROKEN = (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError)
+BROKEN = (
+    *(KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError),
+    *(ArithmeticError, MemoryError),
+)
 PROBES = 3  # rows at which predictions before and after are compared
+MOST_FEATURES = 10**8  # of a row: what a file says decides how much memory the probes take
 CLOSE = 1e-6  # relative: other processors round differently, other networks differ by more
 
 
@@ -174,6 +179,8 @@ def _templates(network: Any, rows: Tensor) -> list[nn.Module]:
 
 def _rows_like(data: Any) -> Tensor:
     dtype, shape = data
+    if math.prod(shape[1:]) > MOST_FEATURES:
+        raise ValueError(f"rows of shape {shape[1:]} have more than {MOST_FEATURES:,} numbers")
     return torch.empty(shape, dtype=DTYPES[dtype])
 
 

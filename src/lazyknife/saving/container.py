@@ -52,7 +52,7 @@ def read_container(path: Path) -> Container:
             document = _document(path, file.metadata() or {})
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             _check_tensors(path, document.get("hashes"), tensors)
-    except (SafetensorError, json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (SafetensorError, UnicodeDecodeError, RecursionError) as error:
         raise _damaged(path, str(error)) from error
     return Container(document, tensors)
 
@@ -69,7 +69,10 @@ def _document(path: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
         )
     if metadata.get("sha256") != sha256(text.encode()).hexdigest():
         raise _damaged(path, "the hash of its JSON differs")
-    document = json.loads(text)
+    try:
+        document = json.loads(text)
+    except ValueError as error:  # no JSON, or a number of thousands of digits
+        raise _damaged(path, str(error)) from error
     if not isinstance(document, dict):
         raise _damaged(path, "its JSON is not an object")
     return document

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from .writer import Writer
 
 DTYPES = {str(value): value for value in vars(torch).values() if isinstance(value, torch.dtype)}
-KINDS = "biufU"  # of numbers and text in arrays
+NUMBERS = "biuf"
+KINDS = NUMBERS + "U"  # of numbers and text in arrays
 Json = Any  # None, bool, int, float, str, and lists and dicts of these
 
 
@@ -105,10 +106,10 @@ def _write_array(writer: Writer, array: np.ndarray[Any, Any]) -> Json:
 
 def _read_array(reader: Reader, data: Json) -> np.ndarray[Any, Any]:
     if "text" in data:
-        kind = object if data["dtype"] == "O" else _numpy_type(data["dtype"])
+        kind = object if data["dtype"] == "O" else str  # as wide as the text, whatever a file says
         return np.array(list(map(str, data["text"])), dtype=kind).reshape(data["shape"])
     found: np.ndarray[Any, Any] = reader.value(data["values"]).cpu().numpy()
-    return found.astype(_numpy_type(data["dtype"]), copy=False)
+    return found.astype(_numpy_type(data["dtype"], NUMBERS), copy=False)
 
 
 def _write_number(writer: Writer, number: np.generic) -> Json:
@@ -122,10 +123,10 @@ def _read_number(reader: Reader, data: Json) -> Any:
     return _numpy_type(name).type(reader.value(value))
 
 
-def _numpy_type(name: str) -> np.dtype[Any]:
+def _numpy_type(name: str, kinds: str = KINDS) -> np.dtype[Any]:
     found = np.dtype(str(name))
-    if found.kind not in KINDS:
-        raise ValueError(f"{name!r} is not a type of numbers or text")
+    if found.kind not in kinds:
+        raise ValueError(f"{name!r} is not a type that is expected here")
     return found
 
 

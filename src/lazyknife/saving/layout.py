@@ -36,11 +36,11 @@ def pack(tensor: Tensor) -> Packed:
 def unpack(packed: Packed, device: torch.device) -> Tensor:
     """Return a tensor with the original layout, in memory of its own."""
     values, shape, stride = packed
-    own = torch.empty_strided(_single(shape, stride), stride, dtype=values.dtype, device=device)
-    inside = own.permute(_order(stride))
-    if inside.shape != values.shape:
+    single, order = _single(shape, stride), _order(stride)
+    if tuple(single[axis] for axis in order) != values.shape:  # before memory is taken
         raise ValueError(f"shape {tuple(values.shape)} does not fit {shape} with strides {stride}")
-    inside.copy_(values)
+    own = torch.empty_strided(single, stride, dtype=values.dtype, device=device)
+    own.permute(order).copy_(values)
     return own.expand(shape)
 
 

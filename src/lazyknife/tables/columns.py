@@ -35,8 +35,11 @@ OBJECTS: dict[str, tuple[type, ...]] = {
     "duration": (datetime.timedelta,),
     "category": (str,),
 }
+# Classes that inherit from those of a kind, and are not of it.
+EXCEPT: dict[str, type] = {"date": datetime.datetime, "number": np.timedelta64}
 NAMED: dict[Any, str] = {nw.Date: "date", nw.Datetime: "moment", nw.Duration: "duration"}
 NAMED |= dict.fromkeys((nw.String, nw.Categorical, nw.Enum), "category")
+TYPED = (nw.Boolean, nw.Date, nw.Datetime, nw.Duration, nw.Categorical, nw.Enum)
 MICROSECONDS = 86_400e6  # of a day
 FEW_ROWS, MOST_SINGLE = 20, 0.75  # text with more values of one row than this is no category
 
@@ -51,15 +54,27 @@ def kind_of(column: Series, table: str, declared: bool = False) -> str:
     if found not in KINDS:
         way_out = "convert them to numbers, or drop the column"
         raise column_error(table, column.name, f"has values of type {found}: {way_out}")
-    if found == "category" and not isinstance(column.dtype, nw.Categorical | nw.Enum):
-        return _kind_of_text(column.name, present(column), table)
-    return found
+    if is_typed(column):
+        return found
+    values = present(column)
+    if len(values) == 1 < len(column):  # its row would decide the kind for models without it
+        way_out = "drop it, or declare it as categorical"
+        raise column_error(
+            table, column.name, f"has a single value, {quoted(values[0])}: {way_out}"
+        )
+    return _kind_of_text(column.name, values, table) if found == "category" else found
 
 
 def is_empty(column: Series) -> bool:
     """Whether all values are missing."""
     missing = column.null_count() == len(column)
     return missing or (column.dtype.is_float() and bool(np.isnan(column.to_numpy()).all()))
+
+
+def is_typed(column: Series) -> bool:
+    """Whether the type of a column says its kind; that of text and objects does not."""
+    dtype = column.dtype
+    return dtype.is_numeric() or any(dtype == kind for kind in TYPED)
 
 
 def type_of(column: Series) -> str:
@@ -71,8 +86,14 @@ def type_of(column: Series) -> str:
         if dtype == kind:
             return name
     found = {type(value) for value in present(column)}
-    fits = (kind for kind, of in OBJECTS.items() if all(issubclass(one, of) for one in found))
+    fits = (kind for kind in OBJECTS if all(_is_of(one, kind) for one in found))
     return next(fits, " and ".join(sorted(one.__name__ for one in found)))
+
+
+def _is_of(one: type, kind: str) -> bool:
+    """Whether objects of a class are of a kind."""
+    other = EXCEPT.get(kind)
+    return issubclass(one, OBJECTS[kind]) and not (other and issubclass(one, other))
 
 
 def _kind_of_text(name: str, values: Sequence[str], table: str) -> str:
@@ -126,8 +147,10 @@ def present(column: Series) -> list[Any]:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a value is None, NaN or NaT."""
-    return value is None or bool(np.ndim(value) == 0 and value != value)
+    """Whether a value is None, NaN, NaT or pandas' NA, which is equal to nothing and no number."""
+    if value is None or type(value).__name__ == "NAType":
+        return True
+    return bool(np.ndim(value) == 0 and value != value)
 
 
 def as_numbers(column: Series, kind: str, table: str) -> Numbers:
