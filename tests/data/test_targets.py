@@ -123,6 +123,18 @@ def test_ends_that_a_pair_cannot_reach_become_infinite_or_the_bounds():
     assert float(target.point(torch.tensor(-1.0))) == 1.0  # of the smallest training target
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_ends_on_another_branch_of_the_inverse_become_infinite(sign):
+    """1/y of y > 0 never reaches −0.1, but the inverse of −0.1 is −10, below the other end."""
+    target = find_target((lambda y: sign / y, lambda z: sign / z), None).check(Y)
+    z = sorted((sign * -0.1, sign / Y.max()))
+    lower, upper = ends(target, *z)
+    assert lower == pytest.approx(Y.max())
+    assert upper == math.inf
+    inside = target.point(torch.tensor([sign * -0.1], dtype=torch.float64))
+    assert float(inside) == pytest.approx(Y.max())
+
+
 def test_infinite_ends_of_a_pair():
     lower, upper = ends(find_target((np.log, np.exp), None).check(Y), -math.inf, math.inf)
     assert -1e-12 < lower <= 0  # rounded outwards

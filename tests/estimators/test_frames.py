@@ -161,3 +161,13 @@ def test_encoding_settings() -> None:
         fitted(frame, y, encoding="onehot")
     with pytest.raises(TypeError, match="requires X to be a frame"):
         fitted(np.zeros((9, 2)), np.zeros(9), encoding=lk.TableEncoder())
+
+
+def test_a_row_that_alone_has_a_value_does_not_change_the_model_without_it() -> None:
+    frame, y = table()
+    each = []
+    for value in (7.3, 1000.2):
+        X = frame[["size"]].assign(extra=np.where(np.arange(N) == ROW, value, np.nan))
+        model, new = fitted(X, y), frame[["size"]].assign(extra=np.linspace(-3, 3, N))
+        each.append(model.loo_.predict(features_of(model, new))[1][:, ROW].numpy())
+    assert_close(*each, 1e-9)

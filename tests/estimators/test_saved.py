@@ -38,6 +38,7 @@ from lazyknife import (
 )
 from lazyknife.compute import Machine
 from lazyknife.estimators.known import KNOWN, _machine
+from lazyknife.estimators.saved import _rows_like
 from lazyknife.saving import SCHEMA, Codec, describe
 
 RNG = np.random.default_rng(0)
@@ -546,3 +547,9 @@ def test_every_known_name_is_that_of_its_class():
     kinds = [of.kind if isinstance(of, Codec) else of for of in KNOWN.values()]
     assert [kind.__name__ for kind in kinds] == list(KNOWN)
     assert len(set(kinds)) == len(kinds)
+
+
+def test_a_forged_shape_of_rows_takes_no_memory():
+    assert _rows_like(["torch.float64", [0, 5]]).shape == (0, 5)
+    with pytest.raises(ValueError, match="more than"):
+        _rows_like(["torch.float64", [0, 10**12]])

@@ -82,7 +82,9 @@ def test_other_files_are_refused(path):
         read_container(path.parent)
 
 
-@pytest.mark.parametrize("text", ["[]", "{", "[" * 100_000 + "]" * 100_000, '{"hashes": 3}', "{}"])
+@pytest.mark.parametrize(
+    "text", ["[]", "{", "[" * 100_000 + "]" * 100_000, '{"hashes": 3}', "{}", "1" * 5000]
+)
 def test_odd_documents_are_refused(path, text):
     rewrite(path, text=text)
     with pytest.raises(ValueError, match="damaged"):

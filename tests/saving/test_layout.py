@@ -52,6 +52,11 @@ def test_a_layout_that_does_not_fit_is_refused(stride):
         unpack(Packed(torch.ones(2, 3), [2, 3], stride), CPU)
 
 
+def test_no_memory_is_taken_for_entries_that_are_not_there():
+    with pytest.raises(ValueError, match="does not fit"):
+        unpack(Packed(torch.ones(3), [10**15], [1]), torch.device("cpu"))
+
+
 def test_the_same_entries_have_the_same_place():
     base = torch.ones(4, 4)
     assert place_of(base[0]) == place_of(base[0])

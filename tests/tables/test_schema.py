@@ -144,3 +144,29 @@ def test_lazy_frames_are_refused_with_the_way_out() -> None:
     with pytest.raises(TypeError, match="collect"):
         as_frame(pl.DataFrame({"a": [1]}).lazy(), "X")
     assert as_frame(np.zeros((2, 2)), "X") is None
+
+
+@pytest.mark.parametrize("odd", [dt.date(2020, 1, 1), np.timedelta64(3, "h")])
+def test_one_object_does_not_decide_the_kind_of_its_column(odd: Any) -> None:
+    values = pd.Series([dt.datetime(2020, 1, day, 5) for day in range(1, 9)] + [odd], dtype=object)
+    with pytest.raises(TableError, match="'when' has values of type"):
+        read(pd.DataFrame({"when": values}))
+
+
+@pytest.mark.parametrize("value", ["x", "2020-03-04", dt.datetime(2020, 1, 1, 4), Decimal(3)])
+def test_a_single_value_does_not_decide_the_kind_of_its_column(value: Any) -> None:
+    frame = pd.DataFrame({"note": pd.Series([None, value, None], dtype=object)})
+    with pytest.raises(TableError, match="'note' has a single value"):
+        read(frame)
+    assert len(np.unique(read(frame, categorical=["note"]))) == 2
+
+
+@pytest.mark.parametrize("dtype", ["string", "object", "category"])
+def test_the_missing_value_of_pandas(dtype: str) -> None:
+    column = pd.Series(["u", pd.NA, "v", "u"], dtype=dtype)
+    assert read(pd.DataFrame({"c": column}))[:, 0].tolist() == [0.0, -1.0, 1.0, 0.0]
+
+
+def test_large_codes_stay_different() -> None:
+    frame = pd.DataFrame({"id": [2**53, 2**53 + 1, 2**53 + 1]})
+    assert read(frame, categorical=["id"])[:, 0].tolist() == [0.0, 1.0, 1.0]

@@ -142,7 +142,16 @@ class Pair:
             back = _values("inverse", self.inverse, z)
             again = _values("function", self.apply, back)
             near = np.abs(again - z) <= ROUND_TRIP * np.maximum(np.abs(z), size)
-        return back, ((near & np.isfinite(z)) | (again == z)) & ~np.isnan(back)
+        found = ((near & np.isfinite(z)) | (again == z)) & ~np.isnan(back)
+        return back, found & self._in_order(z, back)
+
+    def _in_order(self, z: Values, back: Values) -> NDArray[np.bool_]:
+        """Whether numbers beyond the training targets stay beyond them: 1/z changes its branch."""
+        sign = -1 if self.falling else 1
+        first, last = _values("inverse", self.inverse, np.array(self.limits))
+        slack = 2 * self.error + ULPS * max(abs(first), abs(last))
+        low, high = sign * (back - first) <= slack, sign * (back - last) >= -slack
+        return np.where(z < self.limits[0], low, np.where(z > self.limits[1], high, True))
 
 
 def _values(role: str, function: Function, given: Values) -> Values:
