@@ -51,6 +51,7 @@ def test_a_wrong_command_line_is_one_line(arguments, message):
     assert re.search(f"error: .*{message}", line)
 
 
+@pytest.mark.slow
 def test_the_commands_are_those_of_the_module():
     command = [sys.executable, "-m", "research", "--help"]
     text = subprocess.run(command, capture_output=True, text=True, check=True, cwd=DOCS.parent)
@@ -94,6 +95,7 @@ def study(*options):
     return ("study", "small", "--jobs", "1", *options)
 
 
+@pytest.mark.slow
 def test_a_study_runs_goes_on_and_is_drawn_again(studied):
     printed = succeed(*study("--trials", "1"))
     assert "2 of 2 trials run now; results/small.csv, results/small.svg" in printed

@@ -61,6 +61,7 @@ def test_the_table_of_the_comparison_is_that_of_the_committed_rows(tmp_path):
     assert (tmp_path / "demo.png").stat().st_size > 5000
 
 
+@pytest.mark.slow
 def test_the_demo_compares_methods_on_the_diabetes_data():
     methods = {name: diabetes.METHODS[name] for name in ("naive", "lazyknife")}
     found = lk.compare_methods(*diabetes.data(), methods, train_rows=60, jobs=1)

@@ -257,6 +257,7 @@ def test_pretraining_learns_and_leaves_the_random_state_alone():
     assert np.mean((predicted - y - 5) ** 2) < 0.5 * y.var()
 
 
+@pytest.mark.slow
 def test_every_method_runs_and_certifies(population):
     rows = pd.DataFrame(pretrained.adapt(population, "South", 1))
     assert list(rows["method"]) == list(pretrained.METHODS)

@@ -90,6 +90,7 @@ def test_a_small_trial_of_every_choice_gives_the_committed_row(method):
     check_again("choices", replace(small_trial("choices"), method=method))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [DEFAULT, BEFORE, *STRONG])
 def test_a_small_trial_of_every_method_on_tables_gives_the_committed_row(method):
     every = STUDIES["tables"].expand(1)

@@ -66,6 +66,7 @@ def test_scores_are_compared_split_by_split():
     assert summary.loc["autoencode", "score"] == 2.0
 
 
+@pytest.mark.slow
 def test_the_study_runs_on_a_small_sample(tmp_path):
     X, y = linear(240, 4)
     cases = [unlabelled.Case(f"new={new}", lambda: (X, y), new) for new in (60, None)]

@@ -153,6 +153,7 @@ RUNS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sigma", "rate", "steps", "grid", "epsilon"), RUNS)
 def test_the_accountant_agrees_with_dp_accounting(sigma, rate, steps, grid, epsilon):
     """With its upper bounds, for either relation, and never below its lower bound."""

@@ -366,6 +366,7 @@ def test_targets_that_are_constant_but_for_one(others: float) -> None:
     assert model.loo_.conceded <= 1
 
 
+@pytest.mark.slow
 def test_factors_that_do_not_fit_are_computed_again() -> None:
     X, y, new, _ = data(0, 30)
     found = [fitted(X, y, memory_budget=size) for size in (10**8, 10**4)]

@@ -161,6 +161,7 @@ def assert_near(actual: Tensor, expected: Array, scale: float) -> None:
     assert_close(np.append(actual.cpu().numpy(), scale), np.append(expected, scale), 1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:An output with one or more")  # torch's own, of PReLU in vmap
 @pytest.mark.parametrize("readout", READOUTS)
 @settings(max_examples=60, deadline=None)

@@ -12,7 +12,6 @@ import lazyknife as lk
         lk.LazyJackknifeRegressor(),
         lk.LazyJackknifeRegressor(base=lk.Split(), readout="network", scaling="standardize"),
         lk.LazyJackknifeRegressor(base=lk.Public(), construction="full", starts=2),
-        lk.LazyJackknifeRegressor(base=lk.Public(), construction="cv+", folds=2),
         lk.LazyJackknifeRegressor(lk.mlp((64, 64), skip=True), widths="leverage"),
         lk.LazyJackknifeRegressor(base=lk.Public(), loss="huber"),
         lk.SplitConformalRegressor(),
@@ -24,6 +23,13 @@ def test_scikit_learn_checks(estimator, check):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-@parametrize_with_checks([lk.DPLazyPI(), lk.JackknifeRegressor(), lk.CVPlusRegressor()])
+@parametrize_with_checks(
+    [
+        lk.LazyJackknifeRegressor(construction="cv+", folds=2),
+        lk.DPLazyPI(),
+        lk.JackknifeRegressor(),
+        lk.CVPlusRegressor(),
+    ]
+)
 def test_scikit_learn_checks_of_slow_estimators(estimator, check):
     check(estimator)

@@ -455,6 +455,7 @@ def low_rank(n: int, features: int) -> Tensor:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "form"), [(40, "kernel"), (60, "features")])
 def test_rounding_that_outweighs_the_ridge_is_refused(n: int, form: str) -> None:
     X, (_, y) = low_rank(n, 50), data(n)

@@ -226,6 +226,7 @@ def fitted(name: str, network: Any, seed: int) -> np.ndarray:
     return intervals(FITTED[name](network, seed), NEW)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", LEARNERS)
 def test_fits_in_threads_equal_fits_alone_bit_for_bit(network: str) -> None:
     """All ways to fit at once, those that draw random numbers in training among them."""

@@ -202,6 +202,7 @@ def test_the_bound_m_plus_tau_is_itself_nearly_attained():
     assert missed / REPETITIONS - 0.1 > 0.97 * (m_plus_tau - 0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("construction", ["plus", "minmax"])
 def test_the_estimator_itself_misses_as_the_theorem_says(construction):
     """Full fits; a false alarm about the certificate has probability below 1e-6."""

@@ -53,12 +53,14 @@ def excess(construction: str, network: str, mutant: bool) -> float:
     return float(np.mean(found) / (np.std(found, ddof=1) / np.sqrt(TRIALS)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("construction", ["full", "minmax"])
 def test_categories_of_one_row_keep_the_certificate(construction, network):
     assert excess(construction, network, mutant=False) >= -3
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::lazyknife.shift.ShiftWarning")
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("construction", ["full", "minmax"])

@@ -74,6 +74,7 @@ def test_a_row_has_the_same_features_alone_and_in_a_batch() -> None:
     assert torch.equal(torch.cat(alone), together)
 
 
+@pytest.mark.slow
 def test_features_that_do_not_fit_are_made_again() -> None:
     whole = linearise(convolutional(), PICTURES, machine=MACHINE)
     small = linearise(convolutional(), PICTURES, machine=machine_for("cpu", "network", 2**13))
