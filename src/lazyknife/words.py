@@ -45,5 +45,6 @@ def label_of(value: Any) -> str:
     """The name of a category: the same for a code, whether it is an integer or a float."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return str(value)
-    whole = isinstance(value, Integral) or float(value).is_integer()
-    return str(int(value)) if whole else str(value)  # no float: large integers stay different
+    if isinstance(value, Integral):
+        return str(int(value))  # no float: large integers stay different
+    return str(int(float(value))) if float(value).is_integer() else str(value)
