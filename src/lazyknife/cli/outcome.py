@@ -72,12 +72,12 @@ def measured(outcome: Outcome) -> list[tuple[str, str]]:
     ]
     for part in outcome.levels:
         level = f"alpha = {part.alpha:g}"
-        found.append((f"mean width, {level}", f"{mean_width(part):.4g}"))
+        found.append((f"mean width, {level}", in_figures(mean_width(part).value)))
         if rows.y_new is not None:
             share = coverage(rows.y_new, part)
             found += [
                 (f"coverage of the new rows, {level}", f"{share.value:.3f} ± {share.error:.3f}"),
-                (f"interval score, {level}", f"{interval_score(rows.y_new, part):.4g}"),
+                (f"interval score, {level}", in_figures(interval_score(rows.y_new, part).value)),
             ]
     return found
 
@@ -87,6 +87,11 @@ def doubts(outcome: Outcome) -> list[str]:
     if not outcome.shift.clear:
         return shortfalls(outcome)
     return [str(outcome.shift), SHIFTED, *shortfalls(outcome)]
+
+
+def in_figures(value: float) -> str:
+    """Return four figures, without an exponent where that is short: 28,120."""
+    return f"{float(f'{value:.4g}'):,.10g}"
 
 
 def shortfalls(outcome: Outcome) -> list[str]:
