@@ -163,4 +163,5 @@ def test_outputs_keep_their_mode_and_links(folder):
 )
 def test_messages_name_options(message, expected):
     options = ["ridge", "readout", "hidden", "sketch", "widths", "base", "intercept", "scaling"]
-    assert spelled(message, [*options, "lower_bound", "upper_bound"]) == expected
+    roles = ["drop", "id_column", "categorical"]
+    assert spelled(message, [*options, *roles, "lower_bound", "upper_bound"]) == expected

@@ -32,7 +32,7 @@ _BASE = re.compile(rf"\b({'|'.join(_BASES)})\(\)")
 _POOL = re.compile(r" with X_pool\b|, or give (the )?rows? .{0,40} as X_pool")
 _NAME = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 _ENCODER = re.compile(rf"encoding=TableEncoder\((categorical|ignore)=\[({_NAME})\]\)")
-_ROLES = {"categorical": ("--categorical",), "ignore": ("--drop", "--id")}
+_ROLES = {"categorical": ("categorical",), "ignore": ("drop", "id_column")}
 
 
 def spelled(message: str, parameters: Collection[str]) -> str:
@@ -48,14 +48,13 @@ def spelled(message: str, parameters: Collection[str]) -> str:
             name = "hidden"
         return match[0] if name not in parameters else typed(name, match[2])
 
-    found = _SETTING.sub(option, _POOL.sub("", _ENCODER.sub(_roles, message)))
+    def roles(match: re.Match[str]) -> str:
+        column = shlex.quote(literal_eval(match[2]))
+        ways = (FLAGS.get(name, name) for name in _ROLES[match[1]] if name in parameters)
+        return " or ".join(f"--{flag} {column}" for flag in ways)
+
+    found = _SETTING.sub(option, _POOL.sub("", _ENCODER.sub(roles, message)))
     return _BASE.sub(lambda match: f"--base {_BASES[match[1]]}", found)
-
-
-def _roles(match: re.Match[str]) -> str:
-    """Return the options that declare a column."""
-    column = shlex.quote(literal_eval(match[2]))
-    return " or ".join(f"{flag} {column}" for flag in _ROLES[match[1]])
 
 
 def typed(name: str, value: str) -> str:
