@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.linear_model import Ridge
 
 import lazyknife as lk
 from lazyknife.compare import make_folds, one_thread, run_fold, summarise_folds
@@ -84,6 +85,11 @@ def test_settings_are_checked_before_anything_is_fitted():
         lk.compare_methods(X, Y, {"mine": lk.LazyJackknifeRegressor(construction="x")})
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         lk.compare_methods(X, Y[:40])
+
+
+def test_methods_of_others_are_refused_with_a_way_out():
+    with pytest.raises(TypeError, match=r"methods\['mine'\] is of type Ridge.*docs/studies"):
+        lk.compare_methods(X, Y, {"mine": Ridge()})
 
 
 def test_rows_are_what_the_estimators_give():

@@ -94,8 +94,8 @@ def compare_methods(
 
     settings = MethodSettings(alpha, network, epochs, batch_size, epsilon)
     models = methods if isinstance(methods, Mapping) else _named(methods, settings, scaling)
-    for model in models.values():
-        model._check_settings()
+    for name, model in models.items():
+        _check_model(name, model)
     X, y = X if hasattr(X, "shape") else np.asarray(X), np.asarray(y)
     check_consistent_length(X, y)
     parts = make_folds(len(y), folds, train_rows, test_rows, random_state)
@@ -127,6 +127,15 @@ def wants_log(widths: pd.Series) -> bool:
     """Whether widths differ too much for a linear axis."""
     finite = widths[np.isfinite(widths)]
     return bool(finite.max() > WIDE_SPREAD * finite.min())
+
+
+def _check_model(name: str, model: Any) -> None:
+    if not isinstance(model, IntervalRegressor):
+        raise TypeError(
+            f"methods[{name!r}] is of type {type(model).__name__}: give an estimator of lazyknife; "
+            "other methods are compared by a study of your own (docs/studies.md)"
+        )
+    model._check_settings()
 
 
 def _named(

@@ -41,6 +41,11 @@ def column_error(table: str, column: object, message: str) -> TableError:
     return TableError(f"{table}: column {quoted(column)} {message}")
 
 
+def encoder_setting(parameter: str, column: object) -> str:
+    """How a column is declared: the command spells it as its own option."""
+    return f"encoding=TableEncoder({parameter}=[{column!r}])"
+
+
 def label_of(value: Any) -> str:
     """The name of a category: the same for a code, whether it is an integer or a float."""
     if isinstance(value, bool) or not isinstance(value, Real):

@@ -156,9 +156,12 @@ def test_outputs_keep_their_mode_and_links(folder):
         ("use DPSGD(), or intercept=False", "use --base dpsgd, or --no-intercept"),
         ("scaling=None, or 'standardize' with X_pool", "--scaling none, or 'standardize'"),
         ("bounds=(0.0, None): no", "--lower-bound 0.0 no --upper-bound: no"),
+        ("pass encoding=TableEncoder(ignore=['a b'])", "pass --drop 'a b' or --id 'a b'"),
+        ('encoding=TableEncoder(categorical=["a\'])"])', """--categorical 'a'"'"'])'"""),
         ("y[3]=5 and other=7 and a == b", "y[3]=5 and other=7 and a == b"),
     ],
 )
 def test_messages_name_options(message, expected):
     options = ["ridge", "readout", "hidden", "sketch", "widths", "base", "intercept", "scaling"]
-    assert spelled(message, [*options, "lower_bound", "upper_bound"]) == expected
+    roles = ["drop", "id_column", "categorical"]
+    assert spelled(message, [*options, *roles, "lower_bound", "upper_bound"]) == expected

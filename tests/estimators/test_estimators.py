@@ -465,9 +465,9 @@ def with_value(array, value):
 
 
 BAD_FITS = {
-    "nan in X": ({}, with_value(GOOD_X, np.nan), GOOD_Y, "Input X contains NaN"),
+    "nan in X": ({}, with_value(GOOD_X, np.nan), GOOD_Y, "Input X contains NaN: pass a frame"),
     "inf in X": ({}, with_value(GOOD_X, np.inf), GOOD_Y, "X contains infinity"),
-    "nan in y": ({}, GOOD_X, with_value(GOOD_Y, np.nan), "Input y contains NaN"),
+    "nan in y": ({}, GOOD_X, with_value(GOOD_Y, np.nan), "Input y contains NaN: leave"),
     "inf in y": ({}, GOOD_X, with_value(GOOD_Y, np.inf), "y contains infinity"),
     "empty": ({}, GOOD_X[:0], GOOD_Y[:0], "0 sample"),
     "one row": ({}, GOOD_X[:1], GOOD_Y[:1], "minimum of 2 is required"),

@@ -96,7 +96,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no values": ({"x": [None] * 30}, "has no values"),
     "lists": ({"x": [[1], [2], [3]] * 10}, "values of type"),
     "numbers as text": ({"x": [f"{k},5" for k in range(30)]}, "numbers that are stored as text"),
-    "free text": ({"x": [f"name {k}" for k in range(30)]}, "like row names or text"),
+    "free text": ({"x": [f"name {k}" for k in range(30)]}, r"ignore=\['x'\]"),
     "a bad date": ({"x": ["2020-01-01"] * 29 + ["soon"]}, "'soon' is not a date"),
     "dates with and without time": ({"x": ["2020-01-01", "2020-01-01T10:00"] * 15}, "one form"),
     "infinite": ({"x": [1.0] * 29 + [np.inf]}, "infinite value in row 30"),

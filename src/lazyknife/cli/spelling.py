@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shlex
+from ast import literal_eval
 from collections.abc import Collection
 
 from .library import members
@@ -28,6 +30,9 @@ _SETTING = re.compile(rf"(?<![\w.\[])([A-Za-z]\w*)=(?!=)({_VALUE})")
 _BASES = {of: kind for kind, of in members("base", "BASES").items()}
 _BASE = re.compile(rf"\b({'|'.join(_BASES)})\(\)")
 _POOL = re.compile(r" with X_pool\b|, or give (the )?rows? .{0,40} as X_pool")
+_NAME = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+_ENCODER = re.compile(rf"encoding=TableEncoder\((categorical|ignore)=\[({_NAME})\]\)")
+_ROLES = {"categorical": ("categorical",), "ignore": ("drop", "id_column")}
 
 
 def spelled(message: str, parameters: Collection[str]) -> str:
@@ -43,7 +48,12 @@ def spelled(message: str, parameters: Collection[str]) -> str:
             name = "hidden"
         return match[0] if name not in parameters else typed(name, match[2])
 
-    found = _SETTING.sub(option, _POOL.sub("", message))
+    def roles(match: re.Match[str]) -> str:
+        column = shlex.quote(literal_eval(match[2]))
+        ways = (FLAGS.get(name, name) for name in _ROLES[match[1]] if name in parameters)
+        return " or ".join(f"--{flag} {column}" for flag in ways)
+
+    found = _SETTING.sub(option, _POOL.sub("", _ENCODER.sub(roles, message)))
     return _BASE.sub(lambda match: f"--base {_BASES[match[1]]}", found)
 
 

@@ -32,8 +32,20 @@ def check_features(X: Any, estimator: Any, *, name: str = "X", min_rows: int = 1
     if is_shaped(X):
         return _check_shaped(values, name, min_rows)
     terms = {"estimator": estimator, "input_name": name, "ensure_min_samples": min_rows}
-    with np.errstate(all="ignore"):  # of huge values, which its test for infinity adds up
-        result: Values = check_array(values, dtype=np.float64, **terms)
+    result: Values = _checked(values, "pass a frame for text, dates and gaps", np.float64, **terms)
+    return result
+
+
+def _checked(values: Any, way_out: str, dtype: Any, **terms: Any) -> Values:
+    """Call scikit-learn's check; what it says about gaps and text ends in a way out."""
+    try:
+        with np.errstate(all="ignore"):  # of huge values, which its test for infinity adds up
+            result: Values = check_array(values, dtype=dtype, **terms)
+    except ValueError as error:
+        first = str(error).splitlines()[0].rstrip(".")
+        if "contains NaN" not in first and "could not convert" not in first:
+            raise
+        raise ValueError(f"{first}: {way_out}") from None
     return result
 
 
@@ -44,8 +56,7 @@ def check_target(y: Any, X: Values, estimator: Any) -> NDArray[np.float64]:
             f"{type(estimator).__name__} requires y to be passed, but the target y is None"
         )
     terms = {"ensure_2d": False, "estimator": estimator, "input_name": "y"}
-    with np.errstate(all="ignore"):
-        checked = check_array(plain(y, "y"), dtype=None, **terms)
+    checked = _checked(plain(y, "y"), "leave such rows out", None, **terms)
     if checked.ndim == 2 and checked.shape[1] == 1:
         warn(COLUMN, DataConversionWarning)
     vector = column_or_1d(checked)
@@ -65,7 +76,7 @@ def finite_numbers(values: Any, name: str) -> NDArray[np.float64]:
     except (TypeError, ValueError, OverflowError) as error:
         if str(error).startswith(name):
             raise
-        raise ValueError(f"{name} has values that are not numbers: {error}") from None
+        raise ValueError(f"{name} has values that are not numbers: {error}: convert them") from None
     if not np.isfinite(result).all():
         row = int((~np.isfinite(result.ravel())).argmax())
         raise ValueError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable
 
 import torch
@@ -56,9 +57,9 @@ def make(network: Network | None, X: Tensor, seed: int) -> nn.Module:
             module = _called(network, X.shape[1])
     else:
         raise TypeError(
-            f"network={network!r}: give None, a torch.nn.Module, a callable "
+            f"network={reprlib.repr(network)}: give None, a torch.nn.Module, a callable "
             "n_features -> torch.nn.Module such as lazyknife.mlp((64, 64)), or candidates such as "
-            "lazyknife.wide('laplace')"
+            "lazyknife.wide('laplace'); load a state_dict into a module by load_state_dict"
         )
     if any(isinstance(p, UninitializedParameter) for p in module.parameters()):
         with seeded(seed), torch.no_grad():

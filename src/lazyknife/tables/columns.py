@@ -13,7 +13,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from ..words import column_error, label_of, quoted
+from ..words import column_error, encoder_setting, label_of, quoted
 from .dates import parse_date, to_days
 
 Numbers = NDArray[np.float64]
@@ -105,12 +105,14 @@ def _kind_of_text(name: str, values: Sequence[str], table: str) -> str:
     if 2 * sum(map(is_number, distinct)) >= len(distinct):
         odd = [text for text in distinct if not is_number(text)]
         but = f", but also {quoted(odd[0])}" if odd else ""
-        way_out = "convert them to numbers, or declare the column as categorical if they are codes"
+        as_codes = encoder_setting("categorical", name)
+        way_out = f"convert them to numbers, or pass {as_codes} if they are codes"
         raise column_error(table, name, f"contains numbers that are stored as text{but}: {way_out}")
     single = sum(count == 1 for count in Counter(values).values())
     if len(values) > FEW_ROWS and single > MOST_SINGLE * len(values):
         found = f"has {single} values that occur only once in {len(values)} rows"
-        way_out = "drop it, or declare it as categorical"
+        ways = (encoder_setting(parameter, name) for parameter in ("ignore", "categorical"))
+        way_out = "pass {} to leave it out, or {} to keep it".format(*ways)
         raise column_error(table, name, f"{found}, like row names or text: {way_out}")
     return "category"
 
@@ -128,7 +130,7 @@ def check_dates(name: str, texts: Sequence[str], table: str) -> None:
     odd = next((text for text in texts if parse_date(text) is None), None)
     if odd is not None:
         message = f"contains dates, but {quoted(odd)} is not a date (YYYY-MM-DD)"
-        way_out = "correct it, leave it empty, or declare the column as categorical"
+        way_out = f"correct it, leave it empty, or pass {encoder_setting('categorical', name)}"
         raise column_error(table, name, f"{message}: {way_out}")
 
 

@@ -194,5 +194,5 @@ def check_columns(
     if lacking:
         raise TableError(f"{table}: no column {quoted_list(lacking)}: pass the columns of the fit")
     if more:
-        message = "which the rows that were fitted did not have: remove it"
-        raise TableError(f"{table}: column {quoted_list(more)}, {message}")
+        found = f"the rows that were fitted had no column {quoted_list(more)}"
+        raise TableError(f"{table}: {found}: pass the columns of the fit alone")

@@ -54,7 +54,8 @@ def _dates(
 
 def _open(pool: Pool, text: str) -> TableError:
     ways = " or ".join(option("--dates", order) for order in ORDERS)
-    return pool.error(f"contains dates such as {quoted(text)}, whose order is open: pass {ways}")
+    found = f"contains dates such as {quoted(text)}, whose order is ambiguous"
+    return pool.error(f"{found}: pass {ways}")
 
 
 def _check_not_dates(pool: Pool, texts: Sequence[str], otherwise: bool) -> None:
