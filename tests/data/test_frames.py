@@ -155,3 +155,20 @@ def test_a_constant_column_changes_little() -> None:
 
 def pad(X: Array) -> Array:
     return np.column_stack([X, np.full(len(X), 7.0)])
+
+
+def test_gaps_count_for_nothing_and_codes_are_left_as_they_are() -> None:
+    rng = np.random.default_rng(5)
+    X = np.column_stack([rng.normal(7, 3, 12), rng.gamma(2, 9, 12), rng.integers(0, 4, 12)])
+    X[[1, 4, 5], 0] = X[7, 1] = np.nan
+    sets = list(torch.arange(12)[:, None])
+    found = own_frames(torch.from_numpy(X), sets, 1.0, nominal=(False, False, True))
+    for k in range(12):
+        own = np.delete(X, k, axis=0)
+        frame = found[int(found.of[k])]
+        for f in (0, 1):
+            center, scale = frame_of(own[~np.isnan(own[:, f])][:, [f]], 1.0)
+            assert_close(frame.center[[f]], center, 1e-12)
+            assert_close(frame.scale[[f]], scale, 1e-12)
+        assert (float(frame.center[2]), float(frame.scale[2])) == (0.0, 1.0)
+        assert frame.nominal == (False, False, True)

@@ -159,6 +159,8 @@ def test_encoding_settings() -> None:
     assert model.reader_.schema.features == ["size", "age", "city", "garage"]
     with pytest.raises(TypeError, match="TableEncoder"):
         fitted(frame, y, encoding="onehot")
+    with pytest.raises(ValueError, match="give one of them"):
+        fitted(frame, y, encoding=lk.TableEncoder(), scaling=SimpleImputer())
     with pytest.raises(TypeError, match="requires X to be a frame"):
         fitted(np.zeros((9, 2)), np.zeros(9), encoding=lk.TableEncoder())
 

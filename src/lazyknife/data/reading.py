@@ -122,6 +122,11 @@ def make_reader(X: Any, others: Sequence[Any], encoding: Any, raw: bool) -> Read
                 f"encoding={encoding!r} requires X to be a frame, not {type(X).__name__}"
             )
         return Reader()
+    if raw and encoding is not None:
+        raise ValueError(
+            f"encoding={encoding!r} with a transformer as scaling, which receives the frame as it "
+            "is: give one of them"
+        )
     if raw:
         return Reader(raw=True)
     encoder = TableEncoder() if encoding is None else encoding
