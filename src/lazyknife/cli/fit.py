@@ -69,7 +69,7 @@ def _fitted(
         raise ValueError(f"{file}: {len(rows.y)} rows are too few: give at least {FEWEST_ROWS}")
     for note in rows.about.notes:
         say(f"note: {note}")
-    return LazyJackknifeRegressor(**settings, encoding=rows.encoder).fit(rows.X, rows.y / unit)
+    return LazyJackknifeRegressor(**settings, encoding=rows.encoding).fit(rows.X, rows.y / unit)
 
 
 def _measured(model: LazyJackknifeRegressor) -> list[tuple[str, str]]:

@@ -162,7 +162,7 @@ def _fit_and_predict(
     from ..estimators.lazy import LazyJackknifeRegressor
     from ..shift import ShiftWarning
 
-    model = LazyJackknifeRegressor(encoding=rows.encoder, **settings)
+    model = LazyJackknifeRegressor(encoding=rows.encoding, **settings)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ShiftWarning)  # the outcome says it
         model.fit(rows.X, rows.y / unit, X_pool=rows.X_new)

@@ -57,8 +57,8 @@ class Rows:
         Features of the training rows, a frame, and their target, shape (n,).
     X_new
         Features of the new rows.
-    encoder
-        How the columns become features.
+    encoding
+        How the columns become features; none if the user declared nothing.
     about
         What is said of them.
 
@@ -67,7 +67,7 @@ class Rows:
     X: pd.DataFrame
     y: Array
     X_new: pd.DataFrame
-    encoder: TableEncoder
+    encoding: TableEncoder | None
     about: About
 
 
@@ -89,7 +89,8 @@ def split_rows(
     y_new, remarks = (None, []) if test is None else new_target(test, str(roles.target), files[1])
     ids = None if roles.id_column is None else new[roles.id_column].reset_index(drop=True)
     notes = (*_notes(schema, X, X_new), *remarks)
-    return Rows(X, y, X_new, encoder, About(len(X), len(names), y_new, ids, notes))
+    encoding = encoder if roles.categorical else None
+    return Rows(X, y, X_new, encoding, About(len(X), len(names), y_new, ids, notes))
 
 
 def _features(train: pd.DataFrame, roles: Roles, file: str) -> list[str]:
