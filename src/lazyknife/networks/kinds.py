@@ -26,6 +26,7 @@ class Kind(ABC):
 
     factor: float = 1.0
     power: int = 2
+    is_power: bool = True  # terms are of this form
     has_slopes: bool = True  # the kernel depends on the weights through the sum alone
 
     def term(
@@ -34,7 +35,7 @@ class Kind(ABC):
         """Return what one feature, (m, 1) and (1, n), contributes to the sum, shape (m, n)."""
         if nominal:
             return self._sized(weight * (left != right).to(left))
-        total = self._sized(weight * (left.nan_to_num() - right.nan_to_num()))
+        total = self._sized((left.nan_to_num() - right.nan_to_num()).mul_(weight))
         if _incomplete(left, right):
             total += self._sized(weight * (left.isnan() != right.isnan()).to(left))
         return total
@@ -65,7 +66,8 @@ class Kind(ABC):
 
     def _sized(self, gaps: Tensor) -> Tensor:
         """factor·|gap|^power, in place."""
-        return (gaps.square_() if self.power == 2 else gaps.abs_()).mul_(self.factor)
+        sizes = gaps.square_() if self.power == 2 else gaps.abs_()
+        return sizes if self.factor == 1 else sizes.mul_(self.factor)
 
     @abstractmethod
     def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
@@ -129,7 +131,7 @@ class Anova(Kind):
     With small weights it is nearly additive in the features; w is how much a feature matters.
     """
 
-    power = 1  # for small weights
+    power, is_power = 1, False  # linear in small weights
 
     def __init__(self, single: Kind) -> None:
         self.single = single
@@ -159,7 +161,7 @@ class Anova(Kind):
         product = left.new_ones(len(left), len(right))
         for f, (weight, codes) in enumerate(zip(weights.tolist(), nominal, strict=True)):
             one = self._one(left[:, f, None], right[None, :, f], codes)
-            product *= one.mul_(weight).add_(1.0).div_(1 + weight)
+            product *= one.mul_(weight / (1 + weight)).add_(1 / (1 + weight))
         return product.log_()
 
     def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ from ..networks import Kind
 from .slopes import kernel_of, slopes
 
 Numbers = NDArray[np.float64]
-LEAST = 1e-7  # mean of a feature's terms below which it is left out of the sums
+LEAST = 1e-6  # mean of a feature's terms below which it is left out of the sums
 LITTLE = 1e-3  # a weight for which terms are powers of it
 
 

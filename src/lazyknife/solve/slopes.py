@@ -5,13 +5,13 @@ With K = link(Σ_f term(w_f)), a function of K with the symmetric derivative M =
     ∂/∂log w_f = Σ_ij S_ij ∂term_ij/∂log w_f,   S = M ∘ ∂link/∂total.
 
 For terms factor·w²(x − x')² all slopes come from one product: Σ_ij S_ij(x_i − x_j)² is
-2Σ_i s_i x_i² − 2xᵀSx with row sums s. Others are summed feature by feature, in tiles on and below
+2Σ_i s_i x_i² − 2xᵀSx with row sums s. Other terms are summed feature by feature, in tiles on and below
 the diagonal that stay in a processor's caches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -20,7 +20,7 @@ from torch import Tensor
 from ..compute import steps
 from ..networks import Kind
 
-ROWS, GPU_ROWS = 64, 2048  # of a tile
+ENTRIES, GPU_ENTRIES = 2**16, 2**24  # of a tile
 
 
 class Kernel(NamedTuple):
@@ -43,7 +43,8 @@ def kernel_of(kind: Kind, weights: Tensor, X: Tensor, nominal: Sequence[bool]) -
 
 def _lower(X: Tensor) -> Iterator[tuple[slice, slice]]:
     """Rows of each tile, and the columns up to its last row."""
-    for rows in steps(len(X), ROWS if X.device.type == "cpu" else GPU_ROWS):
+    entries = ENTRIES if X.device.type == "cpu" else GPU_ENTRIES
+    for rows in steps(len(X), max(1, entries // max(len(X), 1))):
         yield rows, slice(0, rows.stop)
 
 
@@ -68,30 +69,40 @@ def slopes(
 
     """
     pulls = derivative.mul_(kind.steepness(*kernel))
-    quick = [kind.power == 2 and not codes for codes in nominal]
-    found = X.new_zeros(X.shape[1])
-    which = torch.tensor(quick, dtype=torch.bool, device=X.device)
-    if any(quick):
-        own = 2 * kind.factor * weights[which].square()
-        found[which] = own * _square_gaps(pulls, X[:, which])
-    rest = [f for f, fast in enumerate(quick) if not fast]
+    quick = torch.tensor([kind.is_power and not codes for codes in nominal], dtype=torch.bool)
+    rest = torch.nonzero(~quick).flatten().tolist()
+    found, quick = X.new_zeros(X.shape[1]), quick.to(X.device)
+    gaps = _square_gaps if kind.power == 2 else _absolute_gaps
+    unweighted = _with_missing(gaps, pulls, X[:, quick])
+    found[quick] = kind.power * kind.factor * weights[quick] ** kind.power * unweighted
     if rest:
-        found[~which] = _summed(kind, weights, X, nominal, pulls, rest)
+        found[~quick] = _summed(kind, weights, X, nominal, pulls, rest)
     return found
 
 
-def _square_gaps(pulls: Tensor, X: Tensor) -> Tensor:
-    """Σ_ij S_ij d²_ij of each feature, shape (features,); a gap is 1 away from numbers."""
-    total = _square_differences(pulls, X.nan_to_num())
-    missing = X.isnan()
+def _with_missing(gaps: Callable[[Tensor, Tensor], Tensor], pulls: Tensor, X: Tensor) -> Tensor:
+    """Σ_ij S_ij|d_ij|^power of each feature, shape (features,); a gap is 1 away from numbers."""
+    total, missing = gaps(pulls, X.nan_to_num()), X.isnan()
     gappy = missing.any(dim=0)
     if bool(gappy.any()):
-        total[gappy] += _square_differences(pulls, missing[:, gappy].to(X))
+        total[gappy] += gaps(pulls, missing[:, gappy].to(X))
     return total
 
 
-def _square_differences(pulls: Tensor, X: Tensor) -> Tensor:
+def _square_gaps(pulls: Tensor, X: Tensor) -> Tensor:
     return 2 * (pulls.sum(dim=1) @ X.square() - (X * (pulls @ X)).sum(dim=0))
+
+
+def _absolute_gaps(pulls: Tensor, X: Tensor) -> Tensor:
+    """Twice the part below the diagonal, where gaps are 0."""
+    total, columns_of = X.new_zeros(X.shape[1]), X.T.contiguous()
+    for rows, columns in _lower(X):
+        tile = pulls[rows, columns].tril(rows.start - 1).flatten()
+        gaps = X.new_empty(rows.stop - rows.start, columns.stop)
+        for f, values in enumerate(columns_of):
+            torch.sub(values[rows, None], values[columns], out=gaps).abs_()
+            total[f] += 2 * torch.dot(gaps.view(-1), tile)
+    return total
 
 
 def _summed(
@@ -103,12 +114,12 @@ def _summed(
     features: Sequence[int],
 ) -> Tensor:
     """Σ_ij S_ij slope_ij of some features: twice the part below the diagonal, where it is 0."""
-    below = pulls.tril(-1)
     own, columns_of = weights.tolist(), X.T.contiguous()
     found = X.new_zeros(len(features))
     for rows, columns in _lower(X):
-        tile = below[rows, columns]
+        tile = pulls[rows, columns].tril(rows.start - 1).flatten()
         for k, f in enumerate(features):
             left, right = columns_of[f, rows, None], columns_of[f, None, columns]
-            found[k] += (kind.slope(own[f], left, right, nominal[f]).mul_(tile)).sum()
-    return found.mul_(2)
+            slope = kind.slope(own[f], left, right, nominal[f])
+            found[k] += 2 * torch.dot(slope.view(-1), tile)
+    return found
