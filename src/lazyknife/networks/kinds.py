@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -139,30 +139,40 @@ class Anova(Kind):
     def term(
         self, weight: float | Tensor, left: Tensor, right: Tensor, nominal: bool = False
     ) -> Tensor:
-        one = self._one(left, right, nominal)
+        one = self.single_kernel(left, right, nominal)
         weight = torch.as_tensor(weight, dtype=one.dtype, device=one.device)
         return torch.log1p(one.mul_(weight)).sub_(torch.log1p(weight))
 
     def slope(
         self, weight: float | Tensor, left: Tensor, right: Tensor, nominal: bool = False
     ) -> Tensor:
-        """w·k/(1 + w·k) − w/(1 + w), with one division."""
-        inverse = self._one(left, right, nominal).mul_(weight).add_(1.0).reciprocal_()
-        return inverse.neg_().add_(1 / (1 + weight))
-
-    def _one(self, left: Tensor, right: Tensor, nominal: bool) -> Tensor:
-        """Return k of one feature alone, shape (m, n)."""
-        return self.single.term(1.0, left, right, nominal).neg_().exp_()
+        return self.slope_of(weight, self.single_kernel(left, right, nominal))
 
     def whole(
         self, weights: Tensor, left: Tensor, right: Tensor, nominal: Sequence[bool]
     ) -> Tensor:
-        """From the product, with one logarithm: terms would take one for each feature."""
-        product = left.new_ones(len(left), len(right))
-        for f, (weight, codes) in enumerate(zip(weights.tolist(), nominal, strict=True)):
-            one = self._one(left[:, f, None], right[None, :, f], codes)
-            product *= one.mul_(weight / (1 + weight)).add_(1 / (1 + weight))
+        singles = (
+            self.single_kernel(left[:, f, None], right[None, :, f], codes)
+            for f, codes in enumerate(nominal)
+        )
+        return self.joined(weights, singles, left.new_ones(len(left), len(right)))
+
+    def single_kernel(self, left: Tensor, right: Tensor, nominal: bool) -> Tensor:
+        """Return k of one feature alone, shape (m, n)."""
+        return self.single.term(1.0, left, right, nominal).neg_().exp_()
+
+    def joined(self, weights: Tensor, singles: Iterable[Tensor], product: Tensor) -> Tensor:
+        """Return the sum, from k of each feature and a product to begin with, (m, n) each.
+
+        It takes one logarithm; terms would take one for each feature.
+        """
+        for weight, single in zip(weights.tolist(), singles, strict=True):
+            product *= (single * (weight / (1 + weight))).add_(1 / (1 + weight))
         return product.log_()
+
+    def slope_of(self, weight: float | Tensor, single: Tensor) -> Tensor:
+        """w·k/(1 + w·k) − w/(1 + w), with one division."""
+        return (single * weight).add_(1.0).reciprocal_().neg_().add_(1 / (1 + weight))
 
     def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
         return torch.exp(total)

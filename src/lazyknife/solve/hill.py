@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..networks import Kind
-from .slopes import kernel_of, slopes
+from .slopes import Pairs
 
 Numbers = NDArray[np.float64]
 LEAST = 1e-6  # mean of a feature's terms below which it is left out of the sums
@@ -95,9 +95,11 @@ class Hill:
     ridge: float | None
     best: tuple[float, Numbers] = (math.inf, np.empty(0))
     evaluations: int = 0
+    pairs: Pairs = field(init=False)
     spreads: Numbers = field(init=False)  # mean of each feature's terms at weight 1
 
     def __post_init__(self) -> None:
+        self.pairs = Pairs(self.kind, self.X, self.nominal)
         others = self.X.roll(len(self.X) // 2, 0)
         terms = [
             float(self.kind.term(LITTLE, self.X[:, f], others[:, f], codes).abs().mean())
@@ -140,11 +142,9 @@ class Hill:
         """Return the criterion with some of the features."""
         self.evaluations += 1
         which = np.flatnonzero(used).tolist()
-        X, own = self.X[:, which], self.X.new_tensor(weights[which])
-        codes = [self.nominal[f] for f in which]
-        kernel = kernel_of(self.kind, own, X, codes)
+        own = self.X.new_tensor(weights[which])
+        kernel = self.pairs.kernel(own, which)
         value, derivative = height(kernel.values, ridge, self.y, self.intercept)
         by_ridge, by_weights = ridge * float(derivative.trace()), np.zeros(len(weights))
-        found = slopes(self.kind, own, X, codes, kernel, derivative)
-        by_weights[which] = found.cpu().numpy()
+        by_weights[which] = self.pairs.slopes(own, which, kernel, derivative).cpu().numpy()
         return Slope(value if math.isfinite(value) else math.inf, by_weights, by_ridge)
