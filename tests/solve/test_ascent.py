@@ -51,8 +51,7 @@ def kernel_at(network: wide, weights: tuple[float, ...], X: Tensor, nominal: lis
 def full_value(
     network: wide, end: Climb, X: Tensor, y: Tensor, nominal: list[bool], intercept: bool
 ) -> float:
-    """Evidence of the full model, on the scale of targets of size one."""
-    y = y / (y - y.mean() if intercept else y).square().mean().sqrt()
+    """Evidence of the full model."""
     kernel = kernel_at(network, end.weights, X, nominal)
     found = evidence(kernel[None], X.new_tensor([end.ridge]), y[None], intercept)
     return float(found.values[0, -1])

@@ -13,20 +13,22 @@ import numpy as np
 from torch import Tensor
 
 from ..compute import track
-from ..networks import KINDS, Laplace, wide
+from ..networks import KINDS, Anova, Laplace, wide
 from .hill import LEAST, Hill, Numbers
 from .places import weight_unit
 from .profile import RIDGES, best_of
 
 RIDGE = 0.3  # where λ starts
-FARTHEST = 1e4  # a weight may move from its start by this factor, either way
-TOLERANCE = 1e-4  # of the criterion, at which an ascent ends
+LEAST_WEIGHT, MOST_WEIGHT = 1e-4, 1e3  # bounds, relative to the first start
+SATURATED = 20.0  # bound of Anova's weights: products hardly change beyond
+SIZE = 10.0  # of the criterion for the minimiser: its first step is then long enough
+TOLERANCE = 2e-4  # relative change of the criterion, and slope, at which an ascent ends
 MEMORY = 20  # steps from which L-BFGS estimates curvatures
 REVIVED = 0.1  # least weight at a later start, relative to the first
 # Features whose mean term is below one of these become weights of 0 if that costs at most LOST of
 # −2 log likelihood.
 CANNOT_MATTER, LOST = (1e-2, 1e-3, 1e-4, 1e-5), 0.2
-FIRST, LATER = 30, 25  # evaluations of a network on the first rows, and on more rows
+FIRST, LATER = 20, 20  # evaluations of a network on the first rows, and on more rows
 FINALISTS = 2  # networks that are tried on more rows
 
 
@@ -89,22 +91,41 @@ def climb(
 
     """
     X, y = X.double(), y.double()
-    spread = (y - y.mean() if intercept else y).square().mean().sqrt()
-    varies = bool(spread > 0)
-    y = y / spread if varies else y
+    spread = float((y - y.mean() if intercept else y).square().mean().sqrt())
+    size = spread or 1.0
     kind = KINDS[network.kind] if isinstance(network.kind, str) else None
     if kind is None or not kind.has_slopes or network.scale is not None:
-        weight, own, value, count = best_of(network, X, y, nominal, intercept, ridge)
-        return Climb((weight,) * X.shape[1], own, value, count)
-    hill = Hill(kind, network.prepared(X), y, nominal, intercept, relevance, ridge)
-    _ascend(hill, _start(hill, start), evaluations if varies else 0)
-    return _end(hill)
+        best = best_of(network, X, y / size, nominal, intercept, ridge)
+        end = Climb((best.weight,) * X.shape[1], *best[1:])
+    else:
+        rows = network.prepared(X)
+        hill = Hill(kind, rows, y / size, nominal, intercept, relevance, ridge)
+        _ascend(hill, _start(hill, start), evaluations if spread > 0 else 0)
+        end = _end(hill)
+    return end._replace(value=end.value + 2 * math.log(size))
+
+
+def _unit(hill: Hill) -> float:
+    """Return the weight of every feature at the first start: Laplace's kernel sums distances."""
+    count = len(hill.spreads)
+    return 1 / max(count, 1) if isinstance(hill.kind, Laplace) else weight_unit(count)
+
+
+def _bounds(hill: Hill) -> list[tuple[float, float]]:
+    """Bounds of each part of a place."""
+    low, high = (_unit(hill) * factor for factor in (LEAST_WEIGHT, MOST_WEIGHT))
+    own = math.log(low), math.log(SATURATED if isinstance(hill.kind, Anova) else high)
+    weights = [own] * (len(hill.spreads) if hill.relevance else min(len(hill.spreads), 1))
+    return (
+        weights
+        if hill.ridge is not None
+        else [*weights, (math.log(RIDGES[0]), math.log(RIDGES[1]))]
+    )
 
 
 def _start(hill: Hill, start: Climb | None) -> Numbers:
     """Equal weights; or those of another ascent, with none too small to grow."""
-    count = len(hill.spreads)
-    unit = 1 / max(count, 1) if isinstance(hill.kind, Laplace) else weight_unit(count)
+    count, unit = len(hill.spreads), _unit(hill)
     if start is None:
         return hill.join(np.full(count, unit), RIDGE)
     return hill.join(np.maximum(start.weights, REVIVED * unit), start.ridge)
@@ -114,13 +135,13 @@ def _ascend(hill: Hill, start: Numbers, evaluations: int) -> None:
     """Let L-BFGS look for the best place."""
     from scipy.optimize import minimize
 
-    reach = math.log(FARTHEST)
-    bounds = [(place - reach, place + reach) for place in start]
-    if hill.ridge is None:
-        bounds[-1] = (math.log(RIDGES[0]), math.log(RIDGES[1]))
-    options = {"maxfun": evaluations, "ftol": TOLERANCE, "gtol": TOLERANCE, "maxcor": MEMORY}
+    def sized(place: Numbers) -> tuple[float, Numbers]:
+        value, gradient = hill.look(place)
+        return SIZE * value, SIZE * gradient
+
+    options = {"maxfun": evaluations, "ftol": TOLERANCE, "gtol": SIZE * TOLERANCE, "maxcor": MEMORY}
     if evaluations > 1 and len(start):
-        minimize(hill.look, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+        minimize(sized, start, jac=True, method="L-BFGS-B", bounds=_bounds(hill), options=options)
     else:
         hill.look(start)
 
@@ -153,7 +174,7 @@ def climb_all(
     relevance: bool = True,
     ridge: float | None = None,
     progress: bool = False,
-    rows: Sequence[int] = (300, 1000),
+    rows: Sequence[int] = (500, 1000),
 ) -> tuple[int, list[Climb]]:
     """Choose a network, the weights of its features and λ for some rows.
 
