@@ -132,6 +132,21 @@ def test_a_later_start_goes_on_and_revives_features() -> None:
     assert end.weights[2] > 0.05
 
 
+def test_the_scale_of_y_changes_the_value_alone() -> None:
+    X, y, nominal = table()
+    end, other = (climb(wide("laplace"), X, 2.0**k * y, nominal) for k in (0, 10))
+    assert end[:2] == other[:2]
+    np.testing.assert_allclose(other.value, end.value + 20 * math.log(2), rtol=1e-9)
+
+
+def test_without_features_there_is_only_a_ridge() -> None:
+    X, y = six(20)
+    for relevance in (True, False):
+        end = climb(wide("gaussian"), X[:, :0], y, [], relevance=relevance)
+        assert end.weights == ()
+        assert math.isfinite(end.value)
+
+
 def test_one_common_weight() -> None:
     X, y, nominal = table()
     end = climb(wide("gaussian"), X, y, nominal, relevance=False)

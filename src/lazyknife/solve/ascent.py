@@ -113,14 +113,11 @@ def _unit(hill: Hill) -> float:
 
 def _bounds(hill: Hill) -> list[tuple[float, float]]:
     """Bounds of each part of a place."""
-    low, high = (_unit(hill) * factor for factor in (LEAST_WEIGHT, MOST_WEIGHT))
-    own = math.log(low), math.log(SATURATED if isinstance(hill.kind, Anova) else high)
+    most = SATURATED if isinstance(hill.kind, Anova) else _unit(hill) * MOST_WEIGHT
+    own = math.log(_unit(hill) * LEAST_WEIGHT), math.log(most)
     weights = [own] * (len(hill.spreads) if hill.relevance else min(len(hill.spreads), 1))
-    return (
-        weights
-        if hill.ridge is not None
-        else [*weights, (math.log(RIDGES[0]), math.log(RIDGES[1]))]
-    )
+    ridges = [(math.log(RIDGES[0]), math.log(RIDGES[1]))] * (hill.ridge is None)
+    return weights + ridges
 
 
 def _start(hill: Hill, start: Climb | None) -> Numbers:
