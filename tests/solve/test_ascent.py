@@ -129,7 +129,7 @@ def test_a_later_start_goes_on_and_revives_features() -> None:
     X, y = six(200)
     lost = Climb((0.5, 0.5, *[0.0] * 10), 0.1, 0.0, 0)
     end = climb(wide("gaussian"), X, y, [False] * 12, start=lost)
-    assert end.weights[2] > 0.05
+    assert end.weights[2] > 0.02
 
 
 def test_the_scale_of_y_changes_the_value_alone() -> None:

@@ -24,11 +24,11 @@ SATURATED = 20.0  # bound of Anova's weights: products hardly change beyond
 SIZE = 10.0  # of the criterion for the minimiser: its first step is then long enough
 TOLERANCE = 2e-4  # relative change of the criterion, and slope, at which an ascent ends
 MEMORY = 20  # steps from which L-BFGS estimates curvatures
-REVIVED = 0.1  # least weight at a later start, relative to the first
+REVIVED = 0.5  # least weight at a later start, relative to the first
 # Features whose mean term is below one of these become weights of 0 if that costs at most LOST of
 # −2 log likelihood.
 CANNOT_MATTER, LOST = (1e-2, 1e-3, 1e-4, 1e-5), 0.2
-FIRST, LATER = 20, 20  # evaluations of a network on the first rows, and on more rows
+FIRST, LATER = 15, 20  # evaluations of a network on the first rows, and on more rows
 FINALISTS = 2  # networks that are tried on more rows
 
 
@@ -171,7 +171,7 @@ def climb_all(
     relevance: bool = True,
     ridge: float | None = None,
     progress: bool = False,
-    rows: Sequence[int] = (500, 1000),
+    rows: Sequence[int] = (300, 1000),
 ) -> tuple[int, list[Climb]]:
     """Choose a network, the weights of its features and λ for some rows.
 
