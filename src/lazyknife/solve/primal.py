@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from ..compute import PROCESSOR, Machine, blocks, track
-from .ridge import Indefinite, Open, RidgeModels, left_out
+from .normal import Normal, Passed, solve_normal, solved_rows
+from .ridge import Open, RidgeModels, left_out
 from .rounding import Sensitivity
 from .symmetric import check_size, gram
 
@@ -140,19 +141,13 @@ class PrimalRidge:
     def at(self, coordinates: Tensor, norms: Tensor) -> Open:
         if coordinates.shape[1] < len(self.lower):
             coordinates = torch.cat([coordinates, torch.ones_like(coordinates[:, :1])], dim=1)
-        leverages, moves = _solved(self.lower, coordinates)
+        leverages, moves = solved_rows(self.lower, coordinates)
         loose = torch.full_like(leverages, self.spread)
         return Open((self.rows @ moves).T, self.ridge * (1 + leverages), loose)
 
     def _moves(self, rows: slice | Tensor) -> Tensor:
         """G⁻¹φ of these rows, shape (q, rows)."""
-        return _solved(self.lower, self.rows[rows])[1]
-
-
-def _solved(lower: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """φᵀG⁻¹φ, shape (rows,), and G⁻¹φ, shape (q, rows)."""
-    half = torch.linalg.solve_triangular(lower, rows.T, upper=False)
-    return half.square().sum(dim=0), torch.linalg.solve_triangular(lower.T, half, upper=True)
+        return solved_rows(self.lower, self.rows[rows])[1]
 
 
 class PrimalSystem:
@@ -170,6 +165,9 @@ class PrimalSystem:
         self.machine, self.progress = machine, progress
         self.gram = gram(rows)
         check_size(self.gram, machine)
+        # The intercept absorbs the mean of the targets; subtracting it saves digits.
+        self.mean = targets.mean() if intercept else targets.new_zeros(())
+        self.centred = targets - self.mean
 
     @property
     def width(self) -> int:
@@ -207,40 +205,40 @@ class PrimalSystem:
             sensitivity=solved.sensitivity(solved.all_spans),
         )
 
-    def _solve(self, ridge: float, in_place: bool = False) -> PrimalRidge:
-        """Factor G and pass over all rows once; ``in_place`` stores the models in their memory."""
-        rows, G = self.rows, self.gram.clone()
-        mean = self.targets.mean() if self.intercept else self.targets.new_zeros(())
-        targets = self.targets - mean
-        penalty = G.new_full((len(G),), ridge)
+    def normal(self, ridge: float, out: Tensor | None = None) -> Normal:
+        """Solve the normal equations at λ, of all rows or of all but some."""
+        penalty = self.gram.new_full((len(self.gram),), ridge)
         penalty[self.width :] = 0.0
-        G.diagonal().add_(penalty)
-        lower, failed = torch.linalg.cholesky_ex(G)
-        if failed:
-            raise Indefinite(ridge, self.machine.precision)
-        weights, roots = torch.zeros_like(penalty), G.diagonal().sqrt()
-        for _ in range(2):  # the second time refines
-            gradient = (targets - rows @ weights) @ rows - penalty * weights
-            weights += torch.cholesky_solve(gradient[:, None], lower)[:, 0]
-        errors = targets - rows @ weights
-        inverse = torch.cholesky_inverse(lower)
-        spread = float((inverse.diagonal().sqrt() @ roots).square())
-        sums = torch.stack([inverse.abs_() @ roots, weights.abs()], dim=1)
-        leverages, spans, wide, norms, terms = (torch.empty_like(targets) for _ in range(5))
-        parts = list(self._blocks())
-        for part in track(parts, "leaving out", len(parts), self.progress and len(parts) > 1):
-            leverages[part], moves = _solved(lower, rows[part])
-            spans[part], norms[part] = roots @ moves.abs(), rows[part].square().sum(dim=1)
-            wide[part], terms[part] = (rows[part].abs() @ sums).unbind(1)
-            if in_place:
-                residuals = errors[part] / (1 - leverages[part])
-                rows[part] = (weights[:, None] - moves.mul_(residuals)).T
+        given = (self.rows, self.centred, self.gram, penalty, ridge, self.machine.precision)
+        return solve_normal(*given, out)
+
+    def over(self, normal: Normal, some: Tensor) -> tuple[PrimalRidge, Tensor]:
+        """The ridge as seen by some of the rows alone, and their moves G⁻¹φ, (q, rows)."""
+        rows = self.rows[some]
+        passed, moves = normal.over(rows, self.centred[some])
+        return self._ridge(normal, rows, passed), moves
+
+    def _ridge(self, normal: Normal, rows: Tensor, passed: Passed) -> PrimalRidge:
+        ridge, (errors, leverages, spans, wide, norms, terms) = normal.ridge, passed
         return PrimalRidge(
-            *(ridge, rows, lower, weights, mean, errors / ridge, (1 - leverages) / ridge),
-            *(roots, spans, wide, (norms + ridge).sqrt(), terms + targets.abs()),
-            *(spread, float(targets.norm()), self.width),
+            *(ridge, rows, normal.lower, normal.weights, self.mean),
+            *(errors / ridge, (1 - leverages) / ridge, normal.roots, spans, wide),
+            *((norms + ridge).sqrt(), terms, normal.spread, normal.size, self.width),
         )
 
-    def _blocks(self) -> Iterator[slice]:
+    def _solve(self, ridge: float, in_place: bool = False) -> PrimalRidge:
+        """Factor G and pass over all rows once; ``in_place`` stores the models in their memory."""
+        rows, normal = self.rows, self.normal(ridge)
+        parts, found = list(self.blocks()), list[Passed]()
+        for part in track(parts, "leaving out", len(parts), self.progress and len(parts) > 1):
+            passed, moves = normal.over(rows[part], self.centred[part])
+            found.append(passed)
+            if in_place:
+                residuals = passed.errors / (1 - passed.leverages)
+                rows[part] = (normal.weights[:, None] - moves.mul_(residuals)).T
+        return self._ridge(normal, rows, Passed(*map(torch.cat, zip(*found, strict=True))))
+
+    def blocks(self) -> Iterator[slice]:
+        """Blocks of rows whose temporaries stay within the budget."""
         width = self.rows.shape[1]
         return blocks(len(self.rows), 3 * self.machine.item * width, self.machine.block)
