@@ -6,6 +6,8 @@ from .choose import leave_one_out
 from .dual import DualSystem
 from .folds import draw_folds, leave_folds_out
 from .newton import leave_one_out_newton
+from .parted import leave_one_out_parted, part_of
+from .primal import PrimalSystem
 from .problem import Problem
 from .ridge import RidgeModels
 
@@ -20,6 +22,9 @@ def leave_rows(problem: Problem) -> RidgeModels:
         )
     if len(problem.ridges) == 1 and problem.widths.needs_system:
         system = system.copy()
+    if isinstance(system, PrimalSystem) and len(problem.ridges) > 1:
+        part = part_of(system, problem.seed)
+        return leave_one_out_parted(system, problem.ridges, part, problem.progress)
     return leave_one_out(system, problem.ridges, problem.progress)
 
 

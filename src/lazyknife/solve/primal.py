@@ -205,12 +205,19 @@ class PrimalSystem:
             sensitivity=solved.sensitivity(solved.all_spans),
         )
 
+    def is_definite(self, ridge: float) -> bool:
+        """Whether G can be factored at λ."""
+        return not torch.linalg.cholesky_ex(self.gram + self._penalty(ridge).diag())[1]
+
     def normal(self, ridge: float, out: Tensor | None = None) -> Normal:
         """Solve the normal equations at λ, of all rows or of all but some."""
+        given = (self.rows, self.centred, self.gram, self._penalty(ridge))
+        return solve_normal(*given, ridge, self.machine.precision, out)
+
+    def _penalty(self, ridge: float) -> Tensor:
         penalty = self.gram.new_full((len(self.gram),), ridge)
         penalty[self.width :] = 0.0
-        given = (self.rows, self.centred, self.gram, penalty, ridge, self.machine.precision)
-        return solve_normal(*given, out)
+        return penalty
 
     def over(self, normal: Normal, some: Tensor) -> tuple[PrimalRidge, Tensor]:
         """The ridge as seen by some of the rows alone, and their moves G⁻¹φ, (q, rows)."""
