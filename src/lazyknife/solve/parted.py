@@ -25,7 +25,7 @@ from .part import COINS, COMPARED, draw_part
 from .primal import PrimalSystem
 from .ridge import Indefinite, RidgeModels, left_out
 from .rounding import gamma_of
-from .screen import Decided, bounds_of_all, bounds_without, compare, decide
+from .screen import Decided, Screen
 from .spectrum import Spectrum
 
 # Errors on a part of the rows that differ by less than this share are a tie.
@@ -97,14 +97,13 @@ def screened(
     grid = torch.tensor(ridges, dtype=targets.dtype, device=targets.device)
     moments, square = targets @ rows, targets.square().sum()
     spectrum = Spectrum.of(system.gram, moments, square, grid, system.intercept)
-    compared = compare(spectrum, spectrum.at(rows[part.rows], targets[part.rows]))
+    screen = Screen.of(spectrum, spectrum.at(rows[part.rows], targets[part.rows]), part.tie)
     each = system.machine.item * (3 * rows.shape[1] + COLUMNS * len(ridges))
     found = []
     for block in blocks(len(rows), each, system.machine.block):
         seen = spectrum.at(rows[block], targets[block])
-        bounds = bounds_without(spectrum, compared, seen, own[block])
-        found.append(decide(bounds, admitted[:-1][block], part.tie))
-    found.append(decide(bounds_of_all(spectrum, compared), admitted[-1:], part.tie))
+        found.append(screen.decide(seen, own[block], admitted[:-1][block]))
+    found.append(screen.decide_whole(admitted[-1:]))
     return Decided(*map(torch.cat, zip(*found, strict=True)))
 
 
@@ -125,7 +124,7 @@ class Narrowed(Contest):
 
     def open(self, ridge: float) -> Tensor:
         """Models whose errors at λ are needed, shape (models,)."""
-        return ~self.decided.sure & self.decided.possible[:, self.ridges.index(ridge)]
+        return self.decided.open[:, self.ridges.index(ridge)]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ numbers only tell which λ can be the best (screen.py); models are solved by Cho
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
 import torch
@@ -27,7 +28,7 @@ class Seen(NamedTuple):
     Attributes
     ----------
     rotated
-        ψ, shape (rows, q).
+        ψ and, last, the root of the intercept's share of leverages, shape (rows, q + 1).
     errors, leverages, lengths
         r − φᵀw, φᵀG⁻¹φ with the intercept's share, and ‖G⁻¹φ‖² without it, shape (rows, L) each.
 
@@ -37,6 +38,12 @@ class Seen(NamedTuple):
     errors: Tensor
     leverages: Tensor
     lengths: Tensor
+
+    def only(self, k: int, rows: Tensor | None = None) -> Seen:
+        """The same at one λ of the grid, of all or some of the rows."""
+        some = slice(None) if rows is None else rows
+        rotated, errors, leverages, lengths = (part[some] for part in self)
+        return Seen(rotated, *(part[:, k : k + 1] for part in (errors, leverages, lengths)))
 
 
 @dataclass(frozen=True)
@@ -48,7 +55,7 @@ class Spectrum:
     ridges
         λ, shape (L,).
     centre, vectors, inverse
-        Means of the features, shape (q,); V, shape (q, q); 1/(s + λ), shape (q, L).
+        Means of the features, shape (q,); V, shape (q, q); 1/(s + λ) and 1, shape (q + 1, L).
     weights
         Vᵀw, shape (q, L).
     mean, share
@@ -87,8 +94,15 @@ class Spectrum:
         values, vectors = torch.linalg.eigh(products)
         inverse = 1 / (values.clamp(min=0.0)[:, None] + ridges)
         weights = inverse * (vectors.T @ moments)[:, None]
+        inverse = torch.cat([inverse, torch.ones_like(inverse[:1])])
         size = square.clamp(min=0.0).sqrt()
         return cls(ridges, centre, vectors, inverse, weights, mean, share, size, trace)
+
+    def only(self, k: int) -> Self:
+        """The same at one λ of the grid."""
+        one = slice(k, k + 1)
+        ridges, inverse = self.ridges[one], self.inverse[:, one]
+        return replace(self, ridges=ridges, inverse=inverse, weights=self.weights[:, one])
 
     @property
     def unit(self) -> float:
@@ -102,21 +116,9 @@ class Spectrum:
 
     def at(self, rows: Tensor, targets: Tensor) -> Seen:
         """See some rows, shape (rows, q or q + 1), with their targets."""
-        rotated = (rows[:, : len(self.centre)] - self.centre) @ self.vectors
-        errors = (targets - self.mean)[:, None] - rotated @ self.weights
+        rotated = rows.new_full((len(rows), len(self.inverse)), math.sqrt(self.share))
+        torch.mm(rows[:, : len(self.centre)] - self.centre, self.vectors, out=rotated[:, :-1])
+        errors = (targets - self.mean)[:, None] - rotated[:, :-1] @ self.weights
         squares = rotated.square()
-        leverages = squares @ self.inverse + self.share
-        return Seen(rotated, errors, leverages, squares @ self.inverse.square())
-
-    def products(self, rotated: Tensor, sums: Tensor) -> Tensor:
-        """Σ_i a_i φ_iᵀG⁻¹φ of rows φ, shape (rows, L).
-
-        Parameters
-        ----------
-        rotated
-            ψ of the rows, shape (rows, q).
-        sums
-            Σ_i a_i ψ_i and, last, Σ_i a_i, shape (q + 1, L).
-
-        """
-        return rotated @ (self.inverse * sums[:-1]) + self.share * sums[-1]
+        lengths = squares[:, :-1] @ self.inverse[:-1].square()
+        return Seen(rotated, errors, squares @ self.inverse, lengths)
