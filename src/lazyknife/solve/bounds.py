@@ -16,8 +16,8 @@ product with a matrix gives Σ t_ij² + 2Σ e_i² ρ_ij² (``sharper``), and wha
     κ_j/(m m_j)·(4|e||t| + 2t² + x² ρ²(3 − 2ρ²)/(1 − ρ²)²),
 
 e and t bounds on |e_i| and |t_ij|. With many more rows than features the bounds, widened by what
-rounding may change, decide the λ of nearly every model. The errors of the others are computed
-(parted.py): bounds save time and change nothing.
+rounding may change, decide the λ of nearly every model. The sums of the others are computed
+(``exact``): bounds save time and change nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from torch import Tensor
 
 from .spectrum import Seen, Spectrum
 
-HALF = 0.5  # the largest ρ² for which there is an upper bound
+SAFE = 10.0  # how many times its rounding error 1 − ρ² must be
+MOST = 0.9  # the largest ρ² for which there is an upper bound
 
 
 class Bounds(NamedTuple):
@@ -88,8 +89,10 @@ class Terms(NamedTuple):
 
     Attributes
     ----------
-    base, noise
-        Σ e_i² + 2Σ e_i t_ij, and what rounding may change in C_j.
+    base, noise, shaken
+        Σ e_i² + 2Σ e_i t_ij, what rounding may change in C_j, and in the errors behind it.
+    loose
+        What rounding may change in ρ_ij².
     errors, kept, others
         e_j, m_j less what rounding may change, and κ_j.
     rho, moved, single
@@ -101,6 +104,8 @@ class Terms(NamedTuple):
 
     base: Tensor
     noise: Tensor
+    shaken: Tensor
+    loose: Tensor
     errors: Tensor
     kept: Tensor
     others: Tensor
@@ -111,9 +116,9 @@ class Terms(NamedTuple):
 
     def bounds(self, lower: Tensor, upper: Tensor) -> Bounds:
         """Widened by rounding; from 0 to infinity where nothing is known."""
-        known = (self.rho <= HALF) & (self.kept > 0)
-        lower = torch.where(known, (lower - self.noise).clamp(min=0.0), 0.0)
-        return Bounds(lower, torch.where(known, upper + self.noise, torch.inf))
+        lower = torch.where(self.kept > 0, (lower - self.noise).clamp(min=0.0), 0.0)
+        known = (self.rho <= MOST) & (self.kept > 0)
+        return Bounds(lower.nan_to_num(0.0), torch.where(known, upper + self.noise, torch.inf))
 
 
 def terms_of(spectrum: Spectrum, part: Compared, seen: Seen, own: Tensor) -> Terms:
@@ -129,13 +134,17 @@ def terms_of(spectrum: Spectrum, part: Compared, seen: Seen, own: Tensor) -> Ter
     others = others.clamp(min=0.0) + unit * (reach + 1).square()
     largest = torch.minimum(others, leverages * part.highest)  # h_ij²
     moved, rho = errors.abs() * largest.sqrt() / part.least, largest / (kept * part.least)
-    noise = _noise(spectrum, part, errors.abs(), reach, others.sqrt(), kept)
-    return Terms(base, noise, errors, kept, others, rho, moved, part.most + moved, reach)
+    shaken = _shaken(spectrum, part, errors.abs(), reach, others.sqrt(), kept)
+    norm = part.square.sqrt() + errors.abs() * others.sqrt() / part.least
+    noise = _widened(shaken, norm) + unit * part.square
+    loose = unit * (reach + 1) * (part.reach + 1) / (kept * part.least)
+    single = part.most + moved
+    return Terms(base, noise, shaken, loose, errors, kept, others, rho, moved, single, reach)
 
 
 def bounds_without(part: Compared, terms: Terms) -> Bounds:
     """Bounds of the models without these rows."""
-    base, _, errors, kept, others, rho, _, single, _ = terms
+    base, *_, errors, kept, others, rho, _, single, _ = terms
     total = base + errors.square() * others / part.least.square()
     more = torch.minimum(total * rho, single.square() * others / (kept * part.least))
     return terms.bounds(base, total + more * (2 - rho) / (1 - rho).square())
@@ -160,7 +169,7 @@ def sharper(
 ) -> Bounds:
     """Sharper bounds at one λ, for the price of two products with matrices."""
     terms = terms_of(spectrum, part, seen, own)
-    base, _, errors, kept, others, rho, moved, single, reach = terms
+    base, *_, errors, kept, others, rho, moved, single, reach = terms
     steps, leverages = seen.rotated * spectrum.inverse[:, 0], seen.leverages
     moving, shrunk = (((steps @ sums) * steps).sum(dim=1, keepdim=True) for sums in squares)
     mine = torch.where(own[:, None], leverages.square() / (1 - leverages), 0.0)
@@ -171,19 +180,50 @@ def sharper(
     more = more * others / (kept * part.least)
     rounded = errors.square() / part.least + 2 * part.most.square() / kept
     more = more + spectrum.unit * (reach + 1).square() * rounded / part.least
-    return terms.bounds(middle - more, middle + more)
+    return terms.bounds(torch.where(rho <= MOST, middle - more, base), middle + more)
 
 
-def _noise(
+def exact(
+    spectrum: Spectrum, part: Compared, others: Seen, seen: Seen, same: Tensor, own: Tensor
+) -> Bounds:
+    """C_j itself at one λ, up to rounding, from the errors of all pairs.
+
+    Parameters
+    ----------
+    spectrum, part, others
+        The part, and its rows.
+    seen, own
+        The rows left out, and whether they are in the part.
+    same
+        Where a row of the part is the row left out, shape (rows, part).
+
+    """
+    terms, (_, errors, leverages, _) = terms_of(spectrum, part, seen, own), others
+    hat = (seen.rotated * spectrum.inverse[:, 0]) @ others.rotated.T
+    left = torch.addcmul(errors.T, hat, terms.errors)
+    open_part = (1 - leverages).T - hat.square_() / (1 - seen.leverages)
+    open_part[same] = torch.inf
+    least = (open_part / (1 - leverages).T).amin(dim=1, keepdim=True)  # of 1 − ρ²
+    total = left.div_(open_part).square_().sum(dim=1, keepdim=True)
+    shaken = terms.shaken / least.square()
+    noise = _widened(shaken, total.sqrt()) + spectrum.unit * total
+    known = (terms.kept > 0) & (least > SAFE * terms.loose)
+    lower = torch.where(known, (total - noise).clamp(min=0.0), 0.0)
+    return Bounds(lower, torch.where(known, total + noise, torch.inf))
+
+
+def _shaken(
     spectrum: Spectrum, part: Compared, sizes: Tensor, reach: Tensor, hat: Tensor, kept: Tensor
 ) -> Tensor:
-    """What rounding may change in C_j, from |e_j|, u_j, √κ_j and m_j."""
+    """Norm over the part of changes by rounding of e_i + t_ij, times 1 − ρ_ij².
+
+    From |e_j|, u_j = √trace·‖G⁻¹φ_j‖, √κ_j and m_j.
+    """
     load, norm = spectrum.load, part.square.sqrt() + sizes * hat / part.least
     moved = _moved(spectrum, part, part.most + sizes * hat / part.least)
-    own = hat * ((reach + 1) * load + sizes * (reach.square() + reach)) / kept
+    own = (hat * (reach + 1) * load + (sizes * hat + norm) * (reach.square() + reach)) / kept
     cross = (reach + 1) * (part.reach + 1) * (sizes + 4 * hat * norm / kept)
-    shaken = 2 * spectrum.unit * (moved + own + cross) / part.least
-    return _widened(shaken, norm) + spectrum.unit * part.square
+    return 2 * spectrum.unit * (moved + own + cross) / part.least
 
 
 def _moved(spectrum: Spectrum, part: Compared, most: Tensor) -> Tensor:

@@ -91,18 +91,17 @@ def screened(
     system: PrimalSystem, ridges: Sequence[float], admitted: Tensor, part: Part
 ) -> Decided:
     """Decide by bounds, for the models without each row and last the full one."""
-    rows, targets = system.rows, system.centred
-    own = torch.zeros_like(targets, dtype=torch.bool)
-    own[part.rows] = True
+    rows, targets, machine = system.rows, system.centred, system.machine
     grid = torch.tensor(ridges, dtype=targets.dtype, device=targets.device)
     moments, square = targets @ rows, targets.square().sum()
     spectrum = Spectrum.of(system.gram, moments, square, grid, system.intercept)
-    screen = Screen.of(spectrum, spectrum.at(rows[part.rows], targets[part.rows]), part.tie)
-    each = system.machine.item * (3 * rows.shape[1] + COLUMNS * len(ridges))
-    found = []
-    for block in blocks(len(rows), each, system.machine.block):
+    compared = spectrum.at(rows[part.rows], targets[part.rows])
+    screen = Screen.of(spectrum, part.rows, compared, part.tie, machine.block)
+    each, found = machine.item * (3 * rows.shape[1] + COLUMNS * len(ridges)), []
+    models = torch.arange(len(rows), device=rows.device)
+    for block in blocks(len(rows), each, machine.block):
         seen = spectrum.at(rows[block], targets[block])
-        found.append(screen.decide(seen, own[block], admitted[:-1][block]))
+        found.append(screen.decide(models[block], seen, admitted[:-1][block]))
     found.append(screen.decide_whole(admitted[-1:]))
     return Decided(*map(torch.cat, zip(*found, strict=True)))
 
