@@ -2,7 +2,8 @@
 
 Without row j the squared errors of the rows i of a part P, each left out too, have the sum
 
-    C_j = Σ_{i ∈ P, i ≠ j} (e_i + t_ij)²/(1 − ρ_ij²)²,  t_ij = h_ij e_j/m_i,  ρ_ij² = h_ij²/(m_i m_j),
+    C_j = Σ_{i ∈ P, i ≠ j} (e_i + t_ij)²/(1 − ρ_ij²)²,   t_ij = h_ij e_j/m_i,
+    ρ_ij² = h_ij²/(m_i m_j),
 
 with h_ij = φ_iᵀG⁻¹φ_j, m_i = 1 − h_ii, and e_i the residual of row i, left out. Of this sum,
 Σ e_i² + 2Σ e_i t_ij costs one product with a vector for each λ. The rest is at least 0. As

@@ -8,6 +8,7 @@ from .folds import draw_folds, leave_folds_out
 from .newton import leave_one_out_newton
 from .parted import leave_one_out_parted, part_of
 from .primal import PrimalSystem
+from .primal_folds import factors_folds, leave_folds_out_primal
 from .problem import Problem
 from .ridge import RidgeModels
 
@@ -31,4 +32,10 @@ def leave_rows(problem: Problem) -> RidgeModels:
 def leave_folds(problem: Problem) -> RidgeModels:
     """One model without each random fold."""
     folds = draw_folds(len(problem.y), problem.folds, problem.seed)
-    return leave_folds_out(problem.system, problem.ridges, folds, problem.progress)
+    system, ridges, progress = problem.system, problem.ridges, problem.progress
+    if isinstance(system, PrimalSystem) and factors_folds(
+        len(system.targets), system.width, len(folds)
+    ):
+        part = part_of(system, problem.seed)
+        return leave_folds_out_primal(system, ridges, folds, part, progress)
+    return leave_folds_out(system, ridges, folds, progress)

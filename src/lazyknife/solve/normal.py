@@ -38,6 +38,13 @@ class Passed(NamedTuple):
     terms: Tensor
 
 
+class Left(NamedTuple):
+    """What is left without some rows: ΦᵀΦ, shape (q, q), and 1 at the others, shape (n,)."""
+
+    gram: Tensor
+    kept: Tensor
+
+
 @dataclass(frozen=True)
 class Normal:
     """The equations at one λ, solved.
@@ -81,7 +88,7 @@ def solve_normal(
     penalty: Tensor,
     ridge: float,
     precision: str,
-    out: Tensor | None = None,
+    left: Left | None = None,
 ) -> Normal:
     """Solve at λ.
 
@@ -93,16 +100,13 @@ def solve_normal(
         ΦᵀΦ, shape (q, q), and what is added to its diagonal, shape (q,).
     ridge, precision
         λ, and the name of the floating type.
-    out
-        Rows that are left out.
+    left
+        What is left if some rows are left out.
 
     """
     roots = (gram.diagonal() + penalty).sqrt()
-    kept = torch.ones_like(targets)
-    if out is None:
-        G = gram.clone()
-    else:
-        G, kept[out] = gram - rows[out].T @ rows[out], 0.0
+    G, kept = (gram, torch.ones_like(targets)) if left is None else left
+    G = G.clone()
     G.diagonal().add_(penalty)
     lower, failed = torch.linalg.cholesky_ex(G)
     if failed:

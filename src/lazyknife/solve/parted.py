@@ -5,14 +5,14 @@ any model without row j would: by the sum of squared errors of the rows of the p
 each left out with j. Bounds from one eigendecomposition decide most choices (screen.py). The errors
 that are left, and the models, come from a Cholesky factorisation at each λ that some model needs:
 
-    e_{i,−ij} = (r̂_i + h_ij e_j)/(m_i − h_ij²/m_j),   r̂ = r − Φw,  h_ij = φ_iᵀG⁻¹φ_j,  m = 1 − diag h.
+    (m_i e_i + h_ij e_j)/(m_i − h_ij²/m_j),   h_ij = φ_iᵀG⁻¹φ_j,   m_i = 1 − h_ii.
 
 Memory: the rows, the models, and a few matrices of G's size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ..compute import blocks
 from .choose import TIE, Contest, choose, without_each
-from .normal import Normal
+from .normal import Left, Normal
 from .part import COINS, COMPARED, draw_part
 from .primal import PrimalSystem
 from .ridge import Indefinite, RidgeModels, left_out
@@ -56,7 +56,7 @@ def leave_one_out_parted(
     columns = system.targets.new_empty(n, system.width).T
     best = RidgeModels.empty(columns, system.targets)
     contest = Contest(without_each(system.norms), max(ridges), part.tie)
-    admitted = solvable(system, ridges, contest)
+    admitted = solvable(contest, ridges, system.is_definite)
     decided = screened(system, ridges, admitted, part)
     narrowed = Narrowed(contest, ridges, decided)
     choose(
@@ -72,19 +72,32 @@ def leave_one_out_parted(
     return best
 
 
-def solvable(system: PrimalSystem, ridges: Sequence[float], contest: Contest) -> Tensor:
+def solvable(
+    contest: Contest, ridges: Sequence[float], is_definite: Callable[[float], bool]
+) -> Tensor:
     """Which λ each model may choose and rounding does not outweigh, shape (models, L)."""
     admitted = torch.stack([contest.admits(ridge) for ridge in ridges], dim=1)
     for k in sorted(range(len(ridges)), key=lambda k: ridges[k]):
         if not admitted[:, k].any():
             continue
-        if system.is_definite(ridges[k]):
+        if is_definite(ridges[k]):
             break  # and so it is at every larger one
         contest.fail(admitted[:, k])
         admitted[:, k] = False
     if not admitted.any(dim=1).all():
-        raise Indefinite(max(ridges), system.machine.precision)
+        raise Indefinite(max(ridges), str(contest.sizes.dtype).removeprefix("torch."))
     return admitted
+
+
+def spectrum_of(
+    system: PrimalSystem, ridges: Sequence[float], left: Left | None = None
+) -> Spectrum:
+    """Diagonalise the equations of all rows, or of those that are left."""
+    targets = system.centred if left is None else system.centred * left.kept
+    products = system.gram if left is None else left.gram
+    grid = torch.tensor(ridges, dtype=targets.dtype, device=targets.device)
+    moments, square = targets @ system.rows, targets.square().sum()
+    return Spectrum.of(products, moments, square, grid, system.intercept)
 
 
 def screened(
@@ -92,9 +105,7 @@ def screened(
 ) -> Decided:
     """Decide by bounds, for the models without each row and last the full one."""
     rows, targets, machine = system.rows, system.centred, system.machine
-    grid = torch.tensor(ridges, dtype=targets.dtype, device=targets.device)
-    moments, square = targets @ rows, targets.square().sum()
-    spectrum = Spectrum.of(system.gram, moments, square, grid, system.intercept)
+    spectrum = spectrum_of(system, ridges)
     compared = spectrum.at(rows[part.rows], targets[part.rows])
     screen = Screen.of(spectrum, part.rows, compared, part.tie, machine.block)
     each, found = machine.item * (3 * rows.shape[1] + COLUMNS * len(ridges)), []
@@ -143,7 +154,7 @@ class RowsOut:
         own, moves = system.over(normal, part)
         noise = own.sensitivity(own.all_spans).noise(gamma_of(errors.dtype))
         errors[-1] = left_out(own).square().sum()
-        for some in members(system, needed[:-1], len(part)):
+        for some in system.picked(needed[:-1].nonzero()[:, 0], 4 * len(part)):
             seen, _ = system.over(normal, some)
             hat = seen.rows @ moves
             outer = ridge * seen.diagonal[:, None]
@@ -161,7 +172,7 @@ class RowsOut:
             best.full.copy_(normal.weights[:width])
             best.intercepts[-1] = system.mean + normal.weights[width:].sum()
             best.training_residuals.copy_(system.centred - system.rows @ normal.weights)
-        for some in members(system, better[:-1], 0):
+        for some in system.picked(better[:-1].nonzero()[:, 0]):
             seen, moves = system.over(normal, some)
             residuals = left_out(seen)
             models = normal.weights[:, None] - moves.mul_(residuals)
@@ -169,10 +180,3 @@ class RowsOut:
             best.intercepts[some] = system.mean + models[width:].sum(dim=0)
             best.residuals[some] = residuals
             best.sensitivity.put_(some, seen.sensitivity(seen.all_spans))
-
-
-def members(system: PrimalSystem, which: Tensor, columns: int) -> Iterator[Tensor]:
-    """Rows of a mask, in blocks whose temporaries stay within the budget."""
-    rows = which.nonzero()[:, 0]
-    each = system.machine.item * (4 * system.rows.shape[1] + 4 * columns)
-    return (rows[part] for part in blocks(len(rows), each, system.machine.block))

@@ -22,7 +22,6 @@ from .bounds import (
 )
 from .spectrum import Seen, Spectrum
 
-
 # A λ whose error is larger than another's by this many ties neither wins nor decides which one
 # does: each of some 20 ties in a row may move the smallest error so far by one tie.
 TIES = 32
@@ -103,8 +102,8 @@ class Screen:
         for way in ways[len(self.rows) <= 2 * len(self.spectrum.vectors) :]:
             for k in found.open.any(dim=0).nonzero()[:, 0].tolist():
                 some = found.open[:, k].nonzero()[:, 0]
-                for side, bound in zip(bounds, way(k, models[some], seen.only(k, some))):
-                    side[some, k] = bound[:, 0]
+                sharp = way(k, models[some], seen.only(k, some))
+                bounds.lower[some, k], bounds.upper[some, k] = sharp.lower[:, 0], sharp.upper[:, 0]
             found = decide(bounds, admitted, self.tie)
         return found
 

@@ -112,7 +112,8 @@ class Spectrum:
     @property
     def load(self) -> Tensor:
         """√trace·‖w‖ + ‖r‖: errors of r − φᵀw are of this size, shape (L,)."""
-        return self.trace.sqrt() * self.weights.norm(dim=0) + self.size
+        lengths: Tensor = torch.linalg.vector_norm(self.weights, dim=0)
+        return self.trace.sqrt() * lengths + self.size
 
     def at(self, rows: Tensor, targets: Tensor) -> Seen:
         """See some rows, shape (rows, q or q + 1), with their targets."""
