@@ -27,6 +27,7 @@ from lazyknife.solve.parted import (
 from lazyknife.solve.primal import PrimalSystem
 from lazyknife.solve.ridge import RidgeModels
 from lazyknife.solve.screen import Screen, decide
+from lazyknife.solve.spectrum import Spectrum
 from machines import MACHINE, here
 from reference import Array, assert_close
 from systems import problem, system
@@ -139,8 +140,9 @@ def test_bounds_hold_also_in_float32(
     rows = np.hstack([J, np.ones((n, 1))])[:, : J.shape[1] + intercept]
     tensors = (machine.put(torch.from_numpy(each)) for each in (rows, r))
     system, part = PrimalSystem(*tensors, intercept, machine), some_rows(n, seed)
-    grid = grid_for(J, 6)[2 * single :]
-    spectrum = spectrum_of(system, grid)
+    grid = system.gram.new_tensor(grid_for(J, 6)[2 * single :])
+    moments, square = system.centred @ system.rows, system.centred.square().sum()
+    spectrum = Spectrum.of(system.gram, moments, square, grid, intercept)
     seen = spectrum.at(system.rows[part], system.centred[part])
     screen = Screen.of(spectrum, part, seen, TIE, 2**20)
     every, models = spectrum.at(system.rows, system.centred), torch.arange(n, device=part.device)
@@ -252,6 +254,22 @@ def test_the_part_is_drawn_by_coins_and_not_by_data() -> None:
     assert part_of(few, 0).tie == TIE
     assert part_of(many, 0).tie == PART_TIE
     assert torch.equal(part_of(many, 5).rows, part_of(primal(J, r + J[:, 0], True), 5).rows)
+
+
+def test_rows_in_float32_are_screened_in_float64() -> None:
+    J, r, _ = problem(500, 8, seed=3)
+    machine = MACHINE.of_type(torch.float32)
+    rows, targets = (machine.put(torch.from_numpy(each)) for each in (J, r))
+    single = PrimalSystem(rows, targets, False, machine)
+    double = PrimalSystem(rows.double(), targets.double(), False, MACHINE)
+    kept = torch.arange(100, device=MACHINE.device)
+    for ours, theirs in ((None, None), (single.left(kept), double.left(kept))):
+        found, twin = spectrum_of(single, GRID, ours), spectrum_of(double, GRID, theirs)
+        assert_close(found.inverse, twin.inverse, 1e-12)
+        assert_close(found.size, twin.size, 1e-12)
+        seen, other = (each.at(rows, targets) for each in (found, twin))
+        assert_close(seen.leverages, other.leverages, 1e-12)
+        assert_close(seen.errors, other.errors, 1e-12)
 
 
 def models_of(J: Array, r: Array, budget: int) -> RidgeModels:

@@ -92,12 +92,27 @@ def solvable(
 def spectrum_of(
     system: PrimalSystem, ridges: Sequence[float], left: Left | None = None
 ) -> Spectrum:
-    """Diagonalise the equations of all rows, or of those that are left."""
+    """Diagonalise the equations of all rows, or of those that are left, in float64."""
     targets = system.centred if left is None else system.centred * left.kept
     products = system.gram if left is None else left.gram
-    grid = torch.tensor(ridges, dtype=targets.dtype, device=targets.device)
     moments, square = targets @ system.rows, targets.square().sum()
+    if products.dtype != torch.float64:
+        products, moments, square = _sums(system, targets, left)
+    grid = torch.tensor(ridges, dtype=torch.float64, device=targets.device)
     return Spectrum.of(products, moments, square, grid, system.intercept)
+
+
+def _sums(
+    system: PrimalSystem, targets: Tensor, left: Left | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """ΦᵀΦ, Φᵀr and ‖r‖² in float64."""
+    targets, products = targets.double(), torch.zeros_like(system.gram, dtype=torch.float64)
+    moments = torch.zeros_like(products[0])
+    for block in system.blocks():
+        rows = system.rows[block].double()
+        products += rows.T @ (rows if left is None else rows * left.kept[block, None])
+        moments += targets[block] @ rows
+    return products, moments, targets.square().sum()
 
 
 def screened(
@@ -108,7 +123,7 @@ def screened(
     spectrum = spectrum_of(system, ridges)
     compared = spectrum.at(rows[part.rows], targets[part.rows])
     screen = Screen.of(spectrum, part.rows, compared, part.tie, machine.block)
-    each, found = machine.item * (3 * rows.shape[1] + COLUMNS * len(ridges)), []
+    each, found = 8 * (3 * rows.shape[1] + COLUMNS * len(ridges)), []
     models = torch.arange(len(rows), device=rows.device)
     for block in blocks(len(rows), each, machine.block):
         seen = spectrum.at(rows[block], targets[block])

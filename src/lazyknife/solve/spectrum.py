@@ -117,8 +117,9 @@ class Spectrum:
 
     def at(self, rows: Tensor, targets: Tensor) -> Seen:
         """See some rows, shape (rows, q or q + 1), with their targets."""
-        rotated = rows.new_full((len(rows), len(self.inverse)), math.sqrt(self.share))
-        torch.mm(rows[:, : len(self.centre)] - self.centre, self.vectors, out=rotated[:, :-1])
+        shape, features = (len(rows), len(self.inverse)), rows[:, : len(self.centre)]
+        rotated = self.inverse.new_full(shape, math.sqrt(self.share))
+        torch.mm(features - self.centre, self.vectors, out=rotated[:, :-1])
         errors = (targets - self.mean)[:, None] - rotated[:, :-1] @ self.weights
         squares = rotated.square()
         lengths = squares[:, :-1] @ self.inverse[:-1].square()
