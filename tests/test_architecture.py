@@ -21,6 +21,7 @@ PARTS = [
     ("records", "sentences", "files", "matmul", "processes", "settings", "alert", "words"),
     ("saving",),
     ("compute",),
+    ("memory",),
     ("tables",),
     ("data",),
     ("losses",),
