@@ -95,7 +95,7 @@ def _read_again(files: Sequence[File], frames: Sequence[Any], names: set[str]) -
     for file, frame in zip(files, frames, strict=True):
         here = [name for name in frame.columns if name in names]
         if here and file.text is not None:
-            again = file.frame(texts=here, only=here)
+            again = file.frame(texts=here, only=here, trusted=True)
             for name in here:
                 frame[name] = again[name]
 
