@@ -135,7 +135,7 @@ def _show(context: typer.Context, lead: str, notes: tuple[str, ...], found: pd.D
     )
     drawn = draw(result) if options["figure"] else None
     page = make_report(result, lead, notes, files.origin(context)) if options["html"] else None
-    files.write_outputs(options, found, drawn, page)
+    files.write_outputs(options, files.writing(found, options), drawn, page)
     print_text(lead)
     print_table("", COLUMNS, [_cells(row) for row in result.summary.to_dict("records")])
     if len(result.summary) > 1:

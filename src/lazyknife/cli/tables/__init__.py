@@ -6,7 +6,7 @@ from .formats import SUFFIXES
 from .names import Header, Roles, check_names
 from .reading import Reading
 from .same import with_target
-from .typed import Tables, read_tables
+from .typed import Tables, read_tables, type_files
 from .writing import table_bytes
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "read_table",
     "read_tables",
     "table_bytes",
+    "type_files",
     "with_target",
     "write_table",
 ]

@@ -40,7 +40,7 @@ def column_names(path: Path) -> tuple[str, ...]:
 
 
 def read_columns(path: Path, names: Sequence[str]) -> pd.DataFrame:
-    """Return columns, read one after the other: twice the memory would be needed for all at once."""
+    """Return columns, read one after the other: all at once would take twice the memory."""
     pandas = load("pandas")
     with opened(path) as file:
         columns = {name: _frame(file.read([name]), [name])[name] for name in names}
