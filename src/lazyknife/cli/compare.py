@@ -15,6 +15,7 @@ from .compared import COLUMNS, MEASURED, Compared, draw, make_report
 from .console import FAILED, plainly, plus_minus, print_table, print_text, say, show_progress
 from .library import members
 from .options import BASE, FILES, LAZY, RUN, option
+from .sizes import check_sizes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,7 +75,7 @@ def compare(
     values.check_jobs(given["jobs"])
     files.check_outputs(output, given["html"], given["figure"], inputs=(data,))
     reading, roles = inputs.reading_of(given), inputs.roles_of(target, given)
-    inputs.check_inputs((data,), reading, roles)
+    check_sizes(inputs.check_inputs((data,), reading, roles))
 
     from ..data.checks import check_positive
 

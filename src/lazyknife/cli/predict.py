@@ -19,6 +19,7 @@ from .inputs import check_inputs, read_inputs, reading_of, roles_of
 from .library import names
 from .options import FILES, LAZY, LIBRARY, RUN, option
 from .outcome import Outcome, doubts, draw, make_report, measured
+from .sizes import check_sizes
 from .stored import Stored, check_stored, open_stored
 from .totals import totals_of
 from .words import expectation
@@ -95,7 +96,7 @@ def predict(
         missing = "the file of new rows" if test is None else "--target"
         raise ValueError(f"{missing} is missing: give TRAIN, TEST and --target, or NEW and --model")
     reading, roles = reading_of(given), roles_of(target, given, id_column)
-    check_inputs((train, test), reading, roles)
+    check_sizes(check_inputs((train, test), reading, roles), given)
     levels = levels_of(given["alpha"])
     settings = settings_of(given) | {"alpha": levels[0]}
     rows = _read(train, test, reading, roles)

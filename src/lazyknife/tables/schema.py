@@ -110,8 +110,12 @@ class Schema:
         """Features of the rows of a frame, shape (rows, features)."""
         series = dict(zip(frame.columns, frame.iter_columns(), strict=True))
         check_columns([column.name for column in self.columns], series, self.ignored, table)
-        parts = [column.read(series[column.name], table) for column in self.columns]
-        return np.hstack(parts)
+        found, start = np.empty((len(frame), len(self.features))), 0
+        for column in self.columns:  # one after the other: the table may be large
+            end = start + len(column.names)
+            found[:, start:end] = column.read(series[column.name], table)
+            start = end
+        return found
 
     def __str__(self) -> str:
         lines = [

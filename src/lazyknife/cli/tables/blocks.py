@@ -14,7 +14,7 @@ from typing import IO, Any, NamedTuple
 from ...words import TableError
 from .encodings import as_utf8
 
-BLOCK_BYTES = 2**24  # of text, or of the numbers of a Parquet file, that are read at a time
+BLOCK_BYTES = 2**22  # of text, or of the numbers of a Parquet file, that are read at a time
 MAX_FIELD = 2**24  # characters
 LOOK = "look for a double quote that is never closed"
 UNSEPARATED = f"the rows cannot be separated: {LOOK}"

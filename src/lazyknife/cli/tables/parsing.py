@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Collection, Iterator
-from itertools import islice
+from collections.abc import Collection
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from ...words import TableError
 from .blocks import UNSEPARATED, Block, rows
 from .formats import load
+from .growing import Column
 from .reading import Reading
 from .texts import Text, trouble
 
 if TYPE_CHECKING:
     import pandas as pd
-
-# Types that the blocks of a column may have together; it is text if they have others. A column
-# of booleans with gaps has objects, one without values has floats.
-TOGETHER = ({"number", "empty"}, {"boolean", "empty"}, {"text", "empty"})
 
 
 def parse(
@@ -63,18 +60,15 @@ def parse(
     first, second = next(frames), next(frames, None)
     if second is None:
         return first
-    columns, mixed = _columns(_all(first, second, frames), names)
-    if mixed:
-        again = parse(text, reading, {*texts, *mixed}, raw, mixed, trusted=True)
-        columns |= {name: again[name] for name in mixed}
+    columns = {name: Column() for name in names}
+    for frame in chain((first, second), frames):
+        for name in names:
+            columns[name].add(frame[name])
+    mixed = {name for name in names if columns[name].is_mixed}
+    again = parse(text, reading, {*texts, *mixed}, raw, mixed, trusted=True) if mixed else {}
     # Without a copy: a column is an array of its own.
-    return pandas.DataFrame({name: columns.pop(name) for name in names}, copy=False)
-
-
-def _all(first: Any, second: Any, others: Iterator[Any]) -> Iterator[Any]:
-    yield first
-    yield second
-    yield from others
+    whole = {n: again[n] if n in mixed else columns.pop(n).values() for n in names}
+    return pandas.DataFrame(whole, copy=False)
 
 
 def _block(text: Text, block: Block, options: dict[str, Any], trusted: bool) -> Any:
@@ -106,33 +100,3 @@ def _is_doubtful(text: Text, block: Block, count: int) -> bool:
         return True
     complete = (count + block.has_header) * (len(text.names) - 1)
     return block.data.count(text.separator.encode()) < complete
-
-
-def _columns(frames: Iterator[Any], names: list[str]) -> tuple[dict[str, Any], set[str]]:
-    """Return every column of the blocks below each other, and those whose types are mixed."""
-    parts: dict[str, list[Any]] = {name: [] for name in names}
-    kinds: dict[str, set[str]] = {name: set() for name in names}
-    for frame in frames:
-        for name in names:
-            kinds[name].add(_kind(frame[name]))
-            if any(kinds[name] <= together for together in TOGETHER):
-                parts[name].append(frame[name].copy())  # of its own, not a part of its block
-            else:
-                parts[name].clear()
-    mixed = {name for name in names if not any(kinds[name] <= some for some in TOGETHER)}
-    return {n: _joined(parts.pop(n), kinds[n]) for n in names if n not in mixed}, mixed
-
-
-def _kind(column: Any) -> str:
-    if column.dtype.kind in "iuf":
-        return "empty" if column.isna().all() else "number"
-    return "boolean" if column.dtype in (bool, object) else "text"
-
-
-def _joined(parts: list[Any], kinds: set[str]) -> Any:
-    pandas = load("pandas")
-    if "text" in kinds:
-        parts = [part.astype("str") for part in parts]
-    if kinds <= {"number", "empty"}:
-        return load("numpy").concatenate([part.to_numpy() for part in parts])
-    return pandas.concat(parts, ignore_index=True)

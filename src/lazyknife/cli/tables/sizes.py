@@ -1,0 +1,79 @@
+"""How large a table is, by its metadata or a sample of its lines, before its rows are read."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import parquet
+from .blocks import lines_of
+from .files import File
+
+NUMBER, TEXT = 8, 24  # bytes of a value in memory
+SAMPLE, PLACES = 2**18, 4  # bytes of a sample of lines, and how many are taken
+
+
+@dataclass(frozen=True)
+class Size:
+    """Rows and columns of a file, and the bytes of its table in memory."""
+
+    rows: int
+    columns: int
+    memory: int
+    exact: bool = True  # whether the rows were counted
+
+    def __str__(self) -> str:
+        about = "" if self.exact else "about "
+        return f"{about}{self.rows:,} rows × {self.columns:,} columns"
+
+
+def size_of(file: File) -> Size:
+    """Return the size of a file whose header has been read."""
+    if file.text is None:
+        return _parquet(file.path)
+    columns, path = len(file.columns), file.path
+    packed = path.name.lower().endswith(".gz")
+    samples = [_unpacked(path)] if packed else list(_samples(path))
+    lines = sum(lines_of(text) for text, _ in samples)
+    if not lines:
+        return Size(1, columns, NUMBER * columns, exact=False)
+    rows = max(1, round(lines * path.stat().st_size / sum(used for _, used in samples)) - 1)
+    return Size(rows, columns, NUMBER * rows * columns, exact=False)
+
+
+def _parquet(path: Path) -> Size:
+    with parquet.opened(path) as file:
+        about, schema = file.metadata, file.schema_arrow
+        kinds = [schema.field(number).type for number in range(len(schema.names))]
+        plain = sum(kind.bit_width <= 64 for kind in kinds if _is_fixed(kind))
+        each = NUMBER * plain + TEXT * (len(kinds) - plain)
+        return Size(about.num_rows, len(kinds), about.num_rows * each)
+
+
+def _is_fixed(kind: object) -> bool:
+    """Whether values of an Arrow type have a fixed number of bits."""
+    try:
+        return bool(kind.bit_width)  # type: ignore[attr-defined]
+    except ValueError:
+        return False
+
+
+def _samples(path: Path) -> Iterator[tuple[bytes, int]]:
+    """Yield pieces of a file, spread over it, and their numbers of bytes."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        for place in range(PLACES):
+            file.seek(max(0, size - SAMPLE) * place // (PLACES - 1))
+            text = file.read(SAMPLE)
+            yield text, len(text)
+
+
+def _unpacked(path: Path) -> tuple[bytes, int]:
+    """Return the beginning of a packed file, and the bytes that it takes in the file."""
+    with path.open("rb") as file:
+        packed = file.read(SAMPLE)
+    unpacker = zlib.decompressobj(wbits=31)
+    text = unpacker.decompress(packed, 16 * SAMPLE)
+    return text, len(packed) - len(unpacker.unconsumed_tail) - len(unpacker.unused_data)
