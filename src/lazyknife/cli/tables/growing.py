@@ -22,6 +22,8 @@ class Column:
 
     def add(self, part: Any) -> None:
         """Add a series; parts that have no common type are dropped."""
+        if not len(part):  # as of a header alone, which says nothing of types
+            return
         self.kinds.add(kind_of(part))
         if self.is_mixed:
             self.numbers, self.others = Numbers(), []
