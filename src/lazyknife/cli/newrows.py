@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from ..records import Array
 
-GROUP_BYTES = 2**24  # of the numbers that are predicted at a time
+# Rows that are predicted at a time, and numbers in them: the same however the file is read.
+GROUP_ROWS, GROUP_NUMBERS = 2**15, 2**21
 
 
 class Group(NamedTuple):
@@ -62,8 +63,8 @@ class NewRows:
         What was guessed, one sentence each.
     frame
         All rows, if they are read at once.
-    group_bytes
-        Bytes of the features of a group.
+    group_rows
+        Number of rows of a group.
 
     """
 
@@ -77,12 +78,7 @@ class NewRows:
     ids: pd.Series | None
     notes: tuple[str, ...]
     frame: pd.DataFrame | None
-    group_bytes: int = GROUP_BYTES
-
-    @property
-    def group_rows(self) -> int:
-        """Number of rows of a group, which depends on the number of features alone."""
-        return max(1, self.group_bytes // (8 * len(self.features)))
+    group_rows: int
 
     def groups(self) -> Iterator[Group]:
         """Yield all rows in groups of the same number of rows."""
@@ -141,6 +137,7 @@ def look_through(file: File, reading: Reading, roles: Roles, features: tuple[str
         _common(ids),
         (*dict.fromkeys(guessed), *notes),
         only,
+        max(1, min(GROUP_ROWS, GROUP_NUMBERS // len(features))),
     )
 
 

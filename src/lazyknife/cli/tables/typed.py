@@ -58,11 +58,12 @@ def type_files(
     notes = [note for file in files if file.text for note in file.text.notes]
     written = _convert(files, frames, pools, reading, known or {})
     notes += notes_of(written)
+    columns: dict[str, Written] = {}
     for pool in _pools(files, frames, roles, with_text=roles.categorical):
         may_be_empty = roles.optional or pool.name == roles.target
         notes += same_types(pool, pool.name in roles.categorical, may_be_empty)
-        written[pool.name] = _as_typed(pool, written.get(pool.name, PLAIN))
-    return Tables(tuple(frames), tuple(dict.fromkeys(notes)), written)
+        columns[pool.name] = _as_typed(pool, written.get(pool.name, PLAIN))
+    return Tables(tuple(frames), tuple(dict.fromkeys(notes)), columns)
 
 
 def _as_typed(pool: Pool, written: Written) -> Written:
@@ -152,7 +153,7 @@ def _convert(
     for column in columns:
         style = style_of(column, decimal, reading.thousands)
         written[column.pool.name] = convert(column, style)
-    return written
+    return {pool.name: written[pool.name] for pool in pools if pool.name in written}
 
 
 def _check_not_declared(pool: Pool) -> None:
