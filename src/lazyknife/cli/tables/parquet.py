@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 INDEX = "__index_level_"  # begins the row labels of pandas in a Parquet file, which are not data
 DAMAGED = "not a Parquet file, or damaged: write it again, or give a CSV file"
-BUFFER = 2**20  # bytes of a column that are read at a time
+BUFFER = 2**16  # bytes of a column that are read at a time
 
 
 @contextmanager
@@ -23,7 +23,7 @@ def opened(path: Path) -> Iterator[Any]:
     """Yield the open file; whatever is wrong with it is a TableError."""
     arrow, parquet = load("pyarrow"), load("pyarrow.parquet")
     try:
-        with parquet.ParquetFile(path, buffer_size=BUFFER) as file:
+        with parquet.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False) as file:
             yield file
     except TableError:
         raise
