@@ -11,7 +11,7 @@ import pytest
 
 from command import run
 from lazyknife.cli import sizes
-from lazyknife.cli.sizes import check_sizes, in_units
+from lazyknife.cli.sizes import check_sizes, in_units, say_batches
 from lazyknife.cli.tables import open_file
 
 OPTIONS = {"sketch": None, "hidden": None}
@@ -72,6 +72,16 @@ def test_the_commands_say_it_first(files, monkeypatch, tmp_path):
         told = run(*command)
         assert told.exit_code == 2
         assert "bytes of memory, but 10 are free" in told.stderr
+
+
+def test_new_rows_for_a_model_are_read_in_batches(files, capsys, tmp_path):
+    say_batches(files[0].path)
+    said = capsys.readouterr().err
+    assert said.startswith("note: many.parquet: about 150,000 rows, which are read and predicted")
+    (tmp_path / "damaged.parquet").write_text("x")
+    for path in (files[1].path, tmp_path / "no.csv", tmp_path / "damaged.parquet", tmp_path):
+        say_batches(path)  # few rows, and errors that are found later
+    assert capsys.readouterr().err == ""
 
 
 def test_it_needs_neither_torch_nor_pandas(files):

@@ -19,7 +19,7 @@ from .inputs import check_inputs, read_inputs, reading_of, roles_of
 from .library import names
 from .options import FILES, LAZY, LIBRARY, RUN, option
 from .outcome import Outcome, doubts, draw, make_report, measured
-from .sizes import check_sizes
+from .sizes import check_sizes, say_batches
 from .stored import Stored, check_stored, open_stored
 from .totals import totals_of
 from .words import expectation
@@ -89,6 +89,7 @@ def predict(
     check_outputs(output, given["html"], given["figure"], inputs=inputs)
     if model is not None:
         check_stored(context, model, test)
+        say_batches(train)
         stored = open_stored(model, train, given["alpha"] or (), target, id_column, given)
         _predict_stored(context, stored, f"{model} → {train}")
         return

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..memory import free_bytes
@@ -48,6 +51,16 @@ def check_sizes(
             then = f"; {_method(size, given)}" if given is not None and number == 0 else ""
             taken = in_units(COPIES * size.memory)
             say(f"note: {name}: {size}, {taken} in memory ({in_units(unused)} are free){then}.")
+
+
+def say_batches(path: Path) -> None:
+    """Say that many new rows are predicted in batches; what is wrong with a file is found later."""
+    from .tables.sizes import rows_of
+
+    with suppress(OSError, ValueError, zlib.error):
+        rows = rows_of(path)
+        if rows > MANY_ROWS:
+            say(f"note: {path.name}: about {rows:,} rows, which are read and predicted in batches.")
 
 
 def _refused(sizes: Mapping[str, Size], needed: int, free: int) -> str:

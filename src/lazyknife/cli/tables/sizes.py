@@ -10,6 +10,7 @@ from pathlib import Path
 from . import parquet
 from .blocks import lines_of
 from .files import File
+from .formats import SUFFIX_SEPARATORS, suffix_of
 
 NUMBER, TEXT = 8, 24  # bytes of a value in memory
 SAMPLE, PLACES = 2**18, 4  # bytes of a sample of lines, and how many are taken
@@ -31,16 +32,21 @@ class Size:
 
 def size_of(file: File) -> Size:
     """Return the size of a file whose header has been read."""
+    columns = len(file.columns)
     if file.text is None:
         return _parquet(file.path)
-    columns, path = len(file.columns), file.path
+    rows = rows_of(file.path)
+    return Size(rows, columns, NUMBER * rows * columns, exact=False)
+
+
+def rows_of(path: Path) -> int:
+    """Return the number of rows; that of a text file is an estimate."""
+    if suffix_of(path) not in SUFFIX_SEPARATORS:
+        return _parquet(path).rows
     packed = path.name.lower().endswith(".gz")
     samples = [_unpacked(path)] if packed else list(_samples(path))
-    lines = sum(lines_of(text) for text, _ in samples)
-    if not lines:
-        return Size(1, columns, NUMBER * columns, exact=False)
-    rows = max(1, round(lines * path.stat().st_size / sum(used for _, used in samples)) - 1)
-    return Size(rows, columns, NUMBER * rows * columns, exact=False)
+    lines, used = sum(lines_of(text) for text, _ in samples), sum(size for _, size in samples)
+    return max(1, round(lines * path.stat().st_size / max(1, used)) - 1)
 
 
 def _parquet(path: Path) -> Size:
