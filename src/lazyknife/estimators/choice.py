@@ -48,6 +48,11 @@ class Choice:
     searched: int
 
     @property
+    def ridges(self) -> Array:
+        """λ, shape (models + 1,)."""
+        return self.ridge
+
+    @property
     def counts(self) -> dict[str, int]:
         """How many leave-one-out models chose each network."""
         found = np.bincount(self.network[:-1], minlength=len(self.networks))
@@ -65,3 +70,59 @@ class Choice:
             f"{name:{size}}  {count:6d}" for name, count in Counter(self.widths).most_common()
         ]
         return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class SharedChoice:
+    """What was chosen for all models on rows set aside.
+
+    Attributes
+    ----------
+    networks
+        Names of the candidates.
+    network
+        The candidate that was chosen.
+    weights
+        Weight of each feature, in units of 1 over its scale; 0 where it is left out.
+    ridge
+        λ.
+    widths
+        ``"constant"``, or ``"learnt"``: widths follow the size of errors.
+    values
+        −2 log likelihood of each candidate over the degrees of freedom, lower is better; on fewer
+        rows for candidates that fell behind early.
+    evaluated
+        Number of factorisations that the search took.
+    searched
+        Number of rows set aside.
+    landmarks
+        Number of features that the models are fitted in.
+    rows
+        Number of leave-one-out models.
+
+    """
+
+    networks: tuple[str, ...]
+    network: int
+    weights: tuple[float, ...]
+    ridge: float
+    widths: str
+    values: tuple[float, ...]
+    evaluated: int
+    searched: int
+    landmarks: int
+    rows: int
+
+    @property
+    def ridges(self) -> Array:
+        """λ of every model, and of the full one."""
+        return np.full(self.rows + 1, self.ridge)
+
+    def __str__(self) -> str:
+        """One sentence."""
+        used = sum(weight > 0 for weight in self.weights)
+        return (
+            f"{self.networks[self.network]} with {used} of {len(self.weights)} features, "
+            f"ridge {self.ridge:.3g} and {self.widths} widths, chosen on {self.searched:,} rows set "
+            f"aside; {self.rows:,} leave-one-out models in {self.landmarks:,} landmark features"
+        )

@@ -34,6 +34,7 @@ from .candidates import (
 from .choices import Choices
 from .choosing import ChoosingStep
 from .choosing_full import FullStep
+from .parting import PartedStep, is_parted
 from .records import Fitted, Given, Seeds
 from .shared import IntervalRegressor
 from .step import LazyStep
@@ -141,13 +142,16 @@ class LazyFit(IntervalRegressor):
         finite = (self.starts, self.parameters, self.precision)
         reason = self._choices().cannot_choose(X, *finite)
         if listed is None:
-            public = type(self._base_method()) is Public and len(X) <= MOST_ROWS
-            plain = self.network is None and public and not reason
-            symmetric = find_construction(self.construction).symmetric
-            return default_networks(X, symmetric) if plain else None
+            plain = self.network is None and type(self._base_method()) is Public and not reason
+            found = default_networks(X, find_construction(self.construction).symmetric)
+            fits = len(X) <= MOST_ROWS or self._parted(len(X), found)
+            return found if plain and fits else None
         if reason:
             raise ValueError(f"network={self.network!r}: candidates {reason}")
         return listed
+
+    def _parted(self, n: int, networks: Sequence[Network | wide]) -> bool:
+        return is_parted(n, networks, self.construction, self.widths)
 
     def _fit_chosen(self, given: Given, networks: Sequence[Network | wide]) -> Fitted:
         """Fit with networks, weights, λ and widths that every model chooses."""
@@ -167,12 +171,12 @@ class LazyFit(IntervalRegressor):
             "seeds_": seeds,
         }
         if choice is not None:
-            attributes |= {"choice_": choice, "ridge_": choice.ridge}
+            attributes |= {"choice_": choice, "ridge_": choice.ridges}
         return Fitted(loo, certifier, attributes)
 
     def _step_for(
         self, candidates: Sequence[Candidate], widths: str, given: Given
-    ) -> ChoosingStep | FullStep:
+    ) -> ChoosingStep | FullStep | PartedStep:
         machine = self._machine().of_type(torch.float64)  # predictions included
         ridge = None if isinstance(self.ridge, str) else float(self.ridge)
         scaled = isinstance(self.scaling, str) and self.scaling == "auto"
@@ -181,6 +185,8 @@ class LazyFit(IntervalRegressor):
         if find_construction(self.construction).symmetric:
             return FullStep(*common)
         relevance = self.relevance is not None
+        if self._parted(len(given.X), [candidate.network for candidate in candidates]):
+            return PartedStep(*common, widths, relevance, self.progress)
         own = (self.construction, widths, relevance, self.folds, self.alpha, self.progress)
         return ChoosingStep(*common, *own)
 

@@ -8,5 +8,6 @@ from .calls import call_with, dtype_of, like, outputs, set_training, stacked_out
 from .copies import evaluation_copy, private
 from .dice import Dice, draws, lent, note_draws, seeded, spawn_seeds
 from .ensembles import ensemble_outputs, is_chain
+from .kinds import KINDS, Anova, Kind, Laplace
 from .perceptrons import ACTIVATIONS, DEFAULT, Averaged, Framed, mlp
-from .wide import CANDIDATES, KINDS, Kind, wide
+from .wide import CANDIDATES, wide

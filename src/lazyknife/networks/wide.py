@@ -1,16 +1,8 @@
-"""Infinitely wide networks: random starts of unlimited width, of which only a kernel remains.
-
-As the hidden layers of a network with random weights grow, its output becomes a Gaussian process
-and its ridge regression depends on one closed-form kernel k(x, x'). All kernels here are functions
-of sums over the features, Σ_f term(w_f, x_f, x'_f), so the weight w_f of one feature can be changed
-in one pass over the sum. Inputs of size one and w_f = scale/√p, for p features, are typical.
-"""
+"""Infinitely wide networks: random starts of unlimited width, of which only a kernel remains."""
 
 from __future__ import annotations
 
-import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,173 +10,10 @@ import torch
 from torch import Tensor
 
 from ..data.checks import check_choice, check_flag, check_reasonable
+from .kinds import KINDS
 
 SQUASH = 2.0  # x ↦ sign(x)·log(1 + 2|x|)
 
-
-class Kind(ABC):
-    """A family of kernels k(x, x') = link(Σ_f term(w_f, x_f, x'_f)).
-
-    A term is factor·w^power·|x_f − x'_f|^power. A missing value, NaN, is at the centre, 0, and away
-    from all present ones by 1 in a direction of its own; two values of a nominal feature have the
-    distance 1. Rows may thus be numbers, categories and gaps, as they are.
-    """
-
-    factor: float = 1.0
-    power: int = 2
-
-    def term(
-        self, weight: float | Tensor, left: Tensor, right: Tensor, nominal: bool = False
-    ) -> Tensor:
-        """Return what one feature, (m, 1) and (1, n), contributes to the sum, shape (m, n)."""
-        if nominal:
-            return self._sized(weight * (left != right).to(left))
-        total = self._sized(weight * (left.nan_to_num() - right.nan_to_num()))
-        if _incomplete(left, right):
-            total += self._sized(weight * (left.isnan() != right.isnan()).to(left))
-        return total
-
-    def whole(
-        self, weights: Tensor, left: Tensor, right: Tensor, nominal: Sequence[bool]
-    ) -> Tensor:
-        """Σ_f term(w_f, x_f, x'_f) of rows (m, features) and (n, features), shape (m, n)."""
-        numbers = [f for f, codes in enumerate(nominal) if not codes]
-        own, sides = weights[numbers], [left[:, numbers], right[:, numbers]]
-        total = self._distances(*(own * side.nan_to_num() for side in sides))
-        if _incomplete(*sides):
-            total += self._distances(*(own * side.isnan() for side in sides))
-        for f in (f for f, codes in enumerate(nominal) if codes):
-            total += self.term(float(weights[f]), left[:, f, None], right[None, :, f], True)
-        return total
-
-    def _distances(self, left: Tensor, right: Tensor) -> Tensor:
-        """The sum for weighted numbers, from differences: products would lose digits."""
-        exact = "donot_use_mm_for_euclid_dist"
-        return self._sized(torch.cdist(left, right, p=float(self.power), compute_mode=exact))
-
-    def _sized(self, gaps: Tensor) -> Tensor:
-        """factor·|gap|^power, in place."""
-        return (gaps.square_() if self.power == 2 else gaps.abs_()).mul_(self.factor)
-
-    @abstractmethod
-    def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        """Return the kernel of a sum, (m, n), given own(x), (m, 1), and own(x'), (1, n)."""
-
-    def own(self, weights: Tensor, X: Tensor, nominal: Sequence[bool]) -> Tensor:
-        """Σ_f w_f²x_f² of each row where the link needs it, shape (m,)."""
-        return X.new_zeros(len(X))
-
-    def norms(self, own: Tensor) -> Tensor:
-        """k(x, x), shape (m,)."""
-        return torch.ones_like(own)
-
-
-def _incomplete(left: Tensor, right: Tensor) -> bool:
-    return bool(left.isnan().any()) or bool(right.isnan().any())
-
-
-class Gaussian(Kind):
-    """One layer of cosines with Gaussian weights: exp(−Σ w²(x − x')²/2). Very smooth."""
-
-    factor = 0.5
-
-    def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        return torch.exp(-total)
-
-
-class Laplace(Kind):
-    """One layer of cosines with Cauchy weights: exp(−Σ w|x − x'|). Rough, good at steps."""
-
-    power = 1
-
-    def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        return torch.exp(-total)
-
-
-class Matern(Kind):
-    """One layer of cosines with Student-t weights (3 or 5 degrees of freedom): between the two."""
-
-    def __init__(self, degrees: int) -> None:
-        self.degrees, self.factor = degrees, float(degrees)
-
-    def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        distance = total.clamp(min=0.0).sqrt()
-        smooth = 1 + distance + (total / 3 if self.degrees == 5 else 0.0)
-        return smooth * torch.exp(-distance)
-
-
-class Anova(Kind):
-    """One layer for every set of features: Π (1 + w·k(x, x'))/(1 + w), k of one feature alone.
-
-    With small weights it is nearly additive in the features; w is how much a feature matters.
-    """
-
-    def __init__(self, single: Kind) -> None:
-        self.single = single
-
-    def term(
-        self, weight: float | Tensor, left: Tensor, right: Tensor, nominal: bool = False
-    ) -> Tensor:
-        one = torch.exp(-self.single.term(1.0, left, right, nominal))
-        weight = torch.as_tensor(weight, dtype=one.dtype, device=one.device)
-        return torch.log1p(one.mul_(weight)).sub_(torch.log1p(weight))
-
-    def whole(
-        self, weights: Tensor, left: Tensor, right: Tensor, nominal: Sequence[bool]
-    ) -> Tensor:
-        total = left.new_zeros(len(left), len(right))
-        for f, (weight, codes) in enumerate(zip(weights.tolist(), nominal, strict=True)):
-            total += self.term(weight, left[:, f, None], right[None, :, f], codes)
-        return total
-
-    def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        return torch.exp(total)
-
-
-class ReLU(Kind):
-    """The tangent kernel of a ReLU network with infinitely wide layers, bias included.
-
-    k(x, x) = (1 + Σ w²x²) for two hidden layers, divided by their number plus one.
-    """
-
-    layers = 2
-
-    def own(self, weights: Tensor, X: Tensor, nominal: Sequence[bool]) -> Tensor:
-        """A category has length 1/√2 in a direction of its own: two are 1 apart."""
-        values = X.nan_to_num(1.0).square()
-        values[:, torch.tensor(nominal, device=X.device)] = 0.5
-        return (values * weights.square()).sum(dim=1)
-
-    def norms(self, own: Tensor) -> Tensor:
-        return 1 + own
-
-    def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        """From squared distances d²: with lengths a and b, 1 − cos = (d² − (a − b)²)/(2ab).
-
-        Layers pass on 1 − cos, which is accurate where rows are nearly equal, and cos is not.
-        """
-        lengths, others = (1 + left).sqrt(), (1 + right).sqrt()
-        sizes = lengths * others
-        gap = ((total - (lengths - others).square()) / (2 * sizes)).clamp(0.0, 2.0)
-        tangents = 1 - gap
-        for _ in range(self.layers):
-            angle = 2 * torch.asin((gap / 2).sqrt())
-            passed = 1 - angle / math.pi  # share of units that are active at both
-            sine = (gap * (2 - gap)).sqrt()
-            gap = gap - (sine - angle * (1 - gap)) / math.pi
-            tangents = 1 - gap + tangents * passed
-        return sizes * tangents / (self.layers + 1)
-
-
-KINDS: dict[str, Kind] = {
-    "gaussian": Gaussian(),
-    "laplace": Laplace(),
-    "matern32": Matern(3),
-    "matern52": Matern(5),
-    "anova_gaussian": Anova(Gaussian()),
-    "anova_laplace": Anova(Laplace()),
-    "relu": ReLU(),
-}
 Kernel = Callable[[Any, Any], Any]
 
 

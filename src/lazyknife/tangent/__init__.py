@@ -15,6 +15,7 @@ from ..networks import dtype_of, evaluation_copy, is_chain, lent, note_draws
 from .capture import capturable_layers
 from .features import Basis, Dual, Exact, FeatureMap, Linear, Primal, Rows
 from .jacobian import row_by_row
+from .landmarks import Landmarks
 from .selection import Selection, check_selection, selected
 from .sketch import Sketch
 from .tangent import Features, Tangent, make_tangent, moved_outputs

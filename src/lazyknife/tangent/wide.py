@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,6 +17,17 @@ from .parts import Moves
 from .tangent import Features
 
 ARRAYS = 4  # of the size of a tile, at a time
+POWER_TILES = 8
+
+
+class Side(NamedTuple):
+    """Rows as the kernel takes them, those features only that have a weight."""
+
+    rows: Tensor
+    own: Tensor  # of Kind.own, shape (m,)
+
+    def __getitem__(self, rows: slice) -> Side:  # type: ignore[override]
+        return Side(self.rows[rows], self.own[rows])
 
 
 @dataclass(frozen=True)
@@ -55,8 +67,8 @@ class WideTangent:
     def kernel(self, left: Features, right: Features) -> Tensor:
         """k(x, x') of all pairs, shape (m, n), tile by tile."""
         total = left.X.new_empty(len(left.X), len(right.X))
-        above, below = self._prepared(left.X), self._prepared(right.X)
-        entries = self.machine.tile // (ARRAYS * self.machine.item)
+        above, below = self._side(left.X), self._side(right.X)
+        entries = self._tiles * self.machine.tile // (ARRAYS * self.machine.item)
         for columns in steps(total.shape[1], 2 * max(1, math.isqrt(entries))):
             for rows in blocks(len(total), columns.stop - columns.start, entries):
                 total[rows, columns] = self._tile(above[rows], below[columns])
@@ -69,11 +81,11 @@ class WideTangent:
 
     def norms(self, features: Features) -> Tensor:
         """k(x, x), shape (n,)."""
-        kind, X = self._kind, self._prepared(features.X)
-        if kind is None:
-            own = [self._tile(row, row)[0] for row in X.split(1)]
+        if self._kind is None:
+            rows = self._prepared(features.X).split(1)
+            own = [self._given(row, row)[0] for row in rows]
             return torch.cat(own) if own else features.outputs
-        return kind.norms(kind.own(self.weights, X, self.frame.nominal))
+        return self._kind.norms(self._side(features.X).own)
 
     def pull(self, features: Features, coefficients: Tensor) -> Moves:
         raise NotImplementedError("an infinitely wide network has no weights to move")
@@ -93,14 +105,27 @@ class WideTangent:
     def _prepared(self, X: Tensor) -> Tensor:
         return self.network.prepared(self.frame.apply(X))
 
-    def _tile(self, left: Tensor, right: Tensor) -> Tensor:
-        kind = self._kind
-        if kind is None:
-            return self._given(left, right)
-        nominal = self.frame.nominal
-        total = summed(kind, self.weights.tolist(), left, right, nominal)
-        own, others = (kind.own(self.weights, side, nominal) for side in (left, right))
-        return kind.link(total, own[:, None], others[None])
+    def _side(self, X: Tensor) -> Side:
+        rows = self._prepared(X)
+        if self._kind is None:
+            return Side(rows, rows[:, 0])
+        return Side(rows[:, self._used], self._kind.own(self.weights, rows, self.frame.nominal))
+
+    @property
+    def _tiles(self) -> int:
+        """Sums of powers are computed by one function of torch, for which larger tiles are best."""
+        return POWER_TILES if self._kind is not None and self._kind.is_power else 1
+
+    @property
+    def _used(self) -> Tensor:
+        return torch.nonzero(self.weights)[:, 0]
+
+    def _tile(self, left: Side, right: Side) -> Tensor:
+        if self._kind is None:
+            return self._given(left.rows, right.rows)
+        nominal = [self.frame.nominal[f] for f in self._used.tolist()]
+        total = self._kind.whole(self.weights[self._used], left.rows, right.rows, nominal)
+        return self._kind.link(total, left.own[:, None], right.own[None])
 
     def _given(self, left: Tensor, right: Tensor) -> Tensor:
         """A kernel of the user's: of tensors, or of arrays for scikit-learn's."""

@@ -1,0 +1,151 @@
+"""The lazy step for many rows: choices on a part of them, models by passes over all of them.
+
+A random part S of the rows is set aside. On S alone are chosen: the scale of each feature, the
+network, a weight for each feature, λ, the landmarks, and how errors vary. Given S all of that is
+fixed. The rows of S also train every model, but are never left out: the other rows and a new one are
+exchangeable given S, so the guarantee holds with their number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..base.split import random_parts
+from ..data.frames import Frame, own_frames, unscaled
+from ..intervals import Construction, find_construction
+from ..intervals.passes import Passes
+from ..intervals.streamed import StreamedModels
+from ..networks import wide
+from ..solve.amount import Amount, fit_amount, log_errors
+from ..solve.ascent import Climb, climb_all
+from ..solve.dual import DualSystem
+from ..solve.ridge import left_out
+from ..tangent import Landmarks, WideTangent
+from .candidates import STEP, CandidateStep, is_known
+from .choice import SharedChoice
+
+MANY = 2000  # more rows than this are parted
+PART, SHARE = 4000, 4  # rows of the part: at most so many, and one in so many
+AMOUNT = 2000  # rows that σ is learnt from
+# Landmarks: n·d² stays below this where that leaves enough of them.
+WORK, FEWEST, MOST = 2e11, 512, 2000
+
+
+class Part(NamedTuple):
+    """The rows set aside, in a random order, and what is said of them."""
+
+    X: Tensor
+    y: Tensor
+    frame: Frame
+
+    @property
+    def framed(self) -> Tensor:
+        return self.frame.apply(self.X)
+
+
+def is_parted(
+    n: int, networks: Iterable[Any], construction: str | Construction[Any], widths: str | None
+) -> bool:
+    """Whether n rows are parted: infinitely wide networks of known kinds, one model for each row."""
+    kind = find_construction(construction)
+    leaves_rows = not (kind.uses_folds or kind.symmetric)
+    known = all(map(is_known, networks))
+    return n > MANY and known and leaves_rows and widths in (None, "auto", "constant")
+
+
+def part_of(n: int) -> int:
+    """Rows of the part."""
+    return min(n // SHARE, PART)
+
+
+def landmarks_of(n: int) -> int:
+    """Number of landmarks, a function of the number of rows alone."""
+    return min(part_of(n), MOST, max(FEWEST, int(math.sqrt(WORK / n))))
+
+
+@dataclass(frozen=True)
+class PartedStep(CandidateStep):
+    """Settings: those of ``CandidateStep``, whose candidates are of known kinds, and these.
+
+    Attributes
+    ----------
+    widths
+        A key of ``WIDTHS``: ``"constant"``, or else σ is learnt.
+    relevance
+        Whether a weight for each feature is searched.
+    progress
+        Whether to show progress bars.
+
+    """
+
+    widths: str
+    relevance: bool
+    progress: bool = False
+
+    def models(self, X: Tensor, y: Tensor) -> tuple[StreamedModels, SharedChoice]:
+        """Choose on the part, and solve."""
+        rest, own = random_parts(len(y), part_of(len(y)), self.seed)
+        order = torch.randperm(len(own), generator=torch.Generator().manual_seed(self.seed))
+        first = torch.from_numpy(own)[order]
+        part = Part(X[first], y[first], self._frame(X[first]))
+        with self.machine.products():
+            best, climbs = self._climb(part, part.y)
+            tangent = self._tangent(best, climbs[best], part.frame)
+            amount = self._amount(part, tangent, climbs[best].ridge)
+            basis = Landmarks.of(tangent, part.X[: landmarks_of(len(y))])
+            passes = Passes(basis, climbs[best].ridge, self.intercept, float(part.y.mean()), amount)
+            loo = passes.models(X, y, torch.from_numpy(rest), self.progress)
+        return loo, self._choice(loo, part, best, climbs)
+
+    def _frame(self, X: Tensor) -> Frame:
+        if not self.scaled:
+            return unscaled(1, X.shape[1], self.nominal)[0]
+        nobody = [torch.arange(0)]
+        return own_frames(X, nobody, STEP, centered=True, nominal=self.nominal)[0]
+
+    @property
+    def _networks(self) -> list[wide]:
+        found = [candidate.network for candidate in self.candidates]
+        return [network for network in found if network is not None]
+
+    def _climb(self, part: Part, targets: Tensor) -> tuple[int, list[Climb]]:
+        X, y = self.machine.put(part.framed), self.machine.put(targets)
+        terms = (part.frame.nominal, self.intercept, self.relevance, self.ridge, self.progress)
+        return climb_all(self._networks, X, y, *terms)
+
+    def _tangent(self, network: int, climb: Climb, frame: Frame) -> WideTangent:
+        weights = frame.scale.new_tensor(climb.weights)
+        return WideTangent(self._networks[network], weights, frame).on(self.machine)
+
+    def _amount(self, part: Part, tangent: WideTangent, ridge: float) -> Amount | None:
+        """σ(x), learnt from the part's own left-out errors."""
+        if self.widths == "constant":
+            return None
+        y = self.machine.put(part.y)
+        kernel = tangent.gram(tangent.features(part.X))
+        errors = left_out(DualSystem(kernel, y, self.intercept, self.machine).at(ridge))
+        best, climbs = self._climb(part, log_errors(errors))
+        own = self._tangent(best, climbs[best], part.frame)
+        return fit_amount(own, part.X[:AMOUNT], errors[:AMOUNT], climbs[best].ridge)
+
+    def _choice(
+        self, loo: StreamedModels, part: Part, best: int, climbs: list[Climb]
+    ) -> SharedChoice:
+        return SharedChoice(
+            networks=tuple(candidate.name for candidate in self.candidates),
+            network=best,
+            weights=climbs[best].weights,
+            ridge=climbs[best].ridge,
+            widths="constant" if loo.amount is None else "learnt",
+            values=tuple(climb.value for climb in climbs),
+            evaluated=sum(climb.evaluations for climb in climbs),
+            searched=len(part.y),
+            landmarks=loo.basis.size,
+            rows=len(loo.residuals),
+        )

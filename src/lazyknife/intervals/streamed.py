@@ -1,0 +1,144 @@
+"""Models of many rows: a ridge on few features, whose leave-one-out models are never all computed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from ..compute import Machine
+from ..records import Predictions
+from ..solve.amount import STRETCH, Amount
+from ..solve.rounding import Rounding
+from ..solve.streamed import StreamedRidge
+from ..tangent import Landmarks
+from .window import Near
+
+
+@dataclass(frozen=True, eq=False)
+class StreamedModels:
+    """The full model, and what leaving each of n rows out changes.
+
+    Attributes
+    ----------
+    basis, solved
+        The features, and the ridge on them.
+    center
+        What was subtracted from y.
+    intercept
+        Whether the last feature is 1.
+    rows
+        The rows that are left out, as they were given, shape (n, features).
+    residuals, training_residuals, leverages
+        e, r − φᵀw and h, each (n,).
+    own
+        σ of the rows, shape (n,), or a single 1.
+    amount
+        σ of new rows; None: 1.
+    lengths
+        √(‖φ_j‖² + λ), shape (n,).
+    rounding
+        What rounding may have changed.
+
+    """
+
+    basis: Landmarks
+    solved: StreamedRidge
+    center: float
+    intercept: bool
+    rows: Tensor
+    residuals: Tensor
+    training_residuals: Tensor
+    leverages: Tensor
+    own: Tensor
+    amount: Amount | None
+    lengths: Tensor
+    rounding: Rounding
+
+    @property
+    def _machine(self) -> Machine:
+        return self.basis.tangent.machine
+
+    @property
+    def rows_at_once(self) -> int:
+        """Rows whose features, and whose windows of models, fit."""
+        return self._machine.rows_at_once(8 * self.basis.size, 8 * self.basis.row_bytes)
+
+    @property
+    def moves_at_once(self) -> int:
+        each = 4 * self.basis.row_bytes
+        return max(1, self._machine.block // each)
+
+    @cached_property
+    def scores(self) -> Tensor:
+        """R, rounded up, shape (n,); infinite where the model is conceded to rounding."""
+        error = 0.0 if self.amount is None else STRETCH
+        sizes: Tensor = (self.residuals.abs() + self.rounding.own) / self.own * (1 + error)
+        return sizes
+
+    @cached_property
+    def reach(self) -> Tensor:
+        return self.leverages.sqrt() * self.residuals.abs()
+
+    @property
+    def conceded(self) -> int:
+        return int(torch.isinf(self.scores).sum())
+
+    def typical_error(self) -> tuple[float, float]:
+        known = ~self.rounding.conceded
+        if not known.any():
+            return math.inf, math.inf
+        each = self.rounding.slope * self.lengths + self.rounding.own
+        relative = 0.0 if self.amount is None else STRETCH
+        return float(each[known].median()) + self.rounding.constant, relative
+
+    def features(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """φ, shape (m, q), and ‖φ‖² without the intercept, shape (m,)."""
+        _, rows, norms = self.basis.at(X)
+        return with_intercept(rows, self.intercept), norms
+
+    def point(self, X: Tensor) -> Tensor:
+        """Predictions of the full model."""
+        return self.features(X)[0] @ self.solved.weights + self.center
+
+    def near(self, X: Tensor) -> Near:
+        """The full model at some rows, and L⁻¹φ of them."""
+        rows, norms = self.features(X)
+        point = rows @ self.solved.weights + self.center
+        one = point.new_ones(())
+        found = Predictions(
+            point,
+            point.new_empty(len(point), 0),
+            one - 1,
+            one.expand(len(point)) if self.amount is None else self.amount(X),
+            one - 1 if self.amount is None else one * STRETCH,
+            self.rounding.slack(norms, point),
+        )
+        return Near(found, self.solved.half(rows))
+
+    def moves(self, members: Tensor) -> Tensor:
+        """L⁻¹φ_j e_j of some rows, shape (q, members)."""
+        rows = self.features(self.rows[members.to(self.rows.device)])[0]
+        return self.solved.half(rows) * self.residuals[members]
+
+    def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Predictions of the full model, (m,), and of all others, (m, n)."""
+        found = self.scaled(X)
+        return found.point, found.each
+
+    def scaled(self, X: Tensor) -> Predictions:
+        """Everything that intervals are computed from, of all models."""
+        near, every = self.near(X), torch.arange(len(self.residuals), device=self.residuals.device)
+        moved = [near.half.T @ self.moves(part) for part in every.split(self.moves_at_once)]
+        found = near.found
+        each = found.point[:, None] - torch.cat(moved, dim=1)
+        stretch = found.stretch.expand(len(each))
+        return found._replace(each=each, scales=found.scales[:, None], stretch=stretch)
+
+
+def with_intercept(rows: Tensor, intercept: bool) -> Tensor:
+    """Feature rows with a last entry of 1 where there is an intercept."""
+    return torch.nn.functional.pad(rows, (0, 1), value=1.0) if intercept else rows

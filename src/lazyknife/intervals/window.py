@@ -1,0 +1,142 @@
+"""Jackknife+ without looking at all n models.
+
+An upper end is the κ-th largest of f(x) − g_j(x)e_j + R_jσ(x), where |g_j(x)e_j| ≤ √h(x)·ρ_j with
+ρ_j = √h_j|e_j|. In units of σ(x), with η = √h(x)/σ(x), value j lies within ηρ_j of R_j above f(x).
+So the κ-th largest value lies between the κ-th largest of R_j − ηρ_j and that of R_j + ηρ_j; only
+models whose own bounds meet that window can be it, and they are few: about as many as there are
+features, whatever n. The same models decide the lower end. The ends are those of all n models.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from ..compute import steps
+from ..records import Ends, LeaveOneOut, Predictions
+from .order import kth_largest, kth_smallest
+
+# Rows share windows if their η lie between the same powers of this; a window is that of the larger.
+RATIO = 1.25
+# Bounds are widened by this much relative to their size, far more than rounding can change in them.
+SAFE = 1e-9
+
+
+class Near(NamedTuple):
+    """The full model at m rows, and what the others can differ from it.
+
+    Attributes
+    ----------
+    found
+        The full predictions, their σ(x) and rounding; ``each`` is empty.
+    half
+        L⁻¹φ(x), shape (q, m); its squares sum to h(x).
+
+    """
+
+    found: Predictions
+    half: Tensor
+
+
+@runtime_checkable
+class Bounded(LeaveOneOut, Protocol):
+    """Models whose differences from the full one are bounded, and whose σ(x) is the same."""
+
+    @property
+    def reach(self) -> Tensor:
+        """ρ_j, shape (n,)."""
+
+    @property
+    def moves_at_once(self) -> int:
+        """How many models' moves to hold in memory."""
+
+    def near(self, X: Tensor) -> Near:
+        """The full model at m rows."""
+
+    def moves(self, members: Tensor) -> Tensor:
+        """L⁻¹φ_j e_j of some models, shape (q, members)."""
+
+
+class Window(NamedTuple):
+    """The models that can be an order statistic, and how many others are above all of them."""
+
+    members: Tensor
+    above: int
+
+
+class _Kept(NamedTuple):
+    """Windows by their rank and η, and the moves of the models in the last large one, by rank."""
+
+    windows: dict[tuple[int, float], Window]
+    moves: dict[int, tuple[Tensor, Tensor]]
+
+
+_KEPT: WeakKeyDictionary[Bounded, _Kept] = WeakKeyDictionary()
+
+
+def window(scores: Tensor, reach: Tensor, eta: float, rank: int) -> Window:
+    """Models that can be the ``rank``-th largest for rows of at most this η."""
+    gap = eta * reach + SAFE * scores
+    low, high = (scores - gap).nan_to_num(torch.inf), scores + gap  # scores may be infinite
+    bottom, top = (kth_largest(bound, [rank]) for bound in (low, high))
+    return Window(torch.nonzero((high >= bottom) & (low <= top))[:, 0], int((low > top).sum()))
+
+
+def windowed_plus(
+    loo: Bounded, X: Tensor, ranks: Sequence[int]
+) -> tuple[Predictions, Tensor, Tensor]:
+    """Predictions of the full model, and the order statistics of both ends, (m, ranks)."""
+    near = loo.near(X)
+    infinite = near.half.new_full((len(X), len(ranks)), torch.inf)
+    lower, upper = -infinite, infinite
+    for column, rank in enumerate(ranks):
+        for rows, eta in _classes(near) if rank else ():
+            ends = _order_statistics(loo, near, rows, eta, rank)
+            lower[rows, column], upper[rows, column] = ends
+    return near.found, lower, upper
+
+
+def _order_statistics(
+    loo: Bounded, near: Near, rows: Tensor, eta: float, rank: int
+) -> tuple[Tensor, Tensor]:
+    """Both order statistics for rows of at most this η, each (rows,)."""
+    kept = _KEPT.setdefault(loo, _Kept({}, {}))
+    if (rank, eta) not in kept.windows:
+        kept.windows[rank, eta] = window(loo.scores, loo.reach, eta, rank)
+    members, above = kept.windows[rank, eta]
+    found, half = near.found, near.half[:, rows].T
+    moved = [half @ moves for moves in _moves(loo, kept, members, rank)]
+    each = found.point[rows, None] - torch.cat(moved, dim=1)
+    wide = found.scales.expand(len(near.found.point))[rows] * (1 + found.stretch)
+    margins = loo.scores[members] * wide[:, None]
+    left = [rank - above]
+    return kth_smallest(each - margins, left)[:, 0], kth_largest(each + margins, left)[:, 0]
+
+
+def _moves(loo: Bounded, kept: _Kept, members: Tensor, rank: int) -> Iterator[Tensor]:
+    """Moves of the members, in parts; those of a window that contains theirs are used again."""
+    if rank in kept.moves:
+        known, moves = kept.moves[rank]
+        place = torch.searchsorted(known, members).clamp(max=len(known) - 1)
+        if bool((known[place] == members).all()):
+            yield moves if len(known) == len(members) else moves[:, place]
+            return
+    if len(members) <= loo.moves_at_once:
+        kept.moves[rank] = members, loo.moves(members)
+        yield kept.moves[rank][1]
+        return
+    for part in steps(len(members), loo.moves_at_once):
+        yield loo.moves(members[part])
+
+
+def _classes(near: Near) -> Iterator[tuple[Tensor, float]]:
+    """Rows with about the same η, and the largest η that they may have; the largest one first."""
+    roots = near.half.square().sum(dim=0).sqrt()
+    powers = (roots / near.found.scales).log().div(math.log(RATIO)).ceil()
+    for power in powers.unique(sorted=True).flip(0).tolist():
+        yield torch.nonzero(powers == power)[:, 0], RATIO**power * (1 + SAFE)

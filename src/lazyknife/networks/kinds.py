@@ -1,0 +1,228 @@
+"""Kernels of infinitely wide networks, and their derivatives by the weights of features.
+
+As the hidden layers of a network with random weights grow, its output becomes a Gaussian process
+and its ridge regression depends on one closed-form kernel k(x, x'). All kernels here are functions
+of sums over the features, Σ_f term(w_f, x_f, x'_f), so the weight w_f of one feature can be changed
+in one pass over the sum. Inputs of size one and w_f = scale/√p, for p features, are typical.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+
+class Kind(ABC):
+    """A family of kernels k(x, x') = link(Σ_f term(w_f, x_f, x'_f)).
+
+    A term is factor·w^power·|x_f − x'_f|^power. A missing value, NaN, is at the centre, 0, and away
+    from all present ones by 1 in a direction of its own; two values of a nominal feature have the
+    distance 1. Rows may thus be numbers, categories and gaps, as they are.
+    """
+
+    factor: float = 1.0
+    power: int = 2
+    is_power: bool = True  # terms are of this form
+    has_slopes: bool = True  # the kernel depends on the weights through the sum alone
+
+    def term(
+        self, weight: float | Tensor, left: Tensor, right: Tensor, nominal: bool = False
+    ) -> Tensor:
+        """Return what one feature, (m, 1) and (1, n), contributes to the sum, shape (m, n)."""
+        if nominal:
+            return self._sized(weight * (left != right).to(left))
+        total = self._sized((left.nan_to_num() - right.nan_to_num()).mul_(weight))
+        if _incomplete(left, right):
+            total += self._sized(weight * (left.isnan() != right.isnan()).to(left))
+        return total
+
+    def slope(
+        self, weight: float | Tensor, left: Tensor, right: Tensor, nominal: bool = False
+    ) -> Tensor:
+        """Return the derivative of a term by log w, shape (m, n)."""
+        return self.term(weight, left, right, nominal).mul_(self.power)
+
+    def whole(
+        self, weights: Tensor, left: Tensor, right: Tensor, nominal: Sequence[bool]
+    ) -> Tensor:
+        """Σ_f term(w_f, x_f, x'_f) of rows (m, features) and (n, features), shape (m, n)."""
+        numbers = [f for f, codes in enumerate(nominal) if not codes]
+        own, sides = weights[numbers], [left[:, numbers], right[:, numbers]]
+        total = self._distances(*(own * side.nan_to_num() for side in sides))
+        if _incomplete(*sides):
+            total += self._distances(*(own * side.isnan() for side in sides))
+        for f in (f for f, codes in enumerate(nominal) if codes):
+            total += self.term(float(weights[f]), left[:, f, None], right[None, :, f], True)
+        return total
+
+    def _distances(self, left: Tensor, right: Tensor) -> Tensor:
+        """The sum for weighted numbers, from differences: products would lose digits."""
+        exact = "donot_use_mm_for_euclid_dist"
+        return self._sized(torch.cdist(left, right, p=float(self.power), compute_mode=exact))
+
+    def _sized(self, gaps: Tensor) -> Tensor:
+        """factor·|gap|^power, in place."""
+        sizes = gaps.square_() if self.power == 2 else gaps.abs_()
+        return sizes if self.factor == 1 else sizes.mul_(self.factor)
+
+    @abstractmethod
+    def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        """Return the kernel of a sum, (m, n), given own(x), (m, 1), and own(x'), (1, n)."""
+
+    def steepness(self, total: Tensor, kernel: Tensor) -> Tensor:
+        """Return the derivative of the link by the sum, given both, shape (m, n)."""
+        return -kernel
+
+    def own(self, weights: Tensor, X: Tensor, nominal: Sequence[bool]) -> Tensor:
+        """Σ_f w_f²x_f² of each row where the link needs it, shape (m,)."""
+        return X.new_zeros(len(X))
+
+    def norms(self, own: Tensor) -> Tensor:
+        """k(x, x), shape (m,)."""
+        return torch.ones_like(own)
+
+
+def _incomplete(left: Tensor, right: Tensor) -> bool:
+    return bool(left.isnan().any()) or bool(right.isnan().any())
+
+
+class Gaussian(Kind):
+    """One layer of cosines with Gaussian weights: exp(−Σ w²(x − x')²/2). Very smooth."""
+
+    factor = 0.5
+
+    def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        return torch.exp(-total)
+
+
+class Laplace(Kind):
+    """One layer of cosines with Cauchy weights: exp(−Σ w|x − x'|). Rough, good at steps."""
+
+    power = 1
+
+    def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        return torch.exp(-total)
+
+
+class Matern(Kind):
+    """One layer of cosines with Student-t weights (3 or 5 degrees of freedom): between the two."""
+
+    def __init__(self, degrees: int) -> None:
+        self.degrees, self.factor = degrees, float(degrees)
+
+    def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        distance = total.clamp(min=0.0).sqrt()
+        smooth = 1 + distance + (total / 3 if self.degrees == 5 else 0.0)
+        return smooth * torch.exp(-distance)
+
+    def steepness(self, total: Tensor, kernel: Tensor) -> Tensor:
+        distance = total.clamp(min=0.0).sqrt()
+        smooth = (1 + distance) / 3 if self.degrees == 5 else 1.0
+        return torch.exp(-distance).mul_(-0.5 * smooth)
+
+
+class Anova(Kind):
+    """One layer for every set of features: Π (1 + w·k(x, x'))/(1 + w), k of one feature alone.
+
+    With small weights it is nearly additive in the features; w is how much a feature matters.
+    """
+
+    power, is_power = 1, False  # linear in small weights
+
+    def __init__(self, single: Kind) -> None:
+        self.single = single
+
+    def term(
+        self, weight: float | Tensor, left: Tensor, right: Tensor, nominal: bool = False
+    ) -> Tensor:
+        one = self.single_kernel(left, right, nominal)
+        weight = torch.as_tensor(weight, dtype=one.dtype, device=one.device)
+        return torch.log1p(one.mul_(weight)).sub_(torch.log1p(weight))
+
+    def slope(
+        self, weight: float | Tensor, left: Tensor, right: Tensor, nominal: bool = False
+    ) -> Tensor:
+        return self.slope_of(weight, self.single_kernel(left, right, nominal))
+
+    def whole(
+        self, weights: Tensor, left: Tensor, right: Tensor, nominal: Sequence[bool]
+    ) -> Tensor:
+        singles = (
+            self.single_kernel(left[:, f, None], right[None, :, f], codes)
+            for f, codes in enumerate(nominal)
+        )
+        return self.joined(weights, singles, left.new_ones(len(left), len(right)))
+
+    def single_kernel(self, left: Tensor, right: Tensor, nominal: bool) -> Tensor:
+        """Return k of one feature alone, shape (m, n)."""
+        return self.single.term(1.0, left, right, nominal).neg_().exp_()
+
+    def joined(self, weights: Tensor, singles: Iterable[Tensor], product: Tensor) -> Tensor:
+        """Return the sum, from k of each feature and a product to begin with, (m, n) each.
+
+        It takes one logarithm; terms would take one for each feature.
+        """
+        for weight, single in zip(weights.tolist(), singles, strict=True):
+            product *= (single * (weight / (1 + weight))).add_(1 / (1 + weight))
+        return product.log_()
+
+    def slope_of(self, weight: float | Tensor, single: Tensor) -> Tensor:
+        """w·k/(1 + w·k) − w/(1 + w), with one division."""
+        return (single * weight).add_(1.0).reciprocal_().neg_().add_(1 / (1 + weight))
+
+    def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        return torch.exp(total)
+
+    def steepness(self, total: Tensor, kernel: Tensor) -> Tensor:
+        return kernel
+
+
+class ReLU(Kind):
+    """The tangent kernel of a ReLU network with infinitely wide layers, bias included.
+
+    k(x, x) = (1 + Σ w²x²) for two hidden layers, divided by their number plus one.
+    """
+
+    layers = 2
+    has_slopes = False
+
+    def own(self, weights: Tensor, X: Tensor, nominal: Sequence[bool]) -> Tensor:
+        """A category has length 1/√2 in a direction of its own: two are 1 apart."""
+        values = X.nan_to_num(1.0).square()
+        values[:, torch.tensor(nominal, device=X.device)] = 0.5
+        return (values * weights.square()).sum(dim=1)
+
+    def norms(self, own: Tensor) -> Tensor:
+        return 1 + own
+
+    def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        """From squared distances d²: with lengths a and b, 1 − cos = (d² − (a − b)²)/(2ab).
+
+        Layers pass on 1 − cos, which is accurate where rows are nearly equal, and cos is not.
+        """
+        lengths, others = (1 + left).sqrt(), (1 + right).sqrt()
+        sizes = lengths * others
+        gap = ((total - (lengths - others).square()) / (2 * sizes)).clamp(0.0, 2.0)
+        tangents = 1 - gap
+        for _ in range(self.layers):
+            angle = 2 * torch.asin((gap / 2).sqrt())
+            passed = 1 - angle / math.pi  # share of units that are active at both
+            sine = (gap * (2 - gap)).sqrt()
+            gap = gap - (sine - angle * (1 - gap)) / math.pi
+            tangents = 1 - gap + tangents * passed
+        return sizes * tangents / (self.layers + 1)
+
+
+KINDS: dict[str, Kind] = {
+    "gaussian": Gaussian(),
+    "laplace": Laplace(),
+    "matern32": Matern(3),
+    "matern52": Matern(5),
+    "anova_gaussian": Anova(Gaussian()),
+    "anova_laplace": Anova(Laplace()),
+    "relu": ReLU(),
+}
