@@ -18,7 +18,6 @@ BYTE_ORDER_MARKS = {
 }
 WESTERN = "cp1252"  # whose printable characters include those of latin-1
 PLAIN = ""  # UTF-8 without a mark: bytes stay as they are
-BINARY = "is a binary file: give a CSV, TSV or Parquet file"
 
 
 def encoding_of(
@@ -47,7 +46,9 @@ def encoding_of(
             raise TableError(f"{path}: not {name} text: pass its --encoding")
         return name, None if given or marked == "utf-8" else marked
     if any(b"\0" in piece for piece in pieces):
-        raise TableError(f"{path} {BINARY}, or pass its --encoding")
+        raise TableError(
+            f"{path} is a binary file: give a CSV, TSV or Parquet file, or pass its --encoding"
+        )
     if _fits(pieces, "utf-8", whole):
         return PLAIN, None
     _check_western(path, pieces)
@@ -82,7 +83,8 @@ def _check_western(path: Path, pieces: Iterable[bytes]) -> None:
     try:
         letters = {letter for piece in pieces for letter in piece.decode(WESTERN)}
     except UnicodeDecodeError:
-        message = f"neither UTF-8 nor {WESTERN} text: save it as CSV in UTF-8, or pass --encoding"
-        raise TableError(f"{path}: {message}") from None
+        raise TableError(
+            f"{path}: neither UTF-8 nor {WESTERN} text: save it as CSV in UTF-8, or pass --encoding"
+        ) from None
     if any(ord(letter) < 32 and letter not in "\t\r\n\f" for letter in letters):
-        raise TableError(f"{path} {BINARY}")
+        raise TableError(f"{path} is a binary file: give a CSV, TSV or Parquet file")
