@@ -462,7 +462,7 @@ def test_a_table_that_cannot_be_written_leaves_the_old_files(tmp_path):
     with pytest.raises(OSError, match=r"old.csv cannot be written \(no space left\)"):
         write_outputs(paths, writing(Failing(), paths), Figure(), page)
     assert {path.read_text() for path in paths.values()} == {"old"}
-    write_outputs(paths, pd.DataFrame({"a": [1]}), Figure(), page)
+    write_outputs(paths, writing(pd.DataFrame({"a": [1]}), paths), Figure(), page)
     assert "old" not in {path.read_text() for path in paths.values()}
     assert len(list(tmp_path.iterdir())) == 3
 
