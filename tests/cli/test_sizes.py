@@ -44,6 +44,13 @@ def test_what_is_done_with_them_depends_on_the_options(files, capsys, given, wor
     assert words in capsys.readouterr().err
 
 
+def test_dropped_columns_take_nothing(files, capsys):
+    check_sizes(files[:1], OPTIONS | {"drop": ["a"]}, fits=False, free=10**9)
+    assert capsys.readouterr().err == (
+        "note: many.parquet: 150,000 rows × 2 columns, 4.8 MB in memory (1 GB are free).\n"
+    )
+
+
 def test_few_rows_are_not_mentioned(files, capsys):
     check_sizes(files[1:], OPTIONS)
     assert capsys.readouterr().err == ""

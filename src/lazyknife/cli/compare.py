@@ -75,7 +75,7 @@ def compare(
     values.check_jobs(given["jobs"])
     files.check_outputs(output, given["html"], given["figure"], inputs=(data,))
     reading, roles = inputs.reading_of(given), inputs.roles_of(target, given)
-    check_sizes(inputs.check_inputs((data,), reading, roles))
+    check_sizes(inputs.check_inputs((data,), reading, roles), given, fits=False)
 
     from ..data.checks import check_positive
 

@@ -25,7 +25,7 @@ LONG = (
 
 
 def check_sizes(
-    files: Sequence[File], given: Mapping[str, Any] | None = None, free: int | None = None
+    files: Sequence[File], given: Mapping[str, Any], fits: bool = True, free: int | None = None
 ) -> None:
     """Refuse files that do not fit in memory, and say what many rows will take.
 
@@ -34,21 +34,23 @@ def check_sizes(
     files
         Whose headers have been read.
     given
-        The options that say what is done with the rows; None where only their number matters.
+        The options: which columns are dropped, and what is done with the rows.
+    fits
+        Whether one model is fitted to all rows of the first file.
     free
         Bytes of free memory, which are looked up by default.
 
     """
     from .tables.sizes import size_of
 
-    sizes = {file.path.name: size_of(file) for file in files}
+    sizes = {file.path.name: size_of(file, given.get("drop") or ()) for file in files}
     needed = COPIES * sum(size.memory for size in sizes.values())
     unused = free_bytes() if free is None else free
     if needed > unused:
         raise MemoryError(_refused(sizes, needed, unused))
     for number, (name, size) in enumerate(sizes.items()):
         if size.rows > MANY_ROWS:
-            then = f"; {_method(size, given)}" if given is not None and number == 0 else ""
+            then = f"; {_method(size, given)}" if fits and number == 0 else ""
             taken = in_units(COPIES * size.memory)
             say(f"note: {name}: {size}, {taken} in memory ({in_units(unused)} are free){then}.")
 

@@ -27,6 +27,7 @@ def test_rows_of_text_are_estimated_from_a_sample(tmp_path, frame, suffix):
     assert found.rows == pytest.approx(ROWS, rel=0.03)
     assert (found.columns, found.exact) == (4, False)
     assert found.memory == 32 * found.rows
+    assert size_of(open_file(path, whole=False), ["t"]).columns == 3
     assert str(found).startswith("about ")
 
 
@@ -40,6 +41,7 @@ def test_a_parquet_file_says_its_size(tmp_path, frame):
     frame.to_parquet(tmp_path / "a.parquet")
     found = size_of(open_file(tmp_path / "a.parquet"))
     assert found == Size(ROWS, 4, ROWS * (3 * 8 + 24))
+    assert size_of(open_file(tmp_path / "a.parquet"), ["t", "a"]) == Size(ROWS, 2, ROWS * 16)
     assert str(found) == "40,000 rows × 4 columns"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,12 +30,11 @@ class Size:
         return f"{about}{self.rows:,} rows × {self.columns:,} columns"
 
 
-def size_of(file: File) -> Size:
-    """Return the size of a file whose header has been read."""
-    columns = len(file.columns)
+def size_of(file: File, drop: Collection[str] = ()) -> Size:
+    """Return the size of a file whose header has been read, without some columns."""
     if file.text is None:
-        return _parquet(file.path)
-    rows = rows_of(file.path)
+        return _parquet(file.path, drop)
+    rows, columns = rows_of(file.path), sum(name not in drop for name in file.columns)
     return Size(rows, columns, NUMBER * rows * columns, exact=False)
 
 
@@ -49,10 +48,10 @@ def rows_of(path: Path) -> int:
     return max(1, round(lines * path.stat().st_size / max(1, used)) - 1)
 
 
-def _parquet(path: Path) -> Size:
+def _parquet(path: Path, drop: Collection[str] = ()) -> Size:
     with parquet.opened(path) as file:
-        about, schema = file.metadata, file.schema_arrow
-        kinds = [schema.field(number).type for number in range(len(schema.names))]
+        about = file.metadata
+        kinds = [column.type for column in file.schema_arrow if column.name not in drop]
         plain = sum(kind.bit_width <= 64 for kind in kinds if _is_fixed(kind))
         each = NUMBER * plain + TEXT * (len(kinds) - plain)
         return Size(about.num_rows, len(kinds), about.num_rows * each)
