@@ -157,6 +157,22 @@ def test_rows_without_a_target_are_not_scored(fitted):
     assert any("not scored" in note for note in outcome.rows.notes)
 
 
+def test_a_file_without_rows_is_refused(fitted):
+    for suffix in (".csv", ".parquet"):
+        new = fitted / f"new{suffix}"
+        none = table(3)[:0]
+        none.to_parquet(new) if suffix == ".parquet" else none.to_csv(new, index=False)
+        refused(lambda new=new: predicted(new, fitted / "o.csv", TINY), "no rows")
+
+
+def test_a_header_is_never_alone(fitted):
+    table(50, seed=1).to_csv("new.csv", index=False)
+    expected, found = (
+        predicted(fitted / "new.csv", fitted / "o.csv", size)[1] for size in (2**22, 40)
+    )
+    assert found == expected
+
+
 def test_names_of_rows_have_one_type(fitted):
     frame = table(150, seed=1).assign(name=range(150))
     frame.loc[149, "name"] = np.nan

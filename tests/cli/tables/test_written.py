@@ -40,6 +40,10 @@ def test_what_differs_is_refused(one, other, words):
     refused(lambda: agreed("f.csv", {"a": one}, {"a": other}), words, "--categorical a")
 
 
+def test_types_without_a_name_agree_with_themselves():
+    assert agreed("f", {"a": Written("bytes")}, {"a": Written("bytes")})["a"].kind == "bytes"
+
+
 def test_marks_of_decimals_are_the_same_in_all_columns():
     point, comma = Written("number", "", Style(".")), Written("number", "", Style(","))
     before, here = {"a": point, "b": NUMBER}, {"a": NUMBER, "b": comma}

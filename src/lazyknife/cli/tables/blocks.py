@@ -71,7 +71,7 @@ class Blocks:
         for piece in as_utf8(self.pieces, self.encoding):
             pending += piece
             end = self._end(pending)
-            if end:
+            if end and (line or lines_of(pending[:end]) > 1):  # not the header alone
                 block, pending = Block(pending[:end], line), pending[end:]
                 yield block
                 line += lines_of(block.data)

@@ -52,6 +52,8 @@ def read_batches(path: Path, names: Sequence[str], rows: int) -> Iterator[pd.Dat
     """Yield the rows of columns, some at a time; one frame without rows if there are none."""
     arrow = load("pyarrow")
     with opened(path) as file:
+        if not file.metadata.num_rows:
+            yield _frame(file.read(list(names)), names)
         for batch in file.iter_batches(rows, columns=list(names)):
             yield _frame(arrow.Table.from_batches([batch]), names)
 

@@ -73,7 +73,8 @@ def _both(file: str, name: str, one: Written, other: Written) -> Written:
     if "empty" in (one.kind, other.kind):
         known = other if one.kind == "empty" else one
     else:
-        _check(file, name, "types", NAMES.get(one.kind, one.kind), NAMES.get(other.kind, ""))
+        kinds = (NAMES.get(part.kind, part.kind) for part in (one, other))
+        _check(file, name, "types", *kinds)
         _check(file, name, "units", one.unit, other.unit)
         _check(file, name, "styles", one.decimal, other.decimal)
         _check(file, name, "orders of dates", one.order, other.order)
