@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 from torch import Tensor
 
 from lazyknife.compute import Machine
 from lazyknife.data.frames import unscaled
-from lazyknife.intervals import find_construction
 from lazyknife.intervals.order import kappa, kth_largest, kth_smallest
-from lazyknife.intervals.passes import LeftOut, Passes
-from lazyknife.intervals.streamed import StreamedModels
-from lazyknife.intervals.window import window, windowed_plus
+from lazyknife.intervals.passes import Passes
+from lazyknife.intervals.window import windowed_plus
 from lazyknife.networks import wide
-from lazyknife.solve.amount import Amount, fit_amount, log_errors
+from lazyknife.solve.amount import Amount
 from lazyknife.tangent import Landmarks, WideTangent
 
 RIDGE = 0.3

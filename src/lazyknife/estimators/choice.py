@@ -123,6 +123,6 @@ class SharedChoice:
         used = sum(weight > 0 for weight in self.weights)
         return (
             f"{self.networks[self.network]} with {used} of {len(self.weights)} features, "
-            f"ridge {self.ridge:.3g} and {self.widths} widths, chosen on {self.searched:,} rows set "
-            f"aside; {self.rows:,} leave-one-out models in {self.landmarks:,} landmark features"
+            f"ridge {self.ridge:.3g} and {self.widths} widths, chosen on {self.searched:,} rows "
+            f"set aside; {self.rows:,} leave-one-out models in {self.landmarks:,} landmark features"
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -150,7 +150,7 @@ class LazyFit(IntervalRegressor):
             raise ValueError(f"network={self.network!r}: candidates {reason}")
         return listed
 
-    def _parted(self, n: int, networks: Sequence[Network | wide]) -> bool:
+    def _parted(self, n: int, networks: Iterable[object]) -> bool:
         return is_parted(n, networks, self.construction, self.widths)
 
     def _fit_chosen(self, given: Given, networks: Sequence[Network | wide]) -> Fitted:

@@ -26,12 +26,14 @@ from ..data.targets import TARGETS, Target
 from ..intervals.chosen import ChosenModels, Group, Some
 from ..intervals.framed import FramedFull
 from ..intervals.full import Family, FullModels
+from ..intervals.streamed import StreamedModels
 from ..losses import LOSSES
 from ..networks import ACTIVATIONS, Averaged, Framed, mlp, wide
 from ..networks.perceptrons import WithSkip
 from ..records import Base, PrivacyCurve
 from ..saving import Codec, Known
 from ..solve.again import LeverageAgain
+from ..solve.amount import Amount
 from ..solve.dual import DualRidge, FactoredRidge
 from ..solve.factors import Averages, Factors, Levels
 from ..solve.inverse import Factored, Swept
@@ -40,13 +42,14 @@ from ..solve.readout import READOUTS
 from ..solve.ridge import RidgeModels
 from ..solve.rounding import Rounding, Sensitivity
 from ..solve.scales import LeverageScales, NoiseScales
+from ..solve.streamed import StreamedRidge
 from ..tables import Expansion, Schema, TableEncoder
 from ..tables.schema import Column
-from ..tangent import FEATURES, Dual, Features, Primal, Tangent, WideTangent
+from ..tangent import FEATURES, Dual, Features, Landmarks, Primal, Tangent, WideTangent
 from ..tangent.parts import Explicit, Lookup, Outer
 from ..tangent.sketch import Signs
 from .candidates import Candidate, FiniteNetwork, GivenKernel
-from .choice import Choice
+from .choice import Choice, SharedChoice
 from .choosing_full import FullSource, FullStep
 from .guarantee import Noted
 from .records import Seeds
@@ -109,6 +112,7 @@ _RECORDS = (
     *(LeverageScales, Levels, Lookup, NoiseScales, Outer, Primal, PrimalRidge, PrivacyCurve),
     *(Refits, RidgeModels, Rounding, Scaling, Seeds, Sensitivity, Signs, Some, Swept, Tangent),
     *(TrainedCertifier, WideTangent, mlp, wide, Noted),
+    *(Amount, Landmarks, SharedChoice, StreamedModels, StreamedRidge),
     *(Column, Expansion, Frame, Pair, Reader, Schema, Target),
     *BASES.values(),
     *LOSSES.values(),

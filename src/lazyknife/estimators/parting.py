@@ -2,14 +2,14 @@
 
 A random part S of the rows is set aside. On S alone are chosen: the scale of each feature, the
 network, a weight for each feature, λ, the landmarks, and how errors vary. Given S all of that is
-fixed. The rows of S also train every model, but are never left out: the other rows and a new one are
-exchangeable given S, so the guarantee holds with their number.
+fixed. The rows of S also train every model, but are never left out: the other rows and a new one
+are exchangeable given S, so the guarantee holds with their number.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ from ..data.frames import Frame, own_frames, unscaled
 from ..intervals import Construction, find_construction
 from ..intervals.passes import Passes
 from ..intervals.streamed import StreamedModels
-from ..networks import wide
+from ..networks import KINDS, wide
 from ..solve.amount import Amount, fit_amount, log_errors
 from ..solve.ascent import Climb, climb_all
 from ..solve.dual import DualSystem
@@ -32,6 +32,8 @@ from .choice import SharedChoice
 
 MANY = 2000  # more rows than this are parted
 PART, SHARE = 4000, 4  # rows of the part: at most so many, and one in so many
+# Rows that the search looks at, and rows for each feature below which weights would overfit.
+SEARCHED, ROWS_EACH = 1000, 5
 AMOUNT = 2000  # rows that σ is learnt from
 # Landmarks: n·d² stays below this where that leaves enough of them.
 WORK, FEWEST, MOST = 2e11, 512, 2000
@@ -50,9 +52,9 @@ class Part(NamedTuple):
 
 
 def is_parted(
-    n: int, networks: Iterable[Any], construction: str | Construction[Any], widths: str | None
+    n: int, networks: Iterable[object], construction: str | Construction[Any], widths: str | None
 ) -> bool:
-    """Whether n rows are parted: infinitely wide networks of known kinds, one model for each row."""
+    """Whether n rows are parted: wide networks of known kinds, and a model for each row."""
     kind = find_construction(construction)
     leaves_rows = not (kind.uses_folds or kind.symmetric)
     known = all(map(is_known, networks))
@@ -95,8 +97,8 @@ class PartedStep(CandidateStep):
         first = torch.from_numpy(own)[order]
         part = Part(X[first], y[first], self._frame(X[first]))
         with self.machine.products():
-            best, climbs = self._climb(part, part.y)
-            tangent = self._tangent(best, climbs[best], part.frame)
+            best, climbs = self._climb(part, self._networks, part.y)
+            tangent = self._tangent(self._networks[best], climbs[best], part.frame)
             amount = self._amount(part, tangent, climbs[best].ridge)
             basis = Landmarks.of(tangent, part.X[: landmarks_of(len(y))])
             passes = Passes(basis, climbs[best].ridge, self.intercept, float(part.y.mean()), amount)
@@ -114,14 +116,17 @@ class PartedStep(CandidateStep):
         found = [candidate.network for candidate in self.candidates]
         return [network for network in found if network is not None]
 
-    def _climb(self, part: Part, targets: Tensor) -> tuple[int, list[Climb]]:
+    def _climb(
+        self, part: Part, networks: Sequence[wide], targets: Tensor
+    ) -> tuple[int, list[Climb]]:
         X, y = self.machine.put(part.framed), self.machine.put(targets)
-        terms = (part.frame.nominal, self.intercept, self.relevance, self.ridge, self.progress)
-        return climb_all(self._networks, X, y, *terms)
+        relevance = self.relevance and ROWS_EACH * X.shape[1] <= min(len(X), SEARCHED)
+        terms = (part.frame.nominal, self.intercept, relevance, self.ridge, self.progress)
+        return climb_all(networks, X, y, *terms)
 
-    def _tangent(self, network: int, climb: Climb, frame: Frame) -> WideTangent:
+    def _tangent(self, network: wide, climb: Climb, frame: Frame) -> WideTangent:
         weights = frame.scale.new_tensor(climb.weights)
-        return WideTangent(self._networks[network], weights, frame).on(self.machine)
+        return WideTangent(network, weights, frame).on(self.machine)
 
     def _amount(self, part: Part, tangent: WideTangent, ridge: float) -> Amount | None:
         """σ(x), learnt from the part's own left-out errors."""
@@ -130,8 +135,10 @@ class PartedStep(CandidateStep):
         y = self.machine.put(part.y)
         kernel = tangent.gram(tangent.features(part.X))
         errors = left_out(DualSystem(kernel, y, self.intercept, self.machine).at(ridge))
-        best, climbs = self._climb(part, log_errors(errors))
-        own = self._tangent(best, climbs[best], part.frame)
+        # σ is computed at every row: by kernels that are cheap.
+        networks = [n for n in self._networks if KINDS[str(n.kind)].is_power] or self._networks
+        best, climbs = self._climb(part, networks, log_errors(errors))
+        own = self._tangent(networks[best], climbs[best], part.frame)
         return fit_amount(own, part.X[:AMOUNT], errors[:AMOUNT], climbs[best].ridge)
 
     def _choice(

@@ -13,7 +13,7 @@ from torch import Tensor
 from ..compute import blocks, track
 from ..solve.amount import Amount
 from ..solve.guard import FEW_ROWS, TINY, largest
-from ..solve.rounding import Sensitivity, gamma_of, rounding_of
+from ..solve.rounding import gamma_of, rounding_of
 from ..solve.streamed import Left, StreamedRidge, Sums
 from ..tangent import Landmarks
 from .streamed import StreamedModels, with_intercept
@@ -31,11 +31,9 @@ class LeftOut(NamedTuple):
     def joined(cls, parts: Sequence[LeftOut]) -> LeftOut:
         """All rows."""
         lefts = [part.left for part in parts]
-        numbers = [torch.cat([left[k] for left in lefts]) for k in range(3)]  # type: ignore[misc]
-        sensitivity = Sensitivity.joined([left.sensitivity for left in lefts])
         own = torch.cat([part.own.expand(len(part.rows)) for part in parts])
         rows, size = torch.cat([part.rows for part in parts]), max(part.size for part in parts)
-        return cls(rows, Left(*numbers, sensitivity), own, size)
+        return cls(rows, Left.joined(lefts), own, size)
 
 
 @dataclass(frozen=True)
@@ -66,27 +64,41 @@ class Passes:
     def models(
         self, X: Tensor, y: Tensor, left_out: Tensor, progress: bool = False
     ) -> StreamedModels:
-        """Both passes: the ridge of all rows, and the models without each of some of them."""
-        total: Sums | None = None
-        for part in self._blocks(len(y), "summing", progress):
-            more = self.sums(X[part], y[part])
+        """Both passes: the ridge of all rows, and the models without each of some of them.
+
+        Features of the first pass are kept for the second one if they fit in memory.
+        """
+        others = torch.ones(len(y), dtype=torch.bool)
+        others[left_out] = False
+        first = [left_out[part] for part in self._blocks(len(left_out))]
+        last = torch.nonzero(others)[:, 0]
+        total, kept = None, list[Tensor | None]()
+        every = [*first, *(last[part] for part in self._blocks(len(last)))]
+        for part in track(every, "summing", len(every), progress and len(every) > 1):
+            rows = self.features(X[part])
+            more = Sums.of(rows, self._targets(y[part]))
             total = more if total is None else total + more
+            kept.append(rows if self._keeps(len(left_out)) else None)
         assert total is not None
-        solved = self.solve(total)
-        parts = [left_out[part] for part in self._blocks(len(left_out), "leaving out", progress)]
-        return self.read(solved, LeftOut.joined([self.left(solved, X[p], y[p]) for p in parts]))
+        solved, parts = self.solve(total), list[LeftOut]()
+        for part in track(first, "leaving out", len(first), progress and len(first) > 1):
+            parts.append(self.left(solved, X[part], y[part], kept[len(parts)]))
+        return self.read(solved, LeftOut.joined(parts))
 
     def sums(self, X: Tensor, y: Tensor) -> Sums:
         """The first pass."""
-        return Sums.of(self._rows(X), self._targets(y))
+        return Sums.of(self.features(X), self._targets(y))
 
     def solve(self, sums: Sums) -> StreamedRidge:
         """Between the passes."""
         return StreamedRidge.of(sums, self.ridge, self.intercept)
 
-    def left(self, solved: StreamedRidge, X: Tensor, y: Tensor) -> LeftOut:
-        """The second pass, for rows that are part of the sums."""
-        found = solved.leave_out(self._rows(X), self._targets(y))
+    def left(
+        self, solved: StreamedRidge, X: Tensor, y: Tensor, rows: Tensor | None = None
+    ) -> LeftOut:
+        """The second pass, for rows that are part of the sums; ``rows`` are their features."""
+        rows = self.features(X) if rows is None else rows
+        found = solved.leave_out(rows, self._targets(y))
         own = found.residuals.new_ones(1) if self.amount is None else self.amount(X)
         return LeftOut(X, found, own, largest(y))
 
@@ -96,12 +108,23 @@ class Passes:
         shaken = self._shaken(every.rows[:FEW_ROWS]) + _summed(solved.count, left.residuals.dtype)
         gamma = gamma_of(left.residuals.dtype, shaken)
         rounding = rounding_of(left.sensitivity, gamma, every.size)
-        errors = (left.residuals, left.training_residuals, left.leverages)
-        rest = (every.own, self.amount, left.sensitivity.roots, rounding)
-        own = (self.basis, solved, self.center, self.intercept, every.rows)
-        return StreamedModels(*own, *errors, *rest)
+        return StreamedModels(
+            basis=self.basis,
+            solved=solved,
+            center=self.center,
+            intercept=self.intercept,
+            rows=every.rows,
+            residuals=left.residuals,
+            training_residuals=left.training_residuals,
+            leverages=left.leverages,
+            own=every.own,
+            amount=self.amount,
+            lengths=left.sensitivity.roots,
+            rounding=rounding,
+        )
 
-    def _rows(self, X: Tensor) -> Tensor:
+    def features(self, X: Tensor) -> Tensor:
+        """φ, shape (m, q)."""
         return with_intercept(self.basis.at(X).coordinates, self.intercept)
 
     def _targets(self, y: Tensor) -> Tensor:
@@ -113,10 +136,13 @@ class Passes:
         gap = (together.coordinates[:1] - alone.coordinates).abs().max()
         return float(gap / alone.norms.sqrt().clamp(min=TINY))
 
-    def _blocks(self, n: int, what: str, progress: bool) -> Iterator[slice]:
+    def _keeps(self, n: int) -> bool:
         machine = self.basis.tangent.machine
-        parts = list(blocks(n, 2 * self.basis.row_bytes, min(machine.block, BLOCK)))
-        return track(parts, what, len(parts), progress and len(parts) > 1)
+        return n * machine.item * (self.basis.size + 1) <= machine.kept
+
+    def _blocks(self, n: int) -> Iterator[slice]:
+        machine = self.basis.tangent.machine
+        return blocks(n, 2 * self.basis.row_bytes, min(machine.block, BLOCK))
 
 
 BLOCK = 2**28  # bytes of a block: larger ones are no faster

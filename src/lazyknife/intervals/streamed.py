@@ -1,4 +1,4 @@
-"""Models of many rows: a ridge on few features, whose leave-one-out models are never all computed."""
+"""Models of many rows: a ridge on few features, whose models are never all computed."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class StreamedModels:
     @property
     def rows_at_once(self) -> int:
         """Rows whose features, and whose windows of models, fit."""
-        return self._machine.rows_at_once(8 * self.basis.size, 8 * self.basis.row_bytes)
+        return self._machine.rows_at_once(self.basis.size, 8 * self.basis.row_bytes)
 
     @property
     def moves_at_once(self) -> int:

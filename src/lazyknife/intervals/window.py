@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 
 from ..compute import steps
-from ..records import Ends, LeaveOneOut, Predictions
+from ..records import LeaveOneOut, Predictions
 from .order import kth_largest, kth_smallest
 
 # Rows share windows if their η lie between the same powers of this; a window is that of the larger.
-RATIO = 1.25
+RATIO = 2.0
 # Bounds are widened by this much relative to their size, far more than rounding can change in them.
 SAFE = 1e-9
 
@@ -112,8 +112,7 @@ def _order_statistics(
     found, half = near.found, near.half[:, rows].T
     moved = [half @ moves for moves in _moves(loo, kept, members, rank)]
     each = found.point[rows, None] - torch.cat(moved, dim=1)
-    wide = found.scales.expand(len(near.found.point))[rows] * (1 + found.stretch)
-    margins = loo.scores[members] * wide[:, None]
+    margins = loo.scores[members] * found.scales[rows, None] * (1 + found.stretch)
     left = [rank - above]
     return kth_smallest(each - margins, left)[:, 0], kth_largest(each + margins, left)[:, 0]
 

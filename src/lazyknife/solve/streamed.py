@@ -10,6 +10,7 @@ Rows may be part of all sums and yet never be left out: the second pass leaves o
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -20,7 +21,8 @@ from .ridge import Indefinite
 from .rounding import Sensitivity
 
 
-class Sums(NamedTuple):
+@dataclass(frozen=True)
+class Sums:
     """Sums over rows, which add up over blocks and machines."""
 
     gram: Tensor  # ΦᵀΦ, shape (q, q)
@@ -28,8 +30,9 @@ class Sums(NamedTuple):
     square: Tensor  # Σr²
     count: int
 
-    def __add__(self, other: Sums) -> Sums:  # type: ignore[override]
-        return Sums(*(mine + yours for mine, yours in zip(self, other, strict=True)))
+    def __add__(self, other: Sums) -> Sums:
+        mine, yours = vars(self).values(), vars(other).values()
+        return Sums(*(one + more for one, more in zip(mine, yours, strict=True)))
 
     @classmethod
     def of(cls, rows: Tensor, targets: Tensor) -> Sums:
@@ -44,6 +47,16 @@ class Left(NamedTuple):
     training_residuals: Tensor  # r − φᵀw
     leverages: Tensor  # h
     sensitivity: Sensitivity
+
+    @classmethod
+    def joined(cls, parts: Sequence[Left]) -> Left:
+        """All rows."""
+        return cls(
+            torch.cat([part.residuals for part in parts]),
+            torch.cat([part.training_residuals for part in parts]),
+            torch.cat([part.leverages for part in parts]),
+            Sensitivity.joined([part.sensitivity for part in parts]),
+        )
 
 
 @dataclass(frozen=True)
@@ -88,7 +101,8 @@ class StreamedRidge:
 
     def half(self, rows: Tensor) -> Tensor:
         """L⁻¹φ of each row, shape (q, rows)."""
-        return torch.linalg.solve_triangular(self.lower, rows.T, upper=False)
+        half: Tensor = torch.linalg.solve_triangular(self.lower, rows.T, upper=False)
+        return half
 
     def leave_out(self, rows: Tensor, targets: Tensor) -> Left:
         """Leave each of these rows out, which are part of the sums."""

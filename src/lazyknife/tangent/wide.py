@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,13 +19,14 @@ ARRAYS = 4  # of the size of a tile, at a time
 POWER_TILES = 8
 
 
-class Side(NamedTuple):
+@dataclass(frozen=True)
+class Side:
     """Rows as the kernel takes them, those features only that have a weight."""
 
     rows: Tensor
     own: Tensor  # of Kind.own, shape (m,)
 
-    def __getitem__(self, rows: slice) -> Side:  # type: ignore[override]
+    def __getitem__(self, rows: slice) -> Side:
         return Side(self.rows[rows], self.own[rows])
 
 
