@@ -64,7 +64,7 @@ def predict_stored(stored: Stored, append: Callable[[pd.DataFrame], object]) -> 
         formulas += formulas_in(part.ids)
         parts.append(part.at(_inside(shown, group)))
         features.append(group.features.iloc[_inside(compared, group)])
-    if rows.rows > len(compared):
+    if rows.rows > len(shown):
         say(f"note: {len(compared):,} of the new rows are compared with the training rows.")
     kept = _joined(parts)
     columns = len(model.feature_names_in_)
