@@ -42,7 +42,7 @@ from ..solve.readout import READOUTS
 from ..solve.ridge import RidgeModels
 from ..solve.rounding import Rounding, Sensitivity
 from ..solve.scales import LeverageScales, NoiseScales
-from ..solve.streamed import StreamedRidge
+from ..solve.streamed import Drift, StreamedRidge
 from ..tables import Expansion, Schema, TableEncoder
 from ..tables.schema import Column
 from ..tangent import FEATURES, Dual, Features, Landmarks, Primal, Tangent, WideTangent
@@ -112,7 +112,7 @@ _RECORDS = (
     *(LeverageScales, Levels, Lookup, NoiseScales, Outer, Primal, PrimalRidge, PrivacyCurve),
     *(Refits, RidgeModels, Rounding, Scaling, Seeds, Sensitivity, Signs, Some, Swept, Tangent),
     *(TrainedCertifier, WideTangent, mlp, wide, Noted),
-    *(Amount, Landmarks, SharedChoice, StreamedModels, StreamedRidge),
+    *(Amount, Drift, Landmarks, SharedChoice, StreamedModels, StreamedRidge),
     *(Column, Expansion, Frame, Pair, Reader, Schema, Target),
     *BASES.values(),
     *LOSSES.values(),
