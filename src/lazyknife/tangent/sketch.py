@@ -15,9 +15,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from ..compute import Machine
+from ..compute import Machine, total_memory
 from ..data.checks import check_positive_int
-from ..memory import total_memory
 from .features import FeatureMap, Primal
 from .parts import Part
 from .tangent import Tangent
