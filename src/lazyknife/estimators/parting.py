@@ -31,7 +31,7 @@ from .candidates import STEP, CandidateStep, is_known
 from .choice import SharedChoice
 
 MANY = 1000  # more rows than this are parted
-# Rows of the part: half of all rows up to the first number, a quarter up to the second, and no more.
+# Rows of the part: half of all rows up to the first number, a quarter up to the second, no more.
 HALF, QUARTER = 2000, 4000
 # Rows that the search looks at, and rows for each feature below which weights would overfit.
 SEARCHED, ROWS_EACH = 1000, 5
