@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from ..compute import Machine
+from ..compute import Machine, blocks
 from ..records import Predictions
 from ..solve.amount import STRETCH, Amount
 from ..solve.rounding import Rounding
@@ -68,9 +68,8 @@ class StreamedModels:
         return self._machine.rows_at_once(self.basis.size, 8 * self.basis.row_bytes)
 
     @property
-    def moves_at_once(self) -> int:
-        each = 4 * self.basis.row_bytes
-        return max(1, self._machine.block // each)
+    def block(self) -> int:
+        return self._machine.block
 
     @cached_property
     def scores(self) -> Tensor:
@@ -117,12 +116,13 @@ class StreamedModels:
             one - 1 if self.amount is None else one * STRETCH,
             self.rounding.slack(norms, point),
         )
-        return Near(found, self.solved.half(rows))
+        half = self.solved.half(rows)
+        return Near(found, half.square().sum(dim=0).sqrt(), point, half.T)
 
-    def moves(self, members: Tensor) -> Tensor:
-        """L⁻¹φ_j e_j of some rows, shape (q, members)."""
+    def columns(self, members: Tensor) -> Tensor:
+        """−L⁻¹φ_j e_j of some rows, shape (q, members)."""
         rows = self.features(self.rows[members.to(self.rows.device)])[0]
-        return self.solved.half(rows) * self.residuals[members]
+        return self.solved.half(rows) * -self.residuals[members]
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Predictions of the full model, (m,), and of all others, (m, n)."""
@@ -132,9 +132,10 @@ class StreamedModels:
     def scaled(self, X: Tensor) -> Predictions:
         """Everything that intervals are computed from, of all models."""
         near, every = self.near(X), torch.arange(len(self.residuals), device=self.residuals.device)
-        moved = [near.half.T @ self.moves(part) for part in every.split(self.moves_at_once)]
+        parts = blocks(len(every), 4 * self.basis.row_bytes, self.block)
+        moved = [near.factors @ self.columns(every[part]) for part in parts]
         found = near.found
-        each = found.point[:, None] - torch.cat(moved, dim=1)
+        each = found.point[:, None] + torch.cat(moved, dim=1)
         stretch = found.stretch.expand(len(each))
         return found._replace(each=each, scales=found.scales[:, None], stretch=stretch)
 
