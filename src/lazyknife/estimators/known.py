@@ -43,7 +43,7 @@ from ..solve.readout import READOUTS
 from ..solve.ridge import RidgeModels
 from ..solve.rounding import Rounding, Sensitivity
 from ..solve.scales import LeverageScales, NoiseScales
-from ..solve.streamed import StreamedRidge
+from ..solve.streamed import Drift, StreamedRidge
 from ..tables import Expansion, Schema, TableEncoder
 from ..tables.schema import Column
 from ..tangent import FEATURES, Dual, Features, Landmarks, Primal, Tangent, WideTangent
@@ -113,7 +113,7 @@ _RECORDS = (
     *(LeverageScales, Levels, Lookup, NoiseScales, Outer, Primal, PrimalRidge, PrivacyCurve),
     *(Refits, RidgeModels, Rounding, Scaling, Seeds, Sensitivity, Signs, Some, Swept, Tangent),
     *(TrainedCertifier, WideTangent, mlp, wide, Noted),
-    *(Amount, BoundedReadout, Landmarks, SharedChoice, StreamedModels, StreamedRidge),
+    *(Amount, BoundedReadout, Drift, Landmarks, SharedChoice, StreamedModels, StreamedRidge),
     *(Column, Expansion, Frame, Pair, Reader, Schema, Target),
     *BASES.values(),
     *LOSSES.values(),

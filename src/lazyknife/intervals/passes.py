@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,8 +11,7 @@ from torch import Tensor
 
 from ..compute import blocks, track
 from ..solve.amount import Amount
-from ..solve.guard import FEW_ROWS, TINY, largest
-from ..solve.rounding import gamma_of, rounding_of
+from ..solve.guard import FEW_ROWS, largest
 from ..solve.streamed import Left, StreamedRidge, Sums
 from ..tangent import Landmarks
 from .streamed import StreamedModels, with_intercept
@@ -105,9 +103,6 @@ class Passes:
     def read(self, solved: StreamedRidge, every: LeftOut) -> StreamedModels:
         """Models with bounds on what rounding may have changed."""
         left = every.left
-        shaken = self._shaken(every.rows[:FEW_ROWS]) + _summed(solved.count, left.residuals.dtype)
-        gamma = gamma_of(left.residuals.dtype, shaken)
-        rounding = rounding_of(left.sensitivity, gamma, every.size)
         return StreamedModels(
             basis=self.basis,
             solved=solved,
@@ -119,8 +114,8 @@ class Passes:
             leverages=left.leverages,
             own=every.own,
             amount=self.amount,
-            lengths=left.sensitivity.roots,
-            rounding=rounding,
+            norms=left.norms,
+            drift=solved.drift(left, self._shaken(every.rows[:FEW_ROWS]), every.size),
         )
 
     def features(self, X: Tensor) -> Tensor:
@@ -131,10 +126,10 @@ class Passes:
         return self.basis.tangent.machine.put(y) - self.center
 
     def _shaken(self, X: Tensor) -> float:
-        """Relative error of features, measured by computing those of a row alone."""
-        together, alone = self.basis.at(X), self.basis.at(X[:1])
-        gap = (together.coordinates[:1] - alone.coordinates).abs().max()
-        return float(gap / alone.norms.sqrt().clamp(min=TINY))
+        """Error of the features of a row, measured by computing those of each of some alone."""
+        together = self.basis.at(X).coordinates
+        alone = torch.cat([self.basis.at(row).coordinates for row in X.split(1)])
+        return float((together - alone).norm(dim=1).max())
 
     def _keeps(self, n: int) -> bool:
         machine = self.basis.tangent.machine
@@ -146,8 +141,3 @@ class Passes:
 
 
 BLOCK = 2**28  # bytes of a block: larger ones are no faster
-
-
-def _summed(n: int, dtype: torch.dtype) -> float:
-    """Relative error of a sum over n rows, whose roundings are as often up as down."""
-    return math.sqrt(n) * torch.finfo(dtype).eps

@@ -12,8 +12,7 @@ from torch import Tensor
 from ..compute import Machine, blocks
 from ..records import Predictions
 from ..solve.amount import STRETCH, Amount
-from ..solve.rounding import Rounding
-from ..solve.streamed import StreamedRidge
+from ..solve.streamed import Drift, StreamedRidge
 from ..tangent import Landmarks
 from .window import Near
 
@@ -38,9 +37,9 @@ class StreamedModels:
         σ of the rows, shape (n,), or a single 1.
     amount
         σ of new rows; None: 1.
-    lengths
-        √(‖φ_j‖² + λ), shape (n,).
-    rounding
+    norms
+        ‖φ_j‖², shape (n,).
+    drift
         What rounding may have changed.
 
     """
@@ -55,8 +54,8 @@ class StreamedModels:
     leverages: Tensor
     own: Tensor
     amount: Amount | None
-    lengths: Tensor
-    rounding: Rounding
+    norms: Tensor
+    drift: Drift
 
     @property
     def _machine(self) -> Machine:
@@ -75,7 +74,7 @@ class StreamedModels:
     def scores(self) -> Tensor:
         """R, rounded up, shape (n,); infinite where the model is conceded to rounding."""
         error = 0.0 if self.amount is None else STRETCH
-        sizes: Tensor = (self.residuals.abs() + self.rounding.own) / self.own * (1 + error)
+        sizes: Tensor = (self.residuals.abs() + self.drift.own) / self.own * (1 + error)
         return sizes
 
     @cached_property
@@ -87,12 +86,11 @@ class StreamedModels:
         return int(torch.isinf(self.scores).sum())
 
     def typical_error(self) -> tuple[float, float]:
-        known = ~self.rounding.conceded
+        known = torch.isfinite(self.drift.own)
         if not known.any():
             return math.inf, math.inf
-        each = self.rounding.slope * self.lengths + self.rounding.own
-        relative = 0.0 if self.amount is None else STRETCH
-        return float(each[known].median()) + self.rounding.constant, relative
+        each = self.drift.slack(self.leverages, self.norms) + self.drift.own
+        return float(each[known].median()), 0.0 if self.amount is None else STRETCH
 
     def features(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """φ, shape (m, q), and ‖φ‖² without the intercept, shape (m,)."""
@@ -106,18 +104,17 @@ class StreamedModels:
     def near(self, X: Tensor) -> Near:
         """The full model at some rows, and L⁻¹φ of them."""
         rows, norms = self.features(X)
-        point = rows @ self.solved.weights + self.center
-        one = point.new_ones(())
+        half, point = self.solved.half(rows), rows @ self.solved.weights + self.center
+        leverages, one = half.square().sum(dim=0), point.new_ones(())
         found = Predictions(
             point,
             point.new_empty(len(point), 0),
             one - 1,
             one.expand(len(point)) if self.amount is None else self.amount(X),
             one - 1 if self.amount is None else one * STRETCH,
-            self.rounding.slack(norms, point),
+            self.drift.slack(leverages, norms),
         )
-        half = self.solved.half(rows)
-        return Near(found, half.square().sum(dim=0).sqrt(), point, half.T)
+        return Near(found, leverages.sqrt(), point, half.T)
 
     def columns(self, members: Tensor) -> Tensor:
         """−L⁻¹φ_j e_j of some rows, shape (q, members)."""
