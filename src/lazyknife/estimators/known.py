@@ -38,7 +38,7 @@ from ..solve.amount import Amount
 from ..solve.dual import DualRidge, FactoredRidge
 from ..solve.factors import Averages, Factors, Levels
 from ..solve.inverse import Factored, Swept
-from ..solve.primal import PrimalRidge
+from ..solve.primal_ridge import PrimalRidge
 from ..solve.readout import READOUTS
 from ..solve.ridge import RidgeModels
 from ..solve.rounding import Rounding, Sensitivity
