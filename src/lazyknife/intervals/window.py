@@ -26,6 +26,7 @@ RATIO = 2.0
 # Bounds are widened by this much relative to their size, far more than rounding can change in them.
 SAFE = 1e-9
 ARRAYS = 6  # of rows × models at a time
+RANKS_KEPT = 4  # whose columns are kept
 
 
 class Near(NamedTuple):
@@ -140,6 +141,8 @@ def _columns(loo: Bounded, members: Tensor, rank: int, q: int) -> Iterator[Tenso
     for part in parts:
         columns = loo.columns(part)
         if len(parts) == 1:
+            if len(kept) == RANKS_KEPT:
+                kept.clear()
             kept[rank] = members, columns
         yield columns
 
