@@ -81,7 +81,7 @@ _KEPT: WeakKeyDictionary[Bounded, _Kept] = WeakKeyDictionary()
 
 def window(scores: Tensor, reach: Tensor, eta: float, rank: int) -> Window:
     """Models that can be the ``rank``-th largest for rows of at most this η."""
-    gap = eta * reach + SAFE * scores
+    gap = torch.where(reach > 0, eta * reach, 0.0) + SAFE * scores  # η may be infinite
     low, high = (scores - gap).nan_to_num(torch.inf), scores + gap  # scores may be infinite
     bottom, top = (kth_largest(bound, [rank]) for bound in (low, high))
     return Window(torch.nonzero((high >= bottom) & (low <= top))[:, 0], int((low > top).sum()))
@@ -126,8 +126,9 @@ def _moves(loo: Bounded, kept: _Kept, members: Tensor, rank: int) -> Iterator[Te
             yield moves if len(known) == len(members) else moves[:, place]
             return
     if len(members) <= loo.moves_at_once:
-        kept.moves[rank] = members, loo.moves(members)
-        yield kept.moves[rank][1]
+        moves = loo.moves(members)
+        kept.moves[rank] = members, moves  # another thread may replace them at once
+        yield moves
         return
     for part in steps(len(members), loo.moves_at_once):
         yield loo.moves(members[part])
@@ -137,5 +138,7 @@ def _classes(near: Near) -> Iterator[tuple[Tensor, float]]:
     """Rows with about the same η, and the largest η that they may have; the largest one first."""
     roots = near.half.square().sum(dim=0).sqrt()
     powers = (roots / near.found.scales).log().div(math.log(RATIO)).ceil()
-    for power in powers.unique(sorted=True).flip(0).tolist():
-        yield torch.nonzero(powers == power)[:, 0], RATIO**power * (1 + SAFE)
+    powers = torch.where(powers.isnan(), torch.inf, powers)  # features overflowed: all models
+    for power in powers.unique(sorted=True).flip(0):
+        limit = float(RATIO**power) * (1 + SAFE)  # of tensors: infinite where Python would raise
+        yield torch.nonzero(powers == power)[:, 0], limit
