@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from lazyknife.compute import Machine
+from lazyknife.compute import PROCESSOR, Machine
 from lazyknife.data.frames import unscaled
+from lazyknife.intervals.ends import minmax, plus
 from lazyknife.intervals.order import kappa, kth_largest, kth_smallest
 from lazyknife.intervals.passes import Passes
 from lazyknife.intervals.window import windowed_plus
 from lazyknife.networks import wide
 from lazyknife.solve.amount import Amount
+from lazyknife.solve.ridge import Indefinite
 from lazyknife.tangent import Landmarks, WideTangent
+from lazyknife.tangent.features import Rows
 
 RIDGE = 0.3
 
@@ -93,3 +103,144 @@ def test_windows_give_the_ends_of_all_models(
     assert torch.allclose(lower, kth_smallest(full.each - margins, ranks), rtol=1e-12)
     assert torch.allclose(upper, kth_largest(full.each + margins, ranks), rtol=1e-12)
     assert torch.equal(found.point, full.point)
+
+
+@dataclass(frozen=True)
+class Plain:
+    """Features that are the numbers themselves, so that they have no errors."""
+
+    size: int
+    row_bytes: int = 64
+
+    @property
+    def tangent(self) -> Any:
+        return SimpleNamespace(machine=PROCESSOR)
+
+    def at(self, X: Tensor) -> Rows:
+        return Rows(X.new_zeros(len(X)), X, X.square().sum(dim=1))
+
+
+Exact = list[list[Fraction]]
+
+
+def exact_matrix(values: Tensor) -> Exact:
+    return [[Fraction(value) for value in row] for row in values.tolist()]
+
+
+def product(left: Exact, right: Exact) -> Exact:
+    columns = list(zip(*right, strict=True))
+    return [[sum(a * b for a, b in zip(row, c, strict=True)) for c in columns] for row in left]
+
+
+def solved(matrix: Exact, right: Exact) -> Exact:
+    """Gauss-Jordan elimination of a positive definite matrix, without rounding."""
+    rows = [[*row, *more] for row, more in zip(matrix, right, strict=True)]
+    for k, pivot in enumerate(rows):
+        rows[k] = [value / pivot[k] for value in pivot]
+        for i, row in enumerate(rows):
+            if i != k and row[k]:
+                rows[i] = [a - row[k] * b for a, b in zip(row, rows[k], strict=True)]
+    return [row[len(matrix) :] for row in rows]
+
+
+def exact_ends(
+    passes: Passes, X: Tensor, y: Tensor, first: int, new: Tensor, ranks: list[int]
+) -> tuple[Exact, Exact]:
+    """Both ends of jackknife+ by solving for each model in rational numbers."""
+    old, at = (exact_matrix(passes.features(each)) for each in (X, new))
+    center = Fraction(passes.center)
+    targets = [[Fraction(value) - center] for value in y.tolist()]
+    lower, upper = [list[Fraction]() for _ in new], [list[Fraction]() for _ in new]
+    for j in range(first, len(y)):
+        kept = [row for i, row in enumerate(old) if i != j]
+        turned = [list(column) for column in zip(*kept, strict=True)]
+        gram = product(turned, kept)
+        for a in range(X.shape[1]):
+            gram[a][a] += Fraction(passes.ridge)
+        moments = product(turned, [row for i, row in enumerate(targets) if i != j])
+        weights = solved(gram, moments)
+        error = abs(targets[j][0] - product([old[j]], weights)[0][0])
+        for i, (value,) in enumerate(product(at, weights)):
+            lower[i].append(value + center - error)
+            upper[i].append(value + center + error)
+    lows = [[sorted(row)[k - 1] for k in ranks] for row in lower]
+    return lows, [[sorted(row)[-k] for k in ranks] for row in upper]
+
+
+def hard_rows(kind: str, seed: int) -> tuple[Tensor, Tensor, Tensor, float]:
+    """Features, targets and new features that rounding changes much, and a centre."""
+    generator = np.random.default_rng(seed)
+    X, new, y = (generator.normal(size=size) for size in ((13, 3), (3, 3), 13))
+    center = 0.0
+    if kind == "scales":
+        scales = 10.0 ** generator.uniform(-5, 5, size=3)
+        X, new = X * scales, new * scales
+    elif kind == "alike":
+        X[:, 1], new[:, 1] = X[:, 0] + 1e-8 * X[:, 1], new[:, 0] + 1e-8 * new[:, 1]
+    elif kind == "equal":
+        X[7:], y[9:] = X[:6], y[2:6]
+    elif kind == "far":
+        y, center = 1e8 + 1e-3 * y, 1e8
+    elif kind == "leverage":
+        X[:, 2] = 0.0
+        X[9, 2], y[11] = 10.0 ** generator.uniform(-2, 4), 1e6
+    return *(torch.from_numpy(each) for each in (X, y, new)), center
+
+
+@pytest.mark.parametrize("ridge", [1e-10, 1e-6, 1e-2, 1.0, 1e4])
+@pytest.mark.parametrize("kind", ["plain", "scales", "alike", "equal", "far", "leverage"])
+def test_ends_contain_those_of_rational_numbers(kind: str, ridge: float) -> None:
+    X, y, new, center = hard_rows(kind, seed=round(math.log10(ridge)) + 20)
+    passes = Passes(Plain(3), ridge, True, center, None)  # type: ignore[arg-type]
+    ranks = [1, 2, 8]
+    try:
+        loo = passes.models(X, y, torch.arange(5, 13))
+    except Indefinite:
+        return
+    lower, upper = plus(loo, new, ranks)[1:]
+    lows, highs = exact_ends(passes, X, y, 5, new, ranks)
+    for i in range(len(new)):
+        for k in range(len(ranks)):
+            low, high = float(lower[i, k]), float(upper[i, k])
+            assert low == -math.inf or Fraction(low) <= lows[i][k]
+            assert high == math.inf or Fraction(high) >= highs[i][k]
+    if kind == "plain":  # not by being infinite
+        assert float(upper[0, 0]) == pytest.approx(float(highs[0][0]), rel=1e-3)
+
+
+def test_a_leverage_that_rounds_to_one_has_an_infinite_score() -> None:
+    X, y = rows_of(60, 3, seed=0)
+    loo = passes_of(X, 10, True, scaled=False).models(X, y, torch.arange(10, 60))
+    residuals, own = loo.residuals.clone(), loo.drift.own.clone()
+    residuals[3], own[3] = torch.nan, torch.inf
+    lost = replace(loo, residuals=residuals, drift=loo.drift._replace(own=own))
+    assert lost.conceded == 1
+    new = rows_of(5, 3, seed=1)[0]
+    for ends in (plus, minmax):
+        _, lower, upper = ends(lost, new, [1, 4])
+        assert bool((lower[:, 0] == -torch.inf).all() and (upper[:, 0] == torch.inf).all())
+        assert bool(torch.isfinite(lower[:, 1]).all() and torch.isfinite(upper[:, 1]).all())
+
+
+@pytest.mark.parametrize("level", [-800.0, -100.0, 300.0])
+def test_windows_of_a_noise_of_any_size(level: float) -> None:
+    X, y = rows_of(60, 3, seed=0)
+    passes = passes_of(X, 10, True, scaled=True)
+    assert passes.amount is not None
+    loo = passes.models(X, y, torch.arange(10, 60))
+    tiny = replace(loo, amount=replace(passes.amount, intercept=torch.tensor(level).double()))
+    new, ranks = rows_of(7, 3, seed=1)[0], [1, 5]
+    full = tiny.scaled(new)
+    margins = tiny.scores * full.scales * (1 + full.stretch)[:, None]
+    _, lower, upper = windowed_plus(tiny, new, ranks)
+    assert torch.allclose(lower, kth_smallest(full.each - margins, ranks), rtol=1e-12)
+    assert torch.allclose(upper, kth_largest(full.each + margins, ranks), rtol=1e-12)
+
+
+def test_squares_of_tiny_targets_are_not_taken_for_zero() -> None:
+    X, y = rows_of(60, 3, seed=0)
+    passes = replace(passes_of(X, 10, True, scaled=False), center=0.0)
+    for size in (1e-170, 1e-300):
+        loo = passes.models(X, size * y, torch.arange(10, 60))
+        assert loo.drift.slope > 1e-16 * float(loo.residuals.abs().median())
+    assert passes.models(X, 0 * y, torch.arange(10, 60)).drift.slope == 0

@@ -118,7 +118,7 @@ class PartedStep(CandidateStep):
         first = torch.from_numpy(own)[order]
         part = Part(X[first], y[first], self._frame(X[first]))
         with self.machine.products():
-            best, climbs = self._climb(part, self._networks, part.y)
+            best, climbs = self._climb(part, self._networks, part.y, self.ridge)
             tangent = self._tangent(self._networks[best], climbs[best], part.frame)
             amount = self._amount(part, tangent, climbs[best].ridge)
             basis = Landmarks.of(tangent, part.X[: landmarks_of(len(y))])
@@ -145,16 +145,16 @@ class PartedStep(CandidateStep):
         return [network for network in found if network is not None]
 
     def _climb(
-        self, part: Part, networks: Sequence[wide], targets: Tensor
+        self, part: Part, networks: Sequence[wide], targets: Tensor, ridge: float | None = None
     ) -> tuple[int, list[Climb]]:
         X, y = self.machine.put(part.framed), self.machine.put(targets)
         few, many = stages_of(len(X))
         relevance = self.relevance and ROWS_EACH * X.shape[1] <= many
-        terms = (part.frame.nominal, self.intercept, relevance, self.ridge, self.progress)
+        terms = (part.frame.nominal, self.intercept, relevance, ridge, self.progress)
         best, climbs = climb_all(networks, X, y, *terms, rows=(few, many))
         if len(X) - many < FEWEST_TRIED:
             return best, climbs
-        fixed = self.ridge is not None
+        fixed = ridge is not None
         return tried(networks, climbs, X, y, part.frame.nominal, many, fixed)
 
     def _tangent(self, network: wide, climb: Climb, frame: Frame) -> WideTangent:

@@ -115,7 +115,7 @@ class Passes:
             own=every.own,
             amount=self.amount,
             norms=left.norms,
-            drift=solved.drift(left, self._shaken(every.rows[:FEW_ROWS]), every.size),
+            drift=solved.drift(left, self._shaken(every), every.size),
         )
 
     def features(self, X: Tensor) -> Tensor:
@@ -125,8 +125,10 @@ class Passes:
     def _targets(self, y: Tensor) -> Tensor:
         return self.basis.tangent.machine.put(y) - self.center
 
-    def _shaken(self, X: Tensor) -> float:
-        """Error of the features of a row, measured by computing those of each of some alone."""
+    def _shaken(self, every: LeftOut) -> float:
+        """Error of the features of a row: those of the largest rows are computed again, alone."""
+        few = every.left.norms.topk(min(FEW_ROWS, len(every.rows))).indices
+        X = every.rows[few.to(every.rows.device)]
         together = self.basis.at(X).coordinates
         alone = torch.cat([self.basis.at(row).coordinates for row in X.split(1)])
         return float((together - alone).norm(dim=1).max())

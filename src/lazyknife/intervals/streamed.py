@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..compute import Machine, blocks
 from ..records import Predictions
-from ..solve.amount import STRETCH, Amount
+from ..solve.amount import Amount
 from ..solve.streamed import Drift, StreamedRidge
 from ..tangent import Landmarks
 from .window import Near
@@ -73,13 +73,21 @@ class StreamedModels:
     @cached_property
     def scores(self) -> Tensor:
         """R, rounded up, shape (n,); infinite where the model is conceded to rounding."""
-        error = 0.0 if self.amount is None else STRETCH
-        sizes: Tensor = (self.residuals.abs() + self.drift.own) / self.own * (1 + error)
-        return sizes
+        sizes: Tensor = (self.residuals.abs() + self.drift.own) / self.own * (1 + self._stretch)
+        return torch.where(torch.isinf(self.drift.own) | sizes.isnan(), torch.inf, sizes)
 
     @cached_property
     def reach(self) -> Tensor:
-        return self.leverages.sqrt() * self.residuals.abs()
+        return self.leverages.sqrt() * self._steps.abs()
+
+    @property
+    def _steps(self) -> Tensor:
+        """e, or 0 where there is none: a leverage was rounded to 1, and the score is infinite."""
+        return self.residuals.nan_to_num(0.0, 0.0, 0.0)
+
+    @property
+    def _stretch(self) -> float:
+        return 0.0 if self.amount is None else self.amount.error
 
     @property
     def conceded(self) -> int:
@@ -90,7 +98,7 @@ class StreamedModels:
         if not known.any():
             return math.inf, math.inf
         each = self.drift.slack(self.leverages, self.norms) + self.drift.own
-        return float(each[known].median()), 0.0 if self.amount is None else STRETCH
+        return float(each[known].median()), self._stretch
 
     def features(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """φ, shape (m, q), and ‖φ‖² without the intercept, shape (m,)."""
@@ -111,7 +119,7 @@ class StreamedModels:
             point.new_empty(len(point), 0),
             one - 1,
             one.expand(len(point)) if self.amount is None else self.amount(X),
-            one - 1 if self.amount is None else one * STRETCH,
+            one * self._stretch,
             self.drift.slack(leverages, norms),
         )
         return Near(found, leverages.sqrt(), point, half.T)
@@ -119,7 +127,7 @@ class StreamedModels:
     def columns(self, members: Tensor) -> Tensor:
         """−L⁻¹φ_j e_j of some rows, shape (q, members)."""
         rows = self.features(self.rows[members.to(self.rows.device)])[0]
-        return self.solved.half(rows) * -self.residuals[members]
+        return self.solved.half(rows) * -self._steps[members]
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Predictions of the full model, (m,), and of all others, (m, n)."""

@@ -87,7 +87,7 @@ _KEPT: WeakKeyDictionary[Bounded, _Kept] = WeakKeyDictionary()
 
 def window(scores: Tensor, reach: Tensor, eta: float, rank: int) -> Window:
     """Models that can be the ``rank``-th largest for rows of at most this η."""
-    gap = eta * reach + SAFE * scores
+    gap = torch.where(reach > 0, eta * reach, 0.0) + SAFE * scores  # η may be infinite
     low, high = (scores - gap).nan_to_num(torch.inf), scores + gap  # scores may be infinite
     bottom, top = (kth_largest(bound, [rank]) for bound in (low, high))
     return Window(torch.nonzero((high >= bottom) & (low <= top))[:, 0], int((low > top).sum()))
@@ -150,5 +150,7 @@ def _columns(loo: Bounded, members: Tensor, rank: int, q: int) -> Iterator[Tenso
 def _classes(near: Near) -> Iterator[tuple[Tensor, float]]:
     """Rows with about the same η, and the largest η that they may have; the largest one first."""
     powers = (near.roots / near.found.scales).log().div(math.log(RATIO)).ceil()
-    for power in powers.unique(sorted=True).flip(0).tolist():
-        yield torch.nonzero(powers == power)[:, 0], RATIO**power * (1 + SAFE)
+    powers = torch.where(powers.isnan(), torch.inf, powers)  # features overflowed: all models
+    for power in powers.unique(sorted=True).flip(0):
+        limit = float(RATIO**power) * (1 + SAFE)  # of tensors: infinite where Python would raise
+        yield torch.nonzero(powers == power)[:, 0], limit

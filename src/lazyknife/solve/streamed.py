@@ -124,7 +124,9 @@ class StreamedRidge:
         weights = torch.cholesky_solve(sums.moments[:, None], lower)[:, 0]
         roots, shares = G.diagonal().sqrt(), torch.cholesky_inverse(lower).diagonal().sqrt()
         load, spread = float(weights.abs() @ roots), float((shares @ roots).square())
-        size = math.sqrt(float(sums.square))
+        # Squares of tiny targets underflow.
+        lost = sums.count * torch.finfo(G.dtype).tiny if bool(sums.moments.any()) else 0.0
+        size = math.sqrt(float(sums.square) + lost)
         return cls(
             ridge, lower, weights, float(roots.square().sum()), load, spread, size, sums.count
         )

@@ -1,0 +1,198 @@
+"""Choices on a part of the rows: no leak, coverage with mutants, and the edges of the settings."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lazyknife.compute import Machine
+from lazyknife.estimators.candidates import wide_candidate
+from lazyknife.estimators.parting import PartedStep, part_of
+from lazyknife.intervals import find_construction, kappa
+from lazyknife.intervals.passes import Passes
+from lazyknife.intervals.streamed import StreamedModels
+from lazyknife.networks import wide
+from lazyknife.solve.amount import STRETCH, Amount, log_errors
+
+N = 80
+NETWORKS = (wide("laplace"), wide("gaussian"))
+LAPLACE = wide("laplace", scale=2.0)
+FALSE_ALARM = 3.719  # quantile of the normal distribution that is exceeded with probability 1e-4
+
+
+def rows_of(kind: str, n: int, p: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Rows and targets whose noise varies, has heavy tails or is discrete."""
+    generator = np.random.default_rng(seed)
+    X = generator.normal(size=(n, p))
+    noise: NDArray[np.float64] = {
+        "varying": np.exp(1.5 * X[:, 1]) * generator.normal(size=n),
+        "heavy": generator.standard_t(1.5, size=n),
+        "discrete": generator.integers(0, 3, size=n).astype(float),
+    }[kind]
+    return torch.from_numpy(X), torch.from_numpy(np.sin(2 * X[:, 0]) + noise + 5.0)
+
+
+def step_of(
+    networks: tuple[wide, ...] = NETWORKS,
+    ridge: float | None = None,
+    intercept: bool = True,
+    scaled: bool = True,
+    nominal: tuple[bool, ...] | None = None,
+    widths: str = "auto",
+    relevance: bool = True,
+) -> PartedStep:
+    candidates = [wide_candidate(network) for network in networks]
+    common = (candidates, ridge, intercept, scaled, 3, Machine(budget=2**28), nominal)
+    return PartedStep(*common, widths, relevance)
+
+
+def rest_of(loo: StreamedModels, X: Tensor) -> list[int]:
+    """Which rows are left out."""
+    return [int((row == X).all(dim=1).nonzero()[0, 0]) for row in loo.rows]
+
+
+@pytest.mark.parametrize("change", ["y", "-y", "row", "category", "gap"])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"widths": "constant"}, {"ridge": 0.1}, {"intercept": False}, {"relevance": False}],
+)
+def test_a_row_moves_nothing_of_the_model_without_it(settings: Any, change: str) -> None:
+    X, y = rows_of("varying", N, 4, seed=0)
+    X[:, 3] = (X[:, 3] > 0).double()
+    nominal, new = (False, False, False, True), rows_of("varying", 12, 4, seed=1)[0]
+    step = step_of(nominal=nominal, **settings)
+    before, choice = step.models(X, y)
+    k = 7
+    row = rest_of(before, X)[k]
+    if "y" in change:
+        y[row] = -1e6 if change == "-y" else 1e6
+    else:
+        values = {"row": (slice(0, 3), 1e9), "category": (3, 7.0), "gap": (1, torch.nan)}
+        place, value = values[change]
+        X[row, place] = value
+    after, other = step.models(X, y)
+    assert choice == other
+    found, again = before.scaled(new), after.scaled(new)
+    limit = after.drift.slack(after.near(new).half.square().sum(dim=0), torch.ones(12)).max()
+    assert torch.allclose(found.each[:, k], again.each[:, k], rtol=1e-9, atol=min(1e-6, limit))
+    assert torch.allclose(found.scales, again.scales, rtol=1e-12)
+    others = torch.arange(len(before.residuals)) != k
+    assert torch.equal(
+        before.own.expand(N - part_of(N))[others], after.own.expand(N - part_of(N))[others]
+    )
+    assert torch.equal(before.basis.whiten, after.basis.whiten)
+
+
+def test_the_part_depends_on_the_number_of_rows_alone() -> None:
+    step = step_of((LAPLACE,), ridge=1.0, widths="constant")
+    parts = []
+    for kind in ("varying", "heavy"):
+        X, y = rows_of(kind, N, 2, seed=len(kind))
+        parts.append(rest_of(step.models(X, y)[0], X))
+    assert parts[0] == parts[1]
+    assert len(parts[0]) == N - part_of(N)
+
+
+def scored_with_own_rows(loo: StreamedModels, X: Tensor, y: Tensor) -> StreamedModels:
+    """A leak: σ is learnt from the errors of the rows that are left out, which it remembers."""
+    tangent = loo.basis.tangent
+    narrow = replace(tangent, network=wide("laplace"), weights=torch.full_like(tangent.weights, 9))
+    points, logs = narrow.features(loo.rows), log_errors(loo.residuals)
+    dual = torch.linalg.solve(narrow.gram(points), logs - logs.mean())
+    amount = Amount(narrow, points, dual, logs.mean())
+    passes = Passes(loo.basis, loo.solved.ridge, loo.intercept, loo.center, amount)
+    return passes.models(X, y, torch.tensor(rest_of(loo, X)))
+
+
+def excess(kind: str, construction: str, fits: int, leaks: Any = ()) -> dict[str, float]:
+    """Mean coverage less what is certified, in standard errors of the mean over fits."""
+    rule, gaps = find_construction(construction), dict[str, list[float]]()
+    for seed in range(fits):
+        n = N - 20 + 10 * (seed % 5)
+        X, y = rows_of(kind, n, 3, seed)
+        new, truth = rows_of(kind, 200, 3, seed + 10_000)
+        loo = step_of((wide("gaussian"),)).models(X, y)[0]
+        for name, models in [("", loo), *((leak.__name__, leak(loo, X, y)) for leak in leaks)]:
+            rank = kappa(0.2, len(loo.residuals))
+            _, lower, upper = rule.ends(models, new, [rank])
+            inside = (lower[:, 0] <= truth) & (truth <= upper[:, 0])
+            certified = 1 - rule.miss(rank, len(loo.residuals), 1)
+            gaps.setdefault(name, []).append(float(inside.double().mean()) - certified)
+    root = math.sqrt(fits)
+    return {name: float(root * np.mean(each) / np.std(each)) for name, each in gaps.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("construction", ["plus", "minmax"])
+@pytest.mark.parametrize("kind", ["varying", "heavy", "discrete"])
+def test_coverage_is_not_below_the_certificate(kind: str, construction: str) -> None:
+    """False-alarm rate below 1e-4 for each case."""
+    assert excess(kind, construction, fits=60)[""] > -FALSE_ALARM
+
+
+@pytest.mark.slow
+def test_a_leak_fails_the_test_of_coverage() -> None:
+    found = excess("varying", "minmax", 20, (scored_with_own_rows,))
+    assert found[""] > -FALSE_ALARM
+    assert found["scored_with_own_rows"] < -FALSE_ALARM
+
+
+def test_a_given_ridge_is_not_that_of_the_noise() -> None:
+    X, y = rows_of("varying", 300, 2, seed=0)
+    loo = step_of((wide("gaussian"),), ridge=1e-6).models(X, y)[0]
+    assert loo.amount is not None
+    assert loo.solved.ridge == 1e-6
+    assert float(loo.amount.coefficients.abs().max()) < 1e3
+    kernel = loo.amount.tangent.kernel(loo.amount.tangent.features(X), loo.amount.points)
+    terms = kernel.abs() @ loo.amount.coefficients.abs()
+    assert loo.amount.error >= STRETCH
+    assert loo.amount.error >= torch.finfo(torch.float64).eps * float(terms.max())
+
+
+@pytest.mark.parametrize("factor", [1.0, 1e2, 1e4, 1e9, 1e150])
+def test_the_noise_of_rows_far_away_is_that_of_some_row(factor: float) -> None:
+    X, y = rows_of("varying", 300, 2, seed=0)
+    loo = step_of((wide("relu"),)).models(X, y)[0]
+    assert loo.amount is not None
+    new = factor * rows_of("varying", 20, 2, seed=1)[0]
+    sizes = loo.amount(new).log()
+    low, high = loo.amount.limits
+    assert bool((sizes >= low - 1e-9).all() and (sizes <= high + 1e-9).all())
+    for construction in ("plus", "minmax"):
+        _, lower, upper = find_construction(construction).ends(loo, new, [1, 5, 0])
+        assert not bool((lower.isnan() | upper.isnan()).any())
+        assert bool((lower[:, :2] <= upper[:, :2]).all())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"networks": (wide("laplace"), wide("relu"))},
+        {"networks": (wide("gaussian", scale=0.5, squash=True),)},
+        {"ridge": 1e4},
+        {"intercept": False, "relevance": False, "scaled": False},
+        {"widths": "constant"},
+    ],
+)
+@pytest.mark.parametrize("edge", ["constant y", "constant X", "equal rows", "three values", "wild"])
+def test_edges_give_ordered_ends(edge: str, settings: Any) -> None:
+    X, y = rows_of("varying", N, 3, seed=5)
+    y = {"constant y": torch.full_like(y, 3.0), "three values": y.sign() + 1}.get(edge, y)
+    X = {"constant X": torch.ones_like(X), "equal rows": X[:4].repeat(N // 4, 1)}.get(edge, X)
+    if edge == "wild":
+        X[11], y[23] = 1e5 * X[11], 1e9
+    loo, choice = step_of(**settings).models(X, y)
+    assert choice.rows == N - part_of(N)
+    new = torch.cat([X[:4], rows_of("varying", 6, 3, seed=6)[0], 1e6 * X[:2]])
+    for construction in ("plus", "minmax", "jackknife", "naive"):
+        point, lower, upper = find_construction(construction).ends(loo, new, [1, 4, 20])
+        assert bool(torch.isfinite(point).all())
+        assert not bool((lower.isnan() | upper.isnan()).any())
+        assert bool((lower <= upper)[:, :2].all())
