@@ -29,6 +29,7 @@ PARTS = [
     ("tangent",),
     ("solve",),
     ("intervals",),
+    ("cluster",),
     ("shift",),
     ("certificate",),
     ("plots",),

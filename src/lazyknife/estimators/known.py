@@ -24,6 +24,7 @@ from ..data.reading import Reader
 from ..data.scaling import Scaling, symlog
 from ..data.targets import TARGETS, Target
 from ..intervals.chosen import ChosenModels, Group, Some
+from ..intervals.compact import CompactModels, KeptLevel
 from ..intervals.framed import FramedFull
 from ..intervals.full import Family, FullModels
 from ..intervals.streamed import StreamedModels
@@ -112,7 +113,7 @@ _RECORDS = (
     *(LeverageScales, Levels, Lookup, NoiseScales, Outer, Primal, PrimalRidge, PrivacyCurve),
     *(Refits, RidgeModels, Rounding, Scaling, Seeds, Sensitivity, Signs, Some, Swept, Tangent),
     *(TrainedCertifier, WideTangent, mlp, wide, Noted),
-    *(Amount, Landmarks, SharedChoice, StreamedModels, StreamedRidge),
+    *(Amount, KeptLevel, Landmarks, SharedChoice, StreamedModels, StreamedRidge),
     *(Column, Expansion, Frame, Pair, Reader, Schema, Target),
     *BASES.values(),
     *LOSSES.values(),
@@ -131,6 +132,7 @@ _SCALERS = (
 )
 _OTHERS = (
     Codec(Machine, lambda machine: dict(vars(machine)), _machine),
+    Codec(CompactModels, lambda models: models.__getstate__(), CompactModels),
     # Its models, many n×n matrices, are made again: that takes as long as reading them.
     Codec(FramedFull, lambda full: {"source": full.source}, FramedFull.of),
     Codec(FunctionTransformer, _fixed_state, _fixed),

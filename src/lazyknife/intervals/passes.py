@@ -13,7 +13,7 @@ from torch import Tensor
 from ..compute import blocks, track
 from ..solve.amount import Amount
 from ..solve.guard import FEW_ROWS, TINY, largest
-from ..solve.rounding import gamma_of, rounding_of
+from ..solve.rounding import Rounding, gamma_of, rounding_of
 from ..solve.streamed import Left, StreamedRidge, Sums
 from ..tangent import Landmarks
 from .streamed import StreamedModels, with_intercept
@@ -70,10 +70,10 @@ class Passes:
         """
         others = torch.ones(len(y), dtype=torch.bool)
         others[left_out] = False
-        first = [left_out[part] for part in self._blocks(len(left_out))]
+        first = [left_out[part] for part in self.blocks(len(left_out))]
         last = torch.nonzero(others)[:, 0]
         total, kept = None, list[Tensor | None]()
-        every = [*first, *(last[part] for part in self._blocks(len(last)))]
+        every = [*first, *(last[part] for part in self.blocks(len(last)))]
         for part in track(every, "summing", len(every), progress and len(every) > 1):
             rows = self.features(X[part])
             more = Sums.of(rows, self._targets(y[part]))
@@ -104,10 +104,20 @@ class Passes:
 
     def read(self, solved: StreamedRidge, every: LeftOut) -> StreamedModels:
         """Models with bounds on what rounding may have changed."""
+        gamma = self.gamma(solved.count)
+        return self.bounded(solved, every, rounding_of(every.left.sensitivity, gamma, every.size))
+
+    def gamma(self, count: int) -> float:
+        """Relative rounding of models of so many rows, measured at some landmarks.
+
+        So it depends neither on the order of the rows nor on how they are partitioned.
+        """
+        dtype, some = self.basis.tangent.machine.dtype, self.basis.points.X[:FEW_ROWS]
+        return gamma_of(dtype, self._shaken(some) + _summed(count, dtype))
+
+    def bounded(self, solved: StreamedRidge, every: LeftOut, rounding: Rounding) -> StreamedModels:
+        """Models with these bounds."""
         left = every.left
-        shaken = self._shaken(every.rows[:FEW_ROWS]) + _summed(solved.count, left.residuals.dtype)
-        gamma = gamma_of(left.residuals.dtype, shaken)
-        rounding = rounding_of(left.sensitivity, gamma, every.size)
         return StreamedModels(
             basis=self.basis,
             solved=solved,
@@ -140,7 +150,8 @@ class Passes:
         machine = self.basis.tangent.machine
         return n * machine.item * (self.basis.size + 1) <= machine.kept
 
-    def _blocks(self, n: int) -> Iterator[slice]:
+    def blocks(self, n: int) -> Iterator[slice]:
+        """Split n rows into blocks whose features fit."""
         machine = self.basis.tangent.machine
         return blocks(n, 2 * self.basis.row_bytes, min(machine.block, BLOCK))
 

@@ -19,8 +19,8 @@ from .window import Near
 
 
 @dataclass(frozen=True, eq=False)
-class StreamedModels:
-    """The full model, and what leaving each of n rows out changes.
+class FullModel:
+    """The ridge of all rows.
 
     Attributes
     ----------
@@ -30,16 +30,8 @@ class StreamedModels:
         What was subtracted from y.
     intercept
         Whether the last feature is 1.
-    rows
-        The rows that are left out, as they were given, shape (n, features).
-    residuals, training_residuals, leverages
-        e, r − φᵀw and h, each (n,).
-    own
-        σ of the rows, shape (n,), or a single 1.
     amount
         σ of new rows; None: 1.
-    lengths
-        √(‖φ_j‖² + λ), shape (n,).
     rounding
         What rounding may have changed.
 
@@ -49,13 +41,7 @@ class StreamedModels:
     solved: StreamedRidge
     center: float
     intercept: bool
-    rows: Tensor
-    residuals: Tensor
-    training_residuals: Tensor
-    leverages: Tensor
-    own: Tensor
     amount: Amount | None
-    lengths: Tensor
     rounding: Rounding
 
     @property
@@ -72,28 +58,10 @@ class StreamedModels:
         each = 4 * self.basis.row_bytes
         return max(1, self._machine.block // each)
 
-    @cached_property
-    def scores(self) -> Tensor:
-        """R, rounded up, shape (n,); infinite where the model is conceded to rounding."""
-        error = 0.0 if self.amount is None else STRETCH
-        sizes: Tensor = (self.residuals.abs() + self.rounding.own) / self.own * (1 + error)
-        return sizes
-
-    @cached_property
-    def reach(self) -> Tensor:
-        return self.leverages.sqrt() * self.residuals.abs()
-
     @property
-    def conceded(self) -> int:
-        return int(torch.isinf(self.scores).sum())
-
-    def typical_error(self) -> tuple[float, float]:
-        known = ~self.rounding.conceded
-        if not known.any():
-            return math.inf, math.inf
-        each = self.rounding.slope * self.lengths + self.rounding.own
-        relative = 0.0 if self.amount is None else STRETCH
-        return float(each[known].median()) + self.rounding.constant, relative
+    def stretch(self) -> float:
+        """Relative error of σ by rounding."""
+        return 0.0 if self.amount is None else STRETCH
 
     def features(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """φ, shape (m, q), and ‖φ‖² without the intercept, shape (m,)."""
@@ -119,10 +87,63 @@ class StreamedModels:
         )
         return Near(found, self.solved.half(rows))
 
+    def moves_of(self, X: Tensor, residuals: Tensor) -> Tensor:
+        """L⁻¹φe of rows with these left-out residuals, shape (q, m)."""
+        return self.solved.half(self.features(X)[0]) * residuals
+
+
+@dataclass(frozen=True, eq=False)
+class StreamedModels(FullModel):
+    """The full model, and what leaving each of n rows out changes.
+
+    Attributes
+    ----------
+    rows
+        The rows that are left out, as they were given, shape (n, features).
+    residuals, training_residuals, leverages
+        e, r − φᵀw and h, each (n,).
+    own
+        σ of the rows, shape (n,), or a single 1.
+    lengths
+        √(‖φ_j‖² + λ), shape (n,).
+
+    """
+
+    rows: Tensor
+    residuals: Tensor
+    training_residuals: Tensor
+    leverages: Tensor
+    own: Tensor
+    lengths: Tensor
+
+    @cached_property
+    def scores(self) -> Tensor:
+        """R, rounded up, shape (n,); infinite where the model is conceded to rounding."""
+        sizes: Tensor = (self.residuals.abs() + self.rounding.own) / self.own * (1 + self.stretch)
+        return sizes
+
+    @cached_property
+    def reach(self) -> Tensor:
+        return self.leverages.sqrt() * self.residuals.abs()
+
+    @property
+    def conceded(self) -> int:
+        return int(torch.isinf(self.scores).sum())
+
+    @property
+    def errors(self) -> Tensor:
+        """What rounding may change in a prediction at each row, and in its residual, (n,)."""
+        return self.rounding.slope * self.lengths + self.rounding.own
+
+    def typical_error(self) -> tuple[float, float]:
+        known = ~self.rounding.conceded
+        if not known.any():
+            return math.inf, math.inf
+        return float(self.errors[known].median()) + self.rounding.constant, self.stretch
+
     def moves(self, members: Tensor) -> Tensor:
         """L⁻¹φ_j e_j of some rows, shape (q, members)."""
-        rows = self.features(self.rows[members.to(self.rows.device)])[0]
-        return self.solved.half(rows) * self.residuals[members]
+        return self.moves_of(self.rows[members.to(self.rows.device)], self.residuals[members])
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Predictions of the full model, (m,), and of all others, (m, n)."""

@@ -43,9 +43,12 @@ class Near(NamedTuple):
     half: Tensor
 
 
-@runtime_checkable
-class Bounded(LeaveOneOut, Protocol):
-    """Models whose differences from the full one are bounded, and whose σ(x) is the same."""
+class Moved(Protocol):
+    """n models by what they differ from the full one."""
+
+    @property
+    def scores(self) -> Tensor:
+        """R_j, shape (n,)."""
 
     @property
     def reach(self) -> Tensor:
@@ -55,11 +58,37 @@ class Bounded(LeaveOneOut, Protocol):
     def moves_at_once(self) -> int:
         """How many models' moves to hold in memory."""
 
+    def moves(self, members: Tensor) -> Tensor:
+        """L⁻¹φ_j e_j of some models, shape (q, members)."""
+
+
+@runtime_checkable
+class Bounded(LeaveOneOut, Moved, Protocol):
+    """Models whose differences from the full one are bounded, and whose σ(x) is the same."""
+
     def near(self, X: Tensor) -> Near:
         """The full model at m rows."""
 
-    def moves(self, members: Tensor) -> Tensor:
-        """L⁻¹φ_j e_j of some models, shape (q, members)."""
+
+class Level(Moved, Protocol):
+    """Those of many models that can be an order statistic, for rows of at most some η."""
+
+    eta: float
+    above: int  # how many of the others are above all of them
+
+    def beyond(self, near: Near, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Bounds on both order statistics for rows of any η, each (rows,)."""
+
+
+@runtime_checkable
+class Elsewhere(Protocol):
+    """Models that are not all here."""
+
+    def near(self, X: Tensor) -> Near:
+        """The full model at m rows."""
+
+    def among(self, rank: int, eta: float) -> Level:
+        """The models that can be the ``rank``-th, if possible for rows of this η."""
 
 
 class Window(NamedTuple):
@@ -76,19 +105,29 @@ class _Kept(NamedTuple):
     moves: dict[int, tuple[Tensor, Tensor]]
 
 
-_KEPT: WeakKeyDictionary[Bounded, _Kept] = WeakKeyDictionary()
+_KEPT: WeakKeyDictionary[Moved, _Kept] = WeakKeyDictionary()
 
 
 def window(scores: Tensor, reach: Tensor, eta: float, rank: int) -> Window:
     """Models that can be the ``rank``-th largest for rows of at most this η."""
+    low, high = bounds(scores, reach, eta)
+    bottom, top = (float(kth_largest(bound, [rank])) for bound in (low, high))
+    return within(low, high, bottom, top)
+
+
+def bounds(scores: Tensor, reach: Tensor, eta: float) -> tuple[Tensor, Tensor]:
+    """R_j ∓ ηρ_j, each (n,)."""
     gap = eta * reach + SAFE * scores
-    low, high = (scores - gap).nan_to_num(torch.inf), scores + gap  # scores may be infinite
-    bottom, top = (kth_largest(bound, [rank]) for bound in (low, high))
+    return (scores - gap).nan_to_num(torch.inf), scores + gap  # scores may be infinite
+
+
+def within(low: Tensor, high: Tensor, bottom: float, top: float) -> Window:
+    """Models whose bounds meet the window from ``bottom`` to ``top``."""
     return Window(torch.nonzero((high >= bottom) & (low <= top))[:, 0], int((low > top).sum()))
 
 
 def windowed_plus(
-    loo: Bounded, X: Tensor, ranks: Sequence[int]
+    loo: Bounded | Elsewhere, X: Tensor, ranks: Sequence[int]
 ) -> tuple[Predictions, Tensor, Tensor]:
     """Predictions of the full model, and the order statistics of both ends, (m, ranks)."""
     near = loo.near(X)
@@ -96,13 +135,25 @@ def windowed_plus(
     lower, upper = -infinite, infinite
     for column, rank in enumerate(ranks):
         for rows, eta in _classes(near) if rank else ():
-            ends = _order_statistics(loo, near, rows, eta, rank)
+            ends = _ends(loo, near, rows, eta, rank)
             lower[rows, column], upper[rows, column] = ends
     return near.found, lower, upper
 
 
+def _ends(
+    loo: Bounded | Elsewhere, near: Near, rows: Tensor, eta: float, rank: int
+) -> tuple[Tensor, Tensor]:
+    """Both order statistics for rows of at most this η, or bounds on them, each (rows,)."""
+    if isinstance(loo, Bounded):
+        return _order_statistics(loo, near, rows, eta, rank)
+    level = loo.among(rank, eta)
+    if level.eta < eta:
+        return level.beyond(near, rows)
+    return _order_statistics(level, near, rows, eta, rank - level.above)
+
+
 def _order_statistics(
-    loo: Bounded, near: Near, rows: Tensor, eta: float, rank: int
+    loo: Moved, near: Near, rows: Tensor, eta: float, rank: int
 ) -> tuple[Tensor, Tensor]:
     """Both order statistics for rows of at most this η, each (rows,)."""
     kept = _KEPT.setdefault(loo, _Kept({}, {}))
@@ -117,7 +168,7 @@ def _order_statistics(
     return kth_smallest(each - margins, left)[:, 0], kth_largest(each + margins, left)[:, 0]
 
 
-def _moves(loo: Bounded, kept: _Kept, members: Tensor, rank: int) -> Iterator[Tensor]:
+def _moves(loo: Moved, kept: _Kept, members: Tensor, rank: int) -> Iterator[Tensor]:
     """Moves of the members, in parts; those of a window that contains theirs are used again."""
     if rank in kept.moves:
         known, moves = kept.moves[rank]
@@ -135,7 +186,16 @@ def _moves(loo: Bounded, kept: _Kept, members: Tensor, rank: int) -> Iterator[Te
 
 def _classes(near: Near) -> Iterator[tuple[Tensor, float]]:
     """Rows with about the same η, and the largest η that they may have; the largest one first."""
-    roots = near.half.square().sum(dim=0).sqrt()
-    powers = (roots / near.found.scales).log().div(math.log(RATIO)).ceil()
+    powers = etas(near).log().div(math.log(RATIO)).ceil()
     for power in powers.unique(sorted=True).flip(0).tolist():
         yield torch.nonzero(powers == power)[:, 0], RATIO**power * (1 + SAFE)
+
+
+def etas(near: Near) -> Tensor:
+    """η of each row, shape (m,)."""
+    return near.half.square().sum(dim=0).sqrt() / near.found.scales
+
+
+def largest_eta(near: Near) -> float:
+    """An η that all rows have at most, with that of their window."""
+    return max((eta for _, eta in _classes(near)), default=0.0)
