@@ -15,7 +15,7 @@ from ..intervals.streamed import FullModel
 from ..intervals.window import RATIO, largest_eta
 from ..solve.rounding import Rounding, Sensitivity, rounding_of
 from . import tasks as on
-from .partitions import Lazy, Partitions, computed, kept, reduced, tasks
+from .partitions import Lazy, Partitions, computed, kept, reduced, sent, tasks
 from .selection import bracket, pick, places_for
 
 
@@ -103,16 +103,18 @@ def fit_parts(
     """
     shares = [rows.X, rows.y, rows.local(apart)]
     blocks = kept(tasks(reading, *shares))
-    sums = reduced(on.added, tasks(on.sums_of, blocks, passes=passes))
+    chosen = sent(passes)
+    sums = reduced(on.added, tasks(on.sums_of, blocks, passes=chosen))
     solved = passes.solve(sums)
-    left = kept(tasks(on.left_of, blocks, passes=passes, solved=solved))
+    both = {"passes": chosen, "solved": sent(solved)}
+    left = kept(tasks(on.left_of, blocks, **both))
     gamma = passes.gamma(solved.count)
     worst = [one for one in computed(tasks(on.worst_of, left, gamma=gamma)) if one is not None]
     size = max(one.size for one in worst)
     every = Sensitivity.joined([one.sensitivity for one in worst])
     rounding = rounding_of(every, gamma, size)
-    terms = {"passes": passes, "solved": solved, "rounding": rounding}
-    scored = kept(tasks(on.scored_of, left, **terms, gamma=gamma, size=size))
+    terms = both | {"rounding": rounding, "gamma": gamma, "size": size}
+    scored = kept(tasks(on.scored_of, left, **terms))
     extents = computed(tasks(on.extent_of, scored))
     few = Rounding(rounding.slope, rounding.constant, rounding.own[:0], rounding.epsilon)
     own = (passes.basis, solved, passes.center, passes.intercept, passes.amount, few)

@@ -38,18 +38,23 @@ def parts_of(X: Any, name: str) -> list[Lazy]:
     return list(np.ravel(np.array(X.to_delayed(), dtype=object)))
 
 
-def shared(value: Any) -> Lazy:
-    """A value that many tasks use and that is sent once."""
+def sent(value: Any) -> Lazy:
+    """A value that many tasks use, sent to the cluster once."""
+    return kept([_task(value)])[0]
+
+
+def _task(value: Any) -> Lazy:
+    """A value as the result of a task: a lost copy is made again."""
     from dask import delayed
 
-    return delayed(value, traverse=False, pure=False)
+    return value if is_dask(value) else delayed(value, traverse=False, pure=False)
 
 
 def tasks(function: Callable[..., Any], *columns: Sequence[Any], **same: Any) -> list[Lazy]:
     """One task for each partition; ``same`` are arguments that all of them have."""
     from dask import delayed
 
-    every = {name: shared(value) for name, value in same.items()}
+    every = {name: _task(value) for name, value in same.items()}
     call = delayed(function, pure=False)
     return [call(*row, **every) for row in zip(*columns, strict=True)]
 

@@ -9,12 +9,12 @@ import numpy as np
 
 from ..data.inputs import to_tensor
 from ..intervals.window import largest_eta
-from .partitions import Lazy, computed, parts_of, tasks
+from .partitions import Lazy, computed, parts_of, sent, tasks
 
 
 def points_by_partition(model: Any, X: Any) -> Any:
     """Point predictions: an array, or a series with the labels of X."""
-    found = tasks(_points, parts_of(X, "X"), model=model)
+    found = tasks(_points, parts_of(X, "X"), model=sent(model))
     if type(X).__name__ == "Array":
         return _array(found, X, ())
     return _frame(found, X, _named_points(np.empty(0), X._meta))
@@ -22,7 +22,7 @@ def points_by_partition(model: Any, X: Any) -> Any:
 
 def ends_by_partition(model: Any, X: Any, asked: float | tuple[float, ...]) -> Any:
     """Ends as ``to_numpy`` gives them, or a frame as of ``to_frame``."""
-    terms = {"model": model, "asked": asked}
+    terms = {"model": sent(model), "asked": asked}
     if type(X).__name__ == "Array":
         levels = (len(asked),) if isinstance(asked, tuple) else ()
         return _array(tasks(_ends, parts_of(X, "X"), **terms), X, (2, *levels))
@@ -32,7 +32,7 @@ def ends_by_partition(model: Any, X: Any, asked: float | tuple[float, ...]) -> A
 
 def largest_eta_of(model: Any, X: Any) -> float:
     """The largest η of new rows: one pass over them."""
-    return max(computed(tasks(_eta, parts_of(X, "X"), model=model)))
+    return max(computed(tasks(_eta, parts_of(X, "X"), model=sent(model))))
 
 
 def _eta(rows: Any, model: Any) -> float:
