@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -47,8 +47,8 @@ class Models:
         """The models that can be the ``rank``-th largest for rows of at most this η."""
         wanted = [(("low", eta), rank), (("high", eta), rank), (("size", 0.0), rank)]
         bottom, top, size = select(self.scored, wanted, self.count)
-        terms = {"full": self.full, "eta": eta, "ends": (bottom, top)}
-        found = computed(tasks(on.members_of, self.blocks, self.scored, **terms))
+        same = (self.full, eta, (bottom, top))
+        found = computed(tasks(on.members_of, self.blocks, self.scored, same=same))
         some = [part for part in found if part is not None]
         return KeptLevel(
             eta=eta,
@@ -72,11 +72,10 @@ class Models:
 def select(scored: Sequence[Lazy], wanted: Sequence[tuple[on.Key, int]], count: int) -> list[float]:
     """For each kind of numbers and rank the number of that rank, from the largest, exactly."""
     keys = [key for key, _ in wanted]
-    terms: dict[str, Any] = {"keys": keys, "places": places_for(count, len(scored))}
-    first = [part for part in computed(tasks(on.outlines_of, scored, **terms)) if part]
+    same = (keys, places_for(count, len(scored)))
+    first = [part for part in computed(tasks(on.outlines_of, scored, same=same)) if part]
     ends = [bracket([part[k] for part in first], rank) for k, (_, rank) in enumerate(wanted)]
-    terms = {"keys": keys, "brackets": ends}
-    second = [part for part in computed(tasks(on.insides_of, scored, **terms)) if part]
+    second = [part for part in computed(tasks(on.insides_of, scored, same=(keys, ends))) if part]
     return [
         pick([part[k] for part in second], *ends[k], rank) for k, (_, rank) in enumerate(wanted)
     ]
@@ -101,20 +100,19 @@ def fit_parts(
         Of the level whose models are kept, or 0.
 
     """
-    shares = [rows.X, rows.y, rows.local(apart)]
-    blocks = kept(tasks(reading, *shares))
+    shares = (rows.X, rows.y, rows.local(apart))
+    blocks = kept(tasks(on.block_of, *shares, same=[reading]))
     chosen = sent(passes)
-    sums = reduced(on.added, tasks(on.sums_of, blocks, passes=chosen))
+    sums = reduced(on.added, tasks(on.sums_of, blocks, same=[chosen]))
     solved = passes.solve(sums)
-    both = {"passes": chosen, "solved": sent(solved)}
-    left = kept(tasks(on.left_of, blocks, **both))
+    both = (chosen, sent(solved))
+    left = kept(tasks(on.left_of, blocks, same=both))
     gamma = passes.gamma(solved.count)
-    worst = [one for one in computed(tasks(on.worst_of, left, gamma=gamma)) if one is not None]
+    worst = [one for one in computed(tasks(on.worst_of, left, same=[gamma])) if one is not None]
     size = max(one.size for one in worst)
     every = Sensitivity.joined([one.sensitivity for one in worst])
     rounding = rounding_of(every, gamma, size)
-    terms = both | {"rounding": rounding, "gamma": gamma, "size": size}
-    scored = kept(tasks(on.scored_of, left, **terms))
+    scored = kept(tasks(on.scored_of, left, same=(*both, rounding, gamma, size)))
     extents = computed(tasks(on.extent_of, scored))
     few = Rounding(rounding.slope, rounding.constant, rounding.own[:0], rounding.epsilon)
     own = (passes.basis, solved, passes.center, passes.intercept, passes.amount, few)

@@ -50,13 +50,18 @@ def _task(value: Any) -> Lazy:
     return value if is_dask(value) else delayed(value, traverse=False, pure=False)
 
 
-def tasks(function: Callable[..., Any], *columns: Sequence[Any], **same: Any) -> list[Lazy]:
-    """One task for each partition; ``same`` are arguments that all of them have."""
+def tasks(
+    function: Callable[..., Any], *columns: Sequence[Any], same: Sequence[Any] = ()
+) -> list[Lazy]:
+    """One task for each partition; ``same`` are further arguments, which all of them have.
+
+    They are not passed by name: Dask would not keep what named arguments refer to.
+    """
     from dask import delayed
 
-    every = {name: _task(value) for name, value in same.items()}
+    every = [_task(value) for value in same]
     call = delayed(function, pure=False)
-    return [call(*row, **every) for row in zip(*columns, strict=True)]
+    return [call(*row, *every) for row in zip(*columns, strict=True)]
 
 
 def computed(parts: Sequence[Lazy]) -> list[Any]:
@@ -68,11 +73,21 @@ def computed(parts: Sequence[Lazy]) -> list[Any]:
 
 
 def kept(parts: Sequence[Lazy]) -> list[Lazy]:
-    """The results of tasks, where they were computed."""
+    """The results of tasks, where they were computed, once all of them are there.
+
+    A scheduler may read a small graph before a large one that was sent earlier, and then does not
+    find what the small one depends on.
+    """
     import dask
 
     with _large_graphs():
-        return list(dask.persist(*parts))
+        found = list(dask.persist(*parts))
+    with suppress(ImportError):
+        from distributed import wait
+        from distributed.client import futures_of
+
+        wait(futures_of(found))
+    return found
 
 
 def reduced(function: Callable[[list[Any]], Any], parts: Sequence[Lazy]) -> Any:

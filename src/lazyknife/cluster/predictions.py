@@ -14,25 +14,23 @@ from .partitions import Lazy, computed, parts_of, sent, tasks
 
 def points_by_partition(model: Any, X: Any) -> Any:
     """Point predictions: an array, or a series with the labels of X."""
-    found = tasks(_points, parts_of(X, "X"), model=sent(model))
     if type(X).__name__ == "Array":
-        return _array(found, X, ())
-    return _frame(found, X, _named_points(np.empty(0), X._meta))
+        return _array(tasks(_points, parts_of(X, "X"), same=[sent(model)]), X, ())
+    return X.map_partitions(_points, sent(model), meta=_named_points(None, X._meta))
 
 
 def ends_by_partition(model: Any, X: Any, asked: float | tuple[float, ...]) -> Any:
     """Ends as ``to_numpy`` gives them, or a frame as of ``to_frame``."""
-    terms = {"model": sent(model), "asked": asked}
+    same = (sent(model), asked)
     if type(X).__name__ == "Array":
         levels = (len(asked),) if isinstance(asked, tuple) else ()
-        return _array(tasks(_ends, parts_of(X, "X"), **terms), X, (2, *levels))
-    found = tasks(_table, parts_of(X, "X"), **terms)
-    return _frame(found, X, _empty_table(X._meta, asked))
+        return _array(tasks(_ends, parts_of(X, "X"), same=same), X, (2, *levels))
+    return X.map_partitions(_table, *same, meta=_empty_table(X._meta, asked))
 
 
 def largest_eta_of(model: Any, X: Any) -> float:
     """The largest η of new rows: one pass over them."""
-    return max(computed(tasks(_eta, parts_of(X, "X"), model=sent(model))))
+    return max(computed(tasks(_eta, parts_of(X, "X"), same=[sent(model)])))
 
 
 def _eta(rows: Any, model: Any) -> float:
@@ -82,9 +80,3 @@ def _array(parts: Sequence[Lazy], X: Any, shape: tuple[int, ...]) -> Any:
         for part, length in zip(parts, lengths, strict=True)
     ]
     return da.concatenate(blocks, allow_unknown_chunksizes=True)
-
-
-def _frame(parts: Sequence[Lazy], X: Any, like: Any) -> Any:
-    import dask.dataframe as dd
-
-    return dd.from_delayed(parts, meta=like, divisions=X.divisions, verify_meta=False)

@@ -79,21 +79,22 @@ VALUES: dict[str, Callable[[Scored, float], Tensor]] = {
 
 @dataclass(frozen=True)
 class Reading:
-    """From a partition as it is to its block; ``name`` is the estimator's, for messages."""
+    """How rows are read; ``name`` is the estimator's, for messages."""
 
     reader: Reader
     scaling: Scaling
     target: Target
     name: str
 
-    def __call__(self, X: Rows, y: Any, apart: Places) -> Block:
-        """Read, check and scale; the rows ``apart`` are not left out."""
-        rows = self.reader(X, self.name)
-        labels = check_target(y, rows, self.name)
-        self.target.check(labels)
-        left = np.delete(np.arange(len(labels)), apart)
-        targets = to_tensor(self.target.forward(labels))
-        return Block(to_tensor(self.scaling(rows)), targets, torch.from_numpy(left))
+
+def block_of(X: Rows, y: Any, apart: Places, reading: Reading) -> Block:
+    """Read, check and scale a partition; its rows ``apart`` are not left out."""
+    rows = reading.reader(X, reading.name)
+    labels = check_target(y, rows, reading.name)
+    reading.target.check(labels)
+    left = np.delete(np.arange(len(labels)), apart)
+    targets = to_tensor(reading.target.forward(labels))
+    return Block(to_tensor(reading.scaling(rows)), targets, torch.from_numpy(left))
 
 
 def lengths_of(X: Rows, y: Any) -> tuple[int, int]:
