@@ -86,7 +86,8 @@ def kept(parts: Sequence[Lazy]) -> list[Lazy]:
         from distributed import wait
         from distributed.client import futures_of
 
-        wait(futures_of(found))
+        if futures := futures_of(found):
+            wait(futures)
     return found
 
 
