@@ -114,8 +114,7 @@ def compare_methods(
     rows = list(
         track(side_by_side(run_fold, calls(), jobs, scheduler), "comparing", total, progress)
     )
-    order = list(models)
-    rows.sort(key=lambda row: (order.index(row["method"]), row["fold"]))
+    rows.sort(key=lambda row: (list(models).index(row["method"]), row["fold"]))
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
