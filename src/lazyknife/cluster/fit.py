@@ -37,7 +37,7 @@ class Models:
 
     @property
     def count(self) -> int:
-        return sum(extent.count for extent in self.extents)
+        return sum(extent.models for extent in self.extents)
 
     @property
     def known(self) -> int:

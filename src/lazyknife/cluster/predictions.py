@@ -30,7 +30,8 @@ def ends_by_partition(model: Any, X: Any, asked: float | tuple[float, ...]) -> A
 
 def largest_eta_of(model: Any, X: Any) -> float:
     """The largest η of new rows: one pass over them."""
-    return max(computed(tasks(_eta, parts_of(X, "X"), same=[sent(model)])))
+    found: list[float] = computed(tasks(_eta, parts_of(X, "X"), same=[sent(model)]))
+    return max(found)
 
 
 def _eta(rows: Any, model: Any) -> float:

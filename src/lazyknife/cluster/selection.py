@@ -23,7 +23,7 @@ class Outline(NamedTuple):
 
     values: Tensor
     places: Tensor
-    count: int
+    size: int
 
 
 class Inside(NamedTuple):
@@ -53,7 +53,7 @@ def bracket(outlines: Sequence[Outline], rank: int) -> tuple[float, float]:
         [part.places.diff(prepend=part.places.new_full((1,), -1)) for part in outlines]
     )
     ends = torch.cat(
-        [part.places.diff(append=part.places.new_full((1,), part.count)) for part in outlines]
+        [part.places.diff(append=part.places.new_full((1,), part.size)) for part in outlines]
     )
     order = values.argsort(descending=True)
     distinct, sizes = values[order].unique_consecutive(return_counts=True)

@@ -55,7 +55,7 @@ class Worst(NamedTuple):
 class Extent(NamedTuple):
     """How many models a partition has, how many are known, and the largest ρ."""
 
-    count: int
+    models: int
     known: int
     farthest: float
 

@@ -61,7 +61,7 @@ class ClusterFit(LazyFit):
         if not is_dask(X):
             return super().predict_interval(X, alpha)
         check_is_fitted(self)
-        chosen = self.alpha if alpha is None else alpha
+        chosen: Any = self.alpha if alpha is None else alpha
         asked = chosen if np.ndim(chosen) == 0 else tuple(chosen)
         levels = [check_level("alpha", level) for level in np.atleast_1d(asked).tolist()]
         self._prepare_levels(X, levels)

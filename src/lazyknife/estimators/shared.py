@@ -132,7 +132,7 @@ class IntervalRegressor(Saved, ComparesRows, RegressorMixin, Guaranteed):  # typ
         self._keep_rows(X)
         for name in vars(self).keys() & SOME_HAVE:
             delattr(self, name)
-        vars(self).update(fitted.attributes)
+        self.__dict__.update(fitted.attributes)
         return self
 
     def predict(self, X: Any) -> Any:
