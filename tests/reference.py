@@ -97,22 +97,30 @@ def network_predictions(module: nn.Module, models: Refits, X: Tensor) -> Array:
     return np.stack(each, axis=1) + models.intercepts
 
 
-def left_out_error(J: Array, r: Array, ridge: float, intercept: bool) -> float:
-    """Sum of squared leave-one-out residuals, by one refit a row."""
+def left_out_error(
+    J: Array, r: Array, ridge: float, intercept: bool, part: Sequence[int] | None = None
+) -> float:
+    """Sum of squared leave-one-out residuals of all rows or of a part, by one refit a row."""
     total = 0.0
-    for i in range(len(r)):
+    for i in range(len(r)) if part is None else part:
         kept = np.arange(len(r)) != i
         move, b = ridge_fit(J[kept], r[kept], ridge, intercept)
         total += float(r[i] - J[i] @ move - b) ** 2
     return total
 
 
-def chosen_ridges(J: Array, r: Array, grid: Sequence[float], intercept: bool) -> list[float]:
-    """λ of each of the n + 1 models, chosen by leave-one-out on that model's own rows alone."""
+def chosen_ridges(
+    J: Array, r: Array, grid: Sequence[float], intercept: bool, part: Sequence[int] | None = None
+) -> list[float]:
+    """λ of each of the n + 1 models, chosen by leave-one-out on that model's own rows alone.
+
+    With a part, on its rows that are the model's own.
+    """
     chosen = []
     for j in range(len(r) + 1):
-        kept = np.arange(len(r)) != j
-        errors = [left_out_error(J[kept], r[kept], ridge, intercept) for ridge in grid]
+        kept = np.delete(np.arange(len(r)), [j] if j < len(r) else [])
+        own = None if part is None else np.flatnonzero(np.isin(kept, part)).tolist()
+        errors = [left_out_error(J[kept], r[kept], ridge, intercept, own) for ridge in grid]
         chosen.append(grid[errors.index(min(errors))])
     return chosen
 

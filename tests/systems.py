@@ -14,7 +14,9 @@ from lazyknife.solve.choose import leave_one_out
 from lazyknife.solve.convex import LIMITS, Limits
 from lazyknife.solve.dual import DualSystem, FactoredRidge
 from lazyknife.solve.newton import leave_one_out_newton
-from lazyknife.solve.primal import PrimalRidge, PrimalSystem
+from lazyknife.solve.parted import leave_one_out_parted, part_of
+from lazyknife.solve.primal import PrimalSystem
+from lazyknife.solve.primal_ridge import PrimalRidge
 from lazyknife.solve.ridge import OpenRidge, RidgeModels
 from machines import MACHINE
 from reference import Array
@@ -42,7 +44,10 @@ def dual_models(
 def primal_models(
     rows: Tensor, targets: Tensor, ridges: Ridges, intercept: bool, machine: Machine = MACHINE
 ) -> RidgeModels:
-    return leave_one_out(PrimalSystem(rows, targets, intercept, machine), listed(ridges))
+    system, grid = PrimalSystem(rows, targets, intercept, machine), listed(ridges)
+    if len(grid) == 1:
+        return leave_one_out(system, grid)
+    return leave_one_out_parted(system, grid, part_of(system, seed=0))
 
 
 def newton_models(

@@ -18,9 +18,20 @@ ROOT = Path(lazyknife.__file__).parent
 
 # The order of the data: a part of the package imports only from the parts before its own.
 PARTS = [
-    ("records", "sentences", "files", "matmul", "processes", "settings", "alert", "words"),
+    (
+        "records",
+        "sentences",
+        "files",
+        "matmul",
+        "memory",
+        "processes",
+        "settings",
+        "alert",
+        "words",
+    ),
     ("saving",),
     ("compute",),
+    ("memory",),
     ("tables",),
     ("data",),
     ("losses",),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import threading
@@ -10,7 +9,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -79,27 +77,6 @@ def test_wrong_settings_are_refused_by_name_and_value(name: str, value: object) 
 def test_a_gpu_that_is_not_there_is_refused(device: str | torch.device) -> None:
     with pytest.raises(ValueError, match=re.escape(f"device={device!r}: torch finds no GPU")):
         find_device(device)
-
-
-def test_the_systems_memory_and_a_containers_limit_count(tmp_path: Path) -> None:
-    assert free_memory(MACHINE.device) > 0
-    system, group = tmp_path / "meminfo", tmp_path / "group"
-    assert 0 < free_memory(CPU, system, group) < 2**63  # neither file is there
-    system.write_text("MemTotal: 9 kB\nMemAvailable:   7 kB\n")
-    assert free_memory(CPU, system, group) == 7 * 1024
-    group.mkdir()
-    limits = {("5000\n", "2000\n"): 3000, ("5000\n", "6000\n"): 0, ("max\n", "2000\n"): 7 * 1024}
-    for (limit, current), free in limits.items():
-        (group / "memory.max").write_text(limit)
-        (group / "memory.current").write_text(current)
-        assert free_memory(CPU, system, group) == free
-
-
-def test_a_system_that_reports_nothing_still_gives_a_number(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.delattr(os, "sysconf", raising=False)
-    assert free_memory(CPU, tmp_path, tmp_path) == compute.UNKNOWN_MEMORY
 
 
 def test_what_does_not_fit_is_refused_with_the_bytes_and_a_remedy() -> None:

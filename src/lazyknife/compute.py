@@ -7,22 +7,21 @@ within ``Machine.budget`` bytes, whatever the number of rows.
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from numbers import Real
-from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from .matmul import float32_products
+from .memory import free_bytes, total_bytes
 
 CPU = torch.device("cpu")
 Device = str | torch.device
@@ -35,8 +34,6 @@ PRECISIONS: dict[str, dict[str, Any]] = {  # as fields of a Machine
     "tf32": {"dtype": torch.float32, "tf32": True},
 }
 BUDGET_SHARE = 0.25  # of the free memory, that blocks may take by default
-SYSTEM_MEMORY, CONTROL_GROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
-UNKNOWN_MEMORY = 8 * 2**30  # where the system does not report it
 # Temporaries of this size stay in a processor's caches; a GPU needs large ones.
 CACHED_BYTES, GPU_BYTES = 2 * 2**20, 2 * 2**30
 # Least and most rows of a block of predictions, and how many numbers it should hold.
@@ -178,31 +175,19 @@ def wake(device: torch.device) -> None:
             (x @ x).sum().backward()
 
 
-def free_memory(
-    device: torch.device, system: Path = SYSTEM_MEMORY, group: Path = CONTROL_GROUP
-) -> int:
+def free_memory(device: torch.device) -> int:
     """Bytes that can still be allocated."""
     if device.type == "cuda":
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + unused
-    return min(_free_on_the_system(system), _free_in_the_container(group))
+    return free_bytes()
 
 
-def _free_on_the_system(report: Path) -> int:
-    with suppress(OSError, StopIteration, ValueError):
-        lines = report.read_text().splitlines()
-        return next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvail"))
-    with suppress(AttributeError, OSError, ValueError):
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    return UNKNOWN_MEMORY
-
-
-def _free_in_the_container(group: Path) -> int:
-    """Bytes that a control group leaves; without one there is no such limit."""
-    with suppress(OSError, ValueError):
-        limit = int((group / "memory.max").read_text())
-        return max(0, limit - int((group / "memory.current").read_text()))
-    return 2**63
+def total_memory(device: torch.device) -> int:
+    """Bytes of the device; on the processor at most what its container may use."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    return total_bytes()
 
 
 @contextmanager

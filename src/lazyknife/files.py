@@ -25,6 +25,16 @@ def replacing(path: Path) -> Iterator[Path]:
     that is replaced keeps its permissions, and a symbolic link keeps its place: the file that it
     points to is replaced. An error names ``path``.
     """
+    with beside(path) as temporary:
+        yield temporary
+        place = _place(path)
+        temporary.chmod(_mode(place))
+        os.replace(temporary, place)
+
+
+@contextmanager
+def beside(path: Path) -> Iterator[Path]:
+    """Yield a temporary file in the folder of ``path``, which an error names; then remove it."""
     try:
         place = _place(path)
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -32,8 +42,6 @@ def replacing(path: Path) -> Iterator[Path]:
         os.close(handle)
         with _kept(Path(name)) as temporary:
             yield temporary
-            temporary.chmod(_mode(place))
-            os.replace(temporary, place)
     except WriteError:
         raise
     except OSError as error:

@@ -15,7 +15,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 import lazyknife as lk
 from command import check_self_contained, fail, intervals_of, predict, run, succeed
 from lazyknife.cli import values
-from lazyknife.cli.files import write_outputs
+from lazyknife.cli.files import write_outputs, writing
 from lazyknife.cli.report import Report
 from lazyknife.cli.tables import read_table
 
@@ -460,9 +460,9 @@ def test_a_table_that_cannot_be_written_leaves_the_old_files(tmp_path):
         path.write_text("old")
     page = Report("", "", None, None, (), (), {}, "")
     with pytest.raises(OSError, match=r"old.csv cannot be written \(no space left\)"):
-        write_outputs(paths, Failing(), Figure(), page)
+        write_outputs(paths, writing(Failing(), paths), Figure(), page)
     assert {path.read_text() for path in paths.values()} == {"old"}
-    write_outputs(paths, pd.DataFrame({"a": [1]}), Figure(), page)
+    write_outputs(paths, writing(pd.DataFrame({"a": [1]}), paths), Figure(), page)
     assert "old" not in {path.read_text() for path in paths.values()}
     assert len(list(tmp_path.iterdir())) == 3
 

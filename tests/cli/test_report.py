@@ -636,13 +636,15 @@ def outcome_of():
     from lazyknife import Intervals, check_exchangeable
     from lazyknife.cli.outcome import Outcome
     from lazyknife.cli.tables.rows import About
+    from lazyknife.cli.totals import totals_of
 
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 2)), 1e6 * rng.normal(size=60)
     rows = About(30, X.shape[1], y[30:], None, ())
     intervals = Intervals(y[30:] + 1, y[30:] - 2e6, y[30:] + 2e6, 0.1)
     shift = check_exchangeable(X[:30], X[30:])
-    return Outcome(rows, intervals, (CERTIFIED,), 30, shift, "price")
+    totals = totals_of(intervals, y[30:])
+    return Outcome(rows, intervals, totals, (CERTIFIED,), 30, shift, "price")
 
 
 def test_it_prints_white_and_whole(show):

@@ -112,7 +112,7 @@ def test_a_copy_predicts_without_the_rows_at_the_levels_that_were_used(tmp_path:
         assert np.array_equal(copy.predict_interval(new, alpha=[0.1, 0.2]).to_numpy(), both)
         lazy = copy.predict_interval(da.from_array(new, chunks=(7, 3)), alpha=[0.1, 0.2])
         assert np.allclose(lazy.compute(), both, **CLOSE)
-        assert copy.certify(alpha=0.3).coverage == model.certify(alpha=0.3).coverage
+        assert copy.certificate_ == model.certificate_
         with pytest.raises(ValueError, match="Predict with this alpha once before"):
             copy.predict_interval(new, alpha=0.3)
 

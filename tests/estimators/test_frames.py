@@ -17,6 +17,7 @@ from sklearn.preprocessing import OneHotEncoder
 from torch import Tensor
 
 import lazyknife as lk
+from lazyknife.shift import kept_rows
 from reference import assert_close
 
 N, ROW = 16, 5
@@ -173,3 +174,13 @@ def test_a_row_that_alone_has_a_value_does_not_change_the_model_without_it() -> 
         model, new = fitted(X, y), frame[["size"]].assign(extra=np.linspace(-3, 3, N))
         each.append(model.loo_.predict(features_of(model, new))[1][:, ROW].numpy())
     assert_close(*each, 1e-9)
+
+
+def test_the_rows_kept_for_comparisons_are_a_sample_of_all() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=2500), "t": rng.choice(["u", "v"], 2500)})
+    settings = {"ridge": 1.0, "features": lk.Sketch(4), "random_state": 0}
+    model = lk.LazyJackknifeRegressor(lk.mlp(()), **settings)
+    model.fit(frame, frame["a"])
+    assert len(model.sample_) == 2000
+    np.testing.assert_array_equal(model.sample_, kept_rows(model.reader_(frame, model)))

@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -170,9 +170,23 @@ MEMORY: dict[str, Needed] = {
     "kernel": (LazyStep(1.0), 100, 100 * 100 * 8),
     "kernel and models": (LazyStep("auto"), 1000, 2 * 100 * 100 * 8),
     "primal": (LazyStep(1.0), 99, (100 * 100 + 3 * 99**2) * 8),
-    "primal and models": (LazyStep("auto"), 99, (2 * 100 * 100 + 3 * 99**2) * 8),
+    "primal and models": (LazyStep("auto"), 99, (2 * 100 * 100 + 8 * 99**2 + 4 * 9900) * 8),
     "sketch": (LazyStep(1.0, features=Sketch(19)), 1000, (100 * 20 + 3 * 19**2) * 8),
-    "sketch and models": (LazyStep("auto", features=Sketch(19)), 10, (4000 + 3 * 19**2) * 8),
+    "sketch and models": (
+        LazyStep("auto", features=Sketch(19)),
+        10,
+        (4000 + 8 * 19**2 + 4 * 1900) * 8,
+    ),
+    "sketch and folds": (
+        LazyStep(1.0, construction="cv+", features=Sketch(19)),
+        10,
+        (2000 + 8 * 19**2 + 4 * 1900) * 8,
+    ),
+    "sketch and many folds": (
+        LazyStep(1.0, construction="cv+", features=Sketch(19), folds=50),
+        10,
+        (4000 + 8 * 19**2 + 4 * 1900) * 8,
+    ),
 }
 Free = Callable[[int], None]
 
@@ -241,6 +255,25 @@ def test_a_fit_takes_no_more_than_was_counted(option: str, free: Free) -> None:
     (counted,) = re.findall(r"needs ([\d,]+) bytes", str(caught.value))
     matrix = 8 * n * n  # vectors of n and features of n rows are not counted
     assert peak < int(counted.replace(",", "")) + machine.budget + 0.5 * matrix
+
+
+@pytest.mark.skipif(MACHINE.device.type != "cpu", reason="what the processor holds is measured")
+@pytest.mark.parametrize("construction", ["plus", "cv+"])
+@pytest.mark.parametrize("ridge", [0.5, "auto"])
+def test_so_does_a_fit_in_the_primal_form(
+    ridge: float | Literal["auto"], construction: str, free: Free
+) -> None:
+    n, size = 3000, 60
+    step = LazyStep(ridge, construction=construction, features=Sketch(size))
+    X, y = data(n)
+    module, machine = lk.mlp((80,))(3), replace(MACHINE, budget=400_000)
+    peak = measured_peak(lambda: step.models(linearise(module, X, "all", machine), X, y))
+    free(0)
+    with pytest.raises(NotEnoughMemory) as caught:
+        step.check_fits(n, 1000, machine)
+    (counted,) = re.findall(r"needs ([\d,]+) bytes", str(caught.value))
+    vectors = 8 * n * 40  # vectors of n, and numbers for each row and λ, are not counted
+    assert peak < int(counted.replace(",", "")) + machine.budget + vectors
 
 
 def test_the_refusal_names_remedies(free: Free) -> None:

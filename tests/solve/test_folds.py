@@ -17,23 +17,33 @@ import lazyknife as lk
 import reference
 from lazyknife.estimators.step import LazyStep
 from lazyknife.networks import mlp
+from lazyknife.solve.choose import TIE
 from lazyknife.solve.folds import draw_folds, leave_folds_out
+from lazyknife.solve.parted import Part, part_of
+from lazyknife.solve.primal import PrimalSystem
+from lazyknife.solve.primal_folds import factors_folds, leave_folds_out_primal
 from lazyknife.solve.problem import ridge_grid
 from lazyknife.solve.readout import READOUTS
 from lazyknife.solve.ridge import RidgeModels
+from lazyknife.solve.rounding import gamma_of, rounding_of
 from lazyknife.tangent import Dual, Primal, linearise
 from machines import MACHINE, here
 from reference import Array, assert_close
 from rows import linear
 from systems import FORMS, assert_within, dual_models, problem, system
 
+WAYS = [*FORMS, "factored"]  # the last: features, a factor for each fold
 GRID = [100.0, 0.01, 1.0, 0.1, 10.0]  # in no order: the choice must not depend on it
 
 
 def without_folds(
     form: str, J: Array, r: Array, ridges: Sequence[float], intercept: bool, folds: list[Tensor]
 ) -> RidgeModels:
-    return leave_folds_out(system(form, J, r, intercept, MACHINE), ridges, folds)
+    if form != "factored":
+        return leave_folds_out(system(form, J, r, intercept, MACHINE), ridges, folds)
+    equations = system("primal", J, r, intercept, MACHINE)
+    assert isinstance(equations, PrimalSystem)
+    return leave_folds_out_primal(equations, ridges, folds, part_of(equations, seed=0))
 
 
 def chosen(J: Array, r: Array, ridges: Sequence[float], intercept: bool) -> float:
@@ -76,7 +86,7 @@ def check(
     folds=st.integers(2, 16),
     auto=st.booleans(),
     intercept=st.booleans(),
-    form=st.sampled_from(FORMS),
+    form=st.sampled_from(WAYS),
     seed=st.integers(0, 10**6),
 )
 def test_every_model_equals_the_refit_without_its_fold(
@@ -89,12 +99,70 @@ def test_every_model_equals_the_refit_without_its_fold(
     check(form, J, r, ridges, intercept, parts)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", WAYS)
 def test_folds_of_any_size_and_order(form: str) -> None:
     J, r, _ = problem(13, 6, seed=1)
     parts = [[12, 0, 5, 7, 3], [1], [11, 2], [10, 9, 8, 6, 4]]
     models = check(form, J, r, GRID, True, [torch.tensor(part) for part in parts])
     assert len(models.ridges.unique()) > 1  # or the choice would not be seen
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    n=st.integers(6, 120),
+    size=st.integers(1, 30),
+    folds=st.integers(2, 12),
+    intercept=st.booleans(),
+    seed=st.integers(0, 10**6),
+)
+def test_a_factor_for_each_fold_gives_the_models_of_the_inverse(
+    n: int, size: int, folds: int, intercept: bool, seed: int
+) -> None:
+    J, r, _ = problem(n, size, seed)
+    parts, grid = draw_folds(n, min(folds, n - 3), seed), np.logspace(-3, 5, 20).tolist()
+    found, twin = (without_folds(form, J, r, grid, intercept, parts) for form in WAYS[1:])
+    assert torch.equal(found.ridges, twin.ridges)
+    for name in ("columns", "full", "intercepts", "residuals", "training_residuals"):
+        assert_close(getattr(found, name), getattr(twin, name), 1e-9)
+    assert found.model_of is not None
+    assert torch.equal(found.model_of, twin.model_of)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_folds_choose_by_their_own_rows_of_the_part(intercept: bool) -> None:
+    J, r, _ = problem(30, 4, seed=6)
+    parts, part = draw_folds(30, 5, seed=1), torch.arange(0, 30, 3)
+    equations = system("primal", J, r, intercept, MACHINE)
+    assert isinstance(equations, PrimalSystem)
+    given = (equations, GRID, parts, Part(part.to(MACHINE.device), TIE))
+    models = leave_folds_out_primal(*given)
+    for k, fold in enumerate(parts):
+        kept = np.setdiff1d(np.arange(30), fold.numpy())
+        own = np.flatnonzero(np.isin(kept, part.numpy())).tolist()
+        fits = (J[kept], r[kept])
+        errors = [reference.left_out_error(*fits, ridge, intercept, own) for ridge in GRID]
+        assert float(models.ridges[k]) == GRID[errors.index(min(errors))]
+
+
+def test_residuals_of_folds_are_within_their_rounding_bounds() -> None:
+    """A fold with an outlier in x and y: subtracting its rows costs digits, which bounds cover."""
+    J, r, _ = problem(40, 5, seed=4)
+    parts = draw_folds(40, 4, seed=0)
+    J[parts[0][0]] *= 1e6
+    r[parts[0][0]] *= 1e6
+    models = without_folds("factored", J, r, [1.0], True, parts)
+    rounding = rounding_of(models.sensitivity, gamma_of(torch.float64), float(np.abs(r).max()))
+    for fold in parts:
+        kept = np.setdiff1d(np.arange(40), fold.numpy())
+        move, b = reference.ridge_fit(J[kept], r[kept], 1.0, True)
+        off = np.abs((r - J @ move - b)[fold.numpy()] - models.residuals.cpu().numpy()[fold])
+        assert (off <= 2 * rounding.own.cpu().numpy()[fold]).all()
+
+
+def test_many_small_folds_use_the_inverse_and_large_ones_a_factor() -> None:
+    assert factors_folds(100_000, 512, 10)
+    assert not factors_folds(5_000, 512, 5_000)
+    assert not factors_folds(5_000, 4_096, 10)
 
 
 def test_folds_are_a_partition_with_sizes_that_differ_by_one_at_most() -> None:
@@ -111,7 +179,7 @@ def test_folds_are_a_partition_with_sizes_that_differ_by_one_at_most() -> None:
 
 
 @pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", WAYS)
 @pytest.mark.parametrize("ridges", [[0.5], GRID], ids=["fixed", "auto"])
 def test_as_many_folds_as_rows_is_leave_one_out(
     ridges: list[float], form: str, intercept: bool
@@ -136,7 +204,7 @@ def test_as_many_folds_as_rows_is_leave_one_out(
 
 
 @pytest.mark.parametrize("value", [-2.0, 100.0, 1e6])
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", WAYS)
 def test_a_folds_own_targets_change_nothing_about_its_model(form: str, value: float) -> None:
     J, r, _ = problem(15, 8, seed=3)
     parts = draw_folds(15, 4, seed=1)

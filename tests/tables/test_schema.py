@@ -170,3 +170,15 @@ def test_the_missing_value_of_pandas(dtype: str) -> None:
 def test_large_codes_stay_different() -> None:
     frame = pd.DataFrame({"id": [2**53, 2**53 + 1, 2**53 + 1]})
     assert read(frame, categorical=["id"])[:, 0].tolist() == [0.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_long_columns_of_text_are_read_in_parts(library: str) -> None:
+    texts = [None if k % 7 == 0 else "late" if k > 69_000 else f"c{k % 5}" for k in range(70_000)]
+    made = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table}
+    frame = made[library]({"t": texts, "x": np.arange(70_000.0)})
+    schema = TableEncoder().schema(frame)
+    names = ("c0", "c1", "c2", "c3", "c4", "late")
+    assert schema.columns[0].categories == names
+    expected = [-1.0 if text is None else float(names.index(text)) for text in texts]
+    np.testing.assert_array_equal(schema.read(nw.from_native(frame))[:, 0], expected)

@@ -171,8 +171,31 @@ def test_drawing_leaves_torchs_random_state_alone() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
+@pytest.mark.parametrize(
+    ("n", "dimension"),
+    [(1, 1), (5, 1), (100, 16), (128, 32), (5_000, 1024), (16_383, 2048), (10**5, 4096)],
+)
+def test_a_size_that_is_not_given_is_at_most_a_quarter_of_the_rows(n: int, dimension: int) -> None:
+    """On a machine with at least 26 GB."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lazyknife.tangent.sketch.total_memory", lambda _: 2**36)
+        assert Sketch().for_rows(n, MACHINE) == Sketch(dimension)
+        assert Sketch(9).for_rows(n, MACHINE) == Sketch(9)
+
+
+def test_a_size_that_is_not_given_fits_in_a_quarter_of_the_memory() -> None:
+    n = 10**6
+    for memory in (2**20, 2**32, 2**33, 2**36):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("lazyknife.tangent.sketch.total_memory", lambda _, m=memory: m)
+            size = Sketch().for_rows(n, MACHINE).size(10**6)
+        assert size == 1 or 16 * n * (size + 1) <= memory / 4
+        assert size == 4096 or 16 * n * (2 * size + 1) > memory / 4
+        assert size.bit_count() == 1
+
+
 def test_a_sketch_has_a_whole_number_of_dimensions() -> None:
-    assert Sketch() == Sketch(4096)
+    assert Sketch() == Sketch(None)
     with pytest.raises(ValueError, match="dimension=0"):
         Sketch(0)
     for dimension in (1.5, "8", True):

@@ -15,6 +15,7 @@ from .compared import COLUMNS, MEASURED, Compared, draw, make_report
 from .console import FAILED, plainly, plus_minus, print_table, print_text, say, show_progress
 from .library import members
 from .options import BASE, FILES, LAZY, RUN, option
+from .sizes import check_sizes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,7 +75,7 @@ def compare(
     values.check_jobs(given["jobs"])
     files.check_outputs(output, given["html"], given["figure"], inputs=(data,))
     reading, roles = inputs.reading_of(given), inputs.roles_of(target, given)
-    inputs.check_inputs((data,), reading, roles)
+    check_sizes(inputs.check_inputs((data,), reading, roles), given, fits=False)
 
     from ..data.checks import check_positive
 
@@ -135,7 +136,7 @@ def _show(context: typer.Context, lead: str, notes: tuple[str, ...], found: pd.D
     )
     drawn = draw(result) if options["figure"] else None
     page = make_report(result, lead, notes, files.origin(context)) if options["html"] else None
-    files.write_outputs(options, found, drawn, page)
+    files.write_outputs(options, files.writing(found, options), drawn, page)
     print_text(lead)
     print_table("", COLUMNS, [_cells(row) for row in result.summary.to_dict("records")])
     if len(result.summary) > 1:

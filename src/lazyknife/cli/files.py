@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from .report import Report
+    from .tables.writing import Append
 
 
 FORMULA = r"[=@\t\r]|[+-](?!\d*\.?\d*(e[+-]?\d+)?$)"
@@ -50,26 +53,62 @@ def check_outputs(
 
 
 def write_outputs(
-    paths: Mapping[str, Any], table: pd.DataFrame, figure: Any, page: Report | None
+    paths: Mapping[str, Any],
+    table: Callable[[Path], object],
+    figure: Any,
+    page: Report | None,
 ) -> None:
-    """Write what was asked for by ``--output``, ``--figure`` and ``--html``: all files, or none."""
+    """Write what was asked for by ``--output``, ``--figure`` and ``--html``: all files, or none.
+
+    ``table`` writes the output to a path.
+    """
     from ..files import write_together
     from ..plots.output import write_figure
     from .report import render
-    from .tables import table_bytes
 
     given = (paths[name] for name in ("output", "figure", "html"))
     output, drawn, html = (None if path is None else Path(path) for path in given)
-    writers: dict[Path, Callable[[Path], object]] = {}
-    if output is not None:
-        cells = safe_cells(table) if paths.get("safe_cells") else table
-        writers[output] = lambda temporary: temporary.write_bytes(table_bytes(cells, output))
+    writers: dict[Path, Callable[[Path], object]] = {} if output is None else {output: table}
     if drawn is not None:
         writers[drawn] = lambda temporary: write_figure(figure, temporary, drawn.suffix.lower())
     if page is not None and html is not None:
         text = render(page)
         writers[html] = lambda temporary: temporary.write_text(text, encoding="utf-8")
     write_together(writers)
+
+
+def writing(table: pd.DataFrame, paths: Mapping[str, Any]) -> Callable[[Path], object]:
+    """Return the function that writes a table to a path, as ``--output``."""
+    from .tables import table_bytes
+
+    cells = safe_cells(table) if paths.get("safe_cells") else table
+    return lambda temporary: temporary.write_bytes(table_bytes(cells, Path(paths["output"])))
+
+
+@contextmanager
+def spooled(paths: Mapping[str, Any]) -> Iterator[tuple[Append, Callable[[Path], object]]]:
+    """Yield a function that takes a table for ``--output`` in parts, and one that moves the file.
+
+    The parts are in a temporary file until then. Without ``--output`` they are dropped.
+    """
+    from ..files import beside
+    from .tables.writing import appending
+
+    if paths["output"] is None:
+        yield lambda _: None, lambda _: None
+        return
+    output = Path(paths["output"])
+    with beside(output) as spool, ExitStack() as stack:
+        append = stack.enter_context(appending(stack.enter_context(spool.open("wb")), output))
+
+        def add(table: pd.DataFrame) -> None:
+            append(safe_cells(table) if paths.get("safe_cells") else table)
+
+        def move(temporary: Path) -> None:
+            stack.close()
+            os.replace(spool, temporary)
+
+        yield add, move
 
 
 def safe_cells(table: pd.DataFrame) -> pd.DataFrame:
@@ -83,9 +122,14 @@ def safe_cells(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(**kept).rename(columns=names)
 
 
+def formulas_in(names: Any) -> int:
+    """Return how many names of rows a spreadsheet takes for formulas; 0 if there are none."""
+    return 0 if names is None or not has_text(names) else sum(map(is_formula, names))
+
+
 def has_text(column: Any) -> bool:
-    """Whether a column has cells of text."""
-    return any(isinstance(cell, str) for cell in column.head(1)) or column.dtype == object
+    """Whether a column may have cells of text."""
+    return column.dtype.kind not in "biufMm"
 
 
 def is_formula(cell: object) -> bool:

@@ -12,6 +12,7 @@ from .console import plainly, print_table, print_text, say
 from .inputs import check_inputs, read_inputs, reading_of, roles_of
 from .options import FILES, option
 from .predict import FEWEST_ROWS, ID, OWN, in_words, levels_of, settings_of
+from .sizes import check_sizes
 from .stored import SUFFIXES, save_model
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def fit(
 
     check_writable(model, SUFFIXES)
     reading, roles = reading_of(given), roles_of(target, given, id_column)
-    check_inputs((train,), reading, roles)
+    check_sizes(check_inputs((train,), reading, roles), given)
     levels = levels_of(given["alpha"])
     (frame,), _ = read_inputs((train,), reading, roles)
     settings = settings_of(given, pooled=False) | {"alpha": levels[0]}

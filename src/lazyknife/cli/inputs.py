@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from .tables import Reading, Roles
+    from .tables.files import File
 
 OWN_COLUMNS = r"point|(lower|upper|width)(_.*)?"  # of the output
 
@@ -33,17 +34,19 @@ def roles_of(target: str, given: Mapping[str, Any], id_column: str | None = None
     return Roles(target, id_column, tuple(given["drop"] or ()), tuple(given["categorical"] or ()))
 
 
-def check_inputs(paths: Sequence[Path], reading: Reading, roles: Roles) -> None:
+def check_inputs(paths: Sequence[Path], reading: Reading, roles: Roles) -> list[File]:
     """Refuse files that cannot be read and columns that they lack, by their first lines alone."""
     from .tables import Header, check_names, open_file
 
-    headers = [Header(p.name, open_file(p, reading, whole=False).columns) for p in paths]
+    files = [open_file(path, reading, whole=False) for path in paths]
+    headers = [Header(file.path.name, file.columns) for file in files]
     if len(paths) > 1 and paths[0].samefile(paths[1]):
         raise ValueError(f"{paths[1]}: TRAIN and TEST are the same file: give new rows as TEST")
     name = roles.id_column
     if name is not None and re.fullmatch(OWN_COLUMNS, name):
         raise ValueError(f"--id {name}: the output has a column of this name: rename yours")
     check_names(headers[0], headers[1] if len(headers) > 1 else None, roles)
+    return files
 
 
 def read_inputs(

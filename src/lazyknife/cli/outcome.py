@@ -11,10 +11,14 @@ from .report import Figure, Report, Table
 from .words import verdict
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from ..certificate import Certificate
     from ..results import Intervals
     from ..shift import Shift
     from .tables.rows import About
+    from .totals import Totals
 
 SHOWN = 1000  # rows of the table in a report
 SIZE, READABLE = (5.0, 3.8), 1.6  # inches, and the scale of letters that a phone needs
@@ -40,11 +44,14 @@ class Outcome:
     """Rows, intervals and guarantees."""
 
     rows: About
-    intervals: Intervals  # of the new rows, at one or several levels
+    intervals: Intervals  # of the new rows, or of a sample of them, at one or several levels
+    totals: Totals  # over all new rows
     certificates: tuple[Certificate, ...]  # one for each level
     models: int  # n, the number of training rows whose residuals the intervals rest on
     shift: Shift  # whether the new rows look like the training rows
     target: str  # the column that is predicted
+    sampled: NDArray[np.intp] | None = None  # places of the rows of a sample among all new rows
+    formulas: int = 0  # number of names of new rows that a spreadsheet would run
 
     @property
     def levels(self) -> list[Intervals]:
@@ -62,22 +69,20 @@ class Outcome:
 
 def measured(outcome: Outcome) -> list[tuple[str, str]]:
     """Return rows of a table: sizes, widths and, where the new rows have a target, coverage."""
-    from ..metrics import coverage, interval_score, mean_width
-
-    rows = outcome.rows
+    rows, totals = outcome.rows, outcome.totals
     found = [
         ("training rows", f"{rows.training}"),
-        ("new rows", f"{len(outcome.intervals)}"),
+        ("new rows", f"{totals.rows}"),
         ("features", f"{rows.features}"),
     ]
-    for part in outcome.levels:
+    for number, part in enumerate(outcome.levels):
         level = f"alpha = {part.alpha:g}"
-        found.append((f"mean width, {level}", in_figures(mean_width(part).value)))
-        if rows.y_new is not None:
-            share = coverage(rows.y_new, part)
+        found.append((f"mean width, {level}", in_figures(totals.width(number))))
+        share, score = totals.coverage(number), totals.score(number)
+        if share is not None and score is not None:
             found += [
-                (f"coverage of the new rows, {level}", f"{share.value:.3f} ± {share.error:.3f}"),
-                (f"interval score, {level}", in_figures(interval_score(rows.y_new, part).value)),
+                (f"coverage of the new rows, {level}", "{:.3f} ± {:.3f}".format(*share)),
+                (f"interval score, {level}", in_figures(score)),
             ]
     return found
 
@@ -96,12 +101,13 @@ def in_figures(value: float) -> str:
 
 def shortfalls(outcome: Outcome) -> list[str]:
     """Return a sentence for each level with too little coverage, and then the possible causes."""
-    truth = outcome.rows.y_new
-    if truth is None:
+    totals = outcome.totals
+    if totals.covered is None:
         return []
     found = []
-    for part, certificate in zip(outcome.levels, outcome.certificates, strict=True):
-        covered, count = int(part.covers(truth).sum()), len(truth)
+    pairs = zip(outcome.levels, outcome.certificates, strict=True)
+    for number, (part, certificate) in enumerate(pairs):
+        covered, count = int(totals.covered[number]), totals.rows
         certified = certificate.coverage
         if certified and is_too_low(covered, count, certified, outcome.models):
             found.append(
@@ -158,7 +164,7 @@ def make_report(
     """Put the report together."""
     from ..plots import figure_svg
 
-    truth, first = outcome.rows.y_new, outcome.levels[0]
+    first, share = outcome.levels[0], outcome.totals.coverage(0)
     figures = tuple(
         Figure(title, figure_svg(drawn, title=title, id_prefix=f"figure{number}"))
         for number, (title, drawn) in enumerate(drawings.items())
@@ -171,7 +177,7 @@ def make_report(
             float(first.alpha),  # type: ignore[arg-type]  # one level
             outcome.certificates[0],
             outcome.shift.clear,
-            None if truth is None else (float(first.covers(truth).mean()), len(truth)),
+            None if share is None else (share[0], outcome.totals.rows),
         ),
         certificate=outcome.certificates[0],
         figures=figures,
@@ -200,11 +206,20 @@ def _intervals(outcome: Outcome) -> Table:
     if rows.y_new is not None:
         truth = {outcome.target: rows.y_new, "covered": intervals.covers(rows.y_new)}
         frame = frame.assign(**truth)
-    name, names = ("row", range(1, len(frame) + 1)) if rows.ids is None else ("id", rows.ids)
+    places = range(len(frame)) if outcome.sampled is None else outcome.sampled
+    name, names = ("row", [place + 1 for place in places]) if rows.ids is None else ("id", rows.ids)
     frame.insert(0, name, names)
-    note = f"At alpha = {intervals.alpha:g}."
-    if len(frame) > SHOWN:
-        note += f" The first {SHOWN} of {len(frame)} rows; the CSV file has all of them."
     shown = tuple(frame.head(SHOWN).itertuples(index=False, name=None))
     csv = frame.to_csv(index=False)
-    return Table("Intervals", tuple(map(str, frame.columns)), shown, note, csv)
+    return Table("Intervals", tuple(map(str, frame.columns)), shown, _which_rows(outcome), csv)
+
+
+def _which_rows(outcome: Outcome) -> str:
+    """Return the sentences on the level and on the rows that a report shows."""
+    count, note = len(outcome.intervals), f"At alpha = {outcome.levels[0].alpha:g}."
+    if outcome.sampled is not None:
+        drawn = f"{count:,} of the {outcome.totals.rows:,} rows, drawn at random"
+        note += f" Figures and CSV file have {drawn}; the table has the first {SHOWN} of them."
+    elif count > SHOWN:
+        note += f" The first {SHOWN} of {count} rows; the CSV file has all of them."
+    return note

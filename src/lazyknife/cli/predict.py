@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,12 +14,14 @@ from ..sentences import BOTH_FILES, MARGINAL, POOLED
 from . import options as opt
 from . import values
 from .console import plainly, print_table, print_text, say, show_progress
-from .files import check_outputs, is_formula, origin, write_outputs
+from .files import check_outputs, formulas_in, origin, spooled, write_outputs, writing
 from .inputs import check_inputs, read_inputs, reading_of, roles_of
 from .library import names
 from .options import FILES, LAZY, LIBRARY, RUN, option
 from .outcome import Outcome, doubts, draw, make_report, measured
-from .stored import check_stored, in_unit, predict_stored
+from .sizes import check_sizes, say_batches
+from .stored import Stored, check_stored, open_stored
+from .totals import totals_of
 from .words import expectation
 
 if TYPE_CHECKING:
@@ -87,19 +89,25 @@ def predict(
     check_outputs(output, given["html"], given["figure"], inputs=inputs)
     if model is not None:
         check_stored(context, model, test)
-        outcome = predict_stored(model, train, given["alpha"] or (), target, id_column, given)
-        _write(context, outcome, f"{model} → {train}")
+        say_batches(train)
+        stored = open_stored(model, train, given["alpha"] or (), target, id_column, given)
+        _predict_stored(context, stored, f"{model} → {train}")
         return
     if test is None or target is None:
         missing = "the file of new rows" if test is None else "--target"
         raise ValueError(f"{missing} is missing: give TRAIN, TEST and --target, or NEW and --model")
     reading, roles = reading_of(given), roles_of(target, given, id_column)
-    check_inputs((train, test), reading, roles)
+    check_sizes(check_inputs((train, test), reading, roles), given)
     levels = levels_of(given["alpha"])
     settings = settings_of(given) | {"alpha": levels[0]}
     rows = _read(train, test, reading, roles)
+
+    from .batches import table_of
+
     outcome = _fit_and_predict(rows, levels, given["unit"], target, test.name, settings)
-    _write(context, outcome, f"{train} → {test}")
+    table = table_of(outcome.intervals, outcome.rows.ids)
+    _write(context, outcome, f"{train} → {test}", writing(table, context.params))
+    _print(context.params, outcome)
 
 
 def levels_of(given: Sequence[float] | None) -> list[float]:
@@ -161,6 +169,7 @@ def _fit_and_predict(
     """Fit, predict, and adapt the certificate of each level to the new file."""
     from ..estimators.lazy import LazyJackknifeRegressor
     from ..shift import ShiftWarning
+    from .batches import in_unit
 
     model = LazyJackknifeRegressor(encoding=rows.encoding, **settings)
     with warnings.catch_warnings():
@@ -173,7 +182,8 @@ def _fit_and_predict(
         certificates = [_for_both_files(one, test_name) for one in certificates]
     shift = model.check_exchangeable(rows.X_new)
     ends, n = in_unit(found, unit), len(model.loo_.residuals)
-    return Outcome(rows.about, ends, tuple(certificates), n, shift, target)
+    totals, names = totals_of(ends, rows.about.y_new), formulas_in(rows.about.ids)
+    return Outcome(rows.about, ends, totals, tuple(certificates), n, shift, target, formulas=names)
 
 
 def _for_both_files(certificate: Certificate, test_name: str) -> Certificate:
@@ -183,32 +193,39 @@ def _for_both_files(certificate: Certificate, test_name: str) -> Certificate:
     return replace(certificate, scope=scope, assumptions=(*others, BOTH_FILES))
 
 
-def _write(context: typer.Context, outcome: Outcome, inputs: str) -> None:
-    """Write what was asked for, once everything has been computed, and print the results."""
+def _predict_stored(context: typer.Context, stored: Stored, inputs: str) -> None:
+    """Predict the rows of a file by a saved model, group by group, and write what was asked for."""
+    from .batches import predict_stored
+
+    with spooled(context.params) as (append, move):
+        outcome = predict_stored(stored, append)
+        _write(context, outcome, inputs, move)
+    _print(context.params, outcome)
+
+
+def _write(
+    context: typer.Context, outcome: Outcome, inputs: str, table: Callable[[Path], object]
+) -> None:
+    """Write what was asked for, once everything has been computed."""
     paths = context.params
-    frame = outcome.intervals.to_frame()
-    if outcome.rows.ids is not None:
-        frame.insert(0, str(outcome.rows.ids.name), outcome.rows.ids)
     drawings = draw(outcome) if paths["figure"] or paths["html"] else {}
     page = make_report(outcome, drawings, inputs, origin(context)) if paths["html"] else None
-    write_outputs(paths, frame, next(iter(drawings.values()), None), page)
+    write_outputs(paths, table, next(iter(drawings.values()), None), page)
+
+
+def _print(paths: Mapping[str, Any], outcome: Outcome) -> None:
+    """Print the results."""
     print_table("", ("", ""), measured(outcome))
     level = float(outcome.levels[0].alpha)  # type: ignore[arg-type]  # one level
     print_text(f"\n{expectation(level, outcome.certificates[0], outcome.shift.clear)}")
     print_text(f"\n{in_words(outcome.certificates)}\n")
-    print_text(f"Wrote {len(frame)} intervals to {paths['output'] or paths['html']}.")
-    _say_formulas(outcome, bool(paths["output"]) and not paths["safe_cells"])
+    print_text(f"Wrote {outcome.totals.rows} intervals to {paths['output'] or paths['html']}.")
+    if outcome.formulas and paths["output"] and not paths["safe_cells"]:
+        assert outcome.rows.ids is not None
+        column = f"values of {outcome.rows.ids.name!r} look like formulas to a spreadsheet"
+        say(f"note: {outcome.formulas} {column}: pass --safe-cells to quote them.")
     for warning in doubts(outcome):
         say(f"warning: {warning}")
-
-
-def _say_formulas(outcome: Outcome, unsafe: bool) -> None:
-    """Note names of rows that a spreadsheet would run."""
-    ids = outcome.rows.ids
-    count = 0 if ids is None or not unsafe else sum(map(is_formula, ids))
-    if count:
-        column = f"values of {ids.name!r} look like formulas to a spreadsheet"  # type: ignore[union-attr]
-        say(f"note: {count} {column}: pass --safe-cells to quote them.")
 
 
 def in_words(certificates: Sequence[Certificate]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,16 +12,13 @@ import typer
 from .console import say
 from .inputs import check_inputs, reading_of
 from .options import READING
-from .outcome import Outcome
 from .values import flag
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ..estimators.lazy import LazyJackknifeRegressor
-    from ..results import Intervals
+    from .newrows import NewRows
     from .tables import Reading, Roles
-    from .tables.rows import About
+    from .tables.files import File
 
 SUFFIXES = (".lk",)
 # Options of ``predict`` that say something about new rows; all others are those of the fit.
@@ -61,17 +58,32 @@ def check_stored(context: typer.Context, path: Path, test: Path | None) -> None:
             raise ValueError(f"{flag(name)} with --model: pass it to lazyknife fit instead")
 
 
-def predict_stored(
+@dataclass(frozen=True)
+class Stored:
+    """A saved model, and the rows that it is to predict."""
+
+    model: LazyJackknifeRegressor
+    notes: Notes
+    rows: NewRows
+    levels: tuple[float, ...]
+
+
+def open_stored(
     path: Path,
     new: Path,
     levels: Sequence[float],
     target: str | None,
     id_column: str | None,
     given: Mapping[str, Any],
-) -> Outcome:
-    """Predict the rows of a file by a saved model; no levels are the model's own."""
+    block_bytes: int | None = None,
+) -> Stored:
+    """Load a model and look through the file of new rows; no levels are the model's own.
+
+    ``block_bytes`` is how much of the file is in memory at a time.
+    """
     from ..estimators.lazy import LazyJackknifeRegressor
-    from .tables import Roles
+    from .tables import Roles, open_file
+    from .tables.blocks import BLOCK_BYTES
 
     model = LazyJackknifeRegressor.load(path, map_location=given["device"])
     notes = Notes(**getattr(model, "command_", {}))
@@ -79,70 +91,37 @@ def predict_stored(
         raise ValueError(f"{path} was fitted on an array, whose columns have no names: fit a frame")
     reading = replace(reading_of(given), **_kept(notes, given))
     check_inputs((new,), reading, Roles(target, id_column))
+    file = open_file(new, reading, block_bytes=block_bytes or BLOCK_BYTES)
     known = notes._replace(target=target or notes.target)
-    frame, remarks = _read(new, model, known, id_column, reading)
-    features = frame[list(model.feature_names_in_)]
-    asked = list(levels) or [model.alpha]
-    found = model.predict_interval(features, alpha=asked if len(asked) > 1 else asked[0])
-    about = _about(model, frame, known.target, id_column, new.name)
-    certificates = tuple(model.certify(alpha=level) for level in asked)
-    whole = replace(about, notes=(*remarks, *about.notes))
-    shift, n = model.check_exchangeable(features), len(model.loo_.residuals)
-    return Outcome(whole, in_unit(found, known.unit), certificates, n, shift, known.target or "y")
+    rows = _looked_through(file, model, known, id_column)
+    return Stored(model, known, rows, tuple(levels) or (model.alpha,))
 
 
-def _read(
-    new: Path,
-    model: LazyJackknifeRegressor,
-    notes: Notes,
-    id_column: str | None,
-    reading: Reading,
-) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """Return the new rows, with text where the model has categories, and what was guessed."""
-    from .tables import Roles, open_file, read_tables
+def _looked_through(
+    file: File, model: LazyJackknifeRegressor, notes: Notes, id_column: str | None
+) -> NewRows:
+    """Look through the new rows, and say what was guessed and what is not used."""
+    from .newrows import look_through
+    from .tables import Roles
     from .tables.names import check_known
 
-    schema = model.reader_.schema
+    schema, name = model.reader_.schema, file.path.name
     assert schema is not None  # as the reader encodes
-    file = open_file(new, reading)
-    for column in schema.columns:
-        check_known(str(column.name), file.columns, new.name)
+    features = tuple(str(column.name) for column in schema.columns)
+    for column in features:
+        check_known(column, file.columns, name)
     codes = tuple(str(column.name) for column in schema.columns if column.nominal)
-    raw = file.frame(texts=codes)
-    unused = set(file.columns) - {str(c.name) for c in schema.columns} - {notes.target, id_column}
+    unused = set(file.columns) - {*features, notes.target, id_column}
+    roles = Roles(notes.target, id_column, tuple(sorted(unused)), codes, optional=True)
+    rows = look_through(file, file.reading, roles, features)
     extra = sorted(unused - set(notes.drop))
-    empty = {str(name) for name in raw.columns if raw[name].isna().all()}
-    apart = tuple(sorted((unused | empty) - {id_column}))
-    tables = read_tables((new,), reading, Roles(notes.target, id_column, apart, codes))
-    ignored = tuple(f"{new.name}: column {name!r} is not used by the model." for name in extra)
-    for note in (*tables.notes, *ignored):
+    ignored = tuple(f"{name}: column {column!r} is not used by the model." for column in extra)
+    for note in (*rows.notes, *ignored):
         say(f"note: {note}")
-    return tables.frames[0], (*tables.notes, *ignored)
+    return replace(rows, notes=(*rows.notes, *ignored))
 
 
 def _kept(notes: Notes, given: Mapping[str, Any]) -> dict[str, Any]:
     """How the training file was read, where the options say nothing else."""
     kept = {name: notes.reading.get(name) for name in READING if given[name] is None}
     return {name: tuple(value) if name == "na" and value else value for name, value in kept.items()}
-
-
-def _about(
-    model: LazyJackknifeRegressor,
-    frame: pd.DataFrame,
-    target: str | None,
-    id_column: str | None,
-    file: str,
-) -> About:
-    """Return what the report says of the new rows."""
-    from .tables.rows import About, new_target
-
-    truth, remarks = (None, []) if target is None else new_target(frame, target, file)
-    ids = None if id_column is None else frame[id_column].reset_index(drop=True)
-    features = len(model.feature_names_in_)
-    return About(model.n_samples_fit_, features, truth, ids, tuple(remarks))
-
-
-def in_unit(found: Intervals, unit: float) -> Intervals:
-    """Return intervals in the target's own unit."""
-    ends = {name: unit * getattr(found, name) for name in ("point", "lower", "upper")}
-    return replace(found, **ends)

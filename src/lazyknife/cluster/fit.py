@@ -13,7 +13,7 @@ from ..intervals.compact import CompactModels, KeptLevel
 from ..intervals.passes import Passes
 from ..intervals.streamed import FullModel
 from ..intervals.window import RATIO, largest_eta
-from ..solve.rounding import Rounding, Sensitivity, rounding_of
+from ..solve.streamed import Extremes
 from . import tasks as on
 from .partitions import Lazy, Partitions, computed, kept, reduced, sent, tasks
 from .selection import bracket, pick, places_for
@@ -107,22 +107,23 @@ def fit_parts(
     solved = passes.solve(sums)
     both = (chosen, sent(solved))
     left = kept(tasks(on.left_of, blocks, same=both))
-    gamma = passes.gamma(solved.count)
-    worst = [one for one in computed(tasks(on.worst_of, left, same=[gamma])) if one is not None]
-    size = max(one.size for one in worst)
-    every = Sensitivity.joined([one.sensitivity for one in worst])
-    rounding = rounding_of(every, gamma, size)
-    scored = kept(tasks(on.scored_of, left, same=(*both, rounding, gamma, size)))
+    worst = _joined(computed(tasks(on.worst_of, left, same=(both[1], passes.shaken))))
+    scored = kept(tasks(on.scored_of, left, same=(*both, passes.shaken, worst)))
     extents = computed(tasks(on.extent_of, scored))
-    few = Rounding(rounding.slope, rounding.constant, rounding.own[:0], rounding.epsilon)
-    own = (passes.basis, solved, passes.center, passes.intercept, passes.amount, few)
+    drift = solved.slopes(passes.shaken, worst.size, worst.extremes)
+    own = (passes.basis, solved, passes.center, passes.intercept, passes.amount, drift)
     models = Models(blocks, scored, extents, FullModel(*own))
-    error = models.typical_error() + few.constant
-    conceded = models.count - models.known
-    loo = CompactModels(*own, models.count, conceded, error, {}, models.level)
+    more = (models.count, models.count - models.known, models.typical_error())
+    loo = CompactModels(*own, *more, {}, models.level)
     if rank:
         loo.among(rank, RATIO * _eta(loo, part))
-    return FittedParts(loo, size)
+    return FittedParts(loo, worst.size)
+
+
+def _joined(parts: Sequence[on.Worst | None]) -> on.Worst:
+    some = [part for part in parts if part is not None]
+    extremes = Extremes.joined([part.extremes for part in some])
+    return on.Worst(extremes, max(part.size for part in some))
 
 
 def _eta(loo: CompactModels, rows: Tensor) -> float:

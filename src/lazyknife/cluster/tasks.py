@@ -20,8 +20,7 @@ from ..data.targets import Target
 from ..intervals.passes import LeftOut, Passes
 from ..intervals.streamed import FullModel
 from ..intervals.window import bounds, within
-from ..solve.rounding import FIRST_ORDER, Rounding, Sensitivity, rounding_of
-from ..solve.streamed import StreamedRidge, Sums
+from ..solve.streamed import Extremes, StreamedRidge, Sums
 from .selection import Inside, Outline, inside, outline
 
 Places = NDArray[np.intp]
@@ -46,10 +45,10 @@ class Scored(NamedTuple):
 
 
 class Worst(NamedTuple):
-    """What a partition says of all of its models."""
+    """What bounds on rounding need of a partition: of its models, and the largest |y|."""
 
-    sensitivity: Sensitivity  # one row
-    size: float  # the largest |y|
+    extremes: Extremes
+    size: float
 
 
 class Extent(NamedTuple):
@@ -125,34 +124,20 @@ def left_of(block: Block, passes: Passes, solved: StreamedRidge) -> LeftOut | No
     return LeftOut.joined(parts) if parts else None
 
 
-def worst_of(left: LeftOut | None, gamma: float) -> Worst | None:
-    """The largest of the numbers that bounds on rounding depend on."""
-    if left is None:
-        return None
-    found = left.left.sensitivity
-    known = (gamma * found.strain.abs() <= FIRST_ORDER) & (found.doubtful == 0)
-    some = found[known] if known.any() else found
-    one = torch.zeros(1, dtype=torch.long)
-    widest = some[one]
-    vars(widest).update(reach=some.reach.max()[None], load=some.load.max()[None])
-    return Worst(widest, left.size)
+def worst_of(left: LeftOut | None, solved: StreamedRidge, shaken: float) -> Worst | None:
+    """What bounds on rounding need of a partition."""
+    return None if left is None else Worst(solved.extremes(left.left, shaken), left.size)
 
 
 def scored_of(
-    left: LeftOut | None,
-    passes: Passes,
-    solved: StreamedRidge,
-    rounding: Rounding,
-    gamma: float,
-    size: float,
+    left: LeftOut | None, passes: Passes, solved: StreamedRidge, shaken: float, worst: Worst
 ) -> Scored | None:
-    """Scores with bounds on rounding that are those of all partitions."""
+    """Scores, with the bounds on rounding of all partitions."""
     if left is None:
         return None
-    own = rounding_of(left.left.sensitivity, gamma, size).own
-    every = Rounding(rounding.slope, rounding.constant, own, rounding.epsilon)
-    models = passes.bounded(solved, left, every)
-    errors = torch.where(every.conceded, -torch.inf, models.errors)
+    drift = solved.drift(left.left, shaken, worst.size, worst.extremes)
+    models = passes.bounded(solved, left, drift)
+    errors = torch.where(torch.isfinite(drift.own), models.errors, -torch.inf)
     return Scored(models.scores, models.reach, models.residuals, errors)
 
 

@@ -85,9 +85,12 @@ def finite_numbers(values: Any, name: str) -> NDArray[np.float64]:
     return result
 
 
-def to_tensor(X: Values) -> Tensor:
-    """Return a float64 tensor, or int64 for integer codes: a copy, which a network may change."""
-    return torch.from_numpy(np.array(X, order="C"))
+def to_tensor(X: Values, copy: bool = True) -> Tensor:
+    """Return a float64 tensor, or int64 for integer codes: a copy, which a network may change.
+
+    Without ``copy`` the array is given away, and not copied if its rows lie one after the other.
+    """
+    return torch.from_numpy(np.array(X, order="C", copy=True if copy else None))
 
 
 def _check_shaped(array: Values, name: str, min_rows: int) -> Values:

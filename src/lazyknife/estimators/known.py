@@ -38,12 +38,12 @@ from ..solve.amount import Amount
 from ..solve.dual import DualRidge, FactoredRidge
 from ..solve.factors import Averages, Factors, Levels
 from ..solve.inverse import Factored, Swept
-from ..solve.primal import PrimalRidge
+from ..solve.primal_ridge import PrimalRidge
 from ..solve.readout import READOUTS
 from ..solve.ridge import RidgeModels
 from ..solve.rounding import Rounding, Sensitivity
 from ..solve.scales import LeverageScales, NoiseScales
-from ..solve.streamed import StreamedRidge
+from ..solve.streamed import Drift, StreamedRidge
 from ..tables import Expansion, Schema, TableEncoder
 from ..tables.schema import Column
 from ..tangent import FEATURES, Dual, Features, Landmarks, Primal, Tangent, WideTangent
@@ -113,7 +113,7 @@ _RECORDS = (
     *(LeverageScales, Levels, Lookup, NoiseScales, Outer, Primal, PrimalRidge, PrivacyCurve),
     *(Refits, RidgeModels, Rounding, Scaling, Seeds, Sensitivity, Signs, Some, Swept, Tangent),
     *(TrainedCertifier, WideTangent, mlp, wide, Noted),
-    *(Amount, KeptLevel, Landmarks, SharedChoice, StreamedModels, StreamedRidge),
+    *(Amount, Drift, KeptLevel, Landmarks, SharedChoice, StreamedModels, StreamedRidge),
     *(Column, Expansion, Frame, Pair, Reader, Schema, Target),
     *BASES.values(),
     *LOSSES.values(),

@@ -31,8 +31,9 @@ from ..tangent import Landmarks, WideTangent
 from .candidates import STEP, CandidateStep, is_known
 from .choice import SharedChoice
 
-MANY = 2000  # more rows than this are parted
-PART, SHARE = 4000, 4  # rows of the part: at most so many, and one in so many
+MANY = 1000  # more rows than this are parted
+# Rows of the part: half of all rows up to the first number, a quarter up to the second, no more.
+HALF, QUARTER = 2000, 4000
 # Rows that the search looks at, and rows for each feature below which weights would overfit.
 SEARCHED, ROWS_EACH = 1000, 5
 AMOUNT = 2000  # rows that σ is learnt from
@@ -64,7 +65,7 @@ def is_parted(
 
 def part_of(n: int) -> int:
     """Rows of the part."""
-    return min(n // SHARE, PART)
+    return min(max(min(n // 2, HALF), n // 4), QUARTER)
 
 
 def drawn_part(n: int, seed: int) -> NDArray[np.intp]:

@@ -58,7 +58,7 @@ def prepare(estimator: Preparing, X: Any, y: Any, X_pool: Any, X_unlabeled: Any)
     scaling = fit_scaling(wanted, rows, source, learns, expansion)
     clean = learns and not source.objections
     return Given(
-        to_tensor(scaling(rows)),
+        to_tensor(scaling(rows), copy=not reader.encodes),  # of a frame it is an array of our own
         to_tensor(target.forward(labels)),
         rows.shape[1:],
         reader,

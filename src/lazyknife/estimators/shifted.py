@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..data.reading import Reader
+from ..data.reading import Reader, take
 from ..data.scaling import Scaling
 from ..records import Array
-from ..shift import Shift, compare_rows, kept_rows
+from ..shift import Shift, compare_rows, kept_places, kept_rows
 from .records import Given
 from .warn import warn_if_shifted
 
@@ -38,7 +38,7 @@ class ComparesRows:
 
     def _keep_rows(self, X: Any) -> None:
         """Keep a sample of the training rows."""
-        rows = self.reader_(X, self)
+        rows = self.reader_(_some(X, self.reader_), self)
         self.sample_ = kept_rows(_comparable(rows, self.reader_, self.scaling_))
 
     def _compare_pool(self, given: Given, X: Any, X_pool: Any) -> None:
@@ -49,6 +49,14 @@ class ComparesRows:
         old, new = (_comparable(reader(part, self), reader, scaling) for part in (X, X_pool))
         names = None if reader.raw else given.names
         warn_if_shifted(compare_rows(old, new, names, reader.schema))
+
+
+def _some(X: Any, reader: Reader) -> Any:
+    """The rows of a frame that are kept, so that no others are encoded again; other rows."""
+    if reader.schema is None:
+        return X
+    places = kept_places(len(X), len(reader.schema.features))
+    return X if isinstance(places, slice) else take(X, places)
 
 
 def _comparable(rows: Any, reader: Reader, scaling: Scaling) -> Array:

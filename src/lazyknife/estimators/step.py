@@ -13,10 +13,16 @@ from ..intervals import Construction, LazyModels, find_construction
 from ..intervals.rounded import SMALL_SHARE, rounding_share
 from ..losses import SQUARED, Loss
 from ..solve.guard import largest
+from ..solve.part import COMPARED
+from ..solve.primal_folds import factors_folds
 from ..solve.problem import GRID_POINTS, Problem, make_system, ridge_grid
 from ..solve.readout import READOUTS
 from ..solve.widths import WIDTHS, Widths
 from ..tangent import EXACT, FeatureMap, Tangent
+
+# Of the primal form with a chosen λ or folds: matrices of features by features, and copies of the
+# rows whose errors choose λ.
+SQUARES, COPIES = 8, 4
 
 
 @dataclass(frozen=True)
@@ -85,18 +91,27 @@ class LazyStep:
         ridges = GRID_POINTS if auto else 1
         matrices = self._construction.matrices(self._widths, self.loss, ridges)
         matrices += machine.predicting is not None
-        size = self.features.size(parameters)
+        size = self.features.for_rows(n, machine).size(parameters)
         if self.features.has_kernel and (n <= size or kernel):
             needed, what = matrices * n * n, f"the kernel of {n:,} rows"
             remedy = "widths='constant', the squared loss" if kernel else "features=Sketch(4096)"
             remedy = f"use {remedy}, parameters='last', precision='float32'"
         else:
-            needed = matrices * n * (size + 1) + 3 * size**2
+            needed = self._primal_numbers(n, size, matrices)
             what = f"{size:,} features of {n:,} rows"
             remedy = "use features=Sketch with fewer dimensions, precision='float32'"
         if auto:
             remedy += ", a number for ridge (half as much, or less)"
         machine.check_fits(machine.item * needed, what, remedy + ", or fewer rows")
+
+    def _primal_numbers(self, n: int, size: int, matrices: int) -> int:
+        """Numbers that the primal form needs beside its blocks."""
+        folds = self._construction.uses_folds
+        if folds and factors_folds(n, size, self.folds):
+            matrices -= 1  # the models are few
+        if not folds and self.ridge != "auto":
+            return matrices * n * (size + 1) + 3 * size**2
+        return matrices * n * (size + 1) + SQUARES * size**2 + COPIES * min(n, COMPARED) * size
 
     @property
     def _construction(self) -> Construction[Any]:
@@ -123,7 +138,8 @@ class LazyStep:
             )
         X, y = machine.put(X), machine.put(y)
         with machine.exact.products():
-            basis = self.features.basis(tangent, X, self.seed, self._needs_kernel)
+            features = self.features.for_rows(len(X), machine)
+            basis = features.basis(tangent, X, self.seed, self._needs_kernel)
             system = make_system(basis, X, y, self.intercept, self.progress)
             needs_grid = auto or self._widths.needs_grid
             grid = tuple(ridge_grid(tangent, X, self.seed).tolist()) if needs_grid else ()

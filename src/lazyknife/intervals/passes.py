@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -12,9 +12,8 @@ from torch import Tensor
 
 from ..compute import blocks, track
 from ..solve.amount import Amount
-from ..solve.guard import FEW_ROWS, TINY, largest
-from ..solve.rounding import Rounding, gamma_of, rounding_of
-from ..solve.streamed import Left, StreamedRidge, Sums
+from ..solve.guard import FEW_ROWS, largest
+from ..solve.streamed import Drift, Left, StreamedRidge, Sums
 from ..tangent import Landmarks
 from .streamed import StreamedModels, with_intercept
 
@@ -104,18 +103,9 @@ class Passes:
 
     def read(self, solved: StreamedRidge, every: LeftOut) -> StreamedModels:
         """Models with bounds on what rounding may have changed."""
-        gamma = self.gamma(solved.count)
-        return self.bounded(solved, every, rounding_of(every.left.sensitivity, gamma, every.size))
+        return self.bounded(solved, every, solved.drift(every.left, self.shaken, every.size))
 
-    def gamma(self, count: int) -> float:
-        """Relative rounding of models of so many rows, measured at some landmarks.
-
-        So it depends neither on the order of the rows nor on how they are partitioned.
-        """
-        dtype, some = self.basis.tangent.machine.dtype, self.basis.points.X[:FEW_ROWS]
-        return gamma_of(dtype, self._shaken(some) + _summed(count, dtype))
-
-    def bounded(self, solved: StreamedRidge, every: LeftOut, rounding: Rounding) -> StreamedModels:
+    def bounded(self, solved: StreamedRidge, every: LeftOut, drift: Drift) -> StreamedModels:
         """Models with these bounds."""
         left = every.left
         return StreamedModels(
@@ -129,8 +119,8 @@ class Passes:
             leverages=left.leverages,
             own=every.own,
             amount=self.amount,
-            lengths=left.sensitivity.roots,
-            rounding=rounding,
+            norms=left.norms,
+            drift=drift,
         )
 
     def features(self, X: Tensor) -> Tensor:
@@ -140,11 +130,16 @@ class Passes:
     def _targets(self, y: Tensor) -> Tensor:
         return self.basis.tangent.machine.put(y) - self.center
 
-    def _shaken(self, X: Tensor) -> float:
-        """Relative error of features, measured by computing those of a row alone."""
-        together, alone = self.basis.at(X), self.basis.at(X[:1])
-        gap = (together.coordinates[:1] - alone.coordinates).abs().max()
-        return float(gap / alone.norms.sqrt().clamp(min=TINY))
+    @cached_property
+    def shaken(self) -> float:
+        """Error of the features of a row, measured by computing those of some landmarks alone.
+
+        It depends neither on the order of the rows nor on how they are partitioned.
+        """
+        X = self.basis.points.X[:FEW_ROWS]
+        together = self.basis.at(X).coordinates
+        alone = torch.cat([self.basis.at(row).coordinates for row in X.split(1)])
+        return float((together - alone).norm(dim=1).max())
 
     def _keeps(self, n: int) -> bool:
         machine = self.basis.tangent.machine
@@ -157,8 +152,3 @@ class Passes:
 
 
 BLOCK = 2**28  # bytes of a block: larger ones are no faster
-
-
-def _summed(n: int, dtype: torch.dtype) -> float:
-    """Relative error of a sum over n rows, whose roundings are as often up as down."""
-    return math.sqrt(n) * torch.finfo(dtype).eps

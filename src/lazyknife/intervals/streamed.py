@@ -12,8 +12,7 @@ from torch import Tensor
 from ..compute import Machine
 from ..records import Predictions
 from ..solve.amount import STRETCH, Amount
-from ..solve.rounding import Rounding
-from ..solve.streamed import StreamedRidge
+from ..solve.streamed import Drift, StreamedRidge
 from ..tangent import Landmarks
 from .window import Near
 
@@ -32,7 +31,7 @@ class FullModel:
         Whether the last feature is 1.
     amount
         σ of new rows; None: 1.
-    rounding
+    drift
         What rounding may have changed.
 
     """
@@ -42,7 +41,7 @@ class FullModel:
     center: float
     intercept: bool
     amount: Amount | None
-    rounding: Rounding
+    drift: Drift
 
     @property
     def _machine(self) -> Machine:
@@ -75,7 +74,7 @@ class FullModel:
     def near(self, X: Tensor) -> Near:
         """The full model at some rows, and L⁻¹φ of them."""
         rows, norms = self.features(X)
-        point = rows @ self.solved.weights + self.center
+        half, point = self.solved.half(rows), rows @ self.solved.weights + self.center
         one = point.new_ones(())
         found = Predictions(
             point,
@@ -83,9 +82,9 @@ class FullModel:
             one - 1,
             one.expand(len(point)) if self.amount is None else self.amount(X),
             one - 1 if self.amount is None else one * STRETCH,
-            self.rounding.slack(norms, point),
+            self.drift.slack(half.square().sum(dim=0), norms),
         )
-        return Near(found, self.solved.half(rows))
+        return Near(found, half)
 
     def moves_of(self, X: Tensor, residuals: Tensor) -> Tensor:
         """L⁻¹φe of rows with these left-out residuals, shape (q, m)."""
@@ -104,8 +103,8 @@ class StreamedModels(FullModel):
         e, r − φᵀw and h, each (n,).
     own
         σ of the rows, shape (n,), or a single 1.
-    lengths
-        √(‖φ_j‖² + λ), shape (n,).
+    norms
+        ‖φ_j‖², shape (n,).
 
     """
 
@@ -114,12 +113,12 @@ class StreamedModels(FullModel):
     training_residuals: Tensor
     leverages: Tensor
     own: Tensor
-    lengths: Tensor
+    norms: Tensor
 
     @cached_property
     def scores(self) -> Tensor:
         """R, rounded up, shape (n,); infinite where the model is conceded to rounding."""
-        sizes: Tensor = (self.residuals.abs() + self.rounding.own) / self.own * (1 + self.stretch)
+        sizes: Tensor = (self.residuals.abs() + self.drift.own) / self.own * (1 + self.stretch)
         return sizes
 
     @cached_property
@@ -133,13 +132,13 @@ class StreamedModels(FullModel):
     @property
     def errors(self) -> Tensor:
         """What rounding may change in a prediction at each row, and in its residual, (n,)."""
-        return self.rounding.slope * self.lengths + self.rounding.own
+        return self.drift.slack(self.leverages, self.norms) + self.drift.own
 
     def typical_error(self) -> tuple[float, float]:
-        known = ~self.rounding.conceded
+        known = torch.isfinite(self.drift.own)
         if not known.any():
             return math.inf, math.inf
-        return float(self.errors[known].median()) + self.rounding.constant, self.stretch
+        return float(self.errors[known].median()), self.stretch
 
     def moves(self, members: Tensor) -> Tensor:
         """L⁻¹φ_j e_j of some rows, shape (q, members)."""

@@ -143,7 +143,7 @@ def check_exchangeable(X: Any, X_new: Any) -> Shift:
 
     """
     old, new, schema = as_tables(X, X_new)
-    rows, others = (part[_sample(len(part), part.shape[1])] for part in (old, new))
+    rows, others = (part[kept_places(len(part), part.shape[1])] for part in (old, new))
     return _check(as_rows(rows, schema, "X"), as_rows(others, schema, "X_new"), None, schema)
 
 
@@ -154,11 +154,11 @@ def compare_rows(old: Array, new: Array, names: Any = None, schema: Schema | Non
 
 def kept_rows(rows: Array) -> Array:
     """Return the rows, or a sample of them, that a later check needs."""
-    return np.ascontiguousarray(rows[_sample(len(rows), math.prod(rows.shape[1:]))])
+    return np.ascontiguousarray(rows[kept_places(len(rows), math.prod(rows.shape[1:]))])
 
 
-def _sample(count: int, width: int) -> Any:
-    """Places of at most as many rows as a check uses, in their order."""
+def kept_places(count: int, width: int) -> Any:
+    """Places of at most as many rows as a check uses, in their order; a slice for all of them."""
     most = max(20, min(MOST_ROWS, MOST_NUMBERS // (2 * max(width, 1))))
     if count <= most:
         return slice(None)

@@ -42,7 +42,7 @@ def without_each(values: Tensor) -> Tensor:
 class Contest:
     """The smallest error so far of each of several models, while λ runs through a grid.
 
-    An error wins if it is smaller than the best so far by a share ``TIE``, so exact ties go to the
+    An error wins if it is smaller than the best so far by a share ``tie``, so exact ties go to the
     earlier λ. A model is doubtful where rounding could have decided instead.
 
     Parameters
@@ -51,11 +51,13 @@ class Contest:
         Traces of the models' kernels, shape (models,).
     largest
         The largest λ of the grid.
+    tie
+        Share by which an error must be smaller.
 
     """
 
-    def __init__(self, sizes: Tensor, largest: float) -> None:
-        self.sizes, self.largest = sizes, largest
+    def __init__(self, sizes: Tensor, largest: float, tie: float = TIE) -> None:
+        self.sizes, self.largest, self.tie = sizes, largest, tie
         self.errors = torch.full_like(sizes, torch.inf)
         self.noise = torch.zeros_like(sizes)
         self.doubtful = torch.zeros_like(sizes)
@@ -76,11 +78,11 @@ class Contest:
         ``change`` is the norm of what rounding may have changed in the errors.
         """
         noise = 2 * change * errors.sqrt() + change**2
-        margin = errors - (1 - TIE) * self.errors
+        margin = errors - (1 - self.tie) * self.errors
         unsure = admitted & (margin.abs() <= noise + self.noise)
         better = admitted & (margin < 0)
         # Smaller than all before by so much that none of them could have won instead.
-        clear = better & (margin < -2 * TIE * self.errors)
+        clear = better & (margin < -2 * self.tie * self.errors)
         self.doubtful = torch.where(clear, 0.0, self.doubtful)
         self.doubtful = torch.where(unsure | self.failed, 1.0, self.doubtful)
         self.errors = torch.where(better, errors, self.errors)

@@ -47,8 +47,8 @@ def leave_folds_out(
     """
     norms = system.norms
     every = [rows.to(norms.device) for rows in (*folds, torch.arange(0))]  # last, the full model
-    traces = torch.stack([_without(norms, rows).sum() for rows in every])
-    contest, best = Contest(traces, max(ridges)), dict[int, _Model]()
+    traces = torch.stack([without(norms, rows).sum() for rows in every])
+    contest, best = Contest(traces, max(ridges)), dict[int, FoldModel]()
 
     def solve(ridge: float) -> _Folds:
         solved = system.at(ridge)
@@ -60,14 +60,14 @@ def leave_folds_out(
 
     choose(contest, ridges, solve, keep, progress)
     models = [best[k] for k in range(len(every))]
-    return _joined(models, every[:-1], contest.doubtful[:-1])
+    return joined(models, every[:-1], contest.doubtful[:-1])
 
 
 @dataclass(frozen=True)
 class _Folds:
     """All models at one λ."""
 
-    models: Sequence[_Model]
+    models: Sequence[FoldModel]
 
     @property
     def errors(self) -> Tensor:
@@ -78,7 +78,7 @@ class _Folds:
         return torch.stack([model.change for model in self.models])
 
 
-def _joined(models: Sequence[_Model], folds: Sequence[Tensor], doubtful: Tensor) -> RidgeModels:
+def joined(models: Sequence[FoldModel], folds: Sequence[Tensor], doubtful: Tensor) -> RidgeModels:
     """Combine the models of all folds and, last, the full one."""
     sizes = torch.tensor([len(rows) for rows in folds], device=doubtful.device)
     order = torch.cat(list(folds)).argsort()
@@ -99,7 +99,7 @@ def _joined(models: Sequence[_Model], folds: Sequence[Tensor], doubtful: Tensor)
     )
 
 
-class _Model(NamedTuple):
+class FoldModel(NamedTuple):
     """The ridge without some rows, and its leave-one-out error on the others."""
 
     error: Tensor  # a single number
@@ -112,7 +112,7 @@ class _Model(NamedTuple):
     sensitivity: Sensitivity  # of the rows left out
 
 
-def _leave_out(factor: Ridge, rows: Tensor, norms: Tensor) -> _Model:
+def _leave_out(factor: Ridge, rows: Tensor, norms: Tensor) -> FoldModel:
     """Leave these rows out."""
     columns = factor.inverse_rows(rows).T  # A_·S
     lower, failed = torch.linalg.cholesky_ex(columns[rows])
@@ -130,9 +130,9 @@ def _leave_out(factor: Ridge, rows: Tensor, norms: Tensor) -> _Model:
     weights = torch.cholesky_solve(steps.T.contiguous(), lower) / factor.unit
     spans = weights.abs() @ factor.roots
     load = (factor.coefficients.abs() + moved.abs()) @ factor.roots + factor.ground
-    kept, roots = _without(diagonal, rows) * factor.unit, (norms[rows] + factor.ridge).sqrt()
+    kept, roots = without(diagonal, rows) * factor.unit, (norms[rows] + factor.ridge).sqrt()
     change = 2 * gamma_of(spans.dtype) * math.sqrt(factor.strain) * load * kept.rsqrt().norm()
-    return _Model(
+    return FoldModel(
         others.square().sum().nan_to_num(torch.inf),
         change,
         factor.ridge,
@@ -152,7 +152,7 @@ def _leave_out(factor: Ridge, rows: Tensor, norms: Tensor) -> _Model:
     )
 
 
-def _without(values: Tensor, rows: Tensor) -> Tensor:
+def without(values: Tensor, rows: Tensor) -> Tensor:
     """All but some of the values."""
     kept = torch.ones_like(values, dtype=torch.bool)
     kept[rows] = False

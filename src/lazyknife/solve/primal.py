@@ -10,149 +10,16 @@ Memory: the n feature rows, which the models overwrite, and a few matrices of G'
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from ..compute import PROCESSOR, Machine, blocks, track
-from .ridge import Indefinite, Open, RidgeModels, left_out
-from .rounding import Sensitivity
+from .normal import Left, Normal, Passed, solve_normal
+from .primal_ridge import PrimalRidge
+from .ridge import RidgeModels, left_out
 from .symmetric import check_size, gram
-
-
-@dataclass(frozen=True)
-class PrimalRidge:
-    """The ridge at one λ.
-
-    Attributes
-    ----------
-    rows, lower
-        Φ, shape (n, q), and L, shape (q, q), both with the intercept if there is one.
-    weights
-        w, shape (q,).
-    all_spans
-        u of the training rows, |G⁻¹φ|ᵀ√diag G, shape (n,).
-    wide
-        |φ|ᵀ|G⁻¹|√diag G, shape (n,): what u may be where rounding of G has hidden directions that
-        it hardly sees.
-    spread
-        (Σ_a √(G_aa (G⁻¹)_aa))²: |G⁻¹φ|ᵀ√diag G is at most the root of it times φᵀG⁻¹φ.
-    lengths, terms
-        √(‖φ‖² + λ), and |φ|ᵀ|w| + |r|, the sizes that r − φᵀw is a sum of, each (n,).
-
-    """
-
-    ridge: float
-    rows: Tensor
-    lower: Tensor
-    weights: Tensor
-    mean: Tensor
-    dual: Tensor
-    diagonal: Tensor
-    all_roots: Tensor
-    all_spans: Tensor
-    wide: Tensor
-    lengths: Tensor
-    terms: Tensor
-    spread: float
-    size: float  # ‖r‖
-    width: int  # q without the intercept
-
-    @property
-    def unit(self) -> float:
-        return self.ridge
-
-    @property
-    def coefficients(self) -> Tensor:
-        return self.weights[: self.width]
-
-    @property
-    def intercept(self) -> Tensor:
-        return self.mean + self.weights[self.width :].sum()
-
-    @property
-    def roots(self) -> Tensor:
-        return self.all_roots[: self.width]
-
-    @property
-    def ground(self) -> float:
-        return self.size + float(self.weights[self.width :].abs() @ self.all_roots[self.width :])
-
-    @property
-    def weight(self) -> float:
-        """(|w|ᵀ√diag G + ‖r‖)/√λ, an error of λc being one of Φw and r."""
-        return (float(self.weights.abs() @ self.all_roots) + self.size) / math.sqrt(self.ridge)
-
-    @property
-    def widening(self) -> Tensor:
-        """New rows may lie off the span of the training rows, where errors of w are largest."""
-        return (self.wide / self.all_spans).nan_to_num(1.0).clamp(min=1.0)
-
-    @property
-    def strain(self) -> float:
-        leverages = (1 - self.ridge * self.diagonal).clamp(min=0.0)
-        return float(self._strains((self.spread * leverages).sqrt()).max())
-
-    @property
-    def loose(self) -> float:
-        return self.spread
-
-    @cached_property
-    def share(self) -> Tensor:
-        last = torch.zeros_like(self.lower[:, self.width :])
-        last[self.width :] = 1.0
-        return (self.rows @ torch.cholesky_solve(last, self.lower)).sum(dim=1)
-
-    def _strains(self, spans: Tensor) -> Tensor:
-        """Here d is a difference from 1, and spans are the products' own errors too."""
-        return (spans.square() + 2 * spans) / (self.ridge * self.diagonal).abs()
-
-    def inverse_rows(self, rows: slice | Tensor) -> Tensor:
-        hat = self._moves(rows).T.mul(-1 / self.ridge) @ self.rows.T
-        place = torch.arange(len(self.rows), device=hat.device)[rows]
-        hat[torch.arange(len(place), device=hat.device), place] += 1 / self.ridge
-        return hat
-
-    def steps(self, rows: slice | Tensor, inverse_rows: Tensor) -> Tensor:
-        return self._moves(rows)[: self.width]
-
-    def without(self, rows: slice, inverse_rows: Tensor) -> tuple[Tensor, Tensor]:
-        own, moves = left_out(self)[rows], self.steps(rows, inverse_rows)
-        return self.coefficients - (moves * own).T, self.intercept - self.share[rows] * own
-
-    def spans(self, rows: slice, inverse_rows: Tensor) -> Tensor:
-        return self.all_spans[rows]
-
-    def sensitivity(self, spans: Tensor) -> Sensitivity:
-        diagonal, errors = self.ridge * self.diagonal, left_out(self)
-        total = self.weights.abs() @ self.all_roots + self.size
-        found = Sensitivity.of(spans, total, errors, diagonal, self.lengths, self.ridge)
-        # G, unlike a kernel, is a sum over all rows, with errors of its own.
-        strain = self._strains(self.wide)
-        own = 2 * found.own + self._strains(spans) * errors.abs() + self.terms / diagonal.abs()
-        reach = found.reach * self.widening
-        return replace(found, reach=reach, strain=strain, own=own)
-
-    def at(self, coordinates: Tensor, norms: Tensor) -> Open:
-        if coordinates.shape[1] < len(self.lower):
-            coordinates = torch.cat([coordinates, torch.ones_like(coordinates[:, :1])], dim=1)
-        leverages, moves = _solved(self.lower, coordinates)
-        loose = torch.full_like(leverages, self.spread)
-        return Open((self.rows @ moves).T, self.ridge * (1 + leverages), loose)
-
-    def _moves(self, rows: slice | Tensor) -> Tensor:
-        """G⁻¹φ of these rows, shape (q, rows)."""
-        return _solved(self.lower, self.rows[rows])[1]
-
-
-def _solved(lower: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """φᵀG⁻¹φ, shape (rows,), and G⁻¹φ, shape (q, rows)."""
-    half = torch.linalg.solve_triangular(lower, rows.T, upper=False)
-    return half.square().sum(dim=0), torch.linalg.solve_triangular(lower.T, half, upper=True)
 
 
 class PrimalSystem:
@@ -170,6 +37,9 @@ class PrimalSystem:
         self.machine, self.progress = machine, progress
         self.gram = gram(rows)
         check_size(self.gram, machine)
+        # The intercept absorbs the mean of the targets; subtracting it saves digits.
+        self.mean = targets.mean() if intercept else targets.new_zeros(())
+        self.centred = targets - self.mean
 
     @property
     def width(self) -> int:
@@ -207,40 +77,61 @@ class PrimalSystem:
             sensitivity=solved.sensitivity(solved.all_spans),
         )
 
-    def _solve(self, ridge: float, in_place: bool = False) -> PrimalRidge:
-        """Factor G and pass over all rows once; ``in_place`` stores the models in their memory."""
-        rows, G = self.rows, self.gram.clone()
-        mean = self.targets.mean() if self.intercept else self.targets.new_zeros(())
-        targets = self.targets - mean
-        penalty = G.new_full((len(G),), ridge)
+    def left(self, out: Tensor) -> Left:
+        """What is left without some rows."""
+        kept, products = torch.ones_like(self.targets), self.gram.clone()
+        kept[out] = 0.0
+        for some in self.picked(out):
+            products -= gram(self.rows[some])
+        return Left(products, kept)
+
+    def is_definite(self, ridge: float, left: Left | None = None) -> bool:
+        """Whether G can be factored at λ."""
+        products = self.gram if left is None else left.gram
+        return not torch.linalg.cholesky_ex(products + self._penalty(ridge).diag())[1]
+
+    def normal(self, ridge: float, left: Left | None = None) -> Normal:
+        """Solve the normal equations at λ, of all rows or of all but some."""
+        given = (self.rows, self.centred, self.gram, self._penalty(ridge))
+        return solve_normal(*given, ridge, self.machine.precision, left)
+
+    def _penalty(self, ridge: float) -> Tensor:
+        penalty = self.gram.new_full((len(self.gram),), ridge)
         penalty[self.width :] = 0.0
-        G.diagonal().add_(penalty)
-        lower, failed = torch.linalg.cholesky_ex(G)
-        if failed:
-            raise Indefinite(ridge, self.machine.precision)
-        weights, roots = torch.zeros_like(penalty), G.diagonal().sqrt()
-        for _ in range(2):  # the second time refines
-            gradient = (targets - rows @ weights) @ rows - penalty * weights
-            weights += torch.cholesky_solve(gradient[:, None], lower)[:, 0]
-        errors = targets - rows @ weights
-        inverse = torch.cholesky_inverse(lower)
-        spread = float((inverse.diagonal().sqrt() @ roots).square())
-        sums = torch.stack([inverse.abs_() @ roots, weights.abs()], dim=1)
-        leverages, spans, wide, norms, terms = (torch.empty_like(targets) for _ in range(5))
-        parts = list(self._blocks())
-        for part in track(parts, "leaving out", len(parts), self.progress and len(parts) > 1):
-            leverages[part], moves = _solved(lower, rows[part])
-            spans[part], norms[part] = roots @ moves.abs(), rows[part].square().sum(dim=1)
-            wide[part], terms[part] = (rows[part].abs() @ sums).unbind(1)
-            if in_place:
-                residuals = errors[part] / (1 - leverages[part])
-                rows[part] = (weights[:, None] - moves.mul_(residuals)).T
+        return penalty
+
+    def over(self, normal: Normal, some: Tensor) -> tuple[PrimalRidge, Tensor]:
+        """The ridge as seen by some of the rows alone, and their moves G⁻¹φ, (q, rows)."""
+        rows = self.rows[some]
+        passed, moves = normal.over(rows, self.centred[some])
+        return self._ridge(normal, rows, passed), moves
+
+    def _ridge(self, normal: Normal, rows: Tensor, passed: Passed) -> PrimalRidge:
+        ridge, (errors, leverages, spans, wide, norms, terms) = normal.ridge, passed
         return PrimalRidge(
-            *(ridge, rows, lower, weights, mean, errors / ridge, (1 - leverages) / ridge),
-            *(roots, spans, wide, (norms + ridge).sqrt(), terms + targets.abs()),
-            *(spread, float(targets.norm()), self.width),
+            *(ridge, rows, normal.lower, normal.weights, self.mean),
+            *(errors / ridge, (1 - leverages) / ridge, normal.roots, spans, wide),
+            *((norms + ridge).sqrt(), terms, normal.spread, normal.size, self.width),
         )
 
-    def _blocks(self) -> Iterator[slice]:
+    def _solve(self, ridge: float, in_place: bool = False) -> PrimalRidge:
+        """Factor G and pass over all rows once; ``in_place`` stores the models in their memory."""
+        rows, normal = self.rows, self.normal(ridge)
+        parts, found = list(self.blocks()), list[Passed]()
+        for part in track(parts, "leaving out", len(parts), self.progress and len(parts) > 1):
+            passed, moves = normal.over(rows[part], self.centred[part])
+            found.append(passed)
+            if in_place:
+                residuals = passed.errors / (1 - passed.leverages)
+                rows[part] = (normal.weights[:, None] - moves.mul_(residuals)).T
+        return self._ridge(normal, rows, Passed(*map(torch.cat, zip(*found, strict=True))))
+
+    def blocks(self) -> Iterator[slice]:
+        """Blocks of rows whose temporaries stay within the budget."""
         width = self.rows.shape[1]
         return blocks(len(self.rows), 3 * self.machine.item * width, self.machine.block)
+
+    def picked(self, rows: Tensor, columns: int = 0) -> Iterator[Tensor]:
+        """The same of copies of some rows, with as many numbers more for each row."""
+        each = self.machine.item * (4 * self.rows.shape[1] + columns)
+        return (rows[part] for part in blocks(len(rows), each, self.machine.block))

@@ -133,6 +133,11 @@ class Sensitivity:
             own: Tensor = getattr(self, field.name)
             own.copy_(torch.where(which, getattr(other, field.name), own))
 
+    def put_(self, rows: Tensor, other: Sensitivity) -> None:
+        """Store another record at these rows."""
+        for field in fields(self):
+            getattr(self, field.name)[rows] = getattr(other, field.name)
+
     def noise(self, gamma: float) -> float:
         """Norm of what rounding can change in the errors e."""
         return 2 * gamma * float(self.own.double().norm())

@@ -5,20 +5,27 @@ h_j = ‖L⁻¹φ_j‖² and the left-out residual e_j = (r_j − φ_jᵀw)/(1 �
 the prediction at x is f(x) − g_j(x)e_j, g_j(x) = (L⁻¹φ(x))ᵀ(L⁻¹φ_j), and |g_j(x)| ≤ √(h(x)h_j).
 
 Rows may be part of all sums and yet never be left out: the second pass leaves out only some.
+
+Rounding. The computed G is off by ΔG, |ΔG_ab| ≤ γ√(G_aa G_bb), so ‖ΔG‖ ≤ γ·tr G, and with
+ω = 2 tr G/λ all models are those of a penalty that is off by at most a part γω of λ. Predictions at
+x are then off by at most √h(x)·γ√ω·(v + ‖r‖), v the smaller of √ω‖r‖ and |w|ᵀ√diag G, which without
+row j is larger by at most √(ςh_j)|e_j|, ς = (Σ_a √(G_aa (G⁻¹)_aa))². Errors of the features, of norm
+ε in each row, move them by at most √h(x)·ε√n(‖w‖ + ‖r‖/√λ), and by ε‖w‖ through the new row's own
+ones. Without row j, h(x) is at most 1/(1 − h_j) times as large; at X_j it is h_j/(1 − h_j).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from .ridge import Indefinite
-from .rounding import Sensitivity
+from .rounding import FIRST_ORDER
 
 
 @dataclass(frozen=True)
@@ -40,23 +47,73 @@ class Sums:
         return cls(rows.T @ rows, targets @ rows, targets @ targets, len(rows))
 
 
+BLOCK_ROWS = 4096  # rows that are summed at a time, at least
+SAFETY = 4.0
+RARE = 1 / 16  # 1 − h_j of rows with a large leverage
+
+
 class Left(NamedTuple):
-    """What leaving each of some rows out gives; every field has shape (rows,) or a row for each."""
+    """What leaving each of some rows out gives; every field has shape (rows,)."""
 
     residuals: Tensor  # e
     training_residuals: Tensor  # r − φᵀw
     leverages: Tensor  # h
-    sensitivity: Sensitivity
+    norms: Tensor  # ‖φ‖²
 
     @classmethod
     def joined(cls, parts: Sequence[Left]) -> Left:
         """All rows."""
-        return cls(
-            torch.cat([part.residuals for part in parts]),
-            torch.cat([part.training_residuals for part in parts]),
-            torch.cat([part.leverages for part in parts]),
-            Sensitivity.joined([part.sensitivity for part in parts]),
-        )
+        return cls(*(torch.cat(field) for field in zip(*parts, strict=True)))
+
+
+class Drift(NamedTuple):
+    """What rounding may have changed.
+
+    Attributes
+    ----------
+    slope, constant
+        Predictions at x are off by at most slope·√h(x) + constant·√(1 + ‖φ(x)‖²), where h(x) ≤ 1.
+    steep
+        The slope where h(x) > 1.
+    own
+        Bounds on the errors of left-out residuals, shape (n,); infinite where nothing is known.
+
+    """
+
+    slope: float
+    constant: float
+    steep: float
+    own: Tensor
+
+    def slack(self, leverages: Tensor, norms: Tensor) -> Tensor:
+        """Bounds on the errors of predictions, shape (m,)."""
+        slopes = torch.where(leverages > 1, self.steep, self.slope)
+        return slopes * leverages.sqrt() + self.constant * (1 + norms).sqrt()
+
+
+class Extremes(NamedTuple):
+    """What bounds on rounding need of all rows; those of several sets of rows can be joined.
+
+    Attributes
+    ----------
+    load
+        The largest load of rows without a large leverage.
+    known
+        That of rows of whose models something is known; −∞ if there are none.
+    least
+        The smallest 1 − h of these; ∞ if there are none.
+
+    """
+
+    load: float
+    known: float
+    least: float
+
+    @classmethod
+    def joined(cls, parts: Sequence[Extremes]) -> Extremes:
+        """Those of all rows."""
+        loads, known, least = zip(*parts, strict=True)
+        return cls(max(loads), max(known), min(least))
 
 
 @dataclass(frozen=True)
@@ -67,20 +124,16 @@ class StreamedRidge:
     ----------
     lower, weights
         L, shape (q, q), and w, shape (q,).
-    roots, reaches
-        √diag G and |G⁻¹|√diag G, each (q,).
-    spread
-        (Σ_a √(G_aa (G⁻¹)_aa))²: |G⁻¹φ|ᵀ√diag G is at most the root of it times h.
-    size
-        ‖r‖.
+    trace, load, spread, size, count
+        tr G, |w|ᵀ√diag G, ς, ‖r‖ and the number of rows.
 
     """
 
     ridge: float
     lower: Tensor
     weights: Tensor
-    roots: Tensor
-    reaches: Tensor
+    trace: float
+    load: float
     spread: float
     size: float
     count: int
@@ -94,10 +147,12 @@ class StreamedRidge:
         if failed:
             raise Indefinite(ridge, str(G.dtype).removeprefix("torch."))
         weights = torch.cholesky_solve(sums.moments[:, None], lower)[:, 0]
-        inverse, roots = torch.cholesky_inverse(lower), G.diagonal().sqrt()
-        spread = float((inverse.diagonal().sqrt() @ roots).square())
+        roots, shares = G.diagonal().sqrt(), torch.cholesky_inverse(lower).diagonal().sqrt()
+        load, spread = float(weights.abs() @ roots), float((shares @ roots).square())
         size = math.sqrt(float(sums.square))
-        return cls(ridge, lower, weights, roots, inverse.abs_() @ roots, spread, size, sums.count)
+        return cls(
+            ridge, lower, weights, float(roots.square().sum()), load, spread, size, sums.count
+        )
 
     def half(self, rows: Tensor) -> Tensor:
         """L⁻¹φ of each row, shape (q, rows)."""
@@ -108,24 +163,97 @@ class StreamedRidge:
         """Leave each of these rows out, which are part of the sums."""
         leverages = self.half(rows).square().sum(dim=0)
         errors = targets - rows @ self.weights
-        left = 1 - leverages
-        sensitivity = self._sensitivity(rows, targets, leverages, errors / left)
-        return Left(errors / left, errors, leverages, sensitivity)
+        return Left(errors / (1 - leverages), errors, leverages, rows.square().sum(dim=1))
 
-    def _sensitivity(
-        self, rows: Tensor, targets: Tensor, leverages: Tensor, errors: Tensor
-    ) -> Sensitivity:
-        """As in primal.py, with u bounded by the root of spread·h."""
-        spans, left = (self.spread * leverages).sqrt(), 1 - leverages
-        lengths = (rows.square().sum(dim=1) + self.ridge).sqrt()
-        total = self.weights.abs() @ self.roots + self.size
-        found = Sensitivity.of(spans, total, errors, left, lengths, self.ridge)
-        far = rows.abs() @ torch.stack([self.reaches, self.weights.abs()], dim=1)
-        wide, terms = far[:, 0], far[:, 1] + targets.abs()
-        strains = (spans.square() + 2 * spans) / left
-        return replace(
-            found,
-            reach=found.reach * (wide / spans).nan_to_num(1.0).clamp(min=1.0),
-            strain=(wide.square() + 2 * wide) / left,
-            own=2 * found.own + strains * errors.abs() + terms / left,
-        )
+    def drift(
+        self, left: Left, shaken: float, size: float, extremes: Extremes | None = None
+    ) -> Drift:
+        """Bound what rounding may have changed.
+
+        Parameters
+        ----------
+        left
+            Rows that are left out.
+        shaken
+            ε, errors of the features of a row.
+        size
+            The largest |y|.
+        extremes
+            Of all rows that are left out; None: these are all.
+
+        """
+        extremes = self.extremes(left, shaken) if extremes is None else extremes
+        slope, bounds = self._slopes(shaken, size, extremes)
+        open_part, known = self._known(left, shaken)
+        mine = slope + self._strain * self._loads(left)
+        own = mine * left.leverages.sqrt() / open_part.sqrt()
+        own += bounds.constant * (1 + left.norms).sqrt() / open_part
+        own += self._epsilon * left.residuals.abs() / open_part
+        # Models without a row of large leverage are a few: their larger errors go to their scores.
+        own += torch.where(open_part < RARE, mine / open_part.sqrt(), 0.0)
+        return bounds._replace(own=torch.where(known, own, torch.inf))
+
+    def extremes(self, left: Left, shaken: float) -> Extremes:
+        """What bounds need of all rows, of some of them."""
+        load, (open_part, known) = self._loads(left), self._known(left, shaken)
+        least = open_part[known].min() if known.any() else math.inf
+        largest = load[known].max() if known.any() else -math.inf
+        return Extremes(_largest(load[open_part >= RARE]), float(largest), float(least))
+
+    def slopes(self, shaken: float, size: float, extremes: Extremes) -> Drift:
+        """Bounds for predictions alone."""
+        return self._slopes(shaken, size, extremes)[1]
+
+    def _slopes(self, shaken: float, size: float, extremes: Extremes) -> tuple[float, Drift]:
+        """The slope of most models, and bounds for all of them."""
+        nothing = self.weights[:0]
+        if math.isinf(extremes.least):
+            return math.inf, Drift(math.inf, math.inf, math.inf, nothing)
+        shaken, length = SAFETY * shaken, float(self.weights.norm())
+        slope = self._strain * extremes.load
+        slope += shaken * math.sqrt(self.count) * (length + self.size / self._root)
+        many = math.sqrt(len(self.lower))
+        constant = (shaken + self._epsilon * many) * length + self._epsilon * size
+        worst = math.sqrt(min(RARE, extremes.least))
+        steep = max(slope, slope + self._strain * extremes.known) / worst
+        return slope, Drift(slope / math.sqrt(RARE), constant, steep, nothing)
+
+    def _loads(self, left: Left) -> Tensor:
+        load = self.load + (self.spread * left.leverages).sqrt() * left.residuals.abs()
+        return load.clamp(max=math.sqrt(self._omega) * self.size) + self.size
+
+    def _known(self, left: Left, shaken: float) -> tuple[Tensor, Tensor]:
+        """1 − h, and whether rounding leaves something known of each model."""
+        open_part = (1 - left.leverages).clamp(min=0.0)
+        changed = self._gamma * self._omega
+        changed += 2 * SAFETY * shaken * math.sqrt(self.count) / self._root
+        return open_part, changed <= FIRST_ORDER * open_part
+
+    @property
+    def _epsilon(self) -> float:
+        return SAFETY * torch.finfo(self.lower.dtype).eps
+
+    @property
+    def _gamma(self) -> float:
+        return self._epsilon * (self._summing + math.sqrt(len(self.lower)))
+
+    @property
+    def _omega(self) -> float:
+        return 2 * self.trace / self.ridge
+
+    @property
+    def _strain(self) -> float:
+        return self._gamma * math.sqrt(self._omega)
+
+    @property
+    def _root(self) -> float:
+        return math.sqrt(self.ridge / 2)
+
+    @property
+    def _summing(self) -> float:
+        """Roundings of a sum over all rows, block by block, as often up as down."""
+        return math.sqrt(min(self.count, BLOCK_ROWS)) + math.sqrt(self.count / BLOCK_ROWS)
+
+
+def _largest(values: Tensor) -> float:
+    return float(values.max()) if len(values) else 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -41,6 +41,7 @@ NAMED: dict[Any, str] = {nw.Date: "date", nw.Datetime: "moment", nw.Duration: "d
 NAMED |= dict.fromkeys((nw.String, nw.Categorical, nw.Enum), "category")
 TYPED = (nw.Boolean, nw.Date, nw.Datetime, nw.Duration, nw.Categorical, nw.Enum)
 MICROSECONDS = 86_400e6  # of a day
+PART = 2**16  # rows whose values are Python objects at a time
 FEW_ROWS, MOST_SINGLE = 20, 0.75  # text with more values of one row than this is no category
 
 
@@ -56,13 +57,13 @@ def kind_of(column: Series, table: str, declared: bool = False) -> str:
         raise column_error(table, column.name, f"has values of type {found}: {way_out}")
     if is_typed(column):
         return found
-    values = present(column)
-    if len(values) == 1 < len(column):  # its row would decide the kind for models without it
+    counts = Counter(value for part in parts(column) for value in present(part))
+    if counts.total() == 1 < len(column):  # its row would decide the kind for models without it
         way_out = "drop it, or declare it as categorical"
         raise column_error(
-            table, column.name, f"has a single value, {quoted(values[0])}: {way_out}"
+            table, column.name, f"has a single value, {quoted(next(iter(counts)))}: {way_out}"
         )
-    return _kind_of_text(column.name, values, table) if found == "category" else found
+    return _kind_of_text(column.name, counts, table) if found == "category" else found
 
 
 def is_empty(column: Series) -> bool:
@@ -85,7 +86,7 @@ def type_of(column: Series) -> str:
     for kind, name in NAMED.items():
         if dtype == kind:
             return name
-    found = {type(value) for value in present(column)}
+    found = {type(value) for part in parts(column) for value in present(part)}
     fits = (kind for kind in OBJECTS if all(_is_of(one, kind) for one in found))
     return next(fits, " and ".join(sorted(one.__name__ for one in found)))
 
@@ -96,9 +97,9 @@ def _is_of(one: type, kind: str) -> bool:
     return issubclass(one, OBJECTS[kind]) and not (other and issubclass(one, other))
 
 
-def _kind_of_text(name: str, values: Sequence[str], table: str) -> str:
+def _kind_of_text(name: str, counts: Counter[str], table: str) -> str:
     """Dates, or categories; text that is mostly numbers or free text is an error."""
-    distinct = list(dict.fromkeys(values))
+    distinct, rows = list(counts), counts.total()
     dates = [parse_date(text) is not None for text in distinct]
     if 2 * sum(dates) >= len(dates):
         return _kind_of_dates(name, distinct, table)
@@ -108,9 +109,9 @@ def _kind_of_text(name: str, values: Sequence[str], table: str) -> str:
         as_codes = encoder_setting("categorical", name)
         way_out = f"convert them to numbers, or pass {as_codes} if they are codes"
         raise column_error(table, name, f"contains numbers that are stored as text{but}: {way_out}")
-    single = sum(count == 1 for count in Counter(values).values())
-    if len(values) > FEW_ROWS and single > MOST_SINGLE * len(values):
-        found = f"has {single} values that occur only once in {len(values)} rows"
+    single = sum(count == 1 for count in counts.values())
+    if rows > FEW_ROWS and single > MOST_SINGLE * rows:
+        found = f"has {single} values that occur only once in {rows} rows"
         ways = (encoder_setting(parameter, name) for parameter in ("ignore", "categorical"))
         way_out = "pass {} to leave it out, or {} to keep it".format(*ways)
         raise column_error(table, name, f"{found}, like row names or text: {way_out}")
@@ -143,8 +144,15 @@ def is_number(text: str) -> bool:
     return True
 
 
+def parts(column: Series) -> Iterator[Series]:
+    """Yield a column in parts: as Python objects, the values of all would take much memory."""
+    return (column[start : start + PART] for start in range(0, len(column), PART))
+
+
 def present(column: Series) -> list[Any]:
     """The values that are not missing."""
+    if column.dtype == nw.String:
+        return [value for value in column.to_list() if isinstance(value, str)]
     return [value for value in column.to_list() if not is_missing(value)]
 
 
@@ -179,4 +187,6 @@ def as_numbers(column: Series, kind: str, table: str) -> Numbers:
 
 def as_labels(column: Series) -> list[str | None]:
     """The names of categories, None where they are missing."""
+    if column.dtype == nw.String:  # most columns, and much faster
+        return [value if isinstance(value, str) else None for value in column.to_list()]
     return [None if is_missing(value) else label_of(value) for value in column.to_list()]

@@ -52,6 +52,8 @@ class Expansion:
         numbers = [f for f, codes in enumerate(self.codes) if codes is None]
         gaps = np.isnan(X)
         self._check_gaps(gaps[:, numbers], numbers, table)
+        if not self.learnt:  # nothing but numbers, of which none is missing
+            return X
         filled = np.where(gaps, np.array(self.medians), X)[:, numbers]
         marks = gaps[:, list(self.marked)].astype(np.float64)
         categories = [

@@ -25,6 +25,7 @@ from .columns import (
     check_dates,
     is_empty,
     kind_of,
+    parts,
     present,
     type_of,
 )
@@ -70,7 +71,8 @@ class Column:
         codes: dict[str | None, float] = {name: float(k) for k, name in enumerate(self.categories)}
         codes[None] = MISSING
         unknown = float(len(self.categories))
-        return np.array([codes.get(label, unknown) for label in as_labels(series)])
+        labels = (label for part in parts(series) for label in as_labels(part))
+        return np.fromiter((codes.get(label, unknown) for label in labels), float, len(series))
 
     def _check(self, series: Series, table: str) -> None:
         """Refuse a column of another kind than in the rows that were fitted."""
@@ -110,8 +112,12 @@ class Schema:
         """Features of the rows of a frame, shape (rows, features)."""
         series = dict(zip(frame.columns, frame.iter_columns(), strict=True))
         check_columns([column.name for column in self.columns], series, self.ignored, table)
-        parts = [column.read(series[column.name], table) for column in self.columns]
-        return np.hstack(parts)
+        found, start = np.empty((len(frame), len(self.features))), 0
+        for column in self.columns:  # one after the other: the table may be large
+            end = start + len(column.names)
+            found[:, start:end] = column.read(series[column.name], table)
+            start = end
+        return found
 
     def __str__(self) -> str:
         lines = [
@@ -175,9 +181,8 @@ def _column(
     if kind != "category":
         return Column(name, kind)
     every = [series, *(_find(other, name) for other in others)]
-    labels = {
-        label for one in every if one is not None for label in as_labels(one) if label is not None
-    }
+    found = [part for one in every if one is not None for part in parts(one)]
+    labels = {label for part in found for label in as_labels(part) if label is not None}
     return Column(name, kind, tuple(sorted(labels)), declared)
 
 

@@ -146,6 +146,10 @@ class FeatureMap(Settings, ABC):
     has_kernel: ClassVar[bool]  # whether the kernel of all training rows (the dual form) exists
     has_moves: ClassVar[bool]  # whether its models move the parameters (network readout)
 
+    def for_rows(self, n: int, machine: Machine) -> FeatureMap:
+        """The same map with all that depends on the number of rows, and on no data, chosen."""
+        return self
+
     @abstractmethod
     def size(self, parameters: int) -> int:
         """Number of coordinates in the primal form, for a network that moves so many parameters."""

@@ -1,8 +1,9 @@
 """Few features of a kernel: how a row resembles each of d landmarks.
 
-With Z the landmarks, LLᵀ = k(Z, Z) + τI and φ(x) = L⁻¹k(Z, x), the products φ(x)ᵀφ(x') are the part
-of the kernel k that the landmarks see (Nyström). The landmarks must be rows that no model leaves
-out, so that φ is a fixed function of a row.
+With Z the landmarks, k(Z, Z) = UΛUᵀ and φ(x) = Λ^(−1/2)Uᵀk(Z, x), the products φ(x)ᵀφ(x') are the
+part of the kernel k that the landmarks see (Nyström). The landmarks must be rows that no model
+leaves out, so that φ is a fixed function of a row. In these coordinates sums of φφᵀ over rows are
+nearly diagonal, from large entries to small ones, which keeps the effect of rounding small.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from .parts import Moves
 from .tangent import Features
 from .wide import WideTangent
 
-# τ over the mean of k(z, z): directions in which landmarks hardly differ would amplify rounding.
-SMALLEST = 1e-6
+# Smallest λ over the mean of k(z, z) that is kept: landmarks hardly differ in other directions,
+# which would amplify rounding.
+SMALLEST = 1e-8
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Landmarks:
     points
         The landmarks.
     whiten
-        L⁻ᵀ, shape (d, d).
+        UΛ^(−1/2), shape (d, q).
 
     """
 
@@ -44,20 +46,20 @@ class Landmarks:
     def of(cls, tangent: WideTangent, Z: Tensor) -> Landmarks:
         """Features of a kernel at these landmarks, shape (d, features)."""
         points = tangent.features(Z)
-        kernel = tangent.gram(points)
-        kernel.diagonal().add_(SMALLEST * kernel.diagonal().mean())
-        lower = torch.linalg.cholesky(kernel)
-        identity = torch.eye(len(Z), dtype=kernel.dtype, device=kernel.device)
-        return cls(tangent, points, torch.linalg.solve_triangular(lower, identity, upper=False).T)
+        values, vectors = torch.linalg.eigh(tangent.gram(points))
+        kept = values > SMALLEST * values.mean()
+        whiten = (vectors[:, kept] * values[kept].rsqrt()).flip(1).contiguous()
+        return cls(tangent, points, whiten)
 
     @property
     def size(self) -> int:
-        return len(self.whiten)
+        return self.whiten.shape[1]
 
     @property
     def row_bytes(self) -> int:
         tangent = self.tangent
-        return tangent.work_bytes + tangent.row_bytes + 3 * tangent.machine.item * self.size
+        numbers = len(self.whiten) + 2 * self.size
+        return tangent.work_bytes + tangent.row_bytes + tangent.machine.item * numbers
 
     def at(self, X: Tensor) -> Rows:
         new = self.tangent.features(X)

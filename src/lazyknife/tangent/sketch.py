@@ -15,11 +15,15 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from ..compute import Machine
+from ..compute import Machine, total_memory
 from ..data.checks import check_positive_int
 from .features import FeatureMap, Primal
 from .parts import Part
 from .tangent import Tangent
+
+MOST = 4096  # dimensions of a sketch whose number is not given
+SHARE = 4  # rows for each dimension, and the part of the memory that matrices may take
+BYTES = 2 * 8  # for each row and dimension: features and models, in float64 whatever the precision
 
 
 @dataclass(frozen=True)
@@ -30,25 +34,40 @@ class Sketch(FeatureMap):
     ----------
     dimension
         Number of features after the projection. A larger number costs more and is closer to the
-        exact features. A sketch saves time and memory if there are many times as many rows.
+        exact features. A sketch saves time and memory if there are many times as many rows. None
+        takes the largest power of 2 that is at most 4,096 and a quarter of the number of rows, and
+        with which the features and the models take at most a quarter of the machine's memory.
+        Choosing it looks at the number of rows and never at their values, so nothing leaks.
 
     """
 
-    dimension: int = 4096
+    dimension: int | None = None
 
     has_kernel = has_moves = False
 
     def __post_init__(self) -> None:
-        check_positive_int("dimension", self.dimension)
+        if self.dimension is not None:
+            check_positive_int("dimension", self.dimension)
+
+    def for_rows(self, n: int, machine: Machine) -> Sketch:
+        if self.dimension is not None:
+            return self
+        room = total_memory(machine.device) // SHARE // (BYTES * n) - 1
+        return Sketch(power_of_two(min(MOST, n // SHARE, room)))
 
     def size(self, parameters: int) -> int:
+        assert self.dimension is not None, "chosen by for_rows"
         return self.dimension
 
     def basis(self, tangent: Tangent, X: Tensor, seed: int, kernel: bool = False) -> Primal:
         assert not kernel, "a sketch has no kernel of all rows"
-        parts = tangent.make(X[:1])[1]
-        signs = draw_signs(self.dimension, parts, seed, tangent.machine)
-        return Primal(tangent, self.dimension, signs)
+        parts, dimension = tangent.make(X[:1])[1], self.size(tangent.size)
+        return Primal(tangent, dimension, draw_signs(dimension, parts, seed, tangent.machine))
+
+
+def power_of_two(most: int) -> int:
+    """Return the largest power of 2 up to a number, and 1 if there is none."""
+    return 1 << max(most.bit_length() - 1, 0) if most > 0 else 1
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,13 @@
 """A user's files, read into frames with typed columns. Importing this loads no other package."""
 
 from ...words import TableError
-from .files import open_file, read_table, table_bytes, write_table
+from .files import open_file, read_table, write_table
 from .formats import SUFFIXES
 from .names import Header, Roles, check_names
 from .reading import Reading
 from .same import with_target
-from .typed import Tables, read_tables
+from .typed import Tables, read_tables, type_files
+from .writing import table_bytes
 
 __all__ = [
     "SUFFIXES",
@@ -20,6 +21,7 @@ __all__ = [
     "read_table",
     "read_tables",
     "table_bytes",
+    "type_files",
     "with_target",
     "write_table",
 ]

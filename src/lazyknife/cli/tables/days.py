@@ -11,35 +11,41 @@ from .moments import PATTERNS, look_like_dates, moment, moments, with_format
 from .numbers import missing_counts, present_marks
 from .pools import Pool
 from .reading import ORDERS, Reading
+from .written import Written
 
 WORDS = {"dmy": "day first", "mdy": "month first"}
 PARSED = "datetime64[us]"
 
 
-def convert_dates(pool: Pool, reading: Reading) -> list[str] | None:
-    """Turn texts that are all dates into dates, in place; return notes, None if they are not."""
+def convert_dates(pool: Pool, reading: Reading, known: str = "") -> Written | None:
+    """Turn texts that are all dates into dates, in place; return how, None if they are not.
+
+    ``known`` is the order of their parts where other rows have shown it.
+    """
     marks = present_marks(pool, reading.marks)
     texts = [text for text in pool.texts if text not in marks]
-    found = _dates(pool, texts, reading) if texts else None
+    found = _dates(pool, texts, reading, known) if texts else None
     if found is None:
         return None
-    values, note = found
-    notes = [f"{pool.name}: {count}." for count in missing_counts(pool, marks)]
+    values, order = found
+    counts = missing_counts(pool, marks)
     pool.convert(values, PARSED)
-    return [f"{pool.name}: {note}.", *notes] if note else notes
+    guessed = order in WORDS and not ORDERS.get(reading.dates or "")
+    notes = (f"dates with the {WORDS[order]} (--dates).",) if guessed else ()
+    return Written("date", order=order, marks=counts, notes=notes)
 
 
 def _dates(
-    pool: Pool, texts: Sequence[str], reading: Reading
+    pool: Pool, texts: Sequence[str], reading: Reading, known: str
 ) -> tuple[dict[str, datetime], str] | None:
-    """Return the date of each text and a note; None if some text is not a date."""
+    """Return the date of each text and their order; None if some text is not a date."""
     if reading.dates is not None and reading.dates not in ORDERS:
         parsed = {text: with_format(text, reading.dates) for text in texts}
         if all(parsed.values()):
             return {text: day for text, day in parsed.items() if day}, ""
     tried = {order: moments(texts, order) for order in PATTERNS}
     found = {order: dates for order, dates in tried.items() if dates is not None}
-    wanted = ORDERS.get(reading.dates or "")
+    wanted = known if known in WORDS else ORDERS.get(reading.dates or "")
     fitting = {o: dates for o, dates in found.items() if wanted in (None, o) or o not in WORDS}
     if not fitting:
         _check_not_dates(pool, texts, bool(found))
@@ -48,8 +54,7 @@ def _dates(
     for _, other in others:
         if other != first:
             raise _open(pool, next(text for text in texts if first[text] != other[text]))
-    note = f"dates with the {WORDS[order]} (--dates)" if order in WORDS and not wanted else ""
-    return first, note
+    return first, order
 
 
 def _open(pool: Pool, text: str) -> TableError:

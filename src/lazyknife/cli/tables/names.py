@@ -17,6 +17,7 @@ class Roles:
     id_column: str | None = None  # names of rows, kept as they are written
     drop: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()  # text, whatever it looks like
+    optional: bool = False  # whether features may have no values
 
     @property
     def apart(self) -> set[str]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ...words import TableError, counted, quoted, quoted_list
+from ...words import TableError, quoted, quoted_list
 from .formats import option
 from .numerals import STYLES, Numeral, Style, decimals, meanings, parse, shape, styles_of, to_float
 from .pools import Pool
 from .reading import Reading
+from .written import Written
 
 OTHER = {".": ",", ",": "."}
 
@@ -102,44 +103,31 @@ def _unfitting(column: Numbers, among: Sequence[Style]) -> TableError:
     return column.pool.error(f"contains numbers that are written in different ways: {ways}")
 
 
-def convert(column: Numbers, style: Style) -> list[str]:
-    """Turn the texts into numbers, in place; return notes on what was guessed."""
+def convert(column: Numbers, style: Style) -> Written:
+    """Turn the texts into numbers, in place; return how they are written."""
     name = column.pool.name
     units = {numeral.unit for numeral in column.numerals}
     if len(units) > 1:
         found = quoted_list(sorted(unit or "no unit" for unit in units))
         ways = f"use one unit, or pass {option('--categorical', name)}"
         raise column.pool.error(f"contains numbers with {found}: {ways}")
-    unit = units.pop() if units else ""
+    unit = units.pop() if units else None
     counts = missing_counts(column.pool, column.marks)
-    number_of = to_float(unit, style)
+    number_of = to_float(unit or "", style)
     marks = set(column.marks)
     texts = column.pool.texts
     column.pool.convert({text: number_of(text) for text in texts if text not in marks}, "float64")
-    notes = [f"{name}: {note}." for note in counts]
-    if unit:
-        example = column.numerals[0].example
-        value = f"{quoted(example)} is {number_of(example):.15g}"
-        notes.append(f"{name}: {unit} is left out, {value}.")
-    return notes
+    notes = (_unit_note(column.numerals[0].example, unit, number_of),) if unit else ()
+    kind = "number" if column.numerals else "empty"
+    return Written(kind, unit, style if column.has_marks else None, marks=counts, notes=notes)
 
 
-def missing_counts(pool: Pool, marks: Sequence[str]) -> list[str]:
-    """Return how many values of a column are marks of missing values, which become missing."""
-    found = []
-    for mark in marks:
-        total = sum(int((frame[pool.name] == mark).sum()) for frame in pool.frames)
-        found.append(f"{counted(total, 'value')} {quoted(mark)} read as missing (--na)")
-    return found
+def _unit_note(example: str, unit: str, number_of: Callable[[str], float]) -> str:
+    return f"{unit} is left out, {quoted(example)} is {number_of(example):.15g}."
 
 
-def style_notes(styles: dict[str, Style]) -> list[str]:
-    """Return a note for each style but the usual one, with its columns."""
-    by_style: dict[Style, list[str]] = {}
-    for name, style in styles.items():
-        by_style.setdefault(style, []).append(name)
-    return [
-        f"{quoted_list(names)}: numbers with {style} (--decimal, --thousands)."
-        for style, names in by_style.items()
-        if style != Style(".")
-    ]
+def missing_counts(pool: Pool, marks: Sequence[str]) -> dict[str, int]:
+    """Return how many values of a column are each of the marks, which become missing values."""
+    return {
+        mark: sum(int((frame[pool.name] == mark).sum()) for frame in pool.frames) for mark in marks
+    }

@@ -25,6 +25,11 @@ class Pool:
         """What the column is in each file."""
         return tuple(kind_of(frame[self.name]) for frame in self.frames)
 
+    @property
+    def kinds_now(self) -> tuple[str, ...]:
+        """What the column is in each file after conversions."""
+        return tuple(kind_of(frame[self.name]) for frame in self.frames)
+
     @cached_property
     def texts(self) -> list[str]:
         """The distinct texts of all files."""

@@ -7,22 +7,14 @@ from typing import Any
 from ...words import TableError, counted, label_of, quoted
 from .formats import load, option
 from .pools import Pool, kind_of
-
-NAMES = {
-    "number": "numbers",
-    "boolean": "booleans",
-    "date": "dates",
-    "duration": "durations",
-    "text": "text",
-    "category": "categories",
-}
+from .written import NAMES
 
 
-def same_types(pool: Pool, as_text: bool, is_target: bool) -> list[str]:
+def same_types(pool: Pool, as_text: bool, may_be_empty: bool) -> list[str]:
     """Give a column the same type in all files, in place; return notes, refuse what differs."""
     found = set(pool.kinds) - {"empty"}
     if not found:
-        return [] if is_target else _refuse_empty(pool)
+        return [] if may_be_empty else _refuse_empty(pool)
     if as_text or found in ({"text", "category"}, {"category"}):
         for frame in pool.frames:
             frame[pool.name] = as_labels(frame[pool.name])
@@ -33,7 +25,7 @@ def same_types(pool: Pool, as_text: bool, is_target: bool) -> list[str]:
             frame[pool.name] = as_moments(frame[pool.name])
     elif len(found) > 1:
         raise _different(pool, found)
-    return [] if is_target else _empty_notes(pool)
+    return [] if may_be_empty else _empty_notes(pool)
 
 
 def _refuse_empty(pool: Pool) -> list[str]:

@@ -1,31 +1,19 @@
-"""Text files as UTF-8 bytes with a known separator: what is guessed, and what is refused."""
+"""Text files with a known separator: what is guessed, and what is refused."""
 
 from __future__ import annotations
 
-import codecs
 import csv
-import io
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from ...words import TableError, quoted
+from .blocks import BLOCK_BYTES, LOOK, UNSEPARATED, Block, Blocks, Pieces, end_of_line, rows
+from .encodings import as_utf8, encoding_of
 from .formats import SUFFIX_SEPARATORS, check_unique, suffix_of
 from .reading import SEPARATORS, Reading
 
-# Longest first: the mark of UTF-16 begins that of UTF-32.
-BYTE_ORDER_MARKS = {
-    codecs.BOM_UTF8: "utf-8",
-    codecs.BOM_UTF32_LE: "utf-32",
-    codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
-WESTERN = "cp1252"  # whose printable characters include those of latin-1
-LOOK = "look for a double quote that is never closed"
-UNSEPARATED = f"the rows cannot be separated: {LOOK}"
 SHOWN = {"\t": "a tab", " ": "a space"}
-MAX_FIELD = 2**24  # characters
 LONGEST_HEADER = 2**20  # bytes
 
 
@@ -34,68 +22,58 @@ class Text:
     """A text file."""
 
     path: Path
-    data: bytes  # UTF-8 without a byte order mark
+    blocks: Iterable[Block]  # one in memory, or any number that are read anew by every loop
     separator: str
     names: tuple[str, ...]  # of the columns
     notes: tuple[str, ...] = ()  # what was guessed, one sentence each
 
 
-def as_text(path: Path, data: bytes, reading: Reading, whole: bool = True) -> Text:
-    """Return the text of a file, or of its first lines if it is not ``whole``."""
-    decoded, encoding = decode(path, data, reading.encoding, whole)
-    if not decoded or decoded.isspace():
+def open_text(
+    path: Path, reading: Reading, whole: bool = True, block_bytes: int = BLOCK_BYTES
+) -> Text:
+    """Return the text of a file, or of its first lines if it is not ``whole``.
+
+    Encoding and separator are decided here, the latter by the first block.
+    """
+    pieces = Pieces(path, block_bytes if whole else LONGEST_HEADER)
+    beginning = iter(pieces)
+    first = next(beginning, b"")
+    more = len(first) == pieces.size and next(beginning, b"") != b""
+    seen = pieces if whole and more else (first,)
+    encoding, guess = encoding_of(path, seen, reading.encoding, whole or not more)
+    head = next(as_utf8((first,), encoding))
+    if not head or head.isspace():
         raise TableError(f"{path}: the file is empty: give one with a header and rows")
-    notes = []
-    if encoding is not None:
-        notes.append(f"{path.name}: read as {encoding} (--encoding).")
+    text = _text(path, _whole_rows(head) if more else head, reading)
+    notes = () if guess is None else (f"{path.name}: read as {guess} (--encoding).",)
+    blocks = Blocks(pieces, encoding, text.separator) if whole and more else text.blocks
+    return Text(path, blocks, text.separator, text.names, (*notes, *text.notes))
+
+
+def _text(path: Path, data: bytes, reading: Reading) -> Text:
+    """Return a text of one block."""
     try:
-        separator = reading.sep or _separator(path, decoded)
-        header = next((row for _, row in rows(decoded, separator)), [""])
+        separator = reading.sep or _separator(path, data)
+        header = next((row for _, row in rows(data, separator)), [""])
     except csv.Error:
         raise TableError(f"{path}: {UNSEPARATED}") from None
-    if reading.sep is None and separator != SUFFIX_SEPARATORS[suffix_of(path)]:
-        notes.append(f"{path.name}: fields are separated by {shown(separator)} (--sep).")
+    usual = reading.sep is not None or separator == SUFFIX_SEPARATORS[suffix_of(path)]
+    note = f"{path.name}: fields are separated by {shown(separator)} (--sep)."
     # pandas numbers blank names, and would silently rename duplicates.
     check_unique([name for name in header if name.strip()], str(path))
     names = [name if name.strip() else f"Unnamed: {k}" for k, name in enumerate(header)]
-    return Text(path, decoded, separator, tuple(names), tuple(notes))
+    return Text(path, (Block(data),), separator, tuple(names), () if usual else (note,))
 
 
-def decode(path: Path, data: bytes, encoding: str | None, whole: bool) -> tuple[bytes, str | None]:
-    """Return a file as UTF-8 without its mark, and its encoding if that is a guess."""
-    mark = next((mark for mark in BYTE_ORDER_MARKS if data.startswith(mark)), b"")
-    marked = BYTE_ORDER_MARKS.get(mark)
-    given = encoding or marked
-    if given is not None:
-        try:
-            text = codecs.getincrementaldecoder(given)().decode(data, final=whole)
-        except (UnicodeError, ValueError):
-            raise TableError(f"{path}: not {given} text: pass its --encoding") from None
-        guessed = None if encoding or marked == "utf-8" else marked
-        return text.removeprefix("\ufeff").encode("utf-8", "replace"), guessed
-    if b"\0" in data:
-        raise TableError(
-            f"{path} is a binary file: give a CSV, TSV or Parquet file, or pass its --encoding"
-        )
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(data, final=whole)
-        return data, None
-    except UnicodeDecodeError:
-        return _western(path, data), WESTERN
-
-
-def _western(path: Path, data: bytes) -> bytes:
-    """Return text of one byte a character as UTF-8; refuse characters that no text has."""
-    message = (
-        f"{path}: neither UTF-8 nor {WESTERN} text: save it as CSV in UTF-8, or pass --encoding"
-    )
-    try:
-        text = data.decode(WESTERN)
-    except UnicodeDecodeError:
-        raise TableError(message) from None
-    if any(ord(letter) < 32 and letter not in "\t\r\n\f" for letter in set(text)):
-        raise TableError(f"{path} is a binary file: give a CSV, TSV or Parquet file")
-    return text.encode("utf-8")
+def _whole_rows(data: bytes) -> bytes:
+    """Return a beginning without the row that is cut off, as far as quotes tell."""
+    end = end_of_line(data)
+    quotes = data.count(b'"', 0, end)
+    while end and quotes % 2:
+        before = data.rfind(b"\n", 0, end - 1) + 1
+        quotes -= data.count(b'"', before, end)
+        end = before
+    return data[:end] or data
 
 
 def shown(separator: str) -> str:
@@ -109,7 +87,7 @@ def _separator(path: Path, data: bytes) -> str:
     candidates = ("\t",) if usual == "\t" else SEPARATORS
     found = [one for one in candidates if len(_first(data, one)) > 1]
     if len(found) > 1:  # several cut the header: which one also cuts all rows alike?
-        found = [one for one in found if not trouble(data, one)] or found
+        found = [one for one in found if not trouble(Block(data), one)] or found
     if len(found) > 1:
         marks = " or ".join(map(shown, found))
         message = f"fields may be separated by {marks}: pass --sep"
@@ -124,20 +102,11 @@ def _first(data: bytes, separator: str) -> list[str]:
         return [""]
 
 
-def rows(data: bytes, separator: str, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
-    """Yield the line on which each row ends, and its fields; blank lines are skipped."""
-    csv.field_size_limit(MAX_FIELD)
-    text = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", errors="replace", newline="")
-    reader = csv.reader(text, delimiter=separator, skipinitialspace=True, strict=strict)
-    return ((reader.line_num, row) for row in reader if len(row) > 1 or "".join(row).strip())
-
-
-def trouble(data: bytes, separator: str) -> str:
-    """Return what is wrong with the rows of a text file; nothing if they are all alike."""
-    width = 0
+def trouble(block: Block, separator: str, width: int = 0) -> str:
+    """Return what is wrong with rows; nothing if all have the ``width``, or that of the header."""
     try:
-        for line, row in rows(data, separator, strict=True):
-            width = width or len(row)
+        for number, row in rows(block.data, separator, strict=True):
+            line, width = block.line + number, width or len(row)
             if len(row) != width:
                 found = f"line {line} has {len(row)} fields and the header {width}"
                 return f"{found}: correct it, or put double quotes around fields with separators"

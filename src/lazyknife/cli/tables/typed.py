@@ -7,21 +7,24 @@ does not matter in which file a row is; a guess is noted, and what is open is re
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .days import convert_dates
 from .files import File, open_file
 from .names import Roles
-from .numbers import Numbers, as_numbers, convert, decimal_mark, style_notes, style_of
+from .numbers import Numbers, as_numbers, convert, decimal_mark, style_of
 from .pools import Pool, kind_of
 from .reading import Reading
 from .same import same_types
+from .written import Written, notes_of
 
 if TYPE_CHECKING:
     import pandas as pd
+
+PLAIN = Written()  # as pandas reads it
 
 
 @dataclass(frozen=True)
@@ -30,26 +33,51 @@ class Tables:
 
     frames: tuple[pd.DataFrame, ...]  # one for each file, with a default index
     notes: tuple[str, ...]  # one sentence each
+    written: Mapping[str, Written]  # how each column is written
 
 
 def read_tables(
     paths: Sequence[Path], reading: Reading | None = None, roles: Roles | None = None
 ) -> Tables:
     """Read files into frames whose columns are numbers, booleans, dates or text in all of them."""
+    return type_files([open_file(path, reading) for path in paths], reading, roles)
+
+
+def type_files(
+    files: Sequence[File],
+    reading: Reading | None = None,
+    roles: Roles | None = None,
+    known: Mapping[str, Written] | None = None,
+) -> Tables:
+    """Read open files; ``known`` is how other rows of the same columns are written."""
     reading, roles = reading or Reading(), roles or Roles()
-    files = [open_file(path, reading) for path in paths]
-    raw = {roles.id_column} - {None}
-    as_text = set(roles.categorical)
-    frames = [file.frame(texts=as_text, raw=raw) for file in files]  # type: ignore[arg-type]
+    frames = [_read(file, roles) for file in files]
     pools = list(_pools(files, frames, roles))
     _read_mixed_as_text(files, frames, pools)
     pools = list(_pools(files, frames, roles))
     notes = [note for file in files if file.text for note in file.text.notes]
-    notes += _convert(files, frames, pools, reading)
-    both = list(_pools(files, frames, roles, with_text=as_text))
-    for pool in both:
-        notes += same_types(pool, pool.name in as_text, pool.name == roles.target)
-    return Tables(tuple(frames), tuple(dict.fromkeys(notes)))
+    written = _convert(files, frames, pools, reading, known or {})
+    notes += notes_of(written)
+    columns: dict[str, Written] = {}
+    for pool in _pools(files, frames, roles, with_text=roles.categorical):
+        may_be_empty = roles.optional or pool.name == roles.target
+        notes += same_types(pool, pool.name in roles.categorical, may_be_empty)
+        columns[pool.name] = _as_typed(pool, written.get(pool.name, PLAIN))
+    return Tables(tuple(frames), tuple(dict.fromkeys(notes)), columns)
+
+
+def _as_typed(pool: Pool, written: Written) -> Written:
+    """Return how a column is written, with its final type; plain numbers have no unit."""
+    kind = next((kind for kind in pool.kinds_now if kind != "empty"), "empty")
+    unit = "" if kind == "number" and written.unit is None else written.unit
+    return replace(written, kind=kind, unit=unit)
+
+
+def _read(file: File, roles: Roles) -> Any:
+    """Return the columns of a file that have a role or are features."""
+    raw = () if roles.id_column is None else (roles.id_column,)
+    only = [name for name in file.columns if name not in roles.drop]
+    return file.frame(roles.categorical, raw, only if roles.drop else ())
 
 
 def _pools(
@@ -95,39 +123,37 @@ def _read_again(files: Sequence[File], frames: Sequence[Any], names: set[str]) -
     for file, frame in zip(files, frames, strict=True):
         here = [name for name in frame.columns if name in names]
         if here and file.text is not None:
-            again = file.frame(texts=here, only=here)
+            again = file.frame(texts=here, only=here, trusted=True)
             for name in here:
                 frame[name] = again[name]
 
 
 def _convert(
-    files: Sequence[File], frames: Sequence[Any], pools: Sequence[Pool], reading: Reading
-) -> list[str]:
-    """Turn texts into numbers or dates, in place, where all of them are; return notes."""
-    notes, columns = [], []
+    files: Sequence[File],
+    frames: Sequence[Any],
+    pools: Sequence[Pool],
+    reading: Reading,
+    known: Mapping[str, Written],
+) -> dict[str, Written]:
+    """Turn texts into numbers or dates, in place, where all of them are; return how."""
+    written, columns = {}, []
     for pool in pools:
         if "text" not in pool.kinds:
             continue
-        dates = convert_dates(pool, reading)
+        dates = convert_dates(pool, reading, known.get(pool.name, PLAIN).order)
         if dates is not None:
-            notes += dates
+            written[pool.name] = dates
             continue
         found = as_numbers(pool, reading.marks)
         if found is not None:
             _check_not_declared(pool)
             columns.append(found)
     columns += _doubtful_floats(files, frames, pools, columns, reading)
-    return notes + _convert_numbers(columns, reading)
-
-
-def _convert_numbers(columns: Sequence[Numbers], reading: Reading) -> list[str]:
     decimal = decimal_mark(columns, reading)
-    notes, styles = [], {}
     for column in columns:
-        styles[column.pool.name] = style_of(column, decimal, reading.thousands)
-        notes += convert(column, styles[column.pool.name])
-    shown = [column for column in columns if column.has_marks]
-    return style_notes({column.pool.name: styles[column.pool.name] for column in shown}) + notes
+        style = style_of(column, decimal, reading.thousands)
+        written[column.pool.name] = convert(column, style)
+    return {pool.name: written[pool.name] for pool in pools if pool.name in written}
 
 
 def _check_not_declared(pool: Pool) -> None:
