@@ -13,7 +13,7 @@ from ..intervals.compact import CompactModels, KeptLevel
 from ..intervals.passes import Passes
 from ..intervals.streamed import FullModel
 from ..intervals.window import RATIO, largest_eta
-from ..solve.streamed import Extremes
+from ..solve.drift import Extremes
 from . import tasks as on
 from .partitions import Lazy, Partitions, computed, kept, reduced, sent, tasks
 from .selection import bracket, pick, places_for

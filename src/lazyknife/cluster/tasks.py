@@ -20,7 +20,8 @@ from ..data.targets import Target
 from ..intervals.passes import LeftOut, Passes
 from ..intervals.streamed import FullModel
 from ..intervals.window import bounds, within
-from ..solve.streamed import Extremes, StreamedRidge, Sums
+from ..solve.drift import Extremes
+from ..solve.streamed import StreamedRidge, Sums
 from .selection import Inside, Outline, inside, outline
 
 Places = NDArray[np.intp]

@@ -35,6 +35,7 @@ from ..records import Base, PrivacyCurve
 from ..saving import Codec, Known
 from ..solve.again import LeverageAgain
 from ..solve.amount import Amount
+from ..solve.drift import Drift
 from ..solve.dual import DualRidge, FactoredRidge
 from ..solve.factors import Averages, Factors, Levels
 from ..solve.inverse import Factored, Swept
@@ -43,7 +44,7 @@ from ..solve.readout import READOUTS
 from ..solve.ridge import RidgeModels
 from ..solve.rounding import Rounding, Sensitivity
 from ..solve.scales import LeverageScales, NoiseScales
-from ..solve.streamed import Drift, StreamedRidge
+from ..solve.streamed import StreamedRidge
 from ..tables import Expansion, Schema, TableEncoder
 from ..tables.schema import Column
 from ..tangent import FEATURES, Dual, Features, Landmarks, Primal, Tangent, WideTangent

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from ..compute import blocks, track
 from ..solve.amount import Amount
+from ..solve.drift import Drift
 from ..solve.guard import FEW_ROWS, largest
-from ..solve.streamed import Drift, Left, StreamedRidge, Sums
+from ..solve.streamed import Left, StreamedRidge, Sums
 from ..tangent import Landmarks
 from .streamed import StreamedModels, with_intercept
 

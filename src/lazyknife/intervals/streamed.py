@@ -12,7 +12,8 @@ from torch import Tensor
 from ..compute import Machine
 from ..records import Predictions
 from ..solve.amount import STRETCH, Amount
-from ..solve.streamed import Drift, StreamedRidge
+from ..solve.drift import Drift
+from ..solve.streamed import StreamedRidge
 from ..tangent import Landmarks
 from .window import Near
 

@@ -9,8 +9,8 @@ Rows may be part of all sums and yet never be left out: the second pass leaves o
 Rounding. The computed G is off by ΔG, |ΔG_ab| ≤ γ√(G_aa G_bb), so ‖ΔG‖ ≤ γ·tr G, and with
 ω = 2 tr G/λ all models are those of a penalty that is off by at most a part γω of λ. Predictions at
 x are then off by at most √h(x)·γ√ω·(v + ‖r‖), v the smaller of √ω‖r‖ and |w|ᵀ√diag G, which without
-row j is larger by at most √(ςh_j)|e_j|, ς = (Σ_a √(G_aa (G⁻¹)_aa))². Errors of the features, of norm
-ε in each row, move them by at most √h(x)·ε√n(‖w‖ + ‖r‖/√λ), and by ε‖w‖ through the new row's own
+row j is larger by at most √(ςh_j)|e_j|, ς = (Σ_a √(G_aa (G⁻¹)_aa))². Errors of features, of norm ε
+in each row, move them by at most √h(x)·ε√n(‖w‖ + ‖r‖/√λ), and by ε‖w‖ through the new row's own
 ones. Without row j, h(x) is at most 1/(1 − h_j) times as large; at X_j it is h_j/(1 − h_j).
 """
 
@@ -24,6 +24,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .drift import Drift, Extremes
 from .ridge import Indefinite
 from .rounding import FIRST_ORDER
 
@@ -64,56 +65,6 @@ class Left(NamedTuple):
     def joined(cls, parts: Sequence[Left]) -> Left:
         """All rows."""
         return cls(*(torch.cat(field) for field in zip(*parts, strict=True)))
-
-
-class Drift(NamedTuple):
-    """What rounding may have changed.
-
-    Attributes
-    ----------
-    slope, constant
-        Predictions at x are off by at most slope·√h(x) + constant·√(1 + ‖φ(x)‖²), where h(x) ≤ 1.
-    steep
-        The slope where h(x) > 1.
-    own
-        Bounds on the errors of left-out residuals, shape (n,); infinite where nothing is known.
-
-    """
-
-    slope: float
-    constant: float
-    steep: float
-    own: Tensor
-
-    def slack(self, leverages: Tensor, norms: Tensor) -> Tensor:
-        """Bounds on the errors of predictions, shape (m,)."""
-        slopes = torch.where(leverages > 1, self.steep, self.slope)
-        return slopes * leverages.sqrt() + self.constant * (1 + norms).sqrt()
-
-
-class Extremes(NamedTuple):
-    """What bounds on rounding need of all rows; those of several sets of rows can be joined.
-
-    Attributes
-    ----------
-    load
-        The largest load of rows without a large leverage.
-    known
-        That of rows of whose models something is known; −∞ if there are none.
-    least
-        The smallest 1 − h of these; ∞ if there are none.
-
-    """
-
-    load: float
-    known: float
-    least: float
-
-    @classmethod
-    def joined(cls, parts: Sequence[Extremes]) -> Extremes:
-        """Those of all rows."""
-        loads, known, least = zip(*parts, strict=True)
-        return cls(max(loads), max(known), min(least))
 
 
 @dataclass(frozen=True)
