@@ -179,5 +179,5 @@ def members_of(
         return None
     members, above = within(*bounds(scored.scores, scored.reach, eta), *ends)
     rows = block.X[block.left[members]]
-    shifts = full.moves_of(rows, scored.residuals[members])
+    shifts = full.columns_of(rows, scored.residuals[members])
     return Members(above, scored.scores[members], scored.reach[members], shifts)

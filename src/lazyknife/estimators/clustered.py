@@ -29,7 +29,7 @@ from ..intervals import kappa
 from ..intervals.compact import CompactModels
 from ..intervals.rounded import rounding_share
 from .fitting import LazyFit
-from .parting import PartedStep, drawn_part, is_parted
+from .parting import PartedStep, drawn_part, is_parted, parted_remarks
 from .preparing import prepare
 from .records import Fitted, Given, Seeds
 
@@ -84,6 +84,7 @@ class ClusterFit(LazyFit):
         loo, size = fit_parts(passes, rows, reading, apart, given.X, rank)
         largest = given._replace(y=given.y.new_tensor([size]))  # of all rows, not of the part
         certifier = self._certifier(largest, composed([]), loo)
+        certifier = replace(certifier, remarks=parted_remarks(loo, len(rows)))
         attributes = {
             "widths_": step.widths,
             "rounding_": rounding_share(loo, self.alpha, size),

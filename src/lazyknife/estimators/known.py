@@ -23,6 +23,7 @@ from ..data.monotone import Named, Pair
 from ..data.reading import Reader
 from ..data.scaling import Scaling, symlog
 from ..data.targets import TARGETS, Target
+from ..intervals.bounded import BoundedReadout
 from ..intervals.chosen import ChosenModels, Group, Some
 from ..intervals.compact import CompactModels, KeptLevel
 from ..intervals.framed import FramedFull
@@ -114,7 +115,8 @@ _RECORDS = (
     *(LeverageScales, Levels, Lookup, NoiseScales, Outer, Primal, PrimalRidge, PrivacyCurve),
     *(Refits, RidgeModels, Rounding, Scaling, Seeds, Sensitivity, Signs, Some, Swept, Tangent),
     *(TrainedCertifier, WideTangent, mlp, wide, Noted),
-    *(Amount, Drift, KeptLevel, Landmarks, SharedChoice, StreamedModels, StreamedRidge),
+    *(Amount, BoundedReadout, Drift, KeptLevel, Landmarks, SharedChoice, StreamedModels),
+    StreamedRidge,
     *(Column, Expansion, Frame, Pair, Reader, Schema, Target),
     *BASES.values(),
     *LOSSES.values(),

@@ -21,21 +21,25 @@ from torch import Tensor
 from ..data.frames import Frame, own_frames, unscaled
 from ..intervals import Construction, find_construction
 from ..intervals.passes import Passes
-from ..intervals.streamed import StreamedModels
+from ..intervals.streamed import FullModel, StreamedModels
 from ..networks import KINDS, wide
+from ..sentences import PARTED
 from ..solve.amount import Amount, fit_amount, log_errors
-from ..solve.ascent import Climb, climb_all
+from ..solve.ascent import STAGES, Climb, climb_all
 from ..solve.dual import DualSystem
 from ..solve.ridge import left_out
+from ..solve.trial import tried
 from ..tangent import Landmarks, WideTangent
 from .candidates import STEP, CandidateStep, is_known
 from .choice import SharedChoice
+from .cost import Cost, Shape, measured
 
 MANY = 1000  # more rows than this are parted
 # Rows of the part: half of all rows up to the first number, a quarter up to the second, no more.
 HALF, QUARTER = 2000, 4000
-# Rows that the search looks at, and rows for each feature below which weights would overfit.
-SEARCHED, ROWS_EACH = 1000, 5
+# Rows of the search for each feature, below which weights of features would overfit, and rows that
+# had no part in it, below which they do not decide.
+ROWS_EACH, FEWEST_TRIED = 5, 250
 AMOUNT = 2000  # rows that σ is learnt from
 # Landmarks: n·d² stays below this where that leaves enough of them.
 WORK, FEWEST, MOST = 2e11, 512, 2000
@@ -51,6 +55,13 @@ class Part(NamedTuple):
     @property
     def framed(self) -> Tensor:
         return self.frame.apply(self.X)
+
+
+def parted_remarks(loo: object, n: int) -> tuple[str, ...]:
+    """What the certificate of n rows says of those that were set aside."""
+    if not isinstance(loo, FullModel):
+        return ()
+    return (PARTED.format(count=n - len(loo.residuals)),)
 
 
 def is_parted(
@@ -74,6 +85,12 @@ def drawn_part(n: int, seed: int) -> NDArray[np.intp]:
     They depend on the number of rows alone, and not on how the rows are partitioned.
     """
     return np.random.default_rng(seed).choice(n, part_of(n), replace=False)
+
+
+def stages_of(part: int) -> tuple[int, int]:
+    """Rows of the part on which all networks climb, and the best; the others decide."""
+    few, many = STAGES
+    return min(few, part), min(many, 2 * part // 3 if 2 * part // 3 > few else part)
 
 
 def landmarks_of(n: int) -> int:
@@ -101,7 +118,10 @@ class PartedStep(CandidateStep):
     progress: bool = False
 
     def models(self, X: Tensor, y: Tensor) -> tuple[StreamedModels, SharedChoice]:
-        """Choose on the part, and solve."""
+        """Choose on the part, and solve; what it takes is said before."""
+        cost = self.cost(len(y), X.shape[1])
+        self.machine.check_fits(int(cost.memory), f"fitting {len(y):,} rows", "use fewer rows")
+        cost.announce(f"{len(y):,} rows of {X.shape[1]} features")
         own = drawn_part(len(y), self.seed)
         rest = torch.from_numpy(np.delete(np.arange(len(y)), own))
         with self.machine.products():
@@ -119,6 +139,13 @@ class PartedStep(CandidateStep):
         passes = Passes(basis, climbs[best].ridge, self.intercept, float(y.mean()), amount)
         return passes, self._choice(passes, n - len(y), part, best, climbs)
 
+    def cost(self, n: int, features: int) -> Cost:
+        """What n rows of so many features take."""
+        few, many = stages_of(part_of(n))
+        amount = 0 if self.widths == "constant" else min(AMOUNT, part_of(n))
+        shape = Shape(n, features, len(self._networks), landmarks_of(n), few, many, amount)
+        return shape.cost(measured(self.machine), self.machine)
+
     def _frame(self, X: Tensor) -> Frame:
         if not self.scaled:
             return unscaled(1, X.shape[1], self.nominal)[0]
@@ -134,9 +161,14 @@ class PartedStep(CandidateStep):
         self, part: Part, networks: Sequence[wide], targets: Tensor
     ) -> tuple[int, list[Climb]]:
         X, y = self.machine.put(part.framed), self.machine.put(targets)
-        relevance = self.relevance and ROWS_EACH * X.shape[1] <= min(len(X), SEARCHED)
+        few, many = stages_of(len(X))
+        relevance = self.relevance and ROWS_EACH * X.shape[1] <= many
         terms = (part.frame.nominal, self.intercept, relevance, self.ridge, self.progress)
-        return climb_all(networks, X, y, *terms)
+        best, climbs = climb_all(networks, X, y, *terms, rows=(few, many))
+        if len(X) - many < FEWEST_TRIED:
+            return best, climbs
+        fixed = self.ridge is not None
+        return tried(networks, climbs, X, y, part.frame.nominal, many, fixed)
 
     def _tangent(self, network: wide, climb: Climb, frame: Frame) -> WideTangent:
         weights = frame.scale.new_tensor(climb.weights)

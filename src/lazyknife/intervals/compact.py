@@ -18,6 +18,8 @@ from torch import Tensor
 from .streamed import FullModel
 from .window import SAFE, Near, etas
 
+BLOCK = 2**28  # bytes of predictions of rows by models
+
 
 @dataclass(frozen=True, eq=False)
 class KeptLevel:
@@ -38,7 +40,7 @@ class KeptLevel:
     scores, reach
         R and ρ, each (k,).
     shifts
-        L⁻¹φ_j e_j, shape (q, k).
+        −L⁻¹φ_j e_j, shape (q, k).
 
     """
 
@@ -52,10 +54,10 @@ class KeptLevel:
     shifts: Tensor
 
     @property
-    def moves_at_once(self) -> int:
-        return self.shifts.shape[1]
+    def block(self) -> int:
+        return BLOCK
 
-    def moves(self, members: Tensor) -> Tensor:
+    def columns(self, members: Tensor) -> Tensor:
         return self.shifts[:, members]
 
     def beyond(self, near: Near, rows: Tensor) -> tuple[Tensor, Tensor]:

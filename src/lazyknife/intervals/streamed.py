@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from ..compute import Machine
+from ..compute import Machine, blocks
 from ..records import Predictions
 from ..solve.amount import STRETCH, Amount
 from ..solve.drift import Drift
@@ -54,9 +54,8 @@ class FullModel:
         return self._machine.rows_at_once(self.basis.size, 8 * self.basis.row_bytes)
 
     @property
-    def moves_at_once(self) -> int:
-        each = 4 * self.basis.row_bytes
-        return max(1, self._machine.block // each)
+    def block(self) -> int:
+        return self._machine.block
 
     @property
     def stretch(self) -> float:
@@ -76,20 +75,20 @@ class FullModel:
         """The full model at some rows, and L⁻¹φ of them."""
         rows, norms = self.features(X)
         half, point = self.solved.half(rows), rows @ self.solved.weights + self.center
-        one = point.new_ones(())
+        leverages, one = half.square().sum(dim=0), point.new_ones(())
         found = Predictions(
             point,
             point.new_empty(len(point), 0),
             one - 1,
             one.expand(len(point)) if self.amount is None else self.amount(X),
             one - 1 if self.amount is None else one * STRETCH,
-            self.drift.slack(half.square().sum(dim=0), norms),
+            self.drift.slack(leverages, norms),
         )
-        return Near(found, half)
+        return Near(found, leverages.sqrt(), point, half.T)
 
-    def moves_of(self, X: Tensor, residuals: Tensor) -> Tensor:
-        """L⁻¹φe of rows with these left-out residuals, shape (q, m)."""
-        return self.solved.half(self.features(X)[0]) * residuals
+    def columns_of(self, X: Tensor, residuals: Tensor) -> Tensor:
+        """−L⁻¹φe of rows with these left-out residuals, shape (q, m)."""
+        return self.solved.half(self.features(X)[0]) * -residuals
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,9 +140,9 @@ class StreamedModels(FullModel):
             return math.inf, math.inf
         return float(self.errors[known].median()), self.stretch
 
-    def moves(self, members: Tensor) -> Tensor:
-        """L⁻¹φ_j e_j of some rows, shape (q, members)."""
-        return self.moves_of(self.rows[members.to(self.rows.device)], self.residuals[members])
+    def columns(self, members: Tensor) -> Tensor:
+        """−L⁻¹φ_j e_j of some rows, shape (q, members)."""
+        return self.columns_of(self.rows[members.to(self.rows.device)], self.residuals[members])
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Predictions of the full model, (m,), and of all others, (m, n)."""
@@ -153,9 +152,10 @@ class StreamedModels(FullModel):
     def scaled(self, X: Tensor) -> Predictions:
         """Everything that intervals are computed from, of all models."""
         near, every = self.near(X), torch.arange(len(self.residuals), device=self.residuals.device)
-        moved = [near.half.T @ self.moves(part) for part in every.split(self.moves_at_once)]
+        parts = blocks(len(every), 4 * self.basis.row_bytes, self.block)
+        moved = [near.factors @ self.columns(every[part]) for part in parts]
         found = near.found
-        each = found.point[:, None] - torch.cat(moved, dim=1)
+        each = found.point[:, None] + torch.cat(moved, dim=1)
         stretch = found.stretch.expand(len(each))
         return found._replace(each=each, scales=found.scales[:, None], stretch=stretch)
 

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from ..compute import steps
+from ..compute import blocks
 from ..records import LeaveOneOut, Predictions
 from .order import kth_largest, kth_smallest
 
@@ -25,6 +25,8 @@ from .order import kth_largest, kth_smallest
 RATIO = 2.0
 # Bounds are widened by this much relative to their size, far more than rounding can change in them.
 SAFE = 1e-9
+ARRAYS = 6  # of rows × models at a time
+RANKS_KEPT = 4  # whose columns are kept
 
 
 class Near(NamedTuple):
@@ -34,13 +36,17 @@ class Near(NamedTuple):
     ----------
     found
         The full predictions, their σ(x) and rounding; ``each`` is empty.
-    half
-        L⁻¹φ(x), shape (q, m); its squares sum to h(x).
+    roots
+        √h(x), shape (m,).
+    start, factors
+        Model j predicts start + factors·column_j, shapes (m,) and (m, q), less the shift.
 
     """
 
     found: Predictions
-    half: Tensor
+    roots: Tensor
+    start: Tensor
+    factors: Tensor
 
 
 class Moved(Protocol):
@@ -55,11 +61,11 @@ class Moved(Protocol):
         """ρ_j, shape (n,)."""
 
     @property
-    def moves_at_once(self) -> int:
-        """How many models' moves to hold in memory."""
+    def block(self) -> int:
+        """Bytes for predictions of rows by models, and for columns of models."""
 
-    def moves(self, members: Tensor) -> Tensor:
-        """L⁻¹φ_j e_j of some models, shape (q, members)."""
+    def columns(self, members: Tensor) -> Tensor:
+        """Columns of some models, shape (q, members)."""
 
 
 @runtime_checkable
@@ -99,10 +105,10 @@ class Window(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """Windows by their rank and η, and the moves of the models in the last large one, by rank."""
+    """Windows by their rank and η, and the columns of the last large one, by rank."""
 
     windows: dict[tuple[int, float], Window]
-    moves: dict[int, tuple[Tensor, Tensor]]
+    columns: dict[int, tuple[Tensor, Tensor]]
 
 
 _KEPT: WeakKeyDictionary[Moved, _Kept] = WeakKeyDictionary()
@@ -131,57 +137,69 @@ def windowed_plus(
 ) -> tuple[Predictions, Tensor, Tensor]:
     """Predictions of the full model, and the order statistics of both ends, (m, ranks)."""
     near = loo.near(X)
-    infinite = near.half.new_full((len(X), len(ranks)), torch.inf)
+    infinite = near.start.new_full((len(X), len(ranks)), torch.inf)
     lower, upper = -infinite, infinite
     for column, rank in enumerate(ranks):
         for rows, eta in _classes(near) if rank else ():
-            ends = _ends(loo, near, rows, eta, rank)
-            lower[rows, column], upper[rows, column] = ends
+            for part, ends in _ends(loo, near, rows, eta, rank):
+                lower[part, column], upper[part, column] = ends
     return near.found, lower, upper
 
 
 def _ends(
     loo: Bounded | Elsewhere, near: Near, rows: Tensor, eta: float, rank: int
-) -> tuple[Tensor, Tensor]:
-    """Both order statistics for rows of at most this η, or bounds on them, each (rows,)."""
+) -> Iterator[tuple[Tensor, tuple[Tensor, Tensor]]]:
+    """Both order statistics for rows of at most this η, or bounds on them, by blocks of rows."""
+    models: Moved
     if isinstance(loo, Bounded):
-        return _order_statistics(loo, near, rows, eta, rank)
-    level = loo.among(rank, eta)
-    if level.eta < eta:
-        return level.beyond(near, rows)
-    return _order_statistics(level, near, rows, eta, rank - level.above)
+        models = loo
+    else:
+        models = level = loo.among(rank, eta)
+        if level.eta < eta:
+            yield rows, level.beyond(near, rows)
+            return
+        rank -= level.above
+    found = _window(models, eta, rank)
+    for part in blocks(len(rows), ARRAYS * len(found.members) * 8, models.block):
+        yield rows[part], _order_statistics(models, near, rows[part], found, rank)
+
+
+def _window(loo: Moved, eta: float, rank: int) -> Window:
+    """The window of rows of at most this η, kept for the next ones."""
+    windows = _KEPT.setdefault(loo, _Kept({}, {})).windows
+    if (rank, eta) not in windows:
+        windows[rank, eta] = window(loo.scores, loo.reach, eta, rank)
+    return windows[rank, eta]
 
 
 def _order_statistics(
-    loo: Moved, near: Near, rows: Tensor, eta: float, rank: int
+    loo: Moved, near: Near, rows: Tensor, found: Window, rank: int
 ) -> tuple[Tensor, Tensor]:
-    """Both order statistics for rows of at most this η, each (rows,)."""
-    kept = _KEPT.setdefault(loo, _Kept({}, {}))
-    if (rank, eta) not in kept.windows:
-        kept.windows[rank, eta] = window(loo.scores, loo.reach, eta, rank)
-    members, above = kept.windows[rank, eta]
-    found, half = near.found, near.half[:, rows].T
-    moved = [half @ moves for moves in _moves(loo, kept, members, rank)]
-    each = found.point[rows, None] - torch.cat(moved, dim=1)
-    margins = loo.scores[members] * found.scales[rows, None] * (1 + found.stretch)
-    left = [rank - above]
+    """Both order statistics for some rows, each (rows,)."""
+    factors, full = near.factors[rows], near.found
+    parts = _columns(loo, found.members, rank, factors.shape[1])
+    each = torch.cat([factors @ part for part in parts], dim=1).add_(near.start[rows, None])
+    margins = loo.scores[found.members] * full.scales[rows, None] * (1 + full.stretch)
+    left = [rank - found.above]
     return kth_smallest(each - margins, left)[:, 0], kth_largest(each + margins, left)[:, 0]
 
 
-def _moves(loo: Moved, kept: _Kept, members: Tensor, rank: int) -> Iterator[Tensor]:
-    """Moves of the members, in parts; those of a window that contains theirs are used again."""
-    if rank in kept.moves:
-        known, moves = kept.moves[rank]
-        place = torch.searchsorted(known, members).clamp(max=len(known) - 1)
-        if bool((known[place] == members).all()):
-            yield moves if len(known) == len(members) else moves[:, place]
-            return
-    if len(members) <= loo.moves_at_once:
-        kept.moves[rank] = members, loo.moves(members)
-        yield kept.moves[rank][1]
+def _columns(loo: Moved, members: Tensor, rank: int, q: int) -> Iterator[Tensor]:
+    """Columns of the members, in parts; those of a window that contains theirs are used again."""
+    kept = _KEPT.setdefault(loo, _Kept({}, {})).columns
+    known, columns = kept.get(rank, (members[:0], None))
+    place = torch.searchsorted(known, members).clamp(max=len(known) - 1)
+    if columns is not None and bool((known[place] == members).all()):
+        yield columns if len(known) == len(members) else columns[:, place]
         return
-    for part in steps(len(members), loo.moves_at_once):
-        yield loo.moves(members[part])
+    parts = [members[part] for part in blocks(len(members), 4 * 8 * q, loo.block)]
+    for part in parts:
+        columns = loo.columns(part)
+        if len(parts) == 1:
+            if len(kept) == RANKS_KEPT:
+                kept.clear()
+            kept[rank] = members, columns
+        yield columns
 
 
 def _classes(near: Near) -> Iterator[tuple[Tensor, float]]:
@@ -193,7 +211,7 @@ def _classes(near: Near) -> Iterator[tuple[Tensor, float]]:
 
 def etas(near: Near) -> Tensor:
     """η of each row, shape (m,)."""
-    return near.half.square().sum(dim=0).sqrt() / near.found.scales
+    return near.roots / near.found.scales
 
 
 def largest_eta(near: Near) -> float:

@@ -9,9 +9,9 @@ Rows may be part of all sums and yet never be left out: the second pass leaves o
 Rounding. The computed G is off by ΔG, |ΔG_ab| ≤ γ√(G_aa G_bb), so ‖ΔG‖ ≤ γ·tr G, and with
 ω = 2 tr G/λ all models are those of a penalty that is off by at most a part γω of λ. Predictions at
 x are then off by at most √h(x)·γ√ω·(v + ‖r‖), v the smaller of √ω‖r‖ and |w|ᵀ√diag G, which without
-row j is larger by at most √(ςh_j)|e_j|, ς = (Σ_a √(G_aa (G⁻¹)_aa))². Errors of features, of norm ε
-in each row, move them by at most √h(x)·ε√n(‖w‖ + ‖r‖/√λ), and by ε‖w‖ through the new row's own
-ones. Without row j, h(x) is at most 1/(1 − h_j) times as large; at X_j it is h_j/(1 − h_j).
+row j is larger by at most √(ςh_j)|e_j|, ς = (Σ_a √(G_aa (G⁻¹)_aa))². Errors of the features, of
+norm ε in each row, move them by at most √h(x)·ε√n(‖w‖ + ‖r‖/√λ), and by ε‖w‖ through the new row's
+own ones. Without row j, h(x) is at most 1/(1 − h_j) times as large; at X_j it is h_j/(1 − h_j).
 """
 
 from __future__ import annotations
