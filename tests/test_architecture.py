@@ -43,6 +43,7 @@ PARTS = [
     ("certificate",),
     ("plots",),
     ("results",),
+    ("cluster",),
     ("metrics",),
     ("estimators",),
     ("compare", "scorers", "recommendation"),

@@ -72,6 +72,7 @@ def study(
         typer.Option(help="Repetitions of every combination; by default the study's own.", min=1),
     ] = None,
     jobs: opt.Jobs = -1,
+    scheduler: opt.Scheduler = None,
     module: Annotated[
         Path | None,
         typer.Option(help="A Python file (.py) that defines a study of your own: see the docs."),
@@ -91,10 +92,11 @@ def study(
         raise ValueError(f"--output {output}: this is a file: give a folder")
     own = None if module is None else load_study(module)
     chosen = list(dict.fromkeys(study for name in names or () for study in studies.named(name)))
-    failed = [text for study in chosen for text in _run(study, output, trials, jobs)]
+    where = {"trials": trials, "jobs": jobs, "scheduler": scheduler}
+    failed = [text for study in chosen for text in _run(study, output, where)]
     if own is not None:
         chosen.append(own.study)
-        failed += _run(own.study, output, trials, jobs, data=own.data, methods=own.methods)
+        failed += _run(own.study, output, where | {"data": own.data, "methods": own.methods})
     whole = {study.name for study in chosen} >= set(COLLECTIONS["paper"])
     found = studies.verdicts(paper_rows(output)) if whole else ()
     if found:
@@ -115,14 +117,11 @@ def _list() -> None:
         print_text(f"{name}: {', '.join(members)}")
 
 
-def _run(
-    study: Study, folder: Path, trials: int | None, jobs: int, **own: Mapping[str, Any]
-) -> list[str]:
+def _run(study: Study, folder: Path, options: Mapping[str, Any]) -> list[str]:
     """Bring a study's rows up to date and draw its figure; return what failed, and how often."""
     path = folder / f"{study.name}.csv"
-    options = {"trials": trials, "jobs": jobs, "progress": show_progress()}
     try:
-        outcome = studies.run_study(study, path, **options, **own)
+        outcome = studies.run_study(study, path, progress=show_progress(), **options)
     except studies.FailedTrials as error:
         outcome = error.outcome
     rows = studies.read_rows(path)

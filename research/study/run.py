@@ -57,6 +57,7 @@ def run_study(
     methods: Mapping[str, Any] | None = None,
     trials: int | None = None,
     jobs: int = -1,
+    scheduler: str | None = None,
     progress: bool = False,
 ) -> Outcome:
     """Bring a file of rows up to the study's full grid.
@@ -84,6 +85,9 @@ def run_study(
         Repetitions of every combination; None is the study's own.
     jobs
         Trials at a time, each on one thread; -1 takes all cores.
+    scheduler
+        Address of a Dask scheduler, on whose workers trials run instead; they need the same
+        packages, the checkout and its data included.
     progress
         Whether to show a progress bar.
 
@@ -96,14 +100,19 @@ def run_study(
     own = Own(data or {}, methods or {})
     _check_names(own)
     with locked(path):
-        outcome = _bring_up(study, path, own, trials, jobs, progress)
+        outcome = _bring_up(study, path, own, trials, (jobs, scheduler), progress)
     if outcome.failures:
         raise FailedTrials(outcome)
     return outcome
 
 
 def _bring_up(
-    study: Study, path: Path, own: Own, trials: int | None, jobs: int, progress: bool
+    study: Study,
+    path: Path,
+    own: Own,
+    trials: int | None,
+    where: tuple[int, str | None],
+    progress: bool,
 ) -> Outcome:
     wanted = [resolve(trial, own) for trial in study.expand(trials)]
     keys: Keys = {key_of(trial.key): trial for trial in wanted}
@@ -116,7 +125,7 @@ def _bring_up(
         parts = together(missing)
         calls = ((part, own.of(part[0].data, part[0].method)) for part in parts)
         with path.open("a", encoding="utf-8", newline="") as file:
-            ended = side_by_side(run_trials, calls, jobs)
+            ended = side_by_side(run_trials, calls, *where)
             for rows in track(ended, study.name, len(parts), progress):
                 file.write("".join(map(line, rows)))
                 file.flush()

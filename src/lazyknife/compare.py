@@ -55,6 +55,7 @@ def compare_methods(
     test_rows: int = 5000,
     random_state: int = 0,
     jobs: int = -1,
+    scheduler: str | None = None,
     progress: bool = False,
 ) -> pd.DataFrame:
     """Compare methods on the same folds of a data set. Requires pandas.
@@ -79,6 +80,8 @@ def compare_methods(
         Seed of the folds; fold k of every method has the seed ``random_state + k``.
     jobs
         Number of fits at a time, each on one thread; -1 uses all cores.
+    scheduler
+        Address of a Dask scheduler, such as ``"tcp://10.0.0.1:8786"``: fits run on its workers.
     progress
         Whether to show a progress bar.
 
@@ -108,9 +111,10 @@ def compare_methods(
                 yield name, number, seeded, *rows
 
     total = len(parts) * len(models)
-    rows = list(track(side_by_side(run_fold, calls(), jobs), "comparing", total, progress))
-    order = list(models)
-    rows.sort(key=lambda row: (order.index(row["method"]), row["fold"]))
+    rows = list(
+        track(side_by_side(run_fold, calls(), jobs, scheduler), "comparing", total, progress)
+    )
+    rows.sort(key=lambda row: (list(models).index(row["method"]), row["fold"]))
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 

@@ -116,6 +116,10 @@ class Plain:
     def tangent(self) -> Any:
         return SimpleNamespace(machine=PROCESSOR)
 
+    @property
+    def points(self) -> Any:
+        return SimpleNamespace(X=torch.eye(self.size, dtype=torch.float64))
+
     def at(self, X: Tensor) -> Rows:
         return Rows(X.new_zeros(len(X)), X, X.square().sum(dim=1))
 

@@ -47,7 +47,7 @@ SETTINGS = (
         train_rows=(int, 500, TRAIN_ROWS),
         test_rows=(int, 5000, "Largest number of test rows in a fold."),
     )
-    | {"jobs": (opt.Jobs, -1)}
+    | {"jobs": (opt.Jobs, -1), "scheduler": (opt.Scheduler, None)}
 )
 
 

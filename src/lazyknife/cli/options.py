@@ -37,6 +37,10 @@ OptionalTarget = Annotated[
 ]
 Alpha = Annotated[float, option("Level: intervals aim at a coverage of 1 − alpha.", LAZY)]
 Jobs = Annotated[int, option("Fits at a time, each on one thread; -1: all cores.", RUN)]
+Scheduler = Annotated[
+    str | None,
+    option("Address of a Dask scheduler, on whose workers fits run.", RUN, metavar="ADDRESS"),
+]
 SEED: Options = {"seed": (Annotated[int, option("Seed of all randomness.", RUN, min=0)], 0)}
 
 _SCALING = (

@@ -150,7 +150,7 @@ class LazyFit(IntervalRegressor):
             raise ValueError(f"network={self.network!r}: candidates {reason}")
         return listed
 
-    def _parted(self, n: int, networks: Iterable[object]) -> bool:
+    def _parted(self, n: float, networks: Iterable[object]) -> bool:
         return is_parted(n, networks, self.construction, self.widths)
 
     def _fit_chosen(self, given: Given, networks: Sequence[Network | wide]) -> Fitted:
@@ -161,7 +161,7 @@ class LazyFit(IntervalRegressor):
         self._choices().check_rows(len(left), self.folds)
         bases, candidates = self._bases(given, networks, learn)
         widths = self._choices(candidates=True).widths_for(len(left))
-        step = self._step_for(candidates, widths, given)
+        step = self._step_for(candidates, widths, given, len(y))
         loo, choice = step.models(X[left], y[left])
         dependence = composed([base.dependence for base in bases])
         certifier = self._certifier(given, dependence, loo)
@@ -175,7 +175,7 @@ class LazyFit(IntervalRegressor):
         return Fitted(loo, certifier, attributes)
 
     def _step_for(
-        self, candidates: Sequence[Candidate], widths: str, given: Given
+        self, candidates: Sequence[Candidate], widths: str, given: Given, n: float
     ) -> ChoosingStep | FullStep | PartedStep:
         machine = self._machine().of_type(torch.float64)  # predictions included
         ridge = None if isinstance(self.ridge, str) else float(self.ridge)
@@ -185,7 +185,7 @@ class LazyFit(IntervalRegressor):
         if find_construction(self.construction).symmetric:
             return FullStep(*common)
         relevance = self.relevance is not None
-        if self._parted(len(given.X), [candidate.network for candidate in candidates]):
+        if self._parted(n, [candidate.network for candidate in candidates]):
             return PartedStep(*common, widths, relevance, self.progress)
         own = (self.construction, widths, relevance, self.folds, self.alpha, self.progress)
         return ChoosingStep(*common, *own)

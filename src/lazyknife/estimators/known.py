@@ -25,6 +25,7 @@ from ..data.scaling import Scaling, symlog
 from ..data.targets import TARGETS, Target
 from ..intervals.bounded import BoundedReadout
 from ..intervals.chosen import ChosenModels, Group, Some
+from ..intervals.compact import CompactModels, KeptLevel
 from ..intervals.framed import FramedFull
 from ..intervals.full import Family, FullModels
 from ..intervals.streamed import StreamedModels
@@ -35,6 +36,7 @@ from ..records import Base, PrivacyCurve
 from ..saving import Codec, Known
 from ..solve.again import LeverageAgain
 from ..solve.amount import Amount
+from ..solve.drift import Drift
 from ..solve.dual import DualRidge, FactoredRidge
 from ..solve.factors import Averages, Factors, Levels
 from ..solve.inverse import Factored, Swept
@@ -43,7 +45,7 @@ from ..solve.readout import READOUTS
 from ..solve.ridge import RidgeModels
 from ..solve.rounding import Rounding, Sensitivity
 from ..solve.scales import LeverageScales, NoiseScales
-from ..solve.streamed import Drift, StreamedRidge
+from ..solve.streamed import StreamedRidge
 from ..tables import Expansion, Schema, TableEncoder
 from ..tables.schema import Column
 from ..tangent import FEATURES, Dual, Features, Landmarks, Primal, Tangent, WideTangent
@@ -113,7 +115,8 @@ _RECORDS = (
     *(LeverageScales, Levels, Lookup, NoiseScales, Outer, Primal, PrimalRidge, PrivacyCurve),
     *(Refits, RidgeModels, Rounding, Scaling, Seeds, Sensitivity, Signs, Some, Swept, Tangent),
     *(TrainedCertifier, WideTangent, mlp, wide, Noted),
-    *(Amount, BoundedReadout, Drift, Landmarks, SharedChoice, StreamedModels, StreamedRidge),
+    *(Amount, BoundedReadout, Drift, KeptLevel, Landmarks, SharedChoice, StreamedModels),
+    StreamedRidge,
     *(Column, Expansion, Frame, Pair, Reader, Schema, Target),
     *BASES.values(),
     *LOSSES.values(),
@@ -132,6 +135,7 @@ _SCALERS = (
 )
 _OTHERS = (
     Codec(Machine, lambda machine: dict(vars(machine)), _machine),
+    Codec(CompactModels, lambda models: models.__getstate__(), CompactModels),
     # Its models, many n×n matrices, are made again: that takes as long as reading them.
     Codec(FramedFull, lambda full: {"source": full.source}, FramedFull.of),
     Codec(FunctionTransformer, _fixed_state, _fixed),

@@ -20,14 +20,14 @@ from ..losses import Loss, find_loss
 from ..tables import TableEncoder
 from ..tangent import FeatureMap, Selection, check_selection
 from .candidates import listed_networks
-from .fitting import LazyFit
+from .clustered import ClusterFit
 
 MOST_STARTS = 10_000
 MORE_STARTS = "The mean of so many networks no longer changes; each of them takes time and memory"
 
 
 @dataclass(eq=False, repr=False)
-class LazyJackknifeRegressor(LazyFit):
+class LazyJackknifeRegressor(ClusterFit):
     """Certified prediction intervals for a table or a neural network, at the cost of one training.
 
     The network is linearised at base weights θ0 that are public or were learnt privately. All n

@@ -13,12 +13,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from ..base.split import random_parts
 from ..data.frames import Frame, own_frames, unscaled
 from ..intervals import Construction, find_construction
+from ..intervals.compact import CompactModels
 from ..intervals.passes import Passes
 from ..intervals.streamed import StreamedModels
 from ..networks import KINDS, wide
@@ -58,13 +60,13 @@ class Part(NamedTuple):
 
 def parted_remarks(loo: object, n: int) -> tuple[str, ...]:
     """What the certificate of n rows says of those that were set aside."""
-    if not isinstance(loo, StreamedModels):
+    if not isinstance(loo, StreamedModels | CompactModels):
         return ()
     return (PARTED.format(count=n - len(loo.residuals)),)
 
 
 def is_parted(
-    n: int, networks: Iterable[object], construction: str | Construction[Any], widths: str | None
+    n: float, networks: Iterable[object], construction: str | Construction[Any], widths: str | None
 ) -> bool:
     """Whether n rows are parted: wide networks of known kinds, and a model for each row."""
     kind = find_construction(construction)
@@ -76,6 +78,14 @@ def is_parted(
 def part_of(n: int) -> int:
     """Rows of the part."""
     return min(max(min(n // 2, HALF), n // 4), QUARTER)
+
+
+def drawn_part(n: int, seed: int) -> NDArray[np.intp]:
+    """Numbers of the rows of the part, in a random order; takes no memory of size n if n is large.
+
+    They depend on the number of rows alone, and not on how the rows are partitioned.
+    """
+    return np.random.default_rng(seed).choice(n, part_of(n), replace=False)
 
 
 def stages_of(part: int) -> tuple[int, int]:
@@ -113,18 +123,22 @@ class PartedStep(CandidateStep):
         cost = self.cost(len(y), X.shape[1])
         self.machine.check_fits(int(cost.memory), f"fitting {len(y):,} rows", "use fewer rows")
         cost.announce(f"{len(y):,} rows of {X.shape[1]} features")
-        rest, own = random_parts(len(y), part_of(len(y)), self.seed)
-        order = torch.randperm(len(own), generator=torch.Generator().manual_seed(self.seed))
-        first = torch.from_numpy(own)[order]
-        part = Part(X[first], y[first], self._frame(X[first]))
+        own = drawn_part(len(y), self.seed)
+        rest = torch.from_numpy(np.delete(np.arange(len(y)), own))
         with self.machine.products():
-            best, climbs = self._climb(part, self._networks, part.y, self.ridge)
-            tangent = self._tangent(self._networks[best], climbs[best], part.frame)
-            amount = self._amount(part, tangent, climbs[best].ridge)
-            basis = Landmarks.of(tangent, part.X[: landmarks_of(len(y))])
-            passes = Passes(basis, climbs[best].ridge, self.intercept, float(part.y.mean()), amount)
-            loo = passes.models(X, y, torch.from_numpy(rest), self.progress)
-        return loo, self._choice(loo, part, best, climbs)
+            passes, choice = self.chosen(X[own], y[own], len(y))
+            loo = passes.models(X, y, rest, self.progress)
+        return loo, choice
+
+    def chosen(self, X: Tensor, y: Tensor, n: int) -> tuple[Passes, SharedChoice]:
+        """What is chosen on a part of n rows, which is given in a random order."""
+        part = Part(X, y, self._frame(X))
+        best, climbs = self._climb(part, self._networks, y, self.ridge)
+        tangent = self._tangent(self._networks[best], climbs[best], part.frame)
+        amount = self._amount(part, tangent, climbs[best].ridge)
+        basis = Landmarks.of(tangent, X[: landmarks_of(n)])
+        passes = Passes(basis, climbs[best].ridge, self.intercept, float(y.mean()), amount)
+        return passes, self._choice(passes, n - len(y), part, best, climbs)
 
     def cost(self, n: int, features: int) -> Cost:
         """What n rows of so many features take."""
@@ -175,17 +189,17 @@ class PartedStep(CandidateStep):
         return fit_amount(own, part.X[:AMOUNT], errors[:AMOUNT], climbs[best].ridge)
 
     def _choice(
-        self, loo: StreamedModels, part: Part, best: int, climbs: list[Climb]
+        self, passes: Passes, rows: int, part: Part, best: int, climbs: list[Climb]
     ) -> SharedChoice:
         return SharedChoice(
             networks=tuple(candidate.name for candidate in self.candidates),
             network=best,
             weights=climbs[best].weights,
             ridge=climbs[best].ridge,
-            widths="constant" if loo.amount is None else "learnt",
+            widths="constant" if passes.amount is None else "learnt",
             values=tuple(climb.value for climb in climbs),
             evaluated=sum(climb.evaluations for climb in climbs),
             searched=len(part.y),
-            landmarks=loo.basis.size,
-            rows=len(loo.residuals),
+            landmarks=passes.basis.size,
+            rows=rows,
         )

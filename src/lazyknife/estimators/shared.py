@@ -118,8 +118,10 @@ class IntervalRegressor(Saved, ComparesRows, RegressorMixin, Guaranteed):  # typ
         X, y = rows_and_targets(X, y)
         given = prepare(self, X, y, pool := all_rows(X_pool), all_rows(X_unlabeled))
         self._compare_pool(given, X, pool)
-        fitted = self._fit(given)
-        # Set attributes only after everything has succeeded.
+        return self._set_fitted(X, given, self._fit(given))
+
+    def _set_fitted(self, X: Any, given: Given, fitted: Fitted) -> Self:
+        """Set attributes, only after everything has succeeded."""
         self._guarantee(fitted.certify)
         if not is_shaped(X):
             _check_feature_names(self, X, reset=True)
@@ -130,8 +132,7 @@ class IntervalRegressor(Saved, ComparesRows, RegressorMixin, Guaranteed):  # typ
         self._keep_rows(X)
         for name in vars(self).keys() & SOME_HAVE:
             delattr(self, name)
-        for name, value in fitted.attributes.items():
-            setattr(self, name, value)
+        self.__dict__.update(fitted.attributes)
         return self
 
     def predict(self, X: Any) -> Any:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..records import Ends, LeaveOneOut, Predictions
 from .order import kth_largest, kth_smallest
-from .window import Bounded, windowed_plus
+from .window import Bounded, Elsewhere, windowed_plus
 
 # Number of rounded operations behind an end.
 SUMS = 4.0
@@ -17,7 +17,7 @@ SUMS = 4.0
 
 def plus(loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
     """Jackknife+: order statistics of f_{−j}(x) ± R_j σ_{−j}(x), R the scores."""
-    if isinstance(loo, Bounded):
+    if isinstance(loo, Bounded | Elsewhere):
         return _outwards(*windowed_plus(loo, X, ranks))
     found = loo.scaled(X)
     margins = _stretched(loo.scores.to(found.each.dtype), found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from ..compute import blocks, track
 from ..solve.amount import Amount
+from ..solve.drift import Drift
 from ..solve.guard import FEW_ROWS, largest
 from ..solve.streamed import Left, StreamedRidge, Sums
 from ..tangent import Landmarks
@@ -68,10 +70,10 @@ class Passes:
         """
         others = torch.ones(len(y), dtype=torch.bool)
         others[left_out] = False
-        first = [left_out[part] for part in self._blocks(len(left_out))]
+        first = [left_out[part] for part in self.blocks(len(left_out))]
         last = torch.nonzero(others)[:, 0]
         total, kept = None, list[Tensor | None]()
-        every = [*first, *(last[part] for part in self._blocks(len(last)))]
+        every = [*first, *(last[part] for part in self.blocks(len(last)))]
         for part in track(every, "summing", len(every), progress and len(every) > 1):
             rows = self.features(X[part])
             more = Sums.of(rows, self._targets(y[part]))
@@ -102,6 +104,12 @@ class Passes:
 
     def read(self, solved: StreamedRidge, every: LeftOut) -> StreamedModels:
         """Models with bounds on what rounding may have changed."""
+        return self.bounded(
+            solved, every, solved.drift(every.left, self._shaken(every), every.size)
+        )
+
+    def bounded(self, solved: StreamedRidge, every: LeftOut, drift: Drift) -> StreamedModels:
+        """Models with these bounds."""
         left = every.left
         return StreamedModels(
             basis=self.basis,
@@ -115,7 +123,7 @@ class Passes:
             own=every.own,
             amount=self.amount,
             norms=left.norms,
-            drift=solved.drift(left, self._shaken(every), every.size),
+            drift=drift,
         )
 
     def features(self, X: Tensor) -> Tensor:
@@ -125,10 +133,23 @@ class Passes:
     def _targets(self, y: Tensor) -> Tensor:
         return self.basis.tangent.machine.put(y) - self.center
 
+    @cached_property
+    def shaken(self) -> float:
+        """Error of the features of a row, measured by computing those of some landmarks alone.
+
+        It depends neither on the order of the rows nor on how they are partitioned.
+        """
+        return self._again(self.basis.points.X[:FEW_ROWS])
+
     def _shaken(self, every: LeftOut) -> float:
-        """Error of the features of a row: those of the largest rows are computed again, alone."""
-        few = every.left.norms.topk(min(FEW_ROWS, len(every.rows))).indices
-        X = every.rows[few.to(every.rows.device)]
+        """The same, and that of the largest rows if they are far larger than landmarks."""
+        norms, points = every.left.norms, self.basis.at(self.basis.points.X[:FEW_ROWS]).norms
+        if float(norms.max()) <= FAR * (1 + float(points.max())):
+            return self.shaken
+        few = norms.topk(min(FEW_ROWS, len(every.rows))).indices
+        return max(self.shaken, self._again(every.rows[few.to(every.rows.device)]))
+
+    def _again(self, X: Tensor) -> float:
         together = self.basis.at(X).coordinates
         alone = torch.cat([self.basis.at(row).coordinates for row in X.split(1)])
         return float((together - alone).norm(dim=1).max())
@@ -137,9 +158,11 @@ class Passes:
         machine = self.basis.tangent.machine
         return n * machine.item * (self.basis.size + 1) <= machine.kept
 
-    def _blocks(self, n: int) -> Iterator[slice]:
+    def blocks(self, n: int) -> Iterator[slice]:
+        """Split n rows into blocks whose features fit."""
         machine = self.basis.tangent.machine
         return blocks(n, 2 * self.basis.row_bytes, min(machine.block, BLOCK))
 
 
+FAR = 2.0  # times a landmark
 BLOCK = 2**28  # bytes of a block: larger ones are no faster

@@ -8,6 +8,7 @@ import torch
 
 from ..records import RoundedModels
 from ..sentences import ROUNDING_DECIDES, ROUNDING_MOVES
+from .compact import CompactModels
 from .order import kappa, kth_largest
 
 # Negligible widening, in units of the residual that sets the ends, or in units of rounding of
@@ -25,7 +26,11 @@ def rounding_share(loo: RoundedModels, alpha: float, size: float) -> float:
     if slack <= SMALL_UNITS * torch.finfo(torch.float64).eps * size:
         return relative
     rank = max(kappa(alpha, len(loo.residuals)), 1)
-    residual = float(kth_largest(loo.residuals.abs(), [rank])[0])
+    residual = (
+        loo.size_at(rank)
+        if isinstance(loo, CompactModels)
+        else float(kth_largest(loo.residuals.abs(), [rank])[0])
+    )
     return max(relative, slack / residual if residual > 0 else math.inf)
 
 

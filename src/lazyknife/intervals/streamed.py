@@ -12,14 +12,15 @@ from torch import Tensor
 from ..compute import Machine, blocks
 from ..records import Predictions
 from ..solve.amount import Amount
-from ..solve.streamed import Drift, StreamedRidge
+from ..solve.drift import Drift
+from ..solve.streamed import StreamedRidge
 from ..tangent import Landmarks
 from .window import Near
 
 
 @dataclass(frozen=True, eq=False)
-class StreamedModels:
-    """The full model, and what leaving each of n rows out changes.
+class FullModel:
+    """The ridge of all rows.
 
     Attributes
     ----------
@@ -29,16 +30,8 @@ class StreamedModels:
         What was subtracted from y.
     intercept
         Whether the last feature is 1.
-    rows
-        The rows that are left out, as they were given, shape (n, features).
-    residuals, training_residuals, leverages
-        e, r − φᵀw and h, each (n,).
-    own
-        σ of the rows, shape (n,), or a single 1.
     amount
         σ of new rows; None: 1.
-    norms
-        ‖φ_j‖², shape (n,).
     drift
         What rounding may have changed.
 
@@ -48,13 +41,7 @@ class StreamedModels:
     solved: StreamedRidge
     center: float
     intercept: bool
-    rows: Tensor
-    residuals: Tensor
-    training_residuals: Tensor
-    leverages: Tensor
-    own: Tensor
     amount: Amount | None
-    norms: Tensor
     drift: Drift
 
     @property
@@ -70,35 +57,10 @@ class StreamedModels:
     def block(self) -> int:
         return self._machine.block
 
-    @cached_property
-    def scores(self) -> Tensor:
-        """R, rounded up, shape (n,); infinite where the model is conceded to rounding."""
-        sizes: Tensor = (self.residuals.abs() + self.drift.own) / self.own * (1 + self._stretch)
-        return torch.where(torch.isinf(self.drift.own) | sizes.isnan(), torch.inf, sizes)
-
-    @cached_property
-    def reach(self) -> Tensor:
-        return self.leverages.sqrt() * self._steps.abs()
-
     @property
-    def _steps(self) -> Tensor:
-        """e, or 0 where there is none: a leverage was rounded to 1, and the score is infinite."""
-        return self.residuals.nan_to_num(0.0, 0.0, 0.0)
-
-    @property
-    def _stretch(self) -> float:
+    def stretch(self) -> float:
+        """Relative error of σ by rounding."""
         return 0.0 if self.amount is None else self.amount.error
-
-    @property
-    def conceded(self) -> int:
-        return int(torch.isinf(self.scores).sum())
-
-    def typical_error(self) -> tuple[float, float]:
-        known = torch.isfinite(self.drift.own)
-        if not known.any():
-            return math.inf, math.inf
-        each = self.drift.slack(self.leverages, self.norms) + self.drift.own
-        return float(each[known].median()), self._stretch
 
     def features(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """φ, shape (m, q), and ‖φ‖² without the intercept, shape (m,)."""
@@ -119,15 +81,74 @@ class StreamedModels:
             point.new_empty(len(point), 0),
             one - 1,
             one.expand(len(point)) if self.amount is None else self.amount(X),
-            one * self._stretch,
+            one * self.stretch,
             self.drift.slack(leverages, norms),
         )
         return Near(found, leverages.sqrt(), point, half.T)
 
+    def columns_of(self, X: Tensor, residuals: Tensor) -> Tensor:
+        """−L⁻¹φe of rows with these left-out residuals, shape (q, m)."""
+        return self.solved.half(self.features(X)[0]) * -residuals
+
+
+@dataclass(frozen=True, eq=False)
+class StreamedModels(FullModel):
+    """The full model, and what leaving each of n rows out changes.
+
+    Attributes
+    ----------
+    rows
+        The rows that are left out, as they were given, shape (n, features).
+    residuals, training_residuals, leverages
+        e, r − φᵀw and h, each (n,).
+    own
+        σ of the rows, shape (n,), or a single 1.
+    norms
+        ‖φ_j‖², shape (n,).
+
+    """
+
+    rows: Tensor
+    residuals: Tensor
+    training_residuals: Tensor
+    leverages: Tensor
+    own: Tensor
+    norms: Tensor
+
+    @cached_property
+    def scores(self) -> Tensor:
+        """R, rounded up, shape (n,); infinite where the model is conceded to rounding."""
+        sizes: Tensor = (self.residuals.abs() + self.drift.own) / self.own * (1 + self.stretch)
+        return torch.where(torch.isinf(self.drift.own) | sizes.isnan(), torch.inf, sizes)
+
+    @cached_property
+    def reach(self) -> Tensor:
+        return self.leverages.sqrt() * self._steps.abs()
+
+    @property
+    def _steps(self) -> Tensor:
+        """e, or 0 where there is none: a leverage was rounded to 1, and the score is infinite."""
+        return self.residuals.nan_to_num(0.0, 0.0, 0.0)
+
+    @property
+    def conceded(self) -> int:
+        return int(torch.isinf(self.scores).sum())
+
+    @property
+    def errors(self) -> Tensor:
+        """What rounding may change in a prediction at each row, and in its residual, (n,)."""
+        return self.drift.slack(self.leverages, self.norms) + self.drift.own
+
+    def typical_error(self) -> tuple[float, float]:
+        known = torch.isfinite(self.drift.own)
+        if not known.any():
+            return math.inf, math.inf
+        return float(self.errors[known].median()), self.stretch
+
     def columns(self, members: Tensor) -> Tensor:
         """−L⁻¹φ_j e_j of some rows, shape (q, members)."""
-        rows = self.features(self.rows[members.to(self.rows.device)])[0]
-        return self.solved.half(rows) * -self._steps[members]
+        rows = self.rows[members.to(self.rows.device)]
+        return self.columns_of(rows, self._steps[members])
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Predictions of the full model, (m,), and of all others, (m, n)."""

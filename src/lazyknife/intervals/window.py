@@ -49,9 +49,12 @@ class Near(NamedTuple):
     factors: Tensor
 
 
-@runtime_checkable
-class Bounded(LeaveOneOut, Protocol):
-    """Models whose differences from the full one are bounded, and whose σ(x) is the same."""
+class Moved(Protocol):
+    """n models by what they differ from the full one."""
+
+    @property
+    def scores(self) -> Tensor:
+        """R_j, shape (n,)."""
 
     @property
     def reach(self) -> Tensor:
@@ -61,11 +64,37 @@ class Bounded(LeaveOneOut, Protocol):
     def block(self) -> int:
         """Bytes for predictions of rows by models, and for columns of models."""
 
+    def columns(self, members: Tensor) -> Tensor:
+        """Columns of some models, shape (q, members)."""
+
+
+@runtime_checkable
+class Bounded(LeaveOneOut, Moved, Protocol):
+    """Models whose differences from the full one are bounded, and whose σ(x) is the same."""
+
     def near(self, X: Tensor) -> Near:
         """The full model at m rows."""
 
-    def columns(self, members: Tensor) -> Tensor:
-        """Columns of some models, shape (q, members)."""
+
+class Level(Moved, Protocol):
+    """Those of many models that can be an order statistic, for rows of at most some η."""
+
+    eta: float
+    above: int  # how many of the others are above all of them
+
+    def beyond(self, near: Near, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Bounds on both order statistics for rows of any η, each (rows,)."""
+
+
+@runtime_checkable
+class Elsewhere(Protocol):
+    """Models that are not all here."""
+
+    def near(self, X: Tensor) -> Near:
+        """The full model at m rows."""
+
+    def among(self, rank: int, eta: float) -> Level:
+        """The models that can be the ``rank``-th, if possible for rows of this η."""
 
 
 class Window(NamedTuple):
@@ -82,19 +111,29 @@ class _Kept(NamedTuple):
     columns: dict[int, tuple[Tensor, Tensor]]
 
 
-_KEPT: WeakKeyDictionary[Bounded, _Kept] = WeakKeyDictionary()
+_KEPT: WeakKeyDictionary[Moved, _Kept] = WeakKeyDictionary()
 
 
 def window(scores: Tensor, reach: Tensor, eta: float, rank: int) -> Window:
     """Models that can be the ``rank``-th largest for rows of at most this η."""
+    low, high = bounds(scores, reach, eta)
+    bottom, top = (float(kth_largest(bound, [rank])) for bound in (low, high))
+    return within(low, high, bottom, top)
+
+
+def bounds(scores: Tensor, reach: Tensor, eta: float) -> tuple[Tensor, Tensor]:
+    """R_j ∓ ηρ_j, each (n,)."""
     gap = torch.where(reach > 0, eta * reach, 0.0) + SAFE * scores  # η may be infinite
-    low, high = (scores - gap).nan_to_num(torch.inf), scores + gap  # scores may be infinite
-    bottom, top = (kth_largest(bound, [rank]) for bound in (low, high))
+    return (scores - gap).nan_to_num(torch.inf), scores + gap  # scores may be infinite
+
+
+def within(low: Tensor, high: Tensor, bottom: float, top: float) -> Window:
+    """Models whose bounds meet the window from ``bottom`` to ``top``."""
     return Window(torch.nonzero((high >= bottom) & (low <= top))[:, 0], int((low > top).sum()))
 
 
 def windowed_plus(
-    loo: Bounded, X: Tensor, ranks: Sequence[int]
+    loo: Bounded | Elsewhere, X: Tensor, ranks: Sequence[int]
 ) -> tuple[Predictions, Tensor, Tensor]:
     """Predictions of the full model, and the order statistics of both ends, (m, ranks)."""
     near = loo.near(X)
@@ -102,14 +141,30 @@ def windowed_plus(
     lower, upper = -infinite, infinite
     for column, rank in enumerate(ranks):
         for rows, eta in _classes(near) if rank else ():
-            found = _window(loo, eta, rank)
-            for part in blocks(len(rows), ARRAYS * len(found.members) * 8, loo.block):
-                ends = _order_statistics(loo, near, rows[part], found, rank)
-                lower[rows[part], column], upper[rows[part], column] = ends
+            for part, ends in _ends(loo, near, rows, eta, rank):
+                lower[part, column], upper[part, column] = ends
     return near.found, lower, upper
 
 
-def _window(loo: Bounded, eta: float, rank: int) -> Window:
+def _ends(
+    loo: Bounded | Elsewhere, near: Near, rows: Tensor, eta: float, rank: int
+) -> Iterator[tuple[Tensor, tuple[Tensor, Tensor]]]:
+    """Both order statistics for rows of at most this η, or bounds on them, by blocks of rows."""
+    models: Moved
+    if isinstance(loo, Bounded):
+        models = loo
+    else:
+        models = level = loo.among(rank, eta)
+        if level.eta < eta:
+            yield rows, level.beyond(near, rows)
+            return
+        rank -= level.above
+    found = _window(models, eta, rank)
+    for part in blocks(len(rows), ARRAYS * len(found.members) * 8, models.block):
+        yield rows[part], _order_statistics(models, near, rows[part], found, rank)
+
+
+def _window(loo: Moved, eta: float, rank: int) -> Window:
     """The window of rows of at most this η, kept for the next ones."""
     windows = _KEPT.setdefault(loo, _Kept({}, {})).windows
     if (rank, eta) not in windows:
@@ -118,7 +173,7 @@ def _window(loo: Bounded, eta: float, rank: int) -> Window:
 
 
 def _order_statistics(
-    loo: Bounded, near: Near, rows: Tensor, found: Window, rank: int
+    loo: Moved, near: Near, rows: Tensor, found: Window, rank: int
 ) -> tuple[Tensor, Tensor]:
     """Both order statistics for some rows, each (rows,)."""
     factors, full = near.factors[rows], near.found
@@ -129,7 +184,7 @@ def _order_statistics(
     return kth_smallest(each - margins, left)[:, 0], kth_largest(each + margins, left)[:, 0]
 
 
-def _columns(loo: Bounded, members: Tensor, rank: int, q: int) -> Iterator[Tensor]:
+def _columns(loo: Moved, members: Tensor, rank: int, q: int) -> Iterator[Tensor]:
     """Columns of the members, in parts; those of a window that contains theirs are used again."""
     kept = _KEPT.setdefault(loo, _Kept({}, {})).columns
     known, columns = kept.get(rank, (members[:0], None))
@@ -149,8 +204,18 @@ def _columns(loo: Bounded, members: Tensor, rank: int, q: int) -> Iterator[Tenso
 
 def _classes(near: Near) -> Iterator[tuple[Tensor, float]]:
     """Rows with about the same η, and the largest η that they may have; the largest one first."""
-    powers = (near.roots / near.found.scales).log().div(math.log(RATIO)).ceil()
+    powers = etas(near).log().div(math.log(RATIO)).ceil()
     powers = torch.where(powers.isnan(), torch.inf, powers)  # features overflowed: all models
     for power in powers.unique(sorted=True).flip(0):
         limit = float(RATIO**power) * (1 + SAFE)  # of tensors: infinite where Python would raise
         yield torch.nonzero(powers == power)[:, 0], limit
+
+
+def etas(near: Near) -> Tensor:
+    """η of each row, shape (m,)."""
+    return near.roots / near.found.scales
+
+
+def largest_eta(near: Near) -> float:
+    """An η that all rows have at most, with that of their window."""
+    return max((eta for _, eta in _classes(near)), default=0.0)

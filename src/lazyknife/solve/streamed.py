@@ -24,6 +24,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .drift import Drift, Extremes
 from .ridge import Indefinite
 from .rounding import FIRST_ORDER
 
@@ -64,31 +65,6 @@ class Left(NamedTuple):
     def joined(cls, parts: Sequence[Left]) -> Left:
         """All rows."""
         return cls(*(torch.cat(field) for field in zip(*parts, strict=True)))
-
-
-class Drift(NamedTuple):
-    """What rounding may have changed.
-
-    Attributes
-    ----------
-    slope, constant
-        Predictions at x are off by at most slope·√h(x) + constant·√(1 + ‖φ(x)‖²), where h(x) ≤ 1.
-    steep
-        The slope where h(x) > 1.
-    own
-        Bounds on the errors of left-out residuals, shape (n,); infinite where nothing is known.
-
-    """
-
-    slope: float
-    constant: float
-    steep: float
-    own: Tensor
-
-    def slack(self, leverages: Tensor, norms: Tensor) -> Tensor:
-        """Bounds on the errors of predictions, shape (m,)."""
-        slopes = torch.where(leverages > 1, self.steep, self.slope)
-        return slopes * leverages.sqrt() + self.constant * (1 + norms).sqrt()
 
 
 @dataclass(frozen=True)
@@ -142,42 +118,89 @@ class StreamedRidge:
         errors = targets - rows @ self.weights
         return Left(errors / (1 - leverages), errors, leverages, rows.square().sum(dim=1))
 
-    def drift(self, left: Left, shaken: float, size: float) -> Drift:
+    def drift(
+        self, left: Left, shaken: float, size: float, extremes: Extremes | None = None
+    ) -> Drift:
         """Bound what rounding may have changed.
 
         Parameters
         ----------
         left
-            All rows that are left out.
+            Rows that are left out.
         shaken
             ε, errors of the features of a row.
         size
             The largest |y|.
+        extremes
+            Of all rows that are left out; None: these are all.
 
         """
-        epsilon = SAFETY * torch.finfo(self.lower.dtype).eps
-        gamma = epsilon * (self._summing + math.sqrt(len(self.lower)))
-        shaken, omega = SAFETY * shaken, 2 * self.trace / self.ridge
-        length, root = float(self.weights.norm()), math.sqrt(self.ridge / 2)
-        open_part = (1 - left.leverages).clamp(min=0.0)
-        load = self.load + (self.spread * left.leverages).sqrt() * left.residuals.abs()
-        load = load.clamp(max=math.sqrt(omega) * self.size) + self.size
-        slope = gamma * math.sqrt(omega) * _largest(load[open_part >= RARE])
-        slope += shaken * math.sqrt(self.count) * (length + self.size / root)
-        changed = gamma * omega + 2 * shaken * math.sqrt(self.count) / root
-        known = changed <= FIRST_ORDER * open_part
-        if not known.any():
-            return Drift(math.inf, math.inf, math.inf, torch.full_like(open_part, torch.inf))
-        constant = (shaken + epsilon * math.sqrt(len(self.lower))) * length + epsilon * size
-        mine = slope + gamma * math.sqrt(omega) * load
+        extremes = self.extremes(left, shaken) if extremes is None else extremes
+        slope, bounds = self._slopes(shaken, size, extremes)
+        open_part, known = self._known(left, shaken)
+        mine = slope + self._strain * self._loads(left)
         own = mine * left.leverages.sqrt() / open_part.sqrt()
-        own += (constant * (1 + left.norms).sqrt() + epsilon * left.residuals.abs()) / open_part
+        own += bounds.constant * (1 + left.norms).sqrt() / open_part
+        own += self._epsilon * left.residuals.abs() / open_part
         # Models without a row of large leverage are a few: their larger errors go to their scores.
-        rare, worst = open_part < RARE, min(RARE, float(open_part[known].min()))
-        own += torch.where(rare, mine / open_part.sqrt(), 0.0)
-        steep = max(slope, _largest(mine[known])) / math.sqrt(worst)
-        slopes = (slope / math.sqrt(RARE), constant, steep)
-        return Drift(*slopes, torch.where(known, own, torch.inf))
+        own += torch.where(open_part < RARE, mine / open_part.sqrt(), 0.0)
+        return bounds._replace(own=torch.where(known, own, torch.inf))
+
+    def extremes(self, left: Left, shaken: float) -> Extremes:
+        """What bounds need of all rows, of some of them."""
+        load, (open_part, known) = self._loads(left), self._known(left, shaken)
+        least = open_part[known].min() if known.any() else math.inf
+        largest = load[known].max() if known.any() else -math.inf
+        return Extremes(_largest(load[open_part >= RARE]), float(largest), float(least))
+
+    def slopes(self, shaken: float, size: float, extremes: Extremes) -> Drift:
+        """Bounds for predictions alone."""
+        return self._slopes(shaken, size, extremes)[1]
+
+    def _slopes(self, shaken: float, size: float, extremes: Extremes) -> tuple[float, Drift]:
+        """The slope of most models, and bounds for all of them."""
+        nothing = self.weights[:0]
+        if math.isinf(extremes.least):
+            return math.inf, Drift(math.inf, math.inf, math.inf, nothing)
+        shaken, length = SAFETY * shaken, float(self.weights.norm())
+        slope = self._strain * extremes.load
+        slope += shaken * math.sqrt(self.count) * (length + self.size / self._root)
+        many = math.sqrt(len(self.lower))
+        constant = (shaken + self._epsilon * many) * length + self._epsilon * size
+        worst = math.sqrt(min(RARE, extremes.least))
+        steep = max(slope, slope + self._strain * extremes.known) / worst
+        return slope, Drift(slope / math.sqrt(RARE), constant, steep, nothing)
+
+    def _loads(self, left: Left) -> Tensor:
+        load = self.load + (self.spread * left.leverages).sqrt() * left.residuals.abs()
+        return load.clamp(max=math.sqrt(self._omega) * self.size) + self.size
+
+    def _known(self, left: Left, shaken: float) -> tuple[Tensor, Tensor]:
+        """1 − h, and whether rounding leaves something known of each model."""
+        open_part = (1 - left.leverages).clamp(min=0.0)
+        changed = self._gamma * self._omega
+        changed += 2 * SAFETY * shaken * math.sqrt(self.count) / self._root
+        return open_part, changed <= FIRST_ORDER * open_part
+
+    @property
+    def _epsilon(self) -> float:
+        return SAFETY * torch.finfo(self.lower.dtype).eps
+
+    @property
+    def _gamma(self) -> float:
+        return self._epsilon * (self._summing + math.sqrt(len(self.lower)))
+
+    @property
+    def _omega(self) -> float:
+        return 2 * self.trace / self.ridge
+
+    @property
+    def _strain(self) -> float:
+        return self._gamma * math.sqrt(self._omega)
+
+    @property
+    def _root(self) -> float:
+        return math.sqrt(self.ridge / 2)
 
     @property
     def _summing(self) -> float:

@@ -1,0 +1,15 @@
+"""Fits and predictions by partitions of Dask collections; Dask is imported where it is used."""
+
+from .fit import fit_parts
+from .partitions import Partitions, is_dask, parts_of
+from .predictions import ends_by_partition, largest_eta_of, points_by_partition
+
+__all__ = [
+    "Partitions",
+    "ends_by_partition",
+    "fit_parts",
+    "is_dask",
+    "largest_eta_of",
+    "parts_of",
+    "points_by_partition",
+]

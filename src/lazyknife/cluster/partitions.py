@@ -1,0 +1,197 @@
+"""Dask collections as lists of partitions, and tasks on them.
+
+Everything is a graph of ``dask.delayed`` tasks, which runs where the caller's Dask runs: on the
+cluster of the current client, or on threads. A worker that is lost takes nothing with it that the
+scheduler cannot compute again, because no data are scattered from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..data.reading import stack
+from .tasks import Places, lengths_of, some_rows
+
+Lazy = Any  # dask.delayed.Delayed
+TOGETHER = 8  # partitions whose sums are added by one task
+LARGE = "2 GiB"  # of a graph, whose landmarks are part of it
+
+
+def is_dask(X: Any) -> bool:
+    """Whether X is a Dask collection; Dask is not imported."""
+    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(X, "dask")
+
+
+def parts_of(X: Any, name: str) -> list[Lazy]:
+    """The partitions of an array, frame or series, each with all of its columns."""
+    kind = type(X).__name__
+    if not hasattr(X, "to_delayed") or kind not in ("Array", "DataFrame", "Series"):
+        raise TypeError(f"{name} is a Dask {kind}: give a Dask array, frame or series")
+    if kind == "Array" and X.ndim == 2:
+        X = X.rechunk({1: -1})
+    return list(np.ravel(np.array(X.to_delayed(), dtype=object)))
+
+
+def sent(value: Any) -> Lazy:
+    """A value that many tasks use, sent to the cluster once."""
+    return kept([_task(value)])[0]
+
+
+def _task(value: Any) -> Lazy:
+    """A value as the result of a task: a lost copy is made again."""
+    from dask import delayed
+
+    return value if is_dask(value) else delayed(value, traverse=False, pure=False)
+
+
+def tasks(
+    function: Callable[..., Any], *columns: Sequence[Any], same: Sequence[Any] = ()
+) -> list[Lazy]:
+    """One task for each partition; ``same`` are further arguments, which all of them have.
+
+    They are not passed by name: Dask would not keep what named arguments refer to.
+    """
+    from dask import delayed
+
+    every = [_task(value) for value in same]
+    call = delayed(function, pure=False)
+    return [call(*row, *every) for row in zip(*columns, strict=True)]
+
+
+def computed(parts: Sequence[Lazy]) -> list[Any]:
+    """The results of tasks, here."""
+    import dask
+
+    with _large_graphs():
+        return list(dask.compute(*parts))
+
+
+def kept(parts: Sequence[Lazy]) -> list[Lazy]:
+    """The results of tasks, where they were computed, once all of them are there.
+
+    A scheduler may read a small graph before a large one that was sent earlier, and then does not
+    find what the small one depends on.
+    """
+    import dask
+
+    with _large_graphs():
+        found = list(dask.persist(*parts))
+    with suppress(ImportError):
+        from distributed import wait
+        from distributed.client import futures_of
+
+        if futures := futures_of(found):
+            wait(futures)
+    return found
+
+
+def reduced(function: Callable[[list[Any]], Any], parts: Sequence[Lazy]) -> Any:
+    """Combine the results of tasks in a tree."""
+    from dask import delayed
+
+    combine = delayed(function, pure=False)
+    while len(parts) > 1:
+        groups = [parts[k : k + TOGETHER] for k in range(0, len(parts), TOGETHER)]
+        parts = [combine(list(group)) for group in groups]
+    return computed(parts)[0]
+
+
+@contextmanager
+def _large_graphs() -> Iterator[None]:
+    import dask
+
+    with suppress(ImportError):
+        import distributed  # noqa: F401  its defaults must be there before one is changed
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": LARGE}):
+        yield
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """Training rows.
+
+    Attributes
+    ----------
+    X, y
+        Partitions with at least one row.
+    lengths
+        Their numbers of rows.
+
+    """
+
+    X: Sequence[Lazy]
+    y: Sequence[Lazy]
+    lengths: tuple[int, ...]
+
+    @classmethod
+    def of(cls, X: Any, y: Any) -> Partitions:
+        """Read all partitions; they stay in the memory of the cluster."""
+        rows, targets = parts_of(X, "X"), parts_of(_like(X, y), "y")
+        if len(rows) != len(targets):
+            raise ValueError(
+                f"X has {len(rows)} partitions and y {len(targets)}: give both the same partitions"
+            )
+        both = kept([*rows, *targets])
+        rows, targets = both[: len(rows)], both[len(rows) :]
+        lengths = computed(tasks(lengths_of, rows, targets))
+        for number, (mine, yours) in enumerate(lengths):
+            if mine != yours:
+                raise ValueError(
+                    f"partition {number} of X has {mine} rows and that of y {yours}: give both the "
+                    "same partitions"
+                )
+        some = [k for k, (length, _) in enumerate(lengths) if length]
+        own = tuple(lengths[k][0] for k in some)
+        return replace(cls([rows[k] for k in some], [targets[k] for k in some], own))
+
+    @cached_property
+    def starts(self) -> Places:
+        """Number of the first row of each partition, and of all rows."""
+        return np.concatenate([[0], np.cumsum(self.lengths)])
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def local(self, places: Places) -> list[Places]:
+        """Numbers of rows as numbers within each partition, in order."""
+        ordered = np.sort(places)
+        cuts = np.searchsorted(ordered, self.starts)
+        ends = zip(cuts[:-1], cuts[1:], self.starts, strict=False)
+        return [ordered[low:high] - start for low, high, start in ends]
+
+    def take(self, places: Places) -> tuple[Any, Any]:
+        """Some rows and their targets, in the order of ``places``, here."""
+        local = self.local(places)
+        some = [k for k, each in enumerate(local) if len(each)]
+        chosen = [[column[k] for k in some] for column in (self.X, self.y, local)]
+        found = computed(tasks(some_rows, *chosen))
+        X, y = stack([rows for rows, _ in found]), np.concatenate([y for _, y in found])
+        back = np.argsort(np.argsort(places))
+        return _ordered(X, back), y[back]
+
+
+def _ordered(X: Any, order: Places) -> Any:
+    from ..data.reading import take
+
+    return take(X, order)
+
+
+def _like(X: Any, y: Any) -> Any:
+    """Targets in the partitions of X, where their sizes are known."""
+    if not is_dask(y):
+        raise TypeError(
+            f"y is of type {type(y).__name__}, but X is a Dask collection: give a Dask array or "
+            "series with the same partitions"
+        )
+    chunks = getattr(X, "chunks", None)
+    if chunks is None or getattr(y, "chunks", None) is None or np.isnan(chunks[0]).any():
+        return y
+    if np.isnan(y.chunks[0]).any() or y.shape[0] != X.shape[0]:
+        return y
+    return y.rechunk({0: chunks[0]})

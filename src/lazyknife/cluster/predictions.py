@@ -1,0 +1,83 @@
+"""Predictions by partition: the same partitions, lazily."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..data.inputs import to_tensor
+from ..intervals.window import largest_eta
+from .partitions import Lazy, computed, parts_of, sent, tasks
+
+
+def points_by_partition(model: Any, X: Any) -> Any:
+    """Point predictions: an array, or a series with the labels of X."""
+    if type(X).__name__ == "Array":
+        return _array(tasks(_points, parts_of(X, "X"), same=[sent(model)]), X, ())
+    return X.map_partitions(_points, sent(model), meta=_named_points(None, X._meta))
+
+
+def ends_by_partition(model: Any, X: Any, asked: float | tuple[float, ...]) -> Any:
+    """Ends as ``to_numpy`` gives them, or a frame as of ``to_frame``."""
+    same = (sent(model), asked)
+    if type(X).__name__ == "Array":
+        levels = (len(asked),) if isinstance(asked, tuple) else ()
+        return _array(tasks(_ends, parts_of(X, "X"), same=same), X, (2, *levels))
+    return X.map_partitions(_table, *same, meta=_empty_table(X._meta, asked))
+
+
+def largest_eta_of(model: Any, X: Any) -> float:
+    """The largest η of new rows: one pass over them."""
+    found: list[float] = computed(tasks(_eta, parts_of(X, "X"), same=[sent(model)]))
+    return max(found)
+
+
+def _eta(rows: Any, model: Any) -> float:
+    if not len(rows):
+        return 0.0
+    new = to_tensor(model.scaling_(model._check_new(rows)))
+    return max(largest_eta(model.loo_.near(part)) for part in new.split(model.loo_.rows_at_once))
+
+
+def _points(rows: Any, model: Any) -> Any:
+    found = model.predict(rows) if len(rows) else np.empty(0)
+    return found if isinstance(rows, np.ndarray) else _named_points(found, rows)
+
+
+def _named_points(values: Any, rows: Any) -> Any:
+    import pandas as pd
+
+    return pd.Series(values, index=rows.index, name="point", dtype=np.float64)
+
+
+def _ends(rows: Any, model: Any, asked: Any) -> Any:
+    if len(rows):
+        return model.predict_interval(rows, alpha=asked).to_numpy()
+    return np.empty((0, 2, len(asked)) if isinstance(asked, tuple) else (0, 2))
+
+
+def _table(rows: Any, model: Any, asked: Any) -> Any:
+    if len(rows):
+        return model.predict_interval(rows, alpha=asked).to_frame()
+    return _empty_table(rows, asked)
+
+
+def _empty_table(rows: Any, asked: Any) -> Any:
+    from ..results import Intervals
+
+    shape = (0, len(asked)) if isinstance(asked, tuple) else (0,)
+    nothing = Intervals(np.empty(0), np.empty(shape), np.empty(shape), asked, rows.index[:0])
+    return nothing.to_frame()
+
+
+def _array(parts: Sequence[Lazy], X: Any, shape: tuple[int, ...]) -> Any:
+    import dask.array as da
+
+    lengths = X.chunks[0]
+    blocks = [
+        da.from_delayed(part, (length, *shape), np.float64)
+        for part, length in zip(parts, lengths, strict=True)
+    ]
+    return da.concatenate(blocks, allow_unknown_chunksizes=True)

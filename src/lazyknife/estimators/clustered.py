@@ -1,0 +1,137 @@
+"""Fits and predictions of Dask collections: choices on a part of the rows, models by partition."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.utils.validation import check_is_fitted
+
+from ..base import Public
+from ..base.composed import composed
+from ..cluster import (
+    Partitions,
+    ends_by_partition,
+    fit_parts,
+    is_dask,
+    largest_eta_of,
+    points_by_partition,
+)
+from ..cluster.tasks import Reading
+from ..compute import Machine
+from ..data.checks import check_level
+from ..data.scaling import is_transformer
+from ..intervals import kappa
+from ..intervals.compact import CompactModels
+from ..intervals.rounded import rounding_share
+from .fitting import LazyFit
+from .parting import PartedStep, drawn_part, is_parted, parted_remarks
+from .preparing import prepare
+from .records import Fitted, Given, Seeds
+
+BUDGET = 2**30  # bytes of a task, unless memory_budget says otherwise
+SCALINGS = ("auto", None, "symlog")  # those that are fixed, or learnt on the part
+
+
+class ClusterFit(LazyFit):
+    """How Dask collections are fitted and predicted; everything else is left to ``LazyFit``."""
+
+    def fit(self, X: Any, y: Any = None, X_pool: Any = None, X_unlabeled: Any = None) -> Self:
+        if not is_dask(X):
+            return super().fit(X, y, X_pool, X_unlabeled)
+        self._check_settings()
+        self._check_cluster(X_pool, X_unlabeled)
+        seeds, rows = Seeds.of(self.random_state), Partitions.of(X, y)
+        apart = drawn_part(len(rows), seeds.lazy)
+        part = rows.take(apart)
+        given = prepare(self, *part, None, None)._replace(seeds=seeds)
+        return self._set_fitted(part[0], given, self._fit_parts(given, rows, apart))
+
+    def predict(self, X: Any) -> Any:
+        if not is_dask(X):
+            return super().predict(X)
+        check_is_fitted(self)
+        return points_by_partition(self, X)
+
+    def predict_interval(self, X: Any, alpha: Any = None) -> Any:
+        if not is_dask(X):
+            return super().predict_interval(X, alpha)
+        check_is_fitted(self)
+        chosen: Any = self.alpha if alpha is None else alpha
+        asked = chosen if np.ndim(chosen) == 0 else tuple(chosen)
+        levels = [check_level("alpha", level) for level in np.atleast_1d(asked).tolist()]
+        self._prepare_levels(X, levels)
+        return ends_by_partition(self, X, asked)
+
+    def _prepare_levels(self, X: Any, levels: Sequence[float]) -> None:
+        """Bring the models here that the intervals of these rows need."""
+        for level in levels:
+            self.certify(alpha=level)
+        if isinstance(self.loo_, CompactModels) and self.loo_.ask is not None:
+            eta = largest_eta_of(self, X)
+            for rank in {kappa(level, self.loo_.count) for level in levels} - {0}:
+                self.loo_.among(rank, eta)
+
+    def _fit_parts(self, given: Given, rows: Partitions, apart: Any) -> Fitted:
+        step = self._cluster_step(given, len(rows))
+        passes, choice = step.chosen(given.X, given.y, len(rows))
+        reading = Reading(given.reader, given.scaling, given.target, type(self).__name__)
+        rank = kappa(self.alpha, len(rows) - len(apart))
+        loo, size = fit_parts(passes, rows, reading, apart, given.X, rank)
+        largest = given._replace(y=given.y.new_tensor([size]))  # of all rows, not of the part
+        certifier = self._certifier(largest, composed([]), loo)
+        certifier = replace(certifier, remarks=parted_remarks(loo, len(rows)))
+        attributes = {
+            "widths_": step.widths,
+            "rounding_": rounding_share(loo, self.alpha, size),
+            "seeds_": given.seeds,
+            "choice_": choice,
+            "ridge_": np.array([choice.ridge]),
+            "n_samples_fit_": len(rows),
+        }
+        return Fitted(loo, certifier, attributes)
+
+    def _cluster_step(self, given: Given, n: int) -> PartedStep:
+        networks = self._candidates(given.X) or ()
+        if not networks or not is_parted(math.inf, networks, self.construction, self.widths):
+            raise ValueError(
+                f"network={self.network!r}, widths={self.widths!r}: with Dask collections, give "
+                "None or infinitely wide networks of known kinds, widths=None or 'constant', and "
+                "leave readout, loss, features, parameters, starts and precision as they are"
+            )
+        _, candidates = self._bases(given, networks, torch.arange(0))
+        widths = self._choices(candidates=True).widths_for(n)
+        step = self._step_for(candidates, widths, given, math.inf)
+        assert isinstance(step, PartedStep)
+        return replace(step, machine=self._worker(step.machine))
+
+    def _worker(self, machine: Machine) -> Machine:
+        """Where tasks run: on processors unless a device was given; workers may have no GPU."""
+        device = torch.device("cpu") if self.device == "auto" else machine.device
+        budget = BUDGET if self.memory_budget is None else machine.budget
+        return replace(machine, device=device, budget=budget)
+
+    def _check_cluster(self, X_pool: Any, X_unlabeled: Any) -> None:
+        """Refuse settings that need all rows in one place."""
+        wrong = {
+            "construction": (self.construction, self.construction == "plus", "'plus'"),
+            "base": (self.base, type(self._base_method()) is Public, "None"),
+            "scaling": (
+                self.scaling,
+                not is_transformer(self.scaling) and self.scaling in SCALINGS,
+                " or ".join(map(repr, SCALINGS)),
+            ),
+            "target": (self.target, self.target is None or isinstance(self.target, str), "a name"),
+            "X_pool": (type(X_pool).__name__, X_pool is None, "None"),
+            "X_unlabeled": (type(X_unlabeled).__name__, X_unlabeled is None, "None"),
+        }
+        for name, (value, fits, way_out) in wrong.items():
+            if not fits:
+                raise ValueError(
+                    f"{name}={value!r} does not support Dask collections: use {name}={way_out}, or "
+                    "call .compute() on X and y if they fit in memory"
+                )

@@ -1,0 +1,135 @@
+"""A cluster of processes: answers of one machine, also where a worker is killed on the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+
+from lazyknife import LazyJackknifeRegressor, compare_methods, wide
+from lazyknife.processes import connected, side_by_side
+
+pytestmark = pytest.mark.slow
+CLOSE = {"rtol": 1e-10, "atol": 1e-10}
+PATIENCE = 60.0
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    own = {"processes": True, "n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with LocalCluster(**own, silence_logs=50) as found:
+        yield found
+
+
+@pytest.fixture
+def client(cluster: LocalCluster) -> Iterator[Client]:
+    with Client(cluster) as found:
+        found.wait_for_workers(2)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def rows() -> tuple[Any, ...]:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2400, 4))
+    y = np.sin(2 * X[:, 0]) * X[:, 1] + (0.3 + 0.3 * (X[:, 2] > 0)) * rng.normal(size=len(X))
+    new = rng.normal(size=(600, 4))
+    model = LazyJackknifeRegressor(network=wide("laplace"), random_state=0).fit(X, y)
+    return X, y, new, model
+
+
+def fitted(X: Any, y: Any) -> LazyJackknifeRegressor:
+    parts = da.from_array(X, chunks=(200, 4)), da.from_array(y, chunks=200)
+    return LazyJackknifeRegressor(network=wide("laplace"), random_state=0).fit(*parts)
+
+
+@contextmanager
+def a_worker_killed(client: Client, task: str) -> Iterator[None]:
+    """Kill a worker as soon as the scheduler knows of a task of this name."""
+    tasks, done = client.cluster.scheduler.tasks, threading.Event()
+    known = set(tasks)
+    workers = list(client.run(os.getpid).values())
+
+    def kill() -> None:
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            if any(task in str(key) for key in list(tasks) if key not in known):
+                os.kill(workers[0], signal.SIGKILL)
+                done.set()
+                return
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+    assert done.is_set(), f"there was no task {task}"
+
+
+def test_a_cluster_gives_the_answers_of_one_machine(client: Client, rows: tuple[Any, ...]) -> None:
+    X, y, new, model = rows
+    found = fitted(X, y)
+    assert np.allclose(found.predict_interval(new).to_numpy(), ends := both(model, new), **CLOSE)
+    lazy = found.predict_interval(da.from_array(new, chunks=(100, 4)))
+    assert np.allclose(lazy.compute(), ends, **CLOSE)
+
+
+def both(model: LazyJackknifeRegressor, new: Any) -> Any:
+    return model.predict_interval(new).to_numpy()
+
+
+@pytest.mark.parametrize("task", ["sums_of", "left_of", "scored_of", "members_of"])
+def test_a_worker_killed_in_fit_changes_nothing(
+    client: Client, rows: tuple[Any, ...], task: str
+) -> None:
+    X, y, new, model = rows
+    with a_worker_killed(client, task):
+        found = fitted(X, y)
+    assert np.allclose(both(found, new), both(model, new), **CLOSE)
+    assert str(found.certificate_) == str(model.certificate_)
+
+
+@pytest.mark.parametrize("task", ["_eta", "concatenate"])
+def test_a_worker_killed_in_predict_changes_nothing(
+    client: Client, rows: tuple[Any, ...], task: str
+) -> None:
+    X, y, new, model = rows
+    found = fitted(X, y)
+    with a_worker_killed(client, task):
+        ends = found.predict_interval(da.from_array(new, chunks=(50, 4)), alpha=0.2).compute()
+    assert np.allclose(ends, model.predict_interval(new, alpha=0.2).to_numpy(), **CLOSE)
+
+
+def test_calls_run_on_the_workers(cluster: LocalCluster) -> None:
+    found = set(side_by_side(os.getpid, [()] * 6, 1, cluster.scheduler_address))
+    assert os.getpid() not in found
+
+
+def test_a_comparison_on_a_cluster_is_that_of_processes(cluster: LocalCluster) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    terms = {"methods": ("naive",), "folds": 2, "epochs": 1}
+    here = compare_methods(X, X[:, 0], **terms, jobs=1)
+    there = compare_methods(X, X[:, 0], **terms, scheduler=cluster.scheduler_address)
+    assert (there["error"] == "").all()
+    assert np.allclose(here[["coverage", "width"]], there[["coverage", "width"]], rtol=1e-4)
+
+
+def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lazyknife.processes.CONNECT", 0.5)
+    with (
+        pytest.raises(ValueError, match=r"scheduler='tcp://127.0.0.1:9' does not answer"),
+        connected("tcp://127.0.0.1:9"),
+    ):
+        pass

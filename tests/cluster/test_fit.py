@@ -1,0 +1,174 @@
+"""Fits by partition: equal to the same models on one machine, given the same part of the rows."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from lazyknife import LazyJackknifeRegressor, Split, wide
+from lazyknife.estimators.parting import part_of
+from lazyknife.estimators.preparing import prepare
+from lazyknife.intervals import find_construction, kappa
+from lazyknife.intervals.compact import CompactModels
+
+Numbers = NDArray[np.float64]
+CLOSE = {"rtol": 1e-10, "atol": 1e-10}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+def rows_of(n: int, p: int = 3, seed: int = 0) -> tuple[Numbers, Numbers]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, p))
+    return X, np.sin(2 * X[:, 0]) + (0.2 + 0.4 * (X[:, -1] > 0)) * rng.normal(size=n) + 3.0
+
+
+def model_of(**settings: Any) -> LazyJackknifeRegressor:
+    return LazyJackknifeRegressor(network=wide("laplace"), random_state=0, **settings)
+
+
+def fitted(X: Numbers, y: Numbers, chunk: int, **settings: Any) -> LazyJackknifeRegressor:
+    rows = da.from_array(X, chunks=(chunk, 2)), da.from_array(y, chunks=chunk + 1)
+    return model_of(**settings).fit(*rows)
+
+
+def on_one_machine(
+    X: Numbers, y: Numbers, new: Numbers, alpha: float, **settings: Any
+) -> tuple[Numbers, ...]:
+    """Point, lower and upper end by the models in memory, whatever the number of rows."""
+    model = model_of(**settings)
+    given = prepare(model, X, y, None, None)
+    loo, _ = model._cluster_step(given, len(y)).models(given.X, given.y)
+    ranks = [kappa(alpha, len(loo.residuals))]
+    point, lower, upper = find_construction("plus").ends(loo, torch.from_numpy(new), ranks)
+    return point.numpy(), lower[:, 0].numpy(), upper[:, 0].numpy()
+
+
+@pytest.mark.parametrize("widths", [None, "constant"])
+@pytest.mark.parametrize(("n", "chunk"), [(60, 13), (300, 300), (300, 41), (900, 250)])
+def test_ends_are_those_of_one_machine(n: int, chunk: int, widths: str | None) -> None:
+    X, y = rows_of(n)
+    new = np.concatenate([rows_of(40, seed=1)[0], 30 * rows_of(4, seed=2)[0]])
+    point, lower, upper = on_one_machine(X, y, new, 0.1, widths=widths)
+    model = fitted(X, y, chunk, widths=widths)
+    lazy = model.predict_interval(da.from_array(new, chunks=(17, 3)))
+    assert lazy.chunks == ((17, 17, 10), (2,))
+    assert np.allclose(lazy.compute(), np.stack([lower, upper], axis=1), **CLOSE)
+    assert np.allclose(model.predict(da.from_array(new, chunks=(17, 3))).compute(), point, **CLOSE)
+    here = model.predict_interval(new)
+    assert np.allclose(here.to_numpy(), np.stack([lower, upper], axis=1), **CLOSE)
+    assert np.allclose(here.point, point, **CLOSE)
+
+
+@pytest.mark.slow
+def test_a_fit_of_many_rows_is_that_of_the_same_rows_in_memory() -> None:
+    X, y = rows_of(2200, p=4)
+    whole, parts = model_of().fit(X, y), fitted(X, y, 300)
+    new = rows_of(50, p=4, seed=1)[0]
+    levels = [0.05, 0.1, 0.4]
+    found = parts.predict_interval(da.from_array(new, chunks=(20, 4)), alpha=levels)
+    assert found.shape == (50, 2, 3)
+    assert np.allclose(found.compute(), whole.predict_interval(new, levels).to_numpy(), **CLOSE)
+    assert str(parts.certificate_) == str(whole.certificate_)
+    assert parts.choice_ == whole.choice_
+    assert parts.rounding_ == pytest.approx(whole.rounding_, rel=1e-6)
+    assert parts.n_samples_fit_ == 2200
+    assert np.allclose(parts.ridge_, whole.ridge_[-1])
+
+
+@pytest.mark.slow
+def test_nothing_of_the_size_of_the_rows_is_in_the_model(tmp_path: Path) -> None:
+    X, y = rows_of(4000, p=2)
+    model = fitted(X, y, 500, ridge=1.0, widths="constant")
+    loo = model.loo_
+    assert isinstance(loo, CompactModels)
+    n = 4000 - part_of(4000)
+    assert loo.count == len(loo.residuals) == n
+    assert len(loo.residuals.untyped_storage()) == 8
+    (level,) = loo.levels.values()
+    assert len(level.scores) < n / 2
+    assert model.certificate_.coverage == pytest.approx(1 - (2 * kappa(0.1, n) - 1) / (n + 1))
+
+
+def test_a_copy_predicts_without_the_rows_at_the_levels_that_were_used(tmp_path: Path) -> None:
+    X, y = rows_of(200)
+    model, new = fitted(X, y, 60), rows_of(20, seed=1)[0]
+    both = model.predict_interval(new, alpha=[0.1, 0.2]).to_numpy()
+    model.save(tmp_path / "m.lk")
+    for copy in (LazyJackknifeRegressor.load(tmp_path / "m.lk"), pickle.loads(pickle.dumps(model))):
+        assert np.array_equal(copy.predict_interval(new, alpha=[0.1, 0.2]).to_numpy(), both)
+        lazy = copy.predict_interval(da.from_array(new, chunks=(7, 3)), alpha=[0.1, 0.2])
+        assert np.allclose(lazy.compute(), both, **CLOSE)
+        assert copy.certificate_ == model.certificate_
+        with pytest.raises(ValueError, match="Predict with this alpha once before"):
+            copy.predict_interval(new, alpha=0.3)
+
+
+def test_far_rows_have_wider_ends_where_the_models_cannot_be_asked() -> None:
+    X, y = rows_of(200)
+    model = fitted(X, y, 60, widths="constant")
+    (rank,) = model.loo_.levels
+    level = model.loo_.levels[rank]
+    smaller = model.loo_.ask(rank, level.eta / 64)
+    copy, new = pickle.loads(pickle.dumps(model)), rows_of(30, seed=1)[0]
+    copy.loo_.levels[rank] = smaller
+    exact, found = (each.predict_interval(new) for each in (model, copy))
+    assert (found.lower <= exact.lower).all()
+    assert (found.upper >= exact.upper).all()
+    assert (found.width > exact.width).any()
+    assert np.array_equal(found.point, exact.point)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"construction": "minmax"}, "construction='minmax' does not support Dask"),
+        ({"base": Split()}, r"base=Split\(.*\) does not support Dask"),
+        ({"scaling": "standardize"}, "scaling='standardize' does not support Dask"),
+        ({"widths": "noise"}, "widths='noise'"),
+    ],
+)
+def test_what_needs_all_rows_in_one_place_is_refused(
+    settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        fitted(*rows_of(60), 20, **settings)
+
+
+def test_targets_in_other_partitions_or_containers_are_refused() -> None:
+    X, y = rows_of(60)
+    rows = da.from_array(X, chunks=(20, 3))
+    with pytest.raises(TypeError, match="y is of type ndarray, but X is a Dask collection"):
+        model_of().fit(rows, y)
+    with pytest.raises(ValueError, match="partition 2 of X has 20 rows and that of y 19"):
+        model_of().fit(rows, da.from_array(y[:59], chunks=20))
+    with pytest.raises(ValueError, match="X has 3 partitions and y 2"):
+        model_of().fit(rows, da.from_array(y[:40], chunks=20))
+    with pytest.raises(ValueError, match="contains NaN"):
+        model_of().fit(da.where(rows > 2, np.nan, rows), da.from_array(y, chunks=20))
+
+
+@pytest.mark.slow
+def test_dask_is_imported_where_it_is_used_only() -> None:
+    code = (
+        "import sys\nfrom lazyknife import LazyJackknifeRegressor\nimport numpy as np\n"
+        "X = np.random.default_rng(0).normal(size=(20, 2))\n"
+        "LazyJackknifeRegressor(network=None, random_state=0).fit(X, X[:, 0]).predict_interval(X)\n"
+        "assert not {'dask', 'distributed'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
