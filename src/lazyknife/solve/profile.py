@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ..compute import Machine
 from ..data.frames import Frame
 from ..networks import wide
 from ..tangent.wide import WideTangent
@@ -62,7 +63,7 @@ def _common_weights(network: wide, features: int) -> list[float]:
 def _kernel(network: wide, weight: float, X: Tensor, nominal: Sequence[bool]) -> Tensor:
     scale = torch.ones_like(X[0])
     frame = Frame(torch.zeros_like(scale), scale, tuple(nominal))
-    tangent = WideTangent(network, weight * scale, frame)
+    tangent = WideTangent(network, weight * scale, frame, Machine(X.device, X.dtype))
     features = tangent.features(X)
     return tangent.gram(features)
 

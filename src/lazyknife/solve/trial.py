@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ..compute import Machine
 from ..data.frames import Frame
 from ..networks import wide
 from ..tangent import WideTangent
@@ -39,15 +40,16 @@ def trial(
     """Fit the first ``count`` rows and predict the others; ``fixed`` keeps the climb's λ."""
     one = torch.ones_like(X[0])
     frame = Frame(torch.zeros_like(one), one, tuple(nominal))
-    tangent = WideTangent(network, X.new_tensor(climb.weights), frame)
+    weights = X.new_tensor(climb.weights)
+    tangent = WideTangent(network, weights, frame, Machine(X.device, X.dtype))
     old, new = tangent.features(X[:count]), tangent.features(X[count:])
     values, vectors = torch.linalg.eigh(tangent.gram(old))
     center = y[:count].mean()
     along = (y[:count] - center) @ vectors
     rotated = tangent.kernel(new, old) @ vectors
     ridges = climb.ridge * X.new_tensor(TIMES[:1] if fixed else TIMES)
-    weights = along[:, None] / (values.clamp(min=0.0)[:, None] + ridges)
-    errors = (y[count:, None] - center - rotated @ weights).square().mean(dim=0)
+    shares = along[:, None] / (values.clamp(min=0.0)[:, None] + ridges)
+    errors = (y[count:, None] - center - rotated @ shares).square().mean(dim=0)
     best = int(errors.argmin())
     return Trial(float(errors[best]), float(ridges[best]))
 
