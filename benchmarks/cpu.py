@@ -22,7 +22,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,23 +33,25 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.report import cpu_table, options_table
+from benchmarks.report import cpu_table, options_table, sizes_table
+from benchmarks.sizes import sizes as sizes_of_the_default
 from lazyknife.base import DPSGD, Plain, Pretrained, Public
 from lazyknife.compute import Machine, steps
 from lazyknife.estimators.lazy import LazyJackknifeRegressor
 from lazyknife.estimators.refits import Refits, train_ensemble
 from lazyknife.estimators.step import LazyStep
 from lazyknife.intervals import CONSTRUCTIONS, LazyModels, kappa
+from lazyknife.intervals.bounded import BoundedReadout
 from lazyknife.intervals.constructions import Plus
 from lazyknife.intervals.ends import plus
 from lazyknife.networks import build, make, mlp
 from lazyknife.records import LeaveOneOut
 from lazyknife.solve.dual import DualSystem
 from lazyknife.solve.problem import GRID_POINTS, Problem
-from lazyknife.solve.readout import READOUTS
+from lazyknife.solve.readout import READOUTS, TangentReadout
 from lazyknife.solve.rounding import gamma_of
 from lazyknife.solve.widths import Noise
-from lazyknife.tangent import linearise
+from lazyknife.tangent import Sketch, linearise
 
 NEW_ROWS = 4900
 WIDTHS = (64, 64)
@@ -251,6 +253,20 @@ def growth(repeats: int) -> list[Row]:
     exponent = float(np.polyfit(np.log(sizes), np.log(times), 1)[0])
     found = row("growth exponent", "n = 500 … 4,000, p = 16", 2.6, {"ratio": exponent})
     return [{**found, "n": sizes, "relative": (times / times[0]).tolist()}]
+
+
+def windows(repeats: int, n: int = 200_000, dimension: int = 512) -> list[Row]:
+    """Ends for one new row from all models of a sketch, and from the few that can be them."""
+    X, y, new, network = problem(n, 16, 2000)
+    step = LazyStep(ridge=10.0, features=Sketch(dimension))
+    few = step.models(linearise(network, X), X, y).loo
+    assert isinstance(few, BoundedReadout)
+    every = TangentReadout(*(getattr(few, each.name) for each in fields(TangentReadout)))
+    some = new[: max(1, len(new) // 40)]
+    found = ratio(lambda: ends(every, some), lambda: ends(few, new), repeats)
+    scaled = {name: len(new) / len(some) * value for name, value in found.items()}
+    what = f"a new row's interval from all models ÷ from a window of them, Sketch({dimension})"
+    return [row(what, f"n = {n:,}, p = 16", -20, scaled)]
 
 
 def convolutions(repeats: int) -> list[Row]:
@@ -580,10 +596,12 @@ PARTS = {
     "guard": (guard, 9),
     "products": (against_products, 5),
     "growth": (growth, 3),
+    "windows": (windows, 3),
     "convolutions": (convolutions, 7),
     "memory": (peak_memory, 1),
     "command": (command_line, 3),
     "options": (options, 3),
+    "sizes": (lambda repeats: [rounded(row) for row in sizes_of_the_default(repeats)], 3),
 }
 
 
@@ -617,7 +635,7 @@ def main() -> None:
     rows = sorted([*kept, *measured], key=lambda row: list(PARTS).index(row["part"]))
     result = {**machine, "rows": rows}
     asked.output.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
-    print(cpu_table(rows), options_table(rows), sep="\n\n")
+    print(cpu_table(rows), options_table(rows), sizes_table(rows), sep="\n\n")
 
 
 def others_than(names: Sequence[str], file: Path, machine: dict[str, Any]) -> list[Row]:

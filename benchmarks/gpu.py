@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -38,6 +39,7 @@ class Case:
     m: int
     precision: str = "float64"
     dimension: int | None = None
+    budget: int | None = None
 
 
 CASES = (
@@ -48,11 +50,15 @@ CASES = (
     Case(20_000, 100_000),
     Case(30_000, 100_000),
     Case(30_000, 100_000, "float32"),
+    Case(100_000, 100_000, "float64", budget=14 * 2**30),
     Case(100_000, 100_000, "float32"),
     Case(100_000, 100_000, "tf32"),
     Case(1_000_000, 10_000, "float64", 4096),
     Case(1_000_000, 10_000, "float32", 4096),
 )
+
+# Rows of the default, which chooses everything, with 50 features of which six matter.
+DEFAULTS = (4_000, 30_000, 200_000, 1_000_000)
 
 
 class Clock:
@@ -85,7 +91,7 @@ def data(n: int, m: int, features: int) -> tuple[Tensor, Tensor, Tensor]:
 
 def run(case: Case, widths: tuple[int, ...], features: int, device: str) -> dict[str, Any]:
     """Time one case, after a small one has warmed everything up."""
-    machine = machine_for(device, case.precision, None)
+    machine = machine_for(device, case.precision, case.budget)
     mapped = EXACT if case.dimension is None else Sketch(case.dimension)
     X, y, new = data(case.n, case.m, features)
     with seeded(0):
@@ -115,6 +121,38 @@ def run(case: Case, widths: tuple[int, ...], features: int, device: str) -> dict
         "rounding": rounding_share(models.loo, 0.1, float(y.abs().max())),
         "mean_width": float((upper - lower).mean()),
     }
+
+
+def run_default(n: int, m: int, device: str) -> dict[str, Any]:
+    """Time the default with n rows and m new ones, and its interval score."""
+    from lazyknife import LazyJackknifeRegressor, interval_score
+
+    X, y = table(n, seed=0)
+    new, truth = table(m, seed=1)
+    torch.cuda.reset_peak_memory_stats()
+    clock = Clock(torch.device(device))
+    model = LazyJackknifeRegressor(device=device, random_state=0).fit(X, y)
+    clock.stage("fit")
+    found = model.predict_interval(new)
+    clock.stage("predict")
+    return {
+        "n": n,
+        "m": m,
+        **clock.seconds,
+        "peak_bytes": torch.cuda.max_memory_allocated(),
+        "score": float(interval_score(truth, found)),
+        "coverage": float(found.covers(truth).mean()),
+        "certified": model.certificate_.coverage,
+        "choice": str(model.choice_),
+    }
+
+
+def table(n: int, seed: int) -> tuple[Any, Any]:
+    """Standard normal features, of which six matter, and a target whose noise varies."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 50))
+    mean = np.sin(2 * X[:, 0]) * X[:, 1] + np.abs(X[:, 2]) + 0.5 * X[:, 3] * (X[:, 4] > 0)
+    return X, mean + (0.3 + 0.3 * (X[:, 5] > 0)) * rng.standard_normal(n)
 
 
 def rate(dtype: torch.dtype, device: torch.device, size: int = 8192) -> float:
@@ -150,6 +188,7 @@ def main() -> None:
             for dtype in (torch.float64, torch.float32)
         },
         "cases": [],
+        "defaults": [],
     }
     print({name: f"{value / 1e12:.1f} TFLOP/s" for name, value in result["rates"].items()})
     for precision in ("float64", "float32", "tf32"):
@@ -161,6 +200,12 @@ def main() -> None:
             repeats.append(run(case, widths, features, options.device))
         row = sorted(repeats, key=lambda r: r["seconds"])[len(repeats) // 2]
         result["cases"].append(row)
+        print(row, flush=True)
+        options.output.write_text(json.dumps(result, indent=1) + "\n")
+    run_default(2_000, 100, options.device)
+    for n in DEFAULTS:
+        row = run_default(n, 100_000, options.device)
+        result["defaults"].append(row)
         print(row, flush=True)
         options.output.write_text(json.dumps(result, indent=1) + "\n")
 

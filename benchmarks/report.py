@@ -1,4 +1,4 @@
-"""Write the measured files into the docs: three tables and a figure.
+"""Write the measured files into the docs: four tables and a figure.
 
 python -m benchmarks.report
 """
@@ -46,6 +46,26 @@ def options_table(rows: list[Row]) -> str:
     return markdown(("option", "ridge", *(f"{step}, n = {n:,}" for step, n in steps)), lines)
 
 
+def sizes_table(rows: list[Row]) -> str:
+    """The default at every size against split conformal around gradient boosting, as markdown."""
+    columns = (
+        *("training rows", "new rows", "default (s)", "split boosting (s)", "ratio", "exponent"),
+        *("peak memory", "of split boosting", "interval score", "of split boosting"),
+    )
+    lines = []
+    for r in (r for r in rows if "size" in r):
+        sides = r["default"], r["boosting"]
+        lines.append(
+            (
+                *(f"{r['size']:,}", f"{r['new']:,}", *(f"{side['seconds']:.2g}" for side in sides)),
+                *(f"{r['ratio']:.2g}", "" if r["exponent"] is None else f"{r['exponent']:.2f}"),
+                *(f"{side['peak_bytes'] / 1e9:.2f} GB" for side in sides),
+                *(f"{side['score']:.2f}" for side in sides),
+            )
+        )
+    return markdown(columns, lines)
+
+
 def gpu_table(cases: list[Row]) -> str:
     """Seconds and bytes on a GPU, as markdown."""
     columns = (
@@ -70,7 +90,12 @@ def gpu_table(cases: list[Row]) -> str:
 def tables(page: str) -> str:
     """Return the page with the tables of the measured files."""
     rows, cases = measured("results")["rows"], measured("gpu")["cases"]
-    made = {"cpu": cpu_table(rows), "options": options_table(rows), "gpu": gpu_table(cases)}
+    made = {
+        "cpu": cpu_table(rows),
+        "options": options_table(rows),
+        "sizes": sizes_table(rows),
+        "gpu": gpu_table(cases),
+    }
     return fill(page, made)
 
 

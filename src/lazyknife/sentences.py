@@ -30,6 +30,12 @@ PAPER = (
     "condition held with η = {eta:g}; shown for comparison, not certified."
 )
 
+# A remark on fits of many rows.
+PARTED = (
+    "n counts the rows that are left out; {count:,} more were set aside for choices, and train "
+    "every model."
+)
+
 # Remarks on every base whose guarantee comes from random noise.
 PRIVATE_REMARKS = (
     "The guarantee is an average over the seeds of the private training: it does not hold for a "

@@ -11,7 +11,7 @@ import pytest
 
 from command import run
 from lazyknife.cli import sizes
-from lazyknife.cli.sizes import check_sizes, in_units, say_batches
+from lazyknife.cli.sizes import check_sizes, say_batches
 from lazyknife.cli.tables import open_file
 
 OPTIONS = {"sketch": None, "hidden": None}
@@ -101,9 +101,3 @@ def test_it_needs_neither_torch_nor_pandas(files):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
     assert done.stderr.startswith("note: many.parquet: 150,000 rows")
-
-
-def test_bytes_in_units():
-    assert [in_units(count) for count in (3e5, 999e5, 2.34e9, 3.2e13)] == [
-        *("0 MB", "100 MB", "2.3 GB", "32 TB")
-    ]

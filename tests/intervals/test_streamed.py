@@ -82,7 +82,7 @@ def test_models_are_those_of_refits_without_each_row(
         own = y[row] - refitted(passes, X, y, row, X[row : row + 1])[0]
         assert loo.residuals[k] == pytest.approx(float(own), rel=1e-8)
         gap = (each[:, k] - point).abs()
-        limit = loo.reach[k] * loo.near(new).half.square().sum(dim=0).sqrt()
+        limit = loo.reach[k] * loo.near(new).roots
         assert bool((gap <= limit * (1 + 1e-9)).all())
     assert torch.equal(found.each, each)
 

@@ -89,6 +89,7 @@ class Claim:
     folds: int = 10
     assumptions: Sentences = ()
     objections: Sentences = ()
+    remarks: Sentences = ()
     rows: str = sentences.ANY_ROW
     new_rows: int | None = None
 
@@ -117,7 +118,7 @@ class Claim:
             nu=nu,
             assumptions=(*self.base.assumptions, *self.assumptions),
             objections=(*self.objections, *unprivate),
-            remarks=self.base.remarks,
+            remarks=(*self.base.remarks, *self.remarks),
             rows=self.rows,
             new_rows=self.new_rows,
         )

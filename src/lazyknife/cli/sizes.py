@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..memory import free_bytes
+from ..words import bytes_in_words
 from .console import say
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 MANY_ROWS = 100_000  # of which the size is said
 COPIES = 2  # of a table: as it is read, and as numbers
-UNITS = {"TB": 1e12, "GB": 1e9, "MB": 1e6}
 LONG = (
     "choices are made on a part of the rows, and the models come from passes over all of them, "
     "which may take long"
@@ -51,8 +51,9 @@ def check_sizes(
     for number, (name, size) in enumerate(sizes.items()):
         if size.rows > MANY_ROWS:
             then = f"; {_method(size, given)}" if fits and number == 0 else ""
-            taken = in_units(COPIES * size.memory)
-            say(f"note: {name}: {size}, {taken} in memory ({in_units(unused)} are free){then}.")
+            taken = bytes_in_words(COPIES * size.memory)
+            left = bytes_in_words(unused)
+            say(f"note: {name}: {size}, {taken} in memory ({left} are free){then}.")
 
 
 def say_batches(path: Path) -> None:
@@ -77,18 +78,8 @@ def _refused(sizes: Mapping[str, Size], needed: int, free: int) -> str:
 def _method(size: Size, given: Mapping[str, Any]) -> str:
     """Return what a fit does with so many rows."""
     if given.get("sketch") is not None:
-        numbers = in_units(8 * size.rows * given["sketch"])
+        numbers = bytes_in_words(8 * size.rows * given["sketch"])
         return f"--sketch {given['sketch']} computes {numbers} of features"
     if given.get("hidden") is not None:
         return "--hidden requires a matrix with a row for each of them"
     return LONG
-
-
-def in_units(count: float) -> str:
-    """Return a number of bytes in two figures.
-
-    >>> in_units(64e7), in_units(1.5e10), in_units(12)
-    ('640 MB', '15 GB', '0 MB')
-    """
-    unit = next((unit for unit, size in UNITS.items() if count >= size), "MB")
-    return f"{float(f'{count / UNITS[unit]:.2g}'):g} {unit}" if count >= 5e5 else "0 MB"

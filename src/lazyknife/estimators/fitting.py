@@ -34,7 +34,7 @@ from .candidates import (
 from .choices import Choices
 from .choosing import ChoosingStep
 from .choosing_full import FullStep
-from .parting import PartedStep, is_parted
+from .parting import PartedStep, is_parted, parted_remarks
 from .records import Fitted, Given, Seeds
 from .shared import IntervalRegressor
 from .step import LazyStep
@@ -239,6 +239,7 @@ class LazyFit(IntervalRegressor):
             folds=self.folds,
             assumptions=(*start_assumptions(self.network), *given.assumptions),
             objections=given.scaling.objections,
+            remarks=parted_remarks(loo, len(given.y)),
             rows=given.scaling.rows,
             new_rows=given.scaling.new_rows,
             loo=loo,

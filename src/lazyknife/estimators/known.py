@@ -23,6 +23,7 @@ from ..data.monotone import Named, Pair
 from ..data.reading import Reader
 from ..data.scaling import Scaling, symlog
 from ..data.targets import TARGETS, Target
+from ..intervals.bounded import BoundedReadout
 from ..intervals.chosen import ChosenModels, Group, Some
 from ..intervals.framed import FramedFull
 from ..intervals.full import Family, FullModels
@@ -112,7 +113,7 @@ _RECORDS = (
     *(LeverageScales, Levels, Lookup, NoiseScales, Outer, Primal, PrimalRidge, PrivacyCurve),
     *(Refits, RidgeModels, Rounding, Scaling, Seeds, Sensitivity, Signs, Some, Swept, Tangent),
     *(TrainedCertifier, WideTangent, mlp, wide, Noted),
-    *(Amount, Drift, Landmarks, SharedChoice, StreamedModels, StreamedRidge),
+    *(Amount, BoundedReadout, Drift, Landmarks, SharedChoice, StreamedModels, StreamedRidge),
     *(Column, Expansion, Frame, Pair, Reader, Schema, Target),
     *BASES.values(),
     *LOSSES.values(),

@@ -22,19 +22,23 @@ from ..intervals import Construction, find_construction
 from ..intervals.passes import Passes
 from ..intervals.streamed import StreamedModels
 from ..networks import KINDS, wide
+from ..sentences import PARTED
 from ..solve.amount import Amount, fit_amount, log_errors
-from ..solve.ascent import Climb, climb_all
+from ..solve.ascent import STAGES, Climb, climb_all
 from ..solve.dual import DualSystem
 from ..solve.ridge import left_out
+from ..solve.trial import tried
 from ..tangent import Landmarks, WideTangent
 from .candidates import STEP, CandidateStep, is_known
 from .choice import SharedChoice
+from .cost import Cost, Shape, measured
 
 MANY = 1000  # more rows than this are parted
 # Rows of the part: half of all rows up to the first number, a quarter up to the second, no more.
 HALF, QUARTER = 2000, 4000
-# Rows that the search looks at, and rows for each feature below which weights would overfit.
-SEARCHED, ROWS_EACH = 1000, 5
+# Rows of the search for each feature, below which weights of features would overfit, and rows that
+# had no part in it, below which they do not decide.
+ROWS_EACH, FEWEST_TRIED = 5, 250
 AMOUNT = 2000  # rows that σ is learnt from
 # Landmarks: n·d² stays below this where that leaves enough of them.
 WORK, FEWEST, MOST = 2e11, 512, 2000
@@ -52,6 +56,13 @@ class Part(NamedTuple):
         return self.frame.apply(self.X)
 
 
+def parted_remarks(loo: object, n: int) -> tuple[str, ...]:
+    """What the certificate of n rows says of those that were set aside."""
+    if not isinstance(loo, StreamedModels):
+        return ()
+    return (PARTED.format(count=n - len(loo.residuals)),)
+
+
 def is_parted(
     n: int, networks: Iterable[object], construction: str | Construction[Any], widths: str | None
 ) -> bool:
@@ -65,6 +76,12 @@ def is_parted(
 def part_of(n: int) -> int:
     """Rows of the part."""
     return min(max(min(n // 2, HALF), n // 4), QUARTER)
+
+
+def stages_of(part: int) -> tuple[int, int]:
+    """Rows of the part on which all networks climb, and the best; the others decide."""
+    few, many = STAGES
+    return min(few, part), min(many, 2 * part // 3 if 2 * part // 3 > few else part)
 
 
 def landmarks_of(n: int) -> int:
@@ -92,7 +109,10 @@ class PartedStep(CandidateStep):
     progress: bool = False
 
     def models(self, X: Tensor, y: Tensor) -> tuple[StreamedModels, SharedChoice]:
-        """Choose on the part, and solve."""
+        """Choose on the part, and solve; what it takes is said before."""
+        cost = self.cost(len(y), X.shape[1])
+        self.machine.check_fits(int(cost.memory), f"fitting {len(y):,} rows", "use fewer rows")
+        cost.announce(f"{len(y):,} rows of {X.shape[1]} features")
         rest, own = random_parts(len(y), part_of(len(y)), self.seed)
         order = torch.randperm(len(own), generator=torch.Generator().manual_seed(self.seed))
         first = torch.from_numpy(own)[order]
@@ -102,9 +122,17 @@ class PartedStep(CandidateStep):
             tangent = self._tangent(self._networks[best], climbs[best], part.frame)
             amount = self._amount(part, tangent, climbs[best].ridge)
             basis = Landmarks.of(tangent, part.X[: landmarks_of(len(y))])
-            passes = Passes(basis, climbs[best].ridge, self.intercept, float(part.y.mean()), amount)
+            center = float(part.y.mean()) if self.intercept else 0.0
+            passes = Passes(basis, climbs[best].ridge, self.intercept, center, amount)
             loo = passes.models(X, y, torch.from_numpy(rest), self.progress)
         return loo, self._choice(loo, part, best, climbs)
+
+    def cost(self, n: int, features: int) -> Cost:
+        """What n rows of so many features take."""
+        few, many = stages_of(part_of(n))
+        amount = 0 if self.widths == "constant" else min(AMOUNT, part_of(n))
+        shape = Shape(n, features, len(self._networks), landmarks_of(n), few, many, amount)
+        return shape.cost(measured(self.machine), self.machine)
 
     def _frame(self, X: Tensor) -> Frame:
         if not self.scaled:
@@ -121,9 +149,13 @@ class PartedStep(CandidateStep):
         self, part: Part, networks: Sequence[wide], targets: Tensor, ridge: float | None = None
     ) -> tuple[int, list[Climb]]:
         X, y = self.machine.put(part.framed), self.machine.put(targets)
-        relevance = self.relevance and ROWS_EACH * X.shape[1] <= min(len(X), SEARCHED)
+        few, many = stages_of(len(X))
+        relevance = self.relevance and ROWS_EACH * X.shape[1] <= many
         terms = (part.frame.nominal, self.intercept, relevance, ridge, self.progress)
-        return climb_all(networks, X, y, *terms)
+        best, climbs = climb_all(networks, X, y, *terms, rows=(few, many))
+        if len(X) - many < FEWEST_TRIED:
+            return best, climbs
+        return tried(networks, climbs, X, y, part.frame.nominal, many, ridge is not None)
 
     def _tangent(self, network: wide, climb: Climb, frame: Frame) -> WideTangent:
         weights = frame.scale.new_tensor(climb.weights)

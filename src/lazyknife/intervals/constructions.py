@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -21,14 +21,16 @@ from .full import fit_full
 
 
 class _RowsOut(Construction[Models]):
-    """Leaves rows out."""
+    """Leaves rows out; ``windows``: whether an end needs few of the models."""
+
+    windows: ClassVar[bool] = False
 
     def solve(self, problem: Problem) -> RidgeModels:
         """Solve all models."""
         return leave_rows(problem)
 
     def fit(self, problem: Problem, readout: str, alpha: float) -> LazyModels:
-        return fit_left_out(problem, self.solve, readout, alpha)
+        return fit_left_out(problem, self.solve, readout, alpha, self.windows)
 
 
 class Plus(_RowsOut[LeaveOneOut]):
@@ -37,6 +39,7 @@ class Plus(_RowsOut[LeaveOneOut]):
     summary = "jackknife+, certifies 1 − 2·alpha"
     widths = None
     preferred = "noise"
+    windows = True
 
     def ends(self, loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
         return ends.plus(loo, X, ranks)

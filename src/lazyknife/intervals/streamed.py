@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from ..compute import Machine
+from ..compute import Machine, blocks
 from ..records import Predictions
 from ..solve.amount import Amount
 from ..solve.streamed import Drift, StreamedRidge
@@ -67,9 +67,8 @@ class StreamedModels:
         return self._machine.rows_at_once(self.basis.size, 8 * self.basis.row_bytes)
 
     @property
-    def moves_at_once(self) -> int:
-        each = 4 * self.basis.row_bytes
-        return max(1, self._machine.block // each)
+    def block(self) -> int:
+        return self._machine.block
 
     @cached_property
     def scores(self) -> Tensor:
@@ -114,21 +113,21 @@ class StreamedModels:
         """The full model at some rows, and L⁻¹φ of them."""
         rows, norms = self.features(X)
         half, point = self.solved.half(rows), rows @ self.solved.weights + self.center
-        one = point.new_ones(())
+        leverages, one = half.square().sum(dim=0), point.new_ones(())
         found = Predictions(
             point,
             point.new_empty(len(point), 0),
             one - 1,
             one.expand(len(point)) if self.amount is None else self.amount(X),
             one * self._stretch,
-            self.drift.slack(half.square().sum(dim=0), norms),
+            self.drift.slack(leverages, norms),
         )
-        return Near(found, half)
+        return Near(found, leverages.sqrt(), point, half.T)
 
-    def moves(self, members: Tensor) -> Tensor:
-        """L⁻¹φ_j e_j of some rows, shape (q, members)."""
+    def columns(self, members: Tensor) -> Tensor:
+        """−L⁻¹φ_j e_j of some rows, shape (q, members)."""
         rows = self.features(self.rows[members.to(self.rows.device)])[0]
-        return self.solved.half(rows) * self._steps[members]
+        return self.solved.half(rows) * -self._steps[members]
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Predictions of the full model, (m,), and of all others, (m, n)."""
@@ -138,9 +137,10 @@ class StreamedModels:
     def scaled(self, X: Tensor) -> Predictions:
         """Everything that intervals are computed from, of all models."""
         near, every = self.near(X), torch.arange(len(self.residuals), device=self.residuals.device)
-        moved = [near.half.T @ self.moves(part) for part in every.split(self.moves_at_once)]
+        parts = blocks(len(every), 4 * self.basis.row_bytes, self.block)
+        moved = [near.factors @ self.columns(every[part]) for part in parts]
         found = near.found
-        each = found.point[:, None] - torch.cat(moved, dim=1)
+        each = found.point[:, None] + torch.cat(moved, dim=1)
         stretch = found.stretch.expand(len(each))
         return found._replace(each=each, scales=found.scales[:, None], stretch=stretch)
 

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from ..compute import steps
+from ..compute import blocks
 from ..records import LeaveOneOut, Predictions
 from .order import kth_largest, kth_smallest
 
@@ -25,6 +25,8 @@ from .order import kth_largest, kth_smallest
 RATIO = 2.0
 # Bounds are widened by this much relative to their size, far more than rounding can change in them.
 SAFE = 1e-9
+ARRAYS = 6  # of rows × models at a time
+RANKS_KEPT = 4  # whose columns are kept
 
 
 class Near(NamedTuple):
@@ -34,13 +36,17 @@ class Near(NamedTuple):
     ----------
     found
         The full predictions, their σ(x) and rounding; ``each`` is empty.
-    half
-        L⁻¹φ(x), shape (q, m); its squares sum to h(x).
+    roots
+        √h(x), shape (m,).
+    start, factors
+        Model j predicts start + factors·column_j, shapes (m,) and (m, q), less the shift.
 
     """
 
     found: Predictions
-    half: Tensor
+    roots: Tensor
+    start: Tensor
+    factors: Tensor
 
 
 @runtime_checkable
@@ -52,14 +58,14 @@ class Bounded(LeaveOneOut, Protocol):
         """ρ_j, shape (n,)."""
 
     @property
-    def moves_at_once(self) -> int:
-        """How many models' moves to hold in memory."""
+    def block(self) -> int:
+        """Bytes for predictions of rows by models, and for columns of models."""
 
     def near(self, X: Tensor) -> Near:
         """The full model at m rows."""
 
-    def moves(self, members: Tensor) -> Tensor:
-        """L⁻¹φ_j e_j of some models, shape (q, members)."""
+    def columns(self, members: Tensor) -> Tensor:
+        """Columns of some models, shape (q, members)."""
 
 
 class Window(NamedTuple):
@@ -70,10 +76,10 @@ class Window(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """Windows by their rank and η, and the moves of the models in the last large one, by rank."""
+    """Windows by their rank and η, and the columns of the last large one, by rank."""
 
     windows: dict[tuple[int, float], Window]
-    moves: dict[int, tuple[Tensor, Tensor]]
+    columns: dict[int, tuple[Tensor, Tensor]]
 
 
 _KEPT: WeakKeyDictionary[Bounded, _Kept] = WeakKeyDictionary()
@@ -92,52 +98,58 @@ def windowed_plus(
 ) -> tuple[Predictions, Tensor, Tensor]:
     """Predictions of the full model, and the order statistics of both ends, (m, ranks)."""
     near = loo.near(X)
-    infinite = near.half.new_full((len(X), len(ranks)), torch.inf)
+    infinite = near.start.new_full((len(X), len(ranks)), torch.inf)
     lower, upper = -infinite, infinite
     for column, rank in enumerate(ranks):
         for rows, eta in _classes(near) if rank else ():
-            ends = _order_statistics(loo, near, rows, eta, rank)
-            lower[rows, column], upper[rows, column] = ends
+            found = _window(loo, eta, rank)
+            for part in blocks(len(rows), ARRAYS * len(found.members) * 8, loo.block):
+                ends = _order_statistics(loo, near, rows[part], found, rank)
+                lower[rows[part], column], upper[rows[part], column] = ends
     return near.found, lower, upper
 
 
+def _window(loo: Bounded, eta: float, rank: int) -> Window:
+    """The window of rows of at most this η, kept for the next ones."""
+    windows = _KEPT.setdefault(loo, _Kept({}, {})).windows
+    if (rank, eta) not in windows:
+        windows[rank, eta] = window(loo.scores, loo.reach, eta, rank)
+    return windows[rank, eta]
+
+
 def _order_statistics(
-    loo: Bounded, near: Near, rows: Tensor, eta: float, rank: int
+    loo: Bounded, near: Near, rows: Tensor, found: Window, rank: int
 ) -> tuple[Tensor, Tensor]:
-    """Both order statistics for rows of at most this η, each (rows,)."""
-    kept = _KEPT.setdefault(loo, _Kept({}, {}))
-    if (rank, eta) not in kept.windows:
-        kept.windows[rank, eta] = window(loo.scores, loo.reach, eta, rank)
-    members, above = kept.windows[rank, eta]
-    found, half = near.found, near.half[:, rows].T
-    moved = [half @ moves for moves in _moves(loo, kept, members, rank)]
-    each = found.point[rows, None] - torch.cat(moved, dim=1)
-    margins = loo.scores[members] * found.scales[rows, None] * (1 + found.stretch)
-    left = [rank - above]
+    """Both order statistics for some rows, each (rows,)."""
+    factors, full = near.factors[rows], near.found
+    parts = _columns(loo, found.members, rank, factors.shape[1])
+    each = torch.cat([factors @ part for part in parts], dim=1).add_(near.start[rows, None])
+    margins = loo.scores[found.members] * full.scales[rows, None] * (1 + full.stretch)
+    left = [rank - found.above]
     return kth_smallest(each - margins, left)[:, 0], kth_largest(each + margins, left)[:, 0]
 
 
-def _moves(loo: Bounded, kept: _Kept, members: Tensor, rank: int) -> Iterator[Tensor]:
-    """Moves of the members, in parts; those of a window that contains theirs are used again."""
-    if rank in kept.moves:
-        known, moves = kept.moves[rank]
-        place = torch.searchsorted(known, members).clamp(max=len(known) - 1)
-        if bool((known[place] == members).all()):
-            yield moves if len(known) == len(members) else moves[:, place]
-            return
-    if len(members) <= loo.moves_at_once:
-        moves = loo.moves(members)
-        kept.moves[rank] = members, moves  # another thread may replace them at once
-        yield moves
+def _columns(loo: Bounded, members: Tensor, rank: int, q: int) -> Iterator[Tensor]:
+    """Columns of the members, in parts; those of a window that contains theirs are used again."""
+    kept = _KEPT.setdefault(loo, _Kept({}, {})).columns
+    known, columns = kept.get(rank, (members[:0], None))
+    place = torch.searchsorted(known, members).clamp(max=len(known) - 1)
+    if columns is not None and bool((known[place] == members).all()):
+        yield columns if len(known) == len(members) else columns[:, place]
         return
-    for part in steps(len(members), loo.moves_at_once):
-        yield loo.moves(members[part])
+    parts = [members[part] for part in blocks(len(members), 4 * 8 * q, loo.block)]
+    for part in parts:
+        columns = loo.columns(part)
+        if len(parts) == 1:
+            if len(kept) == RANKS_KEPT:
+                kept.clear()
+            kept[rank] = members, columns
+        yield columns
 
 
 def _classes(near: Near) -> Iterator[tuple[Tensor, float]]:
     """Rows with about the same η, and the largest η that they may have; the largest one first."""
-    roots = near.half.square().sum(dim=0).sqrt()
-    powers = (roots / near.found.scales).log().div(math.log(RATIO)).ceil()
+    powers = (near.roots / near.found.scales).log().div(math.log(RATIO)).ceil()
     powers = torch.where(powers.isnan(), torch.inf, powers)  # features overflowed: all models
     for power in powers.unique(sorted=True).flip(0):
         limit = float(RATIO**power) * (1 + SAFE)  # of tensors: infinite where Python would raise

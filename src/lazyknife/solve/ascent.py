@@ -30,6 +30,7 @@ REVIVED = 0.5  # least weight at a later start, relative to the first
 CANNOT_MATTER, LOST = (1e-2, 1e-3, 1e-4, 1e-5), 0.2
 FIRST, LATER = 15, 20  # evaluations of a network on the first rows, and on more rows
 FINALISTS = 2  # networks that are tried on more rows
+STAGES = (300, 1000)  # rows on which all networks climb, and the best of them
 
 
 class Climb(NamedTuple):
@@ -171,7 +172,7 @@ def climb_all(
     relevance: bool = True,
     ridge: float | None = None,
     progress: bool = False,
-    rows: Sequence[int] = (300, 1000),
+    rows: Sequence[int] = STAGES,
 ) -> tuple[int, list[Climb]]:
     """Choose a network, the weights of its features and λ for some rows.
 

@@ -18,7 +18,7 @@ from .rounding import FIRST_ORDER, NOTHING, Rounding
 from .scales import Scales
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Read(ABC):
     """All models, ready to predict; a readout says how.
 

@@ -19,7 +19,7 @@ MODELS_AT_ONCE = 100
 CURVED = 10.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TangentReadout(Read):
     """f̄_{−j}(x) = f(x; θ0) + z(x)ᵀW_j + β_j: predictions of the linearised network."""
 
@@ -80,7 +80,7 @@ class TangentReadout(Read):
         return self.loss.mean(moved + self.models.intercepts[-1])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class NetworkReadout(Read):
     """f(x; θ0 + Δ_{−j}): the real network at the moved weights, the paper's choice."""
 

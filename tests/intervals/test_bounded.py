@@ -1,0 +1,181 @@
+"""Ends from windows of models in primal form, against those from all models."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from lazyknife import LazyJackknifeRegressor, mlp
+from lazyknife.compute import Machine
+from lazyknife.estimators.step import LazyStep
+from lazyknife.intervals.bounded import BoundedReadout, bounded
+from lazyknife.intervals.ends import plus
+from lazyknife.intervals.order import kth_largest, kth_smallest
+from lazyknife.intervals.window import Bounded, window
+from lazyknife.networks import build
+from lazyknife.solve.choose import leave_one_out
+from lazyknife.solve.problem import make_system
+from lazyknife.solve.readout import TangentReadout
+from lazyknife.tangent import EXACT, Sketch, Tangent, linearise
+
+# A product with fewer columns sums in another order on most processors, so that bits differ.
+ROUNDING = 1e-13
+
+
+def rows_of(n: int, seed: int, ties: bool = False) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    X, noise = (torch.randn(n, size, dtype=torch.float64, generator=generator) for size in (3, 1))
+    y = X[:, 0].sin() + 0.5 * noise[:, 0] + 3.0
+    if ties:  # rows that occur several times
+        X, y = X[torch.arange(n) // 3], y[torch.arange(n) // 3].round()
+    return X, y
+
+
+def tangent_of(X: Tensor, budget: int = 2**24) -> Tangent:
+    return linearise(build(mlp((4,)), X, seed=0), X, machine=Machine(budget=budget))
+
+
+def models_of(X: Tensor, y: Tensor, budget: int = 2**24, **chosen: Any) -> BoundedReadout:
+    loo = LazyStep(**{"ridge": 1.0, **chosen}).models(tangent_of(X, budget), X, y).loo
+    assert isinstance(loo, BoundedReadout)
+    assert isinstance(loo, Bounded)
+    return loo
+
+
+def all_of(loo: BoundedReadout) -> TangentReadout:
+    """The same models without bounds."""
+    return TangentReadout(*(getattr(loo, each.name) for each in fields(TangentReadout)))
+
+
+def assert_same_ends(loo: BoundedReadout, new: Tensor, ranks: list[int]) -> None:
+    found, wanted = plus(loo, new, ranks), plus(all_of(loo), new, ranks)
+    for one, other in zip(found, wanted, strict=True):
+        size = float(other[torch.isfinite(other)].abs().max()) if other.isfinite().any() else 1.0
+        assert torch.allclose(one, other, rtol=ROUNDING, atol=ROUNDING * size)
+
+
+def far_and_near(seed: int) -> Tensor:
+    return torch.cat([rows_of(25, seed)[0], 1e3 * rows_of(4, seed)[0], rows_of(1, seed)[0] * 0])
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(120, 300), st.sampled_from([1e-3, 1.0, 50.0]), st.booleans(), st.booleans(),
+    st.sampled_from([{}, {"features": Sketch(6)}]), st.integers(0, 10**6), st.data(),
+)  # fmt: skip
+def test_windows_give_the_ends_of_all_models(
+    n: int,
+    ridge: float,
+    intercept: bool,
+    ties: bool,
+    features: dict[str, Any],
+    seed: int,
+    data: st.DataObject,
+) -> None:
+    loo = models_of(*rows_of(n, seed, ties), ridge=ridge, intercept=intercept, **features)
+    ranks = data.draw(st.lists(st.integers(0, n), min_size=1, max_size=3))
+    assert_same_ends(loo, far_and_near(seed + 1), ranks)
+
+
+def two_ridges(X: Tensor, y: Tensor) -> BoundedReadout:
+    """Models of which every other one has another λ than the full one."""
+    basis = EXACT.basis(tangent_of(X), X, seed=0)
+    system = make_system(basis, X, y, intercept=True)
+    few, many = (leave_one_out(system.copy(), [ridge]) for ridge in (0.1, 30.0))
+    other = torch.arange(len(y)) % 2 == 1
+    columns = torch.where(other, many.columns, few.columns)
+    own = torch.cat([other, torch.tensor([False])])
+    models = replace(
+        few,
+        columns=columns.T.contiguous().T,
+        intercepts=torch.where(own, many.intercepts, few.intercepts),
+        ridges=torch.where(own, many.ridges, few.ridges),
+        residuals=torch.where(other, many.residuals, few.residuals),
+    )
+    found = bounded(TangentReadout.of(basis, X, y, models), system)
+    assert found is not None
+    return found
+
+
+def test_one_bound_serves_models_of_different_ridges() -> None:
+    X, y = rows_of(150, seed=4)
+    loo, new = two_ridges(X, y), far_and_near(5)
+    near, full = loo.near(new), all_of(loo).scaled(new)
+    gaps = (full.each - full.point[:, None]).abs() - 1e-9
+    assert bool((gaps <= near.roots[:, None] * loo.reach).all())
+    assert_same_ends(loo, new, [15, 40, 1])
+    assert_same_ends(models_of(X, y, ridge="auto"), new, [15])
+
+
+def test_selection_from_a_window_is_bit_for_bit_that_of_all_models() -> None:
+    loo = models_of(*rows_of(240, seed=2, ties=True))
+    new, scores = far_and_near(3), loo.scores
+    each, roots = all_of(loo).scaled(new).each, loo.near(new).roots
+    for rank in (1, 24, 120, 240):
+        for row, root in zip(each, roots.tolist(), strict=True):
+            members, above = window(scores, loo.reach, root, rank)
+            for kth, ends in ((kth_largest, row + scores), (kth_smallest, row - scores)):
+                assert torch.equal(kth(ends[members], [rank - above]), kth(ends, [rank]))
+
+
+def test_conceded_models_have_infinite_ends() -> None:
+    loo = models_of(*rows_of(200, seed=6))
+    own = loo.rounding.own.clone()
+    own[::20] = torch.inf
+    loo = replace(loo, rounding=replace(loo.rounding, own=own))
+    new = far_and_near(7)
+    assert_same_ends(loo, new, [20, 11, 10, 3])
+    assert bool(torch.isinf(plus(loo, new, [10])[2]).all())
+    assert bool(torch.isfinite(plus(loo, new, [11])[2]).all())
+
+
+def test_few_models_are_looked_at() -> None:
+    loo = models_of(*rows_of(1000, seed=8))
+    counts = [len(window(loo.scores, loo.reach, eta, 100).members) for eta in (0.0, 0.1, 1e4)]
+    assert counts[0] <= counts[1] < 100
+    assert counts[2] > 900
+
+
+def test_rows_and_columns_that_do_not_fit_are_taken_in_parts() -> None:
+    X, y = rows_of(300, seed=9)
+    loo = models_of(X, y)
+    tight = models_of(X, y, budget=2**14)
+    assert tight.block < 300 * 8 * 6
+    new = far_and_near(1)
+    for one, other in zip(plus(tight, new, [30, 2]), plus(loo, new, [30, 2]), strict=True):
+        assert torch.allclose(one, other, rtol=ROUNDING)
+
+
+def test_many_levels_and_calls_in_any_order() -> None:
+    loo, new = models_of(*rows_of(250, seed=5)), far_and_near(6)
+    for ranks in ([2, 4, 8, 16, 32, 64], [64, 2], [16]):
+        assert_same_ends(loo, new, ranks)
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [{"construction": "minmax"}, {"construction": "cv+"}, {"readout": "network"}, {"rows": 40}],
+    ids=str,
+)
+def test_everything_else_looks_at_all_models(chosen: dict[str, Any]) -> None:
+    X, y = rows_of(chosen.pop("rows", 200), seed=1)
+    step = LazyStep(ridge=1.0, **chosen)
+    assert not isinstance(step.models(tangent_of(X), X, y).loo, Bounded)
+
+
+def test_a_saved_model_gives_the_same_intervals(tmp_path: Path) -> None:
+    X, y = (each.numpy() for each in rows_of(200, seed=3))
+    model = LazyJackknifeRegressor(mlp((4,)), ridge=1.0, widths="constant", random_state=0)
+    wanted = model.fit(X, y).predict_interval(X[:20])
+    assert isinstance(model.loo_, BoundedReadout)
+    model.save(tmp_path / "m.lk")
+    found = LazyJackknifeRegressor.load(tmp_path / "m.lk").predict_interval(X[:20])
+    assert (found.lower == wanted.lower).all()
+    assert (found.upper == wanted.upper).all()
