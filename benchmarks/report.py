@@ -87,14 +87,33 @@ def gpu_table(cases: list[Row]) -> str:
     return markdown(columns, lines)
 
 
+def defaults_table(cases: list[Row]) -> str:
+    """Seconds, bytes and scores of the default on a GPU, as markdown."""
+    columns = (
+        *("training rows × 50 features", "fit (s)", "100,000 intervals (s)", "peak memory"),
+        *("interval score", "coverage", "certified"),
+    )
+    lines = [
+        (
+            f"{case['n']:,}",
+            *(f"{case[name]:.2f}" for name in ("fit", "predict")),
+            f"{case['peak_bytes'] / 1e9:.1f} GB",
+            *(f"{case[name]:.3f}" for name in ("score", "coverage", "certified")),
+        )
+        for case in cases
+    ]
+    return markdown(columns, lines)
+
+
 def tables(page: str) -> str:
     """Return the page with the tables of the measured files."""
-    rows, cases = measured("results")["rows"], measured("gpu")["cases"]
+    rows, gpu = measured("results")["rows"], measured("gpu")
     made = {
         "cpu": cpu_table(rows),
         "options": options_table(rows),
         "sizes": sizes_table(rows),
-        "gpu": gpu_table(cases),
+        "gpu": gpu_table(gpu["cases"]),
+        "defaults": defaults_table(gpu["defaults"]),
     }
     return fill(page, made)
 

@@ -31,7 +31,6 @@ PARTS = [
     ),
     ("saving",),
     ("compute",),
-    ("memory",),
     ("tables",),
     ("data",),
     ("losses",),

@@ -41,8 +41,9 @@ def test_exact_features_take_the_smaller_form_unless_told(n: int, kernel: int, f
 @pytest.mark.parametrize("n", [6, 5000])
 @pytest.mark.parametrize("name", FEATURES)
 def test_a_map_has_the_form_that_it_says(name: str, n: int) -> None:
-    features, (tangent, X) = FEATURES[name](), linearised(n)
-    assert features == FEATURES[name]()
+    tangent, X = linearised(n)
+    features = FEATURES[name]().for_rows(n, MACHINE)
+    assert features == FEATURES[name]().for_rows(n, MACHINE)
     basis = features.basis(tangent, X, seed=3)
     if isinstance(basis, Dual):
         assert n <= features.size(tangent.size)
@@ -60,7 +61,8 @@ def test_a_map_has_the_form_that_it_says(name: str, n: int) -> None:
 @pytest.mark.parametrize("n", [6, 30])
 @pytest.mark.parametrize("name", FEATURES)
 def test_a_map_has_moves_and_a_kernel_if_it_says_so(name: str, n: int) -> None:
-    features, (tangent, X) = FEATURES[name](), linearised(n)
+    tangent, X = linearised(n)
+    features = FEATURES[name]().for_rows(n, MACHINE)
     basis = features.basis(tangent, X, seed=3)
     columns = here(np.random.default_rng(2).normal(size=(basis.size, 2)))
     if features.has_moves:  # z(x)ᵀw is the derivative in the direction of the move

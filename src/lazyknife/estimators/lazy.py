@@ -36,7 +36,9 @@ class LazyJackknifeRegressor(LazyFit):
 
     Without arguments every leave-one-out model chooses, on its own rows and therefore without a
     leak, how to scale the features, its network among eight infinitely wide ones, how much each
-    feature matters, λ, and what the widths of intervals depend on.
+    feature matters, λ, and what the widths of intervals depend on. With more than 1,000 rows all
+    models share these choices, which are made on a random part of the rows: those train every
+    model but are never left out, and the others are the n of the certificate.
 
     Parameters
     ----------
@@ -44,9 +46,10 @@ class LazyJackknifeRegressor(LazyFit):
         A ``torch.nn.Module`` (copied with its weights, never changed), a callable ``n_features ->
         module`` such as ``mlp((64, 64))``, an infinitely wide network such as ``wide("laplace")``,
         or a list of such candidates, among which every leave-one-out model chooses. None is
-        ``lazyknife.networks.CANDIDATES``, eight infinitely wide networks; with more than 5,000
-        rows, a base other than ``Public``, or settings that require a finite network (``readout``,
-        ``loss``, ``features``, ``parameters``, ``starts``, ``precision``) it is
+        ``lazyknife.networks.CANDIDATES``, eight infinitely wide networks; with a base other than
+        ``Public``, settings that require a finite network (``readout``, ``loss``, ``features``,
+        ``parameters``, ``starts``, ``precision``), or more than 5,000 rows and constructions
+        ``"cv+"`` or ``"full"`` or other ``widths`` than None, ``"auto"`` and ``"constant"`` it is
         ``mlp((64, 64), skip=True)``.
     base
         How the base weights θ0 are obtained: ``Public``, ``Split``, ``DPSGD``, ``Perturbed``,
@@ -74,12 +77,14 @@ class LazyJackknifeRegressor(LazyFit):
         What the width of an interval depends on: ``"constant"``, nothing; ``"leverage"``, the
         distance of the row from the training rows; ``"noise"``, the size of the errors around it;
         ``"auto"``, where models choose among candidates: leverage, times a factor that every model
-        chooses. None is ``"auto"`` there; for one network it is ``"noise"`` for plus and minmax
-        (``"constant"`` beyond 5,000 rows, with a ``Sketch`` and with another loss). Full conformal
-        has ``"leverage"`` built in.
+        chooses, or with more than 1,000 rows a size of errors learnt from the part of the rows that
+        makes the choices. None is ``"auto"`` there; for one network it is ``"noise"`` for plus and
+        minmax (``"constant"`` beyond 5,000 rows, with a ``Sketch`` and with another loss). Full
+        conformal has ``"leverage"`` built in.
     relevance
         ``"auto"``: every model searches a weight for each feature of infinitely wide networks, if
-        there are at most 64 features. None: all features have the same weight.
+        there are at most 64 features; with more than 1,000 rows, if there are 5 rows of the search
+        for each. None: all features have the same weight.
     folds
         Number of folds of ``"cv+"``; its theorem requires n to be divisible by it.
     starts

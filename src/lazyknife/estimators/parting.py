@@ -155,7 +155,8 @@ class PartedStep(CandidateStep):
         best, climbs = climb_all(networks, X, y, *terms, rows=(few, many))
         if len(X) - many < FEWEST_TRIED:
             return best, climbs
-        return tried(networks, climbs, X, y, part.frame.nominal, many, ridge is not None)
+        fixed = ridge is not None
+        return tried(networks, climbs, X, y, part.frame.nominal, many, fixed)
 
     def _tangent(self, network: wide, climb: Climb, frame: Frame) -> WideTangent:
         weights = frame.scale.new_tensor(climb.weights)
