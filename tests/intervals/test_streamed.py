@@ -105,6 +105,19 @@ def test_windows_give_the_ends_of_all_models(
     assert torch.equal(found.point, full.point)
 
 
+@pytest.mark.parametrize("scaled", [True, False])
+def test_minmax_in_parts_is_that_of_all_models(scaled: bool) -> None:
+    X, y = rows_of(90, 4, seed=2)
+    passes = passes_of(X, 20, True, scaled)
+    loo = passes.models(X, y, torch.arange(20, 90))
+    new, ranks = rows_of(9, 4, seed=3)[0], [2, 0, 9]
+    full = loo.scaled(new)
+    margins = kth_largest(loo.scores, ranks) * full.scales * (1 + full.stretch)[:, None]
+    _, lower, upper = minmax(loo, new, ranks)
+    assert torch.allclose(lower, full.each.amin(dim=1)[:, None] - margins, rtol=1e-7)
+    assert torch.allclose(upper, full.each.amax(dim=1)[:, None] + margins, rtol=1e-7)
+
+
 @dataclass(frozen=True)
 class Plain:
     """Features that are the numbers themselves, so that they have no errors."""

@@ -137,7 +137,8 @@ class PartedStep(CandidateStep):
         tangent = self._tangent(self._networks[best], climbs[best], part.frame)
         amount = self._amount(part, tangent, climbs[best].ridge)
         basis = Landmarks.of(tangent, X[: landmarks_of(n)])
-        passes = Passes(basis, climbs[best].ridge, self.intercept, float(y.mean()), amount)
+        center = float(y.mean()) if self.intercept else 0.0
+        passes = Passes(basis, climbs[best].ridge, self.intercept, center, amount)
         return passes, self._choice(passes, n - len(y), part, best, climbs)
 
     def cost(self, n: int, features: int) -> Cost:

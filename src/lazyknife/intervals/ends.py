@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..records import Ends, LeaveOneOut, Predictions
 from .order import kth_largest, kth_smallest
-from .window import Bounded, Elsewhere, windowed_plus
+from .window import Bounded, Elsewhere, extremes, windowed_plus
 
 # Number of rounded operations behind an end.
 SUMS = 4.0
@@ -27,6 +27,8 @@ def plus(loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
 
 def minmax(loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
     """Jackknife-minmax: the extremes of f_{−j}(x) ± Q σ_{−j}(x), Q an order statistic of scores."""
+    if isinstance(loo, Bounded):
+        return _outwards(*_extreme_ends(loo, X, ranks))
     found = loo.scaled(X)
     lowers, uppers = [], []
     for score in kth_largest(loo.scores, ranks).to(found.each.dtype):
@@ -34,6 +36,15 @@ def minmax(loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
         lowers.append((found.each - margins).amin(dim=1))
         uppers.append((found.each + margins).amax(dim=1))
     return _outwards(found, torch.stack(lowers, dim=1), torch.stack(uppers, dim=1))
+
+
+def _extreme_ends(
+    loo: Bounded, X: Tensor, ranks: Sequence[int]
+) -> tuple[Predictions, Tensor, Tensor]:
+    """Jackknife-minmax of models that are never all in memory, and whose σ(x) is the same."""
+    found, least, most = extremes(loo, X)
+    margins = kth_largest(loo.scores, ranks) * found.scales[:, None] * (1 + found.stretch)
+    return found, least[:, None] - margins, most[:, None] + margins
 
 
 def _stretched(scores: Tensor, found: Predictions) -> Tensor:

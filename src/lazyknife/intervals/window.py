@@ -146,6 +146,18 @@ def windowed_plus(
     return near.found, lower, upper
 
 
+def extremes(loo: Bounded, X: Tensor) -> tuple[Predictions, Tensor, Tensor]:
+    """Predictions of the full model, and the least and the largest of all others, each (m,)."""
+    near = loo.near(X)
+    least, most = (near.start.new_full((len(X),), end) for end in (torch.inf, -torch.inf))
+    every = torch.arange(len(loo.residuals), device=loo.residuals.device)
+    each = 8 * max(4 * near.factors.shape[1], 2 * len(X))
+    for part in blocks(len(every), each, loo.block):
+        found = (near.factors @ loo.columns(every[part])).add_(near.start[:, None])
+        least, most = least.minimum(found.amin(dim=1)), most.maximum(found.amax(dim=1))
+    return near.found, least, most
+
+
 def _ends(
     loo: Bounded | Elsewhere, near: Near, rows: Tensor, eta: float, rank: int
 ) -> Iterator[tuple[Tensor, tuple[Tensor, Tensor]]]:
