@@ -1,4 +1,4 @@
-"""Write the measured files into the docs: four tables and a figure.
+"""Write the measured files into the docs: six tables and a figure.
 
 python -m benchmarks.report
 """
@@ -13,6 +13,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from research.pages import DOCS, fill, markdown
 
+from benchmarks.plan import Machines, Rates, plan
+
+# What the default does.
+EACH, PART = "every model chooses", "a part of the rows chooses for all"
 HERE = Path(__file__).parent
 PAGE = DOCS / "speed.md"
 FIGURE = DOCS / "speed" / "speed.png"
@@ -66,6 +70,34 @@ def sizes_table(rows: list[Row]) -> str:
     return markdown(columns, lines)
 
 
+def ladder_table(rows: list[Row], gpu: Row, plans: Row) -> str:
+    """What runs from 100 rows to 100 million, how long and in how much memory, as markdown."""
+    lines = [
+        (
+            *(f"{r['size']:,} × 50", EACH if r["size"] <= 1000 else PART, "2 cores"),
+            *(f"{r['default']['seconds']:.2g} s, with {r['new']:,} intervals",),
+            *(f"{r['default']['peak_bytes'] / 1e9:.1f} GB", "measured"),
+        )
+        for r in rows
+        if "size" in r
+    ]
+    lines += [
+        (
+            *(f"{case['n']:,} × 50", PART, f"one {gpu['device']}"),
+            *(f"{case['fit'] + case['predict']:.2g} s, with {case['m']:,} intervals",),
+            *(f"{case['peak_bytes'] / 1e9:.1f} GB", "measured"),
+        )
+        for case in gpu["defaults"]
+    ]
+    cluster = Machines()
+    found = plan(10**8, 100, Rates(**plans["rates"][0]), cluster, plans["choices"])
+    where = f"{cluster.machines} machines of {cluster.cores} cores"
+    took = f"{60 * found['hours']:.0f} min"
+    about = "[planned](hundred-million.md)"
+    lines.append(("100,000,000 × 100", PART, where, took, f"{found['memory']:.0f} GB each", about))
+    return markdown(("rows × features", "what runs", "where", "time", "memory", ""), lines)
+
+
 def gpu_table(cases: list[Row]) -> str:
     """Seconds and bytes on a GPU, as markdown."""
     columns = (
@@ -114,6 +146,7 @@ def tables(page: str) -> str:
         "sizes": sizes_table(rows),
         "gpu": gpu_table(gpu["cases"]),
         "defaults": defaults_table(gpu["defaults"]),
+        "ladder": ladder_table(rows, gpu, measured("plan")),
     }
     return fill(page, made)
 

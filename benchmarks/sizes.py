@@ -27,7 +27,7 @@ from lazyknife.intervals import kappa
 
 SIZES = (100, 300, 1_000, 2_000, 4_000, 20_000, 200_000)
 FEATURES, ALPHA = 50, 0.1
-MANY = 20_000  # rows from which a size is measured once
+MANY = 1_000  # rows from which a size is measured once
 Array = NDArray[np.float64]
 Row = dict[str, Any]
 
