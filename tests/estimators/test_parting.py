@@ -171,6 +171,7 @@ def test_the_noise_of_rows_far_away_is_that_of_some_row(factor: float) -> None:
         assert bool((lower[:, :2] <= upper[:, :2]).all())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [
