@@ -14,9 +14,25 @@ from ..intervals.passes import Passes
 from ..intervals.streamed import FullModel
 from ..intervals.window import RATIO, largest_eta
 from ..solve.drift import Extremes
-from . import tasks as on
 from .partitions import Lazy, Partitions, computed, kept, reduced, sent, tasks
 from .selection import bracket, pick, places_for
+from .tasks import (
+    Extent,
+    Key,
+    Places,
+    Reading,
+    Worst,
+    added,
+    block_of,
+    extent_of,
+    insides_of,
+    left_of,
+    members_of,
+    outlines_of,
+    scored_of,
+    sums_of,
+    worst_of,
+)
 
 
 class FittedParts(NamedTuple):
@@ -32,7 +48,7 @@ class Models:
 
     blocks: Sequence[Lazy]
     scored: Sequence[Lazy]
-    extents: Sequence[on.Extent]
+    extents: Sequence[Extent]
     full: FullModel
 
     @property
@@ -48,7 +64,7 @@ class Models:
         wanted = [(("low", eta), rank), (("high", eta), rank), (("size", 0.0), rank)]
         bottom, top, size = select(self.scored, wanted, self.count)
         same = (self.full, eta, (bottom, top))
-        found = computed(tasks(on.members_of, self.blocks, self.scored, same=same))
+        found = computed(tasks(members_of, self.blocks, self.scored, same=same))
         some = [part for part in found if part is not None]
         return KeptLevel(
             eta=eta,
@@ -69,20 +85,20 @@ class Models:
         return select(self.scored, [(("error", 0.0), rank)], self.count)[0]
 
 
-def select(scored: Sequence[Lazy], wanted: Sequence[tuple[on.Key, int]], count: int) -> list[float]:
+def select(scored: Sequence[Lazy], wanted: Sequence[tuple[Key, int]], count: int) -> list[float]:
     """For each kind of numbers and rank the number of that rank, from the largest, exactly."""
     keys = [key for key, _ in wanted]
     same = (keys, places_for(count, len(scored)))
-    first = [part for part in computed(tasks(on.outlines_of, scored, same=same)) if part]
+    first = [part for part in computed(tasks(outlines_of, scored, same=same)) if part]
     ends = [bracket([part[k] for part in first], rank) for k, (_, rank) in enumerate(wanted)]
-    second = [part for part in computed(tasks(on.insides_of, scored, same=(keys, ends))) if part]
+    second = [part for part in computed(tasks(insides_of, scored, same=(keys, ends))) if part]
     return [
         pick([part[k] for part in second], *ends[k], rank) for k, (_, rank) in enumerate(wanted)
     ]
 
 
 def fit_parts(
-    passes: Passes, rows: Partitions, reading: on.Reading, apart: on.Places, part: Tensor, rank: int
+    passes: Passes, rows: Partitions, reading: Reading, apart: Places, part: Tensor, rank: int
 ) -> FittedParts:
     """Fit.
 
@@ -101,15 +117,15 @@ def fit_parts(
 
     """
     shares = (rows.X, rows.y, rows.local(apart))
-    blocks = kept(tasks(on.block_of, *shares, same=[reading]))
+    blocks = kept(tasks(block_of, *shares, same=[reading]))
     chosen = sent(passes)
-    sums = reduced(on.added, tasks(on.sums_of, blocks, same=[chosen]))
+    sums = reduced(added, tasks(sums_of, blocks, same=[chosen]))
     solved = passes.solve(sums)
     both = (chosen, sent(solved))
-    left = kept(tasks(on.left_of, blocks, same=both))
-    worst = _joined(computed(tasks(on.worst_of, left, same=(both[1], passes.shaken))))
-    scored = kept(tasks(on.scored_of, left, same=(*both, passes.shaken, worst)))
-    extents = computed(tasks(on.extent_of, scored))
+    left = kept(tasks(left_of, blocks, same=both))
+    worst = _joined(computed(tasks(worst_of, left, same=(both[1], passes.shaken))))
+    scored = kept(tasks(scored_of, left, same=(*both, passes.shaken, worst)))
+    extents = computed(tasks(extent_of, scored))
     drift = solved.slopes(passes.shaken, worst.size, worst.extremes)
     own = (passes.basis, solved, passes.center, passes.intercept, passes.amount, drift)
     models = Models(blocks, scored, extents, FullModel(*own))
@@ -120,10 +136,10 @@ def fit_parts(
     return FittedParts(loo, worst.size)
 
 
-def _joined(parts: Sequence[on.Worst | None]) -> on.Worst:
+def _joined(parts: Sequence[Worst | None]) -> Worst:
     some = [part for part in parts if part is not None]
     extremes = Extremes.joined([part.extremes for part in some])
-    return on.Worst(extremes, max(part.size for part in some))
+    return Worst(extremes, max(part.size for part in some))
 
 
 def _eta(loo: CompactModels, rows: Tensor) -> float:

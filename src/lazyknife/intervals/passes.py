@@ -14,9 +14,11 @@ from ..compute import blocks, track
 from ..solve.amount import Amount
 from ..solve.drift import Drift
 from ..solve.guard import FEW_ROWS, largest
-from ..solve.streamed import Left, StreamedRidge, Sums
+from ..solve.streamed import BLOCK_ROWS, Left, StreamedRidge, Sums
 from ..tangent import Landmarks
 from .streamed import StreamedModels, with_intercept
+
+FAR = 2.0  # times the size of a landmark
 
 
 class LeftOut(NamedTuple):
@@ -160,9 +162,5 @@ class Passes:
 
     def blocks(self, n: int) -> Iterator[slice]:
         """Split n rows into blocks whose features fit."""
-        machine = self.basis.tangent.machine
-        return blocks(n, 2 * self.basis.row_bytes, min(machine.block, BLOCK))
-
-
-FAR = 2.0  # times a landmark
-BLOCK = 2**28  # bytes of a block: larger ones are no faster
+        each = 2 * self.basis.row_bytes
+        return blocks(n, each, min(self.basis.tangent.machine.block, BLOCK_ROWS * each))

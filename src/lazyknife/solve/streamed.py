@@ -28,6 +28,10 @@ from .drift import Drift, Extremes
 from .ridge import Indefinite
 from .rounding import FIRST_ORDER
 
+# Rows that are summed at a time, at most; where memory is short, or partitions are small, fewer,
+# but rarely less than the second number. Errors grow with the roots of both numbers.
+BLOCK_ROWS, SMALL_BLOCK = 4096, 256
+
 
 @dataclass(frozen=True)
 class Sums:
@@ -36,7 +40,7 @@ class Sums:
     gram: Tensor  # ΦᵀΦ, shape (q, q)
     moments: Tensor  # Φᵀr, shape (q,)
     square: Tensor  # Σr²
-    count: int
+    count: int  # of rows
 
     def __add__(self, other: Sums) -> Sums:
         mine, yours = vars(self).values(), vars(other).values()
@@ -48,7 +52,6 @@ class Sums:
         return cls(rows.T @ rows, targets @ rows, targets @ targets, len(rows))
 
 
-BLOCK_ROWS = 4096  # rows that are summed at a time, at least
 SAFETY = 4.0
 RARE = 1 / 16  # 1 − h_j of rows with a large leverage
 
@@ -103,9 +106,8 @@ class StreamedRidge:
         # Squares of tiny targets underflow.
         lost = sums.count * torch.finfo(G.dtype).tiny if bool(sums.moments.any()) else 0.0
         size = math.sqrt(float(sums.square) + lost)
-        return cls(
-            ridge, lower, weights, float(roots.square().sum()), load, spread, size, sums.count
-        )
+        sizes = (float(roots.square().sum()), load, spread, size)
+        return cls(ridge, lower, weights, *sizes, sums.count)
 
     def half(self, rows: Tensor) -> Tensor:
         """L⁻¹φ of each row, shape (q, rows)."""
@@ -204,8 +206,12 @@ class StreamedRidge:
 
     @property
     def _summing(self) -> float:
-        """Roundings of a sum over all rows, block by block, as often up as down."""
-        return math.sqrt(min(self.count, BLOCK_ROWS)) + math.sqrt(self.count / BLOCK_ROWS)
+        """Roundings of a sum over all rows, as often up as down, in the worst blocks.
+
+        It does not depend on the blocks, so that it is the same however rows are partitioned.
+        """
+        sizes = (min(self.count, BLOCK_ROWS), min(self.count, SMALL_BLOCK))
+        return max(math.sqrt(size) + math.sqrt(self.count / size) for size in sizes)
 
 
 def _largest(values: Tensor) -> float:
