@@ -199,7 +199,7 @@ def scaled_coverage(mutant: Callable[[Frames], Frames]) -> list[float]:
         X, y = one_hot(rng, N + NEW, 100), rng.normal(size=N + NEW)
         y += X[:, 0]
         sets = [*torch.arange(N)[:, None], torch.arange(0)]
-        frames = mutant(own_frames(torch.from_numpy(X[:N]), sets, 1.0))
+        frames = mutant(own_frames(torch.from_numpy(X[:N]), sets))
         ends = searched(X[:N], y[:N], networks, frames, toll=0.1, relevance=False)
         read = models(X[:N], y[:N], X[N:], networks, frames, ends)
         found.append(coverage(*read, y[N:], "plus", 1))

@@ -1,10 +1,10 @@
 """Scaling each model's features by its own rows.
 
 A model may look at its own rows without a leak. Its scale of a feature is their standard deviation,
-rounded to a power of 2 (or of a root of 2), and its centre their mean, rounded to a multiple of the
-scale. Features with two values have their difference and the lower value instead, and constant ones
-have 1: so an indicator that is 1 in few rows has the same scale without them. Being rounded, scales
-are the same for nearly all models, which then share their kernels.
+rounded to a power of 2, and its centre their mean, rounded to a multiple of the scale. Features
+with two values are scaled by the difference, and constant ones by 1; the centre of both is the
+lower value: so an indicator that is 1 in few rows has the same scale without them. Being rounded,
+scales are the same for nearly all models, which then share their kernels.
 
 Missing values, NaN, count for nothing. Nominal features, codes of categories of which only equality
 matters, are left as they are.
@@ -80,7 +80,6 @@ def unscaled(models: int, features: int, nominal: tuple[bool, ...] | None = None
 def own_frames(
     X: Tensor,
     left_out: Sequence[Tensor],
-    step: float,
     centered: bool = True,
     nominal: tuple[bool, ...] | None = None,
 ) -> Frames:
@@ -92,83 +91,67 @@ def own_frames(
         All rows, shape (n, features), float64.
     left_out
         For each model the rows that it does not have.
-    step
-        Scales are powers of 2^step.
     centered
         Whether features are centred; if not, fewer models differ.
     nominal
         Which features are nominal; None: none of them.
 
     """
-    offset = _offset(X)
-    moments = [_moments(_without(X - offset, rows)) for rows in left_out]
-    return _frames(moments, offset, step, centered, nominal)
+    return _frames([_extent(_without(X, rows)) for rows in left_out], centered, nominal)
 
 
 def joined_frames(
-    X: Tensor,
-    new: Tensor,
-    step: float,
-    centered: bool = True,
-    nominal: tuple[bool, ...] | None = None,
+    X: Tensor, new: Tensor, centered: bool = True, nominal: tuple[bool, ...] | None = None
 ) -> Frames:
     """Frames of all n rows together with each of m new ones, a model each; see ``own_frames``."""
-    offset = _offset(X)
-    old = X - offset
-    moments = [_moments(torch.cat([old, row - offset])) for row in new.split(1)]
-    return _frames(moments, offset, step, centered, nominal)
+    return _frames([_extent(torch.cat([X, row])) for row in new.split(1)], centered, nominal)
 
 
-def _offset(X: Tensor) -> Tensor:
-    """What to subtract, (features,): it saves digits, and frames are the same for all offsets."""
-    return X.nanmedian(dim=0).values.nan_to_num()
+class _Extent(NamedTuple):
+    """Of each column of a model's rows, (features,): nothing here is rounded on a grid yet."""
+
+    least: Tensor
+    mean: Tensor  # less the least
+    size: Tensor  # standard deviation, or difference of two values; 0: all values are equal
+    exact: Tensor  # at most two values, so that nothing was summed
+
+
+def _extent(X: Tensor) -> _Extent:
+    """A column without values has those of a single 0."""
+    present = ~X.isnan()
+    some, count = present.any(dim=0), present.sum(dim=0).clamp(min=1)
+    least = torch.where(some, torch.where(present, X, torch.inf).amin(dim=0), 0.0)
+    most = torch.where(some, torch.where(present, X, -torch.inf).amax(dim=0), 0.0)
+    exact = ((least == X) | (most == X) | ~present).all(dim=0)
+    above = torch.where(present, X - least, 0.0)
+    mean, span = above.sum(dim=0) / count, torch.where(most > least, most - least, 1.0)
+    squares = ((above - mean) / span).square() * present  # no overflow
+    deviation = (squares.sum(dim=0) / count).sqrt() * span
+    return _Extent(least, mean, torch.where(exact, most - least, deviation), exact)
 
 
 def _frames(
-    moments: Sequence[tuple[Tensor, Tensor]],
-    offset: Tensor,
-    step: float,
-    centered: bool,
-    nominal: tuple[bool, ...] | None,
+    extents: Sequence[_Extent], centered: bool, nominal: tuple[bool, ...] | None
 ) -> Frames:
-    """Round means and standard deviations, each (features,) for every model."""
-    means, deviations = (torch.stack(part) for part in zip(*moments, strict=True))
-    means = torch.where(means.isnan(), 0.0, means + offset)  # the offset may be of other rows
+    least, mean, size, exact = (torch.stack(part) for part in zip(*extents, strict=True))
     if nominal is not None:
         codes = torch.tensor(nominal)
-        means[:, codes], deviations[:, codes] = 0.0, 0.0
-    constant = deviations == 0
-    powers, unsure = _rounded(torch.where(constant, 1.0, deviations).log2() / step)
-    scales = torch.exp2(step * powers)
-    places, astray = _rounded(means / scales if centered else torch.zeros_like(means))
-    distinct, of = torch.cat([scales * places, scales], dim=1).unique(dim=0, return_inverse=True)
-    centers, scales = distinct.split(means.shape[1], dim=1)
-    doubtful = ((unsure | astray) & ~constant).any(dim=1)
-    return Frames(centers, scales, of, doubtful, nominal)
+        least[:, codes], size[:, codes], exact[:, codes] = 0.0, 0.0, True
+    powers, unsure = _rounded(torch.where(size > 0, size, 1.0).log2())
+    scales = torch.ldexp(torch.ones_like(powers), powers.int())
+    lowest = (least / scales).floor()  # exact, as is what remains: a power of 2 divides
+    steps, astray = _rounded(least / scales - lowest + mean / scales)
+    centers = torch.where(exact, least, (lowest + steps) * scales)
+    centers = centers if centered else torch.zeros_like(centers)
+    doubtful = ((unsure | (astray & centered)) & ~exact).any(dim=1)
+    distinct, of = torch.cat([centers, scales], dim=1).unique(dim=0, return_inverse=True)
+    return Frames(*distinct.split(least.shape[1], dim=1), of, doubtful, nominal)
 
 
 def _without(X: Tensor, rows: Tensor) -> Tensor:
     kept = torch.ones(len(X), dtype=torch.bool)
     kept[rows] = False
     return X[kept]
-
-
-def _moments(X: Tensor) -> tuple[Tensor, Tensor]:
-    """Centres and sizes of the columns before rounding; a size is 0 where all values are equal.
-
-    A column without values has no centre, NaN.
-    """
-    present = ~X.isnan()
-    if not present.all():
-        X = torch.where(present, X, _offset(X))  # a value of the column, or 0 if it has none
-    count = present.sum(dim=0).clamp(min=1)
-    means, least, most = (X * present).sum(dim=0) / count, X.amin(dim=0), X.amax(dim=0)
-    span = torch.where(most > least, most - least, 1.0)
-    squares = ((X - means) / span).square() * present  # no overflow
-    deviations = (squares.sum(dim=0) / count).sqrt() * span
-    two = ((least == X) | (most == X)).all(dim=0)
-    centers = torch.where(present.any(dim=0), torch.where(two, least, means), torch.nan)
-    return centers, torch.where(two, most - least, deviations)
 
 
 def _rounded(values: Tensor) -> tuple[Tensor, Tensor]:

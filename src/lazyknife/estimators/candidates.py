@@ -21,7 +21,6 @@ MOST_ROWS = 5000  # for which candidates are the default
 # Features whose weights are searched one by one. Beyond, features are scaled but not centred (the
 # models of a wide table would share few frames), and the default candidates are fewer.
 MOST_FEATURES = 64
-STEP = 1.0  # scales of features are powers of 2
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from ..solve.scales import LeverageScales
 from ..solve.search import Found, Groups, Search, Walker, walk
 from ..solve.widths import WIDTHS
 from ..tangent import Dual, Linear, WideTangent
-from .candidates import STEP, Candidate, CandidateStep, in_frame, is_narrow
+from .candidates import Candidate, CandidateStep, in_frame, is_narrow
 from .choice import Choice
 
 MATRICES = 6  # n×n ones that a fit needs, beside the factors that it keeps if they fit
@@ -95,7 +95,7 @@ class ChoosingStep(CandidateStep):
         if not self.scaled:
             return unscaled(len(sets) + 1, X.shape[1], self.nominal)
         every = [*sets, torch.arange(0)]
-        return own_frames(X, every, STEP, centered=is_narrow(X), nominal=self.nominal)
+        return own_frames(X, every, centered=is_narrow(X), nominal=self.nominal)
 
     def _search(self, rows: _Rows, part: Tensor, units: Sequence[float]) -> Found:
         """Let every model search, last the full one."""

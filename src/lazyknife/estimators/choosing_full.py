@@ -17,7 +17,7 @@ from ..intervals.full import FullModels, family_of
 from ..networks import wide
 from ..solve.problem import Problem, make_system
 from ..tangent import Dual, Linear
-from .candidates import STEP, CandidateStep, in_frame, is_narrow
+from .candidates import CandidateStep, in_frame, is_narrow
 
 # Exponents of the scales and of λ: fewer than in a search, since every pair is compared for each y.
 SCALES, RIDGES = (-1, 0, 1), (-8, -5, -2, 1)
@@ -35,8 +35,8 @@ class FullStep(CandidateStep):
         if not self.scaled:
             return unscaled(max(len(new), 1), X.shape[1], self.nominal)
         if not len(new):
-            return own_frames(X, [torch.arange(0)], STEP, is_narrow(X), self.nominal)
-        return joined_frames(X, new.cpu(), STEP, is_narrow(X), self.nominal)
+            return own_frames(X, [torch.arange(0)], is_narrow(X), self.nominal)
+        return joined_frames(X, new.cpu(), is_narrow(X), self.nominal)
 
     def make(self, X: Tensor, y: Tensor, frame: Frame) -> FullModels:
         """Models of the rows in a frame."""

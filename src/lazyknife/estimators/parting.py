@@ -31,7 +31,7 @@ from ..solve.dual import DualSystem
 from ..solve.ridge import left_out
 from ..solve.trial import tried
 from ..tangent import Landmarks, WideTangent
-from .candidates import STEP, CandidateStep, is_known
+from .candidates import CandidateStep, is_known
 from .choice import SharedChoice
 from .cost import Cost, Shape, measured
 
@@ -152,7 +152,7 @@ class PartedStep(CandidateStep):
         if not self.scaled:
             return unscaled(1, X.shape[1], self.nominal)[0]
         nobody = [torch.arange(0)]
-        return own_frames(X, nobody, STEP, centered=True, nominal=self.nominal)[0]
+        return own_frames(X, nobody, centered=True, nominal=self.nominal)[0]
 
     @property
     def _networks(self) -> list[wide]:
