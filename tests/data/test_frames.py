@@ -91,7 +91,7 @@ def test_a_column_that_one_row_alone_changes() -> None:
 
 
 def test_values_at_a_boundary_are_doubtful() -> None:
-    """Without rows 3 and 4 the deviation is 1/2 times 2^(1/2 − SHIFT): the boundary of two powers."""
+    """Without rows 3 and 4 the deviation is the boundary of two powers."""
     end = 2.0 ** (-0.5 - SHIFT) * np.sqrt(1.5)
     X = np.array([[-end], [end], [0.0], [0.3], [0.1]])
     found = own_frames(torch.from_numpy(X), [torch.tensor([3, 4]), ALL])

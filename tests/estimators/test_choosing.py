@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.gaussian_process import kernels as gp
@@ -107,6 +108,65 @@ def test_every_model_is_the_full_model_of_its_own_rows(
     assert model.choice_.searched == n
     for j in range(n):
         check_twin(model, j, np.array([j]), X, y, new)
+
+
+def coded(seed: int) -> tuple[Array, Array, Array]:
+    """An indicator with a code for missing values, and a huge y."""
+    X, y, new, _ = data(seed, 14, 3)
+    X[:, 2], new[:, 2] = np.arange(14) % 2, 1.0
+    X[:6, 2] = 2.0**63 - 1
+    y[8] = 1e6
+    return X, y, new
+
+
+def test_rows_that_hide_the_others_are_left_out_like_any_others() -> None:
+    X, y, new = coded(0)
+    model = fitted(X, y, network=[wide("gaussian")])
+    assert not model.loo_.doubtful.any()
+    for j in (0, 7, 8):
+        check_twin(model, j, np.array([j]), X, y, new)
+
+
+def hard(name: str) -> tuple[Any, Array]:
+    """Rows on which a certificate is easily lost."""
+    n = 18 if name == "huge y, few rows" else 30
+    X, y, _, _ = data(1, n, 3)
+    if name.startswith("huge y"):
+        y[4] = 1e6
+    elif name == "large units of y":
+        y *= 1e150
+    elif name == "a column far from 0":
+        X[:, 1] = 1e15 + np.round(8 * X[:, 0])
+    elif name == "two dates":
+        days = np.array(["2024-01-01T10:00:00", "2024-01-01T10:00:00.000003"], dtype="M8[us]")
+        return pd.DataFrame({"a": X[:, 0], "day": days[np.arange(n) // 29], "b": 1e5 * X[:, 1]}), y
+    return X, y
+
+
+@pytest.mark.parametrize("construction", ["plus", "minmax"])
+@pytest.mark.parametrize(
+    "name",
+    ["huge y", "huge y, few rows", "large units of y", "a column far from 0", "two dates"],
+)
+def test_hard_rows_keep_their_certificate(name: str, construction: str) -> None:
+    X, y = hard(name)
+    model = fitted(X, y, construction=construction, alpha=0.1)
+    assert model.loo_.conceded == 0
+    assert model.certificate_.coverage is not None
+
+
+def linear(left: Tensor, right: Tensor) -> Tensor:
+    return left @ right.T
+
+
+@pytest.mark.filterwarnings("ignore:no coverage is guaranteed")
+def test_candidates_that_cannot_be_compared_leave_no_certificate() -> None:
+    """The first candidate cannot be factored with both of two equal rows, which one model lacks."""
+    X, y, _, _ = data(1, 60, 3)
+    X[:2] = 1.3e9
+    model = fitted(X, y, network=[wide(linear), wide("gaussian")], scaling=None)
+    assert model.loo_.conceded == 60
+    assert model.certificate_.coverage is None
 
 
 @pytest.mark.slow

@@ -142,6 +142,38 @@ def test_the_bound_on_rounding_holds(
         assert abs(float(mpmath.mpf(values[0, j]) - expected)) <= noise[0, j]
 
 
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("folds", [None, 4])
+@pytest.mark.parametrize(("huge", "unit"), [(1e6, 1.0), (1e12, 1e-9), (1.0, 1e150), (1e9, 1e140)])
+def test_a_huge_target_costs_the_model_without_it_no_digits(
+    intercept: bool, folds: int | None, huge: float, unit: float
+) -> None:
+    rng, n = np.random.default_rng(1), 8
+    kernel, targets = gaussian(rng.normal(size=(n, 2)), 1.0), rng.normal(size=n)
+    targets[5] = huge
+    targets *= unit
+    parts = None if folds is None else np.array_split(np.arange(n), folds)
+    values, noise = found_for(kernel[None], np.array([0.01]), targets[None], intercept, parts)
+    assert noise.max() < 1e-8
+    for j, rows in enumerate(sets_of(n, parts)):
+        own = without(rows, kernel, targets)
+        assert abs(float(values[0, j] - exact(own[0], 0.01, own[1], intercept))) <= noise[0, j]
+
+
+@pytest.mark.parametrize("others", [0.0, 0.1, 1e6])
+def test_nothing_to_explain_is_the_same_for_all_kernels(others: float) -> None:
+    """The targets of one model are all equal: no kernel is better but for its determinant."""
+    rng, n = np.random.default_rng(1), 8
+    kernels = np.stack([gaussian(rng.normal(size=(n, 2)), width) for width in (0.5, 1.0, 2.0)])
+    targets, ridges = np.full((3, n), others), np.full(3, 0.1)
+    targets[:, 2] = others + 1
+    values, _ = found_for(kernels, ridges, targets, True, None)
+    for k in range(3):
+        own = np.delete(np.delete(kernels[k], 2, 0), 2, 1)
+        logs = np.linalg.slogdet(bordered(own, 0.1, True))[1] / (n - 2)
+        assert values[k, 2] - logs == pytest.approx(np.log(np.finfo(float).tiny / (n - 2)))
+
+
 def test_the_bound_on_rounding_is_small_where_nothing_is_ill_conditioned() -> None:
     rng = np.random.default_rng(1)
     kernel, y = gaussian(rng.normal(size=(30, 2)), 1.0), rng.normal(size=30)

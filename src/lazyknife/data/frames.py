@@ -130,9 +130,7 @@ def _extent(X: Tensor) -> _Extent:
     return _Extent(least, mean, torch.where(exact, most - least, deviation), exact)
 
 
-def _frames(
-    extents: Sequence[_Extent], centered: bool, nominal: tuple[bool, ...] | None
-) -> Frames:
+def _frames(extents: Sequence[_Extent], centered: bool, nominal: tuple[bool, ...] | None) -> Frames:
     least, mean, size, exact = (torch.stack(part) for part in zip(*extents, strict=True))
     if nominal is not None:
         codes = torch.tensor(nominal)
@@ -145,7 +143,8 @@ def _frames(
     centers = centers if centered else torch.zeros_like(centers)
     doubtful = ((unsure | (astray & centered)) & ~exact).any(dim=1)
     distinct, of = torch.cat([centers, scales], dim=1).unique(dim=0, return_inverse=True)
-    return Frames(*distinct.split(least.shape[1], dim=1), of, doubtful, nominal)
+    centers, scales = distinct.split(least.shape[1], dim=1)
+    return Frames(centers, scales, of, doubtful, nominal)
 
 
 def _without(X: Tensor, rows: Tensor) -> Tensor:

@@ -169,9 +169,9 @@ class _Walk:
         chosen = np.full(len(members), -1)
         for k, place in enumerate(places):
             values, error = (part[columns] for part in self.search.memo[frame, place])
-            with np.errstate(invalid="ignore"):  # both infinite: neither is better
+            with np.errstate(invalid="ignore"):  # both infinite: neither is better, or nobody knows
                 margin = values - (best - TIE)
-            self.doubtful[members] |= np.abs(margin) <= error + noise
+            self.doubtful[members] |= ~(np.abs(margin) > error + noise)
             better = margin < 0
             best, noise = np.where(better, values, best), np.where(better, error, noise)
             chosen[better] = k
