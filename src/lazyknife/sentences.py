@@ -122,16 +122,17 @@ TRAINING_ROWS_OUTSIDE = (
     "{count} of the rows passed as X_unlabeled are training rows, which is a leak: remove them, or "
     "pass the rows to predict as X_pool."
 )
-REMEDY = (
+SCALE = (
     "Scale the features (scaling='symlog', or 'standardize' with X_pool), use a larger ridge, or "
     "set precision='float64'."
 )
+SCALED_ALREADY = "The features are scaled already: give a larger λ, for example ridge=0.01."
 ROUNDING_MOVES = (
     "Rounding errors may move the interval ends by {times} the residuals that determine them"
-    "{cause}. " + REMEDY
+    "{cause}. {remedy}"
 )
 ROUNDING_DECIDES = (
-    "Rounding errors leave {count} leave-one-out models undetermined{cause}. " + REMEDY
+    "Rounding errors leave {count} leave-one-out models undetermined{cause}. {remedy}"
 )
 UNLIKE_SCALES = "some features have very large or very different scales, such as column {columns}"
 

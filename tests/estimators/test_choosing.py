@@ -155,6 +155,17 @@ def test_hard_rows_keep_their_certificate(name: str, construction: str) -> None:
     assert model.certificate_.coverage is not None
 
 
+@pytest.mark.filterwarnings("ignore:no coverage is guaranteed")
+def test_advice_is_not_what_was_done_already() -> None:
+    """The model scales features by itself: neither their units nor a scaling are to blame."""
+    X, y, _, _ = data(0, 30, 3)
+    X[3:9], X[:, 1] = X[3], 1e5 * X[:, 1]
+    (objection,) = fitted(X, y, ridge=1e-13, alpha=0.1).certificate_.objections
+    assert "scaling=" not in objection
+    assert "ridge=0.01" in objection
+    assert fitted(X, y, ridge=0.01, alpha=0.1).certificate_.coverage is not None
+
+
 def linear(left: Tensor, right: Tensor) -> Tensor:
     return left @ right.T
 

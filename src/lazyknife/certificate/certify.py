@@ -204,7 +204,7 @@ class Certifier(Claim):
 
     loo: RoundedModels
     size: float  # the largest size of y
-    columns: str  # a clause on columns in unlike units, which rounding depends on too
+    columns: str | None  # a clause on columns in unlike units; None: models scale them
 
     def __call__(self, alpha: float) -> Certificate:
         found = replace(self, objections=(*self.objections, *self.rounded(alpha)))

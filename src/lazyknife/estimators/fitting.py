@@ -164,7 +164,7 @@ class LazyFit(IntervalRegressor):
         step = self._step_for(candidates, widths, given, len(y))
         loo, choice = step.models(X[left], y[left])
         dependence = composed([base.dependence for base in bases])
-        certifier = self._certifier(given, dependence, loo)
+        certifier = self._certifier(given, dependence, loo, step.scaled)
         attributes: dict[str, Any] = {
             "widths_": widths,
             "rounding_": rounding_share(loo, self.alpha, certifier.size),
@@ -229,7 +229,11 @@ class LazyFit(IntervalRegressor):
         )
 
     def _certifier(
-        self, given: Given, dependence: PrivacyCurve | None, loo: RoundedModels
+        self,
+        given: Given,
+        dependence: PrivacyCurve | None,
+        loo: RoundedModels,
+        scaled: bool = False,
     ) -> Certifier:
         """Return the certifier, and warn where rounding leaves nothing to certify."""
         certifier = Certifier(
@@ -244,7 +248,7 @@ class LazyFit(IntervalRegressor):
             new_rows=given.scaling.new_rows,
             loo=loo,
             size=float(given.y.abs().max()),
-            columns=unlike_columns(given.X.numpy(), given.names),
+            columns=None if scaled else unlike_columns(given.X.numpy(), given.names),
         )
         warn_of(certifier.rounded(self.alpha))
         return certifier

@@ -7,7 +7,7 @@ import math
 import torch
 
 from ..records import RoundedModels
-from ..sentences import ROUNDING_DECIDES, ROUNDING_MOVES
+from ..sentences import ROUNDING_DECIDES, ROUNDING_MOVES, SCALE, SCALED_ALREADY
 from .compact import CompactModels
 from .order import kappa, kth_largest
 
@@ -35,7 +35,7 @@ def rounding_share(loo: RoundedModels, alpha: float, size: float) -> float:
 
 
 def rounding_objections(
-    loo: RoundedModels, tolerated: int, alpha: float, size: float, columns: str
+    loo: RoundedModels, tolerated: int, alpha: float, size: float, columns: str | None
 ) -> tuple[str, ...]:
     """Return why rounding leaves no guarantee; empty if there is one.
 
@@ -50,14 +50,16 @@ def rounding_objections(
     size
         Largest absolute value of y.
     columns
-        A clause that names a possible cause, or an empty string.
+        A clause that names columns as a possible cause, or an empty string; None where models scale
+        the features by their own rows.
 
     """
     share, conceded = rounding_share(loo, alpha, size), loo.conceded
     cause = f"; {columns}" if columns else ""
+    remedy = SCALED_ALREADY if columns is None else SCALE
     if not share <= SMALL_SHARE:
         times = f"{share:.0%} of" if share < 10 else "many times"
-        return (ROUNDING_MOVES.format(times=times, cause=cause),)
+        return (ROUNDING_MOVES.format(times=times, cause=cause, remedy=remedy),)
     if conceded > tolerated:
-        return (ROUNDING_DECIDES.format(count=conceded, cause=cause),)
+        return (ROUNDING_DECIDES.format(count=conceded, cause=cause, remedy=remedy),)
     return ()
