@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lazyknife import LazyJackknifeRegressor
 from lazyknife.compute import Machine
 from lazyknife.estimators.candidates import wide_candidate
 from lazyknife.estimators.parting import PartedStep, part_of
@@ -197,3 +198,11 @@ def test_edges_give_ordered_ends(edge: str, settings: Any) -> None:
         assert bool(torch.isfinite(point).all())
         assert not bool((lower.isnan() | upper.isnan()).any())
         assert bool((lower <= upper)[:, :2].all())
+
+
+def test_a_nearly_noiseless_table_keeps_its_certificate() -> None:
+    X = torch.rand(1200, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    y = torch.sin(3 * X[:, 0]) * X[:, 1] + X @ torch.tensor([1.0, 2.0, 3.0, 4.0]).double()
+    model = LazyJackknifeRegressor(network=wide("gaussian"), random_state=0).fit(X, y)
+    assert model.rounding_ < 0.05
+    assert model.certificate_.coverage is not None

@@ -184,6 +184,9 @@ def exact_ends(
     return lows, [[sorted(row)[-k] for k in ranks] for row in upper]
 
 
+KINDS = ("plain", "scales", "alike", "equal", "far", "leverage", "noiseless")
+
+
 def hard_rows(kind: str, seed: int) -> tuple[Tensor, Tensor, Tensor, float]:
     """Features, targets and new features that rounding changes much, and a centre."""
     generator = np.random.default_rng(seed)
@@ -201,28 +204,67 @@ def hard_rows(kind: str, seed: int) -> tuple[Tensor, Tensor, Tensor, float]:
     elif kind == "leverage":
         X[:, 2] = 0.0
         X[9, 2], y[11] = 10.0 ** generator.uniform(-2, 4), 1e6
+    elif kind == "noiseless":
+        y = X @ [3.0, -200.0, 1.0] + 1e-9 * y
     return *(torch.from_numpy(each) for each in (X, y, new)), center
 
 
 @pytest.mark.parametrize("ridge", [1e-10, 1e-6, 1e-2, 1.0, 1e4])
-@pytest.mark.parametrize("kind", ["plain", "scales", "alike", "equal", "far", "leverage"])
+@pytest.mark.parametrize("kind", [*KINDS])
 def test_ends_contain_those_of_rational_numbers(kind: str, ridge: float) -> None:
     X, y, new, center = hard_rows(kind, seed=round(math.log10(ridge)) + 20)
-    passes = Passes(Plain(3), ridge, True, center, None)  # type: ignore[arg-type]
+    plain = Passes(Plain(3), ridge, True, center, None)  # type: ignore[arg-type]
     ranks = [1, 2, 8]
-    try:
-        loo = passes.models(X, y, torch.arange(5, 13))
-    except Indefinite:
-        return
-    lower, upper = plus(loo, new, ranks)[1:]
-    lows, highs = exact_ends(passes, X, y, 5, new, ranks)
-    for i in range(len(new)):
-        for k in range(len(ranks)):
-            low, high = float(lower[i, k]), float(upper[i, k])
-            assert low == -math.inf or Fraction(low) <= lows[i][k]
-            assert high == math.inf or Fraction(high) >= highs[i][k]
-    if kind == "plain":  # not by being infinite
-        assert float(upper[0, 0]) == pytest.approx(float(highs[0][0]), rel=1e-3)
+    wrong = torch.tensor([1e3, -7.0, 0.1, 5.0], dtype=torch.float64)
+    for start in (None, "ridge", wrong):
+        try:
+            passes = (
+                plain.started(X[:5], y[:5])
+                if isinstance(start, str)
+                else replace(plain, start=start)
+            )
+            loo = passes.models(X, y, torch.arange(5, 13))
+        except Indefinite:
+            continue
+        lower, upper = plus(loo, new, ranks)[1:]
+        lows, highs = exact_ends(passes, X, y, 5, new, ranks)
+        for i in range(len(new)):
+            for k in range(len(ranks)):
+                low, high = float(lower[i, k]), float(upper[i, k])
+                assert low == -math.inf or Fraction(low) <= lows[i][k]
+                assert high == math.inf or Fraction(high) >= highs[i][k]
+        if kind == "plain":  # not by being infinite
+            assert float(upper[0, 0]) == pytest.approx(float(highs[0][0]), rel=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["plain", "noiseless", "far"])
+@pytest.mark.parametrize("ridge", [1e-2, 1.0])
+def test_errors_of_features_stay_within_their_bound(kind: str, ridge: float) -> None:
+    """Those that change a prediction most; a bound of a hundredth of its size fails."""
+    X, y, new, center = hard_rows(kind, seed=20)
+    exact = Passes(Plain(3), ridge, True, center, None).started(X[:5], y[:5])  # type: ignore[arg-type]
+    model, error = exact.solve(exact.sums(X, y)), 1e-7
+    for row, sign in ((row, sign) for row in new for sign in (-1, 1)):
+        features = exact.features(row[None])
+        toward = torch.cholesky_solve(features.T, model.lower)[:3, 0]
+        errors = y - center - exact.features(X) @ model.weights
+        moved = X + sign * error * errors.sign()[:, None] * toward / toward.norm()
+        found = exact.solve(exact.sums(moved, y))
+        change = float((features @ (found.weights - model.weights)).abs())
+        left = found.leave_out(exact.features(moved), exact._targets(exact.features(moved), y))
+        slope = found.drift(left, error, 0.0).slope
+        bound = slope * float(model.half(features).norm())
+        assert change <= bound
+
+
+def test_what_the_first_guess_explains_costs_no_digits() -> None:
+    X, y, _, _ = hard_rows("noiseless", seed=0)
+    plain = Passes(Plain(3), 1e-6, True, 0.0, None)  # type: ignore[arg-type]
+    slopes = [
+        passes.models(X, y, torch.arange(5, 13)).drift.slope
+        for passes in (plain, plain.started(X[:5], y[:5]))
+    ]
+    assert slopes[1] < 1e-3 * slopes[0]
 
 
 def test_a_leverage_that_rounds_to_one_has_an_infinite_score() -> None:

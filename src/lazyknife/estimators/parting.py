@@ -138,7 +138,7 @@ class PartedStep(CandidateStep):
         amount = self._amount(part, tangent, climbs[best].ridge)
         basis = Landmarks.of(tangent, X[: landmarks_of(n)])
         center = float(y.mean()) if self.intercept else 0.0
-        passes = Passes(basis, climbs[best].ridge, self.intercept, center, amount)
+        passes = Passes(basis, climbs[best].ridge, self.intercept, center, amount).started(X, y)
         return passes, self._choice(passes, n - len(y), part, best, climbs)
 
     def cost(self, n: int, features: int) -> Cost:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -54,6 +54,8 @@ class Passes:
         Subtracted from y.
     amount
         σ; None: 1.
+    start
+        A first guess of the weights, shape (q,); None: 0.
 
     """
 
@@ -62,6 +64,7 @@ class Passes:
     intercept: bool
     center: float
     amount: Amount | None
+    start: Tensor | None = None
 
     def models(
         self, X: Tensor, y: Tensor, left_out: Tensor, progress: bool = False
@@ -78,7 +81,7 @@ class Passes:
         every = [*first, *(last[part] for part in self.blocks(len(last)))]
         for part in track(every, "summing", len(every), progress and len(every) > 1):
             rows = self.features(X[part])
-            more = Sums.of(rows, self._targets(y[part]))
+            more = Sums.of(rows, self._targets(rows, y[part]))
             total = more if total is None else total + more
             kept.append(rows if self._keeps(len(left_out)) else None)
         assert total is not None
@@ -89,18 +92,24 @@ class Passes:
 
     def sums(self, X: Tensor, y: Tensor) -> Sums:
         """The first pass."""
-        return Sums.of(self.features(X), self._targets(y))
+        rows = self.features(X)
+        return Sums.of(rows, self._targets(rows, y))
 
     def solve(self, sums: Sums) -> StreamedRidge:
         """Between the passes."""
-        return StreamedRidge.of(sums, self.ridge, self.intercept)
+        start = torch.zeros_like(sums.moments) if self.start is None else self.start
+        return StreamedRidge.of(sums, self.ridge, self.intercept, start)
+
+    def started(self, X: Tensor, y: Tensor) -> Passes:
+        """The same with the ridge of some rows as the first guess."""
+        return replace(self, start=self.solve(self.sums(X, y)).weights)
 
     def left(
         self, solved: StreamedRidge, X: Tensor, y: Tensor, rows: Tensor | None = None
     ) -> LeftOut:
         """The second pass, for rows that are part of the sums; ``rows`` are their features."""
         rows = self.features(X) if rows is None else rows
-        found = solved.leave_out(rows, self._targets(y))
+        found = solved.leave_out(rows, self._targets(rows, y))
         own = found.residuals.new_ones(1) if self.amount is None else self.amount(X)
         return LeftOut(X, found, own, largest(y))
 
@@ -132,8 +141,9 @@ class Passes:
         """φ, shape (m, q)."""
         return with_intercept(self.basis.at(X).coordinates, self.intercept)
 
-    def _targets(self, y: Tensor) -> Tensor:
-        return self.basis.tangent.machine.put(y) - self.center
+    def _targets(self, rows: Tensor, y: Tensor) -> Tensor:
+        targets = self.basis.tangent.machine.put(y) - self.center
+        return targets if self.start is None else targets - rows @ self.start
 
     @cached_property
     def shaken(self) -> float:

@@ -6,12 +6,18 @@ the prediction at x is f(x) − g_j(x)e_j, g_j(x) = (L⁻¹φ(x))ᵀ(L⁻¹φ_j)
 
 Rows may be part of all sums and yet never be left out: the second pass leaves out only some.
 
-Rounding. The computed G is off by ΔG, |ΔG_ab| ≤ γ√(G_aa G_bb), so ‖ΔG‖ ≤ γ·tr G, and with
-ω = 2 tr G/λ all models are those of a penalty that is off by at most a part γω of λ. Predictions at
-x are then off by at most √h(x)·γ√ω·(v + ‖r‖), v the smaller of √ω‖r‖ and |w|ᵀ√diag G, which without
-row j is larger by at most √(ςh_j)|e_j|, ς = (Σ_a √(G_aa (G⁻¹)_aa))². Errors of the features, of
-norm ε in each row, move them by at most √h(x)·ε√n(‖w‖ + ‖r‖/√λ), and by ε‖w‖ through the new row's
-own ones. Without row j, h(x) is at most 1/(1 − h_j) times as large; at X_j it is h_j/(1 − h_j).
+Sums are of r − Φw₀, where w₀ is a first guess, such as the ridge of some rows. It changes nothing
+but rounding: w = w₀ + u, Gu = Φᵀ(r − Φw₀) − λw₀, and what the guess explains costs no digits.
+
+Rounding. With E² = ‖r − Φw₀‖² + λ‖w₀‖², the errors of any of the models on its own rows have a norm
+of at most E, since w₀ is one of the weights that it is better than. The computed G is off by ΔG,
+|ΔG_ab| ≤ γ√(G_aa G_bb), so ‖ΔG‖ ≤ γ·tr G, and with ω = 2 tr G/λ all models are those of a penalty
+that is off by at most a part γω of λ. Predictions at x are then off by at most √h(x)·γ√ω·(v + E), v
+the smaller of √ωE and |u|ᵀ√diag G, which without row j is larger by at most √(ςh_j)|e_j|,
+ς = (Σ_a √(G_aa (G⁻¹)_aa))². Errors Δ of the features, of norm ε in each row, change w by
+(G + ΔG)⁻¹(Δᵀ(r − Φw) − (Φ + Δ)ᵀΔw), hence predictions by at most √h(x)·ε√n(‖w‖ + E/√λ), and by ε‖w‖
+through the new row's own ones. Errors of the targets by rounding, of norm t, change them by at most
+√h(x)·t. Without row j, h(x) is at most 1/(1 − h_j) times as large; at X_j it is h_j/(1 − h_j).
 """
 
 from __future__ import annotations
@@ -38,8 +44,8 @@ class Sums:
     """Sums over rows, which add up over blocks and machines."""
 
     gram: Tensor  # ΦᵀΦ, shape (q, q)
-    moments: Tensor  # Φᵀr, shape (q,)
-    square: Tensor  # Σr²
+    moments: Tensor  # of r − Φw₀ with Φ, shape (q,)
+    square: Tensor  # ‖r − Φw₀‖²
     count: int  # of rows
 
     def __add__(self, other: Sums) -> Sums:
@@ -76,16 +82,17 @@ class StreamedRidge:
 
     Attributes
     ----------
-    lower, weights
-        L, shape (q, q), and w, shape (q,).
+    lower, weights, step
+        L, shape (q, q), and w and u, each (q,).
     trace, load, spread, size, count
-        tr G, |w|ᵀ√diag G, ς, ‖r‖ and the number of rows.
+        tr G, |u|ᵀ√diag G, ς, E and the number of rows.
 
     """
 
     ridge: float
     lower: Tensor
     weights: Tensor
+    step: Tensor
     trace: float
     load: float
     spread: float
@@ -93,21 +100,23 @@ class StreamedRidge:
     count: int
 
     @classmethod
-    def of(cls, sums: Sums, ridge: float, intercept: bool) -> StreamedRidge:
-        """Solve; the last feature is not penalised if there is an intercept."""
-        G = sums.gram.clone()
-        G.diagonal()[: len(G) - intercept].add_(ridge)
+    def of(cls, sums: Sums, ridge: float, intercept: bool, start: Tensor) -> StreamedRidge:
+        """Solve, from w₀; the last feature is not penalised if there is an intercept."""
+        G, penalised = sums.gram.clone(), slice(len(sums.gram) - intercept)
+        G.diagonal()[penalised].add_(ridge)
         lower, failed = torch.linalg.cholesky_ex(G)
         if failed:
             raise Indefinite(ridge, str(G.dtype).removeprefix("torch."))
-        weights = torch.cholesky_solve(sums.moments[:, None], lower)[:, 0]
+        wanted = sums.moments.clone()
+        wanted[penalised].sub_(ridge * start[penalised])
+        step = torch.cholesky_solve(wanted[:, None], lower)[:, 0]
         roots, shares = G.diagonal().sqrt(), torch.cholesky_inverse(lower).diagonal().sqrt()
-        load, spread = float(weights.abs() @ roots), float((shares @ roots).square())
+        load, spread = float(step.abs() @ roots), float((shares @ roots).square())
         # Squares of tiny targets underflow.
         lost = sums.count * torch.finfo(G.dtype).tiny if bool(sums.moments.any()) else 0.0
-        size = math.sqrt(float(sums.square) + lost)
+        size = math.sqrt(float(sums.square + ridge * start[penalised].square().sum()) + lost)
         sizes = (float(roots.square().sum()), load, spread, size)
-        return cls(ridge, lower, weights, *sizes, sums.count)
+        return cls(ridge, lower, start + step, step, *sizes, sums.count)
 
     def half(self, rows: Tensor) -> Tensor:
         """L⁻¹φ of each row, shape (q, rows)."""
@@ -115,9 +124,9 @@ class StreamedRidge:
         return half
 
     def leave_out(self, rows: Tensor, targets: Tensor) -> Left:
-        """Leave each of these rows out, which are part of the sums."""
+        """Leave each of these rows, whose targets are r − Φw₀ and part of the sums, out."""
         leverages = self.half(rows).square().sum(dim=0)
-        errors = targets - rows @ self.weights
+        errors = targets - rows @ self.step
         return Left(errors / (1 - leverages), errors, leverages, rows.square().sum(dim=1))
 
     def drift(
@@ -167,7 +176,9 @@ class StreamedRidge:
         shaken, length = SAFETY * shaken, float(self.weights.norm())
         slope = self._strain * extremes.load
         slope += shaken * math.sqrt(self.count) * (length + self.size / self._root)
-        many = math.sqrt(len(self.lower))
+        many, first = math.sqrt(len(self.lower)), float((self.weights - self.step).norm())
+        lost = many * math.sqrt(self.trace) * first + math.sqrt(self.count) * size
+        slope += self._epsilon * lost  # of the targets
         constant = (shaken + self._epsilon * many) * length + self._epsilon * size
         worst = math.sqrt(min(RARE, extremes.least))
         steep = max(slope, slope + self._strain * extremes.known) / worst
