@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -22,10 +22,12 @@ from torch import Tensor
 
 from .matmul import float32_products
 from .memory import free_bytes, total_bytes
+from .threads import shared_map
 
 CPU = torch.device("cpu")
 Device = str | torch.device
 Item = TypeVar("Item")
+Result = TypeVar("Result")
 PRECISIONS: dict[str, dict[str, Any]] = {  # as fields of a Machine
     "float64": {"dtype": torch.float64},
     "mixed": {"dtype": torch.float64, "predicting": torch.float32},
@@ -37,7 +39,6 @@ BUDGET_SHARE = 0.25  # of the free memory, that blocks may take by default
 # Temporaries of this size stay in a processor's caches; a GPU needs large ones.
 CACHED_BYTES, GPU_BYTES = 2 * 2**20, 2 * 2**30
 # Least and most rows of a block of predictions, and how many numbers it should hold.
-SHARED_ROWS = 256  # rows of a matrix above which threads that share its work pay
 ROWS_AT_ONCE = (256, 2048, 2**20)
 GPU_ROWS_AT_ONCE = (1024, 2**16, 2**28)
 
@@ -111,6 +112,17 @@ class Machine:
     def put(self, X: Tensor) -> Tensor:
         """Bring a tensor here; integer codes stay integers."""
         return X.to(self.device, self.dtype if X.is_floating_point() else X.dtype)
+
+    def map(
+        self, work: Callable[[Item], Result], items: Sequence[Item], numbers: int
+    ) -> Iterator[Result]:
+        """Results of independent pieces of work, in their order, by the process's threads.
+
+        Each holds so many numbers, which limits how many run side by side; what they compute does
+        not depend on that.
+        """
+        fitting = self.block // (self.item * max(1, numbers))
+        return shared_map(work, items, max(1, fitting) if self.on_cpu else 1)
 
     @contextmanager
     def products(self) -> Iterator[None]:
@@ -190,15 +202,9 @@ def total_memory(device: torch.device) -> int:
     return total_bytes()
 
 
-@contextmanager
-def few_threads(n: int) -> Iterator[None]:
-    """Within the block, torch uses one thread if matrices of n rows are too small to share."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1 if n <= SHARED_ROWS else before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+def called(work: Callable[[], Result]) -> Result:
+    """What a piece of work returns, for ``Machine.map``."""
+    return work()
 
 
 def blocks(total: int, bytes_each: int, limit: int) -> Iterator[slice]:

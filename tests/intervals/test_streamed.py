@@ -219,7 +219,7 @@ def test_ends_contain_those_of_rational_numbers(kind: str, ridge: float) -> None
     for start in (None, "ridge", wrong):
         try:
             passes = (
-                plain.started(X[:5], y[:5])
+                plain.started(X[:5], y[:5])[0]
                 if isinstance(start, str)
                 else replace(plain, start=start)
             )
@@ -242,7 +242,7 @@ def test_ends_contain_those_of_rational_numbers(kind: str, ridge: float) -> None
 def test_errors_of_features_stay_within_their_bound(kind: str, ridge: float) -> None:
     """Those that change a prediction most; a bound of a hundredth of its size fails."""
     X, y, new, center = hard_rows(kind, seed=20)
-    exact = Passes(Plain(3), ridge, True, center, None).started(X[:5], y[:5])  # type: ignore[arg-type]
+    exact = Passes(Plain(3), ridge, True, center, None).started(X[:5], y[:5])[0]  # type: ignore[arg-type]
     model, error = exact.solve(exact.sums(X, y)), 1e-7
     for row, sign in ((row, sign) for row in new for sign in (-1, 1)):
         features = exact.features(row[None])
@@ -262,7 +262,7 @@ def test_what_the_first_guess_explains_costs_no_digits() -> None:
     plain = Passes(Plain(3), 1e-6, True, 0.0, None)  # type: ignore[arg-type]
     slopes = [
         passes.models(X, y, torch.arange(5, 13)).drift.slope
-        for passes in (plain, plain.started(X[:5], y[:5]))
+        for passes in (plain, plain.started(X[:5], y[:5])[0])
     ]
     assert slopes[1] < 1e-3 * slopes[0]
 

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..compute import few_threads
 from ..data.frames import Frame, Frames, own_frames, unscaled
 from ..intervals import Construction, find_construction
 from ..intervals.chosen import ChosenModels, Group, some_of
@@ -31,6 +30,7 @@ from ..solve.scales import LeverageScales
 from ..solve.search import Found, Groups, Search, Walker, walk
 from ..solve.widths import WIDTHS
 from ..tangent import Dual, Linear, WideTangent
+from ..threads import few_threads
 from .candidates import Candidate, CandidateStep, in_frame, is_narrow
 from .choice import Choice
 
@@ -153,15 +153,26 @@ class ChoosingStep(CandidateStep):
         ends = list(zip(frames.of.tolist(), found.places, strict=True))
         places = Groups([ends[k] for k in owners.tolist()])
         places.setdefault(ends[-1], [])
-        groups, errors = list[Group](), defaultdict[int, list[Errors]](list)
-        full: Read | None = None
-        for (frame, place), numbers in places.items():
-            members = torch.tensor(numbers, device=y.device, dtype=torch.long)
+
+        def solve(item: tuple[tuple[int, Place], list[int]]) -> tuple[Read, Errors | None]:
+            (frame, place), numbers = item
             tangent = self._tangent(self.candidates[place.network], place, frames[frame])
             ridge = units[place.network] * 2.0**place.ridge
+            members = torch.tensor(numbers, device=y.device, dtype=torch.long)
             read, pairs = self._solve_at(tangent, ridge, X, y, members)
             if len(places) * self._bytes(y) > self.machine.kept:
                 read = self._without_factor(read, tangent, ridge, X, y)
+            return read, pairs
+
+        groups, errors = list[Group](), defaultdict[int, list[Errors]](list)
+        full: Read | None = None
+        alike = all(candidate.network for candidate in self.candidates)  # modules have one state
+        items = list(places.items())
+        solved = (
+            self.machine.map(solve, items, MATRICES * len(y) ** 2) if alike else map(solve, items)
+        )
+        for ((frame, place), numbers), (read, pairs) in zip(items, solved, strict=True):
+            members = torch.tensor(numbers, device=y.device, dtype=torch.long)
             groups += [Group(members, some_of(read, members))] if numbers else []
             errors[frame] += [pairs] if pairs is not None else []
             full = some_of(read, members[:0]) if (frame, place) == ends[-1] else full

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,10 +27,9 @@ from ..networks import KINDS, wide
 from ..sentences import PARTED
 from ..solve.amount import Amount, fit_amount, log_errors
 from ..solve.ascent import STAGES, Climb, climb_all
-from ..solve.dual import DualSystem
-from ..solve.ridge import left_out
 from ..solve.trial import tried
 from ..tangent import Landmarks, WideTangent
+from ..threads import one_thread
 from .candidates import CandidateStep, is_known
 from .choice import SharedChoice
 from .cost import Cost, Shape, measured
@@ -125,7 +124,7 @@ class PartedStep(CandidateStep):
         cost.announce(f"{len(y):,} rows of {X.shape[1]} features")
         own = drawn_part(len(y), self.seed)
         rest = torch.from_numpy(np.delete(np.arange(len(y)), own))
-        with self.machine.products():
+        with self.machine.products(), one_thread():
             passes, choice = self.chosen(X[own], y[own], len(y))
             loo = passes.models(X, y, rest, self.progress)
         return loo, choice
@@ -135,10 +134,10 @@ class PartedStep(CandidateStep):
         part = Part(X, y, self._frame(X))
         best, climbs = self._climb(part, self._networks, y, self.ridge)
         tangent = self._tangent(self._networks[best], climbs[best], part.frame)
-        amount = self._amount(part, tangent, climbs[best].ridge)
         basis = Landmarks.of(tangent, X[: landmarks_of(n)])
         center = float(y.mean()) if self.intercept else 0.0
-        passes = Passes(basis, climbs[best].ridge, self.intercept, center, amount).started(X, y)
+        passes, errors = Passes(basis, climbs[best].ridge, self.intercept, center).started(X, y)
+        passes = replace(passes, amount=self._amount(part, errors))
         return passes, self._choice(passes, n - len(y), part, best, climbs)
 
     def cost(self, n: int, features: int) -> Cost:
@@ -166,23 +165,20 @@ class PartedStep(CandidateStep):
         few, many = stages_of(len(X))
         relevance = self.relevance and ROWS_EACH * X.shape[1] <= many
         terms = (part.frame.nominal, self.intercept, relevance, ridge, self.progress)
-        best, climbs = climb_all(networks, X, y, *terms, rows=(few, many))
+        best, climbs = climb_all(networks, X, y, *terms, rows=(few, many), machine=self.machine)
         if len(X) - many < FEWEST_TRIED:
             return best, climbs
         fixed = ridge is not None
-        return tried(networks, climbs, X, y, part.frame.nominal, many, fixed)
+        return tried(networks, climbs, X, y, part.frame.nominal, many, fixed, self.machine)
 
     def _tangent(self, network: wide, climb: Climb, frame: Frame) -> WideTangent:
         weights = frame.scale.new_tensor(climb.weights)
         return WideTangent(network, weights, frame).on(self.machine)
 
-    def _amount(self, part: Part, tangent: WideTangent, ridge: float) -> Amount | None:
+    def _amount(self, part: Part, errors: Tensor) -> Amount | None:
         """σ(x), learnt from the part's own left-out errors."""
         if self.widths == "constant":
             return None
-        y = self.machine.put(part.y)
-        kernel = tangent.gram(tangent.features(part.X))
-        errors = left_out(DualSystem(kernel, y, self.intercept, self.machine).at(ridge))
         # σ is computed at every row: by kernels that are cheap.
         networks = [n for n in self._networks if KINDS[str(n.kind)].is_power] or self._networks
         best, climbs = self._climb(part, networks, log_errors(errors))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Self, overload
+from typing import Any, Self, TypeVar, overload
 
 import numpy as np
 import torch
@@ -28,6 +28,7 @@ from ..data.targets import Target, find_target
 from ..intervals import CONSTRUCTIONS, Construction, check_construction, find_construction, kappa
 from ..records import Predictor, to_array
 from ..results import Intervals
+from ..threads import available
 from .guarantee import Guaranteed
 from .preparing import prepare
 from .records import Fitted, Given, Seeds
@@ -37,6 +38,8 @@ from .warn import refuse_nan, warn_if_infinite, warn_if_outside
 
 Values = NDArray[Any]
 Levels = float | Sequence[float] | None
+Part = TypeVar("Part")
+FEW_ROWS = 64  # too few to share
 SOME_HAVE = {"base_", "start_", "choice_", "ridge_"}
 
 
@@ -156,9 +159,7 @@ class IntervalRegressor(Saved, ComparesRows, RegressorMixin, Guaranteed):  # typ
 
     def _points(self, X: Any) -> Any:
         values = self._check_new(X)
-        rows = to_tensor(self.scaling_(values))
-        with torch.no_grad():
-            parts = [self.loo_.point(rows[block]) for block in self._row_blocks(len(rows))]
+        parts = self._by_blocks(self.loo_.point, to_tensor(self.scaling_(values)))
         refuse_nan(point := self.target_.point(torch.cat(parts)))
         return give_back(point, X)
 
@@ -213,10 +214,8 @@ class IntervalRegressor(Saved, ComparesRows, RegressorMixin, Guaranteed):  # typ
     ) -> Intervals:
         values = self._check_new(X)
         warn_if_outside(self.scaling_.outside_pool(values), len(values))
-        rows = to_tensor(self.scaling_(values))
-        make = find_construction(self.construction).ends
-        with torch.no_grad():
-            parts = [make(self.loo_, rows[block], ranks) for block in self._row_blocks(len(rows))]
+        rows, make = to_tensor(self.scaling_(values)), find_construction(self.construction).ends
+        parts = self._by_blocks(lambda block: make(self.loo_, block, ranks), rows)
         point, lower, upper = (torch.cat(part) for part in zip(*parts, strict=True))
         nu = check_not_negative("nu", self.nu)
         point = self.target_.point(point)
@@ -241,10 +240,23 @@ class IntervalRegressor(Saved, ComparesRows, RegressorMixin, Guaranteed):  # typ
             )
         return rows
 
-    def _row_blocks(self, count: int) -> Iterator[slice]:
-        """Blocks of rows whose (rows × models) arrays fit in the memory budget."""
-        parts = list(steps(count, self.loo_.rows_at_once))
-        return track(parts, "predicting", len(parts), self.progress and len(parts) > 1)
+    def _by_blocks(self, predict: Callable[[Tensor], Part], rows: Tensor) -> list[Part]:
+        """Predictions of blocks of rows, whose (rows × models) arrays fit in the memory budget."""
+        size, sharing = self.loo_.rows_at_once, getattr(self.loo_, "sharing", None)
+        if sharing is not None:
+            size = min(size, max(FEW_ROWS, -(-len(rows) // available())))
+        parts = [rows[block] for block in steps(len(rows), size)]
+
+        @torch.no_grad()  # a setting of each thread
+        def work(part: Tensor) -> Part:
+            return predict(part)
+
+        found: Iterator[Part] = map(work, parts)
+        if sharing is not None:
+            machine, row_bytes = sharing
+            found = machine.map(work, parts, size * row_bytes // machine.item)
+        shown = self.progress and len(parts) > 1
+        return list(track(found, "predicting", len(parts), shown))
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "loo_")

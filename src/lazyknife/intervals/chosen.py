@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from ..compute import few_threads
+from ..compute import Machine
 from ..records import Predictions
 from ..solve.factors import Factors
 from ..solve.reading import Read
 from ..solve.scales import Scales
+from ..tangent import WideTangent
+from ..threads import few_threads
 
 ARRAYS = 16  # of rows × models at a time
 
@@ -109,9 +111,21 @@ class ChosenModels:
 
     @property
     def rows_at_once(self) -> int:
-        basis, n = self.full.basis, len(self.doubtful)
-        machine = basis.tangent.machine
-        return machine.rows_at_once(n, basis.row_bytes + ARRAYS * machine.item * n)
+        return self._machine.rows_at_once(len(self.doubtful), self._row_bytes)
+
+    @property
+    def sharing(self) -> tuple[Machine, int] | None:
+        """Kernels can be evaluated by several threads at once; modules have one state."""
+        kernels = all(isinstance(read.basis.tangent, WideTangent) for read in self._reads)
+        return (self._machine, self._row_bytes) if kernels else None
+
+    @property
+    def _machine(self) -> Machine:
+        return self.full.basis.tangent.machine
+
+    @property
+    def _row_bytes(self) -> int:
+        return self.full.basis.row_bytes + ARRAYS * self._machine.item * len(self.doubtful)
 
     @property
     def scores(self) -> Tensor:

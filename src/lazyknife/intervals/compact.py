@@ -93,6 +93,7 @@ class CompactModels(FullModel):
     error: float
     levels: dict[int, KeptLevel] = field(default_factory=dict)
     ask: Callable[[int, float], KeptLevel] | None = None
+    sharing = None  # one thread asks
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"ask": None}

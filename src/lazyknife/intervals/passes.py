@@ -63,7 +63,7 @@ class Passes:
     ridge: float
     intercept: bool
     center: float
-    amount: Amount | None
+    amount: Amount | None = None
     start: Tensor | None = None
 
     def models(
@@ -77,18 +77,28 @@ class Passes:
         others[left_out] = False
         first = [left_out[part] for part in self.blocks(len(left_out))]
         last = torch.nonzero(others)[:, 0]
-        total, kept = None, list[Tensor | None]()
         every = [*first, *(last[part] for part in self.blocks(len(last)))]
-        for part in track(every, "summing", len(every), progress and len(every) > 1):
+        keeps, machine = self._keeps(len(left_out)), self.basis.tangent.machine
+        numbers = BLOCK_ROWS * self.basis.row_bytes // machine.item + self.basis.size**2
+
+        def summed(part: Tensor) -> tuple[Sums, Tensor | None]:
             rows = self.features(X[part])
-            more = Sums.of(rows, self._targets(rows, y[part]))
+            return Sums.of(rows, self._targets(rows, y[part])), rows if keeps else None
+
+        total, kept = None, list[Tensor | None]()
+        found = machine.map(summed, every, numbers)
+        for more, rows in track(found, "summing", len(every), progress and len(every) > 1):
             total = more if total is None else total + more
-            kept.append(rows if self._keeps(len(left_out)) else None)
+            kept.append(rows)
         assert total is not None
-        solved, parts = self.solve(total), list[LeftOut]()
-        for part in track(first, "leaving out", len(first), progress and len(first) > 1):
-            parts.append(self.left(solved, X[part], y[part], kept[len(parts)]))
-        return self.read(solved, LeftOut.joined(parts))
+        solved = self.solve(total)
+
+        def left(k: int) -> LeftOut:
+            return self.left(solved, X[first[k]], y[first[k]], kept[k])
+
+        parts = machine.map(left, range(len(first)), numbers)
+        shown = track(parts, "leaving out", len(first), progress and len(first) > 1)
+        return self.read(solved, LeftOut.joined(list(shown)))
 
     def sums(self, X: Tensor, y: Tensor) -> Sums:
         """The first pass."""
@@ -100,9 +110,12 @@ class Passes:
         start = torch.zeros_like(sums.moments) if self.start is None else self.start
         return StreamedRidge.of(sums, self.ridge, self.intercept, start)
 
-    def started(self, X: Tensor, y: Tensor) -> Passes:
-        """The same with the ridge of some rows as the first guess."""
-        return replace(self, start=self.solve(self.sums(X, y)).weights)
+    def started(self, X: Tensor, y: Tensor) -> tuple[Passes, Tensor]:
+        """The same with the ridge of some rows as the first guess, and their left-out errors."""
+        rows = self.features(X)
+        targets = self._targets(rows, y)
+        solved = self.solve(Sums.of(rows, targets))
+        return replace(self, start=solved.weights), solved.leave_out(rows, targets).residuals
 
     def left(
         self, solved: StreamedRidge, X: Tensor, y: Tensor, rows: Tensor | None = None

@@ -54,6 +54,11 @@ class FullModel:
         return self._machine.rows_at_once(self.basis.size, 8 * self.basis.row_bytes)
 
     @property
+    def sharing(self) -> tuple[Machine, int] | None:
+        """Where several threads can predict, and the bytes of a row; None: they cannot."""
+        return self._machine, 8 * self.basis.row_bytes
+
+    @property
     def block(self) -> int:
         return self._machine.block
 

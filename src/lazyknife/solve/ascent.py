@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
 
-from ..compute import track
+from ..compute import PROCESSOR, Machine, called, track
 from ..networks import KINDS, Anova, Laplace, wide
 from .hill import LEAST, Hill, Numbers
 from .places import weight_unit
@@ -30,6 +31,7 @@ REVIVED = 0.5  # least weight at a later start, relative to the first
 CANNOT_MATTER, LOST = (1e-2, 1e-3, 1e-4, 1e-5), 0.2
 FIRST, LATER = 15, 20  # evaluations of a network on the first rows, and on more rows
 FINALISTS = 2  # networks that are tried on more rows
+SQUARES = 6  # matrices of a likelihood and its gradient
 STAGES = (300, 1000)  # rows on which all networks climb, and the best of them
 
 
@@ -173,6 +175,7 @@ def climb_all(
     ridge: float | None = None,
     progress: bool = False,
     rows: Sequence[int] = STAGES,
+    machine: Machine = PROCESSOR,
 ) -> tuple[int, list[Climb]]:
     """Choose a network, the weights of its features and λ for some rows.
 
@@ -190,6 +193,8 @@ def climb_all(
         Whether to show a progress bar.
     rows
         Increasing numbers of rows.
+    machine
+        Whose threads share the networks.
 
     """
     found: dict[int, Climb] = {}
@@ -198,17 +203,15 @@ def climb_all(
         if stage and min(count, len(y)) == done:
             break
         done = min(count, len(y))
-        for k in track(order, "choosing a network", len(order), progress):
-            found[k] = climb(
-                networks[k],
-                X[:done],
-                y[:done],
-                nominal,
-                intercept,
-                relevance,
-                ridge,
-                found.get(k),
-                LATER if stage else FIRST,
-            )
+        terms = (X[:done], y[:done], nominal, intercept, relevance, ridge)
+        more = LATER if stage else FIRST
+        ascents = [partial(climb, networks[k], *terms, found.get(k), more) for k in order]
+        ends = track(
+            machine.map(called, ascents, SQUARES * done**2),
+            "choosing a network",
+            len(order),
+            progress,
+        )
+        found |= dict(zip(order, ends, strict=True))
         order = sorted(order, key=lambda k: found[k].value)[:FINALISTS]
     return order[0], [found[k] for k in range(len(networks))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 
 import torch
 from torch import Tensor
@@ -41,6 +42,7 @@ class CandidateKernels:
     nominal: Sequence[bool]
     sums: OrderedDict[Key | None, Tensor] = field(default_factory=OrderedDict)
     given: dict[tuple[int, int], tuple[Tensor, Tensor]] = field(default_factory=dict)
+    lock: Lock = field(default_factory=Lock)  # of both, which threads share
 
     @property
     def weighted(self) -> list[bool]:
@@ -69,9 +71,10 @@ class CandidateKernels:
         network = self.networks[place.network]
         if not isinstance(network, wide):
             key = frame, place.network
-            if key not in self.given:
-                self.given[key] = network(frame)
-            return self.given[key]
+            with self.lock:
+                if key not in self.given:
+                    self.given[key] = network(frame)
+                return self.given[key]
         kind = KINDS[str(network.kind)]
         X = network.prepared(self.rows[frame])
         total = self._total(frame, place, network, X)
@@ -84,19 +87,25 @@ class CandidateKernels:
         Terms are only ever added: subtracting a large one would leave its rounding behind.
         """
         key = (frame, place.network, place.weights)
-        if key not in self.sums:
+        with self.lock:
+            total, rest, f = self.sums.get(key), None, -1
+            if total is None:
+                lacking = ((f, self._lacking(key, f)) for f in range(len(place.weights)))
+                f, less = next((pair for pair in lacking if pair[1] in self.sums), (-1, None))
+                rest = self.sums.get(less)
+        if total is None:
             kind, weights = KINDS[str(network.kind)], weights_of(network, place, X.shape[1])
-            f = next((f for f in range(len(weights)) if self._lacking(key, f) in self.sums), None)
-            if f is None:
+            if rest is None:
                 total = summed(kind, weights, X, X, self.nominal)
             else:
                 term = kind.term(weights[f], X[:, f, None], X[None, :, f], self.nominal[f])
-                total = term.add_(self.sums[self._lacking(key, f)])
+                total = term.add_(rest)
+        with self.lock:
             self.sums[key] = total
+            self.sums.move_to_end(key)
             if len(self.sums) > min(MOST_KEPT, 1 + KEPT_BYTES // total.nbytes):
                 self.sums.popitem(last=False)
-        self.sums.move_to_end(key)
-        return self.sums[key]
+        return total
 
     def _lacking(self, key: Key, feature: int) -> Key | None:
         """The same place without a feature; None if it lacks it anyway."""

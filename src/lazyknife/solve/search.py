@@ -13,6 +13,7 @@ the part make the same search.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeVar
@@ -22,11 +23,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..compute import Machine, track
+from ..threads import available
 from .evidence import evidence
 from .places import Place, common_moves, feature_moves, starts
 
 Numbers = NDArray[np.float64]
 CYCLES = 3
+# Kernels that a processor's thread evaluates at a time, and n³ that pays for another thread.
+MOST_ON_CPU, LEAST_WORK = 16, 5e7
 TIE = 1e-6  # an evidence wins only if it is larger by this: exact ties go to the earlier place
 
 
@@ -82,17 +86,31 @@ class Search:
     folds: Sequence[Tensor] | None = None
     memo: dict[tuple[int, Place], tuple[Numbers, Numbers]] = field(default_factory=dict)
 
-    def look(self, frame: int, places: Iterable[Place]) -> None:
-        """Evaluate places that were not evaluated before."""
-        new = [place for place in dict.fromkeys(places) if (frame, place) not in self.memo]
-        size = max(1, self.machine.block // (6 * self.machine.item * len(self.y) ** 2))
-        size = min(size, 16 if self.machine.on_cpu else 256)
-        for start in range(0, len(new), size):
-            part = new[start : start + size]
-            kernels, ridges, outputs = self.kernels.at(frame, part)
-            found = evidence(kernels, ridges, self.y - outputs, self.intercept, self.folds)
-            values, noise = (each.double().cpu().numpy() for each in found)
-            self.memo |= {(frame, place): (values[k], noise[k]) for k, place in enumerate(part)}
+    def look(self, wanted: Iterable[tuple[int, Place]]) -> None:
+        """Evaluate places, each in a frame, that were not evaluated before."""
+        new = [each for each in dict.fromkeys(wanted) if each not in self.memo]
+        frames, n = Groups[int](frame for frame, _ in new), len(self.y)
+        size = max(1, self.machine.block // (6 * self.machine.item * n**2))
+        if self.machine.on_cpu:
+            each = max(-(-len(new) // available()), math.ceil(LEAST_WORK / n**3))
+            size = min(size, MOST_ON_CPU, each)
+        parts = [
+            (frame, [new[k][1] for k in numbers[start : start + size]])
+            for frame, numbers in frames.items()
+            for start in range(0, len(numbers), size)
+        ]
+        found = self.machine.map(self._evidence, parts, 6 * size * n**2)
+        for (frame, places), both in zip(parts, found, strict=True):
+            self.memo |= {
+                (frame, place): pair
+                for place, pair in zip(places, zip(*both, strict=True), strict=True)
+            }
+
+    def _evidence(self, part: tuple[int, Sequence[Place]]) -> tuple[Numbers, Numbers]:
+        kernels, ridges, outputs = self.kernels.at(*part)
+        found = evidence(kernels, ridges, self.y - outputs, self.intercept, self.folds)
+        values, noise = (each.double().cpu().numpy() for each in found)
+        return values, noise
 
 
 class Found(NamedTuple):
@@ -143,6 +161,7 @@ class _Walk:
         count = 1 + max(place.network for place in places)
         best = np.full((len(self.walkers), count), np.inf)
         frames = Groups[int](walker.frame for walker in self.walkers)
+        self.search.look((frame, place) for frame in frames for place in places)
         for frame, members in frames.items():
             self._offer(frame, members, places, np.zeros(len(members)))
             for place in places:
@@ -154,16 +173,17 @@ class _Walk:
         """Let every walker take its best move, if one is worth the toll; whether any did."""
         frames = [walker.frame for walker in self.walkers]
         groups = Groups[tuple[int, Place]](zip(frames, self.places, strict=True))
+        offers = {key: list(moves(key[1])) for key in groups}
+        self.search.look((key[0], place) for key, places in offers.items() for place in places)
         moved = False
-        for (frame, place), members in groups.items():
-            moved |= self._offer(frame, members, list(moves(place)), self.tolls[members])
+        for key, members in groups.items():
+            moved |= self._offer(key[0], members, offers[key], self.tolls[members])
         return moved
 
     def _offer(
         self, frame: int, members: list[int], places: Sequence[Place], tolls: Numbers
     ) -> bool:
         """Compare places one after another with the best so far, less the toll."""
-        self.search.look(frame, places)
         columns = self.columns[members]
         best, noise = self.values[members] - tolls, self.noise[members]
         chosen = np.full(len(members), -1)

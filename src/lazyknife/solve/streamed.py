@@ -36,7 +36,7 @@ from .rounding import FIRST_ORDER
 
 # Rows that are summed at a time, at most; where memory is short, or partitions are small, fewer,
 # but rarely less than the second number. Errors grow with the roots of both numbers.
-BLOCK_ROWS, SMALL_BLOCK = 4096, 256
+BLOCK_ROWS, SMALL_BLOCK = 1024, 256
 
 
 @dataclass(frozen=True)

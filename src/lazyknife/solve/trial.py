@@ -7,16 +7,17 @@ rows show it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..compute import Machine
+from ..compute import PROCESSOR, Machine, called
 from ..data.frames import Frame
 from ..networks import wide
 from ..tangent import WideTangent
-from .ascent import Climb
+from .ascent import SQUARES, Climb
 
 TIMES = tuple(4.0**k for k in range(7))  # λ, in units of the likelihood's
 
@@ -62,10 +63,13 @@ def tried(
     nominal: Sequence[bool],
     count: int,
     fixed: bool = False,
+    machine: Machine = PROCESSOR,
 ) -> tuple[int, list[Climb]]:
     """The best network on the other rows, and all climbs with the λ that is best there."""
     every = zip(networks, climbs, strict=True)
-    found = [trial(network, climb, X, y, nominal, count, fixed) for network, climb in every]
+    terms = (X, y, nominal, count, fixed)
+    trials = [partial(trial, network, climb, *terms) for network, climb in every]
+    found = list(machine.map(called, trials, SQUARES * len(y) ** 2))
     best = min(range(len(found)), key=lambda k: found[k].error)
     pairs = zip(climbs, found, strict=True)
     return best, [climb._replace(ridge=each.ridge) for climb, each in pairs]

@@ -1,0 +1,95 @@
+"""How the process's threads share the work: by independent pieces, each of one thread.
+
+torch's own threads wait for each other, spinning, at the end of every operation: where operations
+are small, or other processes are busy, that takes longer than one thread alone. torch has one
+setting for the whole process: it is restored after every block.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from typing import TypeVar
+
+import torch
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+LARGE = 1024  # rows of a matrix from which on torch's threads are worth their waiting
+
+
+class _Setting:
+    """torch's number of threads: the user's, and what it is within blocks."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside, self._users = threading.Lock(), 0, 1
+        self._here = threading.local()
+
+    @contextmanager
+    def one(self, unless: bool = False) -> Iterator[int]:
+        """Within the block torch uses one thread; yields how many pieces may run side by side."""
+        if unless:
+            yield 1
+            return
+        with self._lock:
+            self._users = self._users if self._inside else torch.get_num_threads()
+            self._inside += 1
+        outer: int | None = getattr(self._here, "allowed", None)
+        self._here.allowed = self._users if outer is None else outer
+        torch.set_num_threads(1)
+        try:
+            yield self._here.allowed
+        finally:
+            self._here.allowed = outer
+            with self._lock:
+                self._inside -= 1
+            if outer is None:
+                torch.set_num_threads(self._users)
+
+    def share(self) -> None:
+        """Let this thread, which ends with its work, share it with others."""
+        self._here.allowed = 1
+        torch.set_num_threads(1)
+
+    @property
+    def allowed(self) -> int:
+        """How many pieces of work of this thread may run side by side."""
+        return getattr(self._here, "allowed", None) or torch.get_num_threads()
+
+
+_setting = _Setting()
+one_thread = _setting.one
+
+
+def available() -> int:
+    """How many pieces of work may run side by side."""
+    return _setting.allowed
+
+
+def few_threads(rows: int) -> AbstractContextManager[int]:
+    """Within the block torch uses one thread, unless matrices of so many rows are large."""
+    return one_thread(unless=rows >= LARGE)
+
+
+def shared_map(
+    work: Callable[[Item], Result], items: Sequence[Item], most: int
+) -> Iterator[Result]:
+    """Results of independent pieces of work, in their order, at most so many side by side."""
+    if min(most, len(items)) <= 1:
+        yield from map(work, items)
+        return
+    with one_thread() as allowed:
+        if allowed == 1:
+            yield from map(work, items)
+            return
+        count, waiting = min(allowed, most), deque[Future[Result]]()
+        with ThreadPoolExecutor(count, initializer=_setting.share) as pool:
+            for item in items:
+                waiting.append(pool.submit(work, item))
+                if len(waiting) > 2 * count:  # results do not pile up
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
