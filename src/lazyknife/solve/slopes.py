@@ -21,7 +21,7 @@ from torch import Tensor
 from ..compute import steps
 from ..networks import Anova, Kind
 
-ENTRIES, GPU_ENTRIES = 2**16, 2**24  # of a tile
+ENTRIES, GPU_ENTRIES = 2**18, 2**24  # of a tile
 KEPT_BYTES = 2**28  # of kernels of single features, which do not depend on weights
 Tile = tuple[slice, slice]  # rows, and the columns up to the last of them
 
