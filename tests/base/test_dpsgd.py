@@ -145,7 +145,9 @@ def test_every_row_is_drawn_at_the_accounted_rate():
     assert sum(map(len, drawn(other, 50, seed=8)[:200])) > law.isf(5e-7)
 
 
-@pytest.mark.parametrize(("n", "batch"), [(100, 10), (3, 1), (3, 2), (10**6, 10), (10**9, 1), (5, 5)])
+@pytest.mark.parametrize(
+    ("n", "batch"), [(100, 10), (3, 1), (3, 2), (10**6, 10), (10**9, 1), (5, 5)]
+)
 def test_rows_are_drawn_no_more_often_than_is_accounted(n, batch):
     """Uniform numbers of float32 are multiples of 2⁻²⁴: count those that draw a row."""
     draws = torch.rand(2**16, generator=torch.Generator().manual_seed(0))

@@ -174,7 +174,7 @@ def _all_differ(X: Rows) -> NDArray[np.bool_]:
     else:
         frame = nw.from_native(X, eager_only=True)
         distinct = [column.n_unique() for column in frame.iter_columns()]
-    return np.array(distinct) == len(X)
+    return np.array([count == len(X) for count in distinct])
 
 
 def distinct_rows(X: Rows) -> Rows:
