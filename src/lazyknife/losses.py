@@ -28,6 +28,7 @@ class Loss(Settings, ABC):
 
     name: ClassVar[str]  # in settings and messages
     identity: ClassVar[bool] = True  # whether f is the mean of y itself
+    domain: ClassVar[str] = ""  # the values that y may have, where not any
     closed_form: ClassVar[bool] = False  # of leave-one-out models; or Newton's method finds them
 
     @abstractmethod
@@ -137,6 +138,7 @@ class Logistic(Loss):
 
     name = "logistic"
     identity = False
+    domain = "0 or 1"
 
     # With the sign s = 1 − 2y everything is a function of sf, and no digit of a small tail is lost.
 
@@ -169,6 +171,7 @@ class Poisson(Loss):
 
     name = "poisson"
     identity = False
+    domain = "0 or more"
 
     def value(self, f: Tensor, y: Tensor) -> Tensor:
         return torch.exp(f) - y * f

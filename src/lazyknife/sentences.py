@@ -15,7 +15,7 @@ ANY_ROW = "any new row"
 POOL_ROWS = "the rows passed as X_pool, and no others"
 MARGINAL = (
     "on average over the training rows, the randomness of the algorithm and the new row; not for "
-    "a given training set or a given x"
+    "a given training set or a given x; a fit or certificate that is refused counts as covered"
 )
 
 # Which theorem gives each of ``Certificate.bounds``.
@@ -42,6 +42,8 @@ PRIVATE_REMARKS = (
     "seed that was chosen by looking at results.",
     "Only the base weights θ0 are differentially private; the fitted models and the intervals are "
     "not a private release.",
+    "The noise counts as exact real numbers; what rounding it to floating point reveals is not "
+    "accounted for.",
 )
 
 # Settings that were set by ``set_params``, and what a search over settings does.
@@ -81,6 +83,7 @@ OWN_TARGET = (
     "monotone and inverse to each other for every value of y."
 )
 BOUNDED = "y always lies within bounds={bounds}."
+DOMAIN = "y is always {values}."
 PUBLIC_START = (
     "The network's starting weights and buffers (for example, batch-norm statistics) do not depend "
     "on the training rows or the new rows."
@@ -119,8 +122,9 @@ FITTED_STEP = (
     "scaling= with X_pool or X_unlabeled in fit, or leave it out (scaling='auto')."
 )
 TRAINING_ROWS_OUTSIDE = (
-    "{count} of the rows passed as X_unlabeled are training rows, which is a leak: remove them, or "
-    "pass the rows to predict as X_pool."
+    "{count} of the rows passed as X_unlabeled are training rows, which is a leak: pass rows that "
+    "were set apart by their position, not by comparing them with the training rows, or pass the "
+    "rows to predict as X_pool."
 )
 SCALE = (
     "Scale the features (scaling='symlog', or 'standardize' with X_pool), use a larger ridge, or "
@@ -144,6 +148,11 @@ def headline(coverage: float | None, subject: str, objections: Iterable[str]) ->
     if coverage == 0.0:
         return f"{VACUOUS}: it certifies no coverage ({subject})."
     return f"{GUARANTEE} {rounded_down(coverage)} ({subject})."
+
+
+def domain(values: str) -> tuple[str, ...]:
+    """State the values that y may have; nothing if it may have any."""
+    return (DOMAIN.format(values=values),) if values else ()
 
 
 def rounded_down(coverage: float) -> str:

@@ -143,9 +143,10 @@ def test_private_bases_say_what_their_guarantee_averages_over_and_what_is_privat
         with pytest.raises(ValueError, match=r"no noise.*DPSGD"):
             base.with_noise(1.0)
         return
-    seeds, release = base.remarks
+    seeds, release, exact = base.remarks
     assert "average over the seeds" in seeds
     assert "not a private release" in release
+    assert "exact real numbers" in exact
 
 
 # --- Split, Public, Plain -----------------------------------------------------------------------

@@ -145,6 +145,32 @@ def test_every_row_is_drawn_at_the_accounted_rate():
     assert sum(map(len, drawn(other, 50, seed=8)[:200])) > law.isf(5e-7)
 
 
+@pytest.mark.parametrize(
+    ("n", "batch"), [(100, 10), (3, 1), (3, 2), (10**6, 10), (10**9, 1), (5, 5)]
+)
+def test_rows_are_drawn_no_more_often_than_is_accounted(n, batch):
+    """Uniform numbers of float32 are multiples of 2⁻²⁴: count those that draw a row."""
+    draws = torch.rand(2**16, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(draws * 2**24, (draws * 2**24).round())
+    run = DPSGD(batch_size=batch, noise_multiplier=1.0).mechanism(n)
+    every = torch.arange(2**24, dtype=torch.float32) / 2**24
+    share = float((every < run.sampling_rate).double().mean())
+    assert share <= run.accounted[1] <= run.sampling_rate + 2**-23
+    assert share > run.sampling_rate or batch == n
+
+
+def test_draws_do_not_depend_on_the_default_type():
+    """In 16 bits a rate of 1/1000 would be one of 1/256."""
+    base = DPSGD(epochs=1, batch_size=1, noise_multiplier=1.0)
+    expected = drawn(base, 1000)
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        found = drawn(base, 1000)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert found == expected
+
+
 def test_draws_noise_and_dropout_have_seeds_of_their_own():
     """Amplification by sampling requires them to be independent."""
     assert len(set(spawn_seeds(8, 3))) == 3

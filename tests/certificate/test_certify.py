@@ -183,6 +183,7 @@ def test_the_text_says_how_much_for_what_and_over_what():
         "construction 'plus', n = 100, DPSGD base, alpha = 0.1)",
         "on average over",
         "not for a given training set or a given x",
+        "a fit or certificate that is refused counts as covered",
         "total variation is 0.0042",
         *PRIVATE_REMARKS,
         *certificate.assumptions,

@@ -3,11 +3,13 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.preprocessing import FunctionTransformer, QuantileTransformer, StandardScaler
 
 import lazyknife as lk
 from lazyknife.data.scaling import TRANSFORMS, fingerprints, unlike_columns
+from lazyknife.sentences import OUTSIDE
 from rows import linear
 
 X, Y = linear(30)
@@ -124,6 +126,24 @@ def test_training_rows_among_rows_outside_are_a_leak():
     leak = fitted("standardize", X_unlabeled=np.vstack([OTHER, X[:3]])).certificate_
     assert leak.coverage is None
     assert "3 of the rows passed as X_unlabeled are training rows" in str(leak)
+    assert "remove" not in str(leak)  # which rows to remove would depend on the training rows
+
+
+def test_equal_rows_of_discrete_columns_are_no_evidence_of_a_leak():
+    """Rows with few values are equal by chance; a column that never repeats tells rows apart."""
+    few, many = (np.random.default_rng(k).integers(0, 2, (m, 2)) for k, m in ((0, 30), (1, 90)))
+    assert set(fingerprints(few)) & set(fingerprints(many))
+    certificate = fitted("standardize", X=few, X_unlabeled=many).certificate_
+    assert certificate.coverage == fitted(None).certificate_.coverage
+    assert OUTSIDE in certificate.assumptions
+    frames = (pd.DataFrame(rows, columns=["a", "b"]) for rows in (few, many))
+    frame, others = next(frames), next(frames)
+    assert fitted(StandardScaler(), X=frame, X_unlabeled=others).certificate_.coverage is not None
+    assert fitted("standardize", X=few, X_unlabeled=few).certificate_.coverage is None
+    frame, others = frame.assign(c=X[:, 0]), others.assign(c=np.arange(90.0))
+    leak = pd.concat([others, frame[:5]])
+    assert fitted(StandardScaler(), X=frame, X_unlabeled=others).certificate_.coverage is not None
+    assert fitted(StandardScaler(), X=frame, X_unlabeled=leak).certificate_.coverage is None
 
 
 def test_a_given_transformer_is_assumed_to_treat_rows_alike():

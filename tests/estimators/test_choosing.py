@@ -15,6 +15,7 @@ from sklearn.gaussian_process import kernels as gp
 from torch import Tensor, nn
 
 import lazyknife as lk
+from lazyknife.base import BaseMethod
 from lazyknife.data.frames import SHIFT, Frame
 from lazyknife.estimators.records import Seeds
 from lazyknife.networks import CANDIDATES, mlp, wide
@@ -454,3 +455,13 @@ def test_the_part_of_the_rows_has_a_coin_for_each_row() -> None:
     # Binomial(4000, .1): standard deviation 19, of the mean of 200 draws 1.3.
     assert abs(np.mean(sizes) - 400) < 6.5
     assert 14 < np.std(sizes) < 24
+
+
+@pytest.mark.parametrize("base", [lk.DPSGD(), lk.Perturbed(1.0, 1.0), lk.Plain(), lk.Split()])
+@pytest.mark.parametrize("network", [wide("laplace"), [wide("relu"), wide(user_kernel)]])
+def test_a_base_needs_a_network_that_it_can_train(base: BaseMethod, network: Any) -> None:
+    X, y, _, _ = data(0, 12)
+    with pytest.raises(ValueError, match=r"base=.* no weights to train: use base=Public\(\), or"):
+        lk.LazyJackknifeRegressor(network, base).fit(X, y)
+    with pytest.raises(ValueError, match="no weights to train"):
+        lk.LazyJackknifeRegressor(network, lk.Pretrained()).fit(X, y, X_pool=X)

@@ -44,7 +44,15 @@ class Mechanism:
 
     @property
     def accounted(self) -> tuple[float, float, int]:
-        return self.noise_multiplier, self.sampling_rate, self.steps
+        return self.noise_multiplier, accounted_rate(self.sampling_rate), self.steps
+
+
+def accounted_rate(rate: float) -> float:
+    """Bound the probability that a uniform number of float32, a multiple of 2⁻²⁴, is below a rate.
+
+    Comparing rounds the rate to float32, by at most 2⁻²⁵, and its multiples up by less than 2⁻²⁴.
+    """
+    return min(rate + 2**-23, 1.0)
 
 
 @dataclass(frozen=True, repr=False)
@@ -122,7 +130,7 @@ class DPSGD(BaseMethod):
             return self.noise_multiplier
         if self.epsilon == math.inf:
             return 0.0
-        return calibrate(self.epsilon, self.delta, rate, steps)
+        return calibrate(self.epsilon, self.delta, accounted_rate(rate), steps)
 
     def dependence(self, n: int, n_parameters: int | None = None) -> PrivacyCurve | None:
         run = self.mechanism(n)
@@ -169,18 +177,16 @@ def public_step(start: nn.Module, run: Mechanism) -> float:
 
 def poisson_batches(rows: int, run: Mechanism, seed: int) -> Iterator[list[int]]:
     """Rows of each step: every row is drawn with the sampling rate; a batch may be empty."""
-    from opacus.utils.uniform_sampler import UniformWithReplacementSampler
-
     generator = torch.Generator().manual_seed(seed)
-    yield from UniformWithReplacementSampler(
-        num_samples=rows, sample_rate=run.sampling_rate, steps=run.steps, generator=generator
-    )
+    for _ in range(run.steps):
+        uniform = torch.rand(rows, generator=generator, dtype=torch.float32)
+        yield torch.nonzero(uniform < run.sampling_rate)[:, 0].tolist()
 
 
 def run_dpsgd(
     task: Task, run: Mechanism, lr: float, batches: Iterable[list[int]] | None = None
 ) -> nn.Module:
-    """Run exactly ``run.steps`` noisy steps, with opacus' sampler, gradients and optimizer."""
+    """Run exactly ``run.steps`` noisy steps, with opacus' gradients and optimizer."""
     from opacus import GradSampleModule
 
     drawing, noising, dropping = spawn_seeds(task.seed, 3)  # amplification needs them independent

@@ -56,11 +56,15 @@ class Named:
     high: float
     otherwise: str = ""
 
+    @property
+    def domain(self) -> str:
+        """The values that y may have; nothing if it may have any."""
+        most = "" if self.high == np.inf else f" and below {self.high:g}"
+        return "" if self.low == -np.inf else f"above {self.low:g}{most}"
+
     def check(self, y: Values) -> Named:
         outside = ~((self.low < y) & (y < self.high))
-        most = "" if self.high == np.inf else f" and below {self.high:g}"
-        rule = f"target={self.name!r} requires y above {self.low:g}{most}"
-        refuse_first(outside, y, rule, self.otherwise)
+        refuse_first(outside, y, f"target={self.name!r} requires y {self.domain}", self.otherwise)
         return self
 
     def ends(self, lower: Values, upper: Values) -> tuple[Values, Values]:

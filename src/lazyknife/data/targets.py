@@ -104,7 +104,8 @@ def find_target(target: Any, bounds: Any) -> Target:
     if target is None:
         return Target(None, limits, stated)
     if isinstance(target, str) and target in TARGETS:
-        return Target(TARGETS[target], limits, stated)
+        scale = TARGETS[target]
+        return Target(scale, limits, (*sentences.domain(scale.domain), *stated))
     if isinstance(target, (tuple, list)) and len(target) == 2 and all(map(callable, target)):
         return Target(Pair(*target), limits, (sentences.OWN_TARGET, *stated))
     error = ValueError if isinstance(target, str) else TypeError

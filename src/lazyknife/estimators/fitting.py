@@ -20,6 +20,7 @@ from ..intervals.rounded import rounding_share
 from ..losses import Loss, find_loss
 from ..networks import Network, build, mlp, wide
 from ..records import Base, PrivacyCurve, RoundedModels
+from ..sentences import domain
 from ..tangent import EXACT, FeatureMap, Selection, linearise, selected
 from .candidates import (
     MOST_ROWS,
@@ -148,6 +149,12 @@ class LazyFit(IntervalRegressor):
             return found if plain and fits else None
         if reason:
             raise ValueError(f"network={self.network!r}: candidates {reason}")
+        base = self._base_method()
+        if type(base) is not Public and all(isinstance(each, wide) for each in listed):
+            raise ValueError(
+                f"base={base} with network={self.network!r}: infinitely wide networks have no "
+                "weights to train: use base=Public(), or add a finite network such as mlp((64, 64))"
+            )
         return listed
 
     def _parted(self, n: float, networks: Iterable[object]) -> bool:
@@ -236,12 +243,13 @@ class LazyFit(IntervalRegressor):
         scaled: bool = False,
     ) -> Certifier:
         """Return the certifier, and warn where rounding leaves nothing to certify."""
+        allowed = domain(find_loss(self.loss).domain)
         certifier = Certifier(
             construction=self.construction,
             base=self._base_method(),
             dependence=dependence,
             folds=self.folds,
-            assumptions=(*start_assumptions(self.network), *given.assumptions),
+            assumptions=(*start_assumptions(self.network), *given.assumptions, *allowed),
             objections=given.scaling.objections,
             remarks=parted_remarks(loo, len(given.y)),
             rows=given.scaling.rows,

@@ -188,7 +188,9 @@ class IntervalRegressor(Saved, ComparesRows, RegressorMixin, Guaranteed):  # typ
             batches are read one at a time. Where X has floating numbers of 32 or 16 bits the
             results are in float32, ends rounded outwards, so that they cover no less.
         alpha
-            The level, or a list of levels; None is the estimator's own. Nothing is fitted again.
+            The level, or a list of levels; None is the estimator's own. Nothing is fitted again. If
+            you choose a level by looking at intervals, only the certificate of the largest alpha
+            that you considered holds.
 
         """
         check_is_fitted(self)

@@ -71,7 +71,7 @@ class Shift:
     ----------
     p_value
         Of the hypothesis that training and new rows are exchangeable. With exchangeable rows it is
-        at most p with probability at most p.
+        at most p with probability at most p, up to a normal approximation.
     auc
         Area under the ROC curve of a linear classifier of held-out rows: .5 is chance, 1 tells all
         rows apart. None with fewer than 20 rows on either side.
@@ -120,9 +120,9 @@ class Shift:
 def check_exchangeable(X: Any, X_new: Any) -> Shift:
     """Test whether new rows look like the training rows, as every certificate assumes.
 
-    Two tests are combined, both exact whatever the distribution: one of each feature, adjusted for
-    their number, and one of a linear classifier on rows that it was not trained on. With
-    exchangeable rows, ``clear`` is True in at most 1 % of the cases.
+    Two tests are combined, whatever the distribution: one of each feature by permutations, adjusted
+    for their number, and one of a linear classifier on rows that it was not trained on, by a normal
+    approximation. Up to that, exchangeable rows have ``clear`` True in at most 1 % of the cases.
 
     The check only looks at X. It cannot see a change of y given x, nor rows that depend on each
     other, and few rows hide all but large shifts: no alarm is no proof. It changes neither

@@ -1,4 +1,4 @@
-"""Two tests of exchangeability, both with an exact null distribution.
+"""Two tests of exchangeability: one by permutations, one by a normal approximation of rank sums.
 
 Labels say which of N pooled rows are new. If the rows are exchangeable, then all assignments of the
 labels are equally likely given the pooled rows. Whatever is computed from the pool without the
