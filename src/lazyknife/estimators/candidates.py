@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ..compute import Machine
 from ..data.frames import Frame, unscaled
-from ..networks import CANDIDATES, Framed, Network, mlp, wide
+from ..networks import CANDIDATES, Framed, listed_networks, mlp, wide
 from ..sentences import PUBLIC_KERNEL, PUBLIC_START
 from ..solve.places import weight_unit
 from ..solve.problem import typical_size
@@ -72,22 +72,6 @@ def start_assumptions(network: Any) -> tuple[str, ...]:
     modules = [each for each in every if not isinstance(each, wide | mlp | None)]
     found = ((PUBLIC_START, modules), (PUBLIC_KERNEL, kernels))
     return tuple(sentence for sentence, given in found if given)
-
-
-def listed_networks(network: Any) -> tuple[Network | wide, ...] | None:
-    """The candidates that were given; None for a single finite network or none at all."""
-    if isinstance(network, wide):
-        return (network,)
-    if isinstance(network, list | tuple):
-        if not network:
-            raise ValueError("network=[]: give at least one candidate")
-        return tuple(network)
-    return None
-
-
-def is_known(network: Any) -> bool:
-    """Whether a network is infinitely wide and of a known kind: it takes categories and gaps."""
-    return isinstance(network, wide) and isinstance(network.kind, str)
 
 
 def wide_candidate(network: wide) -> Candidate:
