@@ -28,15 +28,16 @@ def warn_if_infinite(level: float, n: int, total: int, in_all: Callable[[int], i
     if kappa(level, n) >= 1:
         return
     needed = rows_needed(level)
+    rows = in_all(needed)
     if n == total:
         warn(
             f"{n} rows are too few for alpha={level:g}: the intervals are infinite. "
-            f"At least {in_all(needed)} rows are needed",
+            f"At least {rows} rows are needed",
         )
     else:
         warn(
             f"{n} left-out rows are too few for alpha={level:g}: the intervals are infinite. At "
-            f"least {needed} are needed, which takes {in_all(needed)} rows in all, not {total}",
+            f"least {needed} are needed, which takes {rows} rows in all, not {total}",
         )
 
 
