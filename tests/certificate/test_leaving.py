@@ -99,6 +99,13 @@ def test_who_has_a_part_set_aside() -> None:
     assert rows(base=Split(0.5), network=QUICK) == 1000
 
 
+def test_a_module_of_ones_own_is_assumed_to_be_public_before_the_fit() -> None:
+    module = torch.nn.Linear(1, 1)
+    found = fitted(30, module, ridge=1.0, random_state=0).certificate_
+    assert found == certify(n=30, alpha=0.1, network=module)
+    assert any("starting weights" in each for each in found.assumptions)
+
+
 def test_several_private_networks_are_paid_for_before_the_fit() -> None:
     networks = [lk.mlp((2,)), lk.mlp((3,)), QUICK]
     base = Perturbed(sensitivity=1.0, epsilon=0.1, norm="l1")

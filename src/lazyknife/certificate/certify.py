@@ -26,7 +26,7 @@ from ..intervals import (
     kappa,
 )
 from ..intervals.rounded import rounding_objections
-from ..networks import listed_networks, wide
+from ..networks import listed_networks, mlp, wide
 from ..records import INDEPENDENT, PrivacyCurve, RoundedModels
 from ..solve.part import Leaving
 from .certificate import Certificate
@@ -105,8 +105,22 @@ def claim_of(
     if networks is not None:  # finite ones have a base each, the others need none
         dependence = composed([dependence for each in networks if not isinstance(each, wide)])
     return Claim(
-        construction=construction, base=base, dependence=dependence, leaving=leaving, folds=folds
+        construction=construction,
+        base=base,
+        dependence=dependence,
+        leaving=leaving,
+        folds=folds,
+        assumptions=start_assumptions(network),
     )
+
+
+def start_assumptions(network: Any) -> tuple[str, ...]:
+    """What the certificate must assume about networks and kernels that the user brings."""
+    every = listed_networks(network) or (network,)
+    kernels = [each for each in every if isinstance(each, wide) and callable(each.kind)]
+    modules = [each for each in every if not isinstance(each, wide | mlp | None)]
+    found = ((sentences.PUBLIC_START, modules), (sentences.PUBLIC_KERNEL, kernels))
+    return tuple(sentence for sentence, given in found if given)
 
 
 @dataclass(frozen=True, kw_only=True)

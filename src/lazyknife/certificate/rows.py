@@ -70,7 +70,8 @@ def _edges(folds: int, base: BaseMethod) -> list[int]:
     """
     coins = int(WIDTHS["noise"].most_rows)
     beyond = [most_rows(left, base) for left in (SEARCHED, MANY, coins)]
-    return sorted({0, most_rows(folds - 1, base) + 1, *beyond, MOST})
+    every = [0, most_rows(folds - 1, base) + 1, *beyond, MOST]
+    return sorted({min(edge, MOST) for edge in every})
 
 
 def _no_rows(goal: Goal, base: BaseMethod) -> str:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ..base import BaseMethod, Public, check_base
 from ..base.composed import composed
 from ..certificate import Certifier
+from ..certificate.certify import start_assumptions
 from ..certificate.leaving import rows_in_all
 from ..compute import Device, Machine, machine_for
 from ..data.scaling import Source, unlike_columns
@@ -28,7 +29,6 @@ from .candidates import (
     Candidate,
     default_networks,
     finite_candidate,
-    start_assumptions,
     wide_candidate,
 )
 from .choices import Choices

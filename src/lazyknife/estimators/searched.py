@@ -16,8 +16,7 @@ from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 
 from .. import sentences
 from ..certificate import Certificate
-from ..certificate.certify import claim_of
-from .candidates import start_assumptions
+from ..certificate.certify import claim_of, start_assumptions
 from .lazy import LazyJackknifeRegressor
 from .shared import IntervalRegressor
 
