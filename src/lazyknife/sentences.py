@@ -17,6 +17,12 @@ MARGINAL = (
     "on average over the training rows, the randomness of the algorithm and the new row; not for "
     "a given training set or a given x; a fit or certificate that is refused counts as covered"
 )
+# The same where the seed draws the rows that make choices, and only the average over it is bounded.
+OVER_SEEDS = (
+    "on average over the training rows, the new row and the randomness of the algorithm, which "
+    "includes the seed: it draws the rows on which models make their choices; not for a given "
+    "training set, a given seed or a given x"
+)
 
 # Which theorem gives each of ``Certificate.bounds``.
 THEOREMS = {
@@ -30,7 +36,11 @@ PAPER = (
     "condition held with η = {eta:g}; shown for comparison, not certified."
 )
 
-# A remark on fits of many rows.
+# Remarks on fits of many rows.
+ANY_PART = (
+    "The seed draws the rows on which models make their choices; the guarantee holds whichever "
+    "rows it draws."
+)
 PARTED = (
     "n counts the rows that are left out; {count:,} more were set aside for choices, and train "
     "every model."
@@ -99,10 +109,6 @@ NO_THEOREM = "Construction {construction!r} has no coverage guarantee: use {othe
 OWN_CONSTRUCTION = (
     "Nothing is known of the coverage of construction {construction!r}, which was passed as an "
     "object: use {others}."
-)
-UNEQUAL_FOLDS = (
-    "CV+ requires equal folds, and {n} is not divisible by {folds}: choose a number of folds that "
-    "divides n."
 )
 NOT_PRIVATE = (
     "The {base} base was trained on all rows without differential privacy: use Public, Split, or "

@@ -10,6 +10,7 @@ from lazyknife.certificate import Claim, certify, make_certificate
 from lazyknife.intervals import CONSTRUCTIONS, kappa, miss_bound
 from lazyknife.records import INDEPENDENT, Base, PrivacyCurve
 from lazyknife.sentences import EXCHANGEABLE, PRIVATE_REMARKS, UNTUNED, either
+from lazyknife.solve.part import Leaving
 
 # n, ε, σ, τ, plus, minmax: α = .1, δ = .001, 10 epochs, batches of 10 at n = 100, else of 32.
 TABLE = [
@@ -49,18 +50,19 @@ def test_an_independent_base_certifies_the_constructions_own_bound(base):
 
 def test_coverage_is_one_minus_the_transferred_miss():
     curve = PrivacyCurve((0.0, 0.3), (0.2, 0.01), (1.0, 0.0))
-    claim = Claim(construction="plus", base=DPSGD(), dependence=curve)
-    assert claim.certificate(19, 0.1).coverage == pytest.approx(
+    claim = Claim(construction="plus", base=DPSGD(), dependence=curve, leaving=Leaving(19))
+    assert claim.certificate(0.1).coverage == pytest.approx(
         1 - min(0.15 + 0.2, math.exp(0.3) * 0.15 + 0.01)
     )
 
 
 @pytest.mark.parametrize("construction", GUARANTEED)
 def test_an_infinite_interval_covers(construction):
-    certificate = certify(n=8, alpha=0.1, construction=construction, base=DPSGD(batch_size=8))
+    task = {"n": 8, "alpha": 0.1, "construction": construction, "folds": 4}
+    certificate = certify(base=DPSGD(batch_size=8), **task)
     assert kappa(0.1, 8) == 0
     assert certificate.coverage == pytest.approx(1.0, abs=1e-6)
-    assert certify(n=8, alpha=0.1, construction=construction, base=Public()).coverage == 1.0
+    assert certify(base=Public(), **task).coverage == 1.0
 
 
 UNPROVEN = f"Construction {{!r}} has no coverage guarantee: use {either(GUARANTEED)}."
@@ -72,7 +74,6 @@ UNPRIVATE = "The Plain base was trained on all rows without"
     [
         *((construction, Public(), UNPROVEN.format(construction)) for construction in COMPARISONS),
         ("plus", Plain(), UNPRIVATE),
-        ("cv+", Public(), "CV+ requires equal folds, and 101 is not divisible by 10"),
     ],
 )
 def test_without_a_bound_nothing_is_certified(construction, base, reason):
@@ -156,8 +157,8 @@ def test_the_papers_bound_is_shown_and_does_not_count():
 
 def test_a_papers_bound_above_ours_still_does_not_count():
     generous = PrivacyCurve((0.0,), (0.5,), (0.0, 0.0))
-    claim = Claim(construction="plus", base=DPSGD(), dependence=generous)
-    certificate = claim.certificate(100, 0.1, eta=0.0)
+    claim = Claim(construction="plus", base=DPSGD(), dependence=generous, leaving=Leaving(100))
+    certificate = claim.certificate(0.1, eta=0.0)
     assert certificate.bounds["paper"] == pytest.approx(0.8)
     assert certificate.coverage == pytest.approx(1 - 19 / 101 - 0.5)
 
@@ -255,6 +256,8 @@ def test_folds_certify_less_with_a_base_that_saw_the_data():
         ({"alpha": "10%"}, TypeError, "alpha"),
         ({"alpha": math.nan}, ValueError, "alpha"),
         ({"construction": "split"}, ValueError, "construction='split'.*'plus'"),
+        ({"construction": "cv+", "folds": 101}, ValueError, "folds=101 is more than the 100 rows"),
+        ({"network": []}, ValueError, r"network=\[\]"),
         ({"eta": -0.1}, ValueError, "eta"),
         ({"eta": "0"}, TypeError, "eta"),
         ({"eta": 0.0, "nu": -1.0}, ValueError, "nu"),

@@ -144,10 +144,7 @@ def test_folds_are_planned_as_public_weights_certify_them(folds, public):
         ({"n": 0, "base": Public()}, "n=0"),
         ({"alpha": 1.5}, "alpha=1.5"),
         ({"epsilon": -1.0}, "epsilon=-1.0"),
-        (
-            {"n": 101, "construction": "cv+", "base": Public()},
-            r"folds=10: 'cv\+' requires equal folds.*101 rows",
-        ),
+        ({"n": 9, "construction": "cv+", "base": Public()}, "folds=10 is more than the 9 rows"),
     ],
 )
 def test_plan_refuses_what_it_cannot_mean(arguments, words):
@@ -176,12 +173,6 @@ def test_the_fewest_rows_certify_and_one_less_does_not(construction, base, cover
     task = {"coverage": coverage, "construction": construction, "base": base or Public()}
     assert found.alpha == plan(n=found.n, **task).alpha
     assert plan(n=found.n - 1, **task).alpha is None
-
-
-def test_folds_divide_the_fewest_rows_of_cv_plus():
-    found = plan_rows(coverage=0.9, construction="cv+", folds=7)
-    assert found.n % 7 == 0
-    assert plan(n=found.n - 7, coverage=0.9, construction="cv+", folds=7, base=Public()).n is None
 
 
 def test_no_number_of_rows_may_be_enough():

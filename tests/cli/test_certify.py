@@ -12,7 +12,7 @@ from command import fail, run, succeed
         ("--construction minmax", {"construction": "minmax"}, "Public base"),
         ("--construction full", {"construction": "full"}, "at least 0.9004"),  # 1 − 20/201
         ("--construction cv+ --folds 4", {"construction": "cv+", "folds": 4}, "with 4 folds"),
-        ("--construction cv+ --folds 7", {"construction": "cv+", "folds": 7}, "not divisible by 7"),
+        ("--construction cv+ --folds 7", {"construction": "cv+", "folds": 7}, "with 7 folds"),
         ("--base plain", {"base": lk.Plain()}, "No coverage is guaranteed"),
         (
             "--alpha .2 --base perturbed --sensitivity 1 --epsilon .3 --norm l2 --parameters 1000 "
@@ -53,7 +53,7 @@ def test_plans_are_the_librarys(options, settings):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("--construction cv+ --folds 7", "--folds 7"),
+        ("--construction cv+ --folds 700", "--folds 700 is more than the 200 rows"),
         ("--construction naive", "--construction naive"),
         ("--alpha .05", "--base public has no noise"),
     ],

@@ -105,6 +105,15 @@ def test_nothing_of_the_size_of_the_rows_is_in_the_model(tmp_path: Path) -> None
     assert model.certificate_.coverage == pytest.approx(1 - (2 * kappa(0.1, n) - 1) / (n + 1))
 
 
+def test_collections_are_parted_whatever_their_size() -> None:
+    X, y = rows_of(200)
+    model = fitted(X, y, 60, widths="constant")
+    with pytest.warns(
+        UserWarning, match="100 left-out rows are .* takes 1997 rows in all, not 200"
+    ):
+        model.predict_interval(X[:2], alpha=0.001)
+
+
 def test_a_copy_predicts_without_the_rows_at_the_levels_that_were_used(tmp_path: Path) -> None:
     X, y = rows_of(200)
     model, new = fitted(X, y, 60), rows_of(20, seed=1)[0]

@@ -166,7 +166,7 @@ def test_random_starts_differ_and_a_module_is_one_public_start():
     assert spread[1] < 1e-12
 
 
-LEAK, UNEQUAL = "which is a leak", "40 is not divisible by 7"
+LEAK = "which is a leak"
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ LEAK, UNEQUAL = "which is a leak", "40 is not divisible by 7"
         (lk.JackknifeRegressor, {"scaling": "standardize"}, None, LEAK),
         (lk.SplitConformalRegressor, {}, 1 - 2 / 21, "By the rank"),
         (lk.CVPlusRegressor, {"folds": 4}, 1 - 10 / 44, "Barber"),
-        (lk.CVPlusRegressor, {"folds": 7}, None, UNEQUAL),
+        (lk.CVPlusRegressor, {"folds": 7}, 1 - 13 / 47, "Barber"),
     ],
 )
 def test_certificates(make_model, settings, coverage, words):

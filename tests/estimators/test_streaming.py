@@ -113,7 +113,7 @@ def test_what_is_wrong_is_said_before_a_batch_is_read(model: Any) -> None:
             model.predict_interval(unread(), alpha)
     with pytest.raises(TypeError, match="alpha="):
         model.predict_interval(unread(), "0.1")
-    with pytest.warns(UserWarning, match="rows are needed"):
+    with pytest.warns(UserWarning, match="rows are too few"):
         model.predict_interval(unread(), 1e-3)
     with pytest.raises(ValueError, match="not fitted"):
         ESTIMATORS["lazy"]().predict_interval(unread())

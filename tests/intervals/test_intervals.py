@@ -275,13 +275,27 @@ def test_the_bound_of_folds() -> None:
     assert miss("cv+", 10, 100, 10) == pytest.approx(28 / 110)
     assert miss("cv+", 90, 1000, 4) == pytest.approx(182 / 1004)  # many rows in a fold
     assert miss("cv+", 0, 7, 10) == 0.0  # an infinite interval covers
-    assert miss("cv+", 1, 7, 10) is None
+    assert miss("cv+", 44, 442, 10) == pytest.approx(96 / 452)  # folds of 44 and 45 rows
     assert miss("cv+", 100, 100, 10) == 1.0
-    assert miss_bound("cv+", 0.1, 100, 50, independent=False) == (68 / 150, 1)
-    assert miss_bound("cv+", 0.1, 100, 50, independent=True) == (20 / 102, 2)
-    assert miss_bound("cv+", 0.1, 100, 50, independent=True, new_rows=1) == (68 / 150, 1)
-    assert miss_bound("cv+", 0.1, 100, 5, independent=True) == (23 / 105, 1)
-    assert miss_bound("naive", 0.1, 10, 2, independent=True) == (None, 1)
+    assert miss_bound("cv+", 0.1, 100, 50, independent=False)[:2] == (68 / 150, 1)
+    assert miss_bound("cv+", 0.1, 100, 50, independent=True)[:2] == (20 / 102, 2)
+    assert miss_bound("cv+", 0.1, 100, 50, independent=True, new_rows=1)[:2] == (68 / 150, 1)
+    assert miss_bound("cv+", 0.1, 100, 5, independent=True)[:2] == (23 / 105, 1)
+    assert miss_bound("cv+", 0.1, 101, 50, independent=True)[:2] == (68 / 151, 1)  # unequal
+    assert miss_bound("naive", 0.1, 10, 2, independent=True)[:2] == (None, 1)
+
+
+def test_bounds_where_coins_tell_which_rows_choose() -> None:
+    """For every seed, or on average over seeds; folds and full conformal have no coins to count."""
+
+    def bound(name: str) -> tuple[float | None, bool]:
+        found = CONSTRUCTIONS[name].bound(0.1, 500, 10, independent=False, coins=True)
+        return found.miss, found.any_seed
+
+    assert bound("plus") == (100 / 502, True)
+    assert bound("minmax") == (50 / 501, False)
+    assert bound("full") == (50 / 501, True)
+    assert bound("cv+") == (108 / 510, True)
 
 
 def misses(name: str, values: Sequence[float], k: int) -> int:

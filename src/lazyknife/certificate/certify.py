@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import sentences
 from ..base import BaseMethod, check_base
+from ..base.composed import composed
 from ..data.checks import (
     check_folds,
     check_level,
@@ -25,8 +26,11 @@ from ..intervals import (
     kappa,
 )
 from ..intervals.rounded import rounding_objections
+from ..networks import listed_networks, mlp, wide
 from ..records import INDEPENDENT, PrivacyCurve, RoundedModels
+from ..solve.part import Leaving
 from .certificate import Certificate
+from .leaving import left_out
 
 Sentences = tuple[str, ...]
 
@@ -42,6 +46,7 @@ def certify(
     alpha: float,
     construction: str | Construction[Any] = "plus",
     base: BaseMethod | None = None,
+    network: Any = None,
     folds: int = 10,
     eta: float | None = None,
     nu: float | None = None,
@@ -49,34 +54,73 @@ def certify(
 ) -> Certificate:
     """Return the certificate that a fit would carry, before any training.
 
+    It is that of ``LazyJackknifeRegressor`` with these settings, the others being the default ones.
+
     Parameters
     ----------
     n
-        Number of rows that will be passed to ``fit`` (a ``Split`` base sets some of them aside).
+        Number of rows that will be passed to ``fit``. A ``Split`` base sets some of them aside, and
+        so does the default network with more than 1,000 rows: the certificate counts the others.
     alpha
         Level of the intervals.
     construction
         A key of ``CONSTRUCTIONS``; of an object of your own nothing is known.
     base
         How the base weights are obtained; None is ``Public()``, as in ``LazyJackknifeRegressor``.
+    network
+        The network or the candidates, as in ``LazyJackknifeRegressor``.
     folds
         Number of folds of construction ``"cv+"``.
     eta, nu
         The paper's stability: the two models of its condition differ by more than ν/2 with
         probability at most η. Assumed, or measured by ``audit_stability``.
     n_parameters
-        Number of trained weights; it sharpens the bound of ``Perturbed`` in the l2 norm.
+        Number of trained weights; it sharpens the bound of ``Perturbed`` in the l2 norm. With more
+        weights than rows no coins are tossed to choose λ.
 
     """
     check_positive_int("n", n)
-    check_folds(folds)
+    check_construction(construction)
     if n_parameters is not None:
         check_positive_int("n_parameters", n_parameters)
     method = check_base(base)
-    left = method.rows_left(n)
-    dependence = method.dependence(n if left == n else n - left, n_parameters)
-    claim = Claim(construction=construction, base=method, dependence=dependence, folds=folds)
-    return claim.certificate(left, alpha, eta, nu)
+    leaving = left_out(n, construction, method, network, n_parameters)
+    terms = (construction, method, network, folds, n_parameters)
+    return claim_of(n, leaving, *terms).certificate(alpha, eta, nu)
+
+
+def claim_of(
+    n: int,
+    leaving: Leaving,
+    construction: str | Construction[Any],
+    base: BaseMethod,
+    network: Any,
+    folds: int,
+    n_parameters: int | None = None,
+) -> Claim:
+    """Return what a fit of n rows can claim, before any training."""
+    learnt, networks = n - base.rows_left(n), listed_networks(network)
+    check_folds(folds, leaving.rows if find_construction(construction).uses_folds else math.inf)
+    dependence = base.dependence(learnt or n, n_parameters)
+    if networks is not None:  # finite ones have a base each, the others need none
+        dependence = composed([dependence for each in networks if not isinstance(each, wide)])
+    return Claim(
+        construction=construction,
+        base=base,
+        dependence=dependence,
+        leaving=leaving,
+        folds=folds,
+        assumptions=start_assumptions(network),
+    )
+
+
+def start_assumptions(network: Any) -> tuple[str, ...]:
+    """What the certificate must assume about networks and kernels that the user brings."""
+    every = listed_networks(network) or (network,)
+    kernels = [each for each in every if isinstance(each, wide) and callable(each.kind)]
+    modules = [each for each in every if not isinstance(each, wide | mlp | None)]
+    found = ((sentences.PUBLIC_START, modules), (sentences.PUBLIC_KERNEL, kernels))
+    return tuple(sentence for sentence, given in found if given)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,19 +130,18 @@ class Claim:
     construction: str | Construction[Any]
     base: BaseMethod
     dependence: PrivacyCurve | None
+    leaving: Leaving
     folds: int = 10
     assumptions: Sentences = ()
     objections: Sentences = ()
-    remarks: Sentences = ()
     rows: str = sentences.ANY_ROW
     new_rows: int | None = None
 
     def certificate(
-        self, n: int, alpha: float, eta: float | None = None, nu: float | None = None
+        self, alpha: float, eta: float | None = None, nu: float | None = None
     ) -> Certificate:
-        """Return the certificate for n rows at a level."""
+        """Return the certificate at a level."""
         check_level("alpha", alpha)
-        check_construction(self.construction)
         for argument, value in (("eta", eta), ("nu", nu)):
             if value is not None:
                 check_not_negative(argument, value)
@@ -107,18 +150,20 @@ class Claim:
         shown = (
             f" with {self.folds} folds" if find_construction(self.construction).uses_folds else ""
         )
+        n, apart, coins = self.leaving
         return make_certificate(
             subject=f"construction {self.construction!r}{shown}, n = {n}, {name} base",
             construction=self.construction,
             alpha=alpha,
             n=n,
             folds=self.folds,
+            coins=coins,
             dependence=self.dependence,
             eta=eta,
             nu=nu,
             assumptions=(*self.base.assumptions, *self.assumptions),
             objections=(*self.objections, *unprivate),
-            remarks=(*self.base.remarks, *self.remarks),
+            remarks=(*self.base.remarks, *([sentences.PARTED.format(count=apart)] * bool(apart))),
             rows=self.rows,
             new_rows=self.new_rows,
         )
@@ -131,6 +176,7 @@ def make_certificate(
     alpha: float,
     n: int,
     folds: int = 1,
+    coins: bool = False,
     dependence: PrivacyCurve | None,
     theorem: str = "ghost_point",
     eta: float | None = None,
@@ -146,16 +192,17 @@ def make_certificate(
 
     ``dependence`` carries the construction's bound, which is that of a base that treats all n + 1
     rows alike, over to the base that ran. A missing bound, a missing curve or any objection leaves
-    no guarantee. ``rows`` are those it applies to, ``new_rows`` is their number where it is known,
-    and ``available`` are the constructions to suggest instead of one without a bound.
+    no guarantee. ``coins`` says whether some tell which rows make choices. ``rows`` are those it
+    applies to, ``new_rows`` is their number where it is known, and ``available`` are the
+    constructions to suggest instead of one without a bound.
     """
     independent = dependence is not None and dependence.total_variation == 0.0
-    miss, needed = Bound(None)
+    miss, needed, any_seed = Bound(None)
     if not is_own(construction):
         kind = find_construction(construction)
-        miss, needed = kind.bound(alpha, n, folds, independent, new_rows)
+        miss, needed, any_seed = kind.bound(alpha, n, folds, independent, new_rows, coins)
     if miss is None:
-        objections += (_without_bound(construction, n, folds, available),)
+        objections += (_without_bound(construction, available),)
     if needed > 1:
         assumptions += (sentences.FOLD_OF_NEW_ROWS.format(count=needed),)
     bounds: dict[str, float] = {}
@@ -163,7 +210,8 @@ def make_certificate(
         if not objections:
             bounds[theorem] = max(0.0, 1 - dependence.transfer(miss))
             reason = sentences.THEOREMS[theorem].format(tau=dependence.total_variation)
-            remarks = (reason, *remarks)
+            drawn = (sentences.ANY_PART,) if coins and any_seed else ()
+            remarks = (reason, *drawn, *remarks)
         if eta is not None:
             bounds["paper"] = bound = paper_bound(alpha, dependence, eta)
             widened = "ν" if nu is None else f"ν = {nu:g}"
@@ -172,23 +220,18 @@ def make_certificate(
         bounds.get(theorem),
         bounds,
         tuple(dict.fromkeys((sentences.EXCHANGEABLE, sentences.UNTUNED, *assumptions))),
-        f"{rows}; {sentences.MARGINAL}",
+        f"{rows}; {sentences.MARGINAL if any_seed else sentences.OVER_SEEDS}",
         f"{subject}, alpha = {alpha:g}",
         objections,
         remarks,
     )
 
 
-def _without_bound(
-    construction: str | Construction[Any], n: int, folds: int, available: Iterable[str]
-) -> str:
+def _without_bound(construction: str | Construction[Any], available: Iterable[str]) -> str:
     """Say why a construction has no bound, and what to do."""
     others = sentences.either(certifying(available))
     if is_own(construction):
         return sentences.OWN_CONSTRUCTION.format(construction=construction, others=others)
-    kind = find_construction(construction)
-    if kind.certifies and kind.uses_folds:
-        return sentences.UNEQUAL_FOLDS.format(n=n, folds=folds)
     return sentences.NO_THEOREM.format(construction=construction, others=others)
 
 
@@ -208,11 +251,11 @@ class Certifier(Claim):
 
     def __call__(self, alpha: float) -> Certificate:
         found = replace(self, objections=(*self.objections, *self.rounded(alpha)))
-        return found.certificate(len(self.loo.residuals), alpha)
+        return found.certificate(alpha)
 
     def rounded(self, alpha: float) -> Sentences:
         """Why rounding leaves no guarantee, if so."""
-        rank = kappa(alpha, len(self.loo.residuals))
+        rank = kappa(alpha, self.leaving.rows)
         tolerated = find_construction(self.construction).tolerates(rank)
         return rounding_objections(self.loo, tolerated, alpha, self.size, self.columns)
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ..base import DPSGD, BaseMethod, Public, check_base
 from ..base.roots import falling_root
-from ..data.checks import check_choice, check_folds, check_fraction, check_level, check_positive_int
+from ..data.checks import check_choice, check_fraction, check_level, check_positive_int
 from ..intervals import CONSTRUCTIONS, kappa, rows_needed
 from ..sentences import either, rounded_down
+from ..solve.part import Leaving
 from .certificate import Certificate
 from .certify import certify, certifying
+from .leaving import left_out, rows_in_all
 
 # Extra noise, in logarithms, that makes up for the tolerance of the root.
 MARGIN = 4e-4
@@ -57,17 +60,27 @@ class Goal:
     coverage: float
     construction: str
     folds: int
+    network: Any = None
 
     def certificate(self, alpha: float, base: BaseMethod) -> Certificate:
-        return certify(
-            n=self.n, alpha=alpha, construction=self.construction, base=base, folds=self.folds
-        )
+        terms = {"construction": self.construction, "network": self.network, "folds": self.folds}
+        return certify(n=self.n, alpha=alpha, base=base, **terms)
+
+    def leaving(self, base: BaseMethod, n: int | None = None) -> Leaving:
+        return left_out(n or self.n, self.construction, base, self.network)
 
     def certified(self, alpha: float, base: BaseMethod) -> float:
         return self.certificate(alpha, base).coverage or 0.0
 
     def reached(self, alpha: float, base: BaseMethod) -> bool:
         return self.certified(alpha, base) >= self.coverage
+
+    def possible(self, base: BaseMethod) -> bool:
+        """Whether the least alpha with finite intervals certifies the coverage."""
+        try:
+            return self.reached(1 / (self.leaving(base).rows + 1), base)
+        except ValueError:  # fewer rows than folds, or than a batch of the base
+            return False
 
 
 def plan(
@@ -78,6 +91,7 @@ def plan(
     epsilon: float | None = None,
     base: BaseMethod | None = None,
     alpha: float | None = None,
+    network: Any = None,
     folds: int = 10,
 ) -> Plan:
     """Find the settings that certify a wanted coverage with n rows: the inverse of ``certify``.
@@ -101,6 +115,8 @@ def plan(
         for, ``DPSGD()`` by default.
     alpha
         The level to find ε for.
+    network
+        The network or the candidates, as in ``LazyJackknifeRegressor``.
     folds
         Number of folds of construction ``"cv+"``.
 
@@ -121,13 +137,7 @@ def plan(
         raise ValueError("give epsilon= or base= to find an alpha, or alpha= to find an ε")
     private = DPSGD() if epsilon is None else DPSGD(epsilon=epsilon)
     method = private if base is None else check_base(base)
-    left = method.rows_left(n)
-    if CONSTRUCTIONS[construction].miss(1, left, check_folds(folds)) is None:
-        raise ValueError(
-            f"folds={folds}: {construction!r} requires equal folds, and the {left} rows are not "
-            f"divisible by {folds}: choose a number of folds that divides them"
-        )
-    goal = Goal(n, coverage, construction, folds)
+    goal = Goal(n, coverage, construction, folds, network)
     if alpha is None:
         return _plan_alpha(goal, method)
     return _plan_epsilon(goal, method, check_level("alpha", alpha))
@@ -135,7 +145,7 @@ def plan(
 
 def _plan_alpha(goal: Goal, base: BaseMethod) -> Plan:
     """Bisect over κ: only ⌊α(n+1)⌋ matters, and the certificate falls in it."""
-    rows = base.rows_left(goal.n)
+    rows = goal.leaving(base).rows
     low, high = 0, rows  # κ = 0 always "certifies", by an infinite interval
     while low < high:
         middle = (low + high + 1) // 2
@@ -160,7 +170,7 @@ def _no_alpha(goal: Goal, base: BaseMethod, least: float) -> str:
     found = goal.certificate(least, base)
     reason = " ".join(found.objections)
     if found.coverage is not None:
-        better = [c for c in certifying() if replace(goal, construction=c).reached(least, base)]
+        better = [c for c in certifying() if replace(goal, construction=c).possible(base)]
         remedies = ["more rows"]
         remedies += [] if base.spent(goal.n) is None else ["a smaller ε"]
         remedies += [f"construction {either(better)}"] if better else []
@@ -173,7 +183,7 @@ def _no_alpha(goal: Goal, base: BaseMethod, least: float) -> str:
 
 def _plan_epsilon(goal: Goal, base: BaseMethod, alpha: float) -> Plan:
     """Find the least noise whose certificate reaches the wanted coverage."""
-    without = _no_epsilon(goal, alpha, base.rows_left(goal.n))
+    without = _no_epsilon(goal, base, alpha)
     if without:
         return Plan(without, base)
 
@@ -191,14 +201,17 @@ def _plan_epsilon(goal: Goal, base: BaseMethod, alpha: float) -> Plan:
     return Plan(sentence, chosen, alpha, spent, certificate, goal.n)
 
 
-def _no_epsilon(goal: Goal, alpha: float, rows: int) -> str:
+def _no_epsilon(goal: Goal, base: BaseMethod, alpha: float) -> str:
     """Say why no ε can be planned, if so."""
+    rows, _, coins = goal.leaving(base)
     if kappa(alpha, rows) == 0:
+        needed = rows_in_all(rows_needed(alpha), goal.n, base, lambda n: goal.leaving(base, n).rows)
         return (
             f"No ε to plan at alpha = {alpha:g} with n = {goal.n}: the intervals are infinite, "
-            f"whatever the base. At least {rows_needed(alpha)} rows are needed."
+            f"whatever the base. At least {needed} rows are needed."
         )
-    miss = CONSTRUCTIONS[goal.construction].bound(alpha, rows, goal.folds, False).miss
+    kind = CONSTRUCTIONS[goal.construction]
+    miss = kind.bound(alpha, rows, goal.folds, False, coins=coins).miss
     assert miss is not None
     if 1 - miss > goal.coverage:
         return ""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from ..base import BaseMethod, Public
-from ..data.checks import check_choice, check_fraction, check_positive_int
-from ..intervals import CONSTRUCTIONS
+from ..base import BaseMethod, check_base
+from ..data.checks import check_choice, check_folds, check_fraction
 from ..sentences import either
+from ..solve.part import MANY, SEARCHED
+from ..solve.widths import WIDTHS
 from .certify import certifying
+from .leaving import fewest, most_rows
 from .plan import Goal, Plan, plan
 
 MOST = 2**20  # rows; the search ends there
@@ -19,6 +22,7 @@ def plan_rows(
     coverage: float,
     construction: str = "plus",
     base: BaseMethod | None = None,
+    network: Any = None,
     folds: int = 10,
 ) -> Plan:
     """Find the fewest rows that certify a wanted coverage with finite intervals.
@@ -31,8 +35,10 @@ def plan_rows(
         A key of ``CONSTRUCTIONS`` that has a coverage guarantee.
     base
         The base; ``Public()`` by default.
+    network
+        The network or the candidates, as in ``LazyJackknifeRegressor``.
     folds
-        Number of folds of construction ``"cv+"``; the number of rows is a multiple of it.
+        Number of folds of construction ``"cv+"``.
 
     Returns
     -------
@@ -42,13 +48,12 @@ def plan_rows(
     """
     check_fraction("coverage", coverage)
     check_choice("construction", construction, certifying())
-    goal = Goal(1, coverage, construction, check_positive_int("folds", folds))
-    method = base or Public()
-    step = folds if construction == "cv+" else 1
-    n = _fewest(goal, method, step)
+    goal, method = Goal(1, coverage, construction, check_folds(folds), network), check_base(base)
+    n = fewest(lambda n: replace(goal, n=n).possible(method), _edges(folds, method))
     if n is None:
         return Plan(_no_rows(goal, method), method)
-    found = plan(n=n, coverage=coverage, construction=construction, base=method, folds=folds)
+    terms = {"construction": construction, "network": network, "folds": folds}
+    found = plan(n=n, coverage=coverage, base=method, **terms)
     sentence = (
         f"At least {n} rows are needed to certify a coverage of {coverage:g} with construction "
         f"{construction!r} and {method}; more rows give narrower and steadier intervals. With "
@@ -57,31 +62,21 @@ def plan_rows(
     return replace(found, sentence=sentence, n=n)
 
 
-def _fewest(goal: Goal, base: BaseMethod, step: int) -> int | None:
-    """Double until there are enough rows, then bisect."""
-    high = 1
-    while not _enough(goal, base, high * step):
-        high *= 2
-        if high * step > MOST:
-            return None
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if _enough(goal, base, middle * step) else (middle, high)
-    return high * step
+def _edges(folds: int, base: BaseMethod) -> list[int]:
+    """Numbers of rows beyond which a certificate may become worse.
 
-
-def _enough(goal: Goal, base: BaseMethod, n: int) -> bool:
-    """Whether the least alpha with finite intervals certifies the coverage with n rows."""
-    rows = base.rows_left(n)
-    if rows < 1 or CONSTRUCTIONS[goal.construction].miss(1, rows, goal.folds) is None:
-        return False
-    return replace(goal, n=n).reached(1 / (rows + 1), base)
+    Folds of one row have a better bound of their own; beyond the others coins or a part of the rows
+    make choices.
+    """
+    coins = int(WIDTHS["noise"].most_rows)
+    beyond = [most_rows(left, base) for left in (SEARCHED, MANY, coins)]
+    every = [0, most_rows(folds - 1, base) + 1, *beyond, MOST]
+    return sorted({min(edge, MOST) for edge in every})
 
 
 def _no_rows(goal: Goal, base: BaseMethod) -> str:
     """Say that no number of rows is enough, and what would do."""
-    better = [c for c in certifying() if _enough(replace(goal, construction=c), base, MOST)]
+    better = [c for c in certifying() if replace(goal, n=MOST, construction=c).possible(base)]
     remedy = (
         f"construction {either(better)}" if better else "a base with a guarantee, or a smaller ε"
     )

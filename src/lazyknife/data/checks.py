@@ -101,8 +101,10 @@ def check_positive_int(name: str, value: Any) -> int:
     return number
 
 
-def check_folds(folds: Any) -> int:
-    """Return a number of folds; refuse less than two."""
+def check_folds(folds: Any, n: float = math.inf) -> int:
+    """Return a number of folds; refuse less than two, and more than the n rows."""
     if check_positive_int("folds", folds) < 2:
         raise ValueError(f"folds={folds}: give at least 2")
+    if folds > n:
+        raise ValueError(f"folds={folds} is more than the {n} rows: give at most {n}")
     return int(folds)

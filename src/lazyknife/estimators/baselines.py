@@ -16,11 +16,11 @@ from ..base import Plain
 from ..base.method import Rows
 from ..base.split import part_size, random_parts
 from ..certificate import TrainedCertifier
+from ..certificate.certify import start_assumptions
 from ..data.checks import check_flag, check_folds, check_fraction
 from ..intervals import Construction
 from ..networks import Network, build, make
 from ..tables import TableEncoder
-from .candidates import start_assumptions
 from .records import Fitted, Given, Seeds
 from .refits import Ensemble, Refits, join, train_ensemble
 from .shared import IntervalRegressor
@@ -149,7 +149,7 @@ class CVPlusRegressor(TrainedRegressor):
     progress
         As in ``JackknifeRegressor``.
     folds
-        Number of folds; its coverage guarantee requires equal folds.
+        Number of folds; their sizes differ by at most one row.
 
     """
 
@@ -161,8 +161,7 @@ class CVPlusRegressor(TrainedRegressor):
         check_folds(self.folds)
 
     def _design(self, n: int, seeds: Seeds) -> Design:
-        if self.folds > n:
-            raise ValueError(f"folds={self.folds} is more than the {n} rows: give at most {n}")
+        check_folds(self.folds, n)
         rows = torch.arange(n)
         shuffled = torch.from_numpy(np.random.default_rng(seeds.rows).permutation(n))
         fold_of = (rows % self.folds)[shuffled]
@@ -202,7 +201,10 @@ class SplitConformalRegressor(TrainedRegressor):
 
     def _parts(self, n: int, seeds: Seeds) -> tuple[Rows, Rows]:
         """Rows to train on, and rows to calibrate on."""
-        return random_parts(n, part_size(n, self.calibration), seeds.rows)
+        return random_parts(n, self._rows_left(n), seeds.rows)
+
+    def _rows_left(self, n: int) -> int:
+        return part_size(n, self.calibration)
 
     def _rows_apart(self, n: int, seeds: Seeds) -> Rows:
         return self._parts(n, seeds)[0]

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..compute import Machine
 from ..data.frames import Frame, unscaled
-from ..networks import CANDIDATES, Framed, Network, mlp, wide
-from ..sentences import PUBLIC_KERNEL, PUBLIC_START
+from ..networks import CANDIDATES, Framed, wide
 from ..solve.places import weight_unit
 from ..solve.problem import typical_size
 from ..tangent import PROBE, Linear, Selection, Tangent, WideTangent, linearise
@@ -62,31 +60,6 @@ def default_networks(X: Tensor, symmetric: bool) -> tuple[wide, ...]:
     if not is_narrow(X):
         return CANDIDATES[:2]
     return tuple(network for network in CANDIDATES if not (symmetric and network.squash))
-
-
-def start_assumptions(network: Any) -> tuple[str, ...]:
-    """What the certificate must assume about networks and kernels that the user brings."""
-    every = listed_networks(network) or (network,)
-    kernels = [each for each in every if isinstance(each, wide) and callable(each.kind)]
-    modules = [each for each in every if not isinstance(each, wide | mlp | None)]
-    found = ((PUBLIC_START, modules), (PUBLIC_KERNEL, kernels))
-    return tuple(sentence for sentence, given in found if given)
-
-
-def listed_networks(network: Any) -> tuple[Network | wide, ...] | None:
-    """The candidates that were given; None for a single finite network or none at all."""
-    if isinstance(network, wide):
-        return (network,)
-    if isinstance(network, list | tuple):
-        if not network:
-            raise ValueError("network=[]: give at least one candidate")
-        return tuple(network)
-    return None
-
-
-def is_known(network: Any) -> bool:
-    """Whether a network is infinitely wide and of a known kind: it takes categories and gaps."""
-    return isinstance(network, wide) and isinstance(network.kind, str)
 
 
 def wide_candidate(network: wide) -> Candidate:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..compute import PRECISIONS
-from ..data.checks import check_choice, listed
+from ..data.checks import check_choice, check_folds, listed
 from ..intervals import CONSTRUCTIONS, Construction, check_construction, find_construction
 from ..losses import Loss
 from ..solve.readout import READOUTS
@@ -59,8 +59,8 @@ class Choices:
 
     def check_rows(self, n: int, folds: int) -> None:
         """Raise an error for settings that require more than the n rows of the lazy step."""
-        if self._construction.uses_folds and folds > n:
-            raise ValueError(f"folds={folds} is more than the {n} rows: give at most {n}")
+        if self._construction.uses_folds:
+            check_folds(folds, n)
         if self.widths is not None and n < WIDTHS[self.widths].fewest_rows:
             raise ValueError(
                 f"widths={self.widths!r} requires at least {WIDTHS[self.widths].fewest_rows} rows, "

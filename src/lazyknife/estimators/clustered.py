@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self
@@ -13,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..base import Public
 from ..base.composed import composed
+from ..certificate.leaving import MOST
 from ..cluster import (
     Partitions,
     ends_by_partition,
@@ -28,8 +30,9 @@ from ..data.scaling import is_transformer
 from ..intervals import kappa
 from ..intervals.compact import CompactModels
 from ..intervals.rounded import rounding_share
+from ..solve.part import Leaving
 from .fitting import LazyFit
-from .parting import PartedStep, drawn_part, is_parted, parted_remarks
+from .parting import PartedStep, drawn_part, is_parted
 from .preparing import prepare
 from .records import Fitted, Given, Seeds
 
@@ -67,6 +70,12 @@ class ClusterFit(LazyFit):
         self._prepare_levels(X, levels)
         return ends_by_partition(self, X, asked)
 
+    def _rows_in_all(self, needed: int) -> int:
+        if not isinstance(self.loo_, CompactModels):
+            return super()._rows_in_all(needed)
+        # Collections are parted whatever their size.
+        return bisect_left(range(MOST), needed, key=lambda n: Leaving.choosing(n, True).rows)
+
     def _prepare_levels(self, X: Any, levels: Sequence[float]) -> None:
         """Bring the models here that the intervals of these rows need."""
         for level in levels:
@@ -83,8 +92,8 @@ class ClusterFit(LazyFit):
         rank = kappa(self.alpha, len(rows) - len(apart))
         loo, size = fit_parts(passes, rows, reading, apart, given.X, rank)
         largest = given._replace(y=given.y.new_tensor([size]))  # of all rows, not of the part
-        certifier = self._certifier(largest, composed([]), loo)
-        certifier = replace(certifier, remarks=parted_remarks(loo, len(rows)))
+        leaving = Leaving(len(rows) - len(apart), len(apart))
+        certifier = self._certifier(largest, composed([]), loo, leaving)
         attributes = {
             "widths_": step.widths,
             "rounding_": rounding_share(loo, self.alpha, size),

@@ -13,29 +13,29 @@ from torch import Tensor, nn
 from ..base import BaseMethod, Public, check_base
 from ..base.composed import composed
 from ..certificate import Certifier
+from ..certificate.certify import start_assumptions
+from ..certificate.leaving import rows_in_all
 from ..compute import Device, Machine, machine_for
 from ..data.scaling import Source, unlike_columns
 from ..intervals import find_construction
 from ..intervals.rounded import rounding_share
 from ..losses import Loss, find_loss
-from ..networks import Network, build, mlp, wide
+from ..networks import Network, build, is_known, listed_networks, mlp, wide
 from ..records import Base, PrivacyCurve, RoundedModels
 from ..sentences import domain
+from ..solve.part import Leaving
 from ..tangent import EXACT, FeatureMap, Selection, linearise, selected
 from .candidates import (
     MOST_ROWS,
     Candidate,
     default_networks,
     finite_candidate,
-    is_known,
-    listed_networks,
-    start_assumptions,
     wide_candidate,
 )
 from .choices import Choices
 from .choosing import ChoosingStep
 from .choosing_full import FullStep
-from .parting import PartedStep, is_parted, parted_remarks
+from .parting import PartedStep, is_parted
 from .records import Fitted, Given, Seeds
 from .shared import IntervalRegressor
 from .step import LazyStep
@@ -78,6 +78,15 @@ class LazyFit(IntervalRegressor):
         learn, left = self._base_method().rows(n, seeds.rows)
         return None if len(left) == n else learn
 
+    def _rows_in_all(self, needed: int) -> int:
+        base, shape = self._base_method(), (MOST_ROWS, *self._rows_like.shape[1:])
+        networks = self._candidates(self._rows_like.new_empty(1).expand(shape))
+
+        def left(n: int) -> int:
+            return self._leaving_of(base.rows_left(n), networks).rows
+
+        return rows_in_all(needed, self.n_samples_fit_, base, left)
+
     def _fit(self, given: Given) -> Fitted:
         chosen = self._candidates(given.X)
         return self._fit_one(given) if chosen is None else self._fit_chosen(given, chosen)
@@ -90,15 +99,15 @@ class LazyFit(IntervalRegressor):
         learn, left = (torch.from_numpy(rows) for rows in method.rows(len(y), seeds.rows))
         lazy = self._lazy_step(seeds, len(left))
         start = build(self.network, X, seeds.start, self.starts)
-        moved = selected(start, self.parameters)
-        lazy.check_fits(len(left), sum(p.numel() for p in moved.values()), machine)
+        lazy.check_fits(len(left), self._moved(start), machine)
         base = self._learnt(start, given, learn, seeds.base)
         tangent = linearise(base.module, X, self.parameters, machine)
         models = lazy.models(tangent, X[left], y[left])
         warn_if_far(models.loo.residuals, models.solved.residuals)
         size = float(given.y.abs().max())
         refuse_lost(rounding_share(models.loo, self.alpha, size), self.ridge, loss)
-        certifier = self._certifier(given, base.dependence, models.loo)
+        leaving = self._leaving_of(len(left), None, start)
+        certifier = self._certifier(given, base.dependence, models.loo, leaving)
         attributes = {
             "base_": base,
             "start_": start,
@@ -160,6 +169,28 @@ class LazyFit(IntervalRegressor):
     def _parted(self, n: float, networks: Iterable[object]) -> bool:
         return is_parted(n, networks, self.construction, self.widths)
 
+    def _leaving(self, X: Tensor) -> Leaving:
+        """Which of some rows are left out, by the shape of X alone."""
+        n, networks = self._base_method().rows_left(len(X)), self._candidates(X)
+        start = build(self.network, X[:3].clone(), 0, self.starts) if networks is None else None
+        return self._leaving_of(n, networks, start)
+
+    def _leaving_of(
+        self, n: int, networks: Iterable[object] | None, start: nn.Module | None = None
+    ) -> Leaving:
+        """Which of n rows are left out of models that choose among networks, or of one start."""
+        leaves_rows = find_construction(self.construction).leaves_rows
+        if leaves_rows and networks is not None:
+            return Leaving.choosing(n, self._parted(n, networks))
+        if leaves_rows and start is not None:
+            lazy, machine = self._lazy_step(Seeds.of(0), n), self._machine()
+            return Leaving(n, coins=lazy.draws(n, self._moved(start), machine))
+        return Leaving(n)
+
+    def _moved(self, start: nn.Module) -> int:
+        """Number of parameters that the lazy step moves."""
+        return sum(p.numel() for p in selected(start, self.parameters).values())
+
     def _fit_chosen(self, given: Given, networks: Sequence[Network | wide]) -> Fitted:
         """Fit with networks, weights, λ and widths that every model chooses."""
         X, y, seeds = given.X, given.y, given.seeds
@@ -168,10 +199,11 @@ class LazyFit(IntervalRegressor):
         self._choices().check_rows(len(left), self.folds)
         bases, candidates = self._bases(given, networks, learn)
         widths = self._choices(candidates=True).widths_for(len(left))
-        step = self._step_for(candidates, widths, given, len(y))
+        step = self._step_for(candidates, widths, given, len(left))
         loo, choice = step.models(X[left], y[left])
         dependence = composed([base.dependence for base in bases])
-        certifier = self._certifier(given, dependence, loo, step.scaled)
+        leaving = self._leaving_of(len(left), networks)
+        certifier = self._certifier(given, dependence, loo, leaving, step.scaled)
         attributes: dict[str, Any] = {
             "widths_": widths,
             "rounding_": rounding_share(loo, self.alpha, certifier.size),
@@ -240,6 +272,7 @@ class LazyFit(IntervalRegressor):
         given: Given,
         dependence: PrivacyCurve | None,
         loo: RoundedModels,
+        leaving: Leaving,
         scaled: bool = False,
     ) -> Certifier:
         """Return the certifier, and warn where rounding leaves nothing to certify."""
@@ -248,10 +281,10 @@ class LazyFit(IntervalRegressor):
             construction=self.construction,
             base=self._base_method(),
             dependence=dependence,
+            leaving=leaving,
             folds=self.folds,
             assumptions=(*start_assumptions(self.network), *given.assumptions, *allowed),
             objections=given.scaling.objections,
-            remarks=parted_remarks(loo, len(given.y)),
             rows=given.scaling.rows,
             new_rows=given.scaling.new_rows,
             loo=loo,

@@ -40,6 +40,7 @@ from ..solve.drift import Drift
 from ..solve.dual import DualRidge, FactoredRidge
 from ..solve.factors import Averages, Factors, Levels
 from ..solve.inverse import Factored, Swept
+from ..solve.part import Leaving
 from ..solve.primal_ridge import PrimalRidge
 from ..solve.readout import READOUTS
 from ..solve.ridge import RidgeModels
@@ -114,7 +115,7 @@ _RECORDS = (
     *(FullModels, FullSource, FullStep, GivenKernel, Group, LeverageAgain),
     *(LeverageScales, Levels, Lookup, NoiseScales, Outer, Primal, PrimalRidge, PrivacyCurve),
     *(Refits, RidgeModels, Rounding, Scaling, Seeds, Sensitivity, Signs, Some, Swept, Tangent),
-    *(TrainedCertifier, WideTangent, mlp, wide, Noted),
+    *(TrainedCertifier, WideTangent, mlp, wide, Noted, Leaving),
     *(Amount, BoundedReadout, Drift, KeptLevel, Landmarks, SharedChoice, StreamedModels),
     StreamedRidge,
     *(Column, Expansion, Frame, Pair, Reader, Schema, Target),

@@ -17,9 +17,9 @@ from ..data.checks import (
 )
 from ..intervals import CONSTRUCTIONS, Construction
 from ..losses import Loss, find_loss
+from ..networks import listed_networks
 from ..tables import TableEncoder
 from ..tangent import FeatureMap, Selection, check_selection
-from .candidates import listed_networks
 from .clustered import ClusterFit
 
 MOST_STARTS = 10_000
@@ -86,7 +86,7 @@ class LazyJackknifeRegressor(ClusterFit):
         there are at most 64 features; with more than 1,000 rows, if there are 5 rows of the search
         for each. None: all features have the same weight.
     folds
-        Number of folds of ``"cv+"``; its theorem requires n to be divisible by it.
+        Number of folds of ``"cv+"``; their sizes differ by at most one row.
     starts
         Number of networks, each with its own random start, whose mean is used as the network.
     loss

@@ -201,6 +201,9 @@ class MapieSplitRegressor(MapieRegressor):
     def _rows_apart(self, n: int, seeds: Seeds) -> Any:
         return self._parts(n, seeds)[0]
 
+    def _rows_left(self, n: int) -> int:
+        return math.ceil(CALIBRATION * n)
+
     def _conformalize(self, regression: Any, X: Any, y: Any, seeds: Seeds) -> Conformalized:
         learn, kept = self._parts(len(y), seeds)
         wrapped = self._wrap(regression, MODELS[self.model](seeds.base), seeds.base)

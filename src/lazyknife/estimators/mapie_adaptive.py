@@ -33,6 +33,9 @@ class MapieNormalisedRegressor(MapieSplitRegressor):
 
     scheme, trained = "residual-normalised score", 2
 
+    def _rows_left(self, n: int) -> int:
+        return 3 * super()._rows_left(n) // 4
+
     def _wrap(self, regression: Any, model: Any, seed: int) -> Any:
         scores = import_module("mapie.conformity_scores")
         size = MODELS["forest"](seed).set_params(min_samples_leaf=LEAF)

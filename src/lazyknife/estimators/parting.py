@@ -20,23 +20,19 @@ from torch import Tensor
 
 from ..data.frames import Frame, own_frames, unscaled
 from ..intervals import Construction, find_construction
-from ..intervals.compact import CompactModels
 from ..intervals.passes import Passes
 from ..intervals.streamed import StreamedModels
-from ..networks import KINDS, wide
-from ..sentences import PARTED
+from ..networks import KINDS, is_known, wide
 from ..solve.amount import Amount, fit_amount, log_errors
 from ..solve.ascent import STAGES, Climb, climb_all
+from ..solve.part import MANY, part_of
 from ..solve.trial import tried
 from ..tangent import Landmarks, WideTangent
 from ..threads import one_thread
-from .candidates import CandidateStep, is_known
+from .candidates import CandidateStep
 from .choice import SharedChoice
 from .cost import Cost, Shape, measured
 
-MANY = 1000  # more rows than this are parted
-# Rows of the part: half of all rows up to the first number, a quarter up to the second, no more.
-HALF, QUARTER = 2000, 4000
 # Rows of the search for each feature, below which weights of features would overfit, and rows that
 # had no part in it, below which they do not decide.
 ROWS_EACH, FEWEST_TRIED = 5, 250
@@ -57,26 +53,12 @@ class Part(NamedTuple):
         return self.frame.apply(self.X)
 
 
-def parted_remarks(loo: object, n: int) -> tuple[str, ...]:
-    """What the certificate of n rows says of those that were set aside."""
-    if not isinstance(loo, StreamedModels | CompactModels):
-        return ()
-    return (PARTED.format(count=n - len(loo.residuals)),)
-
-
 def is_parted(
     n: float, networks: Iterable[object], construction: str | Construction[Any], widths: str | None
 ) -> bool:
     """Whether n rows are parted: wide networks of known kinds, and a model for each row."""
-    kind = find_construction(construction)
-    leaves_rows = not (kind.uses_folds or kind.symmetric)
-    known = all(map(is_known, networks))
-    return n > MANY and known and leaves_rows and widths in (None, "auto", "constant")
-
-
-def part_of(n: int) -> int:
-    """Rows of the part."""
-    return min(max(min(n // 2, HALF), n // 4), QUARTER)
+    known = all(map(is_known, networks)) and find_construction(construction).leaves_rows
+    return n > MANY and known and widths in (None, "auto", "constant")
 
 
 def drawn_part(n: int, seed: int) -> NDArray[np.intp]:

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from ..compute import find_device
-from ..networks import make, mlp, wide
+from ..networks import listed_networks, make, mlp, wide
 from ..saving import (
     DTYPES,
     Container,
@@ -28,7 +28,6 @@ from ..saving import (
     read_container,
     write_container,
 )
-from .candidates import listed_networks
 from .known import KNOWN
 
 PathLike = str | os.PathLike[str]

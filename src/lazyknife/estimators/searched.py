@@ -15,14 +15,14 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 
 from .. import sentences
-from ..certificate import Certificate, certify
-from .candidates import start_assumptions
+from ..certificate import Certificate
+from ..certificate.certify import claim_of, start_assumptions
 from .lazy import LazyJackknifeRegressor
 from .shared import IntervalRegressor
 
 LISTED = (GridSearchCV, RandomizedSearchCV)  # searches whose settings do not depend on the rows
-PLANNED = {"alpha", "construction", "base", "folds"}  # what ``certify`` knows a bound from
-BOUNDED = PLANNED | {"scaling", "encoding", "calibration"}  # what a bound depends on at all
+PLANNED = {"alpha", "construction", "base", "folds", "network"}  # what a bound is known from
+UNKNOWN = {"scaling", "encoding", "calibration"}  # what else a bound depends on
 
 
 def after_search(search: Any) -> Certificate:
@@ -56,13 +56,15 @@ def _certified(search: Any, best: IntervalRegressor, params: dict[str, Any]) -> 
     """Return the certificate of a compared setting on all rows; None where it is not known."""
     varied = {key.partition("__")[0] for each in search.cv_results_["params"] for key in each}
     model = clone(search.estimator).set_params(**clone(params, safe=False))
-    if not varied & BOUNDED:
-        found = best.certificate_
-    elif varied & (BOUNDED - PLANNED) or not isinstance(best, LazyJackknifeRegressor):
+    found, lazy = best.certificate_, isinstance(best, LazyJackknifeRegressor)
+    if varied & UNKNOWN or (varied & PLANNED - {"network"} and not lazy):
         return None
-    else:
-        settings = {name: getattr(model, name) for name in PLANNED}
-        found = certify(n=best.n_samples_fit_, **settings)
+    if lazy:
+        rows = best._rows_like.new_zeros(1).expand(best.n_samples_fit_, *best._rows_like.shape[1:])
+        leaving = model._leaving(rows)
+        if varied & PLANNED or leaving != best._leaving(rows):
+            terms = (model.construction, model._base_method(), model.network, model.folds)
+            found = claim_of(len(rows), leaving, *terms).certificate(model.alpha)
     return replace(found, assumptions=(*found.assumptions, *start_assumptions(model.network)))
 
 
@@ -75,6 +77,9 @@ def _of_any(own: Certificate, compared: list[Certificate | None]) -> Certificate
         return _refused(own, sentences.WITHOUT_BOUND)
     coverage = max(0.0, 1 - sum(1 - (each.coverage or 0.0) for each in known))
     terms = {"count": len(known)}
+    scope = own.scope
+    if any(sentences.OVER_SEEDS in each.scope for each in known):
+        scope = scope.replace(sentences.MARGINAL, sentences.OVER_SEEDS)
     assumed = [one for each in (own, *known) for one in each.assumptions]
     only = sentences.ONLY_SEARCHED.format(**terms)
     return replace(
@@ -84,6 +89,7 @@ def _of_any(own: Certificate, compared: list[Certificate | None]) -> Certificate
         assumptions=tuple(
             dict.fromkeys(only if one == sentences.UNTUNED else one for one in assumed)
         ),
+        scope=scope,
         subject=f"{own.subject}, chosen among {len(known)} settings",
         remarks=(*own.remarks, sentences.UNION.format(**terms)),
     )

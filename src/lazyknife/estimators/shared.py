@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Self, TypeVar, overload
@@ -16,6 +17,7 @@ from sklearn.utils.validation import _check_feature_names, _check_n_features, ch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from ..certificate.leaving import MOST
 from ..compute import steps, track
 from ..data.batches import all_rows, batch_rows, is_stream, rows_and_targets
 from ..data.checks import check_flag, check_level, check_not_negative
@@ -96,6 +98,14 @@ class IntervalRegressor(Saved, ComparesRows, RegressorMixin, Guaranteed):  # typ
     def _rows_apart(self, n: int, seeds: Seeds) -> NDArray[np.intp] | None:
         """Training rows that the leave-one-out step does not use, if there are any."""
         return None
+
+    def _rows_in_all(self, needed: int) -> int:
+        """Return how many rows it takes for so many to be left out, or held out."""
+        return bisect_left(range(MOST), needed, key=self._rows_left)
+
+    def _rows_left(self, n: int) -> int:
+        """Return how many of n rows are left out, or held out."""
+        return n
 
     def fit(self, X: Any, y: Any = None, X_pool: Any = None, X_unlabeled: Any = None) -> Self:
         """Fit the network and all its leave-one-out models.
@@ -203,7 +213,7 @@ class IntervalRegressor(Saved, ComparesRows, RegressorMixin, Guaranteed):  # typ
         certified = tuple(self.certify(alpha=level) for level in levels)
         certificate = certified[0] if single else certified
         n = len(self.loo_.residuals)
-        warn_if_infinite(min(levels), n)
+        warn_if_infinite(min(levels), n, self.n_samples_fit_, self._rows_in_all)
         ranks = [kappa(level, n) for level in levels]
         asked = levels[0] if single else levels
         if is_stream(X):

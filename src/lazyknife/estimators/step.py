@@ -92,7 +92,7 @@ class LazyStep:
         matrices = self._construction.matrices(self._widths, self.loss, ridges)
         matrices += machine.predicting is not None
         size = self.features.for_rows(n, machine).size(parameters)
-        if self.features.has_kernel and (n <= size or kernel):
+        if self._is_dual(n, size):
             needed, what = matrices * n * n, f"the kernel of {n:,} rows"
             remedy = "widths='constant', the squared loss" if kernel else "features=Sketch(4096)"
             remedy = f"use {remedy}, parameters='last', precision='float32'"
@@ -103,6 +103,14 @@ class LazyStep:
         if auto:
             remedy += ", a number for ridge (half as much, or less)"
         machine.check_fits(machine.item * needed, what, remedy + ", or fewer rows")
+
+    def draws(self, n: int, parameters: int, machine: Machine) -> bool:
+        """Whether coins tell which of n rows choose λ, for a network of so many parameters."""
+        size = self.features.for_rows(n, machine).size(parameters)
+        return self.ridge == "auto" and n > COMPARED and not self._is_dual(n, size)
+
+    def _is_dual(self, n: int, size: int) -> bool:
+        return self.features.has_kernel and (n <= size or self._needs_kernel)
 
     def _primal_numbers(self, n: int, size: int, matrices: int) -> int:
         """Numbers that the primal form needs beside its blocks."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from torch import Tensor
 
@@ -20,12 +20,24 @@ def warn_of(objections: Iterable[str]) -> None:
         warn(f"no coverage is guaranteed. {objection}")
 
 
-def warn_if_infinite(level: float, n: int) -> None:
-    """Warn if n rows are too few for the level."""
-    if kappa(level, n) < 1:
+def warn_if_infinite(level: float, n: int, total: int, in_all: Callable[[int], int]) -> None:
+    """Warn if n left-out rows, of so many in all, are too few for the level.
+
+    ``in_all`` gives how many rows in all it takes for so many to be left out.
+    """
+    if kappa(level, n) >= 1:
+        return
+    needed = rows_needed(level)
+    rows = in_all(needed)
+    if n == total:
         warn(
             f"{n} rows are too few for alpha={level:g}: the intervals are infinite. "
-            f"At least {rows_needed(level)} rows are needed",
+            f"At least {rows} rows are needed",
+        )
+    else:
+        warn(
+            f"{n} left-out rows are too few for alpha={level:g}: the intervals are infinite. At "
+            f"least {needed} are needed, which takes {rows} rows in all, not {total}",
         )
 
 

@@ -19,10 +19,22 @@ Models = TypeVar("Models", bound=Predictor)
 
 
 class Bound(NamedTuple):
-    """A bound on the probability of a miss, and how many exchangeable new rows it assumes."""
+    """A bound on the probability of a miss, what it assumes, and over what it is an average.
+
+    Attributes
+    ----------
+    miss
+        The bound; None where there is none.
+    new_rows
+        How many new rows must be exchangeable with the training rows.
+    any_seed
+        Whether it holds for all coins that tell which rows make choices; else on average over them.
+
+    """
 
     miss: float | None
     new_rows: int = 1
+    any_seed: bool = True
 
 
 class Construction(ABC, Generic[Models]):
@@ -79,6 +91,18 @@ class Construction(ABC, Generic[Models]):
         """
         return None
 
+    @property
+    def leaves_rows(self) -> bool:
+        """Whether each model leaves one row out, and chooses on its own rows."""
+        return not (self.uses_folds or self.symmetric)
+
+    def miss_of_any_seed(self, rank: int, n: int) -> float | None:
+        """Bound it also where coins tell which rows make choices, whatever the coins are.
+
+        None where ``miss`` then holds on average over the coins alone.
+        """
+        return None
+
     def miss_without_data(self, rank: int, n: int, folds: int) -> Bound | None:
         """Another bound, for a base that does not depend on the data at all."""
         return None
@@ -95,7 +119,13 @@ class Construction(ABC, Generic[Models]):
         return 1 + auto + widths.matrices[auto]
 
     def bound(
-        self, alpha: float, n: int, folds: int, independent: bool, new_rows: int | None = None
+        self,
+        alpha: float,
+        n: int,
+        folds: int,
+        independent: bool,
+        new_rows: int | None = None,
+        coins: bool = False,
     ) -> Bound:
         """Return the best bound that applies.
 
@@ -107,11 +137,20 @@ class Construction(ABC, Generic[Models]):
             Whether the base never saw the data; otherwise it is a symmetric function of all rows.
         new_rows
             How many new rows there are, where that is known.
+        coins
+            Whether coins tell which rows make choices; they matter where rows are left out.
 
         """
         if not self.certifies:
             return Bound(None)
         rank = kappa(alpha, n)
+        if coins and self.leaves_rows:
+            always = self.miss_of_any_seed(rank, n)
+            return (
+                Bound(self.miss(rank, n, folds), any_seed=False)
+                if always is None
+                else Bound(always)
+            )
         found = Bound(self.miss(rank, n, folds))
         other = self.miss_without_data(rank, n, folds) if independent else None
         if found.miss is None or other is None or other.miss is None or other.miss >= found.miss:

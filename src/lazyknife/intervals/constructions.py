@@ -48,6 +48,10 @@ class Plus(_RowsOut[LeaveOneOut]):
         """(2κ − 1)/(n + 1)."""
         return max(2 * rank - 1, 0) / (n + 1)
 
+    def miss_of_any_seed(self, rank: int, n: int) -> float:
+        """2κ/(n + 2): rows are exchangeable with those of the same coin alone."""
+        return 2 * rank / (n + 2)
+
     def tolerates(self, rank: int) -> int:
         return max(rank - 1, 0)
 
@@ -110,17 +114,16 @@ class CVPlus(Construction[LeaveOneOut]):
     def ends(self, loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
         return ends.plus(loo, X, ranks)
 
-    def miss(self, rank: int, n: int, folds: int) -> float | None:
-        """(2κ − 2 + K)/(n + K) for K equal folds; None where folds are unequal.
+    def miss(self, rank: int, n: int, folds: int) -> float:
+        """(2κ − 2 + K)/(n + K) for K folds of any sizes.
 
-        It compares the new row with the n others, so the base may depend on all n + 1.
+        It compares the new row with the n others, so the base may depend on all n + 1. The model
+        without a fold may be any function of the other rows and of the seed: coins do not matter.
         """
-        if rank == 0:
-            return 0.0
-        return None if n % folds else min(1.0, (2 * rank - 2 + folds) / (n + folds))
+        return min(1.0, (2 * rank - 2 + folds) / (n + folds)) if rank else 0.0
 
     def miss_without_data(self, rank: int, n: int, folds: int) -> Bound | None:
-        """(2κ − 2 + m)/(n + m) for folds of m = n/K rows; smaller than the other where K > m.
+        """(2κ − 2 + m)/(n + m) for equal folds of m = n/K rows; smaller where K > m.
 
         It assumes a whole fold of m new rows, exchangeable with the training rows.
         """

@@ -10,4 +10,4 @@ from .dice import Dice, draws, lent, note_draws, seeded, spawn_seeds
 from .ensembles import ensemble_outputs, is_chain
 from .kinds import KINDS, Anova, Kind, Laplace
 from .perceptrons import ACTIVATIONS, DEFAULT, Averaged, Framed, mlp
-from .wide import CANDIDATES, wide
+from .wide import CANDIDATES, is_known, listed_networks, wide

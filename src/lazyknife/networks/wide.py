@@ -63,6 +63,22 @@ class wide:
         return X.sign() * torch.log1p(SQUASH * X.abs()) if self.squash else X
 
 
+def is_known(network: Any) -> bool:
+    """Whether a network is infinitely wide and of a known kind: it takes categories and gaps."""
+    return isinstance(network, wide) and isinstance(network.kind, str)
+
+
+def listed_networks(network: Any) -> tuple[Any, ...] | None:
+    """The candidates that were given; None for a single finite network or none at all."""
+    if isinstance(network, wide):
+        return (network,)
+    if isinstance(network, list | tuple):
+        if not network:
+            raise ValueError("network=[]: give at least one candidate")
+        return tuple(network)
+    return None
+
+
 # The meaning of ``network=None``, where nothing else needs a finite network.
 CANDIDATES = tuple(
     wide(kind, squash=squash)

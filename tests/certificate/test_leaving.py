@@ -1,0 +1,248 @@
+"""Certificates before and after a fit count the same rows, also where a part of them chooses."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.model_selection import GridSearchCV
+
+import lazyknife as lk
+from lazyknife.base import DPSGD, Perturbed, Public, Split
+from lazyknife.base.method import BaseMethod
+from lazyknife.certificate import certify, plan, plan_rows
+from lazyknife.certificate.leaving import left_out
+from rows import linear
+
+QUICK = lk.wide("gaussian", scale=1.0)
+SETTINGS: dict[str, Any] = {
+    "ridge": 1.0,
+    "widths": "constant",
+    "relevance": None,
+    "random_state": 0,
+}
+
+
+def fitted(n: int, network: Any = None, **settings: Any) -> lk.LazyJackknifeRegressor:
+    X, y = linear(n)
+    return lk.LazyJackknifeRegressor(network, **settings).fit(X[:, :1], y)
+
+
+# --- the certificate before the fit is that of the fit -------------------------------------------
+
+
+@pytest.mark.parametrize("construction", ["plus", "minmax", "cv+"])
+@pytest.mark.parametrize("n", [400, 401, 1000, 1001])
+def test_the_certificate_of_a_fit_is_known_before(n: int, construction: str) -> None:
+    found = fitted(n, QUICK, construction=construction, **SETTINGS).certificate_
+    assert found == certify(n=n, alpha=0.1, construction=construction, network=QUICK)
+    if construction != "cv+":
+        assert f"n = {501 if n == 1001 else n}, " in found.subject
+        assert ("500 more were set aside" in str(found)) == (n == 1001)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("construction", ["plus", "minmax"])
+@pytest.mark.parametrize("n", [401, 1001, 2000])
+def test_the_certificate_of_the_default_is_known_before(n: int, construction: str) -> None:
+    model = fitted(n, construction=construction, random_state=0)
+    assert model.certificate_ == certify(n=n, alpha=0.1, construction=construction)
+    assert model.certify(alpha=100 / 1001) == certify(
+        n=n, alpha=100 / 1001, construction=construction
+    )
+
+
+@pytest.mark.parametrize("base", [None, Split(0.3), DPSGD(epochs=1)])
+@pytest.mark.parametrize("network", [None, lk.mlp((4,)), QUICK, [QUICK, lk.mlp((4,))]])
+@pytest.mark.parametrize("construction", ["plus", "minmax", "cv+", "full"])
+def test_plans_and_fits_count_rows_by_one_rule(
+    construction: str, network: Any, base: BaseMethod | None
+) -> None:
+    """At sizes that are too large to fit in a test: what the fit's own code says."""
+    model = lk.LazyJackknifeRegressor(network, construction=construction, base=base)
+    like = torch.zeros(1, 3, dtype=torch.float64)
+    sizes = {None: 64 * 4 + 65 * 64 + 64 + 1 + 3, QUICK: 0}
+    parameters = sizes.get(network, 21) if not isinstance(network, list) else 21
+    for n in (400, 401, 999, 1000, 1001, 2001, 4001, 5001, 7001, 8001, 16_001, 40_000):
+        own = model._leaving(like.expand(n, 3))
+        assert own == left_out(n, construction, base or Public(), network, parameters)
+
+
+@pytest.mark.parametrize(("ridge", "coins"), [("auto", True), (1.0, False)])
+@pytest.mark.parametrize("construction", ["plus", "minmax", "cv+"])
+def test_coins_that_choose_a_ridge_are_counted(ridge: Any, coins: bool, construction: str) -> None:
+    terms = {"features": lk.Sketch(8), "construction": construction, "random_state": 0}
+    found, rank = fitted(2001, lk.mlp((4,)), ridge=ridge, **terms).certificate_, 200
+    misses = {
+        "plus": 2 * rank / 2003 if coins else (2 * rank - 1) / 2002,
+        "minmax": rank / 2002,
+        "cv+": (2 * rank - 2 + 10) / 2011,
+    }
+    assert found.coverage == 1 - misses[construction]
+    assert ("whichever rows it draws" in str(found)) == (coins and construction == "plus")
+    assert ("a given seed" in found.scope) == (coins and construction == "minmax")
+
+
+def test_who_has_a_part_set_aside() -> None:
+    def rows(**terms: Any) -> int:
+        given = {"construction": "plus", "base": Public(), "network": None} | terms
+        return left_out(4000, **given).rows
+
+    assert rows() == rows(construction="minmax") == rows(network=[QUICK]) == 2000
+    assert rows(construction="full") == rows(construction="cv+") == 4000
+    assert rows(base=DPSGD()) == rows(network=lk.mlp((4,))) == 4000
+    assert rows(network=[QUICK, lk.mlp((4,))]) == 4000
+    assert rows(base=Split(0.5)) == 2000
+    assert rows(base=Split(0.5), network=QUICK) == 1000
+
+
+def test_a_module_of_ones_own_is_assumed_to_be_public_before_the_fit() -> None:
+    module = torch.nn.Linear(1, 1)
+    found = fitted(30, module, ridge=1.0, random_state=0).certificate_
+    assert found == certify(n=30, alpha=0.1, network=module)
+    assert any("starting weights" in each for each in found.assumptions)
+
+
+def test_several_private_networks_are_paid_for_before_the_fit() -> None:
+    networks = [lk.mlp((2,)), lk.mlp((3,)), QUICK]
+    base = Perturbed(sensitivity=1.0, epsilon=0.1, norm="l1")
+    model = fitted(40, networks, base=base, random_state=0)
+    assert model.certificate_ == certify(n=40, alpha=0.1, base=base, network=networks)
+
+
+# --- plans ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("construction", ["plus", "minmax"])
+@pytest.mark.parametrize("n", [401, 1000, 1001, 2000, 4000, 16_000])
+def test_the_planned_alpha_is_of_the_rows_left_out(n: int, construction: str) -> None:
+    found = plan(n=n, coverage=0.9, construction=construction, base=Public())
+    rows = left_out(n, construction, Public()).rows
+    rank = round(found.alpha * (rows + 1))  # type: ignore[operator]
+    assert found.alpha == rank / (rows + 1)
+    assert found.certificate == certify(n=n, alpha=found.alpha, construction=construction)
+    assert found.certificate.coverage >= 0.9
+    more = certify(n=n, alpha=(rank + 1) / (rows + 1), construction=construction)
+    assert more.coverage < 0.9  # type: ignore[operator]
+
+
+def fewest(coverage: float, **terms: Any) -> int:
+    """All numbers of rows, one after the other, each with the least alpha of finite intervals."""
+    own = {key: terms[key] for key in ("construction", "network") if key in terms}
+    base = terms.setdefault("base", Public())
+    for n in range(terms.get("folds", 1), 5000):
+        least = 1 / (left_out(n, base=base, **{"construction": "plus"} | own).rows + 1)
+        if certify(n=n, alpha=least, **terms).coverage >= coverage:  # type: ignore[operator]
+            return n
+    raise AssertionError
+
+
+@pytest.mark.parametrize("construction", ["plus", "minmax", "full"])
+@pytest.mark.parametrize("coverage", [0.99, 0.9974, 0.998, 0.9985, 0.99905, 0.9995])
+def test_no_fewer_rows_are_enough(construction: str, coverage: float) -> None:
+    """Neither what is left out nor the bound is monotone at 400 and at 1,000 rows."""
+    found = plan_rows(coverage=coverage, construction=construction)
+    assert found.n == fewest(coverage, construction=construction)
+    assert found.certificate.coverage >= coverage  # type: ignore[union-attr, operator]
+
+
+@pytest.mark.parametrize("network", [QUICK, lk.mlp((4,))])
+def test_networks_count_for_the_fewest_rows(network: Any) -> None:
+    terms = {"network": network, "base": Split(0.5)}
+    assert plan_rows(coverage=0.9985, **terms).n == fewest(0.9985, **terms)
+
+
+@pytest.mark.parametrize(("folds", "coverage"), [(10, 0.9), (10, 0.95), (7, 0.9), (3, 0.72)])
+def test_no_fewer_rows_are_enough_for_folds(folds: int, coverage: float) -> None:
+    terms: dict[str, Any] = {"construction": "cv+", "folds": folds}
+    found = plan_rows(coverage=coverage, **terms)
+    assert found.n == fewest(coverage, **terms)
+
+
+def test_the_fewest_rows_of_a_base_that_needs_more_than_one() -> None:
+    base = DPSGD(noise_multiplier=50.0, epochs=1, batch_size=16)
+    found = plan_rows(coverage=0.8, base=base)
+    assert found.n == 16  # fewer rows than a batch cannot be learnt from
+
+
+@pytest.mark.slow
+def test_the_rows_that_a_plan_asks_for_are_enough() -> None:
+    found = plan_rows(coverage=0.999)
+    assert found.n == 1997
+    model = fitted(found.n, alpha=found.alpha, random_state=0)
+    assert model.certificate_ == found.certificate
+    assert np.isfinite(model.predict_interval(np.zeros((1, 1))).upper).all()
+
+
+# --- searches ------------------------------------------------------------------------------------
+
+
+def search(n: int, grid: dict[str, list[Any]], network: Any = QUICK, **more: Any) -> GridSearchCV:
+    X, y = linear(n)
+    model = lk.LazyJackknifeRegressor(network, **SETTINGS | more)
+    score = lk.interval_score_scorer(0.2)
+    return GridSearchCV(model, grid, scoring=score, cv=2).fit(X[:, :1], y)
+
+
+@pytest.mark.parametrize("n", [401, 1001])
+def test_a_search_adds_what_fits_of_all_rows_miss(n: int) -> None:
+    kinds = ["plus", "minmax"]
+    found = lk.after_search(search(n, {"construction": kinds}, alpha=0.02))
+    own = [certify(n=n, alpha=0.02, construction=kind, network=QUICK).coverage for kind in kinds]
+    assert found.coverage == pytest.approx(1 - sum(1 - each for each in own))  # type: ignore[operator]
+    assert ("a given seed" in found.scope) == (n == 401)  # of minmax, whatever was chosen
+
+
+def test_networks_that_count_rows_otherwise_are_added_as_they_are() -> None:
+    networks = [QUICK, lk.mlp((2,))]
+    found = lk.after_search(search(1001, {"network": networks}, alpha=0.02))
+    own = [certify(n=1001, alpha=0.02, network=network).coverage for network in networks]
+    assert own[0] != own[1]
+    assert found.coverage == pytest.approx(1 - sum(1 - each for each in own))  # type: ignore[operator]
+
+
+# --- warnings ------------------------------------------------------------------------------------
+
+
+def warning_of(model: Any, level: float) -> str:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.predict_interval(np.zeros((1, 1)), alpha=level)
+    return str(caught[-1].message)
+
+
+@pytest.mark.parametrize(
+    ("n", "settings", "level", "said"),
+    [
+        (1001, {}, 1e-4, "501 left-out rows are too few for alpha=0.0001: "),
+        (1001, {}, 1e-4, "At least 9999 are needed, which takes 13331 rows in all"),
+        (1001, {}, 1e-3, "At least 999 are needed, which takes 1997 rows in all, not 1001"),
+        (30, {}, 1e-2, "30 rows are too few for alpha=0.01: "),
+        (30, {}, 1e-2, "infinite. At least 99 rows are needed"),
+        (30, {}, 5e-4, "infinite. At least 3997 rows are needed"),
+        (30, {"base": Split(0.5)}, 0.05, "15 left-out rows are too few for alpha=0.05: "),
+        (30, {"base": Split(0.5)}, 0.05, "At least 19 are needed, which takes 37 rows in all"),
+    ],
+)
+def test_a_warning_says_how_many_rows_are_needed_in_all(
+    n: int, settings: dict[str, Any], level: float, said: str
+) -> None:
+    model = fitted(n, QUICK, **SETTINGS | settings)
+    assert said in warning_of(model, level)
+
+
+def test_split_conformal_counts_its_calibration_rows() -> None:
+    X, y = linear(30)
+    model = lk.SplitConformalRegressor(lk.mlp((2,)), epochs=1, calibration=0.3, random_state=0)
+    said = warning_of(model.fit(X[:, :1], y), 0.05)
+    assert said.startswith("9 left-out rows are too few")
+    assert said.endswith("At least 19 are needed, which takes 62 rows in all, not 30")
+
+
+def test_no_epsilon_is_planned_where_rows_in_all_are_too_few() -> None:
+    base = Perturbed(sensitivity=1.0, epsilon=1.0)
+    found = plan(n=1100, coverage=0.9, alpha=1e-3, base=base, network=QUICK)
+    assert "At least 1997 rows are needed." in str(found)
