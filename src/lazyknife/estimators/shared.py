@@ -21,7 +21,7 @@ from ..data.batches import all_rows, batch_rows, is_stream, rows_and_targets
 from ..data.checks import check_flag, check_level, check_not_negative
 from ..data.containers import give_back
 from ..data.flavour import flavour_of
-from ..data.inputs import is_shaped, row_labels, to_tensor
+from ..data.inputs import as_fitted, is_shaped, row_labels, to_tensor
 from ..data.reading import Reader
 from ..data.scaling import Scaling, Source
 from ..data.targets import Target, find_target
@@ -239,7 +239,7 @@ class IntervalRegressor(Saved, ComparesRows, RegressorMixin, Guaranteed):  # typ
                 f"X has rows of shape {rows.shape[1:]}, but {type(self).__name__} was fitted on "
                 f"rows of shape {self.row_shape_}"
             )
-        return rows
+        return as_fitted(rows, not self._rows_like.is_floating_point(), "X")
 
     def _row_blocks(self, count: int) -> Iterator[slice]:
         """Blocks of rows whose (rows × models) arrays fit in the memory budget."""
