@@ -138,7 +138,7 @@ def test_a_transformer_that_drops_new_rows_is_refused():
 
 @pytest.mark.parametrize("function", [lambda rows: rows.astype("U1"), lambda rows: [[1], [1, 2]]])
 def test_a_transformer_gives_numbers(function):
-    with pytest.raises(ValueError, match="scaling=.* gave values that are not numbers"):
+    with pytest.raises(ValueError, match=r"scaling=.* gave values that are not numbers"):
         fitted(FunctionTransformer(function))
 
 

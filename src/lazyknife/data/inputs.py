@@ -85,7 +85,7 @@ def finite_numbers(values: Any, name: str) -> NDArray[np.float64]:
     return result
 
 
-def as_fitted(rows: Any, codes: bool, name: str) -> Any:
+def as_fitted(rows: Values, codes: bool, name: str) -> Values:
     """Return an array in the type of the rows that were fitted: numbers, or integer codes."""
     fitted = np.int64 if codes else np.float64
     if not isinstance(rows, np.ndarray) or rows.dtype == fitted:

@@ -191,22 +191,26 @@ class IntervalRegressor(Saved, ComparesRows, RegressorMixin, Guaranteed):  # typ
 
         """
         check_is_fitted(self)
-        chosen = self.alpha if alpha is None else alpha
-        single = np.ndim(chosen) == 0
-        levels = (chosen,) if single else tuple(chosen)  # type: ignore[arg-type]
-        if not levels:
-            raise ValueError("alpha=[]: give at least one level")
-        levels = tuple(check_level("alpha", level) for level in levels)
+        asked = self._levels(alpha)
+        levels = asked if isinstance(asked, tuple) else (asked,)
         certified = tuple(self.certify(alpha=level) for level in levels)
-        certificate = certified[0] if single else certified
+        certificate = certified if isinstance(asked, tuple) else certified[0]
         n = len(self.loo_.residuals)
         warn_if_infinite(min(levels), n)
         ranks = [kappa(level, n) for level in levels]
-        asked = levels[0] if single else levels
         if is_stream(X):
             batches = (self._intervals(batch_rows(batch), ranks, asked) for batch in X)
             return (replace(part, certificate=certificate) for part in batches)
         return replace(self._intervals(X, ranks, asked), certificate=certificate)
+
+    def _levels(self, alpha: Levels) -> float | tuple[float, ...]:
+        """The level or levels to use."""
+        chosen: Any = self.alpha if alpha is None else alpha
+        if np.ndim(chosen) == 0:
+            return check_level("alpha", chosen)
+        if not len(chosen):
+            raise ValueError("alpha=[]: give at least one level")
+        return tuple(check_level("alpha", level) for level in chosen)
 
     def _intervals(
         self, X: Any, ranks: Sequence[int], asked: float | tuple[float, ...]
