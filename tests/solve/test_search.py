@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -302,6 +303,27 @@ PATH = [(0, 0), (0, 2), (0, 4), (0, OFF), (-2, OFF), (-2, 0), (-2, OFF)]
 @pytest.mark.parametrize("kind", ["gaussian", "laplace", "matern52", "anova_laplace"])
 def test_kernels_do_not_depend_on_the_way_that_led_to_them(kind: str) -> None:
     assert off_by(kind, data(0, 9, 2)[0], PATH) < 1e-12
+
+
+class Counted(tuple[int, ...]):
+    """Weights that count how often they are cut: a copy of all of them, each time."""
+
+    cuts = 0
+
+    def __getitem__(self, which: Any) -> Any:
+        Counted.cuts += isinstance(which, slice)
+        return super().__getitem__(which)
+
+
+def test_weights_are_copied_only_where_a_feature_was_switched_off() -> None:
+    X = np.random.default_rng(0).normal(size=(6, 300))
+    kernels = CandidateKernels([wide("gaussian")], [1.0], [here(X)], [False] * 300)
+    before = Counted.cuts
+    kernels.at(0, [Place(0, Counted([scale] * 300), 0) for scale in range(4)])
+    assert Counted.cuts == before  # otherwise time grows with the square of the features
+    for last in (OFF, 0, 2):
+        kernels.at(0, [Place(0, Counted([5] * 299 + [last]), 0)])
+    assert before < Counted.cuts <= before + 10  # a kept sum is used
 
 
 def test_relu_kernels_hardly_depend_on_the_way_that_led_to_them() -> None:

@@ -39,7 +39,8 @@ class CandidateKernels:
     units: Sequence[float]
     rows: Sequence[Tensor]
     nominal: Sequence[bool]
-    sums: OrderedDict[Key | None, Tensor] = field(default_factory=OrderedDict)
+    sums: OrderedDict[Key, Tensor] = field(default_factory=OrderedDict)
+    lacked: set[int] = field(default_factory=set)  # features that some kept sum lacks
     given: dict[tuple[int, int], tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     @property
@@ -86,24 +87,25 @@ class CandidateKernels:
         key = (frame, place.network, place.weights)
         if key not in self.sums:
             kind, weights = KINDS[str(network.kind)], weights_of(network, place, X.shape[1])
-            f = next((f for f in range(len(weights)) if self._lacking(key, f) in self.sums), None)
+            own = (f for f in sorted(self.lacked) if place.weights[f] != OFF)
+            f = next((f for f in own if _lacking(key, f) in self.sums), None)
             if f is None:
                 total = summed(kind, weights, X, X, self.nominal)
             else:
                 term = kind.term(weights[f], X[:, f, None], X[None, :, f], self.nominal[f])
-                total = term.add_(self.sums[self._lacking(key, f)])
+                total = term.add_(self.sums[_lacking(key, f)])
             self.sums[key] = total
+            self.lacked |= {f for f, exponent in enumerate(place.weights) if exponent == OFF}
             if len(self.sums) > min(MOST_KEPT, 1 + KEPT_BYTES // total.nbytes):
                 self.sums.popitem(last=False)
         self.sums.move_to_end(key)
         return self.sums[key]
 
-    def _lacking(self, key: Key, feature: int) -> Key | None:
-        """The same place without a feature; None if it lacks it anyway."""
-        frame, network, weights = key
-        if weights[feature] == OFF:
-            return None
-        return frame, network, (*weights[:feature], OFF, *weights[feature + 1 :])
+
+def _lacking(key: Key, feature: int) -> Key:
+    """The same place without a feature."""
+    frame, network, weights = key
+    return frame, network, (*weights[:feature], OFF, *weights[feature + 1 :])
 
 
 def weights_of(network: wide, place: Place, features: int) -> list[float]:
