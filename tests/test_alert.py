@@ -1,6 +1,9 @@
 """Warnings point at the line of the user that caused them."""
 
 import inspect
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -65,3 +68,29 @@ def test_frames_of_scikit_learn_are_passed_over():
 def test_the_package_warns_in_no_other_way():
     own = [path for path in ROOT.rglob("*.py") if "warnings.warn(" in path.read_text()]
     assert own == [ROOT / "alert.py"]
+
+
+SETTINGS = """
+import logging, warnings
+import matplotlib.pyplot, numpy as np, pandas, scipy.optimize, sklearn.base, torch, narwhals
+def settings():
+    return list(warnings.filters), list(logging.root.handlers), logging.root.level
+before = settings()
+import lazyknife as lk
+from lazyknife.plots import plot_intervals
+X = np.random.default_rng(0).normal(size=(12, 2))
+lk.LazyJackknifeRegressor(alpha=0.3, random_state=0).fit(X, X[:, 0])
+base = lk.DPSGD(epsilon=2.0, epochs=1)
+model = lk.LazyJackknifeRegressor(lk.mlp((4,)), base, alpha=0.3, random_state=0)
+plot_intervals(model.fit(X, X[:, 0]).predict_interval(X), X[:, 0])
+for now, then in zip(settings(), before, strict=True):
+    assert now == then, (now, then)
+"""
+
+
+def test_fits_and_plots_leave_filters_of_warnings_and_the_root_logger_as_they_were():
+    run = [sys.executable, "-W", "error::UserWarning", "-c", SETTINGS]
+    found = subprocess.run(
+        run, capture_output=True, text=True, env=os.environ | {"MPLBACKEND": "agg"}
+    )
+    assert found.returncode == 0, found.stderr

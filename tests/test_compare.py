@@ -87,6 +87,39 @@ def test_settings_are_checked_before_anything_is_fitted():
         lk.compare_methods(X, Y[:40])
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "error"),
+    [
+        ("random_state", -5, ValueError),
+        ("random_state", "now", ValueError),
+        ("random_state", 1.5, ValueError),
+        ("jobs", 0, ValueError),
+        ("jobs", -7, ValueError),
+        ("jobs", 1.5, TypeError),
+        ("jobs", "2", TypeError),
+        ("methods", "naive", TypeError),
+        ("methods", None, TypeError),
+        ("methods", 3, TypeError),
+        ("methods", [], ValueError),
+        ("methods", {}, ValueError),
+        ("folds", "3", TypeError),
+        ("folds", 2.5, TypeError),
+        ("progress", "no", TypeError),
+        ("scheduler", 3, ValueError),
+    ],
+)
+def test_settings_of_a_comparison_are_named(name, value, error):
+    with pytest.raises(error, match=rf"^{name}={re.escape(repr(value))}[: ]"):
+        lk.compare_methods(X, Y, **{"methods": ["naive"], "jobs": 1, "epochs": 1, name: value})
+
+
+@pytest.mark.parametrize("seed", [None, np.random.default_rng(0), np.random.RandomState(0)])
+def test_seeds_that_are_no_numbers_draw_one(seed):
+    first, second = (compare("naive", random_state=seed) for _ in range(2))
+    assert not first["error"].any()
+    assert (first["width"] != second["width"]).any()
+
+
 def test_methods_of_others_are_refused_with_a_way_out():
     with pytest.raises(TypeError, match=r"methods\['mine'\] is of type Ridge.*docs/studies"):
         lk.compare_methods(X, Y, {"mine": Ridge()})

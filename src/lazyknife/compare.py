@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,9 +20,10 @@ from threadpoolctl import threadpool_limits
 
 from .base import privacy
 from .compute import track
-from .data.checks import check_choice, check_positive_int
+from .data.checks import check_choice, check_flag, check_positive_int
 from .data.reading import take
 from .estimators.methods import DEFAULT, METHODS, MethodSettings
+from .estimators.records import Seeds
 from .estimators.shared import IntervalRegressor
 from .metrics import coverage, interval_score, mean_width
 from .networks import Network
@@ -53,7 +55,7 @@ def compare_methods(
     folds: int = 5,
     train_rows: int = 500,
     test_rows: int = 5000,
-    random_state: int = 0,
+    random_state: Any = 0,
     jobs: int = -1,
     scheduler: str | None = None,
     progress: bool = False,
@@ -77,7 +79,8 @@ def compare_methods(
     train_rows, test_rows
         Largest number of rows in the two parts of a fold; more are sampled at random.
     random_state
-        Seed of the folds; fold k of every method has the seed ``random_state + k``.
+        Seed of the folds; fold k of every method has the seed ``random_state + k``. None draws a
+        seed, as does a generator of ``numpy.random``.
     jobs
         Number of fits at a time, each on one thread; -1 uses all cores.
     scheduler
@@ -96,18 +99,27 @@ def compare_methods(
     import pandas as pd
 
     settings = MethodSettings(alpha, network, epochs, batch_size, epsilon)
+    if isinstance(methods, str) or not isinstance(methods, Iterable):
+        raise TypeError(f"methods={methods!r}: give a list of names, or a dict of estimators")
     models = methods if isinstance(methods, Mapping) else _named(methods, settings, scaling)
+    if not models:
+        raise ValueError(f"methods={methods!r}: give at least one")
     for name, model in models.items():
         _check_model(name, model)
     X, y = X if hasattr(X, "shape") else np.asarray(X), np.asarray(y)
     check_consistent_length(X, y)
-    parts = make_folds(len(y), folds, train_rows, test_rows, random_state)
+    check_flag("progress", progress)
+    if jobs != -1:
+        check_positive_int("jobs", jobs)
+    drawn = Seeds.of(random_state).start
+    seed = int(random_state) if isinstance(random_state, Integral) else drawn
+    parts = make_folds(len(y), folds, train_rows, test_rows, seed)
 
     def calls() -> Iterator[tuple[Any, ...]]:
         for number, (train, test) in enumerate(parts):
             rows = take(X, train), y[train], take(X, test), y[test]
             for name, model in models.items():
-                seeded = clone(model).set_params(random_state=random_state + number)
+                seeded = clone(model).set_params(random_state=seed + number)
                 yield name, number, seeded, *rows
 
     total = len(parts) * len(models)
@@ -143,18 +155,20 @@ def _check_model(name: str, model: Any) -> None:
 
 
 def _named(
-    names: Sequence[str], settings: MethodSettings, scaling: Any
+    names: Iterable[str], settings: MethodSettings, scaling: Any
 ) -> dict[str, IntervalRegressor]:
+    found = {}
     for name in names:
         check_choice("method", name, METHODS)
-    return {name: METHODS[name](settings).set_params(scaling=scaling) for name in names}
+        found[name] = METHODS[name](settings).set_params(scaling=scaling)
+    return found
 
 
 def make_folds(n: int, folds: int, train_rows: int, test_rows: int, seed: int) -> list[Fold]:
     """Cut n rows into folds; return training and test rows of each, at most as many as given."""
     check_positive_int("train_rows", train_rows)
     check_positive_int("test_rows", test_rows)
-    if not 2 <= folds <= n:
+    if not 2 <= check_positive_int("folds", folds) <= n:
         raise ValueError(f"folds={folds}: give between 2 and the number of rows, {n}")
     rng = np.random.default_rng(seed)
     parts = np.array_split(rng.permutation(n), folds)

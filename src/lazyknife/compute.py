@@ -35,6 +35,7 @@ PRECISIONS: dict[str, dict[str, Any]] = {  # as fields of a Machine
     "float32": {"dtype": torch.float32},
     "tf32": {"dtype": torch.float32, "tf32": True},
 }
+LEAST_BUDGET = 10**6  # bytes; with less, loops over single rows take most of the time
 BUDGET_SHARE = 0.25  # of the free memory, that blocks may take by default
 # Temporaries of this size stay in a processor's caches; a GPU needs large ones.
 CACHED_BYTES, GPU_BYTES = 2 * 2**20, 2 * 2**30
@@ -152,10 +153,13 @@ def machine_for(device: Any, precision: Any, memory_budget: Any) -> Machine:
     chosen = find_device(device)
     if memory_budget is None:
         budget = int(BUDGET_SHARE * free_memory(chosen))
-    elif isinstance(memory_budget, Real) and 1 <= memory_budget < 2**63:  # type: ignore[operator]
+    elif isinstance(memory_budget, Real) and LEAST_BUDGET <= memory_budget < 2**63:  # type: ignore[operator]
         budget = int(memory_budget)  # type: ignore[call-overload]
     else:
-        raise ValueError(f"memory_budget={memory_budget!r}: give a number of bytes, or None")
+        raise ValueError(
+            f"memory_budget={memory_budget!r}: give a number of bytes of at least "
+            f"{LEAST_BUDGET:,}, or None"
+        )
     return Machine(chosen, budget=budget, **PRECISIONS[precision])
 
 

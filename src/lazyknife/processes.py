@@ -56,7 +56,7 @@ def connected(scheduler: str) -> Iterator[Any]:
         raise ImportError(f"scheduler={scheduler!r} needs Dask: {INSTALL}") from error
     try:
         client = Client(scheduler, timeout=CONNECT)
-    except (OSError, ValueError) as error:
+    except (OSError, TypeError, ValueError) as error:
         raise ValueError(
             f"scheduler={scheduler!r} does not answer: give the address that dask-scheduler "
             f"prints, such as tcp://10.0.0.1:8786 ({type(error).__name__}: {error})"

@@ -111,6 +111,21 @@ def test_a_worker_killed_in_predict_changes_nothing(
     assert np.allclose(ends, model.predict_interval(new, alpha=0.2).to_numpy(), **CLOSE)
 
 
+def test_levels_that_were_not_used_before_the_client_was_closed_are_refused(
+    cluster: LocalCluster, rows: tuple[Any, ...]
+) -> None:
+    X, y, new, _ = rows
+    with Client(cluster):
+        model = fitted(X, y)
+        before = model.predict_interval(new).to_numpy()
+    assert np.array_equal(model.predict_interval(new).to_numpy(), before)
+    for again in (new, da.from_array(new, chunks=(200, 4))):
+        with pytest.raises(ValueError, match=r"alpha: .* once before .* the cluster is closed"):
+            model.predict_interval(again, alpha=0.3)
+    far = model.predict_interval(1e3 * new)  # wider than with all models
+    assert np.isfinite(far.to_numpy()).all()
+
+
 def test_calls_run_on_the_workers(cluster: LocalCluster) -> None:
     found = set(side_by_side(os.getpid, [()] * 6, 1, cluster.scheduler_address))
     assert os.getpid() not in found

@@ -172,6 +172,41 @@ def test_targets_in_other_partitions_or_containers_are_refused() -> None:
         model_of().fit(da.where(rows > 2, np.nan, rows), da.from_array(y, chunks=20))
 
 
+@pytest.mark.parametrize("n", [0, 1, 2, 7])
+@pytest.mark.parametrize("network", [None, wide("laplace")])
+def test_too_few_rows_are_refused(n: int, network: wide | None) -> None:
+    X, y = (da.from_array(part[:n]) for part in rows_of(8))
+    with pytest.raises(ValueError, match=rf"X has {n} row\(s\): .*at least 8.*compute"):
+        model_of().set_params(network=network).fit(X, y)
+
+
+def test_eight_rows_are_enough() -> None:
+    X, y = rows_of(8)
+    found = fitted(X, y, 3, alpha=0.3).predict_interval(da.from_array(X, chunks=(3, 3)))
+    assert np.isfinite(found.compute()).all()
+
+
+@pytest.mark.parametrize("network", [None, wide("laplace")])
+def test_rows_with_more_axes_are_refused(network: wide | None) -> None:
+    X, y = rows_of(40)
+    cube = da.from_array(X[:, :, None], chunks=(20, 1, 1))
+    model = model_of().set_params(network=network)
+    with pytest.raises(
+        ValueError, match=r"X is a Dask array of shape \(40, 3, 1\): .*\(n, features\)"
+    ):
+        model.fit(cube, da.from_array(y, chunks=20))
+    fitted = model_of().fit(da.from_array(X, chunks=(20, 3)), da.from_array(y, chunks=20))
+    for predict in (fitted.predict, fitted.predict_interval):
+        with pytest.raises(ValueError, match="X is a Dask array of shape"):
+            predict(cube)
+
+
+def test_no_levels_are_refused() -> None:
+    X, y = rows_of(40)
+    with pytest.raises(ValueError, match=r"alpha=\[\]: give at least one level"):
+        fitted(X, y, 20).predict_interval(da.from_array(X, chunks=(20, 3)), alpha=[])
+
+
 @pytest.mark.slow
 def test_dask_is_imported_where_it_is_used_only() -> None:
     code = (

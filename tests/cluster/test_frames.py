@@ -87,8 +87,13 @@ def test_categories_that_the_part_lacks_are_unknown_ones() -> None:
 def test_other_collections_are_refused() -> None:
     frame, y = frame_of(40)
     rows = dd.from_pandas(frame, npartitions=2)
-    with pytest.raises(TypeError, match="X is a Dask Index: give a Dask array, frame or series"):
+    with pytest.raises(TypeError, match="X is a Dask Index: give a Dask array or frame"):
         model().fit(rows.index, dd.from_pandas(y, npartitions=2))
+    with pytest.raises(TypeError, match="X is a Dask Series: give a Dask array or frame"):
+        model().fit(rows["a"], dd.from_pandas(y, npartitions=2))
     fitted = model().fit(rows, da.from_array(y.to_numpy(), chunks=20))
     with pytest.raises(ValueError, match="no column 'day'"):
         fitted.predict_interval(rows[["a", "b"]]).compute()
+    for predict in (fitted.predict, fitted.predict_interval):
+        with pytest.raises(TypeError, match="X is a Dask Series: give a Dask array or frame"):
+            predict(rows["a"])

@@ -129,3 +129,40 @@ def test_fits_and_predictions_of_loaders():
     np.testing.assert_allclose(torch.cat(parts), twin.predict(NEW))
     pooled = model().set_params(scaling="standardize").fit(iter([(X, Y)]), X_pool=iter([NEW]))
     assert pooled.certificate_.scope.startswith("the rows passed as X_pool")
+
+
+CODES = torch.arange(72).reshape(24, 3) % 5
+EMBEDDING = torch.nn.Sequential(
+    torch.nn.Embedding(5, 4), torch.nn.Flatten(), torch.nn.Linear(12, 1)
+)
+
+
+@pytest.mark.parametrize("network", [None, lk.mlp((6,)), lk.wide("laplace")])
+def test_integer_tensors_are_numbers_to_a_model_of_numbers(network):
+    fitted = lk.LazyJackknifeRegressor(network, random_state=0).fit(X, Y)
+    twin = fitted.predict_interval(CODES.double())
+    for dtype in (torch.int64, torch.uint8):
+        found = fitted.predict_interval(CODES.to(dtype))
+        assert torch.equal(torch.as_tensor(found.to_numpy()), torch.as_tensor(twin.to_numpy()))
+        assert torch.equal(fitted.predict(CODES.to(dtype)), fitted.predict(CODES.double()))
+
+
+def test_whole_numbers_are_codes_to_a_model_of_codes():
+    fitted = lk.LazyJackknifeRegressor(EMBEDDING, random_state=0).fit(CODES, Y)
+    twin = fitted.predict(CODES)
+    for rows in (CODES.double(), CODES.numpy(), CODES.tolist()):
+        np.testing.assert_array_equal(fitted.predict(rows), twin)
+    for odd in (0.5, 1e300):
+        with pytest.raises(ValueError, match=r"X has numbers that are not whole.*integers"):
+            fitted.predict(CODES.double() + odd)
+
+
+def test_rows_without_labels_are_read_as_those_with():
+    settings = {"network": lk.mlp((6,)), "base": lk.Pretrained(epochs=1), "random_state": 0}
+    found, twin = (
+        lk.LazyJackknifeRegressor(**settings).fit(X, Y, X_unlabeled=rows).predict(X)
+        for rows in (CODES, CODES.double())
+    )
+    np.testing.assert_array_equal(found, twin)
+    with pytest.raises(ValueError, match="X_pool has numbers that are not whole"):
+        lk.LazyJackknifeRegressor(EMBEDDING).fit(CODES, Y, X_pool=CODES + 0.5)

@@ -113,6 +113,37 @@ def test_bad_rows_are_refused():
         fitted(FunctionTransformer(np.log))
 
 
+@pytest.mark.parametrize("network", [None, lk.mlp((4,))])
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [
+        (lambda rows: rows[:-1], r"\(29, 3\)"),
+        (lambda rows: rows[:0], r"\(0, 3\)"),
+        (lambda rows: rows[:, :0], r"\(30, 0\)"),
+        (lambda rows: rows[:, 0], r"\(30,\)"),
+        (lambda rows: 3.0, r"\(\)"),
+    ],
+)
+def test_a_transformer_gives_a_row_of_features_for_each_row(network, function, shape):
+    model = lk.LazyJackknifeRegressor(network, scaling=FunctionTransformer(function))
+    with pytest.raises(ValueError, match=rf"scaling=.* shape {shape} for 30 rows"):
+        model.fit(X, Y)
+
+
+def test_a_transformer_that_drops_new_rows_is_refused():
+    model = fitted(FunctionTransformer(lambda rows: rows[:30]))
+    model.predict_interval(NEW)
+    for predict in (model.predict, model.predict_interval):
+        with pytest.raises(ValueError, match=r"scaling=.* shape \(30, 3\) for 50 rows"):
+            predict(OTHER)
+
+
+@pytest.mark.parametrize("function", [lambda rows: rows.astype("U1"), lambda rows: [[1], [1, 2]]])
+def test_a_transformer_gives_numbers(function):
+    with pytest.raises(ValueError, match=r"scaling=.* gave values that are not numbers"):
+        fitted(FunctionTransformer(function))
+
+
 def test_training_rows_in_the_pool_count_once():
     once, again = (fitted("standardize", X_pool=pool) for pool in (NEW, np.vstack([X, NEW, NEW])))
     for name in ("mean_", "scale_"):
@@ -154,7 +185,9 @@ def test_a_given_transformer_is_assumed_to_treat_rows_alike():
     assert model.scaling_.transformer.n_samples_seen_ == 35
 
 
-@pytest.mark.parametrize(("wrong", "error"), [("log", ValueError), (3, TypeError)])
+@pytest.mark.parametrize(
+    ("wrong", "error"), [("log", ValueError), (3, TypeError), (StandardScaler, TypeError)]
+)
 def test_other_scalings_are_refused_with_the_list(wrong, error):
     with pytest.raises(
         error, match=f"scaling={wrong!r}: .* None, 'auto', 'symlog', 'standardize', or"

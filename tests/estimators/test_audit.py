@@ -114,6 +114,21 @@ def test_clopper_pearson_is_the_exact_bound(trials):
     assert clopper_pearson_upper(np.array(0), 99, 0.95) < 0.03
 
 
+def test_new_rows_may_be_integers():
+    new = torch.arange(6).reshape(2, 3) % 2
+    found, twin = (
+        lk.audit_stability(model(lk.Public()), X, Y, rows, refits=2, random_state=0)
+        for rows in (new, new.double())
+    )
+    assert str(found) == str(twin)
+
+
+@pytest.mark.parametrize("seed", [-1, "now", 1.5])
+def test_what_is_no_seed_is_named(seed):
+    with pytest.raises(ValueError, match=f"random_state={seed!r}: give None"):
+        lk.audit_stability(model(lk.Public()), X, Y, NEW, refits=2, random_state=seed)
+
+
 def test_bad_arguments_are_refused():
     with pytest.raises(ValueError, match="refits=0"):
         lk.audit_stability(model(lk.Public()), X, Y, NEW, refits=0)

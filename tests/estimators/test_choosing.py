@@ -15,6 +15,7 @@ from sklearn.gaussian_process import kernels as gp
 from torch import Tensor, nn
 
 import lazyknife as lk
+from lazyknife import compute
 from lazyknife.base import BaseMethod
 from lazyknife.data.frames import SHIFT, Frame
 from lazyknife.estimators.records import Seeds
@@ -439,7 +440,8 @@ def test_targets_that_are_constant_but_for_one(others: float) -> None:
 
 
 @pytest.mark.slow
-def test_factors_that_do_not_fit_are_computed_again() -> None:
+def test_factors_that_do_not_fit_are_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compute, "LEAST_BUDGET", 1)
     X, y, new, _ = data(0, 30)
     found = [fitted(X, y, memory_budget=size) for size in (10**8, 10**4)]
     kinds = [{type(group.read.scales.scales) for group in model.loo_.groups} for model in found]

@@ -33,6 +33,7 @@ from lazyknife import (
     SplitConformalRegressor,
     Squared,
     TableEncoder,
+    compute,
     mlp,
     wide,
 )
@@ -111,6 +112,12 @@ MODELS = {
 }
 POOLED = {"standardize", "standardize, one network", "pretrained", "robust"}
 pytestmark = pytest.mark.filterwarnings("ignore")  # what models say of few rows is tested elsewhere
+
+
+@pytest.fixture(autouse=True)
+def little_memory(monkeypatch):
+    """Budgets that are small for 30 rows."""
+    monkeypatch.setattr(compute, "LEAST_BUDGET", 1)
 
 
 def fitted(name):

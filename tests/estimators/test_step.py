@@ -16,7 +16,7 @@ from torch.profiler import ProfilerActivity, profile
 
 import lazyknife as lk
 import reference
-from lazyknife.compute import Machine, NotEnoughMemory, machine_for
+from lazyknife.compute import LEAST_BUDGET, Machine, NotEnoughMemory, machine_for
 from lazyknife.estimators.step import LazyStep
 from lazyknife.intervals import CONSTRUCTIONS, LazyModels
 from lazyknife.intervals.constructions import Plus
@@ -307,13 +307,13 @@ def test_the_estimator_refuses_before_the_base_is_learnt(ridge: float | str, fre
         ridge,
         widths="constant",
         device=MACHINE.device,
-        memory_budget=1000,
+        memory_budget=LEAST_BUDGET,
     )
     needed = 50 * 50 * 8 * (1 + (ridge == "auto"))
-    free(needed + 999)
+    free(needed + LEAST_BUDGET - 1)
     with pytest.raises(NotEnoughMemory, match=f"{needed:,} bytes"):
         model.fit(X, y)
-    free(needed + 1000)
+    free(needed + LEAST_BUDGET)
     with pytest.raises(AssertionError, match="the base was learnt"):
         model.fit(X, y)
 
@@ -327,9 +327,9 @@ def test_the_estimator_counts_the_moved_weights_and_the_rows_left(free: Free) ->
         parameters="last",
         widths="constant",
         device=MACHINE.device,
-        memory_budget=1,
+        memory_budget=LEAST_BUDGET,
     )
-    free(1000)
+    free(LEAST_BUDGET + 1000)
     with pytest.raises(NotEnoughMemory, match="21 features of 60 rows"):
         model.fit(X, y)
     with pytest.raises(NotEnoughMemory, match="kernel of 30 rows"):

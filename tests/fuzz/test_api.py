@@ -407,7 +407,7 @@ VALID = {
     "target": one_of(None, None, *TARGETS),
     "bounds": one_of(None, None, (0, None), (-5, 1e12)),
     "precision": one_of(*PRECISIONS),
-    "memory_budget": one_of(None, 1000, 10**6),
+    "memory_budget": one_of(None, 10**6, 10**8),
     "epochs": one_of(1, 2),
     "batch_size": one_of(1, 3, 100),
     "lr": one_of(1e-3, 0.1),

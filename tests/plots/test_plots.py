@@ -212,6 +212,20 @@ def test_an_x_of_another_length_is_refused():
         plot_band([1, 2], lk.Intervals(np.zeros(3), np.zeros(3), np.ones(3), 0.1))
 
 
+@pytest.mark.parametrize(
+    ("drawn", "words"),
+    [
+        ({"truth": [1, 2]}, r"truth has shape \(2,\): give shape \(3,\)"),
+        ({"truth": [1, 2, 3, 4]}, r"truth has shape \(4,\): give shape \(3,\)"),
+        ({"x_train": [1, 2], "y_train": [1]}, r"y_train has shape \(1,\): give shape \(2,\)"),
+        ({"x_train": [1], "y_train": [1, 2]}, r"y_train has shape \(2,\): give shape \(1,\)"),
+    ],
+)
+def test_bands_of_other_lengths_are_refused(drawn, words):
+    with pytest.raises(ValueError, match=words):
+        plot_band([1, 2, 3], lk.Intervals(np.zeros(3), np.zeros(3), np.ones(3), 0.1), **drawn)
+
+
 # Coverage by bin.
 
 

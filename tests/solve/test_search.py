@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from torch import Tensor
 from lazyknife.data.frames import Frame, unscaled
 from lazyknife.networks import wide
 from lazyknife.solve.evidence import evidence
-from lazyknife.solve.kernels import CandidateKernels, weights_of
+from lazyknife.solve.kernels import CandidateKernels, Work, weights_of
 from lazyknife.solve.places import OFF, RIDGES, Place, common_moves, feature_moves, starts
 from lazyknife.solve.search import CYCLES, TIE, Found, Groups, Search, Walker, walk
 from lazyknife.tangent import WideTangent
@@ -62,7 +63,7 @@ class Alone:
 
     def value(self, place: Place) -> float:
         network, features = NETWORKS[place.network], self.X.shape[1]
-        weights = torch.tensor(weights_of(network, place, features), dtype=torch.float64)
+        weights = torch.tensor(weights_of(network, place.weights, features), dtype=torch.float64)
         tangent = WideTangent(network, weights, unscaled(1, features)[0])
         kernel = tangent.gram(tangent.features(torch.from_numpy(self.X))).numpy()
         n = len(self.y)
@@ -173,10 +174,10 @@ class Made:
 
     fixed = weighted
 
-    def at(self, frame: int, places: Sequence[Place]) -> tuple[Tensor, Tensor, Tensor]:
+    def at(self, frame: int, places: Sequence[Place]) -> Work:
         found = np.stack([self.kernels[place.network] for place in places])
         ridges = np.array([2.0**place.ridge for place in places])
-        return here(found), here(ridges), here(np.zeros(found.shape[:2]))
+        return lambda: (here(found), here(ridges), here(np.zeros(found.shape[:2])))
 
 
 def among(kernels: Sequence[Array], y: Array, toll: float = 0.0) -> Found:
@@ -249,15 +250,19 @@ def test_a_first_candidate_that_is_not_positive_definite_does_not_warn() -> None
     assert {place.network for place in among([-1e6 * gaussian(X), gaussian(X)], y).places} == {1}
 
 
-def test_a_kernel_that_one_row_makes_indefinite_fails_for_the_other_models_alone() -> None:
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_kernel_that_one_row_makes_indefinite_fails_for_the_other_models_alone(
+    first: int,
+) -> None:
     """Whether a candidate fails must be decided by a model's own rows, or be in doubt."""
     X, y = data(0, 8, 2)
     bad = gaussian(X)
     bad[2, 2] = -50.0
-    found = among([np.eye(8), bad], y)
+    kernels = [bad, np.eye(8)] if first == 0 else [np.eye(8), bad]
+    found = among(kernels, y)
     kept = np.arange(8) != 2
-    alone = among([np.eye(7), bad[np.ix_(kept, kept)]], y[kept]).places[-1]
-    assert alone.network == 1
+    alone = among([K[np.ix_(kept, kept)] for K in kernels], y[kept]).places[-1]
+    assert alone.network == first
     assert found.places[2] == alone or found.doubtful[2]
 
 
@@ -289,10 +294,10 @@ def off_by(kind: str, X: Array, path: Sequence[tuple[int, ...]]) -> float:
     """Error of a kernel that was reached over other ones, one weight at a time."""
     kernels = CandidateKernels([wide(kind)], [1.0], [here(X)], [False] * X.shape[1])
     for weights in path:
-        moved = kernels.at(0, [Place(0, weights, 0)])[0]
+        moved = kernels.at(0, [Place(0, weights, 0)])()[0]
     fresh = CandidateKernels([wide(kind)], [1.0], [here(X)], [False] * X.shape[1]).at(
         0, [Place(0, path[-1], 0)]
-    )[0]
+    )()[0]
     return float((moved - fresh).abs().max())
 
 
@@ -302,6 +307,27 @@ PATH = [(0, 0), (0, 2), (0, 4), (0, OFF), (-2, OFF), (-2, 0), (-2, OFF)]
 @pytest.mark.parametrize("kind", ["gaussian", "laplace", "matern52", "anova_laplace"])
 def test_kernels_do_not_depend_on_the_way_that_led_to_them(kind: str) -> None:
     assert off_by(kind, data(0, 9, 2)[0], PATH) < 1e-12
+
+
+class Counted(tuple[int, ...]):
+    """Weights that count how often they are cut: a copy of all of them, each time."""
+
+    cuts = 0
+
+    def __getitem__(self, which: Any) -> Any:
+        Counted.cuts += isinstance(which, slice)
+        return super().__getitem__(which)
+
+
+def test_weights_are_copied_only_where_a_feature_was_switched_off() -> None:
+    X = np.random.default_rng(0).normal(size=(6, 300))
+    kernels = CandidateKernels([wide("gaussian")], [1.0], [here(X)], [False] * 300)
+    before = Counted.cuts
+    kernels.at(0, [Place(0, Counted([scale] * 300), 0) for scale in range(4)])
+    assert Counted.cuts == before  # otherwise time grows with the square of the features
+    for last in (OFF, 0, 2):
+        kernels.at(0, [Place(0, Counted([5] * 299 + [last]), 0)])
+    assert before < Counted.cuts <= before + 10  # a kept sum is used
 
 
 def test_relu_kernels_hardly_depend_on_the_way_that_led_to_them() -> None:
@@ -320,11 +346,11 @@ def test_kernels_equal_those_of_the_fitted_models() -> None:
         NETWORKS, [1.0, 2.0, 4.0], [here(X), here(3 * X)], [False] * X.shape[1]
     )
     places = [Place(k, (k, -k), -3) for k in range(3)]
-    found, ridges, outputs = kernels.at(1, places)
+    found, ridges, outputs = kernels.at(1, places)()
     assert ridges.tolist() == [1 / 8, 2 / 8, 4 / 8]
     assert not outputs.any()
     for k, network in enumerate(NETWORKS):
-        weights = here(np.array(weights_of(network, places[k], 2)))
+        weights = here(np.array(weights_of(network, places[k].weights, 2)))
         zeros = here(np.zeros(2))
         tangent = WideTangent(
             network, weights, Frame(zeros, (zeros + 1) / 3, (False,) * len(zeros)), MACHINE
@@ -341,7 +367,7 @@ def test_given_kernels_are_made_once() -> None:
 
     kernels = CandidateKernels([made], [1.0], [here(X)], [False] * X.shape[1])
     for ridge in (0, 1):
-        _, _, outputs = kernels.at(0, [Place(0, (), ridge), Place(0, (), 5)])
+        _, _, outputs = kernels.at(0, [Place(0, (), ridge), Place(0, (), 5)])()
     assert calls == [0]
     assert (outputs == 2.0).all()
     assert kernels.weighted == kernels.fixed == [False]

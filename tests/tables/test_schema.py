@@ -101,6 +101,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "dates with and without time": ({"x": ["2020-01-01", "2020-01-01T10:00"] * 15}, "one form"),
     "infinite": ({"x": [1.0] * 29 + [np.inf]}, "infinite value in row 30"),
     "complex": ({"x": [1j] * 30}, "values of type complex"),
+    "beyond floats": ({"x": [10**400] * 30}, "too large"),
 }
 
 
@@ -110,6 +111,18 @@ def test_what_is_refused_names_the_column(name: str) -> None:
     with pytest.raises(TableError, match=message) as error:
         read(pd.DataFrame(columns))
     assert "'x'" in str(error.value)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64", "date32"])
+def test_what_pyarrow_does_not_convert_names_the_column(dtype: str) -> None:
+    largest = 2**31 - 1 if dtype == "date32" else 2**53 + 1
+    values = pa.array([1, 2, largest], getattr(pa, dtype)())
+    for frame in (
+        pa.table({"x": values}),
+        pd.DataFrame({"x": values.to_pandas(types_mapper=pd.ArrowDtype)}),
+    ):
+        with pytest.raises(TableError, match=f"column 'x' .*{largest}"):
+            read(frame)
 
 
 def test_new_rows_must_have_the_columns_and_kinds_of_the_fit() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,7 @@ def test_a_row_has_the_same_features_alone_and_in_a_batch() -> None:
 @pytest.mark.slow
 def test_features_that_do_not_fit_are_made_again() -> None:
     whole = linearise(convolutional(), PICTURES, machine=MACHINE)
-    small = linearise(convolutional(), PICTURES, machine=machine_for("cpu", "network", 2**13))
+    small = linearise(convolutional(), PICTURES, machine=replace(MACHINE, budget=2**13))
     kept, left = (tangent.features(PICTURES.double()) for tangent in (whole, small))
     assert left.parts is None
     assert torch.equal(kept.outputs, left.outputs)

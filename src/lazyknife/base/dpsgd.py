@@ -18,7 +18,7 @@ from ..records import Base, PrivacyCurve
 from ..sentences import PRIVATE_REMARKS
 from .method import EPSILON_ADVICE, BaseMethod, Task, check_steps
 from .privacy import SMALLEST_DELTA, calibrate, dpsgd_curve, dpsgd_epsilon
-from .rowwise import check_rowwise, check_same_buffers, fix_norms, opacus_errors
+from .rowwise import check_rowwise, check_same_buffers, fix_norms, load_opacus, opacus_errors
 
 NOISE_SHARE = 0.1  # of the starting weights' root mean square: the most that noise may displace
 # What can be accounted for; no setting outside makes sense.
@@ -187,8 +187,6 @@ def run_dpsgd(
     task: Task, run: Mechanism, lr: float, batches: Iterable[list[int]] | None = None
 ) -> nn.Module:
     """Run exactly ``run.steps`` noisy steps, with opacus' gradients and optimizer."""
-    from opacus import GradSampleModule
-
     drawing, noising, dropping = spawn_seeds(task.seed, 3)  # amplification needs them independent
     module = copy.deepcopy(task.start)
     fix_norms(module)
@@ -202,7 +200,7 @@ def run_dpsgd(
     if batches is None:
         batches = poisson_batches(len(inputs), run, drawing)
     # The loss below is a sum. Buffers are compared afterwards, so opacus need not refuse them.
-    private = GradSampleModule(module, loss_reduction="sum", strict=False)
+    private = load_opacus().GradSampleModule(module, loss_reduction="sum", strict=False)
     optimizer = _optimizer(module, run, lr, torch.Generator(inputs.device).manual_seed(noising))
     with opacus_errors():
         for batch in track(batches, "private training", run.steps, task.progress):
@@ -219,9 +217,7 @@ def run_dpsgd(
 
 def _optimizer(module: nn.Module, run: Mechanism, lr: float, noise: torch.Generator) -> Any:
     """Clip each row's gradient, add noise to the sum, divide by q·n, never by the drawn number."""
-    from opacus.optimizers import DPOptimizer
-
-    return DPOptimizer(
+    return load_opacus().optimizers.DPOptimizer(
         torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=lr),
         noise_multiplier=run.noise_multiplier,
         max_grad_norm=run.max_grad_norm,

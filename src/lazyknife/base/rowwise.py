@@ -8,10 +8,15 @@ evaluation mode.
 from __future__ import annotations
 
 import copy
+import logging
+import re
+import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib import import_module
+from threading import Lock
 from typing import Any
 
 import torch
@@ -27,7 +32,8 @@ ROWS = 4
 # number: between batches of the same shape, and of different shapes.
 SAME_SHAPE = 2**8
 ANY_SHAPE = 2**15
-HOOK_WARNING = "Full backward hook is firing"
+HOOK_FILTER = ("ignore", re.compile("Full backward hook is firing"), UserWarning, None, 0)
+_LOADING = Lock()
 WAY_OUT = (
     "Use layers that treat each row on its own (GroupNorm or LayerNorm instead of statistics of "
     "the batch), or base=Public()"
@@ -151,12 +157,10 @@ def _look(module: nn.Module, rows: Tensor, later: Tensor, seed: int, first: int 
     Each row has its own weight in the sum that is differentiated: where outputs are centred, a sum
     with equal weights would be constant.
     """
-    from opacus import GradSampleModule
-
     network = copy.deepcopy(module)
     weights = torch.arange(1 + first, 1 + first + len(rows), device=rows.device)
     with seeded(seed, rows.device), opacus_errors():
-        private = GradSampleModule(network, loss_reduction="sum", strict=False)
+        private = load_opacus().GradSampleModule(network, loss_reduction="sum", strict=False)
         found = outputs(private, rows.clone())
         (weights * found).sum().backward()
         with torch.no_grad():
@@ -205,10 +209,10 @@ def _agree(ones: list[Tensor], twos: list[Tensor], units: float) -> bool:
 @contextmanager
 def opacus_errors() -> Iterator[None]:
     """Say what to do with a network that opacus cannot train, and silence its hooks."""
-    # opacus hooks every layer, and torch warns if the network's input needs no gradient. The filter
-    # stays: filters are shared by all threads, and restoring them would undo those of others.
-    if HOOK_WARNING not in str(warnings.filters[:1]):
-        warnings.filterwarnings("ignore", HOOK_WARNING, UserWarning)
+    # opacus hooks every layer, and torch warns if the network's input needs no gradient. Filters
+    # belong to all threads, and catch_warnings would undo those of others: ours alone is removed.
+    filters: list[Any] = warnings.filters  # type: ignore[assignment]
+    filters.insert(0, HOOK_FILTER)
     try:
         yield
     except (NotImplementedError, TypeError) as error:
@@ -216,3 +220,19 @@ def opacus_errors() -> Iterator[None]:
             f"opacus cannot compute the gradient of each row in this network ({error}): use "
             "layers that it supports, such as those of opacus.layers, or base=Public() or Split()"
         ) from error
+    finally:
+        with suppress(ValueError):  # filters may have been reset meanwhile
+            filters.remove(HOOK_FILTER)
+
+
+def load_opacus() -> Any:
+    """Import opacus, but for what that changes: filters of warnings, and the root logger."""
+    with _LOADING:
+        first = "opacus" not in sys.modules
+        settings: tuple[Any, Any] = (warnings.filters, logging.root.handlers)
+        before = [list(each) for each in settings]
+        module = import_module("opacus")
+        if first:
+            for each, then in zip(settings, before, strict=True):
+                each[:] = then
+    return module

@@ -14,7 +14,7 @@ from ..intervals.passes import Passes
 from ..intervals.streamed import FullModel
 from ..intervals.window import RATIO, largest_eta
 from ..solve.drift import Extremes
-from .partitions import Lazy, Partitions, computed, kept, reduced, sent, tasks
+from .partitions import Lazy, Partitions, computed, is_there, kept, reduced, sent, tasks
 from .selection import bracket, pick, places_for
 from .tasks import (
     Extent,
@@ -59,8 +59,10 @@ class Models:
     def known(self) -> int:
         return sum(extent.known for extent in self.extents)
 
-    def level(self, rank: int, eta: float) -> KeptLevel:
-        """The models that can be the ``rank``-th largest for rows of at most this η."""
+    def level(self, rank: int, eta: float) -> KeptLevel | None:
+        """The models that can be the ``rank``-th largest for rows of at most this η, if any."""
+        if not is_there([*self.blocks, *self.scored]):
+            return None
         wanted = [(("low", eta), rank), (("high", eta), rank), (("size", 0.0), rank)]
         bottom, top, size = select(self.scored, wanted, self.count)
         same = (self.full, eta, (bottom, top))

@@ -28,6 +28,15 @@ def is_dask(X: Any) -> bool:
     return type(X).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(X, "dask")
 
 
+def check_rows(X: Any) -> None:
+    """Refuse Dask collections that are no tables."""
+    kind = type(X).__name__
+    if kind not in ("Array", "DataFrame"):
+        raise TypeError(f"X is a Dask {kind}: give a Dask array or frame")
+    if X.ndim != 2:
+        raise ValueError(f"X is a Dask array of shape {X.shape}: give rows, shape (n, features)")
+
+
 def parts_of(X: Any, name: str) -> list[Lazy]:
     """The partitions of an array, frame or series, each with all of its columns."""
     kind = type(X).__name__
@@ -89,6 +98,15 @@ def kept(parts: Sequence[Lazy]) -> list[Lazy]:
         if futures := futures_of(found):
             wait(futures)
     return found
+
+
+def is_there(parts: Sequence[Lazy]) -> bool:
+    """Whether results that were kept are still there: a client that closes gives them up."""
+    with suppress(ImportError):
+        from distributed.client import futures_of
+
+        return not any(future.cancelled() for future in futures_of(list(parts)))
+    return True
 
 
 def reduced(function: Callable[[list[Any]], Any], parts: Sequence[Lazy]) -> Any:

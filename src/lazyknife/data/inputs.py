@@ -85,6 +85,21 @@ def finite_numbers(values: Any, name: str) -> NDArray[np.float64]:
     return result
 
 
+def as_fitted(rows: Values, codes: bool, name: str) -> Values:
+    """Return an array in the type of the rows that were fitted: numbers, or integer codes."""
+    fitted = np.int64 if codes else np.float64
+    if not isinstance(rows, np.ndarray) or rows.dtype == fitted:
+        return rows
+    with np.errstate(invalid="ignore"):
+        found = rows.astype(fitted)
+    if not np.array_equal(found, rows):
+        raise ValueError(
+            f"{name} has numbers that are not whole, but the rows that were fitted were a tensor "
+            "of integer codes: pass integers"
+        )
+    return found
+
+
 def to_tensor(X: Values, copy: bool = True) -> Tensor:
     """Return a float64 tensor, or int64 for integer codes: a copy, which a network may change.
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import _get_feature_names
 
 from ..tables import Expansion, Schema, TableEncoder, as_frame, expansion_of
-from .inputs import check_features, is_shaped
+from .inputs import as_fitted, check_features, is_shaped
 
 Rows = Any  # an array, or the caller's frame
 
@@ -96,7 +96,7 @@ class Reader:
                 f"{name} has rows of shape {rows.shape[1:]}, but those of X have "
                 f"{like.shape[1:]}: pass the same features"
             )
-        return rows
+        return rows if self.raw else as_fitted(rows, like.dtype.kind == "i", name)
 
 
 def make_reader(X: Any, others: Sequence[Any], encoding: Any, raw: bool) -> Reader:

@@ -86,7 +86,17 @@ class Scaling(Terms):
         with np.errstate(all="ignore"):  # what overflows is refused below
             transformed = self.transformer.transform(X)
         dense = transformed.toarray() if issparse(transformed) else transformed
-        result: Features = np.asarray(dense, dtype=np.float64)
+        try:
+            result: Features = np.asarray(dense, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"scaling={self.transformer!r} gave values that are not numbers: {error}"
+            ) from None
+        if result.ndim < 2 or len(result) != len(X) or not result.size:
+            raise ValueError(
+                f"scaling={self.transformer!r} gave an array of shape {result.shape} for {len(X)} "
+                "rows: choose a scaling that gives a row of features for each row"
+            )
         if not (np.isfinite(result) | _gaps(X, result)).all():
             raise ValueError(
                 f"scaling={self.transformer!r} gave values that are not finite: choose a "
@@ -258,7 +268,7 @@ def _unfitted(scaling: Any) -> tuple[Any, bool, tuple[str, ...]]:
     if isinstance(scaling, str | None) and scaling in TRANSFORMS:
         make, fixed = TRANSFORMS[scaling]
         return make(), fixed, ()
-    if not (hasattr(scaling, "fit") and hasattr(scaling, "transform")):
+    if isinstance(scaling, type) or not (hasattr(scaling, "fit") and hasattr(scaling, "transform")):
         error = ValueError if isinstance(scaling, str) else TypeError
         raise error(
             f"scaling={scaling!r}: choose from {', '.join(map(repr, TRANSFORMS))}, or give a "

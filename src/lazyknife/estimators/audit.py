@@ -20,7 +20,7 @@ from ..losses import find_loss
 from ..records import Base
 from ..tangent import linearise
 from .lazy import LazyJackknifeRegressor
-from .records import Seeds
+from .records import Seeds, generator_of
 
 Numbers = NDArray[np.float64]
 # Default ν, in units of the median leave-one-out error.
@@ -110,6 +110,7 @@ def audit_stability(
     check_positive_int("refits", refits)
     check_fraction("confidence", confidence)
     asked = nu if nu is None else [check_not_negative("nu", v) for v in np.atleast_1d(nu).tolist()]
+    rng = generator_of(random_state)
     # The audit is about models that leave out one row, whatever the construction.
     jackknife = clone(model).set_params(construction="plus", widths="constant")
     fitted = jackknife.fit(X, y, X_pool=X_new)
@@ -118,10 +119,8 @@ def audit_stability(
             f"model={model!r} has no base to audit, since its models choose among candidates: give "
             "one network, such as network=mlp((64, 64), skip=True)"
         )
-    rows = to_tensor(fitted.scaling_(fitted.reader_(X, fitted)))
-    new = to_tensor(fitted.scaling_(fitted.reader_(X_new, fitted, name="X_new")))
+    rows, new = (to_tensor(fitted.scaling_(fitted._check_new(each))) for each in (X, X_new))
     target = to_tensor(fitted.target_.forward(check_target(y, rows.numpy(), fitted)))
-    rng = np.random.default_rng(random_state)
     positions = rng.integers(len(fitted.loo_.residuals), size=refits)
     with torch.no_grad():
         parts = [new[block] for block in fitted._row_blocks(len(new))]

@@ -142,7 +142,7 @@ class ChoosingStep(CandidateStep):
     def _tangent(self, candidate: Candidate, place: Place, frame: Frame) -> Linear:
         if candidate.network is None:
             return candidate.at(frame).on(self.machine)
-        weights = weights_of(candidate.network, place, len(frame.scale))
+        weights = weights_of(candidate.network, place.weights, len(frame.scale))
         own = frame.scale.new_tensor(weights)
         return WideTangent(candidate.network, own, frame).on(self.machine)
 
@@ -225,7 +225,7 @@ class ChoosingStep(CandidateStep):
     ) -> Choice:
         networks = [self.candidates[place.network].network for place in found.places]
         weights = [
-            weights_of(network, place, features) if network else [math.nan] * features
+            weights_of(network, place.weights, features) if network else [math.nan] * features
             for network, place in zip(networks, found.places, strict=True)
         ]
         return Choice(

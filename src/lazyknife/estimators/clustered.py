@@ -17,6 +17,7 @@ from ..base.composed import composed
 from ..certificate.leaving import MOST
 from ..cluster import (
     Partitions,
+    check_rows,
     ends_by_partition,
     fit_parts,
     is_dask,
@@ -25,7 +26,6 @@ from ..cluster import (
 )
 from ..cluster.tasks import Reading
 from ..compute import Machine
-from ..data.checks import check_level
 from ..data.scaling import is_transformer
 from ..intervals import kappa
 from ..intervals.compact import CompactModels
@@ -36,6 +36,7 @@ from .parting import PartedStep, drawn_part, is_parted
 from .preparing import prepare
 from .records import Fitted, Given, Seeds
 
+FEWEST = 8  # rows: half of them choose, among candidates that require 4
 BUDGET = 2**30  # bytes of a task, unless memory_budget says otherwise
 SCALINGS = ("auto", None, "symlog")  # those that are fixed, or learnt on the part
 
@@ -48,7 +49,13 @@ class ClusterFit(LazyFit):
             return super().fit(X, y, X_pool, X_unlabeled)
         self._check_settings()
         self._check_cluster(X_pool, X_unlabeled)
+        check_rows(X)
         seeds, rows = Seeds.of(self.random_state), Partitions.of(X, y)
+        if len(rows) < FEWEST:
+            raise ValueError(
+                f"X has {len(rows)} row(s): Dask collections need at least {FEWEST}; give more, or "
+                "call .compute() on X and y"
+            )
         apart = drawn_part(len(rows), seeds.lazy)
         part = rows.take(apart)
         given = prepare(self, *part, None, None)._replace(seeds=seeds)
@@ -58,16 +65,16 @@ class ClusterFit(LazyFit):
         if not is_dask(X):
             return super().predict(X)
         check_is_fitted(self)
+        check_rows(X)
         return points_by_partition(self, X)
 
     def predict_interval(self, X: Any, alpha: Any = None) -> Any:
         if not is_dask(X):
             return super().predict_interval(X, alpha)
         check_is_fitted(self)
-        chosen: Any = self.alpha if alpha is None else alpha
-        asked = chosen if np.ndim(chosen) == 0 else tuple(chosen)
-        levels = [check_level("alpha", level) for level in np.atleast_1d(asked).tolist()]
-        self._prepare_levels(X, levels)
+        check_rows(X)
+        asked = self._levels(alpha)
+        self._prepare_levels(X, asked if isinstance(asked, tuple) else (asked,))
         return ends_by_partition(self, X, asked)
 
     def _rows_in_all(self, needed: int) -> int:

@@ -124,8 +124,8 @@ class LazyJackknifeRegressor(ClusterFit):
         finds it too coarse; ``"float32"`` also solves in float32, and ``"tf32"`` rounds further:
         what is too coarse is solved again in float64 if possible.
     memory_budget
-        Bytes for everything but the matrices that the method requires (docs/speed.md); None takes a
-        quarter of what is free on the device.
+        Bytes for everything but the matrices that the method requires (docs/speed.md), at least
+        one million; None takes a quarter of what is free on the device.
     random_state
         Seed of all randomness.
     progress

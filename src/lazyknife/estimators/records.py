@@ -33,11 +33,11 @@ class Seeds(NamedTuple):
         if isinstance(random_state, np.random.RandomState):
             draws = random_state.randint(0, 2**31 - 1, size=4)
         else:
-            draws = _generator(random_state).integers(0, 2**31 - 1, size=4)
+            draws = generator_of(random_state).integers(0, 2**31 - 1, size=4)
         return cls(*(int(draw) for draw in draws))
 
 
-def _generator(random_state: Any) -> np.random.Generator:
+def generator_of(random_state: Any) -> np.random.Generator:
     """Return numpy's generator for a seed; refuse what is none."""
     try:
         if not isinstance(random_state, bool | np.bool_):

@@ -23,7 +23,7 @@ from ..data.batches import all_rows, batch_rows, is_stream, rows_and_targets
 from ..data.checks import check_flag, check_level, check_not_negative
 from ..data.containers import give_back
 from ..data.flavour import flavour_of
-from ..data.inputs import is_shaped, row_labels, to_tensor
+from ..data.inputs import as_fitted, is_shaped, row_labels, to_tensor
 from ..data.reading import Reader
 from ..data.scaling import Scaling, Source
 from ..data.targets import Target, find_target
@@ -204,22 +204,26 @@ class IntervalRegressor(Saved, ComparesRows, RegressorMixin, Guaranteed):  # typ
 
         """
         check_is_fitted(self)
-        chosen = self.alpha if alpha is None else alpha
-        single = np.ndim(chosen) == 0
-        levels = (chosen,) if single else tuple(chosen)  # type: ignore[arg-type]
-        if not levels:
-            raise ValueError("alpha=[]: give at least one level")
-        levels = tuple(check_level("alpha", level) for level in levels)
+        asked = self._levels(alpha)
+        levels = asked if isinstance(asked, tuple) else (asked,)
         certified = tuple(self.certify(alpha=level) for level in levels)
-        certificate = certified[0] if single else certified
+        certificate = certified if isinstance(asked, tuple) else certified[0]
         n = len(self.loo_.residuals)
         warn_if_infinite(min(levels), n, self.n_samples_fit_, self._rows_in_all)
         ranks = [kappa(level, n) for level in levels]
-        asked = levels[0] if single else levels
         if is_stream(X):
             batches = (self._intervals(batch_rows(batch), ranks, asked) for batch in X)
             return (replace(part, certificate=certificate) for part in batches)
         return replace(self._intervals(X, ranks, asked), certificate=certificate)
+
+    def _levels(self, alpha: Levels) -> float | tuple[float, ...]:
+        """The level or levels to use."""
+        chosen: Any = self.alpha if alpha is None else alpha
+        if np.ndim(chosen) == 0:
+            return check_level("alpha", chosen)
+        if not len(chosen):
+            raise ValueError("alpha=[]: give at least one level")
+        return tuple(check_level("alpha", level) for level in chosen)
 
     def _intervals(
         self, X: Any, ranks: Sequence[int], asked: float | tuple[float, ...]
@@ -250,7 +254,7 @@ class IntervalRegressor(Saved, ComparesRows, RegressorMixin, Guaranteed):  # typ
                 f"X has rows of shape {rows.shape[1:]}, but {type(self).__name__} was fitted on "
                 f"rows of shape {self.row_shape_}"
             )
-        return rows
+        return as_fitted(rows, not self._rows_like.is_floating_point(), "X")
 
     def _by_blocks(self, predict: Callable[[Tensor], Part], rows: Tensor) -> list[Part]:
         """Predictions of blocks of rows, whose (rows × models) arrays fit in the memory budget."""

@@ -83,8 +83,8 @@ class CompactModels(FullModel):
     levels
         What is known, by rank; it grows.
     ask
-        From a rank and an η to its level, where the other models can be asked. It does not travel
-        with a copy.
+        From a rank and an η to its level, or None where the other models are gone. It does not
+        travel with a copy.
 
     """
 
@@ -92,7 +92,7 @@ class CompactModels(FullModel):
     conceded: int
     error: float
     levels: dict[int, KeptLevel] = field(default_factory=dict)
-    ask: Callable[[int, float], KeptLevel] | None = None
+    ask: Callable[[int, float], KeptLevel | None] | None = None
     sharing = None  # one thread asks
 
     def __getstate__(self) -> dict[str, Any]:
@@ -115,15 +115,16 @@ class CompactModels(FullModel):
     def among(self, rank: int, eta: float) -> KeptLevel:
         """The models of a rank; the best known ones where nothing can be asked."""
         known = self.levels.get(rank)
-        if known is not None and (known.eta >= eta or self.ask is None):
+        if known is not None and known.eta >= eta:
             return known
-        if self.ask is None:
+        widest = max([eta, *(level.eta for level in self.levels.values())])
+        found = (None if self.ask is None else self.ask(rank, widest)) or known
+        if found is None:
             raise ValueError(
                 f"alpha: this model has rank {rank} of {self.count:,} no more, only the ranks "
                 f"{sorted(self.levels)} of the levels that were used while its rows were on the "
-                "cluster. Predict with this alpha once before the model is saved or copied, or "
-                "fit with it"
+                "cluster. Predict with this alpha once before the model is saved or copied or the "
+                "cluster is closed, or fit with it"
             )
-        widest = max([eta, *(level.eta for level in self.levels.values())])
-        self.levels[rank] = self.ask(rank, widest)
-        return self.levels[rank]
+        self.levels[rank] = found
+        return found

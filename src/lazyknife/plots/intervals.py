@@ -94,8 +94,7 @@ def plot_band(
 
     """
     ax, arrays, x = bare(ax), intervals.with_arrays(), to_array(x)
-    if x.shape != arrays.point.shape:
-        raise ValueError(f"x has shape {x.shape}: give shape {arrays.point.shape}, one per row")
+    _check_shape("x", x, arrays.point.shape)
     rows = np.argsort(x, kind="stable")[_evenly(len(x))]
     x, point = x[rows], arrays.point[rows]
     lower, upper = (ends.reshape(len(arrays), -1)[rows] for ends in (arrays.lower, arrays.upper))
@@ -111,6 +110,7 @@ def plot_band(
     if x_train is not None and y_train is not None:
         _training_rows(ax, to_array(x_train), to_array(y_train))
     if truth is not None:
+        _check_shape("truth", to_array(truth), arrays.point.shape)
         ax.plot(x, to_array(truth)[rows], color="black", ls="--", lw=1.2, label="true curve")
     ax.plot(x, point, color=look.POINT, label="prediction")
     ax.set(xlabel="x", ylabel="y")
@@ -185,7 +185,13 @@ def _finish(ax: Axes, bands: Sequence[PolyCollection]) -> Axes:
     return ax
 
 
+def _check_shape(name: str, values: Array, shape: tuple[int, ...]) -> None:
+    if values.shape != shape:
+        raise ValueError(f"{name} has shape {values.shape}: give shape {shape}, one per row")
+
+
 def _training_rows(ax: Axes, x: Array, y: Array) -> None:
+    _check_shape("y_train", y, x.shape)
     rows = np.argsort(x, kind="stable")[_evenly(len(x))]
     label = f"{len(rows):,} of {len(x):,} rows" if len(rows) < len(x) else "training rows"
     ax.plot(x[rows], y[rows], ".", color=look.DOT, ms=3 if len(rows) <= 300 else 2, label=label)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from threading import Lock
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -17,6 +17,8 @@ from .places import OFF, Place, weight_unit
 Key = tuple[int, int, tuple[int, ...]]  # frame, network and weights
 KEPT_BYTES, MOST_KEPT = 2**28, 512  # sums over features that are kept
 Given = Callable[[int], tuple[Tensor, Tensor]]  # from a frame to a kernel (n, n) and outputs (n,)
+Sum = Tensor | tuple[Tensor, Tensor]  # over features, or what a network without weights gives
+Work = Callable[[], tuple[Tensor, Tensor, Tensor]]  # K, λ and f(X; θ0) of several places
 
 
 @dataclass
@@ -40,9 +42,9 @@ class CandidateKernels:
     units: Sequence[float]
     rows: Sequence[Tensor]
     nominal: Sequence[bool]
-    sums: OrderedDict[Key | None, Tensor] = field(default_factory=OrderedDict)
+    sums: OrderedDict[Key, Tensor] = field(default_factory=OrderedDict)
+    lacked: set[int] = field(default_factory=set)  # features that some kept sum lacks
     given: dict[tuple[int, int], tuple[Tensor, Tensor]] = field(default_factory=dict)
-    lock: Lock = field(default_factory=Lock)  # of both, which threads share
 
     @property
     def weighted(self) -> list[bool]:
@@ -56,66 +58,69 @@ class CandidateKernels:
     def features(self) -> int:
         return self.rows[0].shape[1]
 
-    def at(self, frame: int, places: Sequence[Place]) -> tuple[Tensor, Tensor, Tensor]:
-        made: dict[tuple[int, tuple[int, ...]], tuple[Tensor, Tensor]] = {}
-        for place in places:
-            if place[:2] not in made:
-                made[place[:2]] = self._made(frame, place)
+    def at(self, frame: int, places: Sequence[Place]) -> Work:
+        """Sums over features are made now, one from another; kernels by what is returned."""
+        firsts = {place[:2]: place for place in reversed(places)}
+        sums = {key: self._sum(frame, firsts[key]) for key in dict.fromkeys(p[:2] for p in places)}
+        return partial(self._linked, frame, places, sums)
+
+    def _linked(
+        self, frame: int, places: Sequence[Place], sums: dict[tuple[int, tuple[int, ...]], Sum]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        made = {key: self._kernel(frame, key, total) for key, total in sums.items()}
         kernels, outputs = zip(*(made[place[:2]] for place in places), strict=True)
         ridges = [self.units[place.network] * 2.0**place.ridge for place in places]
         stacked = torch.stack(kernels)
         return stacked, stacked.new_tensor(ridges), torch.stack(outputs)
 
-    def _made(self, frame: int, place: Place) -> tuple[Tensor, Tensor]:
+    def _kernel(
+        self, frame: int, key: tuple[int, tuple[int, ...]], total: Sum
+    ) -> tuple[Tensor, Tensor]:
         """K, shape (n, n), and f(X; θ0), shape (n,)."""
-        network = self.networks[place.network]
-        if not isinstance(network, wide):
-            key = frame, place.network
-            with self.lock:
-                if key not in self.given:
-                    self.given[key] = network(frame)
-                return self.given[key]
-        kind = KINDS[str(network.kind)]
-        X = network.prepared(self.rows[frame])
-        total = self._total(frame, place, network, X)
-        own = kind.own(X.new_tensor(weights_of(network, place, X.shape[1])), X, self.nominal)
+        if isinstance(total, tuple):
+            return total
+        network = self.networks[key[0]]
+        assert isinstance(network, wide)
+        kind, X = KINDS[str(network.kind)], network.prepared(self.rows[frame])
+        own = kind.own(X.new_tensor(weights_of(network, key[1], X.shape[1])), X, self.nominal)
         return kind.link(total, own[:, None], own[None]), X.new_zeros(len(X))
 
-    def _total(self, frame: int, place: Place, network: wide, X: Tensor) -> Tensor:
+    def _sum(self, frame: int, place: Place) -> Sum:
         """The sum over features, from a kept one that lacks a single feature if there is one.
 
-        Terms are only ever added: subtracting a large one would leave its rounding behind.
+        Terms are only ever added: subtracting a large one would leave its rounding behind. Of a
+        network without weights it is its kernel and outputs.
         """
-        key = (frame, place.network, place.weights)
-        with self.lock:
-            total, rest, f = self.sums.get(key), None, -1
-            if total is None:
-                lacking = ((f, self._lacking(key, f)) for f in range(len(place.weights)))
-                f, less = next((pair for pair in lacking if pair[1] in self.sums), (-1, None))
-                rest = self.sums.get(less)
-        if total is None:
-            kind, weights = KINDS[str(network.kind)], weights_of(network, place, X.shape[1])
-            if rest is None:
+        network, key = self.networks[place.network], (frame, place.network, place.weights)
+        if not isinstance(network, wide):
+            if key[:2] not in self.given:
+                self.given[key[:2]] = network(frame)
+            return self.given[key[:2]]
+        if key not in self.sums:
+            X, kind = network.prepared(self.rows[frame]), KINDS[str(network.kind)]
+            weights = weights_of(network, place.weights, X.shape[1])
+            own = (f for f in sorted(self.lacked) if place.weights[f] != OFF)
+            f = next((f for f in own if _lacking(key, f) in self.sums), None)
+            if f is None:
                 total = summed(kind, weights, X, X, self.nominal)
             else:
                 term = kind.term(weights[f], X[:, f, None], X[None, :, f], self.nominal[f])
-                total = term.add_(rest)
-        with self.lock:
+                total = term.add_(self.sums[_lacking(key, f)])
             self.sums[key] = total
-            self.sums.move_to_end(key)
+            self.lacked |= {f for f, exponent in enumerate(place.weights) if exponent == OFF}
             if len(self.sums) > min(MOST_KEPT, 1 + KEPT_BYTES // total.nbytes):
                 self.sums.popitem(last=False)
-        return total
-
-    def _lacking(self, key: Key, feature: int) -> Key | None:
-        """The same place without a feature; None if it lacks it anyway."""
-        frame, network, weights = key
-        if weights[feature] == OFF:
-            return None
-        return frame, network, (*weights[:feature], OFF, *weights[feature + 1 :])
+        self.sums.move_to_end(key)
+        return self.sums[key]
 
 
-def weights_of(network: wide, place: Place, features: int) -> list[float]:
-    """Weights of the features at a place."""
+def _lacking(key: Key, feature: int) -> Key:
+    """The same place without a feature."""
+    frame, network, weights = key
+    return frame, network, (*weights[:feature], OFF, *weights[feature + 1 :])
+
+
+def weights_of(network: wide, exponents: Sequence[int], features: int) -> list[float]:
+    """Weights of the features."""
     unit = weight_unit(features) * (network.scale or 1.0)
-    return [0.0 if exponent == OFF else unit * 2.0**exponent for exponent in place.weights]
+    return [0.0 if exponent == OFF else unit * 2.0**exponent for exponent in exponents]

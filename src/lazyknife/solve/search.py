@@ -22,9 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..compute import Machine, track
+from ..compute import Machine, steps, track
 from ..threads import available
 from .evidence import evidence
+from .kernels import Work
 from .places import Place, common_moves, feature_moves, starts
 
 Numbers = NDArray[np.float64]
@@ -56,8 +57,11 @@ class Kernels(Protocol):
     def features(self) -> int:
         """Number of features."""
 
-    def at(self, frame: int, places: Sequence[Place]) -> tuple[Tensor, Tensor, Tensor]:
-        """K, shape (places, n, n), λ, shape (places,), and f(X; θ0), shape (places, n)."""
+    def at(self, frame: int, places: Sequence[Place]) -> Work:
+        """From nothing to K, (places, n, n), λ, (places,), and f(X; θ0), (places, n).
+
+        What is returned may run in any thread.
+        """
 
 
 @dataclass
@@ -95,20 +99,20 @@ class Search:
             each = max(-(-len(new) // available()), math.ceil(LEAST_WORK / n**3))
             size = min(size, MOST_ON_CPU, each)
         parts = [
-            (frame, [new[k][1] for k in numbers[start : start + size]])
+            (frame, [new[k][1] for k in numbers[block]])
             for frame, numbers in frames.items()
-            for start in range(0, len(numbers), size)
+            for block in steps(len(numbers), size)
         ]
-        found = self.machine.map(self._evidence, parts, 6 * size * n**2)
-        for (frame, places), both in zip(parts, found, strict=True):
-            self.memo |= {
-                (frame, place): pair
-                for place, pair in zip(places, zip(*both, strict=True), strict=True)
-            }
+        for block in steps(len(parts), available()):
+            works = [self.kernels.at(*part) for part in parts[block]]
+            found = self.machine.map(self._evidence, works, 6 * size * n**2)
+            for (frame, places), both in zip(parts[block], found, strict=True):
+                pairs = zip(*both, strict=True)
+                self.memo |= {(frame, p): pair for p, pair in zip(places, pairs, strict=True)}
 
-    def _evidence(self, part: tuple[int, Sequence[Place]]) -> tuple[Numbers, Numbers]:
-        kernels, ridges, outputs = self.kernels.at(*part)
-        found = evidence(kernels, ridges, self.y - outputs, self.intercept, self.folds)
+    def _evidence(self, kernels: Work) -> tuple[Numbers, Numbers]:
+        K, ridges, outputs = kernels()
+        found = evidence(K, ridges, self.y - outputs, self.intercept, self.folds)
         values, noise = (each.double().cpu().numpy() for each in found)
         return values, noise
 

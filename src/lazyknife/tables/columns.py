@@ -165,6 +165,19 @@ def is_missing(value: Any) -> bool:
 
 def as_numbers(column: Series, kind: str, table: str) -> Numbers:
     """A column of numbers, dates or durations as numbers or days, (rows,), missing ones as NaN."""
+    try:
+        found = _converted(column, kind)
+    except (ValueError, OverflowError) as error:  # pyarrow converts only what floats can hold
+        message = f"has values that are not read as numbers: {error}. Correct or round them"
+        raise column_error(table, column.name, message) from None
+    if np.isinf(found).any():
+        row = int(np.argmax(np.isinf(found))) + 1
+        message = f"has an infinite value in row {row}: correct it, or leave it empty"
+        raise column_error(table, column.name, message)
+    return found
+
+
+def _converted(column: Series, kind: str) -> Numbers:
     dtype = column.dtype
     if dtype.is_numeric() or dtype == nw.Boolean:
         values = column.cast(nw.Float64).to_numpy()
@@ -177,12 +190,7 @@ def as_numbers(column: Series, kind: str, table: str) -> Numbers:
         convert = float if kind == "number" else to_days
         each = (np.nan if is_missing(one) else convert(one) for one in column.to_list())
         values = np.fromiter(each, np.float64, len(column))
-    found: Numbers = np.asarray(values, dtype=np.float64)
-    if np.isinf(found).any():
-        row = int(np.argmax(np.isinf(found))) + 1
-        message = f"has an infinite value in row {row}: correct it, or leave it empty"
-        raise column_error(table, column.name, message)
-    return found
+    return np.asarray(values, dtype=np.float64)
 
 
 def as_labels(column: Series) -> list[str | None]:

@@ -1,0 +1,121 @@
+"""Pieces of work side by side: the same results, and the user's own setting afterwards."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+
+from lazyknife import LazyJackknifeRegressor, wide
+from lazyknife.threads import LARGE, available, few_threads, one_thread, shared_map
+
+
+@pytest.fixture(autouse=True)
+def _three_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_results_come_in_order_from_several_threads() -> None:
+    start = threading.Barrier(3, timeout=30)  # three pieces run side by side, or none ends
+
+    def work(item: int) -> tuple[int, int]:
+        if item < 3:
+            start.wait()
+        return item, torch.get_num_threads()
+
+    assert list(shared_map(work, range(20), most=8)) == [(k, 1) for k in range(20)]
+    assert torch.get_num_threads() == 3
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_no_more_than_so_many_run_side_by_side(most: int) -> None:
+    running, seen, lock = set[int](), list[int](), threading.Lock()
+
+    def work(item: int) -> None:
+        with lock:
+            running.add(item)
+            seen.append(len(running))
+        torch.ones(200, 200) @ torch.ones(200, 200)
+        with lock:
+            running.remove(item)
+
+    list(shared_map(work, range(12), most))
+    assert max(seen) <= most
+
+
+def test_pieces_of_pieces_run_one_after_another() -> None:
+    def inner(item: int) -> str:
+        return threading.current_thread().name
+
+    def outer(item: int) -> bool:
+        return {threading.current_thread().name} == set(shared_map(inner, range(4), most=4))
+
+    assert all(shared_map(outer, range(4), most=4))
+
+
+def test_an_error_ends_the_work_and_restores_the_setting() -> None:
+    def work(item: int) -> int:
+        return 1 // (item - 3)
+
+    with pytest.raises(ZeroDivisionError):
+        list(shared_map(work, range(8), most=4))
+    assert torch.get_num_threads() == available() == 3
+
+
+def test_blocks_may_be_nested_and_end_in_any_thread() -> None:
+    with one_thread() as allowed:
+        assert (allowed, torch.get_num_threads()) == (3, 1)
+        with few_threads(LARGE - 1) as inner:
+            assert (inner, torch.get_num_threads()) == (3, 1)
+        assert torch.get_num_threads() == 1
+    with few_threads(LARGE):
+        assert torch.get_num_threads() == 3
+    entered, leave = threading.Event(), threading.Event()
+
+    def other() -> int:
+        with one_thread():
+            entered.set()
+            leave.wait(30)
+        return torch.get_num_threads()
+
+    with ThreadPoolExecutor(1) as pool:
+        with one_thread():
+            later = pool.submit(other)
+            entered.wait(30)
+        leave.set()
+        assert later.result() == 3
+    assert torch.get_num_threads() == 3
+
+
+@pytest.mark.parametrize("n", [90, 1010])
+def test_fits_and_intervals_are_the_same_with_any_number_of_threads(n: int) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n + 300, 2))
+    y = np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=n + 300)
+    found = []
+    for count in (1, 2, 3):
+        torch.set_num_threads(count)
+        model = LazyJackknifeRegressor(
+            network=[wide("gaussian"), wide("laplace")], random_state=0
+        ).fit(X[:n], y[:n])
+        found.append(model.predict_interval(X[n:]).to_numpy())
+        assert torch.get_num_threads() == count
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-10)
+    np.testing.assert_allclose(found[2], found[0], rtol=1e-10)
+
+
+def test_gradients_are_as_the_user_left_them() -> None:
+    """Whether torch records gradients is a setting of each thread."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(400, 2)), rng.normal(size=400)
+    model = LazyJackknifeRegressor(network=wide("gaussian"), random_state=0).fit(X[:30], y[:30])
+    result = model.predict_interval(torch.from_numpy(X))
+    assert not result.lower.requires_grad
+    assert torch.is_grad_enabled()
