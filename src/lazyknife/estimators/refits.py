@@ -14,8 +14,10 @@ from .. import networks
 from ..base import Plain
 from ..base.method import check_steps
 from ..compute import PROCESSOR, blocks, steps, track
-from ..networks import Dice, dtype_of, like
+from ..intervals.ends import ROUNDED, evaluation_slack
+from ..networks import Dice, dtype_of, evaluation_copy, like
 from ..records import Predictions
+from ..sentences import OWN_TYPE
 
 Weights = dict[str, Tensor]
 Batch = tuple[Tensor, Tensor]
@@ -23,17 +25,25 @@ Batch = tuple[Tensor, Tensor]
 COPIES_IN_TRAINING = 5
 TRAINING_BYTES = 256 * 2**20
 ROWS_AT_ONCE = 2**22  # rows times networks
-# Units of rounding by which two evaluations of the same network may differ.
-ROUNDED = 32.0
 
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Networks that differ in their weights, and in the constant added to their output."""
+    """Networks that differ in their weights, and in the constant added to their output.
+
+    They run in the type of the module: float64, in which the output for a row hardly depends on its
+    batch, unless the network works in no other type than its own.
+    """
 
     module: nn.Module
     weights: Weights
     offsets: Tensor
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What a certificate must assume of their rounding."""
+        exact = dtype_of(self.module) == torch.float64
+        return () if exact else (OWN_TYPE.format(units=ROUNDED),)
 
     def outputs(self, X: Tensor) -> Tensor:
         """Predictions of all networks at all rows, shape (networks, m), float64."""
@@ -80,15 +90,20 @@ class Refits:
         return self.full.outputs(X)[0]
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Point predictions, (m,), and those of the network that left out each row, (m, n)."""
-        assert self.models is not None
-        return self.point(X), self.models.outputs(X).T[:, self.model_of]
+        """Point predictions, (m,), and those of the network that left out each row, (m, n).
+
+        If one network left out all of them, the latter are (m, 1).
+        """
+        point = self.point(X)
+        if self.models is None:
+            return point, point[:, None]
+        return point, self.models.outputs(X).T[:, self.model_of]
 
     def scaled(self, X: Tensor) -> Predictions:
         point, each = self.predict(X)
         one = each.new_ones(())
-        # Networks are evaluated in their own type, in blocks that may round differently.
-        slack = ROUNDED * torch.finfo(dtype_of(self.full.module)).eps * each.abs().amax(dim=1)
+        spread = (each - self.full.offsets).abs().amax(dim=1) + self.scores.median()
+        slack = evaluation_slack(spread, each.abs().amax(dim=1))
         return Predictions(point, each, 0 * one, one, 0 * one, slack)
 
 
@@ -130,8 +145,20 @@ def train_ensemble(
         shown = track(batches, "training networks", updates, progress)
         dice = Dice(seed + number, needed=dropping)
         parts.append(_train(starts, inputs, shown, settings.lr, dice, batched))
-    networks.note_draws(module.eval(), inputs[:2])
+    module = _evaluated(module.eval(), X[:2])
+    networks.note_draws(module, like(X[:2], module))
     return Ensemble(module, _concatenated(parts), offsets)
+
+
+def _evaluated(module: nn.Module, probe: Tensor) -> nn.Module:
+    """Return the network in float64, or as it is if it fails there."""
+    exact = evaluation_copy(module)
+    try:
+        with networks.seeded(0), torch.no_grad():
+            networks.private(exact)(like(probe, exact))
+    except (RuntimeError, ValueError, IndexError):
+        return module
+    return exact
 
 
 def _batches(subsets: Tensor, labels: Tensor, settings: Plain, seed: int) -> Iterator[Batch]:

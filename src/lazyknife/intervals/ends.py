@@ -13,6 +13,8 @@ from .window import Bounded, Elsewhere, extremes, windowed_plus
 
 # Number of rounded operations behind an end.
 SUMS = 4.0
+# Units of rounding by which two evaluations of the same model may differ.
+ROUNDED = 32.0
 
 
 def plus(loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
@@ -65,6 +67,24 @@ def _outwards(found: Predictions, lower: Tensor, upper: Tensor) -> Ends:
         low + found.shift - (slack + coarse * low.abs()),
         high + found.shift + (slack + coarse * high.abs()),
     )
+
+
+def evaluation_slack(spread: Tensor, size: Tensor) -> Tensor:
+    """Bound what rounding changes in models whose insides are unknown, from batch to batch.
+
+    They run in float64. Sums of numbers far larger than their result are allowed for: the unit is
+    that of float32, which also serves networks that work in float32.
+
+    Parameters
+    ----------
+    spread
+        Distance of predictions and errors from the centre of y.
+    size
+        Of predictions and ends themselves.
+
+    """
+    coarse, fine = torch.finfo(torch.float32).eps, torch.finfo(torch.float64).eps
+    return ROUNDED * (coarse * spread + fine * size)
 
 
 def around_point(point: Tensor, residuals: Tensor, ranks: Sequence[int]) -> Ends:
