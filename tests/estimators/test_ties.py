@@ -156,6 +156,16 @@ def test_trained_networks(method, network):
     assert not any(found.values()), found
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_network_that_has_converged(seed):
+    """Its outputs are differences that are smaller than the rounding of what is subtracted."""
+    torch.manual_seed(seed)
+    network = lk.mlp((16,))(2).double()
+    model = lk.SplitConformalRegressor(network, epochs=600, batch_size=30, lr=3e-3, random_state=0)
+    assert not misses(model, np.ones((N, 2)), np.zeros(N))
+    assert model.loo_.scores.max() < 1e-12
+
+
 def test_a_network_that_fails_in_float64_is_an_assumption():
     X, y = drawn("decimals", 2, 0)
     for network, count in (("float32 only", 1), ("float32", 0)):

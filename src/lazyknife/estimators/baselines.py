@@ -103,7 +103,8 @@ class TrainedRegressor(IntervalRegressor):
             available=tuple(self._constructions()),
             **claim,
         )
-        return Fitted(Refits(full, models, model_of, residuals, errors[learn]), certify, {})
+        found = Refits(full, models, model_of, residuals, errors[learn], full.rounding(X))
+        return Fitted(found, certify, {})
 
 
 @dataclass(eq=False, repr=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -25,6 +25,9 @@ Batch = tuple[Tensor, Tensor]
 COPIES_IN_TRAINING = 5
 TRAINING_BYTES = 256 * 2**20
 ROWS_AT_ONCE = 2**22  # rows times networks
+# Rows at which weights are shaken, by how much, and which share of the effect rounding may have:
+# 2^10 units of float64.
+FEW_ROWS, SHAKE, SHARE = 64, 2.0**-26, 2.0**-16
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,20 @@ class Ensemble:
         """Predictions of all networks at all rows, shape (networks, m), float64."""
         each = networks.ensemble_outputs(self.module, self.weights, like(X, self.module))
         return each.double() + self.offsets[:, None]
+
+    def rounding(self, X: Tensor) -> float:
+        """Bound rounding in float64 where outputs are small differences of large numbers.
+
+        It acts as a small change of the weights does, which is measured here at some rows.
+        """
+        dice = torch.Generator().manual_seed(0)
+        weights = dict(self.weights)
+        for name, weight in weights.items():
+            if weight.is_floating_point():
+                draw = torch.randn(weight.shape, generator=dice, dtype=torch.float64)
+                weights[name] = weight * (1 + SHAKE * draw)
+        moved = replace(self, weights=weights).outputs(X[:FEW_ROWS])
+        return SHARE * float((moved - self.outputs(X[:FEW_ROWS])).abs().max())
 
     def own_outputs(self, X: Tensor, model_of: Tensor) -> Tensor:
         """Predictions at each row by one network, shape (m,), computed as for new rows."""
@@ -76,6 +93,7 @@ class Refits:
     model_of: Tensor  # for each row the number of the network that left it out, shape (n,)
     residuals: Tensor  # errors on rows that the network did not see, shape (n,)
     training_residuals: Tensor  # errors of ``full`` on its own rows
+    rounding: float = 0.0  # of ``full``; see ``Ensemble``
 
     @property
     def rows_at_once(self) -> int:
@@ -103,7 +121,7 @@ class Refits:
         point, each = self.predict(X)
         one = each.new_ones(())
         spread = (each - self.full.offsets).abs().amax(dim=1) + self.scores.median()
-        slack = evaluation_slack(spread, each.abs().amax(dim=1))
+        slack = evaluation_slack(spread, each.abs().amax(dim=1)) + self.rounding
         return Predictions(point, each, 0 * one, one, 0 * one, slack)
 
 
