@@ -33,6 +33,7 @@ from .shared import IntervalRegressor
 from .warn import warn_if_outside
 
 FOLDS = 10
+UNIT = 2.0**-35  # of rounding, for models in float64: 2^17 times theirs
 CALIBRATION = 0.5  # share of the rows, as in ``SplitConformalRegressor``
 
 
@@ -79,7 +80,7 @@ class Conformalized:
         )
         point, ends = torch.from_numpy(point), torch.from_numpy(ends[:, :, 0])
         off = (point - self.center).abs()[:, None] + (ends - self.center).abs()
-        slack = evaluation_slack(off, point.abs()[:, None] + ends.abs())
+        slack = evaluation_slack(off, point.abs()[:, None] + ends.abs(), UNIT)
         return point, ends[:, 0] - slack[:, 0], ends[:, 1] + slack[:, 1]
 
 

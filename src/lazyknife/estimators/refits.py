@@ -121,7 +121,9 @@ class Refits:
         point, each = self.predict(X)
         one = each.new_ones(())
         spread = (each - self.full.offsets).abs().amax(dim=1) + self.scores.median()
-        slack = evaluation_slack(spread, each.abs().amax(dim=1)) + self.rounding
+        # A network may round to float32 wherever it runs.
+        unit = torch.finfo(torch.float32).eps
+        slack = evaluation_slack(spread, each.abs().amax(dim=1), unit) + self.rounding
         return Predictions(point, each, 0 * one, one, 0 * one, slack)
 
 

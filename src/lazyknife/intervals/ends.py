@@ -69,22 +69,21 @@ def _outwards(found: Predictions, lower: Tensor, upper: Tensor) -> Ends:
     )
 
 
-def evaluation_slack(spread: Tensor, size: Tensor) -> Tensor:
-    """Bound what rounding changes in models whose insides are unknown, from batch to batch.
-
-    They run in float64. Sums of numbers far larger than their result are allowed for: the unit is
-    that of float32, which also serves networks that work in float32.
+def evaluation_slack(spread: Tensor, size: Tensor, unit: float) -> Tensor:
+    """Bound what rounding changes from batch to batch in models whose insides are unknown.
 
     Parameters
     ----------
     spread
         Distance of predictions and errors from the centre of y.
     size
-        Of predictions and ends themselves.
+        Of predictions and ends themselves, which are rounded in float64.
+    unit
+        Rounding relative to the spread. Above that of float64 it allows for sums of numbers that
+        are larger than their result.
 
     """
-    coarse, fine = torch.finfo(torch.float32).eps, torch.finfo(torch.float64).eps
-    return ROUNDED * (coarse * spread + fine * size)
+    return ROUNDED * (unit * spread + torch.finfo(torch.float64).eps * size)
 
 
 def around_point(point: Tensor, residuals: Tensor, ranks: Sequence[int]) -> Ends:
