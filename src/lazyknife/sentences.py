@@ -89,14 +89,18 @@ IGNORES_ORDER = (
 )
 ROW_BY_ROW = "The transformer {transformer!r} transforms each row independently of the others."
 OWN_TARGET = (
-    "The functions passed as target were not chosen by looking at these rows, and are strictly "
-    "monotone and inverse to each other for every value of y."
+    "The functions passed as target were not chosen by looking at these rows, and are, but for a "
+    "few units of rounding, strictly monotone and inverse to each other for every value of y."
 )
 BOUNDED = "y always lies within bounds={bounds}."
 DOMAIN = "y is always {values}."
 PUBLIC_START = (
     "The network's starting weights and buffers (for example, batch-norm statistics) do not depend "
     "on the training rows or the new rows."
+)
+OWN_TYPE = (
+    "The network, which does not run in float64, gives a row the same output in every batch but "
+    "for {units:g} units of rounding in float32."
 )
 PUBLIC_KERNEL = "The kernels that were passed do not depend on the training rows or the new rows."
 SENSITIVITY = (

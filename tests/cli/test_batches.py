@@ -12,11 +12,12 @@ import pytest
 
 from command import fail, run, succeed
 from lazyknife.cli import batches
-from lazyknife.cli.batches import predict_stored
+from lazyknife.cli.batches import in_unit, predict_stored
 from lazyknife.cli.files import spooled
 from lazyknife.cli.newrows import spread
 from lazyknife.cli.options import READING
 from lazyknife.cli.stored import open_stored
+from lazyknife.results import Intervals
 from tabular import refused
 
 QUICK = ("--relevance", "none", "--ridge", "0.1")
@@ -241,3 +242,11 @@ def test_memory_does_not_grow_with_the_file(fitted, suffix):
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         peaks.append(1024 * int(done.stdout.split()[-1]))
     assert peaks[1] - peaks[0] < 30 * 2**20  # the whole table takes 100 MiB more
+
+
+@pytest.mark.parametrize("unit", [1.0, 0.1, 3.0, 1000.0])
+def test_a_target_at_the_end_of_an_interval_is_not_lost_by_its_unit(unit):
+    y = np.concatenate([np.random.default_rng(0).normal(size=1000), [0.0]])
+    found = in_unit(Intervals(y / unit, y / unit, y / unit, 0.1), unit)
+    assert found.covers(y).all()
+    np.testing.assert_allclose(found.lower, y, rtol=1e-14)

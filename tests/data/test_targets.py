@@ -165,3 +165,32 @@ def test_the_error_of_an_inexact_inverse_widens():
     lower, upper = pair.ends(np.array([1.0]), np.array([2.0]))
     assert lower < 1.0
     assert upper > 4.0
+
+
+@pytest.mark.parametrize(
+    ("function", "inverse"),
+    [
+        (np.log, np.exp),
+        (np.reciprocal, np.reciprocal),
+        (lambda y: -y / 3, lambda z: -3 * z),
+        (lambda y: (y**0.01 - 1) / 0.01, lambda z: (1 + 0.01 * z) ** 100),  # loses digits
+        (lambda y: np.float32(y) ** 0.5, np.square),  # flat: many y have the same value
+    ],
+)
+def test_ends_of_a_pair_contain_values_that_training_never_saw(function, inverse):
+    """Also those beyond the training targets, where the inverse may round more."""
+    rng = np.random.default_rng(0)
+    y, new = np.exp(rng.normal(size=60)), np.exp(3 * rng.normal(size=4000))
+    target = find_target((function, inverse), None).check(y)
+    z = torch.from_numpy(target.forward(new))
+    lower, upper = (end.numpy() for end in target.ends(z, z))
+    assert (lower <= new).all()
+    assert (new <= upper).all()
+    np.testing.assert_allclose(lower, upper, rtol=1e-6)
+
+
+def test_ends_of_a_pair_at_zero():
+    """No step is relative to zero."""
+    target = find_target((lambda y: y - 5, lambda z: z + 5), None).check(Y)
+    lower, upper = ends(target, -5.0, -5.0)
+    assert lower < 0 < upper < 1e-12

@@ -117,8 +117,8 @@ def test_cv_plus_interval_by_its_definition():
     result = model.predict_interval(X)
     for row in range(20):
         centres = by_fold[fold_of, row]
-        assert result.lower[row] == pytest.approx(np.sort(centres - errors)[4 - 1], abs=1e-5)
-        assert result.upper[row] == pytest.approx(np.sort(centres + errors)[21 - 4 - 1], abs=1e-5)
+        assert result.lower[row] == pytest.approx(np.sort(centres - errors)[4 - 1], abs=5e-5)
+        assert result.upper[row] == pytest.approx(np.sort(centres + errors)[21 - 4 - 1], abs=5e-5)
 
 
 def test_split_conformal_by_its_definition():
@@ -128,7 +128,7 @@ def test_split_conformal_by_its_definition():
     assert len(kept) == 20
     errors = np.sort(np.abs(y - model.predict(X))[kept])
     result = model.predict_interval(X)
-    np.testing.assert_allclose(result.upper - result.point, errors[21 - 4 - 1])
+    np.testing.assert_allclose(result.upper - result.point, errors[21 - 4 - 1], rtol=1e-5)
     changed = y.copy()
     changed[kept] += 10.0  # calibration labels never reach the network
     np.testing.assert_array_equal(model.fit(X, changed).predict(X), result.point)

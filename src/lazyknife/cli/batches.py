@@ -119,6 +119,10 @@ def table_of(intervals: Intervals, ids: Any) -> pd.DataFrame:
 
 
 def in_unit(found: Intervals, unit: float) -> Intervals:
-    """Return intervals in the target's own unit."""
-    ends = {name: unit * getattr(found, name) for name in ("point", "lower", "upper")}
-    return replace(found, **ends)
+    """Return intervals in the target's own unit, rounded outwards: y ÷ unit was rounded, too."""
+    if unit == 1:
+        return found
+    point, lower, upper = (unit * part for part in (found.point, found.lower, found.upper))
+    more = 2 * np.finfo(np.float64).eps
+    lower, upper = lower - more * np.abs(lower), upper + more * np.abs(upper)
+    return replace(found, point=point, lower=lower, upper=upper)

@@ -14,6 +14,7 @@ Function = Callable[[Values], Values]
 
 ULPS = 8 * float(np.finfo(np.float64).eps)  # above the errors of numpy's functions
 ROUND_TRIP = 1e-6  # relative error that inverse(function(y)) may have
+DOUBLINGS = 64  # of a step by which ends are moved outwards
 
 
 class Scale(Protocol):
@@ -93,6 +94,8 @@ class Pair:
         Largest error of ``inverse(apply(y))`` on the training targets.
     limits
         The smallest and the largest of the training targets on this scale.
+    size
+        The largest size of a training target.
 
     """
 
@@ -101,16 +104,19 @@ class Pair:
     falling: bool = False
     error: float = 0.0
     limits: tuple[float, float] = (0.0, 0.0)
+    size: float = 0.0
 
     def check(self, y: Values) -> Pair:
         with np.errstate(all="ignore"):
             z = _values("function", self.apply, y)
             errors = np.abs(_values("inverse", self.inverse, z) - y)
         refuse_first(~np.isfinite(z), y, "the function of target must give finite numbers")
-        wrong = ~(errors <= ROUND_TRIP * np.abs(y).max())
+        size = float(np.abs(y).max())
+        wrong = ~(errors <= ROUND_TRIP * size)
         refuse_first(wrong, y, "the inverse of target must undo its function")
         limits = (float(z.min()), float(z.max()))
-        return Pair(self.apply, self.inverse, self._falls(y, z), float(errors.max()), limits)
+        falling = self._falls(y, z)
+        return Pair(self.apply, self.inverse, falling, float(errors.max()), limits, size)
 
     def _falls(self, y: Values, z: Values) -> bool:
         steps = np.diff(z[np.unique(y, return_index=True)[1]])
@@ -131,13 +137,25 @@ class Pair:
         return np.where(known, back, self._back(z.clip(*self.limits))[0])
 
     def ends(self, lower: Values, upper: Values) -> tuple[Values, Values]:
-        down, low = self._back(lower - ULPS * np.abs(lower))
-        up, high = self._back(upper + ULPS * np.abs(upper))
         if self.falling:
-            down, up, low, high = up, down, high, low
-        down, up = np.where(low, down, -np.inf), np.where(high, up, np.inf)
-        more = 2 * self.error
-        return down - more - ULPS * np.abs(down), up + more + ULPS * np.abs(up)
+            lower, upper = upper, lower
+        return self._beyond(lower, -1), self._beyond(upper, 1)
+
+    def _beyond(self, z: Values, side: int) -> Values:
+        """Values of y whose function is beyond z, however the inverse rounds."""
+        back, known = self._back(z)
+        sign = -side if self.falling else side
+        step = side * ULPS * np.where(back == 0, self.size, np.abs(back))
+        inside = known & np.isfinite(back) & np.isfinite(z)
+        with np.errstate(all="ignore"):
+            for _ in range(DOUBLINGS):
+                back = np.where(inside, back + step, back)
+                beyond = sign * (_values("function", self.apply, back) - z)
+                inside &= beyond <= ULPS * np.abs(z)  # where it is undefined there is no y
+                if not inside.any():
+                    break
+                step = 2 * step
+        return np.where(known & ~inside, back, side * np.inf)
 
     def _back(self, z: Values) -> tuple[Values, NDArray[np.bool_]]:
         """The inverse, and where it is one: the function may not reach every number."""

@@ -96,14 +96,15 @@ class TrainedRegressor(IntervalRegressor):
             residuals = y[scored] - models.own_outputs(X[scored], model_of)
         certify = TrainedCertifier(
             n=len(scored),
-            assumptions=(*start_assumptions(self.network), *given.assumptions),
+            assumptions=(*start_assumptions(self.network), *full.assumptions, *given.assumptions),
             objections=scaling.objections,
             rows=scaling.rows,
             new_rows=scaling.new_rows,
             available=tuple(self._constructions()),
             **claim,
         )
-        return Fitted(Refits(full, models, model_of, residuals, errors[learn]), certify, {})
+        found = Refits(full, models, model_of, residuals, errors[learn], full.rounding(X))
+        return Fitted(found, certify, {})
 
 
 @dataclass(eq=False, repr=False)
@@ -193,7 +194,7 @@ class SplitConformalRegressor(TrainedRegressor):
     """
 
     calibration: float = 0.5
-    construction = "jackknife"  # point ± order statistic of errors on rows not trained on
+    construction = "minmax"  # of one model: point ± order statistic of errors on other rows
 
     def _check_settings(self) -> None:
         super()._check_settings()

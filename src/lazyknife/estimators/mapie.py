@@ -24,6 +24,7 @@ from ..data.checks import check_choice
 from ..data.containers import give_back
 from ..data.flavour import flavour_of
 from ..data.inputs import row_labels, to_tensor
+from ..intervals.ends import evaluation_slack
 from ..records import INDEPENDENT
 from ..results import Intervals
 from .models import MODELS
@@ -32,6 +33,7 @@ from .shared import IntervalRegressor
 from .warn import warn_if_outside
 
 FOLDS = 10
+UNIT = 2.0**-35  # of rounding, for models in float64: 2^17 times theirs
 CALIBRATION = 0.5  # share of the rows, as in ``SplitConformalRegressor``
 
 
@@ -43,6 +45,7 @@ class Conformalized:
     alpha: float  # the level that it was fitted for
     options: Mapping[str, Any]  # keywords of its prediction methods
     trained: int  # number of models that were fitted
+    center: float  # median of y
 
     @property
     def residuals(self) -> Tensor:
@@ -65,7 +68,7 @@ class Conformalized:
         return torch.from_numpy(self.wrapped.predict(X.numpy(), **self.options))
 
     def ends(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Point, lower and upper end of each row, shapes (m,)."""
+        """Point, lower and upper end of each row, shapes (m,), rounded outwards."""
         n = len(self.residuals)
         # Split conformal raises here even where infinite bounds are allowed. The rank is in
         # MAPIE's own floats: at a few levels one above n + 1 − κ, never below.
@@ -75,8 +78,10 @@ class Conformalized:
         point, ends = self.wrapped.predict_interval(
             X.numpy(), allow_infinite_bounds=True, **self.options
         )
-        lower, upper = ends[:, 0, 0], ends[:, 1, 0]
-        return torch.from_numpy(point), torch.from_numpy(lower), torch.from_numpy(upper)
+        point, ends = torch.from_numpy(point), torch.from_numpy(ends[:, :, 0])
+        off = (point - self.center).abs()[:, None] + (ends - self.center).abs()
+        slack = evaluation_slack(off, point.abs()[:, None] + ends.abs(), UNIT)
+        return point, ends[:, 0] - slack[:, 0], ends[:, 1] + slack[:, 1]
 
 
 class MapieRegressor(IntervalRegressor):
@@ -139,8 +144,9 @@ class MapieRegressor(IntervalRegressor):
         warn_if_outside(self.scaling_.outside_pool(values), len(values))
         rows = to_tensor(self.scaling_(values))
         parts = [self.loo_.ends(rows[block]) for block in self._row_blocks(len(rows))]
-        point, lower, upper = (give_back(torch.cat(part), X) for part in zip(*parts, strict=True))
-        return Intervals(point, lower, upper, asked, row_labels(X), flavour_of(X))
+        point, lower, upper = (torch.cat(part) for part in zip(*parts, strict=True))
+        ends = (give_back(lower, X, -1), give_back(upper, X, 1))
+        return Intervals(give_back(point, X), *ends, asked, row_labels(X), flavour_of(X))
 
 
 class MapieCVRegressor(MapieRegressor):
@@ -172,7 +178,7 @@ class MapieCVRegressor(MapieRegressor):
         ).fit_conformalize(X, y)
         # The point is that of the model of all rows, as for the other methods.
         options = {"aggregate_point_predictions": None}
-        return Conformalized(wrapped, float(self.alpha), options, folds + 1)
+        return Conformalized(wrapped, float(self.alpha), options, folds + 1, float(np.median(y)))
 
     def _terms(self, n: int, scores: int) -> dict[str, Any]:
         folds = min(FOLDS, n)
@@ -208,7 +214,7 @@ class MapieSplitRegressor(MapieRegressor):
         learn, kept = self._parts(len(y), seeds)
         wrapped = self._wrap(regression, MODELS[self.model](seeds.base), seeds.base)
         wrapped.fit(X[learn], y[learn]).conformalize(X[kept], y[kept])
-        return Conformalized(wrapped, float(self.alpha), {}, self.trained)
+        return Conformalized(wrapped, float(self.alpha), {}, self.trained, float(np.median(y)))
 
     def _wrap(self, regression: Any, model: Any, seed: int) -> Any:
         """Put a class of ``mapie.regression`` around a model."""

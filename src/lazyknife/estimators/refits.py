@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -14,8 +14,10 @@ from .. import networks
 from ..base import Plain
 from ..base.method import check_steps
 from ..compute import PROCESSOR, blocks, steps, track
-from ..networks import Dice, dtype_of, like
+from ..intervals.ends import ROUNDED, evaluation_slack
+from ..networks import Dice, dtype_of, evaluation_copy, like
 from ..records import Predictions
+from ..sentences import OWN_TYPE
 
 Weights = dict[str, Tensor]
 Batch = tuple[Tensor, Tensor]
@@ -23,22 +25,47 @@ Batch = tuple[Tensor, Tensor]
 COPIES_IN_TRAINING = 5
 TRAINING_BYTES = 256 * 2**20
 ROWS_AT_ONCE = 2**22  # rows times networks
-# Units of rounding by which two evaluations of the same network may differ.
-ROUNDED = 32.0
+# Rows at which weights are shaken, by how much, and which share of the effect rounding may have:
+# 2^10 units of float64.
+FEW_ROWS, SHAKE, SHARE = 64, 2.0**-26, 2.0**-16
 
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Networks that differ in their weights, and in the constant added to their output."""
+    """Networks that differ in their weights, and in the constant added to their output.
+
+    They run in the type of the module: float64, in which the output for a row hardly depends on its
+    batch, unless the network works in no other type than its own.
+    """
 
     module: nn.Module
     weights: Weights
     offsets: Tensor
 
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What a certificate must assume of their rounding."""
+        exact = dtype_of(self.module) == torch.float64
+        return () if exact else (OWN_TYPE.format(units=ROUNDED),)
+
     def outputs(self, X: Tensor) -> Tensor:
         """Predictions of all networks at all rows, shape (networks, m), float64."""
         each = networks.ensemble_outputs(self.module, self.weights, like(X, self.module))
         return each.double() + self.offsets[:, None]
+
+    def rounding(self, X: Tensor) -> float:
+        """Bound rounding in float64 where outputs are small differences of large numbers.
+
+        It acts as a small change of the weights does, which is measured here at some rows.
+        """
+        dice = torch.Generator().manual_seed(0)
+        weights = dict(self.weights)
+        for name, weight in weights.items():
+            if weight.is_floating_point():
+                draw = torch.randn(weight.shape, generator=dice, dtype=torch.float64)
+                weights[name] = weight * (1 + SHAKE * draw)
+        moved = replace(self, weights=weights).outputs(X[:FEW_ROWS])
+        return SHARE * float((moved - self.outputs(X[:FEW_ROWS])).abs().max())
 
     def own_outputs(self, X: Tensor, model_of: Tensor) -> Tensor:
         """Predictions at each row by one network, shape (m,), computed as for new rows."""
@@ -66,6 +93,7 @@ class Refits:
     model_of: Tensor  # for each row the number of the network that left it out, shape (n,)
     residuals: Tensor  # errors on rows that the network did not see, shape (n,)
     training_residuals: Tensor  # errors of ``full`` on its own rows
+    rounding: float = 0.0  # of ``full``; see ``Ensemble``
 
     @property
     def rows_at_once(self) -> int:
@@ -80,15 +108,22 @@ class Refits:
         return self.full.outputs(X)[0]
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Point predictions, (m,), and those of the network that left out each row, (m, n)."""
-        assert self.models is not None
-        return self.point(X), self.models.outputs(X).T[:, self.model_of]
+        """Point predictions, (m,), and those of the network that left out each row, (m, n).
+
+        If one network left out all of them, the latter are (m, 1).
+        """
+        point = self.point(X)
+        if self.models is None:
+            return point, point[:, None]
+        return point, self.models.outputs(X).T[:, self.model_of]
 
     def scaled(self, X: Tensor) -> Predictions:
         point, each = self.predict(X)
         one = each.new_ones(())
-        # Networks are evaluated in their own type, in blocks that may round differently.
-        slack = ROUNDED * torch.finfo(dtype_of(self.full.module)).eps * each.abs().amax(dim=1)
+        spread = (each - self.full.offsets).abs().amax(dim=1) + self.scores.median()
+        # A network may round to float32 wherever it runs.
+        unit = torch.finfo(torch.float32).eps
+        slack = evaluation_slack(spread, each.abs().amax(dim=1), unit) + self.rounding
         return Predictions(point, each, 0 * one, one, 0 * one, slack)
 
 
@@ -130,8 +165,20 @@ def train_ensemble(
         shown = track(batches, "training networks", updates, progress)
         dice = Dice(seed + number, needed=dropping)
         parts.append(_train(starts, inputs, shown, settings.lr, dice, batched))
-    networks.note_draws(module.eval(), inputs[:2])
+    module = _evaluated(module.eval(), X[:2])
+    networks.note_draws(module, like(X[:2], module))
     return Ensemble(module, _concatenated(parts), offsets)
+
+
+def _evaluated(module: nn.Module, probe: Tensor) -> nn.Module:
+    """Return the network in float64, or as it is if it fails there."""
+    exact = evaluation_copy(module)
+    try:
+        with networks.seeded(0), torch.no_grad():
+            networks.private(exact)(like(probe, exact))
+    except (RuntimeError, ValueError, IndexError):
+        return module
+    return exact
 
 
 def _batches(subsets: Tensor, labels: Tensor, settings: Plain, seed: int) -> Iterator[Batch]:

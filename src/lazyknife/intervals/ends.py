@@ -13,6 +13,8 @@ from .window import Bounded, Elsewhere, extremes, windowed_plus
 
 # Number of rounded operations behind an end.
 SUMS = 4.0
+# Units of rounding by which two evaluations of the same model may differ.
+ROUNDED = 32.0
 
 
 def plus(loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
@@ -65,6 +67,23 @@ def _outwards(found: Predictions, lower: Tensor, upper: Tensor) -> Ends:
         low + found.shift - (slack + coarse * low.abs()),
         high + found.shift + (slack + coarse * high.abs()),
     )
+
+
+def evaluation_slack(spread: Tensor, size: Tensor, unit: float) -> Tensor:
+    """Bound what rounding changes from batch to batch in models whose insides are unknown.
+
+    Parameters
+    ----------
+    spread
+        Distance of predictions and errors from the centre of y.
+    size
+        Of predictions and ends themselves, which are rounded in float64.
+    unit
+        Rounding relative to the spread. Above that of float64 it allows for sums of numbers that
+        are larger than their result.
+
+    """
+    return ROUNDED * (unit * spread + torch.finfo(torch.float64).eps * size)
 
 
 def around_point(point: Tensor, residuals: Tensor, ranks: Sequence[int]) -> Ends:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ..compute import blocks, steps
-from .calls import dtype_of, stacked_outputs, widest_output
+from .calls import dtype_of, like, stacked_outputs, widest_output
 from .dice import lent
 from .perceptrons import ACTIVATIONS
 
@@ -32,8 +32,9 @@ def ensemble_outputs(
 ) -> Tensor:
     """Outputs of b networks at m rows, shape (b, m), without derivatives.
 
-    ``weights`` are stacked, shape (b, *shape); those not named are the module's own. Blocks of
-    ``at_once`` networks and of rows keep the units of a layer within ``limit`` bytes.
+    ``weights`` are stacked, shape (b, *shape); those not named are the module's own. They run in
+    the module's type. Blocks of ``at_once`` networks and of rows keep the units of a layer within
+    ``limit`` bytes.
     """
     count = len(next(iter(weights.values())))
     if limit is None:
@@ -45,7 +46,7 @@ def ensemble_outputs(
         if len(X) > 1:
             width = _Chain.width(network) if chain else widest_output(network, X[:1])
         for models in steps(count, at_once):
-            own = {name: weight[models] for name, weight in weights.items()}
+            own = {name: like(weight[models], module) for name, weight in weights.items()}
             run: Callable[[Tensor], Tensor] = partial(stacked_outputs, network, own)
             if chain:
                 run = _Chain(network, own)
