@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from .files import safe_cells
 from .report import Figure, Report, Table
 from .words import verdict
 
@@ -159,9 +160,13 @@ def draw(outcome: Outcome) -> dict[str, Any]:
 
 
 def make_report(
-    outcome: Outcome, drawings: Mapping[str, Any], inputs: str, origin: Mapping[str, Any]
+    outcome: Outcome,
+    drawings: Mapping[str, Any],
+    inputs: str,
+    origin: Mapping[str, Any],
+    safe: bool = False,
 ) -> Report:
-    """Put the report together."""
+    """Put the report together; ``safe`` quotes what a spreadsheet would run in its CSV file."""
     from ..plots import figure_svg
 
     first, share = outcome.levels[0], outcome.totals.coverage(0)
@@ -181,7 +186,7 @@ def make_report(
         ),
         certificate=outcome.certificates[0],
         figures=figures,
-        tables=(results, *_guarantees(outcome), _intervals(outcome)),
+        tables=(results, *_guarantees(outcome), _intervals(outcome, safe)),
         notes=outcome.rows.notes,
         warnings=tuple(doubts(outcome)),
         **origin,
@@ -199,7 +204,7 @@ def _guarantees(outcome: Outcome) -> list[Table]:
     return [Table("Guarantee of each level", columns, rows, note)] if len(rows) > 1 else []
 
 
-def _intervals(outcome: Outcome) -> Table:
+def _intervals(outcome: Outcome, safe: bool) -> Table:
     """Return the first rows at the first level, and all of them as a file to download."""
     rows, intervals = outcome.rows, outcome.levels[0]
     frame = intervals.to_frame().assign(width=intervals.width)
@@ -210,7 +215,7 @@ def _intervals(outcome: Outcome) -> Table:
     name, names = ("row", [place + 1 for place in places]) if rows.ids is None else ("id", rows.ids)
     frame.insert(0, name, names)
     shown = tuple(frame.head(SHOWN).itertuples(index=False, name=None))
-    csv = frame.to_csv(index=False)
+    csv = (safe_cells(frame) if safe else frame).to_csv(index=False)
     return Table("Intervals", tuple(map(str, frame.columns)), shown, _which_rows(outcome), csv)
 
 
