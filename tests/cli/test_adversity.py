@@ -1,16 +1,29 @@
 """Full disks, little memory, and hostile texts: results, or one clear line."""
 
+import json
 import os
 import re
 from contextlib import contextmanager
+from hashlib import sha256
+from xml.etree import ElementTree
 
+import pandas as pd
 import pytest
+from safetensors.torch import save_file
 
-from command import fail, predict, succeed
+from command import fail, predict, run, succeed
 from fuzzing import patience
 from lazyknife import LazyJackknifeRegressor
 
+ESCAPE = "\x1b[31m"  # red, to a terminal
+CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 FIT = ("fit", "train.csv", "--target", "y", "--model", "m.lk")
+
+
+def rename(**names):
+    """Give columns of both files other names."""
+    for file in ("train.csv", "test.csv"):
+        pd.read_csv(file).rename(columns=names).to_csv(file, index=False)
 
 
 # Files that cannot be written
@@ -62,3 +75,52 @@ def test_a_name_that_is_no_unicode_does_not_spoil_the_page(folder):
         pytest.skip("names of files are Unicode on this system")
     succeed(*predict("--html", "page.html", train=name))
     assert "?.csv" in (folder / "page.html").read_text(encoding="utf-8")
+
+
+# Texts
+
+
+def test_no_control_character_of_a_file_reaches_the_terminal(folder):
+    odd = f"{ESCAPE}\x07\x9b\u202eb\nb"
+    rename(b=odd, c="c" + ESCAPE)
+    for file in ("train.csv", "test.csv"):
+        frame = pd.read_csv(file)
+        frame[odd] = [f"{ESCAPE}{'uv'[k % 2]}" for k in range(len(frame))]
+        frame.assign(**{"=n" + ESCAPE: "=1"}).to_csv(file, index=False)
+    text = json.dumps({"class": ESCAPE, "hashes": {}})
+    own = {"format": "lazyknife model", "schema": "1", "document": text}
+    save_file({}, "forged.lk", own | {"sha256": sha256(text.encode()).hexdigest()})
+    said = [
+        run(*predict("--id", "=n" + ESCAPE, output=f"{ESCAPE}.csv")),
+        run(*predict("--target", odd)),
+        run(*predict("--target", ESCAPE)),
+        run(*predict("--drop", "=n" + ESCAPE, "--ridge", ESCAPE)),
+        run("predict", f"--{ESCAPE}"),
+        run(*predict(train=f"{ESCAPE}.csv")),
+        run("predict", "test.csv", "--model", "forged.lk", "--output", "out.csv"),
+    ]
+    assert [result.exit_code for result in said] == [0, 2, 2, 2, 2, 2, 2]
+    for result in said:
+        assert not CONTROL.search(result.output + result.stderr)
+        assert re.search(r"\\x1b\[31m", result.output + result.stderr)
+        kinds = {line.partition(": ")[0] for line in result.stderr.splitlines()}
+        assert kinds <= {"error", "note", "warning"}
+
+
+@pytest.mark.parametrize("name", ["y\x1b\x07\n", r"$\nosuch$ cost"])
+def test_any_name_of_a_target_can_be_drawn(folder, name):
+    rename(y=name)
+    drawn = ("--target", name, "--figure", "f.svg", "--html", "page.html")
+    succeed(*predict(*drawn))
+    ElementTree.parse("f.svg")
+    assert "\x1b" not in (folder / "f.svg").read_text()
+
+
+def test_any_name_of_a_target_can_be_drawn_in_a_comparison(folder):
+    pd.read_csv("all.csv").rename(columns={"y": "$\\y$\x1b"}).to_csv("all.csv", index=False)
+    quick = ("--method", "lazyknife", "--jobs", "1", "--folds", "2")
+    succeed(
+        *("compare", "all.csv", "--target", "$\\y$\x1b", *quick),
+        *("--figure", "f.svg", "--html", "page.html"),
+    )
+    ElementTree.parse("f.svg")

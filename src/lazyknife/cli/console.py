@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from typer.core import TyperGroup
 
+from ..words import visible
 from .spelling import spelled
 
 Arguments = ParamSpec("Arguments")
@@ -75,13 +76,13 @@ def one_line(message: object) -> str:
 
 
 def say_error(message: str) -> None:
-    """Write an error to stderr, in one line."""
-    say(f"error: {one_line(message)}")
+    """Write an error to stderr."""
+    say(f"error: {message}")
 
 
 def say(line: str) -> None:
     """Write one line to stderr."""
-    print(line, file=sys.stderr, flush=True)
+    print(visible(one_line(line)), file=sys.stderr, flush=True)
 
 
 def show_progress() -> bool:
@@ -105,17 +106,18 @@ def print_table(
     for number, column in enumerate(columns):
         table.add_column(column, justify="left" if number < texts else "right", overflow="fold")
     for row in rows:
-        table.add_row(*map(str, row))
+        table.add_row(*(visible(str(cell)) for cell in row))
     _console().print(table)
 
 
 def print_text(text: str) -> None:
     """Print lines, wrapped between words where a terminal is too narrow for them."""
-    _console().print(text, soft_wrap=not sys.stdout.isatty())
+    _console().print(visible(text), soft_wrap=not sys.stdout.isatty())
 
 
 def _console() -> Console:
-    return Console(width=None if sys.stdout.isatty() else WIDE, highlight=False, markup=False)
+    width = None if sys.stdout.isatty() else WIDE
+    return Console(width=width, highlight=False, markup=False, emoji=False)
 
 
 def plus_minus(mean: float, error: float) -> str:

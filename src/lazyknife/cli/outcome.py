@@ -145,17 +145,18 @@ def draw(outcome: Outcome) -> dict[str, Any]:
 
     from ..metrics import coverage_by_bin
     from ..plots import plot_coverage_by_bin, plot_intervals, style
+    from ..plots.look import literal
 
-    truth, first = outcome.rows.y_new, outcome.levels[0]
+    truth, first, name = outcome.rows.y_new, outcome.levels[0], literal(outcome.target)
     titles = ("Intervals, sorted by prediction", "Coverage by width of the interval")
     with style(READABLE):
         drawn = [figure.Figure(figsize=SIZE, layout="constrained") for _ in titles]
-        plot_intervals(first, truth, ax=drawn[0].subplots(), label=outcome.target)
+        plot_intervals(first, truth, ax=drawn[0].subplots(), label=name)
         if truth is None:
             return {titles[0]: drawn[0]}
         target = 1 - float(first.alpha)  # type: ignore[arg-type]  # one level
         ax = plot_coverage_by_bin(coverage_by_bin(truth, first), target, ax=drawn[1].subplots())
-        ax.set_xlabel(f"width of the interval of {outcome.target}")
+        ax.set_xlabel(f"width of the interval of {name}")
     return dict(zip(titles, drawn, strict=True))
 
 
