@@ -3,10 +3,13 @@
 import json
 import os
 import re
+import subprocess
+import sys
 from contextlib import contextmanager
 from hashlib import sha256
 from xml.etree import ElementTree
 
+import numpy as np
 import pandas as pd
 import pytest
 from safetensors.torch import save_file
@@ -124,3 +127,42 @@ def test_any_name_of_a_target_can_be_drawn_in_a_comparison(folder):
         *("--figure", "f.svg", "--html", "page.html"),
     )
     ElementTree.parse("f.svg")
+
+
+# Memory
+
+LITTLE = """
+import resource, sys
+from typer.testing import CliRunner
+from lazyknife.cli.app import app
+small = "predict train.csv test.csv --target y --output out.csv".split()
+assert CliRunner().invoke(app, small).exit_code == 0
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+limit = resource.getrlimit(resource.RLIMIT_AS)[1]
+resource.setrlimit(resource.RLIMIT_AS, (used + 24 * 2**20, limit))
+result = CliRunner().invoke(app, "predict large.csv test.csv --target y -o out.csv".split())
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+print(result.exit_code, result.stderr.strip())
+if result.exit_code != 2: raise result.exception
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit address space")
+def test_too_little_memory_is_one_line(folder):
+    rng = np.random.default_rng(0)
+    large = pd.DataFrame(rng.normal(size=(900, 4)), columns=list("abcy"))
+    large.to_csv("large.csv", index=False)
+    done = subprocess.run(
+        [sys.executable, "-c", LITTLE], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stdout.splitlines()
+    assert re.match(r"2 error: .*(bytes|memory ran out).*: .*fewer rows", line), line
+
+
+def test_memory_that_runs_out_while_a_file_is_read_is_not_blamed_on_the_file(folder, monkeypatch):
+    def read_csv(*_, **__):
+        raise pd.errors.ParserError("Error tokenizing data. C error: out of memory")
+
+    monkeypatch.setattr(pd, "read_csv", read_csv)
+    assert "memory ran out" in fail(*predict())

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from typer.core import TyperGroup
 
+from ..memory import noticing_memory
 from ..words import visible
 from .spelling import spelled
 
@@ -25,7 +26,7 @@ Result = TypeVar("Result")
 WIDE = 160  # columns of a table in a file or a pipe
 FAILED, USAGE, INTERRUPTED = 1, 2, 130  # exit codes: a part failed, the user can fix it, Ctrl-C
 # What a user's file, setting or machine can cause; anything else is a bug.
-EXPECTED = (ValueError, TypeError, OSError, MemoryError, ImportError)
+EXPECTED = (ValueError, TypeError, OSError, ImportError)
 
 
 class OneLineErrors(TyperGroup):
@@ -57,7 +58,7 @@ def plainly(command: Callable[Arguments, Result]) -> Callable[Arguments, Result]
             warnings.simplefilter("default", UserWarning)
             warnings.showwarning = warn
             try:
-                return command(*args, **kwargs)
+                return noticing_memory(command)(*args, **kwargs)
             except BrokenPipeError:  # the reader of the output has closed it; typer ends silently
                 raise
             except KeyboardInterrupt:

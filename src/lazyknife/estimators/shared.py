@@ -26,6 +26,7 @@ from ..data.reading import Reader
 from ..data.scaling import Scaling, Source
 from ..data.targets import Target, find_target
 from ..intervals import CONSTRUCTIONS, Construction, check_construction, find_construction, kappa
+from ..memory import noticing_memory
 from ..records import Predictor, to_array
 from ..results import Intervals
 from .guarantee import Guaranteed
@@ -94,6 +95,7 @@ class IntervalRegressor(Saved, ComparesRows, RegressorMixin, Guaranteed):  # typ
         """Training rows that the leave-one-out step does not use, if there are any."""
         return None
 
+    @noticing_memory
     def fit(self, X: Any, y: Any = None, X_pool: Any = None, X_unlabeled: Any = None) -> Self:
         """Fit the network and all its leave-one-out models.
 
@@ -154,6 +156,7 @@ class IntervalRegressor(Saved, ComparesRows, RegressorMixin, Guaranteed):  # typ
             return (self._points(batch_rows(batch)) for batch in X)
         return self._points(X)
 
+    @noticing_memory
     def _points(self, X: Any) -> Any:
         values = self._check_new(X)
         rows = to_tensor(self.scaling_(values))
@@ -208,6 +211,7 @@ class IntervalRegressor(Saved, ComparesRows, RegressorMixin, Guaranteed):  # typ
             return (replace(part, certificate=certificate) for part in batches)
         return replace(self._intervals(X, ranks, asked), certificate=certificate)
 
+    @noticing_memory
     def _intervals(
         self, X: Any, ranks: Sequence[int], asked: float | tuple[float, ...]
     ) -> Intervals:
