@@ -11,6 +11,7 @@ from dataclasses import MISSING, fields
 
 import pytest
 import typer
+from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 import lazyknife as lk
 from command import fail, predict, succeed
@@ -117,6 +118,7 @@ def test_a_wrong_command_line_is_one_line(arguments, message):
             f"error: memory ran out: {ENOUGH}",
         ),
         (ValueError(), 2, "error: ValueError"),
+        (TerminatedWorkerError("a process was killed"), 2, "error: a process was killed"),
     ],
 )
 def test_expected_errors_are_one_line(capsys, raised, code, said):

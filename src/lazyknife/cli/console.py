@@ -8,6 +8,7 @@ import math
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import BrokenExecutor
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import typer
@@ -26,7 +27,7 @@ Result = TypeVar("Result")
 WIDE = 160  # columns of a table in a file or a pipe
 FAILED, USAGE, INTERRUPTED = 1, 2, 130  # exit codes: a part failed, the user can fix it, Ctrl-C
 # What a user's file, setting or machine can cause; anything else is a bug.
-EXPECTED = (ValueError, TypeError, OSError, ImportError)
+EXPECTED = (ValueError, TypeError, OSError, ImportError, BrokenExecutor)
 
 
 class OneLineErrors(TyperGroup):
