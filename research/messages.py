@@ -20,7 +20,7 @@ AREAS = {
     "Settings and fits": ("estimators", "losses", "compare", "settings"),
     "Networks and features": ("networks", "tangent"),
     "Bases and certificates": ("base", "certificate", "intervals"),
-    "Numbers, memory and devices": ("solve", "compute", "matmul"),
+    "Numbers, memory and devices": ("solve", "compute", "matmul", "memory"),
     "Files, plots and the command": (),
 }
 KINDS = {"error": "TableError", "SystemExit": "exit", "warn": "warning"}

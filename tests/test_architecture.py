@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -140,16 +139,6 @@ def test_the_import_graph_is_read_from_the_source() -> None:
     )
     assert imports("networks", sample, False) == {"base", "solve.choose", "records"}
     assert out_of_order("networks", {"base", "solve.choose", "records"}) == ["base", "solve.choose"]
-
-
-def bodies(tree: ast.Module) -> list[int]:
-    """Lines of every function's body, without its docstring."""
-    found = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef):
-            body = node.body[1:] if ast.get_docstring(node) is not None else node.body
-            found.append(sum(line.end_lineno - line.lineno + 1 for line in body))  # type: ignore[operator]
-    return found
 
 
 RUN_ENGINE = f"""

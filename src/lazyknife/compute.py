@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from .matmul import float32_products
-from .memory import free_bytes, total_bytes
+from .memory import NotEnoughMemory, free_bytes, total_bytes
 from .threads import shared_map
 
 CPU = torch.device("cpu")
@@ -46,10 +46,6 @@ GPU_ROWS_AT_ONCE = (1024, 2**16, 2**28)
 # glibc returns freed memory to the system above a threshold set by the largest block freed so far.
 # Freeing a large one raises it: otherwise every temporary costs a page fault for each 4 KiB.
 torch.empty(31 * 2**20, dtype=torch.uint8)
-
-
-class NotEnoughMemory(MemoryError, ValueError):
-    """What was asked for cannot fit, found before anything was computed."""
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
+
+# What a terminal obeys, also to write backwards, and halves of characters; but not line breaks.
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class TableError(ValueError):
@@ -17,6 +21,15 @@ class TableError(ValueError):
 def one_line(message: str) -> str:
     """Return the message without line breaks, which names of files and columns may contain."""
     return " ".join(message.splitlines())
+
+
+def visible(text: str) -> str:
+    r"""Return the text with control characters spelled out.
+
+    >>> print(visible("\x1b[31mred"))
+    \x1b[31mred
+    """
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def quoted(name: object) -> str:

@@ -11,6 +11,7 @@ from dataclasses import MISSING, fields
 
 import pytest
 import typer
+from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 import lazyknife as lk
 from command import fail, predict, succeed
@@ -25,6 +26,11 @@ from lazyknife.losses import LOSSES
 from lazyknife.solve.readout import READOUTS
 from lazyknife.solve.widths import WIDTHS
 
+ENOUGH = "use fewer rows or features, a smaller memory budget, or a machine with more memory"
+ALLOCATOR = (
+    "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you "
+    "tried to allocate 4096 bytes. Error code 12 (Cannot allocate memory)"
+)
 COMMANDS = ("predict", "compare", "certify", "plan")
 
 
@@ -100,7 +106,19 @@ def test_a_wrong_command_line_is_one_line(arguments, message):
     [
         (KeyboardInterrupt(), 130, "interrupted"),
         (ValueError("two\n  lines"), 2, "error: two lines"),
-        (MemoryError(), 2, "error: MemoryError"),
+        (MemoryError(), 2, f"error: memory ran out: {ENOUGH}"),
+        (
+            RuntimeError(ALLOCATOR),
+            2,
+            f"error: memory ran out (4096 bytes were asked for): {ENOUGH}",
+        ),
+        (
+            ImportError("torch.so: failed to map segment from shared object"),
+            2,
+            f"error: memory ran out: {ENOUGH}",
+        ),
+        (ValueError(), 2, "error: ValueError"),
+        (TerminatedWorkerError("a process was killed"), 2, "error: a process was killed"),
     ],
 )
 def test_expected_errors_are_one_line(capsys, raised, code, said):
@@ -113,7 +131,7 @@ def test_expected_errors_are_one_line(capsys, raised, code, said):
     assert (caught.value.exit_code, capsys.readouterr().err) == (code, f"{said}\n")
 
 
-@pytest.mark.parametrize("raised", [AssertionError, BrokenPipeError])
+@pytest.mark.parametrize("raised", [AssertionError, BrokenPipeError, RuntimeError])
 def test_other_errors_are_not_hidden(raised):
     @console.plainly
     def command():

@@ -99,6 +99,7 @@ def test_warnings_of_a_comparison_are_said_once(folder):
     [
         ("--method x", "--method x: choose from 'naive'"),
         ("--alpha 2", "--alpha 2.0"),
+        ("--alpha 0", "--alpha 0.0: give a number strictly between 0 and 1"),
         ("--epochs 0", "--epochs 0"),
         ("--folds 61", "--folds 61: give between 2 and the number of rows, 60"),
         ("--train-rows 0", "--train-rows 0"),

@@ -1,6 +1,9 @@
 """What is checked before anything is loaded, what is read, and what is written."""
 
+import base64
+import io
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -118,6 +121,30 @@ def test_names_of_rows_are_copied_and_quoted_if_asked(folder):
     succeed(*predict("--id", "name", "--safe-cells", test="named.csv"))
     quoted = ["00001", "NA", "'=1+1", "-5", "'+A1", "'@x", "a"]
     assert pd.read_csv("out.csv", dtype=str, na_filter=False)["name"].tolist() == quoted
+
+
+def test_cells_of_the_page_are_quoted_too(folder):
+    for file in ("train.csv", "test.csv"):
+        frame = pd.read_csv(file).rename(columns={"y": "=y"})
+        frame.assign(name="=1+1").to_csv(file, index=False)
+    page = ("--target", "=y", "--id", "name", "--html", "page.html")
+    command = ("predict", "train.csv", "test.csv", *page)
+    found = []
+    for option, note in (((), True), (("--safe-cells",), False)):
+        said = run(*command, *option).stderr
+        assert ("note: 20 values of 'name' look like formulas" in said) == note
+        text = (folder / "page.html").read_text()
+        data = re.search(r'href="data:text/csv;charset=utf-8;base64,(.+?)"', text)
+        frame = pd.read_csv(io.StringIO(base64.b64decode(data[1]).decode()))
+        found.append([*frame["id"].unique(), *frame.columns[-2:]])
+    assert found == [["=1+1", "=y", "covered"], ["'=1+1", "'=y", "covered"]]
+
+
+def test_names_of_rows_may_be_dropped_from_the_features_too(folder):
+    succeed(*predict("--id", "a", "--drop", "a"))
+    both = pd.read_csv("out.csv")
+    succeed(*predict("--id", "a"))
+    pd.testing.assert_frame_equal(both, pd.read_csv("out.csv"))
 
 
 def test_cells_that_a_spreadsheet_runs():

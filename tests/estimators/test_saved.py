@@ -1,6 +1,7 @@
 """Saved models predict the same bits as the models that were saved."""
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -18,6 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, PowerTransformer, RobustScaler
 from torch import nn
 
+from fuzzing import patience
 from lazyknife import (
     DPSGD,
     CVPlusRegressor,
@@ -211,6 +213,14 @@ def test_frames_with_columns_of_any_kind(network, tmp_path):
     assert_same(model, again, FRAME.assign(kind="b"))
     assert again.reader_ == model.reader_
     assert again.encoding.categorical == ["flag"]
+
+
+def test_text_that_is_no_unicode_is_saved(tmp_path):
+    kinds = ["u", "\ud800"] * 15  # half of a character, as in a name of a file that is not UTF-8
+    frame = pandas.DataFrame({"a": X[:, 0], "kind": pandas.Series(kinds, dtype=object)})
+    model = lazy().fit(frame, y)
+    model.save(tmp_path / "m.lk")
+    assert_same(model, LazyJackknifeRegressor.load(tmp_path / "m.lk"), frame[:12])
 
 
 def test_frames_keep_their_names(tmp_path):
@@ -470,6 +480,16 @@ def rewritten(path, change=None, tensors=None, **metadata):
 def saved(tmp_path):
     fitted("one network").save(tmp_path / "m.lk")
     return tmp_path / "m.lk"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.lk")
+    for path in (tmp_path, tmp_path / "pipe.lk"):
+        with patience(20), pytest.raises(ValueError, match="is not a file: give one that model"):
+            LazyJackknifeRegressor.load(path)
+    with pytest.raises(FileNotFoundError):
+        LazyJackknifeRegressor.load(tmp_path / "missing.lk")
 
 
 def test_models_of_other_classes_are_named(saved):

@@ -77,8 +77,9 @@ def compare(
     reading, roles = inputs.reading_of(given), inputs.roles_of(target, given)
     check_sizes(inputs.check_inputs((data,), reading, roles), given, fits=False)
 
-    from ..data.checks import check_positive
+    from ..data.checks import check_fraction, check_positive
 
+    check_fraction("alpha", given["alpha"])
     unit = check_positive("unit", given["unit"])
     rows = _read(data, reading, roles)
 

@@ -51,6 +51,7 @@ class Compared:
     def panel(self, column: str) -> Panel:
         """Return one of the quantities that are drawn."""
         from ..plots import Panel
+        from ..plots.look import literal
 
         values, errors = (self.summary[name].tolist() for name in (column, f"{column}_se"))
         if column == "coverage":
@@ -58,7 +59,7 @@ class Compared:
             return Panel("share of new values", values, errors, target=aim, target_label="1 − α")
         if column == "seconds":
             return Panel("seconds", values, errors, log=True)
-        return Panel(self.target, values, errors)
+        return Panel(literal(self.target), values, errors)
 
     def table(self) -> Table:
         """Return the means with their standard errors; the file to download has all folds."""

@@ -8,6 +8,7 @@ import math
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import BrokenExecutor
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import typer
@@ -16,6 +17,8 @@ from rich.console import Console
 from rich.table import Table
 from typer.core import TyperGroup
 
+from ..memory import noticing_memory
+from ..words import visible
 from .spelling import spelled
 
 Arguments = ParamSpec("Arguments")
@@ -24,7 +27,7 @@ Result = TypeVar("Result")
 WIDE = 160  # columns of a table in a file or a pipe
 FAILED, USAGE, INTERRUPTED = 1, 2, 130  # exit codes: a part failed, the user can fix it, Ctrl-C
 # What a user's file, setting or machine can cause; anything else is a bug.
-EXPECTED = (ValueError, TypeError, OSError, MemoryError, ImportError)
+EXPECTED = (ValueError, TypeError, OSError, ImportError, BrokenExecutor)
 
 
 class OneLineErrors(TyperGroup):
@@ -56,7 +59,7 @@ def plainly(command: Callable[Arguments, Result]) -> Callable[Arguments, Result]
             warnings.simplefilter("default", UserWarning)
             warnings.showwarning = warn
             try:
-                return command(*args, **kwargs)
+                return noticing_memory(command)(*args, **kwargs)
             except BrokenPipeError:  # the reader of the output has closed it; typer ends silently
                 raise
             except KeyboardInterrupt:
@@ -75,13 +78,13 @@ def one_line(message: object) -> str:
 
 
 def say_error(message: str) -> None:
-    """Write an error to stderr, in one line."""
-    say(f"error: {one_line(message)}")
+    """Write an error to stderr."""
+    say(f"error: {message}")
 
 
 def say(line: str) -> None:
     """Write one line to stderr."""
-    print(line, file=sys.stderr, flush=True)
+    print(visible(one_line(line)), file=sys.stderr, flush=True)
 
 
 def show_progress() -> bool:
@@ -105,17 +108,18 @@ def print_table(
     for number, column in enumerate(columns):
         table.add_column(column, justify="left" if number < texts else "right", overflow="fold")
     for row in rows:
-        table.add_row(*map(str, row))
+        table.add_row(*(visible(str(cell)) for cell in row))
     _console().print(table)
 
 
 def print_text(text: str) -> None:
     """Print lines, wrapped between words where a terminal is too narrow for them."""
-    _console().print(text, soft_wrap=not sys.stdout.isatty())
+    _console().print(visible(text), soft_wrap=not sys.stdout.isatty())
 
 
 def _console() -> Console:
-    return Console(width=None if sys.stdout.isatty() else WIDE, highlight=False, markup=False)
+    width = None if sys.stdout.isatty() else WIDE
+    return Console(width=width, highlight=False, markup=False, emoji=False)
 
 
 def plus_minus(mean: float, error: float) -> str:

@@ -73,7 +73,7 @@ def write_outputs(
         writers[drawn] = lambda temporary: write_figure(figure, temporary, drawn.suffix.lower())
     if page is not None and html is not None:
         text = render(page)
-        writers[html] = lambda temporary: temporary.write_text(text, encoding="utf-8")
+        writers[html] = lambda temporary: temporary.write_text(text, "utf-8", "replace")
     write_together(writers)
 
 

@@ -31,7 +31,8 @@ def roles_of(target: str, given: Mapping[str, Any], id_column: str | None = None
     """Return the columns that the options name."""
     from .tables import Roles
 
-    return Roles(target, id_column, tuple(given["drop"] or ()), tuple(given["categorical"] or ()))
+    drop = tuple(name for name in given["drop"] or () if name != id_column)  # no feature anyway
+    return Roles(target, id_column, drop, tuple(given["categorical"] or ()))
 
 
 def check_inputs(paths: Sequence[Path], reading: Reading, roles: Roles) -> list[File]:

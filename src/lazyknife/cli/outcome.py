@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from .files import safe_cells
 from .report import Figure, Report, Table
 from .words import verdict
 
@@ -144,24 +145,29 @@ def draw(outcome: Outcome) -> dict[str, Any]:
 
     from ..metrics import coverage_by_bin
     from ..plots import plot_coverage_by_bin, plot_intervals, style
+    from ..plots.look import literal
 
-    truth, first = outcome.rows.y_new, outcome.levels[0]
+    truth, first, name = outcome.rows.y_new, outcome.levels[0], literal(outcome.target)
     titles = ("Intervals, sorted by prediction", "Coverage by width of the interval")
     with style(READABLE):
         drawn = [figure.Figure(figsize=SIZE, layout="constrained") for _ in titles]
-        plot_intervals(first, truth, ax=drawn[0].subplots(), label=outcome.target)
+        plot_intervals(first, truth, ax=drawn[0].subplots(), label=name)
         if truth is None:
             return {titles[0]: drawn[0]}
         target = 1 - float(first.alpha)  # type: ignore[arg-type]  # one level
         ax = plot_coverage_by_bin(coverage_by_bin(truth, first), target, ax=drawn[1].subplots())
-        ax.set_xlabel(f"width of the interval of {outcome.target}")
+        ax.set_xlabel(f"width of the interval of {name}")
     return dict(zip(titles, drawn, strict=True))
 
 
 def make_report(
-    outcome: Outcome, drawings: Mapping[str, Any], inputs: str, origin: Mapping[str, Any]
+    outcome: Outcome,
+    drawings: Mapping[str, Any],
+    inputs: str,
+    origin: Mapping[str, Any],
+    safe: bool = False,
 ) -> Report:
-    """Put the report together."""
+    """Put the report together; ``safe`` quotes what a spreadsheet would run in its CSV file."""
     from ..plots import figure_svg
 
     first, share = outcome.levels[0], outcome.totals.coverage(0)
@@ -181,7 +187,7 @@ def make_report(
         ),
         certificate=outcome.certificates[0],
         figures=figures,
-        tables=(results, *_guarantees(outcome), _intervals(outcome)),
+        tables=(results, *_guarantees(outcome), _intervals(outcome, safe)),
         notes=outcome.rows.notes,
         warnings=tuple(doubts(outcome)),
         **origin,
@@ -199,7 +205,7 @@ def _guarantees(outcome: Outcome) -> list[Table]:
     return [Table("Guarantee of each level", columns, rows, note)] if len(rows) > 1 else []
 
 
-def _intervals(outcome: Outcome) -> Table:
+def _intervals(outcome: Outcome, safe: bool) -> Table:
     """Return the first rows at the first level, and all of them as a file to download."""
     rows, intervals = outcome.rows, outcome.levels[0]
     frame = intervals.to_frame().assign(width=intervals.width)
@@ -210,7 +216,7 @@ def _intervals(outcome: Outcome) -> Table:
     name, names = ("row", [place + 1 for place in places]) if rows.ids is None else ("id", rows.ids)
     frame.insert(0, name, names)
     shown = tuple(frame.head(SHOWN).itertuples(index=False, name=None))
-    csv = frame.to_csv(index=False)
+    csv = (safe_cells(frame) if safe else frame).to_csv(index=False)
     return Table("Intervals", tuple(map(str, frame.columns)), shown, _which_rows(outcome), csv)
 
 

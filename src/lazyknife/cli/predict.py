@@ -209,7 +209,9 @@ def _write(
     """Write what was asked for, once everything has been computed."""
     paths = context.params
     drawings = draw(outcome) if paths["figure"] or paths["html"] else {}
-    page = make_report(outcome, drawings, inputs, origin(context)) if paths["html"] else None
+    page = None
+    if paths["html"]:
+        page = make_report(outcome, drawings, inputs, origin(context), paths["safe_cells"])
     write_outputs(paths, table, next(iter(drawings.values()), None), page)
 
 
@@ -220,7 +222,7 @@ def _print(paths: Mapping[str, Any], outcome: Outcome) -> None:
     print_text(f"\n{expectation(level, outcome.certificates[0], outcome.shift.clear)}")
     print_text(f"\n{in_words(outcome.certificates)}\n")
     print_text(f"Wrote {outcome.totals.rows} intervals to {paths['output'] or paths['html']}.")
-    if outcome.formulas and paths["output"] and not paths["safe_cells"]:
+    if outcome.formulas and not paths["safe_cells"]:
         assert outcome.rows.ids is not None
         column = f"values of {outcome.rows.ids.name!r} look like formulas to a spreadsheet"
         say(f"note: {outcome.formulas} {column}: pass --safe-cells to quote them.")

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..memory import free_bytes
+from ..memory import NotEnoughMemory, free_bytes
 from ..words import bytes_in_words
 from .console import say
 
@@ -47,7 +47,7 @@ def check_sizes(
     needed = COPIES * sum(size.memory for size in sizes.values())
     unused = free_bytes() if free is None else free
     if needed > unused:
-        raise MemoryError(_refused(sizes, needed, unused))
+        raise NotEnoughMemory(_refused(sizes, needed, unused))
     for number, (name, size) in enumerate(sizes.items()):
         if size.rows > MANY_ROWS:
             then = f"; {_method(size, given)}" if fits and number == 0 else ""

@@ -28,6 +28,7 @@ from ..data.reading import Reader
 from ..data.scaling import Scaling, Source
 from ..data.targets import Target, find_target
 from ..intervals import CONSTRUCTIONS, Construction, check_construction, find_construction, kappa
+from ..memory import noticing_memory
 from ..records import Predictor, to_array
 from ..results import Intervals
 from ..threads import available
@@ -107,6 +108,7 @@ class IntervalRegressor(Saved, ComparesRows, RegressorMixin, Guaranteed):  # typ
         """Return how many of n rows are left out, or held out."""
         return n
 
+    @noticing_memory
     def fit(self, X: Any, y: Any = None, X_pool: Any = None, X_unlabeled: Any = None) -> Self:
         """Fit the network and all its leave-one-out models.
 
@@ -167,6 +169,7 @@ class IntervalRegressor(Saved, ComparesRows, RegressorMixin, Guaranteed):  # typ
             return (self._points(batch_rows(batch)) for batch in X)
         return self._points(X)
 
+    @noticing_memory
     def _points(self, X: Any) -> Any:
         values = self._check_new(X)
         parts = self._by_blocks(self.loo_.point, to_tensor(self.scaling_(values)))
@@ -225,6 +228,7 @@ class IntervalRegressor(Saved, ComparesRows, RegressorMixin, Guaranteed):  # typ
             raise ValueError("alpha=[]: give at least one level")
         return tuple(check_level("alpha", level) for level in chosen)
 
+    @noticing_memory
     def _intervals(
         self, X: Any, ranks: Sequence[int], asked: float | tuple[float, ...]
     ) -> Intervals:

@@ -8,10 +8,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ..compute import Machine, NotEnoughMemory
+from ..compute import Machine
 from ..intervals import Construction, LazyModels, find_construction
 from ..intervals.rounded import SMALL_SHARE, rounding_share
 from ..losses import SQUARED, Loss
+from ..memory import NotEnoughMemory
 from ..solve.guard import largest
 from ..solve.part import COMPARED
 from ..solve.primal_folds import factors_folds

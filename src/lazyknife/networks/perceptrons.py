@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..compute import CPU, NotEnoughMemory, free_memory
+from ..compute import CPU, free_memory
 from ..data.checks import check_choice, check_flag, check_positive_int
+from ..memory import NotEnoughMemory
 
 # A network in float32, its copy at the base weights, and one in float64.
 PARAMETER_BYTES = 4 + 4 + 8

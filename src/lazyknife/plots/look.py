@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..records import Array
+from ..words import visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,6 +79,11 @@ def bare(ax: Axes | None) -> Axes:
 def mark(number: int) -> dict[str, Any]:
     """Return colour and marker of the method or curve with this number."""
     return {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
+
+
+def literal(text: str) -> str:
+    """Return a text to draw as it is: dollars are no formula, control characters are spelled."""
+    return visible(text).replace("$", r"\$")
 
 
 def short(value: float) -> str:

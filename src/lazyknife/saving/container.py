@@ -34,7 +34,7 @@ def write_container(path: Path, container: Container) -> None:
         "lazyknife": version("lazyknife"),
         "hashes": {name: digest(tensor) for name, tensor in tensors.items()},
     }
-    text = json.dumps(document, allow_nan=False, ensure_ascii=False)
+    text = json.dumps(document, allow_nan=False)  # in ASCII, which has a form for any text
     metadata = {
         "format": FORMAT,
         "schema": str(SCHEMA),
@@ -42,11 +42,16 @@ def write_container(path: Path, container: Container) -> None:
         "sha256": sha256(text.encode()).hexdigest(),
     }
     with replacing(path) as temporary:
-        save_file(tensors, temporary, metadata)
+        try:
+            save_file(tensors, temporary, metadata)
+        except SafetensorError as error:  # a full disk, among others
+            raise OSError(str(error)) from None
 
 
 def read_container(path: Path) -> Container:
     """Read a file, or raise a ValueError that says what is wrong with it."""
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise ValueError(f"{path} is not a file: give one that model.save wrote")
     try:
         with safe_open(path, framework="pt") as file:
             document = _document(path, file.metadata() or {})

@@ -86,6 +86,8 @@ def open_file(
     reading = reading or Reading()
     if os.path.isdir(path):  # whose name may have no suffix
         raise TableError(f"{path} is a folder: give a file inside it")
+    if os.path.exists(path) and not os.path.isfile(path):  # a file is read several times
+        raise TableError(f"{path} is not a file: write the rows to one")
     if suffix_of(path) in SUFFIX_SEPARATORS:
         text = open_text(path, reading, whole, block_bytes)
         check_header(text)

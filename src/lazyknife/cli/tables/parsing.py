@@ -81,7 +81,14 @@ def _block(text: Text, block: Block, options: dict[str, Any], trusted: bool) -> 
         wrong = ""
         if not trusted and _is_doubtful(text, block, len(frame)):
             wrong = trouble(block, text.separator, width)
-    except (pandas.errors.ParserError, pandas.errors.EmptyDataError, csv.Error, UnicodeError):
+    except (
+        pandas.errors.ParserError,
+        pandas.errors.EmptyDataError,
+        csv.Error,
+        UnicodeError,
+    ) as error:
+        if "out of memory" in str(error):
+            raise MemoryError from None
         wrong = trouble(block, text.separator, width) or UNSEPARATED
     if wrong:
         raise TableError(f"{text.path}: {wrong}")

@@ -40,6 +40,8 @@ def size_of(file: File, drop: Collection[str] = ()) -> Size:
 
 def rows_of(path: Path) -> int:
     """Return the number of rows; that of a text file is an estimate."""
+    if not path.is_file():  # a pipe would be waited for
+        return 0
     if suffix_of(path) not in SUFFIX_SEPARATORS:
         return _parquet(path).rows
     packed = path.name.lower().endswith(".gz")

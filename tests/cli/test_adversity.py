@@ -1,0 +1,168 @@
+"""Full disks, little memory, and hostile texts: results, or one clear line."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from contextlib import contextmanager
+from hashlib import sha256
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+from safetensors.torch import save_file
+
+from command import fail, predict, run, succeed
+from fuzzing import patience
+from lazyknife import LazyJackknifeRegressor
+
+ESCAPE = "\x1b[31m"  # red, to a terminal
+CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+FIT = ("fit", "train.csv", "--target", "y", "--model", "m.lk")
+
+
+def rename(**names):
+    """Give columns of both files other names."""
+    for file in ("train.csv", "test.csv"):
+        pd.read_csv(file).rename(columns=names).to_csv(file, index=False)
+
+
+# Files that cannot be written
+
+
+@contextmanager
+def small_files(size):
+    """Within the block no file grows beyond this size, as on a full disk."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_model_that_the_disk_has_no_room_for_is_one_line_and_the_old_file_stays(folder):
+    succeed(*FIT)
+    old = (folder / "m.lk").read_bytes()
+    files = sorted(os.listdir())
+    with small_files(4096):
+        message = fail(*FIT)
+        with pytest.raises(OSError, match=r"m\.lk cannot be written"):
+            LazyJackknifeRegressor.load("m.lk").save("m.lk")
+    assert re.fullmatch(r"m\.lk cannot be written \(.*File too large.*\): .*", message)
+    assert (folder / "m.lk").read_bytes() == old
+    assert sorted(os.listdir()) == files
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_is_not_waited_for(folder):
+    succeed(*FIT)
+    for name in ("pipe.csv", "pipe.parquet"):
+        os.mkfifo(name)
+        with patience(20):
+            for command in (predict(train=name), predict(test=name), ("compare", name)):
+                options = ("--target", "y") if command[0] == "compare" else ()
+                assert f"{name} is not a file" in fail(*command, *options)
+            stored = ("predict", name, "--model", "m.lk", "--output", "out.csv")
+            assert f"{name} is not a file" in fail(*stored)
+
+
+def test_a_name_that_is_no_unicode_does_not_spoil_the_page(folder):
+    name = os.fsdecode(b"\xff.csv")
+    try:
+        (folder / "train.csv").rename(name)
+    except OSError:
+        pytest.skip("names of files are Unicode on this system")
+    succeed(*predict("--html", "page.html", train=name))
+    assert "?.csv" in (folder / "page.html").read_text(encoding="utf-8")
+
+
+# Texts
+
+
+def test_no_control_character_of_a_file_reaches_the_terminal(folder):
+    odd = f"{ESCAPE}\x07\x9b\u202eb\nb"
+    rename(b=odd, c="c" + ESCAPE)
+    for file in ("train.csv", "test.csv"):
+        frame = pd.read_csv(file)
+        frame[odd] = [f"{ESCAPE}{'uv'[k % 2]}" for k in range(len(frame))]
+        frame.assign(**{"=n" + ESCAPE: "=1"}).to_csv(file, index=False)
+    text = json.dumps({"class": ESCAPE, "hashes": {}})
+    own = {"format": "lazyknife model", "schema": "1", "document": text}
+    save_file({}, "forged.lk", own | {"sha256": sha256(text.encode()).hexdigest()})
+    said = [
+        run(*predict("--id", "=n" + ESCAPE, output=f"{ESCAPE}.csv")),
+        run(*predict("--target", odd)),
+        run(*predict("--target", ESCAPE)),
+        run(*predict("--drop", "=n" + ESCAPE, "--ridge", ESCAPE)),
+        run("predict", f"--{ESCAPE}"),
+        run(*predict(train=f"{ESCAPE}.csv")),
+        run("predict", "test.csv", "--model", "forged.lk", "--output", "out.csv"),
+    ]
+    assert [result.exit_code for result in said] == [0, 2, 2, 2, 2, 2, 2]
+    for result in said:
+        assert not CONTROL.search(result.output + result.stderr)
+        assert re.search(r"\\x1b\[31m", result.output + result.stderr)
+        kinds = {line.partition(": ")[0] for line in result.stderr.splitlines()}
+        assert kinds <= {"error", "note", "warning"}
+
+
+@pytest.mark.parametrize("name", ["y\x1b\x07\n", r"$\nosuch$ cost"])
+def test_any_name_of_a_target_can_be_drawn(folder, name):
+    rename(y=name)
+    drawn = ("--target", name, "--figure", "f.svg", "--html", "page.html")
+    succeed(*predict(*drawn))
+    ElementTree.parse("f.svg")
+    assert "\x1b" not in (folder / "f.svg").read_text()
+
+
+def test_any_name_of_a_target_can_be_drawn_in_a_comparison(folder):
+    pd.read_csv("all.csv").rename(columns={"y": "$\\y$\x1b"}).to_csv("all.csv", index=False)
+    quick = ("--method", "lazyknife", "--jobs", "1", "--folds", "2")
+    succeed(
+        *("compare", "all.csv", "--target", "$\\y$\x1b", *quick),
+        *("--figure", "f.svg", "--html", "page.html"),
+    )
+    ElementTree.parse("f.svg")
+
+
+# Memory
+
+LITTLE = """
+import resource, sys
+from typer.testing import CliRunner
+from lazyknife.cli.app import app
+small = "predict train.csv test.csv --target y --output out.csv".split()
+assert CliRunner().invoke(app, small).exit_code == 0
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+limit = resource.getrlimit(resource.RLIMIT_AS)[1]
+resource.setrlimit(resource.RLIMIT_AS, (used + 24 * 2**20, limit))
+result = CliRunner().invoke(app, "predict large.csv test.csv --target y -o out.csv".split())
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+print(result.exit_code, result.stderr.strip())
+if result.exit_code != 2: raise result.exception
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit address space")
+def test_too_little_memory_is_one_line(folder):
+    rng = np.random.default_rng(0)
+    large = pd.DataFrame(rng.normal(size=(900, 4)), columns=list("abcy"))
+    large.to_csv("large.csv", index=False)
+    done = subprocess.run(
+        [sys.executable, "-c", LITTLE], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stdout.splitlines()
+    assert re.match(r"2 error: .*(bytes|memory ran out).*: .*fewer rows", line), line
+
+
+def test_memory_that_runs_out_while_a_file_is_read_is_not_blamed_on_the_file(folder, monkeypatch):
+    def read_csv(*_, **__):
+        raise pd.errors.ParserError("Error tokenizing data. C error: out of memory")
+
+    monkeypatch.setattr(pd, "read_csv", read_csv)
+    assert "memory ran out" in fail(*predict())
