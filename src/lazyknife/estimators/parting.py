@@ -118,8 +118,10 @@ class PartedStep(CandidateStep):
         tangent = self._tangent(self._networks[best], climbs[best], part.frame)
         basis = Landmarks.of(tangent, X[: landmarks_of(n)])
         center = float(y.mean()) if self.intercept else 0.0
-        passes, errors = Passes(basis, climbs[best].ridge, self.intercept, center).started(X, y)
-        passes = replace(passes, amount=self._amount(part, errors))
+        passes = Passes(basis, climbs[best].ridge, self.intercept, center)
+        first = passes.models(X, y, torch.arange(len(y)))  # of the part alone
+        amount = self._amount(part, first.residuals)
+        passes = replace(passes, amount=amount, start=first.solved.weights)
         return passes, self._choice(passes, n - len(y), part, best, climbs)
 
     def cost(self, n: int, features: int) -> Cost:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -109,13 +109,6 @@ class Passes:
         """Between the passes."""
         start = torch.zeros_like(sums.moments) if self.start is None else self.start
         return StreamedRidge.of(sums, self.ridge, self.intercept, start)
-
-    def started(self, X: Tensor, y: Tensor) -> tuple[Passes, Tensor]:
-        """The same with the ridge of some rows as the first guess, and their left-out errors."""
-        rows = self.features(X)
-        targets = self._targets(rows, y)
-        solved = self.solve(Sums.of(rows, targets))
-        return replace(self, start=solved.weights), solved.leave_out(rows, targets).residuals
 
     def left(
         self, solved: StreamedRidge, X: Tensor, y: Tensor, rows: Tensor | None = None
