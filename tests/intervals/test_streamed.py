@@ -223,11 +223,7 @@ def test_ends_contain_those_of_rational_numbers(kind: str, ridge: float) -> None
     wrong = torch.tensor([1e3, -7.0, 0.1, 5.0], dtype=torch.float64)
     for start in (None, "ridge", wrong):
         try:
-            passes = (
-                plain.started(X[:5], y[:5])[0]
-                if isinstance(start, str)
-                else replace(plain, start=start)
-            )
+            passes = started(plain, X, y) if isinstance(start, str) else replace(plain, start=start)
             loo = passes.models(X, y, torch.arange(5, 13))
         except Indefinite:
             continue
