@@ -42,6 +42,7 @@ SCALES: Rows = [(0.81, -1.25), (-0.2, 0.18), (-1.58, -0.32), (0.37, -1.9), (-1.1
 FRAMES: Rows = [(-1.04, -0.52), (-0.89, -0.65), (0.88, 0.59), (0.41, 0.12), (-0.04, 0.37)]
 RIDGES: Rows = [(2.13, 2.16), (-1.07, -0.52), (-0.56, -0.93), (1.41, 2.69), (-5.34, -0.98)]
 GROUPS: Rows = [(1, 0.83), (1, 0.99), (1, 1.19), (0, 0.09), (0, -0.1)]
+WIDTHS: Rows = [(0.17, 0.25), (-1.09, -1.08), (1.06, 1.09), (1.2, 1.03), (-2.53, -2.78)]
 TWO_VALUES: Rows = [(0, 1.37), (0, -0.67), (1, 0.35), (1, 0.9), (1, 0.09)]
 ERRORS: Rows = [(3, 1.7), (0, 0.3), (0, -1.1), (10, 0.3), (3, 0.3)]
 BAGS = (PLACES, SCALES, FRAMES, RIDGES, GROUPS)
@@ -137,16 +138,22 @@ def claiming(method: Method, miss: float) -> Method:
     return lambda X, y: [(p, Changed(model, claim)) for p, model in method(X, y)]
 
 
-def line() -> nn.Module:
+def line(bias: bool = True) -> nn.Module:
     """A linear network at fixed weights."""
-    network = nn.Linear(1, 1, dtype=torch.float64)
-    nn.init.constant_(network.weight, 0.25)
-    nn.init.constant_(network.bias, 0.125)
+    network = nn.Linear(1, 1, bias, dtype=torch.float64)
+    for weight in network.parameters():
+        nn.init.constant_(weight, 0.25)
     return network
 
 
 FULL = {"network": line(), "ridge": 0.5, "construction": "full"}
 LINE = {"network": line(), "ridge": 0.5, "widths": "constant"}
+ONE_FEATURE = {  # so few for the rows that windows of models decide
+    "network": line(bias=False),
+    "intercept": False,
+    "ridge": 0.5,
+    "widths": "constant",
+}
 AUTO = {"network": line(), "ridge": "auto", "widths": "constant"}
 TINY = {"network": mlp((2,)), "widths": "constant"}
 MOVED = {**TINY, "readout": "network", "ridge": 2.0}
@@ -333,6 +340,9 @@ CASES: dict[str, list[Case]] = {
         *each(lazy(construction="minmax", **LINE), *BAGS),
     ],
     "minmax, rank 2": [every(lazy(2, construction="minmax", **LINE), TIED, 4)],
+    "windows": [every(lazy(**ONE_FEATURE), TIED, 4), *each(lazy(**ONE_FEATURE), *BAGS)],
+    "windows, rank 2": each(lazy(2, **ONE_FEATURE), *BAGS),
+    "windows, minmax": each(lazy(construction="minmax", **ONE_FEATURE), *BAGS),
     "full": [
         *(every(lazy(**FULL), atoms, n) for atoms, n in ((TIED, 4), (THREE, 6))),
         *each(lazy(**FULL), *BAGS),
@@ -358,6 +368,7 @@ CASES: dict[str, list[Case]] = {
     "chosen λ, full": each(lazy(**FULL | {"ridge": "auto"}), *BAGS),
     "chosen λ, cv+": [folded(one(lazy(**FOLDS | {"ridge": "auto"}), rows)) for rows in BAGS[:2]],
     "network": each(lazy(**TINY), *BAGS),
+    "network, cv+": [folded(one(lazy(construction="cv+", folds=2, **TINY), PLACES))],
     "network, its own readout": each(lazy(**MOVED), *BAGS),
     "network, widths by noise": each(lazy(network=mlp((2,))), *BAGS),
     "network, Huber loss": each(lazy(loss="huber", **TINY), *BAGS),
@@ -369,7 +380,7 @@ CASES: dict[str, list[Case]] = {
     "choosing, cv+": [
         folded(one(lazy(construction="cv+", folds=2, **KERNELS), rows)) for rows in (SCALES, RIDGES)
     ],
-    "default": each(lazy(), *BAGS, PLANE),
+    "default": each(lazy(), *BAGS, WIDTHS, PLANE),
     "default, rank 2": [every(lazy(2), TIED, 4), one(lazy(2), SEVEN)],
     "default, minmax": each(lazy(construction="minmax"), GROUPS, PLACES, SCALES),
     "default, full": each(lazy(construction="full"), FRAMES, GROUPS, PLACES),
