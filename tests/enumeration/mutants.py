@@ -108,7 +108,7 @@ def standardised(model: Any, X: Array, y: Array) -> Changed:
 
 def trained(model: Any, X: Array, y: Array) -> Changed:
     """Base weights that remember all rows, under the certificate of public ones."""
-    base = Plain(epochs=100, lr=0.05)
+    base = Plain(epochs=30, lr=0.1)
     return Changed(refitted(model, X, y, base=base), model.certificate_)
 
 
@@ -168,8 +168,8 @@ MUTANTS: dict[str, list[Case]] = {
     "scale of y by all rows": each(changed(lazy(**AUTO), on_one_scale), RIDGES),
     "base trained on all rows": each(changed(lazy(**WEAK), trained), SCALES),
     "rows set aside are scored": [all_scored(SCALES)],
-    "memory without privacy": [one(claiming(private(widths="constant"), 1 / 5), REMEMBERED)],
+    "memory without privacy": [one(claiming(private(widths="constant"), 1 / 4), REMEMBERED)],
     "half of ε": [
-        one(claiming(private(widths="constant"), math.exp(TRUE_EPSILON / 2) / 5), REMEMBERED)
+        one(claiming(private(widths="constant"), math.exp(TRUE_EPSILON / 2) / 4), REMEMBERED)
     ],
 }
