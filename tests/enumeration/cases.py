@@ -392,7 +392,7 @@ CASES: dict[str, list[Case]] = {
     "refits": [every(refits(lk.JackknifeRegressor), TIED, 4)],
     "refits, minmax": [every(refits(lk.JackknifeRegressor, construction="minmax"), TIED, 4)],
     "refits, cv+": [in_order(every(refits(lk.CVPlusRegressor, folds=2), THREE, 4))],
-    "split conformal": [split(THREE[1:], given) for given in (TIED[:2], TIED[1:3])],
+    "split conformal": [split(TIED, given) for given in (TIED[:2], TIED[1:3])],
     "private base": each(private(widths="constant"), REMEMBERED),
     "private base, full": each(private(construction="full"), REMEMBERED),
 }
