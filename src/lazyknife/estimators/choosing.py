@@ -22,7 +22,7 @@ from ..solve.factors import choose_factors
 from ..solve.folds import draw_folds
 from ..solve.kernels import CandidateKernels, weights_of
 from ..solve.pairs import Errors, errors_of, joined
-from ..solve.part import draw_part, toll
+from ..solve.part import SEARCHED, draw_part, toll
 from ..solve.places import Place
 from ..solve.problem import Problem, make_system, ridge_grid
 from ..solve.reading import Read
@@ -64,6 +64,8 @@ class ChoosingStep(CandidateStep):
         As in ``LazyStep``.
     relevance
         Whether a weight for each feature is searched.
+    searched
+        Rows that the search uses, on average, where there are more.
 
     """
 
@@ -73,6 +75,7 @@ class ChoosingStep(CandidateStep):
     folds: int
     alpha: float
     progress: bool = False
+    searched: int = SEARCHED
 
     def models(self, X: Tensor, y: Tensor) -> tuple[ChosenModels, Choice]:
         """Search, solve at every place where some model stands, and join the models."""
@@ -84,7 +87,7 @@ class ChoosingStep(CandidateStep):
         rows = _Rows(X, y, sets, self._frames(X, sets))
         units = [self.unit(candidate, X) for candidate in self.candidates]
         with self.machine.exact.products():
-            part = draw_part(len(y), self.seed)
+            part = draw_part(len(y), self.seed, self.searched)
             with few_threads(len(part)):
                 found = self._search(rows, part, units)
             with few_threads(len(y)):

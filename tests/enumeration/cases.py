@@ -1,0 +1,398 @@
+"""Methods and rows to enumerate, as data."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import combinations_with_replacement, product
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+
+import lazyknife as lk
+from enumeration.exact import Bag, Enumeration, Method
+from lazyknife.base import BaseMethod
+from lazyknife.estimators.lazy import LazyJackknifeRegressor
+from lazyknife.estimators.parting import drawn_part
+from lazyknife.estimators.records import Seeds
+from lazyknife.networks import mlp, wide
+from lazyknife.records import Base, PrivacyCurve
+from lazyknife.results import Intervals
+from lazyknife.solve.folds import draw_folds
+from lazyknife.solve.part import draw_part
+from reference import Array
+
+Rows = Sequence[tuple[float, ...]]  # features and, last, y
+SEED = 0
+LAZY_SEED = Seeds.of(SEED).lazy
+
+# Few atoms, of which every bag is fitted. Residuals tie, and .3 is not .1 + .2.
+TIED: Rows = [(0, 0.3), (0, 1.7), (1, 0.1 + 0.2), (1, 1.7)]
+THIRDS: Rows = [(1 / 3, 0.1), (1 / 3, 0.7), (-1 / 3, 0.1 + 0.6), (2 / 3, 0.1)]
+THREE: Rows = [(0, 0.3), (1, 1.7), (3, 0.1 + 0.2)]
+# Five rows that are one bag, by what shows best in them.
+PLACES: Rows = [(3, 0.38), (10, -1.02), (0, -0.28), (3, 0.64), (1, 0.03)]
+SCALES: Rows = [(0.81, -1.25), (-0.2, 0.18), (-1.58, -0.32), (0.37, -1.9), (-1.14, 0.96)]
+FRAMES: Rows = [(-1.04, -0.52), (-0.89, -0.65), (0.88, 0.59), (0.41, 0.12), (-0.04, 0.37)]
+RIDGES: Rows = [(2.13, 2.16), (-1.07, -0.52), (-0.56, -0.93), (1.41, 2.69), (-5.34, -0.98)]
+GROUPS: Rows = [(1, 0.83), (1, 0.99), (1, 1.19), (0, 0.09), (0, -0.1)]
+WIDTHS: Rows = [(0.17, 0.25), (-1.09, -1.08), (1.06, 1.09), (1.2, 1.03), (-2.53, -2.78)]
+TWO_VALUES: Rows = [(0, 1.37), (0, -0.67), (1, 0.35), (1, 0.9), (1, 0.09)]
+ERRORS: Rows = [(3, 1.7), (0, 0.3), (0, -1.1), (10, 0.3), (3, 0.3)]
+BAGS = (PLACES, SCALES, FRAMES, RIDGES, GROUPS)
+POSITIVE: Rows = [(-2, 0.83), (1, 2.06), (3, 0.51), (10, 2.93), (0, 3.31)]
+BINARY: Rows = [(3, 1), (0, 0), (0, 1), (10, 0), (1, 1), (2, 0)]
+PLANE: Rows = [(-2, -2, 0.99), (-2, 3, -0.34), (10, 10, 0.85), (1, 10, -1.03), (10, 1, -0.29)]
+SEVEN: Rows = [
+    (-1.06, 0.1, -0.88),
+    (-3.83, -2.07, -3.41),
+    (1.08, -1.6, 0.99),
+    (-0.33, 0.4, -0.57),
+    (1.14, 3.74, 0.72),
+    (2.02, -0.46, 2.23),
+    (-4.26, -0.45, -3.64),
+]
+FOUR: Rows = [(2, 0.92), (0, -0.59), (1, 1.52), (2, -0.67)]  # given beside a bag
+
+
+class Case(NamedTuple):
+    """A method, its rows, and the bags of them: None is every bag."""
+
+    method: Method
+    atoms: Rows
+    blocks: Sequence[Sequence[int]]
+    bags: Sequence[Bag] | None = None
+
+    def enumeration(self) -> Enumeration:
+        return Enumeration(self.method, np.array(self.atoms, dtype=float), self.blocks)
+
+
+def every(method: Method, atoms: Rows, n: int) -> Case:
+    """Every bag of n + 1 of the atoms."""
+    return Case(method, atoms, [range(n)])
+
+
+def one(method: Method, rows: Rows) -> Case:
+    """All of these rows as one bag."""
+    return Case(method, rows, [range(len(rows) - 1)], [tuple(range(len(rows)))])
+
+
+def each(method: Method, *bags: Rows) -> list[Case]:
+    """Several bags."""
+    return [one(method, rows) for rows in bags]
+
+
+def in_order(case: Case) -> Case:
+    """The same for a method that may treat every row unlike the others."""
+    return case._replace(blocks=[[row] for rows in case.blocks for row in rows])
+
+
+def folded(case: Case, folds: int = 2) -> Case:
+    """The same for a method that leaves folds out."""
+    n = sum(map(len, case.blocks))
+    return case._replace(blocks=[fold.tolist() for fold in draw_folds(n, folds, LAZY_SEED)])
+
+
+def fits(
+    make: Callable[[float], Any], rank: int = 1, places: Sequence[int] = (), given: Rows = ()
+) -> Method:
+    """The fit of an estimator, made for a level, whose rows at some places are given."""
+
+    def method(X: Array, y: Array) -> list[tuple[int, Any]]:
+        table = np.column_stack([X, y])
+        for place, row in sorted(zip(places, given, strict=True)):
+            table = np.insert(table, place, row, axis=0)
+        return [(1, make(rank / (len(y) + 1)).fit(table[:, :-1], table[:, -1]))]
+
+    return method
+
+
+def lazy(rank: int = 1, kind: type = LazyJackknifeRegressor, **settings: Any) -> Method:
+    """The estimator at the level of a rank."""
+    return fits(lambda alpha: kind(**settings, alpha=alpha, random_state=SEED), rank)
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A fitted model whose certificate, level, rows or intervals are other ones."""
+
+    model: Any
+    certificate_: Any
+    alpha: float | None = None
+    before: Callable[[Array], Array] = lambda X: X
+    after: Callable[[Intervals], Intervals] = lambda found: found
+
+    def predict_interval(self, X: Array) -> Intervals:
+        return self.after(self.model.predict_interval(self.before(X), alpha=self.alpha))
+
+
+def claiming(method: Method, miss: float) -> Method:
+    """The same intervals with another bound on their misses, also where they have none."""
+    claim = SimpleNamespace(coverage=1 - miss)
+    return lambda X, y: [(p, Changed(model, claim)) for p, model in method(X, y)]
+
+
+def line(bias: bool = True) -> nn.Module:
+    """A linear network at fixed weights."""
+    network = nn.Linear(1, 1, bias, dtype=torch.float64)
+    for weight in network.parameters():
+        nn.init.constant_(weight, 0.25)
+    return network
+
+
+FULL = {"network": line(), "ridge": 0.5, "construction": "full"}
+LINE = {"network": line(), "ridge": 0.5, "widths": "constant"}
+ONE_FEATURE = {  # so few for the rows that windows of models decide
+    "network": line(bias=False),
+    "intercept": False,
+    "ridge": 0.5,
+    "widths": "constant",
+}
+AUTO = {"network": line(), "ridge": "auto", "widths": "constant"}
+TINY = {"network": mlp((2,)), "widths": "constant"}
+MOVED = {**TINY, "readout": "network", "ridge": 2.0}
+KERNELS = {"network": [wide("laplace"), wide("gaussian")], "widths": "constant"}
+
+
+# Rows that choose by coins, and rows set aside.
+
+
+class WithCoins(LazyJackknifeRegressor):
+    """Three rows on average choose for all, as 400 of more do."""
+
+    searched = 3
+
+    def _step_for(self, *terms: Any) -> Any:
+        return replace(super()._step_for(*terms), searched=self.searched)
+
+
+def coins(heads: int, n: int) -> tuple[int, list[list[int]]]:
+    """A seed with so many heads, and the rows by their coins."""
+    for seed in range(1000):
+        part = draw_part(n, Seeds.of(seed).lazy, WithCoins.searched).tolist()
+        if len(part) == heads:
+            return seed, [part, [row for row in range(n) if row not in part]]
+    raise AssertionError(heads)
+
+
+def tossed(rows: Rows, heads: int) -> Case:
+    """One bag, with so many heads among the n rows before the last: 2κ/(n + 2) for every seed."""
+    n = len(rows) - 1
+    seed, blocks = coins(heads, n)
+    method = fits(lambda alpha: WithCoins(**KERNELS, alpha=alpha, random_state=seed))
+    return one(claiming(method, 2 / (n + 2)), rows)._replace(blocks=blocks)
+
+
+class Parted(LazyJackknifeRegressor):
+    """Choices are made on rows set aside, however few rows there are."""
+
+    def _parted(self, *terms: Any) -> bool:
+        return True
+
+
+def set_aside(rows: Rows, **settings: Any) -> Case:
+    """The last five of nine rows as one bag, beside the first four."""
+    places = drawn_part(8, LAZY_SEED).tolist()
+
+    def make(alpha: float) -> Parted:
+        return Parted(**settings, alpha=alpha, random_state=SEED)
+
+    return one(fits(make, places=places, given=rows[:4]), rows[4:])
+
+
+def base_apart(rows: Rows) -> Case:
+    """Likewise with a base that is trained on four of eight rows."""
+    base = lk.Split(0.5, lk.Plain(epochs=20, lr=0.1))
+    places = base.rows(8, Seeds.of(SEED).rows)[0].tolist()
+
+    def make(alpha: float) -> LazyJackknifeRegressor:
+        return LazyJackknifeRegressor(**LINE, base=base, alpha=alpha, random_state=SEED)
+
+    return one(fits(make, places=places, given=rows[:4]), rows[4:])
+
+
+def split(atoms: Rows, given: Rows) -> Case:
+    """Split conformal prediction: every bag beside two rows that a network is trained on."""
+
+    def make(alpha: float) -> lk.SplitConformalRegressor:
+        return lk.SplitConformalRegressor(line(), epochs=2, alpha=alpha, random_state=SEED)
+
+    places = make(0.5)._parts(4, Seeds.of(SEED))[0].tolist()
+    return every(fits(make, places=places, given=given), atoms, 2)
+
+
+# Covariates of the pool.
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """An estimator that is fitted again for every new row, which is then in the pool."""
+
+    X: Array
+    y: Array
+    alpha: float
+
+    def _fitted(self, row: Array) -> LazyJackknifeRegressor:
+        settings = LINE | {"scaling": "standardize", "alpha": self.alpha, "random_state": SEED}
+        return LazyJackknifeRegressor(**settings).fit(self.X, self.y, X_pool=row)
+
+    @property
+    def certificate_(self) -> Any:
+        return self._fitted(self.X[:1]).certificate_
+
+    def predict_interval(self, X: Array) -> Intervals:
+        rows = np.split(X, len(X))
+        return Intervals.concat(
+            [replace(self._fitted(row).predict_interval(row), certificate=None) for row in rows]
+        )
+
+
+def pooled(X: Array, y: Array) -> list[tuple[int, Any]]:
+    return [(1, Pooled(X, y, 1 / (len(y) + 1)))]
+
+
+# A private base with finitely many outcomes.
+
+HONEST = Fraction(3, 5)  # probability that an answer is true
+
+
+@dataclass(frozen=True)
+class Answers(BaseMethod):
+    """Whether each atom is among the rows, by randomised response: these are the answers.
+
+    Rows are the unit vectors, and the network is linear: a yes brings its output at an atom nearer
+    to y. One more row changes the law of one answer, from probability p of no to 1 − p.
+    """
+
+    answers: tuple[bool, ...]
+    honest: Fraction = HONEST
+
+    def dependence(self, n: int, n_parameters: int | None = None) -> PrivacyCurve:
+        """All that can be said of two answers: δ is linear in e^ε between two points."""
+        p = float(self.honest)
+        epsilon = math.log(p / (1 - p))
+        return PrivacyCurve((0.0, epsilon), (2 * p - 1, 0.0), (2 * epsilon, 0.0))
+
+    def learn(self, task: Any) -> Base:
+        module = copy.deepcopy(task.start)
+        with torch.no_grad():
+            module.weight += 5.0 * torch.tensor(self.answers)
+        return Base(module, self.dependence(task.n))
+
+    def probability(self, present: set[int]) -> Fraction:
+        """The probability of the answers if these atoms are among the rows."""
+        true = [answer == (atom in present) for atom, answer in enumerate(self.answers)]
+        return math.prod((self.honest if t else 1 - self.honest for t in true), start=Fraction(1))
+
+
+REMEMBERED: Rows = [
+    (1, 0, 0, 0, 10.0),
+    (0, 1, 0, 0, 10.1),
+    (0, 0, 1, 0, 10.2),
+    (0, 0, 0, 1, 10.3),
+]
+
+
+def private(honest: Fraction = HONEST, **settings: Any) -> Method:
+    """The estimator around each outcome of the base."""
+
+    def method(X: Array, y: Array) -> list[tuple[Fraction, Any]]:
+        found = []
+        for answers in product((False, True), repeat=X.shape[1]):
+            base = Answers(answers, honest)
+            network = nn.Linear(X.shape[1], 1, bias=False, dtype=torch.float64)
+            nn.init.zeros_(network.weight)
+            terms = {"network": network, "ridge": 1.0, "intercept": False}
+            model = LazyJackknifeRegressor(
+                **terms, **settings, base=base, alpha=1 / (len(y) + 1), random_state=SEED
+            )
+            chance = base.probability(set(X.argmax(axis=1).tolist()))
+            if chance:
+                found.append((chance, model.fit(X, y)))
+        return found
+
+    return method
+
+
+FOLDS = {"construction": "cv+", "folds": 2, **LINE}
+
+
+def refits(kind: type, **settings: Any) -> Method:
+    """A baseline that really trains its networks."""
+    return fits(lambda alpha: kind(line(), epochs=2, alpha=alpha, random_state=SEED, **settings))
+
+
+CASES: dict[str, list[Case]] = {
+    "plus": [
+        *(every(lazy(**LINE), atoms, n) for atoms, n in ((TIED, 3), (TIED, 4), (THREE, 6))),
+        *each(lazy(**LINE), *BAGS),
+    ],
+    "plus, rank 2": [every(lazy(2, **LINE), THIRDS, 4), *each(lazy(2, **LINE), *BAGS)],
+    "minmax": [
+        every(lazy(construction="minmax", **LINE), TIED, 4),
+        *each(lazy(construction="minmax", **LINE), *BAGS),
+    ],
+    "minmax, rank 2": [every(lazy(2, construction="minmax", **LINE), TIED, 4)],
+    "windows": [every(lazy(**ONE_FEATURE), TIED, 4), *each(lazy(**ONE_FEATURE), *BAGS)],
+    "windows, rank 2": each(lazy(2, **ONE_FEATURE), *BAGS),
+    "windows, minmax": each(lazy(construction="minmax", **ONE_FEATURE), *BAGS),
+    "full": [
+        *(every(lazy(**FULL), atoms, n) for atoms, n in ((TIED, 4), (THREE, 6))),
+        *each(lazy(**FULL), *BAGS),
+    ],
+    "full, rank 2": [every(lazy(2, **FULL), TIED, 4)],
+    "cv+": [
+        folded(every(lazy(**FOLDS), THREE, 4)),
+        *(folded(one(lazy(**FOLDS), rows)) for rows in BAGS[:3]),
+    ],
+    "cv+, two new rows": [
+        # Its bound assumes that two new rows are exchangeable with the training rows.
+        folded(every(lazy(**FOLDS | {"folds": 3}), THREE, 6), 3)._replace(
+            bags=list(combinations_with_replacement(range(3), 8))
+        )
+    ],
+    "cv+, unequal folds": [
+        folded(every(claiming(lazy(**FOLDS), 2 / 7), THREE, 5)),
+        folded(one(claiming(lazy(**FOLDS | {"folds": 3}), 3 / 7), RIDGES), 3),
+    ],
+    "chosen λ": each(lazy(**AUTO), *BAGS),
+    "chosen λ, rank 2": [every(lazy(2, **AUTO), TIED, 4)],
+    "chosen λ, minmax": each(lazy(construction="minmax", **AUTO), *BAGS),
+    "chosen λ, full": each(lazy(**FULL | {"ridge": "auto"}), *BAGS),
+    "chosen λ, cv+": [folded(one(lazy(**FOLDS | {"ridge": "auto"}), rows)) for rows in BAGS[:2]],
+    "network": each(lazy(**TINY), *BAGS),
+    "network, cv+": [folded(one(lazy(construction="cv+", folds=2, **TINY), PLACES))],
+    "network, its own readout": each(lazy(**MOVED), *BAGS),
+    "network, widths by noise": each(lazy(network=mlp((2,))), *BAGS),
+    "network, Huber loss": each(lazy(loss="huber", **TINY), *BAGS),
+    "network, logistic loss": each(lazy(loss="logistic", intercept=False, **TINY), BINARY),
+    "network, log of y": each(lazy(target="log", **TINY), POSITIVE),
+    "pooled covariates": each(pooled, FRAMES, GROUPS),
+    "choosing": each(lazy(**KERNELS), *BAGS),
+    "choosing, coins": [tossed(rows, 3) for rows in (PLACES, SCALES)],
+    "choosing, cv+": [
+        folded(one(lazy(construction="cv+", folds=2, **KERNELS), rows)) for rows in (SCALES, RIDGES)
+    ],
+    "default": each(lazy(), *BAGS, WIDTHS, PLANE),
+    "default, rank 2": [every(lazy(2), TIED, 4), one(lazy(2), SEVEN)],
+    "default, minmax": each(lazy(construction="minmax"), GROUPS, PLACES, SCALES),
+    "default, full": each(lazy(construction="full"), FRAMES, GROUPS, PLACES),
+    "default, log of y": each(lazy(target="log"), POSITIVE),
+    "default, rows set aside": [set_aside([*FOUR, *SCALES])],
+    "rows set aside": [
+        set_aside([*FOUR, *rows], network=wide("laplace"), widths="constant") for rows in BAGS
+    ],
+    "base of rows set aside": [base_apart([*FOUR, *rows]) for rows in BAGS[:3]],
+    "refits": [every(refits(lk.JackknifeRegressor), TIED, 4)],
+    "refits, minmax": [every(refits(lk.JackknifeRegressor, construction="minmax"), TIED, 4)],
+    "refits, cv+": [in_order(every(refits(lk.CVPlusRegressor, folds=2), THREE, 4))],
+    "split conformal": [split(TIED, given) for given in (TIED[:2], TIED[1:3])],
+    "private base": each(private(widths="constant"), REMEMBERED),
+    "private base, full": each(private(construction="full"), REMEMBERED),
+}

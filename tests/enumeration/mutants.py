@@ -1,0 +1,175 @@
+"""Planted errors: methods that claim what they do not do, and rows in which it shows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from enumeration.cases import (
+    AUTO,
+    BAGS,
+    ERRORS,
+    FOLDS,
+    FRAMES,
+    FULL,
+    HONEST,
+    LAZY_SEED,
+    LINE,
+    PLACES,
+    REMEMBERED,
+    RIDGES,
+    SCALES,
+    TIED,
+    TWO_VALUES,
+    Case,
+    Changed,
+    Parted,
+    claiming,
+    each,
+    every,
+    folded,
+    lazy,
+    one,
+    private,
+)
+from enumeration.exact import Method
+from lazyknife.base import Plain
+from lazyknife.data.frames import own_frames
+from lazyknife.estimators.parting import PartedStep, drawn_part
+from lazyknife.networks import CANDIDATES, mlp, wide
+from lazyknife.results import Intervals
+from reference import Array
+
+Change = Callable[[Any, Array, Array], Any]  # of a fitted model, knowing its rows
+
+
+def changed(method: Method, change: Change) -> Method:
+    """The method with every fitted model replaced."""
+    return lambda X, y: [(p, change(model, X, y)) for p, model in method(X, y)]
+
+
+def one_rank_more(model: Any, X: Array, y: Array) -> Changed:
+    return Changed(model, model.certificate_, alpha=model.alpha + 1 / (len(y) + 1))
+
+
+def without_ties(model: Any, X: Array, y: Array) -> Changed:
+    def inwards(found: Intervals) -> Intervals:
+        return replace(found, lower=found.lower + 1e-9, upper=found.upper - 1e-9)
+
+    return Changed(model, model.certificate_, after=inwards)
+
+
+def refitted(model: Any, X: Array, y: Array, **settings: Any) -> Any:
+    """The estimator with other settings, fitted to the same rows."""
+    return type(model)(**model.get_params(deep=False) | settings).fit(X, y)
+
+
+def constructed(construction: str) -> Change:
+    """Another construction under the same certificate."""
+    return lambda model, X, y: Changed(
+        refitted(model, X, y, construction=construction), model.certificate_
+    )
+
+
+def at_one_ridge(model: Any, X: Array, y: Array) -> Any:
+    """All models have the λ that the full one chose."""
+    return refitted(model, X, y, ridge=float(model.ridge_[-1]))
+
+
+def at_one_place(model: Any, X: Array, y: Array) -> Any:
+    """All models have the network, its scale and the λ that the full one chose."""
+    choice = model.choice_
+    network = CANDIDATES[choice.network[-1]]
+    settings = {"ridge": float(choice.ridge[-1]), "relevance": None}
+    (scale,) = choice.weights[-1].tolist()
+    return refitted(model, X, y, network=replace(network, scale=scale), **settings)
+
+
+def in_one_frame(model: Any, X: Array, y: Array) -> Changed:
+    """Features are scaled by all training rows."""
+    frame = own_frames(torch.from_numpy(X), [torch.arange(0)], 1.0)[0]
+
+    def scaled(rows: Array) -> Array:
+        return frame.apply(torch.from_numpy(rows)).numpy()
+
+    same = refitted(model, scaled(X), y, scaling=None)
+    return Changed(same, same.certificate_, before=scaled)
+
+
+def standardised(model: Any, X: Array, y: Array) -> Changed:
+    """The leak that the library names, without its objection."""
+    return Changed(refitted(model, X, y, scaling="standardize"), model.certificate_)
+
+
+def trained(model: Any, X: Array, y: Array) -> Changed:
+    """Base weights that remember all rows, under the certificate of public ones."""
+    base = Plain(epochs=30, lr=0.1)
+    return Changed(refitted(model, X, y, base=base), model.certificate_)
+
+
+def on_one_scale(model: Any, X: Array, y: Array) -> Any:
+    """The scale of y begins at the smallest of all y."""
+    start = y.min() - 0.01
+    return refitted(model, X, y, target=(lambda y: np.log(y - start), lambda z: np.exp(z) + start))
+
+
+@dataclass(frozen=True)
+class AllScored(PartedStep):
+    """Rows set aside are left out too."""
+
+    def models(self, X: torch.Tensor, y: torch.Tensor) -> Any:
+        own = drawn_part(len(y), self.seed)
+        passes, choice = self.chosen(X[own], y[own], len(y))
+        return passes.models(X, y, torch.arange(len(y))), choice
+
+
+class ScoredToo(Parted):
+    def _step_for(self, *terms: Any) -> Any:
+        return AllScored(**vars(super()._step_for(*terms)))
+
+
+def all_scored(rows: Any) -> Case:
+    """One bag of two rows set aside, two others and a new one."""
+    own = drawn_part(4, LAZY_SEED).tolist()
+    settings = {"network": wide("laplace"), "widths": "constant"}
+    case = one(lazy(kind=ScoredToo, **settings), rows)
+    return case._replace(blocks=[own, [row for row in range(4) if row not in own]])
+
+
+WEAK = {"network": mlp((8,)), "widths": "constant", "ridge": 1e3}  # the base decides
+TRUE_EPSILON = math.log(HONEST / (1 - HONEST))
+
+MUTANTS: dict[str, list[Case]] = {
+    "one rank more": each(changed(lazy(**LINE), one_rank_more), *BAGS),
+    "one rank more, minmax": each(
+        changed(lazy(construction="minmax", **LINE), one_rank_more), TWO_VALUES
+    ),
+    "one rank more, full": each(changed(lazy(**FULL), one_rank_more), *BAGS),
+    "ties missed": [every(changed(lazy(**LINE), without_ties), TIED, 4)],
+    "ties missed, full": [every(changed(lazy(**FULL), without_ties), TIED, 4)],
+    "κ/(n + 1) claimed for plus": [one(claiming(lazy(2, **LINE), 2 / 5), SCALES)],
+    "errors on training rows": each(changed(lazy(**LINE), constructed("naive")), ERRORS),
+    "intervals around the full model": each(
+        changed(lazy(**LINE), constructed("jackknife")), ERRORS
+    ),
+    "folds not left out": [folded(one(changed(lazy(**FOLDS), constructed("naive")), ERRORS))],
+    "λ chosen once": each(changed(lazy(**AUTO), at_one_ridge), RIDGES),
+    "places chosen once": each(changed(lazy(), at_one_place), PLACES),
+    "features scaled by all rows": each(changed(lazy(), in_one_frame), SCALES),
+    "features scaled without the new row": each(
+        changed(lazy(construction="full"), in_one_frame), FRAMES
+    ),
+    "features standardised by all rows": each(changed(lazy(**LINE), standardised), RIDGES),
+    "scale of y by all rows": each(changed(lazy(**AUTO), on_one_scale), RIDGES),
+    "base trained on all rows": each(changed(lazy(**WEAK), trained), SCALES),
+    "rows set aside are scored": [all_scored(SCALES)],
+    "memory without privacy": [one(claiming(private(widths="constant"), 1 / 4), REMEMBERED)],
+    "half of ε": [
+        one(claiming(private(widths="constant"), math.exp(TRUE_EPSILON / 2) / 4), REMEMBERED)
+    ],
+}
