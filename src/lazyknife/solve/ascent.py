@@ -15,7 +15,6 @@ from torch import Tensor
 
 from ..compute import PROCESSOR, Machine, called, track
 from ..networks import KINDS, Anova, Laplace, wide
-from ..threads import available
 from .hill import LEAST, Hill, Numbers
 from .places import weight_unit
 from .profile import RIDGES, best_of
@@ -207,10 +206,12 @@ def climb_all(
         terms = (X[:done], y[:done], nominal, intercept, relevance, ridge)
         more = LATER if stage else FIRST
         ascents = [partial(climb, networks[k], *terms, found.get(k), more) for k in order]
-        # Threads share the networks, or the tiles of each where networks are few.
-        several = len(order) >= 2 * available()
-        ends = machine.map(called, ascents, SQUARES * done**2) if several else map(called, ascents)
-        shown = track(ends, "choosing a network", len(order), progress)
-        found |= dict(zip(order, shown, strict=True))
+        ends = track(
+            machine.map(called, ascents, SQUARES * done**2),
+            "choosing a network",
+            len(order),
+            progress,
+        )
+        found |= dict(zip(order, ends, strict=True))
         order = sorted(order, key=lambda k: found[k].value)[:FINALISTS]
     return order[0], [found[k] for k in range(len(networks))]

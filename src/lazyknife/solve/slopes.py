@@ -11,21 +11,18 @@ below the diagonal that stay in a processor's caches.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..compute import steps
 from ..networks import Anova, Kind
-from ..threads import shared_map
 
 ENTRIES, GPU_ENTRIES = 2**18, 2**24  # of a tile
 KEPT_BYTES = 2**28  # of kernels of single features, which do not depend on weights
-Result = TypeVar("Result")
 Tile = tuple[slice, slice]  # rows, and the columns up to the last of them
 
 
@@ -63,11 +60,8 @@ class Pairs:
         m = len(self.X)
         X, codes = self.X[:, used], [self.nominal[f] for f in used]
         total = X.new_zeros(m, m)
-
-        def fill(tile: Tile) -> None:
+        for tile in self._tiles():
             total[tile] = self._whole(weights, X, codes, used, tile)
-
-        deque(self._each_tile(fill), maxlen=0)
         total.tril_(-1)
         total = total + total.T
         own = self.kind.own(weights, X, codes)
@@ -100,12 +94,10 @@ class Pairs:
             found[rest] = self._summed(weights[rest].tolist(), others, pulls)
         return found
 
-    def _each_tile(self, work: Callable[[Tile], Result]) -> Iterator[Result]:
-        """Results of tiles, which threads share; the largest ones come first."""
-        m, on_cpu = len(self.X), self.X.device.type == "cpu"
-        rows = steps(m, max(1, (ENTRIES if on_cpu else GPU_ENTRIES) // max(m, 1)))
-        tiles = [(part, slice(0, part.stop)) for part in rows][::-1]
-        return shared_map(work, tiles, len(tiles) if on_cpu else 1)
+    def _tiles(self) -> Iterator[Tile]:
+        m, entries = len(self.X), ENTRIES if self.X.device.type == "cpu" else GPU_ENTRIES
+        for rows in steps(m, max(1, entries // max(m, 1))):
+            yield rows, slice(0, rows.stop)
 
     def _whole(
         self, weights: Tensor, X: Tensor, codes: list[bool], used: Sequence[int], tile: Tile
@@ -136,27 +128,23 @@ class Pairs:
 
     def _summed(self, weights: Sequence[float], used: Sequence[int], pulls: Tensor) -> Tensor:
         """Σ_ij S_ij slope_ij: twice the part below the diagonal, where slopes are 0."""
-
-        def sums(tile: Tile) -> Tensor:
-            own, pairs = _below(pulls, tile), zip(used, weights, strict=True)
-            each = [torch.dot(self._slope(weight, f, tile).view(-1), own) for f, weight in pairs]
-            return 2 * torch.stack(each)
-
-        return torch.stack(list(self._each_tile(sums))).sum(dim=0)
+        found = pulls.new_zeros(len(used))
+        for tile in self._tiles():
+            own = _below(pulls, tile)
+            for k, (f, weight) in enumerate(zip(used, weights, strict=True)):
+                found[k] += 2 * torch.dot(self._slope(weight, f, tile).view(-1), own)
+        return found
 
     def _absolute_gaps(self, pulls: Tensor, X: Tensor) -> Tensor:
         """Σ_ij S_ij|x_i − x_j|, likewise."""
-        features = X.T.contiguous()
-
-        def sums(tile: Tile) -> Tensor:
+        total, features = X.new_zeros(X.shape[1]), X.T.contiguous()
+        for tile in self._tiles():
             own, (rows, columns) = _below(pulls, tile), tile
-            gaps, each = X.new_empty(rows.stop - rows.start, columns.stop), list[Tensor]()
-            for values in features:
+            gaps = X.new_empty(rows.stop - rows.start, columns.stop)
+            for f, values in enumerate(features):
                 torch.sub(values[rows, None], values[columns], out=gaps).abs_()
-                each.append(torch.dot(gaps.view(-1), own))
-            return 2 * torch.stack(each)
-
-        return torch.stack(list(self._each_tile(sums))).sum(dim=0)
+                total[f] += 2 * torch.dot(gaps.view(-1), own)
+        return total
 
 
 def _below(pulls: Tensor, tile: Tile) -> Tensor:
