@@ -30,8 +30,9 @@ from .places import Place, common_moves, feature_moves, starts
 
 Numbers = NDArray[np.float64]
 CYCLES = 3
-# Kernels that a processor's thread evaluates at a time, and n³ that pays for another thread.
-MOST_ON_CPU, LEAST_WORK = 16, 5e7
+# Kernels that a processor's thread evaluates at a time, at most, and their bytes, which should stay
+# in its caches; n³ that pays for another thread.
+MOST_ON_CPU, CACHED, LEAST_WORK = 16, 2**22, 5e7
 TIE = 1e-6  # an evidence wins only if it is larger by this: exact ties go to the earlier place
 
 
@@ -97,7 +98,7 @@ class Search:
         size = max(1, self.machine.block // (6 * self.machine.item * n**2))
         if self.machine.on_cpu:
             each = max(-(-len(new) // available()), math.ceil(LEAST_WORK / n**3))
-            size = min(size, MOST_ON_CPU, each)
+            size = min(size, each, MOST_ON_CPU, 1 + CACHED // (self.machine.item * n**2))
         parts = [
             (frame, [new[k][1] for k in numbers[block]])
             for frame, numbers in frames.items()
