@@ -35,6 +35,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.report import cpu_table, options_table, sizes_table
 from benchmarks.sizes import sizes as sizes_of_the_default
+from benchmarks.threads import threads
 from lazyknife.base import DPSGD, Plain, Pretrained, Public
 from lazyknife.compute import Machine, steps
 from lazyknife.estimators.lazy import LazyJackknifeRegressor
@@ -601,6 +602,7 @@ PARTS = {
     "memory": (peak_memory, 1),
     "command": (command_line, 3),
     "options": (options, 3),
+    "threads": (threads, 3),
     "sizes": (lambda repeats: [rounded(row) for row in sizes_of_the_default(repeats)], 3),
 }
 
