@@ -75,7 +75,7 @@ def models(
     sizes, predictions = np.empty(n), np.empty((len(new), n))
     for (frame, place), members in Groups(ends[:-1]).items():
         network = networks[place.network]
-        weights = here(np.array(weights_of(network, place, X.shape[1])))
+        weights = here(np.array(weights_of(network, place.weights, X.shape[1])))
         tangent = WideTangent(network, weights, frames[frame]).on(MACHINE)
         rows, others = (tangent.features(here(part)) for part in (X, new))
         system = np.ones((n + 1, n + 1))
@@ -112,7 +112,7 @@ def test_the_models_are_those_of_their_own_rows() -> None:
     X, y, new = rng.normal(size=(7, 2)), rng.normal(size=7), rng.normal(size=(3, 2))
     frames, place = unscaled(8, 2), Place(0, (0, 1), -3)
     sizes, predictions = models(X, y, new, [wide("gaussian")], frames, [(0, place)] * 8)
-    weights = np.array(weights_of(wide("gaussian"), place, 2))
+    weights = np.array(weights_of(wide("gaussian"), place.weights, 2))
     process = GaussianProcessRegressor(RBF(1 / weights), alpha=1 / 8, optimizer=None)
     for j in range(7):
         own, labels = np.delete(X, j, axis=0), np.delete(y, j)

@@ -92,7 +92,7 @@ def at_one_place(model: Any, X: Array, y: Array) -> Any:
 
 def in_one_frame(model: Any, X: Array, y: Array) -> Changed:
     """Features are scaled by all training rows."""
-    frame = own_frames(torch.from_numpy(X), [torch.arange(0)], 1.0)[0]
+    frame = own_frames(torch.from_numpy(X), [torch.arange(0)])[0]
 
     def scaled(rows: Array) -> Array:
         return frame.apply(torch.from_numpy(rows)).numpy()

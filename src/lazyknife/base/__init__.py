@@ -8,7 +8,7 @@ from .method import BaseMethod, Task
 from .perturbed import Perturbed
 from .plain import Plain
 from .pretrained import Pretrained
-from .public import Public, check_base
+from .public import Public, check_base, check_trainable
 from .split import Split
 
 BASES: dict[str, type[BaseMethod]] = {

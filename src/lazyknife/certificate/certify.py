@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import sentences
-from ..base import BaseMethod, check_base
+from ..base import BaseMethod, check_base, check_trainable
 from ..base.composed import composed
 from ..data.checks import (
     check_folds,
@@ -84,6 +84,7 @@ def certify(
     if n_parameters is not None:
         check_positive_int("n_parameters", n_parameters)
     method = check_base(base)
+    check_trainable(method, network)
     leaving = left_out(n, construction, method, network, n_parameters)
     terms = (construction, method, network, folds, n_parameters)
     return claim_of(n, leaving, *terms).certificate(alpha, eta, nu)

@@ -122,9 +122,9 @@ def audit_stability(
     rows, new = (to_tensor(fitted.scaling_(fitted._check_new(each))) for each in (X, X_new))
     target = to_tensor(fitted.target_.forward(check_target(y, rows.numpy(), fitted)))
     positions = rng.integers(len(fitted.loo_.residuals), size=refits)
-    with torch.no_grad():
-        parts = [new[block] for block in fitted._row_blocks(len(new))]
-        with_all = torch.cat([fitted.loo_.predict(part)[1][:, positions] for part in parts])
+    with_all = torch.cat(
+        fitted._by_blocks(lambda part: fitted.loo_.predict(part)[1][:, positions], new)
+    )
     differences = np.stack(
         [
             _difference(fitted, rows, target, new, position, with_all[:, k], Seeds.of(rng).base)

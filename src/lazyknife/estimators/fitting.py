@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ..base import BaseMethod, Public, check_base
+from ..base import BaseMethod, Public, check_base, check_trainable
 from ..base.composed import composed
 from ..certificate import Certifier
 from ..certificate.certify import start_assumptions
@@ -158,12 +158,7 @@ class LazyFit(IntervalRegressor):
             return found if plain and fits else None
         if reason:
             raise ValueError(f"network={self.network!r}: candidates {reason}")
-        base = self._base_method()
-        if type(base) is not Public and all(isinstance(each, wide) for each in listed):
-            raise ValueError(
-                f"base={base} with network={self.network!r}: infinitely wide networks have no "
-                "weights to train: use base=Public(), or add a finite network such as mlp((64, 64))"
-            )
+        check_trainable(self._base_method(), self.network)
         return listed
 
     def _parted(self, n: float, networks: Iterable[object]) -> bool:

@@ -142,8 +142,7 @@ class MapieRegressor(IntervalRegressor):
             )
         values = self._check_new(X)
         warn_if_outside(self.scaling_.outside_pool(values), len(values))
-        rows = to_tensor(self.scaling_(values))
-        parts = [self.loo_.ends(rows[block]) for block in self._row_blocks(len(rows))]
+        parts = self._by_blocks(self.loo_.ends, to_tensor(self.scaling_(values)))
         point, lower, upper = (torch.cat(part) for part in zip(*parts, strict=True))
         ends = (give_back(lower, X, -1), give_back(upper, X, 1))
         return Intervals(give_back(point, X), *ends, asked, row_labels(X), flavour_of(X))
