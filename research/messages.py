@@ -129,6 +129,8 @@ def texts(node: ast.expr, names: Names) -> list[str]:
             return [first + last for first in texts(left, names) or ["…"] for last in ends]
         case ast.IfExp(body=body, orelse=other):
             return [*texts(body, names), *texts(other, names)]
+        case ast.Tuple(elts=values) | ast.Dict(values=values):
+            return [text for value in values for text in texts(value, names)]
         case ast.Call(func=ast.Attribute(value=value, attr="format")):
             return [bracketed(text) for text in texts(value, names)]
         case ast.Name(id=name) | ast.Attribute(attr=name) | ast.Call(func=ast.Name(id=name)):
