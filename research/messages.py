@@ -23,7 +23,13 @@ AREAS = {
     "Numbers, memory and devices": ("solve", "compute", "matmul", "memory"),
     "Files, plots and the command": (),
 }
-KINDS = {"error": "TableError", "SystemExit": "exit", "warn": "warning"}
+KINDS = {
+    "error": "TableError",
+    "column_error": "TableError",
+    "cannot": "ValueError",
+    "SystemExit": "exit",
+    "warn": "warning",
+}
 Names = dict[str, list[ast.expr]]  # what names may stand for
 
 
