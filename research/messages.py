@@ -23,7 +23,13 @@ AREAS = {
     "Numbers, memory and devices": ("solve", "compute", "matmul", "memory"),
     "Files, plots and the command": (),
 }
-KINDS = {"error": "TableError", "SystemExit": "exit", "warn": "warning"}
+KINDS = {
+    "error": "TableError",
+    "column_error": "TableError",
+    "cannot": "ValueError",
+    "SystemExit": "exit",
+    "warn": "warning",
+}
 Names = dict[str, list[ast.expr]]  # what names may stand for
 
 
@@ -129,6 +135,8 @@ def texts(node: ast.expr, names: Names) -> list[str]:
             return [first + last for first in texts(left, names) or ["…"] for last in ends]
         case ast.IfExp(body=body, orelse=other):
             return [*texts(body, names), *texts(other, names)]
+        case ast.Tuple(elts=values) | ast.Dict(values=values):
+            return [text for value in values for text in texts(value, names)]
         case ast.Call(func=ast.Attribute(value=value, attr="format")):
             return [bracketed(text) for text in texts(value, names)]
         case ast.Name(id=name) | ast.Attribute(attr=name) | ast.Call(func=ast.Name(id=name)):

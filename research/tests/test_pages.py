@@ -107,7 +107,8 @@ def h():
 
 def test_messages_are_read_off_the_source(tmp_path, monkeypatch):
     monkeypatch.setattr(messages, "SOURCE", tmp_path)
-    (tmp_path / "sentences.py").write_text("SHORT = 'x'\nLONG = 'one {n:g} sentence'\n")
+    sentences = "SHORT = 'x'\nLONG = 'one {n:g} sentence'\nMORE = {'b': 'a b'}, 'c d'\n"
+    (tmp_path / "sentences.py").write_text(sentences)
     (tmp_path / "data.py").write_text(SOURCE)
     assert {m.text: m.kind for m in messages.all_messages()} == {
         "⟨count⟩ rows are too few": "warning",
@@ -118,7 +119,8 @@ def test_messages_are_read_off_the_source(tmp_path, monkeypatch):
         "no columns": "error",
         "wrong, ⟨message⟩: look": "ValueError",
     }
-    assert messages.sentences_table().splitlines()[2:] == ["| one ⟨n⟩ sentence |"]
+    listed = messages.sentences_table().splitlines()[2:]
+    assert listed == ["| one ⟨n⟩ sentence |", "| a b |", "| c d |"]
     assert "not \\*" in messages.messages_table()
 
 

@@ -13,15 +13,16 @@ GUARANTEE = "The interval of a new row contains the true y with probability at l
 # What it is about, and over what it is an average.
 ANY_ROW = "any new row"
 POOL_ROWS = "the rows passed as X_pool, and no others"
+REFUSED = "a fit or certificate that is refused counts as covered"
 MARGINAL = (
     "on average over the training rows, the randomness of the algorithm and the new row; not for "
-    "a given training set or a given x; a fit or certificate that is refused counts as covered"
+    "a given training set or a given x; " + REFUSED
 )
 # The same where the seed draws the rows that make choices, and only the average over it is bounded.
 OVER_SEEDS = (
     "on average over the training rows, the new row and the randomness of the algorithm, which "
     "includes the seed: it draws the rows on which models make their choices; not for a given "
-    "training set, a given seed or a given x"
+    "training set, a given seed or a given x; " + REFUSED
 )
 
 # Which theorem gives each of ``Certificate.bounds``.

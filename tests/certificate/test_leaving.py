@@ -83,6 +83,7 @@ def test_coins_that_choose_a_ridge_are_counted(ridge: Any, coins: bool, construc
     assert found.coverage == 1 - misses[construction]
     assert ("whichever rows it draws" in str(found)) == (coins and construction == "plus")
     assert ("a given seed" in found.scope) == (coins and construction == "minmax")
+    assert "a fit or certificate that is refused counts as covered" in found.scope
 
 
 def test_who_has_a_part_set_aside() -> None:
