@@ -18,7 +18,7 @@ from torch import nn
 from ..base import BASES
 from ..certificate import Certificate, Certifier, TrainedCertifier
 from ..compute import BUDGET_SHARE, Machine, free_memory
-from ..data.frames import Frame
+from ..data.frames import FeatureScale
 from ..data.monotone import Named, Pair
 from ..data.reading import Reader
 from ..data.scaling import Scaling, symlog
@@ -118,7 +118,7 @@ _RECORDS = (
     *(TrainedCertifier, WideTangent, mlp, wide, Noted, Leaving),
     *(Amount, BoundedReadout, Drift, KeptLevel, Landmarks, SharedChoice, StreamedModels),
     StreamedRidge,
-    *(Column, Expansion, Frame, Pair, Reader, Schema, Target),
+    *(Column, Expansion, FeatureScale, Pair, Reader, Schema, Target),
     *BASES.values(),
     *LOSSES.values(),
     *FEATURES.values(),
