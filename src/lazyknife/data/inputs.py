@@ -11,7 +11,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from torch import Tensor
 
-from ..alert import warn
+from ..errors import warn
 from .containers import plain
 
 Values = NDArray[Any]

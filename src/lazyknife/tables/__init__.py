@@ -1,6 +1,6 @@
 """Frames with columns of any kind as arrays, without a leak."""
 
-from ..words import TableError
+from ..errors import TableError
 from .encoder import TableEncoder, as_frame
 from .expansion import Expansion, expansion_of
 from .schema import Schema, schema_of

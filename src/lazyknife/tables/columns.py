@@ -13,7 +13,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from ..words import column_error, encoder_setting, label_of, quoted
+from ..errors import column_error, encoder_setting, label_of, quoted
 from .dates import parse_date, to_days
 
 Numbers = NDArray[np.float64]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..words import column_error
+from ..errors import column_error
 
 Numbers = NDArray[np.float64]
 MOST_CATEGORIES = 100  # columns that one feature may become

@@ -16,7 +16,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from ..words import TableError, column_error, counted, quoted_list
+from ..errors import TableError, column_error, counted, quoted_list
 from .columns import (
     KINDS,
     Series,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...words import TableError, counted, quoted
+from ...errors import TableError, counted, quoted
 from .formats import option
 from .names import Roles
 from .pools import kind_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...words import TableError, counted, label_of, quoted
+from ...errors import TableError, counted, label_of, quoted
 from .formats import load, option
 from .pools import Pool, kind_of
 from .written import NAMES
