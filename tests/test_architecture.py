@@ -30,7 +30,6 @@ PARTS = [
     ),
     ("saving",),
     ("compute",),
-    ("tables",),
     ("data",),
     ("losses",),
     ("networks",),
@@ -186,7 +185,7 @@ def test_the_engine_runs_on_numpy_and_torch_alone() -> None:
 
 
 def test_the_block_on_other_packages_works() -> None:
-    finished = run(RUN_ENGINE + "\nimport lazyknife.data.inputs")
+    finished = run(RUN_ENGINE + "\nimport lazyknife.data.rows")
     assert finished.returncode != 0
     assert "sklearn" in finished.stderr
 

@@ -23,7 +23,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
 
 import lazyknife as lk
-from lazyknife.data.frames import FeatureScales, own_frames, unscaled
+from lazyknife.data.own_scaling import FeatureScales, own_frames, unscaled
 from lazyknife.networks import wide
 from lazyknife.solve.kernels import CandidateKernels, weights_of
 from lazyknife.solve.places import Place

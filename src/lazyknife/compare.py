@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_limits
 from .base import privacy
 from .compute import track
 from .data.checks import check_choice, check_flag, check_positive_int
-from .data.reading import take
+from .data.rows import take
 from .errors import one_line
 from .estimators.methods import DEFAULT, METHODS, MethodSettings
 from .estimators.records import Seeds

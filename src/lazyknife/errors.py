@@ -9,8 +9,6 @@ import re
 import sys
 import warnings
 from collections.abc import Sequence
-from numbers import Integral, Real
-from typing import Any
 
 # What a terminal obeys, also to write backwards, and halves of characters; but not line breaks.
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -73,20 +71,6 @@ def quoted_list(names: Sequence[object], most: int = 5) -> str:
 def counted(number: int, singular: str, plural: str = "") -> str:
     """Return "1 value" or "2 values"."""
     return f"{number} {singular if number == 1 else plural or singular + 's'}"
-
-
-def encoder_setting(parameter: str, column: object) -> str:
-    """How a column is declared: the command spells it as its own option."""
-    return f"encoding=TableEncoder({parameter}=[{column!r}])"
-
-
-def label_of(value: Any) -> str:
-    """The name of a category: the same for a code, whether it is an integer or a float."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        return str(value)
-    if isinstance(value, Integral):
-        return str(int(value))  # no float: large integers stay different
-    return str(int(float(value))) if float(value).is_integer() else str(value)
 
 
 def bytes_in_words(count: float) -> str:

@@ -7,8 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lazyknife.data.monotone import Pair
-from lazyknife.data.targets import TARGETS, find_target
+from lazyknife.data.targets import TARGETS, Pair, find_target
 
 INSIDE = {
     "log": st.floats(1e-300, 1e300),

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 import lazyknife as lk
 from lazyknife import compute
 from lazyknife.base import BaseMethod
-from lazyknife.data.frames import SHIFT, FeatureScale
+from lazyknife.data.own_scaling import SHIFT, FeatureScale
 from lazyknife.estimators.records import Seeds
 from lazyknife.networks import CANDIDATES, mlp, wide
 from lazyknife.solve.again import LeverageAgain

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from lazyknife.data.frames import FeatureScale
+from lazyknife.data.own_scaling import FeatureScale
 from lazyknife.networks import CANDIDATES, KINDS, wide
 from lazyknife.solve.ascent import Climb, climb, climb_all
 from lazyknife.solve.evidence import evidence

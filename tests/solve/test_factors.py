@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lazyknife.data.frames import FeatureScale
+from lazyknife.data.own_scaling import FeatureScale
 from lazyknife.networks import wide
 from lazyknife.solve.factors import (
     AVERAGES,

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from lazyknife.data.frames import FeatureScale, unscaled
+from lazyknife.data.own_scaling import FeatureScale, unscaled
 from lazyknife.networks import wide
 from lazyknife.solve.evidence import evidence
 from lazyknife.solve.kernels import CandidateKernels, Work, weights_of

@@ -10,7 +10,7 @@ import torch
 from sklearn.gaussian_process import kernels as gp
 from torch import Tensor
 
-from lazyknife.data.frames import FeatureScale, unscaled
+from lazyknife.data.own_scaling import FeatureScale, unscaled
 from lazyknife.networks import KINDS, wide
 from lazyknife.tangent import WideTangent
 from machines import MACHINE, here

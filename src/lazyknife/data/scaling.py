@@ -22,8 +22,8 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils import get_tags
 
 from .. import sentences
-from ..tables import Expansion
-from .reading import Rows, stack, take
+from .rows import Rows, stack, take
+from .schema import Expansion
 
 Features = NDArray[Any]
 
@@ -46,7 +46,7 @@ class NamedScaling(NamedTuple):
 
 TRANSFORMS: dict[str | None, NamedScaling] = {
     None: NamedScaling(lambda: None, fixed=True),
-    "auto": NamedScaling(lambda: None, fixed=True),  # by each model's own rows, see frames.py
+    "auto": NamedScaling(lambda: None, fixed=True),  # by each model's own rows, see own_scaling.py
     "symlog": NamedScaling(lambda: FunctionTransformer(symlog), fixed=True),
     "standardize": NamedScaling(StandardScaler, fixed=False),
 }

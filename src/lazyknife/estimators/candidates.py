@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..compute import Machine
-from ..data.frames import FeatureScale, unscaled
+from ..data.own_scaling import FeatureScale, unscaled
 from ..networks import CANDIDATES, Framed, wide
 from ..solve.places import weight_unit
 from ..solve.problem import typical_size

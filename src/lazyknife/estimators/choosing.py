@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..data.frames import FeatureScale, FeatureScales, own_frames, unscaled
+from ..data.own_scaling import FeatureScale, FeatureScales, own_frames, unscaled
 from ..intervals import Construction, find_construction
 from ..intervals.chosen import ChosenModels, Group, some_of
 from ..networks import wide

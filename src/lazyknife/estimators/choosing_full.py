@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..data.frames import FeatureScale, FeatureScales, joined_frames, own_frames, unscaled
+from ..data.own_scaling import FeatureScale, FeatureScales, joined_frames, own_frames, unscaled
 from ..intervals.framed import FramedFull
 from ..intervals.full import FullModels, family_of
 from ..networks import wide

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..data.frames import FeatureScale, own_frames, unscaled
+from ..data.own_scaling import FeatureScale, own_frames, unscaled
 from ..intervals import Construction, find_construction
 from ..intervals.passes import Passes
 from ..intervals.streamed import StreamedModels

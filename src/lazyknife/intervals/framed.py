@@ -13,7 +13,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ..data.frames import FeatureScale, FeatureScales
+from ..data.own_scaling import FeatureScale, FeatureScales
 from ..records import Ends
 from .full import FullModels
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ..compute import Machine
-from ..data.frames import FeatureScale
+from ..data.own_scaling import FeatureScale
 from ..networks import wide
 from ..tangent.wide import WideTangent
 from .places import weight_unit

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ..compute import PROCESSOR, Machine, called
-from ..data.frames import FeatureScale
+from ..data.own_scaling import FeatureScale
 from ..networks import wide
 from ..tangent import WideTangent
 from .ascent import SQUARES, Climb

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..compute import PROCESSOR, Machine, blocks, steps
-from ..data.frames import FeatureScale
+from ..data.own_scaling import FeatureScale
 from ..networks import KINDS, Kind, wide
 from .parts import Moves
 from .tangent import Features

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lazyknife as lk
-from lazyknife.data.frames import SHIFT, FeatureScales, own_frames, unscaled
+from lazyknife.data.own_scaling import SHIFT, FeatureScales, own_frames, unscaled
 from reference import Array, assert_close
 
 ALL = torch.arange(0)  # the rows that the full model leaves out
