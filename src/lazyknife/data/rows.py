@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from ..errors import warn
 from .encoder import TableEncoder
-from .schema import Expansion, Schema, as_frame, expansion_of
+from .schema import Expansion, Schema, as_frame, check_columns, expansion_of
 
 Values = NDArray[Any]
 Rows = Any  # an array, or the caller's frame
@@ -343,6 +343,10 @@ class RowReader:
         """Whether rows are those of a frame: they may have codes of categories, and gaps."""
         return self.schema is not None
 
+    def finds_by_name(self, X: Any) -> bool:
+        """Whether X is a frame like that of the fit, so that the order of its columns is free."""
+        return (self.encodes or self.raw) and as_frame(X, "X") is not None
+
     @property
     def nominal(self) -> tuple[bool, ...] | None:
         """Which features are codes of categories; None: none of them."""
@@ -352,12 +356,15 @@ class RowReader:
     def __call__(self, X: Any, estimator: Any, *, name: str = "X", min_rows: int = 1) -> Rows:
         """Return rows as an array (rows, features), in which NaN is a missing value of a frame."""
         frame = as_frame(X, name)
-        if frame is not None and (self.encodes or self.raw) and len(frame) < min_rows:
+        if frame is not None and self.finds_by_name(X) and len(frame) < min_rows:
             raise ValueError(f"{name} has {len(frame)} row(s): give at least {min_rows}")
         if frame is not None and self.schema is not None:
             return self.schema.read(frame, name)
         if frame is not None and self.columns is not None:
-            return X
+            check_columns(self.columns, frame.columns, name)
+            if tuple(frame.columns) == self.columns:
+                return X
+            return frame[:, list(map(frame.columns.index, self.columns))].to_native()
         if self.schema is None or self.schema.plain:
             return check_features(X, estimator, name=name, min_rows=min_rows)
         raise TypeError(

@@ -258,7 +258,8 @@ class IntervalRegressor(Saved, ComparesRows, RegressorMixin, Guaranteed):  # typ
         check_is_fitted(self)
         rows: Values = self.reader_(X, self)
         if not is_shaped(X) and hasattr(self, "n_features_in_"):
-            _check_feature_names(self, X, reset=False)
+            if not self.reader_.finds_by_name(X):
+                _check_feature_names(self, X, reset=False)
             if not self.reader_.encodes:
                 _check_n_features(self, rows, reset=False)
         if rows.shape[1:] != self.row_shape_:
