@@ -64,15 +64,11 @@ class Named:
         return self
 
     def ends(self, lower: Values, upper: Values) -> tuple[Values, Values]:
-        down, up = self.point(_stretch(lower, -1)), self.point(_stretch(upper, 1))
+        down = self.point(lower - ULPS * (1 + np.abs(lower)))  # more than rounding changes in z
+        up = self.point(upper + ULPS * (1 + np.abs(upper)))
         for _ in range(2):  # ulps: the inverse itself rounds
             down, up = np.nextafter(down, -np.inf), np.nextafter(up, np.inf)
         return np.maximum(down, self.low), np.minimum(up, self.high)
-
-
-def _stretch(z: Values, sign: int) -> Values:
-    """Move ends by more than what rounding changes in the scale of a target."""
-    return z + sign * ULPS * (1 + np.abs(z))
 
 
 @dataclass(frozen=True)
@@ -109,11 +105,6 @@ class Pair:
         size = float(np.abs(y).max())
         wrong = ~(errors <= ROUND_TRIP * size)
         refuse_first(wrong, y, "the inverse of target must undo its function")
-        limits = (float(z.min()), float(z.max()))
-        falling = self._falls(y, z)
-        return Pair(self.apply, self.inverse, falling, float(errors.max()), limits, size)
-
-    def _falls(self, y: Values, z: Values) -> bool:
         steps = np.diff(z[np.unique(y, return_index=True)[1]])
         if not steps.any():
             raise ValueError(
@@ -124,7 +115,8 @@ class Pair:
                 f"target={(self.apply, self.inverse)!r}: the function is not monotone on the "
                 "values of y: give one that always rises or always falls"
             )
-        return bool((steps < 0).any())
+        falling, limits = bool((steps < 0).any()), (float(z.min()), float(z.max()))
+        return Pair(self.apply, self.inverse, falling, float(errors.max()), limits, size)
 
     def point(self, z: Values) -> Values:
         """Where nothing is known of the function, at the nearest training target."""
@@ -153,22 +145,22 @@ class Pair:
         return np.where(known & ~inside, back, side * np.inf)
 
     def _back(self, z: Values) -> tuple[Values, NDArray[np.bool_]]:
-        """The inverse, and where it is one: the function may not reach every number."""
+        """The inverse, and where it is one: the function may not reach every number.
+
+        Numbers beyond the training targets must stay beyond them: 1/z changes its branch.
+        """
         size = max(map(abs, self.limits))
         with np.errstate(all="ignore"):
             back = _values("inverse", self.inverse, z)
             again = _values("function", self.apply, back)
             near = np.abs(again - z) <= ROUND_TRIP * np.maximum(np.abs(z), size)
         found = ((near & np.isfinite(z)) | (again == z)) & ~np.isnan(back)
-        return back, found & self._in_order(z, back)
-
-    def _in_order(self, z: Values, back: Values) -> NDArray[np.bool_]:
-        """Whether numbers beyond the training targets stay beyond them: 1/z changes its branch."""
         sign = -1 if self.falling else 1
         first, last = _values("inverse", self.inverse, np.array(self.limits))
         slack = 2 * self.error + ULPS * max(abs(first), abs(last))
         low, high = sign * (back - first) <= slack, sign * (back - last) >= -slack
-        return np.where(z < self.limits[0], low, np.where(z > self.limits[1], high, True))
+        in_order = np.where(z < self.limits[0], low, np.where(z > self.limits[1], high, True))
+        return back, found & in_order
 
 
 def _values(role: str, function: Function, given: Values) -> Values:
@@ -194,7 +186,7 @@ def _logit(y: Values) -> Values:
     return np.log(y) - np.log1p(-y)
 
 
-def _expit(z: Values) -> Values:
+def _expit(z: Values) -> Values:  # scipy's is 0 below -709, where y is subnormal
     small = np.exp(-np.abs(z))
     result: Values = np.where(z < 0, small, 1.0) / (1 + small)
     return result
