@@ -83,8 +83,10 @@ def as_frame(X: Any, name: str) -> Frame | None:
     except DuplicateError as error:
         raise ValueError(f"{name} has columns with equal names: rename them. {error}") from None
     if isinstance(found, nw.LazyFrame):
-        way_out = "call .collect() (polars, DuckDB) or .compute() (Dask) first"
-        raise TypeError(f"{name} is a lazy frame ({type(X).__name__}): {way_out}")
+        raise TypeError(
+            f"{name} is a lazy frame ({type(X).__name__}): call .collect() (polars, DuckDB) or "
+            ".compute() (Dask) first"
+        )
     return found if isinstance(found, nw.DataFrame) else None
 
 
@@ -205,16 +207,15 @@ def kind_of(column: Series, table: str, declared: bool = False) -> str:
         return "category"
     found = type_of(column)
     if found not in KINDS:
-        way_out = "convert them to numbers, or drop the column"
-        raise column_error(table, column.name, f"has values of type {found}: {way_out}")
+        message = f"has values of type {found}: convert them to numbers, or drop the column"
+        raise column_error(table, column.name, message)
     if _kind_by_type(column) is not None:
         return found
     counts = Counter(value for value in values_of(column) if value is not None)
     if counts.total() == 1 < len(column):  # its row would decide the kind for models without it
-        way_out = "drop it, or declare it as categorical"
-        raise column_error(
-            table, column.name, f"has a single value, {quoted(next(iter(counts)))}: {way_out}"
-        )
+        one = quoted(next(iter(counts)))
+        message = f"has a single value, {one}: drop it, or declare it as categorical"
+        raise column_error(table, column.name, message)
     return _kind_of_text(column.name, counts, table) if found == "category" else found
 
 
@@ -258,15 +259,19 @@ def _kind_of_text(name: str, counts: Counter[str], table: str) -> str:
     odd = [text for text in distinct if not _is_number(text)]
     if 2 * len(odd) <= len(distinct):
         but = f", but also {quoted(odd[0])}" if odd else ""
-        way_out = f"convert them to numbers, or pass {_setting('categorical', name)}"
-        found = f"contains numbers that are stored as text{but}"
-        raise column_error(table, name, f"{found}: {way_out} if they are codes")
+        message = (
+            f"contains numbers that are stored as text{but}: convert them to numbers, or pass "
+            f"{_setting('categorical', name)} if they are codes"
+        )
+        raise column_error(table, name, message)
     single = sum(count == 1 for count in counts.values())
     if rows > FEW_ROWS and single > MOST_SINGLE * rows:
-        found = f"has {single} values that occur only once in {rows} rows, like row names or text"
-        ignored, kept = _setting("ignore", name), _setting("categorical", name)
-        way_out = f"pass {ignored} to leave it out, or {kept} to keep it"
-        raise column_error(table, name, f"{found}: {way_out}")
+        message = (
+            f"has {single} values that occur only once in {rows} rows, like row names or text: "
+            f"pass {_setting('ignore', name)} to leave it out, or "
+            f"{_setting('categorical', name)} to keep it"
+        )
+        raise column_error(table, name, message)
     return "category"
 
 
@@ -274,9 +279,11 @@ def check_dates(name: str, texts: Iterable[str], table: str) -> None:
     """Refuse texts that are not all dates, and name the first."""
     odd = next((text for text in texts if parse_date(text) is None), None)
     if odd is not None:
-        message = f"contains dates, but {quoted(odd)} is not a date (YYYY-MM-DD)"
-        way_out = f"correct it, leave it empty, or pass {_setting('categorical', name)}"
-        raise column_error(table, name, f"{message}: {way_out}")
+        message = (
+            f"contains dates, but {quoted(odd)} is not a date (YYYY-MM-DD): correct it, leave it "
+            f"empty, or pass {_setting('categorical', name)}"
+        )
+        raise column_error(table, name, message)
 
 
 def _is_number(text: str) -> bool:
@@ -337,8 +344,10 @@ class Column:
             check_dates(self.name, texts, table)
         elif found != self.kind and not {self.kind, found} <= set(CYCLES_OF):
             was, is_now = KINDS[self.kind], KINDS.get(found, f"values of type {found}")
-            message = f"has {is_now}, but had {was} in the rows that were fitted"
-            raise column_error(table, self.name, f"{message}: pass the same type")
+            message = (
+                f"has {is_now}, but had {was} in the rows that were fitted: pass the same type"
+            )
+            raise column_error(table, self.name, message)
 
 
 @dataclass(frozen=True)
@@ -406,8 +415,10 @@ def schema_of(
     """
     unknown = [name for name in (*categorical, *ignored) if name not in frame.columns]
     if unknown:
-        known = f"the columns are {quoted_list(frame.columns)}"
-        raise TableError(f"{table}: no column {quoted_list(unknown)}: {known}")
+        raise TableError(
+            f"{table}: no column {quoted_list(unknown)}: the columns are "
+            f"{quoted_list(frame.columns)}"
+        )
     every = [dict(zip(each.columns, each.iter_columns(), strict=True)) for each in (frame, *others)]
     columns = []
     for name in (name for name in frame.columns if name not in ignored):
@@ -433,8 +444,10 @@ def check_columns(
     if lacking:
         raise TableError(f"{table}: no column {quoted_list(lacking)}: pass the columns of the fit")
     if more:
-        message = f"the rows that were fitted had no column {quoted_list(more)}"
-        raise TableError(f"{table}: {message}: pass the columns of the fit alone")
+        raise TableError(
+            f"{table}: the rows that were fitted had no column {quoted_list(more)}: pass the "
+            "columns of the fit alone"
+        )
 
 
 # Numbers alone.
@@ -482,9 +495,11 @@ class Expansion:
         gaps = np.isnan(X)
         new = [f for f in numbers if f not in self.marked and gaps[:, f].any()]
         if new:
-            message = "has missing values, but the rows that were fitted have none"
-            way_out = "fill them, or pass the rows to predict as X_pool in fit"
-            raise column_error("X", self.names[new[0]], f"{message}: {way_out}")
+            message = (
+                "has missing values, but the rows that were fitted have none: fill them, or pass "
+                "the rows to predict as X_pool in fit"
+            )
+            raise column_error("X", self.names[new[0]], message)
         if not self.learnt:  # nothing but numbers, of which none is missing
             return X
         filled = np.where(gaps, np.array(self.medians), X)[:, numbers]
@@ -528,6 +543,9 @@ def _repeated(column: Numbers, name: str) -> tuple[float, ...]:
     codes, counts = np.unique(column, return_counts=True)
     repeated = codes[counts > 1]
     if len(repeated) > MOST_CATEGORIES:
-        found = f"has {len(repeated)} categories of two or more rows, more than {MOST_CATEGORIES}"
-        raise column_error("X", name, f"{found}: merge some, or drop the column")
+        message = (
+            f"has {len(repeated)} categories of two or more rows, more than {MOST_CATEGORIES}: "
+            "merge some, or drop the column"
+        )
+        raise column_error("X", name, message)
     return tuple(repeated.tolist())
