@@ -22,7 +22,7 @@ from research.pages import DOCS, fill_file, markdown
 from lazyknife import LazyJackknifeRegressor
 from lazyknife.cluster.tasks import Block, left_of, sums_of
 from lazyknife.compute import Machine
-from lazyknife.data.frames import unscaled
+from lazyknife.data.own_scaling import unscaled
 from lazyknife.estimators.preparing import prepare
 from lazyknife.intervals.passes import Passes
 from lazyknife.networks import wide

@@ -20,18 +20,16 @@ PARTS = [
     (
         "records",
         "sentences",
+        "errors",
         "files",
         "matmul",
         "memory",
         "processes",
         "settings",
-        "alert",
         "threads",
-        "words",
     ),
     ("saving",),
     ("compute",),
-    ("tables",),
     ("data",),
     ("losses",),
     ("networks",),
@@ -187,7 +185,7 @@ def test_the_engine_runs_on_numpy_and_torch_alone() -> None:
 
 
 def test_the_block_on_other_packages_works() -> None:
-    finished = run(RUN_ENGINE + "\nimport lazyknife.data.inputs")
+    finished = run(RUN_ENGINE + "\nimport lazyknife.data.rows")
     assert finished.returncode != 0
     assert "sklearn" in finished.stderr
 

@@ -23,7 +23,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
 
 import lazyknife as lk
-from lazyknife.data.frames import Frames, own_frames, unscaled
+from lazyknife.data.own_scaling import FeatureScales, own_frames, unscaled
 from lazyknife.networks import wide
 from lazyknife.solve.kernels import CandidateKernels, weights_of
 from lazyknife.solve.places import Place
@@ -52,7 +52,7 @@ def searched(
     X: Array,
     y: Array,
     networks: Sequence[wide],
-    frames: Frames,
+    frames: FeatureScales,
     toll: float,
     relevance: bool,
     full_alone: bool = False,
@@ -68,7 +68,7 @@ def searched(
 
 
 def models(
-    X: Array, y: Array, new: Array, networks: Sequence[wide], frames: Frames, ends: Ends
+    X: Array, y: Array, new: Array, networks: Sequence[wide], frames: FeatureScales, ends: Ends
 ) -> tuple[Array, Array]:
     """Sizes of left-out residuals, (n,), and predictions of the models at new rows, (m, n)."""
     n = len(y)
@@ -183,16 +183,16 @@ def one_hot(rng: np.random.Generator, n: int, features: int) -> Array:
     return X
 
 
-def own(frames: Frames) -> Frames:
+def own(frames: FeatureScales) -> FeatureScales:
     return frames
 
 
-def of_all_rows(frames: Frames) -> Frames:
+def of_all_rows(frames: FeatureScales) -> FeatureScales:
     """Every model is scaled by all rows."""
     return replace(frames, of=torch.full_like(frames.of, int(frames.of[-1])))
 
 
-def scaled_coverage(mutant: Callable[[Frames], Frames]) -> list[float]:
+def scaled_coverage(mutant: Callable[[FeatureScales], FeatureScales]) -> list[float]:
     found, networks = [], [wide("relu", 1.0)]
     for seed in range(20):
         rng = np.random.default_rng(seed)
@@ -208,7 +208,9 @@ def scaled_coverage(mutant: Callable[[Frames], Frames]) -> list[float]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("mutant", "caught"), [(own, False), (of_all_rows, True)])
-def test_scaling_by_all_rows_is_caught(mutant: Callable[[Frames], Frames], caught: bool) -> None:
+def test_scaling_by_all_rows_is_caught(
+    mutant: Callable[[FeatureScales], FeatureScales], caught: bool
+) -> None:
     assert refuted(scaled_coverage(mutant), certified("plus", 1, N)) == caught
 
 

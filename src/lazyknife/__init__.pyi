@@ -11,6 +11,7 @@ from .certificate import certify as certify
 from .certificate import plan as plan
 from .certificate import plan_rows as plan_rows
 from .compare import compare_methods as compare_methods
+from .data.encoder import TableEncoder as TableEncoder
 from .data.scaling import symlog as symlog
 from .estimators.audit import StabilityAudit as StabilityAudit
 from .estimators.audit import audit_stability as audit_stability
@@ -39,7 +40,6 @@ from .scorers import interval_score_scorer as interval_score_scorer
 from .shift import Shift as Shift
 from .shift import ShiftWarning as ShiftWarning
 from .shift import check_exchangeable as check_exchangeable
-from .tables import TableEncoder as TableEncoder
 from .tangent import Sketch as Sketch
 
 __version__: str

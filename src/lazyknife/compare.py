@@ -21,7 +21,8 @@ from threadpoolctl import threadpool_limits
 from .base import privacy
 from .compute import track
 from .data.checks import check_choice, check_flag, check_positive_int
-from .data.reading import take
+from .data.rows import take
+from .errors import one_line
 from .estimators.methods import DEFAULT, METHODS, MethodSettings
 from .estimators.records import Seeds
 from .estimators.shared import IntervalRegressor
@@ -190,7 +191,7 @@ def run_fold(
             warnings.simplefilter("ignore", ShiftWarning)  # folds are drawn at random
             measures = measure(model, X, y, X_test, y_test, X_pool=X_test)
     except Exception as error:
-        return row | {"warning": "", "error": one_line(error)}
+        return row | {"warning": "", "error": one_line(f"{type(error).__name__}: {error}")}
     said = "; ".join(dict.fromkeys(str(warning.message) for warning in caught))
     return row | measures | {"warning": said, "error": ""}
 
@@ -256,8 +257,3 @@ def one_thread() -> Iterator[None]:
             yield
     finally:
         torch.set_num_threads(before)
-
-
-def one_line(error: Exception) -> str:
-    """Return an error's kind and message in one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())

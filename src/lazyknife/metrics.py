@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .data.checks import check_choice, check_positive_int
-from .data.inputs import finite_numbers
+from .data.rows import finite_numbers
 from .records import to_array
 from .results import Estimate, Intervals
 

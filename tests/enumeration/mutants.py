@@ -39,7 +39,7 @@ from enumeration.cases import (
 )
 from enumeration.exact import Method
 from lazyknife.base import Plain
-from lazyknife.data.frames import own_frames
+from lazyknife.data.own_scaling import own_frames
 from lazyknife.estimators.parting import PartedStep, drawn_part
 from lazyknife.networks import CANDIDATES, mlp, wide
 from lazyknife.results import Intervals

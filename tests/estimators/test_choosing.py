@@ -17,7 +17,7 @@ from torch import Tensor, nn
 import lazyknife as lk
 from lazyknife import compute
 from lazyknife.base import BaseMethod
-from lazyknife.data.frames import SHIFT, Frame
+from lazyknife.data.own_scaling import SHIFT, FeatureScale
 from lazyknife.estimators.records import Seeds
 from lazyknife.networks import CANDIDATES, mlp, wide
 from lazyknife.solve.again import LeverageAgain
@@ -313,7 +313,7 @@ def test_widths_are_those_of_the_rows_alone(kind: str, seed: int) -> None:
         own, labels = np.delete(X, j, axis=0), np.delete(y, j)
         weights = torch.from_numpy(choice.weights[j])
         tangent = WideTangent(
-            wide("laplace"), weights, Frame(*frame_of(own), (False,) * len(weights))
+            wide("laplace"), weights, FeatureScale(*frame_of(own), (False,) * len(weights))
         )
         alone = Alone(own, labels, tangent, choice.ridge[j])
         k = alone.chosen

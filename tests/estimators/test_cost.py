@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from lazyknife.compute import Machine
+from lazyknife.errors import bytes_in_words, time_in_words
 from lazyknife.estimators.cost import LONG, Cost, Rates, Shape, measured
-from lazyknife.words import bytes_in_words, time_in_words
 
 SHAPE = Shape(
     rows=200_000, features=50, networks=8, landmarks=1000, few=300, many=1000, amount=2000

@@ -13,7 +13,7 @@ import pytest
 import torch
 from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 from torch import Tensor
 
 import lazyknife as lk
@@ -143,11 +143,59 @@ def test_a_given_transformer_receives_the_frame() -> None:
     assert np.isfinite(model.predict_interval(new).lower).all()
 
 
-def test_columns_in_another_order_are_refused() -> None:
+LIBRARIES = {
+    "pandas": lambda frame: frame,
+    "polars": pl.from_pandas,
+    "pyarrow": lambda frame: pa.Table.from_pandas(frame, preserve_index=False),
+}
+NUMBERS = ["size", "age", "garage"]
+# Settings by how the frame is read, with the columns that they take: as encoded features, as
+# numbers alone for a network, as numbers, or as it is by a transformer that sees positions.
+READ: dict[str, tuple[list[str], dict[str, Any]]] = {
+    "encoded": (["size", "age", "city", "garage", "sold"], {}),
+    "full": (["size", "city"], {"construction": "full"}),
+    "network": (["size", "city"], {"network": lk.mlp((4,)), "scaling": "standardize"}),
+    "numbers": (NUMBERS, {}),
+    "raw": (NUMBERS, {"scaling": FunctionTransformer(lambda rows: np.asarray(rows) / [1, 2, 3])}),
+}
+
+
+def swapped(frame: pd.DataFrame) -> pd.DataFrame:
+    """The same columns in another order."""
+    return frame[[*frame.columns[1:], frame.columns[0]]]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("read", READ)
+def test_columns_are_found_by_name_in_any_order(read: str, library: str) -> None:
+    names, settings = READ[read]
+    convert, (frame, y) = LIBRARIES[library], table()
+    X, rows = (
+        each.drop(index=ROW).astype({"garage": float})[names] for each in (frame, table()[0])
+    )
+    y, new = np.delete(y, ROW), convert(swapped(rows))
+    learns = {"X_pool": new} if read == "network" else {}
+    model = lk.LazyJackknifeRegressor(random_state=0, **settings).fit(convert(X), y, **learns)
+    found, expected = (model.predict_interval(each) for each in (new, convert(rows)))
+    assert model.certificate_.coverage is not None
+    assert found.certificate == expected.certificate
+    assert type(found.to_frame()) is type(expected.to_frame())
+    np.testing.assert_array_equal(found.to_numpy(), expected.to_numpy())
+    np.testing.assert_array_equal(model.predict(new), model.predict(convert(rows)))
+    assert model.check_exchangeable(new) == model.check_exchangeable(convert(rows))
+    for other, message in (
+        (rows.drop(columns="size"), "X: no column 'size'"),
+        (swapped(rows).assign(more=1.0), "had no column 'more'"),
+        (rows.rename(columns={"size": "sise"}), "X: no column 'size'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.predict_interval(convert(other))
+
+
+def test_other_containers_than_the_frame_of_the_fit_are_refused() -> None:
     frame, y = table()
     model = fitted(frame, y)
-    with pytest.raises(ValueError, match="order"):
-        model.predict(frame[frame.columns[::-1]])
     with pytest.raises(TypeError, match="pass a frame"):
         model.predict(np.zeros((2, 5)))
     with pytest.raises(TypeError, match="collect"):
@@ -158,6 +206,7 @@ def test_encoding_settings() -> None:
     frame, y = table()
     model = fitted(frame, y, encoding=lk.TableEncoder(ignore=["sold"], categorical=["garage"]))
     assert model.reader_.schema.features == ["size", "age", "city", "garage"]
+    np.testing.assert_array_equal(model.predict(frame.drop(columns="sold")), model.predict(frame))
     with pytest.raises(TypeError, match="TableEncoder"):
         fitted(frame, y, encoding="onehot")
     with pytest.raises(ValueError, match="give one of them"):

@@ -223,15 +223,17 @@ def test_text_that_is_no_unicode_is_saved(tmp_path):
     assert_same(model, LazyJackknifeRegressor.load(tmp_path / "m.lk"), frame[:12])
 
 
-def test_frames_keep_their_names(tmp_path):
+@pytest.mark.parametrize("scaling", [None, RobustScaler()])
+def test_frames_keep_their_names(tmp_path, scaling):
     frame = pandas.DataFrame(X, columns=["a", "b", "c"])
-    model = lazy(network=SMALL).fit(frame, y)
+    model = lazy(network=SMALL, scaling=scaling).fit(frame, y)
     model.save(tmp_path / "m.lk")
     again = LazyJackknifeRegressor.load(tmp_path / "m.lk")
     assert list(again.feature_names_in_) == ["a", "b", "c"]
     assert_same(model, again, frame)
-    with pytest.raises(ValueError, match="feature names"):
-        again.predict(frame[["b", "a", "c"]])
+    np.testing.assert_array_equal(again.predict(frame[["b", "a", "c"]]), model.predict(frame))
+    with pytest.raises(ValueError, match="no column 'c'"):
+        again.predict(frame[["a", "b"]])
 
 
 def test_a_pool_is_remembered(tmp_path):

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from lazyknife.compute import PROCESSOR, Machine
-from lazyknife.data.frames import unscaled
+from lazyknife.data.own_scaling import unscaled
 from lazyknife.intervals.ends import minmax, plus
 from lazyknife.intervals.order import kappa, kth_largest, kth_smallest
 from lazyknife.intervals.passes import Passes

@@ -27,7 +27,7 @@ TWO = lk.Intervals(
 TENSORS = replace(
     TWO, **{n: torch.from_numpy(getattr(TWO, n)) for n in ("point", "lower", "upper")}
 )
-LABELLED = replace(ONE, index=pd.Index(list("abcdefgh")), flavour="pandas")
+LABELLED = replace(ONE, index=pd.Index(list("abcdefgh")), backend="pandas")
 ALL = {"one": ONE, "two": TWO, "tensors": TENSORS, "labelled": LABELLED}
 
 
@@ -63,10 +63,10 @@ def test_rows_are_chosen_with_everything_that_belongs_to_them(result: Any, rows:
         kept, whole = getattr(part, name), getattr(result, name)
         assert type(kept) is type(whole)
         np.testing.assert_array_equal(kept, whole[expected])
-    assert (part.alpha, part.certificate, part.flavour) == (
+    assert (part.alpha, part.certificate, part.backend) == (
         result.alpha,
         result.certificate,
-        result.flavour,
+        result.backend,
     )
     if result.index is not None:
         assert list(part.index) == [result.index[k] for k in expected]
@@ -89,7 +89,7 @@ def test_parts_are_joined_in_their_order(result: Any) -> None:
     joined = lk.Intervals.concat(parts)
     assert joined == result
     assert type(joined.lower) is type(result.lower)
-    assert joined.flavour == result.flavour
+    assert joined.backend == result.backend
     assert lk.Intervals.concat([result]) == result
 
 
@@ -98,7 +98,7 @@ def test_what_the_parts_do_not_share_is_not_kept() -> None:
     assert lk.Intervals.concat([ONE, other]).certificate is None
     mixed = lk.Intervals.concat([LABELLED, ONE])
     assert mixed.index is None
-    assert mixed.flavour is None
+    assert mixed.backend is None
     both = lk.Intervals.concat([TWO, TENSORS])
     assert isinstance(both.lower, np.ndarray)
     assert len(both) == 16
@@ -175,7 +175,7 @@ def test_the_repr_is_short_and_says_what_matters() -> None:
 
 
 def test_the_html_has_the_same_cells_with_labels_escaped() -> None:
-    labelled = replace(ONE, index=pd.Index(["<b>", *"bcdefgh"]), flavour="pandas")
+    labelled = replace(ONE, index=pd.Index(["<b>", *"bcdefgh"]), backend="pandas")
     cells = Cells(labelled._repr_html_()).found
     assert cells["th"] == ["point", "lower", "upper", "width"]
     assert cells["td"][:5] == ["<b>", "0", "-1", "1", "2"]
@@ -215,16 +215,16 @@ def columns(frame: Any) -> list[str]:
     return list(frame.column_names if isinstance(frame, pa.Table) else frame.columns)
 
 
-@pytest.mark.parametrize("flavour", FRAMES)
-def test_frames_come_back_in_the_callers_library(flavour: str) -> None:
-    given = FRAMES[flavour](X)
+@pytest.mark.parametrize("backend", FRAMES)
+def test_frames_come_back_in_the_callers_library(backend: str) -> None:
+    given = FRAMES[backend](X)
     model = lk.LazyJackknifeRegressor(**SETTINGS).fit(given, X[:, 0])
     result = model.predict_interval(given)
     frame = result.to_frame()
     assert type(frame) is type(given)
     assert columns(frame) == ["point", "lower", "upper", "width"]
     np.testing.assert_array_equal(np.asarray(frame["width"]), result.width)
-    if flavour == "pandas":
+    if backend == "pandas":
         assert frame.index.equals(given.index)
         assert list(result[[5, 2]].to_frame().index) == ["row 5", "row 2"]
     streamed = model.predict_interval(given[k : k + 7] for k in range(0, 30, 7))
@@ -242,13 +242,13 @@ def test_rows_that_are_no_frame_give_pandas(model: Any) -> None:
 
 def test_a_missing_library_is_named() -> None:
     with pytest.raises(ImportError, match="to_frame needs modin: install it, or use to_numpy"):
-        replace(ONE, flavour="modin").to_frame()
+        replace(ONE, backend="modin").to_frame()
 
 
-@pytest.mark.parametrize("flavour", FRAMES)
-def test_levels_that_are_nearly_equal_have_columns_of_their_own(model: Any, flavour: str) -> None:
+@pytest.mark.parametrize("backend", FRAMES)
+def test_levels_that_are_nearly_equal_have_columns_of_their_own(model: Any, backend: str) -> None:
     found = model.predict_interval(X, alpha=[0.3, 0.3000000001, np.float32(0.25)])
-    assert columns(replace(found, flavour=flavour).to_frame()) == ["point"] + [
+    assert columns(replace(found, backend=backend).to_frame()) == ["point"] + [
         f"{name}_{level}"
         for level in ("0.3", "0.3000000001", "0.25")
         for name in ("lower", "upper", "width")

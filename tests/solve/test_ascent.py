@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from lazyknife.data.frames import Frame
+from lazyknife.data.own_scaling import FeatureScale
 from lazyknife.networks import CANDIDATES, KINDS, wide
 from lazyknife.solve.ascent import Climb, climb, climb_all
 from lazyknife.solve.evidence import evidence
@@ -42,7 +42,7 @@ def six(rows: int, features: int = 12, seed: int = 0) -> tuple[Tensor, Tensor]:
 
 def kernel_at(network: wide, weights: tuple[float, ...], X: Tensor, nominal: list[bool]) -> Tensor:
     scale = torch.ones_like(X[0])
-    frame = Frame(torch.zeros_like(scale), scale, tuple(nominal))
+    frame = FeatureScale(torch.zeros_like(scale), scale, tuple(nominal))
     tangent = WideTangent(network, X.new_tensor(weights), frame)
     features = tangent.features(X)
     return tangent.gram(features)

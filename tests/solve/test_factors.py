@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lazyknife.data.frames import Frame
+from lazyknife.data.own_scaling import FeatureScale
 from lazyknife.networks import wide
 from lazyknife.solve.factors import (
     AVERAGES,
@@ -28,7 +28,7 @@ from machines import MACHINE, here
 from reference import Array, assert_close
 
 CENTER, SCALE = np.array([0.5, -1.0]), np.array([2.0, 0.5])
-FRAME = Frame(here(CENTER), here(SCALE), (False,) * len(CENTER))
+FRAME = FeatureScale(here(CENTER), here(SCALE), (False,) * len(CENTER))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from lazyknife.data.frames import Frame, unscaled
+from lazyknife.data.own_scaling import FeatureScale, unscaled
 from lazyknife.networks import wide
 from lazyknife.solve.evidence import evidence
 from lazyknife.solve.kernels import CandidateKernels, Work, weights_of
@@ -353,7 +353,7 @@ def test_kernels_equal_those_of_the_fitted_models() -> None:
         weights = here(np.array(weights_of(network, places[k].weights, 2)))
         zeros = here(np.zeros(2))
         tangent = WideTangent(
-            network, weights, Frame(zeros, (zeros + 1) / 3, (False,) * len(zeros)), MACHINE
+            network, weights, FeatureScale(zeros, (zeros + 1) / 3, (False,) * len(zeros)), MACHINE
         )
         assert_close(found[k], tangent.gram(tangent.features(here(X))), 1e-12)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from lazyknife.data.frames import unscaled
+from lazyknife.data.own_scaling import unscaled
 from lazyknife.networks import wide
 from lazyknife.tangent import Landmarks, WideTangent
 

@@ -10,7 +10,7 @@ import torch
 from sklearn.gaussian_process import kernels as gp
 from torch import Tensor
 
-from lazyknife.data.frames import Frame, unscaled
+from lazyknife.data.own_scaling import FeatureScale, unscaled
 from lazyknife.networks import KINDS, wide
 from lazyknife.tangent import WideTangent
 from machines import MACHINE, here
@@ -18,7 +18,7 @@ from reference import Array, assert_close
 
 CENTER, SCALE = np.array([1.0, -2.0, 0.5]), np.array([2.0, 0.5, 4.0])
 WEIGHTS = np.array([0.5, 1.0, 2.0])
-FRAME = Frame(here(CENTER), here(SCALE), (False,) * len(CENTER))
+FRAME = FeatureScale(here(CENTER), here(SCALE), (False,) * len(CENTER))
 
 
 def rows(seed: int, n: int) -> Tensor:

@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.table import Table
 from typer.core import TyperGroup
 
+from ..errors import one_line, visible
 from ..memory import noticing_memory
-from ..words import visible
 from .spelling import spelled
 
 Arguments = ParamSpec("Arguments")
@@ -70,11 +70,6 @@ def plainly(command: Callable[Arguments, Result]) -> Callable[Arguments, Result]
                 raise typer.Exit(USAGE) from None
 
     return wrapped
-
-
-def one_line(message: object) -> str:
-    """Return a message without line breaks."""
-    return " ".join(str(message).split())
 
 
 def say_error(message: str) -> None:

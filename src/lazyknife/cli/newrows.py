@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..words import TableError
+from ..errors import TableError
 from .tables import Reading, Roles, type_files
 from .tables.files import File
 from .tables.rows import new_target

@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..errors import bytes_in_words
 from ..memory import NotEnoughMemory, free_bytes
-from ..words import bytes_in_words
 from .console import say
 
 if TYPE_CHECKING:

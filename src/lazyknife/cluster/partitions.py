@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..data.reading import stack
+from ..data.rows import stack
 from .tasks import Places, lengths_of, some_rows
 
 Lazy = Any  # dask.delayed.Delayed
@@ -195,7 +195,7 @@ class Partitions:
 
 
 def _ordered(X: Any, order: Places) -> Any:
-    from ..data.reading import take
+    from ..data.rows import take
 
     return take(X, order)
 

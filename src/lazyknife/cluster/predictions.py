@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..data.inputs import to_tensor
+from ..data.rows import to_tensor
 from ..intervals.window import largest_eta
 from .partitions import Lazy, computed, parts_of, sent, tasks
 

@@ -13,8 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..data.inputs import check_target, to_tensor
-from ..data.reading import Reader, Rows, take
+from ..data.rows import RowReader, Rows, check_target, take, to_tensor
 from ..data.scaling import Scaling
 from ..data.targets import Target
 from ..intervals.passes import LeftOut, Passes
@@ -81,7 +80,7 @@ VALUES: dict[str, Callable[[Scored, float], Tensor]] = {
 class Reading:
     """How rows are read; ``name`` is the estimator's, for messages."""
 
-    reader: Reader
+    reader: RowReader
     scaling: Scaling
     target: Target
     name: str

@@ -22,8 +22,8 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils import get_tags
 
 from .. import sentences
-from ..tables import Expansion
-from .reading import Rows, stack, take
+from .rows import Rows, stack, take
+from .schema import Expansion
 
 Features = NDArray[Any]
 
@@ -46,7 +46,7 @@ class NamedScaling(NamedTuple):
 
 TRANSFORMS: dict[str | None, NamedScaling] = {
     None: NamedScaling(lambda: None, fixed=True),
-    "auto": NamedScaling(lambda: None, fixed=True),  # by each model's own rows, see frames.py
+    "auto": NamedScaling(lambda: None, fixed=True),  # by each model's own rows, see own_scaling.py
     "symlog": NamedScaling(lambda: FunctionTransformer(symlog), fixed=True),
     "standardize": NamedScaling(StandardScaler, fixed=False),
 }
@@ -97,7 +97,9 @@ class Scaling(Terms):
                 f"scaling={self.transformer!r} gave an array of shape {result.shape} for {len(X)} "
                 "rows: choose a scaling that gives a row of features for each row"
             )
-        if not (np.isfinite(result) | _gaps(X, result)).all():
+        same = isinstance(X, np.ndarray) and X.shape == result.shape
+        still_missing = np.isnan(result) & (np.isnan(X) if same else False)
+        if not (np.isfinite(result) | still_missing).all():
             raise ValueError(
                 f"scaling={self.transformer!r} gave values that are not finite: choose a "
                 "scaling that is defined on all rows"
@@ -112,12 +114,6 @@ class Scaling(Terms):
     def outside_pool(self, X: Features) -> int:
         """Return how many rows the certificate does not hold for."""
         return 0 if self.pool is None else sum(row not in self.pool for row in fingerprints(X))
-
-
-def _gaps(X: Rows, result: Features) -> NDArray[np.bool_]:
-    """Which values were missing and still are."""
-    before = np.isnan(X) if isinstance(X, np.ndarray) and X.shape == result.shape else False
-    return np.isnan(result) & before
 
 
 def fingerprints(X: Rows) -> list[int]:

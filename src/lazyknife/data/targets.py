@@ -13,19 +13,180 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from .. import sentences
 from .checks import check_real, listed
-from .monotone import Named, Pair, Scale, Values, refuse_first
 from .scaling import symlog
+
+Values = NDArray[np.float64]
+Function = Callable[[Values], Values]
+
+ULPS = 8 * float(np.finfo(np.float64).eps)  # above the errors of numpy's functions
+ROUND_TRIP = 1e-6  # relative error that inverse(function(y)) may have
+DOUBLINGS = 64  # of a step by which ends are moved outwards
+
+
+@dataclass(frozen=True)
+class Named:
+    """An increasing function that is defined on an open interval.
+
+    Attributes
+    ----------
+    name
+        Its key in ``TARGETS``.
+    apply, point
+        The function and its inverse, whose limits at ±inf are ``low`` and ``high``.
+    low, high
+        The interval.
+    otherwise
+        What to do with targets outside of it.
+
+    """
+
+    name: str
+    apply: Function
+    point: Function
+    low: float
+    high: float
+    otherwise: str = ""
+
+    @property
+    def domain(self) -> str:
+        """The values that y may have; nothing if it may have any."""
+        most = "" if self.high == np.inf else f" and below {self.high:g}"
+        return "" if self.low == -np.inf else f"above {self.low:g}{most}"
+
+    def check(self, y: Values) -> Named:
+        outside = ~((self.low < y) & (y < self.high))
+        refuse_first(outside, y, f"target={self.name!r} requires y {self.domain}", self.otherwise)
+        return self
+
+    def ends(self, lower: Values, upper: Values) -> tuple[Values, Values]:
+        down = self.point(lower - ULPS * (1 + np.abs(lower)))  # more than rounding changes in z
+        up = self.point(upper + ULPS * (1 + np.abs(upper)))
+        for _ in range(2):  # ulps: the inverse itself rounds
+            down, up = np.nextafter(down, -np.inf), np.nextafter(up, np.inf)
+        return np.maximum(down, self.low), np.minimum(up, self.high)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A function of the user and its inverse.
+
+    Attributes
+    ----------
+    apply, inverse
+        The functions.
+    falling
+        Whether they decrease.
+    error
+        Largest error of ``inverse(apply(y))`` on the training targets.
+    limits
+        The smallest and the largest of the training targets on this scale.
+    size
+        The largest size of a training target.
+
+    """
+
+    apply: Function
+    inverse: Function
+    falling: bool = False
+    error: float = 0.0
+    limits: tuple[float, float] = (0.0, 0.0)
+    size: float = 0.0
+
+    def check(self, y: Values) -> Pair:
+        with np.errstate(all="ignore"):
+            z = _values("function", self.apply, y)
+            errors = np.abs(_values("inverse", self.inverse, z) - y)
+        refuse_first(~np.isfinite(z), y, "the function of target must give finite numbers")
+        size = float(np.abs(y).max())
+        wrong = ~(errors <= ROUND_TRIP * size)
+        refuse_first(wrong, y, "the inverse of target must undo its function")
+        steps = np.diff(z[np.unique(y, return_index=True)[1]])
+        if not steps.any():
+            raise ValueError(
+                f"y has a single value, {y[0]}, which tells nothing of target: use target=None"
+            )
+        if not ((steps >= 0).all() or (steps <= 0).all()):
+            raise ValueError(
+                f"target={(self.apply, self.inverse)!r}: the function is not monotone on the "
+                "values of y: give one that always rises or always falls"
+            )
+        falling, limits = bool((steps < 0).any()), (float(z.min()), float(z.max()))
+        return Pair(self.apply, self.inverse, falling, float(errors.max()), limits, size)
+
+    def point(self, z: Values) -> Values:
+        """Where nothing is known of the function, at the nearest training target."""
+        back, known = self._back(z)
+        return np.where(known, back, self._back(z.clip(*self.limits))[0])
+
+    def ends(self, lower: Values, upper: Values) -> tuple[Values, Values]:
+        if self.falling:
+            lower, upper = upper, lower
+        return self._beyond(lower, -1), self._beyond(upper, 1)
+
+    def _beyond(self, z: Values, side: int) -> Values:
+        """Values of y whose function is beyond z, however the inverse rounds."""
+        back, known = self._back(z)
+        sign = -side if self.falling else side
+        step = side * ULPS * np.where(back == 0, self.size, np.abs(back))
+        inside = known & np.isfinite(back) & np.isfinite(z)
+        with np.errstate(all="ignore"):
+            for _ in range(DOUBLINGS):
+                back = np.where(inside, back + step, back)
+                beyond = sign * (_values("function", self.apply, back) - z)
+                inside &= beyond <= ULPS * np.abs(z)  # where it is undefined there is no y
+                if not inside.any():
+                    break
+                step = 2 * step
+        return np.where(known & ~inside, back, side * np.inf)
+
+    def _back(self, z: Values) -> tuple[Values, NDArray[np.bool_]]:
+        """The inverse, and where it is one: the function may not reach every number.
+
+        Numbers beyond the training targets must stay beyond them: 1/z changes its branch.
+        """
+        size = max(map(abs, self.limits))
+        with np.errstate(all="ignore"):
+            back = _values("inverse", self.inverse, z)
+            again = _values("function", self.apply, back)
+            near = np.abs(again - z) <= ROUND_TRIP * np.maximum(np.abs(z), size)
+        found = ((near & np.isfinite(z)) | (again == z)) & ~np.isnan(back)
+        sign = -1 if self.falling else 1
+        first, last = _values("inverse", self.inverse, np.array(self.limits))
+        slack = 2 * self.error + ULPS * max(abs(first), abs(last))
+        low, high = sign * (back - first) <= slack, sign * (back - last) >= -slack
+        in_order = np.where(z < self.limits[0], low, np.where(z > self.limits[1], high, True))
+        return back, found & in_order
+
+
+def _values(role: str, function: Function, given: Values) -> Values:
+    """Call a function of the user; refuse results of another shape."""
+    found = np.asarray(function(given), dtype=np.float64)
+    if found.shape != given.shape:
+        raise ValueError(
+            f"the {role} of target returns shape {found.shape} for shape {given.shape}: give "
+            "functions that act on each number of an array"
+        )
+    return found
+
+
+def refuse_first(bad: NDArray[np.bool_], y: Values, rule: str, otherwise: str = "") -> None:
+    """Refuse targets, with the first bad value and what to do."""
+    if bad.any():
+        row = int(bad.argmax())
+        advice = f": {otherwise}" if otherwise else ""
+        raise ValueError(f"{rule}, but y has {float(y[row])!r} in row {row}{advice}")
 
 
 def _logit(y: Values) -> Values:
     return np.log(y) - np.log1p(-y)
 
 
-def _expit(z: Values) -> Values:
+def _expit(z: Values) -> Values:  # scipy's is 0 below -709, where y is subnormal
     small = np.exp(-np.abs(z))
     result: Values = np.where(z < 0, small, 1.0) / (1 + small)
     return result
@@ -56,7 +217,7 @@ class Target:
 
     """
 
-    scale: Scale | None = None
+    scale: Named | Pair | None = None
     bounds: tuple[float | None, float | None] = (None, None)
     assumptions: tuple[str, ...] = ()
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..compute import steps, track
 from ..data.checks import check_fraction, check_not_negative, check_positive_int
-from ..data.inputs import check_target, to_tensor
+from ..data.rows import check_target, to_tensor
 from ..data.scaling import distinct_rows
 from ..losses import find_loss
 from ..records import Base

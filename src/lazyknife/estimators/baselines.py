@@ -18,9 +18,9 @@ from ..base.split import part_size, random_parts
 from ..certificate import TrainedCertifier
 from ..certificate.certify import start_assumptions
 from ..data.checks import check_flag, check_folds, check_fraction
+from ..data.encoder import TableEncoder
 from ..intervals import Construction
 from ..networks import Network, build, make
-from ..tables import TableEncoder
 from .records import Fitted, Given, Seeds
 from .refits import Ensemble, Refits, join, train_ensemble
 from .shared import IntervalRegressor

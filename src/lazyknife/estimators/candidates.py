@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..compute import Machine
-from ..data.frames import Frame, unscaled
+from ..data.own_scaling import FeatureScale, unscaled
 from ..networks import CANDIDATES, Framed, wide
 from ..solve.places import weight_unit
 from ..solve.problem import typical_size
@@ -38,9 +38,9 @@ class Candidate:
 
     name: str
     network: wide | None
-    tangent: Callable[[Frame], Linear] | None = None
+    tangent: Callable[[FeatureScale], Linear] | None = None
 
-    def at(self, frame: Frame) -> Linear:
+    def at(self, frame: FeatureScale) -> Linear:
         """The tangent in a frame, of a network without searched weights."""
         assert self.tangent is not None
         return self.tangent(frame)
@@ -76,11 +76,11 @@ class GivenKernel:
 
     network: wide
 
-    def __call__(self, frame: Frame) -> WideTangent:
+    def __call__(self, frame: FeatureScale) -> WideTangent:
         return WideTangent(self.network, torch.ones_like(frame.scale), frame)
 
 
-def in_frame(network: wide, frame: Frame) -> WideTangent:
+def in_frame(network: wide, frame: FeatureScale) -> WideTangent:
     """An infinitely wide network with equal weights in a frame."""
     unit = weight_unit(len(frame.scale)) * (network.scale or 1.0)
     return WideTangent(network, torch.full_like(frame.scale, unit), frame)
@@ -103,7 +103,7 @@ class FiniteNetwork:
     machine: Machine
     framed: bool
 
-    def __call__(self, frame: Frame) -> Tangent:
+    def __call__(self, frame: FeatureScale) -> Tangent:
         module = self.module
         if self.framed:
             dtype = next(module.parameters()).dtype

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..data.frames import Frame, Frames, own_frames, unscaled
+from ..data.own_scaling import FeatureScale, FeatureScales, own_frames, unscaled
 from ..intervals import Construction, find_construction
 from ..intervals.chosen import ChosenModels, Group, some_of
 from ..networks import wide
@@ -43,7 +43,7 @@ class _Rows(NamedTuple):
     X: Tensor
     y: Tensor
     sets: Sequence[Tensor]
-    frames: Frames
+    frames: FeatureScales
 
     @property
     def owners(self) -> Tensor:
@@ -94,7 +94,7 @@ class ChoosingStep(CandidateStep):
                 loo = self._solve(rows, found, units)
         return loo, self._choice(found, loo, units, len(part), X.shape[1])
 
-    def _frames(self, X: Tensor, sets: Sequence[Tensor]) -> Frames:
+    def _frames(self, X: Tensor, sets: Sequence[Tensor]) -> FeatureScales:
         if not self.scaled:
             return unscaled(len(sets) + 1, X.shape[1], self.nominal)
         every = [*sets, torch.arange(0)]
@@ -135,14 +135,14 @@ class ChoosingStep(CandidateStep):
         return None, [*columns, len(part)]
 
     def _given(
-        self, candidate: Candidate, frames: Frames, X: Tensor, frame: int
+        self, candidate: Candidate, frames: FeatureScales, X: Tensor, frame: int
     ) -> tuple[Tensor, Tensor]:
         """Kernel and outputs of a network whose weights of features are not searched."""
         tangent = self._tangent(candidate, Place(0, (), 0), frames[frame])
         features = tangent.features(X)
         return tangent.gram(features), features.outputs
 
-    def _tangent(self, candidate: Candidate, place: Place, frame: Frame) -> Linear:
+    def _tangent(self, candidate: Candidate, place: Place, frame: FeatureScale) -> Linear:
         if candidate.network is None:
             return candidate.at(frame).on(self.machine)
         weights = weights_of(candidate.network, place.weights, len(frame.scale))
@@ -220,7 +220,7 @@ class ChoosingStep(CandidateStep):
         again = LeverageAgain(tangent, X, y, self.intercept, ridge, *own)
         return replace(read, scales=again)
 
-    def _in_frame(self, frame: Frame, network: wide) -> WideTangent:
+    def _in_frame(self, frame: FeatureScale, network: wide) -> WideTangent:
         return in_frame(network, frame).on(self.machine)
 
     def _choice(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..data.frames import Frame, Frames, joined_frames, own_frames, unscaled
+from ..data.own_scaling import FeatureScale, FeatureScales, joined_frames, own_frames, unscaled
 from ..intervals.framed import FramedFull
 from ..intervals.full import FullModels, family_of
 from ..networks import wide
@@ -30,15 +30,15 @@ class FullStep(CandidateStep):
         """Models of all rows, ready for new ones; they make no choice of their own."""
         return FramedFull.of(FullSource(self, X, y)), None
 
-    def frames(self, X: Tensor, new: Tensor) -> Frames:
-        """Frames of the new rows; of the training rows alone if there are none."""
+    def frames(self, X: Tensor, new: Tensor) -> FeatureScales:
+        """Scales of the new rows; of the training rows alone if there are none."""
         if not self.scaled:
             return unscaled(max(len(new), 1), X.shape[1], self.nominal)
         if not len(new):
             return own_frames(X, [torch.arange(0)], is_narrow(X), self.nominal)
         return joined_frames(X, new.cpu(), is_narrow(X), self.nominal)
 
-    def make(self, X: Tensor, y: Tensor, frame: Frame) -> FullModels:
+    def make(self, X: Tensor, y: Tensor, frame: FeatureScale) -> FullModels:
         """Models of the rows in a frame."""
         rows, targets = self.machine.put(X), self.machine.put(y)
         families = []
@@ -51,7 +51,7 @@ class FullStep(CandidateStep):
             families.append(family_of(Problem(basis, rows, targets, system, ridges)))
         return FullModels.of(families)
 
-    def _tangents(self, X: Tensor, frame: Frame) -> list[tuple[Linear, float]]:
+    def _tangents(self, X: Tensor, frame: FeatureScale) -> list[tuple[Linear, float]]:
         """Every network at every scale, with its unit of λ."""
         found: list[tuple[Linear, float]] = []
         for candidate in self.candidates:
@@ -73,13 +73,13 @@ class FullSource:
     X: Tensor
     y: Tensor
 
-    def start(self) -> Frame:
+    def start(self) -> FeatureScale:
         return self.frames(self.X[:0])[0]
 
-    def frames(self, new: Tensor) -> Frames:
+    def frames(self, new: Tensor) -> FeatureScales:
         return self.step.frames(self.X, new)
 
-    def make(self, frame: Frame) -> FullModels:
+    def make(self, frame: FeatureScale) -> FullModels:
         return self.step.make(self.X, self.y, frame)
 
 

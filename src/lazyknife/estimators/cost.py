@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 
 from ..compute import Machine
-from ..words import bytes_in_words, time_in_words
+from ..errors import bytes_in_words, time_in_words
 
 LOG = logging.getLogger("lazyknife")
 LONG = 20.0  # seconds: what takes longer is announced even where nobody asked

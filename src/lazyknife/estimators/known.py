@@ -18,11 +18,12 @@ from torch import nn
 from ..base import BASES
 from ..certificate import Certificate, Certifier, TrainedCertifier
 from ..compute import BUDGET_SHARE, Machine, free_memory
-from ..data.frames import Frame
-from ..data.monotone import Named, Pair
-from ..data.reading import Reader
+from ..data.encoder import TableEncoder
+from ..data.own_scaling import FeatureScale
+from ..data.rows import RowReader
 from ..data.scaling import Scaling, symlog
-from ..data.targets import TARGETS, Target
+from ..data.schema import Column, Expansion, Schema
+from ..data.targets import TARGETS, Named, Pair, Target
 from ..intervals.bounded import BoundedReadout
 from ..intervals.chosen import ChosenModels, Group, Some
 from ..intervals.compact import CompactModels, KeptLevel
@@ -47,8 +48,6 @@ from ..solve.ridge import RidgeModels
 from ..solve.rounding import Rounding, Sensitivity
 from ..solve.scales import LeverageScales, NoiseScales
 from ..solve.streamed import StreamedRidge
-from ..tables import Expansion, Schema, TableEncoder
-from ..tables.schema import Column
 from ..tangent import FEATURES, Dual, Features, Landmarks, Primal, Tangent, WideTangent
 from ..tangent.parts import Explicit, Lookup, Outer
 from ..tangent.sketch import Signs
@@ -118,7 +117,7 @@ _RECORDS = (
     *(TrainedCertifier, WideTangent, mlp, wide, Noted, Leaving),
     *(Amount, BoundedReadout, Drift, KeptLevel, Landmarks, SharedChoice, StreamedModels),
     StreamedRidge,
-    *(Column, Expansion, Frame, Pair, Reader, Schema, Target),
+    *(Column, Expansion, FeatureScale, Pair, RowReader, Schema, Target),
     *BASES.values(),
     *LOSSES.values(),
     *FEATURES.values(),

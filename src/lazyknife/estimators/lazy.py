@@ -15,10 +15,10 @@ from ..data.checks import (
     check_positive_int,
     check_reasonable,
 )
+from ..data.encoder import TableEncoder
 from ..intervals import CONSTRUCTIONS, Construction
 from ..losses import Loss, find_loss
 from ..networks import listed_networks
-from ..tables import TableEncoder
 from ..tangent import FeatureMap, Selection, check_selection
 from .clustered import ClusterFit
 

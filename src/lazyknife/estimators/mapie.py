@@ -21,9 +21,7 @@ from torch import Tensor
 from ..certificate import make_certificate
 from ..compute import PROCESSOR
 from ..data.checks import check_choice
-from ..data.containers import give_back
-from ..data.flavour import flavour_of
-from ..data.inputs import row_labels, to_tensor
+from ..data.rows import backend_of, give_back, row_labels, to_tensor
 from ..intervals.ends import evaluation_slack
 from ..records import INDEPENDENT
 from ..results import Intervals
@@ -145,7 +143,7 @@ class MapieRegressor(IntervalRegressor):
         parts = self._by_blocks(self.loo_.ends, to_tensor(self.scaling_(values)))
         point, lower, upper = (torch.cat(part) for part in zip(*parts, strict=True))
         ends = (give_back(lower, X, -1), give_back(upper, X, 1))
-        return Intervals(give_back(point, X), *ends, asked, row_labels(X), flavour_of(X))
+        return Intervals(give_back(point, X), *ends, asked, row_labels(X), backend_of(X))
 
 
 class MapieCVRegressor(MapieRegressor):

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..data.frames import Frame, own_frames, unscaled
+from ..data.own_scaling import FeatureScale, own_frames, unscaled
 from ..intervals import Construction, find_construction
 from ..intervals.passes import Passes
 from ..intervals.streamed import StreamedModels
@@ -46,7 +46,7 @@ class Part(NamedTuple):
 
     X: Tensor
     y: Tensor
-    frame: Frame
+    frame: FeatureScale
 
     @property
     def framed(self) -> Tensor:
@@ -131,7 +131,7 @@ class PartedStep(CandidateStep):
         shape = Shape(n, features, len(self._networks), landmarks_of(n), few, many, amount)
         return shape.cost(measured(self.machine), self.machine)
 
-    def _frame(self, X: Tensor) -> Frame:
+    def _frame(self, X: Tensor) -> FeatureScale:
         if not self.scaled:
             return unscaled(1, X.shape[1], self.nominal)[0]
         nobody = [torch.arange(0)]
@@ -155,7 +155,7 @@ class PartedStep(CandidateStep):
         fixed = ridge is not None
         return tried(networks, climbs, X, y, part.frame.nominal, many, fixed, self.machine)
 
-    def _tangent(self, network: wide, climb: Climb, frame: Frame) -> WideTangent:
+    def _tangent(self, network: wide, climb: Climb, frame: FeatureScale) -> WideTangent:
         weights = frame.scale.new_tensor(climb.weights)
         return WideTangent(network, weights, frame).on(self.machine)
 

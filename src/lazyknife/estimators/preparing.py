@@ -7,8 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.inputs import check_target, to_tensor
-from ..data.reading import make_reader, take
+from ..data.rows import check_target, make_reader, take, to_tensor
 from ..data.scaling import Source, find_source, fit_scaling, is_transformer
 from ..data.targets import find_target
 from .records import Given, Seeds

@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from ..certificate import Certificate
-from ..data.reading import Reader
+from ..data.rows import RowReader
 from ..data.scaling import Scaling
 from ..data.targets import Target
 from ..records import Predictor
@@ -75,7 +75,7 @@ class Given(NamedTuple):
     X: Tensor
     y: Tensor
     shape: tuple[int, ...]
-    reader: Reader
+    reader: RowReader
     scaling: Scaling
     seeds: Seeds
     covariates: Tensor | None

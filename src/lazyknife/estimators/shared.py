@@ -19,12 +19,20 @@ from torch.utils.data import DataLoader
 
 from ..certificate.leaving import MOST
 from ..compute import steps, track
-from ..data.batches import all_rows, batch_rows, is_stream, rows_and_targets
 from ..data.checks import check_flag, check_level, check_not_negative
-from ..data.containers import give_back
-from ..data.flavour import flavour_of
-from ..data.inputs import as_fitted, is_shaped, row_labels, to_tensor
-from ..data.reading import Reader
+from ..data.rows import (
+    RowReader,
+    all_rows,
+    as_fitted,
+    backend_of,
+    batch_rows,
+    give_back,
+    is_shaped,
+    is_stream,
+    row_labels,
+    rows_and_targets,
+    to_tensor,
+)
 from ..data.scaling import Scaling, Source
 from ..data.targets import Target, find_target
 from ..intervals import CONSTRUCTIONS, Construction, check_construction, find_construction, kappa
@@ -64,7 +72,7 @@ class IntervalRegressor(Saved, ComparesRows, RegressorMixin, Guaranteed):  # typ
     nu: float = 0.0
     loo_: Predictor
     scaling_: Scaling
-    reader_: Reader
+    reader_: RowReader
     target_: Target
     row_shape_: tuple[int, ...]
     n_samples_fit_: int
@@ -244,13 +252,14 @@ class IntervalRegressor(Saved, ComparesRows, RegressorMixin, Guaranteed):  # typ
         if not isinstance(asked, tuple):
             lower, upper = lower[:, 0], upper[:, 0]
         ends = (give_back(lower, X, -1), give_back(upper, X, 1))
-        return Intervals(give_back(point, X), *ends, asked, row_labels(X), flavour_of(X))
+        return Intervals(give_back(point, X), *ends, asked, row_labels(X), backend_of(X))
 
     def _check_new(self, X: Any) -> Values:
         check_is_fitted(self)
         rows: Values = self.reader_(X, self)
         if not is_shaped(X) and hasattr(self, "n_features_in_"):
-            _check_feature_names(self, X, reset=False)
+            if not self.reader_.finds_by_name(X):
+                _check_feature_names(self, X, reset=False)
             if not self.reader_.encodes:
                 _check_n_features(self, rows, reset=False)
         if rows.shape[1:] != self.row_shape_:

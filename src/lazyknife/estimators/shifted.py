@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..data.reading import Reader, take
+from ..data.rows import RowReader, take
 from ..data.scaling import Scaling
 from ..records import Array
 from ..shift import Shift, compare_rows, kept_places, kept_rows
@@ -16,7 +16,7 @@ class ComparesRows:
     """Estimators that keep a sample of their training rows."""
 
     sample_: Array  # rows as they were read, at most 2,000 of them
-    reader_: Reader
+    reader_: RowReader
     scaling_: Scaling
     _check_new: Any
 
@@ -51,7 +51,7 @@ class ComparesRows:
         warn_if_shifted(compare_rows(old, new, names, reader.schema))
 
 
-def _some(X: Any, reader: Reader) -> Any:
+def _some(X: Any, reader: RowReader) -> Any:
     """The rows of a frame that are kept, so that no others are encoded again; other rows."""
     if reader.schema is None:
         return X
@@ -59,7 +59,7 @@ def _some(X: Any, reader: Reader) -> Any:
     return X if isinstance(places, slice) else take(X, places)
 
 
-def _comparable(rows: Any, reader: Reader, scaling: Scaling) -> Array:
+def _comparable(rows: Any, reader: RowReader, scaling: Scaling) -> Array:
     """Rows as an array; of frames that a given transformer takes, what it makes of them."""
     found: Array = scaling(rows) if reader.raw else rows
     return found

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from torch import Tensor
 
-from ..alert import warn
+from ..errors import warn
 from ..intervals import kappa, rows_needed
 from ..losses import Loss
 from ..shift import Shift, ShiftWarning

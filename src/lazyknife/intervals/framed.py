@@ -13,7 +13,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ..data.frames import Frame, Frames
+from ..data.own_scaling import FeatureScale, FeatureScales
 from ..records import Ends
 from .full import FullModels
 
@@ -23,13 +23,13 @@ Key = tuple[tuple[float, ...], tuple[float, ...]]  # centre and scale of each fe
 class Source(Protocol):
     """The training rows, and how models of them are made."""
 
-    def start(self) -> Frame:
-        """Frame of the training rows alone."""
+    def start(self) -> FeatureScale:
+        """Scale of the training rows alone."""
 
-    def frames(self, new: Tensor) -> Frames:
-        """Frames of the new rows, each together with the training rows."""
+    def frames(self, new: Tensor) -> FeatureScales:
+        """Scales of the new rows, each together with the training rows."""
 
-    def make(self, frame: Frame) -> FullModels:
+    def make(self, frame: FeatureScale) -> FullModels:
         """Models of the training rows in a frame."""
 
 
@@ -94,12 +94,12 @@ class FramedFull:
                 lower[rows.to(point.device)], upper[rows.to(point.device)] = low, high
         return point, lower, upper
 
-    def _at(self, frame: Frame) -> FullModels:
+    def _at(self, frame: FeatureScale) -> FullModels:
         key = _key(frame)
         if key not in self.made:
             self.made[key] = self.source.make(frame)
         return self.made[key]
 
 
-def _key(frame: Frame) -> Key:
+def _key(frame: FeatureScale) -> Key:
     return tuple(frame.center.tolist()), tuple(frame.scale.tolist())

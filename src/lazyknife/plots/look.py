@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import visible
 from ..records import Array
-from ..words import visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from ..certificate import Certificate
-from ..data.flavour import make_frame
-from ..data.inputs import finite_numbers
+from ..data.rows import finite_numbers, make_frame
 from ..records import Array, to_array
 from . import show
 from .rows import join, join_labels, positions, same, take
@@ -43,7 +42,7 @@ class Intervals:
         The level, or the tuple of levels.
     index
         The row labels of the caller's frame, if it had any.
-    flavour
+    backend
         The library of the caller's frame, such as ``"polars"``; None if the rows were no frame.
     certificate
         The coverage guarantee, or a tuple of them, one for each level; None where none is known.
@@ -55,7 +54,7 @@ class Intervals:
     upper: Any
     alpha: float | tuple[float, ...]
     index: Any = None
-    flavour: str | None = None
+    backend: str | None = None
     certificate: Certificate | tuple[Certificate, ...] | None = None
 
     @classmethod
@@ -81,7 +80,7 @@ class Intervals:
             first,
             **{end: join([getattr(part, end) for part in found]) for end in NUMBERS},
             index=join_labels([part.index for part in found]),
-            flavour=first.flavour if len({part.flavour for part in found}) == 1 else None,
+            backend=first.backend if len({part.backend for part in found}) == 1 else None,
             certificate=first.certificate if agree else None,
         )
 
@@ -113,7 +112,7 @@ class Intervals:
         Its columns are point, lower, upper and width; with several levels lower_0.1, upper_0.1,
         width_0.1 and so on. Rows that were no frame give a pandas frame.
         """
-        return make_frame(show.columns(self), self.flavour, self.index)
+        return make_frame(show.columns(self), self.backend, self.index)
 
     def with_arrays(self) -> Intervals:
         """Return the same intervals in numpy arrays."""

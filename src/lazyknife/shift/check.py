@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..data.schema import Schema
 from ..records import Array
-from ..tables import Schema
 from .columns import Columns, as_rows, as_tables, pool_rows
 from .ranks import BLOCKS, classifier_test, column_tests, location_and_spread
 

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
+from ..data.encoder import TableEncoder
+from ..data.schema import Schema, as_frame, expansion_of
 from ..records import Array
-from ..tables import Schema, TableEncoder, as_frame, expansion_of
 
 MOST_CATEGORIES = 50
 DATES = ("date", "moment")  # kinds of columns whose first feature is days

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ..compute import Machine
-from ..data.frames import Frame
+from ..data.own_scaling import FeatureScale
 from ..networks import wide
 from ..tangent.wide import WideTangent
 from .places import weight_unit
@@ -62,7 +62,7 @@ def _common_weights(network: wide, features: int) -> list[float]:
 
 def _kernel(network: wide, weight: float, X: Tensor, nominal: Sequence[bool]) -> Tensor:
     scale = torch.ones_like(X[0])
-    frame = Frame(torch.zeros_like(scale), scale, tuple(nominal))
+    frame = FeatureScale(torch.zeros_like(scale), scale, tuple(nominal))
     tangent = WideTangent(network, weight * scale, frame, Machine(X.device, X.dtype))
     features = tangent.features(X)
     return tangent.gram(features)

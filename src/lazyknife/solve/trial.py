@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ..compute import PROCESSOR, Machine, called
-from ..data.frames import Frame
+from ..data.own_scaling import FeatureScale
 from ..networks import wide
 from ..tangent import WideTangent
 from .ascent import SQUARES, Climb
@@ -40,7 +40,7 @@ def trial(
 ) -> Trial:
     """Fit the first ``count`` rows and predict the others; ``fixed`` keeps the climb's λ."""
     one = torch.ones_like(X[0])
-    frame = Frame(torch.zeros_like(one), one, tuple(nominal))
+    frame = FeatureScale(torch.zeros_like(one), one, tuple(nominal))
     weights = X.new_tensor(climb.weights)
     tangent = WideTangent(network, weights, frame, Machine(X.device, X.dtype))
     old, new = tangent.features(X[:count]), tangent.features(X[count:])

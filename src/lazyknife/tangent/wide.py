@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..compute import PROCESSOR, Machine, blocks, steps
-from ..data.frames import Frame
+from ..data.own_scaling import FeatureScale
 from ..networks import KINDS, Kind, wide
 from .parts import Moves
 from .tangent import Features
@@ -49,7 +49,7 @@ class WideTangent:
 
     network: wide
     weights: Tensor
-    frame: Frame
+    frame: FeatureScale
     machine: Machine = PROCESSOR
 
     @property
@@ -92,7 +92,7 @@ class WideTangent:
 
     def on(self, machine: Machine) -> WideTangent:
         center, scale, nominal = self.frame
-        frame = Frame(machine.put(center), machine.put(scale), nominal)
+        frame = FeatureScale(machine.put(center), machine.put(scale), nominal)
         return WideTangent(self.network, machine.put(self.weights), frame, machine)
 
     def of_type(self, dtype: torch.dtype) -> WideTangent:

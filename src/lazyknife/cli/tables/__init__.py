@@ -1,6 +1,6 @@
 """A user's files, read into frames with typed columns. Importing this loads no other package."""
 
-from ...words import TableError
+from ...errors import TableError
 from .files import open_file, read_table, write_table
 from .formats import SUFFIXES
 from .names import Header, Roles, check_names

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from ...words import TableError
+from ...errors import TableError
 from .encodings import as_utf8
 
 BLOCK_BYTES = 2**22  # of text, or of the numbers of a Parquet file, that are read at a time

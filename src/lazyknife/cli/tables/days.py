@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from ...words import TableError, quoted
+from ...errors import TableError, quoted
 from .formats import option
 from .moments import PATTERNS, look_like_dates, moment, moments, with_format
 from .numbers import missing_counts, present_marks

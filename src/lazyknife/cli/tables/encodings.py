@@ -6,7 +6,7 @@ import codecs
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from ...words import TableError
+from ...errors import TableError
 
 # Longest first: the mark of UTF-16 begins that of UTF-32.
 BYTE_ORDER_MARKS = {

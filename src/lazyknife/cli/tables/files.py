@@ -10,8 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...errors import TableError
 from ...files import write_together
-from ...words import TableError
 from . import parquet
 from .blocks import BLOCK_BYTES, Pieces
 from .formats import SUFFIX_SEPARATORS, suffix_of

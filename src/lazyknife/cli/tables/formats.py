@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ...words import TableError, quoted_list
+from ...errors import TableError, quoted_list
 
 SUFFIX_SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t"}  # of text files
 SUFFIXES = (*SUFFIX_SEPARATORS, ".parquet")

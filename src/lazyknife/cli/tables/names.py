@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from ...words import TableError, quoted, quoted_list
+from ...errors import TableError, quoted, quoted_list
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ...words import TableError, quoted, quoted_list
+from ...errors import TableError, quoted, quoted_list
 from .formats import option
 from .numerals import STYLES, Numeral, Style, decimals, meanings, parse, shape, styles_of, to_float
 from .pools import Pool

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...words import TableError
+from ...errors import TableError
 from .formats import check_unique, load
 
 if TYPE_CHECKING:

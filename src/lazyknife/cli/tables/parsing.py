@@ -8,7 +8,7 @@ from collections.abc import Collection
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from ...words import TableError
+from ...errors import TableError
 from .blocks import UNSEPARATED, Block, rows
 from .formats import load
 from .growing import Column

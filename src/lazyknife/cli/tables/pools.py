@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ...words import TableError, quoted
+from ...errors import TableError, quoted
 from .formats import load, option
 
 

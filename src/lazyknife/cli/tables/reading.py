@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 
-from ...words import TableError
+from ...errors import TableError
 
 SEPARATORS = (",", ";", "\t", "|")  # that are guessed
 NAMED = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " "}

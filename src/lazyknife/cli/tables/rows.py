@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...words import TableError, counted, quoted
+from ...errors import TableError, counted, quoted
 from .formats import option
 from .names import Roles
 from .pools import kind_of
@@ -17,8 +17,9 @@ from .pools import kind_of
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ...data.encoder import TableEncoder
+    from ...data.schema import Schema
     from ...records import Array
-    from ...tables import Schema, TableEncoder
 
 NUMBERS = ("number", "boolean")
 
@@ -78,7 +79,7 @@ def split_rows(
 
     Without a file of new rows there are none. Columns must have been checked and typed.
     """
-    from ...tables import TableEncoder
+    from ...data.encoder import TableEncoder
 
     new = train.iloc[:0] if test is None else test
     names = _features(train, roles, files[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...words import TableError, counted, label_of, quoted
+from ...errors import TableError, counted, quoted
 from .formats import load, option
 from .pools import Pool, kind_of
 from .written import NAMES
@@ -71,6 +71,8 @@ def as_moments(column: Any) -> Any:
 
 def as_labels(column: Any) -> Any:
     """Return text: the same for a code whether its file has integers or, next to gaps, floats."""
+    from ...data.schema import label_of
+
     try:
         return column.astype(object).map(label_of, na_action="ignore").astype("str")
     except TypeError:  # lists and the like

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...words import TableError, quoted
+from ...errors import TableError, quoted
 from .blocks import BLOCK_BYTES, LOOK, UNSEPARATED, Block, Blocks, Pieces, end_of_line, rows
 from .encodings import as_utf8, encoding_of
 from .formats import SUFFIX_SEPARATORS, check_unique, suffix_of

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from ...words import TableError, counted, quoted, quoted_list
+from ...errors import TableError, counted, quoted, quoted_list
 from .formats import option
 from .numerals import Style
 

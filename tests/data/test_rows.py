@@ -1,6 +1,9 @@
-"""Containers that are read, refused, and given back."""
+"""The caller's rows: containers and batches that are read, refused, and given back."""
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 import torch
 from hypothesis import given
@@ -8,7 +11,17 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader, TensorDataset
 
 import lazyknife as lk
-from lazyknife.data.containers import COARSE, give_back, plain, rounded
+from lazyknife.data.rows import (
+    COARSE,
+    all_rows,
+    backend_of,
+    give_back,
+    make_frame,
+    plain,
+    rounded,
+    rows_and_targets,
+    to_tensor,
+)
 from rows import linear
 
 X, Y = linear(24)
@@ -166,3 +179,88 @@ def test_rows_without_labels_are_read_as_those_with():
     np.testing.assert_array_equal(found, twin)
     with pytest.raises(ValueError, match="X_pool has numbers that are not whole"):
         lk.LazyJackknifeRegressor(EMBEDDING).fit(CODES, Y, X_pool=CODES + 0.5)
+
+
+def test_an_array_that_is_given_away_is_not_copied():
+    rows = np.arange(6.0).reshape(3, 2)
+    assert to_tensor(rows).data_ptr() != rows.ctypes.data
+    assert to_tensor(rows, copy=False).data_ptr() == rows.ctypes.data
+    turned = to_tensor(np.asfortranarray(rows), copy=False)
+    assert turned.is_contiguous()
+    np.testing.assert_array_equal(turned, rows)
+
+
+# Batches.
+
+SIX, TARGETS = np.arange(12.0).reshape(6, 2), np.arange(6.0)
+
+
+def in_twos(*parts):
+    return (tuple(part[k : k + 2] for part in parts) for k in range(0, 6, 2))
+
+
+@pytest.mark.parametrize("make", [np.asarray, torch.as_tensor, pd.DataFrame, pl.DataFrame])
+def test_batches_are_joined_in_their_container(make):
+    rows, targets = rows_and_targets(in_twos(make(SIX), TARGETS), None)
+    assert type(rows) is type(make(SIX))
+    np.testing.assert_array_equal(np.asarray(rows), SIX)
+    np.testing.assert_array_equal(targets, TARGETS)
+
+
+def test_loaders_and_what_is_no_stream():
+    tensors = [torch.from_numpy(part) for part in (SIX, TARGETS)]
+    rows, targets = rows_and_targets(DataLoader(TensorDataset(*tensors), batch_size=4), None)
+    assert torch.equal(rows, tensors[0])
+    assert torch.equal(targets, tensors[1])
+    assert rows_and_targets(SIX, TARGETS) == (SIX, TARGETS)
+    assert all_rows(None) is None
+    np.testing.assert_array_equal(all_rows(in_twos(SIX, TARGETS)), SIX)
+    np.testing.assert_array_equal(all_rows(iter([SIX[:3], SIX[3:]])), SIX)
+
+
+@pytest.mark.parametrize(
+    ("batches", "y", "error", "words"),
+    [
+        ([(SIX, TARGETS)], TARGETS, ValueError, "y was passed beside an X that yields batches"),
+        ([SIX], None, TypeError, "batches of ndarray, without targets: give batches"),
+        ([(SIX,)], None, TypeError, "batches of 1 parts"),
+        ([(SIX, TARGETS, TARGETS)], None, TypeError, "batches of 3 parts"),
+        ([{"X": SIX, "y": TARGETS}], None, TypeError, r"a dict with keys \['X', 'y'\]"),
+        ([], None, ValueError, "X yields no batches"),
+    ],
+)
+def test_other_batches_are_refused(batches, y, error, words):
+    with pytest.raises(error, match=words):
+        rows_and_targets(iter(batches), y)
+
+
+# The caller's kind of frame.
+
+COLUMNS = {"a": np.arange(3.0), "b": np.ones(3)}
+
+
+@pytest.mark.parametrize(
+    ("rows", "backend"),
+    [
+        (pd.DataFrame(COLUMNS), "pandas"),
+        (pl.DataFrame(COLUMNS), "polars"),
+        (pl.LazyFrame(COLUMNS), "polars"),
+        (pa.table(COLUMNS), "pyarrow"),
+        (pd.Series([1.0]), None),
+        (np.ones((3, 2)), None),
+        (torch.ones(3, 2), None),
+        ([[1.0]], None),
+    ],
+)
+def test_the_library_of_a_frame_is_found(rows, backend):
+    assert backend_of(rows) == backend
+
+
+def test_frames_of_each_library_are_made():
+    labels = pd.Index(list("xyz"), name="house")
+    pd.testing.assert_frame_equal(
+        make_frame(COLUMNS, "pandas", labels), pd.DataFrame(COLUMNS, index=labels)
+    )
+    assert make_frame(COLUMNS, "polars").equals(pl.DataFrame(COLUMNS))
+    assert make_frame(COLUMNS, "pyarrow").equals(pa.table(COLUMNS))
+    pd.testing.assert_frame_equal(make_frame(COLUMNS, None), pd.DataFrame(COLUMNS))

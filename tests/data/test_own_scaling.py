@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lazyknife as lk
-from lazyknife.data.frames import SHIFT, Frames, own_frames, unscaled
+from lazyknife.data.own_scaling import SHIFT, FeatureScales, own_frames, unscaled
 from reference import Array, assert_close
 
 ALL = torch.arange(0)  # the rows that the full model leaves out
@@ -25,7 +25,7 @@ def frame_of(X: Array) -> tuple[Array, Array]:
     return np.where(two, least, rounded), scales
 
 
-def frames_of(X: Array) -> Frames:
+def frames_of(X: Array) -> FeatureScales:
     sets = [torch.tensor([j]) for j in range(len(X))]
     return own_frames(torch.from_numpy(X), [*sets, ALL])
 

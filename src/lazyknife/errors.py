@@ -1,26 +1,50 @@
-"""Words of messages about tables; importing them loads no other package."""
+"""Messages: errors about tables, warnings that point at the user's line, numbers in words.
+
+Importing this module loads no other package, so that the command answers quickly.
+"""
 
 from __future__ import annotations
 
 import re
+import sys
+import warnings
 from collections.abc import Sequence
-from numbers import Integral, Real
-from typing import Any
 
 # What a terminal obeys, also to write backwards, and halves of characters; but not line breaks.
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+# Packages that may lie between the user's line and a warning.
+BETWEEN = (__package__, "sklearn", "joblib", "torch")
+UNITS = {"TB": 1e12, "GB": 1e9, "MB": 1e6}
+TIMES = {"hours": 3600.0, "minutes": 60.0, "seconds": 1.0}
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the innermost line outside this package and those that call it."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and _package(frame.f_globals) in BETWEEN:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
+
+
+def _package(names: dict[str, object]) -> str:
+    return str(names.get("__name__", "")).split(".")[0]
 
 
 class TableError(ValueError):
     """A problem with a user's table: one line that names the column and says how to fix it."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(one_line(message))
+        super().__init__(" ".join(message.splitlines()))  # names keep their runs of spaces
 
 
-def one_line(message: str) -> str:
-    """Return the message without line breaks, which names of files and columns may contain."""
-    return " ".join(message.splitlines())
+def column_error(table: str, column: object, message: str) -> TableError:
+    """An error about a column of a table."""
+    return TableError(f"{table}: column {quoted(column)} {message}")
+
+
+def one_line(message: object) -> str:
+    """Return a message without line breaks, which names of files and columns may contain."""
+    return " ".join(str(message).split())
 
 
 def visible(text: str) -> str:
@@ -47,29 +71,6 @@ def quoted_list(names: Sequence[object], most: int = 5) -> str:
 def counted(number: int, singular: str, plural: str = "") -> str:
     """Return "1 value" or "2 values"."""
     return f"{number} {singular if number == 1 else plural or singular + 's'}"
-
-
-def column_error(table: str, column: object, message: str) -> TableError:
-    """An error about a column of a table."""
-    return TableError(f"{table}: column {quoted(column)} {message}")
-
-
-def encoder_setting(parameter: str, column: object) -> str:
-    """How a column is declared: the command spells it as its own option."""
-    return f"encoding=TableEncoder({parameter}=[{column!r}])"
-
-
-def label_of(value: Any) -> str:
-    """The name of a category: the same for a code, whether it is an integer or a float."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        return str(value)
-    if isinstance(value, Integral):
-        return str(int(value))  # no float: large integers stay different
-    return str(int(float(value))) if float(value).is_integer() else str(value)
-
-
-UNITS = {"TB": 1e12, "GB": 1e9, "MB": 1e6}
-TIMES = {"hours": 3600.0, "minutes": 60.0, "seconds": 1.0}
 
 
 def bytes_in_words(count: float) -> str:

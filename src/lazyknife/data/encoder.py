@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Self
 
-import narwhals as nw
 import numpy as np
-from narwhals.exceptions import DuplicateError
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .expansion import expansion_of
-from .schema import Frame, Schema, schema_of
-
-Numbers = NDArray[np.float64]
+from .schema import Frame, Numbers, Schema, as_frame, expansion_of, schema_of
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -46,27 +41,21 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def schema(self, X: Any, others: Sequence[Any] = (), table: str = "X") -> Schema:
         """Kinds and categories of the columns of a frame; ``others`` are further rows."""
-        frames = [as_frame(each, name) for each, name in ((X, table), *((o, "X") for o in others))]
-        found = [frame for frame in frames if frame is not None]
-        if frames[0] is None:
-            raise TypeError(f"{table} is of type {type(X).__name__}: give a frame")
+        frames = [frame for other in others if (frame := as_frame(other, "X")) is not None]
         names = (_names("categorical", self.categorical), _names("ignore", self.ignore))
-        return schema_of(found[0], found[1:], *names, table)
+        return schema_of(_frame(X, table), frames, *names, table)
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Find kinds and categories of the columns, and medians of those with gaps."""
         self.schema_ = self.schema(X)
-        rows = self.schema_.read(nw.from_native(X, eager_only=True))
+        rows = self.schema_.read(_frame(X))
         self.expansion_ = expansion_of(rows, self.schema_.nominal, self.schema_.features)
         return self
 
     def transform(self, X: Any) -> Numbers:
         """Return the rows as numbers, shape (rows, columns)."""
         check_is_fitted(self)
-        frame = as_frame(X, "X")
-        if frame is None:
-            raise TypeError(f"X is of type {type(X).__name__}: give a frame")
-        return self.expansion_(self.schema_.read(frame))
+        return self.expansion_(self.schema_.read(_frame(X)))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Names of the columns that ``transform`` returns."""
@@ -75,16 +64,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.array(self.expansion_.column_names(labels), dtype=object)
 
 
-def as_frame(X: Any, name: str) -> Frame | None:
-    """Return a frame of any library that narwhals reads, or None for what is not a frame."""
-    try:
-        found = nw.from_native(X, pass_through=True)
-    except DuplicateError as error:
-        raise ValueError(f"{name} has columns with equal names: rename them. {error}") from None
-    if isinstance(found, nw.LazyFrame):
-        way_out = "call .collect() (polars, DuckDB) or .compute() (Dask) first"
-        raise TypeError(f"{name} is a lazy frame ({type(X).__name__}): {way_out}")
-    return found if isinstance(found, nw.DataFrame) else None
+def _frame(X: Any, table: str = "X") -> Frame:
+    found = as_frame(X, table)
+    if found is None:
+        raise TypeError(f"{table} is of type {type(X).__name__}: give a frame")
+    return found
 
 
 def _names(setting: str, given: Any) -> tuple[Any, ...]:

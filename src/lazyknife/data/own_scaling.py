@@ -27,7 +27,7 @@ HALF = 0.5 + SHIFT
 UNSURE, RELATIVE = 1e-9, 1e-12  # of a step: so close to a boundary rounding may have decided
 
 
-class Frame(NamedTuple):
+class FeatureScale(NamedTuple):
     """Centre and scale of each feature, (features,), and which features are nominal."""
 
     center: Tensor
@@ -40,7 +40,7 @@ class Frame(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Frames:
+class FeatureScales:
     """Centres and scales of models that were computed from their own rows.
 
     Attributes
@@ -65,16 +65,16 @@ class Frames:
     def __len__(self) -> int:
         return len(self.scales)
 
-    def __getitem__(self, k: int) -> Frame:
+    def __getitem__(self, k: int) -> FeatureScale:
         nominal = self.nominal or (False,) * self.scales.shape[1]
-        return Frame(self.centers[k], self.scales[k], nominal)
+        return FeatureScale(self.centers[k], self.scales[k], nominal)
 
 
-def unscaled(models: int, features: int, nominal: tuple[bool, ...] | None = None) -> Frames:
+def unscaled(models: int, features: int, nominal: tuple[bool, ...] | None = None) -> FeatureScales:
     """One frame that changes nothing, for all models."""
     nothing = torch.zeros(models, dtype=torch.bool)
     zeros = torch.zeros(1, features, dtype=torch.float64)
-    return Frames(zeros, zeros + 1, nothing.long(), nothing, nominal)
+    return FeatureScales(zeros, zeros + 1, nothing.long(), nothing, nominal)
 
 
 def own_frames(
@@ -82,8 +82,8 @@ def own_frames(
     left_out: Sequence[Tensor],
     centered: bool = True,
     nominal: tuple[bool, ...] | None = None,
-) -> Frames:
-    """Frames of the models without each of some sets of rows.
+) -> FeatureScales:
+    """Scales of the models without each of some sets of rows.
 
     Parameters
     ----------
@@ -102,8 +102,8 @@ def own_frames(
 
 def joined_frames(
     X: Tensor, new: Tensor, centered: bool = True, nominal: tuple[bool, ...] | None = None
-) -> Frames:
-    """Frames of all n rows together with each of m new ones, a model each; see ``own_frames``."""
+) -> FeatureScales:
+    """Scales of all n rows together with each of m new ones, a model each; see ``own_frames``."""
     return _frames([_extent(torch.cat([X, row])) for row in new.split(1)], centered, nominal)
 
 
@@ -130,7 +130,9 @@ def _extent(X: Tensor) -> _Extent:
     return _Extent(least, mean, torch.where(exact, most - least, deviation), exact)
 
 
-def _frames(extents: Sequence[_Extent], centered: bool, nominal: tuple[bool, ...] | None) -> Frames:
+def _frames(
+    extents: Sequence[_Extent], centered: bool, nominal: tuple[bool, ...] | None
+) -> FeatureScales:
     least, mean, size, exact = (torch.stack(part) for part in zip(*extents, strict=True))
     if nominal is not None:
         codes = torch.tensor(nominal)
@@ -144,7 +146,7 @@ def _frames(extents: Sequence[_Extent], centered: bool, nominal: tuple[bool, ...
     doubtful = ((unsure | (astray & centered)) & ~exact).any(dim=1)
     distinct, of = torch.cat([centers, scales], dim=1).unique(dim=0, return_inverse=True)
     centers, scales = distinct.split(least.shape[1], dim=1)
-    return Frames(centers, scales, of, doubtful, nominal)
+    return FeatureScales(centers, scales, of, doubtful, nominal)
 
 
 def _without(X: Tensor, rows: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 
 import lazyknife as lk
-from lazyknife.alert import warn
+from lazyknife.errors import warn
 from rows import linear
 
 MODEL = {"network": lk.mlp((4,)), "ridge": 1.0, "random_state": 0, "device": "cpu"}
@@ -67,7 +67,7 @@ def test_frames_of_scikit_learn_are_passed_over():
 
 def test_the_package_warns_in_no_other_way():
     own = [path for path in ROOT.rglob("*.py") if "warnings.warn(" in path.read_text()]
-    assert own == [ROOT / "alert.py"]
+    assert own == [ROOT / "errors.py"]
 
 
 SETTINGS = """

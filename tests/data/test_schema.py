@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 
 from lazyknife import TableEncoder
-from lazyknife.tables import TableError, as_frame
+from lazyknife.data.schema import as_frame
+from lazyknife.errors import TableError
 
 DAYS = 18_262.0  # from 1970-01-01 to 2020-01-01, a Wednesday
 ROWS: dict[str, tuple[list[Any], str]] = {

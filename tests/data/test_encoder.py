@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import clone
 
 from lazyknife import TableEncoder
-from lazyknife.tables import TableError
+from lazyknife.errors import TableError
 
 FRAME = pd.DataFrame(
     {"a": [1.0, np.nan, 5.0, 3.0], "c": ["u", "v", "u", None], "b": [True, False, True, True]}

@@ -1,0 +1,444 @@
+"""The caller's rows: arrays, tensors, frames and batches of them as arrays, and results back.
+
+Rows are read in the same way when fitting and when predicting (``RowReader``). What could be
+misread is refused, and results come back in the caller's container.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils import check_array, check_consistent_length, column_or_1d
+from sklearn.utils.validation import _get_feature_names
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from ..errors import warn
+from .encoder import TableEncoder
+from .schema import Expansion, Schema, as_frame, check_columns, expansion_of
+
+Values = NDArray[Any]
+Rows = Any  # an array, or the caller's frame
+
+PAIRS = "give batches (X, y), such as those of a DataLoader over a TensorDataset"
+COLUMN = "A column-vector y was passed when a 1d array was expected: pass y.ravel(), of shape (n,)"
+EAGER = ("pandas", "modin", "cudf", "polars", "pyarrow")  # libraries whose frames hold their rows
+# Types coarser than float64 in which results are given back. Those of 16 bits have too few digits
+# for the ends of intervals, and float16 ends at 65,504: results are in float32.
+COARSE = {"float32": torch.float32, "float16": torch.float32, "bfloat16": torch.float32}
+
+
+# Batches.
+
+
+def is_stream(X: Any) -> bool:
+    """Whether X yields its rows in batches: an iterator, such as a generator, or a DataLoader."""
+    return isinstance(X, (Iterator, DataLoader))
+
+
+def batch_rows(batch: Any) -> Any:
+    """Return the rows of a batch; a loader that also yields targets puts them after the rows."""
+    _refuse_dict(batch)
+    if isinstance(batch, (tuple, list)) and len(batch) and hasattr(batch[0], "shape"):
+        return batch[0]
+    return batch
+
+
+def all_rows(X: Any) -> Any:
+    """Return the rows of all batches together; what is no stream, as it is."""
+    return _joined([batch_rows(batch) for batch in X], "X") if is_stream(X) else X
+
+
+def rows_and_targets(X: Any, y: Any) -> tuple[Any, Any]:
+    """Return the rows and targets of all batches together; what is no stream, as it is."""
+    if not is_stream(X):
+        return X, y
+    if y is not None:
+        raise ValueError(f"y was passed beside an X that yields batches: {PAIRS}, and y=None")
+    pairs = [_pair(batch) for batch in X]
+    return _joined([rows for rows, _ in pairs], "X"), _joined([y for _, y in pairs], "y")
+
+
+def _pair(batch: Any) -> tuple[Any, Any]:
+    _refuse_dict(batch)
+    if not isinstance(batch, (tuple, list)) or len(batch) != 2 or not hasattr(batch[0], "shape"):
+        what = f"{len(batch)} parts" if isinstance(batch, (tuple, list)) else type(batch).__name__
+        raise TypeError(f"X yields batches of {what}, without targets: {PAIRS}")
+    rows, targets = batch
+    return rows, targets
+
+
+def _joined(parts: Sequence[Any], name: str) -> Any:
+    if not parts:
+        raise ValueError(f"{name} yields no batches: an iterator can be read once only")
+    return stack(parts)
+
+
+def _refuse_dict(batch: Any) -> None:
+    if isinstance(batch, dict):
+        raise TypeError(
+            f"a batch is a dict with keys {list(batch)}: give an iterator of rows, or of tuples "
+            "that begin with them"
+        )
+
+
+# Containers.
+
+
+def stack(parts: Sequence[Rows]) -> Rows:
+    """Rows below each other, in their container: tensors, frames of one library, or arrays."""
+    if all(isinstance(part, Tensor) for part in parts):
+        return torch.cat(list(parts))
+    frames = [nw.from_native(part, pass_through=True) for part in parts]
+    if all(isinstance(frame, nw.DataFrame) for frame in frames):
+        return nw.concat(frames).to_native()
+    return np.concatenate([np.asarray(part) for part in parts])
+
+
+def take(rows: Rows, places: NDArray[np.intp]) -> Rows:
+    """Some of the rows, in the caller's container."""
+    frame = nw.from_native(rows, eager_only=True, pass_through=True)
+    return frame[places].to_native() if isinstance(frame, nw.DataFrame) else rows[places]
+
+
+def plain(values: Any, name: str) -> Any:
+    """Return a tensor as an array, and other containers as they are; refuse what would be misread.
+
+    Floating tensors become float64, since numpy has no bfloat16.
+    """
+    _refuse(values, name)
+    if isinstance(values, Tensor):
+        dense = values.detach().cpu()
+        return (dense.double() if dense.is_floating_point() else dense).numpy()
+    if isinstance(values, np.ma.MaskedArray):
+        return values.data  # nothing is masked
+    return values
+
+
+def _refuse(values: Any, name: str) -> None:
+    """Refuse containers whose numbers cannot be read as rows of numbers."""
+    kind, dtype = type(values).__name__, getattr(values, "dtype", None)
+    if isinstance(values, Tensor):
+        if values.layout != torch.strided:
+            raise TypeError(f"{name} is a sparse tensor: pass {name}.to_dense()")
+        if values.is_meta or values.is_quantized or values.is_complex():
+            raise TypeError(f"{name} is a tensor of {dtype} on {values.device}: give real numbers")
+    if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
+        raise TypeError(
+            f"{name} is a masked array with masked values, which are no data: remove those rows, "
+            "or pass a frame with missing values"
+        )
+    if isinstance(values, np.ndarray) and values.dtype.names:
+        raise TypeError(
+            f"{name} is a structured array with fields {list(values.dtype.names)}: pass a frame, "
+            "or an array of numbers"
+        )
+    if isinstance(values, np.ndarray) and values.dtype.kind in "mM":
+        raise TypeError(f"{name} has type {dtype}: pass dates in a frame, or as numbers")
+    if kind == "LazyFrame" or hasattr(values, "compute"):
+        raise TypeError(f"{name} is lazy ({kind}): call .collect() or .compute() first")
+    if isinstance(values, dict):
+        raise TypeError(f"{name} is a dict with keys {list(values)}: pass a frame or an array")
+    if isinstance(values, (Iterator, DataLoader, set, frozenset)):
+        raise TypeError(f"{name} is of type {kind}: pass an array, a tensor or a frame")
+    if isinstance(values, Dataset):
+        raise TypeError(f"{name} is of type {kind}: pass DataLoader({name}, batch_size=256)")
+
+
+def to_tensor(X: Values, copy: bool = True) -> Tensor:
+    """Return a float64 tensor, or int64 for integer codes: a copy, which a network may change.
+
+    Without ``copy`` the array is given away, and not copied if its rows lie one after the other.
+    """
+    return torch.from_numpy(np.array(X, order="C", copy=True if copy else None))
+
+
+def give_back(values: Tensor, X: Any, side: int = 0) -> Any:
+    """Return numbers in the caller's container and floating type.
+
+    Parameters
+    ----------
+    values
+        Numbers in float64.
+    X
+        The caller's rows: a tensor gives a tensor on its device, anything else an array. Float32
+        gives float32, as do the types of 16 bits; all others give float64.
+    side
+        −1 for lower ends, which are rounded down, 1 for upper ends, which are rounded up.
+
+    """
+    dtype = COARSE.get(str(getattr(X, "dtype", "")).removeprefix("torch."), torch.float64)
+    found = values if dtype == torch.float64 else rounded(values, dtype, side)
+    return found.to(X.device) if isinstance(X, Tensor) else found.cpu().numpy()
+
+
+def rounded(values: Tensor, dtype: torch.dtype, side: int) -> Tensor:
+    """Numbers in a coarser type: the nearest, or the nearest that is not on the wrong side."""
+    nearest = values.to(dtype)
+    if not side:  # a finite point stays finite
+        return nearest.clamp(torch.finfo(dtype).min, torch.finfo(dtype).max)
+    wrong = side * nearest.double() < side * values
+    outwards = torch.nextafter(nearest, torch.full_like(nearest, side) * torch.inf)
+    return torch.where(wrong, outwards, nearest)
+
+
+def backend_of(X: Any) -> str | None:
+    """Return the library of a frame, such as ``"polars"``; None for what is not a frame."""
+    frame = nw.from_native(X, pass_through=True)
+    if not isinstance(frame, nw.DataFrame | nw.LazyFrame):
+        return None
+    library = frame.implementation.value
+    return library if library in EAGER else None
+
+
+def row_labels(X: Any) -> Any:
+    """Return the index of a pandas frame, or None."""
+    return X.index if hasattr(X, "index") and hasattr(X, "iloc") else None
+
+
+def make_frame(
+    columns: Mapping[str, NDArray[np.float64]], backend: str | None, index: Any = None
+) -> Any:
+    """Return columns as a frame of a library, pandas for None, with row labels if there are any."""
+    library = backend or "pandas"
+    try:
+        frame = nw.from_dict(dict(columns), backend=library).to_native()  # type: ignore[arg-type]
+    except ImportError as error:
+        raise ImportError(f"to_frame needs {library}: install it, or use to_numpy()") from error
+    if index is not None:
+        frame.index = index
+    return frame
+
+
+# Numbers.
+
+
+def is_shaped(X: Any) -> bool:
+    """Whether X needs a network of its own: it has more than two axes, or integer codes."""
+    if isinstance(X, Tensor):
+        return X.ndim != 2 or not X.is_floating_point()
+    return isinstance(X, np.ndarray) and X.ndim > 2
+
+
+def check_features(X: Any, estimator: Any, *, name: str = "X", min_rows: int = 1) -> Values:
+    """Return X as an array: float64, or integer codes where an integer tensor was given."""
+    values = plain(X, name)
+    if is_shaped(X):
+        return _check_shaped(values, name, min_rows)
+    terms = {"estimator": estimator, "input_name": name, "ensure_min_samples": min_rows}
+    return _checked(values, "pass a frame for text, dates and gaps", np.float64, **terms)
+
+
+def _check_shaped(array: Values, name: str, min_rows: int) -> Values:
+    if array.ndim < 2 or len(array) < min_rows or array.size == 0:
+        raise ValueError(
+            f"{name} has shape {array.shape}: give at least {min_rows} row(s), rows along the "
+            "first axis and at least one more axis. Reshape your data"
+        )
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{name} has type {array.dtype}: give numbers")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} contains NaN or infinity: remove or impute those rows")
+    return array.astype(np.int64 if array.dtype.kind in "iu" else np.float64)
+
+
+def _checked(values: Any, way_out: str, dtype: Any, **terms: Any) -> Values:
+    """Call scikit-learn's check; what it says about gaps and text ends in a way out."""
+    try:
+        with np.errstate(all="ignore"):  # of huge values, which its test for infinity adds up
+            result: Values = check_array(values, dtype=dtype, **terms)
+    except ValueError as error:
+        first = str(error).splitlines()[0].rstrip(".")
+        if "contains NaN" not in first and "could not convert" not in first:
+            raise
+        raise ValueError(f"{first}: {way_out}") from None
+    return result
+
+
+def check_target(y: Any, X: Values, estimator: Any) -> NDArray[np.float64]:
+    """Return y as a float64 vector as long as X."""
+    if y is None:
+        raise ValueError(
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None"
+        )
+    terms = {"ensure_2d": False, "estimator": estimator, "input_name": "y"}
+    checked = _checked(plain(y, "y"), "leave such rows out", None, **terms)
+    if checked.ndim == 2 and checked.shape[1] == 1:
+        warn(COLUMN, DataConversionWarning)
+    vector = column_or_1d(checked)
+    check_consistent_length(X, vector)
+    return finite_numbers(vector, "y")
+
+
+def finite_numbers(values: Any, name: str) -> NDArray[np.float64]:
+    """Return numbers in any container as float64; refuse text, missing and infinite ones."""
+    try:
+        found = np.asarray(plain(values, name))
+        text = any(isinstance(value, str | bytes | complex) for value in found.ravel().tolist())
+        if text or found.dtype.kind in "mM":
+            raise ValueError(found.ravel()[:3].tolist())
+        with np.errstate(over="ignore"):
+            result: NDArray[np.float64] = found.astype(np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        if str(error).startswith(name):
+            raise
+        raise ValueError(f"{name} has values that are not numbers: {error}: convert them") from None
+    if not np.isfinite(result).all():
+        row = int((~np.isfinite(result.ravel())).argmax())
+        raise ValueError(
+            f"{name}[{row}]={found.ravel()[row]} is no finite number: leave such rows out"
+        )
+    return result
+
+
+def as_fitted(rows: Values, codes: bool, name: str) -> Values:
+    """Return an array in the type of the rows that were fitted: numbers, or integer codes."""
+    fitted = np.int64 if codes else np.float64
+    if not isinstance(rows, np.ndarray) or rows.dtype == fitted:
+        return rows
+    with np.errstate(invalid="ignore"):
+        found = rows.astype(fitted)
+    if not np.array_equal(found, rows):
+        raise ValueError(
+            f"{name} has numbers that are not whole, but the rows that were fitted were a tensor "
+            "of integer codes: pass integers"
+        )
+    return found
+
+
+# Reading.
+
+
+@dataclass(frozen=True)
+class RowReader:
+    """How rows are read: of arrays and tensors the numbers, of frames the columns by name.
+
+    Attributes
+    ----------
+    schema
+        How the columns of a frame become features; None for arrays and tensors.
+    columns
+        Names of the columns of a frame that is itself passed on, to a transformer that the user
+        gave; else None.
+
+    """
+
+    schema: Schema | None = None
+    columns: tuple[Any, ...] | None = None
+
+    @property
+    def raw(self) -> bool:
+        """Whether frames are passed on as they are."""
+        return self.columns is not None
+
+    @property
+    def encodes(self) -> bool:
+        """Whether rows are those of a frame: they may have codes of categories, and gaps."""
+        return self.schema is not None
+
+    def finds_by_name(self, X: Any) -> bool:
+        """Whether X is a frame like that of the fit, so that the order of its columns is free."""
+        return (self.encodes or self.raw) and as_frame(X, "X") is not None
+
+    @property
+    def nominal(self) -> tuple[bool, ...] | None:
+        """Which features are codes of categories; None: none of them."""
+        codes = () if self.schema is None else self.schema.nominal
+        return codes if any(codes) else None
+
+    def __call__(self, X: Any, estimator: Any, *, name: str = "X", min_rows: int = 1) -> Rows:
+        """Return rows as an array (rows, features), in which NaN is a missing value of a frame."""
+        frame = as_frame(X, name)
+        if frame is not None and self.finds_by_name(X) and len(frame) < min_rows:
+            raise ValueError(f"{name} has {len(frame)} row(s): give at least {min_rows}")
+        if frame is not None and self.schema is not None:
+            return self.schema.read(frame, name)
+        if frame is not None and self.columns is not None:
+            check_columns(self.columns, frame.columns, name)
+            if tuple(frame.columns) == self.columns:
+                return X
+            return frame[:, list(map(frame.columns.index, self.columns))].to_native()
+        if self.schema is None or self.schema.plain:
+            return check_features(X, estimator, name=name, min_rows=min_rows)
+        raise TypeError(
+            f"{name} is of type {type(X).__name__}, but the rows that were fitted were a frame: "
+            "pass a frame with the same columns"
+        )
+
+    def others(self, X: Any, like: Rows, estimator: Any, name: str) -> Rows | None:
+        """Return further rows, if there are any; refuse those of another shape."""
+        if X is None:
+            return None
+        rows = self(X, estimator, name=name)
+        if rows.shape[1:] != like.shape[1:]:
+            raise ValueError(
+                f"{name} has rows of shape {rows.shape[1:]}, but those of X have "
+                f"{like.shape[1:]}: pass the same features"
+            )
+        return rows if self.raw else as_fitted(rows, like.dtype.kind == "i", name)
+
+    def expansion(self, covariates: Rows) -> Expansion | None:
+        """How rows of a frame become numbers alone, learnt from covariates."""
+        if self.schema is None:
+            return None
+        found = expansion_of(covariates, self.schema.nominal, self.schema.features)
+        if found.empty:
+            raise ValueError(
+                "X has no features left for a network: every category occurs once. Give columns "
+                "of numbers, or network=None"
+            )
+        return found
+
+    def names(self, X: Any) -> Sequence[str] | None:
+        """Names of the features, if there are any."""
+        if self.schema is not None:
+            return self.schema.features
+        found: Sequence[str] | None = None if is_shaped(X) else _get_feature_names(X)
+        return found
+
+    def width(self, X: Any, shape: tuple[int, ...]) -> int:
+        """Number of columns of X, whose rows were read in this shape."""
+        frame = as_frame(X, "X")
+        return shape[0] if frame is None else len(frame.columns)
+
+
+def make_reader(X: Any, others: Sequence[Any], encoding: Any, raw: bool) -> RowReader:
+    """Return how rows like X are read.
+
+    Parameters
+    ----------
+    X
+        Training rows.
+    others
+        Further rows, some of which may be None.
+    encoding
+        A ``TableEncoder``, or None for its defaults.
+    raw
+        Whether a transformer that the user gave takes frames as they are.
+
+    """
+    if encoding is not None and not isinstance(encoding, TableEncoder):
+        raise TypeError(f"encoding={encoding!r}: give a TableEncoder or None")
+    frame = as_frame(X, "X")
+    if frame is None:
+        if encoding is not None:
+            raise TypeError(
+                f"encoding={encoding!r} requires X to be a frame, not {type(X).__name__}"
+            )
+        return RowReader()
+    if raw and encoding is not None:
+        raise ValueError(
+            f"encoding={encoding!r} with a transformer as scaling, which receives the frame as it "
+            "is: give one of them"
+        )
+    if raw:
+        return RowReader(columns=tuple(frame.columns))
+    encoder = TableEncoder() if encoding is None else encoding
+    return RowReader(encoder.schema(X, [other for other in others if other is not None]))
