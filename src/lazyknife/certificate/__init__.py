@@ -4,13 +4,5 @@
 # ruff: noqa: F401
 
 from .certificate import Certificate
-from .certify import (
-    Certifier,
-    Claim,
-    TrainedCertifier,
-    certify,
-    make_certificate,
-    paper_bound,
-)
-from .plan import Plan, plan
-from .rows import plan_rows
+from .certify import Certifier, Claim, TrainedCertifier, certify, make_certificate, paper_bound
+from .plan import Plan, plan, plan_rows

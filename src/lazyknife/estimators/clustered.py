@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..base import Public
 from ..base.composed import composed
-from ..certificate.leaving import MOST
+from ..certificate.plan import LARGEST_N
 from ..cluster import (
     Partitions,
     check_rows,
@@ -81,7 +81,7 @@ class ClusterFit(LazyFit):
         if not isinstance(self.loo_, CompactModels):
             return super()._rows_in_all(needed)
         # Collections are parted whatever their size.
-        return bisect_left(range(MOST), needed, key=lambda n: Leaving.choosing(n, True).rows)
+        return bisect_left(range(LARGEST_N), needed, key=lambda n: Leaving.choosing(n, True).rows)
 
     def _prepare_levels(self, X: Any, levels: Sequence[float]) -> None:
         """Bring the models here that the intervals of these rows need."""

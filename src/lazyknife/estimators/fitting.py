@@ -14,7 +14,7 @@ from ..base import BaseMethod, Public, check_base, check_trainable
 from ..base.composed import composed
 from ..certificate import Certifier
 from ..certificate.certify import start_assumptions
-from ..certificate.leaving import rows_in_all
+from ..certificate.plan import rows_in_all
 from ..compute import Device, Machine, machine_for
 from ..data.scaling import Source, unlike_columns
 from ..intervals import find_construction

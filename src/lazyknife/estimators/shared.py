@@ -17,7 +17,7 @@ from sklearn.utils.validation import _check_feature_names, _check_n_features, ch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from ..certificate.leaving import MOST
+from ..certificate.plan import LARGEST_N
 from ..compute import steps, track
 from ..data.batches import all_rows, batch_rows, is_stream, rows_and_targets
 from ..data.checks import check_flag, check_level, check_not_negative
@@ -102,7 +102,7 @@ class IntervalRegressor(Saved, ComparesRows, RegressorMixin, Guaranteed):  # typ
 
     def _rows_in_all(self, needed: int) -> int:
         """Return how many rows it takes for so many to be left out, or held out."""
-        return bisect_left(range(MOST), needed, key=self._rows_left)
+        return bisect_left(range(LARGEST_N), needed, key=self._rows_left)
 
     def _rows_left(self, n: int) -> int:
         """Return how many of n rows are left out, or held out."""
