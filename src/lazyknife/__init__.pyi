@@ -32,10 +32,10 @@ from .metrics import mean_width as mean_width
 from .networks import mlp as mlp
 from .networks import wide as wide
 from .records import PrivacyCurve as PrivacyCurve
-from .results import Estimate as Estimate
+from .metrics import Estimate as Estimate
 from .results import Intervals as Intervals
-from .scorers import coverage_scorer as coverage_scorer
-from .scorers import interval_score_scorer as interval_score_scorer
+from .metrics import coverage_scorer as coverage_scorer
+from .metrics import interval_score_scorer as interval_score_scorer
 from .shift import Shift as Shift
 from .shift import ShiftWarning as ShiftWarning
 from .shift import check_exchangeable as check_exchangeable
