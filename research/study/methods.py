@@ -7,9 +7,9 @@ from typing import Any, Self
 
 from lazyknife import LazyJackknifeRegressor
 from lazyknife.estimators import methods
+from lazyknife.estimators.base import IntervalRegressor
 from lazyknife.estimators.mapie import SCHEMES
 from lazyknife.estimators.methods import Method, lazy, mapie
-from lazyknife.estimators.shared import IntervalRegressor
 from lazyknife.networks import mlp
 from lazyknife.records import Array
 

@@ -17,9 +17,9 @@ from sklearn.metrics import explained_variance_score
 from lazyknife import compare
 from lazyknife.certificate import paper_bound
 from lazyknife.cli.files import versions
+from lazyknife.estimators.base import IntervalRegressor
 from lazyknife.estimators.mapie import Conformalized, MapieRegressor
 from lazyknife.estimators.refits import Refits
-from lazyknife.estimators.shared import IntervalRegressor
 from lazyknife.networks import like, outputs
 
 from .. import datasets

@@ -21,9 +21,9 @@ from lazyknife import compare_methods
 from lazyknife.compare import measure
 from lazyknife.data.scaling import symlog
 from lazyknife.estimators import mapie, models
+from lazyknife.estimators.fit_input import Seeds
 from lazyknife.estimators.mapie import MODELS, SCHEMES, MapieCVRegressor, MapieSplitRegressor
 from lazyknife.estimators.mapie_adaptive import ADAPTIVE
-from lazyknife.estimators.records import Seeds
 from lazyknife.intervals import kappa, miss_bound
 from rows import linear
 

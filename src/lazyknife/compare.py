@@ -22,9 +22,9 @@ from .base import privacy
 from .compute import track
 from .data.checks import check_choice, check_flag, check_positive_int
 from .data.reading import take
+from .estimators.base import IntervalRegressor
+from .estimators.fit_input import Seeds
 from .estimators.methods import DEFAULT, METHODS, MethodSettings
-from .estimators.records import Seeds
-from .estimators.shared import IntervalRegressor
 from .metrics import coverage, interval_score, mean_width
 from .networks import Network
 from .processes import side_by_side

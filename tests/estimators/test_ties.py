@@ -16,9 +16,9 @@ from sklearn.base import clone
 from torch import Tensor, nn
 
 import lazyknife as lk
+from lazyknife.estimators.fit_input import Seeds
 from lazyknife.estimators.mapie import MapieCVRegressor, MapieSplitRegressor
 from lazyknife.estimators.mapie_adaptive import MapieNormalisedRegressor, MapieQuantileRegressor
-from lazyknife.estimators.records import Seeds
 from lazyknife.intervals import kappa, kth_largest, kth_smallest
 from lazyknife.intervals.constructions import Plus
 

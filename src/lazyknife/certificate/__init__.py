@@ -4,5 +4,13 @@
 # ruff: noqa: F401
 
 from .certificate import Certificate
-from .certify import Certifier, Claim, TrainedCertifier, certify, make_certificate, paper_bound
+from .certify import (
+    Certifier,
+    Claim,
+    Noted,
+    TrainedCertifier,
+    certify,
+    make_certificate,
+    paper_bound,
+)
 from .plan import Plan, plan, plan_rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -294,3 +294,16 @@ class TrainedCertifier:
 
     def __call__(self, alpha: float) -> Certificate:
         return make_certificate(alpha=alpha, dependence=INDEPENDENT, **vars(self))
+
+
+@dataclass(frozen=True)
+class Noted:
+    """Certificates that say which settings were set after the estimator was made."""
+
+    certify: Callable[..., Certificate]
+    names: tuple[str, ...]
+
+    def __call__(self, alpha: float) -> Certificate:
+        found, names = self.certify(alpha=alpha), ", ".join(self.names)
+        remark = sentences.SET_LATER.format(names=names)
+        return replace(found, remarks=(*found.remarks, remark))

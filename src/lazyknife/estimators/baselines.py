@@ -21,9 +21,9 @@ from ..data.checks import check_flag, check_folds, check_fraction
 from ..intervals import Construction
 from ..networks import Network, build, make
 from ..tables import TableEncoder
-from .records import Fitted, Given, Seeds
+from .base import IntervalRegressor
+from .fit_input import Fitted, Given, Seeds
 from .refits import Ensemble, Refits, join, train_ensemble
-from .shared import IntervalRegressor
 
 WITHOUT_REFITS = ("naive",)  # constructions that use the errors on the training rows alone
 CALLS_APART = 7919  # between the seeds of two calls; a prime

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, overload
 
 import numpy as np
 import torch
 from sklearn.utils.validation import check_is_fitted
+from torch.utils.data import DataLoader
 
 from ..base import Public
 from ..base.composed import composed
@@ -30,11 +31,12 @@ from ..data.scaling import is_transformer
 from ..intervals import kappa
 from ..intervals.compact import CompactModels
 from ..intervals.rounded import rounding_share
+from ..results import Intervals
 from ..solve.part import Leaving
+from .base import Levels
+from .fit_input import Fitted, Given, Seeds, prepare
 from .fitting import LazyFit
 from .parting import PartedStep, drawn_part, is_parted
-from .preparing import prepare
-from .records import Fitted, Given, Seeds
 
 FEWEST = 8  # rows: half of them choose, among candidates that require 4
 BUDGET = 2**30  # bytes of a task, unless memory_budget says otherwise
@@ -68,7 +70,15 @@ class ClusterFit(LazyFit):
         check_rows(X)
         return points_by_partition(self, X)
 
-    def predict_interval(self, X: Any, alpha: Any = None) -> Any:
+    @overload
+    def predict_interval(
+        self, X: Iterator[Any] | DataLoader[Any], alpha: Levels = None
+    ) -> Iterator[Intervals]: ...
+
+    @overload
+    def predict_interval(self, X: Any, alpha: Levels = None) -> Intervals: ...
+
+    def predict_interval(self, X: Any, alpha: Levels = None) -> Any:
         if not is_dask(X):
             return super().predict_interval(X, alpha)
         check_is_fitted(self)

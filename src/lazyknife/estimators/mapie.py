@@ -27,9 +27,9 @@ from ..data.inputs import row_labels, to_tensor
 from ..intervals.ends import evaluation_slack
 from ..records import INDEPENDENT
 from ..results import Intervals
+from .base import IntervalRegressor
+from .fit_input import Fitted, Given, Seeds
 from .models import MODELS
-from .records import Fitted, Given, Seeds
-from .shared import IntervalRegressor
 from .warn import warn_if_outside
 
 FOLDS = 10

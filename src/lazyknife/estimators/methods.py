@@ -8,11 +8,11 @@ from typing import Any
 
 from ..base import DPSGD, BaseMethod, Plain, Split
 from ..networks import Network
+from .base import IntervalRegressor
 from .baselines import CVPlusRegressor, JackknifeRegressor, SplitConformalRegressor
 from .lazy import LazyJackknifeRegressor
 from .mapie import SCHEMES, is_installed
 from .mapie_adaptive import ADAPTIVE
-from .shared import IntervalRegressor
 
 
 @dataclass(frozen=True)
