@@ -93,6 +93,13 @@ class Given(NamedTuple):
         """What scaling and target assume."""
         return (*self.scaling.assumptions, *self.target.assumptions)
 
+    @property
+    def stated(self) -> dict[str, Any]:
+        """What the certificate takes from the input."""
+        scaling = self.scaling
+        terms = {"objections": scaling.objections, "rows": scaling.rows}
+        return {"assumptions": self.assumptions, **terms, "new_rows": scaling.new_rows}
+
 
 class Fitted(NamedTuple):
     """What an estimator's own fit hands to the shared part.
