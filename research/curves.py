@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from lazyknife.data.checks import check_choice
-from lazyknife.plots.styling import TARGET, bare, legend_on_top, log_ticks, mark, ticks_between
+from lazyknife.plots.look import TARGET, bare, legend_on_top, log_ticks, mark, ticks_between
 from lazyknife.records import Array, to_array
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 import lazyknife as lk
 from lazyknife.estimators.choice import Choice
-from lazyknife.plots import save_figure, style, styling
+from lazyknife.plots import look, save_figure, style
 from lazyknife.records import Array
 
 from ..datasets import DataSet, load
@@ -26,7 +26,7 @@ DEFAULT = lk.LazyJackknifeRegressor(alpha=ALPHA, random_state=0)
 ONE_NETWORK = lk.LazyJackknifeRegressor(
     network=lk.mlp((64, 64), skip=True), scaling="standardize", alpha=ALPHA, random_state=0
 )
-COLOUR = {"one network": styling.COLOURS[1], "default": styling.COLOURS[0]}  # in the order drawn
+COLOUR = {"one network": look.COLOURS[1], "default": look.COLOURS[0]}  # in the order drawn
 
 
 class Rows(NamedTuple):
@@ -114,7 +114,7 @@ def draw(rows: Rows) -> Figure:
             left.set_title(f"{name}: networks that the models chose")
             middle.set_title("weights of the features")
             right.set_title("\n".join(described(m, summary.loc[name, m]) for m in COLOUR))
-        styling.legend_on_top(axes[0, 2])
+        look.legend_on_top(axes[0, 2])
     return figure
 
 
@@ -124,24 +124,24 @@ def described(method: str, line: pd.Series) -> str:
 
 
 def draw_networks(part: pd.DataFrame, ax: Axes) -> None:
-    styling.bare(ax)
+    look.bare(ax)
     bars = ax.barh(part["network"], part["models"], color=COLOUR["default"])
-    ax.bar_label(bars, padding=2, fontsize=styling.font_size("ytick.label"))
+    ax.bar_label(bars, padding=2, fontsize=look.font_size("ytick.label"))
     ax.invert_yaxis()
     ax.set(xlabel="leave-one-out models", xlim=(0, 1.12 * part["models"].sum()))
 
 
 def draw_weights(part: pd.DataFrame, ends: tuple[float, float], ax: Axes) -> None:
     """Medians on a logarithmic scale; in words, how many models leave a feature out."""
-    styling.bare(ax)
+    look.bare(ax)
     ax.set_xscale("log")
     used = part["weight"].clip(lower=ends[0])
     bars = ax.barh(part["feature"], used - ends[0], left=ends[0], color=COLOUR["default"])
     notes = [f"left out by {count}" if count else "" for count in part["left_out"]]
-    ax.bar_label(bars, notes, padding=2, fontsize=styling.font_size("ytick.label"))
+    ax.bar_label(bars, notes, padding=2, fontsize=look.font_size("ytick.label"))
     ax.invert_yaxis()
     ax.set(xlabel="median weight (no bar: 0)", xlim=ends)
-    styling.log_ticks(ax.xaxis, *ends)
+    look.log_ticks(ax.xaxis, *ends)
 
 
 def limits(weights: pd.Series) -> tuple[float, float]:
@@ -152,7 +152,7 @@ def limits(weights: pd.Series) -> tuple[float, float]:
 
 def draw_intervals(part: pd.DataFrame, ax: Axes) -> None:
     """The first rows, sorted by the prediction of the default."""
-    styling.bare(ax)
+    look.bare(ax)
     part = part[part["row"] < SHOWN].set_index("row")
     order = part.loc[part["method"] == "default", "point"].sort_values().index
     place = np.arange(len(order))

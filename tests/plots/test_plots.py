@@ -25,7 +25,7 @@ from lazyknife.plots import (
     save_figure,
     style,
 )
-from lazyknife.plots.styling import COLOURS, MARKERS, legend_on_top, short, tick_label
+from lazyknife.plots.look import COLOURS, MARKERS, legend_on_top, short, tick_label
 
 mpl.use("Agg")
 plt = pytest.importorskip("matplotlib.pyplot")

@@ -51,7 +51,7 @@ class Compared:
     def panel(self, column: str) -> Panel:
         """Return one of the quantities that are drawn."""
         from ..plots import Panel
-        from ..plots.styling import literal
+        from ..plots.look import literal
 
         values, errors = (self.summary[name].tolist() for name in (column, f"{column}_se"))
         if column == "coverage":

@@ -92,8 +92,10 @@ class MapieRegressor(IntervalRegressor):
 
     def _levels(self, alpha: Levels) -> float | tuple[float, ...]:
         if (asked := super()._levels(alpha)) != self.loo_.alpha:
-            fitted = f"MAPIE was fitted for alpha={self.loo_.alpha}. Set alpha first, then fit"
-            raise ValueError(f"alpha={asked}: {fitted}")
+            raise ValueError(
+                f"alpha={asked}: MAPIE was fitted for alpha={self.loo_.alpha}. Set alpha first, "
+                "then fit"
+            )
         return asked
 
     def _ends(self, X: Tensor, ranks: Any) -> Ends:

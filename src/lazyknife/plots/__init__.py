@@ -2,7 +2,7 @@
 
 from .comparison import Panel, plot_comparison, plot_methods
 from .intervals import plot_band, plot_coverage_by_bin, plot_intervals
-from .styling import figure_svg, save_figure, style
+from .look import figure_svg, save_figure, style
 
 __all__ = [
     "Panel",

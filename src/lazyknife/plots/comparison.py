@@ -9,26 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..records import Array, to_array
-from .styling import (
-    BAND,
-    DOT,
-    MISS,
-    PAGE,
-    POINT,
-    TARGET,
-    bare,
-    cut,
-    data_limits,
-    font_size,
-    headroom,
-    log_ticks,
-    mark,
-    name_ticks,
-    pyplot,
-    short,
-    slot,
-    text_width,
-)
+from . import look
+from .look import TARGET, bare
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,8 +60,8 @@ def plot_comparison(
 
     """
     if axes is None:
-        size = (PAGE * min(len(panels), 3) / 3, 2.5)
-        _, axes = pyplot().subplots(1, len(panels), figsize=size, layout="constrained")
+        size = (look.PAGE * min(len(panels), 3) / 3, 2.5)
+        _, axes = look.pyplot().subplots(1, len(panels), figsize=size, layout="constrained")
     drawn: tuple[Axes, ...] = tuple(np.ravel(axes))
     if len(drawn) != len(panels):
         raise ValueError(f"axes has {len(drawn)} axes: give {len(panels)}, one per panel")
@@ -115,14 +97,9 @@ def plot_methods(
         ax.set_xscale("log")
     rows = np.arange(len(names))[::-1]
     values, errors = to_array(values), np.nan_to_num(to_array(errors), posinf=0.0)
-    edge = cut(values, log)
+    edge = look.cut(values, log)
     inside = np.isfinite(values) & (values <= edge)
-    bars: dict[str, Any] = {
-        "fmt": "o",
-        "color": POINT,
-        "ecolor": BAND,
-        "capsize": 3,
-    }
+    bars: dict[str, Any] = {"fmt": "o", "color": look.POINT, "ecolor": look.BAND, "capsize": 3}
     ax.errorbar(values[inside], rows[inside], xerr=errors[inside], **bars)
     for row, value in zip(rows[~inside], values[~inside], strict=True):
         _beyond(ax, row, value)
@@ -137,7 +114,7 @@ def plot_methods(
     ax.set_ylim(-0.5, len(names) - 0.5)
     ax.set_xlabel(label)
     if log:
-        log_ticks(ax.xaxis, *ax.get_xlim())
+        look.log_ticks(ax.xaxis, *ax.get_xlim())
     else:
         ax.locator_params(axis="x", nbins=5)
     return ax
@@ -145,8 +122,8 @@ def plot_methods(
 
 def _beyond(ax: Axes, row: float, value: float) -> None:
     """Write at the right edge what is beyond it, or that a method failed."""
-    text = "failed" if np.isnan(value) else f"{short(value)} →"
-    font: dict[str, Any] = {"size": font_size("ytick.label"), "color": MISS}
+    text = "failed" if np.isnan(value) else f"{look.short(value)} →"
+    font: dict[str, Any] = {"size": look.font_size("ytick.label"), "color": look.MISS}
     across = ax.get_yaxis_transform()
     ax.annotate(text, (0.995, row), xycoords=across, ha="right", va="center", bbox=PAPER, **font)
 
@@ -154,11 +131,11 @@ def _beyond(ax: Axes, row: float, value: float) -> None:
 def _draw_panel(ax: Axes, names: list[str], panel: Panel, values: Array, errors: Array) -> None:
     if panel.log:
         ax.set_yscale("log")
-    edge = cut(values, panel.log)
+    edge = look.cut(values, panel.log)
     shown = np.isfinite(values) & ((values > 0) | (not panel.log)) & (values <= edge)
-    size = 0.8 * font_size("ytick.label")
-    wide = text_width([short(value) for value in values[shown]], size)
-    upright = wide + 1.5 > slot(ax, len(names))
+    size = 0.8 * look.font_size("ytick.label")
+    wide = look.text_width([look.short(value) for value in values[shown]], size)
+    upright = wide + 1.5 > look.slot(ax, len(names))
     for place, (value, error) in enumerate(zip(values, errors, strict=True)):
         if shown[place]:
             _draw_value(ax, place, value, error, panel.log, size=size, rotation=90 * upright)
@@ -167,14 +144,14 @@ def _draw_panel(ax: Axes, names: list[str], panel: Panel, values: Array, errors:
     if panel.target is not None:
         ax.axhline(panel.target, zorder=0, label=panel.target_label, **TARGET)
     limits = _log_limits(values[shown], errors[shown], panel.target) if panel.log else None
-    headroom(ax, (wide if upright else 1.2 * size) + 4, limits or data_limits(ax))
+    look.headroom(ax, (wide if upright else 1.2 * size) + 4, limits or look.data_limits(ax))
     if panel.log:
-        log_ticks(ax.yaxis, *ax.get_ylim())
+        look.log_ticks(ax.yaxis, *ax.get_ylim())
     if not shown.any():  # the scale would be arbitrary
         ax.yaxis.set_ticks([])
         ax.yaxis.set_ticks([], minor=True)
     ax.set_ylabel(panel.label)
-    name_ticks(ax, names)
+    look.name_ticks(ax, names)
     ax.tick_params(axis="x", length=0)
     if panel.target_label is not None:  # above the axes: inside, it would hide values
         ax.legend(loc="lower right", bbox_to_anchor=(1, 1), frameon=False, borderpad=0.1)
@@ -183,27 +160,23 @@ def _draw_panel(ax: Axes, names: list[str], panel: Panel, values: Array, errors:
 def _draw_value(ax: Axes, place: int, value: float, error: float, log: bool, **font: Any) -> None:
     # On a logarithmic scale a bar that reaches zero ends just above it.
     below = min(error, value * (1 - 1e-9)) if log else error
-    bars = {"ls": "", "capsize": 2, "elinewidth": 1, **mark(place)}
+    bars = {"ls": "", "capsize": 2, "elinewidth": 1, **look.mark(place)}
     ax.errorbar(place, value, yerr=[[below], [error]], **bars)
     font |= {"xytext": (0, 4), "textcoords": "offset points", "va": "bottom", "ha": "center"}
-    ax.annotate(short(value), (place, value + error), bbox=PAPER, **font)
+    ax.annotate(look.short(value), (place, value + error), bbox=PAPER, **font)
 
 
 def _note(ax: Axes, place: int, value: float) -> None:
     """Write at the top or the bottom what the scale cannot show."""
-    text = "failed" if np.isnan(value) else short(value)
-    font: dict[str, Any] = {
-        "rotation": 90,
-        "va": "bottom",
-        "size": font_size("ytick.label"),
-    }
+    text = "failed" if np.isnan(value) else look.short(value)
+    font: dict[str, Any] = {"rotation": 90, "va": "bottom", "size": look.font_size("ytick.label")}
     if value == np.inf:
         font = {"va": "top", "size": 1.5 * font["size"]}
     elif value > 0:  # beyond the cut
         text, font["va"] = f"{text} →", "top"
     spot = (place, 0.99 if value > 0 else 0.03)
     across = ax.get_xaxis_transform()
-    ax.annotate(text, spot, xycoords=across, ha="center", color=DOT, bbox=PAPER, **font)
+    ax.annotate(text, spot, xycoords=across, ha="center", color=look.DOT, bbox=PAPER, **font)
 
 
 def _log_limits(values: Array, errors: Array, target: float | None) -> tuple[float, float]:

@@ -9,18 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..records import Array, to_array
-from .styling import (
-    BAND,
-    DOT,
-    MISS,
-    POINT,
-    TARGET,
-    bare,
-    data_limits,
-    legend_on_top,
-    name_ticks,
-    short,
-)
+from . import look
+from .look import TARGET, bare
 
 if TYPE_CHECKING:  # the records draw themselves by these functions
     from matplotlib.axes import Axes
@@ -66,12 +56,12 @@ def plot_intervals(
     covered = np.empty(0, bool) if y is None else arrays.covers(y)[rows]
     truth = np.empty(0) if y is None else to_array(y)[rows]
     outer = _far_out(point, lower, upper, truth)
-    band = _fill(ax, rank, lower, upper, outer, step="mid", color=BAND, label="interval")
-    ax.plot(rank, point, color=POINT, lw=1.2, zorder=3, label="prediction")
+    band = _fill(ax, rank, lower, upper, outer, step="mid", color=look.BAND, label="interval")
+    ax.plot(rank, point, color=look.POINT, lw=1.2, zorder=3, label="prediction")
     if y is not None:
         dots, crosses, edge = (2.4, 3, 0.9) if len(rank) > 300 else (4, 5, 1.5)
-        ax.plot(rank[covered], truth[covered], ".", color=DOT, ms=dots, label="y, covered")
-        missed: dict[str, Any] = {"color": MISS, "ms": crosses, "mew": edge}
+        ax.plot(rank[covered], truth[covered], ".", color=look.DOT, ms=dots, label="y, covered")
+        missed: dict[str, Any] = {"color": look.MISS, "ms": crosses, "mew": edge}
         ax.plot(rank[~covered], truth[~covered], "x", label="y, missed", **missed)
     thinned = len(rank) < len(arrays)
     note = f" ({len(rank):,} of {len(arrays):,} drawn)" if thinned else ""
@@ -110,7 +100,7 @@ def plot_band(
     lower, upper = (ends.reshape(len(arrays), -1)[rows] for ends in (arrays.lower, arrays.upper))
     outer = _far_out(point, lower, upper, np.empty(0) if y_train is None else to_array(y_train))
     levels = np.atleast_1d(np.asarray(arrays.alpha))
-    shades = [BAND] if len(levels) == 1 else NESTED
+    shades = [look.BAND] if len(levels) == 1 else NESTED
     bands = []
     for depth, level in enumerate(np.argsort(levels, kind="stable")):
         label = "interval" if len(levels) == 1 else f"interval, α = {levels[level]:g}"
@@ -122,7 +112,7 @@ def plot_band(
     if truth is not None:
         _check_shape("truth", to_array(truth), arrays.point.shape)
         ax.plot(x, to_array(truth)[rows], color="black", ls="--", lw=1.2, label="true curve")
-    ax.plot(x, point, color=POINT, label="prediction")
+    ax.plot(x, point, color=look.POINT, label="prediction")
     ax.set(xlabel="x", ylabel="y")
     return _finish(ax, bands)
 
@@ -145,12 +135,12 @@ def plot_coverage_by_bin(
 
     """
     ax, places = bare(ax), np.arange(len(bins.coverage))
-    ax.errorbar(places, bins.coverage, yerr=bins.error, fmt="o", color=POINT, capsize=2)
+    ax.errorbar(places, bins.coverage, yerr=bins.error, fmt="o", color=look.POINT, capsize=2)
     if target is not None:
         ax.axhline(target, label=f"target {target:g}", **TARGET)
-    name_ticks(ax, [_range(*ends) for ends in zip(bins.lower, bins.upper, strict=True)])
+    look.name_ticks(ax, [_range(*ends) for ends in zip(bins.lower, bins.upper, strict=True)])
     ax.set(xlabel=label, ylabel="coverage")
-    legend_on_top(ax)
+    look.legend_on_top(ax)
     return ax
 
 
@@ -188,10 +178,10 @@ def _finish(ax: Axes, bands: Sequence[PolyCollection]) -> Axes:
     from matplotlib.patches import Rectangle
 
     ax.margins(x=0.01)
-    low, high = data_limits(ax)
+    low, high = look.data_limits(ax)
     for band in bands:
         band.set_clip_path(Rectangle((0, low), 1, high - low, transform=ax.get_yaxis_transform()))
-    legend_on_top(ax, (low, high))
+    look.legend_on_top(ax, (low, high))
     return ax
 
 
@@ -204,9 +194,9 @@ def _training_rows(ax: Axes, x: Array, y: Array) -> None:
     _check_shape("y_train", y, x.shape)
     rows = np.argsort(x, kind="stable")[_evenly(len(x))]
     label = f"{len(rows):,} of {len(x):,} rows" if len(rows) < len(x) else "training rows"
-    ax.plot(x[rows], y[rows], ".", color=DOT, ms=3 if len(rows) <= 300 else 2, label=label)
+    ax.plot(x[rows], y[rows], ".", color=look.DOT, ms=3 if len(rows) <= 300 else 2, label=label)
 
 
 def _range(low: float, high: float) -> str:
     """Return a bin's range; a dash next to minus signs would be misread."""
-    return f"{short(low)}{' to ' if low < 0 else '–'}{short(high)}"
+    return f"{look.short(low)}{' to ' if low < 0 else '–'}{look.short(high)}"
