@@ -23,7 +23,7 @@ from lazyknife import LazyJackknifeRegressor
 from lazyknife.cluster.tasks import Block, left_of, sums_of
 from lazyknife.compute import Machine
 from lazyknife.data.own_scaling import unscaled
-from lazyknife.estimators.preparing import prepare
+from lazyknife.estimators.fit_input import prepare
 from lazyknife.intervals.passes import Passes
 from lazyknife.networks import wide
 from lazyknife.solve.amount import Amount

@@ -16,7 +16,7 @@ from .pages import ROOT, markdown
 SOURCE = ROOT / "src" / "lazyknife"
 # Parts of the package under the headings that a user would look for; the rest is the last.
 AREAS = {
-    "Rows, targets and tables": ("data", "records", "results", "metrics", "scorers"),
+    "Rows, targets and tables": ("data", "records", "results", "metrics"),
     "Settings and fits": ("estimators", "losses", "compare", "settings"),
     "Networks and features": ("networks", "tangent"),
     "Bases and certificates": ("base", "certificate", "intervals"),

@@ -42,9 +42,9 @@ PARTS = [
     ("plots",),
     ("results",),
     ("cluster",),
-    ("metrics",),
     ("estimators",),
-    ("compare", "scorers", "recommendation"),
+    ("metrics",),
+    ("compare",),
     ("cli",),
 ]
 PLACE = {name: place for place, names in enumerate(PARTS) for name in names}

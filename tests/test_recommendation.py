@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy.stats import binom
 
-from lazyknife.recommendation import differs, falls_short, recommend
+from lazyknife.compare import differs, falls_short, recommend
 
 FOLDS = 5
 

@@ -12,9 +12,9 @@ from sklearn.datasets import load_diabetes
 
 import lazyknife as lk
 from lazyknife.compare import summarise_folds
+from lazyknife.estimators.base import IntervalRegressor
 from lazyknife.estimators.methods import METHODS as NAMED
 from lazyknife.estimators.methods import MethodSettings
-from lazyknife.estimators.shared import IntervalRegressor
 from lazyknife.plots import plot_intervals, plot_methods, save_figure, style
 
 from ..pages import fill_file, markdown

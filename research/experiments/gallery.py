@@ -1,4 +1,4 @@
-"""The plots of ``lazyknife.plots``, one figure each, on small data."""
+"""Figures of the gallery, one for each kind of plot, on small data."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from matplotlib.figure import Figure
 
 import lazyknife as lk
 from lazyknife.plots import (
-    Curve,
     Panel,
     plot_band,
     plot_comparison,
     plot_coverage_by_bin,
-    plot_guarantees,
     plot_intervals,
     save_figure,
     style,
 )
 
+from ..curves import Curve, plot_guarantees
 from ..pages import RESULTS
 from ..study import read_rows, summarise
 from .diabetes import ALPHA, new_rows

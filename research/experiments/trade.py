@@ -15,8 +15,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import lazyknife as lk
-from lazyknife.plots import Curve, plot_curves, save_figure, style
+from lazyknife.plots import save_figure, style
 
+from ..curves import Curve, plot_curves
 from ..datasets import load, simulated
 from ..pages import fill_file, markdown
 from ..study.trial import base_r2

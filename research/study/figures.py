@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lazyknife.compare import wants_log
-from lazyknife.plots import Curve, Panel, plot_comparison, plot_curves, style
+from lazyknife.plots import Panel, plot_comparison, style
 
+from ..curves import Curve, plot_curves
 from .choices import draw_scores
 from .grid import Study
 from .kinds import draw_sets

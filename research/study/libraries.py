@@ -18,11 +18,12 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from lazyknife.estimators.models import LEAF, MODELS
+from lazyknife.estimators.methods import LEAF
 from lazyknife.intervals import kappa
 from lazyknife.records import Array
 
 from .functions import FitPredict
+from .peers import seeded
 
 Three = tuple[Array, Array, Array]  # point, lower and upper ends, (m,) each
 FOLDS = 10
@@ -88,7 +89,7 @@ def online_ridge(X: Array, y: Array, X_new: Array, alpha: float, seed: int) -> T
 def crepes_forest(X: Array, y: Array, X_new: Array, alpha: float, seed: int) -> Three:
     """crepes: a forest calibrated out of bag, its errors divided by those of the neighbours."""
     crepes, extras = library("crepes"), library("crepes.extras")
-    forest = MODELS["forest"](seed).set_params(oob_score=True)
+    forest = seeded("forest", seed).set_params(oob_score=True)
     model = crepes.WrapRegressor(forest)
     model.fit(X, y)
     residuals = y - forest.oob_prediction_
@@ -103,7 +104,7 @@ def puncc_adaptive(X: Array, y: Array, X_new: Array, alpha: float, seed: int) ->
     """puncc: locally adaptive split conformal with two forests, half of the rows calibrate."""
     regression, prediction = library("deel.puncc.regression"), library("deel.puncc.api.prediction")
     logging.getLogger("deel").setLevel(logging.WARNING)  # it reports every step
-    forests = [MODELS["forest"](seed + k).set_params(min_samples_leaf=LEAF) for k in (0, 1)]
+    forests = [seeded("forest", seed + k).set_params(min_samples_leaf=LEAF) for k in (0, 1)]
     model = regression.LocallyAdaptiveCP(prediction.MeanVarPredictor(forests))
     learn, kept = train_test_split(np.arange(len(y)), test_size=0.5, random_state=seed)
     model.fit(X_fit=X[learn], y_fit=y[learn], X_calib=X[kept], y_calib=y[kept])
@@ -155,7 +156,7 @@ LIBRARIES: dict[str, FitPredict] = {
 
 
 def _quantile(level: float, seed: int) -> Any:
-    return MODELS["gradient"](seed).set_params(loss="quantile", alpha=level)
+    return seeded("gradient", seed).set_params(loss="quantile", alpha=level)
 
 
 def _kernel_and_ridge(X: Array, y: Array) -> tuple[Any, float]:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Self
 
-from lazyknife import LazyJackknifeRegressor
+from lazyknife import JackknifeRegressor, LazyJackknifeRegressor, Split
 from lazyknife.estimators import methods
-from lazyknife.estimators.mapie import SCHEMES
-from lazyknife.estimators.methods import Method, lazy, mapie
-from lazyknife.estimators.shared import IntervalRegressor
+from lazyknife.estimators.base import IntervalRegressor
+from lazyknife.estimators.methods import Method, lazy
 from lazyknife.networks import mlp
 from lazyknife.records import Array
 
 from .functions import FitPredict, FunctionRegressor
 from .grid import Setting
 from .libraries import LIBRARIES
+from .peers import mapie
 
 NETWORK = mlp((64, 64))  # the paper's
 # What the committed rows of choices, and the earlier default, were made with.
@@ -24,10 +24,20 @@ EARLIER: dict[str, Any] = {
     **({"relevance": None} if hasattr(LazyJackknifeRegressor, "relevance") else {}),
 }
 OWN = ("ridge", "readout", "intercept")  # settings that only some methods have
-PAPERS = (
-    *("naive", "jackknife", "jackknife+", "cv+", "split_conformal"),
-    *("lazy_finetune", "lazy_dp", "lazy_public", "lazy_split"),
-)
+
+
+def _split(setting: Setting) -> Split:
+    """Training on some of the rows."""
+    return Split(training=methods.plain(setting))
+
+
+PAPERS: dict[str, Method] = {
+    **{name: methods.METHODS[name] for name in ("naive", "jackknife+", "cv+", "split_conformal")},
+    "jackknife": methods.trained(JackknifeRegressor, construction="jackknife"),
+    **{name: methods.METHODS[name] for name in ("lazy_finetune", "lazy_dp")},
+    "lazy_public": lazy(**methods.PAPER),
+    "lazy_split": lazy(_split, **methods.PAPER),
+}
 
 
 def _papers(method: Method) -> Method:
@@ -86,7 +96,7 @@ VARIANTS: dict[str, Method] = {
 }
 PEERS: dict[str, Method] = {
     f"mapie_{scheme}_{model}": mapie(scheme, model)
-    for scheme in SCHEMES
+    for scheme in ("cv", "split")
     for model in ("ridge", "forest", "boosting")
 }
 DEFAULT, BEFORE = "lazyknife_tables", "lazyknife_before"
@@ -104,7 +114,7 @@ CERTIFYING: dict[str, Method] = {
     "lazyknife_tables_full": _tables(construction="full"),
 }
 METHODS: dict[str, Method] = {
-    **{name: _papers(methods.METHODS[name]) for name in PAPERS},
+    **{name: _papers(method) for name, method in PAPERS.items()},
     # The rows were made when DP-SGD was the default base: their "lazyknife" is private.
     "lazyknife": _earlier(methods.private),
     "lazyknife_public": _earlier(),

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import check_consistent_length
 
-from lazyknife.estimators.shared import IntervalRegressor
+from lazyknife.estimators.base import IntervalRegressor
 
 from .. import datasets
 from ..datasets.record import read_only

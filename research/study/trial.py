@@ -17,12 +17,13 @@ from sklearn.metrics import explained_variance_score
 from lazyknife import compare
 from lazyknife.certificate import paper_bound
 from lazyknife.cli.files import versions
-from lazyknife.estimators.mapie import Conformalized, MapieRegressor
+from lazyknife.estimators.base import IntervalRegressor
+from lazyknife.estimators.mapie import MapieRegressor
 from lazyknife.estimators.refits import Refits
-from lazyknife.estimators.shared import IntervalRegressor
 from lazyknife.networks import like, outputs
 
 from .. import datasets
+from . import peers
 from .grid import SETTING_FIELDS, Trial
 from .methods import METHODS, StandardisedRegressor
 from .own import Own, make_data, make_model
@@ -160,8 +161,8 @@ def models_trained(model: Any) -> float:
     """Return how many networks, or models of a peer, the fit trained; NaN where unknown."""
     if not isinstance(model, IntervalRegressor):
         return math.nan
-    if isinstance(model.loo_, Conformalized):
-        return model.loo_.trained
+    if isinstance(model, MapieRegressor):
+        return peers.models_trained(model)
     if isinstance(model.loo_, Refits):
         ensembles = (model.loo_.full, model.loo_.models)
         return sum(len(e.offsets) for e in ensembles if e is not None)

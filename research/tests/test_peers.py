@@ -1,115 +1,24 @@
-"""MAPIE behind ``predict_interval``: against explicit numpy, and by name."""
+"""What studies put MAPIE around, and the schemes and names that they add."""
 
 from __future__ import annotations
 
-import sys
-import warnings
-
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from research.study import METHODS, Setting
 from research.study.methods import PEERS, STRONG
+from research.study.peers import MODELS, RIDGES, NormalisedRegressor, mapie, models_trained, seeded
 from sklearn.base import clone
-from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import Ridge
-from sklearn.model_selection import KFold, train_test_split
+from sklearn.model_selection import train_test_split
 
-from lazyknife import compare_methods
-from lazyknife.compare import measure
-from lazyknife.data.scaling import symlog
-from lazyknife.estimators import mapie, models
-from lazyknife.estimators.mapie import MODELS, SCHEMES, MapieCVRegressor, MapieSplitRegressor
-from lazyknife.estimators.mapie_adaptive import ADAPTIVE
-from lazyknife.estimators.records import Seeds
-from lazyknife.intervals import kappa, miss_bound
+from estimators.test_ties import every_law
+from lazyknife.estimators.fit_input import Seeds
+from lazyknife.estimators.mapie import MapieRegressor
+from lazyknife.intervals import kappa
 from rows import linear
 
 pytest.importorskip("mapie")
-KINDS = tuple(SCHEMES.values())
-# At these levels and up to 60 rows MAPIE's ranks are those of jackknife+.
-LEVELS = (0.1, 0.15, 0.2, 0.3)
-
-
-@pytest.fixture(autouse=True)
-def small_models(monkeypatch):
-    """A forest of few trees, and the mean, which has no settings at all."""
-    monkeypatch.setitem(MODELS, "forest", lambda seed: RandomForestRegressor(5, random_state=seed))
-    monkeypatch.setitem(MODELS, "mean", lambda seed: DummyRegressor())
-
-
-def ends_by_hand(lows, highs, alpha):
-    """Order statistics of the rows of two (m, n) arrays."""
-    n = lows.shape[1]
-    k = kappa(alpha, n)
-    if k == 0:
-        return np.full(len(lows), -np.inf), np.full(len(lows), np.inf)
-    return np.sort(lows, axis=1)[:, k - 1], np.sort(highs, axis=1)[:, n - k]
-
-
-def cv_plus_by_hand(model, X, y, new, alpha, random_state):
-    """Point, lower and upper end by one loop over the folds and one over the rows of a fold."""
-    seeds = Seeds.of(random_state)
-    lows, highs = np.empty((2, len(new), len(y)))
-    folds = KFold(min(10, len(y)), shuffle=True, random_state=seeds.rows)
-    for train, out in folds.split(X):
-        fitted = MODELS[model](seeds.base).fit(X[train], y[train])
-        for j in out:
-            error = abs(y[j] - fitted.predict(X[j : j + 1])[0])
-            lows[:, j], highs[:, j] = fitted.predict(new) - error, fitted.predict(new) + error
-    full = MODELS[model](seeds.base).fit(X, y)
-    return full.predict(new), *ends_by_hand(lows, highs, alpha)
-
-
-def split_by_hand(model, X, y, new, alpha, random_state):
-    seeds = Seeds.of(random_state)
-    learn, kept = train_test_split(np.arange(len(y)), test_size=0.5, random_state=seeds.rows)
-    fitted = MODELS[model](seeds.base).fit(X[learn], y[learn])
-    errors = np.abs(y[kept] - fitted.predict(X[kept]))
-    point = fitted.predict(new)
-    return point, *ends_by_hand(point[:, None] - errors, point[:, None] + errors, alpha)
-
-
-TWINS = dict(zip(KINDS, (cv_plus_by_hand, split_by_hand), strict=True))
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*rows are too few")
-@pytest.mark.parametrize("kind", KINDS)
-@given(
-    n=st.integers(4, 60),
-    p=st.integers(1, 4),
-    alpha=st.sampled_from(LEVELS),
-    model=st.sampled_from(["mean", "ridge"]),
-    seed=st.integers(0, 99),
-)
-@settings(max_examples=25, deadline=None)
-def test_intervals_are_those_computed_by_hand(kind, n, p, alpha, model, seed):
-    X, y = linear(n, p, seed)
-    new = linear(7, p, seed + 1)[0]
-    found = kind(model, alpha=alpha, random_state=seed).fit(X, y).predict_interval(new)
-    expected = TWINS[kind](model, X, y, new, alpha, seed)
-    ours = np.stack([found.point, found.lower, found.upper])
-    assert ours.shape == (3, 7)
-    np.testing.assert_allclose(ours, expected, rtol=1e-7, atol=1e-7)
-    assert found.alpha == alpha
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("model", ["forest", "boosting"])
-def test_models_with_a_seed_use_it(kind, model):
-    X, y = linear(60)
-    new = linear(5, seed=1)[0]
-    fitted = kind(model, random_state=4).fit(X, y)
-    found = fitted.predict_interval(new)
-    expected = TWINS[kind](model, X, y, new, 0.1, 4)
-    np.testing.assert_allclose((found.point, found.lower, found.upper), expected, rtol=1e-7)
-    np.testing.assert_array_equal(fitted.predict(new), found.point)
-    other = clone(fitted).set_params(random_state=5).fit(X, y).predict_interval(new)
-    assert MODELS[model](6).random_state == 6
-    assert not np.allclose(other.upper, found.upper)
 
 
 def test_ridge_is_standardised_and_chosen_within_the_rows_it_is_fitted_to():
@@ -122,210 +31,23 @@ def test_ridge_is_standardised_and_chosen_within_the_rows_it_is_fitted_to():
         fits = (Ridge(ridge).fit(Z[rows], y[rows]) for rows in left)
         return sum((y[i] - fit.predict(Z[i : i + 1])[0]) ** 2 for i, fit in enumerate(fits))
 
-    best = min(models.RIDGES, key=loss)
-    assert models.RIDGES[0] < best < models.RIDGES[-1]
+    best = min(RIDGES, key=loss)
+    assert RIDGES[0] < best < RIDGES[-1]
     expected = Ridge(best).fit(Z, y).predict((new - centre) / scale)
-    np.testing.assert_allclose(MODELS["ridge"](0).fit(X, y).predict(new), expected, rtol=1e-6)
+    np.testing.assert_allclose(seeded("ridge", 0).fit(X, y).predict(new), expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("alpha", "n"),
-    [(0.05, 59), (0.05, 119), (0.18, 149), (0.45, 99), (0.29, 99), (0.04, 24), (0.1, 99)],
-)
-def test_where_floats_move_a_rank_the_interval_is_only_wider(alpha, n):
-    X, y = linear(n)
-    found = MapieCVRegressor("mean", alpha=alpha, random_state=0).fit(X, y).predict_interval(X[:1])
-    _, lower, upper = cv_plus_by_hand("mean", X, y, X[:1], alpha, 0)
-    assert found.lower[0] <= lower[0] + 1e-9
-    assert found.upper[0] >= upper[0] - 1e-9
-    assert kappa(alpha, n) == 1 or np.isfinite(found.to_numpy()).all()
-
-
-@pytest.mark.parametrize("alpha", [0.001, 0.005, 0.015, 0.05, 0.1, 0.2, 0.3, 0.411, 0.9])
-def test_mapie_gets_the_very_level(alpha):
-    X, y = linear(20)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = MapieSplitRegressor("mean", alpha=alpha).fit(X, y)
-    assert model.loo_.wrapped._alphas == [alpha]
-
-
-@pytest.mark.parametrize("n", [10, 20, 100, 101])
-def test_certificates_of_folds(n):
-    X, y = linear(n)
-    certificate = MapieCVRegressor("mean", random_state=0).fit(X, y).certificate_
-    assert certificate.coverage == 1 - miss_bound("cv+", 0.1, n, 10, independent=True).miss
-    assert list(certificate.bounds) == ["cv_plus"]
-    assert f"10 folds, mean, n = {n}, alpha = 0.1" in certificate.subject
-    if n == 100:
-        assert certificate.coverage == pytest.approx(0.745, abs=1e-3)
-
-
-@pytest.mark.parametrize("n", [38, 39, 100])
-def test_certificates_of_a_split_count_its_calibration_rows(n):
-    model = MapieSplitRegressor("mean").fit(*linear(n))
-    kept = len(model.loo_.residuals)
-    assert abs(2 * kept - n) <= 1
-    assert model.certificate_.coverage == 1 - kappa(0.1, kept) / (kept + 1) >= 0.9
-    assert f"{kept} calibration rows of {n}" in model.certificate_.subject
-
-
-def test_a_transform_leaks_or_not_as_for_the_other_methods():
-    X, y = linear(20)
-    new = linear(6, seed=1)[0]
-    leaking = MapieCVRegressor("ridge", scaling="standardize").fit(X, y)
-    assert leaking.certificate_.coverage is None
-    pooled = MapieCVRegressor("ridge", scaling="standardize").fit(X, y, X_pool=new)
-    assert pooled.certificate_.coverage > 0.7
-    assert "X_pool" in pooled.certificate_.scope
-    with pytest.warns(UserWarning, match="1 of 1 rows are not among"):
-        pooled.predict_interval(X[:1])
-    apart = MapieSplitRegressor("ridge", scaling="standardize").fit(X, y)
-    assert apart.certificate_.coverage > 0.9
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_new_rows_are_transformed_like_the_training_rows(kind):
-    X, y = linear(30)
-    new = 5 * linear(6, seed=1)[0]
-    found = kind("ridge", scaling="symlog", random_state=0).fit(X, y).predict_interval(new)
-    by_hand = kind("ridge", random_state=0).fit(symlog(X), y).predict_interval(symlog(new))
-    np.testing.assert_allclose(found.to_numpy(), by_hand.to_numpy(), rtol=1e-12)
-    np.testing.assert_allclose(found.point, by_hand.point, rtol=1e-12)
-
-
-def test_a_split_fits_its_transform_to_the_rows_of_the_model():
-    X, y = linear(20)
-    model = MapieSplitRegressor("ridge", scaling="standardize", random_state=3).fit(X, y)
-    learn, _ = train_test_split(np.arange(20), test_size=0.5, random_state=Seeds.of(3).rows)
-    np.testing.assert_allclose(model.scaling_.transformer.mean_, X[learn].mean(axis=0))
-
-
-@pytest.mark.parametrize("model", ["mean", "ridge", "forest", "boosting"])
-@pytest.mark.parametrize(("kind", "n"), [(MapieCVRegressor, 4), (MapieSplitRegressor, 16)])
-def test_too_few_rows_give_infinite_intervals_and_a_warning(kind, n, model):
-    X, y = linear(n)
-    fitted = kind(model, random_state=0).fit(X, y)
-    with pytest.warns(UserWarning, match="too few for alpha=0.1.*At least 9 "):
-        found = fitted.predict_interval(X)
-    assert (found.lower == -np.inf).all()
-    assert (found.upper == np.inf).all()
-    np.testing.assert_array_equal(found.point, fitted.predict(X))
-    assert np.isfinite(found.point).all()
-    assert fitted.certificate_.coverage == 1.0
-
-
-@pytest.mark.parametrize(("kind", "n"), [(MapieCVRegressor, 9), (MapieSplitRegressor, 18)])
-def test_the_least_number_of_rows_gives_finite_intervals(kind, n):
-    X, y = linear(n)
-    assert np.isfinite(kind("mean").fit(X, y).predict_interval(X).to_numpy()).all()
-
-
-def test_a_level_whose_rank_mapie_cannot_reach_is_no_error():
-    X, y = linear(196)  # 98 calibration rows: the last of them is the 98th, in floats the 99th
-    found = MapieSplitRegressor("mean", alpha=1 / 99).fit(X, y).predict_interval(X[:2])
-    assert kappa(1 / 99, 98) == 1
-    assert np.isinf(found.to_numpy()).all()
-
-
-def test_another_level_needs_another_fit():
-    X, y = linear(20)
-    model = MapieCVRegressor("mean").fit(X, y)
-    for alpha in (0.2, [0.1, 0.2]):
-        with pytest.raises(ValueError, match=r"MAPIE was fitted for alpha=0\.1. Set alpha first"):
-            model.predict_interval(X, alpha=alpha)
-    with pytest.raises(ValueError, match=r"alpha=0\.3: MAPIE was fitted for"):
-        model.set_params(alpha=0.3).predict_interval(X)
-    assert model.fit(X, y).predict_interval(X).alpha == 0.3
-
-
-class SmallBlocks(mapie.Conformalized):
-    rows_at_once = 7
-
-
-def test_rows_are_predicted_in_blocks_alike():
-    X, y = linear(30)
-    model = MapieCVRegressor("ridge", random_state=0).fit(X, y)
-    assert model.loo_.rows_at_once > 1000
-    whole = model.predict_interval(X)
-    model.loo_ = SmallBlocks(**vars(model.loo_))
-    parts = model.predict_interval(X)
-    np.testing.assert_allclose(parts.to_numpy(), whole.to_numpy(), rtol=1e-12)
-
-
-def test_errors_on_training_rows_are_refused():
-    loo = MapieCVRegressor("mean").fit(*linear(20)).loo_
-    with pytest.raises(NotImplementedError, match="errors on training rows"):
-        _ = loo.training_residuals
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_one_seed_gives_one_result_and_no_global_state_moves(kind):
-    X, y = linear(30)
-    before = np.random.get_state()
-    first = kind("forest", random_state=7).fit(X, y).predict_interval(X)
-    after = np.random.get_state()
-    assert before[2] == after[2]
-    np.testing.assert_array_equal(before[1], after[1])
-    np.random.random()
-    again = kind("forest", random_state=7).fit(X, y).predict_interval(X)
-    np.testing.assert_array_equal(first.to_numpy(), again.to_numpy())
-
-
-def test_bad_settings_are_refused():
-    X, y = linear(20)
-    with pytest.raises(ValueError, match="model='tree': choose from 'ridge', 'forest', 'boosting'"):
-        MapieCVRegressor("tree").fit(X, y)
-    with pytest.raises(ValueError, match=r"alpha=1\.5"):
-        MapieSplitRegressor(alpha=1.5).fit(X, y)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_without_mapie_the_error_says_what_to_install(kind, monkeypatch):
-    monkeypatch.setitem(sys.modules, "mapie.regression", None)
-    with pytest.raises(ImportError, match=r"pip install mapie"):
-        kind().fit(*linear(20))
-
-
-# Widths that follow the noise
-
-
-def half_split(n, seeds):
-    return train_test_split(np.arange(n), test_size=0.5, random_state=seeds.rows)
-
-
-def test_quantile_regression_corrects_each_end_by_its_own_errors():
+def test_normalised_widths_are_multiples_of_the_predicted_size_of_the_errors(monkeypatch):
+    monkeypatch.setitem(MODELS, "forest", RandomForestRegressor(5))
     X, y = linear(80)
     new = linear(5, seed=1)[0]
-    model = ADAPTIVE["quantile"]("gradient", random_state=2).fit(X, y)
+    model = mapie("normalised", "gradient")(Setting()).set_params(random_state=2).fit(X, y)
     found, seeds = model.predict_interval(new), Seeds.of(2)
-    learn, kept = half_split(80, seeds)
-    low, high = (
-        MODELS["gradient"](seeds.base)
-        .set_params(loss="quantile", alpha=level)
-        .fit(X[learn], y[learn])
-        for level in (0.05, 0.95)
-    )
-    rank = 40 - kappa(0.05, 40)
-    below = np.sort(low.predict(X[kept]) - y[kept])[rank]
-    above = np.sort(y[kept] - high.predict(X[kept]))[rank]
-    np.testing.assert_allclose(found.lower, low.predict(new) - below)
-    np.testing.assert_allclose(found.upper, high.predict(new) + above)
-    assert 1 - 2 * kappa(0.05, 40) / 41 >= model.certificate_.coverage == 1 - kappa(0.1, 40) / 41
-    assert "conformalised quantile regression, gradient, 40 cal" in model.certificate_.subject
-    assert model.loo_.trained == 3
-
-
-def test_normalised_widths_are_multiples_of_the_predicted_size_of_the_errors():
-    X, y = linear(80)
-    new = linear(5, seed=1)[0]
-    model = ADAPTIVE["normalised"]("gradient", random_state=2).fit(X, y)
-    found, seeds = model.predict_interval(new), Seeds.of(2)
-    learn, kept = half_split(80, seeds)
-    fitted = MODELS["gradient"](seeds.base).fit(X[learn], y[learn])
+    learn, kept = train_test_split(np.arange(80), test_size=0.5, random_state=seeds.rows)
+    fitted = seeded("gradient", seeds.base).fit(X[learn], y[learn])
     calibrate, size_rows = train_test_split(np.arange(40), random_state=seeds.base)
     errors = np.abs(y[kept] - fitted.predict(X[kept]))
-    size = MODELS["forest"](seeds.base).set_params(min_samples_leaf=5)
+    size = seeded("forest", seeds.base).set_params(min_samples_leaf=5)
     size.fit(X[kept][size_rows], np.log(errors[size_rows]))
     scores = np.sort(errors[calibrate] / np.exp(size.predict(X[kept][calibrate])))
     reach = scores[30 - kappa(0.1, 30)] * np.exp(size.predict(new))
@@ -335,52 +57,41 @@ def test_normalised_widths_are_multiples_of_the_predicted_size_of_the_errors():
     assert "30 calibration rows of 80" in model.certificate_.subject
 
 
-@pytest.mark.filterwarnings("ignore:The optimal value found")
-def test_a_gaussian_process_has_a_length_scale_for_each_feature_in_any_unit():
-    X, y = linear(30)
-    units = [1.0, 1000.0, 1e-3]
-    fitted = [MODELS["gp"](0).fit(rows, y) for rows in (X, X * units)]
-    assert fitted[0][-1].kernel_.k1.k2.length_scale.shape == (3,)
-    new = linear(5, seed=1)[0]
-    np.testing.assert_allclose(fitted[0].predict(new), fitted[1].predict(new * units), rtol=1e-2)
+@pytest.mark.filterwarnings("ignore")
+def test_rows_that_tie_with_a_normalised_end_are_covered():
+    made = mapie("normalised", "ridge")(Setting())
+    found = every_law(lambda seed: clone(made).set_params(random_state=seed))
+    assert not any(found.values()), found
 
 
 # By name
 
 
-def test_the_models_are_scikit_learns(monkeypatch):
-    monkeypatch.undo()  # the real forest
+def test_the_models_are_scikit_learns():
     simple = [*MODELS][:3]
     assert simple == ["ridge", "forest", "boosting"]
-    assert list(PEERS) == [f"mapie_{scheme}_{model}" for scheme in SCHEMES for model in simple]
-    forest = MODELS["forest"](3)
+    assert list(PEERS) == [
+        f"mapie_{scheme}_{model}" for scheme in ("cv", "split") for model in simple
+    ]
+    forest = seeded("forest", 3)
     assert (forest.n_estimators, forest.random_state, forest.n_jobs) == (100, 3, None)
-    assert type(MODELS["boosting"](3)).__name__ == "HistGradientBoostingRegressor"
-    assert MODELS["boosting"](3).random_state == 3
+    assert type(seeded("boosting", 3)).__name__ == "HistGradientBoostingRegressor"
+    assert seeded("boosting", 3).random_state == 3
+    assert seeded("gp", 3)[-1].random_state == 3
 
 
 @pytest.mark.parametrize("name", [*PEERS, *STRONG])
 def test_methods_have_the_settings_level_and_the_model_of_their_name(name):
     made = METHODS[name](Setting(alpha=0.2))
     _, scheme, model = name.split("_")
-    assert type(made) is {**SCHEMES, **ADAPTIVE}[scheme]
-    own = {"model": model, "scaling": None, "alpha": 0.2, "random_state": None}
-    assert made.get_params() == own
+    normalised = scheme == "normalised"
+    assert type(made) is (NormalisedRegressor if normalised else MapieRegressor)
+    own = {"model": MODELS[model], "scheme": "split" if normalised else scheme, "scaling": None}
+    assert made.get_params(deep=False) == {**own, "alpha": 0.2, "random_state": None}
 
 
-def test_infinite_intervals_can_be_measured():
-    X, y = linear(8)
-    model = MapieCVRegressor("mean")
-    with pytest.warns(UserWarning, match="too few"):
-        measures = measure(model, X, y, X, y)
-    assert (measures["coverage"], measures["width"], measures["certified"]) == (1.0, np.inf, 1.0)
-    assert model.loo_.trained == 9
-
-
-def test_peers_can_be_compared_on_a_table():
-    X, y = linear(60)
-    kinds = {kind.__name__: kind("ridge", scaling="standardize") for kind in KINDS}
-    found = compare_methods(X, y, kinds, folds=2, jobs=1)
-    assert (found["error"] == "").all()
-    assert (found["warning"] == "").all()
-    assert found["certified"].notna().all()  # the pooled scaling is no leak
+@pytest.mark.parametrize(("scheme", "trained"), [("cv", 9), ("split", 1), ("normalised", 2)])
+def test_models_that_a_fit_trains_are_counted(scheme, trained):
+    model = mapie(scheme, "ridge")(Setting()).fit(*linear(8))
+    assert models_trained(model) == trained
+    assert models_trained(MapieRegressor(MODELS["gradient"], "quantile")) == 3

@@ -1,18 +1,63 @@
-"""Evaluate intervals against true values: coverage, width, interval score."""
+"""Evaluate intervals against true values: coverage, width, interval score, and their scorers."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import ArrayLike, NDArray
 
-from .data.checks import check_choice, check_positive_int
+from .data.checks import check_choice, check_level, check_positive_int
 from .data.rows import finite_numbers
+from .estimators.pipelines import predict_interval
 from .records import to_array
-from .results import Estimate, Intervals
+from .results import Intervals
 
 Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Estimate(NDArrayOperatorsMixin):
+    """A mean over rows and its standard error.
+
+    ``value, error = estimate`` gives both. In comparisons, arithmetic, numpy's functions and
+    formats such as ``f"{estimate:.2f}"`` an estimate is its value; ``str`` shows both.
+
+    Attributes
+    ----------
+    value
+        The mean: a number, or an array with one entry for each level.
+    error
+        Its standard error, of the same shape; NaN for a single row.
+
+    """
+
+    value: Any
+    error: Any
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.value, self.error))
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.value, dtype=dtype)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        values = [each.value if isinstance(each, Estimate) else each for each in inputs]
+        return getattr(ufunc, method)(*values, **options)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.value, spec) if spec else str(self)
+
+    def __repr__(self) -> str:
+        values, errors = np.atleast_1d(self.value), np.atleast_1d(self.error)
+        pairs = zip(values, errors, strict=True)
+        return ", ".join(f"{value:.4g} ± {error:.2g}" for value, error in pairs)
 
 
 class Bins(NamedTuple):
@@ -112,6 +157,54 @@ def coverage_by_bin(
     edges = np.where(edges < low, -np.inf, np.where(edges > high, np.inf, edges))
     upper = edges[np.minimum(kept + 1, len(edges) - 1)]
     return Bins(edges[kept], upper, rows, share, _standard_error(share, rows), widths)
+
+
+@dataclass(frozen=True)
+class IntervalScorer:
+    """A function of estimator, X and y, greater is better, that can be pickled."""
+
+    measure: Callable[[Any, Intervals], Estimate]
+    sign: int
+    alpha: float | None
+
+    def __post_init__(self) -> None:
+        if self.alpha is not None:
+            check_level("alpha", self.alpha)
+
+    def __call__(self, estimator: Any, X: Any, y: Any) -> float:
+        if hasattr(estimator, "predict_interval"):
+            intervals = estimator.predict_interval(X, alpha=self.alpha)
+        else:  # a pipeline, or refused
+            intervals = predict_interval(estimator, X, alpha=self.alpha)
+        return self.sign * float(self.measure(y, intervals))
+
+
+def interval_score_scorer(alpha: float | None = None) -> IntervalScorer:
+    """Return a scorer for ``scoring=``: minus the mean interval score, so greater is better.
+
+    Parameters
+    ----------
+    alpha
+        Level of the intervals; None is the estimator's own. Give a number where a grid varies
+        ``alpha``, since scores of different levels cannot be compared.
+
+    """
+    return IntervalScorer(interval_score, -1, alpha)
+
+
+def coverage_scorer(alpha: float | None = None) -> IntervalScorer:
+    """Return a scorer for ``scoring=``: the share of rows that are covered.
+
+    It is for reports (``cross_validate`` with several scorers). Do not choose settings by it: the
+    widest intervals would win.
+
+    Parameters
+    ----------
+    alpha
+        Level of the intervals; None is the estimator's own.
+
+    """
+    return IntervalScorer(coverage, 1, alpha)
 
 
 def _checked(intervals: Intervals) -> Intervals:

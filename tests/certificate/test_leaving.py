@@ -14,7 +14,7 @@ import lazyknife as lk
 from lazyknife.base import DPSGD, Perturbed, Public, Split
 from lazyknife.base.method import BaseMethod
 from lazyknife.certificate import certify, plan, plan_rows
-from lazyknife.certificate.leaving import left_out
+from lazyknife.certificate.certify import left_out
 from rows import linear
 
 QUICK = lk.wide("gaussian", scale=1.0)

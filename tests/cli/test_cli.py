@@ -12,8 +12,8 @@ from command import check_self_contained, fail, run, succeed
 from lazyknife.cli import console
 from lazyknife.cli.compare import _usual
 from lazyknife.cli.compared import Compared, _draw_alone, draw
+from lazyknife.compare import Recommendation
 from lazyknife.estimators.methods import ABOUT, DEFAULT, METHODS, PEERS, usual_methods
-from lazyknife.recommendation import Recommendation
 
 QUICK = ("--jobs", "1", "--folds", "2", "--epochs", "1")
 
@@ -70,7 +70,7 @@ def test_the_comparison_is_in_the_targets_unit(folder):
 
 
 def test_a_method_that_fails_is_recorded_and_the_others_are_shown(folder):
-    options = ("--method", "lazyknife", "--method", "lazy_public", "--train-rows", "2")
+    options = ("--method", "lazyknife", "--method", "lazy_finetune", "--train-rows", "2")
     outputs = ("--output", "rows.csv", "--figure", "figure.svg", "--html", "page.html")
     result = run(*compare(*options, "--alpha", ".5", *outputs))
     assert result.exit_code == 1
@@ -79,11 +79,11 @@ def test_a_method_that_fails_is_recorded_and_the_others_are_shown(folder):
     )
     assert len(result.stderr.splitlines()) == 1
     assert re.search(r"\nlazyknife +failed", result.stdout)
-    assert re.search(r"\nlazy_public +[01]\.", result.stdout)
+    assert re.search(r"\nlazy_finetune +[01]\.", result.stdout)
     rows = pd.read_csv("rows.csv")
     assert rows["error"].notna().tolist() == [True, True, False, False]
     assert (folder / "figure.svg").exists()
-    assert "lazy_public" in (folder / "page.html").read_text()
+    assert "lazy_finetune" in (folder / "page.html").read_text()
 
 
 def test_warnings_of_a_comparison_are_said_once(folder):
@@ -137,7 +137,8 @@ def test_peers_are_compared_where_they_are_installed(monkeypatch, capsys):
     assert _usual(40, given) == (*DEFAULT, *list(PEERS)[:-1])
     assert capsys.readouterr().err == ""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    monkeypatch.setattr("lazyknife.estimators.mapie.find_spec", lambda name: None)
+    monkeypatch.setattr("lazyknife.cli.compare.find_spec", lambda name: None)
+    monkeypatch.setattr("lazyknife.estimators.methods.find_spec", lambda name: None)
     assert _usual(1000, given) == tuple(DEFAULT)
     assert capsys.readouterr().err.startswith("note: pip install mapie adds mapie_cv_boosting, ")
 

@@ -17,8 +17,8 @@ import torch
 from numpy.typing import NDArray
 
 from lazyknife import LazyJackknifeRegressor, Split, wide
+from lazyknife.estimators.fit_input import prepare
 from lazyknife.estimators.parting import part_of
-from lazyknife.estimators.preparing import prepare
 from lazyknife.intervals import find_construction, kappa
 from lazyknife.intervals.compact import CompactModels
 

@@ -18,9 +18,9 @@ from torch import nn
 import lazyknife as lk
 from enumeration.exact import Bag, Enumeration, Method
 from lazyknife.base import BaseMethod
+from lazyknife.estimators.fit_input import Seeds
 from lazyknife.estimators.lazy import LazyJackknifeRegressor
 from lazyknife.estimators.parting import drawn_part
-from lazyknife.estimators.records import Seeds
 from lazyknife.networks import mlp, wide
 from lazyknife.records import Base, PrivacyCurve
 from lazyknife.results import Intervals

@@ -7,7 +7,7 @@ from scipy.stats import binom
 
 import lazyknife as lk
 import reference
-from lazyknife.estimators.audit import clopper_pearson_upper
+from lazyknife.estimators.paper import clopper_pearson_upper
 from rows import linear
 
 X, Y = linear(24)

@@ -18,7 +18,7 @@ import lazyknife as lk
 from lazyknife import compute
 from lazyknife.base import BaseMethod
 from lazyknife.data.own_scaling import SHIFT, FeatureScale
-from lazyknife.estimators.records import Seeds
+from lazyknife.estimators.fit_input import Seeds
 from lazyknife.networks import CANDIDATES, mlp, wide
 from lazyknife.solve.again import LeverageAgain
 from lazyknife.solve.factors import AVERAGES, FARTHEST, PRIOR, SLOPES, TIE, TOLL

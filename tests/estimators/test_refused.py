@@ -1,6 +1,8 @@
 """What cannot be computed is refused with the argument's name, before anything is built."""
 
+import inspect
 import math
+import pickle
 
 import numpy as np
 import pandas as pd
@@ -199,3 +201,34 @@ def test_the_least_level_needs_a_known_number_of_rows():
     assert rows_needed(1e-15) == pytest.approx(1e15, rel=1e-6)
     with pytest.raises(ValueError, match=r"alpha=1e-320: give a number from 1e-15"):
         lazy(alpha=1e-320).fit(X, y)
+
+
+METHODS = ["fit", "predict", "predict_interval", "score", "certify", "check_exchangeable"]
+
+
+class Own(lk.LazyJackknifeRegressor):
+    """A class of a user's."""
+
+
+@pytest.mark.parametrize("method", [*METHODS, "save", "load", "set_params"])
+@pytest.mark.parametrize("estimator", [*ALL, Own])
+def test_errors_of_wrong_arguments_name_the_class_that_was_used(estimator, method):
+    found = getattr(estimator(), method)
+    if method not in ("load", "set_params"):  # these take any keyword
+        with pytest.raises(TypeError, match=rf"^{estimator.__name__}\.{method}\(\) got an unexp"):
+            found(X, row_weights=y)
+    assert found.__qualname__ == f"{estimator.__name__}.{method}"
+    assert found.__doc__
+
+
+def test_what_python_says_of_a_method_stays_true():
+    assert lk.LazyJackknifeRegressor.fit.__doc__ == lk.CVPlusRegressor.fit.__doc__
+    model = lk.CVPlusRegressor(SMALL, alpha=0.3)
+    assert pickle.loads(pickle.dumps(model.fit)).__self__.alpha == 0.3
+    assert list(inspect.signature(Own.fit).parameters) == [
+        "self",
+        "X",
+        "y",
+        "X_pool",
+        "X_unlabeled",
+    ]

@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
+from sklearn.linear_model import RidgeCV
 from torch import Tensor, nn
 
 import lazyknife as lk
-from lazyknife.estimators.mapie import MapieCVRegressor, MapieSplitRegressor
-from lazyknife.estimators.mapie_adaptive import MapieNormalisedRegressor, MapieQuantileRegressor
-from lazyknife.estimators.records import Seeds
+from lazyknife.estimators.fit_input import Seeds
+from lazyknife.estimators.mapie import MapieRegressor
+from lazyknife.estimators.methods import BOOSTING, FOREST, GRADIENT, PROCESS
 from lazyknife.intervals import kappa, kth_largest, kth_smallest
 from lazyknife.intervals.constructions import Plus
 
@@ -46,7 +47,7 @@ def drawn(law, kinds, seed):
 
 def scored_rows(model):
     """Training rows whose errors set the widths."""
-    if not isinstance(model, MapieSplitRegressor):
+    if not isinstance(model, MapieRegressor) or model.scheme == "cv":
         apart = model._rows_apart(N, Seeds.of(model.random_state))
         return np.setdiff1d(np.arange(N), [] if apart is None else apart)
     scores = np.atleast_2d(model.loo_.wrapped.conformity_scores)[-1]
@@ -223,14 +224,14 @@ def test_these_laws_catch_ends_that_are_rounded_to_the_nearest(model):
     assert any(found.values()), found
 
 
+RIDGES = np.logspace(-3, 6, 37)
 MAPIE = {
-    "cv, ridge": MapieCVRegressor("ridge"),
-    "cv, boosting": MapieCVRegressor("boosting5"),
-    "split, ridge": MapieSplitRegressor("ridge"),
-    "split, forest": MapieSplitRegressor("forest"),
-    "split, process": MapieSplitRegressor("gp"),
-    "quantile": MapieQuantileRegressor("gradient"),
-    "normalised": MapieNormalisedRegressor("ridge"),
+    "cv, ridge": MapieRegressor(RidgeCV(RIDGES)),
+    "cv, boosting": MapieRegressor(BOOSTING),
+    "split, ridge": MapieRegressor(RidgeCV(RIDGES), "split"),
+    "split, forest": MapieRegressor(FOREST, "split"),
+    "split, process": MapieRegressor(PROCESS, "split"),
+    "quantile": MapieRegressor(GRADIENT, "quantile"),
 }
 
 

@@ -12,8 +12,8 @@ import torch
 from scipy.stats import binom
 
 import lazyknife as lk
-from lazyknife.shift.check import MOST_ROWS, kept_rows
-from lazyknife.shift.columns import as_rows, as_tables, pool_rows
+from lazyknife.data.schema import as_frame
+from lazyknife.shift.check import MOST_ROWS, kept_rows, pool_rows
 
 RNG = np.random.default_rng
 
@@ -120,9 +120,9 @@ def test_arrays_tensors_and_pictures_are_compared():
 def test_columns_become_numbers():
     days = [datetime.date(1970, 1, 3), None, datetime.date(1970, 1, 5)]
     frame = pl.DataFrame({"d": days, "c": ["a", None, "a"], "n": [1.0, None, 3.0]})
-    tables = as_tables(frame, frame)
-    rows = as_rows(tables.old, tables.schema, "X")
-    found = pool_rows(rows, rows, None, tables.schema)
+    schema = lk.TableEncoder().schema(frame)
+    rows = schema.read(as_frame(frame, "X"), "X")
+    found = pool_rows(rows, rows, None, schema)
     values = dict(zip(found.names, found.values[:3].T.tolist(), strict=True))
     assert values["n"] == [1, 2, 3]
     assert values["d"] == [2, 3, 4]

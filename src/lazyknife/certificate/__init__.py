@@ -7,10 +7,10 @@ from .certificate import Certificate
 from .certify import (
     Certifier,
     Claim,
+    Noted,
     TrainedCertifier,
     certify,
     make_certificate,
     paper_bound,
 )
-from .plan import Plan, plan
-from .rows import plan_rows
+from .plan import Plan, plan, plan_rows

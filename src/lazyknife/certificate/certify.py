@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import sentences
-from ..base import BaseMethod, check_base, check_trainable
+from ..base import BaseMethod, Public, check_base, check_trainable
 from ..base.composed import composed
-from ..data.checks import (
-    check_folds,
-    check_level,
-    check_not_negative,
-    check_positive_int,
-)
+from ..data.checks import check_folds, check_level, check_not_negative, check_positive_int
 from ..intervals import (
     CONSTRUCTIONS,
     Bound,
@@ -26,11 +21,11 @@ from ..intervals import (
     kappa,
 )
 from ..intervals.rounded import rounding_objections
-from ..networks import listed_networks, mlp, wide
+from ..networks import is_known, listed_networks, mlp, wide
 from ..records import INDEPENDENT, PrivacyCurve, RoundedModels
-from ..solve.part import Leaving
+from ..solve.part import MANY, Leaving
+from ..solve.widths import WIDTHS
 from .certificate import Certificate
-from .leaving import left_out
 
 Sentences = tuple[str, ...]
 
@@ -88,6 +83,27 @@ def certify(
     leaving = left_out(n, construction, method, network, n_parameters)
     terms = (construction, method, network, folds, n_parameters)
     return claim_of(n, leaving, *terms).certificate(alpha, eta, nu)
+
+
+def left_out(
+    n: int,
+    construction: str | Construction[Any],
+    base: BaseMethod,
+    network: Any = None,
+    n_parameters: int | None = None,
+) -> Leaving:
+    """Which of n rows ``LazyJackknifeRegressor`` leaves out, its other settings being the default.
+
+    Without ``n_parameters``, one network has few enough of them for λ to be chosen by coins.
+    """
+    rows, kind = base.rows_left(n), find_construction(construction)
+    if not kind.leaves_rows:
+        return Leaving(rows)
+    networks = listed_networks(network)
+    if networks is not None or (network is None and type(base) is Public):
+        return Leaving.choosing(rows, rows > MANY and all(map(is_known, networks or ())))
+    primal = n_parameters is None or n_parameters < rows
+    return Leaving(rows, coins=primal and rows > WIDTHS[kind.preferred].most_rows)
 
 
 def claim_of(
@@ -278,3 +294,16 @@ class TrainedCertifier:
 
     def __call__(self, alpha: float) -> Certificate:
         return make_certificate(alpha=alpha, dependence=INDEPENDENT, **vars(self))
+
+
+@dataclass(frozen=True)
+class Noted:
+    """Certificates that say which settings were set after the estimator was made."""
+
+    certify: Callable[..., Certificate]
+    names: tuple[str, ...]
+
+    def __call__(self, alpha: float) -> Certificate:
+        found, names = self.certify(alpha=alpha), ", ".join(self.names)
+        remark = sentences.SET_LATER.format(names=names)
+        return replace(found, remarks=(*found.remarks, remark))

@@ -1,23 +1,27 @@
-"""The inverse of ``certify``: settings that certify a wanted coverage."""
+"""The inverse of ``certify``: settings, or numbers of rows, that certify a wanted coverage."""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from ..base import DPSGD, BaseMethod, Public, check_base
 from ..base.roots import falling_root
-from ..data.checks import check_choice, check_fraction, check_level, check_positive_int
+from ..data.checks import check_choice, check_folds, check_fraction, check_level, check_positive_int
 from ..intervals import CONSTRUCTIONS, kappa, rows_needed
 from ..sentences import either, rounded_down
-from ..solve.part import Leaving
+from ..solve.part import MANY, SEARCHED, Leaving
+from ..solve.widths import WIDTHS
 from .certificate import Certificate
-from .certify import certify, certifying
-from .leaving import left_out, rows_in_all
+from .certify import certify, certifying, left_out
 
-# Extra noise, in logarithms, that makes up for the tolerance of the root.
-MARGIN = 4e-4
+MARGIN = 4e-4  # extra noise, in logarithms, that makes up for the tolerance of the root
+PLANNED_N = 2**20  # rows at which the search for a number of rows ends
+LARGEST_N = 2**60  # rows; more than any level takes
 
 
 @dataclass(frozen=True, repr=False)
@@ -143,6 +147,51 @@ def plan(
     return _plan_epsilon(goal, method, check_level("alpha", alpha))
 
 
+def plan_rows(
+    *,
+    coverage: float,
+    construction: str = "plus",
+    base: BaseMethod | None = None,
+    network: Any = None,
+    folds: int = 10,
+) -> Plan:
+    """Find the fewest rows that certify a wanted coverage with finite intervals.
+
+    Parameters
+    ----------
+    coverage
+        The coverage to certify.
+    construction
+        A key of ``CONSTRUCTIONS`` that has a coverage guarantee.
+    base
+        The base; ``Public()`` by default.
+    network
+        The network or the candidates, as in ``LazyJackknifeRegressor``.
+    folds
+        Number of folds of construction ``"cv+"``.
+
+    Returns
+    -------
+    Plan
+        The plan for that number of rows, ``n``; None if there is none below a million.
+
+    """
+    check_fraction("coverage", coverage)
+    check_choice("construction", construction, certifying())
+    goal, method = Goal(1, coverage, construction, check_folds(folds), network), check_base(base)
+    n = fewest(lambda n: replace(goal, n=n).possible(method), _edges(folds, method))
+    if n is None:
+        return Plan(_no_rows(goal, method), method)
+    terms = {"construction": construction, "network": network, "folds": folds}
+    found = plan(n=n, coverage=coverage, base=method, **terms)
+    sentence = (
+        f"At least {n} rows are needed to certify a coverage of {coverage:g} with construction "
+        f"{construction!r} and {method}; more rows give narrower and steadier intervals. With "
+        f"{n} rows: {found.sentence}"
+    )
+    return replace(found, sentence=sentence, n=n)
+
+
 def _plan_alpha(goal: Goal, base: BaseMethod) -> Plan:
     """Bisect over κ: only ⌊α(n+1)⌋ matters, and the certificate falls in it."""
     rows = goal.leaving(base).rows
@@ -223,3 +272,50 @@ def _no_epsilon(goal: Goal, base: BaseMethod, alpha: float) -> str:
         f"its ε, a base certifies at most {rounded_down(1 - miss)}. Use a smaller "
         f"alpha{instead if public >= goal.coverage else ''}."
     )
+
+
+def _edges(folds: int, base: BaseMethod) -> list[int]:
+    """Numbers of rows beyond which a certificate may become worse.
+
+    Folds of one row have a better bound of their own; beyond the others coins or a part of the rows
+    make choices.
+    """
+    coins = int(WIDTHS["noise"].most_rows)
+    beyond = [most_rows(left, base) for left in (SEARCHED, MANY, coins)]
+    every = [0, most_rows(folds - 1, base) + 1, *beyond, PLANNED_N]
+    return sorted({min(edge, PLANNED_N) for edge in every})
+
+
+def _no_rows(goal: Goal, base: BaseMethod) -> str:
+    """Say that no number of rows is enough, and what would do."""
+    better = [c for c in certifying() if replace(goal, n=PLANNED_N, construction=c).possible(base)]
+    remedy = (
+        f"construction {either(better)}" if better else "a base with a guarantee, or a smaller ε"
+    )
+    return (
+        f"No number of rows below {PLANNED_N:,} certifies {goal.coverage:g} with construction "
+        f"{goal.construction!r} and {base}. Use {remedy}."
+    )
+
+
+def rows_in_all(needed: int, n: int, base: BaseMethod, left: Callable[[int], int]) -> int:
+    """Return the fewest rows, but at least n, of which ``left`` leaves so many out."""
+    edge = most_rows(MANY, base)  # beyond it rows may be parted, so that fewer are left out
+    found = fewest(lambda total: left(total) >= needed, (n - 1, max(n - 1, edge), LARGEST_N))
+    return found or LARGEST_N
+
+
+def most_rows(left: int, base: BaseMethod) -> int:
+    """Return the largest number of rows of which a base leaves no more than so many."""
+    return bisect_right(range(1, LARGEST_N), left, key=base.rows_left)
+
+
+def fewest(enough: Callable[[int], bool], edges: Iterable[int]) -> int | None:
+    """Return the smallest number above the first edge that is enough; None if none is.
+
+    From one edge to the next, whatever is above a number that is enough must be enough, too.
+    """
+    for low, high in pairwise(edges):
+        if low < high and enough(high):
+            return low + 1 + bisect_left(range(low + 1, high), True, key=enough)
+    return None

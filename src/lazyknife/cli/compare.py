@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,14 +24,12 @@ if TYPE_CHECKING:
     from .tables import Reading, Roles
     from .tables.rows import Rows
 
-DEFAULT, OTHERS, PEERS = (
-    members("estimators.methods", name) for name in ("DEFAULT", "OTHERS", "PEERS")
-)
+DEFAULT, PEERS = (members("estimators.methods", name) for name in ("DEFAULT", "PEERS"))
 
 DATA = "Rows with their target: .csv, .csv.gz, .tsv or .parquet."
 METHOD = (
     f"Method to compare (may be repeated). By default {', '.join(DEFAULT)}; and, if MAPIE is "
-    f"installed (pip install mapie), {', '.join(PEERS)}. Also available: {', '.join(OTHERS)}."
+    f"installed (pip install mapie), {', '.join(PEERS)}."
 )
 TRAIN_ROWS = "Largest number of training rows in a fold; jackknife+ trains as many networks."
 SETTINGS = (
@@ -117,10 +116,9 @@ def _read(data: Path, reading: Reading, roles: Roles) -> Rows:
 
 def _usual(n: int, given: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the methods that are compared where none are named; say which are not installed."""
-    from ..estimators.mapie import is_installed
     from ..estimators.methods import usual_methods
 
-    if not is_installed():
+    if find_spec("mapie") is None:
         say(f"note: pip install mapie adds {', '.join(PEERS)} to the comparison.")
     train = n - n // max(given["folds"], 1)
     return usual_methods(min(train, given["train_rows"]), given["alpha"])
@@ -128,8 +126,7 @@ def _usual(n: int, given: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _show(context: typer.Context, lead: str, notes: tuple[str, ...], found: pd.DataFrame) -> None:
     """Print the recommendation and the table, and write the files that were asked for."""
-    from ..compare import summarise_folds
-    from ..recommendation import recommend
+    from ..compare import recommend, summarise_folds
 
     options = context.params
     result = Compared(

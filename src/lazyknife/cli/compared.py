@@ -11,8 +11,8 @@ from .report import Figure, Report, Table, Verdict
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ..compare import Recommendation
     from ..plots import Panel
-    from ..recommendation import Recommendation
 
 MEASURED = {"coverage": "coverage", "width": "width", "score": "interval score"}
 COLUMNS = ("method", *MEASURED.values(), "seconds", "certified")

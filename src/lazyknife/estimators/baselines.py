@@ -21,9 +21,9 @@ from ..data.checks import check_flag, check_folds, check_fraction
 from ..data.encoder import TableEncoder
 from ..intervals import Construction
 from ..networks import Network, build, make
-from .records import Fitted, Given, Seeds
+from .base import IntervalRegressor
+from .fit_input import Fitted, Given, Seeds
 from .refits import Ensemble, Refits, join, train_ensemble
-from .shared import IntervalRegressor
 
 WITHOUT_REFITS = ("naive",)  # constructions that use the errors on the training rows alone
 CALLS_APART = 7919  # between the seeds of two calls; a prime
@@ -84,7 +84,7 @@ class TrainedRegressor(IntervalRegressor):
         )
 
     def _fit(self, given: Given) -> Fitted:
-        X, y, scaling, seeds = given.X, given.y, given.scaling, given.seeds
+        X, y, seeds = given.X, given.y, given.seeds
         learn, scored, left_out, model_of, claim = self._design(len(y), seeds)
         build(self.network, X, seeds.start)  # refuses a network that cannot be used
         train = partial(self._train, X, y, seeds)
@@ -94,15 +94,9 @@ class TrainedRegressor(IntervalRegressor):
         if left_out:
             models = join([train(1 + k, others(len(y), sets)) for k, sets in enumerate(left_out)])
             residuals = y[scored] - models.own_outputs(X[scored], model_of)
-        certify = TrainedCertifier(
-            n=len(scored),
-            assumptions=(*start_assumptions(self.network), *full.assumptions, *given.assumptions),
-            objections=scaling.objections,
-            rows=scaling.rows,
-            new_rows=scaling.new_rows,
-            available=tuple(self._constructions()),
-            **claim,
-        )
+        assumed = (*start_assumptions(self.network), *full.assumptions, *given.assumptions)
+        terms = {**given.stated, "assumptions": assumed, **claim}
+        certify = TrainedCertifier(n=len(scored), available=tuple(self._constructions()), **terms)
         found = Refits(full, models, model_of, residuals, errors[learn], full.rounding(X))
         return Fitted(found, certify, {})
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, overload
 
 import numpy as np
 import torch
 from sklearn.utils.validation import check_is_fitted
+from torch.utils.data import DataLoader
 
 from ..base import Public
 from ..base.composed import composed
-from ..certificate.leaving import MOST
+from ..certificate.plan import LARGEST_N
 from ..cluster import (
     Partitions,
     check_rows,
@@ -30,11 +31,12 @@ from ..data.scaling import is_transformer
 from ..intervals import kappa
 from ..intervals.compact import CompactModels
 from ..intervals.rounded import rounding_share
+from ..results import Intervals
 from ..solve.part import Leaving
+from .base import Levels
+from .fit_input import Fitted, Given, Seeds, prepare
 from .fitting import LazyFit
 from .parting import PartedStep, drawn_part, is_parted
-from .preparing import prepare
-from .records import Fitted, Given, Seeds
 
 FEWEST = 8  # rows: half of them choose, among candidates that require 4
 BUDGET = 2**30  # bytes of a task, unless memory_budget says otherwise
@@ -68,7 +70,15 @@ class ClusterFit(LazyFit):
         check_rows(X)
         return points_by_partition(self, X)
 
-    def predict_interval(self, X: Any, alpha: Any = None) -> Any:
+    @overload
+    def predict_interval(
+        self, X: Iterator[Any] | DataLoader[Any], alpha: Levels = None
+    ) -> Iterator[Intervals]: ...
+
+    @overload
+    def predict_interval(self, X: Any, alpha: Levels = None) -> Intervals: ...
+
+    def predict_interval(self, X: Any, alpha: Levels = None) -> Any:
         if not is_dask(X):
             return super().predict_interval(X, alpha)
         check_is_fitted(self)
@@ -81,7 +91,7 @@ class ClusterFit(LazyFit):
         if not isinstance(self.loo_, CompactModels):
             return super()._rows_in_all(needed)
         # Collections are parted whatever their size.
-        return bisect_left(range(MOST), needed, key=lambda n: Leaving.choosing(n, True).rows)
+        return bisect_left(range(LARGEST_N), needed, key=lambda n: Leaving.choosing(n, True).rows)
 
     def _prepare_levels(self, X: Any, levels: Sequence[float]) -> None:
         """Bring the models here that the intervals of these rows need."""

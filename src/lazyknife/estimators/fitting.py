@@ -14,7 +14,7 @@ from ..base import BaseMethod, Public, check_base, check_trainable
 from ..base.composed import composed
 from ..certificate import Certifier
 from ..certificate.certify import start_assumptions
-from ..certificate.leaving import rows_in_all
+from ..certificate.plan import rows_in_all
 from ..compute import Device, Machine, machine_for
 from ..data.scaling import Source, unlike_columns
 from ..intervals import find_construction
@@ -25,6 +25,7 @@ from ..records import Base, PrivacyCurve, RoundedModels
 from ..sentences import domain
 from ..solve.part import Leaving
 from ..tangent import EXACT, FeatureMap, Selection, linearise, selected
+from .base import IntervalRegressor
 from .candidates import (
     MOST_ROWS,
     Candidate,
@@ -35,9 +36,8 @@ from .candidates import (
 from .choices import Choices
 from .choosing import ChoosingStep
 from .choosing_full import FullStep
+from .fit_input import Fitted, Given, Seeds
 from .parting import PartedStep, is_parted
-from .records import Fitted, Given, Seeds
-from .shared import IntervalRegressor
 from .step import LazyStep
 from .warn import refuse_lost, warn_if_far, warn_of
 

@@ -16,7 +16,7 @@ from sklearn.preprocessing import (
 from torch import nn
 
 from ..base import BASES
-from ..certificate import Certificate, Certifier, TrainedCertifier
+from ..certificate import Certificate, Certifier, Noted, TrainedCertifier
 from ..compute import BUDGET_SHARE, Machine, free_memory
 from ..data.encoder import TableEncoder
 from ..data.own_scaling import FeatureScale
@@ -54,8 +54,7 @@ from ..tangent.sketch import Signs
 from .candidates import Candidate, FiniteNetwork, GivenKernel
 from .choice import Choice, SharedChoice
 from .choosing_full import FullSource, FullStep
-from .guarantee import Noted
-from .records import Seeds
+from .fit_input import Seeds
 from .refits import Ensemble, Refits
 
 

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from importlib.util import find_spec
+from typing import Any, Self
 
-from ..base import DPSGD, BaseMethod, Plain, Split
+import numpy as np
+from sklearn.ensemble import (
+    GradientBoostingRegressor,
+    HistGradientBoostingRegressor,
+    RandomForestRegressor,
+)
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from ..base import DPSGD, BaseMethod, Plain
 from ..networks import Network
+from .base import IntervalRegressor
 from .baselines import CVPlusRegressor, JackknifeRegressor, SplitConformalRegressor
 from .lazy import LazyJackknifeRegressor
-from .mapie import SCHEMES, is_installed
-from .mapie_adaptive import ADAPTIVE
-from .shared import IntervalRegressor
+from .mapie import MapieRegressor
+
+LEAF = 5  # least rows in a leaf, for few rows
 
 
 @dataclass(frozen=True)
@@ -46,11 +61,6 @@ def plain(settings: MethodSettings) -> Plain:
     return Plain(settings.epochs, settings.batch_size)
 
 
-def split(settings: MethodSettings) -> Split:
-    """Training on some of the rows."""
-    return Split(training=plain(settings))
-
-
 def private(settings: MethodSettings) -> DPSGD:
     """Private training on all rows."""
     return DPSGD(settings.epsilon, settings.delta, settings.epochs, settings.batch_size)
@@ -69,11 +79,29 @@ def lazy(base: Base | None = None, **own: Any) -> Method:
     return make
 
 
-def mapie(scheme: str, model: str) -> Method:
+def mapie(scheme: str, model: Any) -> Method:
     """MAPIE's intervals around a model of scikit-learn."""
-    kind = {**SCHEMES, **ADAPTIVE}[scheme]
-    return lambda settings: kind(model, alpha=settings.alpha)
+    return lambda settings: MapieRegressor(model, scheme, alpha=settings.alpha)
 
+
+class MaternProcess(GaussianProcessRegressor):  # type: ignore[misc]
+    """A Gaussian process with one length scale for each feature, all chosen by likelihood."""
+
+    def fit(self, X: Any, y: Any) -> Self:
+        scales = Matern(np.ones(X.shape[1]), nu=1.5)
+        self.kernel = ConstantKernel() * scales + WhiteKernel()
+        with warnings.catch_warnings():
+            # A feature that does not matter has a length scale at the upper bound.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return super().fit(X, y)  # type: ignore[no-any-return]
+
+
+# What MAPIE is put around. Models that depend on the scale of the features standardise them by the
+# rows that they are fitted to; trees do not depend on it.
+BOOSTING = HistGradientBoostingRegressor(min_samples_leaf=LEAF)
+GRADIENT = GradientBoostingRegressor(min_samples_leaf=LEAF)
+FOREST = RandomForestRegressor(n_estimators=100)
+PROCESS = make_pipeline(StandardScaler(), MaternProcess(normalize_y=True))
 
 PAPER: dict[str, Any] = {
     "ridge": 10.0,
@@ -91,25 +119,14 @@ DEFAULT: dict[str, Method] = {
     "lazyknife_dp": lazy(private),
     "lazyknife": lazy(),
 }
-OTHERS: dict[str, Method] = {
-    "jackknife": trained(JackknifeRegressor, construction="jackknife"),
-    "lazy_public": lazy(**PAPER),
-    "lazy_split": lazy(split, **PAPER),
-    "lazyknife_split": lazy(split),
-    "lazyknife_leverage": lazy(widths="leverage"),
-    "lazyknife_constant": lazy(widths="constant"),
-    "lazyknife_minmax": lazy(construction="minmax"),
-    "lazyknife_full": lazy(construction="full"),
-    "lazyknife_cv+": lazy(construction="cv+"),
-}
 PEERS: dict[str, Method] = {
-    "mapie_cv_boosting": mapie("cv", "boosting5"),
-    "mapie_cv_forest": mapie("cv", "forest"),
-    "mapie_cv_gp": mapie("cv", "gp"),
-    "mapie_split_boosting": mapie("split", "boosting5"),
-    "mapie_cqr_boosting": mapie("quantile", "gradient"),
+    "mapie_cv_boosting": mapie("cv", BOOSTING),
+    "mapie_cv_forest": mapie("cv", FOREST),
+    "mapie_cv_gp": mapie("cv", PROCESS),
+    "mapie_split_boosting": mapie("split", BOOSTING),
+    "mapie_cqr_boosting": mapie("quantile", GRADIENT),
 }
-METHODS = {**DEFAULT, **OTHERS, **PEERS}
+METHODS = {**DEFAULT, **PEERS}
 
 # Each method in a line.
 ABOUT: dict[str, str] = {
@@ -121,15 +138,6 @@ ABOUT: dict[str, str] = {
     "lazy_dp": "The paper's lazy jackknife+ around a private training.",
     "lazyknife_dp": "This library's models around a private training.",
     "lazyknife": "This library's default: every leave-one-out model chooses its wide network.",
-    "jackknife": "Like jackknife+, but centred at one network. No guarantee.",
-    "lazy_public": "The paper's lazy jackknife+ around untrained weights.",
-    "lazy_split": "The paper's lazy jackknife+ around a training on other rows.",
-    "lazyknife_split": "This library's models around a training on other rows.",
-    "lazyknife_leverage": "The default with widths by the distance from other rows.",
-    "lazyknife_constant": "The default with widths that are nearly the same for all rows.",
-    "lazyknife_minmax": "The default with wider intervals that guarantee 1 − alpha.",
-    "lazyknife_full": "The default as full conformal prediction, which guarantees 1 − alpha.",
-    "lazyknife_cv+": "The default with models that leave out a tenth of the rows each.",
     "mapie_cv_boosting": "MAPIE's CV+ with ten folds around gradient boosting.",
     "mapie_cv_forest": "MAPIE's CV+ with ten folds around a random forest.",
     "mapie_cv_gp": "MAPIE's CV+ with ten folds around a Gaussian process.",
@@ -139,9 +147,11 @@ ABOUT: dict[str, str] = {
 
 
 def usual_methods(n: int, alpha: float) -> tuple[str, ...]:
-    """Methods to compare by default with n training rows: peers if they are installed.
+    """Methods to compare by default with n training rows: peers if MAPIE is installed.
 
     Conformalised quantile regression requires more than 2/alpha calibration rows, half of all.
     """
+    if find_spec("mapie") is None:
+        return tuple(DEFAULT)
     peers = [name for name in PEERS if "cqr" not in name or n // 2 > 2 / alpha + 1]
-    return (*DEFAULT, *(peers if is_installed() else ()))
+    return (*DEFAULT, *peers)

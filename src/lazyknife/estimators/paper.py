@@ -1,12 +1,32 @@
-"""The paper's method: DP-Lazy PI."""
+"""The paper's method, DP-Lazy PI, and the stability that its theorem assumes, measured."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import clone
+from torch import Tensor
+
 from ..base import DPSGD
+from ..compute import steps, track
+from ..data.checks import check_fraction, check_not_negative, check_positive_int
+from ..data.rows import check_target, to_tensor
+from ..data.scaling import distinct_rows
+from ..losses import find_loss
 from ..networks import Network, mlp
+from ..records import Base
+from ..tangent import linearise
+from .fit_input import Seeds, generator_of
 from .lazy import LazyJackknifeRegressor
+
+Numbers = NDArray[np.float64]
+# Default ν, in units of the median leave-one-out error.
+RELATIVE_NU = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0)
 
 
 def DPLazyPI(
@@ -61,3 +81,169 @@ def DPLazyPI(
         random_state=random_state,
         progress=progress,
     )
+
+
+@dataclass(frozen=True, repr=False)
+class StabilityAudit:
+    """Estimated η at each ν; pass one pair to ``certify(eta=, nu=)``.
+
+    Attributes
+    ----------
+    nu
+        The relaxations ν.
+    eta
+        Share of new rows, over all refits, at which the two models of the paper's condition
+        differ by more than ν/2.
+    eta_upper
+        Clopper-Pearson upper bounds for η, each with the given confidence on its own.
+    confidence
+        Confidence of the upper bounds.
+    refits
+        Number of bases trained again.
+
+    """
+
+    nu: Numbers
+    eta: Numbers
+    eta_upper: Numbers
+    confidence: float
+    refits: int
+
+    def __repr__(self) -> str:
+        head = (
+            f"Stability over {self.refits} refits of the base "
+            f"({self.confidence:.0%} upper bounds by Clopper-Pearson):"
+        )
+        lines = [
+            f"  nu = {nu:<8.4g} eta about {eta:.3f}, at most {upper:.3f}"
+            for nu, eta, upper in zip(self.nu, self.eta, self.eta_upper, strict=True)
+        ]
+        return "\n".join([head, *lines])
+
+
+def audit_stability(
+    model: LazyJackknifeRegressor,
+    X: Any,
+    y: Any,
+    X_new: Any,
+    *,
+    refits: int = 20,
+    nu: float | Sequence[float] | None = None,
+    confidence: float = 0.95,
+    random_state: Any = None,
+    progress: bool = False,
+) -> StabilityAudit:
+    """Estimate η(ν) = P(|f_{n,−j}(X_new) − f_{−j,−j}(X_new)| > ν/2) of the paper's Theorem 1.
+
+    Both models are lazy fits without row j; the base of the first was trained on all rows, that of
+    the second without row j. Every refit starts from the same public weights, uses its own seed and
+    runs the mechanism set up for all n rows. The estimate is conditional on these training rows and
+    on the first base.
+
+    Parameters
+    ----------
+    model
+        The estimator; a clone of it is fitted to X and y with ``X_pool=X_new``.
+    X, y
+        Training rows, shape (n, features), and targets, shape (n,).
+    X_new
+        Rows like those to predict, shape (m, features); labels are not needed.
+    refits
+        Number of rows j to leave out, each with a refit of the base. The bound counts one random
+        new row for each refit, so that its trials are independent: with 20 refits it is at least
+        0.14; a bound of 0.03 takes 99.
+    nu
+        One ν or several, on the scale of ``target``; None takes multiples of the median
+        leave-one-out error.
+    confidence
+        Confidence of the upper bounds.
+    random_state
+        Seed of the choice of rows and of the refits.
+    progress
+        Whether to show a progress bar.
+
+    """
+    check_positive_int("refits", refits)
+    check_fraction("confidence", confidence)
+    asked = nu if nu is None else [check_not_negative("nu", v) for v in np.atleast_1d(nu).tolist()]
+    rng = generator_of(random_state)
+    # The audit is about models that leave out one row, whatever the construction.
+    jackknife = clone(model).set_params(construction="plus", widths="constant")
+    fitted = jackknife.fit(X, y, X_pool=X_new)
+    if not hasattr(fitted, "base_"):
+        raise ValueError(
+            f"model={model!r} has no base to audit, since its models choose among candidates: give "
+            "one network, such as network=mlp((64, 64), skip=True)"
+        )
+    rows, new = (to_tensor(fitted.scaling_(fitted._check_new(each))) for each in (X, X_new))
+    target = to_tensor(fitted.target_.forward(check_target(y, rows.numpy(), fitted)))
+    positions = rng.integers(len(fitted.loo_.residuals), size=refits)
+    with_all = torch.cat(
+        fitted._by_blocks(lambda part: fitted.loo_.predict(part)[1][:, positions], new)
+    )
+    differences = np.stack(
+        [
+            _difference(fitted, rows, target, new, position, with_all[:, k], Seeds.of(rng).base)
+            for k, position in track(enumerate(positions.tolist()), "refits", refits, progress)
+        ]
+    )
+    typical = float(fitted.loo_.residuals.abs().median())
+    levels = typical * np.asarray(RELATIVE_NU) if asked is None else np.asarray(asked)
+    exceeds = differences[:, :, None] > levels / 2  # (refits, new rows, levels)
+    trials = exceeds[np.arange(refits), rng.integers(len(new), size=refits)]
+    upper = clopper_pearson_upper(trials.sum(axis=0), refits, confidence)
+    return StabilityAudit(levels, exceeds.mean(axis=(0, 1)), upper, confidence, refits)
+
+
+def _difference(
+    fitted: LazyJackknifeRegressor,
+    X: Tensor,
+    y: Tensor,
+    new: Tensor,
+    position: int,
+    with_all: Tensor,
+    seed: int,
+) -> Numbers:
+    """|f_{n,−j} − f_{−j,−j}| at the new rows, the first of them given, shape (m,)."""
+    learn, left = fitted._base_method().rows(len(y), fitted.seeds_.rows)
+    base = fitted.base_
+    if left[position] in learn:
+        kept = torch.from_numpy(learn[learn != left[position]])
+        base = _refit(fitted, X[kept], y[kept], new, len(learn), seed)
+    others = torch.from_numpy(np.delete(left, position))
+    machine = fitted._machine()
+    tangent = linearise(base.module, X, fitted.parameters, machine)
+    alone = fitted._lazy_step(fitted.seeds_, len(others)).models(tangent, X[others], y[others]).loo
+    parts = [alone.point(new[block]) for block in steps(len(new), alone.rows_at_once)]
+    difference = (with_all - torch.cat(parts)).abs()
+    # Rounding is not instability: the two models are equal where the base ignores row j.
+    rounding = max(1e-9, 100 * machine.epsilon)
+    difference[difference <= rounding * with_all.abs().max()] = 0.0
+    result: Numbers = difference.double().cpu().numpy()
+    return result
+
+
+def _refit(
+    fitted: LazyJackknifeRegressor, X: Tensor, y: Tensor, new: Tensor, n: int, seed: int
+) -> Base:
+    """Train the base on these rows by the mechanism for n rows, with the new rows as the pool."""
+    method = fitted._base_method()
+    pooled = method.uses_covariates
+    return method.fit(
+        fitted.start_,
+        X,
+        y,
+        seed=seed,
+        n=n,
+        center=fitted.intercept,
+        covariates=to_tensor(distinct_rows(torch.cat([X, new]).numpy())) if pooled else None,
+        loss=find_loss(fitted.loss),
+    )
+
+
+def clopper_pearson_upper(successes: NDArray[np.intp], trials: int, confidence: float) -> Numbers:
+    """Return the exact upper confidence bound for a probability."""
+    from scipy.stats import beta
+
+    bound = beta.ppf(confidence, successes + 1, np.maximum(trials - successes, 1))
+    return np.where(successes == trials, 1.0, bound)

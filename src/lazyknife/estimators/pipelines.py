@@ -12,7 +12,7 @@ from sklearn.utils import get_tags
 from ..certificate import Certificate
 from ..results import Intervals
 from ..sentences import FITTED_STEP, ROW_BY_ROW
-from .shared import IntervalRegressor, Levels
+from .base import IntervalRegressor, Levels
 
 SKIPPED = (None, "passthrough")  # steps that do nothing
 

@@ -1,7 +1,5 @@
-"""What ``predict_interval`` and the metrics return."""
+"""What ``predict_interval`` returns."""
 
-# mypy: implicit-reexport
-# ruff: noqa: F401
-
-from .estimate import Estimate
 from .intervals import Intervals
+
+__all__ = ["Intervals"]

@@ -1,12 +1,14 @@
-"""The record of prediction intervals."""
+"""The record of prediction intervals, and how its rows are chosen and joined."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
@@ -14,7 +16,6 @@ from ..certificate import Certificate
 from ..data.rows import finite_numbers, make_frame
 from ..records import Array, to_array
 from . import show
-from .rows import join, join_labels, positions, same, take
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,12 +75,13 @@ class Intervals:
             raise ValueError(
                 f"parts have different levels, alpha={levels}: join those of one level"
             )
-        first, *others = found
-        agree = all(part.certificate == first.certificate for part in others)
+        first, labels = found[0], [part.index for part in found]
+        labelled = all(index is not None for index in labels)
+        agree = all(part.certificate == first.certificate for part in found)
         return replace(
             first,
-            **{end: join([getattr(part, end) for part in found]) for end in NUMBERS},
-            index=join_labels([part.index for part in found]),
+            **{end: _join([getattr(part, end) for part in found]) for end in NUMBERS},
+            index=labels[0].append(labels[1:]) if labelled else None,
             backend=first.backend if len({part.backend for part in found}) == 1 else None,
             certificate=first.certificate if agree else None,
         )
@@ -146,8 +148,8 @@ class Intervals:
 
     def __getitem__(self, rows: Any) -> Intervals:
         """Return the intervals of some rows: a number, a slice, a mask or a list of numbers."""
-        chosen = positions(rows, len(self))
-        kept = {end: take(getattr(self, end), chosen) for end in NUMBERS}
+        chosen = _positions(rows, len(self))
+        kept = {end: _take(getattr(self, end), chosen) for end in NUMBERS}
         return replace(self, **kept, index=None if self.index is None else self.index[chosen])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
@@ -162,7 +164,8 @@ class Intervals:
             self.alpha == other.alpha
             and self.certificate == other.certificate
             and all(np.array_equal(mine, theirs) for mine, theirs in ends)
-            and same(self.index, other.index)
+            and (self.index is None) == (other.index is None)
+            and (self.index is None or bool(self.index.equals(other.index)))
         )
 
     def __repr__(self) -> str:
@@ -170,3 +173,34 @@ class Intervals:
 
     def _repr_html_(self) -> str:
         return show.html(self)
+
+
+def _positions(rows: Any, count: int) -> NDArray[np.intp]:
+    """Return the numbers of the rows that an index asks for, out of so many."""
+    if isinstance(rows, Integral) and not isinstance(rows, bool):
+        return np.arange(count)[[int(rows)]]
+    if isinstance(rows, slice):
+        return np.arange(count)[rows]
+    asked = rows.detach().cpu().numpy() if isinstance(rows, Tensor) else np.asarray(rows)
+    numbers = asked.dtype.kind in "biu" or not asked.size
+    if isinstance(rows, tuple) or asked.ndim != 1 or not numbers:
+        raise TypeError(
+            f"cannot index intervals by {rows!r}: give a row number, a slice, a boolean mask or a "
+            "list of row numbers; the ends are result.lower and result.upper"
+        )
+    chosen: NDArray[np.intp] = np.arange(count)[asked if asked.size else asked.astype(np.intp)]
+    return chosen
+
+
+def _take(values: Any, rows: NDArray[np.intp]) -> Any:
+    """Return rows of an array or a tensor."""
+    if isinstance(values, Tensor):
+        return values[torch.from_numpy(rows).to(values.device)]
+    return values[rows]
+
+
+def _join(parts: Sequence[Any]) -> Any:
+    """Concatenate along the rows: tensors to a tensor, anything else to an array."""
+    if all(isinstance(part, Tensor) for part in parts):
+        return torch.cat(list(parts))
+    return np.concatenate([to_array(part) for part in parts])

@@ -1,4 +1,7 @@
-"""The check of two sets of rows, its record, and its sentence."""
+"""Whether two sets of rows look alike: the check, its record, and its sentence.
+
+Rows of two tables become numbers by rules that treat the rows of both alike; ``ranks`` tests them.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,19 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from torch import Tensor
 
-from ..data.schema import Schema
+from ..data.encoder import TableEncoder
+from ..data.schema import Schema, as_frame, expansion_of
 from ..records import Array
-from .columns import Columns, as_rows, as_tables, pool_rows
 from .ranks import BLOCKS, classifier_test, column_tests, location_and_spread
 
 LEVEL = 0.01  # largest share of false alarms with exchangeable rows
 MOST_ROWS, MOST_NUMBERS = 2000, 500_000  # of each side, and in both together
+MOST_CATEGORIES = 50  # of a column; rarer ones count as one
 NAMED = 3  # features in a sentence
 SEED = 0
+DATES = ("date", "moment")  # kinds of columns whose first feature is days
 
 
 class ShiftWarning(UserWarning):
@@ -51,13 +57,9 @@ class Difference(NamedTuple):
         return f"{self.name} ({self.measure} {shown(self.train)} → {shown(self.new)})"
 
 
-def _date(days: float) -> str:
-    return str(np.datetime64(round(days), "D"))
-
-
 MEASURES: dict[str, Callable[[float], str]] = {
     "share": "{:.0%}".format,
-    "median date": _date,
+    "median date": lambda days: str(np.datetime64(round(days), "D")),
     "median": "{:.4g}".format,
     "interquartile range": "{:.4g}".format,
 }
@@ -142,9 +144,12 @@ def check_exchangeable(X: Any, X_new: Any) -> Shift:
         Print it.
 
     """
-    old, new, schema = as_tables(X, X_new)
-    rows, others = (part[kept_places(len(part), part.shape[1])] for part in (old, new))
-    return _check(as_rows(rows, schema, "X"), as_rows(others, schema, "X_new"), None, schema)
+    old, new = as_frame(X, "X"), as_frame(X_new, "X_new")
+    if old is None or new is None:
+        return compare_rows(_as_array(X, "X"), _as_array(X_new, "X_new"))
+    schema = TableEncoder().schema(X, [X_new])
+    old, new = (table[kept_places(len(table), table.shape[1])] for table in (old, new))
+    return _check(schema.read(old, "X"), schema.read(new, "X_new"), None, schema)
 
 
 def compare_rows(old: Array, new: Array, names: Any = None, schema: Schema | None = None) -> Shift:
@@ -209,3 +214,50 @@ def _typical(measure: str, values: Array) -> float:
         return float(values.mean())
     low, middle, high = 4 * np.quantile(values / 4, (0.25, 0.5, 0.75))  # no overflow
     return float(high) - float(low) if measure == "interquartile range" else float(middle)
+
+
+class Columns(NamedTuple):
+    """Pooled rows: values (n + m, p), the training rows first; names of columns, and of dates."""
+
+    values: Array
+    names: tuple[str, ...]
+    dates: frozenset[str]
+
+
+def pool_rows(old: Array, new: Array, names: Any, schema: Schema | None) -> Columns:
+    """Return the rows of two arrays as numbers alone; further axes are flattened."""
+    if old.shape[1:] != new.shape[1:]:
+        raise ValueError(
+            f"X_new has rows of shape {new.shape[1:]}, but those of X have {old.shape[1:]}: pass "
+            "the same features"
+        )
+    width = math.prod(old.shape[1:])
+    rows = np.concatenate([part.reshape(len(part), width) for part in (old, new)]).astype(float)
+    rows[np.isinf(rows)] = np.nan
+    if schema is None:
+        given = [f"x{place}" for place in range(width)] if names is None else list(map(str, names))
+        expansion = expansion_of(rows, (False,) * width, given)
+        return Columns(expansion(rows), tuple(expansion.column_names({})), frozenset())
+    labels = {str(column.name): (*column.categories, "(other)") for column in schema.columns}
+    for place in np.flatnonzero(schema.nominal):
+        rows[:, place] = _frequent(rows[:, place], len(labels[schema.features[place]]) - 1)
+    expansion = expansion_of(rows, schema.nominal, schema.features)
+    dates = frozenset(str(column.name) for column in schema.columns if column.kind in DATES)
+    return Columns(expansion(rows), tuple(expansion.column_names(labels)), dates)
+
+
+def _frequent(codes: Array, other: int) -> Array:
+    """Codes of the most frequent categories of the pool; rarer ones share the code ``other``."""
+    found, counts = np.unique(codes, return_counts=True)
+    kept = found[np.argsort(-counts, kind="stable")[:MOST_CATEGORIES]]
+    return np.where(np.isin(codes, kept), codes, float(other))
+
+
+def _as_array(part: Any, name: str) -> Array:
+    rows = part.detach().cpu().numpy() if isinstance(part, Tensor) else np.asarray(part)
+    if rows.ndim < 2 or rows.dtype.kind not in "biuf":
+        raise ValueError(
+            f"{name} has shape {rows.shape} and type {rows.dtype}: give rows of numbers, or a "
+            "frame for both"
+        )
+    return rows

@@ -1,23 +1,28 @@
-"""What all estimators share: checked input, scaling, point predictions and intervals."""
+"""What all estimators share: checked input, scaling, predictions, intervals and certificates."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from types import FunctionType
 from typing import Any, Self, TypeVar, overload
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.exceptions import NotFittedError
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from ..certificate.leaving import MOST
+from ..certificate import Certificate, Noted
+from ..certificate.plan import LARGEST_N
 from ..compute import steps, track
 from ..data.checks import check_flag, check_level, check_not_negative
 from ..data.rows import (
@@ -31,30 +36,145 @@ from ..data.rows import (
     is_stream,
     row_labels,
     rows_and_targets,
+    take,
     to_tensor,
 )
 from ..data.scaling import Scaling, Source
 from ..data.targets import Target, find_target
 from ..intervals import CONSTRUCTIONS, Construction, check_construction, find_construction, kappa
 from ..memory import noticing_memory
-from ..records import Predictor, to_array
+from ..records import Array, Ends, Predictor, to_array
 from ..results import Intervals
+from ..settings import grouped, with_settings
+from ..shift import Shift, compare_rows, kept_places, kept_rows
 from ..threads import available
-from .guarantee import Guaranteed
-from .preparing import prepare
-from .records import Fitted, Given, Seeds
+from .fit_input import Fitted, Given, Seeds, prepare
 from .saved import Saved
-from .shifted import ComparesRows
-from .warn import refuse_nan, warn_if_infinite, warn_if_outside
+from .warn import refuse_nan, warn_if_infinite, warn_if_outside, warn_if_shifted
 
 Values = NDArray[Any]
 Levels = float | Sequence[float] | None
 Part = TypeVar("Part")
+PACKAGE = __name__.partition(".")[0]
 FEW_ROWS = 64  # too few to share
+FREE = ("alpha", "nu", "progress")  # settings that count when predicting, not when fitting
+WITHOUT_EFFECT = ("progress", "device", "memory_budget")  # settings that move no interval
 SOME_HAVE = {"base_", "start_", "choice_", "ridge_"}
 
 
-class IntervalRegressor(Saved, ComparesRows, RegressorMixin, Guaranteed):  # type: ignore[misc]
+class CertifiedMixin(BaseEstimator):  # type: ignore[misc]
+    """An estimator whose certificate is about its fit: settings that changed since are refused."""
+
+    alpha: float
+    _certify: Callable[..., Certificate]
+    _certificate: Certificate
+    _settings: dict[str, Any]
+    _set_later: tuple[str, ...] = ()
+
+    def set_params(self, **params: Any) -> Self:
+        """Set settings by name, also those of the base, the loss or the features.
+
+        ``set_params(base__epsilon=0.1)`` replaces the base by a changed copy; the base itself
+        may be shared and stays as it is. After ``fit``, ``alpha`` and ``nu`` take effect at once;
+        after any other change, intervals and certificates are refused until the next fit.
+        """
+        plain, nested = grouped(params)
+        super().set_params(**plain, **dict.fromkeys(nested.keys() - self.get_params(deep=False)))
+        for name, changes in nested.items():
+            held = getattr(self, name)
+            if hasattr(held, "set_params"):  # a transformer of scikit-learn
+                changed = clone(held).set_params(**changes)
+            else:
+                changed = with_settings(held, changes, name)
+            setattr(self, name, changed)
+        moved = (key for key in params if key not in WITHOUT_EFFECT)
+        self._set_later = tuple(dict.fromkeys((*self._set_later, *moved)))
+        return self
+
+    @property
+    def certificate_(self) -> Certificate:
+        """The coverage guarantee at the estimator's own level."""
+        return self.certify()
+
+    def certify(self, alpha: float | None = None) -> Certificate:
+        """Return the certificate of a level, without a new fit; None is the estimator's own."""
+        check_is_fitted(self)
+        self._check_unchanged()
+        level = check_level("alpha", self.alpha if alpha is None else alpha)
+        return self._certificate if level == self._settings["alpha"] else self._certify(alpha=level)
+
+    def _guarantee(self, certify: Callable[..., Certificate]) -> None:
+        """Keep the certificate of a fit with its settings."""
+        if self._set_later:
+            certify = Noted(certify, self._set_later)
+        self._certificate = certify(alpha=self.alpha)
+        self._certify, self._settings = certify, self.get_params(deep=False)
+
+    def _check_unchanged(self) -> None:
+        """Refuse settings other than those of the fit."""
+        now = self.get_params(deep=False)
+        for name, fitted in self._settings.items():
+            if name not in FREE and not _same(now[name], fitted):
+                raise NotFittedError(  # so that hasattr(model, "certificate_") is False
+                    f"{name}={now[name]!r}, but {type(self).__name__} was fitted with "
+                    f"{name}={fitted!r}: call fit again, or set it back"
+                )
+
+
+class ShiftCheckMixin:
+    """Estimators that keep a sample of their training rows."""
+
+    sample_: Array  # rows as they were read, at most 2,000 of them
+    reader_: RowReader
+    scaling_: Scaling
+    _check_new: Any
+
+    def check_exchangeable(self, X_new: Any) -> Shift:
+        """Test whether new rows look like the training rows; see ``lazyknife.check_exchangeable``.
+
+        It uses a sample of at most 2,000 training rows that the fitted estimator keeps. Intervals
+        and certificate stay as they are.
+
+        Parameters
+        ----------
+        X_new
+            New rows, as for ``predict_interval``.
+
+        """
+        rows = _comparable(self._check_new(X_new), self.reader_, self.scaling_)
+        names = None if self.reader_.raw else getattr(self, "feature_names_in_", None)
+        return compare_rows(self.sample_, rows, names, self.reader_.schema)
+
+    def _keep_rows(self, X: Any) -> None:
+        """Keep a sample of the training rows."""
+        rows = self.reader_(_some(X, self.reader_), self)
+        self.sample_ = kept_rows(_comparable(rows, self.reader_, self.scaling_))
+
+    def _compare_pool(self, given: Given, X: Any, X_pool: Any) -> None:
+        """Warn if the rows to predict, given before the fit, do not look like the training rows."""
+        if X_pool is None:
+            return
+        reader, scaling = given.reader, given.scaling
+        old, new = (_comparable(reader(part, self), reader, scaling) for part in (X, X_pool))
+        names = None if reader.raw else given.names
+        warn_if_shifted(compare_rows(old, new, names, reader.schema))
+
+
+def _some(X: Any, reader: RowReader) -> Any:
+    """The rows of a frame that are kept, so that no others are encoded again; other rows."""
+    if reader.schema is None:
+        return X
+    places = kept_places(len(X), len(reader.schema.features))
+    return X if isinstance(places, slice) else take(X, places)
+
+
+def _comparable(rows: Any, reader: RowReader, scaling: Scaling) -> Array:
+    """Rows as an array; of frames that a given transformer takes, what it makes of them."""
+    found: Array = scaling(rows) if reader.raw else rows
+    return found
+
+
+class IntervalRegressor(Saved, ShiftCheckMixin, RegressorMixin, CertifiedMixin):  # type: ignore[misc]
     """Base of every estimator with ``predict_interval``.
 
     A subclass defines how leave-one-out models and a certificate are obtained (``_fit``) and which
@@ -76,6 +196,20 @@ class IntervalRegressor(Saved, ComparesRows, RegressorMixin, Guaranteed):  # typ
     target_: Target
     row_shape_: tuple[int, ...]
     n_samples_fit_: int
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Call inherited methods by the name of this class, which errors of wrong arguments show.
+
+        Python names the class that defines a method, which may be one that no user knows.
+        """
+        super().__init_subclass__(**options)
+        for name in dir(cls):
+            found = inspect.getattr_static(cls, name)
+            method = getattr(found, "__func__", found)  # of a classmethod
+            ours = inspect.isfunction(method) and method.__module__.startswith(f"{PACKAGE}.")
+            if ours and not name.startswith("_") and name not in vars(cls):
+                own = _renamed(method, cls)
+                setattr(cls, name, classmethod(own) if isinstance(found, classmethod) else own)
 
     @abstractmethod
     def _fit(self, given: Given) -> Fitted:
@@ -110,13 +244,12 @@ class IntervalRegressor(Saved, ComparesRows, RegressorMixin, Guaranteed):  # typ
 
     def _rows_in_all(self, needed: int) -> int:
         """Return how many rows it takes for so many to be left out, or held out."""
-        return bisect_left(range(MOST), needed, key=self._rows_left)
+        return bisect_left(range(LARGEST_N), needed, key=self._rows_left)
 
     def _rows_left(self, n: int) -> int:
         """Return how many of n rows are left out, or held out."""
         return n
 
-    @noticing_memory
     def fit(self, X: Any, y: Any = None, X_pool: Any = None, X_unlabeled: Any = None) -> Self:
         """Fit the network and all its leave-one-out models.
 
@@ -137,6 +270,10 @@ class IntervalRegressor(Saved, ComparesRows, RegressorMixin, Guaranteed):  # typ
             ``Pretrained`` base then learn from these alone.
 
         """
+        return self._fit_checked(X, y, X_pool, X_unlabeled)
+
+    @noticing_memory
+    def _fit_checked(self, X: Any, y: Any, X_pool: Any, X_unlabeled: Any) -> Self:
         self._check_settings()
         X, y = rows_and_targets(X, y)
         given = prepare(self, X, y, pool := all_rows(X_pool), all_rows(X_unlabeled))
@@ -242,8 +379,8 @@ class IntervalRegressor(Saved, ComparesRows, RegressorMixin, Guaranteed):  # typ
     ) -> Intervals:
         values = self._check_new(X)
         warn_if_outside(self.scaling_.outside_pool(values), len(values))
-        rows, make = to_tensor(self.scaling_(values)), find_construction(self.construction).ends
-        parts = self._by_blocks(lambda block: make(self.loo_, block, ranks), rows)
+        rows = to_tensor(self.scaling_(values))
+        parts = self._by_blocks(lambda block: self._ends(block, ranks), rows)
         point, lower, upper = (torch.cat(part) for part in zip(*parts, strict=True))
         nu = check_not_negative("nu", self.nu)
         point = self.target_.point(point)
@@ -253,6 +390,10 @@ class IntervalRegressor(Saved, ComparesRows, RegressorMixin, Guaranteed):  # typ
             lower, upper = lower[:, 0], upper[:, 0]
         ends = (give_back(lower, X, -1), give_back(upper, X, 1))
         return Intervals(give_back(point, X), *ends, asked, row_labels(X), backend_of(X))
+
+    def _ends(self, X: Tensor, ranks: Sequence[int]) -> Ends:
+        """Point predictions, (m,), and both ends, (m, levels), of scaled rows."""
+        return find_construction(self.construction).ends(self.loo_, X, ranks)
 
     def _check_new(self, X: Any) -> Values:
         check_is_fitted(self)
@@ -289,3 +430,25 @@ class IntervalRegressor(Saved, ComparesRows, RegressorMixin, Guaranteed):  # typ
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "loo_")
+
+
+def _same(value: Any, other: Any) -> bool:
+    """Whether two settings are equal; arrays and modules only if they are one object."""
+    if value is other:
+        return True
+    try:
+        return bool(value == other)
+    except (TypeError, ValueError):
+        return False
+
+
+def _renamed(method: FunctionType, owner: type) -> FunctionType:
+    """Return a copy of an inherited method as one of ``owner``, with the docstring it inherits."""
+    name = method.__name__
+    parts = (method.__code__, method.__globals__, name, method.__defaults__, method.__closure__)
+    own = FunctionType(*parts)
+    functools.update_wrapper(own, method)
+    docs = (getattr(vars(base).get(name), "__doc__", None) for base in owner.__mro__)
+    own.__kwdefaults__, own.__doc__ = method.__kwdefaults__, next(filter(None, docs), None)
+    own.__module__, own.__qualname__ = owner.__module__, f"{owner.__qualname__}.{name}"
+    return own

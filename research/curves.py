@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from ..data.checks import check_choice
-from ..records import Array, to_array
-from .look import TARGET, bare, legend_on_top, log_ticks, mark, ticks_between
+from lazyknife.data.checks import check_choice
+from lazyknife.plots.look import TARGET, bare, legend_on_top, log_ticks, mark, ticks_between
+from lazyknife.records import Array, to_array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

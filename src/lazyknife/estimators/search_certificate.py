@@ -17,8 +17,8 @@ from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from .. import sentences
 from ..certificate import Certificate
 from ..certificate.certify import claim_of, start_assumptions
+from .base import IntervalRegressor
 from .lazy import LazyJackknifeRegressor
-from .shared import IntervalRegressor
 
 LISTED = (GridSearchCV, RandomizedSearchCV)  # searches whose settings do not depend on the rows
 PLANNED = {"alpha", "construction", "base", "folds", "network"}  # what a bound is known from

@@ -1,0 +1,176 @@
+"""From what the caller passes to ``fit`` to scaled rows and targets, without a leak or named.
+
+``Given`` is what an estimator's own fit takes, and ``Fitted`` what it gives back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..certificate import Certificate
+from ..data.rows import RowReader, check_target, make_reader, take, to_tensor
+from ..data.scaling import Scaling, Source, find_source, fit_scaling, is_transformer
+from ..data.targets import Target, find_target
+from ..records import Predictor
+
+
+class Seeds(NamedTuple):
+    """Independent seeds for the parts of a fit.
+
+    The seed of the lazy step (folds, sketches, probes) differs from the base's, because these draws
+    must be independent of the base's noise.
+    """
+
+    start: int
+    base: int
+    rows: int
+    lazy: int
+
+    @classmethod
+    def of(cls, random_state: Any) -> Seeds:
+        """Draw the seeds; numpy's and torch's global states are not changed."""
+        if isinstance(random_state, np.random.RandomState):
+            draws = random_state.randint(0, 2**31 - 1, size=4)
+        else:
+            draws = generator_of(random_state).integers(0, 2**31 - 1, size=4)
+        return cls(*(int(draw) for draw in draws))
+
+
+def generator_of(random_state: Any) -> np.random.Generator:
+    """Return numpy's generator for a seed; refuse what is none."""
+    try:
+        if not isinstance(random_state, bool | np.bool_):
+            return np.random.default_rng(random_state)
+    except (TypeError, ValueError):
+        pass
+    raise ValueError(
+        f"random_state={random_state!r}: give None, a whole number of at least 0, or a generator "
+        "of numpy.random"
+    )
+
+
+class Given(NamedTuple):
+    """What the shared part hands to an estimator's own fit.
+
+    Attributes
+    ----------
+    X, y
+        Scaled rows, and targets on the scale of the models, shape (n,).
+    shape
+        Of a row as it was read, before scaling.
+    reader, scaling, seeds
+        How the rows were read and scaled, and the seeds to use.
+    covariates
+        Scaled rows without labels, if the estimator learns from them.
+    names
+        Names of the features, if there are any.
+    target
+        The scale of the models.
+    nominal
+        Which features are codes of categories, of which only equality matters; None: none.
+
+    """
+
+    X: Tensor
+    y: Tensor
+    shape: tuple[int, ...]
+    reader: RowReader
+    scaling: Scaling
+    seeds: Seeds
+    covariates: Tensor | None
+    names: Sequence[str] | None
+    target: Target
+    nominal: tuple[bool, ...] | None = None
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What scaling and target assume."""
+        return (*self.scaling.assumptions, *self.target.assumptions)
+
+    @property
+    def stated(self) -> dict[str, Any]:
+        """What the certificate takes from the input."""
+        scaling = self.scaling
+        terms = {"objections": scaling.objections, "rows": scaling.rows}
+        return {"assumptions": self.assumptions, **terms, "new_rows": scaling.new_rows}
+
+
+class Fitted(NamedTuple):
+    """What an estimator's own fit hands to the shared part.
+
+    Attributes
+    ----------
+    loo
+        The models.
+    certify
+        From a level ``alpha`` to its certificate; it can be pickled.
+    attributes
+        Fitted attributes by name.
+
+    """
+
+    loo: Predictor
+    certify: Callable[..., Certificate]
+    attributes: dict[str, Any]
+
+
+class Preparing(Protocol):
+    """The settings and the hooks of an estimator that decide how rows are prepared."""
+
+    scaling: Any
+    encoding: Any
+    target: Any
+    bounds: Any
+    random_state: Any
+
+    def _scaling_for(self, rows: Any, source: Source) -> Any:
+        """The scaling to use."""
+
+    def _takes_categories(self, rows: Any) -> bool:
+        """Whether the models take rows with codes of categories and missing values."""
+
+    def _learns_from_covariates(self) -> bool:
+        """Whether the estimator learns from rows without labels, beyond scaling."""
+
+    def _rows_apart(self, n: int, seeds: Seeds) -> NDArray[np.intp] | None:
+        """Training rows that the leave-one-out step does not use, if there are any."""
+
+
+def prepare(estimator: Preparing, X: Any, y: Any, X_pool: Any, X_unlabeled: Any) -> Given:
+    """Read, check and scale what was passed to ``fit``."""
+    raw = is_transformer(estimator.scaling)
+    reader = make_reader(X, (X_pool, X_unlabeled), estimator.encoding, raw)
+    rows = reader(X, estimator, min_rows=2)
+    labels = check_target(y, rows, estimator)
+    target = find_target(estimator.target, estimator.bounds).check(labels)
+    seeds = Seeds.of(estimator.random_state)
+    apart = estimator._rows_apart(len(rows), seeds)
+    source = find_source(
+        rows,
+        apart=None if apart is None else take(rows, apart),
+        pool=reader.others(X_pool, rows, estimator, "X_pool"),
+        unlabeled=reader.others(X_unlabeled, rows, estimator, "X_unlabeled"),
+    )
+    learns = estimator._learns_from_covariates()
+    mixed = reader.encodes and estimator._takes_categories(rows)
+    expansion = None if mixed else reader.expansion(source.covariates)
+    wanted = estimator._scaling_for(rows, source)
+    scaling = fit_scaling(wanted, rows, source, learns, expansion)
+    clean = learns and not source.objections
+    return Given(
+        to_tensor(scaling(rows), copy=not reader.encodes),  # of a frame it is an array of our own
+        to_tensor(target.forward(labels)),
+        rows.shape[1:],
+        reader,
+        scaling,
+        seeds,
+        to_tensor(scaling(source.covariates)) if clean else None,
+        reader.names(X),
+        target,
+        reader.nominal if mixed else None,
+    )
