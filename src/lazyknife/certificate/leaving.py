@@ -7,11 +7,9 @@ from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Any
 
-from ..base import BaseMethod, Public
+from ..base import BaseMethod
 from ..intervals import Construction, find_construction
-from ..networks import is_known, listed_networks
 from ..solve.part import MANY, Leaving
-from ..solve.widths import WIDTHS
 
 MOST = 2**60  # rows; more than any level takes
 
@@ -23,18 +21,9 @@ def left_out(
     network: Any = None,
     n_parameters: int | None = None,
 ) -> Leaving:
-    """What ``LazyJackknifeRegressor`` does with n rows, its other settings being the default ones.
-
-    Without ``n_parameters``, one network has few enough of them for λ to be chosen by coins.
-    """
+    """What ``LazyJackknifeRegressor`` does with n rows, its other settings being the defaults."""
     rows, kind = base.rows_left(n), find_construction(construction)
-    if not kind.leaves_rows:
-        return Leaving(rows)
-    networks = listed_networks(network)
-    if networks is not None or (network is None and type(base) is Public):
-        return Leaving.choosing(rows, rows > MANY and all(map(is_known, networks or ())))
-    primal = n_parameters is None or n_parameters < rows
-    return Leaving(rows, coins=primal and rows > WIDTHS[kind.preferred].most_rows)
+    return Leaving(rows) if kind.symmetric else Leaving.choosing(rows, kind.uses_folds)
 
 
 def rows_in_all(needed: int, n: int, base: BaseMethod, left: Callable[[int], int]) -> int:

@@ -30,9 +30,9 @@ from ..data.scaling import is_transformer
 from ..intervals import kappa
 from ..intervals.compact import CompactModels
 from ..intervals.rounded import rounding_share
-from ..solve.part import Leaving
+from ..solve.part import Leaving, drawn_part, part_of
 from .fitting import LazyFit
-from .parting import PartedStep, drawn_part, is_parted
+from .parting import PartedStep, is_parted
 from .preparing import prepare
 from .records import Fitted, Given, Seeds
 
@@ -81,7 +81,7 @@ class ClusterFit(LazyFit):
         if not isinstance(self.loo_, CompactModels):
             return super()._rows_in_all(needed)
         # Collections are parted whatever their size.
-        return bisect_left(range(MOST), needed, key=lambda n: Leaving.choosing(n, True).rows)
+        return bisect_left(range(MOST), needed, key=lambda n: n - part_of(n))
 
     def _prepare_levels(self, X: Any, levels: Sequence[float]) -> None:
         """Bring the models here that the intervals of these rows need."""
@@ -119,7 +119,7 @@ class ClusterFit(LazyFit):
                 "None or infinitely wide networks of known kinds, widths=None or 'constant', and "
                 "leave readout, loss, features, parameters, starts and precision as they are"
             )
-        _, candidates = self._bases(given, networks, torch.arange(0))
+        candidates = [self._candidate(network, None, given) for network in networks]
         widths = self._choices(candidates=True).widths_for(n)
         step = self._step_for(candidates, widths, given, math.inf)
         assert isinstance(step, PartedStep)

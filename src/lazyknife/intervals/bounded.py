@@ -78,6 +78,8 @@ def bounded(read: Read, system: System) -> BoundedReadout | None:
         return None
     if read.models.model_of is not None or system.gram.dtype != torch.float64:
         return None
+    if read.scales is not None:  # each model has its own σ(x)
+        return None
     if len(read.residuals) < ROWS_FOR_EACH * len(system.gram):
         return None
     lower = _factor(system, float(read.models.ridges[-1]))

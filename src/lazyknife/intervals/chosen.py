@@ -15,6 +15,7 @@ from ..solve.reading import Read
 from ..solve.scales import Scales
 from ..tangent import WideTangent
 from ..threads import few_threads
+from .bounded import BoundedReadout
 
 ARRAYS = 16  # of rows × models at a time
 
@@ -62,6 +63,8 @@ def some_of(read: Read, members: Tensor) -> Read:
     models = replace(
         models, residuals=models.residuals[members], sensitivity=models.sensitivity[members]
     )
+    if isinstance(read, BoundedReadout):
+        read = replace(read, reach=read.reach[members])
     return replace(
         read,
         models=models,

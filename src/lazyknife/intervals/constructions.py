@@ -38,7 +38,7 @@ class Plus(_RowsOut[LeaveOneOut]):
 
     summary = "jackknife+, certifies 1 − 2·alpha"
     widths = None
-    preferred = "noise"
+    preferred = "leverage"
     windows = True
 
     def ends(self, loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
@@ -61,7 +61,7 @@ class MinMax(_RowsOut[LeaveOneOut]):
 
     summary = "wider than plus, certifies 1 − alpha"
     widths = None
-    preferred = "noise"
+    preferred = "leverage"
 
     def ends(self, loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
         return ends.minmax(loo, X, ranks)

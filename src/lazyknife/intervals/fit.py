@@ -62,8 +62,8 @@ def fit_left_out(
     with machine.exact.products():  # TF32 is for predictions only
         kept = Kept.of(problem)
         solved = solve(problem)
-        every = problem.dual and (len(problem.ridges) > 1 or problem.widths.needs_system)
-        rows = checked_rows(problem.X, problem.basis.size, every)
+        every = problem.dual and (problem.own is not None or problem.widths.needs_system)
+        rows = checked_rows(problem.X[: problem.models], problem.basis.size, every)
         solved, scales, rounding = _rounded(problem, solved, *kept.errors(problem), rows)
         given = (problem.basis, problem.X, problem.y, solved, scales, problem.loss, rounding)
         loo = READOUTS[readout].of(*given)
@@ -84,7 +84,7 @@ def _rounded(
     off = MEASURED * measured_errors(problem, solved, rows)
     gamma = gamma_of(machine.dtype, measured)
     system, progress = problem.system, problem.progress
-    scales = problem.widths.scales(system, solved, problem.grid, gamma, progress)
+    scales = problem.widths.scales(system, solved, gamma, progress)
     if machine.dtype != torch.float64 and problem.dual and loss.closed_form:
         # All equations were checked in float64; compute all residuals in float64 too.
         all_rows = torch.arange(len(problem.y), device=problem.y.device)

@@ -159,10 +159,6 @@ class DualSystem:
         kernel = self.restored().clone()
         return DualSystem(kernel, self.targets, self.intercept, self.machine, self.progress)
 
-    def with_targets(self, targets: Tensor) -> DualSystem:
-        """The same kernel, in the same memory, with other targets."""
-        return DualSystem(self.restored(), targets, self.intercept, self.machine, self.progress)
-
     def kept_rows(self, rows: Tensor) -> Tensor:
         return self.restored()[rows]
 

@@ -85,11 +85,6 @@ class PrimalSystem:
             products -= gram(self.rows[some])
         return Left(products, kept)
 
-    def is_definite(self, ridge: float, left: Left | None = None) -> bool:
-        """Whether G can be factored at λ."""
-        products = self.gram if left is None else left.gram
-        return not torch.linalg.cholesky_ex(products + self._penalty(ridge).diag())[1]
-
     def normal(self, ridge: float, left: Left | None = None) -> Normal:
         """Solve the normal equations at λ, of all rows or of all but some."""
         given = (self.rows, self.centred, self.gram, self._penalty(ridge))
@@ -99,12 +94,6 @@ class PrimalSystem:
         penalty = self.gram.new_full((len(self.gram),), ridge)
         penalty[self.width :] = 0.0
         return penalty
-
-    def over(self, normal: Normal, some: Tensor) -> tuple[PrimalRidge, Tensor]:
-        """The ridge as seen by some of the rows alone, and their moves G⁻¹φ, (q, rows)."""
-        rows = self.rows[some]
-        passed, moves = normal.over(rows, self.centred[some])
-        return self._ridge(normal, rows, passed), moves
 
     def _ridge(self, normal: Normal, rows: Tensor, passed: Passed) -> PrimalRidge:
         ridge, (errors, leverages, spans, wide, norms, terms) = normal.ridge, passed

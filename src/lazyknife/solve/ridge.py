@@ -91,6 +91,20 @@ class RidgeModels:
             sensitivity=Sensitivity.unknown(n, like),
         )
 
+    def first(self, count: int) -> RidgeModels:
+        """The models of the first rows alone, in the same memory."""
+        if count == len(self.residuals):
+            return self
+        return replace(
+            self,
+            columns=self.columns[:, :count],
+            intercepts=torch.cat([self.intercepts[:count], self.intercepts[-1:]]),
+            ridges=torch.cat([self.ridges[:count], self.ridges[-1:]]),
+            residuals=self.residuals[:count],
+            training_residuals=self.training_residuals[:count],
+            sensitivity=self.sensitivity[torch.arange(count, device=self.residuals.device)],
+        )
+
     def of_type(self, dtype: torch.dtype) -> RidgeModels:
         """The same models with coordinates in another floating type; all else stays as it is."""
         return replace(self, columns=self.columns.to(dtype), full=self.full.to(dtype))

@@ -2,7 +2,7 @@
 
 Each is a function of the rows without j and of x, so jackknife+ and minmax keep their guarantee.
 Leverage: σ²_{−j}(x) = s(x) + b_j(x)²/d_j, the distance of x from the rows without j, as the kernel
-measures it; y is not used. Noise: a second ridge, fitted to the errors of rows left out (noise.py).
+measures it; y is not used.
 
 A kind of widths is an entry of ``WIDTHS``.
 """
@@ -10,10 +10,8 @@ A kind of widths is an entry of ``WIDTHS``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from typing import ClassVar
 
-from .noise import noise_scales
 from .ridge import RidgeModels, System
 from .scales import LeverageScales, Scales
 
@@ -27,8 +25,6 @@ class Widths(ABC):
         Whether it uses the equations after the models are solved.
     needs_kernel
         Whether it requires the kernel (the dual form).
-    needs_grid
-        Whether it chooses a λ of its own.
     needs_candidates
         Whether it is for models that choose among candidates.
     any_loss
@@ -44,7 +40,6 @@ class Widths(ABC):
 
     needs_system: ClassVar[bool] = True
     needs_kernel: ClassVar[bool] = False
-    needs_grid: ClassVar[bool] = False
     needs_candidates: ClassVar[bool] = False
     any_loss: ClassVar[bool] = False
     fewest_rows: ClassVar[int] = 2
@@ -56,7 +51,6 @@ class Widths(ABC):
         self,
         system: System,
         models: RidgeModels,
-        grid: Sequence[float],
         gamma: float,
         progress: bool = False,
     ) -> Scales | None:
@@ -68,8 +62,6 @@ class Widths(ABC):
             The equations; they may be overwritten.
         models
             The leave-one-out models.
-        grid
-            λ for a second ridge to choose from.
         gamma
             The relative error of kernels.
         progress
@@ -98,7 +90,6 @@ class Leverage(Widths):
         self,
         system: System,
         models: RidgeModels,
-        grid: Sequence[float],
         gamma: float,
         progress: bool = False,
     ) -> LeverageScales:
@@ -114,30 +105,8 @@ class Auto(Leverage):
     fewest_rows = 4
 
 
-class Noise(Widths):
-    """σ from a second ridge on the sizes of left-out errors."""
-
-    needs_kernel = True
-    needs_grid = True
-    fewest_rows = 4  # with two rows left out, two remain to learn from
-    most_rows = 5000  # it about doubles the time of a fit
-    matrices = (3, 2)
-    step: ClassVar[int] = 2  # σ is smooth, and each λ costs a product: every second one is tried
-
-    def scales(
-        self,
-        system: System,
-        models: RidgeModels,
-        grid: Sequence[float],
-        gamma: float,
-        progress: bool = False,
-    ) -> Scales:
-        return noise_scales(system, models.ridges[:-1], grid[:: self.step], gamma, progress)
-
-
 WIDTHS: dict[str, Widths] = {
     "constant": Constant(),
     "leverage": Leverage(),
-    "noise": Noise(),
     "auto": Auto(),
 }

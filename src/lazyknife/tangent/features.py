@@ -155,7 +155,7 @@ class FeatureMap(Settings, ABC):
         """Number of coordinates in the primal form, for a network that moves so many parameters."""
 
     @abstractmethod
-    def basis(self, tangent: Tangent, X: Tensor, seed: int, kernel: bool = False) -> Basis:
+    def basis(self, tangent: Linear, X: Tensor, seed: int, kernel: bool = False) -> Basis:
         """Coordinates for the training rows X; ``kernel`` asks for the dual form at any size."""
 
 
@@ -168,7 +168,7 @@ class Exact(FeatureMap):
     def size(self, parameters: int) -> int:
         return parameters
 
-    def basis(self, tangent: Tangent, X: Tensor, seed: int, kernel: bool = False) -> Basis:
-        if tangent.size < len(X) and not kernel:
+    def basis(self, tangent: Linear, X: Tensor, seed: int, kernel: bool = False) -> Basis:
+        if isinstance(tangent, Tangent) and tangent.size < len(X) and not kernel:
             return Primal(tangent, tangent.size)
         return Dual(tangent, tangent.features(X))

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..compute import Machine, total_memory
 from ..data.checks import check_positive_int
-from .features import FeatureMap, Primal
+from .features import FeatureMap, Linear, Primal
 from .parts import Part
 from .tangent import Tangent
 
@@ -59,7 +59,8 @@ class Sketch(FeatureMap):
         assert self.dimension is not None, "chosen by for_rows"
         return self.dimension
 
-    def basis(self, tangent: Tangent, X: Tensor, seed: int, kernel: bool = False) -> Primal:
+    def basis(self, tangent: Linear, X: Tensor, seed: int, kernel: bool = False) -> Primal:
+        assert isinstance(tangent, Tangent), "checked with the settings"
         assert not kernel, "a sketch has no kernel of all rows"
         parts, dimension = tangent.make(X[:1])[1], self.size(tangent.size)
         return Primal(tangent, dimension, draw_signs(dimension, parts, seed, tangent.machine))
