@@ -15,15 +15,18 @@ from torch import Tensor
 from lazyknife import LazyJackknifeRegressor, mlp
 from lazyknife.compute import Machine
 from lazyknife.estimators.step import LazyStep
+from lazyknife.intervals import CONSTRUCTIONS
 from lazyknife.intervals.bounded import BoundedReadout, bounded
 from lazyknife.intervals.ends import plus
 from lazyknife.intervals.order import kth_largest, kth_smallest
 from lazyknife.intervals.window import Bounded, window
 from lazyknife.networks import build
 from lazyknife.solve.choose import leave_one_out
-from lazyknife.solve.problem import make_system
+from lazyknife.solve.problem import Problem, make_system
+from lazyknife.solve.reading import Read
 from lazyknife.solve.readout import TangentReadout
-from lazyknife.tangent import EXACT, Sketch, Tangent, linearise
+from lazyknife.solve.widths import WIDTHS
+from lazyknife.tangent import EXACT, Dual, Sketch, Tangent, linearise
 
 # A product with fewer columns sums in another order on most processors, so that bits differ.
 ROUNDING = 1e-13
@@ -59,6 +62,27 @@ def assert_same_ends(loo: BoundedReadout, new: Tensor, ranks: list[int]) -> None
     for one, other in zip(found, wanted, strict=True):
         size = float(other[torch.isfinite(other)].abs().max()) if other.isfinite().any() else 1.0
         assert torch.allclose(one, other, rtol=ROUNDING, atol=ROUNDING * size)
+
+
+def test_models_with_widths_of_their_own_have_no_windows() -> None:
+    # A window assumes that σ(x) is the same for all models.
+    X, y = rows_of(200, 0)
+    loo = LazyStep(4.0, widths="leverage").models(tangent_of(X), X, y).loo
+    assert not isinstance(loo, BoundedReadout)
+    dual = in_the_dual_form(X, y, 4.0)
+    for one, other in zip(plus(loo, X, [20]), plus(dual, X, [20]), strict=True):
+        assert torch.allclose(one, other, rtol=1e-9, atol=1e-9)
+
+
+def in_the_dual_form(X: Tensor, y: Tensor, ridge: float) -> Read:
+    """The same models, solved from the kernel."""
+    tangent = tangent_of(X)
+    basis = Dual(tangent, tangent.features(X))
+    system = make_system(basis, X, y, True)
+    problem = Problem(basis, X, y, system, (ridge,), widths=WIDTHS["leverage"])
+    loo = CONSTRUCTIONS["plus"].fit(problem, "tangent", 0.1).loo
+    assert isinstance(loo, Read)
+    return loo
 
 
 def far_and_near(seed: int) -> Tensor:
