@@ -81,8 +81,9 @@ def audit_stability(
 
     Both models are lazy fits without row j; the base of the first was trained on all rows, that of
     the second without row j. Every refit starts from the same public weights, uses its own seed and
-    runs the mechanism set up for all n rows. The estimate is conditional on these training rows and
-    on the first base.
+    runs the mechanism set up for all n rows. With ``ridge="auto"`` all of them have the λ that the
+    model of all rows chose. The estimate is conditional on these training rows and on the first
+    base.
 
     Parameters
     ----------
@@ -119,6 +120,9 @@ def audit_stability(
             f"model={model!r} has no base to audit, since its models choose among candidates: give "
             "one network, such as network=mlp((64, 64), skip=True)"
         )
+    if isinstance(fitted.ridge, str):
+        ridge = float(fitted.ridge_[-1])
+        fitted = jackknife.set_params(ridge=ridge).fit(X, y, X_pool=X_new)
     rows, new = (to_tensor(fitted.scaling_(fitted._check_new(each))) for each in (X, X_new))
     target = to_tensor(fitted.target_.forward(check_target(y, rows.numpy(), fitted)))
     positions = rng.integers(len(fitted.loo_.residuals), size=refits)

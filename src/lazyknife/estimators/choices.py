@@ -138,7 +138,7 @@ class Choices:
     def _misfits(self, kind: Widths) -> str:
         """Why widths do not support the loss or the features; empty if they do."""
         if kind.needs_candidates and not self.candidates:
-            return "requires models that choose among candidates (network=None or a list)"
+            return "requires models that choose λ or a network (ridge='auto')"
         if not (self.loss.closed_form or kind.any_loss):
             return f"does not support loss={self.loss.name!r}"
         if kind.needs_kernel and not self.features.has_kernel:
