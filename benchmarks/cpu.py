@@ -50,7 +50,7 @@ from lazyknife.records import LeaveOneOut
 from lazyknife.solve.dual import DualSystem
 from lazyknife.solve.problem import GRID_POINTS, Problem
 from lazyknife.solve.readout import READOUTS, TangentReadout
-from lazyknife.solve.rounding import gamma_of
+from lazyknife.solve.rounding import GAMMA
 from lazyknife.solve.widths import Noise
 from lazyknife.tangent import Sketch, linearise
 
@@ -214,11 +214,10 @@ def guard(repeats: int) -> list[Row]:
 class Unchecked(Plus):
     """Neither measures nor bounds rounding, but for what the solution of the equations counts."""
 
-    def fit(self, problem: Problem, readout: str, alpha: float) -> LazyModels:
+    def fit(self, problem: Problem, readout: str) -> LazyModels:
         """Solve the models and read them out."""
         solved, system = self.solve(problem), problem.system
-        gamma = gamma_of(problem.machine.dtype)
-        scales = problem.widths.scales(system, solved, problem.grid, gamma)
+        scales = problem.widths.scales(system, solved, problem.grid, GAMMA)
         loo = READOUTS[readout].of(problem.basis, problem.X, problem.y, solved, scales)
         return LazyModels(loo, solved)
 

@@ -21,7 +21,6 @@ PARTS = [
         "records",
         "sentences",
         "files",
-        "matmul",
         "memory",
         "processes",
         "settings",

@@ -108,7 +108,6 @@ def test_the_papers_settings():
         "alpha": 0.2,
         "nu": 0.0,
         "device": "auto",
-        "precision": "float64",
         "memory_budget": None,
         "random_state": 5,
         "progress": False,

@@ -52,7 +52,7 @@ OPTIONS = [
     *("--loss poisson", "--loss logistic", "--hidden 4", "--hidden 0", "--sketch 5", "--starts 2"),
     *("--scaling none", "--scaling symlog", "--scaling x", "--safe-cells", "--no-intercept"),
     *("--base plain --epochs 1", "--base split --epochs 1", "--base dpsgd --epochs 1 --epsilon 1"),
-    *("--base x", "--seed 3", "--seed -1", "--precision float32", "--memory-budget 1"),
+    *("--base x", "--seed 3", "--seed -1", "--memory-budget 1"),
     *("--memory-budget 0", "--html page.html", "--figure f.svg", "--output out.parquet"),
     *("--output nowhere/out.csv", "--output out.txt", "--output train.csv", "--relevance none"),
     *("--target-transform log", "--lower-bound 0", "--upper-bound -5", "--readout network"),

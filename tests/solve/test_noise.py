@@ -106,15 +106,6 @@ def test_three_rows_are_enough(intercept: bool) -> None:
         check(J, r, new, [0.1, 1.0, 10.0], intercept)
 
 
-def test_float32() -> None:
-    J, r, new = problem(12, 8, seed=6)
-    machine = replace(MACHINE, dtype=torch.float32)
-    twin = reference.noise(J, r, [3.0] * 12, [5.0], True, FLOOR)
-    scales = learnt(J, r, [3.0] * 12, [5.0], True, machine)
-    assert scales.columns.dtype == torch.float32
-    assert_close(at(scales, J, new), twin.at(new), 1e-4)
-
-
 def test_ties_go_to_the_earlier_ridge() -> None:
     """Errors that are all 0 are the same at every λ."""
     J, _, new = problem(6, 3, seed=7)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from ..compute import PRECISIONS
 from ..data.checks import check_choice, check_folds, listed
 from ..intervals import CONSTRUCTIONS, Construction, check_construction, find_construction
 from ..losses import Loss
@@ -78,7 +76,7 @@ class Choices:
         fits = kind.fewest_rows <= n <= kind.most_rows and not self._misfits(kind)
         return preferred if fits or (allowed and "constant" not in allowed) else "constant"
 
-    def cannot_choose(self, X: Tensor, starts: int, parameters: Any, precision: str) -> str:
+    def cannot_choose(self, X: Tensor, starts: int, parameters: Any) -> str:
         """Why models of rows like X cannot choose among candidates; empty if they can."""
         if not self.loss.closed_form:
             return f"do not support loss={self.loss.name!r}: use loss='squared'"
@@ -88,8 +86,6 @@ class Choices:
             return f"do not support features={self.features!r}: use features=None"
         if starts != 1 or parameters != "all":
             return "require starts=1 and parameters='all'"
-        if PRECISIONS[precision]["dtype"] != torch.float64:
-            return f"do not support precision={precision!r}: use precision='float64'"
         if X.ndim != 2 or not X.is_floating_point():
             return "require rows of numbers"
         return "require at least 4 rows" if len(X) < 4 else ""

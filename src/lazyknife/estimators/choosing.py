@@ -60,7 +60,7 @@ class ChoosingStep(CandidateStep):
 
     Attributes
     ----------
-    construction, widths, folds, alpha, progress
+    construction, widths, folds, progress
         As in ``LazyStep``.
     relevance
         Whether a weight for each feature is searched.
@@ -73,7 +73,6 @@ class ChoosingStep(CandidateStep):
     widths: str
     relevance: bool
     folds: int
-    alpha: float
     progress: bool = False
     searched: int = SEARCHED
 
@@ -86,12 +85,11 @@ class ChoosingStep(CandidateStep):
             sets = draw_folds(len(y), self.folds, self.seed)
         rows = _Rows(X, y, sets, self._frames(X, sets))
         units = [self.unit(candidate, X) for candidate in self.candidates]
-        with self.machine.exact.products():
-            part = draw_part(len(y), self.seed, self.searched)
-            with few_threads(len(part)):
-                found = self._search(rows, part, units)
-            with few_threads(len(y)):
-                loo = self._solve(rows, found, units)
+        part = draw_part(len(y), self.seed, self.searched)
+        with few_threads(len(part)):
+            found = self._search(rows, part, units)
+        with few_threads(len(y)):
+            loo = self._solve(rows, found, units)
         return loo, self._choice(found, loo, units, len(part), X.shape[1])
 
     def _frames(self, X: Tensor, sets: Sequence[Tensor]) -> Frames:
@@ -202,7 +200,7 @@ class ChoosingStep(CandidateStep):
         grid = tuple(ridge_grid(tangent, X, self.seed).tolist()) if widths.needs_grid else ()
         terms = {"widths": widths, "folds": self.folds, "seed": self.seed}
         problem = Problem(basis, X, y, system, (ridge,), grid, **terms)  # type: ignore[arg-type]
-        read = find_construction(self.construction).fit(problem, "tangent", self.alpha).loo
+        read = find_construction(self.construction).fit(problem, "tangent").loo
         assert isinstance(read, Read)
         return read, errors
 

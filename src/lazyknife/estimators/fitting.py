@@ -57,7 +57,6 @@ class LazyFit(IntervalRegressor):
     starts: int
     loss: str | Loss
     device: Device
-    precision: str
     memory_budget: int | None
 
     def _choices(self, candidates: bool = False) -> Choices:
@@ -69,7 +68,7 @@ class LazyFit(IntervalRegressor):
         return check_base(self.base)
 
     def _machine(self) -> Machine:
-        return machine_for(self.device, self.precision, self.memory_budget)
+        return machine_for(self.device, self.memory_budget)
 
     def _learns_from_covariates(self) -> bool:
         return self._base_method().uses_covariates
@@ -149,8 +148,7 @@ class LazyFit(IntervalRegressor):
     def _candidates(self, X: Tensor) -> tuple[Network | wide, ...] | None:
         """The networks that models choose from; None for one network alone."""
         listed = listed_networks(self.network)
-        finite = (self.starts, self.parameters, self.precision)
-        reason = self._choices().cannot_choose(X, *finite)
+        reason = self._choices().cannot_choose(X, self.starts, self.parameters)
         if listed is None:
             plain = self.network is None and type(self._base_method()) is Public and not reason
             found = default_networks(X, find_construction(self.construction).symmetric)
@@ -211,17 +209,16 @@ class LazyFit(IntervalRegressor):
     def _step_for(
         self, candidates: Sequence[Candidate], widths: str, given: Given, n: float
     ) -> ChoosingStep | FullStep | PartedStep:
-        machine = self._machine().of_type(torch.float64)  # predictions included
         ridge = None if isinstance(self.ridge, str) else float(self.ridge)
         scaled = isinstance(self.scaling, str) and self.scaling == "auto"
-        more = (given.seeds.lazy, machine, given.nominal)
+        more = (given.seeds.lazy, self._machine(), given.nominal)
         common = (candidates, ridge, self.intercept, scaled, *more)
         if find_construction(self.construction).symmetric:
             return FullStep(*common)
         relevance = self.relevance is not None
         if self._parted(n, [candidate.network for candidate in candidates]):
             return PartedStep(*common, widths, relevance, self.progress)
-        own = (self.construction, widths, relevance, self.folds, self.alpha, self.progress)
+        own = (self.construction, widths, relevance, self.folds, self.progress)
         return ChoosingStep(*common, *own)
 
     def _bases(
@@ -258,7 +255,6 @@ class LazyFit(IntervalRegressor):
             choices.loss,
             choices.features,
             seeds.lazy,
-            self.alpha,
             self.progress,
         )
 

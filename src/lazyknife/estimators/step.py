@@ -5,19 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import torch
 from torch import Tensor
 
 from ..compute import Machine
 from ..intervals import Construction, LazyModels, find_construction
-from ..intervals.rounded import SMALL_SHARE, rounding_share
 from ..losses import SQUARED, Loss
-from ..memory import NotEnoughMemory
-from ..solve.guard import largest
 from ..solve.part import COMPARED
 from ..solve.primal_folds import factors_folds
 from ..solve.problem import GRID_POINTS, Problem, make_system, ridge_grid
-from ..solve.readout import READOUTS
 from ..solve.widths import WIDTHS, Widths
 from ..tangent import EXACT, FeatureMap, Tangent
 
@@ -48,8 +43,6 @@ class LazyStep:
         The exact tangent features, or a map of them.
     seed
         Seed of the features, the folds, and the synthetic rows that scale the grid of λ.
-    alpha
-        Level of the intervals with which rounding is compared.
     progress
         Whether to show progress bars.
 
@@ -64,43 +57,26 @@ class LazyStep:
     loss: Loss = SQUARED
     features: FeatureMap = EXACT
     seed: int = 0
-    alpha: float = 0.1
     progress: bool = False
 
     def models(self, tangent: Tangent, X: Tensor, y: Tensor) -> LazyModels:
-        """Return all leave-one-out models around a linearised network.
-
-        Where the machine's precision is too coarse for these rows they are solved again in float64.
-        """
-        if tangent.machine.passes is not None:
-            moves = READOUTS[self.readout].moves_network
-            tangent = tangent.exactly() if moves or not tangent.is_steady(X) else tangent
-        if tangent.machine.dtype == torch.float64:
-            return self._models(tangent, X, y)
-        try:
-            found: LazyModels | None = self._models(tangent, X, y)
-        except ValueError:
-            found = None
-        if found is not None and (self._is_fine(found, y) or not self._fits_exactly(tangent, y)):
-            return found
-        del found  # its matrices
-        return self._models(tangent.of_type(torch.float64), X, y)
+        """Return all leave-one-out models around a linearised network."""
+        return self._construction.fit(self._problem(tangent, X, y), self.readout)
 
     def check_fits(self, n: int, parameters: int, machine: Machine) -> None:
         """Raise an error, before anything is computed, if the matrices do not fit in memory."""
         auto, kernel = self.ridge == "auto", self._needs_kernel
         ridges = GRID_POINTS if auto else 1
         matrices = self._construction.matrices(self._widths, self.loss, ridges)
-        matrices += machine.predicting is not None
         size = self.features.for_rows(n, machine).size(parameters)
         if self._is_dual(n, size):
             needed, what = matrices * n * n, f"the kernel of {n:,} rows"
             remedy = "widths='constant', the squared loss" if kernel else "features=Sketch(4096)"
-            remedy = f"use {remedy}, parameters='last', precision='float32'"
+            remedy = f"use {remedy}, parameters='last'"
         else:
             needed = self._primal_numbers(n, size, matrices)
             what = f"{size:,} features of {n:,} rows"
-            remedy = "use features=Sketch with fewer dimensions, precision='float32'"
+            remedy = "use features=Sketch with fewer dimensions"
         if auto:
             remedy += ", a number for ridge (half as much, or less)"
         machine.check_fits(machine.item * needed, what, remedy + ", or fewer rows")
@@ -134,9 +110,6 @@ class LazyStep:
     def _needs_kernel(self) -> bool:
         return self._widths.needs_kernel or not self.loss.closed_form
 
-    def _models(self, tangent: Tangent, X: Tensor, y: Tensor) -> LazyModels:
-        return self._construction.fit(self._problem(tangent, X, y), self.readout, self.alpha)
-
     def _problem(self, tangent: Tangent, X: Tensor, y: Tensor) -> Problem:
         """Set up the equations for these rows."""
         auto, machine = self.ridge == "auto", tangent.machine
@@ -146,26 +119,11 @@ class LazyStep:
                 f"{len(X)}: give more rows or a number for ridge"
             )
         X, y = machine.put(X), machine.put(y)
-        with machine.exact.products():
-            features = self.features.for_rows(len(X), machine)
-            basis = features.basis(tangent, X, self.seed, self._needs_kernel)
-            system = make_system(basis, X, y, self.intercept, self.progress)
-            needs_grid = auto or self._widths.needs_grid
-            grid = tuple(ridge_grid(tangent, X, self.seed).tolist()) if needs_grid else ()
+        features = self.features.for_rows(len(X), machine)
+        basis = features.basis(tangent, X, self.seed, self._needs_kernel)
+        system = make_system(basis, X, y, self.intercept, self.progress)
+        needs_grid = auto or self._widths.needs_grid
+        grid = tuple(ridge_grid(tangent, X, self.seed).tolist()) if needs_grid else ()
         ridges = grid if self.ridge == "auto" else (float(self.ridge),)
         rest = (self.loss, self._widths, self.folds, self.seed, self.progress)
         return Problem(basis, X, y, system, ridges, grid, *rest)
-
-    def _is_fine(self, found: LazyModels, y: Tensor) -> bool:
-        """Whether rounding is negligible."""
-        share = rounding_share(found.loo, self.alpha, largest(y))
-        return share <= SMALL_SHARE and not found.loo.conceded
-
-    def _fits_exactly(self, tangent: Tangent, y: Tensor) -> bool:
-        """Whether the models would fit in float64."""
-        parameters = sum(p.numel() for p in tangent.moved.values())
-        try:
-            self.check_fits(len(y), parameters, tangent.machine.of_type(torch.float64))
-        except NotEnoughMemory:
-            return False
-        return True

@@ -77,8 +77,8 @@ class Construction(ABC, Generic[Models]):
         return f"{type(self).__name__}()"
 
     @abstractmethod
-    def fit(self, problem: Problem, readout: str, alpha: float) -> LazyModels:
-        """Solve a problem; rounding is compared with the intervals at level ``alpha``."""
+    def fit(self, problem: Problem, readout: str) -> LazyModels:
+        """Solve a problem."""
 
     @abstractmethod
     def ends(self, loo: Models, X: Tensor, ranks: Sequence[int]) -> Ends:

@@ -29,8 +29,8 @@ class _RowsOut(Construction[Models]):
         """Solve all models."""
         return leave_rows(problem)
 
-    def fit(self, problem: Problem, readout: str, alpha: float) -> LazyModels:
-        return fit_left_out(problem, self.solve, readout, alpha, self.windows)
+    def fit(self, problem: Problem, readout: str) -> LazyModels:
+        return fit_left_out(problem, self.solve, readout, self.windows)
 
 
 class Plus(_RowsOut[LeaveOneOut]):
@@ -82,7 +82,7 @@ class Full(Construction[Conformal]):
     any_models = False
     symmetric = True
 
-    def fit(self, problem: Problem, readout: str, alpha: float) -> LazyModels:
+    def fit(self, problem: Problem, readout: str) -> LazyModels:
         return fit_full(problem)
 
     def ends(self, loo: Conformal, X: Tensor, ranks: Sequence[int]) -> Ends:
@@ -108,8 +108,8 @@ class CVPlus(Construction[LeaveOneOut]):
         """Solve all models."""
         return leave_folds(problem)
 
-    def fit(self, problem: Problem, readout: str, alpha: float) -> LazyModels:
-        return fit_left_out(problem, self.solve, readout, alpha)
+    def fit(self, problem: Problem, readout: str) -> LazyModels:
+        return fit_left_out(problem, self.solve, readout)
 
     def ends(self, loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
         return ends.plus(loo, X, ranks)

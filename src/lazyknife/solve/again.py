@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from ..tangent import Dual, Linear
@@ -33,11 +32,3 @@ class LeverageAgain:
         basis = Dual(self.tangent, self.tangent.features(self.X))
         system = make_system(basis, self.X, self.y, self.intercept)
         return LeverageScales.of([system.factor(self.ridge)], self.gamma).at(rows, norms)
-
-    def of_type(self, dtype: torch.dtype) -> None:
-        """None, as for ``LeverageScales``."""
-        return None
-
-    def looser(self, error: float) -> LeverageAgain:
-        """Unchanged, as for ``LeverageScales``."""
-        return self

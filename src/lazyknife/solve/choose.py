@@ -20,10 +20,10 @@ from torch import Tensor
 
 from ..compute import Machine, blocks, track
 from .ridge import Indefinite, Ridge, RidgeModels, System, left_out
-from .rounding import Sensitivity, gamma_of
+from .rounding import GAMMA, Sensitivity
 
 # A λ is a candidate of a model if it is at least this share of the trace of the model's own kernel.
-LEAST_SHARE = {torch.float64: 1e-10, torch.float32: 1e-5}
+LEAST_SHARE = 1e-10
 # An error wins only if it is smaller by this share: exact ties go to the earlier λ.
 TIE = 1e-6
 
@@ -69,7 +69,7 @@ class Contest:
         Smaller ones would be dominated by rounding. The rule uses the model's own rows only, so
         nothing leaks.
         """
-        least = LEAST_SHARE[self.sizes.dtype] * self.sizes
+        least = LEAST_SHARE * self.sizes
         return ridge >= least.clamp(max=self.largest)
 
     def enter(self, errors: Tensor, change: Tensor | float, admitted: Tensor) -> Tensor:
@@ -187,7 +187,7 @@ class RowsOut:
 
     @property
     def change(self) -> float:
-        return self.sensitivity.noise(gamma_of(self.errors.dtype))
+        return self.sensitivity.noise(GAMMA)
 
     def take_(self, best: RidgeModels, better: Tensor, machine: Machine) -> None:
         """Store the models, (n + 1,), that are better here."""

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from .choose import Contest, choose
 from .ridge import Indefinite, Ridge, RidgeModels, System
-from .rounding import Sensitivity, gamma_of
+from .rounding import GAMMA, Sensitivity
 
 
 def draw_folds(n: int, folds: int, seed: int) -> list[Tensor]:
@@ -117,7 +117,7 @@ def _leave_out(factor: Ridge, rows: Tensor, norms: Tensor) -> FoldModel:
     columns = factor.inverse_rows(rows).T  # A_·S
     lower, failed = torch.linalg.cholesky_ex(columns[rows])
     if failed:
-        raise Indefinite(factor.ridge, str(columns.dtype).removeprefix("torch."))
+        raise Indefinite(factor.ridge)
     residuals = torch.cholesky_solve(factor.dual[rows, None], lower)
     dual = factor.dual - (columns @ residuals)[:, 0]
     half = torch.linalg.solve_triangular(lower, columns.T, upper=False)
@@ -131,7 +131,7 @@ def _leave_out(factor: Ridge, rows: Tensor, norms: Tensor) -> FoldModel:
     spans = weights.abs() @ factor.roots
     load = (factor.coefficients.abs() + moved.abs()) @ factor.roots + factor.ground
     kept, roots = without(diagonal, rows) * factor.unit, (norms[rows] + factor.ridge).sqrt()
-    change = 2 * gamma_of(spans.dtype) * math.sqrt(factor.strain) * load * kept.rsqrt().norm()
+    change = 2 * GAMMA * math.sqrt(factor.strain) * load * kept.rsqrt().norm()
     return FoldModel(
         others.square().sum().nan_to_num(torch.inf),
         change,

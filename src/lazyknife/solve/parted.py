@@ -24,7 +24,7 @@ from .normal import Left, Normal
 from .part import COINS, COMPARED, draw_part
 from .primal import PrimalSystem
 from .ridge import Indefinite, RidgeModels, left_out
-from .rounding import gamma_of
+from .rounding import GAMMA
 from .screen import Decided, Screen
 from .spectrum import Spectrum
 
@@ -67,7 +67,7 @@ def leave_one_out_parted(
         progress,
     )
     if not torch.isfinite(best.residuals).all():
-        raise Indefinite(max(ridges), system.machine.precision)
+        raise Indefinite(max(ridges))
     best.sensitivity.doubtful.copy_(narrowed.doubtful[:-1])
     return best
 
@@ -85,7 +85,7 @@ def solvable(
         contest.fail(admitted[:, k])
         admitted[:, k] = False
     if not admitted.any(dim=1).all():
-        raise Indefinite(max(ridges), str(contest.sizes.dtype).removeprefix("torch."))
+        raise Indefinite(max(ridges))
     return admitted
 
 
@@ -96,23 +96,8 @@ def spectrum_of(
     targets = system.centred if left is None else system.centred * left.kept
     products = system.gram if left is None else left.gram
     moments, square = targets @ system.rows, targets.square().sum()
-    if products.dtype != torch.float64:
-        products, moments, square = _sums(system, targets, left)
     grid = torch.tensor(ridges, dtype=torch.float64, device=targets.device)
     return Spectrum.of(products, moments, square, grid, system.intercept)
-
-
-def _sums(
-    system: PrimalSystem, targets: Tensor, left: Left | None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """ΦᵀΦ, Φᵀr and ‖r‖² in float64."""
-    targets, products = targets.double(), torch.zeros_like(system.gram, dtype=torch.float64)
-    moments = torch.zeros_like(products[0])
-    for block in system.blocks():
-        rows = system.rows[block].double()
-        products += rows.T @ (rows if left is None else rows * left.kept[block, None])
-        moments += targets[block] @ rows
-    return products, moments, targets.square().sum()
 
 
 def screened(
@@ -167,7 +152,7 @@ class RowsOut:
         if not needed.any():
             return cls(normal, errors, torch.zeros_like(errors))
         own, moves = system.over(normal, part)
-        noise = own.sensitivity(own.all_spans).noise(gamma_of(errors.dtype))
+        noise = own.sensitivity(own.all_spans).noise(GAMMA)
         errors[-1] = left_out(own).square().sum()
         for some in system.picked(needed[:-1].nonzero()[:, 0], 4 * len(part)):
             seen, _ = system.over(normal, some)

@@ -22,7 +22,7 @@ from .normal import Left, Normal, Passed
 from .parted import Narrowed, Part, solvable, spectrum_of
 from .primal import PrimalSystem
 from .ridge import RidgeModels, left_out
-from .rounding import Sensitivity, gamma_of
+from .rounding import GAMMA, Sensitivity
 from .screen import decide
 
 
@@ -89,7 +89,7 @@ class _FoldOut:
         if not len(own):
             return cls(normal, one, 0.0)
         seen, _ = system.over(normal, own)
-        noise = seen.sensitivity(seen.all_spans).noise(gamma_of(one.dtype))
+        noise = seen.sensitivity(seen.all_spans).noise(GAMMA)
         return cls(normal, left_out(seen).square().sum()[None], noise)
 
 
