@@ -222,8 +222,6 @@ OPTIONS: dict[str, LazyStep] = {
     "absolute, chosen ridge": LazyStep("auto"),
     "leverage": LazyStep(0.5, widths="leverage"),
     "leverage, chosen ridge": LazyStep("auto", widths="leverage"),
-    "noise": LazyStep(0.5, widths="noise"),
-    "noise, chosen ridge": LazyStep("auto", widths="noise"),
     "full": LazyStep(0.5, construction="full"),
     "full, chosen ridge": LazyStep("auto", construction="full"),
     "cv+": LazyStep(0.5, construction="cv+"),
@@ -328,12 +326,6 @@ def test_the_estimator_counts_the_moved_weights_and_the_rows_left(free: Free) ->
         model.set_params(base=lk.Split(0.5), parameters="all").fit(X, y)
 
 
-def test_the_estimator_reports_what_rounding_cost() -> None:
-    X, y = linear(40)
-    model = lk.LazyJackknifeRegressor(large(), ridge=50.0, random_state=0, device=MACHINE.device)
-    assert 0 < model.fit(X, y).rounding_ < 1e-8
-
-
 class Corrupted(Plus):
     """Its models are off by 5 %."""
 
@@ -360,12 +352,16 @@ class Placed(nn.Module):
         return x * (1 + 1e-6 * torch.arange(len(x), dtype=x.dtype, device=x.device)[:, None])
 
 
-def test_rounding_that_depends_on_the_place_in_a_batch_is_measured() -> None:
+def test_rounding_that_depends_on_the_place_in_a_batch_is_measured_and_reported() -> None:
+    X, y = linear(30)
+    settings = {"ridge": 1.0, "random_state": 0, "device": MACHINE.device}
     steady, placed = (
-        solve(LazyStep(1.0), nn.Sequential(*m), 30).loo for m in ([large()], [large(), Placed()])
+        lk.LazyJackknifeRegressor(nn.Sequential(large(), *more), **settings).fit(X, y)
+        for more in ([], [Placed()])
     )
-    assert rounding_share(steady, 0.1, 1.0) < 1e-8
-    assert rounding_share(placed, 0.1, 1.0) > 1e-7
+    assert steady.rounding_ < 1e-8
+    assert 1e-7 < placed.rounding_ < SMALL_SHARE
+    assert placed.certificate_.coverage == steady.certificate_.coverage
 
 
 def low_rank(n: int, features: int) -> Tensor:

@@ -48,7 +48,7 @@ OPTIONS = [
     *("--target a", "--alpha .5", "--alpha 2", "--alpha nan", "--unit 0", "--unit 1e300"),
     *("--unit 1e-300", "--nu -1", "--nu inf", "--ridge 0", "--ridge 1e-300", "--ridge x"),
     *("--ridge 1e300", "--construction full", "--construction cv+", "--construction minmax"),
-    *("--construction x", "--folds 3", "--widths leverage", "--widths noise", "--loss huber"),
+    *("--construction x", "--folds 3", "--widths leverage", "--widths auto", "--loss huber"),
     *("--loss poisson", "--loss logistic", "--hidden 4", "--hidden 0", "--sketch 5", "--starts 2"),
     *("--scaling none", "--scaling symlog", "--scaling x", "--safe-cells", "--no-intercept"),
     *("--base plain --epochs 1", "--base split --epochs 1", "--base dpsgd --epochs 1 --epsilon 1"),

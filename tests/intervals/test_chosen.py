@@ -50,7 +50,6 @@ def in_groups(read: Read, doubtful: Tensor | None = None) -> ChosenModels:
 CASES = [
     ("plus", "constant"),
     ("plus", "leverage"),
-    ("plus", "noise"),
     ("minmax", "leverage"),
     ("jackknife", "constant"),
     ("naive", "constant"),

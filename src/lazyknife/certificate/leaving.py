@@ -10,8 +10,7 @@ from typing import Any
 from ..base import BaseMethod, Public
 from ..intervals import Construction, find_construction
 from ..networks import is_known, listed_networks
-from ..solve.part import MANY, Leaving
-from ..solve.widths import WIDTHS
+from ..solve.part import COMPARED, MANY, Leaving
 
 MOST = 2**60  # rows; more than any level takes
 
@@ -34,7 +33,7 @@ def left_out(
     if networks is not None or (network is None and type(base) is Public):
         return Leaving.choosing(rows, rows > MANY and all(map(is_known, networks or ())))
     primal = n_parameters is None or n_parameters < rows
-    return Leaving(rows, coins=primal and rows > WIDTHS[kind.preferred].most_rows)
+    return Leaving(rows, coins=primal and rows > COMPARED)
 
 
 def rows_in_all(needed: int, n: int, base: BaseMethod, left: Callable[[int], int]) -> int:

@@ -8,8 +8,7 @@ from typing import Any
 from ..base import BaseMethod, check_base
 from ..data.checks import check_choice, check_folds, check_fraction
 from ..sentences import either
-from ..solve.part import MANY, SEARCHED
-from ..solve.widths import WIDTHS
+from ..solve.part import COMPARED, MANY, SEARCHED
 from .certify import certifying
 from .leaving import fewest, most_rows
 from .plan import Goal, Plan, plan
@@ -68,8 +67,7 @@ def _edges(folds: int, base: BaseMethod) -> list[int]:
     Folds of one row have a better bound of their own; beyond the others coins or a part of the rows
     make choices.
     """
-    coins = int(WIDTHS["noise"].most_rows)
-    beyond = [most_rows(left, base) for left in (SEARCHED, MANY, coins)]
+    beyond = [most_rows(left, base) for left in (SEARCHED, MANY, COMPARED)]
     every = [0, most_rows(folds - 1, base) + 1, *beyond, MOST]
     return sorted({min(edge, MOST) for edge in every})
 

@@ -66,15 +66,12 @@ class Choices:
             )
 
     def widths_for(self, n: int) -> str:
-        """The widths to use for n rows: the setting, or the construction's default if it fits."""
+        """The widths to use for n rows: the setting, or the default."""
         if self.widths is not None:
             return self.widths
-        preferred, allowed = self._construction.preferred, self._construction.widths
-        if self.candidates and allowed is None:
-            preferred = next(name for name, kind in WIDTHS.items() if kind.needs_candidates)
-        kind = WIDTHS[preferred]
-        fits = kind.fewest_rows <= n <= kind.most_rows and not self._misfits(kind)
-        return preferred if fits or (allowed and "constant" not in allowed) else "constant"
+        if self._construction.widths is not None:
+            return self._construction.widths[0]
+        return "auto" if self.candidates and n >= WIDTHS["auto"].fewest_rows else "constant"
 
     def cannot_choose(self, X: Tensor, starts: int, parameters: Any) -> str:
         """Why models of rows like X cannot choose among candidates; empty if they can."""
@@ -132,11 +129,9 @@ class Choices:
             raise ValueError(f"widths={widths!r} {misfit}: choose from {listed(others)}, or None")
 
     def _misfits(self, kind: Widths) -> str:
-        """Why widths do not support the loss or the features; empty if they do."""
+        """Why widths do not support the models or the loss; empty if they do."""
         if kind.needs_candidates and not self.candidates:
             return "requires models that choose among candidates (network=None or a list)"
         if not (self.loss.closed_form or kind.any_loss):
             return f"does not support loss={self.loss.name!r}"
-        if kind.needs_kernel and not self.features.has_kernel:
-            return f"requires the kernel of all rows, which features={self.features!r} lacks"
         return ""

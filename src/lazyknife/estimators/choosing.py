@@ -24,7 +24,7 @@ from ..solve.kernels import CandidateKernels, weights_of
 from ..solve.pairs import Errors, errors_of, joined
 from ..solve.part import SEARCHED, draw_part, toll
 from ..solve.places import Place
-from ..solve.problem import Problem, make_system, ridge_grid
+from ..solve.problem import Problem, make_system
 from ..solve.reading import Read
 from ..solve.scales import LeverageScales
 from ..solve.search import Found, Groups, Search, Walker, walk
@@ -197,9 +197,8 @@ class ChoosingStep(CandidateStep):
         errors = None
         if widths.needs_candidates and len(members):
             errors = errors_of(system.copy().at(ridge), y, members, self.machine)
-        grid = tuple(ridge_grid(tangent, X, self.seed).tolist()) if widths.needs_grid else ()
         terms = {"widths": widths, "folds": self.folds, "seed": self.seed}
-        problem = Problem(basis, X, y, system, (ridge,), grid, **terms)  # type: ignore[arg-type]
+        problem = Problem(basis, X, y, system, (ridge,), **terms)  # type: ignore[arg-type]
         read = find_construction(self.construction).fit(problem, "tangent").loo
         assert isinstance(read, Read)
         return read, errors

@@ -75,12 +75,10 @@ class LazyJackknifeRegressor(ClusterFit):
         used, in the primal form if there are fewer moved parameters than rows.
     widths
         What the width of an interval depends on: ``"constant"``, nothing; ``"leverage"``, the
-        distance of the row from the training rows; ``"noise"``, the size of the errors around it;
-        ``"auto"``, where models choose among candidates: leverage, times a factor that every model
-        chooses, or with more than 1,000 rows a size of errors learnt from the part of the rows that
-        makes the choices. None is ``"auto"`` there; for one network it is ``"noise"`` for plus and
-        minmax (``"constant"`` beyond 5,000 rows, with a ``Sketch`` and with another loss). Full
-        conformal has ``"leverage"`` built in.
+        distance of the row from the training rows; ``"auto"``, where models choose among
+        candidates: leverage, times a factor that every model chooses, or with more than 1,000 rows
+        a size of errors learnt from the part of the rows that makes the choices. None is ``"auto"``
+        there, and ``"constant"`` for one network. Full conformal has ``"leverage"`` built in.
     relevance
         ``"auto"``: every model searches a weight for each feature of infinitely wide networks, if
         there are at most 64 features; with more than 1,000 rows, if there are 5 rows of the search

@@ -65,13 +65,13 @@ class LazyStep:
 
     def check_fits(self, n: int, parameters: int, machine: Machine) -> None:
         """Raise an error, before anything is computed, if the matrices do not fit in memory."""
-        auto, kernel = self.ridge == "auto", self._needs_kernel
+        auto = self.ridge == "auto"
         ridges = GRID_POINTS if auto else 1
         matrices = self._construction.matrices(self._widths, self.loss, ridges)
         size = self.features.for_rows(n, machine).size(parameters)
         if self._is_dual(n, size):
             needed, what = matrices * n * n, f"the kernel of {n:,} rows"
-            remedy = "widths='constant', the squared loss" if kernel else "features=Sketch(4096)"
+            remedy = "features=Sketch(4096)" if self.loss.closed_form else "the squared loss"
             remedy = f"use {remedy}, parameters='last'"
         else:
             needed = self._primal_numbers(n, size, matrices)
@@ -87,7 +87,7 @@ class LazyStep:
         return self.ridge == "auto" and n > COMPARED and not self._is_dual(n, size)
 
     def _is_dual(self, n: int, size: int) -> bool:
-        return self.features.has_kernel and (n <= size or self._needs_kernel)
+        return self.features.has_kernel and (n <= size or not self.loss.closed_form)
 
     def _primal_numbers(self, n: int, size: int, matrices: int) -> int:
         """Numbers that the primal form needs beside its blocks."""
@@ -106,24 +106,21 @@ class LazyStep:
     def _widths(self) -> Widths:
         return WIDTHS[self.widths] if isinstance(self.widths, str) else self.widths
 
-    @property
-    def _needs_kernel(self) -> bool:
-        return self._widths.needs_kernel or not self.loss.closed_form
-
     def _problem(self, tangent: Tangent, X: Tensor, y: Tensor) -> Problem:
         """Set up the equations for these rows."""
-        auto, machine = self.ridge == "auto", tangent.machine
-        if auto and len(X) < 3:
+        machine = tangent.machine
+        if self.ridge == "auto" and len(X) < 3:
             raise ValueError(
                 f"ridge='auto' needs at least 3 rows besides those that the base trains on, not "
                 f"{len(X)}: give more rows or a number for ridge"
             )
         X, y = machine.put(X), machine.put(y)
         features = self.features.for_rows(len(X), machine)
-        basis = features.basis(tangent, X, self.seed, self._needs_kernel)
+        basis = features.basis(tangent, X, self.seed, kernel=not self.loss.closed_form)
         system = make_system(basis, X, y, self.intercept, self.progress)
-        needs_grid = auto or self._widths.needs_grid
-        grid = tuple(ridge_grid(tangent, X, self.seed).tolist()) if needs_grid else ()
-        ridges = grid if self.ridge == "auto" else (float(self.ridge),)
+        if self.ridge == "auto":
+            ridges = tuple(ridge_grid(tangent, X, self.seed).tolist())
+        else:
+            ridges = (float(self.ridge),)
         rest = (self.loss, self._widths, self.folds, self.seed, self.progress)
-        return Problem(basis, X, y, system, ridges, grid, *rest)
+        return Problem(basis, X, y, system, ridges, *rest)

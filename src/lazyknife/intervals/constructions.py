@@ -38,7 +38,6 @@ class Plus(_RowsOut[LeaveOneOut]):
 
     summary = "jackknife+, certifies 1 − 2·alpha"
     widths = None
-    preferred = "noise"
     windows = True
 
     def ends(self, loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
@@ -61,7 +60,6 @@ class MinMax(_RowsOut[LeaveOneOut]):
 
     summary = "wider than plus, certifies 1 − alpha"
     widths = None
-    preferred = "noise"
 
     def ends(self, loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
         return ends.minmax(loo, X, ranks)
@@ -76,7 +74,6 @@ class Full(Construction[Conformal]):
 
     summary = "exact full conformal of the linearised network, certifies 1 − alpha"
     widths = ("leverage",)  # built into its scores
-    preferred = "leverage"
     readouts = ("tangent",)
     any_loss = False
     any_models = False

@@ -48,7 +48,7 @@ def fit_left_out(
     measured, shaken = kept.errors(problem)
     off = MEASURED * measured_errors(problem, solved, rows)
     gamma, system = max(GAMMA, measured), problem.system
-    scales = problem.widths.scales(system, solved, problem.grid, gamma, problem.progress)
+    scales = problem.widths.scales(system, solved, gamma)
     size = largest(problem.y, system.targets, solved.intercepts)
     rounding = rounding_of(solved.sensitivity, gamma, size, off, solved.unsolved, shaken)
     given = (problem.basis, problem.X, problem.y, solved, scales, problem.loss, rounding)

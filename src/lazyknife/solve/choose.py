@@ -116,7 +116,6 @@ def choose(
     solve: Callable[[float], Found],
     keep: Callable[[Found, Tensor], None],
     progress: bool = False,
-    description: str = "choosing ridges",
 ) -> None:
     """Let every model choose its λ.
 
@@ -130,12 +129,12 @@ def choose(
         From a λ to its candidate.
     keep
         Called with a candidate and a mask, (models,), of the models whose best it is so far.
-    progress, description
-        Whether to show a progress bar, and its label.
+    progress
+        Whether to show a progress bar.
 
     """
     failure: Indefinite | None = None
-    for ridge in track(ridges, description, len(ridges), progress and len(ridges) > 1):
+    for ridge in track(ridges, "choosing ridges", len(ridges), progress and len(ridges) > 1):
         admitted = contest.admits(ridge)
         if not admitted.any():
             continue

@@ -32,8 +32,6 @@ class Problem:
         The equations for y − f(X; θ0).
     ridges
         λ, or the grid from which every model chooses its own.
-    grid
-        λ for a second ridge to choose from.
     loss, widths
         What the models minimise, and what their errors are divided by.
     folds, seed
@@ -48,7 +46,6 @@ class Problem:
     y: Tensor
     system: System
     ridges: tuple[float, ...]
-    grid: tuple[float, ...] = ()
     loss: Loss = SQUARED
     widths: Widths = WIDTHS["constant"]
     folds: int = 10

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from .ridge import OpenRidge
-from .rounding import Rounding
 
 
 class Scales(Protocol):
@@ -81,36 +80,3 @@ class LeverageScales:
             both = (math.sqrt(factor.strain) + loose.sqrt()).square()
             error = torch.maximum(error, self.gamma / 2 * both)
         return sigma.sqrt_(), error
-
-
-@dataclass(frozen=True)
-class NoiseScales:
-    """σ learnt from left-out errors: max(z(x)ᵀN_j + β_j, floor_j).
-
-    Attributes
-    ----------
-    columns, intercepts
-        N, shape (q, n), and β, shape (n,).
-    floors
-        The smallest σ, shape (n,), all above 0.
-    rounding
-        What rounding may have changed in z(x)ᵀN_j + β_j.
-
-    """
-
-    columns: Tensor
-    intercepts: Tensor
-    floors: Tensor
-    own: Tensor
-    rounding: Rounding
-
-    def at(self, rows: Tensor, norms: Tensor) -> tuple[Tensor, Tensor]:
-        """One product for all models."""
-        sigma = torch.maximum((rows @ self.columns).add_(self.intercepts), self.floors)
-        slack = self.rounding.slack(norms, norms.new_zeros(()))
-        return sigma, slack / float(self.floors.min())
-
-    @property
-    def own_error(self) -> Tensor:
-        """Errors of σ in units of its floor."""
-        return self.rounding.own / self.floors
