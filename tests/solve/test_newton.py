@@ -330,17 +330,6 @@ def test_blocks_change_nothing(name: str, budget: int) -> None:
     assert_close(parts.residuals, whole.residuals, 1e-7)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_float32_is_near(name: str) -> None:
-    rows = problem(name, 20, 6, seed=7, scale=0.5)
-    exact = fixed(rows, 1.0, True)
-    kernel, y, offsets = (here(part).float() for part in (rows.J @ rows.J.T, rows.y, rows.offsets))
-    machine = replace(MACHINE, dtype=torch.float32)
-    models = newton_models(kernel, y, offsets, 1.0, True, rows.loss, machine)
-    assert models.columns.dtype == torch.float32
-    assert_close(models.residuals.double(), exact.residuals, 1e-3)
-
-
 # --- λ chosen by the rows -----------------------------------------------------------------------
 
 

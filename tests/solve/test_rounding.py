@@ -20,7 +20,7 @@ import reference
 from lazyknife.networks import mlp
 from lazyknife.solve.choose import LEAST_SHARE, TIE, Contest, without_each
 from lazyknife.solve.problem import ridge_grid
-from lazyknife.solve.rounding import gamma_of, rounding_of
+from lazyknife.solve.rounding import GAMMA, rounding_of
 from machines import MACHINE, here
 from reference import Array
 from systems import dual_models, primal_models
@@ -90,7 +90,7 @@ class Kernel:
 
     def chosen(self, rows: list[int], grid: list[float]) -> float:
         """The λ of a model on its own rows, by the rule of ``Contest``."""
-        least = LEAST_SHARE[torch.float64] * sum(self.K[i, i] for i in rows)
+        least = LEAST_SHARE * sum(self.K[i, i] for i in rows)
         best, error = grid[-1], mpmath.inf
         for ridge in grid:
             if ridge >= min(least, max(grid)):
@@ -179,7 +179,7 @@ def test_models_are_within_their_bounds(
         coordinates = here(new)
     values = (coordinates @ found.columns + found.intercepts[:-1]).cpu().tolist()
     size_of_y = float(np.abs(r).max() + found.intercepts.abs().max())
-    rounding = rounding_of(found.sensitivity, gamma_of(torch.float64), size_of_y)
+    rounding = rounding_of(found.sensitivity, GAMMA, size_of_y)
     rows = mpmath.matrix(np.vstack([J, new]).tolist())
     kernel = Kernel(rows * rows.T, [mpmath.mpf(0)] * (n + 2), [*map(mpmath.mpf, r.tolist()), 0, 0])
     for j in np.flatnonzero(~rounding.conceded.cpu().numpy()):
@@ -246,7 +246,6 @@ def extended(model: Any, case: Case) -> Kernel:
     return Kernel(rows * rows.T, outputs, [*y, mpmath.mpf(0)])
 
 
-@pytest.mark.parametrize("precision", ["float64", "mixed"])
 @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(
     case=cases(),
@@ -255,7 +254,7 @@ def extended(model: Any, case: Case) -> Kernel:
     ridge=st.sampled_from([1e-3, 1.0, 1e3, "auto"]),
 )
 def test_a_certificate_holds_for_refits_in_extended_precision(
-    precision: str, case: Case, construction: str, widths: tuple[int, ...], ridge: float | str
+    case: Case, construction: str, widths: tuple[int, ...], ridge: float | str
 ) -> None:
     if construction == "full" and ridge == "auto":
         ridge = 10.0
@@ -266,7 +265,6 @@ def test_a_certificate_holds_for_refits_in_extended_precision(
         construction=construction,
         ridge=ridge,
         widths=score,
-        precision=precision,
     )
     if model.certificate_.coverage is None:
         return
@@ -290,18 +288,17 @@ def test_a_certificate_holds_for_refits_in_extended_precision(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("precision", "size"), [("float64", 23), ("float32", 13)])
-def test_full_conformal_of_few_features_in_unlike_units(precision: str, size: float) -> None:
+def test_full_conformal_of_few_features_in_unlike_units() -> None:
     """λ may be lost in products of features, and a factorisation succeed by luck."""
     certified, n = 0, 14
     for seed in range(40):
         rng = np.random.default_rng(seed)
-        X = np.hstack([rng.lognormal(size, 1.0, (n + 1, 1)), rng.normal(size=(n + 1, 1))])
+        X = np.hstack([rng.lognormal(23, 1.0, (n + 1, 1)), rng.normal(size=(n + 1, 1))])
         case = Case(X[:n], 1e7 + 1e4 * rng.normal(size=n), X[n:], seed)
         ridge = float(10.0 ** rng.uniform(-3, 0))
         settings = {"parameters": "last", "construction": "full", "ridge": ridge}
         try:
-            model = fitted(case, network=mlp((5,)), precision=precision, **settings)
+            model = fitted(case, network=mlp((5,)), **settings)
         except ValueError:
             continue  # not positive definite
         if model.certificate_.coverage is None:
@@ -316,9 +313,8 @@ def test_full_conformal_of_few_features_in_unlike_units(precision: str, size: fl
 
 
 def grid_of(model: Any, case: Case) -> list[float]:
-    tangent = model.loo_.basis.tangent
     rows = torch.from_numpy(case.X)
-    return ridge_grid(tangent.of_type(torch.float64), rows, model.seeds_.lazy).tolist()
+    return ridge_grid(model.loo_.basis.tangent, rows, model.seeds_.lazy).tolist()
 
 
 # The rules for choosing.

@@ -159,15 +159,13 @@ def _difference(
         kept = torch.from_numpy(learn[learn != left[position]])
         base = _refit(fitted, X[kept], y[kept], new, len(learn), seed)
     others = torch.from_numpy(np.delete(left, position))
-    machine = fitted._machine()
-    tangent = linearise(base.module, X, fitted.parameters, machine)
+    tangent = linearise(base.module, X, fitted.parameters, fitted._machine())
     alone = fitted._lazy_step(fitted.seeds_, len(others)).models(tangent, X[others], y[others]).loo
     parts = [alone.point(new[block]) for block in steps(len(new), alone.rows_at_once)]
     difference = (with_all - torch.cat(parts)).abs()
     # Rounding is not instability: the two models are equal where the base ignores row j.
-    rounding = max(1e-9, 100 * machine.epsilon)
-    difference[difference <= rounding * with_all.abs().max()] = 0.0
-    result: Numbers = difference.double().cpu().numpy()
+    difference[difference <= 1e-9 * with_all.abs().max()] = 0.0
+    result: Numbers = difference.cpu().numpy()
     return result
 
 

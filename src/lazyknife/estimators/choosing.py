@@ -63,7 +63,7 @@ class ChoosingStep(CandidateStep):
 
     Attributes
     ----------
-    construction, folds, alpha, progress
+    construction, folds, progress
         As in ``LazyStep``.
     relevance
         Whether a weight for each feature is searched.
@@ -75,7 +75,6 @@ class ChoosingStep(CandidateStep):
     construction: str | Construction[Any]
     relevance: bool
     folds: int
-    alpha: float
     progress: bool = False
     searched: int = SEARCHED
 
@@ -84,18 +83,17 @@ class ChoosingStep(CandidateStep):
         needed, what = MATRICES * self._bytes(y), f"choosing with {len(y):,} rows"
         self.machine.check_fits(needed, what, "give a number for ridge, or fewer rows")
         units = [self.unit(candidate, X) for candidate in self.candidates]
-        with self.machine.exact.products():
-            if len(y) > MANY:
-                return self._shared(X, y, units)
-            sets = list(torch.arange(len(y))[:, None])
-            if find_construction(self.construction).uses_folds:
-                sets = draw_folds(len(y), self.folds, self.seed)
-            rows = _Rows(X, y, sets, self._frames(X, sets))
-            part = draw_part(len(y), self.seed, self.searched)
-            with few_threads(len(part)):
-                found = self._search(rows, part, units)
-            with few_threads(len(y)):
-                loo = self._solve(rows, found, units)
+        if len(y) > MANY:
+            return self._shared(X, y, units)
+        sets = list(torch.arange(len(y))[:, None])
+        if find_construction(self.construction).uses_folds:
+            sets = draw_folds(len(y), self.folds, self.seed)
+        rows = _Rows(X, y, sets, self._frames(X, sets))
+        part = draw_part(len(y), self.seed, self.searched)
+        with few_threads(len(part)):
+            found = self._search(rows, part, units)
+        with few_threads(len(y)):
+            loo = self._solve(rows, found, units)
         return loo, self._choice(found, loo.factors, units, len(part), X.shape[1])
 
     def _shared(self, X: Tensor, y: Tensor, units: Sequence[float]) -> tuple[RoundedModels, Choice]:
@@ -110,7 +108,7 @@ class ChoosingStep(CandidateStep):
         widths = "leverage" if WIDTHS[self.widths].needs_candidates else self.widths
         ridge = units[place.network] * 2.0**place.ridge
         settings = (self.intercept, "tangent", self.construction, widths, self.folds)
-        step = LazyStep(ridge, *settings, seed=self.seed, alpha=self.alpha, progress=self.progress)
+        step = LazyStep(ridge, *settings, seed=self.seed, progress=self.progress)
         order = torch.cat([rest, apart])
         with few_threads(len(y)):
             loo = step.models(tangent, X[order], y[order], len(rest)).loo
@@ -226,7 +224,7 @@ class ChoosingStep(CandidateStep):
         widths = WIDTHS[self.widths]
         own = OwnRidges(ridges, y.new_zeros(len(ridges) - 1))
         settings = (self.intercept, "tangent", self.construction, widths, self.folds)
-        step = LazyStep(own, *settings, seed=self.seed, alpha=self.alpha)
+        step = LazyStep(own, *settings, seed=self.seed)
         needed = visit if widths.needs_candidates else None
         read = step.models(tangent, X, y, visit=needed).loo
         assert isinstance(read, Read)

@@ -117,7 +117,7 @@ class ClusterFit(LazyFit):
             raise ValueError(
                 f"network={self.network!r}, widths={self.widths!r}: with Dask collections, give "
                 "None or infinitely wide networks of known kinds, widths=None or 'constant', and "
-                "leave readout, loss, features, parameters, starts and precision as they are"
+                "leave readout, loss, features, parameters and starts as they are"
             )
         candidates = [self._candidate(network, None, given) for network in networks]
         widths = self._choices(candidates=True).widths_for(n)

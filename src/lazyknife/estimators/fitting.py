@@ -58,7 +58,6 @@ class LazyFit(IntervalRegressor):
     starts: int
     loss: str | Loss
     device: Device
-    precision: str
     memory_budget: int | None
 
     def _choices(self, candidates: bool = False) -> Choices:
@@ -70,7 +69,7 @@ class LazyFit(IntervalRegressor):
         return check_base(self.base)
 
     def _machine(self) -> Machine:
-        return machine_for(self.device, self.precision, self.memory_budget)
+        return machine_for(self.device, self.memory_budget)
 
     def _learns_from_covariates(self) -> bool:
         return self._base_method().uses_covariates
@@ -150,8 +149,7 @@ class LazyFit(IntervalRegressor):
     def _candidates(self, X: Tensor) -> tuple[Network | wide, ...] | None:
         """The networks that models choose from; None where one network has nothing to choose."""
         listed = listed_networks(self.network)
-        finite = (self.starts, self.parameters, self.precision)
-        reason = self._choices().cannot_choose(X, *finite)
+        reason = self._choices().cannot_choose(X, self.starts, self.parameters)
         symmetric = find_construction(self.construction).symmetric
         if listed is None and self.network is not None:
             chooses = isinstance(self.ridge, str) and not symmetric and not reason
@@ -238,17 +236,16 @@ class LazyFit(IntervalRegressor):
     def _step_for(
         self, candidates: Sequence[Candidate], widths: str, given: Given, n: float
     ) -> ChoosingStep | FullStep | PartedStep:
-        machine = self._machine().of_type(torch.float64)  # predictions included
         ridge = None if isinstance(self.ridge, str) else float(self.ridge)
         scaled = isinstance(self.scaling, str) and self.scaling == "auto"
-        more = (given.seeds.lazy, machine, given.nominal)
+        more = (given.seeds.lazy, self._machine(), given.nominal)
         common = (candidates, ridge, self.intercept, scaled, *more, widths)
         if find_construction(self.construction).symmetric:
             return FullStep(*common)
         relevance = self.relevance is not None
         if self._parted(n, [candidate.network for candidate in candidates]):
             return PartedStep(*common, relevance, self.progress)
-        own = (self.construction, relevance, self.folds, self.alpha, self.progress)
+        own = (self.construction, relevance, self.folds, self.progress)
         return ChoosingStep(*common, *own)
 
     def _bases(
@@ -281,7 +278,6 @@ class LazyFit(IntervalRegressor):
             choices.loss,
             choices.features,
             seeds.lazy,
-            self.alpha,
             self.progress,
         )
 

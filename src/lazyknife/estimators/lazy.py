@@ -48,8 +48,8 @@ class LazyJackknifeRegressor(ClusterFit):
         or a list of such candidates, among which every leave-one-out model chooses. None is
         ``lazyknife.networks.CANDIDATES``, eight infinitely wide networks; with a base other than
         ``Public``, settings that require a finite network (``readout``, ``loss``, ``features``,
-        ``parameters``, ``starts``, ``precision``), or more than 5,000 rows and constructions
-        ``"cv+"`` or ``"full"`` or other ``widths`` than None, ``"auto"`` and ``"constant"`` it is
+        ``parameters``, ``starts``), or more than 5,000 rows and constructions ``"cv+"`` or
+        ``"full"`` or other ``widths`` than None, ``"auto"`` and ``"constant"`` it is
         ``mlp((64, 64), skip=True)``.
     base
         How the base weights θ0 are obtained: ``Public``, ``Split``, ``DPSGD``, ``Perturbed``,
@@ -79,8 +79,8 @@ class LazyJackknifeRegressor(ClusterFit):
         distance of the row from the training rows; ``"auto"``, where models choose λ or a network:
         leverage, times a factor that every model chooses, or with more than 1,000 rows, if all
         networks are infinitely wide, a size of errors learnt from the part of the rows that makes
-        the choices. None is ``"auto"`` there, else ``"leverage"`` for plus and minmax
-        (``"constant"`` with another loss). Full conformal has ``"leverage"`` built in.
+        the choices. None is ``"auto"`` there, else ``"constant"``. Full conformal has
+        ``"leverage"`` built in.
     relevance
         ``"auto"``: every model searches a weight for each feature of infinitely wide networks, if
         there are at most 64 features; with more than 1,000 rows, if there are 5 rows of the search
@@ -118,12 +118,6 @@ class LazyJackknifeRegressor(ClusterFit):
     device
         Where the lazy step and predictions run: ``"auto"`` (a GPU if there is one), ``"cpu"``,
         ``"cuda"`` or a ``torch.device``. The base is trained on the device of its network.
-    precision
-        ``"float64"``; ``"network"`` runs a float32 network in float32 and everything else in
-        float64, if a check finds that the features of a row do not depend on its batch; ``"mixed"``
-        solves in float64 and predicts in float32, in half the time, unless a check on a sample
-        finds it too coarse; ``"float32"`` also solves in float32, and ``"tf32"`` rounds further:
-        what is too coarse is solved again in float64 if possible.
     memory_budget
         Bytes for everything but the matrices that the method requires (docs/speed.md), at least
         one million; None takes a quarter of what is free on the device.
@@ -173,7 +167,6 @@ class LazyJackknifeRegressor(ClusterFit):
     alpha: float = 0.1
     nu: float = 0.0
     device: Device = "auto"
-    precision: str = "float64"
     memory_budget: int | None = None
     random_state: Any = None
     progress: bool = False

@@ -94,7 +94,7 @@ class PartedStep(CandidateStep):
         cost.announce(f"{len(y):,} rows of {X.shape[1]} features")
         own = drawn_part(len(y), self.seed)
         rest = torch.from_numpy(np.delete(np.arange(len(y)), own))
-        with self.machine.products(), one_thread():
+        with one_thread():
             passes, choice = self.chosen(X[own], y[own], len(y))
             loo = passes.models(X, y, rest, self.progress)
         return loo, choice

@@ -10,20 +10,16 @@ from torch import Tensor
 
 from ..compute import Machine
 from ..intervals import Construction, LazyModels, find_construction
-from ..intervals.rounded import SMALL_SHARE, rounding_share
 from ..losses import SQUARED, Loss
-from ..memory import NotEnoughMemory
 from ..solve.choose import Visit
 from ..solve.folds import draw_folds
-from ..solve.guard import largest
 from ..solve.newton import working_targets, working_weights
 from ..solve.own_ridges import OwnRidges, choose_ridges, kernel_of
 from ..solve.part import MANY, SHARED, Leaving, draw_part, places_in, rows_apart
 from ..solve.primal_folds import factors_folds
 from ..solve.problem import GRID_POINTS, Problem, make_system, ridge_grid, typical_size
-from ..solve.readout import READOUTS
 from ..solve.widths import WIDTHS, Widths
-from ..tangent import EXACT, FeatureMap, Linear, Tangent
+from ..tangent import EXACT, FeatureMap, Linear
 from ..threads import few_threads
 
 SQUARES = 8  # matrices of features by features that folds in the primal form need
@@ -52,8 +48,6 @@ class LazyStep:
         The exact tangent features, or a map of them.
     seed
         Seed of the features, the folds, and the synthetic rows that scale the grid of λ.
-    alpha
-        Level of the intervals with which rounding is compared.
     progress
         Whether to show progress bars.
 
@@ -68,7 +62,6 @@ class LazyStep:
     loss: Loss = SQUARED
     features: FeatureMap = EXACT
     seed: int = 0
-    alpha: float = 0.1
     progress: bool = False
 
     def models(
@@ -80,8 +73,6 @@ class LazyStep:
         visit: Visit | None = None,
     ) -> LazyModels:
         """Return all leave-one-out models around a linearised network.
-
-        Where the machine's precision is too coarse for these rows they are solved again in float64.
 
         Parameters
         ----------
@@ -100,40 +91,22 @@ class LazyStep:
             rest, apart = rows_apart(len(X), self.seed)
             order, left_out = torch.cat([rest, apart]), len(rest)
             X, y = X[order], y[order]
-        if isinstance(tangent, Tangent) and tangent.machine.passes is not None:
-            moves = READOUTS[self.readout].moves_network
-            tangent = tangent.exactly() if moves or not tangent.is_steady(X) else tangent
-
-        def solve(tangent: Linear) -> LazyModels:
-            problem = self._problem(tangent, X, y, left_out, visit)
-            return self._construction.fit(problem, self.readout, self.alpha)
-
-        if tangent.machine.dtype == torch.float64:
-            return solve(tangent)
-        try:
-            found: LazyModels | None = solve(tangent)
-        except ValueError:
-            found = None
-        if found is not None and (self._is_fine(found, y) or not self._fits_exactly(tangent, y)):
-            return found
-        del found  # its matrices
-        return solve(tangent.of_type(torch.float64))
+        problem = self._problem(tangent, X, y, left_out, visit)
+        return self._construction.fit(problem, self.readout)
 
     def check_fits(self, n: int, parameters: int, machine: Machine) -> None:
         """Raise an error, before anything is computed, if the matrices do not fit in memory."""
         ridges = GRID_POINTS if self.ridge == "auto" and self._construction.symmetric else 1
         matrices = self._construction.matrices(self._widths, self.loss, ridges)
-        matrices += machine.predicting is not None
         size = self.features.for_rows(n, machine).size(parameters)
         if self._is_dual(n, size):
             needed, what = matrices * n * n, f"the kernel of {n:,} rows"
-            few = "features=Sketch(4096)"
-            remedy = "widths='constant', the squared loss" if self._needs_kernel else few
-            remedy = f"use {remedy}, parameters='last', precision='float32'"
+            remedy = "features=Sketch(4096)" if self.loss.closed_form else "the squared loss"
+            remedy = f"use {remedy}, parameters='last'"
         else:
             needed = self._primal_numbers(n, size, matrices)
             what = f"{size:,} features of {n:,} rows"
-            remedy = "use features=Sketch with fewer dimensions, precision='float32'"
+            remedy = "use features=Sketch with fewer dimensions"
         machine.check_fits(machine.item * needed, what, remedy + ", or fewer rows")
 
     def leaving(self, n: int) -> Leaving:
@@ -143,7 +116,7 @@ class LazyStep:
         return Leaving.choosing(n, self._construction.uses_folds)
 
     def _is_dual(self, n: int, size: int) -> bool:
-        return self.features.has_kernel and (n <= size or self._needs_kernel)
+        return self.features.has_kernel and (n <= size or not self.loss.closed_form)
 
     def _primal_numbers(self, n: int, size: int, matrices: int) -> int:
         """Numbers that the primal form needs beside its blocks."""
@@ -159,10 +132,6 @@ class LazyStep:
     @property
     def _widths(self) -> Widths:
         return WIDTHS[self.widths] if isinstance(self.widths, str) else self.widths
-
-    @property
-    def _needs_kernel(self) -> bool:
-        return self._widths.needs_kernel or not self.loss.closed_form
 
     def _problem(
         self,
@@ -180,11 +149,10 @@ class LazyStep:
                 f"{len(X)}: give more rows or a number for ridge"
             )
         X, y = machine.put(X), machine.put(y)
-        with machine.exact.products():
-            features = self.features.for_rows(len(X), machine)
-            basis = features.basis(tangent, X, self.seed, self._needs_kernel)
-            system = make_system(basis, X, y, self.intercept, self.progress)
-            ridges, own = self._ridges(tangent, features, X, y, left_out)
+        features = self.features.for_rows(len(X), machine)
+        basis = features.basis(tangent, X, self.seed, kernel=not self.loss.closed_form)
+        system = make_system(basis, X, y, self.intercept, self.progress)
+        ridges, own = self._ridges(tangent, features, X, y, left_out)
         settings = (self.loss, self._widths, self.folds, self.seed, self.progress)
         return Problem(basis, X, y, system, ridges, *settings, own, left_out, visit)
 
@@ -216,7 +184,7 @@ class LazyStep:
         basis = features.basis(tangent, rows, self.seed, features.has_kernel)
         kernel, outputs = kernel_of(basis, rows)
         unit = typical_size(tangent, X, self.seed)
-        residuals, weights = targets - outputs, torch.ones_like(kernel[0, :1], dtype=torch.float64)
+        residuals, weights = targets - outputs, torch.ones_like(kernel[0, :1])
         if not self.loss.closed_form:
             residuals = working_targets(self.loss, targets, outputs)
             weights = working_weights(self.loss, y if left_out is None else targets)
@@ -226,18 +194,3 @@ class LazyStep:
         if left_out is not None:
             return (float(found.values[-1] * weights[-1]),), None
         return (), OwnRidges(found.values * weights, found.doubtful)
-
-    def _is_fine(self, found: LazyModels, y: Tensor) -> bool:
-        """Whether rounding is negligible."""
-        share = rounding_share(found.loo, self.alpha, largest(y))
-        return share <= SMALL_SHARE and not found.loo.conceded
-
-    def _fits_exactly(self, tangent: Linear, y: Tensor) -> bool:
-        """Whether the models would fit in float64."""
-        assert isinstance(tangent, Tangent)
-        parameters = sum(p.numel() for p in tangent.moved.values())
-        try:
-            self.check_fits(len(y), parameters, tangent.machine.of_type(torch.float64))
-        except NotEnoughMemory:
-            return False
-        return True

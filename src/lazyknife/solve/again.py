@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from ..tangent import Dual, Linear
@@ -34,11 +33,3 @@ class LeverageAgain:
         system = make_system(basis, self.X, self.y, self.intercept)
         factors = [system.factor(ridge) for ridge in self.ridges.unique().tolist()]
         return LeverageScales.of(factors, self.gamma, self.ridges).at(rows, norms)
-
-    def of_type(self, dtype: torch.dtype) -> None:
-        """None, as for ``LeverageScales``."""
-        return None
-
-    def looser(self, error: float) -> LeverageAgain:
-        """Unchanged, as for ``LeverageScales``."""
-        return self

@@ -19,7 +19,7 @@ from .own_ridges import OwnRidges
 from .ridge import Ridge, RidgeModels, System, left_out
 
 # A λ is large enough for a kernel if it is at least this share of its trace.
-LEAST_SHARE = {torch.float64: 1e-10, torch.float32: 1e-5}
+LEAST_SHARE = 1e-10
 
 
 Visit = Callable[[Ridge, Tensor], None]

@@ -88,7 +88,7 @@ def _leave_out(factor: Ridge, rows: Tensor, norms: Tensor) -> FoldModel:
     columns = factor.inverse_rows(rows).T  # A_·S
     lower, failed = torch.linalg.cholesky_ex(columns[rows])
     if failed:
-        raise Indefinite(factor.ridge, str(columns.dtype).removeprefix("torch."))
+        raise Indefinite(factor.ridge)
     residuals = torch.cholesky_solve(factor.dual[rows, None], lower)
     steps = factor.steps(rows, columns.T)
     moved = (steps @ residuals)[:, 0]

@@ -50,11 +50,10 @@ def leave_one_out_newton(
 ) -> RidgeModels:
     """All n leave-one-out models of a loss, and the full one.
 
-    Every model is solved until each |G_i| is at most 1e-9 of the model's largest |ℓ'(y_i, f_i)|
-    (1e-4 in float32), or down to the rounding of f where λ is tiny relative to the kernel. It
-    takes O(n³) operations for all models together. Where a loss without curvature leaves an
-    interval of optimal intercepts, as Huber's may, its middle is taken, so that each model is a
-    function of its own rows alone.
+    Every model is solved until each |G_i| is at most 1e-9 of the model's largest |ℓ'(y_i, f_i)|, or
+    down to the rounding of f where λ is tiny relative to the kernel. It takes O(n³) operations for
+    all models together. Where a loss without curvature leaves an interval of optimal intercepts, as
+    Huber's may, its middle is taken, so that each model is a function of its own rows alone.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ class PrimalSystem:
         self.rows, self.targets, self.intercept = rows, targets, intercept
         self.machine, self.progress = machine, progress
         self.gram = gram(rows)
-        check_size(self.gram, machine)
+        check_size(self.gram)
         # The intercept absorbs the mean of the targets; subtracting it saves digits.
         self.mean = targets.mean() if intercept else targets.new_zeros(())
         self.centred = targets - self.mean
@@ -71,7 +71,7 @@ class PrimalSystem:
             columns=columns[: self.width],
             full=solved.coefficients,
             intercepts=torch.cat([own, solved.intercept[None]]),
-            ridges=residuals.new_full((len(residuals) + 1,), ridge, dtype=torch.float64),
+            ridges=residuals.new_full((len(residuals) + 1,), ridge),
             residuals=residuals,
             training_residuals=ridge * solved.dual,
             sensitivity=solved.sensitivity(solved.all_spans),
@@ -88,7 +88,7 @@ class PrimalSystem:
     def normal(self, ridge: float, left: Left | None = None) -> Normal:
         """Solve the normal equations at λ, of all rows or of all but some."""
         given = (self.rows, self.centred, self.gram, self._penalty(ridge))
-        return solve_normal(*given, ridge, self.machine.precision, left)
+        return solve_normal(*given, ridge, left)
 
     def _penalty(self, ridge: float) -> Tensor:
         penalty = self.gram.new_full((len(self.gram),), ridge)

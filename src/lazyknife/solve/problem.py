@@ -99,7 +99,7 @@ def make_system(
 def _feature_rows(basis: Basis, X: Tensor, intercept: bool) -> tuple[Tensor, Tensor]:
     """Feature rows (n, size), with a last column of 1 for an intercept, and outputs (n,)."""
     machine = basis.tangent.machine
-    rows = torch.ones(len(X), basis.size + intercept, dtype=machine.dtype, device=machine.device)
+    rows = torch.ones(len(X), basis.size + intercept, dtype=torch.float64, device=machine.device)
     outputs = rows.new_empty(len(X))
     for part in blocks(len(X), basis.row_bytes, machine.block):
         outputs[part], rows[part, : basis.size] = basis.at(X[part])[:2]

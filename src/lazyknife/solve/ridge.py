@@ -29,11 +29,11 @@ from .rounding import Sensitivity
 class Indefinite(ValueError):
     """Rounding outweighs the ridge."""
 
-    def __init__(self, ridge: float, precision: str) -> None:
+    def __init__(self, ridge: float) -> None:
         super().__init__(
-            f"the kernel plus ridge={ridge:.3g} is not positive definite in {precision}: rounding "
-            "outweighs the ridge. Use a larger ridge, precision='float64', or scale the features "
-            "(scaling='symlog', or 'standardize' with X_pool)"
+            f"the kernel plus ridge={ridge:.3g} is not positive definite in float64: rounding "
+            "outweighs the ridge. Use a larger ridge, or scale the features (scaling='symlog', or "
+            "'standardize' with X_pool)"
         )
 
 
@@ -85,7 +85,7 @@ class RidgeModels:
             columns=columns,
             full=like.new_zeros(len(columns)),
             intercepts=like.new_zeros(n + 1),
-            ridges=like.new_zeros(n + 1, dtype=torch.float64),
+            ridges=like.new_zeros(n + 1),
             residuals=torch.zeros_like(like),
             training_residuals=torch.zeros_like(like),
             sensitivity=Sensitivity.unknown(n, like),
@@ -104,10 +104,6 @@ class RidgeModels:
             training_residuals=self.training_residuals[:count],
             sensitivity=self.sensitivity[torch.arange(count, device=self.residuals.device)],
         )
-
-    def of_type(self, dtype: torch.dtype) -> RidgeModels:
-        """The same models with coordinates in another floating type; all else stays as it is."""
-        return replace(self, columns=self.columns.to(dtype), full=self.full.to(dtype))
 
 
 class Open(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -29,12 +29,6 @@ class Scales(Protocol):
     @property
     def own_error(self) -> Tensor:
         """Bounds on the relative errors of ``own`` by rounding, a single one or shape (n,)."""
-
-    def of_type(self, dtype: torch.dtype) -> Self | None:
-        """The same in another floating type; None where that would be too coarse."""
-
-    def looser(self, error: float) -> Self:
-        """The same with this relative error of σ at new rows."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +58,7 @@ class LeverageScales:
         ``gamma`` is the relative error of kernels.
         """
         if ridges is None:
-            ridges = torch.full_like(factors[0].diagonal, factors[0].ridge, dtype=torch.float64)
+            ridges = torch.full_like(factors[0].diagonal, factors[0].ridge)
         members = tuple(torch.nonzero(ridges == factor.ridge)[:, 0] for factor in factors)
         own = factors[0].diagonal.new_empty(len(ridges))
         for factor, models in zip(factors, members, strict=True):
@@ -86,11 +80,3 @@ class LeverageScales:
             both = (math.sqrt(factor.strain) + loose.sqrt()).square()
             error = torch.maximum(error, self.gamma / 2 * both)
         return sigma.sqrt_(), error
-
-    def of_type(self, dtype: torch.dtype) -> None:
-        """None: s is a small difference of large numbers."""
-        return None
-
-    def looser(self, error: float) -> LeverageScales:
-        """Unchanged: leverage is never computed in another type."""
-        return self

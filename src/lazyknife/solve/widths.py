@@ -23,37 +23,25 @@ class Widths(ABC):
     ----------
     needs_system
         Whether it uses the equations after the models are solved.
-    needs_kernel
-        Whether it requires the kernel (the dual form).
     needs_candidates
         Whether it is for models that choose among candidates.
     any_loss
         Whether it supports every loss; otherwise only the squared one.
     fewest_rows
         Smallest number of rows.
-    most_rows
-        Largest number of rows for which it is a default.
     matrices
         Matrices of the kernel's size that it needs besides the models, with one λ and with many.
 
     """
 
     needs_system: ClassVar[bool] = True
-    needs_kernel: ClassVar[bool] = False
     needs_candidates: ClassVar[bool] = False
     any_loss: ClassVar[bool] = False
     fewest_rows: ClassVar[int] = 2
-    most_rows: ClassVar[float] = float("inf")
     matrices: ClassVar[tuple[int, int]]
 
     @abstractmethod
-    def scales(
-        self,
-        system: System,
-        models: RidgeModels,
-        gamma: float,
-        progress: bool = False,
-    ) -> Scales | None:
+    def scales(self, system: System, models: RidgeModels, gamma: float) -> Scales | None:
         """Return σ of all models; None where it is 1.
 
         Parameters
@@ -64,8 +52,6 @@ class Widths(ABC):
             The leave-one-out models.
         gamma
             The relative error of kernels.
-        progress
-            Whether to show a progress bar.
 
         """
 
@@ -77,7 +63,7 @@ class Constant(Widths):
     any_loss = True
     matrices = (0, 0)
 
-    def scales(self, *_: object, **__: object) -> None:
+    def scales(self, system: System, models: RidgeModels, gamma: float) -> None:
         return None
 
 
@@ -86,13 +72,7 @@ class Leverage(Widths):
 
     matrices = (3, 4)  # the models share few λ, each with a factor of its own
 
-    def scales(
-        self,
-        system: System,
-        models: RidgeModels,
-        gamma: float,
-        progress: bool = False,
-    ) -> LeverageScales:
+    def scales(self, system: System, models: RidgeModels, gamma: float) -> LeverageScales:
         each = models.ridges[:-1]
         factors = [system.factor(ridge) for ridge in each.unique().tolist()]
         return LeverageScales.of(factors, gamma, each)

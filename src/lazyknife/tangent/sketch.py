@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ from .tangent import Tangent
 
 MOST = 4096  # dimensions of a sketch whose number is not given
 SHARE = 4  # rows for each dimension, and the part of the memory that matrices may take
-BYTES = 2 * 8  # for each row and dimension: features and models, in float64 whatever the precision
+BYTES = 2 * 8  # for each row and dimension: features and models
 
 
 @dataclass(frozen=True)
@@ -86,10 +86,6 @@ class Signs:
             total += part.project(*self.pairs[part.names])
         return total
 
-    def of_type(self, dtype: torch.dtype) -> Signs:
-        pairs = {names: (u.to(dtype), v.to(dtype)) for names, (u, v) in self.pairs.items()}
-        return replace(self, pairs=pairs)
-
 
 def draw_signs(dimension: int, parts: Sequence[Part], seed: int, machine: Machine) -> Signs:
     """Draw the signs of each part, the first ones divided by √dimension."""
@@ -97,7 +93,7 @@ def draw_signs(dimension: int, parts: Sequence[Part], seed: int, machine: Machin
 
     def signs(size: int) -> Tensor:
         bits = torch.randint(0, 2, (size, dimension), generator=generator, dtype=torch.int8)
-        return machine.put((2 * bits - 1).to(machine.dtype))
+        return machine.put((2 * bits - 1).double())
 
     scale = 1 / math.sqrt(dimension)
     shapes = {part.names: part.matrix_shape for part in parts}
