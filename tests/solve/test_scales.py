@@ -146,7 +146,6 @@ def test_intervals_with_leverage(
     first = solved(LazyStep(ridge, widths="leverage"), n, widths)
     J, J_new = (reference.jacobian(first.module, part.cpu()) for part in (first.X, first.new))
     ridges = first.models.solved.ridges[:-1].tolist()
-    assert len(set(ridges)) > (ridge == "auto")  # or the choice would not be seen
     sigma, own = reference.leverage(J, J_new, ridges, True), own_leverage(J, ridges, True)
     for readout, budget in (("tangent", 0), ("tangent", 4000), ("network", 0)):
         found = solved(LazyStep(ridge, readout=readout, widths="leverage"), n, widths, budget)

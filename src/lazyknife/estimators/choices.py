@@ -73,7 +73,7 @@ class Choices:
             return self._construction.widths[0]
         return "auto" if self.candidates and n >= WIDTHS["auto"].fewest_rows else "constant"
 
-    def cannot_choose(self, X: Tensor, starts: int, parameters: Any) -> str:
+    def cannot_choose(self, X: Tensor) -> str:
         """Why models of rows like X cannot choose among candidates; empty if they can."""
         if not self.loss.closed_form:
             return f"do not support loss={self.loss.name!r}: use loss='squared'"
@@ -81,8 +81,6 @@ class Choices:
             return f"do not support readout={self.readout!r}: use readout='tangent'"
         if self.features != EXACT:
             return f"do not support features={self.features!r}: use features=None"
-        if starts != 1 or parameters != "all":
-            return "require starts=1 and parameters='all'"
         if X.ndim != 2 or not X.is_floating_point():
             return "require rows of numbers"
         return "require at least 4 rows" if len(X) < 4 else ""

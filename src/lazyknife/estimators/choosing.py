@@ -19,7 +19,7 @@ from ..intervals.chosen import ChosenModels, Group, some_of
 from ..networks import wide
 from ..records import RoundedModels
 from ..solve.again import LeverageAgain
-from ..solve.factors import Factors, choose_factors
+from ..solve.factors import choose_factors
 from ..solve.folds import draw_folds
 from ..solve.kernels import CandidateKernels, weights_of
 from ..solve.own_ridges import OwnRidges
@@ -94,7 +94,8 @@ class ChoosingStep(CandidateStep):
             found = self._search(rows, part, units)
         with few_threads(len(y)):
             loo = self._solve(rows, found, units)
-        return loo, self._choice(found, loo.factors, units, len(part), X.shape[1])
+        names = loo.factors.names if loo.factors else (self.widths,) * len(y)
+        return loo, self._choice(found, names, units, len(part), X.shape[1])
 
     def _shared(self, X: Tensor, y: Tensor, units: Sequence[float]) -> tuple[RoundedModels, Choice]:
         """Rows that are set aside choose for all models, and train them, but are not left out."""
@@ -113,7 +114,7 @@ class ChoosingStep(CandidateStep):
         with few_threads(len(y)):
             loo = step.models(tangent, X[order], y[order], len(rest)).loo
         every = found.of([0] * (len(rest) + 1))
-        return loo, self._choice(every, None, units, len(few), X.shape[1], widths)
+        return loo, self._choice(every, (widths,) * len(rest), units, len(few), X.shape[1])
 
     def _frames(self, X: Tensor, sets: Sequence[Tensor]) -> Frames:
         if not self.scaled:
@@ -247,24 +248,22 @@ class ChoosingStep(CandidateStep):
     def _choice(
         self,
         found: Found,
-        factors: Factors | None,
+        widths: tuple[str, ...],
         units: Sequence[float],
         searched: int,
         features: int,
-        widths: str | None = None,
     ) -> Choice:
         networks = [self.candidates[place.network].network for place in found.places]
         weights = [
             weights_of(network, place.weights, features) if network else [math.nan] * features
             for network, place in zip(networks, found.places, strict=True)
         ]
-        count = len(found.places) - 1
         return Choice(
             networks=tuple(candidate.name for candidate in self.candidates),
             network=np.array([place.network for place in found.places]),
             weights=np.array(weights),
             ridge=np.array([units[p.network] * 2.0**p.ridge for p in found.places]),
-            widths=factors.names if factors else (widths or self.widths,) * count,
+            widths=widths,
             behind=(found.starting - found.starting.min(axis=1, keepdims=True)) * searched / 2,
             evaluated=found.evaluated,
             searched=searched,

@@ -149,16 +149,19 @@ class LazyFit(IntervalRegressor):
     def _candidates(self, X: Tensor) -> tuple[Network | wide, ...] | None:
         """The networks that models choose from; None where one network has nothing to choose."""
         listed = listed_networks(self.network)
-        reason = self._choices().cannot_choose(X, self.starts, self.parameters)
+        reason = self._choices().cannot_choose(X)
         symmetric = find_construction(self.construction).symmetric
         if listed is None and self.network is not None:
             chooses = isinstance(self.ridge, str) and not symmetric and not reason
             return (self.network,) if chooses else None
         if listed is None:
             plain = type(self._base_method()) is Public and not reason
+            plain = plain and self.starts == 1 and self.parameters == "all"
             found = default_networks(X, symmetric)
             fits = len(X) <= MOST_ROWS or self._parted(len(X), found)
             return found if plain and fits else None
+        if self.starts != 1 or self.parameters != "all":
+            reason = reason or "require starts=1 and parameters='all'"
         if reason:
             raise ValueError(f"network={self.network!r}: candidates {reason}")
         check_trainable(self._base_method(), self.network)
@@ -201,7 +204,7 @@ class LazyFit(IntervalRegressor):
             "seeds_": seeds,
         }
         if choice is not None:
-            attributes |= {"choice_": choice, "ridge_": choice.ridges}
+            attributes |= {"choice_": choice, "ridge_": self.starts * choice.ridges}
         if len(networks) == 1 and bases[0] is not None:
             attributes |= {"start_": starts[0], "base_": bases[0]}
         return Fitted(loo, certifier, attributes)
@@ -258,7 +261,7 @@ class LazyFit(IntervalRegressor):
                 starts.append(None)
                 bases.append(None)
                 continue
-            starts.append(start := build(network, given.X, given.seeds.start + k))
+            starts.append(start := build(network, given.X, given.seeds.start + k, self.starts))
             bases.append(self._learnt(start, given, learn, given.seeds.base + k))
         return starts, bases
 
