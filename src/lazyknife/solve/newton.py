@@ -82,7 +82,7 @@ def leave_one_out_newton(
     offsets, n = y - system.targets, len(y)
     problem = replace(_problem(system, y, offsets, loss), limits=limits)
     columns, doubtful = torch.empty_like(system.kernel), torch.zeros_like(y)
-    each = y.new_full((n + 1,), ridges[0], dtype=torch.float64)
+    each = y.new_full((n + 1,), ridges[0])
     if len(ridges) > 1:
         working = system.with_targets(working_targets(loss, y, offsets))
         chosen = leave_one_out(working, ridges, progress)
