@@ -213,7 +213,7 @@ class DualSystem:
             columns=columns,
             full=solved.dual,
             intercepts=torch.cat([each, solved.intercept[None]]),
-            ridges=residuals.new_full((n + 1,), ridge, dtype=torch.float64),
+            ridges=residuals.new_full((n + 1,), ridge),
             residuals=residuals,
             training_residuals=ridge * solved.dual,  # (K + λI)c + β = r
             sensitivity=solved.sensitivity(torch.cat(spans)),

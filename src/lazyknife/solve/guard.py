@@ -70,7 +70,6 @@ class Values(NamedTuple):
     rows: slice
     models: slice
     values: Tensor
-    coordinates: Tensor
 
 
 def predicted_values(basis: Basis, solved: RidgeModels, X: Tensor) -> Iterator[Values]:
@@ -81,7 +80,7 @@ def predicted_values(basis: Basis, solved: RidgeModels, X: Tensor) -> Iterator[V
         for models in blocks(count, 8 * basis.size + 24 * len(outputs), limit):
             values = coordinates @ solved.columns[:, models]
             values += solved.intercepts[:-1][models] + outputs[:, None]
-            yield Values(rows, models, values, coordinates)
+            yield Values(rows, models, values)
 
 
 def own_residuals(problem: Problem, solved: RidgeModels, rows: Tensor) -> tuple[Tensor, Tensor]:
