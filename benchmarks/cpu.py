@@ -47,11 +47,9 @@ from lazyknife.intervals.constructions import Plus
 from lazyknife.intervals.ends import plus
 from lazyknife.networks import build, make, mlp
 from lazyknife.records import LeaveOneOut
-from lazyknife.solve.dual import DualSystem
 from lazyknife.solve.problem import GRID_POINTS, Problem
 from lazyknife.solve.readout import READOUTS, TangentReadout
-from lazyknife.solve.rounding import gamma_of
-from lazyknife.solve.widths import Noise
+from lazyknife.solve.rounding import GAMMA
 from lazyknife.tangent import Sketch, linearise
 
 NEW_ROWS = 4900
@@ -214,11 +212,10 @@ def guard(repeats: int) -> list[Row]:
 class Unchecked(Plus):
     """Neither measures nor bounds rounding, but for what the solution of the equations counts."""
 
-    def fit(self, problem: Problem, readout: str, alpha: float) -> LazyModels:
+    def fit(self, problem: Problem, readout: str) -> LazyModels:
         """Solve the models and read them out."""
         solved, system = self.solve(problem), problem.system
-        gamma = gamma_of(problem.machine.dtype)
-        scales = problem.widths.scales(system, solved, problem.grid, gamma)
+        scales = problem.widths.scales(system, solved, GAMMA)
         loo = READOUTS[readout].of(problem.basis, problem.X, problem.y, solved, scales)
         return LazyModels(loo, solved)
 
@@ -334,7 +331,7 @@ def command_line(repeats: int) -> list[Row]:
     """``lazyknife predict`` against a script that reads the same files and trains once.
 
     The network is the command's own, with a linear part. The last row has all of the command's
-    defaults, widths that follow the noise among them.
+    defaults.
     """
     from research.datasets import DataNotFound, load
 
@@ -406,14 +403,11 @@ class Counts:
         That were tried.
     chosen
         That some leave-one-out model has.
-    noise
-        That some model of the noise has.
 
     """
 
     grid: int
     chosen: int
-    noise: int
 
 
 @dataclass(frozen=True)
@@ -465,11 +459,6 @@ class Option:
 OPTIONS = {
     'widths="leverage"': Option(
         {"widths": "leverage"}, lambda k: k.grid + 2 / 3 * k.chosen, lambda k, n: 2 + 2 * k.chosen
-    ),
-    'widths="noise"': Option(
-        {"widths": "noise"},
-        lambda k: k.grid + k.chosen + 3 * (GRID_POINTS // Noise.step + k.noise),
-        lambda k, n: 4,
     ),
     'construction="minmax"': Option({"construction": "minmax"}),
     'construction="full"': Option(
@@ -547,19 +536,9 @@ def settings_of(option: Option, ridge: float | str) -> dict[str, Any]:
 
 def counted_ridges(fit: Job, model: LazyJackknifeRegressor) -> Counts:
     """Fit, and count the λ that were tried and chosen."""
-    inversions: list[float] = []
-
-    def counted(system: DualSystem, ridge: float, solve: Any = DualSystem.at) -> Any:
-        inversions.append(ridge)
-        return solve(system, ridge)
-
-    with patch.object(DualSystem, "at", counted):
-        fit()
+    fit()
     grid = GRID_POINTS if model.ridge == "auto" else 1
-    chosen = len(np.unique(model.ridge_[:-1]))
-    # The models' own, then one for each λ of theirs, of the second grid, and of those chosen of it.
-    rest = len(inversions) - grid - chosen - GRID_POINTS // Noise.step
-    return Counts(grid, chosen, max(0, rest))
+    return Counts(grid, chosen=len(np.unique(model.ridge_[:-1])))
 
 
 def products(job: Job) -> float:

@@ -101,14 +101,13 @@ def ladder_table(rows: list[Row], gpu: Row, plans: Row) -> str:
 def gpu_table(cases: list[Row]) -> str:
     """Seconds and bytes on a GPU, as markdown."""
     columns = (
-        *("training rows", "new rows", "precision", "features"),
+        *("training rows", "new rows", "features"),
         *("solve (s)", "predict (s)", "all (s)", "peak memory", "rounding"),
     )
     lines = [
         (
             f"{case['n']:,}",
             f"{case['m']:,}",
-            case["precision"],
             f"Sketch({case['dimension']})" if case["dimension"] else "exact",
             *(f"{case[name]:.2f}" for name in ("solve", "predict", "seconds")),
             f"{case['peak_bytes'] / 1e9:.1f} GB",
@@ -184,23 +183,20 @@ def draw_growth(ax: Axes, growth: Row) -> None:
     ax.minorticks_off()
 
 
-# Label, precision, whether sketched, marker and colour.
+# Label, whether sketched, marker and colour.
 LINES = (
-    ("float64", "float64", False, "o-", "#08519c"),
-    ("float32", "float32", False, "s-", "#d55e00"),
-    ("tf32", "tf32", False, "D-", "#cc79a7"),
-    ("Sketch(4096), float64", "float64", True, "^-", "#009e73"),
-    ("Sketch(4096), float32", "float32", True, "v-", "#56b4e9"),
+    ("exact features", False, "o-", "#08519c"),
+    ("Sketch(4096)", True, "^-", "#009e73"),
 )
 
 
 def draw_gpu(ax: Axes, gpu: Row) -> None:
-    """Seconds on a GPU, a line for each precision and kind of features."""
-    for name, precision, sketched, marker, colour in LINES:
+    """Seconds on a GPU, a line for each kind of features."""
+    for name, sketched, marker, colour in LINES:
         points = [
             (case["n"], case["seconds"])
             for case in gpu["cases"]
-            if case["precision"] == precision and bool(case["dimension"]) == sketched
+            if bool(case["dimension"]) == sketched
         ]
         if points:
             ax.loglog(*zip(*sorted(points), strict=True), marker, color=colour, label=name)

@@ -178,41 +178,6 @@ def left_out_residuals(J: Array, r: Array, ridge: float, intercept: bool) -> Arr
     return r - predicted
 
 
-@dataclass(frozen=True)
-class NoiseTwin:
-    """Row j: the second ridge without row j, its λ, and the least σ."""
-
-    moves: Array
-    intercepts: Array
-    ridges: list[float]
-    floors: Array
-
-    def at(self, new: Array) -> Array:
-        """σ_{−j}(x), shape (m, n)."""
-        return np.maximum(new @ self.moves.T + self.intercepts, self.floors)
-
-
-def noise(
-    J: Array,
-    r: Array,
-    ridges: Sequence[float],
-    grid: Sequence[float],
-    intercept: bool,
-    floor: float,
-) -> NoiseTwin:
-    """For each j: delete it, refit for each error that is left, and smooth the errors' sizes."""
-    models, chosen, floors = [], [], []
-    for j, ridge in enumerate(ridges):
-        kept = np.arange(len(r)) != j
-        sizes = np.abs(left_out_residuals(J[kept], r[kept], ridge, intercept))
-        errors = [left_out_error(J[kept], sizes, other, intercept) for other in grid]
-        chosen.append(grid[errors.index(min(errors))])
-        models.append(ridge_fit(J[kept], sizes, chosen[-1], intercept))
-        floors.append(floor * sizes.mean())
-    moves = np.stack([move for move, _ in models])
-    return NoiseTwin(moves, np.array([b for _, b in models]), chosen, np.array(floors))
-
-
 def candidate_scores(
     J: Array, r: Array, x: Array, candidates: Array, ridge: float, intercept: bool
 ) -> tuple[Array, Array]:

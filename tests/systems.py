@@ -14,7 +14,7 @@ from lazyknife.solve.choose import leave_one_out
 from lazyknife.solve.convex import LIMITS, Limits
 from lazyknife.solve.dual import DualSystem, FactoredRidge
 from lazyknife.solve.newton import leave_one_out_newton
-from lazyknife.solve.parted import leave_one_out_parted, part_of
+from lazyknife.solve.own_ridges import OwnRidges, choose_ridges
 from lazyknife.solve.primal import PrimalSystem
 from lazyknife.solve.primal_ridge import PrimalRidge
 from lazyknife.solve.ridge import OpenRidge, RidgeModels
@@ -25,10 +25,17 @@ FORMS = ["dual", "primal"]
 Ridges = float | Tensor | Sequence[float]
 
 
-def listed(ridges: Ridges) -> list[float]:
-    if isinstance(ridges, Tensor):
-        return [float(ridge) for ridge in ridges.tolist()]
-    return [float(ridge) for ridge in ridges] if isinstance(ridges, Sequence) else [float(ridges)]
+def own_ridges(ridges: Ridges, targets: Tensor) -> OwnRidges:
+    """λ of n models and the full one: the same, or those given in turn."""
+    given = torch.as_tensor(ridges, dtype=torch.float64).reshape(-1)
+    turns = torch.arange(len(targets) + 1) % len(given)
+    return OwnRidges(given[turns].to(targets.device), torch.zeros_like(targets))
+
+
+def chosen_ridges(kernel: Tensor, targets: Tensor, intercept: bool) -> OwnRidges:
+    """λ that every model chooses on its own rows."""
+    columns = [*range(len(targets) + 1)]
+    return choose_ridges(kernel.clone(), targets, intercept, 1.0, columns, None, MACHINE)
 
 
 def dual_models(
@@ -38,16 +45,15 @@ def dual_models(
     intercept: bool,
     machine: Machine = MACHINE,
 ) -> RidgeModels:
-    return leave_one_out(DualSystem(kernel, targets, intercept, machine), listed(ridges))
+    system = DualSystem(kernel, targets, intercept, machine)
+    return leave_one_out(system, own_ridges(ridges, targets))
 
 
 def primal_models(
     rows: Tensor, targets: Tensor, ridges: Ridges, intercept: bool, machine: Machine = MACHINE
 ) -> RidgeModels:
-    system, grid = PrimalSystem(rows, targets, intercept, machine), listed(ridges)
-    if len(grid) == 1:
-        return leave_one_out(system, grid)
-    return leave_one_out_parted(system, grid, part_of(system, seed=0))
+    system = PrimalSystem(rows, targets, intercept, machine)
+    return leave_one_out(system, own_ridges(ridges, targets))
 
 
 def newton_models(
@@ -61,7 +67,7 @@ def newton_models(
     limits: Limits = LIMITS,
 ) -> RidgeModels:
     system = DualSystem(kernel, y - offsets, intercept, machine)
-    return leave_one_out_newton(system, y, listed(ridges), loss, limits=limits)
+    return leave_one_out_newton(system, y, own_ridges(ridges, y), loss, limits=limits)
 
 
 def system(

@@ -22,7 +22,6 @@ PARTS = [
         "sentences",
         "errors",
         "files",
-        "matmul",
         "memory",
         "processes",
         "settings",
@@ -167,10 +166,9 @@ for ridge in (1.0, "auto"):
         loo = LazyStep(ridge, construction=construction).models(tangent, X, y).loo
         _, lower, upper = CONSTRUCTIONS[construction].ends(loo, X, [2])
         assert (lower <= upper).all()
-    for score in ("leverage", "noise"):
-        loo = LazyStep(ridge, widths=score).models(tangent, X, y).loo
-        _, lower, upper = CONSTRUCTIONS["plus"].ends(loo, X, [2])
-        assert (lower <= upper).all()
+    loo = LazyStep(ridge, widths="leverage").models(tangent, X, y).loo
+    _, lower, upper = CONSTRUCTIONS["plus"].ends(loo, X, [2])
+    assert (lower <= upper).all()
     loo = LazyStep(ridge, loss=Huber()).models(tangent, X, y).loo
 """
 

@@ -1,14 +1,9 @@
-"""Devices, precisions and budgets of memory, and loops that stay within them."""
+"""Devices and budgets of memory, and loops that stay within them."""
 
 from __future__ import annotations
 
 import re
 import sys
-import threading
-import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,23 +23,13 @@ without_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a G
 
 
 @pytest.mark.parametrize("device", ["cpu", CPU])
-@pytest.mark.parametrize("precision", compute.PRECISIONS)
 @pytest.mark.parametrize("budget", [10**6, 10**9, 2.5e6, np.int64(2**20)])
-def test_settings_make_a_machine(device: str | torch.device, precision: str, budget: float) -> None:
-    made = machine_for(device, precision, budget)
-    assert (made.device, made.budget, made.precision) == (CPU, int(budget), precision)
-    solved_exactly = precision in ("float64", "mixed", "network")
-    assert made.dtype == (torch.float64 if solved_exactly else torch.float32)
-    assert made.predicting == (torch.float32 if precision == "mixed" else None)
-    assert made.passes == (torch.float32 if precision == "network" else None)
-    assert made.tf32 == (precision == "tf32")
-    assert made.item == (8 if solved_exactly else 4)
-    rounding = 2.0**-52 if solved_exactly else 1e-3 if made.tf32 else 2.0**-23
-    assert made.epsilon == rounding
+def test_settings_make_a_machine(device: str | torch.device, budget: float) -> None:
+    assert machine_for(device, budget) == Machine(CPU, int(budget))
 
 
 def test_without_a_budget_it_is_a_share_of_the_free_memory() -> None:
-    budget = machine_for("cpu", "float64", None).budget
+    budget = machine_for("cpu", None).budget
     assert budget == pytest.approx(compute.BUDGET_SHARE * free_memory(CPU), rel=0.2)
 
 
@@ -56,7 +41,6 @@ def test_auto_is_the_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> 
 
 WRONG: dict[str, list[object]] = {
     "device": ["tpu", None, 1.5],
-    "precision": ["float16", None, torch.float32, ["float64"]],
     "memory_budget": [0, -1, 0.5, 1000, 999_999, float("nan"), float("inf"), "1GB", True],
 }
 
@@ -65,11 +49,9 @@ WRONG: dict[str, list[object]] = {
     ("name", "value"), [(name, value) for name, values in WRONG.items() for value in values]
 )
 def test_wrong_settings_are_refused_by_name_and_value(name: str, value: object) -> None:
-    asked = {"device": "cpu", "precision": "float64", "memory_budget": None} | {name: value}
+    asked = {"device": "cpu", "memory_budget": None} | {name: value}
     with pytest.raises(ValueError, match=re.escape(f"{name}={value!r}")):
         machine_for(**asked)
-    with pytest.raises(ValueError, match=r"\['float64', 'mixed', 'network', 'float32', 'tf32'\]"):
-        machine_for("cpu", "half", None)
 
 
 @without_gpu
@@ -135,84 +117,12 @@ def test_rows_at_once_stay_within_their_bounds_and_bytes(
     assert 1 <= made.tile <= max(1, made.block)
 
 
-def precision() -> str:
-    return torch.get_float32_matmul_precision()
-
-
-SINGLE = replace(MACHINE, dtype=torch.float32)
-TF32 = replace(SINGLE, tf32=True)
-WITHIN = {SINGLE: "highest", TF32: "high"}
-
-
-@pytest.fixture
-def users_precision() -> Iterator[str]:
-    """The user's own setting, which no machine wants."""
-    before = precision()
-    torch.set_float32_matmul_precision("medium")
-    yield "medium"
-    torch.set_float32_matmul_precision(before)
-
-
-def test_products_run_at_the_machines_precision_and_may_be_nested(users_precision: str) -> None:
-    for machine, within in WITHIN.items():
-        with machine.products(), MACHINE.products():  # float64 leaves the setting alone
-            assert precision() == within
-        assert precision() == users_precision
-    with MACHINE.products():
-        assert precision() == users_precision
-    with SINGLE.products():
-        for inner in (TF32, SINGLE):
-            with inner.products():
-                assert precision() == WITHIN[inner]
-                with SINGLE.products():
-                    assert precision() == "highest"
-                assert precision() == WITHIN[inner]
-            assert precision() == "highest"
-        with pytest.raises(ZeroDivisionError), TF32.products():
-            raise ZeroDivisionError
-        assert precision() == "highest"
-    assert precision() == users_precision
-
-
-def test_threads_have_the_precision_that_they_want(users_precision: str) -> None:
-    def work(number: int) -> set[bool]:
-        outer, inner = (SINGLE, TF32) if number % 2 else (TF32, SINGLE)
-        kept = set()
-        for _ in range(10):
-            with outer.products():
-                for wanted in (outer, inner, outer):
-                    with wanted.products():
-                        kept.add(precision() == WITHIN[wanted])
-                        time.sleep(1e-4)
-                        kept.add(precision() == WITHIN[wanted])
-        return kept
-
-    with ThreadPoolExecutor(8) as pool:
-        assert set().union(*pool.map(work, range(8))) == {True}
-    assert precision() == users_precision
-
-
-def test_threads_of_one_precision_work_side_by_side(users_precision: str) -> None:
-    together = threading.Barrier(4, timeout=10)
-
-    def work(_: int) -> str:
-        with TF32.products():
-            together.wait()  # breaks unless all four are here
-            return precision()
-
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(work, range(4))) == ["high"] * 4
-    assert precision() == users_precision
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_put_takes_its_type_for_numbers_and_keeps_that_of_codes(dtype: torch.dtype) -> None:
-    made = replace(MACHINE, dtype=dtype)
+def test_put_makes_numbers_float64_and_keeps_the_type_of_codes() -> None:
     for kind in (torch.float64, torch.float32, torch.float16, torch.int64, torch.uint8):
         X = torch.arange(3).to(kind)
-        put = made.put(X)
+        put = MACHINE.put(X)
         assert put.device.type == MACHINE.device.type
-        assert put.dtype == (dtype if kind.is_floating_point else kind)
+        assert put.dtype == (torch.float64 if kind.is_floating_point else kind)
         assert put.tolist() == [0, 1, 2]
 
 

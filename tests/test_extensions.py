@@ -112,15 +112,8 @@ def test_a_construction_as_an_object_is_refused_where_its_models_lack() -> None:
 class Rooted(Leverage):
     """The square root of the leverage's σ."""
 
-    def scales(
-        self,
-        system: System,
-        models: RidgeModels,
-        grid: Sequence[float],
-        gamma: float,
-        progress: bool = False,
-    ) -> LeverageScales:
-        found = super().scales(system, models, grid, gamma, progress)
+    def scales(self, system: System, models: RidgeModels, gamma: float) -> LeverageScales:
+        found = super().scales(system, models, gamma)
 
         class Root(LeverageScales):
             def at(self, rows: Tensor, norms: Tensor) -> tuple[Tensor, Tensor]:

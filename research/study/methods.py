@@ -63,9 +63,8 @@ class StandardisedRegressor(LazyJackknifeRegressor):
 
 
 def _before(setting: Setting) -> IntervalRegressor:
-    """The library's earlier defaults."""
-    own = {"widths": "noise", "scaling": "standardize", "alpha": setting.alpha}
-    return StandardisedRegressor(**own, **EARLIER)
+    """The library's earlier defaults; its rows were made with widths that followed the noise."""
+    return StandardisedRegressor(scaling="standardize", alpha=setting.alpha, **EARLIER)
 
 
 def _earlier(base: methods.Base | None = None, **own: Any) -> Method:

@@ -1,4 +1,4 @@
-"""Where the linear algebra runs: device, precision, memory, progress.
+"""Where the linear algebra runs, in float64: device, memory, progress.
 
 A fit holds one or two matrices that it cannot do without: n×n in the dual form, (features + 1)×n in
 the primal one. Everything else, features kept for later and the temporaries of every loop, stays
@@ -11,16 +11,14 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
-from functools import cache, partial
+from dataclasses import dataclass
+from functools import cache
 from numbers import Real
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor
 
-from .matmul import float32_products
 from .memory import NotEnoughMemory, free_bytes, total_bytes
 from .threads import shared_map
 
@@ -28,13 +26,6 @@ CPU = torch.device("cpu")
 Device = str | torch.device
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-PRECISIONS: dict[str, dict[str, Any]] = {  # as fields of a Machine
-    "float64": {"dtype": torch.float64},
-    "mixed": {"dtype": torch.float64, "predicting": torch.float32},
-    "network": {"dtype": torch.float64, "passes": torch.float32},
-    "float32": {"dtype": torch.float32},
-    "tf32": {"dtype": torch.float32, "tf32": True},
-}
 LEAST_BUDGET = 10**6  # bytes; with less, loops over single rows take most of the time
 BUDGET_SHARE = 0.25  # of the free memory, that blocks may take by default
 # Temporaries of this size stay in a processor's caches; a GPU needs large ones.
@@ -50,38 +41,13 @@ torch.empty(31 * 2**20, dtype=torch.uint8)
 
 @dataclass(frozen=True)
 class Machine:
-    """The device and number type of all linear algebra, and the bytes that blocks may take."""
+    """The device of all linear algebra, and the bytes that blocks may take."""
 
     device: torch.device = CPU
-    dtype: torch.dtype = torch.float64
-    tf32: bool = False  # whether the device may round the factors of float32 products to TF32
     # Bytes for everything but the matrices named above: half (``kept``) for features that are kept,
     # a quarter (``block``) for the temporaries of a loop.
     budget: int = 2**30
-    predicting: torch.dtype | None = None  # the type of predictions, if it is another one
-    passes: torch.dtype | None = None  # the type in which networks run, if it is another one
-
-    @property
-    def item(self) -> int:
-        return self.dtype.itemsize
-
-    @property
-    def epsilon(self) -> float:
-        """Relative rounding error of one operation."""
-        return 1e-3 if self.tf32 else torch.finfo(self.dtype).eps
-
-    @property
-    def precision(self) -> str:
-        alike = partial(Machine, self.device, budget=self.budget)
-        return next(name for name, kind in PRECISIONS.items() if alike(**kind) == self)
-
-    @property
-    def exact(self) -> Machine:
-        return replace(self, tf32=False)
-
-    def of_type(self, dtype: torch.dtype) -> Machine:
-        """The same machine with another floating type for everything."""
-        return replace(self, dtype=dtype, tf32=False, predicting=None, passes=None)
+    item: ClassVar[int] = 8  # bytes of a number
 
     @property
     def on_cpu(self) -> bool:
@@ -108,7 +74,7 @@ class Machine:
 
     def put(self, X: Tensor) -> Tensor:
         """Bring a tensor here; integer codes stay integers."""
-        return X.to(self.device, self.dtype if X.is_floating_point() else X.dtype)
+        return X.to(self.device, torch.float64 if X.is_floating_point() else X.dtype)
 
     def map(
         self, work: Callable[[Item], Result], items: Sequence[Item], numbers: int
@@ -120,13 +86,6 @@ class Machine:
         """
         fitting = self.block // (self.item * max(1, numbers))
         return shared_map(work, items, max(1, fitting) if self.on_cpu else 1)
-
-    @contextmanager
-    def products(self) -> Iterator[None]:
-        """Within the block, matrix products run at this machine's precision."""
-        single = torch.float32 in (self.dtype, self.passes)  # what torch's setting is about
-        with float32_products("high" if self.tf32 else "highest") if single else nullcontext():
-            yield
 
     def check_fits(self, needed: int, what: str, remedy: str, free: int | None = None) -> None:
         """Refuse, before computing, what does not fit beside the budget."""
@@ -142,10 +101,8 @@ class Machine:
 PROCESSOR = Machine()
 
 
-def machine_for(device: Any, precision: Any, memory_budget: Any) -> Machine:
+def machine_for(device: Any, memory_budget: Any) -> Machine:
     """Return the machine for an estimator's settings."""
-    if not isinstance(precision, str) or precision not in PRECISIONS:
-        raise ValueError(f"precision={precision!r}: choose from {list(PRECISIONS)}")
     chosen = find_device(device)
     if memory_budget is None:
         budget = int(BUDGET_SHARE * free_memory(chosen))
@@ -156,7 +113,7 @@ def machine_for(device: Any, precision: Any, memory_budget: Any) -> Machine:
             f"memory_budget={memory_budget!r}: give a number of bytes of at least "
             f"{LEAST_BUDGET:,}, or None"
         )
-    return Machine(chosen, budget=budget, **PRECISIONS[precision])
+    return Machine(chosen, budget)
 
 
 def find_device(device: Any) -> torch.device:

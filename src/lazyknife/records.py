@@ -111,9 +111,7 @@ class Predictions(NamedTuple):
     point
         Full-data predictions, shape (m,).
     each
-        Leave-one-out predictions less ``shift``, shape (m, n).
-    shift
-        Added to ``each`` in float64 where that is in a coarser floating type; a single number.
+        Leave-one-out predictions, shape (m, n).
     scales
         σ_{−j}(x), shape (m, n), or a single 1.
     stretch
@@ -125,7 +123,6 @@ class Predictions(NamedTuple):
 
     point: Tensor
     each: Tensor
-    shift: Tensor
     scales: Tensor
     stretch: Tensor
     slack: Tensor

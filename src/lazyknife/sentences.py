@@ -138,8 +138,7 @@ TRAINING_ROWS_OUTSIDE = (
     "rows to predict as X_pool."
 )
 SCALE = (
-    "Scale the features (scaling='symlog', or 'standardize' with X_pool), use a larger ridge, or "
-    "set precision='float64'."
+    "Scale the features (scaling='symlog', or 'standardize' with X_pool), or use a larger ridge."
 )
 SCALED_ALREADY = "The features are scaled already: give a larger λ, for example ridge=0.01."
 ROUNDING_MOVES = (

@@ -19,7 +19,6 @@ from lazyknife.base import BASES
 from lazyknife.cli import console, library, values
 from lazyknife.cli.compare import COLUMNS
 from lazyknife.cli.options import LIBRARY
-from lazyknife.compute import PRECISIONS
 from lazyknife.data.scaling import TRANSFORMS
 from lazyknife.intervals import CONSTRUCTIONS
 from lazyknife.losses import LOSSES
@@ -51,7 +50,7 @@ def test_names_and_defaults_are_the_librarys():
     signature = inspect.signature(lk.LazyJackknifeRegressor).parameters.values()
     assert {one.name: one.default for one in signature} == LIBRARY
     text = " ".join(succeed("predict", "--help").replace("│", " ").split())
-    for names in (CONSTRUCTIONS, WIDTHS, LOSSES, READOUTS, BASES, PRECISIONS, TRANSFORMS):
+    for names in (CONSTRUCTIONS, WIDTHS, LOSSES, READOUTS, BASES, TRANSFORMS):
         *first, last = filter(None, names)
         assert f" {', '.join(first)} or {last}" in text
     for kind, of in BASES.items():

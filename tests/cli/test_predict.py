@@ -20,10 +20,7 @@ from lazyknife.cli.report import Report
 from lazyknife.cli.tables import read_table
 
 # Settings of the command that are not the defaults of the class.
-DEFAULTS = {
-    "precision": "mixed",
-    "random_state": 0,
-}
+DEFAULTS = {"random_state": 0}
 
 
 def numeric(folder):
@@ -96,8 +93,7 @@ SYMLOG_PIPELINE = make_pipeline(FunctionTransformer(lk.symlog), StandardScaler()
         ("--scaling none", {"scaling": None}),
         ("--scaling symlog", {"scaling": "symlog"}),
         ("--scaling symlog+standardize", {"scaling": SYMLOG_PIPELINE}),
-        ("--precision float32 --device cpu", {"precision": "float32", "device": "cpu"}),
-        ("--precision float64", {"precision": "float64"}),
+        ("--device cpu", {"device": "cpu"}),
         ("--memory-budget 1MB", {"memory_budget": 2**20}),
         ("--base plain --epochs 2 --lr .01", {"base": lk.Plain(epochs=2, lr=0.01)}),
         (
@@ -409,15 +405,15 @@ def test_a_file_that_will_not_do_is_named(folder, given, message):
         ("--widths x", "--widths x"),
         ("--loss x", "--loss x: choose from 'squared', 'huber', 'logistic', 'poisson'"),
         ("--readout x", "--readout x: choose from 'network', 'tangent'"),
-        ("--precision x", "--precision x"),
         ("--base x", "--base x: choose from 'public', 'split', 'dpsgd'"),
         ("--base perturbed --sensitivity 1 --epsilon 1 --norm x", "--norm x"),
         ("--scaling x", "--scaling x: choose from 'auto', 'symlog', 'standardize', 'symlog+"),
-        ("--construction full --widths noise", "--widths noise"),
+        ("--construction full --widths constant", "--widths constant"),
         ("--construction full --readout network", "--readout network"),
         ("--construction cv+ --folds 1", "--folds 1: give at least 2"),
         ("--construction cv+ --folds 41", "--folds 41 is more than the 40 rows"),
-        ("--widths noise --sketch 9", "--widths noise"),
+        ("--widths noise", "--widths noise: choose from 'constant', 'leverage', 'auto'"),
+        ("--widths auto --sketch 9", "--widths auto"),
         ("--loss huber --construction cv+", "--loss huber"),
         ("--loss huber --widths leverage", "--loss huber"),
         ("--loss logistic", "--loss logistic: give targets of 0 and 1"),

@@ -27,7 +27,7 @@ def test_a_saved_model_predicts_as_in_python(folder):
     assert "coverage of the new rows, alpha = 0.2" in printed
     assert "any new row" in printed
     train, test = pd.read_csv("train.csv"), pd.read_csv("test.csv")
-    settings = {"network": lk.mlp((4,), skip=True), "ridge": 1.0, "precision": "mixed"}
+    settings = {"network": lk.mlp((4,), skip=True), "ridge": 1.0}
     model = lk.LazyJackknifeRegressor(**settings, alpha=0.2, random_state=0)
     model.fit(train[["a", "b", "c"]], train["y"] / 1000)
     expected = model.predict_interval(test[["a", "b", "c"]])

@@ -149,7 +149,7 @@ def test_far_rows_have_wider_ends_where_the_models_cannot_be_asked() -> None:
         ({"construction": "minmax"}, "construction='minmax' does not support Dask"),
         ({"base": Split()}, r"base=Split\(.*\) does not support Dask"),
         ({"scaling": "standardize"}, "scaling='standardize' does not support Dask"),
-        ({"widths": "noise"}, "widths='noise'"),
+        ({"widths": "leverage"}, "widths='leverage'"),
     ],
 )
 def test_what_needs_all_rows_in_one_place_is_refused(

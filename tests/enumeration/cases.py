@@ -369,7 +369,7 @@ CASES: dict[str, list[Case]] = {
     "network": each(lazy(**TINY), *BAGS),
     "network, cv+": [folded(one(lazy(construction="cv+", folds=2, **TINY), PLACES))],
     "network, its own readout": each(lazy(**MOVED), *BAGS),
-    "network, widths by noise": each(lazy(network=mlp((2,))), *BAGS),
+    "network, constant widths": each(lazy(network=mlp((2,))), *BAGS),
     "network, Huber loss": each(lazy(loss="huber", **TINY), *BAGS),
     "network, logistic loss": each(lazy(loss="logistic", intercept=False, **TINY), BINARY),
     "network, log of y": each(lazy(target="log", **TINY), POSITIVE),

@@ -141,7 +141,7 @@ def test_bad_arguments_are_refused():
     [
         {"construction": "full", "ridge": "auto"},
         {"construction": "cv+", "folds": 6},
-        {"widths": "noise"},
+        {"widths": "leverage"},
         {"widths": "leverage", "construction": "minmax"},
         {"construction": "full", "widths": "leverage"},
     ],

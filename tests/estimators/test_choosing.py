@@ -417,7 +417,6 @@ def test_a_module_is_taken_as_it_is() -> None:
         ({"network": [wide()], "loss": "huber"}, "loss="),
         ({"network": [wide()], "readout": "network"}, "readout="),
         ({"network": [wide()], "features": lk.Sketch(8)}, "features="),
-        ({"network": [wide()], "precision": "float32"}, "precision='float64'"),
         ({"network": [wide()], "starts": 2}, "starts=1"),
     ],
 )

@@ -19,7 +19,6 @@ from torch import nn
 
 import lazyknife as lk
 import reference
-from lazyknife.solve.widths import WIDTHS, Noise
 from rows import linear, real_file, simulated
 
 FAST = {
@@ -108,7 +107,6 @@ def test_the_papers_settings():
         "alpha": 0.2,
         "nu": 0.0,
         "device": "auto",
-        "precision": "float64",
         "memory_budget": None,
         "random_state": 5,
         "progress": False,
@@ -581,18 +579,14 @@ REFUSED = {
         )
         for construction, score, allowed in (
             ("full", "constant", "'leverage'"),
-            ("full", "noise", "'leverage'"),
             ("cv+", "leverage", "'constant'"),
-            ("cv+", "noise", "'constant'"),
             ("jackknife", "leverage", "'constant'"),
-            ("jackknife", "noise", "'constant'"),
             ("naive", "leverage", "'constant'"),
-            ("naive", "noise", "'constant'"),
         )
     },
     "unknown widths": (
         {"widths": "huge"},
-        "widths='huge': choose from 'constant', 'leverage', 'noise'",
+        "widths='huge': choose from 'constant', 'leverage', 'auto'",
     ),
     "full with moved networks": (
         {"construction": "full", "readout": "network"},
@@ -616,16 +610,11 @@ REFUSED = {
         for name, settings in {
             "features=Sketch": {"features": SKETCH},
             "widths='leverage'": {"widths": "leverage"},
-            "widths='noise'": {"widths": "noise"},
         }.items()
     },
     "a loss of one's own with leverage": (
         {"loss": lk.Huber(2.0), "widths": "leverage"},
         r"widths='leverage' does not support loss='huber': choose from 'constant', or None",
-    ),
-    "noise with a sketch": (
-        {"widths": "noise", "features": SKETCH},
-        r"widths='noise' requires the kernel .* choose from 'constant', 'leverage', or None",
     ),
     "one fold": ({"folds": 1}, "folds=1: give at least 2"),
     "no fold": ({"folds": 0}, "folds=0: give a whole number"),
@@ -650,6 +639,18 @@ REFUSED = {
 }
 
 
+def test_chosen_widths_take_four_rows():
+    own = FAST | {"network": [lk.mlp((8,))]}
+    split = own | {"base": lk.Split(0.5, NeverLearns()), "widths": "auto"}
+    with pytest.raises(ValueError, match="widths='auto' requires at least 4 rows, not 3"):
+        lk.LazyJackknifeRegressor(**split).fit(GOOD_X[:6], GOOD_Y[:6])
+    with pytest.raises(AssertionError, match="the base was learnt"):
+        lk.LazyJackknifeRegressor(**split).fit(GOOD_X[:8], GOOD_Y[:8])
+    few = own | {"base": lk.Split(0.5, lk.Plain(epochs=1))}
+    fitted = lk.LazyJackknifeRegressor(**few).fit(GOOD_X[:6], GOOD_Y[:6])
+    assert fitted.widths_ == "constant"
+
+
 @pytest.mark.parametrize("case", REFUSED)
 def test_settings_that_do_not_go_together_are_refused_before_training(case):
     settings, message = REFUSED[case]
@@ -657,17 +658,6 @@ def test_settings_that_do_not_go_together_are_refused_before_training(case):
     with pytest.raises(ValueError, match=message):
         model.fit(GOOD_X, GOOD_Y)
     assert not hasattr(model, "loo_")
-
-
-def test_noise_takes_four_rows():
-    model = lk.LazyJackknifeRegressor(**FAST | {"base": NeverLearns()}, widths="noise")
-    with pytest.raises(ValueError, match="widths='noise' requires at least 4 rows, not 3"):
-        model.fit(GOOD_X[:3], GOOD_Y[:3])
-    with pytest.raises(AssertionError, match="the base was learnt"):
-        model.fit(GOOD_X[:4], GOOD_Y[:4])
-    with pytest.raises(ValueError, match="at least 4 rows, not 3"):  # three are learnt on
-        model.set_params(base=lk.Split(0.5, NeverLearns())).fit(GOOD_X[:6], GOOD_Y[:6])
-    assert lk.LazyJackknifeRegressor(**FAST).fit(GOOD_X[:3], GOOD_Y[:3]).widths_ == "constant"
 
 
 @pytest.mark.parametrize(
@@ -732,9 +722,9 @@ def test_the_setting_score_leaves_the_method_alone():
 @pytest.mark.parametrize(
     ("settings", "score"),
     [
-        ({}, "noise"),
-        ({"construction": "minmax"}, "noise"),
-        ({"readout": "network", "ridge": 30.0}, "noise"),
+        ({}, "constant"),
+        ({"construction": "minmax"}, "constant"),
+        ({"readout": "network", "ridge": 30.0}, "constant"),
         ({"construction": "full"}, "leverage"),
         ({"construction": "cv+"}, "constant"),
         ({"construction": "jackknife"}, "constant"),
@@ -755,21 +745,6 @@ def test_the_score_that_is_used_unasked(settings, score):
     np.testing.assert_array_equal(
         asked.predict_interval(GOOD_X).to_numpy(), model.predict_interval(GOOD_X).to_numpy()
     )
-
-
-def test_the_noise_of_many_rows_is_learnt_when_asked_for(monkeypatch):
-    class FewRows(Noise):
-        most_rows = 20
-
-    monkeypatch.setitem(WIDTHS, "noise", FewRows())
-    model = lk.LazyJackknifeRegressor(**FAST)
-    assert model.fit(GOOD_X[:20], GOOD_Y[:20]).widths_ == "noise"
-    assert model.fit(GOOD_X[:21], GOOD_Y[:21]).widths_ == "constant"
-    asked = lk.LazyJackknifeRegressor(**FAST, widths="noise")
-    assert asked.fit(GOOD_X[:21], GOOD_Y[:21]).widths_ == "noise"
-    split = lk.LazyJackknifeRegressor(**FAST | {"base": lk.Split(0.3, lk.Plain(epochs=1))})
-    assert split.fit(GOOD_X[:28], GOOD_Y[:28]).widths_ == "noise"  # 20 rows are left
-    assert split.fit(GOOD_X, GOOD_Y).widths_ == "constant"
 
 
 # Constructions, levels and certificates.
@@ -805,9 +780,8 @@ NEW_WAYS = {
     "full": {"construction": "full"},
     "full, chosen ridge": {"construction": "full", "ridge": "auto"},
     "cv+": {"construction": "cv+", "folds": 5},
-    "noise": {"widths": "noise"},
     "leverage, minmax": {"construction": "minmax", "widths": "leverage"},
-    "noise, minmax": {"construction": "minmax", "widths": "noise"},
+    "minmax": {"construction": "minmax"},
     "poisson": {"loss": "poisson"},
 }
 

@@ -32,7 +32,7 @@ def kind(value):
 
 
 NAMES = ["ridge", "construction", "readout", "intercept", "parameters", "features", "widths"]
-NAMES += ["relevance", "folds", "starts", "loss", "scaling", "alpha", "nu", "device", "precision"]
+NAMES += ["relevance", "folds", "starts", "loss", "scaling", "alpha", "nu", "device"]
 NAMES += ["memory_budget", "base", "progress", "network", "target", "bounds"]
 
 

@@ -89,8 +89,6 @@ MODELS = {
     "starts": lazy(network=SMALL, starts=3),
     "last layer": lazy(network=SMALL, parameters="last"),
     "some layers": lazy(network=SMALL, parameters=["2.*"]),
-    "mixed": lazy(network=SMALL, precision="mixed"),
-    "float32": lazy(network=SMALL, precision="float32"),
     "little memory": lazy(network=SMALL, memory_budget=30_000),
     "skip": lazy(network=mlp((4,), skip=True), ridge=1.0, intercept=False, nu=0.1),
     "dpsgd": lazy(network=SMALL, base=DPSGD(0.5, 0.05, epochs=2)),

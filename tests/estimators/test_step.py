@@ -1,4 +1,4 @@
-"""The lazy step: which form it takes, what it refuses, and how well low precision does."""
+"""The lazy step: which form it takes, what it refuses, and what rounding costs it."""
 
 from __future__ import annotations
 
@@ -16,24 +16,22 @@ from torch.profiler import ProfilerActivity, profile
 
 import lazyknife as lk
 import reference
-from lazyknife.compute import LEAST_BUDGET, Machine, NotEnoughMemory, machine_for
+from lazyknife.compute import LEAST_BUDGET, NotEnoughMemory
 from lazyknife.estimators.step import LazyStep
 from lazyknife.intervals import CONSTRUCTIONS, LazyModels
 from lazyknife.intervals.constructions import Plus
-from lazyknife.intervals.fit import COARSE_SHARE
 from lazyknife.intervals.rounded import SMALL_SHARE, rounding_share
 from lazyknife.networks import mlp
 from lazyknife.records import Base
 from lazyknife.solve.problem import Problem, ridge_grid
-from lazyknife.solve.readout import READOUTS, TangentReadout
+from lazyknife.solve.readout import READOUTS
 from lazyknife.solve.ridge import RidgeModels
-from lazyknife.tangent import EXACT, Dual, FeatureMap, Primal, Sketch, linearise
+from lazyknife.tangent import Dual, Primal, Sketch, linearise
 from machines import MACHINE, tiny_tiles
 from reference import assert_close
 from rows import linear
 from systems import dual_models
 
-FLOAT32 = replace(MACHINE, dtype=torch.float32)
 WEIGHTS = 11  # of the small network
 RIDGES: list[float | str] = [0.5, "auto"]
 
@@ -58,11 +56,9 @@ def data(n: int, seed: int = 0) -> tuple[Tensor, Tensor]:
 NEW = data(6, seed=1)[0]
 
 
-def solve(
-    step: LazyStep, module: nn.Module, n: int, machine: Machine = MACHINE, scale: float = 1.0
-) -> LazyModels:
+def solve(step: LazyStep, module: nn.Module, n: int) -> LazyModels:
     X, y = data(n)
-    return step.models(linearise(module, X, machine=machine), scale * X, y)
+    return step.models(linearise(module, X, machine=MACHINE), X, y)
 
 
 def in_the_dual_form(step: LazyStep, module: nn.Module, n: int) -> LazyModels:
@@ -82,10 +78,10 @@ def in_the_dual_form(step: LazyStep, module: nn.Module, n: int) -> LazyModels:
 def check_same(models: LazyModels, others: LazyModels, relative: float) -> None:
     point, each = models.loo.predict(NEW)
     other_point, other_each = others.loo.predict(NEW)
-    assert_close(each.double(), other_each, relative)
-    assert_close(point.double(), other_point, relative)
-    assert_close(models.loo.residuals.double(), others.loo.residuals, relative)
-    assert_close(models.loo.training_residuals.double(), others.loo.training_residuals, relative)
+    assert_close(each, other_each, relative)
+    assert_close(point, other_point, relative)
+    assert_close(models.loo.residuals, others.loo.residuals, relative)
+    assert_close(models.loo.training_residuals, others.loo.training_residuals, relative)
 
 
 @pytest.mark.parametrize("readout", READOUTS)
@@ -165,7 +161,7 @@ def test_the_seed_is_that_of_the_sketch() -> None:
 
 
 Needed = tuple[LazyStep, int, int]
-# Settings, weights, and the bytes of 100 rows in float64.
+# Settings, weights, and the bytes of 100 rows.
 MEMORY: dict[str, Needed] = {
     "kernel": (LazyStep(1.0), 100, 100 * 100 * 8),
     "kernel and models": (LazyStep("auto"), 1000, 2 * 100 * 100 * 8),
@@ -198,13 +194,9 @@ def free(monkeypatch: pytest.MonkeyPatch) -> Free:
 
 
 @pytest.mark.parametrize("name", MEMORY)
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_what_does_not_fit_is_refused_with_the_bytes_it_needs(
-    name: str, dtype: torch.dtype, free: Free
-) -> None:
+def test_what_does_not_fit_is_refused_with_the_bytes_it_needs(name: str, free: Free) -> None:
     step, weights, needed = MEMORY[name]
-    machine = replace(MACHINE, dtype=dtype, budget=500)
-    needed = needed * machine.item // 8
+    machine = replace(MACHINE, budget=500)
     free(needed + 500)
     step.check_fits(100, weights, machine)
     free(needed + 499)
@@ -230,8 +222,6 @@ OPTIONS: dict[str, LazyStep] = {
     "absolute, chosen ridge": LazyStep("auto"),
     "leverage": LazyStep(0.5, widths="leverage"),
     "leverage, chosen ridge": LazyStep("auto", widths="leverage"),
-    "noise": LazyStep(0.5, widths="noise"),
-    "noise, chosen ridge": LazyStep("auto", widths="noise"),
     "full": LazyStep(0.5, construction="full"),
     "full, chosen ridge": LazyStep("auto", construction="full"),
     "cv+": LazyStep(0.5, construction="cv+"),
@@ -285,7 +275,7 @@ def test_the_refusal_names_remedies(free: Free) -> None:
         return str(caught.value)
 
     kernel, sketch = message(LazyStep(1.0), 200), message(LazyStep(1.0, features=Sketch(9)), 200)
-    for remedy in ("features=Sketch(4096)", "parameters='last'", "precision='float32'"):
+    for remedy in ("features=Sketch(4096)", "parameters='last'", "or fewer rows"):
         assert remedy in kernel
     assert "fewer dimensions" in sketch
     assert "a number for ridge" not in kernel
@@ -336,116 +326,6 @@ def test_the_estimator_counts_the_moved_weights_and_the_rows_left(free: Free) ->
         model.set_params(base=lk.Split(0.5), parameters="all").fit(X, y)
 
 
-@pytest.mark.parametrize("readout", READOUTS)
-@pytest.mark.parametrize("ridge", [5.0, "auto"])
-@pytest.mark.parametrize("n", [30, 200])
-def test_float32_agrees_with_float64(n: int, ridge: float | str, readout: str) -> None:
-    """With 101 weights, 30 rows are solved in the dual form and 200 in the primal one."""
-    step = LazyStep(ridge, readout=readout)
-    rounded, exact = solve(step, large(), n, FLOAT32), solve(step, large(), n)
-    if ridge != "auto":  # rounding may decide which one is chosen, and then all is solved again
-        assert rounded.loo.predict(NEW)[1].dtype == torch.float32
-        assert 1e-7 < rounding_share(rounded.loo, 0.1, 1.0) < SMALL_SHARE
-    assert rounding_share(exact.loo, 0.1, 1.0) < 1e-6
-    assert_close(rounded.solved.ridges, exact.solved.ridges, 1e-5)
-    check_same(rounded, exact, 1e-4)
-
-
-def test_a_sketch_in_float32_agrees_with_float64() -> None:
-    step = LazyStep(5.0, features=Sketch(40))
-    rounded, exact = (solve(step, large(), 60, machine) for machine in (FLOAT32, MACHINE))
-    assert 1e-6 < rounding_share(rounded.loo, 0.1, 1.0) < SMALL_SHARE
-    check_same(rounded, exact, 1e-4)
-
-
-@pytest.mark.parametrize("precision", ["float64", "mixed", "float32", "tf32"])
-def test_the_estimator_reports_what_low_precision_cost(precision: str) -> None:
-    X, y = linear(40)
-    settings = {"base": lk.Public(), "ridge": 50.0, "widths": "constant", "random_state": 0}
-    settings["device"] = MACHINE.device
-    model = lk.LazyJackknifeRegressor(large(), precision=precision, **settings).fit(X, y)
-    exact = lk.LazyJackknifeRegressor(large(), **settings).fit(X, y)
-    rounded = model.predict_interval(X)
-    assert rounded.lower.dtype == np.float64
-    assert_close(rounded.lower, exact.predict_interval(X).lower, 1e-2)
-    least, most = {"float64": (0, 1e-8), "mixed": (1e-9, COARSE_SHARE)}.get(precision, (1e-7, 0.05))
-    assert least <= model.rounding_ <= most
-
-
-@pytest.mark.parametrize("ridge", [5.0, "auto"])
-@pytest.mark.parametrize(
-    ("readout", "sketch", "n"),
-    [("tangent", EXACT, 30), ("network", EXACT, 30), ("tangent", Sketch(20), 60)],
-)
-def test_mixed_precision_solves_in_float64_and_predicts_in_float32(
-    ridge: float | str, readout: str, sketch: FeatureMap, n: int
-) -> None:
-    step = LazyStep(ridge, readout=readout, features=sketch)
-    mixed = replace(MACHINE, predicting=torch.float32)
-    rounded, exact = (solve(step, large(), n, machine) for machine in (mixed, MACHINE))
-    assert torch.equal(rounded.loo.residuals, exact.loo.residuals)
-    assert torch.equal(rounded.solved.columns, exact.solved.columns)
-    shares = [rounding_share(models.loo, 0.1, 1.0) for models in (rounded, exact)]
-    assert shares[0] > 100 * shares[1]
-    for low, high in zip(rounded.loo.predict(NEW), exact.loo.predict(NEW), strict=True):
-        assert_close(low.double(), high, 1e-4)
-        assert not torch.equal(low.double(), high)
-    if readout == "tangent":
-        assert rounded.loo.scaled(NEW).each.dtype == torch.float32
-    for construction in map(CONSTRUCTIONS.get, GENERAL):
-        _, lower, upper = construction.ends(rounded.loo, NEW, [2])
-        assert (lower <= upper).all()
-
-
-def test_mixed_precision_predicts_in_float64_where_float32_is_too_coarse() -> None:
-    step = LazyStep(1e-3)
-    mixed = replace(MACHINE, predicting=torch.float32)
-    models, exact = (solve(step, large(), 30, each, scale=1e4) for each in (mixed, MACHINE))
-    assert torch.equal(models.loo.predict(NEW)[1], exact.loo.predict(NEW)[1])
-
-
-def test_mixed_precision_counts_its_copy_of_the_models() -> None:
-    step = LazyStep(1.0)
-    free = 20 * 10**9
-    machine = replace(MACHINE, budget=1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lazyknife.compute.free_memory", lambda device: free)
-        step.check_fits(40_000, 10**6, machine)
-        with pytest.raises(NotEnoughMemory):
-            step.check_fits(40_000, 10**6, replace(machine, predicting=torch.float32))
-
-
-def test_tf32_is_switched_on_for_its_products_alone() -> None:
-    machine = machine_for(MACHINE.device, "tf32", 2**30)
-    assert (machine.dtype, machine.tf32, machine.precision) == (torch.float32, True, "tf32")
-    before = torch.get_float32_matmul_precision()
-    with machine.products():
-        assert torch.get_float32_matmul_precision() == "high"
-    with FLOAT32.products():
-        assert torch.get_float32_matmul_precision() == "highest"
-    assert torch.get_float32_matmul_precision() == before
-    with pytest.raises(ValueError, match="precision='half': choose from"):
-        machine_for(MACHINE.device, "half", None)
-
-
-@pytest.mark.parametrize("n", [40, 60])
-def test_a_ridge_that_is_tiny_for_float32_is_solved_again_in_float64(n: int) -> None:
-    X, (_, y) = low_rank(n, 50), data(n)
-    tangent = linearise(nn.Linear(50, 1), X, machine=FLOAT32)
-    models = LazyStep(10.0).models(tangent, X, y)
-    assert models.solved.columns.dtype == torch.float64
-
-
-def test_where_float64_does_not_fit_the_coarse_models_stay_and_are_not_trusted() -> None:
-    X, (_, y) = low_rank(40, 50), data(40)
-    tangent = linearise(nn.Linear(50, 1), X, machine=FLOAT32)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lazyknife.compute.free_memory", lambda device: 1)
-        models = LazyStep(1e-3).models(tangent, X, y)
-    assert models.solved.columns.dtype == torch.float32
-    assert rounding_share(models.loo, 0.1, 1.0) > SMALL_SHARE
-
-
 class Corrupted(Plus):
     """Its models are off by 5 %."""
 
@@ -460,24 +340,28 @@ class Corrupted(Plus):
 @pytest.mark.parametrize("readout", READOUTS)
 def test_wrong_models_are_found_by_the_check(readout: str, n: int) -> None:
     step = LazyStep(5.0, readout=readout, construction=Corrupted())
-    for machine in (FLOAT32, MACHINE):
-        models = solve(step, large(), n, machine)
-        assert rounding_share(models.loo, 0.1, 1.0) > SMALL_SHARE
+    assert rounding_share(solve(step, large(), n).loo, 0.1, 1.0) > SMALL_SHARE
+    right = solve(replace(step, construction="plus"), large(), n)
+    assert rounding_share(right.loo, 0.1, 1.0) < 1e-6
 
 
-@pytest.mark.parametrize("n", [30, 200])
-def test_wrong_predictions_in_float32_are_found_by_the_check(
-    n: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    predict = TangentReadout._each
+class Placed(nn.Module):
+    """Lets an output depend a little on where its row stands in the batch."""
 
-    def worse(self: TangentReadout, outputs: Tensor, rows: Tensor) -> Tensor:
-        each = predict(self, outputs, rows)
-        return each + 0.05 * (each.dtype == torch.float32)
+    def forward(self, x: Tensor) -> Tensor:
+        return x * (1 + 1e-6 * torch.arange(len(x), dtype=x.dtype, device=x.device)[:, None])
 
-    monkeypatch.setattr(TangentReadout, "_each", worse)
-    models = solve(LazyStep(5.0), large(), n, FLOAT32)
-    assert models.solved.columns.dtype == torch.float64  # solved again
+
+def test_rounding_that_depends_on_the_place_in_a_batch_is_measured_and_reported() -> None:
+    X, y = linear(30)
+    settings = {"ridge": 1.0, "random_state": 0, "device": MACHINE.device}
+    steady, placed = (
+        lk.LazyJackknifeRegressor(nn.Sequential(large(), *more), **settings).fit(X, y)
+        for more in ([], [Placed()])
+    )
+    assert steady.rounding_ < 1e-8
+    assert 1e-7 < placed.rounding_ < SMALL_SHARE
+    assert placed.certificate_.coverage == steady.certificate_.coverage
 
 
 def low_rank(n: int, features: int) -> Tensor:
@@ -493,9 +377,6 @@ def low_rank(n: int, features: int) -> Tensor:
 def test_rounding_that_outweighs_the_ridge_is_refused(n: int, form: str) -> None:
     X, (_, y) = low_rank(n, 50), data(n)
     module = nn.Linear(50, 1)
-    scarce = linearise(module, X, machine=replace(FLOAT32, budget=1000))
-    models = LazyStep(1e-6).models(scarce, X, y)  # in float64 it is not
-    assert models.solved.columns.dtype == torch.float64
     scarce = linearise(module, X, machine=replace(MACHINE, budget=1000))
     with pytest.raises(ValueError, match="plus ridge=1e-14 is not positive definite"):
         LazyStep(1e-14).models(scarce, X, y)
@@ -551,30 +432,3 @@ def test_a_sketch_is_read_out_through_the_tangent_alone() -> None:
         lk.LazyJackknifeRegressor(features=Sketch(9), readout="network").fit(X, y)
     with pytest.raises(TypeError, match="features='sketch': give None or an instance of Exact, S"):
         lk.LazyJackknifeRegressor(features="sketch").fit(X, y)  # type: ignore[arg-type]
-
-
-class Spied(Plus):
-    """Writes down how exact products are while the models are solved."""
-
-    def __init__(self, seen: list[str]) -> None:
-        self.seen = seen
-
-    def solve(self, problem: Problem) -> RidgeModels:
-        self.seen.append(torch.get_float32_matmul_precision())
-        return super().solve(problem)
-
-
-def test_only_predictions_are_rounded_to_tf32_whatever_the_callers_setting() -> None:
-    seen: list[str] = []
-    X = torch.randn(6, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    before = torch.get_float32_matmul_precision()
-    try:
-        torch.set_float32_matmul_precision("high")
-        for tf32 in (False, True):
-            machine = replace(MACHINE, dtype=torch.float32, tf32=tf32)
-            tangent = linearise(mlp((8,))(3), X, machine=machine)
-            LazyStep(1.0, construction=Spied(seen)).models(tangent, X, X[:, 0])
-        assert torch.get_float32_matmul_precision() == "high"
-    finally:
-        torch.set_float32_matmul_precision(before)
-    assert seen == ["highest", "highest"]

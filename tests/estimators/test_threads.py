@@ -112,8 +112,6 @@ ESTIMATORS: dict[str, Any] = {
     "starts": lazy(starts=3),
     "last layer": lazy(parameters="last"),
     "sketch": lazy(features=lk.Sketch(8)),
-    "mixed": lazy(precision="mixed"),
-    "float32": lazy(precision="float32", ridge=1.0),
     "huber": lazy(loss="huber"),
     "standardised": lazy(scaling="standardize"),
     **{c: lazy(construction=c, folds=4) for c in ("minmax", "full", "cv+", "jackknife", "naive")},

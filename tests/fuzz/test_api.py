@@ -22,7 +22,6 @@ import lazyknife
 from fuzzing import Defect, frames, search
 from lazyknife import TableEncoder, mlp, wide
 from lazyknife.base import BASES
-from lazyknife.compute import PRECISIONS
 from lazyknife.data.targets import TARGETS
 from lazyknife.intervals import CONSTRUCTIONS
 from lazyknife.losses import LOSSES
@@ -309,7 +308,6 @@ SETTINGS = {
         st.just(None), calls("TableEncoder", categorical=names, ignore=names), one_of(*ODD)
     ),
     "device": one_of("auto", "cpu", "cuda", "meta", *ODD),
-    "precision": one_of(*PRECISIONS, *ODD),
     "memory_budget": st.one_of(count, number),
     "random_state": one_of(0, 7, np.random.RandomState(0), np.random.default_rng(0), *ODD),
     "progress": one_of(False, *ODD),
@@ -406,7 +404,6 @@ VALID = {
     "nu": one_of(0.0, 0.1),
     "target": one_of(None, None, *TARGETS),
     "bounds": one_of(None, None, (0, None), (-5, 1e12)),
-    "precision": one_of(*PRECISIONS),
     "memory_budget": one_of(None, 10**6, 10**8),
     "epochs": one_of(1, 2),
     "batch_size": one_of(1, 3, 100),

@@ -27,6 +27,7 @@ from lazyknife.solve.reading import Read
 from lazyknife.solve.readout import TangentReadout
 from lazyknife.solve.widths import WIDTHS
 from lazyknife.tangent import EXACT, Dual, Sketch, Tangent, linearise
+from systems import own_ridges
 
 # A product with fewer columns sums in another order on most processors, so that bits differ.
 ROUNDING = 1e-13
@@ -80,7 +81,7 @@ def in_the_dual_form(X: Tensor, y: Tensor, ridge: float) -> Read:
     basis = Dual(tangent, tangent.features(X))
     system = make_system(basis, X, y, True)
     problem = Problem(basis, X, y, system, (ridge,), widths=WIDTHS["leverage"])
-    loo = CONSTRUCTIONS["plus"].fit(problem, "tangent", 0.1).loo
+    loo = CONSTRUCTIONS["plus"].fit(problem, "tangent").loo
     assert isinstance(loo, Read)
     return loo
 
@@ -112,7 +113,7 @@ def two_ridges(X: Tensor, y: Tensor) -> BoundedReadout:
     """Models of which every other one has another λ than the full one."""
     basis = EXACT.basis(tangent_of(X), X, seed=0)
     system = make_system(basis, X, y, intercept=True)
-    few, many = (leave_one_out(system.copy(), [ridge]) for ridge in (0.1, 30.0))
+    few, many = (leave_one_out(system.copy(), own_ridges(ridge, y)) for ridge in (0.1, 30.0))
     other = torch.arange(len(y)) % 2 == 1
     columns = torch.where(other, many.columns, few.columns)
     own = torch.cat([other, torch.tensor([False])])

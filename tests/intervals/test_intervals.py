@@ -45,7 +45,7 @@ class Models:
 
     def scaled(self, X: Tensor) -> Predictions:
         zero = torch.zeros(())
-        return Predictions(*self.predict(X), zero, self.sigma[: len(X)], zero, zero)
+        return Predictions(*self.predict(X), self.sigma[: len(X)], zero, zero)
 
     def accepted(self, X: Tensor, ranks: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
         margin = kth_largest(self.residuals.abs(), ranks).expand(len(X), -1)

@@ -8,11 +8,10 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lazyknife.solve.evidence import Evidence, evidence
+from lazyknife.solve.evidence import evidence
 from machines import here
 from reference import Array
 
@@ -187,10 +186,3 @@ def test_an_indefinite_kernel_is_infinitely_bad() -> None:
     assert np.isfinite(found[0][0]).all()
     assert np.isposinf(found[0][1]).all()
     assert np.isposinf(found[1][1]).all()  # in doubt
-
-
-def test_evidence_is_a_pair_of_tensors_in_the_type_of_the_kernels() -> None:
-    single = torch.eye(3)[None]
-    found = evidence(single, torch.ones(1), torch.tensor([[1.0, 2.0, 4.0]]), True)
-    assert isinstance(found, Evidence)
-    assert found.values.dtype == torch.float32

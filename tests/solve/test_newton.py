@@ -15,15 +15,18 @@ from torch import Tensor
 
 from lazyknife.compute import Machine
 from lazyknife.losses import SQUARED, Huber, Logistic, Loss, Poisson
+from lazyknife.solve.choose import leave_one_out
 from lazyknife.solve.convex import LIMITS, Limits
+from lazyknife.solve.dual import DualSystem
 from lazyknife.solve.newton import (
+    leave_one_out_newton,
     working_targets,
     working_weights,
 )
 from lazyknife.solve.ridge import RidgeModels
 from machines import MACHINE, here
 from reference import Array, assert_close
-from systems import dual_models, newton_models
+from systems import chosen_ridges, dual_models, newton_models
 
 GRID = [100.0, 0.01, 1.0, 0.1, 10.0]
 NAMES = ["squared", "huber", "logistic", "poisson"]
@@ -142,10 +145,13 @@ def fixed(
     return newton_models(kernel, y, offsets, ridge, intercept, rows.loss, machine, limits)
 
 
-def auto(rows: Rows, intercept: bool, grid: list[float] = GRID) -> RidgeModels:
-    points = torch.tensor(grid, dtype=torch.float64)
+def auto(rows: Rows, intercept: bool) -> RidgeModels:
+    """Models that chose λ as the lazy step lets them."""
     kernel, y, offsets = here(rows.J @ rows.J.T), here(rows.y), here(rows.offsets)
-    return newton_models(kernel, y, offsets, points, intercept, rows.loss, MACHINE)
+    found = chosen_ridges(kernel, working_targets(rows.loss, y, offsets), intercept)
+    own = replace(found, values=found.values * working_weights(rows.loss, y))
+    system = DualSystem(kernel, y - offsets, intercept, MACHINE)
+    return leave_one_out_newton(system, y, own, rows.loss)
 
 
 def check_against_refits(
@@ -330,17 +336,6 @@ def test_blocks_change_nothing(name: str, budget: int) -> None:
     assert_close(parts.residuals, whole.residuals, 1e-7)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_float32_is_near(name: str) -> None:
-    rows = problem(name, 20, 6, seed=7, scale=0.5)
-    exact = fixed(rows, 1.0, True)
-    kernel, y, offsets = (here(part).float() for part in (rows.J @ rows.J.T, rows.y, rows.offsets))
-    machine = replace(MACHINE, dtype=torch.float32)
-    models = newton_models(kernel, y, offsets, 1.0, True, rows.loss, machine)
-    assert models.columns.dtype == torch.float32
-    assert_close(models.residuals.double(), exact.residuals, 1e-3)
-
-
 # --- λ chosen by the rows -----------------------------------------------------------------------
 
 
@@ -352,19 +347,13 @@ def test_chosen_models_equal_the_refits_at_their_ridge(name: str, intercept: boo
     check_against_refits(models, rows, intercept)
     gradients = rows.twin(rows.offsets, rows.y)[1]
     targets = here(rows.y - rows.offsets if rows.loss.identity else -gradients)
-    chosen = dual_models(
-        here(rows.J @ rows.J.T),
-        targets,
-        torch.tensor(GRID, dtype=torch.float64),
-        intercept,
-        MACHINE,
-    )
+    chosen = chosen_ridges(here(rows.J @ rows.J.T), targets, intercept).values
     means = [(rows.without(j).y.sum() + 0.5) / (len(rows.without(j).y) + 1) for j in range(15)]
     at = torch.tensor(means, dtype=torch.float64)
     weights = {"logistic": at * (1 - at), "poisson": at}.get(name, torch.ones_like(at))
-    ratio = models.ridges.cpu() / (chosen.ridges.cpu() * weights)
+    ratio = models.ridges.cpu() / (chosen.cpu() * weights)
     assert ((ratio > 0.7) & (ratio < 1.42)).all()
-    powers = torch.log2(models.ridges.cpu() / chosen.ridges.cpu())
+    powers = torch.log2(models.ridges.cpu() / chosen.cpu())
     assert float((powers - powers.round()).abs().max()) < 1e-9
 
 
@@ -372,13 +361,9 @@ def test_chosen_models_equal_the_refits_at_their_ridge(name: str, intercept: boo
 def test_with_the_squared_loss_the_choice_is_the_ridges(intercept: bool) -> None:
     rows = problem("squared", 15, 6, seed=1)
     found = auto(rows, intercept)
-    expected = dual_models(
-        here(rows.J @ rows.J.T),
-        here(rows.y - rows.offsets),
-        torch.tensor(GRID, dtype=torch.float64),
-        intercept,
-        MACHINE,
-    )
+    kernel, targets = here(rows.J @ rows.J.T), here(rows.y - rows.offsets)
+    own = chosen_ridges(kernel, targets, intercept)
+    expected = leave_one_out(DualSystem(kernel, targets, intercept, MACHINE), own)
     assert torch.equal(found.ridges, expected.ridges)
     assert_close(found.columns, expected.columns, 1e-9)
     assert_close(found.residuals, expected.residuals, 1e-9)

@@ -117,8 +117,8 @@ class Broadcast(Plus):
 class LeftIn(Plus):
     """The left-out point left in, after the check of the models, which would see it at once."""
 
-    def fit(self, problem, readout, alpha):
-        found = super().fit(problem, readout, alpha)
+    def fit(self, problem, readout):
+        found = super().fit(problem, readout)
         models = found.solved
         columns = models.full[:, None].expand(-1, len(models.residuals))
         wrong = replace(models, columns=columns, residuals=models.training_residuals)

@@ -139,7 +139,7 @@ def test_the_error_of_the_kernel_falls_like_the_root_of_the_dimension() -> None:
 
 
 def flat(signs: Signs) -> Tensor:
-    return torch.cat([side.cpu().double().sign() for pair in signs.pairs.values() for side in pair])
+    return torch.cat([side.cpu().sign() for pair in signs.pairs.values() for side in pair])
 
 
 def test_a_seed_stands_for_the_same_signs_everywhere() -> None:
@@ -149,7 +149,7 @@ def test_a_seed_stands_for_the_same_signs_everywhere() -> None:
     first = flat(draw_signs(9, parts, 5, Machine()))
     torch.manual_seed(2)
     assert set(first.unique().tolist()) == {-1.0, 1.0}
-    for machine in (Machine(dtype=torch.float32, budget=1), MACHINE):
+    for machine in (Machine(budget=1), MACHINE):
         assert torch.equal(flat(draw_signs(9, parts, 5, machine)), first)
     other = flat(draw_signs(9, parts, 6, Machine()))
     assert 0.4 < (other != first).double().mean() < 0.6

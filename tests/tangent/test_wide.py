@@ -83,16 +83,6 @@ def test_a_kernel_of_a_wrong_shape_is_refused() -> None:
         tangent.kernel(tangent.features(rows(0, 3)), tangent.features(rows(1, 4)))
 
 
-@pytest.mark.parametrize("network", [*NETWORKS[:1], *NETWORKS[-2:]], ids=str)
-def test_float32_on_request(network: wide) -> None:
-    tangent, X = tangent_of(network), rows(0, 9)
-    single = tangent.of_type(torch.float32)
-    found = single.gram(single.features(X))
-    assert found.dtype == torch.float32
-    assert_close(found.double(), tangent.gram(tangent.features(X)), 1e-5)
-    assert single.row_bytes * 2 == tangent.row_bytes
-
-
 def test_there_are_no_weights_to_move() -> None:
     tangent = tangent_of(wide())
     with pytest.raises(NotImplementedError, match="infinitely wide"):

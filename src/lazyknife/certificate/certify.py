@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import sentences
-from ..base import BaseMethod, Public, check_base, check_trainable
+from ..base import BaseMethod, check_base, check_trainable
 from ..base.composed import composed
 from ..data.checks import check_folds, check_level, check_not_negative, check_positive_int
 from ..intervals import (
@@ -21,10 +21,9 @@ from ..intervals import (
     kappa,
 )
 from ..intervals.rounded import rounding_objections
-from ..networks import is_known, listed_networks, mlp, wide
+from ..networks import listed_networks, mlp, wide
 from ..records import INDEPENDENT, PrivacyCurve, RoundedModels
-from ..solve.part import MANY, Leaving
-from ..solve.widths import WIDTHS
+from ..solve.part import Leaving
 from .certificate import Certificate
 
 Sentences = tuple[str, ...]
@@ -80,7 +79,7 @@ def certify(
         check_positive_int("n_parameters", n_parameters)
     method = check_base(base)
     check_trainable(method, network)
-    leaving = left_out(n, construction, method, network, n_parameters)
+    leaving = left_out(n, construction, method)
     terms = (construction, method, network, folds, n_parameters)
     return claim_of(n, leaving, *terms).certificate(alpha, eta, nu)
 
@@ -89,21 +88,10 @@ def left_out(
     n: int,
     construction: str | Construction[Any],
     base: BaseMethod,
-    network: Any = None,
-    n_parameters: int | None = None,
 ) -> Leaving:
-    """Which of n rows ``LazyJackknifeRegressor`` leaves out, its other settings being the default.
-
-    Without ``n_parameters``, one network has few enough of them for λ to be chosen by coins.
-    """
+    """Which of n rows ``LazyJackknifeRegressor`` leaves out, by default."""
     rows, kind = base.rows_left(n), find_construction(construction)
-    if not kind.leaves_rows:
-        return Leaving(rows)
-    networks = listed_networks(network)
-    if networks is not None or (network is None and type(base) is Public):
-        return Leaving.choosing(rows, rows > MANY and all(map(is_known, networks or ())))
-    primal = n_parameters is None or n_parameters < rows
-    return Leaving(rows, coins=primal and rows > WIDTHS[kind.preferred].most_rows)
+    return Leaving(rows) if kind.symmetric else Leaving.choosing(rows, kind.uses_folds)
 
 
 def claim_of(

@@ -15,7 +15,6 @@ from ..data.checks import check_choice, check_folds, check_fraction, check_level
 from ..intervals import CONSTRUCTIONS, kappa, rows_needed
 from ..sentences import either, rounded_down
 from ..solve.part import MANY, SEARCHED, Leaving
-from ..solve.widths import WIDTHS
 from .certificate import Certificate
 from .certify import certify, certifying, left_out
 
@@ -71,7 +70,7 @@ class Goal:
         return certify(n=self.n, alpha=alpha, base=base, **terms)
 
     def leaving(self, base: BaseMethod, n: int | None = None) -> Leaving:
-        return left_out(n or self.n, self.construction, base, self.network)
+        return left_out(n or self.n, self.construction, base)
 
     def certified(self, alpha: float, base: BaseMethod) -> float:
         return self.certificate(alpha, base).coverage or 0.0
@@ -280,8 +279,7 @@ def _edges(folds: int, base: BaseMethod) -> list[int]:
     Folds of one row have a better bound of their own; beyond the others coins or a part of the rows
     make choices.
     """
-    coins = int(WIDTHS["noise"].most_rows)
-    beyond = [most_rows(left, base) for left in (SEARCHED, MANY, coins)]
+    beyond = [most_rows(left, base) for left in (SEARCHED, MANY)]
     every = [0, most_rows(folds - 1, base) + 1, *beyond, PLANNED_N]
     return sorted({min(edge, PLANNED_N) for edge in every})
 

@@ -96,7 +96,7 @@ _OWN: dict[str, tuple[Any, str]] = {
     "widths": (
         str | None,
         f"What widths depend on: {names('solve.widths', 'WIDTHS')}. leverage is the distance from "
-        "other rows, noise the size of errors nearby. By default, what suits the construction.",
+        "other rows, auto lets models choose. By default, what suits the construction.",
     ),
     "relevance": (str, "auto: each model weighs the features; none: all weigh the same."),
     "folds": (int, "Number of folds of --construction cv+."),

@@ -16,7 +16,6 @@ from . import values
 from .console import plainly, print_table, print_text, say, show_progress
 from .files import check_outputs, formulas_in, origin, spooled, write_outputs, writing
 from .inputs import check_inputs, read_inputs, reading_of, roles_of
-from .library import names
 from .options import FILES, LAZY, LIBRARY, RUN, option
 from .outcome import Outcome, doubts, draw, make_report, measured
 from .sizes import check_sizes, say_batches
@@ -38,10 +37,6 @@ OUTPUT = "File for the intervals; may be left out with --html."
 ID = "Column of row names, copied to the output."
 LEVEL = "Level: intervals aim at a coverage of 1 − alpha (may be repeated); by default {alpha}."
 MOVED = "Parameters that are fitted: all (the default), last, or name patterns (may be repeated)."
-MIXED = (
-    f"{names('compute', 'PRECISIONS')}; mixed solves in float64 and predicts in float32, network "
-    "runs a network in float32 and the rest in float64."
-)
 MEMORY = "Memory for temporary blocks, such as 4GB; by default a quarter of what is free."
 HIDDEN = (
     "Widths of the hidden layers of one network, such as 64,64. By default each model chooses its "
@@ -54,9 +49,7 @@ OWN = opt.table(
     skip=(bool, True, "Add a linear function of the features to the network of --hidden."),
     parameters=(list[str] | None, None, MOVED, "NAMES"),
     sketch=(int | None, None, "Number of random features, for very many rows."),
-) | opt.table(
-    RUN, precision=(str, "mixed", MIXED, "NAME"), memory_budget=(str | None, None, MEMORY, "SIZE")
-)
+) | opt.table(RUN, memory_budget=(str | None, None, MEMORY, "SIZE"))
 
 QUOTE = "Put an apostrophe before texts of the output that a spreadsheet would run (=, +, -, @)."
 SAFE = opt.table(FILES, safe_cells=(bool, False, QUOTE))
@@ -137,7 +130,6 @@ def settings_of(given: Mapping[str, Any], pooled: bool = True) -> dict[str, Any]
         "parameters": values.parse_parameters(given["parameters"]),
         "scaling": values.make_scaling(scaling),
         **values.make_target(given),
-        "precision": given["precision"],
         "relevance": None if given["relevance"] == "none" else given["relevance"],
         "memory_budget": values.parse_bytes(given["memory_budget"]),
         "random_state": given["seed"],

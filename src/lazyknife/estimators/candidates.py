@@ -129,6 +129,8 @@ class CandidateStep:
         Of folds, of the part of the rows that the search uses, and of probes.
     nominal
         Which features are nominal; None: none of them.
+    widths
+        A key of ``WIDTHS``.
 
     """
 
@@ -139,6 +141,7 @@ class CandidateStep:
     seed: int
     machine: Machine
     nominal: tuple[bool, ...] | None
+    widths: str
 
     def unit(self, candidate: Candidate, X: Tensor) -> float:
         """λ of exponent 0: the typical k(x, x) at synthetic rows, a function of the network."""

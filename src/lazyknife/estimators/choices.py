@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from ..compute import PRECISIONS
 from ..data.checks import check_choice, check_folds, listed
 from ..intervals import CONSTRUCTIONS, Construction, check_construction, find_construction
 from ..losses import Loss
@@ -68,17 +66,14 @@ class Choices:
             )
 
     def widths_for(self, n: int) -> str:
-        """The widths to use for n rows: the setting, or the construction's default if it fits."""
+        """The widths to use for n rows: the setting, or the default."""
         if self.widths is not None:
             return self.widths
-        preferred, allowed = self._construction.preferred, self._construction.widths
-        if self.candidates and allowed is None:
-            preferred = next(name for name, kind in WIDTHS.items() if kind.needs_candidates)
-        kind = WIDTHS[preferred]
-        fits = kind.fewest_rows <= n <= kind.most_rows and not self._misfits(kind)
-        return preferred if fits or (allowed and "constant" not in allowed) else "constant"
+        if self._construction.widths is not None:
+            return self._construction.widths[0]
+        return "auto" if self.candidates and n >= WIDTHS["auto"].fewest_rows else "constant"
 
-    def cannot_choose(self, X: Tensor, starts: int, parameters: Any, precision: str) -> str:
+    def cannot_choose(self, X: Tensor) -> str:
         """Why models of rows like X cannot choose among candidates; empty if they can."""
         if not self.loss.closed_form:
             return f"do not support loss={self.loss.name!r}: use loss='squared'"
@@ -86,10 +81,6 @@ class Choices:
             return f"do not support readout={self.readout!r}: use readout='tangent'"
         if self.features != EXACT:
             return f"do not support features={self.features!r}: use features=None"
-        if starts != 1 or parameters != "all":
-            return "require starts=1 and parameters='all'"
-        if PRECISIONS[precision]["dtype"] != torch.float64:
-            return f"do not support precision={precision!r}: use precision='float64'"
         if X.ndim != 2 or not X.is_floating_point():
             return "require rows of numbers"
         return "require at least 4 rows" if len(X) < 4 else ""
@@ -136,11 +127,9 @@ class Choices:
             raise ValueError(f"widths={widths!r} {misfit}: choose from {listed(others)}, or None")
 
     def _misfits(self, kind: Widths) -> str:
-        """Why widths do not support the loss or the features; empty if they do."""
+        """Why widths do not support the models or the loss; empty if they do."""
         if kind.needs_candidates and not self.candidates:
-            return "requires models that choose among candidates (network=None or a list)"
+            return "requires models that choose λ or a network (ridge='auto')"
         if not (self.loss.closed_form or kind.any_loss):
             return f"does not support loss={self.loss.name!r}"
-        if kind.needs_kernel and not self.features.has_kernel:
-            return f"requires the kernel of all rows, which features={self.features!r} lacks"
         return ""

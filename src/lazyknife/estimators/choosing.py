@@ -17,15 +17,17 @@ from ..data.own_scaling import FeatureScale, FeatureScales, own_frames, unscaled
 from ..intervals import Construction, find_construction
 from ..intervals.chosen import ChosenModels, Group, some_of
 from ..networks import wide
+from ..records import RoundedModels
 from ..solve.again import LeverageAgain
 from ..solve.factors import choose_factors
 from ..solve.folds import draw_folds
 from ..solve.kernels import CandidateKernels, weights_of
+from ..solve.own_ridges import OwnRidges
 from ..solve.pairs import Errors, errors_of, joined
-from ..solve.part import SEARCHED, draw_part, toll
+from ..solve.part import MANY, SEARCHED, SHARED, draw_part, places_in, rows_apart, toll
 from ..solve.places import Place
-from ..solve.problem import Problem, make_system, ridge_grid
 from ..solve.reading import Read
+from ..solve.ridge import Ridge
 from ..solve.scales import LeverageScales
 from ..solve.search import Found, Groups, Search, Walker, walk
 from ..solve.widths import WIDTHS
@@ -33,6 +35,7 @@ from ..tangent import Dual, Linear, WideTangent
 from ..threads import few_threads
 from .candidates import Candidate, CandidateStep, in_frame, is_narrow
 from .choice import Choice
+from .step import LazyStep
 
 MATRICES = 6  # n×n ones that a fit needs, beside the factors that it keeps if they fit
 
@@ -60,7 +63,7 @@ class ChoosingStep(CandidateStep):
 
     Attributes
     ----------
-    construction, widths, folds, alpha, progress
+    construction, folds, progress
         As in ``LazyStep``.
     relevance
         Whether a weight for each feature is searched.
@@ -70,29 +73,48 @@ class ChoosingStep(CandidateStep):
     """
 
     construction: str | Construction[Any]
-    widths: str
     relevance: bool
     folds: int
-    alpha: float
     progress: bool = False
     searched: int = SEARCHED
 
-    def models(self, X: Tensor, y: Tensor) -> tuple[ChosenModels, Choice]:
-        """Search, solve at every place where some model stands, and join the models."""
+    def models(self, X: Tensor, y: Tensor) -> tuple[RoundedModels, Choice]:
+        """Choose, solve at every place where some model stands, and join the models."""
         needed, what = MATRICES * self._bytes(y), f"choosing with {len(y):,} rows"
-        self.machine.check_fits(needed, what, "use network=mlp((64, 64), skip=True) or fewer rows")
+        self.machine.check_fits(needed, what, "give a number for ridge, or fewer rows")
+        units = [self.unit(candidate, X) for candidate in self.candidates]
+        if len(y) > MANY:
+            return self._shared(X, y, units)
         sets = list(torch.arange(len(y))[:, None])
         if find_construction(self.construction).uses_folds:
             sets = draw_folds(len(y), self.folds, self.seed)
         rows = _Rows(X, y, sets, self._frames(X, sets))
-        units = [self.unit(candidate, X) for candidate in self.candidates]
-        with self.machine.exact.products():
-            part = draw_part(len(y), self.seed, self.searched)
-            with few_threads(len(part)):
-                found = self._search(rows, part, units)
-            with few_threads(len(y)):
-                loo = self._solve(rows, found, units)
-        return loo, self._choice(found, loo, units, len(part), X.shape[1])
+        part = draw_part(len(y), self.seed, self.searched)
+        with few_threads(len(part)):
+            found = self._search(rows, part, units)
+        with few_threads(len(y)):
+            loo = self._solve(rows, found, units)
+        names = loo.factors.names if loo.factors else (self.widths,) * len(y)
+        return loo, self._choice(found, names, units, len(part), X.shape[1])
+
+    def _shared(self, X: Tensor, y: Tensor, units: Sequence[float]) -> tuple[RoundedModels, Choice]:
+        """Rows that are set aside choose for all models, and train them, but are not left out."""
+        rest, apart = rows_apart(len(y), self.seed)
+        few = apart[:SHARED]
+        chosen = _Rows(X[few], y[few], [], self._frames(X[apart], []))
+        with few_threads(len(few)):
+            found = self._search(chosen, torch.arange(len(few)), units)
+        place = found.places[-1]
+        tangent = self._tangent(self.candidates[place.network], place, chosen.frames[0])
+        widths = "leverage" if WIDTHS[self.widths].needs_candidates else self.widths
+        ridge = units[place.network] * 2.0**place.ridge
+        settings = (self.intercept, "tangent", self.construction, widths, self.folds)
+        step = LazyStep(ridge, *settings, seed=self.seed, progress=self.progress)
+        order = torch.cat([rest, apart])
+        with few_threads(len(y)):
+            loo = step.models(tangent, X[order], y[order], len(rest)).loo
+        every = found.of([0] * (len(rest) + 1))
+        return loo, self._choice(every, (widths,) * len(rest), units, len(few), X.shape[1])
 
     def _frames(self, X: Tensor, sets: Sequence[Tensor]) -> FeatureScales:
         if not self.scaled:
@@ -103,7 +125,11 @@ class ChoosingStep(CandidateStep):
     def _search(self, rows: _Rows, part: Tensor, units: Sequence[float]) -> Found:
         """Let every model search, last the full one."""
         frames, of = rows.frames, rows.frames.of.tolist()
-        folds, columns = self._columns(rows, part)
+        uses_folds = find_construction(self.construction).uses_folds
+        folds, columns = places_in(
+            part, len(rows.sets), rows.sets if uses_folds and rows.sets else None
+        )
+        folds = folds and [fold.to(self.machine.device) for fold in folds]
         walkers = [Walker(frame, column) for frame, column in zip(of, columns, strict=True)]
         framed = [self.machine.put(frames[k].apply(rows.X[part])) for k in range(len(frames))]
         networks = [
@@ -124,16 +150,6 @@ class ChoosingStep(CandidateStep):
         place_of = {walker: k for k, walker in enumerate(distinct)}
         return found.of([place_of[walker] for walker in walkers])
 
-    def _columns(self, rows: _Rows, part: Tensor) -> tuple[list[Tensor] | None, list[int]]:
-        """Folds among the search rows, and each model's number among those left out of them."""
-        place_of = {row: k for k, row in enumerate(part.tolist())}
-        if find_construction(self.construction).uses_folds:
-            inside = [[place_of[r] for r in s.tolist() if r in place_of] for s in rows.sets]
-            folds = [torch.tensor(s, dtype=torch.long, device=self.machine.device) for s in inside]
-            return folds, list(range(len(folds) + 1))
-        columns = [place_of.get(row, len(part)) for row in range(len(rows.y))]
-        return None, [*columns, len(part)]
-
     def _given(
         self, candidate: Candidate, frames: FeatureScales, X: Tensor, frame: int
     ) -> tuple[Tensor, Tensor]:
@@ -150,21 +166,27 @@ class ChoosingStep(CandidateStep):
         return WideTangent(candidate.network, own, frame).on(self.machine)
 
     def _solve(self, rows: _Rows, found: Found, units: Sequence[float]) -> ChosenModels:
-        """Solve at every place where some model stands."""
+        """Solve around every network, with the weights that some model gave to its features."""
         X, y = self.machine.put(rows.X), self.machine.put(rows.y)
         owners, frames = rows.owners, rows.frames
-        ends = list(zip(frames.of.tolist(), found.places, strict=True))
+        ends = [
+            (frame, place._replace(ridge=0))
+            for frame, place in zip(frames.of.tolist(), found.places, strict=True)
+        ]
+        ridges = torch.tensor([units[p.network] * 2.0**p.ridge for p in found.places]).to(y)
         places = Groups([ends[k] for k in owners.tolist()])
         places.setdefault(ends[-1], [])
 
-        def solve(item: tuple[tuple[int, Place], list[int]]) -> tuple[Read, Errors | None]:
-            (frame, place), numbers = item
-            tangent = self._tangent(self.candidates[place.network], place, frames[frame])
-            ridge = units[place.network] * 2.0**place.ridge
+        def solve(item: tuple[tuple[int, Place], list[int]]) -> tuple[Read, list[Errors]]:
+            place, numbers = item
+            tangent = self._tangent(self.candidates[place[1].network], place[1], frames[place[0]])
+            mine = torch.tensor([end == place for end in ends], device=y.device)
+            # Models that stand elsewhere are solved at some λ too, and not used.
+            each = torch.where(mine, ridges, ridges[mine][0])
             members = torch.tensor(numbers, device=y.device, dtype=torch.long)
-            read, pairs = self._solve_at(tangent, ridge, X, y, members)
+            read, pairs = self._solve_at(tangent, each, X, y, members)
             if len(places) * self._bytes(y) > self.machine.kept:
-                read = self._without_factor(read, tangent, ridge, X, y)
+                read = self._without_factor(read, tangent, X, y)
             return read, pairs
 
         groups, errors = list[Group](), defaultdict[int, list[Errors]](list)
@@ -177,7 +199,7 @@ class ChoosingStep(CandidateStep):
         for ((frame, place), numbers), (read, pairs) in zip(items, solved, strict=True):
             members = torch.tensor(numbers, device=y.device, dtype=torch.long)
             groups += [Group(members, some_of(read, members))] if numbers else []
-            errors[frame] += [pairs] if pairs is not None else []
+            errors[frame] += pairs
             full = some_of(read, members[:0]) if (frame, place) == ends[-1] else full
         assert full is not None
         factors = None
@@ -190,41 +212,46 @@ class ChoosingStep(CandidateStep):
         return ChosenModels(tuple(groups), full, doubtful, factors)
 
     def _solve_at(
-        self, tangent: Linear, ridge: float, X: Tensor, y: Tensor, members: Tensor
-    ) -> tuple[Read, Errors | None]:
-        """All models at one place, and the errors of its members where widths are chosen."""
+        self, tangent: Linear, ridges: Tensor, X: Tensor, y: Tensor, members: Tensor
+    ) -> tuple[Read, list[Errors]]:
+        """All models around one network, and the errors of members where widths are chosen."""
+        errors, mine = list[Errors](), torch.zeros(len(y), dtype=torch.bool, device=y.device)
+        mine[members] = True
+
+        def visit(solved: Ridge, which: Tensor) -> None:
+            chosen = torch.nonzero(which[:-1] & mine)[:, 0]
+            errors.extend([errors_of(solved, y, chosen, self.machine)] if len(chosen) else [])
+
         widths = WIDTHS[self.widths]
-        basis = Dual(tangent, tangent.features(X))
-        system = make_system(basis, X, y, self.intercept)
-        errors = None
-        if widths.needs_candidates and len(members):
-            errors = errors_of(system.copy().at(ridge), y, members, self.machine)
-        grid = tuple(ridge_grid(tangent, X, self.seed).tolist()) if widths.needs_grid else ()
-        terms = {"widths": widths, "folds": self.folds, "seed": self.seed}
-        problem = Problem(basis, X, y, system, (ridge,), grid, **terms)  # type: ignore[arg-type]
-        read = find_construction(self.construction).fit(problem, "tangent", self.alpha).loo
+        own = OwnRidges(ridges, y.new_zeros(len(ridges) - 1))
+        settings = (self.intercept, "tangent", self.construction, widths, self.folds)
+        step = LazyStep(own, *settings, seed=self.seed)
+        needed = visit if widths.needs_candidates else None
+        read = step.models(tangent, X, y, visit=needed).loo
         assert isinstance(read, Read)
         return read, errors
 
     def _bytes(self, y: Tensor) -> int:
         return self.machine.item * len(y) ** 2
 
-    def _without_factor(
-        self, read: Read, tangent: Linear, ridge: float, X: Tensor, y: Tensor
-    ) -> Read:
-        """The same models; the factor of their widths is computed again for new rows."""
+    def _without_factor(self, read: Read, tangent: Linear, X: Tensor, y: Tensor) -> Read:
+        """The same models; the factors of their widths are computed again for new rows."""
         scales = read.scales
-        if not isinstance(scales, LeverageScales):
+        if not (isinstance(scales, LeverageScales) and isinstance(read.basis, Dual)):
             return read
-        own = (scales.gamma, scales.own, scales.own_error)
-        again = LeverageAgain(tangent, X, y, self.intercept, ridge, *own)
-        return replace(read, scales=again)
+        own = (read.models.ridges[:-1], scales.gamma, scales.own, scales.own_error)
+        return replace(read, scales=LeverageAgain(tangent, X, y, self.intercept, *own))
 
     def _in_frame(self, frame: FeatureScale, network: wide) -> WideTangent:
         return in_frame(network, frame).on(self.machine)
 
     def _choice(
-        self, found: Found, loo: ChosenModels, units: Sequence[float], searched: int, features: int
+        self,
+        found: Found,
+        widths: tuple[str, ...],
+        units: Sequence[float],
+        searched: int,
+        features: int,
     ) -> Choice:
         networks = [self.candidates[place.network].network for place in found.places]
         weights = [
@@ -236,7 +263,7 @@ class ChoosingStep(CandidateStep):
             network=np.array([place.network for place in found.places]),
             weights=np.array(weights),
             ridge=np.array([units[p.network] * 2.0**p.ridge for p in found.places]),
-            widths=loo.factors.names if loo.factors else (self.widths,) * len(loo.doubtful),
+            widths=widths,
             behind=(found.starting - found.starting.min(axis=1, keepdims=True)) * searched / 2,
             evaluated=found.evaluated,
             searched=searched,

@@ -44,8 +44,7 @@ class FullStep(CandidateStep):
         families = []
         for tangent, unit in self._tangents(X, frame):
             basis = Dual(tangent, tangent.features(rows))
-            with self.machine.exact.products():
-                system = make_system(basis, rows, targets, self.intercept)
+            system = make_system(basis, rows, targets, self.intercept)
             exponents = RIDGES if self.ridge is None else (0,)
             ridges = tuple(unit * 2.0**exponent for exponent in exponents)
             families.append(family_of(Problem(basis, rows, targets, system, ridges)))

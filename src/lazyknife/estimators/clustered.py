@@ -32,11 +32,11 @@ from ..intervals import kappa
 from ..intervals.compact import CompactModels
 from ..intervals.rounded import rounding_share
 from ..results import Intervals
-from ..solve.part import Leaving
+from ..solve.part import Leaving, drawn_part, part_of
 from .base import Levels
 from .fit_input import Fitted, Given, Seeds, prepare
 from .fitting import LazyFit
-from .parting import PartedStep, drawn_part, is_parted
+from .parting import PartedStep, is_parted
 
 FEWEST = 8  # rows: half of them choose, among candidates that require 4
 BUDGET = 2**30  # bytes of a task, unless memory_budget says otherwise
@@ -91,7 +91,7 @@ class ClusterFit(LazyFit):
         if not isinstance(self.loo_, CompactModels):
             return super()._rows_in_all(needed)
         # Collections are parted whatever their size.
-        return bisect_left(range(LARGEST_N), needed, key=lambda n: Leaving.choosing(n, True).rows)
+        return bisect_left(range(LARGEST_N), needed, key=lambda n: n - part_of(n))
 
     def _prepare_levels(self, X: Any, levels: Sequence[float]) -> None:
         """Bring the models here that the intervals of these rows need."""
@@ -127,9 +127,9 @@ class ClusterFit(LazyFit):
             raise ValueError(
                 f"network={self.network!r}, widths={self.widths!r}: with Dask collections, give "
                 "None or infinitely wide networks of known kinds, widths=None or 'constant', and "
-                "leave readout, loss, features, parameters, starts and precision as they are"
+                "leave readout, loss, features, parameters and starts as they are"
             )
-        _, candidates = self._bases(given, networks, torch.arange(0))
+        candidates = [self._candidate(network, None, given) for network in networks]
         widths = self._choices(candidates=True).widths_for(n)
         step = self._step_for(candidates, widths, given, math.inf)
         assert isinstance(step, PartedStep)

@@ -46,7 +46,7 @@ class Cost(NamedTuple):
 
 def measured(machine: Machine) -> Rates:
     """Rates of a machine, measured in a few hundredths of a second."""
-    numbers = torch.linspace(0, 1, SIZE * SIZE, dtype=machine.dtype, device=machine.device)
+    numbers = torch.linspace(0, 1, SIZE * SIZE, dtype=torch.float64, device=machine.device)
     square = numbers.view(SIZE, SIZE)
     products = _seconds(lambda: square @ square, machine)
     maps = _seconds(lambda: torch.exp(-(square - 0.5).abs()), machine)

@@ -33,6 +33,7 @@ from .candidates import (
     finite_candidate,
     wide_candidate,
 )
+from .choice import Choice, SharedChoice
 from .choices import Choices
 from .choosing import ChoosingStep
 from .choosing_full import FullStep
@@ -57,7 +58,6 @@ class LazyFit(IntervalRegressor):
     starts: int
     loss: str | Loss
     device: Device
-    precision: str
     memory_budget: int | None
 
     def _choices(self, candidates: bool = False) -> Choices:
@@ -69,7 +69,7 @@ class LazyFit(IntervalRegressor):
         return check_base(self.base)
 
     def _machine(self) -> Machine:
-        return machine_for(self.device, self.precision, self.memory_budget)
+        return machine_for(self.device, self.memory_budget)
 
     def _learns_from_covariates(self) -> bool:
         return self._base_method().uses_covariates
@@ -106,7 +106,7 @@ class LazyFit(IntervalRegressor):
         warn_if_far(models.loo.residuals, models.solved.residuals)
         size = float(given.y.abs().max())
         refuse_lost(rounding_share(models.loo, self.alpha, size), self.ridge, loss)
-        leaving = self._leaving_of(len(left), None, start)
+        leaving = self._leaving_of(len(left), None)
         certifier = self._certifier(given, base.dependence, models.loo, leaving)
         attributes = {
             "base_": base,
@@ -147,15 +147,21 @@ class LazyFit(IntervalRegressor):
         return self._candidates(torch.empty(rows.shape, dtype=dtype, device="meta"))
 
     def _candidates(self, X: Tensor) -> tuple[Network | wide, ...] | None:
-        """The networks that models choose from; None for one network alone."""
+        """The networks that models choose from; None where one network has nothing to choose."""
         listed = listed_networks(self.network)
-        finite = (self.starts, self.parameters, self.precision)
-        reason = self._choices().cannot_choose(X, *finite)
+        reason = self._choices().cannot_choose(X)
+        symmetric = find_construction(self.construction).symmetric
+        if listed is None and self.network is not None:
+            chooses = isinstance(self.ridge, str) and not symmetric and not reason
+            return (self.network,) if chooses else None
         if listed is None:
-            plain = self.network is None and type(self._base_method()) is Public and not reason
-            found = default_networks(X, find_construction(self.construction).symmetric)
+            plain = type(self._base_method()) is Public and not reason
+            plain = plain and self.starts == 1 and self.parameters == "all"
+            found = default_networks(X, symmetric)
             fits = len(X) <= MOST_ROWS or self._parted(len(X), found)
             return found if plain and fits else None
+        if self.starts != 1 or self.parameters != "all":
+            reason = reason or "require starts=1 and parameters='all'"
         if reason:
             raise ValueError(f"network={self.network!r}: candidates {reason}")
         check_trainable(self._base_method(), self.network)
@@ -166,81 +172,98 @@ class LazyFit(IntervalRegressor):
 
     def _leaving(self, X: Tensor) -> Leaving:
         """Which of some rows are left out, by the shape of X alone."""
-        n, networks = self._base_method().rows_left(len(X)), self._candidates(X)
-        start = build(self.network, X[:3].clone(), 0, self.starts) if networks is None else None
-        return self._leaving_of(n, networks, start)
+        return self._leaving_of(self._base_method().rows_left(len(X)), self._candidates(X))
 
-    def _leaving_of(
-        self, n: int, networks: Iterable[object] | None, start: nn.Module | None = None
-    ) -> Leaving:
-        """Which of n rows are left out of models that choose among networks, or of one start."""
-        leaves_rows = find_construction(self.construction).leaves_rows
-        if leaves_rows and networks is not None:
-            return Leaving.choosing(n, self._parted(n, networks))
-        if leaves_rows and start is not None:
-            lazy, machine = self._lazy_step(Seeds.of(0), n), self._machine()
-            return Leaving(n, coins=lazy.draws(n, self._moved(start), machine))
-        return Leaving(n)
+    def _leaving_of(self, n: int, networks: Iterable[object] | None) -> Leaving:
+        """Which of n rows are left out of models that choose among networks, or of one network."""
+        construction = find_construction(self.construction)
+        if networks is None:
+            return self._lazy_step(Seeds.of(0), n).leaving(n)
+        return (
+            Leaving(n) if construction.symmetric else Leaving.choosing(n, construction.uses_folds)
+        )
 
     def _moved(self, start: nn.Module) -> int:
         """Number of parameters that the lazy step moves."""
         return sum(p.numel() for p in selected(start, self.parameters).values())
 
     def _fit_chosen(self, given: Given, networks: Sequence[Network | wide]) -> Fitted:
-        """Fit with networks, weights, λ and widths that every model chooses."""
+        """Fit with networks, weights, λ and widths that are chosen."""
         X, y, seeds = given.X, given.y, given.seeds
         method = self._base_method()
         learn, left = (torch.from_numpy(rows) for rows in method.rows(len(y), seeds.rows))
         self._choices().check_rows(len(left), self.folds)
-        bases, candidates = self._bases(given, networks, learn)
-        widths = self._choices(candidates=True).widths_for(len(left))
-        step = self._step_for(candidates, widths, given, len(left))
-        loo, choice = step.models(X[left], y[left])
-        dependence = composed([base.dependence for base in bases])
+        starts, bases = self._bases(given, networks, learn)
+        loo, choice, step = self._chosen(networks, bases, given, X[left], y[left])
+        dependence = composed([base.dependence for base in bases if base is not None])
         leaving = self._leaving_of(len(left), networks)
         certifier = self._certifier(given, dependence, loo, leaving, step.scaled)
         attributes: dict[str, Any] = {
-            "widths_": widths,
+            "widths_": step.widths,
             "rounding_": rounding_share(loo, self.alpha, certifier.size),
             "seeds_": seeds,
         }
         if choice is not None:
-            attributes |= {"choice_": choice, "ridge_": choice.ridges}
+            attributes |= {"choice_": choice, "ridge_": self.starts * choice.ridges}
+        if len(networks) == 1 and bases[0] is not None:
+            attributes |= {"start_": starts[0], "base_": bases[0]}
         return Fitted(loo, certifier, attributes)
+
+    def _chosen(
+        self,
+        networks: Sequence[Network | wide],
+        bases: Sequence[Base | None],
+        given: Given,
+        X: Tensor,
+        y: Tensor,
+    ) -> tuple[RoundedModels, Choice | SharedChoice | None, ChoosingStep | FullStep | PartedStep]:
+        """Models of some rows, what they chose, and the step that was taken."""
+        candidates = [
+            self._candidate(network, base, given)
+            for network, base in zip(networks, bases, strict=True)
+        ]
+        widths = self._choices(candidates=True).widths_for(len(y))
+        step = self._step_for(candidates, widths, given, len(y))
+        loo, choice = step.models(X, y)
+        return loo, choice, step
+
+    def _candidate(self, network: Network | wide, base: Base | None, given: Given) -> Candidate:
+        """A network to choose from, at its base weights."""
+        if isinstance(network, wide):
+            return wide_candidate(network)
+        assert base is not None
+        own = type(self._base_method()) is Public and not isinstance(network, nn.Module)
+        name = str(network) if isinstance(network, mlp) else type(base.module).__name__
+        return finite_candidate(name, base.module, given.X, self.parameters, self._machine(), own)
 
     def _step_for(
         self, candidates: Sequence[Candidate], widths: str, given: Given, n: float
     ) -> ChoosingStep | FullStep | PartedStep:
-        machine = self._machine().of_type(torch.float64)  # predictions included
         ridge = None if isinstance(self.ridge, str) else float(self.ridge)
         scaled = isinstance(self.scaling, str) and self.scaling == "auto"
-        more = (given.seeds.lazy, machine, given.nominal)
-        common = (candidates, ridge, self.intercept, scaled, *more)
+        more = (given.seeds.lazy, self._machine(), given.nominal)
+        common = (candidates, ridge, self.intercept, scaled, *more, widths)
         if find_construction(self.construction).symmetric:
             return FullStep(*common)
         relevance = self.relevance is not None
         if self._parted(n, [candidate.network for candidate in candidates]):
-            return PartedStep(*common, widths, relevance, self.progress)
-        own = (self.construction, widths, relevance, self.folds, self.alpha, self.progress)
+            return PartedStep(*common, relevance, self.progress)
+        own = (self.construction, relevance, self.folds, self.progress)
         return ChoosingStep(*common, *own)
 
     def _bases(
         self, given: Given, networks: Sequence[Network | wide], learn: Tensor
-    ) -> tuple[list[Base], list[Candidate]]:
-        """Base weights of every finite network, and all candidates."""
-        bases, candidates = list[Base](), list[Candidate]()
-        framed = type(self._base_method()) is Public
+    ) -> tuple[list[nn.Module | None], list[Base | None]]:
+        """Starting and base weights of every finite network."""
+        starts, bases = list[nn.Module | None](), list[Base | None]()
         for k, network in enumerate(networks):
             if isinstance(network, wide):
-                candidates.append(wide_candidate(network))
+                starts.append(None)
+                bases.append(None)
                 continue
-            start = build(network, given.X, given.seeds.start + k)
+            starts.append(start := build(network, given.X, given.seeds.start + k, self.starts))
             bases.append(self._learnt(start, given, learn, given.seeds.base + k))
-            own = framed and not isinstance(network, nn.Module)
-            name = str(network) if isinstance(network, mlp) else type(bases[-1].module).__name__
-            terms = (self.parameters, self._machine(), own)
-            candidates.append(finite_candidate(name, bases[-1].module, given.X, *terms))
-        return bases, candidates
+        return starts, bases
 
     def _lazy_step(self, seeds: Seeds, n: int) -> LazyStep:
         choices = self._choices()
@@ -258,7 +281,6 @@ class LazyFit(IntervalRegressor):
             choices.loss,
             choices.features,
             seeds.lazy,
-            self.alpha,
             self.progress,
         )
 

@@ -46,7 +46,7 @@ from ..solve.primal_ridge import PrimalRidge
 from ..solve.readout import READOUTS
 from ..solve.ridge import RidgeModels
 from ..solve.rounding import Rounding, Sensitivity
-from ..solve.scales import LeverageScales, NoiseScales
+from ..solve.scales import LeverageScales
 from ..solve.streamed import StreamedRidge
 from ..tangent import FEATURES, Dual, Features, Landmarks, Primal, Tangent, WideTangent
 from ..tangent.parts import Explicit, Lookup, Outer
@@ -111,7 +111,7 @@ _RECORDS = (
     *(Averages, Base, Candidate, Certificate, Certifier, Choice, ChosenModels, Dual, DualRidge),
     *(Ensemble, Explicit, Factored, FactoredRidge, Factors, Family, Features, FiniteNetwork),
     *(FullModels, FullSource, FullStep, GivenKernel, Group, LeverageAgain),
-    *(LeverageScales, Levels, Lookup, NoiseScales, Outer, Primal, PrimalRidge, PrivacyCurve),
+    *(LeverageScales, Levels, Lookup, Outer, Primal, PrimalRidge, PrivacyCurve),
     *(Refits, RidgeModels, Rounding, Scaling, Seeds, Sensitivity, Signs, Some, Swept, Tangent),
     *(TrainedCertifier, WideTangent, mlp, wide, Noted, Leaving),
     *(Amount, BoundedReadout, Drift, KeptLevel, Landmarks, SharedChoice, StreamedModels),

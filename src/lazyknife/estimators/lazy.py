@@ -48,14 +48,15 @@ class LazyJackknifeRegressor(ClusterFit):
         or a list of such candidates, among which every leave-one-out model chooses. None is
         ``lazyknife.networks.CANDIDATES``, eight infinitely wide networks; with a base other than
         ``Public``, settings that require a finite network (``readout``, ``loss``, ``features``,
-        ``parameters``, ``starts``, ``precision``), or more than 5,000 rows and constructions
-        ``"cv+"`` or ``"full"`` or other ``widths`` than None, ``"auto"`` and ``"constant"`` it is
+        ``parameters``, ``starts``), or more than 5,000 rows and constructions ``"cv+"`` or
+        ``"full"`` or other ``widths`` than None, ``"auto"`` and ``"constant"`` it is
         ``mlp((64, 64), skip=True)``.
     base
         How the base weights θ0 are obtained: ``Public``, ``Split``, ``DPSGD``, ``Perturbed``,
         ``Pretrained`` or ``Plain``. None is ``Public()``: the network's own starting weights.
     ridge
-        λ > 0, or ``"auto"``: every leave-one-out model chooses λ on its own rows, without a leak.
+        λ > 0, or ``"auto"``: every leave-one-out model chooses λ on its own rows, without a leak;
+        with more than 1,000 rows a random part of them, which is never left out, chooses for all.
     construction
         ``"plus"`` (jackknife+) certifies 1 − 2·alpha − τ, where τ is the base's total variation;
         ``"minmax"`` and ``"full"`` (exact full conformal) certify 1 − alpha − τ; ``"cv+"`` leaves
@@ -75,12 +76,11 @@ class LazyJackknifeRegressor(ClusterFit):
         used, in the primal form if there are fewer moved parameters than rows.
     widths
         What the width of an interval depends on: ``"constant"``, nothing; ``"leverage"``, the
-        distance of the row from the training rows; ``"noise"``, the size of the errors around it;
-        ``"auto"``, where models choose among candidates: leverage, times a factor that every model
-        chooses, or with more than 1,000 rows a size of errors learnt from the part of the rows that
-        makes the choices. None is ``"auto"`` there; for one network it is ``"noise"`` for plus and
-        minmax (``"constant"`` beyond 5,000 rows, with a ``Sketch`` and with another loss). Full
-        conformal has ``"leverage"`` built in.
+        distance of the row from the training rows; ``"auto"``, where models choose λ or a network:
+        leverage, times a factor that every model chooses, or with more than 1,000 rows, if all
+        networks are infinitely wide, a size of errors learnt from the part of the rows that makes
+        the choices. None is ``"auto"`` there, else ``"constant"``. Full conformal has
+        ``"leverage"`` built in.
     relevance
         ``"auto"``: every model searches a weight for each feature of infinitely wide networks, if
         there are at most 64 features; with more than 1,000 rows, if there are 5 rows of the search
@@ -94,9 +94,10 @@ class LazyJackknifeRegressor(ClusterFit):
         ``"logistic"`` (y of 0 and 1), ``"poisson"`` (counts), or an instance such as
         ``Huber(delta=2.0)``. The last two predict the mean of y through their link.
     scaling
-        ``"auto"``: where models choose among candidates, each of them divides the features by their
+        ``"auto"``: where models choose λ or a network, each of them divides the features by their
         standard deviations in its own rows, rounded to powers of 2, which is no leak; modules that
-        you pass, and single networks, receive the features as they are. None, ``"symlog"`` (fixed),
+        you pass, networks that are trained, and all networks with a given ``ridge``, ``readout``,
+        ``loss`` or ``features`` receive the features as they are. None, ``"symlog"`` (fixed),
         ``"standardize"`` or a scikit-learn transformer: a fitted one requires ``X_pool`` or
         ``X_unlabeled`` in ``fit``; fitted on X alone it is a leak, and the certificate says so.
     encoding
@@ -117,12 +118,6 @@ class LazyJackknifeRegressor(ClusterFit):
     device
         Where the lazy step and predictions run: ``"auto"`` (a GPU if there is one), ``"cpu"``,
         ``"cuda"`` or a ``torch.device``. The base is trained on the device of its network.
-    precision
-        ``"float64"``; ``"network"`` runs a float32 network in float32 and everything else in
-        float64, if a check finds that the features of a row do not depend on its batch; ``"mixed"``
-        solves in float64 and predicts in float32, in half the time, unless a check on a sample
-        finds it too coarse; ``"float32"`` also solves in float32, and ``"tf32"`` rounds further:
-        what is too coarse is solved again in float64 if possible.
     memory_budget
         Bytes for everything but the matrices that the method requires (docs/speed.md), at least
         one million; None takes a quarter of what is free on the device.
@@ -172,7 +167,6 @@ class LazyJackknifeRegressor(ClusterFit):
     alpha: float = 0.1
     nu: float = 0.0
     device: Device = "auto"
-    precision: str = "float64"
     memory_budget: int | None = None
     random_state: Any = None
     progress: bool = False
@@ -201,5 +195,6 @@ class LazyJackknifeRegressor(ClusterFit):
                 f"target={self.target!r} does not support loss={loss.name!r}, which "
                 "has a link of its own: use loss='squared' or 'huber', or target=None"
             )
-        several = self.network is None or listed_networks(self.network) is not None
+        several = isinstance(self.ridge, str) or listed_networks(self.network) is not None
+        several = several or self.network is None
         self._choices(candidates=several).check()

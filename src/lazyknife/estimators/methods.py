@@ -67,14 +67,12 @@ def private(settings: MethodSettings) -> DPSGD:
 
 
 def lazy(base: Base | None = None, **own: Any) -> Method:
-    """The library's defaults but for ``own``; networks predict in float32, as trained ones do."""
+    """The library's defaults but for ``own``."""
 
     def make(settings: MethodSettings) -> IntervalRegressor:
         start = None if base is None else base(settings)
         given = {"network": settings.network, "base": start} | own
-        return LazyJackknifeRegressor(
-            alpha=settings.alpha, device="cpu", precision="mixed", **given
-        )
+        return LazyJackknifeRegressor(alpha=settings.alpha, device="cpu", **given)
 
     return make
 

@@ -137,8 +137,9 @@ def audit_stability(
 
     Both models are lazy fits without row j; the base of the first was trained on all rows, that of
     the second without row j. Every refit starts from the same public weights, uses its own seed and
-    runs the mechanism set up for all n rows. The estimate is conditional on these training rows and
-    on the first base.
+    runs the mechanism set up for all n rows. With ``ridge="auto"`` all of them have the λ that the
+    model of all rows chose. The estimate is conditional on these training rows and on the first
+    base.
 
     Parameters
     ----------
@@ -175,6 +176,9 @@ def audit_stability(
             f"model={model!r} has no base to audit, since its models choose among candidates: give "
             "one network, such as network=mlp((64, 64), skip=True)"
         )
+    if isinstance(fitted.ridge, str):
+        ridge = float(fitted.ridge_[-1])
+        fitted = jackknife.set_params(ridge=ridge).fit(X, y, X_pool=X_new)
     rows, new = (to_tensor(fitted.scaling_(fitted._check_new(each))) for each in (X, X_new))
     target = to_tensor(fitted.target_.forward(check_target(y, rows.numpy(), fitted)))
     positions = rng.integers(len(fitted.loo_.residuals), size=refits)
@@ -211,15 +215,13 @@ def _difference(
         kept = torch.from_numpy(learn[learn != left[position]])
         base = _refit(fitted, X[kept], y[kept], new, len(learn), seed)
     others = torch.from_numpy(np.delete(left, position))
-    machine = fitted._machine()
-    tangent = linearise(base.module, X, fitted.parameters, machine)
+    tangent = linearise(base.module, X, fitted.parameters, fitted._machine())
     alone = fitted._lazy_step(fitted.seeds_, len(others)).models(tangent, X[others], y[others]).loo
     parts = [alone.point(new[block]) for block in steps(len(new), alone.rows_at_once)]
     difference = (with_all - torch.cat(parts)).abs()
     # Rounding is not instability: the two models are equal where the base ignores row j.
-    rounding = max(1e-9, 100 * machine.epsilon)
-    difference[difference <= rounding * with_all.abs().max()] = 0.0
-    result: Numbers = difference.double().cpu().numpy()
+    difference[difference <= 1e-9 * with_all.abs().max()] = 0.0
+    result: Numbers = difference.cpu().numpy()
     return result
 
 

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..data.own_scaling import FeatureScale, own_frames, unscaled
@@ -25,7 +24,7 @@ from ..intervals.streamed import StreamedModels
 from ..networks import KINDS, is_known, wide
 from ..solve.amount import Amount, fit_amount, log_errors
 from ..solve.ascent import STAGES, Climb, climb_all
-from ..solve.part import MANY, part_of
+from ..solve.part import MANY, drawn_part, part_of
 from ..solve.trial import tried
 from ..tangent import Landmarks, WideTangent
 from ..threads import one_thread
@@ -61,14 +60,6 @@ def is_parted(
     return n > MANY and known and widths in (None, "auto", "constant")
 
 
-def drawn_part(n: int, seed: int) -> NDArray[np.intp]:
-    """Numbers of the rows of the part, in a random order; takes no memory of size n if n is large.
-
-    They depend on the number of rows alone, and not on how the rows are partitioned.
-    """
-    return np.random.default_rng(seed).choice(n, part_of(n), replace=False)
-
-
 def stages_of(part: int) -> tuple[int, int]:
     """Rows of the part on which all networks climb, and the best; the others decide."""
     few, many = STAGES
@@ -86,8 +77,6 @@ class PartedStep(CandidateStep):
 
     Attributes
     ----------
-    widths
-        A key of ``WIDTHS``: ``"constant"``, or else σ is learnt.
     relevance
         Whether a weight for each feature is searched.
     progress
@@ -95,7 +84,6 @@ class PartedStep(CandidateStep):
 
     """
 
-    widths: str
     relevance: bool
     progress: bool = False
 
@@ -106,7 +94,7 @@ class PartedStep(CandidateStep):
         cost.announce(f"{len(y):,} rows of {X.shape[1]} features")
         own = drawn_part(len(y), self.seed)
         rest = torch.from_numpy(np.delete(np.arange(len(y)), own))
-        with self.machine.products(), one_thread():
+        with one_thread():
             passes, choice = self.chosen(X[own], y[own], len(y))
             loo = passes.models(X, y, rest, self.progress)
         return loo, choice

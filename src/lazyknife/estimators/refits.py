@@ -124,7 +124,7 @@ class Refits:
         # A network may round to float32 wherever it runs.
         unit = torch.finfo(torch.float32).eps
         slack = evaluation_slack(spread, each.abs().amax(dim=1), unit) + self.rounding
-        return Predictions(point, each, 0 * one, one, 0 * one, slack)
+        return Predictions(point, each, one, 0 * one, slack)
 
 
 def train_ensemble(

@@ -55,12 +55,11 @@ class BoundedReadout(TangentReadout):
 
     def near(self, X: Tensor) -> Near:
         """The full model at some rows, and √h of them."""
-        with self.basis.tangent.machine.exact.products():
-            outputs, rows, norms = self.basis.at(X)
+        outputs, rows, norms = self.basis.at(X)
         point = self._point(outputs, rows)
         one, none = point.new_ones(()), point.new_empty(len(point), 0)
-        slack = slack_of(self.rounding, norms, point, none, self.loss, self._shift)
-        found = Predictions(point, none, one - 1, one.expand(len(point)), one - 1, slack)
+        slack = slack_of(self.rounding, norms, point, none, self.loss)
+        found = Predictions(point, none, one.expand(len(point)), one - 1, slack)
         factors = torch.nn.functional.pad(rows, (0, 1), value=1.0)
         half = torch.linalg.solve_triangular(
             self.lower, factors[:, : len(self.lower)].T, upper=False
@@ -76,7 +75,7 @@ def bounded(read: Read, system: System) -> BoundedReadout | None:
     """The same models with bounds; None where there are none, or where they would save nothing."""
     if not (isinstance(system, PrimalSystem) and isinstance(read, TangentReadout)):
         return None
-    if read.models.model_of is not None or system.gram.dtype != torch.float64:
+    if read.models.model_of is not None:
         return None
     if read.scales is not None:  # each model has its own σ(x)
         return None

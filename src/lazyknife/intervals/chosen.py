@@ -15,6 +15,7 @@ from ..solve.reading import Read
 from ..solve.scales import Scales
 from ..tangent import WideTangent
 from ..threads import few_threads
+from .bounded import BoundedReadout
 
 ARRAYS = 16  # of rows × models at a time
 
@@ -39,12 +40,6 @@ class Some:
         sigma, error = self.scales.at(rows, norms)
         return sigma[:, self.members], error
 
-    def of_type(self, dtype: torch.dtype) -> None:
-        return None
-
-    def looser(self, error: float) -> Some:
-        return self
-
 
 def some_of(read: Read, members: Tensor) -> Read:
     """The models of some rows, which may be fewer than those that they learn from."""
@@ -62,6 +57,8 @@ def some_of(read: Read, members: Tensor) -> Read:
     models = replace(
         models, residuals=models.residuals[members], sensitivity=models.sensitivity[members]
     )
+    if isinstance(read, BoundedReadout):
+        read = replace(read, reach=read.reach[members])
     return replace(
         read,
         models=models,
@@ -158,15 +155,14 @@ class ChosenModels:
 
     def _scaled(self, X: Tensor) -> Predictions:
         found = [read.scaled(X) for read in self._reads]
-        each = self._joined([part.each.double() + part.shift for part in found])
+        each = self._joined([part.each for part in found])
         slack = torch.stack([part.slack.expand(len(each)) for part in found]).amax(dim=0)
         stretch = torch.stack([part.stretch.expand(len(each)) for part in found]).amax(dim=0)
         scales = self._joined([part.scales.expand_as(part.each) for part in found])
         if self.factors is not None:
             scales = scales * self.factors.at(X, each)
             stretch = stretch + self.factors.error + self.factors.steepness * slack
-        zero = each.new_zeros(())
-        return Predictions(self.point(X), each, zero, scales, stretch, slack)
+        return Predictions(self.point(X), each, scales, stretch, slack)
 
     @property
     def _reads(self) -> list[Read]:

@@ -47,9 +47,7 @@ class Construction(ABC, Generic[Models]):
     certifies
         Whether there is a bound on the probability of a miss.
     widths
-        The kinds of widths that it supports; None for all of them.
-    preferred
-        Its own choice among them.
+        The kinds of widths that it supports, its default first; None for all of them.
     readouts
         The readouts that it supports; None for all of them.
     any_loss
@@ -66,7 +64,6 @@ class Construction(ABC, Generic[Models]):
     summary: ClassVar[str]
     certifies: ClassVar[bool] = True
     widths: ClassVar[tuple[str, ...] | None] = ("constant",)
-    preferred: ClassVar[str] = "constant"
     readouts: ClassVar[tuple[str, ...] | None] = None
     any_loss: ClassVar[bool] = True
     any_models: ClassVar[bool] = True
@@ -77,8 +74,8 @@ class Construction(ABC, Generic[Models]):
         return f"{type(self).__name__}()"
 
     @abstractmethod
-    def fit(self, problem: Problem, readout: str, alpha: float) -> LazyModels:
-        """Solve a problem; rounding is compared with the intervals at level ``alpha``."""
+    def fit(self, problem: Problem, readout: str) -> LazyModels:
+        """Solve a problem."""
 
     @abstractmethod
     def ends(self, loo: Models, X: Tensor, ranks: Sequence[int]) -> Ends:

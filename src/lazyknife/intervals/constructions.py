@@ -29,8 +29,8 @@ class _RowsOut(Construction[Models]):
         """Solve all models."""
         return leave_rows(problem)
 
-    def fit(self, problem: Problem, readout: str, alpha: float) -> LazyModels:
-        return fit_left_out(problem, self.solve, readout, alpha, self.windows)
+    def fit(self, problem: Problem, readout: str) -> LazyModels:
+        return fit_left_out(problem, self.solve, readout, self.windows)
 
 
 class Plus(_RowsOut[LeaveOneOut]):
@@ -38,7 +38,6 @@ class Plus(_RowsOut[LeaveOneOut]):
 
     summary = "jackknife+, certifies 1 − 2·alpha"
     widths = None
-    preferred = "noise"
     windows = True
 
     def ends(self, loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
@@ -61,7 +60,6 @@ class MinMax(_RowsOut[LeaveOneOut]):
 
     summary = "wider than plus, certifies 1 − alpha"
     widths = None
-    preferred = "noise"
 
     def ends(self, loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
         return ends.minmax(loo, X, ranks)
@@ -76,13 +74,12 @@ class Full(Construction[Conformal]):
 
     summary = "exact full conformal of the linearised network, certifies 1 − alpha"
     widths = ("leverage",)  # built into its scores
-    preferred = "leverage"
     readouts = ("tangent",)
     any_loss = False
     any_models = False
     symmetric = True
 
-    def fit(self, problem: Problem, readout: str, alpha: float) -> LazyModels:
+    def fit(self, problem: Problem, readout: str) -> LazyModels:
         return fit_full(problem)
 
     def ends(self, loo: Conformal, X: Tensor, ranks: Sequence[int]) -> Ends:
@@ -108,8 +105,8 @@ class CVPlus(Construction[LeaveOneOut]):
         """Solve all models."""
         return leave_folds(problem)
 
-    def fit(self, problem: Problem, readout: str, alpha: float) -> LazyModels:
-        return fit_left_out(problem, self.solve, readout, alpha)
+    def fit(self, problem: Problem, readout: str) -> LazyModels:
+        return fit_left_out(problem, self.solve, readout)
 
     def ends(self, loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
         return ends.plus(loo, X, ranks)

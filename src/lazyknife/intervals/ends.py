@@ -11,8 +11,8 @@ from ..records import Ends, LeaveOneOut, Predictions
 from .order import kth_largest, kth_smallest
 from .window import Bounded, Elsewhere, extremes, windowed_plus
 
-# Number of rounded operations behind an end.
-SUMS = 4.0
+# Relative error of the sums behind an end: four rounded operations.
+SUMS = 4 * torch.finfo(torch.float64).eps
 # Units of rounding by which two evaluations of the same model may differ.
 ROUNDED = 32.0
 
@@ -22,7 +22,7 @@ def plus(loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
     if isinstance(loo, Bounded | Elsewhere):
         return _outwards(*windowed_plus(loo, X, ranks))
     found = loo.scaled(X)
-    margins = _stretched(loo.scores.to(found.each.dtype), found)
+    margins = _stretched(loo.scores, found)
     lower = kth_smallest(found.each - margins, ranks)
     return _outwards(found, lower, kth_largest(found.each + margins, ranks))
 
@@ -33,7 +33,7 @@ def minmax(loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
         return _outwards(*_extreme_ends(loo, X, ranks))
     found = loo.scaled(X)
     lowers, uppers = [], []
-    for score in kth_largest(loo.scores, ranks).to(found.each.dtype):
+    for score in kth_largest(loo.scores, ranks):
         margins = _stretched(score, found)
         lowers.append((found.each - margins).amin(dim=1))
         uppers.append((found.each + margins).amax(dim=1))
@@ -53,19 +53,17 @@ def _stretched(scores: Tensor, found: Predictions) -> Tensor:
     """R σ, rounded up."""
     margins = scores * found.scales
     if found.stretch.dim():
-        margins *= (1 + found.stretch)[:, None].to(margins.dtype)
+        margins *= (1 + found.stretch)[:, None]
     return margins
 
 
 def _outwards(found: Predictions, lower: Tensor, upper: Tensor) -> Ends:
     """Widen the ends by the bounds on rounding, so that ties are covered."""
     slack = found.slack.expand(len(lower))[:, None]
-    low, high = lower.double(), upper.double()
-    coarse = SUMS * torch.finfo(lower.dtype).eps
     return (
         found.point,
-        low + found.shift - (slack + coarse * low.abs()),
-        high + found.shift + (slack + coarse * high.abs()),
+        lower - (slack + SUMS * lower.abs()),
+        upper + (slack + SUMS * upper.abs()),
     )
 
 

@@ -40,7 +40,7 @@ from ..solve.choose import LEAST_SHARE
 from ..solve.guard import Kept, largest
 from ..solve.problem import Problem
 from ..solve.ridge import OpenRidge, RidgeModels, left_out
-from ..solve.rounding import Sensitivity, gamma_of
+from ..solve.rounding import GAMMA, Sensitivity
 from ..tangent import Basis
 from .fit import LazyModels
 from .hull import Piece, hull, piece_at
@@ -77,7 +77,7 @@ class Family:
     def pieces(self, X: Tensor, ranks: Sequence[int]) -> list[Piece]:
         """Accepted candidates at each λ, none at rows where λ is too small to be one."""
         outputs, rows, norms = self.basis.at(X)
-        least = LEAST_SHARE[norms.dtype] * (self.trace + norms)
+        least = LEAST_SHARE * (self.trace + norms)
         least = least.clamp(max=max(f.ridge for f in self.factors))
         found = []
         for factor in self.factors:
@@ -173,13 +173,12 @@ class FullModels:
 
 def family_of(problem: Problem) -> Family:
     """Factor the ridge at every λ that may be a candidate."""
-    machine, system, ridges = problem.machine, problem.system, problem.ridges
-    with machine.exact.products():
-        trace = float(system.norms.sum())
-        least = min(LEAST_SHARE[machine.dtype] * trace, max(ridges))  # with a new row it is more
-        factors = tuple(system.factor(ridge) for ridge in ridges if ridge >= least)
-        measured, shaken = Kept.of(problem).errors(problem)
-    gamma, size = gamma_of(machine.dtype, measured), largest(problem.y, system.targets)
+    system, ridges = problem.system, problem.ridges
+    trace = float(system.norms.sum())
+    least = min(LEAST_SHARE * trace, max(ridges))  # with a new row it is more
+    factors = tuple(system.factor(ridge) for ridge in ridges if ridge >= least)
+    measured, shaken = Kept.of(problem).errors(problem)
+    gamma, size = max(GAMMA, measured), largest(problem.y, system.targets)
     return Family(problem.basis, factors, trace, gamma, size, shaken)
 
 

@@ -84,7 +84,6 @@ class FullModel:
         found = Predictions(
             point,
             point.new_empty(len(point), 0),
-            one - 1,
             one.expand(len(point)) if self.amount is None else self.amount(X),
             one * self.stretch,
             self.drift.slack(leverages, norms),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from ..tangent import Dual, Linear
@@ -17,27 +16,20 @@ from .scales import LeverageScales
 
 @dataclass(frozen=True)
 class LeverageAgain:
-    """σ of all models at one place and λ; see ``LeverageScales``."""
+    """σ of all models at one place, with λ of each, shape (n,); see ``LeverageScales``."""
 
     tangent: Linear
     X: Tensor
     y: Tensor
     intercept: bool
-    ridge: float
+    ridges: Tensor
     gamma: float
     own: Tensor
     own_error: Tensor
 
     def at(self, rows: Tensor, norms: Tensor) -> tuple[Tensor, Tensor]:
-        """Factor the kernel once more."""
+        """Factor the kernel once more, at every λ."""
         basis = Dual(self.tangent, self.tangent.features(self.X))
         system = make_system(basis, self.X, self.y, self.intercept)
-        return LeverageScales.of([system.factor(self.ridge)], self.gamma).at(rows, norms)
-
-    def of_type(self, dtype: torch.dtype) -> None:
-        """None, as for ``LeverageScales``."""
-        return None
-
-    def looser(self, error: float) -> LeverageAgain:
-        """Unchanged, as for ``LeverageScales``."""
-        return self
+        factors = [system.factor(ridge) for ridge in self.ridges.unique().tolist()]
+        return LeverageScales.of(factors, self.gamma, self.ridges).at(rows, norms)

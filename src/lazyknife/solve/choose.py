@@ -1,31 +1,80 @@
-"""Choosing λ, for every model on its own rows: the one loop over candidates.
+"""All leave-one-out models of a system, each at its own λ, and errors with two rows left out.
 
-A model may decide anything on its own rows without a leak. Candidates of a model are the λ that are
-large enough relative to the trace of its own kernel; the winner has the smallest sum of squared
-errors on its own rows, each left out in turn. Without row j these are
+The residuals with both i and j left out are
 
     (d_j c_i − A_ij c_j) / (d_i d_j − A_ij²),   i ≠ j,
 
-the residuals with both i and j left out, so one solution of the equations serves all n models.
+so one solution of the equations serves all n models.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
 from ..compute import Machine, blocks, track
-from .ridge import Indefinite, Ridge, RidgeModels, System, left_out
-from .rounding import Sensitivity, gamma_of
+from .own_ridges import OwnRidges
+from .ridge import Ridge, RidgeModels, System, left_out
 
-# A λ is a candidate of a model if it is at least this share of the trace of the model's own kernel.
-LEAST_SHARE = {torch.float64: 1e-10, torch.float32: 1e-5}
-# An error wins only if it is smaller by this share: exact ties go to the earlier λ.
-TIE = 1e-6
+# A λ is large enough for a kernel if it is at least this share of its trace.
+LEAST_SHARE = 1e-10
+
+
+Visit = Callable[[Ridge, Tensor], None]
+
+
+def leave_one_out(
+    system: System, own: OwnRidges, progress: bool = False, visit: Visit | None = None
+) -> RidgeModels:
+    """All n leave-one-out models, and the full one, each at its own λ.
+
+    Parameters
+    ----------
+    system
+        The equations. If all models have the same λ and nobody visits, they are stored in its
+        memory; otherwise it can be used again.
+    own
+        λ of each model.
+    progress
+        Whether to show a progress bar.
+    visit
+        Called with the solution at every λ, and with a mask of the models that have it, (n + 1,).
+
+    """
+    distinct = own.values.unique().tolist()
+    if len(distinct) == 1 and visit is None:
+        found = system.models(distinct[0])
+    else:
+        columns = system.targets.new_empty(len(system.targets), system.width).T
+        found = RidgeModels.empty(columns, system.targets)
+        for ridge in track(distinct, "leaving rows out", len(distinct), progress):
+            solved, which = system.at(ridge), own.values == ridge
+            _take_(found, solved, which, system.machine)
+            if visit is not None:
+                visit(solved, which)
+    found.sensitivity.doubtful.copy_(own.doubtful)
+    return found
+
+
+def _take_(models: RidgeModels, solved: Ridge, which: Tensor, machine: Machine) -> None:
+    """Store those of the n + 1 models that have the λ of a solution."""
+    models.ridges[which] = solved.ridge
+    if which[-1]:
+        models.intercepts[-1] = solved.intercept
+        models.full.copy_(solved.coefficients)
+        models.training_residuals.copy_(solved.ridge * solved.dual)
+    left, spans = which[:-1], torch.empty_like(solved.dual)
+    for rows in strips(len(left), machine):
+        strip, mine = solved.inverse_rows(rows), left[rows]
+        spans[rows] = solved.spans(rows, strip)
+        if mine.any():
+            found, intercepts = solved.without(rows, strip)
+            models.columns.T[rows][mine] = found[mine]
+            models.intercepts[:-1][rows][mine] = intercepts[mine]
+    models.residuals[left] = left_out(solved)[left]
+    models.sensitivity.take_(left, solved.sensitivity(spans))
 
 
 def without_each(values: Tensor) -> Tensor:
@@ -37,184 +86,6 @@ def without_each(values: Tensor) -> Tensor:
     before = torch.cat([zero, values.cumsum(dim=0)])
     after = torch.cat([values.flip(0).cumsum(dim=0).flip(0), zero])
     return torch.cat([before[:-1] + after[1:], before[-1:]])
-
-
-class Contest:
-    """The smallest error so far of each of several models, while λ runs through a grid.
-
-    An error wins if it is smaller than the best so far by a share ``tie``, so exact ties go to the
-    earlier λ. A model is doubtful where rounding could have decided instead.
-
-    Parameters
-    ----------
-    sizes
-        Traces of the models' kernels, shape (models,).
-    largest
-        The largest λ of the grid.
-    tie
-        Share by which an error must be smaller.
-
-    """
-
-    def __init__(self, sizes: Tensor, largest: float, tie: float = TIE) -> None:
-        self.sizes, self.largest, self.tie = sizes, largest, tie
-        self.errors = torch.full_like(sizes, torch.inf)
-        self.noise = torch.zeros_like(sizes)
-        self.doubtful = torch.zeros_like(sizes)
-        self.failed = torch.zeros_like(sizes, dtype=torch.bool)
-
-    def admits(self, ridge: float) -> Tensor:
-        """Whether λ is large enough for each model; the largest one of a grid always is.
-
-        Smaller ones would be dominated by rounding. The rule uses the model's own rows only, so
-        nothing leaks.
-        """
-        least = LEAST_SHARE[self.sizes.dtype] * self.sizes
-        return ridge >= least.clamp(max=self.largest)
-
-    def enter(self, errors: Tensor, change: Tensor | float, admitted: Tensor) -> Tensor:
-        """Enter sums of squared errors at one λ; return the models for which they are the best.
-
-        ``change`` is the norm of what rounding may have changed in the errors.
-        """
-        noise = 2 * change * errors.sqrt() + change**2
-        margin = errors - (1 - self.tie) * self.errors
-        unsure = admitted & (margin.abs() <= noise + self.noise)
-        better = admitted & (margin < 0)
-        # Smaller than all before by so much that none of them could have won instead.
-        clear = better & (margin < -2 * self.tie * self.errors)
-        self.doubtful = torch.where(clear, 0.0, self.doubtful)
-        self.doubtful = torch.where(unsure | self.failed, 1.0, self.doubtful)
-        self.errors = torch.where(better, errors, self.errors)
-        self.noise = torch.where(better, noise, self.noise)
-        return better
-
-    def fail(self, admitted: Tensor) -> None:
-        """Record a λ that could not be solved: models with that candidate stay doubtful."""
-        self.failed |= admitted
-        self.doubtful = torch.where(self.failed, 1.0, self.doubtful)
-
-
-class Candidate(Protocol):
-    """All models at one λ."""
-
-    @property
-    def errors(self) -> Tensor:
-        """For each model the sum of squared errors on its own rows, shape (models,)."""
-
-    @property
-    def change(self) -> Tensor | float:
-        """Norm of what rounding may have changed in the errors."""
-
-
-Found = TypeVar("Found", bound=Candidate)
-
-
-def choose(
-    contest: Contest,
-    ridges: Sequence[float],
-    solve: Callable[[float], Found],
-    keep: Callable[[Found, Tensor], None],
-    progress: bool = False,
-    description: str = "choosing ridges",
-) -> None:
-    """Let every model choose its λ.
-
-    Parameters
-    ----------
-    contest
-        The models.
-    ridges
-        The λ to choose from.
-    solve
-        From a λ to its candidate.
-    keep
-        Called with a candidate and a mask, (models,), of the models whose best it is so far.
-    progress, description
-        Whether to show a progress bar, and its label.
-
-    """
-    failure: Indefinite | None = None
-    for ridge in track(ridges, description, len(ridges), progress and len(ridges) > 1):
-        admitted = contest.admits(ridge)
-        if not admitted.any():
-            continue
-        try:
-            found = solve(ridge)
-        except Indefinite as error:
-            failure = error
-            contest.fail(admitted)
-            continue
-        keep(found, contest.enter(found.errors, found.change, admitted))
-    if not torch.isfinite(contest.errors).all():
-        raise failure or ValueError(
-            "no λ of the grid gives finite errors for every leave-one-out model: scale the "
-            "features (scaling='symlog', or 'standardize' with X_pool), or give a number for ridge"
-        )
-
-
-def leave_one_out(system: System, ridges: Sequence[float], progress: bool = False) -> RidgeModels:
-    """All n leave-one-out models, and the full one.
-
-    With one λ they are stored in the memory of the system. With several, every model chooses its
-    own by the errors with two rows left out, a function of the rows without j, and the full model
-    by the plain leave-one-out error; the system can be used again.
-    """
-    if len(ridges) == 1:
-        return system.models(ridges[0])
-    n, machine = len(system.targets), system.machine
-    columns = system.targets.new_empty(n, system.width).T
-    best = RidgeModels.empty(columns, system.targets)
-    contest = Contest(without_each(system.norms), max(ridges))
-    choose(
-        contest,
-        ridges,
-        lambda ridge: without_each_row(system.at(ridge), machine),
-        lambda found, better: found.take_(best, better, machine),
-        progress,
-    )
-    best.sensitivity.doubtful.copy_(contest.doubtful[:-1])
-    return best
-
-
-@dataclass(frozen=True)
-class RowsOut:
-    """All models without one row, and last the full one, at one λ."""
-
-    solved: Ridge
-    errors: Tensor
-    sensitivity: Sensitivity
-
-    @property
-    def change(self) -> float:
-        return self.sensitivity.noise(gamma_of(self.errors.dtype))
-
-    def take_(self, best: RidgeModels, better: Tensor, machine: Machine) -> None:
-        """Store the models, (n + 1,), that are better here."""
-        solved, residuals, left = self.solved, left_out(self.solved), better[:-1]
-        best.ridges[better] = solved.ridge
-        best.residuals[left] = residuals[left]
-        best.sensitivity.take_(left, self.sensitivity)
-        if better[-1]:
-            best.intercepts[-1] = solved.intercept
-            best.full.copy_(solved.coefficients)
-            best.training_residuals.copy_(solved.ridge * solved.dual)
-        for rows in strips(len(residuals), machine) if left.any() else ():
-            models, intercepts = solved.without(rows, solved.inverse_rows(rows))
-            won, columns, old = left[rows], best.columns.T[rows], best.intercepts[:-1][rows]
-            torch.where(won[:, None], models, columns, out=columns)
-            torch.where(won, intercepts, old, out=old)
-
-
-def without_each_row(solved: Ridge, machine: Machine) -> RowsOut:
-    """Return all models at one λ, with their errors on their own rows."""
-    errors, spans = torch.zeros_like(solved.dual), torch.empty_like(solved.dual)
-    for rows in strips(len(errors), machine):
-        strip = solved.inverse_rows(rows)
-        spans[rows] = solved.spans(rows, strip)
-        errors += two_left_out(strip, rows, solved).square_().sum(dim=0)
-    own = left_out(solved).square().sum()[None]
-    return RowsOut(solved, torch.cat([errors, own]), solved.sensitivity(spans))
 
 
 def two_left_out(inverse_rows: Tensor, rows: slice, solved: Ridge) -> Tensor:

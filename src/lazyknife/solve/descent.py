@@ -15,7 +15,7 @@ from .convex import ConvexProblem, Models, Shared, Step
 from .line_search import step_length
 
 # |G| relative to the largest |ℓ'| of the model's rows, besides what rounding makes unavoidable.
-TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4}
+TOLERANCE = 1e-9
 BISECTIONS = 50
 # Conjugate gradients stop at this share of the initial residual, or after this many steps.
 FORCING, CONJUGATE_STEPS = 0.03, 10
@@ -89,8 +89,8 @@ def _solved(problem: ConvexProblem, matrix: Tensor, wanted: Tensor) -> Tensor:
     except RuntimeError as error:
         raise ValueError(
             f"the {problem.loss.name} loss cannot be solved at ridge={problem.ridge:.3g}: rounding "
-            "outweighs the ridge. Use a larger ridge, precision='float64', or scale the features "
-            "(scaling='symlog', or 'standardize' with X_pool)"
+            "outweighs the ridge. Use a larger ridge, or scale the features (scaling='symlog', or "
+            "'standardize' with X_pool)"
         ) from error
     return solution
 
@@ -153,7 +153,7 @@ def _residual(problem: ConvexProblem, models: Models) -> tuple[Tensor, Tensor]:
     unit = 0.0 if loss.identity else 1.0
     rounding = problem.size * _largest(models.dual) + _largest(models.values) + unit
     epsilon = torch.finfo(y.dtype).eps
-    allowed = TOLERANCES[y.dtype] * _largest(slopes) + ROUNDINGS * epsilon * weight * rounding
+    allowed = TOLERANCE * _largest(slopes) + ROUNDINGS * epsilon * weight * rounding
     return residual, _largest(residual) <= allowed
 
 

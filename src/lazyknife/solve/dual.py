@@ -22,7 +22,7 @@ from torch import Tensor
 from ..compute import PROCESSOR, Machine, blocks
 from .inverse import Factored, Inverse, Swept, cholesky, invert_positive_part_
 from .ridge import Indefinite, Open, RidgeModels, left_out
-from .rounding import SMALL_ERROR, Sensitivity, gamma_of
+from .rounding import GAMMA, SMALL_ERROR, Sensitivity
 from .symmetric import (
     check_size,
     diagonal_tiles,
@@ -64,7 +64,7 @@ class DualRidge:
     def strain(self) -> float:
         """The largest u_i²/d_i; as |A_ik| ≤ √(d_i d_k) it is at most (Σ_k √(d_k g_k))²."""
         most = (self.diagonal.abs().sqrt() @ self.roots).square()
-        if gamma_of(most.dtype) * float(most) > SMALL_ERROR:
+        if GAMMA * float(most) > SMALL_ERROR:
             inverse = self.inverse.whole().addr_(self.row_sums, self.share, alpha=-1)
             most = ((inverse.abs_() @ self.roots).square() / self.diagonal.abs()).max()
         # With an intercept d is a difference, whose parts count.
@@ -146,7 +146,7 @@ class DualSystem:
     ) -> None:
         self.kernel, self.targets, self.intercept = kernel, targets, intercept
         self.machine, self.progress = machine, progress
-        self.size = check_size(kernel, machine)
+        self.size = check_size(kernel)
         self.norms = kernel.diagonal().clone()
         self._tiles = diagonal_tiles(kernel)
         self._swept = False
@@ -158,10 +158,6 @@ class DualSystem:
     def copy(self) -> DualSystem:
         kernel = self.restored().clone()
         return DualSystem(kernel, self.targets, self.intercept, self.machine, self.progress)
-
-    def with_targets(self, targets: Tensor) -> DualSystem:
-        """The same kernel, in the same memory, with other targets."""
-        return DualSystem(self.restored(), targets, self.intercept, self.machine, self.progress)
 
     def kept_rows(self, rows: Tensor) -> Tensor:
         return self.restored()[rows]
@@ -181,7 +177,7 @@ class DualSystem:
         definite = invert_lower_(kernel, solved, self.progress)
         if not definite:
             if 4 * kernel.nbytes > self.machine.budget:
-                raise Indefinite(ridge, self.machine.precision)
+                raise Indefinite(ridge)
             restore_lower_(kernel, self._tiles)
             solved = self._right_hand_sides() @ invert_positive_part_(kernel, ridge)
         found = self._solution(DualRidge, Swept(kernel), solved, ridge)
@@ -217,7 +213,7 @@ class DualSystem:
             columns=columns,
             full=solved.dual,
             intercepts=torch.cat([each, solved.intercept[None]]),
-            ridges=residuals.new_full((n + 1,), ridge, dtype=torch.float64),
+            ridges=residuals.new_full((n + 1,), ridge),
             residuals=residuals,
             training_residuals=ridge * solved.dual,  # (K + λI)c + β = r
             sensitivity=solved.sensitivity(torch.cat(spans)),

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .rounding import gamma_of
+from .rounding import GAMMA
 
 HEAVY = (
     0.99  # share of rᵀc that the rows of a set explain by themselves, above which r_S is replaced
@@ -87,7 +87,7 @@ def evidence(
     tiny, shift = torch.finfo(left.dtype).tiny, 2 * math.log(2) * sides.exponent.to(left.dtype)
     values = (left.clamp(min=tiny) / freedom).log() + shift
     values = values + (factor.logs[:, None] + logs) / freedom
-    noise = factor.noise(sides, lost, left, freedom) + gamma_of(left.dtype) * shift.abs()
+    noise = factor.noise(sides, lost, left, freedom) + GAMMA * shift.abs()
     bad = factor.failed[:, None] | ~torch.isfinite(values)
     return Evidence(*(torch.where(bad, torch.inf, part) for part in (values, noise)))
 
@@ -183,4 +183,4 @@ class _Factor(NamedTuple):
         load = sides.load + spread * lost.clamp(min=0.0).sqrt()
         sizes = (load.square() + 2 * sides.whole) / left.clamp(min=0.0)
         sizes = torch.where(load > 0, sizes, 0.0)  # targets that are all equal
-        return gamma_of(left.dtype) * (sizes + spread.square() / freedom + 4)
+        return GAMMA * (sizes + spread.square() / freedom + 4)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -12,17 +12,15 @@ from torch import Tensor
 from ..compute import blocks
 from ..tangent import Basis, Dual
 from .problem import Problem
-from .reading import Read
-from .readout import TangentReadout
 from .ridge import RidgeModels
-from .rounding import gamma_of
+from .rounding import GAMMA
 
 FEW_ROWS = 16  # whose coordinates are computed again
 TINY = 1e-300
 # Rows at which the models are checked: this many, or one for every 20 coordinates if that is more.
 CHECKED_ROWS, CHECKED_SHARE = 64, 20
-# Factor for errors of predictions that were measured at some rows.
-COARSE = 4.0
+# Factor for errors of outputs that were measured at some rows.
+UNSEEN = 4.0
 
 
 @dataclass(frozen=True)
@@ -51,11 +49,10 @@ class Kept:
     def errors(self, problem: Problem) -> tuple[float, float]:
         """Return γ and the error of outputs, measured by computing both again.
 
-        In float64, the first row alone and the others together: through rounding, the output for a
-        row may depend on the size of its batch.
+        The first row alone and the others together: through rounding, the output for a row may
+        depend on the size of its batch.
         """
-        basis = exact_basis(problem.basis)
-        X = problem.X[self.rows]
+        basis, X = problem.basis, problem.X[self.rows]
         again = [basis.at(part) for part in (X[:1], X[1:]) if len(part)]
         outputs, coordinates, norms = (torch.cat(part) for part in zip(*again, strict=True))
         sizes = norms.sqrt()[:, None]
@@ -63,8 +60,8 @@ class Kept:
             sizes = sizes * basis.tangent.norms(basis.features).sqrt()
         errors = (coordinates - self.coordinates).abs() / sizes.clamp(min=TINY)
         # y less the targets is the outputs but for a rounding of y.
-        off = (outputs - self.outputs).abs() - gamma_of(outputs.dtype) * largest(problem.y)
-        return float(errors.nan_to_num(torch.inf).max()), COARSE * max(0.0, float(off.max()))
+        off = (outputs - self.outputs).abs() - GAMMA * largest(problem.y)
+        return float(errors.nan_to_num(torch.inf).max()), UNSEEN * max(0.0, float(off.max()))
 
 
 class Values(NamedTuple):
@@ -73,53 +70,52 @@ class Values(NamedTuple):
     rows: slice
     models: slice
     values: Tensor
-    coordinates: Tensor
 
 
-def exact_values(basis: Basis, solved: RidgeModels, X: Tensor) -> Iterator[Values]:
-    """Yield what all models predict, in float64 and in blocks; the basis is in float64."""
+def predicted_values(basis: Basis, solved: RidgeModels, X: Tensor) -> Iterator[Values]:
+    """Yield what all models predict, in blocks."""
     count, limit = solved.columns.shape[1], basis.tangent.machine.block
     for rows in blocks(len(X), basis.row_bytes + 24 * CHECKED_ROWS, limit):
         outputs, coordinates = basis.at(X[rows])[:2]
         for models in blocks(count, 8 * basis.size + 24 * len(outputs), limit):
-            values = coordinates @ solved.columns[:, models].double()
+            values = coordinates @ solved.columns[:, models]
             values += solved.intercepts[:-1][models] + outputs[:, None]
-            yield Values(rows, models, values, coordinates)
+            yield Values(rows, models, values)
 
 
 def own_residuals(problem: Problem, solved: RidgeModels, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Residuals of each row by the model without it, through the readout in float64, and values.
+    """Residuals of each row by the model without it, through the readout, and values.
 
     Both have the shape of ``rows``.
     """
-    basis = exact_basis(problem.basis)
+    basis = problem.basis
     models = rows if solved.model_of is None else solved.model_of[rows]
     each = basis.row_bytes + 24 * basis.size
     found = []
     for part in blocks(len(rows), each, basis.tangent.machine.block):
         outputs, coordinates = basis.at(problem.X[rows[part]])[:2]
-        own = solved.columns[:, models[part]].double().T
+        own = solved.columns[:, models[part]].T
         found.append((coordinates * own).sum(dim=1) + solved.intercepts[models[part]] + outputs)
     values = torch.cat(found)
-    return problem.y[rows].double() - problem.loss.mean(values), values
+    return problem.y[rows] - problem.loss.mean(values), values
 
 
 def measured_errors(problem: Problem, solved: RidgeModels, rows: Tensor) -> float:
     """Return the largest error of the models' equations at some rows, in units of √k(x, x).
 
-    The models are evaluated as they are for new rows, the network included, in float64. In the
-    dual form model j is off at row i ≠ j by λ_j C_ij, and at its own row by the residual in closed
-    form; in the primal form, and for other losses, only its own row is checked.
+    The models are evaluated as they are for new rows, the network included. In the dual form
+    model j is off at row i ≠ j by λ_j C_ij, and at its own row by the residual in closed form; in
+    the primal form, and for other losses, only its own row is checked.
     """
-    basis, loss, y = exact_basis(problem.basis), problem.loss, problem.y[rows].double()
-    roots, residuals = solved.sensitivity.roots, solved.residuals[rows].double()
+    loss, y = problem.loss, problem.y[rows]
+    roots, residuals = solved.sensitivity.roots, solved.residuals[rows]
     if not (problem.dual and loss.closed_form):
         found, values = own_residuals(problem, solved, rows)
         off = (found - residuals) / loss.variance(loss.mean(values))
         return _largest_error(off, largest(y, values), roots[rows])
     worst = 0.0
     models = rows if solved.model_of is None else solved.model_of[rows]
-    for part in exact_values(basis, solved, problem.X[rows]):
+    for part in predicted_values(problem.basis, solved, problem.X[rows]):
         here, owner = rows[part.rows], models[part.rows]
         columns = solved.columns[here, part.models]
         off = y[part.rows, None] - part.values - solved.ridges[:-1][part.models] * columns
@@ -132,47 +128,8 @@ def measured_errors(problem: Problem, solved: RidgeModels, rows: Tensor) -> floa
 
 def _largest_error(off: Tensor, size: float, roots: Tensor) -> float:
     """Return the largest of the errors beyond those of numbers of this size, over √k(x, x)."""
-    errors = (off.abs() - gamma_of(off.dtype) * size).clamp(min=0.0) / roots.double()
+    errors = (off.abs() - GAMMA * size).clamp(min=0.0) / roots
     return float(errors.nan_to_num(torch.inf).max())
-
-
-def exact_basis(basis: Basis) -> Basis:
-    """Return the basis in float64."""
-    exact = basis.tangent.machine.dtype == torch.float64
-    return basis if exact else basis.of_type(torch.float64)
-
-
-def with_coarse_predictions(coarse: Read, exact: Read, X: Tensor) -> Read:
-    """Return the coarse readout with its errors at some rows, measured against the exact one."""
-    found, wanted = coarse.scaled(X), exact.scaled(X)
-    off = (found.each.double() + found.shift - wanted.each - wanted.shift).abs().amax(dim=1)
-    scales = coarse.scales
-    if scales is not None and exact.scales is not None:
-        scales = scales.looser(COARSE * float((found.scales / wanted.scales - 1).abs().max()))
-    return replace(_looser(coarse, exact.basis, off, X), scales=scales)
-
-
-def with_own_errors(loo: Read, X: Tensor) -> Read:
-    """Return models solved in a coarse type with the measured errors of their predictions."""
-    basis = exact_basis(loo.basis)
-    if isinstance(loo, TangentReadout) and loo.models.model_of is None and loo.scales is None:
-        each, off = loo.scaled(X), X.new_zeros(len(X), dtype=torch.float64)
-        for part in exact_values(basis, loo.models, X):
-            found = each.each[part.rows, part.models].double() + each.shift
-            gap = (found - loo.loss.mean(part.values)).abs().amax(dim=1)
-            off[part.rows] = torch.maximum(off[part.rows], gap)
-        return _looser(loo, basis, off, X)
-    exact = loo.of_type(torch.float64) or replace(loo, scales=None).of_type(torch.float64)
-    assert exact is not None
-    return with_coarse_predictions(loo, exact, X)
-
-
-def _looser(loo: Read, basis: Basis, off: Tensor, X: Tensor) -> Read:
-    """Add a multiple of measured errors of predictions, (m,), to the rounding of the models."""
-    lengths = basis.at(X)[2].double().sqrt()
-    slope = COARSE * float((off / lengths.clamp(min=TINY)).nan_to_num(torch.inf).max())
-    rounding = loo.rounding.plus(slope, COARSE * torch.finfo(loo.basis.tangent.machine.dtype).eps)
-    return replace(loo, rounding=rounding)
 
 
 def largest(*numbers: Tensor) -> float:

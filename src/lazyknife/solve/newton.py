@@ -22,7 +22,6 @@ Memory: the kernel, the shared inverse and the models, n×n each, besides the ma
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -30,10 +29,11 @@ from torch import Tensor
 
 from ..compute import Machine, blocks, track
 from ..losses import Loss
-from .choose import leave_one_out, without_each
+from .choose import without_each
 from .convex import LIMITS, ConvexProblem, Limits
 from .descent import share, solve_full, solve_without, unsolved
 from .dual import DualSystem
+from .own_ridges import OwnRidges
 from .ridge import RidgeModels
 
 # Tensors of n numbers that one column takes while it is solved.
@@ -43,18 +43,17 @@ TEMPORARIES = 24
 def leave_one_out_newton(
     system: DualSystem,
     y: Tensor,
-    ridges: Sequence[float],
+    own: OwnRidges,
     loss: Loss,
     progress: bool = False,
     limits: Limits = LIMITS,
 ) -> RidgeModels:
     """All n leave-one-out models of a loss, and the full one.
 
-    Every model is solved until each |G_i| is at most 1e-9 of the model's largest |ℓ'(y_i, f_i)|
-    (1e-4 in float32), or down to the rounding of f where λ is tiny relative to the kernel. It
-    takes O(n³) operations for all models together. Where a loss without curvature leaves an
-    interval of optimal intercepts, as Huber's may, its middle is taken, so that each model is a
-    function of its own rows alone.
+    Every model is solved until each |G_i| is at most 1e-9 of the model's largest |ℓ'(y_i, f_i)|, or
+    down to the rounding of f where λ is tiny relative to the kernel. It takes O(n³) operations for
+    all models together. Where a loss without curvature leaves an interval of optimal intercepts, as
+    Huber's may, its middle is taken, so that each model is a function of its own rows alone.
 
     Parameters
     ----------
@@ -62,10 +61,9 @@ def leave_one_out_newton(
         The kernel K and the targets y − f(X; θ0), on the scale of the link.
     y
         Targets, shape (n,).
-    ridges
-        λ. Of several, every model chooses its own as ``choose.leave_one_out`` does, on
-        ``working_targets`` and times its ``working_weights``: λ_j is a function of the rows without
-        j. Each λ that was chosen for some model is then solved for those models.
+    own
+        λ of each model. Each of them is solved for those models that have it. Models choose on
+        ``working_targets``, and multiply by ``working_weights``.
     loss
         ℓ.
     progress
@@ -80,22 +78,14 @@ def leave_one_out_newton(
         y_j − mean(f_{−j}(x_j)), and y − mean(f) of the full model.
 
     """
-    offsets, n = y - system.targets, len(y)
-    problem = replace(_problem(system, y, offsets, loss), limits=limits)
-    columns, doubtful = torch.empty_like(system.kernel), torch.zeros_like(y)
-    each = y.new_full((n + 1,), ridges[0], dtype=torch.float64)
-    if len(ridges) > 1:
-        working = system.with_targets(working_targets(loss, y, offsets))
-        chosen = leave_one_out(working, ridges, progress)
-        working.restored()
-        each, doubtful = working_weights(loss, y) * chosen.ridges, chosen.sensitivity.doubtful
-        columns = chosen.columns
-    models, left, distinct = RidgeModels.empty(columns, y), 0.0, each.unique().tolist()
+    problem = replace(_problem(system, y, y - system.targets, loss), limits=limits)
+    models = RidgeModels.empty(torch.empty_like(system.kernel), y)
+    left, distinct = 0.0, own.values.unique().tolist()
     for ridge in track(distinct, "solving", len(distinct), progress and len(distinct) > 1):
-        which = (each == ridge).nonzero()[:, 0]
+        which = (own.values == ridge).nonzero()[:, 0]
         here = replace(problem, ridge=ridge)
         left = max(left, _solve_into_(models, which, here, system.machine, progress))
-    models.sensitivity.doubtful.copy_(doubtful)
+    models.sensitivity.doubtful.copy_(own.doubtful)
     return replace(models, unsolved=left)
 
 

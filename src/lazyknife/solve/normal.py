@@ -87,7 +87,6 @@ def solve_normal(
     gram: Tensor,
     penalty: Tensor,
     ridge: float,
-    precision: str,
     left: Left | None = None,
 ) -> Normal:
     """Solve at λ.
@@ -98,8 +97,8 @@ def solve_normal(
         Φ, shape (n, q), and r, shape (n,).
     gram, penalty
         ΦᵀΦ, shape (q, q), and what is added to its diagonal, shape (q,).
-    ridge, precision
-        λ, and the name of the floating type.
+    ridge
+        λ.
     left
         What is left if some rows are left out.
 
@@ -110,7 +109,7 @@ def solve_normal(
     G.diagonal().add_(penalty)
     lower, failed = torch.linalg.cholesky_ex(G)
     if failed:
-        raise Indefinite(ridge, precision)
+        raise Indefinite(ridge)
     weights = torch.zeros_like(penalty)
     for _ in range(2):  # the second time refines
         gradient = (kept * (targets - rows @ weights)) @ rows - penalty * weights

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..compute import Machine
 from .choose import strips, two_left_out, two_left_out_diagonal
 from .ridge import Ridge, left_out
-from .rounding import gamma_of
+from .rounding import GAMMA
 
 
 class Errors(NamedTuple):
@@ -69,5 +69,5 @@ def errors_of(solved: Ridge, y: Tensor, members: Tensor, machine: Machine) -> Er
     own = solved.sensitivity(spans).own * solved.diagonal.abs().sqrt()
     mean = sizes.sum(dim=0) / (len(y) - 1)
     share = torch.where(own.max() > 0, own.max() / mean, 0.0)
-    noise = 2 * gamma_of(y.dtype) * (share + solved.strain)
+    noise = 2 * GAMMA * (share + solved.strain)
     return Errors(members, sizes, predicted, y[members] - left_out(solved)[members], noise)

@@ -6,13 +6,15 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 SEARCHED = 400  # rows that the search uses, on average, where there are more
-COMPARED = 2000  # rows whose errors choose λ in the primal form, likewise
 COINS = 0x5BF03635  # keeps the coins apart from what else is drawn with a seed
-MANY = 1000  # more rows than this are parted, where models can share their choices
+MANY = 1000  # with more rows than this, a part of them chooses for all models
+SHARED = 1000  # rows of the part that choose λ of one network
 # Rows of the part: half of all rows up to the first number, a quarter up to the second, no more.
 HALF, QUARTER = 2000, 4000
 
@@ -36,14 +38,35 @@ class Leaving(NamedTuple):
     coins: bool = False
 
     @classmethod
-    def choosing(cls, n: int, parted: bool) -> Leaving:
-        """Return what models do that choose among candidates, on their own rows or on a part."""
-        return cls(n - part_of(n), part_of(n)) if parted else cls(n, coins=n > SEARCHED)
+    def choosing(cls, n: int, folds: bool = False) -> Leaving:
+        """Return what models do that choose: on their own rows, or, if there are many, on a part.
+
+        ``folds``: whether models leave folds out, for which coins do not matter.
+        """
+        if n > MANY:
+            return cls(n - part_of(n), part_of(n))
+        return cls(n, coins=n > SEARCHED and not folds)
 
 
 def part_of(n: int) -> int:
     """Rows that are set aside for choices, of n rows that are parted."""
     return min(max(min(n // 2, HALF), n // 4), QUARTER)
+
+
+def drawn_part(n: int, seed: int) -> NDArray[np.intp]:
+    """Numbers of the rows of the part, in a random order; takes no memory of size n if n is large.
+
+    They depend on the number of rows alone, and not on how the rows are partitioned.
+    """
+    return np.random.default_rng(seed).choice(n, part_of(n), replace=False)
+
+
+def rows_apart(n: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Rows that are left out, in their order, and those of the part."""
+    apart = torch.from_numpy(drawn_part(n, seed))
+    rest = torch.ones(n, dtype=torch.bool)
+    rest[apart] = False
+    return torch.nonzero(rest)[:, 0], apart
 
 
 def draw_part(n: int, seed: int, rows: int = SEARCHED) -> Tensor:
@@ -52,6 +75,34 @@ def draw_part(n: int, seed: int, rows: int = SEARCHED) -> Tensor:
         return torch.arange(n)
     coins = torch.rand(n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     return torch.nonzero(coins < rows / n)[:, 0]
+
+
+def places_in(
+    part: Tensor, n: int, sets: Sequence[Tensor] | None
+) -> tuple[list[Tensor] | None, list[int]]:
+    """Where rows of a part are left out: folds of them, and each model's number among those.
+
+    Parameters
+    ----------
+    part
+        The rows that choose.
+    n
+        Number of all rows.
+    sets
+        Folds of all rows; None: each row in turn.
+
+    Returns
+    -------
+    The folds within the part, or None, and for each model, the full one last, which row of the
+    part, or fold, it leaves out; their number if none.
+
+    """
+    place_of = {row: k for k, row in enumerate(part.tolist())}
+    if sets is None:
+        columns = [place_of.get(row, len(part)) for row in range(n)]
+        return None, [*columns, len(part)]
+    inside = [[place_of[r] for r in rows.tolist() if r in place_of] for rows in sets]
+    return [torch.tensor(rows, dtype=torch.long) for rows in inside], list(range(len(inside) + 1))
 
 
 def toll(rows: int, folds: Sequence[Tensor] | None, left_out: int) -> float:

@@ -36,7 +36,7 @@ class PrimalSystem:
         self.rows, self.targets, self.intercept = rows, targets, intercept
         self.machine, self.progress = machine, progress
         self.gram = gram(rows)
-        check_size(self.gram, machine)
+        check_size(self.gram)
         # The intercept absorbs the mean of the targets; subtracting it saves digits.
         self.mean = targets.mean() if intercept else targets.new_zeros(())
         self.centred = targets - self.mean
@@ -71,7 +71,7 @@ class PrimalSystem:
             columns=columns[: self.width],
             full=solved.coefficients,
             intercepts=torch.cat([own, solved.intercept[None]]),
-            ridges=residuals.new_full((len(residuals) + 1,), ridge, dtype=torch.float64),
+            ridges=residuals.new_full((len(residuals) + 1,), ridge),
             residuals=residuals,
             training_residuals=ridge * solved.dual,
             sensitivity=solved.sensitivity(solved.all_spans),
@@ -85,26 +85,15 @@ class PrimalSystem:
             products -= gram(self.rows[some])
         return Left(products, kept)
 
-    def is_definite(self, ridge: float, left: Left | None = None) -> bool:
-        """Whether G can be factored at λ."""
-        products = self.gram if left is None else left.gram
-        return not torch.linalg.cholesky_ex(products + self._penalty(ridge).diag())[1]
-
     def normal(self, ridge: float, left: Left | None = None) -> Normal:
         """Solve the normal equations at λ, of all rows or of all but some."""
         given = (self.rows, self.centred, self.gram, self._penalty(ridge))
-        return solve_normal(*given, ridge, self.machine.precision, left)
+        return solve_normal(*given, ridge, left)
 
     def _penalty(self, ridge: float) -> Tensor:
         penalty = self.gram.new_full((len(self.gram),), ridge)
         penalty[self.width :] = 0.0
         return penalty
-
-    def over(self, normal: Normal, some: Tensor) -> tuple[PrimalRidge, Tensor]:
-        """The ridge as seen by some of the rows alone, and their moves G⁻¹φ, (q, rows)."""
-        rows = self.rows[some]
-        passed, moves = normal.over(rows, self.centred[some])
-        return self._ridge(normal, rows, passed), moves
 
     def _ridge(self, normal: Normal, rows: Tensor, passed: Passed) -> PrimalRidge:
         ridge, (errors, leverages, spans, wide, norms, terms) = normal.ridge, passed

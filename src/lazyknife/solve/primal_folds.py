@@ -1,29 +1,23 @@
 """All leave-one-fold-out ridge models from feature rows (CV+), with matrices of G's size alone.
 
 Without the rows S of a fold ΦᵀΦ becomes ΦᵀΦ − Φ_SᵀΦ_S. Its model is solved as that of all rows is,
-once for each fold, and its residuals on S are those of rows that it never saw. It chooses λ by the
-leave-one-out errors of the other rows, or of those of a part of the rows (parted.py).
+once for each fold, and its residuals on S are those of rows that it never saw.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
 
 from ..compute import track
-from .bounds import bounds_of_all, compare
-from .choose import Contest, choose
-from .folds import FoldModel, joined, without
-from .normal import Left, Normal, Passed
-from .parted import Narrowed, Part, solvable, spectrum_of
+from .folds import FoldModel, joined
+from .normal import Normal, Passed
+from .own_ridges import OwnRidges
 from .primal import PrimalSystem
-from .ridge import RidgeModels, left_out
-from .rounding import Sensitivity, gamma_of
-from .screen import decide
+from .ridge import RidgeModels
+from .rounding import Sensitivity
 
 
 def factors_folds(n: int, features: int, folds: int) -> bool:
@@ -32,65 +26,17 @@ def factors_folds(n: int, features: int, folds: int) -> bool:
 
 
 def leave_folds_out_primal(
-    system: PrimalSystem,
-    ridges: Sequence[float],
-    folds: Sequence[Tensor],
-    part: Part,
-    progress: bool = False,
+    system: PrimalSystem, own: OwnRidges, folds: Sequence[Tensor], progress: bool = False
 ) -> RidgeModels:
     """One ridge model without each fold, and the full one; as ``folds.leave_folds_out``."""
     every = [rows.to(system.gram.device) for rows in (*folds, torch.arange(0))]
-    models, doubts = list[FoldModel](), list[Tensor]()
-    for rows in track(every, "leaving folds out", len(every), progress):
-        left = system.left(rows)
-        normal, doubtful = _chosen(system, ridges, rows, left, part)
-        models.append(_model(system, normal, rows))
-        doubts.append(doubtful)
-    return joined(models, every[:-1], torch.cat(doubts[:-1]))
-
-
-def _chosen(
-    system: PrimalSystem, ridges: Sequence[float], rows: Tensor, left: Left, part: Part
-) -> tuple[Normal, Tensor]:
-    """Return the model at the λ that it chooses, and 1 if rounding may have decided, else 0."""
-    if len(ridges) == 1:
-        return system.normal(ridges[0], left), system.targets.new_zeros(1)
-    own = part.rows[~torch.isin(part.rows, rows)]
-    contest = Contest(without(system.norms, rows).sum()[None], max(ridges), part.tie)
-    admitted = solvable(contest, ridges, partial(system.is_definite, left=left))
-    spectrum = spectrum_of(system, ridges, left)
-    compared = compare(spectrum, spectrum.at(system.rows[own], system.centred[own]))
-    decided = decide(bounds_of_all(spectrum, compared), admitted, part.tie)
-    narrowed, best = Narrowed(contest, ridges, decided), list[Normal]()
-
-    def keep(found: _FoldOut, better: Tensor) -> None:
-        if better.any():
-            best[:] = [found.normal]
-
-    def solve(ridge: float) -> _FoldOut:
-        return _FoldOut.at(system, ridge, left, own[: len(own) * int(narrowed.open(ridge))])
-
-    choose(narrowed, ridges, solve, keep)
-    return best[0], narrowed.doubtful
-
-
-@dataclass(frozen=True)
-class _FoldOut:
-    """The model without a fold at one λ, and its error on some of its own rows."""
-
-    normal: Normal
-    errors: Tensor
-    change: float
-
-    @classmethod
-    def at(cls, system: PrimalSystem, ridge: float, left: Left, own: Tensor) -> _FoldOut:
-        """Solve at λ; without rows to be compared at, the error is 1."""
-        normal, one = system.normal(ridge, left), system.targets.new_ones(1)
-        if not len(own):
-            return cls(normal, one, 0.0)
-        seen, _ = system.over(normal, own)
-        noise = seen.sensitivity(seen.all_spans).noise(gamma_of(one.dtype))
-        return cls(normal, left_out(seen).square().sum()[None], noise)
+    pairs = track(
+        zip(every, own.values.tolist(), strict=True), "leaving folds out", len(every), progress
+    )
+    models = [
+        _model(system, system.normal(ridge, system.left(rows)), rows) for rows, ridge in pairs
+    ]
+    return joined(models, every[:-1], own.doubtful)
 
 
 def _model(system: PrimalSystem, normal: Normal, rows: Tensor) -> FoldModel:
@@ -102,8 +48,6 @@ def _model(system: PrimalSystem, normal: Normal, rows: Tensor) -> FoldModel:
     roots = (system.norms[rows] + normal.ridge).sqrt()
     reach = torch.maximum(passed.spans, passed.wide)
     return FoldModel(
-        load,  # the error and its change were entered already
-        load,
         normal.ridge,
         normal.weights[: system.width],
         system.mean + normal.weights[system.width :].sum(),

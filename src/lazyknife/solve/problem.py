@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -11,8 +12,9 @@ from ..compute import Machine, blocks
 from ..losses import SQUARED, Loss
 from ..tangent import Basis, Dual, Linear
 from .dual import DualSystem
+from .own_ridges import OwnRidges
 from .primal import PrimalSystem
-from .ridge import System
+from .ridge import Ridge, System
 from .widths import WIDTHS, Widths
 
 GRID_POINTS = 20
@@ -31,13 +33,17 @@ class Problem:
     system
         The equations for y − f(X; θ0).
     ridges
-        λ, or the grid from which every model chooses its own.
-    grid
-        λ for a second ridge to choose from.
+        λ; for full conformal prediction those that it compares.
     loss, widths
         What the models minimise, and what their errors are divided by.
     folds, seed
         Number of folds, and the seed that they are drawn with.
+    own
+        λ of every model, where they chose it themselves.
+    left_out
+        The first so many rows are left out; the others train every model. None: all.
+    visit
+        Called with solutions, as by ``leave_one_out``.
     progress
         Whether to show progress bars.
 
@@ -48,12 +54,19 @@ class Problem:
     y: Tensor
     system: System
     ridges: tuple[float, ...]
-    grid: tuple[float, ...] = ()
     loss: Loss = SQUARED
     widths: Widths = WIDTHS["constant"]
     folds: int = 10
     seed: int = 0
     progress: bool = False
+    own: OwnRidges | None = None
+    left_out: int | None = None
+    visit: Callable[[Ridge, Tensor], None] | None = None
+
+    @property
+    def models(self) -> int:
+        """Number of rows that are left out."""
+        return len(self.y) if self.left_out is None else self.left_out
 
     @property
     def machine(self) -> Machine:
@@ -86,7 +99,7 @@ def make_system(
 def _feature_rows(basis: Basis, X: Tensor, intercept: bool) -> tuple[Tensor, Tensor]:
     """Feature rows (n, size), with a last column of 1 for an intercept, and outputs (n,)."""
     machine = basis.tangent.machine
-    rows = torch.ones(len(X), basis.size + intercept, dtype=machine.dtype, device=machine.device)
+    rows = torch.ones(len(X), basis.size + intercept, dtype=torch.float64, device=machine.device)
     outputs = rows.new_empty(len(X))
     for part in blocks(len(X), basis.row_bytes, machine.block):
         outputs[part], rows[part, : basis.size] = basis.at(X[part])[:2]

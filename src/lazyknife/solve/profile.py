@@ -63,7 +63,7 @@ def _common_weights(network: wide, features: int) -> list[float]:
 def _kernel(network: wide, weight: float, X: Tensor, nominal: Sequence[bool]) -> Tensor:
     scale = torch.ones_like(X[0])
     frame = FeatureScale(torch.zeros_like(scale), scale, tuple(nominal))
-    tangent = WideTangent(network, weight * scale, frame, Machine(X.device, X.dtype))
+    tangent = WideTangent(network, weight * scale, frame, Machine(X.device))
     features = tangent.features(X)
     return tangent.gram(features)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import torch
@@ -84,14 +84,6 @@ class Read(ABC):
     def scaled(self, X: Tensor) -> Predictions:
         """Everything that intervals are made of."""
 
-    def of_type(self, dtype: torch.dtype) -> Self | None:
-        """The same models, predicting in another floating type; None if the scales cannot."""
-        scales = self.scales and self.scales.of_type(dtype)
-        if scales is None and self.scales is not None:
-            return None
-        basis, models = self.basis.of_type(dtype), self.models.of_type(dtype)
-        return replace(self, basis=basis, models=models, scales=scales)
-
     def typical_error(self) -> tuple[float, float]:
         known = ~self.rounding.conceded
         if not known.any():
@@ -119,15 +111,13 @@ class Read(ABC):
         return torch.where(error < FIRST_ORDER, sizes / self.scales.own * (1 + error), torch.inf)
 
 
-def slack_of(
-    rounding: Rounding, norms: Tensor, point: Tensor, each: Tensor, loss: Loss, shift: Tensor
-) -> Tensor:
+def slack_of(rounding: Rounding, norms: Tensor, point: Tensor, each: Tensor, loss: Loss) -> Tensor:
     """Bounds on the errors of predictions, on the scale of y, shape (m,)."""
-    slack = rounding.slack(norms, point, shift)
+    slack = rounding.slack(norms, point)
     if loss.identity:
         return slack
     # On the scale of the link, a shift by t multiplies the mean of y by e^{±t} at most.
-    return torch.expm1(slack) * torch.maximum(each.abs().amax(dim=1), point.abs()).double()
+    return torch.expm1(slack) * torch.maximum(each.abs().amax(dim=1), point.abs())
 
 
 def by_row(values: Tensor, models: RidgeModels) -> Tensor:

@@ -37,47 +37,26 @@ class TangentReadout(Read):
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """One product for all models."""
-        with self.basis.tangent.machine.exact.products():  # whatever the caller's own setting
-            outputs, rows = self.basis.at(X)[:2]
-        return self._point(outputs, rows), self._each(outputs, rows) + self._shift
+        outputs, rows = self.basis.at(X)[:2]
+        return self._point(outputs, rows), self._each(outputs, rows)
 
     def scaled(self, X: Tensor) -> Predictions:
         """Predictions and σ, from the same coordinates."""
-        sigma = stretch = None
-        with self.basis.tangent.machine.exact.products():
-            outputs, rows, norms = self.basis.at(X)
-            if self.scales is not None:
-                sigma, stretch = self.scales.at(rows, norms)
+        outputs, rows, norms = self.basis.at(X)
         point, each = self._point(outputs, rows), self._each(outputs, rows)
-        slack = slack_of(self.rounding, norms.double(), point, each, self.loss, self._shift)
         one = each.new_ones(())
-        return Predictions(
-            point,
-            each,
-            self._shift,
-            one if sigma is None else sigma,
-            one - 1 if stretch is None else stretch,
-            slack,
-        )
-
-    @property
-    def _shift(self) -> Tensor:
-        """The full model's intercept where predictions are coarse: it is added in float64."""
-        shift = self.models.intercepts[-1]
-        coarse = self.basis.tangent.machine.dtype != shift.dtype
-        return shift if coarse and self.loss.identity else torch.zeros_like(shift)
+        sigma, stretch = (one, one - 1) if self.scales is None else self.scales.at(rows, norms)
+        slack = slack_of(self.rounding, norms, point, each, self.loss)
+        return Predictions(point, each, sigma, stretch, slack)
 
     def _each(self, outputs: Tensor, rows: Tensor) -> Tensor:
-        with self.basis.tangent.machine.products():
-            values = rows @ self.models.columns
-        # A bias in the product would halve a GPU's rate.
-        values += (self.models.intercepts[:-1] - self._shift).to(values.dtype)
+        values = rows @ self.models.columns
+        values += self.models.intercepts[:-1]  # a bias in the product would halve a GPU's rate
         values += outputs[:, None]
         return by_row(self.loss.mean(values), self.models)
 
     def _point(self, outputs: Tensor, rows: Tensor) -> Tensor:
-        moved = (outputs + rows @ self.models.full).to(self.models.intercepts.dtype)
-        return self.loss.mean(moved + self.models.intercepts[-1])
+        return self.loss.mean(outputs + rows @ self.models.full + self.models.intercepts[-1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,8 +120,8 @@ class NetworkReadout(Read):
         else:
             _, rows, norms = self.basis.at(X)
             sigma, stretch = self.scales.at(rows, norms)
-        slack = slack_of(self.rounding, norms.double(), point, each, self.loss, one - 1)
-        return Predictions(point, each, torch.zeros_like(one), sigma, stretch, slack)
+        slack = slack_of(self.rounding, norms, point, each, self.loss)
+        return Predictions(point, each, sigma, stretch, slack)
 
     def _moves(self, columns: slice) -> dict[str, Tensor]:
         return self.basis.moves(self.models.columns[:, columns])

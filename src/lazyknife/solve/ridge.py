@@ -29,11 +29,11 @@ from .rounding import Sensitivity
 class Indefinite(ValueError):
     """Rounding outweighs the ridge."""
 
-    def __init__(self, ridge: float, precision: str) -> None:
+    def __init__(self, ridge: float) -> None:
         super().__init__(
-            f"the kernel plus ridge={ridge:.3g} is not positive definite in {precision}: rounding "
-            "outweighs the ridge. Use a larger ridge, precision='float64', or scale the features "
-            "(scaling='symlog', or 'standardize' with X_pool)"
+            f"the kernel plus ridge={ridge:.3g} is not positive definite in float64: rounding "
+            "outweighs the ridge. Use a larger ridge, or scale the features (scaling='symlog', or "
+            "'standardize' with X_pool)"
         )
 
 
@@ -85,15 +85,25 @@ class RidgeModels:
             columns=columns,
             full=like.new_zeros(len(columns)),
             intercepts=like.new_zeros(n + 1),
-            ridges=like.new_zeros(n + 1, dtype=torch.float64),
+            ridges=like.new_zeros(n + 1),
             residuals=torch.zeros_like(like),
             training_residuals=torch.zeros_like(like),
             sensitivity=Sensitivity.unknown(n, like),
         )
 
-    def of_type(self, dtype: torch.dtype) -> RidgeModels:
-        """The same models with coordinates in another floating type; all else stays as it is."""
-        return replace(self, columns=self.columns.to(dtype), full=self.full.to(dtype))
+    def first(self, count: int) -> RidgeModels:
+        """The models of the first rows alone, in the same memory."""
+        if count == len(self.residuals):
+            return self
+        return replace(
+            self,
+            columns=self.columns[:, :count],
+            intercepts=torch.cat([self.intercepts[:count], self.intercepts[-1:]]),
+            ridges=torch.cat([self.ridges[:count], self.ridges[-1:]]),
+            residuals=self.residuals[:count],
+            training_residuals=self.training_residuals[:count],
+            sensitivity=self.sensitivity[torch.arange(count, device=self.residuals.device)],
+        )
 
 
 class Open(NamedTuple):

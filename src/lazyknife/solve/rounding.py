@@ -18,8 +18,8 @@ place in the term u_j|e_j| and beside u_j² (``with_differences``). c is refined
 In the primal form G⁻¹ = (ΦᵀΦ + λI)⁻¹ and √diag G take the places of A and √g, and reach_j is
 |φ_j|ᵀ|G⁻¹|√diag G over (1 − h_j)√(‖φ_j‖² + λ), see primal.py.
 
-γ is four units of rounding (half a unit in float32), or the error that guard.py measures if that is
-larger: errors of sums are far smaller than their worst case.
+γ is four units of rounding, or the error that guard.py measures if that is larger: errors of sums
+are far smaller than their worst case.
 ``tests/solve/test_rounding.py`` compares the bounds with refits in 60 digits.
 """
 
@@ -32,8 +32,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
-# γ in units of rounding; tighter in float32, and still several times the errors found in tests.
-UNITS = {torch.float64: 4.0, torch.float32: 0.5}
+# γ where no larger error was measured.
+GAMMA = 4 * torch.finfo(torch.float64).eps
 # Factor for measured errors of equations.
 MEASURED = 2.0
 # Factor for new rows, which may reach farther than the training rows.
@@ -140,7 +140,7 @@ class Sensitivity:
 
     def noise(self, gamma: float) -> float:
         """Norm of what rounding can change in the errors e."""
-        return 2 * gamma * float(self.own.double().norm())
+        return 2 * gamma * float(self.own.norm())
 
     def __getitem__(self, rows: Tensor) -> Sensitivity:
         return Sensitivity(*(getattr(self, field.name)[rows] for field in fields(self)))
@@ -158,8 +158,6 @@ class Rounding:
         Bounds on the errors of left-out residuals, shape (n,); infinite where nothing is known.
     epsilon
         Relative rounding of sums of predictions and residuals.
-    coarse
-        The same of predictions in a coarser type.
 
     """
 
@@ -167,24 +165,15 @@ class Rounding:
     constant: float
     own: Tensor
     epsilon: float
-    coarse: float = 0.0
 
-    def slack(self, norms: Tensor, point: Tensor, shift: Tensor | float = 0.0) -> Tensor:
-        """Bounds on the errors of predictions at rows with these k(x, x), shape (m,).
-
-        ``shift`` is the part of the predictions that is added in float64.
-        """
-        relative = self.epsilon * point.abs() + self.coarse * (point - shift).abs()
-        return self.slope * norms.sqrt() + (self.constant + relative)
+    def slack(self, norms: Tensor, point: Tensor) -> Tensor:
+        """Bounds on the errors of predictions at rows with these k(x, x), shape (m,)."""
+        return self.slope * norms.sqrt() + (self.constant + self.epsilon * point.abs())
 
     @property
     def conceded(self) -> Tensor:
         """Rows whose models are conceded: nothing is known of them, shape (n,)."""
         return torch.isinf(self.own)
-
-    def plus(self, slope: float, coarse: float) -> Rounding:
-        """The same with coarser predictions."""
-        return replace(self, slope=self.slope + slope, coarse=self.coarse + coarse)
 
     def times(self, factor: float) -> Rounding:
         """The same, multiplied by a factor."""
@@ -193,11 +182,6 @@ class Rounding:
 
 
 NOTHING = Rounding(0.0, 0.0, torch.zeros(()), 0.0)
-
-
-def gamma_of(dtype: torch.dtype, measured: float = 0.0) -> float:
-    """γ in a floating type, given the largest relative error that was measured."""
-    return max(UNITS[dtype] * torch.finfo(dtype).eps, measured)
 
 
 def rounding_of(

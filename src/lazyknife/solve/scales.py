@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol, Self
+from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from .ridge import OpenRidge
-from .rounding import Rounding
 
 
 class Scales(Protocol):
@@ -30,12 +29,6 @@ class Scales(Protocol):
     @property
     def own_error(self) -> Tensor:
         """Bounds on the relative errors of ``own`` by rounding, a single one or shape (n,)."""
-
-    def of_type(self, dtype: torch.dtype) -> Self | None:
-        """The same in another floating type; None where that would be too coarse."""
-
-    def looser(self, error: float) -> Self:
-        """The same with this relative error of σ at new rows."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +58,9 @@ class LeverageScales:
         ``gamma`` is the relative error of kernels.
         """
         if ridges is None:
-            ridges = torch.full_like(factors[0].diagonal, factors[0].ridge, dtype=torch.float64)
+            ridges = torch.full_like(factors[0].diagonal, factors[0].ridge)
         members = tuple(torch.nonzero(ridges == factor.ridge)[:, 0] for factor in factors)
-        own = torch.empty_like(factors[0].diagonal)
+        own = factors[0].diagonal.new_empty(len(ridges))
         for factor, models in zip(factors, members, strict=True):
             own[models] = factor.diagonal[models].rsqrt()
         return cls(tuple(factors), members, own, gamma)
@@ -87,56 +80,3 @@ class LeverageScales:
             both = (math.sqrt(factor.strain) + loose.sqrt()).square()
             error = torch.maximum(error, self.gamma / 2 * both)
         return sigma.sqrt_(), error
-
-    def of_type(self, dtype: torch.dtype) -> None:
-        """None: s is a small difference of large numbers."""
-        return None
-
-    def looser(self, error: float) -> LeverageScales:
-        """Unchanged: leverage is never computed in another type."""
-        return self
-
-
-@dataclass(frozen=True)
-class NoiseScales:
-    """σ learnt from left-out errors: max(z(x)ᵀN_j + β_j, floor_j).
-
-    Attributes
-    ----------
-    columns, intercepts
-        N, shape (q, n), and β, shape (n,).
-    floors
-        The smallest σ, shape (n,), all above 0.
-    rounding
-        What rounding may have changed in z(x)ᵀN_j + β_j.
-
-    """
-
-    columns: Tensor
-    intercepts: Tensor
-    floors: Tensor
-    own: Tensor
-    rounding: Rounding
-    coarse: float = 0.0  # relative error of σ in a coarser type
-
-    def at(self, rows: Tensor, norms: Tensor) -> tuple[Tensor, Tensor]:
-        """One product for all models."""
-        sigma = torch.maximum((rows @ self.columns).add_(self.intercepts), self.floors)
-        slack = self.rounding.slack(norms.double(), norms.new_zeros((), dtype=torch.float64))
-        return sigma, slack / float(self.floors.min()) + self.coarse
-
-    @property
-    def own_error(self) -> Tensor:
-        """Errors of σ in units of its floor."""
-        return self.rounding.own / self.floors
-
-    def of_type(self, dtype: torch.dtype) -> NoiseScales:
-        """The same predictions in another type."""
-        columns, intercepts, floors = (
-            part.to(dtype) for part in (self.columns, self.intercepts, self.floors)
-        )
-        return replace(self, columns=columns, intercepts=intercepts, floors=floors)
-
-    def looser(self, error: float) -> NoiseScales:
-        """The same with a relative error of the type."""
-        return replace(self, coarse=error)

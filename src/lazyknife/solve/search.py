@@ -114,7 +114,7 @@ class Search:
     def _evidence(self, kernels: Work) -> tuple[Numbers, Numbers]:
         K, ridges, outputs = kernels()
         found = evidence(K, ridges, self.y - outputs, self.intercept, self.folds)
-        values, noise = (each.double().cpu().numpy() for each in found)
+        values, noise = (each.cpu().numpy() for each in found)
         return values, noise
 
 

@@ -106,7 +106,7 @@ class StreamedRidge:
         G.diagonal()[penalised].add_(ridge)
         lower, failed = torch.linalg.cholesky_ex(G)
         if failed:
-            raise Indefinite(ridge, str(G.dtype).removeprefix("torch."))
+            raise Indefinite(ridge)
         wanted = sums.moments.clone()
         wanted[penalised].sub_(ridge * start[penalised])
         step = torch.cholesky_solve(wanted[:, None], lower)[:, 0]

@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from ..compute import Machine, steps, track
+from ..compute import steps, track
 
 # Rows eliminated at a time, and rows of a tile: products that run at the full rate, on tiles that
 # stay in a processor's caches.
@@ -129,12 +129,12 @@ def largest_row_sum(matrix: Tensor) -> float:
     return float(torch.stack([matrix[i].abs().sum(dim=1).max() for i in tiles(matrix)]).max())
 
 
-def check_size(matrix: Tensor, machine: Machine) -> float:
+def check_size(matrix: Tensor) -> float:
     """Return the matrix's norm; raise an error if it is not finite."""
     size = largest_row_sum(matrix)
     if not math.isfinite(size):
         raise ValueError(
-            f"the network's tangent features are too large for {machine.precision} on these rows: "
+            "the network's tangent features are too large for float64 on these rows: "
             "scale the features (scaling='symlog', or 'standardize' with X_pool)"
         )
     return size

@@ -42,7 +42,7 @@ def trial(
     one = torch.ones_like(X[0])
     frame = FeatureScale(torch.zeros_like(one), one, tuple(nominal))
     weights = X.new_tensor(climb.weights)
-    tangent = WideTangent(network, weights, frame, Machine(X.device, X.dtype))
+    tangent = WideTangent(network, weights, frame, Machine(X.device))
     old, new = tangent.features(X[:count]), tangent.features(X[count:])
     values, vectors = torch.linalg.eigh(tangent.gram(old))
     center = y[:count].mean()

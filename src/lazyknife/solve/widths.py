@@ -2,7 +2,7 @@
 
 Each is a function of the rows without j and of x, so jackknife+ and minmax keep their guarantee.
 Leverage: σ²_{−j}(x) = s(x) + b_j(x)²/d_j, the distance of x from the rows without j, as the kernel
-measures it; y is not used. Noise: a second ridge, fitted to the errors of rows left out (noise.py).
+measures it; y is not used.
 
 A kind of widths is an entry of ``WIDTHS``.
 """
@@ -10,10 +10,8 @@ A kind of widths is an entry of ``WIDTHS``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from typing import ClassVar
 
-from .noise import noise_scales
 from .ridge import RidgeModels, System
 from .scales import LeverageScales, Scales
 
@@ -25,41 +23,25 @@ class Widths(ABC):
     ----------
     needs_system
         Whether it uses the equations after the models are solved.
-    needs_kernel
-        Whether it requires the kernel (the dual form).
-    needs_grid
-        Whether it chooses a λ of its own.
     needs_candidates
         Whether it is for models that choose among candidates.
     any_loss
         Whether it supports every loss; otherwise only the squared one.
     fewest_rows
         Smallest number of rows.
-    most_rows
-        Largest number of rows for which it is a default.
     matrices
         Matrices of the kernel's size that it needs besides the models, with one λ and with many.
 
     """
 
     needs_system: ClassVar[bool] = True
-    needs_kernel: ClassVar[bool] = False
-    needs_grid: ClassVar[bool] = False
     needs_candidates: ClassVar[bool] = False
     any_loss: ClassVar[bool] = False
     fewest_rows: ClassVar[int] = 2
-    most_rows: ClassVar[float] = float("inf")
     matrices: ClassVar[tuple[int, int]]
 
     @abstractmethod
-    def scales(
-        self,
-        system: System,
-        models: RidgeModels,
-        grid: Sequence[float],
-        gamma: float,
-        progress: bool = False,
-    ) -> Scales | None:
+    def scales(self, system: System, models: RidgeModels, gamma: float) -> Scales | None:
         """Return σ of all models; None where it is 1.
 
         Parameters
@@ -68,12 +50,8 @@ class Widths(ABC):
             The equations; they may be overwritten.
         models
             The leave-one-out models.
-        grid
-            λ for a second ridge to choose from.
         gamma
             The relative error of kernels.
-        progress
-            Whether to show a progress bar.
 
         """
 
@@ -85,7 +63,7 @@ class Constant(Widths):
     any_loss = True
     matrices = (0, 0)
 
-    def scales(self, *_: object, **__: object) -> None:
+    def scales(self, system: System, models: RidgeModels, gamma: float) -> None:
         return None
 
 
@@ -94,14 +72,7 @@ class Leverage(Widths):
 
     matrices = (3, 4)  # the models share few λ, each with a factor of its own
 
-    def scales(
-        self,
-        system: System,
-        models: RidgeModels,
-        grid: Sequence[float],
-        gamma: float,
-        progress: bool = False,
-    ) -> LeverageScales:
+    def scales(self, system: System, models: RidgeModels, gamma: float) -> LeverageScales:
         each = models.ridges[:-1]
         factors = [system.factor(ridge) for ridge in each.unique().tolist()]
         return LeverageScales.of(factors, gamma, each)
@@ -114,30 +85,8 @@ class Auto(Leverage):
     fewest_rows = 4
 
 
-class Noise(Widths):
-    """σ from a second ridge on the sizes of left-out errors."""
-
-    needs_kernel = True
-    needs_grid = True
-    fewest_rows = 4  # with two rows left out, two remain to learn from
-    most_rows = 5000  # it about doubles the time of a fit
-    matrices = (3, 2)
-    step: ClassVar[int] = 2  # σ is smooth, and each λ costs a product: every second one is tried
-
-    def scales(
-        self,
-        system: System,
-        models: RidgeModels,
-        grid: Sequence[float],
-        gamma: float,
-        progress: bool = False,
-    ) -> Scales:
-        return noise_scales(system, models.ridges[:-1], grid[:: self.step], gamma, progress)
-
-
 WIDTHS: dict[str, Widths] = {
     "constant": Constant(),
     "leverage": Leverage(),
-    "noise": Noise(),
     "auto": Auto(),
 }

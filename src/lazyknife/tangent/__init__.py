@@ -5,13 +5,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor, nn
 
 from ..compute import PROCESSOR, Machine
-from ..networks import dtype_of, evaluation_copy, is_chain, lent, note_draws
+from ..networks import evaluation_copy, is_chain, lent, note_draws
 from .capture import capturable_layers
 from .features import Basis, Dual, Exact, FeatureMap, Linear, Primal, Rows
 from .jacobian import row_by_row
@@ -31,16 +29,13 @@ def linearise(
 ) -> Tangent:
     """Return the tangent of a network at its weights, in evaluation mode.
 
-    ``parameters`` selects those that move; the tangent is evaluated on ``machine``. The network
-    runs in ``machine.passes`` only if that is its own type.
+    ``parameters`` selects those that move; the tangent is evaluated on ``machine``, in float64.
 
     A parameter is in factored form where layers with a known formula are its only users, and has
     explicit Jacobian rows otherwise. Unless the network is a plain chain of layers, the kernel of a
-    few rows of ``X`` is compared with that of their explicit Jacobian, in float64; if they differ,
-    every parameter has explicit rows.
+    few rows of ``X`` is compared with that of their explicit Jacobian; if they differ, every
+    parameter has explicit rows.
     """
-    if dtype_of(module) != machine.passes:
-        machine = replace(machine, passes=None)
     network = evaluation_copy(module)
     moved = selected(network, parameters)
     for name, parameter in network.named_parameters():

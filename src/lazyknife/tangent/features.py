@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol, Self
 
 import torch
@@ -43,7 +43,6 @@ class Linear(Protocol):
     def norms(self, features: Features) -> Tensor: ...
     def pull(self, features: Features, coefficients: Tensor) -> Moves: ...
     def on(self, machine: Machine) -> Self: ...
-    def of_type(self, dtype: torch.dtype) -> Self: ...
 
 
 class Basis(Protocol):
@@ -61,7 +60,6 @@ class Basis(Protocol):
     def row_bytes(self) -> int: ...
     def at(self, X: Tensor) -> Rows: ...
     def moves(self, columns: Tensor) -> Moves: ...
-    def of_type(self, dtype: torch.dtype) -> Self: ...
 
 
 class Projection(Protocol):
@@ -70,7 +68,6 @@ class Projection(Protocol):
     @property
     def places(self) -> int: ...  # vectors of coordinates that one row needs at a time
     def project(self, parts: Sequence[Part]) -> Tensor: ...
-    def of_type(self, dtype: torch.dtype) -> Self: ...
 
 
 @dataclass(frozen=True)
@@ -95,10 +92,6 @@ class Dual:
 
     def moves(self, columns: Tensor) -> Moves:
         return self.tangent.pull(self.features, columns)
-
-    def of_type(self, dtype: torch.dtype) -> Dual:
-        tangent = self.tangent.of_type(dtype)
-        return Dual(tangent, tangent.features(self.features.X))
 
 
 @dataclass(frozen=True)
@@ -135,10 +128,6 @@ class Primal:
         pairs = zip(shapes.items(), cuts, strict=True)
         return {name: cut.reshape(-1, *shape) for (name, shape), cut in pairs}
 
-    def of_type(self, dtype: torch.dtype) -> Primal:
-        projection = self.projection and self.projection.of_type(dtype)
-        return replace(self, tangent=self.tangent.of_type(dtype), projection=projection)
-
 
 class FeatureMap(Settings, ABC):
     """A choice of coordinates for the lazy step."""
@@ -155,7 +144,7 @@ class FeatureMap(Settings, ABC):
         """Number of coordinates in the primal form, for a network that moves so many parameters."""
 
     @abstractmethod
-    def basis(self, tangent: Tangent, X: Tensor, seed: int, kernel: bool = False) -> Basis:
+    def basis(self, tangent: Linear, X: Tensor, seed: int, kernel: bool = False) -> Basis:
         """Coordinates for the training rows X; ``kernel`` asks for the dual form at any size."""
 
 
@@ -168,7 +157,7 @@ class Exact(FeatureMap):
     def size(self, parameters: int) -> int:
         return parameters
 
-    def basis(self, tangent: Tangent, X: Tensor, seed: int, kernel: bool = False) -> Basis:
-        if tangent.size < len(X) and not kernel:
+    def basis(self, tangent: Linear, X: Tensor, seed: int, kernel: bool = False) -> Basis:
+        if isinstance(tangent, Tangent) and tangent.size < len(X) and not kernel:
             return Primal(tangent, tangent.size)
         return Dual(tangent, tangent.features(X))

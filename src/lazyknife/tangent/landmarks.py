@@ -8,7 +8,7 @@ nearly diagonal, from large entries to small ones, which keeps the effect of rou
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -68,8 +68,3 @@ class Landmarks:
 
     def moves(self, columns: Tensor) -> Moves:
         raise NotImplementedError("an infinitely wide network has no weights to move")
-
-    def of_type(self, dtype: torch.dtype) -> Landmarks:
-        tangent = self.tangent.of_type(dtype)
-        points = tangent.features(self.points.X)
-        return replace(self, tangent=tangent, points=points, whiten=self.whiten.to(dtype))

@@ -53,12 +53,6 @@ class Part(Protocol):
         taken: dict[str, Any] = {name: value[rows] for name, value in self.tensors().items()}
         return replace(self, **taken)
 
-    def of_type(self, dtype: torch.dtype) -> Self:
-        """The same part in another floating type; codes stay codes."""
-        floating = ((k, v) for k, v in self.tensors().items() if v.is_floating_point())
-        cast: dict[str, Any] = {name: value.to(dtype) for name, value in floating}
-        return replace(self, **cast)
-
     def joined(self, others: Sequence[Self], dim: int = 0) -> Self:
         """Concatenate along the data rows (dim 0) or the places (dim 1)."""
         every = [part.tensors() for part in (self, *others)]

@@ -10,20 +10,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from ..compute import Machine, total_memory
 from ..data.checks import check_positive_int
-from .features import FeatureMap, Primal
+from .features import FeatureMap, Linear, Primal
 from .parts import Part
 from .tangent import Tangent
 
 MOST = 4096  # dimensions of a sketch whose number is not given
 SHARE = 4  # rows for each dimension, and the part of the memory that matrices may take
-BYTES = 2 * 8  # for each row and dimension: features and models, in float64 whatever the precision
+BYTES = 2 * 8  # for each row and dimension: features and models
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,8 @@ class Sketch(FeatureMap):
         assert self.dimension is not None, "chosen by for_rows"
         return self.dimension
 
-    def basis(self, tangent: Tangent, X: Tensor, seed: int, kernel: bool = False) -> Primal:
+    def basis(self, tangent: Linear, X: Tensor, seed: int, kernel: bool = False) -> Primal:
+        assert isinstance(tangent, Tangent), "checked with the settings"
         assert not kernel, "a sketch has no kernel of all rows"
         parts, dimension = tangent.make(X[:1])[1], self.size(tangent.size)
         return Primal(tangent, dimension, draw_signs(dimension, parts, seed, tangent.machine))
@@ -85,10 +86,6 @@ class Signs:
             total += part.project(*self.pairs[part.names])
         return total
 
-    def of_type(self, dtype: torch.dtype) -> Signs:
-        pairs = {names: (u.to(dtype), v.to(dtype)) for names, (u, v) in self.pairs.items()}
-        return replace(self, pairs=pairs)
-
 
 def draw_signs(dimension: int, parts: Sequence[Part], seed: int, machine: Machine) -> Signs:
     """Draw the signs of each part, the first ones divided by √dimension."""
@@ -96,7 +93,7 @@ def draw_signs(dimension: int, parts: Sequence[Part], seed: int, machine: Machin
 
     def signs(size: int) -> Tensor:
         bits = torch.randint(0, 2, (size, dimension), generator=generator, dtype=torch.int8)
-        return machine.put((2 * bits - 1).to(machine.dtype))
+        return machine.put((2 * bits - 1).double())
 
     scale = 1 / math.sqrt(dimension)
     shapes = {part.names: part.matrix_shape for part in parts}

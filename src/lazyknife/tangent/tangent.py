@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,13 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from ..compute import PROCESSOR, Machine, blocks, steps, wake
-from ..networks import ensemble_outputs, lent, like, outputs, stacked_outputs
+from ..networks import ensemble_outputs, lent, outputs, stacked_outputs
 from .capture import Use, uses_of
 from .jacobian import jacobian_rows
 from .layers import LAYERS
 from .parts import Explicit, Moves, Part, merge
 
-PASS_ROWS = 32  # of a pass in a coarser type, always the same number
 MIRRORED = 128  # rows at a time: tiles that stay in a processor's caches
 
 
@@ -55,8 +53,6 @@ class Tangent:
         """Features of the rows of X; if they do not fit, they are recomputed when needed."""
         X = self.machine.put(X)
         work = blocks(len(X), self.work_bytes, self.machine.block)
-        if len(X) * self.row_bytes > self.machine.kept and self.machine.passes is not None:
-            return Features(X, torch.cat([self.make(X[rows])[0] for rows in work]), None)
         if len(X) * self.row_bytes > self.machine.kept:
             with torch.no_grad(), lent(self.module) as module:
                 return Features(X, torch.cat([outputs(module, X[rows]) for rows in work]), None)
@@ -134,64 +130,17 @@ class Tangent:
         return self._make(self.machine.put(X))[:2]
 
     def _make(self, X: Tensor) -> tuple[Tensor, list[Part], list[Use]]:
-        if self.machine.passes is None:
-            return self._run(X)
-        made = [self._padded(X[rows]) for rows in steps(len(X), PASS_ROWS)]
-        first, *others = [parts for _, parts in made]
-        parts = [part.joined(more) for part, *more in zip(first, *others, strict=True)]
-        return torch.cat([values for values, _ in made]), parts, []
-
-    def _run(self, X: Tensor) -> tuple[Tensor, list[Part], list[Use]]:
-        """One pass of the network over rows in its own type."""
         with lent(self.module) as module:
             predicted, uses = uses_of(module, self.layers, X)
             names = {id(p): name for name, p in module.named_parameters()}
             parts = [part for use in uses for part in _parts(use, names)]
             return predicted, [*merge(parts), *jacobian_rows(module, self.rest, X)], uses
 
-    def _padded(self, X: Tensor) -> tuple[Tensor, list[Part]]:
-        """A pass over as many rows as always, so that a row gives the same numbers in each."""
-        rows, dtype = slice(0, len(X)), self.machine.dtype
-        more = X[:1].expand(PASS_ROWS - len(X), *X.shape[1:])
-        predicted, parts, _ = self._run(like(torch.cat([X, more]), self.module))
-        return predicted[rows].to(dtype), [part.take(rows).of_type(dtype) for part in parts]
-
-    def is_steady(self, X: Tensor) -> bool:
-        """Whether some rows give the same numbers wherever they stand in a pass.
-
-        A network in a coarse type may round differently, which would let the features of a row
-        depend on the rows around it.
-        """
-        rows = X[torch.linspace(0, len(X) - 1, min(len(X), PASS_ROWS)).long()]
-        turned = torch.arange(len(rows)).roll(1).flip(0)
-        (values, parts), (others, moved) = self.make(rows), self.make(rows[turned])
-        alike = torch.equal(values[turned], others)
-        for part, other in zip(parts, moved, strict=True):
-            pairs = zip(part.tensors().values(), other.tensors().values(), strict=True)
-            alike = alike and all(torch.equal(a[turned], b) for a, b in pairs)
-        return alike
-
     def on(self, machine: Machine) -> Tangent:
         """Move the tangent, and its module, to another machine."""
         wake(machine.device)
-        ratio = machine.item / self.machine.item
-        return replace(
-            self,
-            module=self.module.to(machine.device, machine.passes or machine.dtype),
-            machine=machine,
-            row_bytes=math.ceil(ratio * self.row_bytes),
-            work_bytes=math.ceil(ratio * self.work_bytes),
-        )
-
-    def exactly(self) -> Tangent:
-        """Return a copy whose network runs in the machine's own type."""
-        return replace(self, module=copy.deepcopy(self.module)).on(
-            replace(self.machine, passes=None)
-        )
-
-    def of_type(self, dtype: torch.dtype) -> Tangent:
-        """Return a copy with another floating-point type on the same device."""
-        return replace(self, module=copy.deepcopy(self.module)).on(self.machine.of_type(dtype))
+        module = self.module.to(machine.device, torch.float64)
+        return replace(self, module=module, machine=machine)
 
 
 def make_tangent(module: nn.Module, layers: Sequence[str], probe: Tensor) -> Tangent:

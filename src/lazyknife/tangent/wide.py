@@ -95,9 +95,6 @@ class WideTangent:
         frame = FeatureScale(machine.put(center), machine.put(scale), nominal)
         return WideTangent(self.network, machine.put(self.weights), frame, machine)
 
-    def of_type(self, dtype: torch.dtype) -> WideTangent:
-        return self.on(self.machine.of_type(dtype))
-
     @property
     def _kind(self) -> Kind | None:
         return KINDS[self.network.kind] if isinstance(self.network.kind, str) else None
