@@ -38,6 +38,7 @@ PARTS = [
     ("base",),
     ("tangent",),
     ("solve",),
+    ("choosing",),
     ("intervals",),
     ("shift",),
     ("certificate",),

@@ -14,7 +14,7 @@ from torch import Tensor
 import reference
 from lazyknife.solve.bounds import Bounds, bounds_of_all, bounds_without, terms_of
 from lazyknife.solve.choose import TIE, Contest, choose, leave_one_out
-from lazyknife.solve.part import COINS, COMPARED, draw_part
+from lazyknife.solve.part import COMPARED, SEED_SALT, draw_part
 from lazyknife.solve.parted import (
     PART_TIE,
     Part,
@@ -248,7 +248,7 @@ def test_the_part_is_drawn_by_coins_and_not_by_data() -> None:
     assert len(set(sizes)) > 10
     # The mean of 100 sizes has a standard deviation of 4: six of them, one false alarm in 10^9.
     assert abs(np.mean(sizes) - COMPARED) < 24
-    assert not torch.equal(draw_part(10**4, 3, 400), draw_part(10**4, 3 ^ COINS, 400))
+    assert not torch.equal(draw_part(10**4, 3, 400), draw_part(10**4, 3 ^ SEED_SALT, 400))
     J, r, _ = problem(COMPARED + 1, 2, seed=0)
     few, many = (primal(J[:n], r[:n], True) for n in (COMPARED, COMPARED + 1))
     assert part_of(few, 0).tie == TIE

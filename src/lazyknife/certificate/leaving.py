@@ -8,9 +8,9 @@ from itertools import pairwise
 from typing import Any
 
 from ..base import BaseMethod, Public
+from ..choosing.rows import MANY, Leaving
 from ..intervals import Construction, find_construction
 from ..networks import is_known, listed_networks
-from ..solve.part import MANY, Leaving
 from ..solve.widths import WIDTHS
 
 MOST = 2**60  # rows; more than any level takes

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from ..base import BaseMethod, check_base
+from ..choosing.rows import MANY, SEARCHED
 from ..data.checks import check_choice, check_folds, check_fraction
 from ..sentences import either
-from ..solve.part import MANY, SEARCHED
 from ..solve.widths import WIDTHS
 from .certify import certifying
 from .leaving import fewest, most_rows

@@ -13,26 +13,32 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..choosing.per_model import (
+    ModelSearch,
+    PointValues,
+    SearchResult,
+    coordinate_search,
+    grouped,
+    minimum_gain,
+)
+from ..choosing.record import ChosenSettings
+from ..choosing.rows import SEARCHED
+from ..choosing.shape import Errors, choose_factors, errors_of, joined
+from ..choosing.space import CandidateKernels, GridPoint, weights_of
 from ..data.frames import Frame, Frames, own_frames, unscaled
 from ..intervals import Construction, find_construction
 from ..intervals.chosen import ChosenModels, Group, some_of
 from ..networks import wide
 from ..solve.again import LeverageAgain
-from ..solve.factors import choose_factors
 from ..solve.folds import draw_folds
-from ..solve.kernels import CandidateKernels, weights_of
-from ..solve.pairs import Errors, errors_of, joined
-from ..solve.part import SEARCHED, draw_part, toll
-from ..solve.places import Place
+from ..solve.part import draw_part
 from ..solve.problem import Problem, make_system, ridge_grid
 from ..solve.reading import Read
 from ..solve.scales import LeverageScales
-from ..solve.search import Found, Groups, Search, Walker, walk
 from ..solve.widths import WIDTHS
 from ..tangent import Dual, Linear, WideTangent
 from ..threads import few_threads
 from .candidates import Candidate, CandidateStep, in_frame, is_narrow
-from .choice import Choice
 
 MATRICES = 6  # n×n ones that a fit needs, beside the factors that it keeps if they fit
 
@@ -77,8 +83,8 @@ class ChoosingStep(CandidateStep):
     progress: bool = False
     searched: int = SEARCHED
 
-    def models(self, X: Tensor, y: Tensor) -> tuple[ChosenModels, Choice]:
-        """Search, solve at every place where some model stands, and join the models."""
+    def models(self, X: Tensor, y: Tensor) -> tuple[ChosenModels, ChosenSettings]:
+        """Search, solve at every grid point where some model stands, and join the models."""
         needed, what = MATRICES * self._bytes(y), f"choosing with {len(y):,} rows"
         self.machine.check_fits(needed, what, "use network=mlp((64, 64), skip=True) or fewer rows")
         sets = list(torch.arange(len(y))[:, None])
@@ -100,11 +106,11 @@ class ChoosingStep(CandidateStep):
         every = [*sets, torch.arange(0)]
         return own_frames(X, every, centered=is_narrow(X), nominal=self.nominal)
 
-    def _search(self, rows: _Rows, part: Tensor, units: Sequence[float]) -> Found:
+    def _search(self, rows: _Rows, part: Tensor, units: Sequence[float]) -> SearchResult:
         """Let every model search, last the full one."""
         frames, of = rows.frames, rows.frames.of.tolist()
         folds, columns = self._columns(rows, part)
-        walkers = [Walker(frame, column) for frame, column in zip(of, columns, strict=True)]
+        models = [ModelSearch(frame, column) for frame, column in zip(of, columns, strict=True)]
         framed = [self.machine.put(frames[k].apply(rows.X[part])) for k in range(len(frames))]
         networks = [
             candidate.network or partial(self._given, candidate, frames, rows.X[part])
@@ -112,17 +118,17 @@ class ChoosingStep(CandidateStep):
         ]
         kernels = CandidateKernels(networks, units, framed, frames[0].nominal)
         y = self.machine.put(rows.y[part])
-        distinct = list(dict.fromkeys(walkers))
-        found = walk(
-            Search(kernels, y, self.intercept, self.machine, folds),
+        distinct = list(dict.fromkeys(models))
+        found = coordinate_search(
+            PointValues(kernels, y, self.intercept, self.machine, folds),
             distinct,
-            np.array([toll(len(part), folds, walker.left_out) for walker in distinct]),
+            np.array([minimum_gain(len(part), folds, model.left_out) for model in distinct]),
             self.relevance and is_narrow(rows.X),
             self.ridge is None,
             self.progress,
         )
-        place_of = {walker: k for k, walker in enumerate(distinct)}
-        return found.of([place_of[walker] for walker in walkers])
+        number_of = {model: k for k, model in enumerate(distinct)}
+        return found.of([number_of[model] for model in models])
 
     def _columns(self, rows: _Rows, part: Tensor) -> tuple[list[Tensor] | None, list[int]]:
         """Folds among the search rows, and each model's number among those left out of them."""
@@ -138,47 +144,47 @@ class ChoosingStep(CandidateStep):
         self, candidate: Candidate, frames: Frames, X: Tensor, frame: int
     ) -> tuple[Tensor, Tensor]:
         """Kernel and outputs of a network whose weights of features are not searched."""
-        tangent = self._tangent(candidate, Place(0, (), 0), frames[frame])
+        tangent = self._tangent(candidate, GridPoint(0, (), 0), frames[frame])
         features = tangent.features(X)
         return tangent.gram(features), features.outputs
 
-    def _tangent(self, candidate: Candidate, place: Place, frame: Frame) -> Linear:
+    def _tangent(self, candidate: Candidate, point: GridPoint, frame: Frame) -> Linear:
         if candidate.network is None:
             return candidate.at(frame).on(self.machine)
-        weights = weights_of(candidate.network, place.weights, len(frame.scale))
+        weights = weights_of(candidate.network, point.weights, len(frame.scale))
         own = frame.scale.new_tensor(weights)
         return WideTangent(candidate.network, own, frame).on(self.machine)
 
-    def _solve(self, rows: _Rows, found: Found, units: Sequence[float]) -> ChosenModels:
-        """Solve at every place where some model stands."""
+    def _solve(self, rows: _Rows, found: SearchResult, units: Sequence[float]) -> ChosenModels:
+        """Solve at every grid point where some model stands."""
         X, y = self.machine.put(rows.X), self.machine.put(rows.y)
         owners, frames = rows.owners, rows.frames
-        ends = list(zip(frames.of.tolist(), found.places, strict=True))
-        places = Groups([ends[k] for k in owners.tolist()])
-        places.setdefault(ends[-1], [])
+        ends = list(zip(frames.of.tolist(), found.points, strict=True))
+        points = grouped(ends[k] for k in owners.tolist())
+        points.setdefault(ends[-1], [])
 
-        def solve(item: tuple[tuple[int, Place], list[int]]) -> tuple[Read, Errors | None]:
-            (frame, place), numbers = item
-            tangent = self._tangent(self.candidates[place.network], place, frames[frame])
-            ridge = units[place.network] * 2.0**place.ridge
+        def solve(item: tuple[tuple[int, GridPoint], list[int]]) -> tuple[Read, Errors | None]:
+            (frame, point), numbers = item
+            tangent = self._tangent(self.candidates[point.network], point, frames[frame])
+            ridge = units[point.network] * 2.0**point.ridge
             members = torch.tensor(numbers, device=y.device, dtype=torch.long)
             read, pairs = self._solve_at(tangent, ridge, X, y, members)
-            if len(places) * self._bytes(y) > self.machine.kept:
+            if len(points) * self._bytes(y) > self.machine.kept:
                 read = self._without_factor(read, tangent, ridge, X, y)
             return read, pairs
 
         groups, errors = list[Group](), defaultdict[int, list[Errors]](list)
         full: Read | None = None
         alike = all(candidate.network for candidate in self.candidates)  # modules have one state
-        items = list(places.items())
+        items = list(points.items())
         solved = (
             self.machine.map(solve, items, MATRICES * len(y) ** 2) if alike else map(solve, items)
         )
-        for ((frame, place), numbers), (read, pairs) in zip(items, solved, strict=True):
+        for ((frame, point), numbers), (read, pairs) in zip(items, solved, strict=True):
             members = torch.tensor(numbers, device=y.device, dtype=torch.long)
             groups += [Group(members, some_of(read, members))] if numbers else []
             errors[frame] += [pairs] if pairs is not None else []
-            full = some_of(read, members[:0]) if (frame, place) == ends[-1] else full
+            full = some_of(read, members[:0]) if (frame, point) == ends[-1] else full
         assert full is not None
         factors = None
         if any(errors.values()):  # local averages are computed once for each frame
@@ -192,7 +198,7 @@ class ChoosingStep(CandidateStep):
     def _solve_at(
         self, tangent: Linear, ridge: float, X: Tensor, y: Tensor, members: Tensor
     ) -> tuple[Read, Errors | None]:
-        """All models at one place, and the errors of its members where widths are chosen."""
+        """All models at one grid point, and the errors of its members where widths are chosen."""
         widths = WIDTHS[self.widths]
         basis = Dual(tangent, tangent.features(X))
         system = make_system(basis, X, y, self.intercept)
@@ -224,20 +230,26 @@ class ChoosingStep(CandidateStep):
         return in_frame(network, frame).on(self.machine)
 
     def _choice(
-        self, found: Found, loo: ChosenModels, units: Sequence[float], searched: int, features: int
-    ) -> Choice:
-        networks = [self.candidates[place.network].network for place in found.places]
+        self,
+        found: SearchResult,
+        loo: ChosenModels,
+        units: Sequence[float],
+        searched: int,
+        features: int,
+    ) -> ChosenSettings:
+        networks = [self.candidates[point.network].network for point in found.points]
         weights = [
-            weights_of(network, place.weights, features) if network else [math.nan] * features
-            for network, place in zip(networks, found.places, strict=True)
+            weights_of(network, point.weights, features) if network else [math.nan] * features
+            for network, point in zip(networks, found.points, strict=True)
         ]
-        return Choice(
+        return ChosenSettings(
             networks=tuple(candidate.name for candidate in self.candidates),
-            network=np.array([place.network for place in found.places]),
-            weights=np.array(weights),
-            ridge=np.array([units[p.network] * 2.0**p.ridge for p in found.places]),
-            widths=loo.factors.names if loo.factors else (self.widths,) * len(loo.doubtful),
-            behind=(found.starting - found.starting.min(axis=1, keepdims=True)) * searched / 2,
+            each_network=np.array([point.network for point in found.points]),
+            each_weights=np.array(weights),
+            each_ridge=np.array([units[p.network] * 2.0**p.ridge for p in found.points]),
+            each_widths=loo.factors.names if loo.factors else (self.widths,),
+            each_gap=(found.starting - found.starting.min(axis=1, keepdims=True)) * searched / 2,
+            rows=len(loo.doubtful),
             evaluated=found.evaluated,
             searched=searched,
         )

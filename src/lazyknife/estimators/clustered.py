@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self
 
-import numpy as np
 import torch
 from sklearn.utils.validation import check_is_fitted
 
 from ..base import Public
 from ..base.composed import composed
 from ..certificate.leaving import MOST
+from ..choosing.rows import Leaving
 from ..cluster import (
     Partitions,
     check_rows,
@@ -30,7 +30,6 @@ from ..data.scaling import is_transformer
 from ..intervals import kappa
 from ..intervals.compact import CompactModels
 from ..intervals.rounded import rounding_share
-from ..solve.part import Leaving
 from .fitting import LazyFit
 from .parting import PartedStep, drawn_part, is_parted
 from .preparing import prepare
@@ -106,7 +105,7 @@ class ClusterFit(LazyFit):
             "rounding_": rounding_share(loo, self.alpha, size),
             "seeds_": given.seeds,
             "choice_": choice,
-            "ridge_": np.array([choice.ridge]),
+            "ridge_": choice.ridge[:1].copy(),
             "n_samples_fit_": len(rows),
         }
         return Fitted(loo, certifier, attributes)

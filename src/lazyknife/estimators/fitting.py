@@ -15,6 +15,7 @@ from ..base.composed import composed
 from ..certificate import Certifier
 from ..certificate.certify import start_assumptions
 from ..certificate.leaving import rows_in_all
+from ..choosing.rows import Leaving
 from ..compute import Device, Machine, machine_for
 from ..data.scaling import Source, unlike_columns
 from ..intervals import find_construction
@@ -23,7 +24,6 @@ from ..losses import Loss, find_loss
 from ..networks import Network, build, is_known, listed_networks, mlp, wide
 from ..records import Base, PrivacyCurve, RoundedModels
 from ..sentences import domain
-from ..solve.part import Leaving
 from ..tangent import EXACT, FeatureMap, Selection, linearise, selected
 from .candidates import (
     MOST_ROWS,
@@ -205,7 +205,7 @@ class LazyFit(IntervalRegressor):
             "seeds_": seeds,
         }
         if choice is not None:
-            attributes |= {"choice_": choice, "ridge_": choice.ridges}
+            attributes |= {"choice_": choice, "ridge_": choice.ridge}
         return Fitted(loo, certifier, attributes)
 
     def _step_for(

@@ -21,7 +21,7 @@ from torch import Tensor
 from ..compute import blocks
 from .choose import TIE, Contest, choose, without_each
 from .normal import Left, Normal
-from .part import COINS, COMPARED, draw_part
+from .part import COMPARED, SEED_SALT, draw_part
 from .primal import PrimalSystem
 from .ridge import Indefinite, RidgeModels, left_out
 from .rounding import gamma_of
@@ -44,7 +44,7 @@ class Part:
 def part_of(system: PrimalSystem, seed: int, size: int = COMPARED) -> Part:
     """All rows, or a part of ``size`` rows on average if there are more."""
     n = len(system.targets)
-    rows = draw_part(n, seed ^ COINS, size).to(system.targets.device)
+    rows = draw_part(n, seed ^ SEED_SALT, size).to(system.targets.device)
     return Part(rows, TIE if n <= size else PART_TIE)
 
 
