@@ -69,7 +69,7 @@ def test_a_given_ridge_changes_no_slope() -> None:
     X, y, nominal = table()
     pairs = PairKernel(KINDS["laplace"], X, nominal)
     free, given = (_Criterion(Holdout(X, y, nominal, ridge=r), pairs) for r in (None, 0.2))
-    vector = free.vector(np.full(4, 0.5), 0.2)
+    vector = np.log([*[0.5] * 4, 0.2])
     (value, gradient), (same, fewer) = free(vector), given(vector[:-1])
     assert value == same
     np.testing.assert_array_equal(gradient[:-1], fewer)
@@ -79,7 +79,7 @@ def test_the_slope_of_a_common_weight_is_the_sum() -> None:
     X, y, nominal = table()
     pairs = PairKernel(KINDS["gaussian"], X, nominal)
     each, common = (_Criterion(Holdout(X, y, nominal, relevance=r), pairs) for r in (True, False))
-    found, slopes = (c(c.vector(np.full(4, 0.5), 0.2))[1] for c in (common, each))
+    found, slopes = common(np.log([0.5, 0.2]))[1], each(np.log([*[0.5] * 4, 0.2]))[1]
     np.testing.assert_allclose(found, [slopes[:-1].sum(), slopes[-1]], rtol=1e-12)
 
 

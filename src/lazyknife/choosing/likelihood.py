@@ -230,27 +230,13 @@ def value_and_derivative(
 
 @dataclass(frozen=True)
 class PairKernel:
-    """The kernel of all pairs of some rows, k(x, x) = 1, as a function of the weights.
+    """The kernel of all pairs of some rows, k(x, x) = 1, as a function of the weights."""
 
-    Attributes
-    ----------
-    kind
-        Of kernels with slopes.
-    X
-        Rows as the kernel takes them, shape (m, features).
-    nominal
-        Which features are nominal.
-    entries
-        Numbers in a tile; None: by the device.
-    kept
-        Kernels of single features, by feature and first row of a tile.
-
-    """
-
-    kind: Kind
-    X: Tensor
-    nominal: Sequence[bool]
-    entries: int | None = None
+    kind: Kind  # of kernels with slopes
+    X: Tensor  # rows as the kernel takes them, shape (m, features)
+    nominal: Sequence[bool]  # which features are nominal
+    entries: int | None = None  # numbers in a tile; None: by the device
+    # Kernels of single features, by feature and first row of a tile.
     kept: dict[tuple[int, int], Tensor] = field(default_factory=dict)
 
     def tiles(self, weights: Tensor, used: Sequence[int]) -> Iterator[tuple[slice, Tensor]]:

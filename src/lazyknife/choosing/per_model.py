@@ -63,30 +63,14 @@ def grouped(items: Iterable[Key]) -> dict[Key, list[int]]:
 
 @dataclass
 class PointValues:
-    """The likelihood of all grid points that were asked for, for all models.
-
-    Attributes
-    ----------
-    kernels
-        From grid points to kernel matrices.
-    y
-        Targets of the search rows, shape (n,).
-    intercept
-        Whether there is an intercept.
-    machine
-        Where to compute.
-    folds
-        The sets of rows that are left out; None: each row in turn.
-    memo
-        Values and bounds on their rounding, one for each model, by frame and point.
-
-    """
+    """The likelihood of all grid points that were asked for, for all models."""
 
     kernels: CandidateKernels
-    y: Tensor
+    y: Tensor  # targets of the search rows, shape (n,)
     intercept: bool
     machine: Machine
-    folds: Sequence[Tensor] | None = None
+    folds: Sequence[Tensor] | None = None  # rows that are left out; None: each row in turn
+    # Values and bounds on their rounding, one for each model, by frame and point.
     memo: dict[tuple[int, GridPoint], tuple[Numbers, Numbers]] = field(default_factory=dict)
 
     def evaluate(self, wanted: Iterable[tuple[int, GridPoint]]) -> None:
@@ -117,28 +101,13 @@ class PointValues:
 
 
 class SearchResult(NamedTuple):
-    """Where the search of each model ended, and how it got there.
-
-    Attributes
-    ----------
-    points
-        Of each model.
-    values
-        Their −2 log likelihood over the degrees of freedom, shape (models,).
-    doubtful
-        Whether rounding may have decided a move, shape (models,).
-    starting
-        The best value of each network at the start, shape (models, networks).
-    evaluated
-        Number of factorisations.
-
-    """
+    """Where the search of each model ended, and how it got there."""
 
     points: list[GridPoint]
-    values: Numbers
-    doubtful: NDArray[np.bool_]
-    starting: Numbers
-    evaluated: int
+    values: Numbers  # their −2 log likelihood over the degrees of freedom, shape (models,)
+    doubtful: NDArray[np.bool_]  # whether rounding may have decided a move, shape (models,)
+    starting: Numbers  # the best value of each network at the start, shape (models, networks)
+    evaluated: int  # number of factorisations
 
     def of(self, models: Sequence[int]) -> SearchResult:
         """The same for these models, which may repeat."""

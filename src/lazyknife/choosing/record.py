@@ -92,9 +92,11 @@ class ChosenSettings:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ChosenSettings):
             return NotImplemented
-        names = [field.name for field in fields(self)]
-        pairs = [(np.asarray(getattr(of, name)) for of in (self, other)) for name in names]
-        return all(np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in pairs)
+        for field in fields(self):
+            own, their = (np.asarray(getattr(of, field.name)) for of in (self, other))
+            if not np.array_equal(own, their, equal_nan=own.dtype.kind == "f"):
+                return False
+        return True
 
     def __str__(self) -> str:
         """Tables of networks and of widths."""

@@ -11,22 +11,11 @@ HALF, QUARTER = 2000, 4000
 
 
 class Leaving(NamedTuple):
-    """What a fit does with the rows that its base leaves to it.
+    """What a fit does with the rows that its base leaves to it."""
 
-    Attributes
-    ----------
-    rows
-        How many of them are left out, one after the other or by folds: the n of the certificate.
-    apart
-        How many are set aside for choices and never left out.
-    coins
-        Whether coins, which the seed decides, tell which of the rows make choices.
-
-    """
-
-    rows: int
-    apart: int = 0
-    coins: bool = False
+    rows: int  # left out, one after the other or by folds: the n of the certificate
+    apart: int = 0  # set aside for choices and never left out
+    coins: bool = False  # whether coins, which the seed decides, tell which rows make choices
 
     @classmethod
     def choosing(cls, n: int, parted: bool) -> Leaving:

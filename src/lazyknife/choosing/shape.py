@@ -48,28 +48,13 @@ TIE = 1e-6
 
 
 class Errors(NamedTuple):
-    """Errors of some models with two rows left out.
+    """Errors of some models with two rows left out."""
 
-    Attributes
-    ----------
-    members
-        The models: the rows that they leave out, shape (k,).
-    sizes
-        N_ij = |e_{i,−ij}|/σ_{i,−ij}, shape (n, k); 0 at a model's own row.
-    predicted
-        Predictions with two rows left out, shape (n, k).
-    own
-        Predictions of the left-out rows, shape (k,).
-    noise
-        Bounds on the errors of N over their mean by rounding, shape (k,).
-
-    """
-
-    members: Tensor
-    sizes: Tensor
-    predicted: Tensor
-    own: Tensor
-    noise: Tensor
+    members: Tensor  # the models: the rows that they leave out, shape (k,)
+    sizes: Tensor  # N_ij = |e_{i,−ij}|/σ_{i,−ij}, shape (n, k); 0 at a model's own row
+    predicted: Tensor  # predictions with two rows left out, shape (n, k)
+    own: Tensor  # predictions of the left-out rows, shape (k,)
+    noise: Tensor  # bounds on the errors of N over their mean by rounding, shape (k,)
 
     @property
     def kept(self) -> Tensor:
@@ -135,27 +120,14 @@ class Levels:
 
 @dataclass(frozen=True)
 class Factors:
-    """Factors of all n models.
-
-    Attributes
-    ----------
-    averages, levels
-        What the models chose; the factor of all others is 1.
-    own
-        At each model's left-out row, shape (n,).
-    error
-        Bound on the relative error of factors by rounding.
-    doubtful, names
-        Whether rounding may have decided what a model chose, shape (n,), and what that is.
-
-    """
+    """Factors of all n models: averages and levels that some chose; that of all others is 1."""
 
     averages: tuple[Averages, ...]
     levels: tuple[Levels, ...]
-    own: Tensor
-    error: float
-    doubtful: Tensor
-    names: tuple[str, ...]
+    own: Tensor  # at each model's left-out row, shape (n,)
+    error: float  # bound on the relative error of factors by rounding
+    doubtful: Tensor  # whether rounding may have decided what a model chose, shape (n,)
+    names: tuple[str, ...]  # what each model chose
 
     @property
     def steepness(self) -> float:
@@ -177,15 +149,8 @@ def choose_factors(
 ) -> Factors:
     """Let every model choose its factor.
 
-    Parameters
-    ----------
-    X, y
-        All n rows.
-    groups
-        Errors of the models, in groups that share a frame.
-    frames
-        The frame of each group: from an infinitely wide network to its tangent.
-
+    All n rows are given, the errors of the models in groups that share a frame, and the frame of
+    each group: from an infinitely wide network to its tangent.
     """
     own, names = torch.ones_like(y), [NAMES[0]] * len(y)
     doubtful = torch.zeros_like(y, dtype=torch.bool)

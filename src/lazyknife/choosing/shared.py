@@ -55,31 +55,14 @@ LOWEST = 0.1  # part of the median that is added to errors
 
 
 class Holdout(NamedTuple):
-    """Rows set aside for choices, and what is given of these.
+    """Rows set aside for choices, and what is given of these."""
 
-    Attributes
-    ----------
-    X
-        Rows in a frame, shape (m, features); NaN where missing.
-    y
-        Targets on any scale, shape (m,).
-    nominal
-        Which features are nominal.
-    intercept
-        Whether there is an unpenalised intercept.
-    relevance
-        Whether every feature has a weight of its own; otherwise there is a common one.
-    ridge
-        λ; None: chosen too.
-
-    """
-
-    X: Tensor
-    y: Tensor
-    nominal: Sequence[bool]
-    intercept: bool = True
-    relevance: bool = True
-    ridge: float | None = None
+    X: Tensor  # in a frame, shape (m, features); NaN where missing
+    y: Tensor  # on any scale, shape (m,)
+    nominal: Sequence[bool]  # which features are nominal
+    intercept: bool = True  # whether there is an unpenalised intercept
+    relevance: bool = True  # whether every feature has a weight of its own, or all a common one
+    ridge: float | None = None  # λ; None: chosen too
 
     def first(self, count: int) -> Holdout:
         """The first rows."""
@@ -94,25 +77,12 @@ class Holdout(NamedTuple):
 
 
 class KernelFit(NamedTuple):
-    """What was chosen for a network.
+    """What was chosen for a network."""
 
-    Attributes
-    ----------
-    weights
-        w_f of each feature, as ``WideTangent`` takes them.
-    ridge
-        λ.
-    value
-        The criterion of likelihood.py; lower is better.
-    evaluations
-        Number of kernels that were factorised.
-
-    """
-
-    weights: tuple[float, ...]
+    weights: tuple[float, ...]  # w_f of each feature, as ``WideTangent`` takes them
     ridge: float
-    value: float
-    evaluations: int
+    value: float  # the criterion of likelihood.py; lower is better
+    evaluations: int  # number of kernels that were factorised
 
 
 def fit_kernel_weights(
@@ -160,6 +130,7 @@ class _Criterion:
     evaluations: int = 0
     sizes: Numbers = field(init=False)  # mean of each feature's terms at weight 1
     unit: float = field(init=False)  # weight at the first start: Laplace's kernel sums distances
+    free: int = field(init=False)  # weights in the vector
 
     def __post_init__(self) -> None:
         kind, X = self.pairs.kind, self.pairs.X
@@ -170,16 +141,11 @@ class _Criterion:
         ]
         self.sizes = np.array(terms) / LITTLE**kind.power
         self.unit = 1 / max(count, 1) if isinstance(kind, Laplace) else weight_unit(count)
-
-    def vector(self, weights: Numbers, ridge: float) -> Numbers:
-        """Return the vector of some weights, (features,), and λ."""
-        logs: Numbers = np.log(weights if self.rows.relevance else weights[:1])
-        return logs if self.rows.ridge is not None else np.append(logs, math.log(ridge))
+        self.free = count if self.rows.relevance else min(count, 1)
 
     def settings(self, vector: Numbers) -> tuple[Numbers, float]:
         """Return the weights, (features,), and λ of a vector."""
-        count = len(self.sizes)
-        weights = np.exp(vector[:count] if self.rows.relevance else np.repeat(vector[:1], count))
+        weights = np.broadcast_to(np.exp(vector[: self.free]), self.sizes.shape)
         return weights, math.exp(vector[-1]) if self.rows.ridge is None else self.rows.ridge
 
     def terms(self, weights: Numbers) -> Numbers:
@@ -192,8 +158,8 @@ class _Criterion:
     ) -> tuple[float, Numbers, float]:
         """Return the criterion with some of the features, and its slopes by log w and log λ."""
         self.evaluations += 1
-        given = self.pairs.X.new_tensor(weights)
-        terms = (ridge, self.rows.y, self.rows.intercept, np.flatnonzero(used).tolist())
+        given, which = self.pairs.X.new_tensor(weights), np.flatnonzero(used).tolist()
+        terms = (ridge, self.rows.y, self.rows.intercept, which)
         value, slopes, by_ridge = value_and_gradient(self.pairs, given, *terms)
         return value, slopes.cpu().numpy(), by_ridge
 
@@ -206,14 +172,11 @@ class _Criterion:
         value, slopes, by_ridge = self.at(weights, ridge, self.terms(weights) > UNUSED)
         if value < self.best[0] or not len(self.best[1]):
             self.best = value, vector.copy()
-        slopes = slopes if self.rows.relevance else slopes.sum(keepdims=True)
+        slopes = slopes if self.rows.relevance else slopes.sum(keepdims=True)[: self.free]
         gradient = slopes if self.rows.ridge is not None else np.append(slopes, by_ridge)
-        if math.isinf(value):
-            value, gradient = (
-                (self.best[0] if math.isfinite(self.best[0]) else 0.0) + 10,
-                0 * gradient,
-            )
-        return value, gradient
+        if math.isfinite(value):
+            return value, gradient
+        return (self.best[0] if math.isfinite(self.best[0]) else 0.0) + 10, 0 * gradient
 
     def minimise(self, start: KernelFit | None, evaluations: int) -> None:
         """Let L-BFGS look for the best vector.
@@ -222,28 +185,24 @@ class _Criterion:
         """
         from scipy.optimize import minimize
 
-        first = self.vector(np.full(len(self.sizes), self.unit), RIDGE)
+        weights, ridge = np.full(len(self.sizes), self.unit), RIDGE
         if start is not None:
-            first = self.vector(np.maximum(start.weights, REVIVED * self.unit), start.ridge)
-        if evaluations <= 1 or not len(first):
-            self(first)
-            return
+            weights, ridge = np.maximum(start.weights, REVIVED * self.unit), start.ridge
         most = SATURATED if isinstance(self.pairs.kind, Anova) else self.unit * MOST_WEIGHT
-        free = self.rows.ridge is None
-        bounds = [(math.log(self.unit * LEAST_WEIGHT), math.log(most))] * (len(first) - free)
-        bounds += [(math.log(RIDGES[0]), math.log(RIDGES[1]))] * free
+        first, bounds = weights[: self.free], [(self.unit * LEAST_WEIGHT, most)] * self.free
+        if self.rows.ridge is None:
+            first, bounds = np.append(first, ridge), [*bounds, RIDGES]
+        if evaluations <= 1 or not len(first):
+            self(np.log(first))
+            return
 
         def sized(vector: Numbers) -> tuple[float, Numbers]:
             value, gradient = self(vector)
             return SIZE * value, SIZE * gradient
 
-        options = {
-            "maxfun": evaluations,
-            "ftol": TOLERANCE,
-            "gtol": SIZE * TOLERANCE,
-            "maxcor": MEMORY,
-        }
-        minimize(sized, first, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+        options = {"maxfun": evaluations, "ftol": TOLERANCE, "gtol": SIZE * TOLERANCE}
+        terms = {"bounds": np.log(bounds), "options": {**options, "maxcor": MEMORY}}
+        minimize(sized, np.log(first), jac=True, method="L-BFGS-B", **terms)
 
     def best_fit(self) -> KernelFit:
         """Return the best settings, with weights of 0 for features that cannot matter."""
@@ -287,15 +246,11 @@ def _best_of_grid(network: wide, rows: Holdout) -> KernelFit:
 
 
 class NetworkFits(NamedTuple):
-    """The number of the best network, what was chosen for each, and how far each one fell short.
+    """What was chosen for each network; values for different rows cannot be compared."""
 
-    ``gaps`` are differences of log-likelihood on the first rows, where all were compared; values of
-    networks that were fitted to different rows cannot be compared.
-    """
-
-    best: int
+    best: int  # number of the best network
     fits: list[KernelFit]
-    gaps: list[float]
+    gaps: list[float]  # of log-likelihood to the best on the first rows, where all were compared
 
 
 def fit_networks(
@@ -369,26 +324,14 @@ class NoiseModel:
     """How large errors are at a row, σ(x) = exp(k(x)ᵀc + β), the exponent kept within limits.
 
     It is learnt from rows that no model leaves out: given those rows σ is fixed.
-
-    Attributes
-    ----------
-    tangent, points
-        The kernel and the rows.
-    coefficients, intercept
-        c, shape (rows,), and β, a single number.
-    limits
-        The smallest and the largest log σ.
-    error
-        Bound on the relative error of σ by rounding.
-
     """
 
     tangent: WideTangent
-    points: Features
-    coefficients: Tensor
-    intercept: Tensor
-    limits: tuple[float, float] = (-math.inf, math.inf)
-    error: float = STRETCH
+    points: Features  # the rows
+    coefficients: Tensor  # c, shape (rows,)
+    intercept: Tensor  # β, a single number
+    limits: tuple[float, float] = (-math.inf, math.inf)  # the smallest and the largest log σ
+    error: float = STRETCH  # bound on the relative error of σ by rounding
 
     def __call__(self, X: Tensor) -> Tensor:
         """σ of each row, shape (m,)."""

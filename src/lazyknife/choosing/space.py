@@ -50,25 +50,12 @@ def weights_of(network: wide, exponents: Exponents, features: int) -> list[float
 
 
 class Grid(NamedTuple):
-    """Which parts of a grid point are free.
+    """Which parts of a grid point are free, and the moves that change them."""
 
-    Attributes
-    ----------
-    weighted
-        For each network whether it has weights.
-    fixed
-        For each network whether its scale is given.
-    features
-        Number of features.
-    any_ridge
-        Whether λ is searched.
-
-    """
-
-    weighted: Sequence[bool]
-    fixed: Sequence[bool]
+    weighted: Sequence[bool]  # for each network whether it has weights
+    fixed: Sequence[bool]  # for each network whether its scale is given
     features: int
-    any_ridge: bool = True
+    any_ridge: bool = True  # whether λ is searched
 
     def starts(self) -> list[GridPoint]:
         """Where every search starts."""
@@ -108,23 +95,13 @@ class Grid(NamedTuple):
 class CandidateKernels:
     """Kernel matrices of the search rows, of several networks, in any frame.
 
-    Attributes
-    ----------
-    networks
-        Infinitely wide networks with weights, or functions from a frame to a kernel and outputs.
-    units
-        λ of exponent 0 of each network.
-    rows
-        The search rows in each frame.
-    nominal
-        Which features are nominal.
-
+    Networks are infinitely wide, with weights, or functions from a frame to a kernel and outputs.
     """
 
     networks: Sequence[wide | Given]
-    units: Sequence[float]
-    rows: Sequence[Tensor]
-    nominal: Sequence[bool]
+    units: Sequence[float]  # λ of exponent 0 of each network
+    rows: Sequence[Tensor]  # the search rows in each frame
+    nominal: Sequence[bool]  # which features are nominal
     sums: OrderedDict[tuple[int, int, Exponents], Tensor] = field(default_factory=OrderedDict)
     lacked: set[int] = field(default_factory=set)  # features that some kept sum lacks
     given: dict[tuple[int, int], tuple[Tensor, Tensor]] = field(default_factory=dict)
