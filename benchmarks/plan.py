@@ -20,13 +20,13 @@ import torch
 from research.pages import DOCS, fill_file, markdown
 
 from lazyknife import LazyJackknifeRegressor
+from lazyknife.choosing.shared import NoiseModel
 from lazyknife.cluster.tasks import Block, left_of, sums_of
 from lazyknife.compute import Machine
 from lazyknife.data.own_scaling import unscaled
 from lazyknife.estimators.fit_input import prepare
 from lazyknife.intervals.passes import Passes
 from lazyknife.networks import wide
-from lazyknife.solve.amount import Amount
 from lazyknife.tangent import Landmarks, WideTangent
 
 FILE, PAGE = Path(__file__).parent / "plan.json", DOCS / "hundred-million.md"
@@ -66,7 +66,7 @@ def measure(d: int, p: int, rows: int) -> Rates:
     weights = torch.full((p,), p**-0.5, dtype=torch.float64)
     tangent = WideTangent(wide("laplace"), weights, unscaled(1, p)[0]).on(Machine(budget=2**30))
     points, zero = tangent.features(X[:POINTS]), torch.zeros((), dtype=torch.float64)
-    amount = Amount(tangent, points, torch.zeros(POINTS, dtype=torch.float64), zero)
+    amount = NoiseModel(tangent, points, torch.zeros(POINTS, dtype=torch.float64), zero)
     passes = Passes(Landmarks.of(tangent, X[:d]), 1.0, True, 0.0, amount)
     block = Block(X[:rows], y[:rows], torch.arange(rows))
     sums = sums_of(block, passes)

@@ -8,16 +8,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lazyknife.choosing.per_model import choose_ridges
 from lazyknife.compute import Machine
 from lazyknife.losses import Loss
 from lazyknife.solve.choose import leave_one_out
 from lazyknife.solve.convex import LIMITS, Limits
 from lazyknife.solve.dual import DualSystem, FactoredRidge
 from lazyknife.solve.newton import leave_one_out_newton
-from lazyknife.solve.own_ridges import OwnRidges, choose_ridges
 from lazyknife.solve.primal import PrimalSystem
 from lazyknife.solve.primal_ridge import PrimalRidge
-from lazyknife.solve.ridge import OpenRidge, RidgeModels
+from lazyknife.solve.ridge import OpenRidge, OwnRidges, RidgeModels
 from machines import MACHINE
 from reference import Array
 

@@ -35,6 +35,7 @@ PARTS = [
     ("base",),
     ("tangent",),
     ("solve",),
+    ("choosing",),
     ("intervals",),
     ("shift",),
     ("certificate",),

@@ -23,17 +23,18 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
 
 import lazyknife as lk
+from lazyknife.choosing.per_model import ModelSearch, PointValues, coordinate_search, grouped
+from lazyknife.choosing.space import CandidateKernels, GridPoint, weights_of
 from lazyknife.data.own_scaling import FeatureScales, own_frames, unscaled
 from lazyknife.networks import wide
-from lazyknife.solve.kernels import CandidateKernels, weights_of
-from lazyknife.solve.places import Place
-from lazyknife.solve.search import Groups, Search, Walker, walk
 from lazyknife.tangent import WideTangent
 from machines import MACHINE, here
 from reference import Array
 
 FALSE_ALARM = 1e-4
-Ends = Sequence[tuple[int, Place]]  # frames and places, of the models and last of the full one
+Ends = Sequence[
+    tuple[int, GridPoint]
+]  # frames and grid points, of the models and last of the full one
 Mutant = Callable[[Ends], Ends]
 
 
@@ -53,18 +54,18 @@ def searched(
     y: Array,
     networks: Sequence[wide],
     frames: FeatureScales,
-    toll: float,
+    gain: float,
     relevance: bool,
     full_alone: bool = False,
 ) -> Ends:
     """Where all models end, each in its frame; or the full one alone."""
     rows = [here(frames[k].apply(torch.from_numpy(X)).numpy()) for k in range(len(frames))]
     kernels = CandidateKernels(networks, [1.0] * len(networks), rows, frames[0].nominal)
-    walkers = [Walker(frame, j) for j, frame in enumerate(frames.of.tolist())]
-    walkers = walkers[-1:] if full_alone else walkers
-    search = Search(kernels, here(y), True, MACHINE)
-    places = walk(search, walkers, np.full(len(walkers), toll), relevance).places
-    return [(walker.frame, place) for walker, place in zip(walkers, places, strict=True)]
+    searches = [ModelSearch(frame, j) for j, frame in enumerate(frames.of.tolist())]
+    searches = searches[-1:] if full_alone else searches
+    values = PointValues(kernels, here(y), True, MACHINE)
+    points = coordinate_search(values, searches, np.full(len(searches), gain), relevance).points
+    return [(search.frame, point) for search, point in zip(searches, points, strict=True)]
 
 
 def models(
@@ -73,7 +74,7 @@ def models(
     """Sizes of left-out residuals, (n,), and predictions of the models at new rows, (m, n)."""
     n = len(y)
     sizes, predictions = np.empty(n), np.empty((len(new), n))
-    for (frame, place), members in Groups(ends[:-1]).items():
+    for (frame, place), members in grouped(ends[:-1]).items():
         network = networks[place.network]
         weights = here(np.array(weights_of(network, place.weights, X.shape[1])))
         tangent = WideTangent(network, weights, frames[frame]).on(MACHINE)
@@ -110,7 +111,7 @@ def test_the_models_are_those_of_their_own_rows() -> None:
     """The parts above against explicit refits."""
     rng = np.random.default_rng(0)
     X, y, new = rng.normal(size=(7, 2)), rng.normal(size=7), rng.normal(size=(3, 2))
-    frames, place = unscaled(8, 2), Place(0, (0, 1), -3)
+    frames, place = unscaled(8, 2), GridPoint(0, (0, 1), -3)
     sizes, predictions = models(X, y, new, [wide("gaussian")], frames, [(0, place)] * 8)
     weights = np.array(weights_of(wide("gaussian"), place.weights, 2))
     process = GaussianProcessRegressor(RBF(1 / weights), alpha=1 / 8, optimizer=None)
@@ -126,7 +127,7 @@ def test_the_models_are_those_of_their_own_rows() -> None:
         assert sizes[j] == pytest.approx(abs(y[j] - expected[3]), abs=1e-9)
 
 
-# A search that overfits: labels are coins, there are nearly as many features as rows, no toll.
+# A search that overfits: labels are coins, nearly as many features as rows, no minimum gain.
 
 N, NEW = 20, 25
 BOUNDS = [("plus", 1), ("plus", 2), ("minmax", 1), ("minmax", 2), ("minmax", 4)]
@@ -172,7 +173,7 @@ def test_a_search_on_all_rows_is_caught(construction: str, rank: int) -> None:
     assert refuted(found, certified(construction, rank, N))
 
 
-# Frames. Each row is large in a column where nearly all others are 0: a scale that knows of the
+# Scales. Each row is large in a column where nearly all others are 0: a scale that knows of the
 # left-out row makes it look harmless, but it does not know the new row.
 
 
@@ -200,7 +201,7 @@ def scaled_coverage(mutant: Callable[[FeatureScales], FeatureScales]) -> list[fl
         y += X[:, 0]
         sets = [*torch.arange(N)[:, None], torch.arange(0)]
         frames = mutant(own_frames(torch.from_numpy(X[:N]), sets))
-        ends = searched(X[:N], y[:N], networks, frames, toll=0.1, relevance=False)
+        ends = searched(X[:N], y[:N], networks, frames, gain=0.1, relevance=False)
         read = models(X[:N], y[:N], X[N:], networks, frames, ends)
         found.append(coverage(*read, y[N:], "plus", 1))
     return found

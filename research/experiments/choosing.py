@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from sklearn.base import clone
 
 import lazyknife as lk
-from lazyknife.estimators.choice import Choice
+from lazyknife.choosing.record import ChosenSettings
 from lazyknife.plots import look, save_figure, style
 from lazyknife.records import Array
 
@@ -61,7 +61,9 @@ def run_table(data: DataSet) -> Rows:
     return Rows(*parts)
 
 
-def choice_rows(choice: Choice, features: Sequence[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
+def choice_rows(
+    choice: ChosenSettings, features: Sequence[str]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Models for each network; for each feature its median weight, and models without it."""
     networks = {"network": choice.counts.keys(), "models": choice.counts.values()}
     weights = choice.weights[:-1]  # the last one is the full-data model's

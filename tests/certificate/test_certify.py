@@ -7,10 +7,10 @@ import pytest
 from lazyknife.base import DPSGD, Perturbed, Plain, Public, Split
 from lazyknife.base.method import BaseMethod
 from lazyknife.certificate import Claim, certify, make_certificate
+from lazyknife.choosing.rows import Leaving
 from lazyknife.intervals import CONSTRUCTIONS, kappa, miss_bound
 from lazyknife.records import INDEPENDENT, Base, PrivacyCurve
 from lazyknife.sentences import EXCHANGEABLE, PRIVATE_REMARKS, UNTUNED, either
-from lazyknife.solve.part import Leaving
 
 # n, ε, σ, τ, plus, minmax: α = .1, δ = .001, 10 epochs, batches of 10 at n = 100, else of 32.
 TABLE = [

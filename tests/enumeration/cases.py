@@ -18,6 +18,7 @@ from torch import nn
 import lazyknife as lk
 from enumeration.exact import Bag, Enumeration, Method
 from lazyknife.base import BaseMethod
+from lazyknife.choosing.rows import draw_part
 from lazyknife.estimators.fit_input import Seeds
 from lazyknife.estimators.lazy import LazyJackknifeRegressor
 from lazyknife.estimators.parting import drawn_part
@@ -25,7 +26,6 @@ from lazyknife.networks import mlp, wide
 from lazyknife.records import Base, PrivacyCurve
 from lazyknife.results import Intervals
 from lazyknife.solve.folds import draw_folds
-from lazyknife.solve.part import draw_part
 from reference import Array
 
 Rows = Sequence[tuple[float, ...]]  # features and, last, y

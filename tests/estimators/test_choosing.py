@@ -17,13 +17,13 @@ from torch import Tensor, nn
 import lazyknife as lk
 from lazyknife import compute
 from lazyknife.base import BaseMethod
+from lazyknife.choosing.rows import draw_part
+from lazyknife.choosing.shape import AVERAGES, FARTHEST, MINIMUM_GAIN, PRIOR, SLOPES, TIE
 from lazyknife.data.own_scaling import SHIFT, FeatureScale
 from lazyknife.estimators.fit_input import Seeds
 from lazyknife.networks import CANDIDATES, mlp, wide
 from lazyknife.solve.again import LeverageAgain
-from lazyknife.solve.factors import AVERAGES, FARTHEST, PRIOR, SLOPES, TIE, TOLL
 from lazyknife.solve.folds import draw_folds
-from lazyknife.solve.part import draw_part
 from lazyknife.solve.scales import LeverageScales
 from lazyknife.tangent import WideTangent
 from reference import Array
@@ -83,8 +83,8 @@ def check_twin(model: lk.LazyJackknifeRegressor, k: int, gone: Array, *rows: Arr
     assert same_choice(model.choice_, k, twin.choice_, -1)
     j = int(gone[0])
     np.testing.assert_allclose(each(model, new)[:, j], twin.predict(new), rtol=0, atol=1e-8)
-    behind, own = model.choice_.behind[k], twin.choice_.behind[-1]
-    np.testing.assert_allclose(behind / len(y), own / len(kept), atol=1e-8)
+    gap, own = model.choice_.log_likelihood_gap[k], twin.choice_.log_likelihood_gap[-1]
+    np.testing.assert_allclose(gap / len(y), own / len(kept), atol=1e-8)
     residuals = y[gone] - twin.predict(X[gone])
     found = np.array([y[i] - each(model, X[i : i + 1])[0, i] for i in gone])
     np.testing.assert_allclose(found, residuals, rtol=0, atol=1e-8)
@@ -282,7 +282,7 @@ class Alone:
         for k in range(1 + len(AVERAGES) + len(SLOPES)):
             own = self.factors(k, self.X, predicted, own=True)
             value = np.log(own).mean() + np.log((sizes / own).mean())
-            value += TOLL / len(self.y) if k else 0.0
+            value += MINIMUM_GAIN / len(self.y) if k else 0.0
             best, chosen = (value, k) if value < best - TIE else (best, chosen)
         return chosen
 
@@ -388,8 +388,8 @@ def test_the_choice_is_reported() -> None:
     X, y, _, _ = data(0, 10)
     choice = fitted(X, y).choice_
     assert len(choice.networks) == len(CANDIDATES)
-    assert choice.behind.shape == (11, len(CANDIDATES))
-    assert (choice.behind >= 0).all()
+    assert choice.log_likelihood_gap.shape == (11, len(CANDIDATES))
+    assert (choice.log_likelihood_gap >= 0).all()
     assert sum(choice.counts.values()) == 10
     assert len(choice.widths) == 10
     for word in ("network", "behind", "widths", "laplace squashed"):
@@ -451,8 +451,8 @@ def test_factors_that_do_not_fit_are_computed_again(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_part_of_the_rows_has_a_coin_for_each_row() -> None:
-    assert torch.equal(draw_part(400, 0), torch.arange(400))
-    sizes = [len(draw_part(4000, seed)) for seed in range(200)]
+    assert torch.equal(draw_part(400, 0, 400), torch.arange(400))
+    sizes = [len(draw_part(4000, seed, 400)) for seed in range(200)]
     # Binomial(4000, .1): standard deviation 19, of the mean of 200 draws 1.3.
     assert abs(np.mean(sizes) - 400) < 6.5
     assert 14 < np.std(sizes) < 24

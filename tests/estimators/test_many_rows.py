@@ -10,9 +10,9 @@ import torch
 
 import lazyknife as lk
 import reference
+from lazyknife.choosing.rows import COMPARED
 from lazyknife.intervals import kappa
 from lazyknife.solve.folds import draw_folds
-from lazyknife.solve.part import COMPARED
 from machines import MACHINE
 from reference import Array, assert_close
 from rows import linear

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lazyknife import LazyJackknifeRegressor
+from lazyknife.choosing.shared import STRETCH, NoiseModel, log_errors
 from lazyknife.compute import Machine
 from lazyknife.estimators.candidates import wide_candidate
 from lazyknife.estimators.parting import PartedStep, part_of
@@ -20,7 +21,6 @@ from lazyknife.intervals import find_construction, kappa
 from lazyknife.intervals.passes import Passes
 from lazyknife.intervals.streamed import StreamedModels
 from lazyknife.networks import wide
-from lazyknife.solve.amount import STRETCH, Amount, log_errors
 
 N = 80
 NETWORKS = (wide("laplace"), wide("gaussian"))
@@ -107,7 +107,7 @@ def scored_with_own_rows(loo: StreamedModels, X: Tensor, y: Tensor) -> StreamedM
     narrow = replace(tangent, network=wide("laplace"), weights=torch.full_like(tangent.weights, 9))
     points, logs = narrow.features(loo.rows), log_errors(loo.residuals)
     dual = torch.linalg.solve(narrow.gram(points), logs - logs.mean())
-    amount = Amount(narrow, points, dual, logs.mean())
+    amount = NoiseModel(narrow, points, dual, logs.mean())
     passes = Passes(loo.basis, loo.solved.ridge, loo.intercept, loo.center, amount)
     return passes.models(X, y, torch.tensor(rest_of(loo, X)))
 

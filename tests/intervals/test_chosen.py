@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from lazyknife.choosing.shape import Factors
 from lazyknife.estimators.step import LazyStep
 from lazyknife.intervals import CONSTRUCTIONS
 from lazyknife.intervals.chosen import ChosenModels, Group, some_of
 from lazyknife.networks import mlp, seeded
-from lazyknife.solve.factors import Factors
 from lazyknife.solve.reading import Read
 from lazyknife.tangent import linearise
 from machines import MACHINE, here

@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from lazyknife.choosing.shared import NoiseModel
 from lazyknife.compute import PROCESSOR, Machine
 from lazyknife.data.own_scaling import unscaled
 from lazyknife.intervals.ends import minmax, plus
@@ -20,7 +21,6 @@ from lazyknife.intervals.order import kappa, kth_largest, kth_smallest
 from lazyknife.intervals.passes import Passes
 from lazyknife.intervals.window import windowed_plus
 from lazyknife.networks import wide
-from lazyknife.solve.amount import Amount
 from lazyknife.solve.ridge import Indefinite
 from lazyknife.tangent import Landmarks, WideTangent
 from lazyknife.tangent.features import Rows
@@ -47,7 +47,7 @@ def passes_of(X: Tensor, landmarks: int, intercept: bool, scaled: bool) -> Passe
     if scaled:
         points = tangent.features(X[:20])
         sizes = torch.linspace(-0.3, 0.3, 20, dtype=torch.float64)
-        amount = Amount(tangent, points, sizes, torch.tensor(-0.5, dtype=torch.float64))
+        amount = NoiseModel(tangent, points, sizes, torch.tensor(-0.5, dtype=torch.float64))
     return Passes(Landmarks.of(tangent, X[:landmarks]), RIDGE, intercept, 4.5, amount)
 
 

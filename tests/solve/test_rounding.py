@@ -17,12 +17,12 @@ from torch import nn
 
 import lazyknife as lk
 import reference
+from lazyknife.choosing.per_model import CYCLES, TIE
+from lazyknife.choosing.space import RIDGES, STEP
 from lazyknife.networks import mlp
 from lazyknife.solve.choose import without_each
-from lazyknife.solve.places import RIDGES, STEP
 from lazyknife.solve.problem import typical_size
 from lazyknife.solve.rounding import GAMMA, rounding_of
-from lazyknife.solve.search import CYCLES, TIE
 from lazyknife.tangent import linearise
 from machines import MACHINE, here
 from reference import Array

@@ -10,6 +10,7 @@ from typing import Any
 from .. import sentences
 from ..base import BaseMethod, check_base, check_trainable
 from ..base.composed import composed
+from ..choosing.rows import Leaving
 from ..data.checks import check_folds, check_level, check_not_negative, check_positive_int
 from ..intervals import (
     CONSTRUCTIONS,
@@ -23,7 +24,6 @@ from ..intervals import (
 from ..intervals.rounded import rounding_objections
 from ..networks import listed_networks, mlp, wide
 from ..records import INDEPENDENT, PrivacyCurve, RoundedModels
-from ..solve.part import Leaving
 from .certificate import Certificate
 
 Sentences = tuple[str, ...]

@@ -11,10 +11,10 @@ from typing import Any
 
 from ..base import DPSGD, BaseMethod, Public, check_base
 from ..base.roots import falling_root
+from ..choosing.rows import MANY, SEARCHED, Leaving
 from ..data.checks import check_choice, check_folds, check_fraction, check_level, check_positive_int
 from ..intervals import CONSTRUCTIONS, kappa, rows_needed
 from ..sentences import either, rounded_down
-from ..solve.part import MANY, SEARCHED, Leaving
 from .certificate import Certificate
 from .certify import certify, certifying, left_out
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from ..choosing.space import weight_unit
 from ..compute import Machine
 from ..data.own_scaling import FeatureScale, unscaled
 from ..networks import CANDIDATES, Framed, wide
-from ..solve.places import weight_unit
 from ..solve.problem import typical_size
 from ..tangent import PROBE, Linear, Selection, Tangent, WideTangent, linearise
 

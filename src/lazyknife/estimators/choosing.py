@@ -13,28 +13,32 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..choosing.per_model import (
+    ModelSearch,
+    PointValues,
+    SearchResult,
+    coordinate_search,
+    grouped,
+    minimum_gain,
+)
+from ..choosing.record import ChosenSettings
+from ..choosing.rows import MANY, SEARCHED, SHARED, draw_part, places_in, rows_apart
+from ..choosing.shape import Errors, choose_factors, errors_of, joined
+from ..choosing.space import CandidateKernels, GridPoint, weights_of
 from ..data.own_scaling import FeatureScale, FeatureScales, own_frames, unscaled
 from ..intervals import Construction, find_construction
 from ..intervals.chosen import ChosenModels, Group, some_of
 from ..networks import wide
 from ..records import RoundedModels
 from ..solve.again import LeverageAgain
-from ..solve.factors import choose_factors
 from ..solve.folds import draw_folds
-from ..solve.kernels import CandidateKernels, weights_of
-from ..solve.own_ridges import OwnRidges
-from ..solve.pairs import Errors, errors_of, joined
-from ..solve.part import MANY, SEARCHED, SHARED, draw_part, places_in, rows_apart, toll
-from ..solve.places import Place
 from ..solve.reading import Read
-from ..solve.ridge import Ridge
+from ..solve.ridge import OwnRidges, Ridge
 from ..solve.scales import LeverageScales
-from ..solve.search import Found, Groups, Search, Walker, walk
 from ..solve.widths import WIDTHS
 from ..tangent import Dual, Linear, WideTangent
 from ..threads import few_threads
 from .candidates import Candidate, CandidateStep, in_frame, is_narrow
-from .choice import Choice
 from .step import LazyStep
 
 MATRICES = 6  # n×n ones that a fit needs, beside the factors that it keeps if they fit
@@ -78,8 +82,8 @@ class ChoosingStep(CandidateStep):
     progress: bool = False
     searched: int = SEARCHED
 
-    def models(self, X: Tensor, y: Tensor) -> tuple[RoundedModels, Choice]:
-        """Choose, solve at every place where some model stands, and join the models."""
+    def models(self, X: Tensor, y: Tensor) -> tuple[RoundedModels, ChosenSettings]:
+        """Choose, solve at every grid point where some model stands, and join the models."""
         needed, what = MATRICES * self._bytes(y), f"choosing with {len(y):,} rows"
         self.machine.check_fits(needed, what, "give a number for ridge, or fewer rows")
         units = [self.unit(candidate, X) for candidate in self.candidates]
@@ -94,27 +98,28 @@ class ChoosingStep(CandidateStep):
             found = self._search(rows, part, units)
         with few_threads(len(y)):
             loo = self._solve(rows, found, units)
-        names = loo.factors.names if loo.factors else (self.widths,) * len(y)
-        return loo, self._choice(found, names, units, len(part), X.shape[1])
+        names = loo.factors.names if loo.factors else (self.widths,)
+        return loo, self._choice(found, names, len(y), units, len(part), X.shape[1])
 
-    def _shared(self, X: Tensor, y: Tensor, units: Sequence[float]) -> tuple[RoundedModels, Choice]:
+    def _shared(
+        self, X: Tensor, y: Tensor, units: Sequence[float]
+    ) -> tuple[RoundedModels, ChosenSettings]:
         """Rows that are set aside choose for all models, and train them, but are not left out."""
         rest, apart = rows_apart(len(y), self.seed)
         few = apart[:SHARED]
         chosen = _Rows(X[few], y[few], [], self._frames(X[apart], []))
         with few_threads(len(few)):
             found = self._search(chosen, torch.arange(len(few)), units)
-        place = found.places[-1]
-        tangent = self._tangent(self.candidates[place.network], place, chosen.frames[0])
+        point = found.points[-1]
+        tangent = self._tangent(self.candidates[point.network], point, chosen.frames[0])
         widths = "leverage" if WIDTHS[self.widths].needs_candidates else self.widths
-        ridge = units[place.network] * 2.0**place.ridge
+        ridge = units[point.network] * 2.0**point.ridge
         settings = (self.intercept, "tangent", self.construction, widths, self.folds)
         step = LazyStep(ridge, *settings, seed=self.seed, progress=self.progress)
         order = torch.cat([rest, apart])
         with few_threads(len(y)):
             loo = step.models(tangent, X[order], y[order], len(rest)).loo
-        every = found.of([0] * (len(rest) + 1))
-        return loo, self._choice(every, (widths,) * len(rest), units, len(few), X.shape[1])
+        return loo, self._choice(found, (widths,), len(rest), units, len(few), X.shape[1])
 
     def _frames(self, X: Tensor, sets: Sequence[Tensor]) -> FeatureScales:
         if not self.scaled:
@@ -122,7 +127,7 @@ class ChoosingStep(CandidateStep):
         every = [*sets, torch.arange(0)]
         return own_frames(X, every, centered=is_narrow(X), nominal=self.nominal)
 
-    def _search(self, rows: _Rows, part: Tensor, units: Sequence[float]) -> Found:
+    def _search(self, rows: _Rows, part: Tensor, units: Sequence[float]) -> SearchResult:
         """Let every model search, last the full one."""
         frames, of = rows.frames, rows.frames.of.tolist()
         uses_folds = find_construction(self.construction).uses_folds
@@ -130,7 +135,7 @@ class ChoosingStep(CandidateStep):
             part, len(rows.sets), rows.sets if uses_folds and rows.sets else None
         )
         folds = folds and [fold.to(self.machine.device) for fold in folds]
-        walkers = [Walker(frame, column) for frame, column in zip(of, columns, strict=True)]
+        models = [ModelSearch(frame, column) for frame, column in zip(of, columns, strict=True)]
         framed = [self.machine.put(frames[k].apply(rows.X[part])) for k in range(len(frames))]
         networks = [
             candidate.network or partial(self._given, candidate, frames, rows.X[part])
@@ -138,69 +143,69 @@ class ChoosingStep(CandidateStep):
         ]
         kernels = CandidateKernels(networks, units, framed, frames[0].nominal)
         y = self.machine.put(rows.y[part])
-        distinct = list(dict.fromkeys(walkers))
-        found = walk(
-            Search(kernels, y, self.intercept, self.machine, folds),
+        distinct = list(dict.fromkeys(models))
+        found = coordinate_search(
+            PointValues(kernels, y, self.intercept, self.machine, folds),
             distinct,
-            np.array([toll(len(part), folds, walker.left_out) for walker in distinct]),
+            np.array([minimum_gain(len(part), folds, model.left_out) for model in distinct]),
             self.relevance and is_narrow(rows.X),
             self.ridge is None,
             self.progress,
         )
-        place_of = {walker: k for k, walker in enumerate(distinct)}
-        return found.of([place_of[walker] for walker in walkers])
+        number_of = {model: k for k, model in enumerate(distinct)}
+        return found.of([number_of[model] for model in models])
 
     def _given(
         self, candidate: Candidate, frames: FeatureScales, X: Tensor, frame: int
     ) -> tuple[Tensor, Tensor]:
         """Kernel and outputs of a network whose weights of features are not searched."""
-        tangent = self._tangent(candidate, Place(0, (), 0), frames[frame])
+        tangent = self._tangent(candidate, GridPoint(0, (), 0), frames[frame])
         features = tangent.features(X)
         return tangent.gram(features), features.outputs
 
-    def _tangent(self, candidate: Candidate, place: Place, frame: FeatureScale) -> Linear:
+    def _tangent(self, candidate: Candidate, point: GridPoint, frame: FeatureScale) -> Linear:
         if candidate.network is None:
             return candidate.at(frame).on(self.machine)
-        weights = weights_of(candidate.network, place.weights, len(frame.scale))
+        weights = weights_of(candidate.network, point.weights, len(frame.scale))
         own = frame.scale.new_tensor(weights)
         return WideTangent(candidate.network, own, frame).on(self.machine)
 
-    def _solve(self, rows: _Rows, found: Found, units: Sequence[float]) -> ChosenModels:
+    def _solve(self, rows: _Rows, found: SearchResult, units: Sequence[float]) -> ChosenModels:
         """Solve around every network, with the weights that some model gave to its features."""
         X, y = self.machine.put(rows.X), self.machine.put(rows.y)
         owners, frames = rows.owners, rows.frames
         ends = [
-            (frame, place._replace(ridge=0))
-            for frame, place in zip(frames.of.tolist(), found.places, strict=True)
+            (frame, point._replace(ridge=0))
+            for frame, point in zip(frames.of.tolist(), found.points, strict=True)
         ]
-        ridges = torch.tensor([units[p.network] * 2.0**p.ridge for p in found.places]).to(y)
-        places = Groups([ends[k] for k in owners.tolist()])
-        places.setdefault(ends[-1], [])
+        ridges = y.new_tensor([units[p.network] * 2.0**p.ridge for p in found.points])
+        points = grouped(ends[k] for k in owners.tolist())
+        points.setdefault(ends[-1], [])
 
-        def solve(item: tuple[tuple[int, Place], list[int]]) -> tuple[Read, list[Errors]]:
-            place, numbers = item
-            tangent = self._tangent(self.candidates[place[1].network], place[1], frames[place[0]])
-            mine = torch.tensor([end == place for end in ends], device=y.device)
+        def solve(item: tuple[tuple[int, GridPoint], list[int]]) -> tuple[Read, list[Errors]]:
+            (frame, point), numbers = item
+            tangent = self._tangent(self.candidates[point.network], point, frames[frame])
+            mine = torch.tensor([end == (frame, point) for end in ends], device=y.device)
             # Models that stand elsewhere are solved at some λ too, and not used.
             each = torch.where(mine, ridges, ridges[mine][0])
             members = torch.tensor(numbers, device=y.device, dtype=torch.long)
             read, pairs = self._solve_at(tangent, each, X, y, members)
-            if len(places) * self._bytes(y) > self.machine.kept:
+            if len(points) * self._bytes(y) > self.machine.kept:
                 read = self._without_factor(read, tangent, X, y)
             return read, pairs
 
         groups, errors = list[Group](), defaultdict[int, list[Errors]](list)
         full: Read | None = None
         alike = all(candidate.network for candidate in self.candidates)  # modules have one state
-        items = list(places.items())
+        items = list(points.items())
         solved = (
             self.machine.map(solve, items, MATRICES * len(y) ** 2) if alike else map(solve, items)
         )
-        for ((frame, place), numbers), (read, pairs) in zip(items, solved, strict=True):
+        for ((frame, point), numbers), (read, pairs) in zip(items, solved, strict=True):
             members = torch.tensor(numbers, device=y.device, dtype=torch.long)
             groups += [Group(members, some_of(read, members))] if numbers else []
             errors[frame] += pairs
-            full = some_of(read, members[:0]) if (frame, place) == ends[-1] else full
+            full = some_of(read, members[:0]) if (frame, point) == ends[-1] else full
         assert full is not None
         factors = None
         if any(errors.values()):  # local averages are computed once for each frame
@@ -247,24 +252,26 @@ class ChoosingStep(CandidateStep):
 
     def _choice(
         self,
-        found: Found,
+        found: SearchResult,
         widths: tuple[str, ...],
+        rows: int,
         units: Sequence[float],
         searched: int,
         features: int,
-    ) -> Choice:
-        networks = [self.candidates[place.network].network for place in found.places]
+    ) -> ChosenSettings:
+        networks = [self.candidates[point.network].network for point in found.points]
         weights = [
-            weights_of(network, place.weights, features) if network else [math.nan] * features
-            for network, place in zip(networks, found.places, strict=True)
+            weights_of(network, point.weights, features) if network else [math.nan] * features
+            for network, point in zip(networks, found.points, strict=True)
         ]
-        return Choice(
+        return ChosenSettings(
             networks=tuple(candidate.name for candidate in self.candidates),
-            network=np.array([place.network for place in found.places]),
-            weights=np.array(weights),
-            ridge=np.array([units[p.network] * 2.0**p.ridge for p in found.places]),
-            widths=widths,
-            behind=(found.starting - found.starting.min(axis=1, keepdims=True)) * searched / 2,
+            each_network=np.array([point.network for point in found.points]),
+            each_weights=np.array(weights),
+            each_ridge=np.array([units[p.network] * 2.0**p.ridge for p in found.points]),
+            each_widths=widths,
+            each_gap=(found.starting - found.starting.min(axis=1, keepdims=True)) * searched / 2,
+            rows=rows,
             evaluated=found.evaluated,
             searched=searched,
         )

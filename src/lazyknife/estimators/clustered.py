@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Self, overload
 
-import numpy as np
 import torch
 from sklearn.utils.validation import check_is_fitted
 from torch.utils.data import DataLoader
@@ -16,6 +15,7 @@ from torch.utils.data import DataLoader
 from ..base import Public
 from ..base.composed import composed
 from ..certificate.plan import LARGEST_N
+from ..choosing.rows import Leaving, drawn_part, part_of
 from ..cluster import (
     Partitions,
     check_rows,
@@ -32,7 +32,6 @@ from ..intervals import kappa
 from ..intervals.compact import CompactModels
 from ..intervals.rounded import rounding_share
 from ..results import Intervals
-from ..solve.part import Leaving, drawn_part, part_of
 from .base import Levels
 from .fit_input import Fitted, Given, Seeds, prepare
 from .fitting import LazyFit
@@ -116,7 +115,7 @@ class ClusterFit(LazyFit):
             "rounding_": rounding_share(loo, self.alpha, size),
             "seeds_": given.seeds,
             "choice_": choice,
-            "ridge_": np.array([choice.ridge]),
+            "ridge_": choice.ridge[:1].copy(),
             "n_samples_fit_": len(rows),
         }
         return Fitted(loo, certifier, attributes)

@@ -15,6 +15,8 @@ from ..base.composed import composed
 from ..certificate import Certifier
 from ..certificate.certify import start_assumptions
 from ..certificate.plan import rows_in_all
+from ..choosing.record import ChosenSettings
+from ..choosing.rows import Leaving
 from ..compute import Device, Machine, machine_for
 from ..data.scaling import Source, unlike_columns
 from ..intervals import find_construction
@@ -23,7 +25,6 @@ from ..losses import Loss, find_loss
 from ..networks import Network, build, is_known, listed_networks, mlp, wide
 from ..records import Base, PrivacyCurve, RoundedModels
 from ..sentences import domain
-from ..solve.part import Leaving
 from ..tangent import EXACT, FeatureMap, Selection, linearise, selected
 from .base import IntervalRegressor
 from .candidates import (
@@ -33,7 +34,6 @@ from .candidates import (
     finite_candidate,
     wide_candidate,
 )
-from .choice import Choice, SharedChoice
 from .choices import Choices
 from .choosing import ChoosingStep
 from .choosing_full import FullStep
@@ -204,7 +204,7 @@ class LazyFit(IntervalRegressor):
             "seeds_": seeds,
         }
         if choice is not None:
-            attributes |= {"choice_": choice, "ridge_": self.starts * choice.ridges}
+            attributes |= {"choice_": choice, "ridge_": self.starts * choice.ridge}
         if len(networks) == 1 and bases[0] is not None:
             attributes |= {"start_": starts[0], "base_": bases[0]}
         return Fitted(loo, certifier, attributes)
@@ -216,7 +216,7 @@ class LazyFit(IntervalRegressor):
         given: Given,
         X: Tensor,
         y: Tensor,
-    ) -> tuple[RoundedModels, Choice | SharedChoice | None, ChoosingStep | FullStep | PartedStep]:
+    ) -> tuple[RoundedModels, ChosenSettings | None, ChoosingStep | FullStep | PartedStep]:
         """Models of some rows, what they chose, and the step that was taken."""
         candidates = [
             self._candidate(network, base, given)

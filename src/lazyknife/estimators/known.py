@@ -17,6 +17,10 @@ from torch import nn
 
 from ..base import BASES
 from ..certificate import Certificate, Certifier, Noted, TrainedCertifier
+from ..choosing.record import ChosenSettings
+from ..choosing.rows import Leaving
+from ..choosing.shape import Averages, Factors, Levels
+from ..choosing.shared import NoiseModel
 from ..compute import BUDGET_SHARE, Machine, free_memory
 from ..data.encoder import TableEncoder
 from ..data.own_scaling import FeatureScale
@@ -36,12 +40,9 @@ from ..networks.perceptrons import WithSkip
 from ..records import Base, PrivacyCurve
 from ..saving import Codec, Known
 from ..solve.again import LeverageAgain
-from ..solve.amount import Amount
 from ..solve.drift import Drift
 from ..solve.dual import DualRidge, FactoredRidge
-from ..solve.factors import Averages, Factors, Levels
 from ..solve.inverse import Factored, Swept
-from ..solve.part import Leaving
 from ..solve.primal_ridge import PrimalRidge
 from ..solve.readout import READOUTS
 from ..solve.ridge import RidgeModels
@@ -52,7 +53,6 @@ from ..tangent import FEATURES, Dual, Features, Landmarks, Primal, Tangent, Wide
 from ..tangent.parts import Explicit, Lookup, Outer
 from ..tangent.sketch import Signs
 from .candidates import Candidate, FiniteNetwork, GivenKernel
-from .choice import Choice, SharedChoice
 from .choosing_full import FullSource, FullStep
 from .fit_input import Seeds
 from .refits import Ensemble, Refits
@@ -108,13 +108,13 @@ def _generator(state: Any) -> np.random.Generator:
 
 
 _RECORDS = (
-    *(Averages, Base, Candidate, Certificate, Certifier, Choice, ChosenModels, Dual, DualRidge),
+    *(Averages, Base, Candidate, Certificate, Certifier, ChosenModels, Dual, DualRidge),
     *(Ensemble, Explicit, Factored, FactoredRidge, Factors, Family, Features, FiniteNetwork),
     *(FullModels, FullSource, FullStep, GivenKernel, Group, LeverageAgain),
     *(LeverageScales, Levels, Lookup, Outer, Primal, PrimalRidge, PrivacyCurve),
     *(Refits, RidgeModels, Rounding, Scaling, Seeds, Sensitivity, Signs, Some, Swept, Tangent),
     *(TrainedCertifier, WideTangent, mlp, wide, Noted, Leaving),
-    *(Amount, BoundedReadout, Drift, KeptLevel, Landmarks, SharedChoice, StreamedModels),
+    *(BoundedReadout, ChosenSettings, Drift, KeptLevel, Landmarks, NoiseModel, StreamedModels),
     StreamedRidge,
     *(Column, Expansion, FeatureScale, Pair, RowReader, Schema, Target),
     *BASES.values(),

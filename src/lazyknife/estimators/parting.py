@@ -17,19 +17,27 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..choosing.record import ChosenSettings
+from ..choosing.rows import MANY, drawn_part, part_of
+from ..choosing.shared import (
+    STAGES,
+    Holdout,
+    KernelFit,
+    NetworkFits,
+    NoiseModel,
+    fit_networks,
+    fit_noise_model,
+    log_errors,
+    select_by_validation,
+)
 from ..data.own_scaling import FeatureScale, own_frames, unscaled
 from ..intervals import Construction, find_construction
 from ..intervals.passes import Passes
 from ..intervals.streamed import StreamedModels
 from ..networks import KINDS, is_known, wide
-from ..solve.amount import Amount, fit_amount, log_errors
-from ..solve.ascent import STAGES, Climb, climb_all
-from ..solve.part import MANY, drawn_part, part_of
-from ..solve.trial import tried
 from ..tangent import Landmarks, WideTangent
 from ..threads import one_thread
 from .candidates import CandidateStep
-from .choice import SharedChoice
 from .cost import Cost, Shape, measured
 
 # Rows of the search for each feature, below which weights of features would overfit, and rows that
@@ -61,7 +69,7 @@ def is_parted(
 
 
 def stages_of(part: int) -> tuple[int, int]:
-    """Rows of the part on which all networks climb, and the best; the others decide."""
+    """Rows of the part on which all networks are fitted, and the best; the others decide."""
     few, many = STAGES
     return min(few, part), min(many, 2 * part // 3 if 2 * part // 3 > few else part)
 
@@ -87,7 +95,7 @@ class PartedStep(CandidateStep):
     relevance: bool
     progress: bool = False
 
-    def models(self, X: Tensor, y: Tensor) -> tuple[StreamedModels, SharedChoice]:
+    def models(self, X: Tensor, y: Tensor) -> tuple[StreamedModels, ChosenSettings]:
         """Choose on the part, and solve; what it takes is said before."""
         cost = self.cost(len(y), X.shape[1])
         self.machine.check_fits(int(cost.memory), f"fitting {len(y):,} rows", "use fewer rows")
@@ -99,18 +107,19 @@ class PartedStep(CandidateStep):
             loo = passes.models(X, y, rest, self.progress)
         return loo, choice
 
-    def chosen(self, X: Tensor, y: Tensor, n: int) -> tuple[Passes, SharedChoice]:
+    def chosen(self, X: Tensor, y: Tensor, n: int) -> tuple[Passes, ChosenSettings]:
         """What is chosen on a part of n rows, which is given in a random order."""
         part = Part(X, y, self._frame(X))
-        best, climbs = self._climb(part, self._networks, y, self.ridge)
-        tangent = self._tangent(self._networks[best], climbs[best], part.frame)
+        found = self._fits(part, self._networks, y, self.ridge)
+        own = found.fits[found.best]
+        tangent = self._tangent(self._networks[found.best], own, part.frame)
         basis = Landmarks.of(tangent, X[: landmarks_of(n)])
         center = float(y.mean()) if self.intercept else 0.0
-        passes = Passes(basis, climbs[best].ridge, self.intercept, center)
+        passes = Passes(basis, own.ridge, self.intercept, center)
         first = passes.models(X, y, torch.arange(len(y)))  # of the part alone
         amount = self._amount(part, first.residuals)
         passes = replace(passes, amount=amount, start=first.solved.weights)
-        return passes, self._choice(passes, n - len(y), part, best, climbs)
+        return passes, self._choice(passes, n - len(y), part, found)
 
     def cost(self, n: int, features: int) -> Cost:
         """What n rows of so many features take."""
@@ -130,45 +139,44 @@ class PartedStep(CandidateStep):
         found = [candidate.network for candidate in self.candidates]
         return [network for network in found if network is not None]
 
-    def _climb(
+    def _fits(
         self, part: Part, networks: Sequence[wide], targets: Tensor, ridge: float | None = None
-    ) -> tuple[int, list[Climb]]:
+    ) -> NetworkFits:
         X, y = self.machine.put(part.framed), self.machine.put(targets)
-        few, many = stages_of(len(X))
-        relevance = self.relevance and ROWS_EACH * X.shape[1] <= many
-        terms = (part.frame.nominal, self.intercept, relevance, ridge, self.progress)
-        best, climbs = climb_all(networks, X, y, *terms, rows=(few, many), machine=self.machine)
-        if len(X) - many < FEWEST_TRIED:
-            return best, climbs
-        fixed = ridge is not None
-        return tried(networks, climbs, X, y, part.frame.nominal, many, fixed, self.machine)
+        stages = stages_of(len(X))
+        relevance = self.relevance and ROWS_EACH * X.shape[1] <= stages[-1]
+        rows = Holdout(X, y, part.frame.nominal, self.intercept, relevance, ridge)
+        found = fit_networks(networks, rows, stages, self.machine, self.progress)
+        if len(X) - stages[-1] < FEWEST_TRIED:
+            return found
+        return select_by_validation(networks, found, rows, stages[-1], self.machine)
 
-    def _tangent(self, network: wide, climb: Climb, frame: FeatureScale) -> WideTangent:
-        weights = frame.scale.new_tensor(climb.weights)
+    def _tangent(self, network: wide, fit: KernelFit, frame: FeatureScale) -> WideTangent:
+        weights = frame.scale.new_tensor(fit.weights)
         return WideTangent(network, weights, frame).on(self.machine)
 
-    def _amount(self, part: Part, errors: Tensor) -> Amount | None:
+    def _amount(self, part: Part, errors: Tensor) -> NoiseModel | None:
         """σ(x), learnt from the part's own left-out errors."""
         if self.widths == "constant":
             return None
         # σ is computed at every row: by kernels that are cheap.
         networks = [n for n in self._networks if KINDS[str(n.kind)].is_power] or self._networks
-        best, climbs = self._climb(part, networks, log_errors(errors))
-        own = self._tangent(networks[best], climbs[best], part.frame)
-        return fit_amount(own, part.X[:AMOUNT], errors[:AMOUNT], climbs[best].ridge)
+        found = self._fits(part, networks, log_errors(errors))
+        own = self._tangent(networks[found.best], found.fits[found.best], part.frame)
+        ridge = found.fits[found.best].ridge
+        return fit_noise_model(own, part.X[:AMOUNT], errors[:AMOUNT], ridge)
 
-    def _choice(
-        self, passes: Passes, rows: int, part: Part, best: int, climbs: list[Climb]
-    ) -> SharedChoice:
-        return SharedChoice(
+    def _choice(self, passes: Passes, rows: int, part: Part, found: NetworkFits) -> ChosenSettings:
+        own = found.fits[found.best]
+        return ChosenSettings(
             networks=tuple(candidate.name for candidate in self.candidates),
-            network=best,
-            weights=climbs[best].weights,
-            ridge=climbs[best].ridge,
-            widths="constant" if passes.amount is None else "learnt",
-            values=tuple(climb.value for climb in climbs),
-            evaluated=sum(climb.evaluations for climb in climbs),
+            each_network=np.array([found.best]),
+            each_weights=np.array([own.weights]),
+            each_ridge=np.array([own.ridge]),
+            each_widths=("constant" if passes.amount is None else "learnt",),
+            each_gap=np.array([found.gaps]),
+            rows=rows,
+            evaluated=sum(fit.evaluations for fit in found.fits),
             searched=len(part.y),
             landmarks=passes.basis.size,
-            rows=rows,
         )

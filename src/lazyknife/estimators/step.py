@@ -8,16 +8,17 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from ..choosing.per_model import choose_ridges, kernel_of
+from ..choosing.rows import MANY, SEARCHED, SHARED, Leaving, draw_part, places_in, rows_apart
 from ..compute import Machine
 from ..intervals import Construction, LazyModels, find_construction
 from ..losses import SQUARED, Loss
 from ..solve.choose import Visit
 from ..solve.folds import draw_folds
 from ..solve.newton import working_targets, working_weights
-from ..solve.own_ridges import OwnRidges, choose_ridges, kernel_of
-from ..solve.part import MANY, SHARED, Leaving, draw_part, places_in, rows_apart
 from ..solve.primal_folds import factors_folds
 from ..solve.problem import GRID_POINTS, Problem, make_system, ridge_grid, typical_size
+from ..solve.ridge import OwnRidges
 from ..solve.widths import WIDTHS, Widths
 from ..tangent import EXACT, FeatureMap, Linear
 from ..threads import few_threads
@@ -172,7 +173,7 @@ class LazyStep:
             return tuple(ridge_grid(tangent, X, self.seed).tolist()), None
         folds: list[Tensor] | None = None
         if left_out is None:
-            n, part = len(y), draw_part(len(y), self.seed)
+            n, part = len(y), draw_part(len(y), self.seed, SEARCHED)
             uses_folds = self._construction.uses_folds
             sets = draw_folds(n, self.folds, self.seed) if uses_folds else None
             folds, columns = places_in(part, n, sets)

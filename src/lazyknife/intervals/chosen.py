@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from ..choosing.shape import Factors
 from ..compute import Machine
 from ..records import Predictions
-from ..solve.factors import Factors
 from ..solve.reading import Read
 from ..solve.scales import Scales
 from ..tangent import WideTangent

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ..choosing.shared import NoiseModel
 from ..compute import blocks, track
-from ..solve.amount import Amount
 from ..solve.drift import Drift
 from ..solve.guard import FEW_ROWS, largest
 from ..solve.streamed import BLOCK_ROWS, Left, StreamedRidge, Sums
@@ -63,7 +63,7 @@ class Passes:
     ridge: float
     intercept: bool
     center: float
-    amount: Amount | None = None
+    amount: NoiseModel | None = None
     start: Tensor | None = None
 
     def models(

@@ -9,9 +9,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from ..choosing.shared import NoiseModel
 from ..compute import Machine, blocks
 from ..records import Predictions
-from ..solve.amount import Amount
 from ..solve.drift import Drift
 from ..solve.streamed import StreamedRidge
 from ..tangent import Landmarks
@@ -41,7 +41,7 @@ class FullModel:
     solved: StreamedRidge
     center: float
     intercept: bool
-    amount: Amount | None
+    amount: NoiseModel | None
     drift: Drift
 
     @property

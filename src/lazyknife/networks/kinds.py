@@ -1,4 +1,4 @@
-"""Kernels of infinitely wide networks, and their derivatives by the weights of features.
+"""Kernels of infinitely wide networks, differentiable by the weights of their features.
 
 As the hidden layers of a network with random weights grow, its output becomes a Gaussian process
 and its ridge regression depends on one closed-form kernel k(x, x'). All kernels here are functions
@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -40,12 +41,6 @@ class Kind(ABC):
             total += self._sized(weight * (left.isnan() != right.isnan()).to(left))
         return total
 
-    def slope(
-        self, weight: float | Tensor, left: Tensor, right: Tensor, nominal: bool = False
-    ) -> Tensor:
-        """Return the derivative of a term by log w, shape (m, n)."""
-        return self.term(weight, left, right, nominal).mul_(self.power)
-
     def whole(
         self, weights: Tensor, left: Tensor, right: Tensor, nominal: Sequence[bool]
     ) -> Tensor:
@@ -54,15 +49,20 @@ class Kind(ABC):
         own, sides = weights[numbers], [left[:, numbers], right[:, numbers]]
         total = self._distances(*(own * side.nan_to_num() for side in sides))
         if _incomplete(*sides):
-            total += self._distances(*(own * side.isnan() for side in sides))
+            total = total + self._distances(*(own * side.isnan() for side in sides))
         for f in (f for f, codes in enumerate(nominal) if codes):
-            total += self.term(float(weights[f]), left[:, f, None], right[None, :, f], True)
+            total = total + self.term(weights[f], left[:, f, None], right[None, :, f], True)
         return total
 
     def _distances(self, left: Tensor, right: Tensor) -> Tensor:
-        """The sum for weighted numbers, from differences: products would lose digits."""
-        exact = "donot_use_mm_for_euclid_dist"
-        return self._sized(torch.cdist(left, right, p=float(self.power), compute_mode=exact))
+        """The sum for weighted numbers, from differences: products would lose digits.
+
+        With power 1 the factor is 1.
+        """
+        if self.power == 1:
+            return torch.cdist(left, right, p=1.0)
+        squares: Tensor = _SquaredDistances.apply(left, right, self.factor)  # type: ignore[no-untyped-call]
+        return squares
 
     def _sized(self, gaps: Tensor) -> Tensor:
         """factor·|gap|^power, in place."""
@@ -73,10 +73,6 @@ class Kind(ABC):
     def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
         """Return the kernel of a sum, (m, n), given own(x), (m, 1), and own(x'), (1, n)."""
 
-    def steepness(self, total: Tensor, kernel: Tensor) -> Tensor:
-        """Return the derivative of the link by the sum, given both, shape (m, n)."""
-        return -kernel
-
     def own(self, weights: Tensor, X: Tensor, nominal: Sequence[bool]) -> Tensor:
         """Σ_f w_f²x_f² of each row where the link needs it, shape (m,)."""
         return X.new_zeros(len(X))
@@ -84,6 +80,24 @@ class Kind(ABC):
     def norms(self, own: Tensor) -> Tensor:
         """k(x, x), shape (m,)."""
         return torch.ones_like(own)
+
+
+class _SquaredDistances(torch.autograd.Function):
+    """factor·‖a_i − b_j‖² of rows (m, features) and (n, features), with derivatives by products."""
+
+    @staticmethod
+    def forward(ctx: Any, left: Tensor, right: Tensor, factor: float) -> Tensor:
+        ctx.save_for_backward(left, right)
+        ctx.factor = factor
+        exact = "donot_use_mm_for_euclid_dist"
+        return torch.cdist(left, right, compute_mode=exact).square_().mul_(factor)
+
+    @staticmethod
+    def backward(ctx: Any, pulls: Tensor) -> tuple[Tensor, Tensor, None]:
+        left, right = ctx.saved_tensors
+        by_left = pulls.sum(dim=1, keepdim=True) * left - pulls @ right
+        by_right = pulls.sum(dim=0)[:, None] * right - pulls.T @ left
+        return 2 * ctx.factor * by_left, 2 * ctx.factor * by_right, None
 
 
 def _incomplete(left: Tensor, right: Tensor) -> bool:
@@ -115,14 +129,9 @@ class Matern(Kind):
         self.degrees, self.factor = degrees, float(degrees)
 
     def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        distance = total.clamp(min=0.0).sqrt()
+        distance = total.clamp(min=torch.finfo(total.dtype).tiny).sqrt()  # 0 has no derivative
         smooth = 1 + distance + (total / 3 if self.degrees == 5 else 0.0)
         return smooth * torch.exp(-distance)
-
-    def steepness(self, total: Tensor, kernel: Tensor) -> Tensor:
-        distance = total.clamp(min=0.0).sqrt()
-        smooth = (1 + distance) / 3 if self.degrees == 5 else 1.0
-        return torch.exp(-distance).mul_(-0.5 * smooth)
 
 
 class Anova(Kind):
@@ -143,42 +152,50 @@ class Anova(Kind):
         weight = torch.as_tensor(weight, dtype=one.dtype, device=one.device)
         return torch.log1p(one.mul_(weight)).sub_(torch.log1p(weight))
 
-    def slope(
-        self, weight: float | Tensor, left: Tensor, right: Tensor, nominal: bool = False
-    ) -> Tensor:
-        return self.slope_of(weight, self.single_kernel(left, right, nominal))
-
     def whole(
         self, weights: Tensor, left: Tensor, right: Tensor, nominal: Sequence[bool]
     ) -> Tensor:
-        singles = (
-            self.single_kernel(left[:, f, None], right[None, :, f], codes)
-            for f, codes in enumerate(nominal)
-        )
-        return self.joined(weights, singles, left.new_ones(len(left), len(right)))
+        def single(f: int) -> Tensor:
+            return self.single_kernel(left[:, f, None], right[None, :, f], nominal[f])
+
+        return self.joined(weights, single, left.new_ones(len(left), len(right)))
 
     def single_kernel(self, left: Tensor, right: Tensor, nominal: bool) -> Tensor:
         """Return k of one feature alone, shape (m, n)."""
         return self.single.term(1.0, left, right, nominal).neg_().exp_()
 
-    def joined(self, weights: Tensor, singles: Iterable[Tensor], product: Tensor) -> Tensor:
-        """Return the sum, from k of each feature and a product to begin with, (m, n) each.
-
-        It takes one logarithm; terms would take one for each feature.
-        """
-        for weight, single in zip(weights.tolist(), singles, strict=True):
-            product *= (single * (weight / (1 + weight))).add_(1 / (1 + weight))
-        return product.log_()
-
-    def slope_of(self, weight: float | Tensor, single: Tensor) -> Tensor:
-        """w·k/(1 + w·k) − w/(1 + w), with one division."""
-        return (single * weight).add_(1.0).reciprocal_().neg_().add_(1 / (1 + weight))
+    def joined(self, weights: Tensor, single: Callable[[int], Tensor], product: Tensor) -> Tensor:
+        """Return the sum, from k of each feature and a product to begin with, (m, n) each."""
+        total: Tensor = _LogProduct.apply(weights, single, product)  # type: ignore[no-untyped-call]
+        return total
 
     def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
         return torch.exp(total)
 
-    def steepness(self, total: Tensor, kernel: Tensor) -> Tensor:
-        return kernel
+
+class _LogProduct(torch.autograd.Function):
+    """Σ_f log((1 + w_f·k_f)/(1 + w_f)) by one logarithm; terms would take one for each feature.
+
+    Kernels of single features are asked for again for the derivative: nothing is stored.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, weights: Tensor, single: Callable[[int], Tensor], product: Tensor
+    ) -> Tensor:
+        ctx.weights, ctx.single = weights, single
+        for f, weight in enumerate(weights.tolist()):
+            product *= (single(f) * (weight / (1 + weight))).add_(1 / (1 + weight))
+        return product.log_()
+
+    @staticmethod
+    def backward(ctx: Any, pulls: Tensor) -> tuple[Tensor, None, None]:
+        """∂/∂w_f = k/(1 + w·k) − 1/(1 + w) = (1/(1 + w) − 1/(1 + w·k))/w."""
+        found, flat = torch.zeros_like(ctx.weights), pulls.flatten()
+        for f, weight in enumerate(ctx.weights.tolist()):
+            change = (ctx.single(f) * weight).add_(1.0).reciprocal_().neg_().add_(1 / (1 + weight))
+            found[f] = torch.dot(change.view(-1), flat) / weight
+        return found, None, None
 
 
 class ReLU(Kind):

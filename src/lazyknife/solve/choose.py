@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from ..compute import Machine, blocks, track
-from .own_ridges import OwnRidges
-from .ridge import Ridge, RidgeModels, System, left_out
+from .ridge import OwnRidges, Ridge, RidgeModels, System, left_out
 
 # A λ is large enough for a kernel if it is at least this share of its trace.
 LEAST_SHARE = 1e-10

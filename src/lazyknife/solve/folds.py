@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from ..compute import track
-from .own_ridges import OwnRidges
-from .ridge import Indefinite, Ridge, RidgeModels, System
+from .ridge import Indefinite, OwnRidges, Ridge, RidgeModels, System
 from .rounding import Sensitivity
 
 

@@ -8,11 +8,10 @@ from .choose import leave_one_out
 from .dual import DualSystem
 from .folds import draw_folds, leave_folds_out
 from .newton import leave_one_out_newton
-from .own_ridges import OwnRidges
 from .primal import PrimalSystem
 from .primal_folds import factors_folds, leave_folds_out_primal
 from .problem import Problem
-from .ridge import RidgeModels
+from .ridge import OwnRidges, RidgeModels
 
 
 def leave_rows(problem: Problem) -> RidgeModels:

@@ -33,8 +33,7 @@ from .choose import without_each
 from .convex import LIMITS, ConvexProblem, Limits
 from .descent import share, solve_full, solve_without, unsolved
 from .dual import DualSystem
-from .own_ridges import OwnRidges
-from .ridge import RidgeModels
+from .ridge import OwnRidges, RidgeModels
 
 # Tensors of n numbers that one column takes while it is solved.
 TEMPORARIES = 24

@@ -14,9 +14,8 @@ from torch import Tensor
 from ..compute import track
 from .folds import FoldModel, joined
 from .normal import Normal, Passed
-from .own_ridges import OwnRidges
 from .primal import PrimalSystem
-from .ridge import RidgeModels
+from .ridge import OwnRidges, RidgeModels
 from .rounding import Sensitivity
 
 

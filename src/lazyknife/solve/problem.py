@@ -12,9 +12,8 @@ from ..compute import Machine, blocks
 from ..losses import SQUARED, Loss
 from ..tangent import Basis, Dual, Linear
 from .dual import DualSystem
-from .own_ridges import OwnRidges
 from .primal import PrimalSystem
-from .ridge import Ridge, System
+from .ridge import OwnRidges, Ridge, System
 from .widths import WIDTHS, Widths
 
 GRID_POINTS = 20

@@ -38,6 +38,23 @@ class Indefinite(ValueError):
 
 
 @dataclass(frozen=True)
+class OwnRidges:
+    """What the models chose.
+
+    Attributes
+    ----------
+    values
+        λ of each model, and last of the full one, shape (models + 1,).
+    doubtful
+        1 where rounding may have decided, else 0, shape (models,).
+
+    """
+
+    values: Tensor
+    doubtful: Tensor
+
+
+@dataclass(frozen=True)
 class RidgeModels:
     """Models f(x; θ0) + z(x)ᵀW_k + β_k; z(x) is a kernel row of x (dual) or a feature row (primal).
 

@@ -13,12 +13,26 @@ import pytest
 import torch
 from torch import Tensor
 
+from lazyknife.choosing.likelihood import leave_one_out_values
+from lazyknife.choosing.per_model import (
+    CYCLES,
+    TIE,
+    ModelSearch,
+    PointValues,
+    SearchResult,
+    coordinate_search,
+    grouped,
+)
+from lazyknife.choosing.space import (
+    RIDGES,
+    CandidateKernels,
+    Exponents,
+    Grid,
+    GridPoint,
+    weights_of,
+)
 from lazyknife.data.own_scaling import FeatureScale, unscaled
 from lazyknife.networks import wide
-from lazyknife.solve.evidence import evidence
-from lazyknife.solve.kernels import CandidateKernels, Work, weights_of
-from lazyknife.solve.places import OFF, RIDGES, Place, common_moves, feature_moves, starts
-from lazyknife.solve.search import CYCLES, TIE, Found, Groups, Search, Walker, walk
 from lazyknife.tangent import WideTangent
 from machines import MACHINE, here
 from reference import Array, assert_close
@@ -32,26 +46,28 @@ def data(seed: int, n: int, features: int) -> tuple[Array, Array]:
     return X, np.sin(2 * X[:, 0]) + 0.4 * rng.normal(size=n)
 
 
-def toll_of(rows: int) -> float:
+def gain_of(rows: int) -> float:
     return math.log(rows) / rows
 
 
-def searching(X: Array, y: Array, folds: Sequence[Tensor] | None = None) -> Search:
+def searching(X: Array, y: Array, folds: Sequence[Tensor] | None = None) -> PointValues:
     kernels = CandidateKernels(NETWORKS, [1.0] * len(NETWORKS), [here(X)], [False] * X.shape[1])
-    return Search(kernels, here(y), True, MACHINE, folds)
+    return PointValues(kernels, here(y), True, MACHINE, folds)
 
 
-def walked(search: Search, columns: Sequence[int], tolls: Sequence[float]) -> Found:
-    return walk(search, [Walker(0, column) for column in columns], np.array(tolls))
+def walked(search: PointValues, columns: Sequence[int], gains: Sequence[float]) -> SearchResult:
+    return coordinate_search(
+        search, [ModelSearch(0, column) for column in columns], np.array(gains)
+    )
 
 
-def all_models(X: Array, y: Array) -> Found:
+def all_models(X: Array, y: Array) -> SearchResult:
     """Every leave-one-out model and, last, the full one."""
     n = len(y)
-    return walked(searching(X, y), range(n + 1), [*[toll_of(n - 1)] * n, toll_of(n)])
+    return walked(searching(X, y), range(n + 1), [*[gain_of(n - 1)] * n, gain_of(n)])
 
 
-# The slow twin: one model, its own rows, one place after another, nothing shared.
+# The slow twin: one model, its own rows, one point after another, nothing shared.
 
 
 @dataclass
@@ -61,57 +77,62 @@ class Alone:
     X: Array
     y: Array
 
-    def value(self, place: Place) -> float:
-        network, features = NETWORKS[place.network], self.X.shape[1]
-        weights = torch.tensor(weights_of(network, place.weights, features), dtype=torch.float64)
+    def value(self, point: GridPoint) -> float:
+        network, features = NETWORKS[point.network], self.X.shape[1]
+        weights = torch.tensor(weights_of(network, point.weights, features), dtype=torch.float64)
         tangent = WideTangent(network, weights, unscaled(1, features)[0])
         kernel = tangent.gram(tangent.features(torch.from_numpy(self.X))).numpy()
         n = len(self.y)
         system = np.ones((n + 1, n + 1))
-        system[:n, :n] = kernel + 2.0**place.ridge * np.eye(n)
+        system[:n, :n] = kernel + 2.0**point.ridge * np.eye(n)
         system[n, n] = 0.0
         dual = np.linalg.solve(system, np.append(self.y, 0.0))[:n]
         return float(np.log(self.y @ dual / (n - 1)) + np.linalg.slogdet(system)[1] / (n - 1))
 
-    def better(self, place: Place, value: float, moves: Sequence[Place], toll: float) -> Place:
-        best = value - toll
+    def better(
+        self, point: GridPoint, value: float, moves: Sequence[GridPoint], gain: float
+    ) -> GridPoint:
+        best = value - gain
         for move in moves:
             found = self.value(move)
             if found < best - TIE:
-                place, best = move, found
-        return place
+                point, best = move, found
+        return point
 
-    def end(self, toll: float) -> Place:
-        weighted, fixed = [True] * 3, [network.scale is not None for network in NETWORKS]
+    def end(self, gain: float) -> GridPoint:
+        fixed = [network.scale is not None for network in NETWORKS]
         features = self.X.shape[1]
-        places = starts(weighted, fixed, features)
-        place = self.better(places[0], math.inf, places, 0.0)
+        grid = Grid([True] * 3, fixed, features)
+        points = grid.starts()
+        point = self.better(points[0], math.inf, points, 0.0)
         for _ in range(CYCLES):
-            before = place
+            before = point
             for f in range(features):
-                place = self.better(place, self.value(place), list(feature_moves(place, f)), toll)
+                point = self.better(
+                    point, self.value(point), list(grid.feature_moves(point, f)), gain
+                )
             for _ in range(2):
-                moves = list(common_moves(place, weighted, fixed))
-                place = self.better(place, self.value(place), moves, toll)
-            if place == before:
+                moves = list(grid.common_moves(point))
+                point = self.better(point, self.value(point), moves, gain)
+            if point == before:
                 break
-        return place
+        return point
 
 
-def ends_alone(X: Array, y: Array) -> list[Place]:
+def ends_alone(X: Array, y: Array) -> list[GridPoint]:
     n = len(y)
-    each = [Alone(np.delete(X, j, axis=0), np.delete(y, j)).end(toll_of(n - 1)) for j in range(n)]
-    return [*each, Alone(X, y).end(toll_of(n))]
+    each = [Alone(np.delete(X, j, axis=0), np.delete(y, j)).end(gain_of(n - 1)) for j in range(n)]
+    return [*each, Alone(X, y).end(gain_of(n))]
 
 
-def copied(found: Found) -> list[Place]:
+def copied(found: SearchResult) -> list[GridPoint]:
     """Mutant: candidates are ranked on all rows."""
-    return [found.places[-1]] * len(found.places)
+    return [found.points[-1]] * len(found.points)
 
 
-def permuted(found: Found) -> list[Place]:
+def permuted(found: SearchResult) -> list[GridPoint]:
     """Mutant: one model's choice is used for another."""
-    return [*found.places[1:-1], found.places[0], found.places[-1]]
+    return [*found.points[1:-1], found.points[0], found.points[-1]]
 
 
 @pytest.mark.parametrize(("seed", "n", "features"), [(0, 8, 2), (1, 11, 2), (2, 9, 3)])
@@ -121,7 +142,7 @@ def test_every_model_ends_where_a_search_on_its_own_rows_ends(
     X, y = data(seed, n, features)
     found, expected = all_models(X, y), ends_alone(X, y)
     assert not found.doubtful.any()
-    assert found.places == expected
+    assert found.points == expected
     values = [Alone(np.delete(X, j, axis=0), np.delete(y, j)).value(expected[j]) for j in range(n)]
     assert_close(found.values[:-1], np.array(values), 1e-9)
     for mutant in (copied, permuted):
@@ -132,9 +153,9 @@ def test_a_memo_changes_no_result() -> None:
     X, y = data(3, 14, 3)
     n, together = len(y), all_models(X, y)
     for column in range(n + 1):
-        toll = toll_of(n - (column < n))
-        alone = walked(searching(X, y), [column], [toll])
-        assert alone.places[0] == together.places[column]
+        gain = gain_of(n - (column < n))
+        alone = walked(searching(X, y), [column], [gain])
+        assert alone.points[0] == together.points[column]
         assert alone.values[0] == pytest.approx(together.values[column], abs=1e-10)
     assert together.evaluated < 0.5 * (n + 1) * alone.evaluated
 
@@ -142,48 +163,38 @@ def test_a_memo_changes_no_result() -> None:
 def test_models_without_folds_end_where_a_search_on_their_own_rows_ends() -> None:
     X, y = data(4, 12, 2)
     folds = [torch.arange(k, 12, 3) for k in range(3)]
-    places = walked(searching(X, y, folds), range(4), [*[toll_of(8)] * 3, toll_of(12)]).places
-    for rows, place in zip(folds, places, strict=False):
+    points = walked(searching(X, y, folds), range(4), [*[gain_of(8)] * 3, gain_of(12)]).points
+    for rows, point in zip(folds, points, strict=False):
         own = Alone(np.delete(X, rows.numpy(), axis=0), np.delete(y, rows.numpy()))
-        assert own.end(toll_of(8)) == place
-    assert Alone(X, y).end(toll_of(12)) == places[-1]
+        assert own.end(gain_of(8)) == point
+    assert Alone(X, y).end(gain_of(12)) == points[-1]
 
 
 def test_the_best_start_of_each_network() -> None:
     X, y = data(0, 8, 2)
     found, own = all_models(X, y), Alone(X[1:], y[1:])
-    places = starts([True] * 3, [False, True, False], 2)
+    points = Grid([True] * 3, [False, True, False], 2).starts()
     for k in range(3):
-        best = min(own.value(place) for place in places if place.network == k)
+        best = min(own.value(point) for point in points if point.network == k)
         assert found.starting[0, k] == pytest.approx(best, abs=1e-9)
 
 
 # Ties, doubts and failures, with kernels made for the purpose.
 
 
-@dataclass
-class Made:
+def made(kernels: Sequence[Array]) -> CandidateKernels:
     """Networks without weights whose kernels are given."""
-
-    kernels: Sequence[Array]
-    features: int = 0
-
-    @property
-    def weighted(self) -> list[bool]:
-        return [False] * len(self.kernels)
-
-    fixed = weighted
-
-    def at(self, frame: int, places: Sequence[Place]) -> Work:
-        found = np.stack([self.kernels[place.network] for place in places])
-        ridges = np.array([2.0**place.ridge for place in places])
-        return lambda: (here(found), here(ridges), here(np.zeros(found.shape[:2])))
+    n = len(kernels[0])
+    given = [lambda _, K=K: (here(K), here(np.zeros(n))) for K in kernels]  # type: ignore[misc]
+    return CandidateKernels(given, [1.0] * len(kernels), [here(np.zeros((n, 0)))], [])
 
 
-def among(kernels: Sequence[Array], y: Array, toll: float = 0.0) -> Found:
+def among(kernels: Sequence[Array], y: Array, gain: float = 0.0) -> SearchResult:
     n = len(y)
-    search = Search(Made(kernels), here(y), True, MACHINE)
-    return walk(search, [Walker(0, j) for j in range(n + 1)], np.full(n + 1, toll))
+    search = PointValues(made(kernels), here(y), True, MACHINE)
+    return coordinate_search(
+        search, [ModelSearch(0, j) for j in range(n + 1)], np.full(n + 1, gain)
+    )
 
 
 def gaussian(X: Array) -> Array:
@@ -195,12 +206,14 @@ def test_exact_ties_go_to_the_earlier_network_and_are_not_doubtful() -> None:
     kernel = gaussian(X)
     order = np.random.default_rng(0).permutation(2)  # the same sum in another order of features
     found = among([kernel, gaussian(X[:, order]), kernel], y)
-    assert {place.network for place in found.places} == {0}
+    assert {point.network for point in found.points} == {0}
     assert not found.doubtful.any()
 
 
-def evidence_at(kernel: Array, y: Array, ridge: float) -> Array:
-    return evidence(here(kernel[None]), here(np.array([ridge])), here(y[None]), True).values[0]
+def values_at(kernel: Array, y: Array, ridge: float) -> Array:
+    return leave_one_out_values(
+        here(kernel[None]), here(np.array([ridge])), here(y[None]), True
+    ).values[0]
 
 
 def test_a_margin_within_rounding_is_doubtful() -> None:
@@ -208,11 +221,11 @@ def test_a_margin_within_rounding_is_doubtful() -> None:
     X, y = data(0, 10, 2)
     kernel, other = gaussian(X), gaussian(0.97 * X)
     model = 3
-    ridge = min((2.0**k for k in RIDGES), key=lambda ridge: evidence_at(kernel, y, ridge)[model])
+    ridge = min((2.0**k for k in RIDGES), key=lambda ridge: values_at(kernel, y, ridge)[model])
 
     def gap(share: float) -> float:
         mixed = (1 - share) * kernel + share * other
-        values = [evidence_at(K, y, ridge)[model] for K in (kernel, mixed)]
+        values = [values_at(K, y, ridge)[model] for K in (kernel, mixed)]
         return float(values[1] - values[0] + TIE)
 
     low, high = sorted((-0.2, 0.2), key=gap)
@@ -225,20 +238,20 @@ def test_a_margin_within_rounding_is_doubtful() -> None:
     assert not found.doubtful.all()
 
 
-def test_a_toll_keeps_models_where_they_are() -> None:
+def test_a_minimum_gain_keeps_models_where_they_are() -> None:
     X, y = data(1, 12, 3)
     n = len(y)
-    free, dear = (walked(searching(X, y), range(n + 1), [toll] * (n + 1)) for toll in (0.0, 99.0))
-    begin = starts([True] * 3, [False, True, False], 3)
-    assert all(place in begin for place in dear.places)
-    assert any(place not in begin for place in free.places)
+    free, dear = (walked(searching(X, y), range(n + 1), [gain] * (n + 1)) for gain in (0.0, 99.0))
+    begin = Grid([True] * 3, [False, True, False], 3).starts()
+    assert all(point in begin for point in dear.points)
+    assert any(point not in begin for point in free.points)
     assert (free.values <= dear.values + 1e-12).all()
 
 
 def test_candidates_that_are_not_positive_definite() -> None:
     X, y = data(0, 6, 2)
     indefinite = -1e6 * gaussian(X)
-    assert {place.network for place in among([gaussian(X), indefinite], y).places} == {0}
+    assert {point.network for point in among([gaussian(X), indefinite], y).points} == {0}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with pytest.raises(ValueError, match="no candidate gives every leave-one-out"):
@@ -247,7 +260,7 @@ def test_candidates_that_are_not_positive_definite() -> None:
 
 def test_a_first_candidate_that_is_not_positive_definite_does_not_warn() -> None:
     X, y = data(0, 6, 2)
-    assert {place.network for place in among([-1e6 * gaussian(X), gaussian(X)], y).places} == {1}
+    assert {point.network for point in among([-1e6 * gaussian(X), gaussian(X)], y).points} == {1}
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -261,47 +274,51 @@ def test_a_kernel_that_one_row_makes_indefinite_fails_for_the_other_models_alone
     kernels = [bad, np.eye(8)] if first == 0 else [np.eye(8), bad]
     found = among(kernels, y)
     kept = np.arange(8) != 2
-    alone = among([K[np.ix_(kept, kept)] for K in kernels], y[kept]).places[-1]
+    alone = among([K[np.ix_(kept, kept)] for K in kernels], y[kept]).points[-1]
     assert alone.network == first
-    assert found.places[2] == alone or found.doubtful[2]
+    assert found.points[2] == alone or found.doubtful[2]
 
 
 # Places and their kernels.
 
 
 def test_moves_stay_on_the_grid_and_keep_a_feature() -> None:
-    place = Place(0, (1, OFF), -2)
-    assert list(feature_moves(place, 0)) == [Place(0, (-1, OFF), -2), Place(0, (3, OFF), -2)]
-    assert list(feature_moves(place, 1)) == [Place(0, (1, 0), -2)]
-    found = list(common_moves(place, [True, True, False], [False] * 3))
-    assert found == [
-        Place(0, (1, OFF), -4),
-        Place(0, (1, OFF), 0),
-        Place(0, (0, OFF), -2),
-        Place(0, (2, OFF), -2),
-        Place(1, (1, OFF), -2),
+    grid, point = Grid([True, True, False], [False] * 3, 2), GridPoint(0, (1, None), -2)
+    assert list(grid.feature_moves(GridPoint(2, (), 0), 0)) == []
+    assert list(grid.feature_moves(point, 0)) == [
+        GridPoint(0, (-1, None), -2),
+        GridPoint(0, (3, None), -2),
     ]
-    assert list(common_moves(place, [True], [True], any_ridge=False)) == []
-    assert len(starts([True, True, False], [False, True, False], 2)) == 6 * (4 + 1 + 1)
-    assert len(starts([True], [False], 2, any_ridge=False)) == 4
+    assert list(grid.feature_moves(point, 1)) == [GridPoint(0, (1, 0), -2)]
+    found = list(grid.common_moves(point))
+    assert found == [
+        GridPoint(0, (1, None), -4),
+        GridPoint(0, (1, None), 0),
+        GridPoint(0, (0, None), -2),
+        GridPoint(0, (2, None), -2),
+        GridPoint(1, (1, None), -2),
+    ]
+    assert list(Grid([True], [True], 2, any_ridge=False).common_moves(point)) == []
+    assert len(Grid([True, True, False], [False, True, False], 2).starts()) == 6 * (4 + 1 + 1)
+    assert len(Grid([True], [False], 2, any_ridge=False).starts()) == 4
 
 
 def test_equal_items_are_grouped_in_order() -> None:
-    assert Groups("abcab") == {"a": [0, 3], "b": [1, 4], "c": [2]}
+    assert grouped("abcab") == {"a": [0, 3], "b": [1, 4], "c": [2]}
 
 
-def off_by(kind: str, X: Array, path: Sequence[tuple[int, ...]]) -> float:
+def off_by(kind: str, X: Array, path: Sequence[Exponents]) -> float:
     """Error of a kernel that was reached over other ones, one weight at a time."""
     kernels = CandidateKernels([wide(kind)], [1.0], [here(X)], [False] * X.shape[1])
     for weights in path:
-        moved = kernels.at(0, [Place(0, weights, 0)])()[0]
+        moved = kernels.at(0, [GridPoint(0, weights, 0)])()[0]
     fresh = CandidateKernels([wide(kind)], [1.0], [here(X)], [False] * X.shape[1]).at(
-        0, [Place(0, path[-1], 0)]
+        0, [GridPoint(0, path[-1], 0)]
     )()[0]
     return float((moved - fresh).abs().max())
 
 
-PATH = [(0, 0), (0, 2), (0, 4), (0, OFF), (-2, OFF), (-2, 0), (-2, OFF)]
+PATH: list[Exponents] = [(0, 0), (0, 2), (0, 4), (0, None), (-2, None), (-2, 0), (-2, None)]
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "laplace", "matern52", "anova_laplace"])
@@ -323,10 +340,10 @@ def test_weights_are_copied_only_where_a_feature_was_switched_off() -> None:
     X = np.random.default_rng(0).normal(size=(6, 300))
     kernels = CandidateKernels([wide("gaussian")], [1.0], [here(X)], [False] * 300)
     before = Counted.cuts
-    kernels.at(0, [Place(0, Counted([scale] * 300), 0) for scale in range(4)])
+    kernels.at(0, [GridPoint(0, Counted([scale] * 300), 0) for scale in range(4)])
     assert Counted.cuts == before  # otherwise time grows with the square of the features
-    for last in (OFF, 0, 2):
-        kernels.at(0, [Place(0, Counted([5] * 299 + [last]), 0)])
+    for last in (None, 0, 2):
+        kernels.at(0, [GridPoint(0, Counted([5] * 299 + [last]), 0)])
     assert before < Counted.cuts <= before + 10  # a kept sum is used
 
 
@@ -336,21 +353,21 @@ def test_relu_kernels_hardly_depend_on_the_way_that_led_to_them() -> None:
 
 @pytest.mark.parametrize("kind", ["gaussian", "matern52", "relu"])
 def test_kernels_of_unscaled_rows_do_not_depend_on_the_way_either(kind: str) -> None:
-    assert off_by(kind, data(0, 9, 2)[0] * [1.0, 1e6], [(0, 0), (0, OFF)]) < 1e-12
+    assert off_by(kind, data(0, 9, 2)[0] * [1.0, 1e6], [(0, 0), (0, None)]) < 1e-12
 
 
 def test_kernels_equal_those_of_the_fitted_models() -> None:
-    """The kernel that a place is judged by is the kernel that is fitted."""
+    """The kernel that a point is judged by is the kernel that is fitted."""
     X, _ = data(0, 7, 2)
     kernels = CandidateKernels(
         NETWORKS, [1.0, 2.0, 4.0], [here(X), here(3 * X)], [False] * X.shape[1]
     )
-    places = [Place(k, (k, -k), -3) for k in range(3)]
-    found, ridges, outputs = kernels.at(1, places)()
+    points = [GridPoint(k, (k, -k), -3) for k in range(3)]
+    found, ridges, outputs = kernels.at(1, points)()
     assert ridges.tolist() == [1 / 8, 2 / 8, 4 / 8]
     assert not outputs.any()
     for k, network in enumerate(NETWORKS):
-        weights = here(np.array(weights_of(network, places[k].weights, 2)))
+        weights = here(np.array(weights_of(network, points[k].weights, 2)))
         zeros = here(np.zeros(2))
         tangent = WideTangent(
             network, weights, FeatureScale(zeros, (zeros + 1) / 3, (False,) * len(zeros)), MACHINE
@@ -367,7 +384,7 @@ def test_given_kernels_are_made_once() -> None:
 
     kernels = CandidateKernels([made], [1.0], [here(X)], [False] * X.shape[1])
     for ridge in (0, 1):
-        _, _, outputs = kernels.at(0, [Place(0, (), ridge), Place(0, (), 5)])()
+        _, _, outputs = kernels.at(0, [GridPoint(0, (), ridge), GridPoint(0, (), 5)])()
     assert calls == [0]
     assert (outputs == 2.0).all()
-    assert kernels.weighted == kernels.fixed == [False]
+    assert kernels.grid()[:3] == ([False], [False], 2)

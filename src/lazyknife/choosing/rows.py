@@ -1,8 +1,7 @@
-"""The part of the rows that a choice uses, and the least gain that a move must bring."""
+"""Which rows make choices, and which are left out."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,31 +10,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-SEARCHED = 400  # rows that the search uses, on average, where there are more
-COINS = 0x5BF03635  # keeps the coins apart from what else is drawn with a seed
+SEARCHED = 400  # rows that a search by every model uses, on average, where there are more
 MANY = 1000  # with more rows than this, a part of them chooses for all models
-SHARED = 1000  # rows of the part that choose λ of one network
+SHARED = 1000  # rows of the part that choose among networks of one's own, or their λ
 # Rows of the part: half of all rows up to the first number, a quarter up to the second, no more.
 HALF, QUARTER = 2000, 4000
 
 
 class Leaving(NamedTuple):
-    """What a fit does with the rows that its base leaves to it.
+    """What a fit does with the rows that its base leaves to it."""
 
-    Attributes
-    ----------
-    rows
-        How many of them are left out, one after the other or by folds: the n of the certificate.
-    apart
-        How many are set aside for choices and never left out.
-    coins
-        Whether coins, which the seed decides, tell which of the rows make choices.
-
-    """
-
-    rows: int
-    apart: int = 0
-    coins: bool = False
+    rows: int  # left out, one after the other or by folds: the n of the certificate
+    apart: int = 0  # set aside for choices and never left out
+    coins: bool = False  # whether coins, which the seed decides, tell which rows make choices
 
     @classmethod
     def choosing(cls, n: int, folds: bool = False) -> Leaving:
@@ -103,12 +90,3 @@ def places_in(
         return None, [*columns, len(part)]
     inside = [[place_of[r] for r in rows.tolist() if r in place_of] for rows in sets]
     return [torch.tensor(rows, dtype=torch.long) for rows in inside], list(range(len(inside) + 1))
-
-
-def toll(rows: int, folds: Sequence[Tensor] | None, left_out: int) -> float:
-    """log(rows)/rows of a model's own search rows."""
-    if folds is None:
-        rows -= int(left_out < rows)
-    elif left_out < len(folds):
-        rows -= len(folds[left_out])
-    return math.log(max(rows, 2)) / max(rows, 2)

@@ -8,7 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lazyknife.solve.own_ridges import OwnRidges, choose_ridges
+from lazyknife.choosing.per_model import choose_ridges
+from lazyknife.solve.ridge import OwnRidges
 from machines import MACHINE, here
 from reference import Array
 from systems import chosen_ridges, problem

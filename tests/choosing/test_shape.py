@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lazyknife.data.own_scaling import FeatureScale
-from lazyknife.networks import wide
-from lazyknife.solve.factors import (
+from lazyknife.choosing.shape import (
     AVERAGES,
     FARTHEST,
+    MINIMUM_GAIN,
     PRIOR,
     SLOPES,
     TIE,
-    TOLL,
     Errors,
     Factors,
     choose_factors,
+    joined,
 )
-from lazyknife.solve.pairs import joined
+from lazyknife.data.own_scaling import FeatureScale
+from lazyknife.networks import wide
 from lazyknife.tangent import WideTangent
 from machines import MACHINE, here
 from reference import Array, assert_close
@@ -70,7 +70,7 @@ class Alone:
         for k in range(1 + len(AVERAGES) + len(SLOPES)):
             own = [self.at(k, x, self.predicted[i], i) for i, x in enumerate(self.X)]
             value = np.mean(np.log(own)) + np.log(np.mean(self.sizes / own))
-            value += TOLL / len(self.y) if k else 0.0
+            value += MINIMUM_GAIN / len(self.y) if k else 0.0
             if value < best - TIE:
                 best, chosen = value, k
         return chosen

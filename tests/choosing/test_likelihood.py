@@ -1,4 +1,4 @@
-"""The evidence of all models in closed form against refits, and its error against 50 digits."""
+"""The likelihood of all models against refits, its rounding against 50 digits, its gradient."""
 
 from __future__ import annotations
 
@@ -8,10 +8,20 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
-from lazyknife.solve.evidence import evidence
+from lazyknife.choosing.likelihood import (
+    PairKernel,
+    Values,
+    leave_one_out_values,
+    value_and_derivative,
+    value_and_gradient,
+    values_of_ridges,
+)
+from lazyknife.networks import KINDS
 from machines import here
 from reference import Array
 
@@ -48,7 +58,7 @@ def found_for(
     kernels: Array, ridges: Array, targets: Array, intercept: bool, folds: list[Array] | None
 ) -> tuple[Array, Array]:
     parts = None if folds is None else [here(rows) for rows in folds]
-    found = evidence(here(kernels), here(ridges), here(targets), intercept, parts)
+    found = leave_one_out_values(here(kernels), here(ridges), here(targets), intercept, parts)
     return found.values.cpu().numpy(), found.noise.cpu().numpy()
 
 
@@ -60,7 +70,7 @@ def found_for(
     folds=st.sampled_from([None, 2, 3]),
 )
 @settings(max_examples=60, deadline=None)
-def test_evidence_equals_that_of_the_rows_alone(
+def test_values_equal_those_of_the_rows_alone(
     seed: int, n: int, count: int, intercept: bool, folds: int | None
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -82,7 +92,7 @@ def test_evidence_equals_that_of_the_rows_alone(
 
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("folds", [None, 3])
-def test_evidence_of_a_model_ignores_the_rows_that_it_leaves_out(
+def test_the_value_of_a_model_ignores_the_rows_that_it_leaves_out(
     intercept: bool, folds: int | None
 ) -> None:
     rng, n = np.random.default_rng(0), 9
@@ -186,3 +196,145 @@ def test_an_indefinite_kernel_is_infinitely_bad() -> None:
     assert np.isfinite(found[0][0]).all()
     assert np.isposinf(found[0][1]).all()
     assert np.isposinf(found[1][1]).all()  # in doubt
+
+
+def test_values_are_a_pair_of_tensors_in_the_type_of_the_kernels() -> None:
+    single = torch.eye(3)[None]
+    found = leave_one_out_values(single, torch.ones(1), torch.tensor([[1.0, 2.0, 4.0]]), True)
+    assert isinstance(found, Values)
+    assert found.values.dtype == torch.float32
+
+
+# One kernel: its value, derivative and gradient.
+
+SMOOTH = [name for name, kind in KINDS.items() if kind.has_slopes]
+NOMINAL = [False, False, False, True]
+WEIGHTS, RIDGE = np.array([0.5, 0.4, 0.7, 0.3]), 0.2
+
+
+def table(rows: int = 70) -> tuple[Tensor, Tensor]:
+    """Three numbers, one with gaps, and a category, with a target."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(rows, 4))
+    X[::5, 1] = np.nan
+    X[:, 3] = rng.integers(3, size=rows)
+    y = np.sin(2 * X[:, 0]) + np.nan_to_num(X[:, 1]) + (X[:, 3] == 1) + 0.1 * X[:, 2]
+    return here(X), here(y + 0.1 * rng.normal(size=rows))
+
+
+def distances(X: Tensor) -> tuple[Tensor, Tensor]:
+    """|x_f − x'_f| of all pairs, and the second part of it at gaps, each (m, m, features)."""
+    gaps = X.isnan().double()
+    filled = X.nan_to_num()
+    each = (filled[:, None] - filled[None]).abs()
+    each[:, :, 3] = (X[:, None, 3] != X[None, :, 3]).double()
+    return each, (gaps[:, None] - gaps[None]).abs()
+
+
+def plain_kernel(name: str, weights: Tensor, X: Tensor) -> Tensor:
+    """Kernels from their formulas, in arrays (m, m, features)."""
+    one, two = distances(X)
+    squares = (weights**2 * (one**2 + two**2)).sum(dim=2)
+    if name == "laplace":
+        return torch.exp(-(weights * (one + two)).sum(dim=2))
+    if name == "gaussian":
+        return torch.exp(-squares / 2)
+    if name.startswith("matern"):
+        far = (int(name[-2]) * squares + 1e-300).sqrt()
+        return (1 + far + (far**2 / 3 if name == "matern52" else 0)) * torch.exp(-far)
+    single = torch.exp(-(one + two) if "laplace" in name else -(one**2 + two**2) / 2)
+    return ((1 + weights * single) / (1 + weights)).prod(dim=2)
+
+
+def plain_value(kernel: Tensor, ridge: Tensor, y: Tensor, intercept: bool) -> Tensor:
+    """The criterion from a dense solution and a determinant of the bordered system."""
+    m, freedom = len(y), len(y) - int(intercept)
+    system = kernel + ridge * torch.eye(m).to(kernel)
+    if intercept:
+        system = torch.nn.functional.pad(system, (0, 1, 0, 1), value=1.0)
+        system = system - torch.diag(torch.tensor([0.0] * m + [1.0])).to(kernel)
+    side = torch.nn.functional.pad(y, (0, int(intercept)))
+    quadratic = side @ torch.linalg.solve(system, side)
+    return (quadratic / freedom).log() + torch.linalg.slogdet(system).logabsdet / freedom
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("entries", [None, 8 * 70])
+@pytest.mark.parametrize("name", SMOOTH)
+def test_gradients_equal_those_of_the_plain_formula(
+    name: str, entries: int | None, intercept: bool
+) -> None:
+    X, y = table()
+    logs = here(np.log([*WEIGHTS, RIDGE])).requires_grad_()
+    kernel = plain_kernel(name, logs[:4].exp(), X)
+    expected = plain_value(kernel, logs[4].exp(), y, intercept)
+    (slopes,) = torch.autograd.grad(expected, logs)
+    value = float(expected.detach())
+    pairs = PairKernel(KINDS[name], X, NOMINAL, entries)
+    for _ in range(2):  # the second time from kept kernels of single features
+        found = value_and_gradient(pairs, here(WEIGHTS), RIDGE, y, intercept, range(4))
+        assert found[0] == pytest.approx(value, rel=1e-12)
+        np.testing.assert_allclose(found[1].tolist(), slopes[:4].tolist(), rtol=1e-11, atol=1e-13)
+        assert found[2] == pytest.approx(float(slopes[4]), rel=1e-11)
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_gradients_equal_differences(name: str) -> None:
+    X, y = table()
+    pairs, step = PairKernel(KINDS[name], X, NOMINAL), 1e-5
+    _, by_weights, by_ridge = value_and_gradient(pairs, here(WEIGHTS), RIDGE, y, True, range(4))
+    for k, found in enumerate([*by_weights.tolist(), by_ridge]):
+        change = step * (np.arange(5) == k)
+        ends = [
+            value_and_gradient(
+                pairs,
+                here(WEIGHTS * np.exp(sign * change[:4])),
+                RIDGE * np.exp(sign * change[4]),
+                y,
+                True,
+                range(4),
+            )[0]
+            for sign in (1, -1)
+        ]
+        np.testing.assert_allclose(found, (ends[0] - ends[1]) / (2 * step), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_features_that_are_not_used_have_no_gradient(name: str) -> None:
+    X, y = table()
+    pairs = PairKernel(KINDS[name], X, NOMINAL)
+    fewer = PairKernel(KINDS[name], X[:, [0, 3]], [False, True])
+    value, slopes, by_ridge = value_and_gradient(pairs, here(WEIGHTS), RIDGE, y, True, [0, 3])
+    other = value_and_gradient(fewer, here(WEIGHTS[[0, 3]]), RIDGE, y, True, range(2))
+    assert (value, by_ridge) == pytest.approx((other[0], other[2]), rel=1e-12)
+    assert slopes[1:3].tolist() == [0.0, 0.0]
+    np.testing.assert_allclose(slopes[[0, 3]].tolist(), other[1].tolist(), rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_gradients_of_equal_rows_are_finite(name: str) -> None:
+    X, y = table(12)
+    X[4:] = X[0]
+    _, slopes, _ = value_and_gradient(
+        PairKernel(KINDS[name], X, NOMINAL), here(WEIGHTS), RIDGE, y, True, range(4)
+    )
+    assert bool(slopes.isfinite().all())
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_all_ridges_at_once_have_the_value_of_each(intercept: bool) -> None:
+    X, y = table()
+    kernel, ridges = plain_kernel("laplace", here(WEIGHTS), X), [0.01, 0.3, 5.0]
+    found = values_of_ridges(kernel, X.new_tensor(ridges), y, intercept)
+    expected = [value_and_derivative(kernel, ridge, y, intercept)[0] for ridge in ridges]
+    np.testing.assert_allclose(found.tolist(), expected, rtol=1e-9)
+
+
+def test_kernels_that_are_not_positive_definite_are_infinite() -> None:
+    bad, y = -torch.eye(3).double(), torch.arange(3.0).double()
+    assert value_and_derivative(bad, 0.5, y, True)[0] == np.inf
+    assert values_of_ridges(bad, y.new_tensor([0.5, 2.0]), y, True).isfinite().tolist() == [
+        False,
+        True,
+    ]
+    assert values_of_ridges(bad * np.nan, y[:1], y, True).tolist() == [np.inf]

@@ -1,0 +1,322 @@
+"""How well a kernel explains rows: its restricted likelihood, in closed form.
+
+With G = K + λI, A the inverse of the bordered system where there is an intercept, c = A r and ν
+degrees of freedom, n or n − 1 with an intercept, it is over all constant multiples of the kernel
+
+    value = −2 log likelihood/ν = log(rᵀc/ν) + (log det)/ν
+
+up to a constant. ``det`` is det G, or det G·1ᵀG⁻¹1 with an intercept. Lower is more likely.
+
+**All leave-one-out models from one factorisation.** With d = diag A the rows without j have
+rᵀc − c_j²/d_j for rᵀc, log det + log d_j for log det, and ν − 1 for ν: a function of the rows
+without j alone. Without a set S of rows it is c_Sᵀ(A_SS)⁻¹c_S and log det A_SS instead. Since
+nothing depends on r_S, it may be any number. Where r_S makes up nearly all of rᵀc, the difference
+would lose its digits: then the prediction by the other rows takes its place.
+
+**Gradients.** ∂value/∂K = A/ν − c cᵀ/(rᵀc), since dA = −A dK A and d log det = tr(A dK); from K to
+the weights of the features torch differentiates.
+
+**All λ of one kernel.** With K = U diag(l) Uᵀ, a = Uᵀ1 and b = Uᵀr all parts are sums over the
+eigenvalues: rᵀG⁻¹r = Σ b²/(l + λ), and likewise rᵀG⁻¹1 and 1ᵀG⁻¹1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..compute import steps
+from ..networks import Anova, Kind
+from ..solve.rounding import GAMMA
+
+# Share of rᵀc that the rows of a set explain by themselves, above which r_S is replaced.
+HEAVY = 0.99
+ENTRIES, GPU_ENTRIES = 2**18, 2**24  # of a tile of a kernel
+KEPT_BYTES = 2**28  # of kernels of single features, which do not depend on weights
+
+
+class Values(NamedTuple):
+    """−2 log likelihood over its degrees of freedom, and a bound on its error by rounding.
+
+    Both have shape (kernels, models); the last model has all rows. For a kernel that is not
+    positive definite to rounding both are infinite: any row may have caused it.
+    """
+
+    values: Tensor
+    noise: Tensor
+
+
+def leave_one_out_values(
+    kernels: Tensor,
+    ridges: Tensor,
+    targets: Tensor,
+    intercept: bool,
+    folds: Sequence[Tensor] | None = None,
+) -> Values:
+    """Return the criterion of each kernel for each model.
+
+    Parameters
+    ----------
+    kernels
+        K for several candidates, shape (kernels, n, n); they are overwritten.
+    ridges
+        λ of each, shape (kernels,).
+    targets
+        r for each kernel, shape (kernels, n).
+    intercept
+        Whether there is an unpenalised intercept.
+    folds
+        Rows that each model leaves out; None: each row in turn.
+
+    """
+    factor = _Factor.of(kernels, ridges, intercept)
+    dual, whole = factor.solve(targets)
+    if folds is None:
+        lost, logs = dual.square() / factor.diagonal, factor.diagonal.log()
+        counts = torch.ones_like(targets[0])
+    else:
+        found = [factor.without(dual, rows) for rows in folds]
+        lost, logs = (torch.stack(part, dim=1) for part in list(zip(*found, strict=True))[:2])
+        counts = targets.new_tensor([len(rows) for rows in folds])
+    freedom = targets.shape[1] - int(intercept) - torch.cat([counts, counts.new_zeros(1)])
+    lost, logs = (torch.nn.functional.pad(part, (0, 1)) for part in (lost, logs))  # the full model
+    sides = _Side(*(part[:, None].repeat(1, lost.shape[1]) for part in whole))
+    for k in torch.nonzero((lost > HEAVY * sides.quadratic).any(dim=0))[:, 0].tolist():
+        rows = torch.tensor([k], device=dual.device) if folds is None else folds[k]
+        residuals = torch.ldexp(factor.without(dual, rows)[2], whole.exponent[:, None])
+        own, side = factor.solve(_replaced(targets, rows, targets[:, rows] - residuals))
+        lost[:, k] = factor.without(own, rows)[0]
+        for every, one in zip(sides, side, strict=True):
+            every[:, k] = one
+    left = sides.quadratic - lost
+    shift = 2 * math.log(2) * sides.exponent.to(left.dtype)
+    values = _criterion(left, factor.logs[:, None] + logs, freedom) + shift
+    noise = factor.noise(sides, lost, left, freedom) + GAMMA * shift.abs()
+    bad = factor.failed[:, None] | ~torch.isfinite(values)
+    return Values(*(torch.where(bad, torch.inf, part) for part in (values, noise)))
+
+
+def _criterion(quadratic: Tensor, logs: Tensor, freedom: Tensor | int) -> Tensor:
+    """log(rᵀc/ν) + (log det)/ν."""
+    tiny = torch.finfo(quadratic.dtype).tiny
+    return (quadratic.clamp(min=tiny) / freedom).log() + logs / freedom
+
+
+def _replaced(targets: Tensor, rows: Tensor, wanted: Tensor) -> Tensor:
+    """Targets with other numbers in some rows, but within the range of those of the others."""
+    others = torch.ones_like(targets[0], dtype=torch.bool)
+    others[rows] = False
+    least, most = (
+        ends(targets[:, others], dim=1, keepdim=True) for ends in (torch.amin, torch.amax)
+    )
+    return targets.index_copy(1, rows, wanted.clamp(least, most))
+
+
+class _Side(NamedTuple):
+    """What is needed of a solution for targets times 2^−exponent, so that no square overflows.
+
+    ``quadratic`` is rᵀc, ``whole`` the same before the intercept was eliminated, and ``load`` is
+    |c|ᵀ√diag G; each has shape (kernels,), or (kernels, models).
+    """
+
+    quadratic: Tensor
+    whole: Tensor
+    load: Tensor
+    exponent: Tensor
+
+
+class _Factor(NamedTuple):
+    """Several kernels, factored, the intercept eliminated.
+
+    ``half`` is L⁻¹, (kernels, n, n); ``diagonal``, ``ones`` (L⁻¹1, or 0 without an intercept),
+    ``sums`` (G⁻¹1), ``share`` (over its total) and ``roots`` (√diag G) have shape (kernels, n);
+    ``logs`` is log det.
+    """
+
+    half: Tensor
+    diagonal: Tensor
+    ones: Tensor
+    sums: Tensor
+    share: Tensor
+    roots: Tensor
+    logs: Tensor
+    failed: Tensor
+    intercept: bool
+
+    @classmethod
+    def of(cls, kernels: Tensor, ridges: Tensor, intercept: bool) -> _Factor:
+        diagonal = kernels.diagonal(dim1=1, dim2=2)
+        diagonal.add_(ridges[:, None])
+        roots = diagonal.sqrt()
+        lower, failed = torch.linalg.cholesky_ex(kernels)
+        eye = torch.eye(lower.shape[1], dtype=lower.dtype, device=lower.device)
+        half = torch.linalg.solve_triangular(lower, eye.expand_as(lower), upper=False)
+        ones = half.sum(dim=2) * intercept
+        total = ones.square().sum(dim=1) if intercept else torch.ones_like(ridges)
+        sums = (ones[:, None] @ half)[:, 0]
+        share = sums / total[:, None]
+        logs = 2 * lower.diagonal(dim1=1, dim2=2).log().sum(dim=1) + total.log()
+        inverse = half.square().sum(dim=1) - sums * share
+        return cls(half, inverse, ones, sums, share, roots, logs, failed != 0, intercept)
+
+    def solve(self, targets: Tensor) -> tuple[Tensor, _Side]:
+        """Return c times 2^−exponent, shape (kernels, n), for targets (kernels, n)."""
+        if self.intercept:  # absorbs any constant: one of the targets, which saves digits
+            targets = targets - targets.median(dim=1, keepdim=True).values
+        exponent = torch.frexp(targets.abs().amax(dim=1)).exponent
+        half = torch.ldexp(targets, -exponent[:, None])[:, None] @ self.half.mT
+        dual, whole = (half @ self.half)[:, 0], half.square().sum(dim=(1, 2))
+        quadratic = whole
+        if self.intercept:
+            total = self.ones.square().sum(dim=1)
+            slope = (half[:, 0] * self.ones).sum(dim=1) / total
+            dual, quadratic = dual - slope[:, None] * self.sums, whole - slope.square() * total
+        load = (dual.abs() * self.roots).sum(dim=1)
+        return dual, _Side(quadratic, whole, load, exponent)
+
+    def without(self, dual: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """c_Sᵀ(A_SS)⁻¹c_S, log det A_SS, each (kernels,), and (A_SS)⁻¹c_S, (kernels, rows)."""
+        columns = self.half[:, :, rows]
+        inverse = columns.mT @ columns - self.sums[:, rows, None] * self.share[:, None, rows]
+        lower, _ = torch.linalg.cholesky_ex(inverse)
+        own = torch.linalg.solve_triangular(lower, dual[:, rows, None], upper=False)
+        residuals = torch.linalg.solve_triangular(lower.mT, own, upper=True)[:, :, 0]
+        logs = 2 * lower.diagonal(dim1=1, dim2=2).log().sum(dim=1)
+        return own.square().sum(dim=(1, 2)), logs, residuals
+
+    def noise(self, sides: _Side, lost: Tensor, left: Tensor, freedom: Tensor) -> Tensor:
+        """Bound the errors by rounding, as in rounding.py, with |A_ij| ≤ √(d_i d_j).
+
+        |c_{−j}| is then at most |c| plus √d times √(c_j²/d_j).
+        """
+        spread = (self.diagonal.clamp(min=0.0).sqrt() * self.roots).sum(dim=1, keepdim=True)
+        load = sides.load + spread * lost.clamp(min=0.0).sqrt()
+        sizes = (load.square() + 2 * sides.whole) / left.clamp(min=0.0)
+        sizes = torch.where(load > 0, sizes, 0.0)  # targets that are all equal
+        return GAMMA * (sizes + spread.square() / freedom + 4)
+
+
+def value_and_derivative(
+    kernel: Tensor, ridge: float, y: Tensor, intercept: bool
+) -> tuple[float, Tensor]:
+    """Return the criterion of a kernel (m, m) for all its rows, and its derivative by K, (m, m).
+
+    It is infinite if the kernel is not positive definite.
+    """
+    system = kernel.clone()
+    system.diagonal().add_(ridge)
+    lower, failed = torch.linalg.cholesky_ex(system)
+    if int(failed) or not bool(lower.diagonal().isfinite().all()):
+        return math.inf, torch.zeros_like(kernel)
+    freedom, logs = len(y) - int(intercept), 2 * lower.diagonal().log().sum()
+    inverse = torch.cholesky_inverse(lower)
+    if intercept:
+        sums = inverse.sum(dim=1)
+        total = sums.sum()
+        inverse.addr_(sums, sums / total, alpha=-1)
+        logs, y = logs + total.log(), y - y.mean()
+    dual = inverse @ y
+    quadratic = (y @ dual).clamp(min=torch.finfo(y.dtype).tiny)
+    value = float(_criterion(quadratic, logs, freedom))
+    derivative = inverse.div_(freedom).addr_(dual, dual / quadratic, alpha=-1)
+    return value if math.isfinite(value) else math.inf, derivative
+
+
+@dataclass(frozen=True)
+class PairKernel:
+    """The kernel of all pairs of some rows, k(x, x) = 1, as a function of the weights."""
+
+    kind: Kind  # of kernels with slopes
+    X: Tensor  # rows as the kernel takes them, shape (m, features)
+    nominal: Sequence[bool]  # which features are nominal
+    entries: int | None = None  # numbers in a tile; None: by the device
+    # Kernels of single features, by feature and first row of a tile.
+    kept: dict[tuple[int, int], Tensor] = field(default_factory=dict)
+
+    def tiles(self, weights: Tensor, used: Sequence[int]) -> Iterator[tuple[slice, Tensor]]:
+        """Rows of each tile, and the kernel with all rows up to the last of them.
+
+        Tiles on and below the diagonal, which stay in a processor's caches, with the features
+        ``used`` and their weights.
+        """
+        X, codes = self.X[:, used], [self.nominal[f] for f in used]
+        entries = self.entries or (ENTRIES if X.device.type == "cpu" else GPU_ENTRIES)
+        for rows in steps(len(X), max(1, entries // max(len(X), 1))):
+            left, right = X[rows], X[: rows.stop]
+            if isinstance(self.kind, Anova):
+                single = partial(self._single, self.kind, used, rows)
+                total = self.kind.joined(weights, single, X.new_ones(len(left), len(right)))
+            else:
+                total = self.kind.whole(weights, left, right, codes)
+            own, other = (self.kind.own(weights, side, codes) for side in (left, right))
+            yield rows, self.kind.link(total, own[:, None], other[None])
+
+    def _single(self, kind: Anova, used: Sequence[int], rows: slice, k: int) -> Tensor:
+        """Return the kernel of one feature in a tile, kept if all of them fit."""
+        key = f, _ = used[k], rows.start
+        if key in self.kept:
+            return self.kept[key]
+        left, right = self.X[rows, f, None], self.X[None, : rows.stop, f]
+        found = kind.single_kernel(left, right, self.nominal[f])
+        if self.X.shape[1] * len(self.X) ** 2 * self.X.element_size() // 2 <= KEPT_BYTES:
+            self.kept[key] = found
+        return found
+
+
+def value_and_gradient(
+    pairs: PairKernel,
+    weights: Tensor,
+    ridge: float,
+    y: Tensor,
+    intercept: bool,
+    used: Sequence[int],
+) -> tuple[float, Tensor, float]:
+    """Return the criterion, and its derivatives by log w, shape (features,), and by log λ.
+
+    Parameters
+    ----------
+    pairs, weights, ridge
+        The kernel as a function of the weights, these, shape (features,), and λ.
+    y, intercept
+        Targets, shape (m,), and whether there is an unpenalised intercept.
+    used
+        The features that are not left out; derivatives by the others are 0.
+
+    """
+    with torch.enable_grad():
+        own = weights[used].requires_grad_()
+        tiles = list(pairs.tiles(own, used))
+    kernel = pairs.X.new_zeros(len(y), len(y))
+    for rows, tile in tiles:
+        kernel[rows, : rows.stop] = tile.detach()
+    kernel.tril_(-1)
+    kernel = (kernel + kernel.T).fill_diagonal_(1.0)
+    value, derivative = value_and_derivative(kernel, ridge, y, intercept)
+    # Both triangles are alike, and nothing changes the diagonal.
+    pulls = [2 * derivative[rows, : rows.stop].tril(rows.start - 1) for rows, _ in tiles]
+    (slopes,) = torch.autograd.grad([tile for _, tile in tiles], own, pulls)
+    by_weights = torch.zeros_like(weights)
+    by_weights[used] = own.detach() * slopes
+    return value, by_weights, ridge * float(derivative.trace())
+
+
+def values_of_ridges(kernel: Tensor, ridges: Tensor, y: Tensor, intercept: bool) -> Tensor:
+    """Return the criterion of a kernel (m, m) for each λ, infinite where it is not defined."""
+    if not bool(kernel.isfinite().all()):
+        return torch.full_like(ridges, torch.inf)
+    values, vectors = torch.linalg.eigh(kernel)
+    shifted = values + ridges[:, None]
+    own, ones = torch.stack([y - y.mean() if intercept else y, torch.ones_like(y)]) @ vectors
+    quadratic, logs = (own.square() / shifted).sum(dim=1), shifted.log().sum(dim=1)
+    if intercept:
+        total = (ones.square() / shifted).sum(dim=1)
+        quadratic = quadratic - (own * ones / shifted).sum(dim=1).square() / total
+        logs = logs + total.log()
+    found = _criterion(quadratic, logs, len(y) - int(intercept))
+    return torch.where((shifted > 0).all(dim=1) & found.isfinite(), found, torch.inf)

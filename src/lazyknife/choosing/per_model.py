@@ -1,0 +1,276 @@
+"""Every model searches its network, the weights of its features and λ on its own rows.
+
+All models start from the same points of the grid and move by coordinate descent: one feature after
+another, then λ, the common scale and the network. A move must improve the model's own likelihood
+(likelihood.py) by a minimum gain, log(rows)/rows, as in the Bayesian information criterion, so that
+few rows do not overfit. One factorisation gives the values of a point for all models, and models
+that stand at the same point share the evaluation of its moves: a memo changes no result.
+
+With many rows the search uses a part of them, into which each row is drawn by a coin of its own
+(a part of fixed size would tell a model about the row that it leaves out). Models of rows outside
+the part make the same search.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..compute import Machine, steps, track
+from ..solve.ridge import OwnRidges
+from ..tangent import Basis, Dual
+from ..threads import available
+from .likelihood import leave_one_out_values
+from .space import CandidateKernels, GridPoint, Work
+
+Numbers = NDArray[np.float64]
+Key = TypeVar("Key")
+CYCLES = 3
+# Kernels that a processor's thread evaluates at a time, at most, and their bytes, which should stay
+# in its caches; n³ that pays for another thread.
+MOST_ON_CPU, CACHED, LEAST_WORK = 16, 2**22, 5e7
+TIE = 1e-6  # a value wins only if it is smaller by this: exact ties go to the earlier point
+
+
+class ModelSearch(NamedTuple):
+    """A model that searches: its frame, and the number of its rows among those left out."""
+
+    frame: int
+    left_out: int
+
+
+def minimum_gain(rows: int, folds: Sequence[Tensor] | None, left_out: int) -> float:
+    """log(rows)/rows of a model's own search rows: what a move must bring."""
+    if folds is None:
+        rows -= int(left_out < rows)
+    elif left_out < len(folds):
+        rows -= len(folds[left_out])
+    return math.log(max(rows, 2)) / max(rows, 2)
+
+
+def grouped(items: Iterable[Key]) -> dict[Key, list[int]]:
+    """Numbers of the items that are equal."""
+    groups = dict[Key, list[int]]()
+    for k, item in enumerate(items):
+        groups.setdefault(item, []).append(k)
+    return groups
+
+
+@dataclass
+class PointValues:
+    """The likelihood of all grid points that were asked for, for all models."""
+
+    kernels: CandidateKernels
+    y: Tensor  # targets of the search rows, shape (n,)
+    intercept: bool
+    machine: Machine
+    folds: Sequence[Tensor] | None = None  # rows that are left out; None: each row in turn
+    # Values and bounds on their rounding, one for each model, by frame and point.
+    memo: dict[tuple[int, GridPoint], tuple[Numbers, Numbers]] = field(default_factory=dict)
+
+    def evaluate(self, wanted: Iterable[tuple[int, GridPoint]]) -> None:
+        """Evaluate points, each in a frame, that were not evaluated before."""
+        new = [each for each in dict.fromkeys(wanted) if each not in self.memo]
+        n = len(self.y)
+        size = max(1, self.machine.block // (6 * self.machine.item * n**2))
+        if self.machine.on_cpu:
+            each = max(-(-len(new) // available()), math.ceil(LEAST_WORK / n**3))
+            size = min(size, each, MOST_ON_CPU, 1 + CACHED // (self.machine.item * n**2))
+        parts = [
+            (frame, [new[k][1] for k in numbers[block]])
+            for frame, numbers in grouped(frame for frame, _ in new).items()
+            for block in steps(len(numbers), size)
+        ]
+        for block in steps(len(parts), available()):
+            works = [self.kernels.at(*part) for part in parts[block]]
+            found = self.machine.map(self._values, works, 6 * size * n**2)
+            for (frame, points), both in zip(parts[block], found, strict=True):
+                pairs = zip(*both, strict=True)
+                self.memo |= {(frame, p): pair for p, pair in zip(points, pairs, strict=True)}
+
+    def _values(self, kernels: Work) -> tuple[Numbers, Numbers]:
+        K, ridges, outputs = kernels()
+        found = leave_one_out_values(K, ridges, self.y - outputs, self.intercept, self.folds)
+        values, noise = (each.cpu().numpy() for each in found)
+        return values, noise
+
+
+class SearchResult(NamedTuple):
+    """Where the search of each model ended, and how it got there."""
+
+    points: list[GridPoint]
+    values: Numbers  # their −2 log likelihood over the degrees of freedom, shape (models,)
+    doubtful: NDArray[np.bool_]  # whether rounding may have decided a move, shape (models,)
+    starting: Numbers  # the best value of each network at the start, shape (models, networks)
+    evaluated: int  # number of factorisations
+
+    def of(self, models: Sequence[int]) -> SearchResult:
+        """The same for these models, which may repeat."""
+        which = np.array(models)
+        parts = (self.values[which], self.doubtful[which], self.starting[which])
+        return SearchResult([self.points[k] for k in models], *parts, self.evaluated)
+
+
+class _Descent:
+    """The models on their way."""
+
+    def __init__(self, values: PointValues, models: Sequence[ModelSearch], gains: Numbers) -> None:
+        count = len(models)
+        self.table, self.gains = values, gains
+        self.frames = [model.frame for model in models]
+        self.columns = np.array([model.left_out for model in models])
+        self.points: list[GridPoint] = [GridPoint(0, (), 0)] * count
+        self.values, self.noise = np.full(count, np.inf), np.zeros(count)
+        self.doubtful = np.zeros(count, dtype=bool)
+
+    def begin(self, points: Sequence[GridPoint]) -> Numbers:
+        """Stand at the best of the starting points; return the best value by network."""
+        best = np.full((len(self.points), 1 + max(point.network for point in points)), np.inf)
+        frames = grouped(self.frames)
+        self.table.evaluate((frame, point) for frame in frames for point in points)
+        for frame, members in frames.items():
+            self._offer(frame, members, points, np.zeros(len(members)))
+            for point in points:
+                own = self.table.memo[frame, point][0][self.columns[members]]
+                best[members, point.network] = np.minimum(best[members, point.network], own)
+        return best
+
+    def step(self, moves: Callable[[GridPoint], Iterable[GridPoint]]) -> bool:
+        """Let every model take its best move, if one gains enough; whether any did."""
+        groups = grouped(zip(self.frames, self.points, strict=True))
+        offers = {key: list(moves(key[1])) for key in groups}
+        self.table.evaluate((key[0], point) for key, points in offers.items() for point in points)
+        moved = False
+        for key, members in groups.items():
+            moved |= self._offer(key[0], members, offers[key], self.gains[members])
+        return moved
+
+    def _offer(
+        self, frame: int, members: list[int], points: Sequence[GridPoint], gains: Numbers
+    ) -> bool:
+        """Compare points one after another with the best so far, less the minimum gain."""
+        columns = self.columns[members]
+        best, noise = self.values[members] - gains, self.noise[members]
+        chosen = np.full(len(members), -1)
+        for k, point in enumerate(points):
+            values, error = (part[columns] for part in self.table.memo[frame, point])
+            with np.errstate(invalid="ignore"):  # both infinite: neither is better, or nobody knows
+                margin = values - (best - TIE)
+            self.doubtful[members] |= ~(np.abs(margin) > error + noise)
+            better = margin < 0
+            best, noise = np.where(better, values, best), np.where(better, error, noise)
+            chosen[better] = k
+        for member, k, value, error in zip(members, chosen, best, noise, strict=True):
+            if k >= 0:
+                self.points[member], self.values[member] = points[k], value
+                self.noise[member] = error
+        return bool((chosen >= 0).any())
+
+
+def coordinate_search(
+    values: PointValues,
+    models: Sequence[ModelSearch],
+    gains: Numbers,
+    relevance: bool = True,
+    any_ridge: bool = True,
+    progress: bool = False,
+) -> SearchResult:
+    """Search for every model.
+
+    Parameters
+    ----------
+    values
+        From grid points to their likelihood.
+    models
+        The models.
+    gains
+        Least gain that a move must bring, shape (models,).
+    relevance
+        Whether the weights of single features are searched.
+    any_ridge
+        Whether λ is searched; otherwise it is the unit of each network.
+    progress
+        Whether to show a progress bar.
+
+    """
+    grid, descent = values.kernels.grid(any_ridge), _Descent(values, models, gains)
+    starting = descent.begin(grid.starts())
+    if not np.isfinite(descent.values).all():
+        raise ValueError(
+            "no candidate gives every leave-one-out model a finite likelihood: the kernels are not "
+            "positive definite, or features or y are too large; give other networks, or rescale y"
+        )
+    count = grid.features if relevance and any(grid.weighted) else 0
+    for _ in range(CYCLES):
+        moved = False
+        for f in track(range(count), "weighing features", count, progress and count > 0):
+            moved |= descent.step(partial(grid.feature_moves, feature=f))
+        for _ in range(2):
+            moved |= descent.step(grid.common_moves)
+        if not moved:
+            break
+    return SearchResult(
+        descent.points, descent.values, descent.doubtful, starting, len(values.memo)
+    )
+
+
+def kernel_of(basis: Basis, X: Tensor) -> tuple[Tensor, Tensor]:
+    """K, (n, n), and f(X; θ0), (n,), of the rows that a basis was made for."""
+    if isinstance(basis, Dual):
+        return basis.tangent.gram(basis.features), basis.features.outputs
+    outputs, rows, _ = basis.at(X)
+    return rows @ rows.T, outputs
+
+
+def choose_ridges(
+    kernel: Tensor,
+    targets: Tensor,
+    intercept: bool,
+    unit: float,
+    left_out: Sequence[int],
+    folds: Sequence[Tensor] | None,
+    machine: Machine,
+) -> OwnRidges:
+    """Let every model choose its λ.
+
+    Parameters
+    ----------
+    kernel, targets
+        K and y − f(X; θ0) of the rows that choose, shapes (n, n) and (n,).
+    intercept
+        Whether there is an intercept.
+    unit
+        λ of exponent 0, a function of no data.
+    left_out
+        For each model, and last the full one, which of the n rows, or folds, it does not know; n,
+        or the number of folds, if it knows all of them.
+    folds
+        Rows that are left out together; None: each row in turn.
+    machine
+        Where to compute.
+
+    """
+    rows = len(targets)
+
+    def given(_: int) -> tuple[Tensor, Tensor]:
+        return kernel, torch.zeros_like(targets)
+
+    kernels = CandidateKernels([given], [unit], [kernel], ())
+    distinct = [ModelSearch(0, column) for column in dict.fromkeys(left_out)]
+    gains = np.array([minimum_gain(rows, folds, model.left_out) for model in distinct])
+    values = PointValues(kernels, targets, intercept, machine, folds)
+    found = coordinate_search(values, distinct, gains, relevance=False)
+    number = {model.left_out: k for k, model in enumerate(distinct)}
+    numbers = [number[column] for column in left_out]
+    exponents = [float(found.points[k].ridge) for k in numbers]
+    ridges = unit * torch.tensor(exponents, dtype=torch.float64, device=targets.device).exp2()
+    doubtful = targets.new_tensor(found.doubtful[numbers[:-1]].astype(float))
+    return OwnRidges(ridges, doubtful)

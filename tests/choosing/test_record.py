@@ -1,0 +1,77 @@
+"""One record of what was chosen, by every model or for all of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from lazyknife.choosing.record import ChosenSettings
+
+EACH = ChosenSettings(
+    networks=("gaussian", "laplace"),
+    each_network=np.array([1, 0, 1, 1]),
+    each_weights=np.array([[0.5, np.nan]] * 4),
+    each_ridge=np.array([1.0, 2.0, 1.0, 4.0]),
+    each_widths=("leverage", "leverage × level (+1)", "leverage"),
+    each_gap=np.array([[1.0, 0.0], [0.0, 9.0], [3.0, 0.0], [50.0, 0.0]]),
+    rows=3,
+    evaluated=7,
+    searched=3,
+)
+SHARED = ChosenSettings(
+    networks=("gaussian", "laplace"),
+    each_network=np.array([1]),
+    each_weights=np.array([[0.5, 0.0]]),
+    each_ridge=np.array([2.0]),
+    each_widths=("learnt",),
+    each_gap=np.array([[1.0, 0.0]]),
+    rows=3,
+    evaluated=7,
+    searched=1500,
+    landmarks=12,
+)
+
+
+@pytest.mark.parametrize("choice", [EACH, SHARED], ids=["each", "shared"])
+def test_the_attributes_have_the_same_shapes_at_every_size(choice: ChosenSettings) -> None:
+    assert choice.network.shape == choice.ridge.shape == (4,)
+    assert choice.weights.shape == choice.log_likelihood_gap.shape == (4, 2)
+    assert len(choice.widths) == sum(choice.counts.values()) == 3
+
+
+def test_settings_that_all_models_share_are_stored_once() -> None:
+    many = replace(SHARED, rows=10**9)  # arrays of this size do not fit
+    assert many.weights.shape == (10**9 + 1, 2)
+    assert many.ridge[10**8] == 2.0
+    assert many.network[-1] == 1
+
+
+def test_both_print_the_same_table() -> None:
+    each, shared = str(EACH).splitlines(), str(SHARED).splitlines()
+    assert [line.split() for line in each] == [
+        ["network", "models", "behind"],
+        ["gaussian", "1", "1.0"],
+        ["laplace", "2", "0.0"],
+        [],
+        ["widths", "rows"],
+        ["leverage", "2"],
+        ["leverage", "×", "level", "(+1)", "1"],
+    ]
+    assert [line.split() for line in shared[:6]] == [
+        ["network", "models", "behind"],
+        ["gaussian", "0", "1.0"],
+        ["laplace", "3", "0.0"],
+        [],
+        ["widths", "rows"],
+        ["learnt", "3"],
+    ]
+    assert "on 1,500 rows set aside; 12 landmark features" in shared[-1]
+
+
+def test_records_are_compared_by_their_numbers() -> None:
+    assert replace(EACH, each_weights=EACH.each_weights.copy()) == EACH
+    assert EACH != SHARED
+    assert replace(EACH, each_ridge=EACH.ridge * (1 + 1e-9)) != EACH
+    assert EACH != "another type"
