@@ -10,14 +10,14 @@ import torch
 
 import lazyknife as lk
 import reference
-from lazyknife.choosing.rows import COMPARED
+from lazyknife.choosing.rows import rows_apart
 from lazyknife.intervals import kappa
 from lazyknife.solve.folds import draw_folds
 from machines import MACHINE
 from reference import Array, assert_close
 from rows import linear
 
-N = COMPARED + 300
+N = 2300
 
 
 def fitted(X: Array, y: Array, **settings: Any) -> lk.LazyJackknifeRegressor:
@@ -31,34 +31,43 @@ def features(model: lk.LazyJackknifeRegressor, X: Array) -> tuple[Array, Array]:
     return rows.outputs.cpu().numpy(), rows.coordinates.cpu().numpy()
 
 
+def ordered(model: lk.LazyJackknifeRegressor) -> tuple[Array, int]:
+    """Rows as the models have them, those set aside last, and how many are left out."""
+    rest, apart = rows_apart(N, model.seeds_.lazy)
+    return torch.cat([rest, apart]).numpy(), len(rest)
+
+
 def test_a_rows_target_does_not_influence_the_ridge_and_model_without_it() -> None:
     X, y = linear(N)
     before = fitted(X, y)
-    others = False
-    for j, value in ((7, 1e6), (N - 1, -50.0)):
+    order, left = ordered(before)
+    for j, value in ((7, 1e6), (left - 1, -50.0)):
         changed = y.copy()
-        changed[j] = value
+        changed[order[j]] = value
         after = fitted(X, changed)
-        assert after.ridge_[j] == before.ridge_[j]
+        assert (after.ridge_ == before.ridge_).all()
         own, twin = (model.loo_.models.columns[:, j] for model in (after, before))
         assert_close(own, twin, 1e-8)
-        others |= bool((after.ridge_ != before.ridge_).any())
-    assert others
+    changed = y.copy()
+    changed[order[left:]] += 5 * np.sin(99 * np.arange(N - left))
+    assert (fitted(X, changed).ridge_ != before.ridge_).all()  # rows set aside choose
 
 
 def test_models_of_a_sketch_equal_refits_at_their_ridges() -> None:
     X, y = linear(N)
     model = fitted(X, y)
-    outputs, J = features(model, X)
-    for j in (0, 5, N):
-        kept = np.arange(N) != j
-        move, b = reference.ridge_fit(J[kept], (y - outputs)[kept], model.ridge_[j], True)
+    order, left = ordered(model)
+    outputs, J = features(model, X[order])
+    r = y[order] - outputs
+    for j in (0, 5, left):
+        kept = np.arange(N) != (j if j < left else N)
+        move, b = reference.ridge_fit(J[kept], r[kept], model.ridge_[j], True)
         columns, intercepts = model.loo_.models.columns, model.loo_.models.intercepts
-        assert_close(columns[:, j] if j < N else model.loo_.models.full, move, 1e-9)
+        assert_close(columns[:, j] if j < left else model.loo_.models.full, move, 1e-9)
         assert_close(intercepts[j], np.array(b), 1e-9)
-    rank = kappa(0.1, N)  # coins choose the rows that choose λ
-    assert model.certificate_.coverage == pytest.approx(1 - 2 * rank / (N + 2))
-    assert fitted(X, y, ridge=1.0).certificate_.coverage == 1 - (2 * rank - 1) / (N + 1)
+    assert model.certificate_.coverage == 1 - (2 * kappa(0.1, left) - 1) / (left + 1)
+    found = fitted(X, y, ridge=1.0).certificate_.coverage
+    assert found == 1 - (2 * kappa(0.1, N) - 1) / (N + 1)
 
 
 @pytest.mark.parametrize("ridge", [1.0, "auto"])
@@ -66,13 +75,14 @@ def test_folds_of_a_sketch_equal_refits(ridge: float | str) -> None:
     X, y = linear(N)
     model = fitted(X, y, construction="cv+", folds=5, ridge=ridge)
     assert model.certificate_.coverage is not None
-    outputs, J = features(model, X)
-    for k, fold in enumerate(draw_folds(N, 5, model.seeds_.lazy)):
+    order, left = ordered(model) if ridge == "auto" else (np.arange(N), N)
+    outputs, J = features(model, X[order])
+    r = y[order] - outputs
+    for k, fold in enumerate(draw_folds(left, 5, model.seeds_.lazy)):
         kept = np.setdiff1d(np.arange(N), fold.numpy())
-        move, b = reference.ridge_fit(J[kept], (y - outputs)[kept], model.ridge_[k], True)
+        move, b = reference.ridge_fit(J[kept], r[kept], float(model.ridge_[k]), True)
         assert_close(model.loo_.models.columns[:, k], move, 1e-9)
-        residuals = (y - outputs - J @ move - b)[fold.numpy()]
-        assert_close(model.loo_.residuals[fold], residuals, 1e-8)
+        assert_close(model.loo_.residuals[fold], (r - J @ move - b)[fold.numpy()], 1e-8)
 
 
 def test_a_sketch_of_few_rows_is_small() -> None:
