@@ -30,6 +30,7 @@ from .networks import Network
 from .processes import side_by_side
 from .results import Intervals
 from .shift import ShiftWarning
+from .threads import set_here
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -250,12 +251,12 @@ def forget_accounts() -> None:
 def one_thread() -> Iterator[None]:
     """Run on one thread, so that times are comparable whatever the number of jobs."""
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    set_here(1)
     try:
         with threadpool_limits(1):  # scikit-learn's own threads
             yield
     finally:
-        torch.set_num_threads(before)
+        set_here(before)
 
 
 def one_line(error: Exception) -> str:
