@@ -12,6 +12,7 @@ from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from torch import Tensor
 
 from ..alert import warn
+from .checks import LARGEST_COUNT
 from .containers import plain
 
 Values = NDArray[Any]
@@ -33,7 +34,21 @@ def check_features(X: Any, estimator: Any, *, name: str = "X", min_rows: int = 1
         return _check_shaped(values, name, min_rows)
     terms = {"estimator": estimator, "input_name": name, "ensure_min_samples": min_rows}
     result: Values = _checked(values, "pass a frame for text, dates and gaps", np.float64, **terms)
+    _refuse_changed(np.asarray(values), result, name)
     return result
+
+
+def _refuse_changed(given: Values, found: Values, name: str) -> None:
+    """Refuse integers that are others as floats: different ones could become equal."""
+    if given.dtype.kind not in "iu":
+        return
+    for place in map(tuple, np.argwhere(np.abs(found) >= LARGEST_COUNT)):
+        value = int(given[place])
+        if value != int(found[place]):
+            raise ValueError(
+                f"{name}: column {place[1]} has values that are not read as numbers: {value} is "
+                "not a float64 number. Correct or round them"
+            )
 
 
 def _checked(values: Any, way_out: str, dtype: Any, **terms: Any) -> Values:
@@ -92,7 +107,9 @@ def as_fitted(rows: Values, codes: bool, name: str) -> Values:
         return rows
     with np.errstate(invalid="ignore"):
         found = rows.astype(fitted)
-    if not np.array_equal(found, rows):
+    if not codes:
+        _refuse_changed(rows, found, name)
+    elif not np.array_equal(found, rows):
         raise ValueError(
             f"{name} has numbers that are not whole, but the rows that were fitted were a tensor "
             "of integer codes: pass integers"

@@ -12,6 +12,7 @@ from ..compute import PRECISIONS
 from ..data.checks import check_choice, check_folds, listed
 from ..intervals import CONSTRUCTIONS, Construction, check_construction, find_construction
 from ..losses import Loss
+from ..networks.building import CODES
 from ..solve.readout import READOUTS
 from ..solve.widths import WIDTHS, Widths
 from ..tangent import EXACT, FEATURES, FeatureMap
@@ -90,7 +91,9 @@ class Choices:
             return "require starts=1 and parameters='all'"
         if PRECISIONS[precision]["dtype"] != torch.float64:
             return f"do not support precision={precision!r}: use precision='float64'"
-        if X.ndim != 2 or not X.is_floating_point():
+        if not X.is_floating_point():
+            return f"require rows of numbers; {CODES}"
+        if X.ndim != 2:
             return "require rows of numbers"
         return "require at least 4 rows" if len(X) < 4 else ""
 

@@ -6,7 +6,7 @@ import datetime
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import narwhals as nw
@@ -179,7 +179,7 @@ def as_numbers(column: Series, kind: str, table: str) -> Numbers:
 
 def _converted(column: Series, kind: str) -> Numbers:
     dtype = column.dtype
-    if dtype.is_numeric() or dtype == nw.Boolean:
+    if (dtype.is_numeric() and not _is_large(column)) or dtype == nw.Boolean:
         values = column.cast(nw.Float64).to_numpy()
     elif dtype == nw.Duration:
         values = column.dt.total_microseconds().to_numpy() / MICROSECONDS
@@ -187,10 +187,24 @@ def _converted(column: Series, kind: str) -> Numbers:
         stamps = column.cast(nw.Datetime("us")) if dtype == nw.Date else column
         values = stamps.dt.timestamp("us").to_numpy() / MICROSECONDS
     else:
-        convert = float if kind == "number" else to_days
+        convert = _exact if kind == "number" else to_days
         each = (np.nan if is_missing(one) else convert(one) for one in column.to_list())
         values = np.fromiter(each, np.float64, len(column))
     return np.asarray(values, dtype=np.float64)
+
+
+def _is_large(column: Series) -> bool:
+    """Whether a column has integers beyond those that are all floats."""
+    ends = (column.min(), column.max()) if column.dtype.is_integer() else ()
+    return any(not is_missing(end) and abs(int(end)) > 2**53 for end in ends)
+
+
+def _exact(value: Any) -> float:
+    """A number as a float; refuse an integer that becomes another: two could become equal."""
+    found = float(value)
+    if isinstance(value, Integral) and int(found) != value:
+        raise ValueError(f"{value} is not a float64 number")
+    return found
 
 
 def as_labels(column: Series) -> list[str | None]:
