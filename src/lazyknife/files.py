@@ -14,7 +14,6 @@ class WriteError(OSError):
     """A file that cannot be written; the message names it."""
 
 
-_SPECIAL = "{} is not a regular file: give another name"
 _unfinished: set[Path] = set()  # temporary files of this process
 before_files: list[Callable[[], object]] = []  # called once, before the first of them
 
@@ -40,7 +39,7 @@ def beside(path: Path) -> Iterator[Path]:
     try:
         place = _place(path)
         if _is_special(place):
-            raise WriteError(_SPECIAL.format(path))
+            raise WriteError(f"{path} is not a regular file: give another name")
         place.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(path.suffix, f".{place.name}.", place.parent)
         os.close(handle)
@@ -90,7 +89,7 @@ def check_writable(path: Path, suffixes: Iterable[str]) -> None:
     if os.path.isdir(path):
         raise ValueError(f"{path} is a folder: give the name of a file")
     if _is_special(path):
-        raise ValueError(_SPECIAL.format(path))
+        raise ValueError(f"{path} is not a regular file: give another name")
     if not path.name.lower().endswith(known):
         raise ValueError(f"{path}: give a name that ends in {', '.join(known)}")
     try:

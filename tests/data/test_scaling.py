@@ -231,6 +231,6 @@ def test_a_transformer_that_gives_other_columns_later_is_refused_by_name():
 
 def test_complex_features_are_refused():
     with pytest.raises(
-        ValueError, match=r"scaling=.* gave values that are not numbers: they are complex"
+        ValueError, match=r"scaling=.* gave values that are not numbers: complex numbers"
     ):
         fitted(FunctionTransformer(lambda X: X + 1j))

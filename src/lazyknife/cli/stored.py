@@ -109,8 +109,9 @@ def _looked_through(
     assert schema is not None  # as the reader encodes
     features = tuple(str(column.name) for column in schema.columns)
     if id_column in features:
-        column = f"column {id_column!r} is a feature of the model"
-        raise ValueError(f"{name}: {column}: give another column as --id")
+        raise ValueError(
+            f"{name}: column {id_column!r} is a feature of the model: give another column as --id"
+        )
     for column in features:
         check_known(column, file.columns, name)
     codes = tuple(str(column.name) for column in schema.columns if column.nominal)

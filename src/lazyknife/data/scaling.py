@@ -91,7 +91,7 @@ class Scaling(Terms):
         dense = transformed.toarray() if issparse(transformed) else transformed
         try:
             if np.iscomplexobj(dense):
-                raise TypeError("they are complex")
+                raise TypeError("complex numbers are not real")
             result: Features = np.asarray(dense, dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise ValueError(

@@ -66,8 +66,9 @@ def check_names(old: Header, new: Header | None, roles: Roles) -> None:
             raise TableError(f"{old.file}: {column} is the target: remove it from {flag}")
     for name in roles.categorical:
         if name in roles.apart:
-            column = f"column {quoted(name)}"
-            raise TableError(f"{old.file}: {column} is not a feature: remove it from --categorical")
+            raise TableError(
+                f"{old.file}: column {quoted(name)} is not a feature: remove it from --categorical"
+            )
     if new is not None:
         _check_same(old, new, roles.apart)
 
