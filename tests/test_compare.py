@@ -81,6 +81,9 @@ def test_settings_are_checked_before_anything_is_fitted():
         compare("naive", alpha=2.0)
     with pytest.raises(ValueError, match="epsilon=-1"):
         compare("lazy_dp", epsilon=-1)
+    for name in ("epochs", "batch_size", "epsilon"):  # which the method does not have
+        with pytest.raises(ValueError, match=f"^{name}=0: give a"):
+            compare("lazyknife", **{name: 0})
     with pytest.raises(ValueError, match="construction='x'"):
         lk.compare_methods(X, Y, {"mine": lk.LazyJackknifeRegressor(construction="x")})
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
@@ -95,6 +98,7 @@ def test_settings_are_checked_before_anything_is_fitted():
         ("random_state", 1.5, ValueError),
         ("jobs", 0, ValueError),
         ("jobs", -7, ValueError),
+        ("methods", b"naive", TypeError),
         ("jobs", 1.5, TypeError),
         ("jobs", "2", TypeError),
         ("methods", "naive", TypeError),
@@ -232,6 +236,12 @@ def test_means_and_standard_errors_are_over_folds():
 
 
 @pytest.mark.slow
+def test_more_jobs_than_fits_are_as_many_as_fits():
+    with pytest.raises(ValueError, match="jobs=0: give 1 or more, or -1 for all cores"):
+        compare("naive", jobs=0)
+    assert len(compare("naive", folds=2, jobs=10**9)) == 2
+
+
 def test_side_by_side_gives_the_same():
     alone, pair = (compare("lazyknife", "naive", jobs=jobs) for jobs in (1, 2))
     assert alone["method"].tolist() == ["lazyknife"] * 3 + ["naive"] * 3

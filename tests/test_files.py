@@ -1,3 +1,4 @@
+import os
 import stat
 
 import pytest
@@ -41,6 +42,29 @@ def test_the_file_has_the_usual_permissions(tmp_path):
     (tmp_path / "theirs").write_text("")
     modes = {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("ours", "theirs")}
     assert len(modes) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_what_is_not_a_regular_file_is_not_replaced(tmp_path):
+    pipe, link = tmp_path / "pipe.csv", tmp_path / "link.csv"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    for path in (pipe, link):
+        with pytest.raises(ValueError, match=rf"{path.name} is not a regular file: give another"):
+            check_writable(path, (".csv",))
+        with pytest.raises(OSError, match=rf"{path.name} is not a regular file: give another"):
+            write_whole(path, "new")
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert sorted(tmp_path.iterdir()) == [link, pipe]
+
+
+@pytest.mark.parametrize("name", ["a\0b.csv", "\ud800.csv"])
+def test_a_name_that_no_file_can_have_is_refused_by_name(tmp_path, name):
+    with pytest.raises(
+        ValueError, match=r"^'.*(\\x00|\\ud800).*' is not the name of a file \(.*\)$"
+    ):
+        write_whole(tmp_path / name, "new")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_path_that_cannot_be_written_is_refused_beforehand(tmp_path):

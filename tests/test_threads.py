@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from lazyknife import LazyJackknifeRegressor, wide
-from lazyknife.threads import LARGE, available, few_threads, one_thread, shared_map
+from lazyknife.threads import LARGE, OWN, available, few_threads, one_thread, set_here, shared_map
 
 
 @pytest.fixture(autouse=True)
@@ -92,6 +93,68 @@ def test_blocks_may_be_nested_and_end_in_any_thread() -> None:
         leave.set()
         assert later.result() == 3
     assert torch.get_num_threads() == 3
+
+
+def count_of_a_new_thread() -> int:
+    """What a thread finds that has not used torch before."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(torch.get_num_threads).result()
+
+
+def test_threads_that_first_use_torch_within_a_block_keep_the_users_setting() -> None:
+    touched, leave = threading.Event(), threading.Event()
+
+    def other() -> tuple[int, int]:
+        first = torch.get_num_threads()
+        touched.set()
+        leave.wait(30)
+        with one_thread() as allowed:
+            return first, allowed
+
+    with ThreadPoolExecutor(1) as pool:
+        with one_thread():
+            later = pool.submit(other)
+            touched.wait(30)
+            assert set(shared_map(lambda _: count_of_a_new_thread(), range(4), most=2)) == {3}
+        leave.set()
+        assert later.result() == (3, 3)
+    assert (torch.get_num_threads(), count_of_a_new_thread()) == (3, 3)
+
+
+@pytest.mark.parametrize("own", [OWN, ()], ids=["of its libraries", "of torch"])
+def test_a_thread_with_its_own_setting_keeps_it_and_does_not_spread_it(own: Any) -> None:
+    def other() -> tuple[int, int]:
+        set_here(2, own)
+        with one_thread() as allowed:
+            pass
+        return allowed, torch.get_num_threads()
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(other).result() == (2, 2)
+    assert (torch.get_num_threads(), count_of_a_new_thread()) == (3, 3)
+
+
+def test_a_thread_that_begins_within_a_fit_keeps_the_users_setting() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 2)), rng.normal(size=60)
+    inside, counts = threading.Event(), list[int]()
+
+    def fit() -> np.ndarray:
+        model = LazyJackknifeRegressor(network=wide("gaussian"), random_state=0).fit(X, y)
+        return model.predict_interval(X[:5]).to_numpy()
+
+    def watched() -> np.ndarray:
+        inside.set()
+        return fit()
+
+    expected = fit()
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(watched)
+        inside.wait(30)
+        while not done.done():
+            counts.append(count_of_a_new_thread())
+    np.testing.assert_allclose(done.result(), expected, rtol=1e-10)
+    assert {*counts, count_of_a_new_thread()} == {3}
 
 
 @pytest.mark.parametrize("n", [90, 1010])

@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_limits
 
 from .base import privacy
 from .compute import track
-from .data.checks import check_choice, check_flag, check_positive_int
+from .data.checks import check_choice, check_flag, check_positive, check_positive_int
 from .data.rows import take
 from .errors import one_line
 from .estimators.base import IntervalRegressor
@@ -32,6 +32,7 @@ from .networks import Network
 from .processes import side_by_side
 from .results import Intervals
 from .shift import ShiftWarning
+from .threads import set_here
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,7 +105,10 @@ def compare_methods(
     import pandas as pd
 
     settings = MethodSettings(alpha, network, epochs, batch_size, epsilon)
-    if isinstance(methods, str) or not isinstance(methods, Iterable):
+    for name, count in (("epochs", epochs), ("batch_size", batch_size)):
+        check_positive_int(name, count)
+    check_positive("epsilon", epsilon)
+    if isinstance(methods, str | bytes) or not isinstance(methods, Iterable):
         raise TypeError(f"methods={methods!r}: give a list of names, or a dict of estimators")
     models = methods if isinstance(methods, Mapping) else _named(methods, settings, scaling)
     if not models:
@@ -114,8 +118,10 @@ def compare_methods(
     X, y = X if hasattr(X, "shape") else np.asarray(X), np.asarray(y)
     check_consistent_length(X, y)
     check_flag("progress", progress)
+    if isinstance(jobs, int) and jobs < 1 and jobs != -1:
+        raise ValueError(f"jobs={jobs}: give 1 or more, or -1 for all cores")
     if jobs != -1:
-        check_positive_int("jobs", jobs)
+        jobs = check_positive_int("jobs", jobs)
     drawn = Seeds.of(random_state).start
     seed = int(random_state) if isinstance(random_state, Integral) else drawn
     parts = make_folds(len(y), folds, train_rows, test_rows, seed)
@@ -128,6 +134,7 @@ def compare_methods(
                 yield name, number, seeded, *rows
 
     total = len(parts) * len(models)
+    jobs = min(jobs, total)
     rows = list(
         track(side_by_side(run_fold, calls(), jobs, scheduler), "comparing", total, progress)
     )
@@ -255,12 +262,12 @@ def forget_accounts() -> None:
 def one_thread() -> Iterator[None]:
     """Run on one thread, so that times are comparable whatever the number of jobs."""
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    set_here(1)
     try:
         with threadpool_limits(1):  # scikit-learn's own threads
             yield
     finally:
-        torch.set_num_threads(before)
+        set_here(before)
 
 
 @dataclass(frozen=True)

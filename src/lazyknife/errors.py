@@ -11,7 +11,9 @@ import warnings
 from collections.abc import Sequence
 
 # What a terminal obeys, also to write backwards, and halves of characters; but not line breaks.
-_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROL = re.compile(
+    r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 # Packages that may lie between the user's line and a warning.
 BETWEEN = (__package__, "sklearn", "joblib", "torch")
 UNITS = {"TB": 1e12, "GB": 1e9, "MB": 1e6}

@@ -15,6 +15,7 @@ class WriteError(OSError):
 
 
 _unfinished: set[Path] = set()  # temporary files of this process
+before_files: list[Callable[[], object]] = []  # called once, before the first of them
 
 
 @contextmanager
@@ -37,6 +38,8 @@ def beside(path: Path) -> Iterator[Path]:
     """Yield a temporary file in the folder of ``path``, which an error names; then remove it."""
     try:
         place = _place(path)
+        if _is_special(place):
+            raise WriteError(f"{path} is not a regular file: give another name")
         place.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(path.suffix, f".{place.name}.", place.parent)
         os.close(handle)
@@ -51,6 +54,8 @@ def beside(path: Path) -> Iterator[Path]:
 @contextmanager
 def _kept(temporary: Path) -> Iterator[Path]:
     """Note a temporary file while it exists, and remove what is left of it."""
+    while before_files:
+        before_files.pop()()
     _unfinished.add(temporary)
     try:
         yield temporary
@@ -83,6 +88,8 @@ def check_writable(path: Path, suffixes: Iterable[str]) -> None:
     known = tuple(suffixes)
     if os.path.isdir(path):
         raise ValueError(f"{path} is a folder: give the name of a file")
+    if _is_special(path):
+        raise ValueError(f"{path} is not a regular file: give another name")
     if not path.name.lower().endswith(known):
         raise ValueError(f"{path}: give a name that ends in {', '.join(known)}")
     try:
@@ -101,6 +108,13 @@ def _place(path: Path) -> Path:
         return path.resolve()
     except RuntimeError as error:  # links that go round
         raise _named(path, error) from None
+    except ValueError as error:  # a null character, half a character
+        raise ValueError(f"{str(path)!r} is not the name of a file ({error})") from None
+
+
+def _is_special(path: Path) -> bool:
+    """Whether a path leads to a pipe, a socket or a device, which a file must not replace."""
+    return os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))
 
 
 def _named(path: Path, error: Exception) -> WriteError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +16,7 @@ Result = TypeVar("Result")
 
 SYSTEM_MEMORY, CONTROL_GROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
 UNKNOWN_MEMORY = 8 * 2**30  # where the system does not report it
+LIBRARIES = 1.5e9  # bytes of address space with which torch and pandas can be loaded
 # How torch, numpy and the loader of libraries say so, and how much was asked for.
 RAN_OUT = re.compile(r"(?:ried|nable) to allocate ([\d.]+ \w+)|out of memory|failed to map segment")
 
@@ -43,6 +45,16 @@ def noticing_memory(function: Callable[Arguments, Result]) -> Callable[Arguments
             ) from error
 
     return wrapped
+
+
+def check_room() -> None:
+    """Refuse to load torch where it would be aborted, or wait for ever, for lack of room."""
+    left = _address_space()
+    if "torch" not in sys.modules and left < LIBRARIES:
+        raise NotEnoughMemory(
+            f"{left / 1e9:.2g} GB of address space are left (ulimit -v), and loading torch and "
+            f"pandas takes {LIBRARIES / 1e9:.2g} GB: raise the limit"
+        )
 
 
 def free_bytes(system: Path = SYSTEM_MEMORY, group: Path = CONTROL_GROUP) -> int:

@@ -1,12 +1,14 @@
 """How the process's threads share the work: by independent pieces, each of one thread.
 
 torch's own threads wait for each other, spinning, at the end of every operation: where operations
-are small, or other processes are busy, that takes longer than one thread alone. torch has one
-setting for the whole process: it is restored after every block.
+are small, or other processes are busy, that takes longer than one thread alone. A thread of Python
+takes torch's setting for new threads at its first use of torch, and keeps it: blocks change the
+setting of their own threads only.
 """
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -21,11 +23,45 @@ Result = TypeVar("Result")
 LARGE = 1024  # rows of a matrix from which on torch's threads are worth their waiting
 
 
+def _own_settings() -> tuple[Callable[[int], object], ...]:
+    """What sets the calling thread's number in the libraries that torch computes with."""
+    names = [
+        "omp_set_num_threads",
+        *["MKL_Set_Num_Threads_Local"] * torch.backends.mkl.is_available(),
+    ]
+    try:
+        library = ctypes.CDLL(torch._C.__file__)
+        return tuple(getattr(library, name) for name in names)
+    except (AttributeError, OSError):  # built in another way
+        return ()
+
+
+OWN = _own_settings()
+_changing = threading.Lock()
+
+
+def set_here(count: int, own: Sequence[Callable[[int], object]] = OWN) -> None:
+    """Set how many threads torch uses in this thread, not in others.
+
+    ``torch.set_num_threads`` also sets the number of threads that have not used torch yet. Where
+    there is no other way, one of these puts it back at once.
+    """
+    if torch.get_num_threads() == count:
+        return
+    for setting in own:
+        setting(count)
+    if torch.get_num_threads() == count:
+        return
+    with _changing, ThreadPoolExecutor(1) as other:
+        default = other.submit(torch.get_num_threads).result()
+        torch.set_num_threads(count)
+        other.submit(torch.set_num_threads, default).result()
+
+
 class _Setting:
     """torch's number of threads: the user's, and what it is within blocks."""
 
     def __init__(self) -> None:
-        self._lock, self._inside, self._users = threading.Lock(), 0, 1
         self._here = threading.local()
 
     @contextmanager
@@ -34,25 +70,21 @@ class _Setting:
         if unless:
             yield 1
             return
-        with self._lock:
-            self._users = self._users if self._inside else torch.get_num_threads()
-            self._inside += 1
         outer: int | None = getattr(self._here, "allowed", None)
-        self._here.allowed = self._users if outer is None else outer
-        torch.set_num_threads(1)
+        users = torch.get_num_threads()
+        self._here.allowed = users if outer is None else outer
+        set_here(1)
         try:
             yield self._here.allowed
         finally:
             self._here.allowed = outer
-            with self._lock:
-                self._inside -= 1
             if outer is None:
-                torch.set_num_threads(self._users)
+                set_here(users)
 
     def share(self) -> None:
         """Let this thread, which ends with its work, share it with others."""
         self._here.allowed = 1
-        torch.set_num_threads(1)
+        set_here(1)
 
     @property
     def allowed(self) -> int:

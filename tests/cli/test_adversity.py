@@ -19,7 +19,7 @@ from fuzzing import patience
 from lazyknife import LazyJackknifeRegressor
 
 ESCAPE = "\x1b[31m"  # red, to a terminal
-CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 FIT = ("fit", "train.csv", "--target", "y", "--model", "m.lk")
 
 
@@ -77,7 +77,7 @@ def test_a_name_that_is_no_unicode_does_not_spoil_the_page(folder):
     except OSError:
         pytest.skip("names of files are Unicode on this system")
     succeed(*predict("--html", "page.html", train=name))
-    assert "?.csv" in (folder / "page.html").read_text(encoding="utf-8")
+    assert r"\udcff.csv" in (folder / "page.html").read_text(encoding="utf-8")
 
 
 # Texts
@@ -108,6 +108,21 @@ def test_no_control_character_of_a_file_reaches_the_terminal(folder):
         assert re.search(r"\\x1b\[31m", result.output + result.stderr)
         kinds = {line.partition(": ")[0] for line in result.stderr.splitlines()}
         assert kinds <= {"error", "note", "warning"}
+
+
+def test_no_control_character_of_a_file_reaches_a_page(folder):
+    odd = f"{ESCAPE}\x07\u202e\u200e\u200f\u061c\u2028\u2029b"
+    for file in ("train.csv", "test.csv", "all.csv"):
+        frame = pd.read_csv(file).rename(columns={"b": odd})
+        group = [f"{ESCAPE}\u200f{'uv'[k % 2]}" for k in range(len(frame))]
+        frame.assign(**{f"g{odd}": group, odd: group}).to_csv(file, index=False)
+    run(*predict("--id", odd, "--html", "predicted.html"))
+    quick = ("--method", "lazyknife", "--jobs", "1", "--folds", "2")
+    run("compare", "all.csv", "--target", "y", *quick, "--html", "compared.html")
+    for name in ("predicted.html", "compared.html"):
+        page = (folder / name).read_text(encoding="utf-8")
+        assert r"g\x1b[31m\x07\u202e\u200e\u200f\u061c\u2028\u2029b" in page
+        assert not CONTROL.search(page)
 
 
 @pytest.mark.parametrize("name", ["y\x1b\x07\n", r"$\nosuch$ cost"])
@@ -158,6 +173,32 @@ def test_too_little_memory_is_one_line(folder):
     assert done.returncode == 0, done.stderr
     (line,) = done.stdout.splitlines()
     assert re.match(r"2 error: .*(bytes|memory ran out).*: .*fewer rows", line), line
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit address space")
+def test_too_little_memory_to_load_torch_is_one_line(folder):
+    code = """
+import resource
+resource.setrlimit(resource.RLIMIT_AS, (600 * 10**6, resource.RLIM_INFINITY))
+from lazyknife.cli.__main__ import main
+main()
+"""
+    command = [sys.executable, "-c", code, "fit", "train.csv", "--target", "y", "--model", "m.lk"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    found = r"error: 0\.5\d? GB of address space are left \(ulimit -v\), .*: raise the limit\n"
+    assert re.fullmatch(found, done.stderr), done.stderr
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device is full on this system")
+@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("fit", "--help")])
+def test_an_output_that_is_full_is_one_line(arguments):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "lazyknife.cli", *arguments],
+            **{"stdout": full, "stderr": subprocess.PIPE, "text": True, "check": False},
+        )
+    assert (done.returncode, done.stderr) == (2, "error: [Errno 28] No space left on device\n")
 
 
 def test_memory_that_runs_out_while_a_file_is_read_is_not_blamed_on_the_file(folder, monkeypatch):

@@ -4,6 +4,7 @@ import base64
 import io
 import os
 import re
+import signal
 import stat
 import subprocess
 import sys
@@ -85,6 +86,17 @@ __main__.main()
     assert (done.returncode, done.stderr) == (code, said[name])
     assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
     assert (tmp_path / "out.csv").read_text() == "old"
+
+
+def test_a_command_that_is_still_loading_can_be_terminated(tmp_path):
+    script = """
+import os, signal
+from lazyknife.cli import __main__, app
+app.main = lambda: os.kill(os.getpid(), signal.SIGTERM)
+__main__.main()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert done.returncode == -signal.SIGTERM  # by the system: a handler waits for the import
 
 
 def test_a_file_with_semicolons_and_decimal_commas_gives_the_same(folder):

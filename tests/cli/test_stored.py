@@ -151,3 +151,17 @@ def test_fit_refuses_what_it_cannot_use(folder):
 def test_a_scaling_learned_from_the_training_rows_has_no_guarantee(folder):
     told = succeed(*fit(*QUICK, "--scaling", "standardize"))
     assert "No coverage is guaranteed" in told
+
+
+def test_a_feature_does_not_name_the_rows(folder):
+    succeed(*fit(*QUICK))
+    message = "test.csv: column 'a' is a feature of the model: give another column as --id"
+    assert fail(*predict("--id", "a")) == message
+
+
+def test_names_of_rows_are_no_category(folder):
+    message = "mixed_train.csv: column 'name' is not a feature: remove it from --categorical"
+    for option in ("--id", "--drop"):
+        assert (
+            fail(*fit(option, "name", "--categorical", "name", train="mixed_train.csv")) == message
+        )

@@ -1,5 +1,7 @@
 """The caller's rows: containers and batches that are read, refused, and given back."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -15,6 +17,7 @@ from lazyknife.data.rows import (
     COARSE,
     all_rows,
     backend_of,
+    check_features,
     give_back,
     make_frame,
     plain,
@@ -264,3 +267,25 @@ def test_frames_of_each_library_are_made():
     assert make_frame(COLUMNS, "polars").equals(pl.DataFrame(COLUMNS))
     assert make_frame(COLUMNS, "pyarrow").equals(pa.table(COLUMNS))
     pd.testing.assert_frame_equal(make_frame(COLUMNS, None), pd.DataFrame(COLUMNS))
+
+
+@pytest.mark.parametrize("network", [None, lk.wide("gaussian"), lk.mlp((4,))])
+def test_integer_tensors_are_codes_unless_they_are_made_numbers(network: Any) -> None:
+    codes, y = torch.randint(0, 9, (30, 3)), np.arange(30.0)
+    model = lk.LazyJackknifeRegressor(network=network, ridge=1.0, random_state=0)
+    with pytest.raises(ValueError, match=r"integers are codes: pass X\.float\(\) if they are numb"):
+        model.fit(codes, y)
+    model.fit(codes.float(), y)
+
+
+@pytest.mark.parametrize("X", [np.array([[1, 5], [2, 2**53 + 1]]), [[1, 5], [2, -(2**53) - 1]]])
+def test_integers_that_floats_would_change_are_refused(X: Any) -> None:
+    with pytest.raises(ValueError, match=r"X: column 1 has .*9007199254740993 is not a float64"):
+        lk.LazyJackknifeRegressor().fit(X, [1.0, 2.0])
+    model = lk.LazyJackknifeRegressor(lk.mlp((4,)), ridge=1.0).fit(np.eye(9, 2), np.arange(9.0))
+    with pytest.raises(ValueError, match=r"X: column 1 has .*9007199254740993 is not a float64"):
+        model.predict(torch.tensor(X))
+    assert check_features(np.array([[2**60], [2**53 + 2]]), None).tolist() == [
+        [2.0**60],
+        [2.0**53 + 2],
+    ]

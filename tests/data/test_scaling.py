@@ -212,3 +212,25 @@ def test_columns_in_very_unlike_units_are_named():
     assert unlike_columns(X[:, [0, 2]]) == ""
     assert "number 1" in unlike_columns(X)
     assert unlike_columns(rng.normal(size=(5, 3, 3))) == ""
+
+
+class Fickle(FunctionTransformer):
+    """As many columns as there are rows, at most three."""
+
+    def transform(self, X):
+        return X[:, : min(len(X), 3)]
+
+
+def test_a_transformer_that_gives_other_columns_later_is_refused_by_name():
+    model = fitted(Fickle())
+    with pytest.raises(
+        ValueError, match=r"scaling=Fickle\(\) gave rows of shape \(2,\), but \(3,\) in"
+    ):
+        model.predict(NEW[:2])
+
+
+def test_complex_features_are_refused():
+    with pytest.raises(
+        ValueError, match=r"scaling=.* gave values that are not numbers: complex numbers"
+    ):
+        fitted(FunctionTransformer(lambda X: X + 1j))

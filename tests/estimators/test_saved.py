@@ -580,3 +580,22 @@ def test_a_forged_shape_of_rows_takes_no_memory():
     assert _rows_like(["torch.float64", [0, 5]]).shape == (0, 5)
     with pytest.raises(ValueError, match="more than"):
         _rows_like(["torch.float64", [0, 10**12]])
+
+
+def test_a_name_that_is_not_utf8_is_loaded_as_well(tmp_path):
+    model = LazyJackknifeRegressor(mlp((4,)), ridge=1.0, random_state=0).fit(X, y)
+    path = tmp_path / os.fsdecode(b"\xff.lk")
+    try:
+        model.save(path)
+    except OSError:
+        pytest.skip("names of files are Unicode on this system")
+    found = LazyJackknifeRegressor.load(path)
+    np.testing.assert_array_equal(found.predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize("name", ["\ud800.lk", "a\0b.lk"])
+def test_a_name_that_no_file_can_have_is_one_line(tmp_path, name):
+    model = LazyJackknifeRegressor(mlp((4,)), ridge=1.0, random_state=0).fit(X, y)
+    for call in (model.save, LazyJackknifeRegressor.load):
+        with pytest.raises(ValueError, match=r"^'.*' is not the name of a file \(.*\)$"):
+            call(tmp_path / name)

@@ -18,11 +18,19 @@ def end(number: int, _: FrameType | None) -> None:
     os._exit(128 + number)
 
 
+def heed(number: signal.Signals) -> None:
+    """End by a signal, unless it is ignored, as in a job of the background."""
+    if signal.getsignal(number) is not signal.SIG_IGN:
+        signal.signal(number, end)
+
+
 def main() -> None:
     """Run the command; whatever takes time to import is imported here."""
-    for number in ENDED:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as in a job of the background
-            signal.signal(number, end)
+    from ..files import before_files
+
+    heed(signal.SIGINT)
+    # Until there are files to remove the system ends it, also while a library is being loaded.
+    before_files.append(lambda: heed(signal.SIGTERM))
     # The helper process of joblib cleans up after an end like this, and need not say so.
     quiet = "ignore:resource_tracker:UserWarning"
     os.environ["PYTHONWARNINGS"] = ",".join(filter(None, (os.getenv("PYTHONWARNINGS"), quiet)))

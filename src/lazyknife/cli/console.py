@@ -18,7 +18,7 @@ from rich.table import Table
 from typer.core import TyperGroup
 
 from ..errors import one_line, visible
-from ..memory import noticing_memory
+from ..memory import check_room, noticing_memory
 from .spelling import spelled
 
 Arguments = ParamSpec("Arguments")
@@ -36,6 +36,9 @@ class OneLineErrors(TyperGroup):
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         try:
             sys.exit(super().main(*args, **extra | {"standalone_mode": False}))
+        except OSError as error:  # of the output: a full disk
+            say_error(str(error))
+            sys.exit(USAGE)
         except Exception as error:
             if not hasattr(error, "format_message"):  # what typer's own errors have
                 raise
@@ -59,6 +62,7 @@ def plainly(command: Callable[Arguments, Result]) -> Callable[Arguments, Result]
             warnings.simplefilter("default", UserWarning)
             warnings.showwarning = warn
             try:
+                check_room()
                 return noticing_memory(command)(*args, **kwargs)
             except BrokenPipeError:  # the reader of the output has closed it; typer ends silently
                 raise

@@ -12,6 +12,8 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..errors import visible
+
 if TYPE_CHECKING:
     from ..certificate import Certificate
 
@@ -87,7 +89,11 @@ def render(report: Report) -> str:
         for kind in ("html.j2", "css", "js")
     )
     environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: visible(value) if type(value) is str else value,  # not markup
     )
     return environment.from_string(page).render(
         report=report,

@@ -108,6 +108,10 @@ def _looked_through(
     schema, name = model.reader_.schema, file.path.name
     assert schema is not None  # as the reader encodes
     features = tuple(str(column.name) for column in schema.columns)
+    if id_column in features:
+        raise ValueError(
+            f"{name}: column {id_column!r} is a feature of the model: give another column as --id"
+        )
     for column in features:
         check_known(column, file.columns, name)
     codes = tuple(str(column.name) for column in schema.columns if column.nominal)

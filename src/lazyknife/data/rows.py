@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from ..errors import warn
+from .checks import LARGEST_COUNT
 from .encoder import TableEncoder
 from .schema import Expansion, Schema, as_frame, check_columns, expansion_of
 
@@ -233,7 +234,22 @@ def check_features(X: Any, estimator: Any, *, name: str = "X", min_rows: int = 1
     if is_shaped(X):
         return _check_shaped(values, name, min_rows)
     terms = {"estimator": estimator, "input_name": name, "ensure_min_samples": min_rows}
-    return _checked(values, "pass a frame for text, dates and gaps", np.float64, **terms)
+    result = _checked(values, "pass a frame for text, dates and gaps", np.float64, **terms)
+    _refuse_changed(np.asarray(values), result, name)
+    return result
+
+
+def _refuse_changed(given: Values, found: Values, name: str) -> None:
+    """Refuse integers that are others as floats: different ones could become equal."""
+    if given.dtype.kind not in "iu":
+        return
+    for place in map(tuple, np.argwhere(np.abs(found) >= LARGEST_COUNT)):
+        value = int(given[place])
+        if value != int(found[place]):
+            raise ValueError(
+                f"{name}: column {place[1]} has values that are not read as numbers: {value} is "
+                "not a float64 number. Correct or round them"
+            )
 
 
 def _check_shaped(array: Values, name: str, min_rows: int) -> Values:
@@ -305,7 +321,9 @@ def as_fitted(rows: Values, codes: bool, name: str) -> Values:
         return rows
     with np.errstate(invalid="ignore"):
         found = rows.astype(fitted)
-    if not np.array_equal(found, rows):
+    if not codes:
+        _refuse_changed(rows, found, name)
+    elif not np.array_equal(found, rows):
         raise ValueError(
             f"{name} has numbers that are not whole, but the rows that were fitted were a tensor "
             "of integer codes: pass integers"

@@ -72,11 +72,14 @@ class Scaling(Terms):
         A fitted scikit-learn transformer, or None.
     expansion
         How categories and gaps become numbers, where the models need that; else None.
+    shape
+        Of a row of the features that were fitted.
 
     """
 
     transformer: Any = None
     expansion: Expansion | None = None
+    shape: tuple[int, ...] | None = None
 
     def __call__(self, X: Rows) -> Features:
         if self.expansion is not None:
@@ -87,6 +90,8 @@ class Scaling(Terms):
             transformed = self.transformer.transform(X)
         dense = transformed.toarray() if issparse(transformed) else transformed
         try:
+            if np.iscomplexobj(dense):
+                raise TypeError("complex numbers are not real")
             result: Features = np.asarray(dense, dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise ValueError(
@@ -96,6 +101,11 @@ class Scaling(Terms):
             raise ValueError(
                 f"scaling={self.transformer!r} gave an array of shape {result.shape} for {len(X)} "
                 "rows: choose a scaling that gives a row of features for each row"
+            )
+        if self.shape is not None and result.shape[1:] != self.shape:
+            raise ValueError(
+                f"scaling={self.transformer!r} gave rows of shape {result.shape[1:]}, but "
+                f"{self.shape} in fit: choose a scaling that always gives the same features"
             )
         same = isinstance(X, np.ndarray) and X.shape == result.shape
         still_missing = np.isnan(result) & (np.isnan(X) if same else False)

@@ -140,7 +140,7 @@ def as_numbers(column: Series, kind: str, table: str) -> Numbers:
 
 def _converted(column: Series, kind: str) -> Numbers:
     dtype = column.dtype
-    if dtype.is_numeric() or dtype == nw.Boolean:
+    if (dtype.is_numeric() and not _is_large(column)) or dtype == nw.Boolean:
         values = column.cast(nw.Float64).to_numpy()
     elif dtype == nw.Duration:
         values = column.dt.total_microseconds().to_numpy() / MICROSECONDS
@@ -148,10 +148,24 @@ def _converted(column: Series, kind: str) -> Numbers:
         stamps = column.cast(nw.Datetime("us")) if dtype == nw.Date else column
         values = stamps.dt.timestamp("us").to_numpy() / MICROSECONDS
     else:
-        convert = float if kind == "number" else to_days
+        convert = _exact if kind == "number" else to_days
         each = (np.nan if value is None else convert(value) for value in values_of(column))
         values = np.fromiter(each, np.float64, len(column))
     return np.asarray(values, dtype=np.float64)
+
+
+def _is_large(column: Series) -> bool:
+    """Whether a column has integers beyond those that are all floats."""
+    ends = (column.min(), column.max()) if column.dtype.is_integer() else ()
+    return any(end is not None and end == end and abs(int(end)) > 2**53 for end in ends)
+
+
+def _exact(value: Any) -> float:
+    """A number as a float; refuse an integer that becomes another: two could become equal."""
+    found = float(value)
+    if isinstance(value, Integral) and int(found) != value:
+        raise ValueError(f"{value} is not a float64 number")
+    return found
 
 
 # Dates.

@@ -10,6 +10,7 @@ from torch import Tensor
 from ..data.checks import check_choice, check_folds, listed
 from ..intervals import CONSTRUCTIONS, Construction, check_construction, find_construction
 from ..losses import Loss
+from ..networks.building import CODES
 from ..solve.readout import READOUTS
 from ..solve.widths import WIDTHS, Widths
 from ..tangent import EXACT, FEATURES, FeatureMap
@@ -81,7 +82,9 @@ class Choices:
             return f"do not support readout={self.readout!r}: use readout='tangent'"
         if self.features != EXACT:
             return f"do not support features={self.features!r}: use features=None"
-        if X.ndim != 2 or not X.is_floating_point():
+        if not X.is_floating_point():
+            return f"require rows of numbers; {CODES}"
+        if X.ndim != 2:
             return "require rows of numbers"
         return "require at least 4 rows" if len(X) < 4 else ""
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -161,9 +162,11 @@ def prepare(estimator: Preparing, X: Any, y: Any, X_pool: Any, X_unlabeled: Any)
     expansion = None if mixed else reader.expansion(source.covariates)
     wanted = estimator._scaling_for(rows, source)
     scaling = fit_scaling(wanted, rows, source, learns, expansion)
+    scaled = scaling(rows)
+    scaling = replace(scaling, shape=scaled.shape[1:])
     clean = learns and not source.objections
     return Given(
-        to_tensor(scaling(rows), copy=not reader.encodes),  # of a frame it is an array of our own
+        to_tensor(scaled, copy=not reader.encodes),  # of a frame it is an array of our own
         to_tensor(target.forward(labels)),
         rows.shape[1:],
         reader,

@@ -15,6 +15,8 @@ from .copies import deep_copy
 from .dice import seeded, spawn_seeds
 from .perceptrons import DEFAULT, Averaged, check_room
 
+CODES = "integers are codes: pass X.float() if they are numbers"
+
 Network = nn.Module | Callable[[int], nn.Module]
 
 
@@ -120,9 +122,10 @@ def _probed(module: nn.Module, probe: Tensor) -> Tensor:
     try:
         result = module(probe)
     except (RuntimeError, ValueError, IndexError) as error:
+        codes = "" if probe.is_floating_point() else f" ({CODES})"
         raise ValueError(
-            f"network fails on rows of shape {tuple(probe.shape[1:])}: {error}. Give a network "
-            "that takes such rows, or a callable n_features -> torch.nn.Module"
+            f"network fails on rows of shape {tuple(probe.shape[1:])}{codes}: {error}. Give a "
+            "network that takes such rows, or a callable n_features -> torch.nn.Module"
         ) from error
     if not isinstance(result, Tensor) or result.shape not in ((rows,), (rows, 1)):
         shape = tuple(result.shape) if isinstance(result, Tensor) else type(result)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -53,13 +54,26 @@ def read_container(path: Path) -> Container:
     if path.exists() and not path.is_file():  # a pipe would be waited for
         raise ValueError(f"{path} is not a file: give one that model.save wrote")
     try:
-        with safe_open(path, framework="pt") as file:
+        with _openable(path) as place, safe_open(place, framework="pt") as file:
             document = _document(path, file.metadata() or {})
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             _check_tensors(path, document.get("hashes"), tensors)
     except (SafetensorError, UnicodeDecodeError, RecursionError) as error:
         raise _damaged(path, str(error)) from error
     return Container(document, tensors)
+
+
+@contextmanager
+def _openable(path: Path) -> Iterator[str]:
+    """Yield a name that safetensors takes: if the file's own is not UTF-8, that of an open file."""
+    name = str(path)
+    try:
+        opened = path.open("rb")
+    except ValueError as error:  # a null character, half a character
+        raise ValueError(f"{name!r} is not the name of a file ({error})") from None
+    with opened:
+        whole = name.encode(errors="ignore").decode() == name
+        yield name if whole else f"/dev/fd/{opened.fileno()}"
 
 
 def _document(path: Path, metadata: Mapping[str, str]) -> dict[str, Any]:

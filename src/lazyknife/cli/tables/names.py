@@ -64,6 +64,11 @@ def check_names(old: Header, new: Header | None, roles: Roles) -> None:
         if roles.target in names:
             column = f"column {quoted(roles.target)}"
             raise TableError(f"{old.file}: {column} is the target: remove it from {flag}")
+    for name in roles.categorical:
+        if name in roles.apart:
+            raise TableError(
+                f"{old.file}: column {quoted(name)} is not a feature: remove it from --categorical"
+            )
     if new is not None:
         _check_same(old, new, roles.apart)
 
