@@ -131,10 +131,16 @@ def test_rows_that_hide_the_others_are_left_out_like_any_others() -> None:
 
 def hard(name: str) -> tuple[Any, Array]:
     """Rows on which a certificate is easily lost."""
-    n = 18 if name == "huge y, few rows" else 30
+    n = 18 if name.endswith("few rows") else 30
     X, y, _, _ = data(1, n, 3)
     if name.startswith("huge y"):
         y[4] = 1e6
+    elif name.startswith("vast y"):
+        y[4] = 1e12
+    elif name == "an overflowing square":
+        y[4] = 1e200
+    elif name == "one y unlike the others":
+        y[:], y[4] = 0.1, 1e9
     elif name == "large units of y":
         y *= 1e150
     elif name == "a column far from 0":
@@ -148,7 +154,17 @@ def hard(name: str) -> tuple[Any, Array]:
 @pytest.mark.parametrize("construction", ["plus", "minmax"])
 @pytest.mark.parametrize(
     "name",
-    ["huge y", "huge y, few rows", "large units of y", "a column far from 0", "two dates"],
+    [
+        "huge y",
+        "huge y, few rows",
+        "vast y",
+        "vast y, few rows",
+        "an overflowing square",
+        "one y unlike the others",
+        "large units of y",
+        "a column far from 0",
+        "two dates",
+    ],
 )
 def test_hard_rows_keep_their_certificate(name: str, construction: str) -> None:
     X, y = hard(name)
