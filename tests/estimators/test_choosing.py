@@ -184,6 +184,21 @@ def test_advice_is_not_what_was_done_already() -> None:
     assert fitted(X, y, ridge=0.01, alpha=0.1).certificate_.coverage is not None
 
 
+@pytest.mark.filterwarnings("ignore:no coverage is guaranteed")
+@pytest.mark.parametrize("remedy", [{"widths": "constant"}, {"target": "symlog"}])
+def test_advice_on_widths_that_rounding_decides(remedy: dict[str, str]) -> None:
+    """The y of one row is near the end of the range of numbers."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(18, 2))
+    y = X[:, 0] + 0.3 * rng.normal(size=18)
+    y[7] = 1e300
+    found = fitted(X, y, alpha=0.1, random_state=0)
+    assert found.loo_.factors.doubtful.any()
+    ((name, value),) = remedy.items()
+    assert f"{name}={value!r}" in found.certificate_.objections[0]
+    assert fitted(X, y, alpha=0.1, random_state=0, **remedy).certificate_.coverage is not None
+
+
 def linear(left: Tensor, right: Tensor) -> Tensor:
     return left @ right.T
 
