@@ -138,8 +138,8 @@ TRAINING_ROWS_OUTSIDE = (
     "rows to predict as X_pool."
 )
 SCALE = (
-    "Scale the features (scaling='symlog', or 'standardize' with X_pool), use a larger ridge, or "
-    "set precision='float64'."
+    "Scale the features (scaling='symlog', or 'standardize' with X_pool), use a larger ridge, set "
+    "precision='float64', or, if some y are far larger than the others, target='symlog'."
 )
 _LARGER = (
     "a larger λ, for example ridge=0.01, or, if some y are far larger than the others, "

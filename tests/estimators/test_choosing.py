@@ -199,6 +199,15 @@ def test_advice_on_widths_that_rounding_decides(remedy: dict[str, str]) -> None:
     assert fitted(X, y, alpha=0.1, random_state=0, **remedy).certificate_.coverage is not None
 
 
+@pytest.mark.filterwarnings("ignore:no coverage is guaranteed")
+def test_advice_where_rounding_decides_between_ridges() -> None:
+    X, y = hard("vast y, few rows")
+    terms = {"network": mlp((8,)), "construction": "minmax", "alpha": 0.1}
+    (objection,) = fitted(X, y, **terms).certificate_.objections
+    assert "target='symlog'" in objection
+    assert fitted(X, y, **terms, target="symlog").certificate_.coverage is not None
+
+
 def linear(left: Tensor, right: Tensor) -> Tensor:
     return left @ right.T
 
