@@ -146,7 +146,9 @@ _LARGER = (
     "target='symlog'."
 )
 SCALED_ALREADY = "The features are scaled already: give " + _LARGER
-UNSURE_OF_WIDTHS = "They may have chosen their widths by rounding: give widths='constant', " + _LARGER
+UNSURE_OF_WIDTHS = (
+    "They may have chosen their widths by rounding: give widths='constant', " + _LARGER
+)
 ROUNDING_MOVES = (
     "Rounding errors may move the interval ends by {times} the residuals that determine them"
     "{cause}. {remedy}"
