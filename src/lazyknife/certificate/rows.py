@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ..base import BaseMethod, check_base
+from ..base import BaseMethod, check_base, check_trainable
 from ..data.checks import check_choice, check_folds, check_fraction
 from ..sentences import either
 from ..solve.part import MANY, SEARCHED
@@ -49,6 +49,7 @@ def plan_rows(
     check_fraction("coverage", coverage)
     check_choice("construction", construction, certifying())
     goal, method = Goal(1, coverage, construction, check_folds(folds), network), check_base(base)
+    check_trainable(method, network)
     n = fewest(lambda n: replace(goal, n=n).possible(method), _edges(folds, method))
     if n is None:
         return Plan(_no_rows(goal, method), method)

@@ -18,6 +18,7 @@ from ..intervals import Construction, find_construction
 from ..intervals.chosen import ChosenModels, Group, some_of
 from ..networks import wide
 from ..solve.again import LeverageAgain
+from ..solve.dual import DualSystem
 from ..solve.factors import choose_factors
 from ..solve.folds import draw_folds
 from ..solve.kernels import CandidateKernels, weights_of
@@ -198,7 +199,8 @@ class ChoosingStep(CandidateStep):
         system = make_system(basis, X, y, self.intercept)
         errors = None
         if widths.needs_candidates and len(members):
-            errors = errors_of(system.copy().at(ridge), y, members, self.machine)
+            assert isinstance(system, DualSystem)
+            errors = errors_of(system, ridge, basis.features.outputs, members)
         grid = tuple(ridge_grid(tangent, X, self.seed).tolist()) if widths.needs_grid else ()
         terms = {"widths": widths, "folds": self.folds, "seed": self.seed}
         problem = Problem(basis, X, y, system, (ridge,), grid, **terms)  # type: ignore[arg-type]

@@ -245,6 +245,6 @@ def _levels(errors: Errors, y: Tensor) -> tuple[Tensor, Tensor]:
     """Mean prediction, and standard deviation of y, of each model's own rows, each (k,)."""
     kept, count = errors.kept, len(y) - 1
     means = (y[:, None] * kept).sum(dim=0) / count
-    spread = ((y[:, None] - means).square() * kept).sum(dim=0).div(count).sqrt()
+    spread = ((y[:, None] - means) * kept).square().sum(dim=0).div(count).sqrt()
     middle = (errors.predicted * kept).sum(dim=0) / count
     return middle, spread.clamp(min=torch.finfo(spread.dtype).tiny)
