@@ -138,9 +138,17 @@ TRAINING_ROWS_OUTSIDE = (
     "rows to predict as X_pool."
 )
 SCALE = (
-    "Scale the features (scaling='symlog', or 'standardize' with X_pool), or use a larger ridge."
+    "Scale the features (scaling='symlog', or 'standardize' with X_pool), use a larger ridge, "
+    "or, if some y are far larger than the others, target='symlog'."
 )
-SCALED_ALREADY = "The features are scaled already: give a larger λ, for example ridge=0.01."
+_LARGER = (
+    "a larger λ, for example ridge=0.01, or, if some y are far larger than the others, "
+    "target='symlog'."
+)
+SCALED_ALREADY = "The features are scaled already: give " + _LARGER
+UNSURE_OF_WIDTHS = (
+    "They may have chosen their widths by rounding: give widths='constant', " + _LARGER
+)
 ROUNDING_MOVES = (
     "Rounding errors may move the interval ends by {times} the residuals that determine them"
     "{cause}. {remedy}"

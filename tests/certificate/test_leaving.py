@@ -107,6 +107,10 @@ def test_a_module_of_ones_own_is_assumed_to_be_public_before_the_fit() -> None:
 def test_a_base_that_would_train_nothing_is_refused_before_the_fit() -> None:
     with pytest.raises(ValueError, match="no weights to train"):
         certify(n=100, alpha=0.1, base=DPSGD(), network=QUICK)
+    with pytest.raises(ValueError, match="no weights to train"):
+        plan(n=100, coverage=0.7, base=DPSGD(), network=QUICK)
+    with pytest.raises(ValueError, match="no weights to train"):
+        plan_rows(coverage=0.7, base=DPSGD(), network=QUICK)
 
 
 def test_several_private_networks_are_paid_for_before_the_fit() -> None:

@@ -8,7 +8,7 @@ import pytest
 from sklearn.preprocessing import FunctionTransformer, QuantileTransformer, StandardScaler
 
 import lazyknife as lk
-from lazyknife.data.scaling import TRANSFORMS, fingerprints, unlike_columns
+from lazyknife.data.scaling import TRANSFORMS, _training_rows, fingerprints, unlike_columns
 from lazyknife.sentences import OUTSIDE
 from rows import linear
 
@@ -175,6 +175,41 @@ def test_equal_rows_of_discrete_columns_are_no_evidence_of_a_leak():
     leak = pd.concat([others, frame[:5]])
     assert fitted(StandardScaler(), X=frame, X_unlabeled=others).certificate_.coverage is not None
     assert fitted(StandardScaler(), X=frame, X_unlabeled=leak).certificate_.coverage is None
+
+
+@pytest.mark.parametrize(
+    ("rows", "others"),
+    [
+        (np.vstack([X[:29], X[:1]]), X[:29]),
+        (np.vstack([X[:27], X[:3]]), np.vstack([OTHER[:5], X[:12]])),
+        (X, np.vstack([X, X])),
+        (X, np.vstack([X[:10]] * 3)),
+        (X, np.vstack([OTHER[:9], OTHER[:9], X[:9]])),
+    ],
+    ids=["a row twice", "rows twice", "leaked twice", "leaked three times", "others twice"],
+)
+def test_rows_that_were_repeated_do_not_hide_a_leak(rows, others):
+    assert fitted("standardize", X=rows, X_unlabeled=others).certificate_.coverage is None
+    frames = (pd.DataFrame(table).assign(sort="a") for table in (rows, others))
+    frame, more = next(frames), next(frames)
+    assert _training_rows(frame, more) == _training_rows(rows, others) > 0
+
+
+@pytest.mark.parametrize("values", [2, 10, 100, 1000, 10**6])
+def test_rows_that_are_equal_by_chance_are_accepted(values):
+    """In tables of one column, where nothing but its values tells rows apart."""
+    refused = 0
+    for seed in range(200):
+        rng = np.random.default_rng([seed, values])
+        tables = (np.log1p(rng.integers(0, values, (m, 1))) for m in (30, 60))
+        refused += _training_rows(*tables) > 0
+    # Of 1,000 values, 18 pairs of tables repeat none on average, but share some.
+    assert refused <= (30 if values == 1000 else 6)
+
+
+def test_a_grid_is_no_leak():
+    grid = np.array([(a, b) for a in range(5) for b in range(6)], dtype=float)
+    assert _training_rows(grid, grid[::-1]) == 0
 
 
 def test_a_given_transformer_is_assumed_to_treat_rows_alike():

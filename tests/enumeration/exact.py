@@ -30,6 +30,8 @@ Bag = tuple[int, ...]
 # From rows and targets to the models that a method may fit to them, each with its probability.
 Method = Callable[[Array, Array], Iterable[tuple[Number, Any]]]
 
+IGNORED = "no coverage is guaranteed|the moved networks are far"
+
 
 class Result(NamedTuple):
     """What becomes of one data set.
@@ -113,9 +115,7 @@ class Enumeration:
         new, truth = self.atoms[:, :-1], self.atoms[:, -1]
         missed, refused = [Fraction(0)] * len(new), Fraction(0)
         with warnings.catch_warnings():
-            warnings.filterwarnings(
-                "ignore", "no coverage is guaranteed|the moved networks are far"
-            )
+            warnings.filterwarnings("ignore", IGNORED)
             for probability, model in self.method(rows[:, :-1], rows[:, -1]):
                 coverage = model.certificate_.coverage
                 if coverage is None:

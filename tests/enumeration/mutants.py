@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,13 +20,20 @@ from enumeration.cases import (
     FRAMES,
     FULL,
     HONEST,
+    KERNELS,
     LAZY_SEED,
     LINE,
+    NEAR,
+    PATHS,
     PLACES,
     REMEMBERED,
     RIDGES,
+    SCALED,
     SCALES,
+    SINGULAR,
+    THIRDS,
     TIED,
+    TWO,
     TWO_VALUES,
     Case,
     Changed,
@@ -41,7 +50,11 @@ from enumeration.exact import Method
 from lazyknife.base import Plain
 from lazyknife.data.own_scaling import own_frames
 from lazyknife.estimators.parting import PartedStep, drawn_part
+from lazyknife.intervals.construction import Construction
+from lazyknife.intervals.constructions import MinMax, Plus
+from lazyknife.intervals.order import kth_largest, kth_smallest
 from lazyknife.networks import CANDIDATES, mlp, wide
+from lazyknife.records import Ends
 from lazyknife.results import Intervals
 from reference import Array
 
@@ -64,12 +77,31 @@ def without_ties(model: Any, X: Array, y: Array) -> Changed:
     return Changed(model, model.certificate_, after=inwards)
 
 
+class BarePlus(Plus):
+    """Ends without any allowance for rounding."""
+
+    def ends(self, loo: Any, X: torch.Tensor, ranks: Sequence[int]) -> Ends:
+        found, margins = loo.scaled(X), loo.residuals.abs()
+        each = found.each + found.shift
+        return found.point, kth_smallest(each - margins, ranks), kth_largest(each + margins, ranks)
+
+
+class BareMinMax(MinMax):
+    """Likewise."""
+
+    def ends(self, loo: Any, X: torch.Tensor, ranks: Sequence[int]) -> Ends:
+        found, margin = loo.scaled(X), kth_largest(loo.residuals.abs(), ranks)
+        each = found.each + found.shift
+        least, most = each.amin(dim=1, keepdim=True), each.amax(dim=1, keepdim=True)
+        return found.point, least - margin, most + margin
+
+
 def refitted(model: Any, X: Array, y: Array, **settings: Any) -> Any:
     """The estimator with other settings, fitted to the same rows."""
     return type(model)(**model.get_params(deep=False) | settings).fit(X, y)
 
 
-def constructed(construction: str) -> Change:
+def constructed(construction: str | Construction[Any]) -> Change:
     """Another construction under the same certificate."""
     return lambda model, X, y: Changed(
         refitted(model, X, y, construction=construction), model.certificate_
@@ -99,6 +131,25 @@ def in_one_frame(model: Any, X: Array, y: Array) -> Changed:
 
     same = refitted(model, scaled(X), y, scaling=None)
     return Changed(same, same.certificate_, before=scaled)
+
+
+def less_the_median(model: Any, X: Array, y: Array) -> Changed:
+    """Features are scaled by a model's own rows after the median of all rows was subtracted."""
+    middle = np.median(X, axis=0)
+    same = refitted(model, X - middle, y)
+    return Changed(same, same.certificate_, before=lambda rows: rows - middle)
+
+
+def without_doubts(model: Any, X: Array, y: Array) -> Changed:
+    """Models whose candidates could not be compared count like others."""
+    bold = copy.copy(model)
+    bold.loo_ = replace(model.loo_, doubtful=torch.zeros_like(model.loo_.doubtful))
+    return Changed(bold, SimpleNamespace(coverage=1 - 1 / (len(y) + 1)))
+
+
+def first_row_twice(model: Any, X: Array, y: Array) -> Any:
+    """Rows are not treated alike: the first counts twice."""
+    return refitted(model, np.r_[X[:1], X], np.r_[y[:1], y])
 
 
 def standardised(model: Any, X: Array, y: Array) -> Changed:
@@ -151,6 +202,10 @@ MUTANTS: dict[str, list[Case]] = {
     ),
     "one rank more, full": each(changed(lazy(**FULL), one_rank_more), *BAGS),
     "ties missed": [every(changed(lazy(**LINE), without_ties), TIED, 4)],
+    "rounding, plus": [every(changed(lazy(**LINE), constructed(BarePlus())), TWO, 6)],
+    "rounding, minmax": [
+        every(changed(lazy(construction="minmax", **LINE), constructed(BareMinMax())), THIRDS, 3)
+    ],
     "ties missed, full": [every(changed(lazy(**FULL), without_ties), TIED, 4)],
     "κ/(n + 1) claimed for plus": [one(claiming(lazy(2, **LINE), 2 / 5), SCALES)],
     "errors on training rows": each(changed(lazy(**LINE), constructed("naive")), ERRORS),
@@ -161,6 +216,8 @@ MUTANTS: dict[str, list[Case]] = {
     "λ chosen once": each(changed(lazy(**AUTO), at_one_ridge), RIDGES),
     "places chosen once": each(changed(lazy(), at_one_place), PLACES),
     "features scaled by all rows": each(changed(lazy(), in_one_frame), SCALES),
+    "features less the median of all rows": each(changed(lazy(**SCALED), less_the_median), NEAR),
+    "doubts ignored": each(changed(lazy(**PATHS), without_doubts), SINGULAR),
     "features scaled without the new row": each(
         changed(lazy(construction="full"), in_one_frame), FRAMES
     ),
@@ -172,4 +229,11 @@ MUTANTS: dict[str, list[Case]] = {
     "half of ε": [
         one(claiming(private(widths="constant"), math.exp(TRUE_EPSILON / 2) / 4), REMEMBERED)
     ],
+}
+
+# Found by another order of the rows, since an enumeration fits only one of them.
+UNLIKE_ROWS: dict[str, list[Case]] = {
+    "the first row counts twice": each(changed(lazy(**LINE), first_row_twice), SCALES),
+    "the first row counts twice, default": each(changed(lazy(), first_row_twice), SCALES),
+    "the first row counts twice, choosing": each(changed(lazy(**KERNELS), first_row_twice), SCALES),
 }

@@ -6,6 +6,7 @@ Nothing is drawn, so there are no false alarms.
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -16,23 +17,21 @@ import numpy as np
 import pytest
 
 from enumeration.cases import (
-    BAGS,
     CASES,
-    LINE,
     PLACES,
     THREE,
+    Case,
     WithCoins,
-    in_order,
-    lazy,
-    one,
     tossed,
 )
-from enumeration.exact import Enumeration
-from enumeration.mutants import MUTANTS
+from enumeration.exact import IGNORED, Enumeration
+from enumeration.mutants import MUTANTS, UNLIKE_ROWS
 from lazyknife.results import Intervals
 from reference import Array
 
 ROUNDED = 1e-12  # of a certificate
+REFUSED = {"choosing, in doubt"}
+ITERATED = {"network, Huber loss", "network, logistic loss"}  # solved to a tolerance
 SLOW = {"cv+, two new rows", "choosing, cv+", "chosen λ, minmax", "rows set aside"}
 
 
@@ -55,7 +54,7 @@ def test_no_law_is_covered_less_than_certified(name: str) -> None:
         refused += [float(found.refused(bag)) for bag in bags]
     # Not for want of trying: some law misses often, and few fits have no certificate.
     assert max(shares) > 0.35
-    assert np.mean(refused) < 0.1
+    assert (np.mean(refused) < 0.1) == (name not in REFUSED)
 
 
 @pytest.mark.parametrize("name", MUTANTS)
@@ -78,6 +77,62 @@ def test_coins_cover_on_average_over_seeds() -> None:
         chance = math.comb(n, heads) * probability**heads * (1 - probability) ** (n - heads)
         total += chance * float(case.enumeration().miss(tuple(range(5))))
     assert 0.05 < total <= 1 / 5
+
+
+@pytest.mark.parametrize("heads", [3, 4])
+def test_coins_are_certified_for_every_seed(heads: int) -> None:
+    """2κ/(n + 2), the label lemma's bound for two labels."""
+    found = tossed(PLACES, heads).enumeration()
+    found.miss(tuple(range(5)))
+    assert list(found.certified) == pytest.approx([1 - 2 / 6])
+
+
+def test_unequal_folds_are_certified() -> None:
+    """(2κ − 2 + K)/(n + K), the label lemma's bound for K labels."""
+    for case, miss in zip(CASES["cv+, unequal folds"], (2 / 7, 3 / 7), strict=True):
+        found = case.enumeration()
+        found.miss(next(iter(case.bags or found.bags())))
+        assert list(found.certified) == pytest.approx([1 - miss])
+
+
+def moved_by_order(case: Case) -> float:
+    """The largest change of an end where the rows of every block are fitted in another order."""
+    atoms, n = np.array(case.atoms, dtype=float), sum(map(len, case.blocks))
+    order = np.array(case.bags[0] if case.bags else np.arange(n + 1) % len(atoms))[:n]
+    fits = []
+    for turn in (0, 1, 2):
+        places = np.arange(n)
+        for rows in map(list, case.blocks):
+            places[rows] = np.roll(rows, turn)[:: 1 - 2 * (turn == 2)]
+        data = atoms[order[places]]
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", IGNORED)
+            found = [
+                model.predict_interval(atoms[:, :-1])
+                for _, model in case.method(data[:, :-1], data[:, -1])
+            ]
+        fits.append([end for each in found for end in (each.lower, each.upper)])
+    first, *others = (np.concatenate(ends) for ends in fits)
+    with np.errstate(invalid="ignore"):
+        return max(
+            float(np.where(first == other, 0.0, abs(first - other)).max()) for other in others
+        )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_order_of_rows_does_not_matter(name: str) -> None:
+    """Within a block, of which an enumeration fits one order only.
+
+    Rows of different folds, coins and parts of the rows are in different blocks: the seed tells
+    them apart by their numbers. Of rows that are set aside any function may be taken, and
+    they are given.
+    """
+    assert moved_by_order(CASES[name][-1]) < (1e-6 if name in ITERATED else 1e-9)
+
+
+@pytest.mark.parametrize("name", UNLIKE_ROWS)
+def test_rows_that_are_treated_unlike_others_are_found(name: str) -> None:
+    assert moved_by_order(UNLIKE_ROWS[name][0]) > 1e-3
 
 
 # The harness itself.
@@ -128,10 +183,3 @@ def test_independent_rows_are_a_mixture_of_bags() -> None:
         if ATOMS[order[3], 1] > ATOMS[order[0], 1]
     )
     assert found.independent_miss(law) == pytest.approx(direct, rel=1e-12)
-
-
-@pytest.mark.parametrize("rows", BAGS[:2])
-def test_the_order_of_rows_does_not_matter(rows: Any) -> None:
-    case = one(lazy(**LINE), rows)
-    missed = {c.enumeration().miss(tuple(range(5))) for c in (case, in_order(case))}
-    assert len(missed) == 1

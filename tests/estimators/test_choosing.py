@@ -131,10 +131,16 @@ def test_rows_that_hide_the_others_are_left_out_like_any_others() -> None:
 
 def hard(name: str) -> tuple[Any, Array]:
     """Rows on which a certificate is easily lost."""
-    n = 18 if name == "huge y, few rows" else 30
+    n = 18 if name.endswith("few rows") else 30
     X, y, _, _ = data(1, n, 3)
     if name.startswith("huge y"):
         y[4] = 1e6
+    elif name.startswith("vast y"):
+        y[4] = 1e12
+    elif name == "an overflowing square":
+        y[4] = 1e200
+    elif name == "one y unlike the others":
+        y[:], y[4] = 0.1, 1e9
     elif name == "large units of y":
         y *= 1e150
     elif name == "a column far from 0":
@@ -148,7 +154,17 @@ def hard(name: str) -> tuple[Any, Array]:
 @pytest.mark.parametrize("construction", ["plus", "minmax"])
 @pytest.mark.parametrize(
     "name",
-    ["huge y", "huge y, few rows", "large units of y", "a column far from 0", "two dates"],
+    [
+        "huge y",
+        "huge y, few rows",
+        "vast y",
+        "vast y, few rows",
+        "an overflowing square",
+        "one y unlike the others",
+        "large units of y",
+        "a column far from 0",
+        "two dates",
+    ],
 )
 def test_hard_rows_keep_their_certificate(name: str, construction: str) -> None:
     X, y = hard(name)
@@ -166,6 +182,30 @@ def test_advice_is_not_what_was_done_already() -> None:
     assert "scaling=" not in objection
     assert "ridge=0.01" in objection
     assert fitted(X, y, ridge=0.01, alpha=0.1).certificate_.coverage is not None
+
+
+@pytest.mark.filterwarnings("ignore:no coverage is guaranteed")
+@pytest.mark.parametrize("remedy", [{"widths": "constant"}, {"target": "symlog"}])
+def test_advice_on_widths_that_rounding_decides(remedy: dict[str, str]) -> None:
+    """The y of one row is near the end of the range of numbers."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(18, 2))
+    y = X[:, 0] + 0.3 * rng.normal(size=18)
+    y[7] = 1e300
+    found = fitted(X, y, alpha=0.1, random_state=0)
+    assert found.loo_.factors.doubtful.any()
+    ((name, value),) = remedy.items()
+    assert f"{name}={value!r}" in found.certificate_.objections[0]
+    assert fitted(X, y, alpha=0.1, random_state=0, **remedy).certificate_.coverage is not None
+
+
+@pytest.mark.filterwarnings("ignore:no coverage is guaranteed")
+def test_advice_where_rounding_decides_between_ridges() -> None:
+    X, y = hard("vast y, few rows")
+    terms = {"network": mlp((8,)), "construction": "minmax", "alpha": 0.1}
+    (objection,) = fitted(X, y, **terms).certificate_.objections
+    assert "target='symlog'" in objection
+    assert fitted(X, y, **terms, target="symlog").certificate_.coverage is not None
 
 
 def linear(left: Tensor, right: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from ..base import DPSGD, BaseMethod, Public, check_base
+from ..base import DPSGD, BaseMethod, Public, check_base, check_trainable
 from ..base.roots import falling_root
 from ..choosing.rows import MANY, SEARCHED, Leaving
 from ..data.checks import check_choice, check_folds, check_fraction, check_level, check_positive_int
@@ -178,6 +178,7 @@ def plan_rows(
     check_fraction("coverage", coverage)
     check_choice("construction", construction, certifying())
     goal, method = Goal(1, coverage, construction, check_folds(folds), network), check_base(base)
+    check_trainable(method, network)
     n = fewest(lambda n: replace(goal, n=n).possible(method), _edges(folds, method))
     if n is None:
         return Plan(_no_rows(goal, method), method)

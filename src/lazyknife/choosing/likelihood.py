@@ -90,7 +90,7 @@ def leave_one_out_values(
     for k in torch.nonzero((lost > HEAVY * sides.quadratic).any(dim=0))[:, 0].tolist():
         rows = torch.tensor([k], device=dual.device) if folds is None else folds[k]
         residuals = torch.ldexp(factor.without(dual, rows)[2], whole.exponent[:, None])
-        own, side = factor.solve(_replaced(targets, rows, targets[:, rows] - residuals))
+        own, side = factor.solve(replaced(targets, rows, targets[:, rows] - residuals))
         lost[:, k] = factor.without(own, rows)[0]
         for every, one in zip(sides, side, strict=True):
             every[:, k] = one
@@ -108,7 +108,7 @@ def _criterion(quadratic: Tensor, logs: Tensor, freedom: Tensor | int) -> Tensor
     return (quadratic.clamp(min=tiny) / freedom).log() + logs / freedom
 
 
-def _replaced(targets: Tensor, rows: Tensor, wanted: Tensor) -> Tensor:
+def replaced(targets: Tensor, rows: Tensor, wanted: Tensor) -> Tensor:
     """Targets with other numbers in some rows, but within the range of those of the others."""
     others = torch.ones_like(targets[0], dtype=torch.bool)
     others[rows] = False

@@ -22,12 +22,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..compute import Machine
 from ..networks import wide
 from ..solve.choose import strips, two_left_out, two_left_out_diagonal
-from ..solve.ridge import Ridge, left_out
+from ..solve.ridge import Ridge, System, left_out
 from ..solve.rounding import FIRST_ORDER, GAMMA
 from ..tangent import WideTangent
+from .likelihood import replaced
 
 AVERAGES = (
     wide("laplace", 1.0),
@@ -45,6 +45,7 @@ PRIOR = 2.0  # c: how many rows the mean counts for
 MINIMUM_GAIN = 2.0  # over the number of rows
 FARTHEST = 2.5  # levels beyond this many standard deviations count as this many
 TIE = 1e-6
+HEAVY = 100.0  # times the errors of all other rows, above which r_j is replaced
 
 
 class Errors(NamedTuple):
@@ -69,23 +70,64 @@ def joined(parts: Sequence[Errors]) -> Errors:
     return Errors(*(torch.cat(each, dim=-1) for each in zip(*parts, strict=True)))
 
 
-def errors_of(solved: Ridge, y: Tensor, members: Tensor, machine: Machine) -> Errors:
-    """Return the errors of some of the models at one λ; y and the members are on the machine."""
-    sizes, predicted = y.new_empty(len(y), len(members)), y.new_empty(len(y), len(members))
-    spans = torch.empty_like(y)
-    for rows in strips(len(y), machine):
+def errors_of(system: System, solved: Ridge, outputs: Tensor, members: Tensor) -> Errors:
+    """Return the errors of some of the models at one λ.
+
+    Nothing of model j depends on r_j, so it may be any number. Where the error of row j, left out,
+    outweighs those of all others, they would lose their digits: then the prediction by the other
+    rows takes the place of r_j.
+
+    Parameters
+    ----------
+    system, solved
+        The equations, and what they gave last.
+    outputs
+        f(X; θ0), shape (n,).
+    members
+        The models, shape (k,).
+
+    """
+    targets = system.targets
+    if system.intercept:  # absorbs any constant: one of the targets, so that equal ones become 0
+        middle = targets.median()
+        targets, outputs = targets - middle, outputs + middle
+    found, own = _errors(system, system.again(solved, targets), targets, outputs, members)
+    for k in torch.nonzero(own > HEAVY * found.sizes.sum(dim=0))[:, 0].tolist():
+        row = members[k : k + 1]
+        lighter = replaced(targets[None], row, (found.own[k] - outputs[row])[None])[0]
+        if system.intercept:
+            middle = lighter.median()
+            lighter, here = lighter - middle, outputs + middle
+        else:
+            here = outputs
+        again, _ = _errors(system, system.again(solved, lighter), lighter, here, row)
+        for every, one in zip(found[1:], again[1:], strict=True):
+            every[..., k] = one[..., 0]
+    return found
+
+
+def _errors(
+    system: System, solved: Ridge, targets: Tensor, outputs: Tensor, members: Tensor
+) -> tuple[Errors, Tensor]:
+    """Errors of the models, and |e_j|/σ_j at the rows that they leave out, shape (k,)."""
+    n = len(outputs)
+    sizes, predicted = targets.new_empty(n, len(members)), targets.new_empty(n, len(members))
+    spans = torch.empty_like(targets)
+    for rows in strips(n, system.machine):
         strip = solved.inverse_rows(rows)
         spans[rows] = solved.spans(rows, strip)
         # σ²_{i,−ij} = 1/(d_i − A_ij²/d_j)
         open_part = two_left_out_diagonal(strip.clone(), rows, solved.diagonal)[:, members]
         errors = two_left_out(strip, rows, solved)[:, members]
-        predicted[rows] = y[rows, None] - errors
+        predicted[rows] = (outputs + targets)[rows, None] - errors
         sizes[rows] = errors.abs() * open_part.sqrt()
-    sizes[members, torch.arange(len(members), device=y.device)] = 0.0
-    own = solved.sensitivity(spans).own * solved.diagonal.abs().sqrt()
+    sizes[members, torch.arange(len(members), device=sizes.device)] = 0.0
+    residuals, widths = left_out(solved), solved.diagonal.abs().sqrt()
+    own = solved.sensitivity(spans).own * widths
     share = torch.where(own.max() > 0, own.max() / _mean(sizes), 0.0)
     noise = 2 * GAMMA * (share + solved.strain)
-    return Errors(members, sizes, predicted, y[members] - left_out(solved)[members], noise)
+    here = (outputs + (targets - residuals))[members]
+    return Errors(members, sizes, predicted, here, noise), (residuals.abs() * widths)[members]
 
 
 @dataclass(frozen=True)
@@ -221,7 +263,7 @@ def _levels(errors: Errors, y: Tensor) -> tuple[Tensor, Tensor]:
     """Mean prediction, and standard deviation of y, of each model's own rows, each (k,)."""
     kept = errors.kept
     means = _mean(y[:, None] * kept)
-    spread = _mean((y[:, None] - means).square() * kept).sqrt()
+    spread = _mean(((y[:, None] - means) * kept).square()).sqrt()
     return _mean(errors.predicted * kept), spread.clamp(min=torch.finfo(spread.dtype).tiny)
 
 

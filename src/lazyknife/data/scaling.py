@@ -30,6 +30,10 @@ Features = NDArray[Any]
 # Columns this many times as large as one, or as the others, are named; so many at most.
 UNLIKE, MOST_NAMED = 1e3, 3
 
+# Equal rows are no chance where they are this many times as many as repeated values explain, after
+# these more rows count as repeated.
+TIMES_CHANCE, FEW_MORE = 2.0, 3
+
 
 def symlog(X: Features) -> Features:
     """sign(x)·log(1 + |x|), elementwise: compresses heavy tails and depends on no data."""
@@ -173,24 +177,31 @@ def find_source(
 def _training_rows(X: Rows, others: Rows) -> int:
     """Count the others that are rows of X, and not merely equal to one.
 
-    Rows of columns that repeat their values are often equal by chance. A column whose values differ
-    within X and within the others tells rows apart. Refusing a certificate by looking at rows is no
-    leak, since that counts as covered; removing rows would be one.
+    Rows of columns that repeat their values are often equal by chance. How often is estimated for
+    each column by the share of rows that have the value of another one in the same table: it is
+    about as likely that a row of the other table has a value of this one (Good and Turing). Rows
+    that were repeated raise the share in one of the tables, and count once among the equal ones.
+    Refusing a certificate by looking at rows is no leak, since that counts as covered; removing
+    rows would be one.
     """
     known, marks = fingerprints(X), fingerprints(others)
-    count = sum(map(frozenset(known).__contains__, marks))
-    alike = count and (known == marks or (_all_differ(X) & _all_differ(others)).any())
-    return count if alike else 0
+    equal = len(set(known) & set(marks))
+    repeats = _repeats(X), _repeats(others)
+    alike = known == marks or not (repeats[0] + repeats[1]).all()
+    for of, table, every in ((repeats[0], X, marks), (repeats[1], others, known)):
+        by_chance = TIMES_CHANCE * (of.min() + FEW_MORE) / len(table)
+        alike = alike or equal > by_chance * len(set(every))
+    return sum(map(set(known).__contains__, marks)) if equal and alike else 0
 
 
-def _all_differ(X: Rows) -> NDArray[np.bool_]:
-    """For each column, whether its values all differ."""
+def _repeats(X: Rows) -> NDArray[np.int_]:
+    """For each column, how many rows have a value that another row has."""
     if isinstance(X, np.ndarray):
-        distinct = [len(np.unique(column)) for column in X.reshape(len(X), -1).T]
-    else:
-        frame = nw.from_native(X, eager_only=True)
-        distinct = [column.n_unique() for column in frame.iter_columns()]
-    return np.array([count == len(X) for count in distinct])
+        columns = X.reshape(len(X), -1).T
+        counts = [np.unique(column, return_counts=True)[1] for column in columns]
+        return np.array([len(X) - (count == 1).sum() for count in counts])
+    frame = nw.from_native(X, eager_only=True)
+    return np.array([len(X) - int(column.is_unique().sum()) for column in frame.iter_columns()])
 
 
 def distinct_rows(X: Rows) -> Rows:

@@ -33,7 +33,7 @@ from ..records import RoundedModels
 from ..solve.again import LeverageAgain
 from ..solve.folds import draw_folds
 from ..solve.reading import Read
-from ..solve.ridge import OwnRidges, Ridge
+from ..solve.ridge import OwnRidges, Ridge, System
 from ..solve.scales import LeverageScales
 from ..solve.widths import WIDTHS
 from ..tangent import Dual, Linear, WideTangent
@@ -223,11 +223,13 @@ class ChoosingStep(CandidateStep):
         errors, mine = list[Errors](), torch.zeros(len(y), dtype=torch.bool, device=y.device)
         mine[members] = True
 
-        def visit(solved: Ridge, which: Tensor) -> None:
-            chosen = torch.nonzero(which[:-1] & mine)[:, 0]
-            errors.extend([errors_of(solved, y, chosen, self.machine)] if len(chosen) else [])
-
         widths = WIDTHS[self.widths]
+        outputs = tangent.features(X).outputs if widths.needs_candidates else y
+
+        def visit(system: System, solved: Ridge, which: Tensor) -> None:
+            chosen = torch.nonzero(which[:-1] & mine)[:, 0]
+            errors.extend([errors_of(system, solved, outputs, chosen)] if len(chosen) else [])
+
         own = OwnRidges(ridges, y.new_zeros(len(ridges) - 1))
         settings = (self.intercept, "tangent", self.construction, widths, self.folds)
         step = LazyStep(own, *settings, seed=self.seed)

@@ -135,6 +135,11 @@ class ChosenModels:
     def conceded(self) -> int:
         return int(torch.isinf(self.scores).sum())
 
+    @property
+    def unsure_of_widths(self) -> bool:
+        """Whether rounding may have decided the width factor of some model."""
+        return self.factors is not None and bool(self.factors.doubtful.any())
+
     def typical_error(self) -> tuple[float, float]:
         """Medians over the models."""
         errors = [read.typical_error() for read in self._reads]

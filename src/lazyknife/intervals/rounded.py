@@ -7,7 +7,14 @@ import math
 import torch
 
 from ..records import RoundedModels
-from ..sentences import ROUNDING_DECIDES, ROUNDING_MOVES, SCALE, SCALED_ALREADY
+from ..sentences import (
+    ROUNDING_DECIDES,
+    ROUNDING_MOVES,
+    SCALE,
+    SCALED_ALREADY,
+    UNSURE_OF_WIDTHS,
+)
+from .chosen import ChosenModels
 from .compact import CompactModels
 from .order import kappa, kth_largest
 
@@ -61,5 +68,7 @@ def rounding_objections(
         times = f"{share:.0%} of" if share < 10 else "many times"
         return (ROUNDING_MOVES.format(times=times, cause=cause, remedy=remedy),)
     if conceded > tolerated:
+        unsure = isinstance(loo, ChosenModels) and loo.unsure_of_widths
+        remedy = UNSURE_OF_WIDTHS if unsure else remedy
         return (ROUNDING_DECIDES.format(count=conceded, cause=cause, remedy=remedy),)
     return ()

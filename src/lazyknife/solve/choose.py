@@ -21,7 +21,7 @@ from .ridge import OwnRidges, Ridge, RidgeModels, System, left_out
 LEAST_SHARE = 1e-10
 
 
-Visit = Callable[[Ridge, Tensor], None]
+Visit = Callable[[System, Ridge, Tensor], None]
 
 
 def leave_one_out(
@@ -39,7 +39,8 @@ def leave_one_out(
     progress
         Whether to show a progress bar.
     visit
-        Called with the solution at every λ, and with a mask of the models that have it, (n + 1,).
+        Called with the system and its solution at every λ, and with a mask of the models that have
+        it, (n + 1,).
 
     """
     distinct = own.values.unique().tolist()
@@ -52,7 +53,7 @@ def leave_one_out(
             solved, which = system.at(ridge), own.values == ridge
             _take_(found, solved, which, system.machine)
             if visit is not None:
-                visit(solved, which)
+                visit(system, solved, which)
     found.sensitivity.doubtful.copy_(own.doubtful)
     return found
 

@@ -62,6 +62,10 @@ class PrimalSystem:
 
     factor = at
 
+    def again(self, solved: PrimalRidge, targets: Tensor) -> PrimalRidge:
+        """The solution for other targets."""
+        return PrimalSystem(self.rows, targets, self.intercept, self.machine).at(solved.ridge)
+
     def models(self, ridge: float) -> RidgeModels:
         """All models, w − e_j G⁻¹φ_j, in the memory of the rows."""
         solved = self._solve(ridge, in_place=True)

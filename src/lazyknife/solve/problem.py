@@ -60,7 +60,7 @@ class Problem:
     progress: bool = False
     own: OwnRidges | None = None
     left_out: int | None = None
-    visit: Callable[[Ridge, Tensor], None] | None = None
+    visit: Callable[[System, Ridge, Tensor], None] | None = None
 
     @property
     def models(self) -> int:

@@ -17,7 +17,7 @@ The dual form (dual.py) works on the kernel, the primal form (primal.py) on feat
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -233,6 +233,13 @@ class System(Protocol):
 
     def at(self, ridge: float) -> Ridge:
         """Solve at λ, in the memory of the system: the next call overwrites the result."""
+
+    def again(self, solved: Any, targets: Tensor) -> Ridge:
+        """The solution that ``at`` gave last, for other targets, shape (n,)."""
+
+    @property
+    def intercept(self) -> bool:
+        """Whether there is an unpenalised intercept."""
 
     def factor(self, ridge: float) -> OpenRidge:
         """Solve at λ in new memory."""
