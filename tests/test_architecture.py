@@ -29,7 +29,6 @@ PARTS = [
         "threads",
         "words",
     ),
-    ("saving",),
     ("compute",),
     ("tables",),
     ("data",),

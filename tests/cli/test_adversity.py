@@ -6,17 +6,18 @@ import re
 import subprocess
 import sys
 from contextlib import contextmanager
-from hashlib import sha256
 from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from safetensors.torch import save_file
 
 from command import fail, predict, run, succeed
 from fuzzing import patience
 from lazyknife import LazyJackknifeRegressor
+from lazyknife.estimators.saving import SCHEMA, _digest
 
 ESCAPE = "\x1b[31m"  # red, to a terminal
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -90,9 +91,9 @@ def test_no_control_character_of_a_file_reaches_the_terminal(folder):
         frame = pd.read_csv(file)
         frame[odd] = [f"{ESCAPE}{'uv'[k % 2]}" for k in range(len(frame))]
         frame.assign(**{"=n" + ESCAPE: "=1"}).to_csv(file, index=False)
-    text = json.dumps({"class": ESCAPE, "hashes": {}})
-    own = {"format": "lazyknife model", "schema": "1", "document": text}
-    save_file({}, "forged.lk", own | {"sha256": sha256(text.encode()).hexdigest()})
+    text = bytearray(json.dumps({"class": ESCAPE}).encode())
+    own, tensors = {"schema": SCHEMA}, {"document": torch.frombuffer(text, dtype=torch.uint8)}
+    save_file(tensors, "forged.lk", own | {"sha256": _digest(own, tensors)})
     said = [
         run(*predict("--id", "=n" + ESCAPE, output=f"{ESCAPE}.csv")),
         run(*predict("--target", odd)),

@@ -35,7 +35,7 @@ from ..threads import available
 from .guarantee import Guaranteed
 from .preparing import prepare
 from .records import Fitted, Given, Seeds
-from .saved import Saved
+from .saving import SaveMixin
 from .shifted import ComparesRows
 from .warn import refuse_nan, warn_if_infinite, warn_if_outside
 
@@ -46,7 +46,7 @@ FEW_ROWS = 64  # too few to share
 SOME_HAVE = {"base_", "start_", "choice_", "ridge_"}
 
 
-class IntervalRegressor(Saved, ComparesRows, RegressorMixin, Guaranteed):  # type: ignore[misc]
+class IntervalRegressor(SaveMixin, ComparesRows, RegressorMixin, Guaranteed):  # type: ignore[misc]
     """Base of every estimator with ``predict_interval``.
 
     A subclass defines how leave-one-out models and a certificate are obtained (``_fit``) and which
