@@ -2,9 +2,9 @@
 
 A fitted estimator is a graph of records, networks, tensors and plain values. ``_Writer`` lists its
 objects, parts before wholes; ``_read`` goes through the list and calls what ``SAVEABLE_CLASSES``
-has for each class. The list is JSON in a safetensors file: sizes are checked against the file, and
-nothing in it names what is imported or called. (A pickle, even for ``torch.load`` with
-``weights_only=True``, can replace methods of listed classes and reserve memory by ``bytearray``.)
+has for each class. The list is JSON beside the tensors of safetensors: sizes are checked against
+the file, and nothing in it names what is imported or called. (A pickle that ``torch.load`` reads,
+even with ``weights_only=True``, can replace methods of listed classes and call ``bytearray``.)
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ from types import FunctionType
 from typing import Any, Self
 
 import numpy as np
+import safetensors.torch
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from sklearn import preprocessing as pre
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
@@ -45,7 +44,7 @@ from ..networks.perceptrons import WithSkip
 from . import candidates, choice, choosing_full, guarantee, refits
 from . import records as own_records
 
-SCHEMA = "lazyknife model 2"  # changes with the form of the list
+SCHEMA = b"lazyknife-model-2 "  # the start of a file; changes with the form of the list
 CLOSE = 1e-6  # relative: other processors round differently, other networks differ by more
 PLAIN = (type(None), bool, int, float, str)
 Json = Any  # plain values, and lists and dicts of these
@@ -101,14 +100,6 @@ def _array_parts(array: np.ndarray[Any, Any]) -> Parts | None:
     return [array.tolist(), array.dtype.kind] if is_text else None
 
 
-def _array(values: Any, kind: str = "") -> Any:
-    return np.array(values, dtype=kind[:1]) if kind else values.cpu().numpy()
-
-
-def _dict_parts(own: dict[Any, Any]) -> Parts:
-    return own if all(type(key) is str for key in own) else list(own.items())
-
-
 # Networks of these layers alone are data; any other is passed to ``load``.
 LAYERS = {
     *(Averaged, Framed, WithSkip, *ACTIVATIONS.values()),
@@ -133,8 +124,14 @@ SAVEABLE_CLASSES: dict[type, tuple[Callable[[Any], Any], Callable[..., Any]]] = 
     list: (list, lambda *values: list(values)),
     set: (list, lambda *values: set(values)),
     frozenset: (list, lambda *values: frozenset(values)),
-    dict: (_dict_parts, lambda *items, **named: dict(items) | named),
-    np.ndarray: (_array_parts, _array),
+    dict: (
+        lambda own: own if all(type(key) is str for key in own) else list(own.items()),
+        lambda *items, **named: dict(items) | named,
+    ),
+    np.ndarray: (
+        _array_parts,
+        lambda values, kind="": np.array(values, kind[:1]) if kind else values.cpu().numpy(),
+    ),
     np.generic: (lambda number: [np.asarray(number).reshape(1)], lambda array: array[0]),
     np.random.PCG64: (lambda bits: bits.state, partial(_filled, np.random.PCG64)),
     np.random.Generator: (lambda own: [own.bit_generator], np.random.Generator),
@@ -217,8 +214,16 @@ def _tensors_of(module: nn.Module) -> dict[str, Tensor]:
     return dict((*module.named_parameters(), *module.named_buffers()))
 
 
-def _read(objects: Sequence[Json], makes: Mapping[str, Any]) -> Callable[[Json], Any]:
+def _read(objects: Json, tensors: Any, given: Any, templates: Any = (), device: Any = None) -> Any:
     """Make the objects of a list; return a function from what the writer returned to them."""
+    makes = {_NAMES[kind]: make for kind, (_, make) in SAVEABLE_CLASSES.items()} | {
+        "tensor": lambda name, shape, stride, device: (
+            tensors[name].to(device, copy=True).as_strided(shape, stride)
+        ),
+        "torch.device": partial(_device, device),
+        "weights": partial(_weights, templates),
+        "given": given.__getitem__,
+    }
     made: list[Any] = []
 
     def value(written: Json) -> Any:
@@ -227,10 +232,10 @@ def _read(objects: Sequence[Json], makes: Mapping[str, Any]) -> Callable[[Json],
     for name, parts in objects:  # parts before wholes, so none refers to a later one
         if name not in makes:
             raise ValueError(f"{name!r} is not a class that a saved model may contain")
-        named = isinstance(parts, dict)
-        positional = () if named else map(value, parts)
-        by_name = {part: value(inner) for part, inner in parts.items()} if named else {}
-        made.append(makes[name](*positional, **by_name))
+        if isinstance(parts, dict):
+            made.append(makes[name](**{part: value(inner) for part, inner in parts.items()}))
+        else:
+            made.append(makes[name](*map(value, parts)))
     return value
 
 
@@ -290,14 +295,6 @@ def _outcome(model: Any, rows: Tensor) -> list[float] | None:
         return None
 
 
-def _digest(about: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
-    found = sha256(repr(sorted(about.items())).encode())
-    for name, tensor in sorted(tensors.items()):
-        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode())
-        found.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
-    return found.hexdigest()
-
-
 class SaveMixin:
     """Estimators that can be written to a file and read again."""
 
@@ -331,6 +328,7 @@ class SaveMixin:
         writer.in_settings = False
         state = sorted(vars(self).items(), key=lambda item: item[0].startswith("_"))
         document = {
+            "lazyknife": version("lazyknife"),
             "class": type(self).__name__,
             "certificate": str(model.certificate_),
             "settings": written,
@@ -341,13 +339,10 @@ class SaveMixin:
             "outcome": _outcome(self, rows),
         }
         text = torch.frombuffer(bytearray(json.dumps(document).encode()), dtype=torch.uint8)
-        tensors = writer.tensors | {"document": text, "probe": rows}
-        about = {"schema": SCHEMA, "lazyknife": version("lazyknife")}
-        with replacing(Path(path)) as temporary:
-            try:
-                save_file(tensors, temporary, about | {"sha256": _digest(about, tensors)})
-            except SafetensorError as error:  # a full disk, among others
-                raise OSError(str(error)) from None
+        content = safetensors.torch.save(writer.tensors | {"document": text, "probe": rows})
+        with replacing(Path(path)) as temporary, temporary.open("wb") as file:
+            file.write(SCHEMA + sha256(content).hexdigest().encode() + b"\n")
+            file.write(content)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], map_location: Any = None, **given: Any) -> Self:
@@ -356,36 +351,35 @@ class SaveMixin:
         Parameters
         ----------
         path
-            The file. One that is damaged, of another schema or of another class of estimator is
-            refused with a ValueError.
+            The file. One that is damaged or of another version or class is a ValueError.
         map_location
             Where the model goes: ``"cpu"``, ``"cuda"``, ``"auto"`` (a GPU if there is one) or a
             ``torch.device``. None: where it was.
         **given
-            Settings that are not in the file because they contain code, under their own names:
-            ``network=`` a module of the same class and shapes (its weights come from the file) or
-            the list of candidates with its kernel functions, ``scaling=`` the fitted transformer,
-            ``loss=``, ``base=``, ``features=`` or ``parameters=`` of your own. Each is compared
-            with what the model was fitted with; another one is refused with a ValueError.
+            Settings with code, which is not in the file, under their own names: ``network=`` a
+            module of the same class and shapes (its weights come from the file) or the list of
+            candidates with its kernel functions, ``scaling=`` the fitted transformer, ``loss=``,
+            ``base=``, ``features=`` or ``parameters=`` of your own. One that is not what the model
+            was fitted with, as far as that can be compared, is a ValueError.
 
         """
-        path, about, here = Path(path), dict[str, Any](), version("lazyknife")
+        path, here, wrote = Path(path), version("lazyknife"), "an unknown version"
         if path.exists() and not path.is_file():  # a pipe would be waited for
             raise ValueError(f"{path} is not a file: give one that model.save wrote")
         try:
-            with safe_open(path, framework="pt") as file:
-                about |= file.metadata() or {}
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            stored, schema = about.pop("sha256", None), about.get("schema")
-            if schema != SCHEMA:
+            with path.open("rb") as file:
+                head, content = file.readline(200), file.read()
+            if not head.startswith(SCHEMA):
                 raise _Refused(
-                    f"not a model that lazyknife {here} reads: give a file that model.save wrote. "
-                    f"Its schema is {schema!r} (of lazyknife {about.get('lazyknife')}), not "
-                    f"{SCHEMA!r}: load it with the version that wrote it, or fit and save again"
+                    f"not a model that lazyknife {here} reads: it starts with {head[:20]!r}, not "
+                    f"with {SCHEMA!r}. Give a file that model.save wrote, load it with the version "
+                    "that wrote it, or fit and save again"
                 )
-            if stored != _digest(about, tensors):
+            if head != SCHEMA + sha256(content).hexdigest().encode() + b"\n":
                 raise ValueError("its hash differs")
+            tensors = safetensors.torch.load(content)
             document = json.loads(tensors["document"].numpy().tobytes())
+            wrote = document["lazyknife"]
             if (name := document["class"]) != cls.__name__:
                 raise _Refused(f"it holds a {name}, not a {cls.__name__}: use {name}.load")
             if lacking := {k: what for k, what in document["needs"].items() if k not in given}:
@@ -410,8 +404,8 @@ class SaveMixin:
         except Exception as error:
             raise ValueError(
                 f"{path} is damaged or was changed ({type(error).__name__}: {error}): nothing was "
-                "loaded. Copy the file again, or fit and save again (lazyknife "
-                f"{about.get('lazyknife')} wrote it, and this is {here})"
+                "loaded. Copy the file again, or fit and save again (it was written by lazyknife "
+                f"{wrote}, and this is {here})"
             ) from error
 
     @classmethod
@@ -424,15 +418,8 @@ class SaveMixin:
                 raise _Refused(
                     f"{name}={value!r:.300} is not what the model was fitted with: {saved:.300}"
                 )
-        makes = {_NAMES[kind]: make for kind, (_, make) in SAVEABLE_CLASSES.items()} | {
-            "tensor": lambda name, shape, stride, device: (
-                tensors[name].to(device, copy=True).as_strided(shape, stride)
-            ),
-            "torch.device": partial(_device, device),
-            "weights": partial(_weights, _templates(given.get("network"), tensors["probe"])),
-            "given": (walk.given | given).__getitem__,
-        }
-        value = _read(document["objects"], makes)
+        templates = _templates(given.get("network"), tensors["probe"])
+        value = _read(document["objects"], tensors, walk.given | given, templates, device)
         settings = {name: value(written) for name, written in document["settings"].items()}
         changed = dict(given)
         if device is not None and settings.get("device", "auto") != "auto":
