@@ -661,8 +661,21 @@ def test_devices_are_replaced(saved):
         assert again.device == "cpu"
         assert again.loo_.basis.tangent.machine.device == torch.device("cpu")
         assert_same(again, fitted("one network"))
-    with pytest.raises(ValueError, match="device='nowhere'"):
+    with pytest.raises(ValueError, match=r"^device='nowhere'"):
         LazyJackknifeRegressor.load(saved, map_location="nowhere")
+
+
+class OneSetting(LazyJackknifeRegressor):
+    def __init__(self, ridge, alpha=0.1):
+        super().__init__(ridge=ridge, alpha=alpha, random_state=0)
+
+
+def test_subclasses_are_loaded(tmp_path):
+    model = OneSetting(1.0).fit(X, y)
+    model.save(tmp_path / "m.lk")
+    again = OneSetting.load(tmp_path / "m.lk")
+    assert again.ridge == 1.0
+    assert_same(model, again)
 
 
 def test_a_budget_fits_the_memory_that_is_there():

@@ -71,7 +71,8 @@ def _filled(kind: Any, **state: Any) -> Any:
     if methods := [name for name in state if callable(getattr(kind, name, None))]:
         raise ValueError(f"{methods} are not attributes that a file may set")
     found = kind.__new__(kind)
-    (nn.Module if issubclass(kind, nn.Module) else kind).__init__(found)
+    if not hasattr(kind, "get_params"):  # constructors of estimators only set attributes
+        (nn.Module if issubclass(kind, nn.Module) else kind).__init__(found)
     found.__setstate__(state)
     return found
 
@@ -316,7 +317,7 @@ class SaveMixin:
         settings, like = model.get_params(deep=False), model._rows_like
         rows = torch.from_numpy(np.random.default_rng(0).normal(size=(3, *like.shape[1:])))
         rows = (rows * like.is_floating_point()).to(like.dtype)  # codes of categories: 0
-        writer = _Writer(_templates(settings["network"], rows))
+        writer = _Writer(_templates(settings.get("network"), rows))
         written = {name: writer.value(value, name) for name, value in settings.items()}
         needs = {place.split(".")[0]: _name(value) for place, value in writer.given.items()}
         described = {name: _describe(value) for name, value in settings.items()}
@@ -366,9 +367,10 @@ class SaveMixin:
         path, here, wrote = Path(path), version("lazyknife"), "an unknown version"
         if path.exists() and not path.is_file():  # a pipe would be waited for
             raise ValueError(f"{path} is not a file: give one that model.save wrote")
+        device = None if map_location is None else find_device(map_location)
+        with path.open("rb") as file:
+            head, content = file.readline(200), file.read()
         try:
-            with path.open("rb") as file:
-                head, content = file.readline(200), file.read()
             if not head.startswith(SCHEMA):
                 raise _Refused(
                     f"not a model that lazyknife {here} reads: it starts with {head[:20]!r}, not "
@@ -388,43 +390,35 @@ class SaveMixin:
                     f"{', '.join(f'{name} ({what})' for name, what in lacking.items())}: pass "
                     f"load({path.name!r}, {', '.join(f'{name}=...' for name in lacking)})"
                 )
-            model = cls._made(document, tensors, map_location, given)
-            was, now = document["outcome"], _outcome(model, tensors["probe"])
+            walk, rows = _Writer(), tensors["probe"]
+            for name, value in given.items():
+                walk.value(value, name)
+                if _describe(value) != (saved := document["described"].get(name, "no setting")):
+                    raise _Refused(
+                        f"{name}={value!r:.300} is not what the model was fitted with: {saved:.300}"
+                    )
+            parts, templates = walk.given | given, _templates(given.get("network"), rows)
+            made = _read(document["objects"], tensors, parts, templates, device)
+            settings = {name: made(written) for name, written in document["settings"].items()}
+            changed = dict(given)
+            if device is not None and settings.get("device", "auto") != "auto":
+                changed["device"] = str(device)
+            state = {name: made(written) for name, written in document["state"].items()}
+            model: Any = _filled(cls, **vars(cls(**settings | changed)) | state)
+            model._settings |= changed
+            was, now = document["outcome"], _outcome(model, rows)
             alike = partial(np.allclose, rtol=CLOSE, atol=CLOSE, equal_nan=True)
             if given and was is not None and (now is None or not alike(was, now)):
                 raise _Refused(
                     f"with what was given the model predicts {now} where it predicted {was}: pass "
                     "the network, kernel function or loss that it was fitted with"
                 )
-            return model
+            return model  # type: ignore[no-any-return]
         except _Refused as error:
             raise ValueError(f"{path}: {error}") from error
-        except OSError:
-            raise
         except Exception as error:
             raise ValueError(
                 f"{path} is damaged or was changed ({type(error).__name__}: {error}): nothing was "
                 "loaded. Copy the file again, or fit and save again (it was written by lazyknife "
                 f"{wrote}, and this is {here})"
             ) from error
-
-    @classmethod
-    def _made(cls, document: Any, tensors: Any, map_location: Any, given: dict[str, Any]) -> Self:
-        """The model of a file, with what is not in it."""
-        walk, device = _Writer(), None if map_location is None else find_device(map_location)
-        for name, value in given.items():
-            walk.value(value, name)
-            if _describe(value) != (saved := document["described"].get(name, "no setting")):
-                raise _Refused(
-                    f"{name}={value!r:.300} is not what the model was fitted with: {saved:.300}"
-                )
-        templates = _templates(given.get("network"), tensors["probe"])
-        value = _read(document["objects"], tensors, walk.given | given, templates, device)
-        settings = {name: value(written) for name, written in document["settings"].items()}
-        changed = dict(given)
-        if device is not None and settings.get("device", "auto") != "auto":
-            changed["device"] = str(device)
-        state = {name: value(written) for name, written in document["state"].items()}
-        model = _filled(cls, **vars(cls(**settings | changed)) | state)
-        model._settings |= changed
-        return model  # type: ignore[no-any-return]
