@@ -27,7 +27,6 @@ PARTS = [
         "settings",
         "threads",
     ),
-    ("saving",),
     ("compute",),
     ("data",),
     ("losses",),

@@ -67,7 +67,7 @@ def test_plans_and_fits_count_rows_by_one_rule(
     parameters = 64 * 4 + 65 * 64 + 64 + 1 + 3 if network is None else 21
     for n in (400, 401, 999, 1000, 1001, 2001, 4001, 5001, 7001, 8001, 16_001, 40_000):
         own = model._leaving(like.expand(n, 3))
-        assert own == left_out(n, construction, base or Public(), network, parameters)
+        assert own == left_out(n, construction, base or Public())
 
 
 @pytest.mark.parametrize(("ridge", "coins"), [("auto", True), (1.0, False)])

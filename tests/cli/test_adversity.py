@@ -12,11 +12,13 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
-from safetensors.torch import save_file
+import torch
+from safetensors.torch import save
 
 from command import fail, predict, run, succeed
 from fuzzing import patience
 from lazyknife import LazyJackknifeRegressor
+from lazyknife.estimators.saving import SCHEMA
 
 ESCAPE = "\x1b[31m"  # red, to a terminal
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -90,9 +92,10 @@ def test_no_control_character_of_a_file_reaches_the_terminal(folder):
         frame = pd.read_csv(file)
         frame[odd] = [f"{ESCAPE}{'uv'[k % 2]}" for k in range(len(frame))]
         frame.assign(**{"=n" + ESCAPE: "=1"}).to_csv(file, index=False)
-    text = json.dumps({"class": ESCAPE, "hashes": {}})
-    own = {"format": "lazyknife model", "schema": "1", "document": text}
-    save_file({}, "forged.lk", own | {"sha256": sha256(text.encode()).hexdigest()})
+    text = bytearray(json.dumps({"lazyknife": "0", "class": ESCAPE}).encode())
+    content = save({"document": torch.frombuffer(text, dtype=torch.uint8)})
+    head = SCHEMA + sha256(content).hexdigest().encode() + b"\n"
+    (folder / "forged.lk").write_bytes(head + content)
     said = [
         run(*predict("--id", "=n" + ESCAPE, output=f"{ESCAPE}.csv")),
         run(*predict("--target", odd)),

@@ -145,6 +145,9 @@ def test_fit_refuses_what_it_cannot_use(folder):
     assert "2 rows are too few" in fail(*fit(train="two.csv"))
     assert "no covariates to learn from" in fail(*fit("--base", "pretrained"))
     (folder / "m.lk").write_bytes(b"x" * 200)
+    assert "m.lk: not a model that lazyknife" in fail(*predict())
+    succeed(*fit(*QUICK))
+    (folder / "m.lk").write_bytes((folder / "m.lk").read_bytes()[:-1])
     assert "m.lk is damaged or was changed" in fail(*predict())
 
 

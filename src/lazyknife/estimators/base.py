@@ -49,7 +49,7 @@ from ..settings import grouped, with_settings
 from ..shift import Shift, compare_rows, kept_places, kept_rows
 from ..threads import available
 from .fit_input import Fitted, Given, Seeds, prepare
-from .saved import Saved
+from .saving import SaveMixin
 from .warn import refuse_nan, warn_if_infinite, warn_if_outside, warn_if_shifted
 
 Values = NDArray[Any]
@@ -174,7 +174,7 @@ def _comparable(rows: Any, reader: RowReader, scaling: Scaling) -> Array:
     return found
 
 
-class IntervalRegressor(Saved, ShiftCheckMixin, RegressorMixin, CertifiedMixin):  # type: ignore[misc]
+class IntervalRegressor(SaveMixin, ShiftCheckMixin, RegressorMixin, CertifiedMixin):  # type: ignore[misc]
     """Base of every estimator with ``predict_interval``.
 
     A subclass defines how leave-one-out models and a certificate are obtained (``_fit``) and which
