@@ -17,6 +17,7 @@ from sklearn.metrics import explained_variance_score
 from lazyknife import compare
 from lazyknife.certificate import paper_bound
 from lazyknife.cli.files import versions
+from lazyknife.errors import one_line
 from lazyknife.estimators.base import IntervalRegressor
 from lazyknife.estimators.mapie import MapieRegressor
 from lazyknife.estimators.refits import Refits
@@ -59,7 +60,7 @@ def _run(trials: Sequence[Trial], own: Own) -> list[Row]:
             warnings.simplefilter("ignore")
             found: list[dict[str, Any]] = measure(trials, own)
     except Exception as error:
-        found = [{"error": compare.one_line(error)}] * len(trials)
+        found = [{"error": one_line(f"{type(error).__name__}: {error}")}] * len(trials)
     return [same | trial.key | each for trial, each in zip(trials, found, strict=True)]
 
 

@@ -18,10 +18,9 @@ from torch import nn
 import lazyknife as lk
 from enumeration.exact import Bag, Enumeration, Method
 from lazyknife.base import BaseMethod
-from lazyknife.choosing.rows import draw_part
+from lazyknife.choosing.rows import Leaving, draw_part, drawn_part, part_of
 from lazyknife.estimators.fit_input import Seeds
 from lazyknife.estimators.lazy import LazyJackknifeRegressor
-from lazyknife.estimators.parting import drawn_part
 from lazyknife.networks import mlp, wide
 from lazyknife.records import Base, PrivacyCurve
 from lazyknife.results import Intervals
@@ -220,6 +219,9 @@ class Parted(LazyJackknifeRegressor):
 
     def _parted(self, *terms: Any) -> bool:
         return True
+
+    def _leaving_of(self, n: int, *terms: Any) -> Leaving:
+        return Leaving(n - part_of(n), part_of(n))
 
 
 def set_aside(rows: Rows, **settings: Any) -> Case:

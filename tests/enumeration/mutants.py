@@ -48,8 +48,9 @@ from enumeration.cases import (
 )
 from enumeration.exact import Method
 from lazyknife.base import Plain
+from lazyknife.choosing.rows import drawn_part
 from lazyknife.data.own_scaling import own_frames
-from lazyknife.estimators.parting import PartedStep, drawn_part
+from lazyknife.estimators.parting import PartedStep
 from lazyknife.intervals.construction import Construction
 from lazyknife.intervals.constructions import MinMax, Plus
 from lazyknife.intervals.order import kth_largest, kth_smallest

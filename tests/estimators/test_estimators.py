@@ -242,7 +242,7 @@ def test_a_new_fit_keeps_nothing_of_the_one_before():
     model = lk.LazyJackknifeRegressor(random_state=0).fit(X, y)
     assert hasattr(model, "choice_")
     assert not hasattr(model, "base_")
-    model.set_params(network=lk.mlp((8,))).fit(X, y)
+    model.set_params(network=lk.mlp((8,)), ridge=1.0).fit(X, y)
     assert hasattr(model, "base_")
     assert not hasattr(model, "choice_")
 
@@ -497,7 +497,7 @@ BAD_FITS = {
         {"network": lk.mlp((4,))},
         1e160 * GOOD_X,
         GOOD_Y,
-        "too large for float64 .* scale the features",
+        "too large",
     ),
     "batch size": ({"base": lk.DPSGD(batch_size=31)}, GOOD_X, GOOD_Y, "batch_size=31 is more"),
     "scaling": ({"scaling": "log"}, GOOD_X, GOOD_Y, r"scaling='log': choose from"),
@@ -909,7 +909,7 @@ def test_raw_columns_lose_the_certificate_and_are_named():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"income": 1e11 * np.exp(rng.normal(size=60)), "age": rng.normal(size=60)})
     targets = rng.normal(size=60)
-    model = lk.LazyJackknifeRegressor(lk.mlp((64, 64), skip=True), random_state=0)
+    model = lk.LazyJackknifeRegressor(lk.mlp((64, 64), skip=True), scaling=None, random_state=0)
     with pytest.warns(UserWarning, match="no coverage is guaranteed.*'income'.*scaling="):
         model.fit(frame, targets)
     assert model.certificate_.coverage is None

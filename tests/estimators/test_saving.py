@@ -659,7 +659,7 @@ def test_devices_are_replaced(saved):
     for where in ("cpu", torch.device("cpu")):
         again = LazyJackknifeRegressor.load(saved, map_location=where)
         assert again.device == "cpu"
-        assert again.loo_.basis.tangent.machine.device == torch.device("cpu")
+        assert again.loo_.full.basis.tangent.machine.device == torch.device("cpu")
         assert_same(again, fitted("one network"))
     with pytest.raises(ValueError, match=r"^device='nowhere'"):
         LazyJackknifeRegressor.load(saved, map_location="nowhere")

@@ -232,7 +232,9 @@ class LazyFit(IntervalRegressor):
         if isinstance(network, wide):
             return wide_candidate(network)
         assert base is not None
-        own = type(self._base_method()) is Public and not isinstance(network, nn.Module)
+        # Scaled inputs are another module, in which names of one's own would not be found.
+        own = isinstance(self.parameters, str) and not isinstance(network, nn.Module)
+        own = own and type(self._base_method()) is Public
         name = str(network) if isinstance(network, mlp) else type(base.module).__name__
         return finite_candidate(name, base.module, given.X, self.parameters, self._machine(), own)
 
