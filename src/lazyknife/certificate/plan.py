@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..base import DPSGD, BaseMethod, Public, check_base
-from ..base.roots import falling_root
+from ..base.privacy import falling_root
 from ..data.checks import check_choice, check_fraction, check_level, check_positive_int
 from ..intervals import CONSTRUCTIONS, kappa, rows_needed
 from ..sentences import either, rounded_down

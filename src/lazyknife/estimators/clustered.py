@@ -13,7 +13,7 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 
 from ..base import Public
-from ..base.composed import composed
+from ..base.privacy import composed
 from ..certificate.leaving import MOST
 from ..cluster import (
     Partitions,
