@@ -36,7 +36,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks.report import cpu_table, options_table, sizes_table
 from benchmarks.sizes import sizes as sizes_of_the_default
 from benchmarks.threads import threads
-from lazyknife.base import DPSGD, Plain, Pretrained, Public
+from lazyknife.base import DPSGD, Plain, Public
 from lazyknife.compute import Machine, steps
 from lazyknife.estimators.lazy import LazyJackknifeRegressor
 from lazyknife.estimators.refits import Refits, train_ensemble
@@ -56,7 +56,7 @@ NEW_ROWS = 4900
 WIDTHS = (64, 64)
 BUDGET = 256 * 2**20
 # Of the options: features, new rows, folds, random starts, and rows without labels.
-FEATURES, OPTION_ROWS, FOLDS, STARTS, UNLABELLED = 16, 2000, 10, 8, 5000
+FEATURES, OPTION_ROWS, FOLDS, STARTS = 16, 2000, 10, 8
 Job = Callable[[], Any]
 Row = dict[str, Any]
 
@@ -424,8 +424,6 @@ class Option:
         The same for m×n×n operations of predictions, given n too.
     kernels
         How many kernels are summed.
-    unlabelled
-        Rows of the base's training.
     counts
         Whether y is made a count.
     largest
@@ -437,7 +435,6 @@ class Option:
     fit: Callable[[Counts], float] | None = lambda k: k.grid
     predict: Callable[[Counts, int], float] = lambda k, n: 2
     kernels: int = 1
-    unlabelled: int = 0
     counts: bool = False
     largest: int = 1000
 
@@ -445,7 +442,7 @@ class Option:
         """Operations of a fit, those of the kernel among them."""
         assert self.fit is not None
         units, weights = sizes(FEATURES, skip=True)
-        passes = 4 * n * self.kernels + 6 * self.unlabelled  # no gradients of the weights but here
+        passes = 4 * n * self.kernels
         return n * n * units * self.kernels + n**3 * self.fit(k) + passes * weights
 
     def predict_operations(self, n: int, k: Counts) -> float:
@@ -470,9 +467,6 @@ OPTIONS = {
         lambda k, n: 2 * FOLDS / n,
     ),
     f"starts={STARTS}": Option({"starts": STARTS}, kernels=STARTS),
-    f"base=Pretrained(epochs=1), {UNLABELLED:,} rows": Option(
-        {"base": Pretrained(epochs=1)}, unlabelled=UNLABELLED
-    ),
     'loss="huber"': Option({"loss": "huber"}, fit=None, largest=400),
     'loss="poisson"': Option({"loss": "poisson"}, fit=None, counts=True, largest=400),
 }
@@ -487,15 +481,13 @@ def options(repeats: int) -> list[Row]:
 
 def options_at(n: int, ridge: float | str, repeats: int) -> list[Row]:
     """All options at one n and one ridge, timed one after the other in each round."""
-    X, y, new, _ = problem(n, FEATURES, OPTION_ROWS + UNLABELLED)
-    new, unlabelled = new[:OPTION_ROWS], new[OPTION_ROWS:]
+    X, y, new, _ = problem(n, FEATURES, OPTION_ROWS)
     every = {"": PLAIN, **{name: o for name, o in OPTIONS.items() if n <= o.largest}}
     models, fits, predicts, counts = {}, {}, {}, {}
     for name, option in every.items():
         model = models[name] = LazyJackknifeRegressor(**settings_of(option, ridge))
         target = y.clamp(min=0).round() if option.counts else y
-        extra = {"X_unlabeled": unlabelled} if option.unlabelled else {}
-        fits[name] = lambda m=model, y=target, extra=extra: m.fit(X, y, **extra)
+        fits[name] = lambda m=model, y=target: m.fit(X, y)
         predicts[name] = lambda m=model: m.predict_interval(new)
         counts[name] = counted_ridges(fits[name], model)
         predicts[name]()

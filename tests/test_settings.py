@@ -14,7 +14,6 @@ OBJECTS = [
     lk.DPSGD(epsilon=0.5, lr=0.1),
     lk.Split(0.3, lk.Plain(epochs=2)),
     lk.Perturbed(sensitivity=1.0, epsilon=0.1),
-    lk.Pretrained(epochs=3),
     lk.Plain(),
     lk.Sketch(64),
     lk.Huber(2.0),

@@ -15,11 +15,12 @@ from matplotlib.figure import Figure
 from torch import nn
 
 import lazyknife as lk
-from lazyknife.base import Pretrained, Public
+from lazyknife.base import Public
 from lazyknife.plots import plot_methods, save_figure, style
 
 from ..datasets import load
 from ..pages import fill_file, markdown
+from .autoencoding import Autoencoded
 from .shared import ALPHA, keep, means, measure
 
 SPLITS, LABELLED = 15, 100
@@ -41,12 +42,12 @@ METHODS: dict[str, dict[str, Any]] = {
     "random start": {"base": Public()},
     "random start, standardized": {"base": Public(), "scaling": "standardize"},
     "random start, last layer": {"base": Public(), "parameters": "last"},
-    "autoencode": {"base": Pretrained()},
-    "autoencode, standardized": {"base": Pretrained(), "scaling": "standardize"},
-    "autoencode, last layer": {"base": Pretrained(), "parameters": "last"},
-    "autoencode, denoising": {"base": Pretrained(), "network": denoising},
+    "autoencode": {"base": Autoencoded()},
+    "autoencode, standardized": {"base": Autoencoded(), "scaling": "standardize"},
+    "autoencode, last layer": {"base": Autoencoded(), "parameters": "last"},
+    "autoencode, denoising": {"base": Autoencoded(), "network": denoising},
     "linear part, random start": {"base": Public(), "network": lk.mlp((64, 64), skip=True)},
-    "linear part, autoencode": {"base": Pretrained(), "network": lk.mlp((64, 64), skip=True)},
+    "linear part, autoencode": {"base": Autoencoded(), "network": lk.mlp((64, 64), skip=True)},
 }
 
 

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import re
 
 import numpy as np
 import pandas as pd
 import pytest
-from research.experiments import unlabelled
+import torch
+from research.experiments import autoencoding, unlabelled
 from research.pages import DOCS, fill
+from torch import nn
 
+import lazyknife as lk
 from alike import check_same_page
+from descents import adam, squared_error, weights
 from lazyknife import LazyJackknifeRegressor
+from lazyknife.networks import seeded
+from lazyknife.records import INDEPENDENT
 from rows import linear
 
 PAGE = DOCS / "unlabelled.md"
@@ -64,6 +71,34 @@ def test_scores_are_compared_split_by_split():
     assert summary.loc["autoencode", "gain"] == pytest.approx(np.mean(gains))
     assert summary.loc["autoencode", "gain_se"] == pytest.approx(np.std(gains, ddof=1) / 2**0.5)
     assert summary.loc["autoencode", "score"] == 2.0
+
+
+@pytest.mark.parametrize("skip", [False, True])
+def test_autoencoding_is_adam_on_the_reconstruction_of_rows_without_labels(skip):
+    start = lk.mlp((5, 4), "tanh", skip=skip)(3).double()
+    X = torch.from_numpy(linear(30)[0])
+    base, labels = autoencoding.Autoencoded(epochs=3, batch_size=8, lr=3e-3), torch.zeros(6)
+    found = base.fit(start, X[:6], labels, seed=2, covariates=X)
+    other = base.fit(start, X[:6], labels + 9, seed=2, covariates=X)
+    module = copy.deepcopy(start)
+    *layers, _ = getattr(module, "body", module)
+    body = nn.Sequential(*layers)
+    with seeded(2):
+        decoder = nn.Linear(4, 3).double()
+        orders = [torch.randperm(30) for _ in range(3)]
+    adam(
+        lambda b: squared_error(decoder(body(X[b])), X[b]),
+        [*body.parameters(), *decoder.parameters()],
+        [batch for order in orders for batch in order.split(8)],
+        3e-3,
+    )
+    torch.testing.assert_close(weights(found.module), weights(module), rtol=1e-9, atol=1e-12)
+    assert torch.equal(weights(found.module), weights(other.module))
+    assert not torch.equal(weights(found.module), weights(start))
+    assert not any(part._forward_pre_hooks for part in found.module.modules())
+    assert found.dependence == INDEPENDENT
+    with pytest.raises(ValueError, match="X_pool or X_unlabeled"):
+        base.fit(start, X[:6], labels, seed=2)
 
 
 @pytest.mark.slow

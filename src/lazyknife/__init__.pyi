@@ -2,7 +2,6 @@ from .base import DPSGD as DPSGD
 from .base import BaseMethod as BaseMethod
 from .base import Perturbed as Perturbed
 from .base import Plain as Plain
-from .base import Pretrained as Pretrained
 from .base import Public as Public
 from .base import Split as Split
 from .certificate import Certificate as Certificate

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import re
 import sys
 from collections.abc import Callable
@@ -11,12 +10,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+import psutil
+
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
-SYSTEM_MEMORY, CONTROL_GROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
-UNKNOWN_MEMORY = 8 * 2**30  # where the system does not report it
 LIBRARIES = 1.5e9  # bytes of address space with which torch and pandas can be loaded
+CONTROL_GROUP = Path("/sys/fs/cgroup")
+NO_LIMIT = 2**63
 # How torch, numpy and the loader of libraries say so, and how much was asked for.
 RAN_OUT = re.compile(r"(?:ried|nable) to allocate ([\d.]+ \w+)|out of memory|failed to map segment")
 
@@ -57,47 +58,30 @@ def check_room() -> None:
         )
 
 
-def free_bytes(system: Path = SYSTEM_MEMORY, group: Path = CONTROL_GROUP) -> int:
-    """Bytes that can still be allocated."""
-    used = _number(group / "memory.current") or 0
-    left = max(0, min(_limit(group) - used, _address_space()))
-    return min(_reported(system, "MemAvail") or _asked(share=2), left)
+def free_bytes(group: Path = CONTROL_GROUP) -> int:
+    """Bytes that can still be allocated, in the container too that a control group may be."""
+    in_group = _limit(group) - (_number(group / "memory.current") or 0)
+    return max(0, min(int(psutil.virtual_memory().available), in_group, _address_space()))
 
 
-def total_bytes(system: Path = SYSTEM_MEMORY, group: Path = CONTROL_GROUP) -> int:
+def total_bytes(group: Path = CONTROL_GROUP) -> int:
     """Bytes in all, at most what a container may use; unlike what is free, they do not change."""
-    return min(_reported(system, "MemTotal") or _asked(share=1), _limit(group))
-
-
-def _reported(report: Path, name: str) -> int | None:
-    with suppress(OSError, StopIteration, ValueError):
-        lines = report.read_text().splitlines()
-        return next(1024 * int(line.split()[1]) for line in lines if line.startswith(name))
-    return None
-
-
-def _asked(share: int) -> int:
-    """A part of what the system says it has."""
-    with suppress(AttributeError, OSError, ValueError):
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // share
-    return UNKNOWN_MEMORY
+    return min(int(psutil.virtual_memory().total), _limit(group))
 
 
 def _limit(group: Path) -> int:
-    """Bytes that a control group allows; without one there is no such limit."""
+    """Bytes that a control group allows; psutil does not look at it."""
     limit = _number(group / "memory.max")
-    return 2**63 if limit is None else limit
+    return NO_LIMIT if limit is None else limit
 
 
 def _address_space() -> int:
-    """Bytes that ``ulimit -v`` leaves to this process; without it there is no such limit."""
-    with suppress(ImportError, OSError, ValueError):
-        import resource
-
-        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        return 2**63 if limit == resource.RLIM_INFINITY else limit - used
-    return 2**63
+    """Bytes that ``ulimit -v`` leaves to this process."""
+    process = psutil.Process()
+    with suppress(AttributeError, OSError, psutil.Error):  # systems without such limits
+        limit, _ = process.rlimit(psutil.RLIMIT_AS)
+        return NO_LIMIT if limit == psutil.RLIM_INFINITY else limit - process.memory_info().vms
+    return NO_LIMIT
 
 
 def _number(file: Path) -> int | None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from lazyknife.base import DPSGD
-from lazyknife.base.composed import MOST_POINTS, composed, useful
+from lazyknife.base.privacy import MOST_POINTS, composed, useful
 from lazyknife.records import INDEPENDENT, PrivacyCurve
 
 MISSES = [0.0, 1e-9, 1e-3, 0.05, 0.1, 0.4, 1.0]
@@ -61,7 +61,7 @@ def test_the_curve_bounds_two_outputs_whose_law_is_known(shift):
 
 def test_three_private_networks_have_few_points():
     curve = DPSGD(epsilon=0.5, epochs=2, batch_size=10).dependence(100)
-    assert len(curve.epsilons) > 500
+    assert len(curve.epsilons) ** 2 > MOST_POINTS
     three = composed([curve] * 3)
     assert len(three.epsilons) <= MOST_POINTS
     assert curve.total_variation < three.total_variation <= 3 * curve.total_variation + 1e-9

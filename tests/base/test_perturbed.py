@@ -9,8 +9,13 @@ from scipy import integrate, special, stats
 
 from descents import rows, start_network, weights
 from lazyknife.base import Perturbed, Plain
-from lazyknife.base.perturbed import l1_noise, l2_noise
-from lazyknife.base.privacy import l1_total_variation, l2_total_variation, pure_curve
+from lazyknife.base.perturbed import (
+    l1_noise,
+    l1_total_variation,
+    l2_noise,
+    l2_total_variation,
+    pure_curve,
+)
 
 
 def test_l2_noise_has_a_gamma_radius():

@@ -39,9 +39,8 @@ def test_every_setting_of_the_estimator_has_an_option():
     for name in lk.LazyJackknifeRegressor().get_params(deep=False):
         option = own.get(name, name)
         assert option is None or f"{values.flag(option)} " in text
-    kinds = (lk.DPSGD, lk.Perturbed, lk.Public, lk.Pretrained, lk.Split, lk.Plain)
-    # There is but one objective to choose.
-    settings = {field.name for kind in kinds for field in fields(kind)} - {"training", "objective"}
+    kinds = (lk.DPSGD, lk.Perturbed, lk.Public, lk.Split, lk.Plain)
+    settings = {field.name for kind in kinds for field in fields(kind)} - {"training"}
     assert settings == set(values.BASE_OPTIONS)
     for name in settings:
         assert f"{values.flag(name)} " in text
@@ -75,7 +74,6 @@ SYMLOG_PIPELINE = make_pipeline(FunctionTransformer(lk.symlog), StandardScaler()
         ("--widths constant", {"widths": "constant"}),
         ("--widths leverage --starts 3", {"widths": "leverage", "starts": 3}),
         ("--loss huber --ridge 2", {"loss": "huber", "ridge": 2.0}),
-        ("--base pretrained --epochs 2", {"base": lk.Pretrained(epochs=2)}),
         (
             "--readout network --no-intercept --ridge 1e6",
             {"readout": "network", "intercept": False, "ridge": 1e6},
@@ -250,7 +248,6 @@ def test_all_kinds_of_files_give_the_same(folder):
     ("options", "scope"),
     [
         ([], "any new row"),
-        (["--base", "pretrained", "--epochs", "1"], "the rows of test.csv, and no others"),
         (["--hidden", "8"], "the rows of test.csv, and no others"),
         (["--scaling", "symlog+standardize"], "the rows of test.csv, and no others"),
         (["--scaling", "none"], "any new row"),

@@ -143,7 +143,6 @@ def test_fit_refuses_what_it_cannot_use(folder):
     )
     assert "no column 'z'" in fail("fit", "train.csv", "--target", "z", "--model", "m.lk")
     assert "2 rows are too few" in fail(*fit(train="two.csv"))
-    assert "no covariates to learn from" in fail(*fit("--base", "pretrained"))
     (folder / "m.lk").write_bytes(b"x" * 200)
     assert "m.lk: not a model that lazyknife" in fail(*predict())
     succeed(*fit(*QUICK))

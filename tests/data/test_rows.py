@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader, TensorDataset
 
 import lazyknife as lk
+from descents import Moved
 from lazyknife.data.rows import (
     COARSE,
     all_rows,
@@ -174,7 +175,7 @@ def test_whole_numbers_are_codes_to_a_model_of_codes():
 
 
 def test_rows_without_labels_are_read_as_those_with():
-    settings = {"network": lk.mlp((6,)), "base": lk.Pretrained(epochs=1), "random_state": 0}
+    settings = {"network": lk.mlp((6,)), "base": Moved(), "random_state": 0}
     found, twin = (
         lk.LazyJackknifeRegressor(**settings).fit(X, Y, X_unlabeled=rows).predict(X)
         for rows in (CODES, CODES.double())

@@ -7,6 +7,7 @@ from scipy.stats import binom
 
 import lazyknife as lk
 import reference
+from descents import Moved
 from lazyknife.estimators.paper import clopper_pearson_upper
 from rows import linear
 
@@ -36,7 +37,7 @@ def test_a_base_that_ignores_the_row_is_perfectly_stable(base, settings):
 
 
 @pytest.mark.parametrize("scaling", [None, "standardize"])
-@pytest.mark.parametrize("base", [lk.DPSGD(epochs=1), lk.Pretrained(epochs=1)])
+@pytest.mark.parametrize("base", [lk.DPSGD(epochs=1), Moved()])
 def test_independent_noise_or_other_covariates_make_a_base_unstable(base, scaling):
     """The first is the paper's own setting."""
     audit = lk.audit_stability(model(base, scaling=scaling), X, Y, NEW, refits=5, nu=[0.0, 1e9])
@@ -56,7 +57,7 @@ def recording(kind, seen):
     return Recording
 
 
-@pytest.mark.parametrize("kind", [lk.Plain, lk.Pretrained])
+@pytest.mark.parametrize("kind", [lk.Plain, Moved])
 def test_differences_equal_explicit_refits(kind):
     """One refit of a base without noise: both models written out."""
     seen = []

@@ -15,6 +15,7 @@ from sklearn.gaussian_process import kernels as gp
 from torch import Tensor, nn
 
 import lazyknife as lk
+from descents import Moved
 from lazyknife import compute
 from lazyknife.base import BaseMethod
 from lazyknife.choosing.rows import draw_part
@@ -505,4 +506,4 @@ def test_a_base_needs_a_network_that_it_can_train(base: BaseMethod, network: Any
     with pytest.raises(ValueError, match=r"base=.* no weights to train: use base=Public\(\), or"):
         lk.LazyJackknifeRegressor(network, base).fit(X, y)
     with pytest.raises(ValueError, match="no weights to train"):
-        lk.LazyJackknifeRegressor(network, lk.Pretrained()).fit(X, y, X_pool=X)
+        lk.LazyJackknifeRegressor(network, Moved()).fit(X, y, X_pool=X)

@@ -19,6 +19,7 @@ from torch import nn
 
 import lazyknife as lk
 import reference
+from descents import Moved
 from rows import linear, real_file, simulated
 
 FAST = {
@@ -676,12 +677,8 @@ def test_targets_that_a_loss_cannot_take_are_refused_before_training(loss, outco
         model.fit(GOOD_X, y)
 
 
-def test_a_pretrained_base_wants_rows_to_learn_from():
-    model = lk.LazyJackknifeRegressor(**FAST | {"base": lk.Pretrained(epochs=1)})
-    for transform in (None, "symlog", "standardize"):
-        model.set_params(scaling=transform)
-        with pytest.raises(ValueError, match=r"Pretrained .* as X_pool, or other rows as X_unlab"):
-            model.fit(GOOD_X, GOOD_Y)
+def test_covariates_are_learnt_from_once():
+    model = lk.LazyJackknifeRegressor(**FAST | {"base": Moved()})
     with pytest.raises(ValueError, match="give X_pool or X_unlabeled, not both"):
         model.fit(GOOD_X, GOOD_Y, X_pool=GOOD_X, X_unlabeled=GOOD_X)
 
@@ -820,7 +817,7 @@ BAG = linear(25, seed=8)[0]
 
 @pytest.mark.parametrize("transform", [None, "standardize"])
 def test_a_base_learnt_from_the_pool_speaks_of_the_pool_alone(transform):
-    settings = FAST | {"base": lk.Pretrained(epochs=1), "scaling": transform}
+    settings = FAST | {"base": Moved(), "scaling": transform}
     pooled = lk.LazyJackknifeRegressor(**settings).fit(GOOD_X, GOOD_Y, X_pool=BAG)
     assert pooled.base_.details["covariates"] == len(GOOD_X) + len(BAG)
     assert pooled.certificate_.scope.startswith("the rows passed as X_pool, and no others")

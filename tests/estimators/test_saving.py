@@ -31,7 +31,6 @@ from lazyknife import (
     LazyJackknifeRegressor,
     Perturbed,
     Plain,
-    Pretrained,
     Sketch,
     Split,
     SplitConformalRegressor,
@@ -96,7 +95,6 @@ MODELS = {
     "split": lazy(network=SMALL, base=Split(training=Plain(epochs=1))),
     "perturbed": lazy(network=SMALL, base=Perturbed(0.1, epsilon=1.0)),
     "plain": lazy(network=SMALL, base=Plain(epochs=1)),
-    "pretrained": lazy(network=SMALL, base=Pretrained(epochs=1)),
     "log": lazy(network=SMALL, target="symlog", bounds=(-9, None)),
     "huber": lazy(network=SMALL, loss=Huber(delta=2.0)),
     "poisson": lazy(network=SMALL, loss="poisson"),
@@ -110,7 +108,7 @@ MODELS = {
     "refits, cv+": trained(CVPlusRegressor, folds=4),
     "split conformal": trained(SplitConformalRegressor),
 }
-POOLED = {"standardize", "standardize, one network", "pretrained", "robust"}
+POOLED = {"standardize", "standardize, one network", "robust"}
 pytestmark = pytest.mark.filterwarnings("ignore")  # what models say of few rows is tested elsewhere
 
 

@@ -202,7 +202,6 @@ FITTED: dict[str, Callable[[Any, int], Any]] = {
             lk.Plain(epochs=2),
             lk.Perturbed(1.0, 1.0, training=lk.Plain(epochs=2)),
             lk.Split(training=lk.Plain(epochs=2)),
-            lk.Pretrained(epochs=2, batch_size=8),
         )
     },
     **{

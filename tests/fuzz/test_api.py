@@ -272,7 +272,6 @@ base = st.one_of(
         one_of("l1", "l2", "no"),
     ),
     calls("Split", fraction=number, training=st.one_of(plain, one_of(*ODD))),
-    calls("Pretrained", objective=one_of("autoencode", "no"), epochs=few, lr=number),
     plain,
     one_of(*ODD, *BASES.values()),
 )
@@ -320,9 +319,9 @@ ESTIMATORS = ["JackknifeRegressor", "CVPlusRegressor", "SplitConformalRegressor"
 NAMES = {  # what a clear message names
     *SETTINGS,
     *("X", "y", "X_pool", "X_unlabeled", "epsilon", "delta", "max_grad_norm", "noise_multiplier"),
-    *("sensitivity", "norm", "fraction", "training", "objective", "dimension", "activation"),
+    *("sensitivity", "norm", "fraction", "training", "dimension", "activation"),
     *("kind", "scale", "squash", "column", "columns", "rows", "n", "coverage", "eta", "bins"),
-    *("categorical", "ignore", "Pretrained", "batch", "input", "target", "n_parameters", "by"),
+    *("categorical", "ignore", "batch", "input", "target", "n_parameters", "by"),
 }
 
 
@@ -385,7 +384,6 @@ VALID = {
         Made("Split", (("training", Made("Plain", (("epochs", 1),))),)),
         Made("DPSGD", (("epsilon", 2.0), ("epochs", 1), ("batch_size", 2))),
         Made("Perturbed", (("sensitivity", 0.1), ("epsilon", 1.0))),
-        Made("Pretrained", (("epochs", 1),)),
         Made("Plain", (("epochs", 1),)),
     ),
     "ridge": one_of("auto", 1e-6, 0.1, 10.0),

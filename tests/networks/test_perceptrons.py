@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 import lazyknife as lk
 import reference
-from lazyknife.base.pretrained import find_head
 from lazyknife.networks import ACTIVATIONS, DEFAULT, build, make, mlp, seeded
 from lazyknife.tangent import selected
 from rows import linear
@@ -91,7 +90,6 @@ def test_no_network_means_the_same_default_wherever_one_is_needed() -> None:
 def test_the_last_layer_of_a_network_with_a_skip_is_the_bodys() -> None:
     module = mlp((7, 5), skip=True)(3)
     assert set(selected(module, "last")) == {"body.4.weight", "body.4.bias"}
-    assert find_head(module, X[:2]) is module.body[4]
 
 
 def test_private_training_moves_the_skip() -> None:

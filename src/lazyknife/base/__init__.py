@@ -1,4 +1,4 @@
-"""How base weights θ0 are obtained: each way is one file and one entry of ``BASES``."""
+"""How base weights θ0 are obtained: each way is a class and an entry of ``BASES``."""
 
 # mypy: implicit-reexport
 # ruff: noqa: F401
@@ -7,15 +7,12 @@ from .dpsgd import DPSGD
 from .method import BaseMethod, Task
 from .perturbed import Perturbed
 from .plain import Plain
-from .pretrained import Pretrained
-from .public import Public, check_base, check_trainable
-from .split import Split
+from .public_split import Public, Split, check_base, check_trainable
 
 BASES: dict[str, type[BaseMethod]] = {
     "public": Public,
     "split": Split,
     "dpsgd": DPSGD,
     "perturbed": Perturbed,
-    "pretrained": Pretrained,
     "plain": Plain,
 }

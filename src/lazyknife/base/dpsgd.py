@@ -16,9 +16,9 @@ from ..data.checks import check_between, check_fraction, check_positive_int, che
 from ..networks import Dice, like, outputs, seeded, spawn_seeds
 from ..records import Base, PrivacyCurve
 from ..sentences import PRIVATE_REMARKS
-from .method import EPSILON_ADVICE, BaseMethod, Task, check_steps
+from .method import EPSILON_ADVICE, BaseMethod, Task, check_steps, load_extra
 from .privacy import SMALLEST_DELTA, calibrate, dpsgd_curve, dpsgd_epsilon
-from .rowwise import check_rowwise, check_same_buffers, fix_norms, load_opacus, opacus_errors
+from .rowwise import check_rowwise, check_same_buffers, fix_norms, opacus_errors
 
 NOISE_SHARE = 0.1  # of the starting weights' root mean square: the most that noise may displace
 # What can be accounted for; no setting outside makes sense.
@@ -200,7 +200,7 @@ def run_dpsgd(
     if batches is None:
         batches = poisson_batches(len(inputs), run, drawing)
     # The loss below is a sum. Buffers are compared afterwards, so opacus need not refuse them.
-    private = load_opacus().GradSampleModule(module, loss_reduction="sum", strict=False)
+    private = load_extra("opacus").GradSampleModule(module, loss_reduction="sum", strict=False)
     optimizer = _optimizer(module, run, lr, torch.Generator(inputs.device).manual_seed(noising))
     with opacus_errors():
         for batch in track(batches, "private training", run.steps, task.progress):
@@ -217,7 +217,7 @@ def run_dpsgd(
 
 def _optimizer(module: nn.Module, run: Mechanism, lr: float, noise: torch.Generator) -> Any:
     """Clip each row's gradient, add noise to the sum, divide by q·n, never by the drawn number."""
-    return load_opacus().optimizers.DPOptimizer(
+    return load_extra("opacus").optimizers.DPOptimizer(
         torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=lr),
         noise_multiplier=run.noise_multiplier,
         max_grad_norm=run.max_grad_norm,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
@@ -16,7 +17,7 @@ from ..records import Base, PrivacyCurve
 from ..sentences import PRIVATE_REMARKS, SENSITIVITY
 from .method import EPSILON_ADVICE, BaseMethod, Task, check_training
 from .plain import Plain
-from .privacy import l1_total_variation, l2_total_variation, pure_curve
+from .privacy import LARGEST_EPSILON
 from .rowwise import check_same_buffers
 
 EPSILONS = (1e-12, 500.0)
@@ -97,6 +98,50 @@ def l2_noise(size: int, scale: float, generator: torch.Generator) -> Tensor:
     # A Gamma variate with an integer shape is a sum of exponentials.
     radius = torch.empty(size, dtype=torch.float64).exponential_(generator=generator).sum()
     return direction * (scale * float(radius) / float(direction.norm()))
+
+
+def pure_curve(epsilon: float, total_variation: float) -> PrivacyCurve:
+    """Return the curve of an ε-private output whose total variation is known too.
+
+    δ(ε') is convex in e^ε', so the line through its two known points bounds it from above, and
+    a certificate, linear in e^ε', is best at one of the two.
+    """
+    if epsilon > LARGEST_EPSILON:
+        return PrivacyCurve((0.0,), (total_variation,), (2 * epsilon, 0.0))
+    return PrivacyCurve((0.0, epsilon), (total_variation, 0.0), (2 * epsilon, 0.0))
+
+
+def l1_total_variation(epsilon: float, n_parameters: int | None = None) -> float:
+    """Bound the total variation of independent Laplace noise for an l1 sensitivity.
+
+    1 − τ is the integral of the smaller density, which for independent coordinates is at least
+    the product of theirs: exp(−ε s_i / 2s) for coordinate i, shifted by s_i. It holds in every
+    dimension.
+    """
+    return -math.expm1(-epsilon / 2)
+
+
+def l2_total_variation(epsilon: float, n_parameters: int | None) -> float:
+    """Total variation of noise with density ∝ exp(−ε‖ξ‖₂/s) in M dimensions under a shift by s.
+
+    It is P(|ξ₁| ≤ s/2), with ‖ξ‖ ~ Gamma(M, s/ε) in a uniform direction. Without M (None) the
+    bound tanh(ε/2), which holds for every ε-private output, is returned.
+    """
+    from scipy import integrate, special, stats
+
+    if n_parameters is None:
+        return math.tanh(epsilon / 2)
+    # Given V ~ Gamma((M + 1)/2, 2(s/ε)²), ξ is normal with variance V: a smooth integral in log V.
+    shape = (n_parameters + 1) / 2
+    law = stats.gamma(shape)
+    constant = float(special.gammaln(shape))
+
+    def within(log_v: float) -> float:
+        density = math.exp(shape * log_v - math.exp(log_v) - constant)
+        return math.erf(epsilon / 4 * math.exp(-log_v / 2)) * density
+
+    ends = math.log(law.ppf(1e-18)), math.log(law.isf(1e-18))
+    return float(integrate.quad(within, *ends, epsabs=0.0, epsrel=1e-9, limit=400)[0])
 
 
 class Norm(NamedTuple):

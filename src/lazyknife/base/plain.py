@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
 
 from ..compute import track
 from ..data.checks import check_positive_int, check_reasonable
@@ -47,43 +45,16 @@ class Plain(BaseMethod):
         # An intercept takes up the mean of y, but only if the loss predicts y itself.
         y = task.y - task.y.mean() if task.center and task.loss.identity else task.y
         inputs, target = like(task.X, module), like(y, module)
-
-        def error(batch: Tensor) -> Tensor:
-            return task.loss.training(outputs(module, inputs[batch]), target[batch]).mean()
-
-        self.minimise(
-            error,
-            [p for p in module.parameters() if p.requires_grad],
-            len(inputs),
-            torch.Generator().manual_seed(task.seed),
-            Dice.of(module, inputs[: self.batch_size], *spawn_seeds(task.seed, 1)),
-            task.progress,
-        )
-        return Base(module.eval(), None, {"method": "plain", "seed": task.seed})
-
-    def minimise(
-        self,
-        error: Callable[[Tensor], Tensor],
-        free: list[nn.Parameter],
-        n: int,
-        shuffling: torch.Generator,
-        dropping: Dice,
-        progress: bool,
-    ) -> float:
-        """Minimise by Adam the mean ``error`` of a batch, given by the numbers of its rows below n.
-
-        ``shuffling`` draws the batches, ``dropping`` is for the network. Returns the mean error
-        over the last epoch.
-        """
-        check_steps(self.epochs, self.batch_size, n)
+        check_steps(self.epochs, self.batch_size, len(inputs))
+        free = [p for p in module.parameters() if p.requires_grad]
         optimizer = torch.optim.Adam(free, lr=self.lr)
-        for _ in track(range(self.epochs), "training", self.epochs, progress):
-            errors = []
-            for batch in torch.randperm(n, generator=shuffling).split(self.batch_size):
+        shuffling = torch.Generator().manual_seed(task.seed)
+        dropping = Dice.of(module, inputs[: self.batch_size], *spawn_seeds(task.seed, 1))
+        for _ in track(range(self.epochs), "training", self.epochs, task.progress):
+            for batch in torch.randperm(len(inputs), generator=shuffling).split(self.batch_size):
                 optimizer.zero_grad()
                 with dropping.turn():
-                    loss = error(batch)
-                    loss.backward()
+                    errors = task.loss.training(outputs(module, inputs[batch]), target[batch])
+                    errors.mean().backward()
                 optimizer.step()
-                errors.append((loss.detach(), len(batch)))
-        return sum(float(mean) * size / n for mean, size in errors)
+        return Base(module.eval(), None, {"method": "plain", "seed": task.seed})

@@ -8,15 +8,11 @@ evaluation mode.
 from __future__ import annotations
 
 import copy
-import logging
 import re
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from importlib import import_module
-from threading import Lock
 from typing import Any
 
 import torch
@@ -26,6 +22,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.overrides import TorchFunctionMode
 
 from ..networks import outputs, seeded
+from .method import load_extra
 
 ROWS = 4
 # Differences that rounding explains, in units of the type's precision and relative to the largest
@@ -33,7 +30,6 @@ ROWS = 4
 SAME_SHAPE = 2**8
 ANY_SHAPE = 2**15
 HOOK_FILTER = ("ignore", re.compile("Full backward hook is firing"), UserWarning, None, 0)
-_LOADING = Lock()
 WAY_OUT = (
     "Use layers that treat each row on its own (GroupNorm or LayerNorm instead of statistics of "
     "the batch), or base=Public()"
@@ -160,7 +156,7 @@ def _look(module: nn.Module, rows: Tensor, later: Tensor, seed: int, first: int 
     network = copy.deepcopy(module)
     weights = torch.arange(1 + first, 1 + first + len(rows), device=rows.device)
     with seeded(seed, rows.device), opacus_errors():
-        private = load_opacus().GradSampleModule(network, loss_reduction="sum", strict=False)
+        private = load_extra("opacus").GradSampleModule(network, loss_reduction="sum", strict=False)
         found = outputs(private, rows.clone())
         (weights * found).sum().backward()
         with torch.no_grad():
@@ -223,16 +219,3 @@ def opacus_errors() -> Iterator[None]:
     finally:
         with suppress(ValueError):  # filters may have been reset meanwhile
             filters.remove(HOOK_FILTER)
-
-
-def load_opacus() -> Any:
-    """Import opacus, but for what that changes: filters of warnings, and the root logger."""
-    with _LOADING:
-        first = "opacus" not in sys.modules
-        settings: tuple[Any, Any] = (warnings.filters, logging.root.handlers)
-        before = [list(each) for each in settings]
-        module = import_module("opacus")
-        if first:
-            for each, then in zip(settings, before, strict=True):
-                each[:] = then
-    return module

@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import sentences
 from ..base import BaseMethod, check_base, check_trainable
-from ..base.composed import composed
+from ..base.privacy import composed
 from ..choosing.rows import Leaving
 from ..data.checks import check_folds, check_level, check_not_negative, check_positive_int
 from ..intervals import (

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from ..base import DPSGD, BaseMethod, Public, check_base, check_trainable
-from ..base.roots import falling_root
+from ..base.privacy import falling_root
 from ..choosing.rows import MANY, SEARCHED, Leaving
 from ..data.checks import check_choice, check_folds, check_fraction, check_level, check_positive_int
 from ..intervals import CONSTRUCTIONS, kappa, rows_needed

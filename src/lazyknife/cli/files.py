@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 FORMULA = r"[=@\t\r]|[+-](?!\d*\.?\d*(e[+-]?\d+)?$)"
-PACKAGES = ("lazyknife", "torch", "numpy", "opacus")
+PACKAGES = ("lazyknife", "torch", "numpy", "opacus")  # the last for private training alone
 
 
 def check_outputs(
@@ -145,7 +146,8 @@ def command_line() -> str:
 @cache
 def versions() -> dict[str, str]:
     """Return the versions of the main packages and of Python, by name."""
-    return {name: version(name) for name in PACKAGES} | {"python": platform.python_version()}
+    installed = [name for name in PACKAGES if find_spec(name)]
+    return {name: version(name) for name in installed} | {"python": platform.python_version()}
 
 
 def origin(context: typer.Context) -> dict[str, Any]:

@@ -131,10 +131,13 @@ BASE_OPTIONS: dict[str, tuple[Any, str]] = {
 _BASE_HELP = (
     f"How the base weights are obtained: {names('base', 'BASES')}. public: random initialisation; "
     "split: training on some of the rows; dpsgd: private training; perturbed: training, then "
-    "noise; pretrained: training on the features of both files, without the target; plain: "
-    "training, without a guarantee."
+    "noise; plain: training, without a guarantee."
 )
-_FIELDS = {kind: defaults(f"base.{kind}", of) for kind, of in members("base", "BASES").items()}
+_FILES = {"public": "public_split", "split": "public_split"}
+_FIELDS = {
+    kind: defaults(f"base.{_FILES.get(kind, kind)}", of)
+    for kind, of in members("base", "BASES").items()
+}
 
 
 def _base_option(name: str, kind: Any, text: str) -> tuple[Any, None, str]:

@@ -263,11 +263,11 @@ class IntervalRegressor(SaveMixin, ShiftCheckMixin, RegressorMixin, CertifiedMix
             Targets, shape (n,).
         X_pool
             The rows to predict later, without labels. A fitted ``scaling`` is then fitted on
-            X and these together, a ``Pretrained`` base learns from them, and the certificate
-            holds for these rows.
+            X and these together, a base that uses covariates learns from them, and the
+            certificate holds for these rows.
         X_unlabeled
             Rows that are neither training rows nor rows to predict. A fitted ``scaling`` and a
-            ``Pretrained`` base then learn from these alone.
+            base that uses covariates then learn from these alone.
 
         """
         return self._fit_checked(X, y, X_pool, X_unlabeled)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..base import Plain
 from ..base.method import Rows
-from ..base.split import part_size, random_parts
+from ..base.public_split import part_size, random_parts
 from ..certificate import TrainedCertifier
 from ..certificate.certify import start_assumptions
 from ..data.checks import check_flag, check_folds, check_fraction

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch.utils.data import DataLoader
 
 from ..base import Public
-from ..base.composed import composed
+from ..base.privacy import composed
 from ..certificate.plan import LARGEST_N
 from ..choosing.rows import Leaving, drawn_part, part_of
 from ..cluster import (

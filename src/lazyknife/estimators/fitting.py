@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..base import BaseMethod, Public, check_base, check_trainable
-from ..base.composed import composed
+from ..base.privacy import composed
 from ..certificate import Certifier
 from ..certificate.certify import start_assumptions
 from ..certificate.plan import rows_in_all

@@ -52,8 +52,8 @@ class LazyJackknifeRegressor(ClusterFit):
         ``"full"`` or other ``widths`` than None, ``"auto"`` and ``"constant"`` it is
         ``mlp((64, 64), skip=True)``.
     base
-        How the base weights θ0 are obtained: ``Public``, ``Split``, ``DPSGD``, ``Perturbed``,
-        ``Pretrained`` or ``Plain``. None is ``Public()``: the network's own starting weights.
+        How the base weights θ0 are obtained: ``Public``, ``Split``, ``DPSGD``, ``Perturbed``
+        or ``Plain``. None is ``Public()``: the network's own starting weights.
     ridge
         λ > 0, or ``"auto"``: every leave-one-out model chooses λ on its own rows, without a leak;
         with more than 1,000 rows a random part of them, which is never left out, chooses for all.
