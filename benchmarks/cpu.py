@@ -38,18 +38,17 @@ from benchmarks.sizes import sizes as sizes_of_the_default
 from benchmarks.threads import threads
 from lazyknife.base import DPSGD, Plain, Public
 from lazyknife.compute import Machine, steps
+from lazyknife.estimators.fit_network import LazyStep
 from lazyknife.estimators.lazy import LazyJackknifeRegressor
 from lazyknife.estimators.refits import Refits, train_ensemble
-from lazyknife.estimators.step import LazyStep
 from lazyknife.intervals import CONSTRUCTIONS, LazyModels, kappa
-from lazyknife.intervals.bounded import BoundedReadout
-from lazyknife.intervals.constructions import Plus
-from lazyknife.intervals.ends import plus
+from lazyknife.intervals.constructions import Plus, plus
+from lazyknife.intervals.window import BoundedReadout
 from lazyknife.networks import build, make, mlp
 from lazyknife.records import LeaveOneOut
-from lazyknife.solve.problem import GRID_POINTS, Problem
-from lazyknife.solve.readout import READOUTS, TangentReadout
-from lazyknife.solve.rounding import GAMMA
+from lazyknife.ridge.problem import GRID_POINTS, Problem
+from lazyknife.ridge.readout import READOUTS, TangentReadout
+from lazyknife.ridge.rounding import GAMMA
 from lazyknife.tangent import Sketch, linearise
 
 NEW_ROWS = 4900

@@ -23,9 +23,9 @@ from torch import Tensor
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 from lazyknife.compute import machine_for, steps
-from lazyknife.estimators.step import LazyStep
+from lazyknife.estimators.fit_network import LazyStep
 from lazyknife.intervals import kappa
-from lazyknife.intervals.ends import plus
+from lazyknife.intervals.constructions import plus
 from lazyknife.intervals.rounded import rounding_share
 from lazyknife.networks import mlp, seeded
 from lazyknife.tangent import EXACT, Sketch, linearise

@@ -25,7 +25,7 @@ from lazyknife.cluster.tasks import Block, left_of, sums_of
 from lazyknife.compute import Machine
 from lazyknife.data.own_scaling import unscaled
 from lazyknife.estimators.fit_input import prepare
-from lazyknife.intervals.passes import Passes
+from lazyknife.intervals.streamed import Passes
 from lazyknife.networks import wide
 from lazyknife.tangent import Landmarks, WideTangent
 

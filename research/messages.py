@@ -20,7 +20,7 @@ AREAS = {
     "Settings and fits": ("estimators", "losses", "compare", "settings"),
     "Networks and features": ("networks", "tangent"),
     "Bases and certificates": ("base", "certificate", "intervals"),
-    "Numbers, memory and devices": ("solve", "compute", "matmul", "memory"),
+    "Numbers, memory and devices": ("ridge", "compute", "memory"),
     "Files, plots and the command": (),
 }
 KINDS = {

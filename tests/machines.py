@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from lazyknife.compute import Machine
-from lazyknife.solve import symmetric
+from lazyknife.ridge import inverse
 from reference import Array
 
 MACHINE = Machine(device=torch.device(os.environ.get("LAZYKNIFE_DEVICE", "cpu")))
@@ -27,6 +27,6 @@ def tiny_tiles(pivots: int, tile: int) -> Iterator[None]:
     """Within the block, symmetric matrices are worked on in many small tiles."""
     with pytest.MonkeyPatch.context() as patch:
         for name, size in (("PIVOTS", pivots), ("TILE", tile)):
-            patch.setattr(symmetric, name, size)
-            patch.setattr(symmetric, f"GPU_{name}", size)
+            patch.setattr(inverse, name, size)
+            patch.setattr(inverse, f"GPU_{name}", size)
         yield

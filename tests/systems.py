@@ -11,13 +11,11 @@ from torch import Tensor
 from lazyknife.choosing.per_model import choose_ridges
 from lazyknife.compute import Machine
 from lazyknife.losses import Loss
-from lazyknife.solve.choose import leave_one_out
-from lazyknife.solve.convex import LIMITS, Limits
-from lazyknife.solve.dual import DualSystem, FactoredRidge
-from lazyknife.solve.newton import leave_one_out_newton
-from lazyknife.solve.primal import PrimalSystem
-from lazyknife.solve.primal_ridge import PrimalRidge
-from lazyknife.solve.ridge import OpenRidge, OwnRidges, RidgeModels
+from lazyknife.ridge.convex import LIMITS, Limits, leave_one_out_newton
+from lazyknife.ridge.dual import DualSystem, FactoredRidge
+from lazyknife.ridge.leave_one_out import leave_one_out
+from lazyknife.ridge.primal import PrimalRidge, PrimalSystem
+from lazyknife.ridge.system import OpenRidge, OwnRidges, RidgeModels
 from machines import MACHINE
 from reference import Array
 

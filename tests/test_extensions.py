@@ -21,9 +21,8 @@ from lazyknife.intervals import CONSTRUCTIONS
 from lazyknife.intervals.constructions import Full, Plus
 from lazyknife.losses import LOSSES
 from lazyknife.records import INDEPENDENT, Base, Ends, LeaveOneOut, PrivacyCurve
-from lazyknife.solve.ridge import RidgeModels, System
-from lazyknife.solve.scales import LeverageScales
-from lazyknife.solve.widths import WIDTHS, Leverage
+from lazyknife.ridge.system import RidgeModels, System
+from lazyknife.ridge.widths import WIDTHS, Leverage, LeverageScales
 from lazyknife.tangent import EXACT, FEATURES, Basis, Sketch, Tangent
 from rows import linear
 

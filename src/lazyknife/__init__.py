@@ -1,7 +1,7 @@
 """lazyknife: prediction intervals for neural networks with a coverage guarantee.
 
 The public names are listed once, in ``__init__.pyi``. They are loaded when first used, so that the
-engine (``lazyknife.tangent``, ``lazyknife.solve``) imports with numpy and torch alone and the
+engine (``lazyknife.tangent``, ``lazyknife.ridge``) imports with numpy and torch alone and the
 command answers ``--help`` without either.
 """
 

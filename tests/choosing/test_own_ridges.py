@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lazyknife.choosing.per_model import choose_ridges
-from lazyknife.solve.ridge import OwnRidges
+from lazyknife.ridge.system import OwnRidges
 from machines import MACHINE, here
 from reference import Array
 from systems import chosen_ridges, problem

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lazyknife.choosing.shape import errors_of
-from lazyknife.solve.dual import DualSystem
+from lazyknife.ridge.dual import DualSystem
 from machines import MACHINE, here
 from reference import Array
 

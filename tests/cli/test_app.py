@@ -22,8 +22,8 @@ from lazyknife.cli.options import LIBRARY
 from lazyknife.data.scaling import TRANSFORMS
 from lazyknife.intervals import CONSTRUCTIONS
 from lazyknife.losses import LOSSES
-from lazyknife.solve.readout import READOUTS
-from lazyknife.solve.widths import WIDTHS
+from lazyknife.ridge.readout import READOUTS
+from lazyknife.ridge.widths import WIDTHS
 
 ENOUGH = "use fewer rows or features, a smaller memory budget, or a machine with more memory"
 ALLOCATOR = (

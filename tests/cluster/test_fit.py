@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from lazyknife import LazyJackknifeRegressor, Split, wide
 from lazyknife.estimators.fit_input import prepare
-from lazyknife.estimators.parting import part_of
+from lazyknife.estimators.fit_shared import part_of
 from lazyknife.intervals import find_construction, kappa
-from lazyknife.intervals.compact import CompactModels
+from lazyknife.intervals.streamed import CompactModels
 
 Numbers = NDArray[np.float64]
 CLOSE = {"rtol": 1e-10, "atol": 1e-10}

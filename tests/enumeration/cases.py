@@ -24,7 +24,7 @@ from lazyknife.estimators.lazy import LazyJackknifeRegressor
 from lazyknife.networks import mlp, wide
 from lazyknife.records import Base, PrivacyCurve
 from lazyknife.results import Intervals
-from lazyknife.solve.folds import draw_folds
+from lazyknife.ridge.folds import draw_folds
 from reference import Array
 
 Rows = Sequence[tuple[float, ...]]  # features and, last, y

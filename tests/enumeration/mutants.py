@@ -50,9 +50,8 @@ from enumeration.exact import Method
 from lazyknife.base import Plain
 from lazyknife.choosing.rows import drawn_part
 from lazyknife.data.own_scaling import own_frames
-from lazyknife.estimators.parting import PartedStep
-from lazyknife.intervals.construction import Construction
-from lazyknife.intervals.constructions import MinMax, Plus
+from lazyknife.estimators.fit_shared import PartedStep
+from lazyknife.intervals.constructions import Construction, MinMax, Plus
 from lazyknife.intervals.order import kth_largest, kth_smallest
 from lazyknife.networks import CANDIDATES, mlp, wide
 from lazyknife.records import Ends

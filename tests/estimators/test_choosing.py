@@ -23,9 +23,9 @@ from lazyknife.choosing.shape import AVERAGES, FARTHEST, MINIMUM_GAIN, PRIOR, SL
 from lazyknife.data.own_scaling import SHIFT, FeatureScale
 from lazyknife.estimators.fit_input import Seeds
 from lazyknife.networks import CANDIDATES, mlp, wide
-from lazyknife.solve.again import LeverageAgain
-from lazyknife.solve.folds import draw_folds
-from lazyknife.solve.scales import LeverageScales
+from lazyknife.ridge.folds import draw_folds
+from lazyknife.ridge.problem import LeverageAgain
+from lazyknife.ridge.widths import LeverageScales
 from lazyknife.tangent import WideTangent
 from reference import Array
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import reference
-from lazyknife.estimators.step import LazyStep
+from lazyknife.estimators.fit_network import LazyStep
 from lazyknife.intervals import CONSTRUCTIONS
 from lazyknife.networks import ACTIVATIONS
-from lazyknife.solve.readout import READOUTS
+from lazyknife.ridge.readout import READOUTS
 from lazyknife.tangent import linearise
 from machines import MACHINE, tiny_tiles
 from reference import Array, assert_close

@@ -16,10 +16,9 @@ from lazyknife import LazyJackknifeRegressor
 from lazyknife.choosing.shared import STRETCH, NoiseModel, log_errors
 from lazyknife.compute import Machine
 from lazyknife.estimators.candidates import wide_candidate
-from lazyknife.estimators.parting import PartedStep, part_of
+from lazyknife.estimators.fit_shared import PartedStep, part_of
 from lazyknife.intervals import find_construction, kappa
-from lazyknife.intervals.passes import Passes
-from lazyknife.intervals.streamed import StreamedModels
+from lazyknife.intervals.streamed import Passes, StreamedModels
 from lazyknife.networks import wide
 
 N = 80

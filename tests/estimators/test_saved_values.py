@@ -9,12 +9,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lazyknife.data.frames import Frame
-from lazyknife.data.monotone import Pair
 from torch import nn
 
+from lazyknife.data.own_scaling import FeatureScale
 from lazyknife.data.scaling import symlog
-from lazyknife.data.targets import TARGETS
+from lazyknife.data.targets import TARGETS, Pair
 from lazyknife.estimators.saving import SAVEABLE_CLASSES, _read, _Writer
 
 
@@ -77,7 +76,7 @@ NESTED = st.recursive(
         | st.tuples(inner, inner)
         | st.dictionaries(st.text(), inner)
         | st.builds(Pair, inner, inner)
-        | st.builds(Frame, inner, inner, inner)
+        | st.builds(FeatureScale, inner, inner, inner)
     ),
     max_leaves=20,
 )
@@ -90,8 +89,14 @@ def test_any_nested_values_come_back(value):
 
 
 def test_shared_objects_stay_shared_and_are_written_once():
-    tensor, inner, listed = torch.ones(50), Frame(1, 2, 3), [1]
-    value = (Frame(tensor, inner, 0), Frame(inner, tensor, 0), tensor.view(50), listed, listed)
+    tensor, inner, listed = torch.ones(50), FeatureScale(1, 2, 3), [1]
+    value = (
+        FeatureScale(tensor, inner, 0),
+        FeatureScale(inner, tensor, 0),
+        tensor.view(50),
+        listed,
+        listed,
+    )
     writer = in_state()
     first, second, view, one, other = through(value, writer)
     assert len(writer.tensors) == 1
@@ -102,7 +107,15 @@ def test_shared_objects_stay_shared_and_are_written_once():
 
 @pytest.mark.parametrize(
     "value",
-    [lambda: 1, object(), np.array([object()]), 1j, np.datetime64("2020-01-01"), Frame, np.tanh],
+    [
+        lambda: 1,
+        object(),
+        np.array([object()]),
+        1j,
+        np.datetime64("2020-01-01"),
+        FeatureScale,
+        np.tanh,
+    ],
     ids=kind_of,
 )
 def test_what_is_not_data_is_refused_by_its_place(value):
@@ -111,7 +124,9 @@ def test_what_is_not_data_is_refused_by_its_place(value):
         writer.value({"made by": (0, value)}, "model")
 
 
-@pytest.mark.parametrize("name", ["os.system", "pathlib.Path", "builtins.eval", "Frame", "", None])
+@pytest.mark.parametrize(
+    "name", ["os.system", "pathlib.Path", "builtins.eval", "FeatureScale", "", None]
+)
 def test_a_file_can_name_no_other_class(name):
     with pytest.raises(ValueError, match="not a class that a saved model may contain"):
         _read([[name, []]], {}, {})
@@ -126,7 +141,7 @@ def test_a_file_can_name_no_other_class(name):
         ["lazyknife.data.monotone.Named", ["none"]],
         ["tensor", ["none", (), (), "cpu"]],
         ["given", ["network"]],
-        ["lazyknife.data.frames.Frame", {"center": 1, "scale": 2, "code": 3}],
+        ["lazyknife.data.own_scaling.FeatureScale", {"center": 1, "scale": 2, "code": 3}],
         ["torch.nn.modules.linear.Linear", {"forward": "x"}],
         ["sklearn.preprocessing._data.StandardScaler", {"transform": "x"}],
         ["torch.nn.modules.linear.Linear", [1, 10**12]],
@@ -267,7 +282,7 @@ def test_a_network_with_a_hook_or_an_own_method_is_no_data():
 
 def test_the_same_leaf_is_given_wherever_it_is():
     writer, function = _Writer(), kind_of
-    data = writer.value([Frame(function, 1, 2), function], "network")
+    data = writer.value([FeatureScale(function, 1, 2), function], "network")
     assert list(writer.given) == ["network.0.center", "network.1"]
     passed = {"network.0.center": alike, "network.1": alike}
     (first, _, _), second = _read(writer.objects, {}, passed)(data)

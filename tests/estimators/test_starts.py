@@ -10,7 +10,7 @@ from torch import Tensor, nn
 import lazyknife as lk
 import reference
 from lazyknife.networks import Averaged, Network, build, make, mlp, spawn_seeds
-from lazyknife.solve.readout import READOUTS
+from lazyknife.ridge.readout import READOUTS
 from lazyknife.tangent import linearise
 from machines import MACHINE, here
 from reference import Array, assert_close

@@ -17,15 +17,15 @@ from torch.profiler import ProfilerActivity, profile
 import lazyknife as lk
 import reference
 from lazyknife.compute import LEAST_BUDGET, NotEnoughMemory
-from lazyknife.estimators.step import LazyStep
+from lazyknife.estimators.fit_network import LazyStep
 from lazyknife.intervals import CONSTRUCTIONS, LazyModels
 from lazyknife.intervals.constructions import Plus
 from lazyknife.intervals.rounded import SMALL_SHARE, rounding_share
 from lazyknife.networks import mlp
 from lazyknife.records import Base
-from lazyknife.solve.problem import Problem, ridge_grid
-from lazyknife.solve.readout import READOUTS
-from lazyknife.solve.ridge import RidgeModels
+from lazyknife.ridge.problem import Problem, ridge_grid
+from lazyknife.ridge.readout import READOUTS
+from lazyknife.ridge.system import RidgeModels
 from lazyknife.tangent import Dual, Primal, Sketch, linearise
 from machines import MACHINE, tiny_tiles
 from reference import assert_close

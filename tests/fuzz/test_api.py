@@ -26,8 +26,8 @@ from lazyknife.data.targets import TARGETS
 from lazyknife.intervals import CONSTRUCTIONS
 from lazyknife.losses import LOSSES
 from lazyknife.networks import KINDS
-from lazyknife.solve.readout import READOUTS
-from lazyknife.solve.widths import WIDTHS
+from lazyknife.ridge.readout import READOUTS
+from lazyknife.ridge.widths import WIDTHS
 from lazyknife.tangent import FEATURES
 
 # Values, as functions of a generator and a shape.

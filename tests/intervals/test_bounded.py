@@ -14,18 +14,16 @@ from torch import Tensor
 
 from lazyknife import LazyJackknifeRegressor, mlp
 from lazyknife.compute import Machine
-from lazyknife.estimators.step import LazyStep
+from lazyknife.estimators.fit_network import LazyStep
 from lazyknife.intervals import CONSTRUCTIONS
-from lazyknife.intervals.bounded import BoundedReadout, bounded
-from lazyknife.intervals.ends import plus
+from lazyknife.intervals.constructions import plus
 from lazyknife.intervals.order import kth_largest, kth_smallest
-from lazyknife.intervals.window import Bounded, window
+from lazyknife.intervals.window import Bounded, BoundedReadout, bounded, window
 from lazyknife.networks import build
-from lazyknife.solve.choose import leave_one_out
-from lazyknife.solve.problem import Problem, make_system
-from lazyknife.solve.reading import Read
-from lazyknife.solve.readout import TangentReadout
-from lazyknife.solve.widths import WIDTHS
+from lazyknife.ridge.leave_one_out import leave_one_out
+from lazyknife.ridge.problem import Problem, make_system
+from lazyknife.ridge.readout import Read, TangentReadout
+from lazyknife.ridge.widths import WIDTHS
 from lazyknife.tangent import EXACT, Dual, Sketch, Tangent, linearise
 from systems import own_ridges
 

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from lazyknife.choosing.shape import Factors
-from lazyknife.estimators.step import LazyStep
+from lazyknife.estimators.fit_network import LazyStep
 from lazyknife.intervals import CONSTRUCTIONS
 from lazyknife.intervals.chosen import ChosenModels, Group, some_of
 from lazyknife.networks import mlp, seeded
-from lazyknife.solve.reading import Read
+from lazyknife.ridge.readout import Read
 from lazyknife.tangent import linearise
 from machines import MACHINE, here
 from reference import assert_close

@@ -15,12 +15,11 @@ from torch import nn
 
 import lazyknife as lk
 import reference
-from lazyknife.estimators.step import LazyStep
-from lazyknife.intervals.full import Family, FullModels
-from lazyknife.intervals.hull import Piece, hull
+from lazyknife.estimators.fit_network import LazyStep
+from lazyknife.intervals.full_conformal import Family, FullModels, Piece, hull
 from lazyknife.networks import mlp
-from lazyknife.solve.problem import ridge_grid
-from lazyknife.solve.ridge import OpenRidge
+from lazyknife.ridge.problem import ridge_grid
+from lazyknife.ridge.system import OpenRidge
 from lazyknife.tangent import Basis, Dual, Primal, linearise
 from machines import MACHINE, here
 from reference import Array, assert_close

@@ -16,12 +16,12 @@ from torch import Tensor
 from lazyknife.choosing.shared import NoiseModel
 from lazyknife.compute import PROCESSOR, Machine
 from lazyknife.data.own_scaling import unscaled
-from lazyknife.intervals.ends import minmax, plus
+from lazyknife.intervals.constructions import minmax, plus
 from lazyknife.intervals.order import kappa, kth_largest, kth_smallest
-from lazyknife.intervals.passes import Passes
+from lazyknife.intervals.streamed import Passes
 from lazyknife.intervals.window import windowed_plus
 from lazyknife.networks import wide
-from lazyknife.solve.ridge import Indefinite
+from lazyknife.ridge.system import Indefinite
 from lazyknife.tangent import Landmarks, WideTangent
 from lazyknife.tangent.features import Rows
 

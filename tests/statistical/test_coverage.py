@@ -18,7 +18,7 @@ import pytest
 import lazyknife as lk
 from lazyknife.intervals import CONSTRUCTIONS, LazyModels
 from lazyknife.intervals.constructions import Plus
-from lazyknife.solve.readout import READOUTS
+from lazyknife.ridge.readout import READOUTS
 from rows import simulated
 
 pytestmark = pytest.mark.slow  # run by make test-all

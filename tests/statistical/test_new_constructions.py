@@ -23,9 +23,9 @@ from lazyknife.base import DPSGD
 from lazyknife.base.dpsgd import run_dpsgd
 from lazyknife.base.method import Task
 from lazyknife.certificate import certify
-from lazyknife.estimators.step import LazyStep
+from lazyknife.estimators.fit_network import LazyStep
 from lazyknife.intervals import CONSTRUCTIONS, kappa
-from lazyknife.intervals.full import FullModels
+from lazyknife.intervals.full_conformal import FullModels
 from lazyknife.networks import mlp, seeded
 from lazyknife.records import PrivacyCurve
 from lazyknife.tangent import linearise

@@ -25,9 +25,8 @@ from torch import Tensor, nn
 import lazyknife as lk
 from lazyknife.intervals import CONSTRUCTIONS, LazyModels
 from lazyknife.intervals.constructions import Plus
-from lazyknife.solve import choose
-from lazyknife.solve.problem import Problem
-from lazyknife.solve.rounding import NOTHING
+from lazyknife.ridge.problem import Problem
+from lazyknife.ridge.rounding import NOTHING
 from rows import real_file
 
 pytestmark = pytest.mark.slow  # run by make test-all
@@ -156,7 +155,6 @@ class LooksAway(Plus):
 
 def test_the_test_catches_a_guard_that_looks_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(CONSTRUCTIONS, "plus", LooksAway())
-    monkeypatch.setattr(choose, "LEAST_SHARE", 0.0)
     draw, n, _ = CASES["incomes of 5e6"]
     assert shortfall(covered(draw, n, {**ONE, "widths": "constant"}), n) > 2 * Z
 

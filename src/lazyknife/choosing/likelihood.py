@@ -33,7 +33,7 @@ from torch import Tensor
 
 from ..compute import steps
 from ..networks import Anova, Kind
-from ..solve.rounding import GAMMA
+from ..ridge.rounding import GAMMA
 
 # Share of rᵀc that the rows of a set explain by themselves, above which r_S is replaced.
 HEAVY = 0.99

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..compute import Machine, steps, track
-from ..solve.ridge import OwnRidges
+from ..ridge.system import OwnRidges
 from ..tangent import Basis, Dual
 from ..threads import available
 from .likelihood import leave_one_out_values

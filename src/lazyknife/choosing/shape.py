@@ -23,9 +23,9 @@ import torch
 from torch import Tensor
 
 from ..networks import wide
-from ..solve.choose import strips, two_left_out, two_left_out_diagonal
-from ..solve.ridge import Ridge, System, left_out
-from ..solve.rounding import FIRST_ORDER, GAMMA
+from ..ridge.leave_one_out import strips, two_left_out, two_left_out_diagonal
+from ..ridge.rounding import FIRST_ORDER, GAMMA
+from ..ridge.system import Ridge, System, left_out
 from ..tangent import WideTangent
 from .likelihood import replaced
 

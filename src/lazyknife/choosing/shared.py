@@ -22,8 +22,8 @@ from torch import Tensor
 from ..compute import PROCESSOR, Machine, called, track
 from ..data.own_scaling import FeatureScale
 from ..networks import KINDS, Anova, Laplace, wide
-from ..solve.dual import DualSystem
-from ..solve.ridge import left_out
+from ..ridge.dual import DualSystem
+from ..ridge.system import left_out
 from ..tangent import Features, WideTangent
 from .likelihood import PairKernel, value_and_gradient, values_of_ridges
 from .space import weight_unit

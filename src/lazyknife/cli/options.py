@@ -95,14 +95,14 @@ _OWN: dict[str, tuple[Any, str]] = {
     ),
     "widths": (
         str | None,
-        f"What widths depend on: {names('solve.widths', 'WIDTHS')}. leverage is the distance from "
+        f"What widths depend on: {names('ridge.widths', 'WIDTHS')}. leverage is the distance from "
         "other rows, auto lets models choose. By default, what suits the construction.",
     ),
     "relevance": (str, "auto: each model weighs the features; none: all weigh the same."),
     "folds": (int, "Number of folds of --construction cv+."),
     "readout": (
         str,
-        f"Model that predicts: {names('solve.readout', 'READOUTS')}; tangent is the linearised "
+        f"Model that predicts: {names('ridge.readout', 'READOUTS')}; tangent is the linearised "
         "network, network the network at the moved weights.",
     ),
     "ridge": (str, "λ, or auto: each model chooses it on its own rows."),

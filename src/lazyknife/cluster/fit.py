@@ -9,11 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..intervals.compact import CompactModels, KeptLevel
-from ..intervals.passes import Passes
-from ..intervals.streamed import FullModel
+from ..intervals.streamed import CompactModels, FullModel, KeptLevel, Passes
 from ..intervals.window import RATIO, largest_eta
-from ..solve.drift import Extremes
+from ..ridge.rounding import Extremes
 from .partitions import Lazy, Partitions, computed, is_there, kept, reduced, sent, tasks
 from .selection import bracket, pick, places_for
 from .tasks import (

@@ -16,11 +16,10 @@ from torch import Tensor
 from ..data.rows import RowReader, Rows, check_target, take, to_tensor
 from ..data.scaling import Scaling
 from ..data.targets import Target
-from ..intervals.passes import LeftOut, Passes
-from ..intervals.streamed import FullModel
+from ..intervals.streamed import FullModel, LeftOut, Passes
 from ..intervals.window import bounds, within
-from ..solve.drift import Extremes
-from ..solve.streamed import StreamedRidge, Sums
+from ..ridge.rounding import Extremes
+from ..ridge.streamed import StreamedRidge, Sums
 from .selection import Inside, Outline, inside, outline
 
 Places = NDArray[np.intp]

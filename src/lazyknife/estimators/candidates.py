@@ -12,7 +12,7 @@ from ..choosing.space import weight_unit
 from ..compute import Machine
 from ..data.own_scaling import FeatureScale, unscaled
 from ..networks import CANDIDATES, Framed, wide
-from ..solve.problem import typical_size
+from ..ridge.problem import typical_size
 from ..tangent import PROBE, Linear, Selection, Tangent, WideTangent, linearise
 
 MOST_ROWS = 5000  # for which candidates are the default

@@ -34,12 +34,12 @@ from .candidates import (
     finite_candidate,
     wide_candidate,
 )
-from .choices import Choices
-from .choosing import ChoosingStep
-from .choosing_full import FullStep
+from .fit_full import FullStep
 from .fit_input import Fitted, Given, Seeds
-from .parting import PartedStep, is_parted
-from .step import LazyStep
+from .fit_network import LazyStep
+from .fit_per_model import ChoosingStep
+from .fit_shared import PartedStep, is_parted
+from .setting_rules import Choices
 from .warn import refuse_lost, warn_if_far, warn_of
 
 

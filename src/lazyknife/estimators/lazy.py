@@ -20,7 +20,7 @@ from ..intervals import CONSTRUCTIONS, Construction
 from ..losses import Loss, find_loss
 from ..networks import listed_networks
 from ..tangent import FeatureMap, Selection, check_selection
-from .clustered import ClusterFit
+from .fit_cluster import ClusterFit
 
 MOST_STARTS = 10_000
 MORE_STARTS = "The mean of so many networks no longer changes; each of them takes time and memory"

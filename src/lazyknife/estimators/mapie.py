@@ -17,7 +17,7 @@ from torch import Tensor
 from ..certificate import TrainedCertifier
 from ..compute import PROCESSOR
 from ..data.checks import check_choice
-from ..intervals.ends import evaluation_slack
+from ..intervals.constructions import evaluation_slack
 from ..records import Ends
 from .base import IntervalRegressor, Levels
 from .fit_input import Fitted, Given, Seeds

@@ -14,7 +14,7 @@ from .. import networks
 from ..base import Plain
 from ..base.method import check_steps
 from ..compute import PROCESSOR, blocks, steps, track
-from ..intervals.ends import ROUNDED, evaluation_slack
+from ..intervals.constructions import ROUNDED, evaluation_slack
 from ..networks import Dice, dtype_of, evaluation_copy, like
 from ..records import Predictions
 from ..sentences import OWN_TYPE

@@ -40,7 +40,7 @@ from .. import (
     losses,
     networks,
     records,
-    solve,
+    ridge,
     tangent,
 )
 from ..compute import BUDGET_SHARE, Machine, find_device, free_memory
@@ -48,11 +48,11 @@ from ..data.encoder import TableEncoder
 from ..data.scaling import symlog
 from ..data.targets import TARGETS, Named
 from ..files import replacing
-from ..intervals.compact import CompactModels
-from ..intervals.framed import FramedFull
+from ..intervals.full_conformal import FramedFull
+from ..intervals.streamed import CompactModels
 from ..networks import ACTIVATIONS, Averaged, Framed, listed_networks, make, mlp, wide
 from ..networks.perceptrons import WithSkip
-from . import candidates, choosing_full, fit_input, refits
+from . import candidates, fit_full, fit_input, refits
 
 SCHEMA = b"lazyknife-model-2 "  # the start of a file; changes with the form of the list
 CLOSE = 1e-6  # relative: other processors round differently, other networks differ by more
@@ -121,8 +121,8 @@ _OPEN = (
     *(pre.RobustScaler, pre.StandardScaler, TableEncoder, np.random.RandomState),
 )
 _MODULES = (
-    *(base, certificate, choosing, data, intervals, losses, networks, records, solve, tangent),
-    *(candidates, choosing_full, fit_input, refits),
+    *(base, certificate, choosing, data, intervals, losses, networks, records, ridge, tangent),
+    *(candidates, fit_full, fit_input, refits),
 )
 _DTYPES = {str(value): value for value in vars(torch).values() if isinstance(value, torch.dtype)}
 # A file can name no other classes. What an object is taken apart into, None if it is not data, and

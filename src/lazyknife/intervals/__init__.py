@@ -1,8 +1,9 @@
 """From leave-one-out models to intervals: order statistics, and the constructions."""
 
-from .construction import Bound, Construction
 from .constructions import (
     CONSTRUCTIONS,
+    Bound,
+    Construction,
     check_construction,
     find_construction,
     is_own,

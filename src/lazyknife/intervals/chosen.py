@@ -11,11 +11,11 @@ from torch import Tensor
 from ..choosing.shape import Factors
 from ..compute import Machine
 from ..records import Predictions
-from ..solve.reading import Read
-from ..solve.scales import Scales
+from ..ridge.readout import Read
+from ..ridge.widths import Scales
 from ..tangent import WideTangent
 from ..threads import few_threads
-from .bounded import BoundedReadout
+from .window import BoundedReadout
 
 ARRAYS = 16  # of rows × models at a time
 

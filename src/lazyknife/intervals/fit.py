@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..records import RoundedModels
-from ..solve.guard import Kept, checked_rows, largest, measured_errors
-from ..solve.problem import Problem
-from ..solve.readout import READOUTS
-from ..solve.ridge import RidgeModels
-from ..solve.rounding import GAMMA, MEASURED, rounding_of
-from .bounded import bounded
+from ..ridge.measured import Kept, checked_rows, largest, measured_errors
+from ..ridge.problem import Problem
+from ..ridge.readout import READOUTS
+from ..ridge.rounding import GAMMA, MEASURED, rounding_of
+from ..ridge.system import RidgeModels
+from .window import bounded
 
 
 @dataclass(frozen=True)

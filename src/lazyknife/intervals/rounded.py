@@ -15,8 +15,8 @@ from ..sentences import (
     UNSURE_OF_WIDTHS,
 )
 from .chosen import ChosenModels
-from .compact import CompactModels
 from .order import kappa, kth_largest
+from .streamed import CompactModels
 
 # Negligible widening, in units of the residual that sets the ends, or in units of rounding of
 # numbers of the size of y.

@@ -1,0 +1,88 @@
+"""Full conformal prediction with several candidates: the symmetric choice among them.
+
+For every candidate value of y the network, the common scale of its features and λ have the smallest
+leave-one-out error of all n + 1 rows (intervals/full.py), a rule that treats them alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..data.own_scaling import FeatureScale, FeatureScales, joined_frames, own_frames, unscaled
+from ..intervals.full_conformal import FramedFull, FullModels, family_of
+from ..networks import wide
+from ..ridge.problem import Problem, make_system
+from ..tangent import Dual, Linear
+from .candidates import CandidateStep, in_frame, is_narrow
+
+# Exponents of the scales and of λ: fewer than in a search, since every pair is compared for each y.
+SCALES, RIDGES = (-1, 0, 1), (-8, -5, -2, 1)
+
+
+class FullStep(CandidateStep):
+    """The step; see ``CandidateStep``."""
+
+    def models(self, X: Tensor, y: Tensor) -> tuple[FramedFull, None]:
+        """Models of all rows, ready for new ones; they make no choice of their own."""
+        return FramedFull.of(FullSource(self, X, y)), None
+
+    def frames(self, X: Tensor, new: Tensor) -> FeatureScales:
+        """Scales of the new rows; of the training rows alone if there are none."""
+        if not self.scaled:
+            return unscaled(max(len(new), 1), X.shape[1], self.nominal)
+        if not len(new):
+            return own_frames(X, [torch.arange(0)], is_narrow(X), self.nominal)
+        return joined_frames(X, new.cpu(), is_narrow(X), self.nominal)
+
+    def make(self, X: Tensor, y: Tensor, frame: FeatureScale) -> FullModels:
+        """Models of the rows in a frame."""
+        rows, targets = self.machine.put(X), self.machine.put(y)
+        families = []
+        for tangent, unit in self._tangents(X, frame):
+            basis = Dual(tangent, tangent.features(rows))
+            system = make_system(basis, rows, targets, self.intercept)
+            exponents = RIDGES if self.ridge is None else (0,)
+            ridges = tuple(unit * 2.0**exponent for exponent in exponents)
+            families.append(family_of(Problem(basis, rows, targets, system, ridges)))
+        return FullModels.of(families)
+
+    def _tangents(self, X: Tensor, frame: FeatureScale) -> list[tuple[Linear, float]]:
+        """Every network at every scale, with its unit of λ."""
+        found: list[tuple[Linear, float]] = []
+        for candidate in self.candidates:
+            unit = self.unit(candidate, X)
+            if candidate.network is None:
+                found.append((candidate.at(frame).on(self.machine), unit))
+            else:
+                scaled = _scaled(candidate.network)
+                framed = [in_frame(network, frame).on(self.machine) for network in scaled]
+                found += [(tangent, unit) for tangent in framed]
+        return found
+
+
+@dataclass(frozen=True)
+class FullSource:
+    """The training rows, and how models of them are made."""
+
+    step: FullStep
+    X: Tensor
+    y: Tensor
+
+    def start(self) -> FeatureScale:
+        return self.frames(self.X[:0])[0]
+
+    def frames(self, new: Tensor) -> FeatureScales:
+        return self.step.frames(self.X, new)
+
+    def make(self, frame: FeatureScale) -> FullModels:
+        return self.step.make(self.X, self.y, frame)
+
+
+def _scaled(network: wide) -> list[wide]:
+    """The network at several scales, unless its own is given."""
+    if network.scale is not None:
+        return [network]
+    return [wide(network.kind, 2.0**exponent, network.squash) for exponent in SCALES]

@@ -1,0 +1,196 @@
+"""The lazy step: from a linearised network and its rows to all leave-one-out models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from ..choosing.per_model import choose_ridges, kernel_of
+from ..choosing.rows import MANY, SEARCHED, SHARED, Leaving, draw_part, places_in, rows_apart
+from ..compute import Machine
+from ..intervals import Construction, LazyModels, find_construction
+from ..losses import SQUARED, Loss
+from ..ridge.convex import working_targets, working_weights
+from ..ridge.folds import draw_folds, factors_folds
+from ..ridge.leave_one_out import Visit
+from ..ridge.problem import GRID_POINTS, Problem, make_system, ridge_grid, typical_size
+from ..ridge.system import OwnRidges
+from ..ridge.widths import WIDTHS, Widths
+from ..tangent import EXACT, FeatureMap, Linear
+from ..threads import few_threads
+
+SQUARES = 8  # matrices of features by features that folds in the primal form need
+
+
+@dataclass(frozen=True)
+class LazyStep:
+    """Settings of the lazy step.
+
+    Attributes
+    ----------
+    ridge
+        λ, of each model where they have chosen it, or ``"auto"``: every model chooses, or, of many
+        rows, a part that is set aside.
+    intercept
+        Whether to fit an unpenalised intercept.
+    readout
+        A key of ``READOUTS``.
+    construction, widths
+        Keys of ``CONSTRUCTIONS`` and ``WIDTHS``, or instances.
+    folds
+        Number of folds.
+    loss
+        Loss of the models.
+    features
+        The exact tangent features, or a map of them.
+    seed
+        Seed of the features, the folds, and the synthetic rows that scale the grid of λ.
+    progress
+        Whether to show progress bars.
+
+    """
+
+    ridge: float | OwnRidges | Literal["auto"]
+    intercept: bool = True
+    readout: str = "tangent"
+    construction: str | Construction[Any] = "plus"
+    widths: str | Widths = "constant"
+    folds: int = 10
+    loss: Loss = SQUARED
+    features: FeatureMap = EXACT
+    seed: int = 0
+    progress: bool = False
+
+    def models(
+        self,
+        tangent: Linear,
+        X: Tensor,
+        y: Tensor,
+        left_out: int | None = None,
+        visit: Visit | None = None,
+    ) -> LazyModels:
+        """Return all leave-one-out models around a linearised network.
+
+        Parameters
+        ----------
+        tangent
+            The network.
+        X, y
+            Rows and targets.
+        left_out
+            The first so many rows are left out; the others train every model. None: all, unless
+            some of them are set aside here.
+        visit
+            Called with solutions, as by ``leave_one_out``.
+
+        """
+        if self._is_shared(len(X)):
+            rest, apart = rows_apart(len(X), self.seed)
+            order, left_out = torch.cat([rest, apart]), len(rest)
+            X, y = X[order], y[order]
+        problem = self._problem(tangent, X, y, left_out, visit)
+        return self._construction.fit(problem, self.readout)
+
+    def check_fits(self, n: int, parameters: int, machine: Machine) -> None:
+        """Raise an error, before anything is computed, if the matrices do not fit in memory."""
+        ridges = GRID_POINTS if self.ridge == "auto" and self._construction.symmetric else 1
+        matrices = self._construction.matrices(self._widths, self.loss, ridges)
+        size = self.features.for_rows(n, machine).size(parameters)
+        if self._is_dual(n, size):
+            needed, what = matrices * n * n, f"the kernel of {n:,} rows"
+            remedy = "features=Sketch(4096)" if self.loss.closed_form else "the squared loss"
+            remedy = f"use {remedy}, parameters='last'"
+        else:
+            needed = self._primal_numbers(n, size, matrices)
+            what = f"{size:,} features of {n:,} rows"
+            remedy = "use features=Sketch with fewer dimensions"
+        machine.check_fits(machine.item * needed, what, remedy + ", or fewer rows")
+
+    def leaving(self, n: int) -> Leaving:
+        """Which of n rows are left out."""
+        if self.ridge != "auto" or self._construction.symmetric:
+            return Leaving(n)
+        return Leaving.choosing(n, self._construction.uses_folds)
+
+    def _is_dual(self, n: int, size: int) -> bool:
+        return self.features.has_kernel and (n <= size or not self.loss.closed_form)
+
+    def _primal_numbers(self, n: int, size: int, matrices: int) -> int:
+        """Numbers that the primal form needs beside its blocks."""
+        if self._construction.uses_folds:
+            matrices -= factors_folds(n, size, self.folds)  # the models are few
+            return matrices * n * (size + 1) + SQUARES * size**2
+        return matrices * n * (size + 1) + 3 * size**2
+
+    @property
+    def _construction(self) -> Construction[Any]:
+        return find_construction(self.construction)
+
+    @property
+    def _widths(self) -> Widths:
+        return WIDTHS[self.widths] if isinstance(self.widths, str) else self.widths
+
+    def _problem(
+        self,
+        tangent: Linear,
+        X: Tensor,
+        y: Tensor,
+        left_out: int | None,
+        visit: Visit | None,
+    ) -> Problem:
+        """Set up the equations for these rows."""
+        machine = tangent.machine
+        if self.ridge == "auto" and len(X) < 3:
+            raise ValueError(
+                f"ridge='auto' needs at least 3 rows besides those that the base trains on, not "
+                f"{len(X)}: give more rows or a number for ridge"
+            )
+        X, y = machine.put(X), machine.put(y)
+        features = self.features.for_rows(len(X), machine)
+        basis = features.basis(tangent, X, self.seed, kernel=not self.loss.closed_form)
+        system = make_system(basis, X, y, self.intercept, self.progress)
+        ridges, own = self._ridges(tangent, features, X, y, left_out)
+        settings = (self.loss, self._widths, self.folds, self.seed, self.progress)
+        return Problem(basis, X, y, system, ridges, *settings, own, left_out, visit)
+
+    def _is_shared(self, n: int) -> bool:
+        """Whether rows that are set aside choose λ for all models."""
+        return self.ridge == "auto" and n > MANY and not self._construction.symmetric
+
+    def _ridges(
+        self, tangent: Linear, features: FeatureMap, X: Tensor, y: Tensor, left_out: int | None
+    ) -> tuple[tuple[float, ...], OwnRidges | None]:
+        """λ of all models, or of each where they choose on their own rows."""
+        if isinstance(self.ridge, OwnRidges):
+            return (), self.ridge
+        if self.ridge != "auto":
+            return (float(self.ridge),), None
+        if self._construction.symmetric:
+            return tuple(ridge_grid(tangent, X, self.seed).tolist()), None
+        folds: list[Tensor] | None = None
+        if left_out is None:
+            n, part = len(y), draw_part(len(y), self.seed, SEARCHED)
+            uses_folds = self._construction.uses_folds
+            sets = draw_folds(n, self.folds, self.seed) if uses_folds else None
+            folds, columns = places_in(part, n, sets)
+            folds = folds and [fold.to(y.device) for fold in folds]
+        else:
+            part = torch.arange(left_out, len(y))[:SHARED]
+            columns = [len(part)]
+        rows, targets = X[part], y[part]
+        basis = features.basis(tangent, rows, self.seed, features.has_kernel)
+        kernel, outputs = kernel_of(basis, rows)
+        unit = typical_size(tangent, X, self.seed)
+        residuals, weights = targets - outputs, torch.ones_like(kernel[0, :1])
+        if not self.loss.closed_form:
+            residuals = working_targets(self.loss, targets, outputs)
+            weights = working_weights(self.loss, y if left_out is None else targets)
+        terms = (self.intercept, unit, columns, folds, tangent.machine)
+        with few_threads(len(rows)):
+            found = choose_ridges(kernel, residuals, *terms)
+        if left_out is not None:
+            return (float(found.values[-1] * weights[-1]),), None
+        return (), OwnRidges(found.values * weights, found.doubtful)

@@ -1,0 +1,151 @@
+"""The problem to solve: training rows in their basis, the equations for them, and settings.
+
+Leverage widths whose factors are computed again for each block of new rows.
+
+Models at D places have D factors of n×n numbers. Where they do not fit they are not kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..compute import Machine, blocks
+from ..losses import SQUARED, Loss
+from ..tangent import Basis, Dual, Linear
+from .dual import DualSystem
+from .primal import PrimalSystem
+from .system import OwnRidges, Ridge, System
+from .widths import WIDTHS, LeverageScales, Widths
+
+GRID_POINTS = 20
+GRID_DECADES = (-4, 6)
+PROBES = 64
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Training rows in their basis, and settings.
+
+    Attributes
+    ----------
+    basis, X, y
+        Coordinates, rows and targets.
+    system
+        The equations for y − f(X; θ0).
+    ridges
+        λ; for full conformal prediction those that it compares.
+    loss, widths
+        What the models minimise, and what their errors are divided by.
+    folds, seed
+        Number of folds, and the seed that they are drawn with.
+    own
+        λ of every model, where they chose it themselves.
+    left_out
+        The first so many rows are left out; the others train every model. None: all.
+    visit
+        Called with solutions, as by ``leave_one_out``.
+    progress
+        Whether to show progress bars.
+
+    """
+
+    basis: Basis
+    X: Tensor
+    y: Tensor
+    system: System
+    ridges: tuple[float, ...]
+    loss: Loss = SQUARED
+    widths: Widths = WIDTHS["constant"]
+    folds: int = 10
+    seed: int = 0
+    progress: bool = False
+    own: OwnRidges | None = None
+    left_out: int | None = None
+    visit: Callable[[System, Ridge, Tensor], None] | None = None
+
+    @property
+    def models(self) -> int:
+        """Number of rows that are left out."""
+        return len(self.y) if self.left_out is None else self.left_out
+
+    @property
+    def machine(self) -> Machine:
+        return self.basis.tangent.machine
+
+    @property
+    def outputs(self) -> Tensor:
+        """f(X; θ0), up to a rounding of y, shape (n,)."""
+        return self.y - self.system.targets
+
+    @property
+    def dual(self) -> bool:
+        """Whether coordinates are kernel rows."""
+        return isinstance(self.basis, Dual)
+
+
+def make_system(
+    basis: Basis, X: Tensor, y: Tensor, intercept: bool, progress: bool = False
+) -> System:
+    """Return the equations of these rows: a kernel (dual) or feature rows (primal), and targets."""
+    machine = basis.tangent.machine
+    if isinstance(basis, Dual):
+        features = basis.features
+        kernel = basis.tangent.gram(features)
+        return DualSystem(kernel, y - features.outputs, intercept, machine, progress)
+    rows, outputs = _feature_rows(basis, X, intercept)
+    return PrimalSystem(rows, y - outputs, intercept, machine, progress)
+
+
+def _feature_rows(basis: Basis, X: Tensor, intercept: bool) -> tuple[Tensor, Tensor]:
+    """Feature rows (n, size), with a last column of 1 for an intercept, and outputs (n,)."""
+    machine = basis.tangent.machine
+    rows = torch.ones(len(X), basis.size + intercept, dtype=torch.float64, device=machine.device)
+    outputs = rows.new_empty(len(X))
+    for part in blocks(len(X), basis.row_bytes, machine.block):
+        outputs[part], rows[part, : basis.size] = basis.at(X[part])[:2]
+    return rows, outputs
+
+
+def ridge_grid(tangent: Linear, X: Tensor, seed: int) -> Tensor:
+    """Return a wide grid of λ that depends on the shape of a row, and not on data.
+
+    It is scaled by the kernel at synthetic standard-normal inputs, a function of θ0 alone. The
+    largest eigenvalue of n rows on that scale is about n times it, so the grid reaches from almost
+    no penalty to one that dominates a hundred thousand rows, or fewer rows of larger features.
+    """
+    scale = typical_size(tangent, X, seed)
+    return scale * torch.logspace(*GRID_DECADES, GRID_POINTS, dtype=torch.float64)
+
+
+def typical_size(tangent: Linear, X: Tensor, seed: int) -> float:
+    """Mean of k(x, x) at synthetic standard-normal rows of the shape of X's."""
+    if not X.is_floating_point():
+        return 1.0
+    generator = torch.Generator().manual_seed(seed)
+    probes = torch.randn(PROBES, *X.shape[1:], dtype=torch.float64, generator=generator)
+    return float(tangent.gram(tangent.features(probes)).diagonal().mean()) or 1.0
+
+
+@dataclass(frozen=True)
+class LeverageAgain:
+    """σ of all models at one place, with λ of each, shape (n,); see ``LeverageScales``."""
+
+    tangent: Linear
+    X: Tensor
+    y: Tensor
+    intercept: bool
+    ridges: Tensor
+    gamma: float
+    own: Tensor
+    own_error: Tensor
+
+    def at(self, rows: Tensor, norms: Tensor) -> tuple[Tensor, Tensor]:
+        """Factor the kernel once more, at every λ."""
+        basis = Dual(self.tangent, self.tangent.features(self.X))
+        system = make_system(basis, self.X, self.y, self.intercept)
+        factors = [system.factor(ridge) for ridge in self.ridges.unique().tolist()]
+        return LeverageScales.of(factors, self.gamma, self.ridges).at(rows, norms)

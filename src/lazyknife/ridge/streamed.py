@@ -1,0 +1,228 @@
+"""The ridge from feature rows in two passes over blocks of rows, which are never all in memory.
+
+With the symbols of primal.py: a first pass sums G = Σφφᵀ and Φᵀr, a second one gives the leverage
+h_j = ‖L⁻¹φ_j‖² and the left-out residual e_j = (r_j − φ_jᵀw)/(1 − h_j) of every row. Without row j
+the prediction at x is f(x) − g_j(x)e_j, g_j(x) = (L⁻¹φ(x))ᵀ(L⁻¹φ_j), and |g_j(x)| ≤ √(h(x)h_j).
+
+Rows may be part of all sums and yet never be left out: the second pass leaves out only some.
+
+Sums are of r − Φw₀, where w₀ is a first guess, such as the ridge of some rows. It changes nothing
+but rounding: w = w₀ + u, Gu = Φᵀ(r − Φw₀) − λw₀, and what the guess explains costs no digits.
+
+Rounding. With E² = ‖r − Φw₀‖² + λ‖w₀‖², the errors of any of the models on its own rows have a norm
+of at most E, since w₀ is one of the weights that it is better than. The computed G is off by ΔG,
+|ΔG_ab| ≤ γ√(G_aa G_bb), so ‖ΔG‖ ≤ γ·tr G, and with ω = 2 tr G/λ all models are those of a penalty
+that is off by at most a part γω of λ. Predictions at x are then off by at most √h(x)·γ√ω·(v + E), v
+the smaller of √ωE and |u|ᵀ√diag G, which without row j is larger by at most √(ςh_j)|e_j|,
+ς = (Σ_a √(G_aa (G⁻¹)_aa))². Errors Δ of the features, of norm ε in each row, change w by
+(G + ΔG)⁻¹(Δᵀ(r − Φw) − (Φ + Δ)ᵀΔw), hence predictions by at most √h(x)·ε√n(‖w‖ + E/√λ), and by ε‖w‖
+through the new row's own ones. Errors of the targets by rounding, of norm t, change them by at most
+√h(x)·t. Without row j, h(x) is at most 1/(1 − h_j) times as large; at X_j it is h_j/(1 − h_j).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .rounding import FIRST_ORDER, Drift, Extremes
+from .system import Indefinite
+
+# Rows that are summed at a time, at most; where memory is short, or partitions are small, fewer,
+# but rarely less than the second number. Errors grow with the roots of both numbers.
+BLOCK_ROWS, SMALL_BLOCK = 1024, 256
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums over rows, which add up over blocks and machines."""
+
+    gram: Tensor  # ΦᵀΦ, shape (q, q)
+    moments: Tensor  # of r − Φw₀ with Φ, shape (q,)
+    square: Tensor  # ‖r − Φw₀‖²
+    count: int  # of rows
+
+    def __add__(self, other: Sums) -> Sums:
+        mine, yours = vars(self).values(), vars(other).values()
+        return Sums(*(one + more for one, more in zip(mine, yours, strict=True)))
+
+    @classmethod
+    def of(cls, rows: Tensor, targets: Tensor) -> Sums:
+        """Sums of one block."""
+        return cls(rows.T @ rows, targets @ rows, targets @ targets, len(rows))
+
+
+SAFETY = 4.0
+RARE = 1 / 16  # 1 − h_j of rows with a large leverage
+
+
+class Left(NamedTuple):
+    """What leaving each of some rows out gives; every field has shape (rows,)."""
+
+    residuals: Tensor  # e
+    training_residuals: Tensor  # r − φᵀw
+    leverages: Tensor  # h
+    norms: Tensor  # ‖φ‖²
+
+    @classmethod
+    def joined(cls, parts: Sequence[Left]) -> Left:
+        """All rows."""
+        return cls(*(torch.cat(field) for field in zip(*parts, strict=True)))
+
+
+@dataclass(frozen=True)
+class StreamedRidge:
+    """The ridge at one λ.
+
+    Attributes
+    ----------
+    lower, weights, step
+        L, shape (q, q), and w and u, each (q,).
+    trace, load, spread, size, count
+        tr G, |u|ᵀ√diag G, ς, E and the number of rows.
+
+    """
+
+    ridge: float
+    lower: Tensor
+    weights: Tensor
+    step: Tensor
+    trace: float
+    load: float
+    spread: float
+    size: float
+    count: int
+
+    @classmethod
+    def of(cls, sums: Sums, ridge: float, intercept: bool, start: Tensor) -> StreamedRidge:
+        """Solve, from w₀; the last feature is not penalised if there is an intercept."""
+        G, penalised = sums.gram.clone(), slice(len(sums.gram) - intercept)
+        G.diagonal()[penalised].add_(ridge)
+        lower, failed = torch.linalg.cholesky_ex(G)
+        if failed:
+            raise Indefinite(ridge)
+        wanted = sums.moments.clone()
+        wanted[penalised].sub_(ridge * start[penalised])
+        step = torch.cholesky_solve(wanted[:, None], lower)[:, 0]
+        roots, shares = G.diagonal().sqrt(), torch.cholesky_inverse(lower).diagonal().sqrt()
+        load, spread = float(step.abs() @ roots), float((shares @ roots).square())
+        # Squares of tiny targets underflow.
+        lost = sums.count * torch.finfo(G.dtype).tiny if bool(sums.moments.any()) else 0.0
+        size = math.sqrt(float(sums.square + ridge * start[penalised].square().sum()) + lost)
+        sizes = (float(roots.square().sum()), load, spread, size)
+        return cls(ridge, lower, start + step, step, *sizes, sums.count)
+
+    def half(self, rows: Tensor) -> Tensor:
+        """L⁻¹φ of each row, shape (q, rows)."""
+        half: Tensor = torch.linalg.solve_triangular(self.lower, rows.T, upper=False)
+        return half
+
+    def leave_out(self, rows: Tensor, targets: Tensor) -> Left:
+        """Leave each of these rows, whose targets are r − Φw₀ and part of the sums, out."""
+        leverages = self.half(rows).square().sum(dim=0)
+        errors = targets - rows @ self.step
+        return Left(errors / (1 - leverages), errors, leverages, rows.square().sum(dim=1))
+
+    def drift(
+        self, left: Left, shaken: float, size: float, extremes: Extremes | None = None
+    ) -> Drift:
+        """Bound what rounding may have changed.
+
+        Parameters
+        ----------
+        left
+            Rows that are left out.
+        shaken
+            ε, errors of the features of a row.
+        size
+            The largest |y|.
+        extremes
+            Of all rows that are left out; None: these are all.
+
+        """
+        extremes = self.extremes(left, shaken) if extremes is None else extremes
+        slope, bounds = self._slopes(shaken, size, extremes)
+        open_part, known = self._known(left, shaken)
+        mine = slope + self._strain * self._loads(left)
+        own = mine * left.leverages.sqrt() / open_part.sqrt()
+        own += bounds.constant * (1 + left.norms).sqrt() / open_part
+        own += self._epsilon * left.residuals.abs() / open_part
+        # Models without a row of large leverage are a few: their larger errors go to their scores.
+        own += torch.where(open_part < RARE, mine / open_part.sqrt(), 0.0)
+        return bounds._replace(own=torch.where(known, own, torch.inf))
+
+    def extremes(self, left: Left, shaken: float) -> Extremes:
+        """What bounds need of all rows, of some of them."""
+        load, (open_part, known) = self._loads(left), self._known(left, shaken)
+        least = open_part[known].min() if known.any() else math.inf
+        largest = load[known].max() if known.any() else -math.inf
+        return Extremes(_largest(load[open_part >= RARE]), float(largest), float(least))
+
+    def slopes(self, shaken: float, size: float, extremes: Extremes) -> Drift:
+        """Bounds for predictions alone."""
+        return self._slopes(shaken, size, extremes)[1]
+
+    def _slopes(self, shaken: float, size: float, extremes: Extremes) -> tuple[float, Drift]:
+        """The slope of most models, and bounds for all of them."""
+        nothing = self.weights[:0]
+        if math.isinf(extremes.least):
+            return math.inf, Drift(math.inf, math.inf, math.inf, nothing)
+        shaken, length = SAFETY * shaken, float(self.weights.norm())
+        slope = self._strain * extremes.load
+        slope += shaken * math.sqrt(self.count) * (length + self.size / self._root)
+        many, first = math.sqrt(len(self.lower)), float((self.weights - self.step).norm())
+        lost = many * math.sqrt(self.trace) * first + math.sqrt(self.count) * size
+        slope += self._epsilon * lost  # of the targets
+        constant = (shaken + self._epsilon * many) * length + self._epsilon * size
+        worst = math.sqrt(min(RARE, extremes.least))
+        steep = max(slope, slope + self._strain * extremes.known) / worst
+        return slope, Drift(slope / math.sqrt(RARE), constant, steep, nothing)
+
+    def _loads(self, left: Left) -> Tensor:
+        load = self.load + (self.spread * left.leverages).sqrt() * left.residuals.abs()
+        return load.clamp(max=math.sqrt(self._omega) * self.size) + self.size
+
+    def _known(self, left: Left, shaken: float) -> tuple[Tensor, Tensor]:
+        """1 − h, and whether rounding leaves something known of each model."""
+        open_part = (1 - left.leverages).clamp(min=0.0)
+        changed = self._gamma * self._omega
+        changed += 2 * SAFETY * shaken * math.sqrt(self.count) / self._root
+        return open_part, changed <= FIRST_ORDER * open_part
+
+    @property
+    def _epsilon(self) -> float:
+        return SAFETY * torch.finfo(self.lower.dtype).eps
+
+    @property
+    def _gamma(self) -> float:
+        return self._epsilon * (self._summing + math.sqrt(len(self.lower)))
+
+    @property
+    def _omega(self) -> float:
+        return 2 * self.trace / self.ridge
+
+    @property
+    def _strain(self) -> float:
+        return self._gamma * math.sqrt(self._omega)
+
+    @property
+    def _root(self) -> float:
+        return math.sqrt(self.ridge / 2)
+
+    @property
+    def _summing(self) -> float:
+        """Roundings of a sum over all rows, as often up as down, in the worst blocks.
+
+        It does not depend on the blocks, so that it is the same however rows are partitioned.
+        """
+        sizes = (min(self.count, BLOCK_ROWS), min(self.count, SMALL_BLOCK))
+        return max(math.sqrt(size) + math.sqrt(self.count / size) for size in sizes)
+
+
+def _largest(values: Tensor) -> float:
+    return float(values.max()) if len(values) else 0.0

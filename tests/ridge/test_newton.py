@@ -1,0 +1,489 @@
+"""Leave-one-out models of other losses, against one explicit refit for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import expit
+from torch import Tensor
+
+from lazyknife.compute import Machine
+from lazyknife.losses import SQUARED, Huber, Logistic, Loss, Poisson
+from lazyknife.ridge.convex import (
+    LIMITS,
+    Limits,
+    leave_one_out_newton,
+    working_targets,
+    working_weights,
+)
+from lazyknife.ridge.dual import DualSystem
+from lazyknife.ridge.leave_one_out import leave_one_out
+from lazyknife.ridge.system import RidgeModels
+from machines import MACHINE, here
+from reference import Array, assert_close
+from systems import chosen_ridges, dual_models, newton_models
+
+GRID = [100.0, 0.01, 1.0, 0.1, 10.0]
+NAMES = ["squared", "huber", "logistic", "poisson"]
+Parts = tuple[Array, Array, Array]  # values, slopes, curvatures of the rows
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A problem: Jacobian, targets, offsets, and the loss with its twin."""
+
+    J: Array
+    y: Array
+    offsets: Array
+    loss: Loss
+    twin: Callable[[Array, Array], Parts]
+
+    def without(self, j: int) -> Rows:
+        kept = np.arange(len(self.y)) != j
+        return replace(self, J=self.J[kept], y=self.y[kept], offsets=self.offsets[kept])
+
+
+def squared(f: Array, y: Array) -> Parts:
+    return (f - y) ** 2 / 2, f - y, np.ones_like(f)
+
+
+def huber(delta: float) -> Callable[[Array, Array], Parts]:
+    def parts(f: Array, y: Array) -> Parts:
+        r, inside = f - y, np.abs(f - y) <= delta
+        value = np.where(inside, r**2 / 2, delta * np.abs(r) - delta**2 / 2)
+        return value, np.where(inside, r, delta * np.sign(r)), inside.astype(float)
+
+    return parts
+
+
+def logistic(f: Array, y: Array) -> Parts:
+    return np.logaddexp(0, f) - y * f, expit(f) - y, expit(f) * expit(-f)
+
+
+def poisson(f: Array, y: Array) -> Parts:
+    with np.errstate(over="ignore"):
+        mean = np.exp(f)
+    return mean - y * f, mean - y, mean
+
+
+def problem(
+    name: str, n: int, size: int, seed: int, scale: float = 1.0, noise: float = 1.0
+) -> Rows:
+    """Random rows; whatever is left out, targets of both kinds stay."""
+    rng = np.random.default_rng(seed)
+    J, offsets = scale * rng.normal(size=(n, size)), rng.choice([0.0, 1.0]) * rng.normal(size=n)
+    signal = J[:, 0]
+    if name == "huber":
+        delta = float(10 ** rng.uniform(-1, 1))
+        y = signal + noise * rng.standard_t(1.2, size=n)
+        return Rows(J, y, offsets, Huber(delta), huber(delta))
+    if name == "logistic":
+        y = (signal + noise * rng.logistic(size=n) > 0).astype(float)
+        y[:4] = [0, 0, 1, 1]
+        return Rows(J, y, offsets, Logistic(), logistic)
+    if name == "poisson":
+        y = rng.poisson(np.exp(np.clip(signal, -5, np.log(1000.0)))).astype(float)
+        y[:2] += 1
+        return Rows(J, y, offsets, Poisson(), poisson)
+    return Rows(J, signal + rng.normal(size=n), offsets, SQUARED, squared)
+
+
+def refit(rows: Rows, ridge: float, intercept: bool) -> tuple[Array, float, bool]:
+    """Move and intercept of the rows' own model, in the space of the weights, started from zero.
+
+    Newton's method with as much of the identity added as it takes to go down. The last says
+    whether the solution is the only one.
+    """
+    X = np.hstack([rows.J, np.ones((len(rows.y), 1))])[:, : rows.J.shape[1] + intercept]
+    penalty = np.full(X.shape[1], ridge)
+    penalty[rows.J.shape[1] :] = 0.0
+
+    def at(weights: Array) -> tuple[float, Array, Array]:
+        value, slope, curvature = rows.twin(rows.offsets + X @ weights, rows.y)
+        with np.errstate(over="ignore", invalid="ignore"):
+            gradient = X.T @ slope + penalty * weights
+            return float(value.sum() + penalty @ weights**2 / 2), gradient, curvature
+
+    weights = np.zeros(X.shape[1])
+    value, gradient, curvature = at(weights)
+    for _ in range(500):
+        size = np.abs(X).T @ np.abs(rows.twin(rows.offsets + X @ weights, rows.y)[1])
+        if np.abs(gradient).max() <= 1e-14 * size.max(initial=1e-300):
+            break
+        hessian = X.T @ (curvature[:, None] * X) + np.diag(penalty)
+        for damping in 10.0 ** np.arange(-16, 12):
+            more = damping * np.diag(hessian).max() * np.eye(len(weights))
+            step = -np.linalg.solve(hessian + more, gradient)
+            new = at(weights + step)
+            fallen = new[0] < value - 1e-4 * abs(gradient @ step)
+            steady = new[0] <= value + 1e-13 * abs(value)
+            if fallen or (steady and np.abs(new[1]).max() < np.abs(gradient).max() / 2):
+                break
+        else:
+            break  # rounding allows no more
+        weights = weights + step
+        value, gradient, curvature = new
+    move, rest = weights[: rows.J.shape[1]], weights[rows.J.shape[1] :]
+    slopes = np.abs(rows.twin(rows.offsets + X @ weights, rows.y)[1])
+    level = isinstance(rows.loss, Huber) and bool((slopes > 0.9999 * rows.loss.delta).all())
+    return move, float(rest.sum()), not (intercept and level)
+
+
+def fixed(
+    rows: Rows,
+    ridge: float,
+    intercept: bool,
+    machine: Machine = MACHINE,
+    limits: Limits = LIMITS,
+) -> RidgeModels:
+    kernel, y, offsets = here(rows.J @ rows.J.T), here(rows.y), here(rows.offsets)
+    return newton_models(kernel, y, offsets, ridge, intercept, rows.loss, machine, limits)
+
+
+def auto(rows: Rows, intercept: bool) -> RidgeModels:
+    """Models that chose λ as the lazy step lets them."""
+    kernel, y, offsets = here(rows.J @ rows.J.T), here(rows.y), here(rows.offsets)
+    found = chosen_ridges(kernel, working_targets(rows.loss, y, offsets), intercept)
+    own = replace(found, values=found.values * working_weights(rows.loss, y))
+    system = DualSystem(kernel, y - offsets, intercept, MACHINE)
+    return leave_one_out_newton(system, y, own, rows.loss)
+
+
+def check_against_refits(
+    models: RidgeModels, rows: Rows, intercept: bool, relative: float = 1e-6
+) -> int:
+    """Compare every model with its refit, on every row; return how many were comparable."""
+    compared, n = 0, len(rows.y)
+    columns = torch.cat([models.columns, models.full[:, None]], dim=1).cpu().numpy()
+    for j, ridge in enumerate(models.ridges.tolist()):
+        move, b, unique = refit(rows.without(j), ridge, intercept)
+        if not unique:
+            continue
+        expected = rows.offsets + rows.J @ move + b
+        found = rows.offsets + rows.J @ (rows.J.T @ columns[:, j]) + float(models.intercepts[j])
+        scale = 1e-2 + np.abs(expected).max()
+        assert np.abs(found - expected).max() <= relative * scale, j
+        mean = rows.loss.mean(torch.from_numpy(expected)).numpy()
+        error = rows.y - mean
+        if j < n:
+            found_error = abs(float(models.residuals[j]) - error[j])
+            assert found_error <= relative * (1 + scale) * (1 + abs(mean[j]))
+        else:
+            difference = np.abs(models.training_residuals.cpu().numpy() - error)
+            assert (difference <= relative * (1 + scale) * (1 + np.abs(mean))).all()
+        compared += 1
+    assert (models.columns.diagonal() == 0).all()
+    if intercept:
+        assert np.abs(columns.sum(axis=0)).max() <= 1e-9 * (1 + np.abs(columns).max())
+    return compared
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    name=st.sampled_from(NAMES),
+    n=st.integers(5, 14),
+    size=st.integers(1, 20),
+    exponent=st.floats(-2, 2),
+    scale=st.sampled_from([0.3, 1.0, 3.0]),
+    noise=st.sampled_from([0.1, 1.0]),
+    intercept=st.booleans(),
+    seed=st.integers(0, 10**6),
+)
+def test_every_model_equals_its_explicit_refit(
+    name: str,
+    n: int,
+    size: int,
+    exponent: float,
+    scale: float,
+    noise: float,
+    intercept: bool,
+    seed: int,
+) -> None:
+    rows = problem(name, n, size, seed, scale, noise)
+    models = fixed(rows, 10.0**exponent, intercept)
+    assert (models.ridges == 10.0**exponent).all()
+    check_against_refits(models, rows, intercept)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize(("n", "size"), [(30, 3), (20, 40)])
+@pytest.mark.parametrize("name", NAMES)
+def test_more_rows_than_weights_and_fewer(name: str, n: int, size: int, intercept: bool) -> None:
+    rows = problem(name, n, size, seed=n)
+    for ridge in (1e-2, 1.0, 100.0):
+        assert check_against_refits(fixed(rows, ridge, intercept), rows, intercept) > n / 2
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("ridge", [1e-4, 1.0, 1e3])
+def test_with_the_squared_loss_it_is_the_ridge(ridge: float, intercept: bool) -> None:
+    rows = problem("squared", 25, 40, seed=0)
+    found = fixed(rows, ridge, intercept)
+    kernel, targets = here(rows.J @ rows.J.T), here(rows.y - rows.offsets)
+    expected = dual_models(kernel, targets, ridge, intercept, MACHINE)
+    for field in fields(RidgeModels):
+        if isinstance(wanted := getattr(expected, field.name), torch.Tensor):
+            scale = 1e-3 + float(wanted.abs().max())
+            assert float((getattr(found, field.name) - wanted).abs().max()) < 1e-11 * scale
+
+
+@pytest.mark.parametrize("ridge", [1e-6, 1e-3])
+def test_separable_classes_and_hardly_any_ridge(ridge: float) -> None:
+    rows = problem("logistic", 16, 6, seed=3)
+    rows = replace(rows, y=(rows.J[:, 0] > np.median(rows.J[:, 0])).astype(float))
+    assert check_against_refits(fixed(rows, ridge, True), rows, True, 1e-5) == 17
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_models_far_from_the_full_one_are_solved_alone(name: str) -> None:
+    rows = problem(name, 12, 5, seed=1)
+    check_against_refits(fixed(rows, 0.1, True, limits=Limits(joint=1)), rows, True)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_models_near_the_full_one_are_solved_together(name: str) -> None:
+    """The steps of all columns together suffice: the cost is that of products, not of n solves."""
+    rows = problem(name, 60, 80, seed=2, scale=0.1)
+    calls: list[int] = []
+
+    class Counted(type(rows.loss)):  # type: ignore[misc]
+        def curvature(self, f: Tensor, y: Tensor) -> Tensor:
+            calls.append(f.shape[-1])
+            return super().curvature(f, y)
+
+    fixed(replace(rows, loss=Counted(**vars(rows.loss))), 0.5, True)
+    together = [width for width in calls if width > 1]
+    assert len(together) <= {"squared": 8, "huber": 80}.get(name, 40)
+    assert len(calls) - len(together) < 60  # the full model's own
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_gradient_is_within_the_stated_tolerance(name: str) -> None:
+    rows = problem(name, 40, 60, seed=4)
+    K, y = rows.J @ rows.J.T, rows.y[:, None]
+    models = fixed(rows, 0.3, True)
+    columns = models.columns.cpu().numpy()
+    f = rows.offsets[:, None] + K @ columns + models.intercepts[:-1].cpu().numpy()
+    slopes = rows.twin(f, y)[1] * (1 - np.eye(40))
+    left = np.abs(0.3 * columns + slopes).max(axis=0)
+    assert (left <= 1.01e-9 * np.abs(slopes).max(axis=0) + 1e-11).all()
+
+
+def test_without_curvature_the_intercept_is_the_median() -> None:
+    """Next to no kernel and a tiny δ: of an even number of rows it is the middle of the two."""
+    y = np.array([3.0, -4.0, 11.0, 40.0, -90.0])
+    rows = Rows(1e-9 * np.ones((5, 1)), y, np.zeros(5), Huber(1e-3), huber(1e-3))
+    models = fixed(rows, 1.0, True)
+    for j in range(5):
+        assert float(models.intercepts[j]) == pytest.approx(np.median(np.delete(y, j)), abs=1e-6)
+    assert float(models.intercepts[5]) == pytest.approx(3.0, abs=1e-6)
+    rows = replace(rows, J=rows.J[:4], y=y[:4], offsets=np.zeros(4))
+    models = fixed(rows, 1.0, True)
+    assert float(models.intercepts[4]) == pytest.approx(7.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("n", [40, 41])
+@pytest.mark.parametrize("delta", [1e-6, 1e-3, 1e3])
+def test_hubers_distance_may_be_in_another_unit_than_y(n: int, delta: float) -> None:
+    rows = replace(problem("huber", n, 6, seed=n), loss=Huber(delta), twin=huber(delta))
+    models = fixed(rows, 1e-2, True)
+    if delta == 1e3:
+        twin = fixed(replace(rows, loss=SQUARED), 1e-2, True)
+        assert_close(models.columns, twin.columns, 1e-9)
+    columns, K = models.columns.cpu().numpy(), rows.J @ rows.J.T
+    f = rows.offsets[:, None] + K @ columns + models.intercepts[:-1].cpu().numpy()
+    slopes = rows.twin(f, rows.y[:, None])[1] * (1 - np.eye(n))
+    assert np.abs(1e-2 * columns + slopes).max() <= 1e-6 * delta
+
+
+@pytest.mark.parametrize("offset", [-500.0, -20.0, 0.0, 60.0, 500.0])
+def test_poisson_counts_far_from_the_offsets(offset: float) -> None:
+    rows = problem("poisson", 12, 5, seed=6)
+    rows = replace(rows, y=1000 + rows.y, offsets=rows.offsets + offset)
+    models = fixed(rows, 1.0, True)
+    if abs(offset) < 100:
+        check_against_refits(models, rows, True)
+    else:  # an intercept takes it up; the twin could not begin there
+        near = fixed(replace(rows, offsets=rows.offsets - offset), 1.0, True)
+        assert_close(models.residuals, near.residuals, 1e-7)
+        assert_close(models.intercepts + offset, near.intercepts, 1e-7)
+
+
+def test_the_kernel_is_left_as_it_was() -> None:
+    rows = problem("poisson", 12, 5, seed=1)
+    kernel = here(rows.J @ rows.J.T)
+    before = kernel.clone()
+    y, offsets = here(rows.y), here(rows.offsets)
+    newton_models(kernel, y, offsets, 1.0, True, rows.loss, MACHINE)
+    assert torch.equal(kernel, before)
+    points = torch.tensor(GRID, dtype=torch.float64)
+    newton_models(kernel, y, offsets, points, True, rows.loss, MACHINE)
+    assert torch.equal(kernel, before)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("budget", [1, 20_000])
+def test_blocks_change_nothing(name: str, budget: int) -> None:
+    rows = problem(name, 14, 5, seed=5)
+    whole = fixed(rows, 0.5, True)
+    parts = fixed(rows, 0.5, True, replace(MACHINE, budget=budget))
+    assert_close(parts.columns, whole.columns, 1e-7)
+    assert_close(parts.residuals, whole.residuals, 1e-7)
+
+
+# --- λ chosen by the rows -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_chosen_models_equal_the_refits_at_their_ridge(name: str, intercept: bool) -> None:
+    rows = problem(name, 14, 6, seed=2)
+    models = auto(rows, intercept)
+    check_against_refits(models, rows, intercept)
+    gradients = rows.twin(rows.offsets, rows.y)[1]
+    targets = here(rows.y - rows.offsets if rows.loss.identity else -gradients)
+    chosen = chosen_ridges(here(rows.J @ rows.J.T), targets, intercept).values
+    means = [(rows.without(j).y.sum() + 0.5) / (len(rows.without(j).y) + 1) for j in range(15)]
+    at = torch.tensor(means, dtype=torch.float64)
+    weights = {"logistic": at * (1 - at), "poisson": at}.get(name, torch.ones_like(at))
+    ratio = models.ridges.cpu() / (chosen.cpu() * weights)
+    assert ((ratio > 0.7) & (ratio < 1.42)).all()
+    powers = torch.log2(models.ridges.cpu() / chosen.cpu())
+    assert float((powers - powers.round()).abs().max()) < 1e-9
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_with_the_squared_loss_the_choice_is_the_ridges(intercept: bool) -> None:
+    rows = problem("squared", 15, 6, seed=1)
+    found = auto(rows, intercept)
+    kernel, targets = here(rows.J @ rows.J.T), here(rows.y - rows.offsets)
+    own = chosen_ridges(kernel, targets, intercept)
+    expected = leave_one_out(DualSystem(kernel, targets, intercept, MACHINE), own)
+    assert torch.equal(found.ridges, expected.ridges)
+    assert_close(found.columns, expected.columns, 1e-9)
+    assert_close(found.residuals, expected.residuals, 1e-9)
+    assert_close(found.full, expected.full, 1e-9)
+    assert_close(found.training_residuals, expected.training_residuals, 1e-9)
+
+
+def test_rows_choose_different_ridges() -> None:
+    assert any(len(auto(problem(name, 14, 6, seed=2), True).ridges.unique()) > 1 for name in NAMES)
+
+
+WILD = {"squared": 1e4, "huber": -1e4, "poisson": 5000.0}
+
+
+def one_choice_for_all(rows: Rows, intercept: bool) -> RidgeModels:
+    """A mutant that leaks: one λ, chosen with the left-out row among the others."""
+    return fixed(rows, float(auto(rows, intercept).ridges[-1]), intercept)
+
+
+def influence_on_the_model_without_it(
+    name: str, seed: int, fit: Callable[[Rows, bool], RidgeModels]
+) -> tuple[float, float]:
+    """Largest changes of λ_j and of model j when y_j is replaced by something wild."""
+    rows = problem(name, 12, 5, seed)
+    before = fit(rows, True)
+    ridge, model = 0.0, 0.0
+    for j in range(12):
+        y = rows.y.copy()
+        y[j] = 1 - y[j] if name == "logistic" else WILD[name]
+        if name == "logistic" and min(y.sum(), (1 - y).sum()) < 2:
+            continue
+        after = fit(replace(rows, y=y), True)
+        change = (after.columns - before.columns)[:, j].cpu().numpy()
+        values = rows.J @ (rows.J.T @ change) + float(after.intercepts[j] - before.intercepts[j])
+        scale = 1 + float(before.columns.abs().max())
+        ridge = max(ridge, abs(float(after.ridges[j] - before.ridges[j])))
+        model = max(model, float(np.abs(values).max()), float(np.abs(change).max()) / scale)
+    return ridge, model
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("name", NAMES)
+def test_a_rows_target_never_influences_the_model_without_it(name: str, seed: int) -> None:
+    ridge, model = influence_on_the_model_without_it(name, seed, auto)
+    assert ridge == 0.0
+    assert model < 1e-6
+
+
+@pytest.mark.slow
+def test_the_leak_test_catches_a_ridge_chosen_on_all_rows() -> None:
+    for name in ("huber", "logistic", "poisson"):
+        found = [influence_on_the_model_without_it(name, k, one_choice_for_all) for k in range(3)]
+        assert max(min(each) for each in found) > 1e-3
+
+
+def test_flat_parts_do_not_let_the_left_out_row_in() -> None:
+    """Where all intercepts of an interval are as good, the start must not decide."""
+    y = np.array([3.0, -4.0, 11.0, 40.0, -90.0])
+    rows = Rows(1e-9 * np.ones((5, 1)), y, np.zeros(5), Huber(1e-3), huber(1e-3))
+    before = fixed(rows, 1.0, True)
+    for wild in (-1e5, 7.5, 1e5):
+        after = fixed(replace(rows, y=np.append(y[:4], wild)), 1.0, True)
+        assert float(after.intercepts[4]) == pytest.approx(float(before.intercepts[4]), abs=1e-9)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_working_targets_and_weights_see_each_row_alone(name: str) -> None:
+    rows = problem(name, 9, 3, seed=0)
+    y, offsets = here(rows.y), here(rows.offsets)
+    targets, weights = working_targets(rows.loss, y, offsets), working_weights(rows.loss, y)
+    assert weights.shape == (10,)
+    for j in range(9):
+        other = y.clone()
+        other[j] = 1 - other[j] if name == "logistic" else 1e17
+        changed = working_targets(rows.loss, other, offsets) != targets
+        assert changed.nonzero()[:, 0].tolist() == [j]
+        assert working_weights(rows.loss, other)[j] == weights[j]
+    if name == "poisson":
+        assert working_weights(rows.loss, 100 * y)[0] > 30 * weights[0]
+
+
+# --- what cannot be solved ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("loss", "rare"), [(Logistic(), 1.0), (Logistic(), 0.0), (Poisson(), 3.0)])
+def test_an_intercept_needs_two_rows_of_either_kind(loss: Loss, rare: float) -> None:
+    common = 0.0 if isinstance(loss, Poisson) else 1 - rare
+    y = np.full(6, common)
+    y[2] = rare
+    rows = replace(problem("logistic", 6, 3, seed=0), y=y, loss=loss)
+    with pytest.raises(ValueError, match=rf"{loss.name}.*no finite intercept.*intercept=False"):
+        fixed(rows, 1.0, True)
+    with pytest.raises(ValueError, match="no finite intercept"):
+        auto(rows, True)
+    assert torch.isfinite(fixed(rows, 1.0, False).columns).all()
+    y[4] = rare
+    assert torch.isfinite(fixed(replace(rows, y=y), 1.0, True).columns).all()
+
+
+def test_offsets_that_overflow_are_refused() -> None:
+    rows = problem("poisson", 6, 3, seed=0)
+    with pytest.raises(ValueError, match=r"poisson loss overflows.*reach 800"):
+        fixed(replace(rows, offsets=np.full(6, 800.0)), 1.0, True)
+
+
+def test_what_does_not_converge_says_so() -> None:
+    with pytest.raises(ValueError, match=r"poisson loss did not converge at ridge=1.*larger ridge"):
+        fixed(problem("poisson", 6, 3, seed=0), 1.0, True, limits=Limits(alone=1))
+
+
+def test_a_model_whose_rows_the_base_predicts_exactly() -> None:
+    """Counts of 1 around offsets of 0: every slope is 0, and no gradient is small against it."""
+    rows = problem("poisson", 5, 11, 5, 1.0, 0.1)
+    assert (rows.y[:4] == 1).all()
+    assert (rows.offsets == 0).all()
+    check_against_refits(fixed(rows, 1.0, False), rows, False)
+
+
+def test_what_the_kernel_maps_to_zero_is_not_overshot() -> None:
+    """Steps of six times their length once made residuals grow without end here."""
+    rows = problem("huber", 5, 1, 1112, 3.0, 0.1)
+    check_against_refits(fixed(rows, 10**0.5, False), rows, False)

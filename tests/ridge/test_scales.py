@@ -1,0 +1,178 @@
+"""Scales σ_{−j}(x) against rows really deleted, and what the constructions make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+import reference
+from lazyknife.estimators.fit_network import LazyStep
+from lazyknife.intervals import CONSTRUCTIONS, LazyModels
+from lazyknife.networks import mlp
+from lazyknife.ridge.widths import LeverageScales
+from lazyknife.tangent import Dual, Primal, Sketch, linearise
+from machines import MACHINE, here
+from reference import Array, assert_close
+from rows import linear
+from systems import FORMS, factor, problem
+
+EPSILON = torch.finfo(torch.float64).eps
+ALPHAS = [Fraction(1, 4), Fraction(1, 2)]
+
+
+def scales_for(form: str, J: Array, ridges: Sequence[float], intercept: bool) -> LeverageScales:
+    targets = np.zeros(len(J))  # σ never looks at them
+    factors = [factor(form, J, targets, ridge, intercept) for ridge in sorted(set(ridges))]
+    return LeverageScales.of(factors, EPSILON, here(np.array(ridges)))
+
+
+def coordinates(form: str, J: Array, new: Array) -> tuple[Tensor, Tensor]:
+    return here(new @ J.T if form == "dual" else new), here(np.square(new).sum(axis=1))
+
+
+def own_leverage(J: Array, ridges: Sequence[float], intercept: bool) -> Array:
+    """σ_{−j}(X_j) with row j deleted, shape (n,)."""
+    each = [
+        reference.left_open(np.delete(J, j, axis=0), J[j : j + 1], ridge, intercept)
+        for j, ridge in enumerate(ridges)
+    ]
+    return np.sqrt(np.concatenate(each))
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    n=st.integers(2, 15),
+    size=st.integers(1, 20),
+    count=st.integers(1, 3),
+    intercept=st.booleans(),
+    form=st.sampled_from(FORMS),
+    seed=st.integers(0, 10**6),
+)
+def test_leverage_is_what_the_rows_without_j_leave_open(
+    n: int, size: int, count: int, intercept: bool, form: str, seed: int
+) -> None:
+    J, _, new = problem(n, size, seed)
+    ridges = np.random.default_rng(seed).choice([0.02, 1.0, 50.0][:count], n).tolist()
+    scales = scales_for(form, J, ridges, intercept)
+    found, _ = scales.at(*coordinates(form, J, new))
+    expected = reference.leverage(J, new, ridges, intercept)
+    assert_close(found.cpu().numpy() / expected, np.ones((3, n)), 1e-7)
+
+    own = own_leverage(J, ridges, intercept)
+    assert_close(scales.own.cpu().numpy() / own, np.ones(n), 1e-7)
+    at_training = scales.at(*coordinates(form, J, J))[0].diagonal()
+    assert_close(at_training.cpu().numpy() / own, np.ones(n), 1e-6)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_one_ridge_for_all_models_need_not_be_told(form: str) -> None:
+    J, r, new = problem(8, 5, seed=0)
+    made = factor(form, J, r, 0.3, True)
+    told = LeverageScales.of([made], EPSILON, here(np.full(8, 0.3)))
+    untold = LeverageScales.of([made], EPSILON)
+    where = coordinates(form, J, new)
+    assert torch.equal(told.at(*where)[0], untold.at(*where)[0])
+    assert torch.equal(told.own, untold.own)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_leverage_is_large_far_from_the_rows(form: str) -> None:
+    J, _, new = problem(30, 3, seed=1)
+    scales = scales_for(form, J, [0.1] * 30, True)
+    near, far = (scales.at(*coordinates(form, J, k * new))[0] for k in (1.0, 100.0))
+    assert (far > 10 * near).all()
+
+
+# The constructions: normalised errors, widths multiplied again.
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A network, its rows, and what the lazy step made of them."""
+
+    module: nn.Module
+    X: Tensor
+    y: Tensor
+    new: Tensor
+    models: LazyModels
+
+
+def solved(step: LazyStep, n: int = 9, widths: tuple[int, ...] = (5,), budget: int = 0) -> Problem:
+    torch.manual_seed(0)
+    module = mlp(widths, "tanh")(3)
+    machine = replace(MACHINE, budget=budget) if budget else MACHINE
+    X, y = (machine.put(torch.from_numpy(part)) for part in linear(n))
+    new = machine.put(torch.from_numpy(2 * linear(6, seed=1)[0]))
+    models = step.models(linearise(module, X, machine=machine), X, y)
+    return Problem(module, X, y, new, models)
+
+
+def check_intervals(problem: Problem, construction: str, sigma: Array, own: Array) -> None:
+    """Against loops over models and sorting, with σ at the new rows (m, n) and at row j (n,)."""
+    loo = problem.models.loo
+    predictions = loo.predict(problem.new)[1].cpu().numpy()
+    scores = np.abs(loo.residuals.cpu().numpy()) / own
+    assert_close(loo.scores, scores, 1e-7)
+    n = len(scores)
+    ranks = [reference.rank(alpha, n) for alpha in ALPHAS]
+    _, lower, upper = CONSTRUCTIONS[construction].ends(loo, problem.new, ranks)
+    for k, alpha in enumerate(ALPHAS):
+        for i in range(len(problem.new)):
+            f, s = predictions[i], sigma[i]
+            if construction == "plus":
+                low = reference.lower_quantile((f - scores * s).tolist(), alpha)
+                high = reference.upper_quantile((f + scores * s).tolist(), alpha)
+            else:
+                margin = reference.upper_quantile(scores.tolist(), alpha)
+                low = min(f[j] - margin * s[j] for j in range(n))
+                high = max(f[j] + margin * s[j] for j in range(n))
+            assert float(lower[i, k]) == pytest.approx(low, rel=1e-6, abs=1e-6)
+            assert float(upper[i, k]) == pytest.approx(high, rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("ridge", [0.5, "auto"])
+@pytest.mark.parametrize(("n", "widths", "form"), [(9, (5,), Dual), (13, (2,), Primal)])
+def test_intervals_with_leverage(
+    n: int, widths: tuple[int, ...], form: type, ridge: float | str
+) -> None:
+    first = solved(LazyStep(ridge, widths="leverage"), n, widths)
+    J, J_new = (reference.jacobian(first.module, part.cpu()) for part in (first.X, first.new))
+    ridges = first.models.solved.ridges[:-1].tolist()
+    sigma, own = reference.leverage(J, J_new, ridges, True), own_leverage(J, ridges, True)
+    for readout, budget in (("tangent", 0), ("tangent", 4000), ("network", 0)):
+        found = solved(LazyStep(ridge, readout=readout, widths="leverage"), n, widths, budget)
+        assert type(found.models.loo.basis) is form
+        assert_close(found.models.loo.scaled(found.new).scales, sigma, 1e-6)
+        for construction in ("plus", "minmax"):
+            check_intervals(found, construction, sigma, own)
+
+
+@pytest.mark.parametrize("ridge", [0.5, "auto"])
+def test_a_score_leaves_predictions_alone(ridge: float | str) -> None:
+    plain, scaled = (solved(LazyStep(ridge, widths=s), 9) for s in ("constant", "leverage"))
+    for one, other in zip(
+        plain.models.loo.predict(plain.new), scaled.models.loo.predict(plain.new), strict=True
+    ):
+        assert_close(other, one, 1e-10)
+    assert torch.equal(plain.models.solved.ridges, scaled.models.solved.ridges)
+    assert plain.models.loo.scaled(plain.new).scales.shape == ()
+    assert_close(plain.models.loo.scores, plain.models.loo.residuals.abs(), 1e-10)
+
+
+def test_leverage_with_a_sketch_is_that_of_the_sketched_rows() -> None:
+    found = solved(LazyStep(0.5, widths="leverage", features=Sketch(7), seed=2), 12)
+    basis = found.models.loo.basis
+    Z, Z_new = (basis.at(part)[:2][1].cpu().numpy() for part in (found.X, found.new))
+    assert_close(
+        found.models.loo.scaled(found.new).scales,
+        reference.leverage(Z, Z_new, [0.5] * 12, True),
+        1e-7,
+    )
