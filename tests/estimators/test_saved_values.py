@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from lazyknife.data.own_scaling import FeatureScale
+from lazyknife.data.own_scaling import FeatureScale as Frame
 from lazyknife.data.scaling import symlog
 from lazyknife.data.targets import TARGETS, Pair
 from lazyknife.estimators.saving import SAVEABLE_CLASSES, _read, _Writer
@@ -76,7 +76,7 @@ NESTED = st.recursive(
         | st.tuples(inner, inner)
         | st.dictionaries(st.text(), inner)
         | st.builds(Pair, inner, inner)
-        | st.builds(FeatureScale, inner, inner, inner)
+        | st.builds(Frame, inner, inner, inner)
     ),
     max_leaves=20,
 )
@@ -89,10 +89,10 @@ def test_any_nested_values_come_back(value):
 
 
 def test_shared_objects_stay_shared_and_are_written_once():
-    tensor, inner, listed = torch.ones(50), FeatureScale(1, 2, 3), [1]
+    tensor, inner, listed = torch.ones(50), Frame(1, 2, 3), [1]
     value = (
-        FeatureScale(tensor, inner, 0),
-        FeatureScale(inner, tensor, 0),
+        Frame(tensor, inner, 0),
+        Frame(inner, tensor, 0),
         tensor.view(50),
         listed,
         listed,
@@ -113,7 +113,7 @@ def test_shared_objects_stay_shared_and_are_written_once():
         np.array([object()]),
         1j,
         np.datetime64("2020-01-01"),
-        FeatureScale,
+        Frame,
         np.tanh,
     ],
     ids=kind_of,
@@ -124,9 +124,7 @@ def test_what_is_not_data_is_refused_by_its_place(value):
         writer.value({"made by": (0, value)}, "model")
 
 
-@pytest.mark.parametrize(
-    "name", ["os.system", "pathlib.Path", "builtins.eval", "FeatureScale", "", None]
-)
+@pytest.mark.parametrize("name", ["os.system", "pathlib.Path", "builtins.eval", "Frame", "", None])
 def test_a_file_can_name_no_other_class(name):
     with pytest.raises(ValueError, match="not a class that a saved model may contain"):
         _read([[name, []]], {}, {})
@@ -138,7 +136,7 @@ def test_a_file_can_name_no_other_class(name):
         ["builtins.list", [[0]]],  # itself
         ["torch.dtype", ["_inductor"]],
         ["builtins.function", ["eval"]],
-        ["lazyknife.data.monotone.Named", ["none"]],
+        ["lazyknife.data.targets.Named", ["none"]],
         ["tensor", ["none", (), (), "cpu"]],
         ["given", ["network"]],
         ["lazyknife.data.own_scaling.FeatureScale", {"center": 1, "scale": 2, "code": 3}],
@@ -282,7 +280,7 @@ def test_a_network_with_a_hook_or_an_own_method_is_no_data():
 
 def test_the_same_leaf_is_given_wherever_it_is():
     writer, function = _Writer(), kind_of
-    data = writer.value([FeatureScale(function, 1, 2), function], "network")
+    data = writer.value([Frame(function, 1, 2), function], "network")
     assert list(writer.given) == ["network.0.center", "network.1"]
     passed = {"network.0.center": alike, "network.1": alike}
     (first, _, _), second = _read(writer.objects, {}, passed)(data)

@@ -1,7 +1,7 @@
 """Full conformal prediction with several candidates: the symmetric choice among them.
 
 For every candidate value of y the network, the common scale of its features and λ have the smallest
-leave-one-out error of all n + 1 rows (intervals/full.py), a rule that treats them alike.
+leave-one-out error of all n + 1 rows (intervals/full_conformal.py), a rule that treats them alike.
 """
 
 from __future__ import annotations

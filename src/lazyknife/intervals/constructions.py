@@ -1,9 +1,4 @@
-"""What a construction must define: how it is fitted, its ends, its miss bound.
-
-From leave-one-out models to the ends of intervals.
-
-The constructions, one object each.
-"""
+"""The constructions: how each is fitted, its ends from leave-one-out models, its miss bound."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The candidates that full conformal prediction accepts; full.py has the notation.
-
-Exact full conformal prediction of the linearised network.
+"""Exact full conformal prediction of the linearised network.
 
 A candidate y = f(x; θ0) + u + s·w, u = bᵀr, added to the n rows as (x, y), changes the dual
 coefficients to c_i − b_i w and w, and the inverse's diagonal to d_i + b_i²/s and 1/s: a refit in
@@ -22,14 +20,12 @@ are ends of such intervals or crossings of two quadratics. Several networks are 
 same way, each with its own λ. Candidates are the λ that are large
 enough relative to the trace of the kernel of all n + 1 rows, again a rule that treats them alike.
 
-Rounding (solve/rounding.py): ends of an interval are off by at most γ(√strain + √loose)² of their
+Rounding (ridge/rounding.py): ends of an interval are off by at most γ(√strain + √loose)² of their
 size and γ·weight·√s(√strain + √loose) in addition, and are widened by that. A λ is included where
 rounding may hide that its error is the smallest: where it is at most 1 + ζ times any other error
 plus a constant, both from the same bounds. This can only enlarge the hull.
 
-Full conformal prediction with features scaled by the training rows and the new row together.
-
-The scaling treats the n + 1 rows alike, so ranks of scores stay exchangeable. Being rounded, it is
+Features may be scaled by the training rows and the new row together: that treats them alike, so ranks of scores stay exchangeable. Being rounded, it is
 the same for nearly all new rows; each distinct one has models of its own, made when first needed.
 """
 

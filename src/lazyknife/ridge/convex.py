@@ -1,13 +1,4 @@
-"""Records for models of a convex loss while they are solved; newton.py has the notation.
-
-Step lengths of Newton's method; newton.py has the notation.
-
-Newton's steps for many models of a convex loss at once; newton.py has the notation.
-
-The full model's steps solve their equations directly. All other models share its inverse and are
-iterated together until they converge; the few that do not are solved one by one.
-
-All leave-one-out models of a convex loss at once, from one kernel matrix, by Newton's method.
+"""All leave-one-out models of a convex loss at once, from one kernel matrix, by Newton's method.
 
 Notation: K the kernel of the n training rows, o = f(X; θ0) the offsets, λ the ridge. Model j
 minimises, over a move Δ of the weights and an unpenalised intercept β,
@@ -24,7 +15,7 @@ inverse Z = (λI + WK)⁻¹, with an intercept Z − (ZW1)(1ᵀZ)/t, t = 1ᵀZW1
 x = ZR − Z_{:j}(ZR − R/λ)_j/Z_jj, as in the ridge (there Z is A): the first step is the well-known
 approximation in closed form. The following steps have weights of their own and are solved by
 conjugate gradients, preconditioned by the shared inverse: a few products of n×n matrices for all
-columns together.
+columns together. The few models that do not converge in this way are solved one by one.
 
 Memory: the kernel, the shared inverse and the models, n×n each, besides the machine's blocks.
 """

@@ -3,9 +3,8 @@
 Leave the rows S of a fold out: with M = (A_SS)⁻¹ the residuals there are e = M c_S, and the model
 is the full one minus the step that targets e on S would move it by.
 
-All leave-one-fold-out ridge models from feature rows (CV+), with matrices of G's size alone.
-
-Without the rows S of a fold ΦᵀΦ becomes ΦᵀΦ − Φ_SᵀΦ_S. Its model is solved as that of all rows is,
+From feature rows, with matrices of G's size alone: without the rows S of a fold ΦᵀΦ becomes
+ΦᵀΦ − Φ_SᵀΦ_S. Its model is solved as that of all rows is,
 once for each fold, and its residuals on S are those of rows that it never saw.
 """
 

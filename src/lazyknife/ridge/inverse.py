@@ -1,9 +1,8 @@
 """Symmetric matrices worked on in place, in the tiles on and below the diagonal.
 
 The inverse leaves the tiles above the diagonal alone, so a kernel and its inverse share one n×n
-array, and the kernel can be restored.
-
-The inverse of a positive definite G = K + λI, swept in place or factored.
+array, and the kernel can be restored. The inverse of a positive definite G = K + λI is swept in
+place in this way, or factored.
 """
 
 from __future__ import annotations

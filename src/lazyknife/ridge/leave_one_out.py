@@ -1,6 +1,4 @@
-"""All leave-one-out models of a problem.
-
-All leave-one-out models of a system, each at its own λ, and errors with two rows left out.
+"""All leave-one-out models of a problem, each at its own λ, and errors with two rows left out.
 
 The residuals with both i and j left out are
 

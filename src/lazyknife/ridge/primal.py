@@ -1,17 +1,11 @@
-"""The normal equations of feature rows at one λ, of all rows or of all but some.
-
-G = ΦᵀΦ + λI, without λ at the intercept, is factored as LLᵀ; w = G⁻¹Φᵀr. Any row φ, inside or not,
-then has a leverage φᵀG⁻¹φ, a move G⁻¹φ of w per unit of its target, and the sums that bounds on
-rounding need (rounding.py).
-
-The ridge from feature rows at one λ (the primal form); primal.py has the notation.
-
-The ridge from feature rows (the primal form), for fewer features than rows.
+"""The ridge from feature rows (the primal form), for fewer features than rows.
 
 Φ are the n feature rows, with a last entry 1 where there is an intercept; G = ΦᵀΦ + λI, without λ
 at the last entry of its diagonal, and G = LLᵀ; w = G⁻¹Φᵀr, and leverages h_j = φ_jᵀG⁻¹φ_j. As in
-ridge.py, A = (I − ΦG⁻¹Φᵀ)/λ, c = (r − Φw)/λ and d = (1 − h)/λ; a unit of r_j moves w by G⁻¹φ_j; a
-new row has b = ΦG⁻¹φ(x) and s = λ(1 + φ(x)ᵀG⁻¹φ(x)).
+system.py, A = (I − ΦG⁻¹Φᵀ)/λ, c = (r − Φw)/λ and d = (1 − h)/λ; a unit of r_j moves w by G⁻¹φ_j; a
+new row has b = ΦG⁻¹φ(x) and s = λ(1 + φ(x)ᵀG⁻¹φ(x)). Any row φ, inside or not, has a leverage
+φᵀG⁻¹φ, a move G⁻¹φ of w per unit of its target, and the sums that bounds on rounding need
+(rounding.py); the normal equations may also be those of all rows but some.
 
 Memory: the n feature rows, which the models overwrite, and a few matrices of G's size.
 """

@@ -1,8 +1,7 @@
 """The problem to solve: training rows in their basis, the equations for them, and settings.
 
-Leverage widths whose factors are computed again for each block of new rows.
-
-Models at D places have D factors of n×n numbers. Where they do not fit they are not kept.
+Leverage widths of models at D places have D factors of n×n numbers: where these do not fit they are
+computed again for each block of new rows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What all readouts share.
-
-From solved models to predictions: through the tangent, or through the moved network.
-"""
+"""From solved models to predictions: through the tangent, or through the moved network."""
 
 from __future__ import annotations
 

@@ -18,11 +18,11 @@ place in the term u_j|e_j| and beside u_j² (``with_differences``). c is refined
 In the primal form G⁻¹ = (ΦᵀΦ + λI)⁻¹ and √diag G take the places of A and √g, and reach_j is
 |φ_j|ᵀ|G⁻¹|√diag G over (1 − h_j)√(‖φ_j‖² + λ), see primal.py.
 
-γ is four units of rounding, or the error that guard.py measures if that is larger: errors of sums
+γ is four units of rounding, or the error that measured.py finds if that is larger: errors of sums
 are far smaller than their worst case.
-``tests/solve/test_rounding.py`` compares the bounds with refits in 60 digits.
+``tests/ridge/test_rounding.py`` compares the bounds with refits in 60 digits.
 
-Bounds on what rounding changes in models of many rows; streamed.py derives them.
+Those of models of many rows are derived in streamed.py.
 """
 
 from __future__ import annotations

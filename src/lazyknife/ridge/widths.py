@@ -1,6 +1,4 @@
-"""σ of every leave-one-out model, ready for new rows; widths.py has the definitions.
-
-Widths of intervals: σ_{−j}(x), by which errors are divided and intervals multiplied.
+"""Widths of intervals: σ_{−j}(x), by which errors are divided and intervals multiplied.
 
 Each is a function of the rows without j and of x, so jackknife+ and minmax keep their guarantee.
 Leverage: σ²_{−j}(x) = s(x) + b_j(x)²/d_j, the distance of x from the rows without j, as the kernel
@@ -155,7 +153,7 @@ class Leverage(Widths):
 
 
 class Auto(Leverage):
-    """σ from the distance to the data, times a factor that every model chooses (factors.py)."""
+    """σ from the distance to the data, times a factor that every model chooses (choosing/shape.py)."""
 
     needs_candidates = True
     fewest_rows = 4
