@@ -25,8 +25,9 @@ size and γ·weight·√s(√strain + √loose) in addition, and are widened by 
 rounding may hide that its error is the smallest: where it is at most 1 + ζ times any other error
 plus a constant, both from the same bounds. This can only enlarge the hull.
 
-Features may be scaled by the training rows and the new row together: that treats them alike, so ranks of scores stay exchangeable. Being rounded, it is
-the same for nearly all new rows; each distinct one has models of its own, made when first needed.
+Features may be scaled by the training rows and the new row together: that treats them alike, so
+ranks of scores stay exchangeable. Being rounded, it is the same for nearly all new rows; each
+distinct one has models of its own, made when first needed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Models of many rows: a ridge on few features, whose models are never all computed.
 
 From blocks of rows to the models: one pass for sums, one that leaves rows out. Where the rows are
-on other machines, what the intervals of some levels need of their models is kept here. The windows of a rank are nested: one for a larger η contains those for smaller ones, and the models
-above it are above those too. So the models of the window of the largest η, with their number of
-models above, give the ends of all rows of smaller η, as all n models would.
+on other machines, what the intervals of some levels need of their models is kept here. The windows
+of a rank are nested: one for a larger η contains those for smaller ones, and the models above it
+are above those too. So the models of the window of the largest η, with their number of models
+above, give the ends of all rows of smaller η, as all n models would.
 """
 
 from __future__ import annotations

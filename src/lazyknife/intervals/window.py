@@ -6,9 +6,10 @@ So the κ-th largest value lies between the κ-th largest of R_j − ηρ_j and 
 models whose own bounds meet that window can be it, and they are few: about as many as there are
 features, whatever n. The same models decide the lower end. The ends are those of all n models.
 
-In primal form differences from the full model are bounded: with w the full model, W_j the others and any factor L, |φ(x)ᵀ(W_j − w)| ≤ ‖L⁻¹φ(x)‖·‖Lᵀ(W_j − w)‖.
-The bound is tightest with LLᵀ = G of the full model: then the first factor is √h(x), and the second
-one √h_j|e_j| if model j has the same λ. Models of another λ have theirs computed.
+In primal form differences from the full model are bounded: with w the full model, W_j the others
+and any factor L, |φ(x)ᵀ(W_j − w)| ≤ ‖L⁻¹φ(x)‖·‖Lᵀ(W_j − w)‖. The bound is tightest with LLᵀ = G of
+the full model: then the first factor is √h(x), and the second one √h_j|e_j| if model j has the same
+λ. Models of another λ have theirs computed.
 """
 
 from __future__ import annotations

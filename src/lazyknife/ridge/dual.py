@@ -1,4 +1,4 @@
-"""The ridge from one kernel matrix (the dual form); ridge.py has the notation.
+"""The ridge from one kernel matrix (the dual form); system.py has the notation.
 
 G = K + λI is inverted in one of two ways. Swept: in place, in the kernel's own lower tiles, where
 whole rows of A are needed. Factored: G = LLᵀ in new memory, for new rows: h = L⁻¹k(x) gives

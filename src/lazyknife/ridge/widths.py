@@ -153,7 +153,7 @@ class Leverage(Widths):
 
 
 class Auto(Leverage):
-    """σ from the distance to the data, times a factor that every model chooses (choosing/shape.py)."""
+    """σ from the distance to the data, times a factor that models choose (choosing/shape.py)."""
 
     needs_candidates = True
     fewest_rows = 4
