@@ -32,6 +32,7 @@ from .candidates import (
     Candidate,
     default_networks,
     finite_candidate,
+    is_narrow,
     wide_candidate,
 )
 from .fit_full import FullStep
@@ -232,9 +233,10 @@ class LazyFit(IntervalRegressor):
         if isinstance(network, wide):
             return wide_candidate(network)
         assert base is not None
-        # Scaled inputs are another module, in which names of one's own would not be found.
+        # Scaled inputs are another module, in which names of one's own would not be found; of many
+        # features models would share few scales.
         own = isinstance(self.parameters, str) and not isinstance(network, nn.Module)
-        own = own and type(self._base_method()) is Public
+        own = own and is_narrow(given.X) and type(self._base_method()) is Public
         name = str(network) if isinstance(network, mlp) else type(base.module).__name__
         return finite_candidate(name, base.module, given.X, self.parameters, self._machine(), own)
 

@@ -96,10 +96,11 @@ class LazyJackknifeRegressor(ClusterFit):
     scaling
         ``"auto"``: where models choose λ or a network, each of them divides the features by their
         standard deviations in its own rows, rounded to powers of 2, which is no leak; modules that
-        you pass, networks that are trained, and all networks with a given ``ridge``, ``readout``,
-        ``loss`` or ``features`` receive the features as they are. None, ``"symlog"`` (fixed),
-        ``"standardize"`` or a scikit-learn transformer: a fitted one requires ``X_pool`` or
-        ``X_unlabeled`` in ``fit``; fitted on X alone it is a leak, and the certificate says so.
+        you pass, networks that are trained, finite networks of more than 64 features, and those
+        with a given ``ridge``, ``readout``, ``loss`` or ``features`` receive them as they are.
+        None, ``"symlog"`` (fixed), ``"standardize"`` or a scikit-learn transformer: a fitted one
+        requires ``X_pool`` or ``X_unlabeled`` in ``fit``; fitted on X alone it is a leak, and the
+        certificate says so.
     encoding
         A ``TableEncoder`` with settings for the columns of frames; None: its defaults.
     target
