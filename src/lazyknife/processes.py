@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -27,23 +27,16 @@ def side_by_side(
     """
     from joblib import Parallel, delayed, parallel_config
 
-    if scheduler is not None:
-        yield from _on_cluster(function, calls, scheduler)
-        return
-    watching = {"initializer": watch, "initargs": (os.getpid(),)}
-    with parallel_config(backend="loky", inner_max_num_threads=1, **watching):
+    with ExitStack() as stack:
+        if scheduler is not None:
+            stack.enter_context(connected(scheduler))
+            stack.enter_context(parallel_config(backend="dask"))
+            jobs = -1
+        else:
+            watching = {"initializer": watch, "initargs": (os.getpid(),)}
+            one_thread = parallel_config(backend="loky", inner_max_num_threads=1, **watching)
+            stack.enter_context(one_thread)
         pool = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
-        yield from pool(delayed(function)(*call) for call in calls)
-
-
-def _on_cluster(
-    function: Callable[..., Result], calls: Iterable[tuple[Any, ...]], scheduler: str
-) -> Iterator[Result]:
-    """Yield the results of calls on the workers of a cluster as they end."""
-    from joblib import Parallel, delayed, parallel_config
-
-    with connected(scheduler), parallel_config(backend="dask"):
-        pool = Parallel(n_jobs=-1, return_as="generator_unordered", batch_size=1)
         yield from pool(delayed(function)(*call) for call in calls)
 
 
@@ -67,11 +60,10 @@ def connected(scheduler: str) -> Iterator[Any]:
 
 def watch(parent: int) -> None:
     """Make this process end within seconds after its parent, however that ended."""
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
+    def end_with_parent() -> None:
+        while os.getppid() == parent:  # until another process adopts this one
+            time.sleep(PATIENCE)
+        os._exit(1)
 
-def _end_with(parent: int) -> None:
-    """End this process when its parent is another one, which adopted it."""
-    while os.getppid() == parent:
-        time.sleep(PATIENCE)
-    os._exit(1)
+    threading.Thread(target=end_with_parent, daemon=True).start()

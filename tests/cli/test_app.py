@@ -53,12 +53,12 @@ def test_names_and_defaults_are_the_librarys():
     for names in (CONSTRUCTIONS, WIDTHS, LOSSES, READOUTS, BASES, TRANSFORMS):
         *first, last = filter(None, names)
         assert f" {', '.join(first)} or {last}" in text
-    for kind, of in BASES.items():
+    for of in BASES.values():
         literal = {
             f.name: f.default for f in fields(of) if not isinstance(f.default, lk.BaseMethod)
         }
         literal = {name: default for name, default in literal.items() if default is not MISSING}
-        assert library.defaults(f"base.{kind}", of.__name__) == literal
+        assert library.defaults(of.__module__.removeprefix("lazyknife."), of.__name__) == literal
 
 
 def test_the_version_and_the_help_are_shown():

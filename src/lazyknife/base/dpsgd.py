@@ -6,7 +6,6 @@ import copy
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -123,14 +122,10 @@ class DPSGD(BaseMethod):
             )
         rate = self.batch_size / n
         steps = self.epochs * math.ceil(n / self.batch_size)
-        return Mechanism(rate, steps, rate * n, self._sigma(rate, steps), self.max_grad_norm)
-
-    def _sigma(self, rate: float, steps: int) -> float:
-        if self.noise_multiplier is not None:
-            return self.noise_multiplier
-        if self.epsilon == math.inf:
-            return 0.0
-        return calibrate(self.epsilon, self.delta, accounted_rate(rate), steps)
+        sigma = 0.0 if self.noise_multiplier is None else self.noise_multiplier
+        if self.noise_multiplier is None and self.epsilon < math.inf:
+            sigma = calibrate(self.epsilon, self.delta, accounted_rate(rate), steps)
+        return Mechanism(rate, steps, rate * n, sigma, self.max_grad_norm)
 
     def dependence(self, n: int, n_parameters: int | None = None) -> PrivacyCurve | None:
         run = self.mechanism(n)
@@ -200,8 +195,17 @@ def run_dpsgd(
     if batches is None:
         batches = poisson_batches(len(inputs), run, drawing)
     # The loss below is a sum. Buffers are compared afterwards, so opacus need not refuse them.
-    private = load_extra("opacus").GradSampleModule(module, loss_reduction="sum", strict=False)
-    optimizer = _optimizer(module, run, lr, torch.Generator(inputs.device).manual_seed(noising))
+    opacus = load_extra("opacus")
+    private = opacus.GradSampleModule(module, loss_reduction="sum", strict=False)
+    # It clips each row's gradient, adds noise to the sum, divides by q·n, not by the drawn number.
+    optimizer = opacus.optimizers.DPOptimizer(
+        torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=lr),
+        noise_multiplier=run.noise_multiplier,
+        max_grad_norm=run.max_grad_norm,
+        expected_batch_size=run.expected_batch,
+        loss_reduction="mean",
+        generator=torch.Generator(inputs.device).manual_seed(noising),
+    )
     with opacus_errors():
         for batch in track(batches, "private training", run.steps, task.progress):
             optimizer.zero_grad()
@@ -213,18 +217,6 @@ def run_dpsgd(
     trained = copy.deepcopy(task.start)  # free of the hooks and fields that opacus leaves behind
     trained.load_state_dict(module.state_dict(), strict=False)  # all but running statistics
     return trained.eval()
-
-
-def _optimizer(module: nn.Module, run: Mechanism, lr: float, noise: torch.Generator) -> Any:
-    """Clip each row's gradient, add noise to the sum, divide by q·n, never by the drawn number."""
-    return load_extra("opacus").optimizers.DPOptimizer(
-        torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=lr),
-        noise_multiplier=run.noise_multiplier,
-        max_grad_norm=run.max_grad_norm,
-        expected_batch_size=run.expected_batch,
-        loss_reduction="mean",
-        generator=noise,
-    )
 
 
 def _check_all_used(module: nn.Module, row: Tensor) -> None:

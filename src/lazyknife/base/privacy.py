@@ -124,6 +124,7 @@ def calibrate(epsilon: float, delta: float, rate: float, steps: int) -> float:
             "accountant's precision: give a larger epsilon or delta, or fewer steps (a larger "
             "batch_size or fewer epochs)"
         )
+    sigma *= 1.001  # the limit is too low by somewhat less, often enough for the first σ to do
     slope, before = 1.0, (sigma, math.nan)
     for _ in range(12):
         found = dpsgd_delta(sigma, rate, steps, epsilon)

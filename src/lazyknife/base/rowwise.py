@@ -150,6 +150,9 @@ def _check_alone(module: nn.Module, rows: Tensor, seed: int) -> None:
 def _look(module: nn.Module, rows: Tensor, later: Tensor, seed: int, first: int = 0) -> Seen:
     """Run a copy of the network on a batch, then on another; ``first`` is the first row's number.
 
+    A network that changes its parameters when it is called, or whose layers see other rows than
+    the batch has, is refused.
+
     Each row has its own weight in the sum that is differentiated: where outputs are centred, a sum
     with equal weights would be constant.
     """
@@ -161,34 +164,24 @@ def _look(module: nn.Module, rows: Tensor, later: Tensor, seed: int, first: int 
         (weights * found).sum().backward()
         with torch.no_grad():
             afterwards = outputs(private, later.clone())
-    _check_unchanged(module, network)
-    gradients = [getattr(p, "grad_sample", None) for p in network.parameters() if p.requires_grad]
-    used = [gradient for gradient in gradients if gradient is not None]
-    _check_shape(used, len(rows))
-    return Seen(found.detach(), used, afterwards)
-
-
-def _check_unchanged(before: nn.Module, after: nn.Module) -> None:
-    """Refuse a network that changes its parameters when it is called."""
-    own = dict(before.named_parameters())
-    changed = [name for name, p in after.named_parameters() if not torch.equal(p, own[name])]
+    own = dict(module.named_parameters())
+    changed = [name for name, p in network.named_parameters() if not torch.equal(p, own[name])]
     if changed:
         raise ValueError(
             f"network changes its parameters {changed} when it is called, and no noise is added to "
             "the change, so the base would not be private: switch it off (for instance "
             "max_norm=None of an embedding), or use base=Public()"
         )
-
-
-def _check_shape(gradients: list[Tensor], rows: int) -> None:
-    """Refuse a network whose layers see other rows than the batch has."""
-    other = {len(gradient) for gradient in gradients} - {rows}
+    gradients = [getattr(p, "grad_sample", None) for p in network.parameters() if p.requires_grad]
+    used = [gradient for gradient in gradients if gradient is not None]
+    other = {len(gradient) for gradient in used} - {len(rows)}
     if other:
         raise ValueError(
-            f"network passes {rows} rows to a layer as {other.pop()}, and gradients are clipped by "
-            "the row of the layer: keep the rows in the first dimension of every layer's input, or "
-            "use base=Public()"
+            f"network passes {len(rows)} rows to a layer as {other.pop()}, and gradients are "
+            "clipped by the row of the layer: keep the rows in the first dimension of every "
+            "layer's input, or use base=Public()"
         )
+    return Seen(found.detach(), used, afterwards)
 
 
 def _agree(ones: list[Tensor], twos: list[Tensor], units: float) -> bool:
