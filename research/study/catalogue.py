@@ -123,6 +123,7 @@ BEYOND: dict[str, Study] = {
                 Grid(SIMULATIONS, CHOICES, FEW_AND_MORE),
                 Grid(REAL, CHOICES, tuple(replace(s, transform="symlog") for s in FEW_AND_MORE)),
             ),
+            trials=5,
             figure="scores",
             question="Which settings should be the default, and who has the better intervals?",
         ),

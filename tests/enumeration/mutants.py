@@ -82,7 +82,7 @@ class BarePlus(Plus):
 
     def ends(self, loo: Any, X: torch.Tensor, ranks: Sequence[int]) -> Ends:
         found, margins = loo.scaled(X), loo.residuals.abs()
-        each = found.each + found.shift
+        each = found.each
         return found.point, kth_smallest(each - margins, ranks), kth_largest(each + margins, ranks)
 
 
@@ -91,7 +91,7 @@ class BareMinMax(MinMax):
 
     def ends(self, loo: Any, X: torch.Tensor, ranks: Sequence[int]) -> Ends:
         found, margin = loo.scaled(X), kth_largest(loo.residuals.abs(), ranks)
-        each = found.each + found.shift
+        each = found.each
         least, most = each.amin(dim=1, keepdim=True), each.amax(dim=1, keepdim=True)
         return found.point, least - margin, most + margin
 

@@ -906,7 +906,7 @@ def test_raw_columns_lose_the_certificate_and_are_named():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"income": 1e11 * np.exp(rng.normal(size=60)), "age": rng.normal(size=60)})
     targets = rng.normal(size=60)
-    model = lk.LazyJackknifeRegressor(lk.mlp((64, 64), skip=True), scaling=None, random_state=0)
+    model = lk.LazyJackknifeRegressor(lk.mlp((64, 64), skip=True), ridge=1.0, random_state=0)
     with pytest.warns(UserWarning, match="no coverage is guaranteed.*'income'.*scaling="):
         model.fit(frame, targets)
     assert model.certificate_.coverage is None

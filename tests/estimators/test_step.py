@@ -16,18 +16,21 @@ from torch.profiler import ProfilerActivity, profile
 
 import lazyknife as lk
 import reference
+from lazyknife.choosing.per_model import choose_ridges
 from lazyknife.compute import LEAST_BUDGET, NotEnoughMemory
-from lazyknife.estimators.fit_network import LazyStep
+from lazyknife.estimators.fit_network import KERNELS, LazyStep
 from lazyknife.intervals import CONSTRUCTIONS, LazyModels
 from lazyknife.intervals.constructions import Plus
 from lazyknife.intervals.rounded import SMALL_SHARE, rounding_share
 from lazyknife.networks import mlp
 from lazyknife.records import Base
-from lazyknife.ridge.problem import Problem, ridge_grid
+from lazyknife.ridge.dual import DualSystem
+from lazyknife.ridge.leave_one_out import leave_one_out
+from lazyknife.ridge.problem import Problem, ridge_grid, typical_size
 from lazyknife.ridge.readout import READOUTS
 from lazyknife.ridge.system import RidgeModels
 from lazyknife.tangent import Dual, Primal, Sketch, linearise
-from machines import MACHINE, tiny_tiles
+from machines import MACHINE, here, tiny_tiles
 from reference import assert_close
 from rows import linear
 from systems import dual_models
@@ -68,8 +71,10 @@ def in_the_dual_form(step: LazyStep, module: nn.Module, n: int) -> LazyModels:
     features = tangent.features(X)
     kernel, targets = tangent.gram(features), y - features.outputs
     if step.ridge == "auto":
-        grid = ridge_grid(tangent, X, step.seed)
-        solved = dual_models(kernel, targets, grid, step.intercept, MACHINE)
+        unit, columns = typical_size(tangent, X, step.seed), [*range(n + 1)]
+        given = (kernel.clone(), targets, step.intercept, unit, columns, None, MACHINE)
+        system = DualSystem(kernel, targets, step.intercept, MACHINE)
+        solved = leave_one_out(system, choose_ridges(*given))
     else:
         solved = dual_models(kernel, targets, float(step.ridge), step.intercept, MACHINE)
     return LazyModels(READOUTS[step.readout].of(Dual(tangent, features), X, y, solved), solved)
@@ -104,14 +109,14 @@ def test_both_forms_give_the_same_models(
     step = LazyStep(ridge, intercept, readout)
     primal, dual = solve(step, small(), n), in_the_dual_form(step, small(), n)
     assert isinstance(primal.loo.basis, Primal)
-    assert torch.equal(primal.solved.ridges, dual.solved.ridges)
+    assert_close(primal.solved.ridges, dual.solved.ridges, 1e-12)
     assert_close(primal.solved.intercepts, dual.solved.intercepts, 1e-8)
     check_same(primal, dual, 1e-8)
 
 
 def test_a_chosen_ridge_differs_between_models() -> None:
     """Otherwise the test above would not see which row a model leaves out."""
-    assert len(solve(LazyStep("auto"), small(), 40).solved.ridges.unique()) > 1
+    assert len(solve(LazyStep("auto"), small(), 12).solved.ridges.unique()) > 1
 
 
 @pytest.mark.parametrize("intercept", [True, False])
@@ -129,8 +134,9 @@ def test_sketched_models_equal_refits_on_the_sketched_rows(
     r = y.cpu().numpy() - outputs
     ridges = models.solved.ridges.tolist()
     if ridge == "auto":
-        grid = ridge_grid(basis.tangent, X, 4).tolist()
-        assert ridges == reference.chosen_ridges(Z, r, grid, intercept)
+        unit, columns = typical_size(basis.tangent, X, 4), [*range(13)]
+        own = choose_ridges(here(Z @ Z.T), here(r), intercept, unit, columns, None, MACHINE)
+        assert_close(models.solved.ridges, own.values, 1e-12)
     twin = reference.refits(Z, r, ridges, intercept)
     expected = new_outputs[:, None] + Z_new @ twin.moves.T + twin.intercepts
     own = np.einsum("ik,ik->i", Z, twin.moves[:-1]) + twin.intercepts[:-1]
@@ -164,24 +170,24 @@ Needed = tuple[LazyStep, int, int]
 # Settings, weights, and the bytes of 100 rows.
 MEMORY: dict[str, Needed] = {
     "kernel": (LazyStep(1.0), 100, 100 * 100 * 8),
-    "kernel and models": (LazyStep("auto"), 1000, 2 * 100 * 100 * 8),
+    "kernel and models": (LazyStep("auto"), 1000, (2 + KERNELS) * 100 * 100 * 8),
     "primal": (LazyStep(1.0), 99, (100 * 100 + 3 * 99**2) * 8),
-    "primal and models": (LazyStep("auto"), 99, (2 * 100 * 100 + 8 * 99**2 + 4 * 9900) * 8),
+    "primal and models": (LazyStep("auto"), 99, ((2 + KERNELS) * 100 * 100 + 3 * 99**2) * 8),
     "sketch": (LazyStep(1.0, features=Sketch(19)), 1000, (100 * 20 + 3 * 19**2) * 8),
     "sketch and models": (
         LazyStep("auto", features=Sketch(19)),
         10,
-        (4000 + 8 * 19**2 + 4 * 1900) * 8,
+        (4000 + 3 * 19**2 + KERNELS * 100 * 100) * 8,
     ),
     "sketch and folds": (
         LazyStep(1.0, construction="cv+", features=Sketch(19)),
         10,
-        (2000 + 8 * 19**2 + 4 * 1900) * 8,
+        (2000 + 8 * 19**2) * 8,
     ),
     "sketch and many folds": (
         LazyStep(1.0, construction="cv+", features=Sketch(19), folds=50),
         10,
-        (4000 + 8 * 19**2 + 4 * 1900) * 8,
+        (4000 + 8 * 19**2) * 8,
     ),
 }
 Free = Callable[[int], None]
@@ -299,7 +305,7 @@ def test_the_estimator_refuses_before_the_base_is_learnt(ridge: float | str, fre
         device=MACHINE.device,
         memory_budget=LEAST_BUDGET,
     )
-    needed = 50 * 50 * 8 * (1 + (ridge == "auto"))
+    needed = 50 * 50 * 8 * (2 + KERNELS if ridge == "auto" else 1)
     free(needed + LEAST_BUDGET - 1)
     with pytest.raises(NotEnoughMemory, match=f"{needed:,} bytes"):
         model.fit(X, y)
@@ -405,9 +411,11 @@ def test_the_grid_looks_at_no_data() -> None:
     assert torch.equal(grid, other)
     assert len(grid) == 20
     assert grid[-1] / grid[0] == pytest.approx(1e10)
+    unit = typical_size(tangents[0], far, 3)
     for rows, y in ((X, data(30)[1]), (X, 1e3 * data(30)[1] - 7), (3 * X, data(30)[1])):
         ridges = LazyStep("auto", seed=3).models(tangents[0], rows, y).solved.ridges
-        assert set(ridges.tolist()) <= set(grid.tolist())
+        powers = torch.log2(ridges / unit)
+        assert_close(powers, powers.round(), 1e-9)
 
 
 def test_the_grid_follows_the_network_and_its_seed() -> None:

@@ -23,6 +23,7 @@ from ..tangent import EXACT, FeatureMap, Linear
 from ..threads import few_threads
 
 SQUARES = 8  # matrices of features by features that folds in the primal form need
+KERNELS = 8  # matrices of the rows that choose λ which their likelihood needs
 
 
 @dataclass(frozen=True)
@@ -96,8 +97,13 @@ class LazyStep:
 
     def check_fits(self, n: int, parameters: int, machine: Machine) -> None:
         """Raise an error, before anything is computed, if the matrices do not fit in memory."""
-        ridges = GRID_POINTS if self.ridge == "auto" and self._construction.symmetric else 1
+        auto, symmetric = self.ridge == "auto", self._construction.symmetric
+        ridges = GRID_POINTS if auto and symmetric else 1
         matrices = self._construction.matrices(self._widths, self.loss, ridges)
+        chosen = 0  # numbers that choosing λ takes
+        if auto and not symmetric:
+            matrices += n <= MANY  # models of several λ have memory of their own
+            chosen = KERNELS * (SHARED if n > MANY else min(n, SEARCHED)) ** 2
         size = self.features.for_rows(n, machine).size(parameters)
         if self._is_dual(n, size):
             needed, what = matrices * n * n, f"the kernel of {n:,} rows"
@@ -107,7 +113,9 @@ class LazyStep:
             needed = self._primal_numbers(n, size, matrices)
             what = f"{size:,} features of {n:,} rows"
             remedy = "use features=Sketch with fewer dimensions"
-        machine.check_fits(machine.item * needed, what, remedy + ", or fewer rows")
+        if auto:
+            remedy += ", a number for ridge"
+        machine.check_fits(machine.item * (needed + chosen), what, remedy + ", or fewer rows")
 
     def leaving(self, n: int) -> Leaving:
         """Which of n rows are left out."""

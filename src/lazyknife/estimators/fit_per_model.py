@@ -35,7 +35,7 @@ from ..ridge.problem import LeverageAgain
 from ..ridge.readout import Read
 from ..ridge.system import OwnRidges, Ridge, System
 from ..ridge.widths import WIDTHS, LeverageScales
-from ..tangent import Dual, Linear, WideTangent
+from ..tangent import Dual, Linear, Tangent, WideTangent
 from ..threads import few_threads
 from .candidates import Candidate, CandidateStep, in_frame, is_narrow
 from .fit_network import LazyStep
@@ -83,11 +83,11 @@ class ChoosingStep(CandidateStep):
 
     def models(self, X: Tensor, y: Tensor) -> tuple[RoundedModels, ChosenSettings]:
         """Choose, solve at every grid point where some model stands, and join the models."""
-        needed, what = MATRICES * self._bytes(y), f"choosing with {len(y):,} rows"
-        self.machine.check_fits(needed, what, "give a number for ridge, or fewer rows")
         units = [self.unit(candidate, X) for candidate in self.candidates]
         if len(y) > MANY:
             return self._shared(X, y, units)
+        needed, what = MATRICES * self._bytes(y), f"choosing with {len(y):,} rows"
+        self.machine.check_fits(needed, what, "give a number for ridge, or fewer rows")
         sets = list(torch.arange(len(y))[:, None])
         if find_construction(self.construction).uses_folds:
             sets = draw_folds(len(y), self.folds, self.seed)
@@ -115,6 +115,10 @@ class ChoosingStep(CandidateStep):
         ridge = units[point.network] * 2.0**point.ridge
         settings = (self.intercept, "tangent", self.construction, widths, self.folds)
         step = LazyStep(ridge, *settings, seed=self.seed, progress=self.progress)
+        if not isinstance(
+            tangent, Tangent
+        ):  # finite networks were checked before they were trained
+            step.check_fits(len(y), len(y), self.machine)
         order = torch.cat([rest, apart])
         with few_threads(len(y)):
             loo = step.models(tangent, X[order], y[order], len(rest)).loo

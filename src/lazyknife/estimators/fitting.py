@@ -194,7 +194,7 @@ class LazyFit(IntervalRegressor):
         method = self._base_method()
         learn, left = (torch.from_numpy(rows) for rows in method.rows(len(y), seeds.rows))
         self._choices().check_rows(len(left), self.folds)
-        starts, bases = self._bases(given, networks, learn)
+        starts, bases = self._bases(given, networks, learn, len(left))
         loo, choice, step = self._chosen(networks, bases, given, X[left], y[left])
         dependence = composed([base.dependence for base in bases if base is not None])
         leaving = self._leaving_of(len(left), networks)
@@ -256,16 +256,21 @@ class LazyFit(IntervalRegressor):
         return ChoosingStep(*common, *own)
 
     def _bases(
-        self, given: Given, networks: Sequence[Network | wide], learn: Tensor
+        self, given: Given, networks: Sequence[Network | wide], learn: Tensor, n: int
     ) -> tuple[list[nn.Module | None], list[Base | None]]:
-        """Starting and base weights of every finite network."""
+        """Starting and base weights of every finite network, unless n rows of it do not fit."""
         starts, bases = list[nn.Module | None](), list[Base | None]()
+        widths = self._choices(candidates=True).widths_for(n)
+        terms = {"construction": self.construction, "widths": widths, "folds": self.folds}
+        step = LazyStep(self.ridge, **terms)  # type: ignore[arg-type]
         for k, network in enumerate(networks):
             if isinstance(network, wide):
                 starts.append(None)
                 bases.append(None)
                 continue
             starts.append(start := build(network, given.X, given.seeds.start + k, self.starts))
+            if not find_construction(self.construction).symmetric:
+                step.check_fits(n, self._moved(start), self._machine())
             bases.append(self._learnt(start, given, learn, given.seeds.base + k))
         return starts, bases
 
