@@ -40,6 +40,11 @@ class Candidate:
     network: wide | None
     tangent: Callable[[FeatureScale], Linear] | None = None
 
+    @property
+    def scales(self) -> bool:
+        """Whether its features are scaled by the rows of each model."""
+        return not isinstance(self.tangent, FiniteNetwork) or self.tangent.framed
+
     def at(self, frame: FeatureScale) -> Linear:
         """The tangent in a frame, of a network without searched weights."""
         assert self.tangent is not None

@@ -245,6 +245,7 @@ class LazyFit(IntervalRegressor):
     ) -> ChoosingStep | FullStep | PartedStep:
         ridge = None if isinstance(self.ridge, str) else float(self.ridge)
         scaled = isinstance(self.scaling, str) and self.scaling == "auto"
+        scaled = scaled and any(candidate.scales for candidate in candidates)
         more = (given.seeds.lazy, self._machine(), given.nominal)
         common = (candidates, ridge, self.intercept, scaled, *more, widths)
         if find_construction(self.construction).symmetric:
