@@ -505,3 +505,30 @@ def test_a_base_needs_a_network_that_it_can_train(base: BaseMethod, network: Any
         lk.LazyJackknifeRegressor(network, base).fit(X, y)
     with pytest.raises(ValueError, match="no weights to train"):
         lk.LazyJackknifeRegressor(network, Moved()).fit(X, y, X_pool=X)
+
+
+@pytest.mark.parametrize("construction", ["plus", "cv+"])
+@pytest.mark.filterwarnings("ignore:the moved networks are far")
+def test_moved_networks_of_many_rows_leave_out_those_that_do_not_choose(construction: str) -> None:
+    X, y, X_new, _ = data(1, 1101, 2)
+    terms = {"construction": construction, "readout": "network", "widths": "constant"}
+    model = fitted(X, y, network=mlp((2,)), **terms)
+    assert len(model.loo_.residuals) == 551
+    assert np.isfinite(model.predict_interval(X_new[:5]).to_numpy()).all()
+
+
+def test_models_whose_scale_a_far_row_exceeds_are_conceded() -> None:
+    X, y, _, _ = data(1, 20, 2)
+    X[3, 1] = 1e9
+    model = fitted(X, y, network=mlp((4,), skip=True))
+    assert torch.isinf(model.loo_.scores).nonzero().tolist() == [[3]]
+    assert model.certificate_.coverage is not None
+
+
+def test_columns_far_from_0_are_centred_without_loss() -> None:
+    X, y, _, _ = data(1, 40, 2)
+    near, far = (
+        fitted(X + offset, y, network=mlp((8,), skip=True)).loo_.residuals
+        for offset in (0.0, 1_700_000_123.0)
+    )
+    assert float(far.abs().median()) < 1.2 * float(near.abs().median())  # was 5 times as large

@@ -111,8 +111,7 @@ class FiniteNetwork:
     def __call__(self, frame: FeatureScale) -> Tangent:
         module = self.module
         if self.framed:
-            dtype = next(module.parameters()).dtype
-            module = Framed(module, frame.center.to(dtype), frame.scale.to(dtype))
+            module = Framed(module, frame.center, frame.scale)  # float64, as its copy that runs
         return linearise(module, self.probe, self.parameters, self.machine)
 
 

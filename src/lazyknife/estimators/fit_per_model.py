@@ -33,7 +33,7 @@ from ..records import RoundedModels
 from ..ridge.folds import draw_folds
 from ..ridge.problem import LeverageAgain
 from ..ridge.readout import Read
-from ..ridge.system import OwnRidges, Ridge, System
+from ..ridge.system import Indefinite, OwnRidges, Ridge, System
 from ..ridge.widths import WIDTHS, LeverageScales
 from ..tangent import Dual, Linear, Tangent, WideTangent
 from ..threads import few_threads
@@ -41,6 +41,7 @@ from .candidates import Candidate, CandidateStep, in_frame, is_narrow
 from .fit_network import LazyStep
 
 MATRICES = 6  # n×n ones that a fit needs, beside the factors that it keeps if they fit
+STEP_UP, LARGEST = 2.0**8, 1e60  # of λ with which models are solved that rounding leaves open
 
 
 class _Rows(NamedTuple):
@@ -185,17 +186,25 @@ class ChoosingStep(CandidateStep):
         points = grouped(ends[k] for k in owners.tolist())
         points.setdefault(ends[-1], [])
 
-        def solve(item: tuple[tuple[int, GridPoint], list[int]]) -> tuple[Read, list[Errors]]:
+        def solve(item: tuple[tuple[int, GridPoint], list[int]]) -> tuple[Read, list[Errors], bool]:
             (frame, point), numbers = item
             tangent = self._tangent(self.candidates[point.network], point, frames[frame])
             mine = torch.tensor([end == (frame, point) for end in ends], device=y.device)
             # Models that stand elsewhere are solved at some λ too, and not used.
             each = torch.where(mine, ridges, ridges[mine][0])
             members = torch.tensor(numbers, device=y.device, dtype=torch.long)
-            read, pairs = self._solve_at(tangent, each, X, y, members)
+            sure = True
+            while True:
+                try:
+                    read, pairs = self._solve_at(tangent, each, X, y, members)
+                    break
+                except Indefinite:  # of rows that are far away in the scale of these models
+                    if (frame, point) == ends[-1] or float(each.max()) > LARGEST:
+                        raise
+                    each, sure = STEP_UP * each, False
             if len(points) * self._bytes(y) > self.machine.kept:
                 read = self._without_factor(read, tangent, X, y)
-            return read, pairs
+            return read, pairs, sure
 
         groups, errors = list[Group](), defaultdict[int, list[Errors]](list)
         full: Read | None = None
@@ -204,8 +213,10 @@ class ChoosingStep(CandidateStep):
         solved = (
             self.machine.map(solve, items, MATRICES * len(y) ** 2) if alike else map(solve, items)
         )
-        for ((frame, point), numbers), (read, pairs) in zip(items, solved, strict=True):
+        unsolved = torch.zeros_like(y, dtype=torch.bool)
+        for ((frame, point), numbers), (read, pairs, sure) in zip(items, solved, strict=True):
             members = torch.tensor(numbers, device=y.device, dtype=torch.long)
+            unsolved[members] = not sure
             groups += [Group(members, some_of(read, members))] if numbers else []
             errors[frame] += pairs
             full = some_of(read, members[:0]) if (frame, point) == ends[-1] else full
@@ -216,7 +227,8 @@ class ChoosingStep(CandidateStep):
             which = [partial(self._in_frame, frames[k]) for k in every]
             factors = choose_factors(X, y, list(every.values()), which)
         unsure = torch.from_numpy(found.doubtful[:-1]) | frames.doubtful[:-1]
-        doubtful = unsure[owners].to(y.device) | (factors.doubtful if factors else False)
+        doubtful = unsure[owners].to(y.device) | unsolved
+        doubtful = doubtful | (factors.doubtful if factors else False)
         return ChosenModels(tuple(groups), full, doubtful, factors)
 
     def _solve_at(

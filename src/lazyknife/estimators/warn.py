@@ -69,8 +69,7 @@ def refuse_lost(share: float, ridge: object, loss: Loss) -> None:
         raise ValueError(
             f"ridge={ridge!r} is too small for loss={loss.name!r} and these rows: rounding errors "
             "may move the ends of intervals by more than the errors of the models. Give a larger "
-            "ridge or ridge='auto', or scale the features (scaling='symlog', or 'standardize' "
-            "with X_pool)"
+            "ridge, or scale the features (scaling='symlog', or 'standardize' with X_pool)"
         )
 
 

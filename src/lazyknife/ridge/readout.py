@@ -197,7 +197,9 @@ class NetworkReadout(Read):
             left_out = self.loss.mean(torch.cat(own) + models.intercepts[:-1])
         else:
             left_out = self.predict(X)[1].diagonal()
-        return replace(unread, residuals=y - left_out, training_residuals=y - self.point(X))
+        rows = slice(len(left_out))  # the others are never left out
+        training = (y - self.point(X))[rows]
+        return replace(unread, residuals=y[rows] - left_out, training_residuals=training)
 
     @property
     def rows_at_once(self) -> int:
