@@ -109,9 +109,9 @@ class Broadcast(Plus):
     def solve(self, problem):
         targets = problem.system.targets
         square = targets[None, :] + 0 * targets[:, None]
-        return super().solve(
-            replace(problem, system=problem.system.with_targets(square.mean(dim=1)))
-        )
+        system = problem.system.copy()
+        system.targets = square.mean(dim=1)
+        return super().solve(replace(problem, system=system))
 
 
 class LeftIn(Plus):
