@@ -495,7 +495,7 @@ BAD_FITS = {
     "other width": ({"network": nn.Linear(5, 1)}, GOOD_X, GOOD_Y, r"rows of shape \(3,\): mat1"),
     "pictures": ({"network": None}, GOOD_X[..., None], GOOD_Y, r"fails on rows of shape \(3, 1\)"),
     "huge features": (
-        {"network": lk.mlp((4,))},
+        {"network": lk.mlp((4,)), "scaling": None},
         1e160 * GOOD_X,
         GOOD_Y,
         "too large",
