@@ -109,22 +109,6 @@ def left_out_error(
     return total
 
 
-def chosen_ridges(
-    J: Array, r: Array, grid: Sequence[float], intercept: bool, part: Sequence[int] | None = None
-) -> list[float]:
-    """λ of each of the n + 1 models, chosen by leave-one-out on that model's own rows alone.
-
-    With a part, on its rows that are the model's own.
-    """
-    chosen = []
-    for j in range(len(r) + 1):
-        kept = np.delete(np.arange(len(r)), [j] if j < len(r) else [])
-        own = None if part is None else np.flatnonzero(np.isin(kept, part)).tolist()
-        errors = [left_out_error(J[kept], r[kept], ridge, intercept, own) for ridge in grid]
-        chosen.append(grid[errors.index(min(errors))])
-    return chosen
-
-
 def rank(alpha: Fraction, n: int) -> int:
     """κ = ⌊α(n+1)⌋, exactly."""
     return math.floor(alpha * (n + 1))
