@@ -138,6 +138,7 @@ def test_progress_is_shown_on_stderr_if_asked_for_with_and_without_rich(
     out, err = capsys.readouterr()
     assert out == ""
     assert "work" in err
+    assert "left" in err or rich
 
 
 @pytest.mark.parametrize(

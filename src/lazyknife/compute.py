@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -176,7 +177,7 @@ def steps(total: int, size: int) -> Iterator[slice]:
 
 
 def track(items: Iterable[Item], description: str, total: int, show: bool) -> Iterator[Item]:
-    """Yield the items; with ``show``, draw a progress bar (with rich, or a plain counter)."""
+    """Yield the items; with ``show``, show how far they are and the time left."""
     if not show:
         yield from items
         return
@@ -184,9 +185,12 @@ def track(items: Iterable[Item], description: str, total: int, show: bool) -> It
         from rich.console import Console
         from rich.progress import Progress
     except ImportError:
+        start = time.monotonic()
         for done, item in enumerate(items, start=1):
             yield item
-            print(f"\r{description}: {done}/{total}", end="", file=sys.stderr, flush=True)
+            left = (time.monotonic() - start) * (total - done) / done
+            shown = f"\r{description}: {done}/{total}, {left:.0f} s left "
+            print(shown, end="", file=sys.stderr, flush=True)
         print(file=sys.stderr)
     else:
         # Lines printed meanwhile go above the bar, for which rich replaces sys.stdout and

@@ -17,7 +17,6 @@ _CONTROL = re.compile(
 # Packages that may lie between the user's line and a warning.
 BETWEEN = (__package__, "sklearn", "joblib", "torch")
 UNITS = {"TB": 1e12, "GB": 1e9, "MB": 1e6}
-TIMES = {"hours": 3600.0, "minutes": 60.0, "seconds": 1.0}
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
@@ -78,18 +77,8 @@ def counted(number: int, singular: str, plural: str = "") -> str:
 def bytes_in_words(count: float) -> str:
     """Return a number of bytes with two digits.
 
-    >>> bytes_in_words(640e6), bytes_in_words(15e9), bytes_in_words(10)
-    ('640 MB', '15 GB', '0 MB')
+    >>> bytes_in_words(640e6), bytes_in_words(2.34e9), bytes_in_words(10)
+    ('640 MB', '2.3 GB', '0 MB')
     """
     unit = next((unit for unit, size in UNITS.items() if count >= size), "MB")
     return f"{float(f'{count / UNITS[unit]:.2g}'):g} {unit}" if count >= 5e5 else "0 MB"
-
-
-def time_in_words(seconds: float) -> str:
-    """Return a time with two digits.
-
-    >>> time_in_words(4.4), time_in_words(150), time_in_words(86400)
-    ('4.4 seconds', '2.5 minutes', '24 hours')
-    """
-    unit = next((unit for unit, size in TIMES.items() if seconds >= 2 * size), "seconds")
-    return f"{float(f'{seconds / TIMES[unit]:.2g}'):g} {unit}"

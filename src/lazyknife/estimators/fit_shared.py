@@ -8,6 +8,7 @@ are exchangeable given S, so the guarantee holds with their number.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -37,8 +38,8 @@ from ..networks import KINDS, is_known, wide
 from ..tangent import Landmarks, WideTangent
 from ..threads import one_thread
 from .candidates import CandidateStep
-from .cost import Cost, Shape, measured
 
+LOG = logging.getLogger("lazyknife")
 # Rows of the search for each feature, below which weights of features would overfit, and rows that
 # had no part in it, below which they do not decide.
 ROWS_EACH, FEWEST_TRIED = 5, 250
@@ -95,11 +96,13 @@ class PartedStep(CandidateStep):
     progress: bool = False
 
     def models(self, X: Tensor, y: Tensor) -> tuple[StreamedModels, ChosenSettings]:
-        """Choose on the part, and solve; what it takes is said before."""
-        cost = self.cost(len(y), X.shape[1])
-        self.machine.check_fits(int(cost.memory), f"fitting {len(y):,} rows", "use fewer rows")
-        cost.announce(f"{len(y):,} rows of {X.shape[1]} features")
-        own = drawn_part(len(y), self.seed)
+        """Choose on the part, and solve."""
+        own, landmarks = drawn_part(len(y), self.seed), landmarks_of(len(y))
+        features = self.machine.item * len(y) * landmarks  # kept for the second pass if they fit
+        needed = features if features <= self.machine.kept else 0
+        needed += self.machine.item * (6 * landmarks**2 + 12 * len(y))
+        self.machine.check_fits(needed, f"fitting {len(y):,} rows", "use fewer rows")
+        LOG.info("fitting %d rows: %d choose, %d landmarks", len(y), len(own), landmarks)
         rest = torch.from_numpy(np.delete(np.arange(len(y)), own))
         with one_thread():
             passes, choice = self.chosen(X[own], y[own], len(y))
@@ -119,13 +122,6 @@ class PartedStep(CandidateStep):
         amount = self._amount(part, first.residuals)
         passes = replace(passes, amount=amount, start=first.solved.weights)
         return passes, self._choice(passes, n - len(y), part, found)
-
-    def cost(self, n: int, features: int) -> Cost:
-        """What n rows of so many features take."""
-        few, many = stages_of(part_of(n))
-        amount = 0 if self.widths == "constant" else min(AMOUNT, part_of(n))
-        shape = Shape(n, features, len(self._networks), landmarks_of(n), few, many, amount)
-        return shape.cost(measured(self.machine), self.machine)
 
     def _frame(self, X: Tensor) -> FeatureScale:
         if not self.scaled:
