@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lazyknife.processes import side_by_side
+from lazyknife.compute import side_by_side
 
 SLEEPER = """
 import os, time
@@ -41,7 +41,7 @@ def waits(condition, seconds: float = 120.0) -> bool:
 def test_workers_end_after_their_parent_is_killed(tmp_path):
     (tmp_path / "sleeper.py").write_text(SLEEPER)
     (tmp_path / "main.py").write_text(
-        "import sys\nfrom sleeper import sleep\nfrom lazyknife.processes import side_by_side\n"
+        "import sys\nfrom sleeper import sleep\nfrom lazyknife.compute import side_by_side\n"
         "if __name__ == '__main__':\n"
         "    list(side_by_side(sleep, [(sys.argv[1],), (sys.argv[2],)], 2))\n"
     )

@@ -12,7 +12,16 @@ import pytest
 import torch
 
 from lazyknife import LazyJackknifeRegressor, wide
-from lazyknife.threads import LARGE, OWN, available, few_threads, one_thread, set_here, shared_map
+from lazyknife.compute import (
+    LARGE,
+    OWN,
+    PROCESSOR,
+    Machine,
+    available,
+    few_threads,
+    one_thread,
+    set_here,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +40,7 @@ def test_results_come_in_order_from_several_threads() -> None:
             start.wait()
         return item, torch.get_num_threads()
 
-    assert list(shared_map(work, range(20), most=8)) == [(k, 1) for k in range(20)]
+    assert list(PROCESSOR.map(work, range(20), numbers=1)) == [(k, 1) for k in range(20)]
     assert torch.get_num_threads() == 3
 
 
@@ -47,7 +56,8 @@ def test_no_more_than_so_many_run_side_by_side(most: int) -> None:
         with lock:
             running.remove(item)
 
-    list(shared_map(work, range(12), most))
+    machine = Machine(budget=4 * 8 * most)  # a quarter of it for pieces of one number each
+    list(machine.map(work, range(12), numbers=1))
     assert max(seen) <= most
 
 
@@ -56,9 +66,9 @@ def test_pieces_of_pieces_run_one_after_another() -> None:
         return threading.current_thread().name
 
     def outer(item: int) -> bool:
-        return {threading.current_thread().name} == set(shared_map(inner, range(4), most=4))
+        return {threading.current_thread().name} == set(PROCESSOR.map(inner, range(4), numbers=1))
 
-    assert all(shared_map(outer, range(4), most=4))
+    assert all(PROCESSOR.map(outer, range(4), numbers=1))
 
 
 def test_an_error_ends_the_work_and_restores_the_setting() -> None:
@@ -66,16 +76,16 @@ def test_an_error_ends_the_work_and_restores_the_setting() -> None:
         return 1 // (item - 3)
 
     with pytest.raises(ZeroDivisionError):
-        list(shared_map(work, range(8), most=4))
+        list(PROCESSOR.map(work, range(8), numbers=1))
     assert torch.get_num_threads() == available() == 3
 
 
 def test_blocks_may_be_nested_and_end_in_any_thread() -> None:
-    with one_thread() as allowed:
-        assert (allowed, torch.get_num_threads()) == (3, 1)
-        with few_threads(LARGE - 1) as inner:
-            assert (inner, torch.get_num_threads()) == (3, 1)
-        assert torch.get_num_threads() == 1
+    with one_thread():
+        assert (available(), torch.get_num_threads()) == (3, 1)
+        with few_threads(LARGE - 1):
+            assert (available(), torch.get_num_threads()) == (3, 1)
+        assert (available(), torch.get_num_threads()) == (3, 1)
     with few_threads(LARGE):
         assert torch.get_num_threads() == 3
     entered, leave = threading.Event(), threading.Event()
@@ -108,14 +118,15 @@ def test_threads_that_first_use_torch_within_a_block_keep_the_users_setting() ->
         first = torch.get_num_threads()
         touched.set()
         leave.wait(30)
-        with one_thread() as allowed:
-            return first, allowed
+        with one_thread():
+            return first, available()
 
     with ThreadPoolExecutor(1) as pool:
         with one_thread():
             later = pool.submit(other)
             touched.wait(30)
-            assert set(shared_map(lambda _: count_of_a_new_thread(), range(4), most=2)) == {3}
+            counts = Machine(budget=64).map(lambda _: count_of_a_new_thread(), range(4), 1)
+            assert set(counts) == {3}
         leave.set()
         assert later.result() == (3, 3)
     assert (torch.get_num_threads(), count_of_a_new_thread()) == (3, 3)
@@ -125,8 +136,8 @@ def test_threads_that_first_use_torch_within_a_block_keep_the_users_setting() ->
 def test_a_thread_with_its_own_setting_keeps_it_and_does_not_spread_it(own: Any) -> None:
     def other() -> tuple[int, int]:
         set_here(2, own)
-        with one_thread() as allowed:
-            pass
+        with one_thread():
+            allowed = available()
         return allowed, torch.get_num_threads()
 
     with ThreadPoolExecutor(1) as pool:

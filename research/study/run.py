@@ -9,8 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lazyknife.compute import track
-from lazyknife.processes import side_by_side
+from lazyknife.compute import side_by_side, track
 
 from .. import datasets
 from .grid import Study, Trial

@@ -20,7 +20,7 @@ from sklearn.utils import check_consistent_length
 from threadpoolctl import threadpool_limits
 
 from .base import privacy
-from .compute import track
+from .compute import set_here, side_by_side, track
 from .data.checks import check_choice, check_flag, check_positive, check_positive_int
 from .data.rows import take
 from .errors import one_line
@@ -29,10 +29,8 @@ from .estimators.fit_input import Seeds
 from .estimators.methods import DEFAULT, METHODS, MethodSettings
 from .metrics import coverage, interval_score, mean_width
 from .networks import Network
-from .processes import side_by_side
 from .results import Intervals
 from .shift import ShiftWarning
-from .threads import set_here
 
 if TYPE_CHECKING:
     import pandas as pd

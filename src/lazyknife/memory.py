@@ -60,19 +60,13 @@ def check_room() -> None:
 
 def free_bytes(group: Path = CONTROL_GROUP) -> int:
     """Bytes that can still be allocated, in the container too that a control group may be."""
-    in_group = _limit(group) - (_number(group / "memory.current") or 0)
+    in_group = _number(group / "memory.max", NO_LIMIT) - _number(group / "memory.current", 0)
     return max(0, min(int(psutil.virtual_memory().available), in_group, _address_space()))
 
 
 def total_bytes(group: Path = CONTROL_GROUP) -> int:
     """Bytes in all, at most what a container may use; unlike what is free, they do not change."""
-    return min(int(psutil.virtual_memory().total), _limit(group))
-
-
-def _limit(group: Path) -> int:
-    """Bytes that a control group allows; psutil does not look at it."""
-    limit = _number(group / "memory.max")
-    return NO_LIMIT if limit is None else limit
+    return min(int(psutil.virtual_memory().total), _number(group / "memory.max", NO_LIMIT))
 
 
 def _address_space() -> int:
@@ -84,7 +78,8 @@ def _address_space() -> int:
     return NO_LIMIT
 
 
-def _number(file: Path) -> int | None:
+def _number(file: Path, otherwise: int) -> int:
+    """What a file of a control group says, which psutil does not look at; it may say "max"."""
     with suppress(OSError, ValueError):
         return int(file.read_text())
-    return None
+    return otherwise

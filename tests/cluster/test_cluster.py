@@ -16,7 +16,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 from lazyknife import LazyJackknifeRegressor, compare_methods, wide
-from lazyknife.processes import connected, side_by_side
+from lazyknife.compute import connected, side_by_side
 
 pytestmark = pytest.mark.slow
 CLOSE = {"rtol": 1e-10, "atol": 1e-10}
@@ -142,7 +142,7 @@ def test_a_comparison_on_a_cluster_is_that_of_processes(cluster: LocalCluster) -
 
 
 def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lazyknife.processes.CONNECT", 0.5)
+    monkeypatch.setattr("lazyknife.compute.CONNECT", 0.5)
     with (
         pytest.raises(ValueError, match=r"scheduler='tcp://127.0.0.1:9' does not answer"),
         connected("tcp://127.0.0.1:9"),

@@ -24,10 +24,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..compute import Machine, steps, track
+from ..compute import Machine, available, steps, track
 from ..ridge.system import OwnRidges
 from ..tangent import Basis, Dual
-from ..threads import available
 from .likelihood import leave_one_out_values
 from .space import CandidateKernels, GridPoint, Work
 

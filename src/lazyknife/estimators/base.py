@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader
 
 from ..certificate import Certificate, Noted
 from ..certificate.plan import LARGEST_N
-from ..compute import steps, track
+from ..compute import available, steps, track
 from ..data.checks import check_flag, check_level, check_not_negative
 from ..data.rows import (
     RowReader,
@@ -47,7 +47,6 @@ from ..records import Array, Ends, Predictor, to_array
 from ..results import Intervals
 from ..settings import grouped, with_settings
 from ..shift import Shift, compare_rows, kept_places, kept_rows
-from ..threads import available
 from .fit_input import Fitted, Given, Seeds, prepare
 from .saving import SaveMixin
 from .warn import refuse_nan, warn_if_infinite, warn_if_outside, warn_if_shifted

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..choosing.per_model import choose_ridges, kernel_of
 from ..choosing.rows import MANY, SEARCHED, SHARED, Leaving, draw_part, places_in, rows_apart
-from ..compute import Machine
+from ..compute import Machine, few_threads
 from ..intervals import Construction, LazyModels, find_construction
 from ..losses import SQUARED, Loss
 from ..ridge.convex import working_targets, working_weights
@@ -20,7 +20,6 @@ from ..ridge.problem import GRID_POINTS, Problem, make_system, ridge_grid, typic
 from ..ridge.system import OwnRidges
 from ..ridge.widths import WIDTHS, Widths
 from ..tangent import EXACT, FeatureMap, Linear
-from ..threads import few_threads
 
 SQUARES = 8  # matrices of features by features that folds in the primal form need
 KERNELS = 8  # matrices of the rows that choose λ which their likelihood needs

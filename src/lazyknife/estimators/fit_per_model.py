@@ -25,6 +25,7 @@ from ..choosing.record import ChosenSettings
 from ..choosing.rows import MANY, SEARCHED, SHARED, draw_part, places_in, rows_apart
 from ..choosing.shape import Errors, choose_factors, errors_of, joined
 from ..choosing.space import CandidateKernels, GridPoint, weights_of
+from ..compute import few_threads
 from ..data.own_scaling import FeatureScale, FeatureScales, own_frames, unscaled
 from ..intervals import Construction, find_construction
 from ..intervals.chosen import ChosenModels, Group, some_of
@@ -36,7 +37,6 @@ from ..ridge.readout import Read
 from ..ridge.system import Indefinite, OwnRidges, Ridge, System
 from ..ridge.widths import WIDTHS, LeverageScales
 from ..tangent import Dual, Linear, Tangent, WideTangent
-from ..threads import few_threads
 from .candidates import Candidate, CandidateStep, in_frame, is_narrow
 from .fit_network import LazyStep
 

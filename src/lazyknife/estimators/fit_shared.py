@@ -31,12 +31,12 @@ from ..choosing.shared import (
     log_errors,
     select_by_validation,
 )
+from ..compute import one_thread
 from ..data.own_scaling import FeatureScale, own_frames, unscaled
 from ..intervals import Construction, find_construction
 from ..intervals.streamed import Passes, StreamedModels
 from ..networks import KINDS, is_known, wide
 from ..tangent import Landmarks, WideTangent
-from ..threads import one_thread
 from .candidates import CandidateStep
 
 LOG = logging.getLogger("lazyknife")

@@ -9,12 +9,11 @@ import torch
 from torch import Tensor
 
 from ..choosing.shape import Factors
-from ..compute import Machine
+from ..compute import Machine, few_threads
 from ..records import Predictions
 from ..ridge.readout import Read
 from ..ridge.widths import Scales
 from ..tangent import WideTangent
-from ..threads import few_threads
 from .window import BoundedReadout
 
 ARRAYS = 16  # of rows × models at a time
