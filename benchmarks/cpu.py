@@ -38,9 +38,9 @@ from benchmarks.sizes import sizes as sizes_of_the_default
 from benchmarks.threads import threads
 from lazyknife.base import DPSGD, Plain, Public
 from lazyknife.compute import Machine, steps
+from lazyknife.estimators.baselines import Refits, train_ensemble
 from lazyknife.estimators.fit_network import LazyStep
 from lazyknife.estimators.lazy import LazyJackknifeRegressor
-from lazyknife.estimators.refits import Refits, train_ensemble
 from lazyknife.intervals import CONSTRUCTIONS, LazyModels, kappa
 from lazyknife.intervals.constructions import Plus, plus
 from lazyknife.intervals.window import BoundedReadout

@@ -19,8 +19,8 @@ from lazyknife.certificate import paper_bound
 from lazyknife.cli.files import versions
 from lazyknife.errors import one_line
 from lazyknife.estimators.base import IntervalRegressor
+from lazyknife.estimators.baselines import Refits
 from lazyknife.estimators.mapie import MapieRegressor
-from lazyknife.estimators.refits import Refits
 from lazyknife.networks import like, outputs
 
 from .. import datasets

@@ -41,7 +41,7 @@ from lazyknife import (
     wide,
 )
 from lazyknife.compute import Machine
-from lazyknife.estimators.saving import SAVEABLE_CLASSES, SCHEMA, _describe, _machine
+from lazyknife.estimators.saving import SCHEMA, _describe, _machine, saveable_classes
 
 RNG = np.random.default_rng(0)
 X, NEW = RNG.normal(size=(30, 3)), RNG.normal(size=(12, 3))
@@ -701,5 +701,5 @@ def test_a_name_that_no_file_can_have_is_one_line(tmp_path, name):
 
 
 def test_no_two_saveable_classes_have_the_same_name():
-    names = {f"{kind.__module__}.{kind.__name__}" for kind in SAVEABLE_CLASSES}
-    assert len(names) == len(SAVEABLE_CLASSES)
+    names = {f"{kind.__module__}.{kind.__name__}" for kind in saveable_classes()}
+    assert len(names) == len(saveable_classes())

@@ -1,7 +1,7 @@
 """Saved models: one file of numbers and text, from which objects of known classes are built.
 
 A fitted estimator is a graph of records, networks, tensors and plain values. ``_Writer`` lists its
-objects, parts before wholes; ``_read`` goes through the list and calls what ``SAVEABLE_CLASSES``
+objects, parts before wholes; ``_read`` goes through the list and calls what ``saveable_classes``
 has for each class. The list is JSON beside the tensors of safetensors: sizes are checked against
 the file, and nothing in it names what is imported or called. (A pickle that ``torch.load`` reads,
 even with ``weights_only=True``, can replace methods of listed classes and call ``bytearray``.)
@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from functools import partial
+from functools import cache, partial
 from hashlib import sha256
 from importlib import import_module
 from importlib.metadata import version
@@ -31,18 +31,6 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from .. import (
-    base,
-    certificate,
-    choosing,
-    data,
-    intervals,
-    losses,
-    networks,
-    records,
-    ridge,
-    tangent,
-)
 from ..compute import BUDGET_SHARE, Machine, find_device, free_memory
 from ..data.encoder import TableEncoder
 from ..data.scaling import symlog
@@ -52,7 +40,6 @@ from ..intervals.full_conformal import FramedFull
 from ..intervals.streamed import CompactModels
 from ..networks import ACTIVATIONS, Averaged, Framed, listed_networks, make, mlp, wide
 from ..networks.perceptrons import WithSkip
-from . import candidates, fit_full, fit_input, refits
 
 SCHEMA = b"lazyknife-model-2 "  # the start of a file; changes with the form of the list
 CLOSE = 1e-6  # relative: other processors round differently, other networks differ by more
@@ -61,13 +48,14 @@ Json = Any  # plain values, and lists and dicts of these
 Parts = Sequence[Any] | Mapping[str, Any]
 
 
-def _records(module: Any) -> Iterator[type]:
+def _records(name: str) -> Iterator[type]:
     """Dataclasses and named tuples of a module, or of all modules of a package."""
+    module = import_module(name)
     for inner in iter_modules(getattr(module, "__path__", ())):
-        yield from _records(import_module(f"{module.__name__}.{inner.name}"))
+        yield from _records(f"{name}.{inner.name}")
     for kind in vars(module).values():
         is_record = is_dataclass(kind) or hasattr(kind, "_fields")
-        if is_record and isinstance(kind, type) and kind.__module__ == module.__name__:
+        if is_record and isinstance(kind, type) and kind.__module__ == name:
             yield kind
 
 
@@ -121,42 +109,53 @@ _OPEN = (
     *(pre.RobustScaler, pre.StandardScaler, TableEncoder, np.random.RandomState),
 )
 _MODULES = (
-    *(base, certificate, choosing, data, intervals, losses, networks, records, ridge, tangent),
-    *(candidates, fit_full, fit_input, refits),
+    *("base", "certificate", "choosing", "data", "intervals", "losses", "networks", "records"),
+    *("ridge", "tangent", "estimators.baselines", "estimators.candidates", "estimators.fit_full"),
+    "estimators.fit_input",
 )
 _DTYPES = {str(value): value for value in vars(torch).values() if isinstance(value, torch.dtype)}
-# A file can name no other classes. What an object is taken apart into, None if it is not data, and
-# what is called with these parts.
-SAVEABLE_CLASSES: dict[type, tuple[Callable[[Any], Any], Callable[..., Any]]] = {
-    **{kind: (_fields, kind) for module in _MODULES for kind in _records(module)},
-    **{kind: (kind.__getstate__, partial(_filled, kind)) for kind in _OPEN},
-    **{kind: (_layer_parts, partial(_filled, kind)) for kind in LAYERS},
-    tuple: (list, lambda *values: values),
-    list: (list, lambda *values: list(values)),
-    set: (list, lambda *values: set(values)),
-    frozenset: (list, lambda *values: frozenset(values)),
-    dict: (
-        lambda own: own if all(type(key) is str for key in own) else list(own.items()),
-        lambda *items, **named: dict(items) | named,
-    ),
-    np.ndarray: (
-        _array_parts,
-        lambda values, kind="": np.array(values, kind[:1]) if kind else values.cpu().numpy(),
-    ),
-    np.generic: (lambda number: [np.asarray(number).reshape(1)], lambda array: array[0]),
-    np.random.PCG64: (lambda bits: bits.state, partial(_filled, np.random.PCG64)),
-    np.random.Generator: (lambda own: [own.bit_generator], np.random.Generator),
-    nn.Parameter: (lambda own: [own.detach(), own.requires_grad], nn.Parameter),
-    torch.dtype: (lambda own: [str(own)], _DTYPES.__getitem__),
-    torch.device: (lambda own: [str(own)], torch.device),
-    FunctionType: (lambda own: [] if own is symlog else None, lambda: symlog),
-    Named: (lambda scale: [scale.name], TARGETS.__getitem__),
-    Machine: (vars, _machine),
-    CompactModels: (CompactModels.__getstate__, CompactModels),
-    # Its models, many n×n matrices, are made again: that takes as long as reading them.
-    FramedFull: (lambda own: [own.source], FramedFull.of),
-}
-_NAMES = {kind: f"{kind.__module__}.{kind.__name__}" for kind in SAVEABLE_CLASSES}
+
+
+@cache
+def saveable_classes() -> dict[type, tuple[Callable[[Any], Any], Callable[..., Any]]]:
+    """What an object is taken apart into, None if it is not data, and what makes it of its parts.
+
+    A file can name no other classes. Made at the first call: some modules import this one.
+    """
+    records = [kind for name in _MODULES for kind in _records(f"lazyknife.{name}")]
+    return {
+        **{kind: (_fields, kind) for kind in records},
+        **{kind: (kind.__getstate__, partial(_filled, kind)) for kind in _OPEN},
+        **{kind: (_layer_parts, partial(_filled, kind)) for kind in LAYERS},
+        tuple: (list, lambda *values: values),
+        list: (list, lambda *values: list(values)),
+        set: (list, lambda *values: set(values)),
+        frozenset: (list, lambda *values: frozenset(values)),
+        dict: (
+            lambda own: own if all(type(key) is str for key in own) else list(own.items()),
+            lambda *items, **named: dict(items) | named,
+        ),
+        np.ndarray: (
+            _array_parts,
+            lambda values, kind="": np.array(values, kind[:1]) if kind else values.cpu().numpy(),
+        ),
+        np.generic: (lambda number: [np.asarray(number).reshape(1)], lambda array: array[0]),
+        np.random.PCG64: (lambda bits: bits.state, partial(_filled, np.random.PCG64)),
+        np.random.Generator: (lambda own: [own.bit_generator], np.random.Generator),
+        nn.Parameter: (lambda own: [own.detach(), own.requires_grad], nn.Parameter),
+        torch.dtype: (lambda own: [str(own)], _DTYPES.__getitem__),
+        torch.device: (lambda own: [str(own)], torch.device),
+        FunctionType: (lambda own: [] if own is symlog else None, lambda: symlog),
+        Named: (lambda scale: [scale.name], TARGETS.__getitem__),
+        Machine: (vars, _machine),
+        CompactModels: (CompactModels.__getstate__, CompactModels),
+        # Its models, many n×n matrices, are made again: that takes as long as reading them.
+        FramedFull: (lambda own: [own.source], FramedFull.of),
+    }
+
+
+def _class_name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__name__}"
 
 
 class _Refused(ValueError):
@@ -196,7 +195,8 @@ class _Writer:
         if type(value) is Tensor:
             return "tensor", self._tensor(value, place)
         kind = np.generic if isinstance(value, np.generic) else type(value)
-        parts = SAVEABLE_CLASSES[kind][0](value) if kind in SAVEABLE_CLASSES else None
+        apart, _ = saveable_classes().get(kind, (lambda _: None, None))
+        parts = apart(value)
         if isinstance(value, nn.Module) and None in map(_layer_parts, value.modules()):
             if self.in_settings:
                 parts = None
@@ -205,7 +205,7 @@ class _Writer:
                 marks = [mark for mark, on in vars(value).items() if on is True]
                 return "weights", [_describe(value), _tensors_of(value), modes, marks]
         if parts is not None:
-            return _NAMES[kind], parts
+            return _class_name(kind), parts
         if self.in_settings:
             return "given", [place]
         raise ValueError(f"{place} cannot be saved: it is {_name(value)}, not data ({value!r:.99})")
@@ -227,7 +227,7 @@ def _tensors_of(module: nn.Module) -> dict[str, Tensor]:
 
 def _read(objects: Json, tensors: Any, given: Any, templates: Any = (), device: Any = None) -> Any:
     """Make the objects of a list; return a function from what the writer returned to them."""
-    makes = {_NAMES[kind]: make for kind, (_, make) in SAVEABLE_CLASSES.items()} | {
+    makes = {_class_name(kind): make for kind, (_, make) in saveable_classes().items()} | {
         "tensor": lambda name, shape, stride, device: (
             tensors[name].to(device, copy=True).as_strided(shape, stride)
         ),
