@@ -465,7 +465,7 @@ OPTIONS = {
         lambda k: (1 + 2 / FOLDS) * k.grid,
         lambda k, n: 2 * FOLDS / n,
     ),
-    f"starts={STARTS}": Option({"starts": STARTS}, kernels=STARTS),
+    f"n_starts={STARTS}": Option({"n_starts": STARTS}, kernels=STARTS),
     'loss="huber"': Option({"loss": "huber"}, fit=None, largest=400),
     'loss="poisson"': Option({"loss": "poisson"}, fit=None, counts=True, largest=400),
 }

@@ -108,7 +108,7 @@ def test_settings_are_checked_before_anything_is_fitted():
         ("methods", {}, ValueError),
         ("folds", "3", TypeError),
         ("folds", 2.5, TypeError),
-        ("progress", "no", TypeError),
+        ("verbose", "no", TypeError),
         ("scheduler", 3, ValueError),
     ],
 )
@@ -279,7 +279,7 @@ def test_methods_use_the_settings_and_differ_in_what_their_name_says(name):
     if name.startswith("mapie"):
         assert own["alpha"] == 0.2
         return
-    assert (own["alpha"], own["network"], own["intercept"]) == (0.2, lk.mlp((8,)), True)
+    assert (own["alpha"], own["network"], own["fit_intercept"]) == (0.2, lk.mlp((8,)), True)
     if not name.startswith("lazy"):
         assert (own["epochs"], own["batch_size"]) == (7, 5)
         return

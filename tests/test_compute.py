@@ -155,6 +155,6 @@ def test_estimators_show_their_long_loops(
 ) -> None:
     X, y = linear(30)
     many = np.repeat(X, 100, axis=0)  # in several blocks
-    model.set_params(progress=True).fit(X, y).predict_interval(many)
+    model.set_params(verbose=True).fit(X, y).predict_interval(many)
     err = capsys.readouterr().err
     assert all(word in err for word in words)

@@ -81,7 +81,7 @@ def draw(rows: pd.DataFrame) -> Figure:
 
 
 def main(docs: Path) -> None:
-    rows = lk.compare_methods(*data(), METHODS, alpha=ALPHA, train_rows=ROWS, jobs=1, progress=True)
+    rows = lk.compare_methods(*data(), METHODS, alpha=ALPHA, train_rows=ROWS, jobs=1, verbose=True)
     rows = keep(rows, docs / "demo" / "demo.csv")
     save_figure(draw(rows), docs / "demo" / "demo.png")
     fill_file(docs / "comparison.md", {"demo": table(rows)})

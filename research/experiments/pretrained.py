@@ -89,7 +89,7 @@ Methods = dict[str, Callable[[nn.Module, int], Any]]
 SPLIT, CV = lk.SplitConformalRegressor, lk.CVPlusRegressor
 # A network that is trained further predicts y itself, not its deviation from the mean of the new
 # rows: no intercept.
-FURTHER: dict[str, Any] = {"lr": FINE_STEP, "intercept": False}
+FURTHER: dict[str, Any] = {"lr": FINE_STEP, "fit_intercept": False}
 
 # From the pretrained network and a seed to an estimator.
 METHODS: Methods = {
@@ -99,7 +99,7 @@ METHODS: Methods = {
     "split, trained further": lambda network, seed: trained(SPLIT, network, seed, **FURTHER),
     "CV+, trained further": lambda network, seed: trained(CV, network, seed, **FURTHER),
     "CV+, trained further, lr 1e-3": lambda network, seed: trained(
-        CV, network, seed, intercept=False
+        CV, network, seed, fit_intercept=False
     ),
     "lazyknife, random start": lambda network, seed: lazy(NETWORK, seed),
     "lazyknife, all": lambda network, seed: lazy(network, seed),
@@ -122,7 +122,12 @@ def adapt(
         rows = np.random.default_rng(number).permutation(len(y))
         train, test = rows[:ROWS], rows[ROWS : ROWS + TEST_ROWS]
         for name, make in methods.items():
-            where = {"data": population.title, "target": target, "draw": number, "method": name}
+            where = {
+                "data": population.title,
+                "target_transform": target,
+                "draw": number,
+                "method": name,
+            }
             yield where | measure(make(network, number), X[train], y[train], X[test], y[test])
 
 
@@ -153,14 +158,14 @@ COMPARED = {
 
 def differences(rows: pd.DataFrame, method: str, other: str) -> pd.DataFrame:
     """Score of a method less that of another on the same draw: mean and standard error."""
-    scores = rows.pivot_table("score", ["data", "target", "draw"], "method")
-    less = (scores[method] - scores[other]).groupby(["data", "target"], sort=False)
+    scores = rows.pivot_table("score", ["data", "target_transform", "draw"], "method")
+    less = (scores[method] - scores[other]).groupby(["data", "target_transform"], sort=False)
     return less.agg(["mean", "sem"])
 
 
 def regions_table(rows: pd.DataFrame) -> str:
     """Interval scores of the main methods for every target, the least in bold."""
-    means = rows.pivot_table("score", ["data", "target"], "method", sort=False)
+    means = rows.pivot_table("score", ["data", "target_transform"], "method", sort=False)
     gain = differences(rows, "lazyknife, all", "as it is, conformal")
     tuned = differences(rows, "lazyknife, all", "CV+, trained further")
     lines = []
@@ -197,7 +202,7 @@ def draw(rows: pd.DataFrame) -> Figure:
 
 def page_tables(rows: pd.DataFrame) -> dict[str, str]:
     """The tables of the page, by the names of their marks."""
-    south, unit = rows[rows["target"] == "South"], "CV+, from scratch"
+    south, unit = rows[rows["target_transform"] == "South"], "CV+, from scratch"
     return {
         "pretrained": methods_table(south[south["data"] == "Communities"], unit, 3),
         "pretrained-meps": methods_table(south[south["data"] == "MEPS panel 21"], unit, 2),
@@ -209,5 +214,5 @@ def main(docs: Path) -> None:
     torch.set_num_threads(1)
     folder = docs / "pretrained"
     rows = keep(run((communities(), meps()), REGIONS, DRAWS), folder / "rows.csv", "%.6f")
-    save_figure(draw(rows[rows["target"] == "South"]), folder / "pretrained.svg")
+    save_figure(draw(rows[rows["target_transform"] == "South"]), folder / "pretrained.svg")
     fill_file(docs / "pretrained.md", page_tables(rows))

@@ -41,7 +41,7 @@ def models(seed: int, starts: Sequence[int]) -> dict[str, lk.LazyJackknifeRegres
     common = {"alpha": ALPHA, "random_state": seed, "device": "cpu"}
     one = {"network": NETWORK, "scaling": "standardize", **common}
     return {DEFAULT: lk.LazyJackknifeRegressor(**common)} | {
-        str(count): lk.LazyJackknifeRegressor(starts=count, **one) for count in starts
+        str(count): lk.LazyJackknifeRegressor(n_starts=count, **one) for count in starts
     }
 
 
@@ -54,7 +54,7 @@ def moves(rows: pd.DataFrame) -> pd.DataFrame:
 def table(rows: pd.DataFrame) -> str:
     """Return the moves in percent, as a table of a page."""
     found = moves(rows)
-    columns = ["table", *(name if name == DEFAULT else f"starts={name}" for name in found)]
+    columns = ["table", *(name if name == DEFAULT else f"n_starts={name}" for name in found)]
     lines = [
         (str(name), *(f"{100 * move:.1f} %" for move in line)) for name, line in found.iterrows()
     ]

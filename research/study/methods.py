@@ -21,9 +21,10 @@ NETWORK = mlp((64, 64))  # the paper's
 # What the committed rows of choices, and the earlier default, were made with.
 EARLIER: dict[str, Any] = {
     "network": mlp((64, 64), skip=True),
-    **({"relevance": None} if hasattr(LazyJackknifeRegressor, "relevance") else {}),
+    **({"feature_weights": None} if hasattr(LazyJackknifeRegressor, "feature_weights") else {}),
 }
-OWN = ("ridge", "readout", "intercept")  # settings that only some methods have
+# Settings that only some methods have, and their names in a study.
+OWN = {"ridge": "ridge", "readout": "readout", "fit_intercept": "intercept"}
 
 
 def _split(setting: Setting) -> Split:
@@ -45,8 +46,8 @@ def _papers(method: Method) -> Method:
 
     def make(setting: Setting) -> IntervalRegressor:
         model = method(replace(setting, network=NETWORK))
-        names = model.get_params(deep=False).keys() & OWN
-        return model.set_params(**{name: getattr(setting, name) for name in names})
+        names = model.get_params(deep=False).keys() & OWN.keys()
+        return model.set_params(**{name: getattr(setting, OWN[name]) for name in names})
 
     return make
 
@@ -90,8 +91,8 @@ VARIANTS: dict[str, Method] = {
     "lazyknife_linear": _earlier(network=mlp(())),
     "lazyknife_no_skip": _earlier(network=mlp((64, 64))),
     "lazyknife_256": _earlier(network=mlp((256, 256), skip=True)),
-    "lazyknife_starts": _earlier(starts=8),
-    "lazyknife_starts_leverage": _earlier(starts=8, widths="leverage"),
+    "lazyknife_starts": _earlier(n_starts=8),
+    "lazyknife_starts_leverage": _earlier(n_starts=8, widths="leverage"),
 }
 PEERS: dict[str, Method] = {
     f"mapie_{scheme}_{model}": mapie(scheme, model)
@@ -130,4 +131,4 @@ METHODS: dict[str, Method] = {
 def effective(method: str, setting: Setting) -> Setting:
     """Return the setting with the values that a method really uses."""
     own = METHODS[method](setting).get_params(deep=False)
-    return replace(setting, **{name: own[name] for name in OWN if name in own})
+    return replace(setting, **{field: own[name] for name, field in OWN.items() if name in own})

@@ -97,7 +97,7 @@ def test_lazy_dp_and_jackknife_are_the_papers():
     finetune = METHODS["lazy_finetune"](setting)
     assert finetune.base == lk.Plain(7, 5)
     trained = METHODS["jackknife+"](setting)
-    assert (trained.intercept, trained.network) == (False, lk.mlp((64, 64)))
+    assert (trained.fit_intercept, trained.network) == (False, lk.mlp((64, 64)))
 
 
 @pytest.mark.parametrize("method", VARIANTS)
@@ -107,7 +107,7 @@ def test_a_variant_has_what_its_name_says(method):
     words = {
         **{name: {"construction": name} for name in ("minmax", "full", "cv+")},
         **{"leverage": {"widths": "leverage"}, "absolute": {"widths": "constant"}},
-        **{"network": {"readout": "network"}, "starts": {"starts": 8}},
+        **{"network": {"readout": "network"}, "starts": {"n_starts": 8}},
         **{"linear": {"network": lk.mlp(())}, "no": {"network": lk.mlp((64, 64))}, "skip": {}},
         "256": {"network": lk.mlp((256, 256), skip=True)},
     }
@@ -306,7 +306,7 @@ def test_a_row_tells_what_the_method_really_ran_with(tmp_path):
     assert (own["ridge"], own["readout"], own["intercept"]) == ("auto", "tangent", "True")
     assert (other["ridge"], other["readout"], other["intercept"]) == ("10.0", "network", "False")
     model = METHODS["lazyknife"](SMALL)
-    assert (model.ridge, model.readout, model.intercept) == ("auto", "tangent", True)
+    assert (model.ridge, model.readout, model.fit_intercept) == ("auto", "tangent", True)
     assert METHODS["lazyknife_public"](SMALL).ridge == "auto"
 
 

@@ -62,7 +62,7 @@ def compare_methods(
     random_state: Any = 0,
     jobs: int = -1,
     scheduler: str | None = None,
-    progress: bool = False,
+    verbose: bool = False,
 ) -> pd.DataFrame:
     """Compare methods on the same folds of a data set. Requires pandas.
 
@@ -89,7 +89,7 @@ def compare_methods(
         Number of fits at a time, each on one thread; -1 uses all cores.
     scheduler
         Address of a Dask scheduler, such as ``"tcp://10.0.0.1:8786"``: fits run on its workers.
-    progress
+    verbose
         Whether to show a progress bar.
 
     Returns
@@ -115,7 +115,7 @@ def compare_methods(
         _check_model(name, model)
     X, y = X if hasattr(X, "shape") else np.asarray(X), np.asarray(y)
     check_consistent_length(X, y)
-    check_flag("progress", progress)
+    check_flag("verbose", verbose)
     if isinstance(jobs, int) and jobs < 1 and jobs != -1:
         raise ValueError(f"jobs={jobs}: give 1 or more, or -1 for all cores")
     if jobs != -1:
@@ -134,7 +134,7 @@ def compare_methods(
     total = len(parts) * len(models)
     jobs = min(jobs, total)
     rows = list(
-        track(side_by_side(run_fold, calls(), jobs, scheduler), "comparing", total, progress)
+        track(side_by_side(run_fold, calls(), jobs, scheduler), "comparing", total, verbose)
     )
     rows.sort(key=lambda row: (list(models).index(row["method"]), row["fold"]))
     return pd.DataFrame(rows, columns=list(COLUMNS))

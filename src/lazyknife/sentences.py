@@ -139,11 +139,11 @@ TRAINING_ROWS_OUTSIDE = (
 )
 SCALE = (
     "Scale the features (scaling='symlog', or 'standardize' with X_pool), use a larger ridge, "
-    "or, if some y are far larger than the others, target='symlog'."
+    "or, if some y are far larger than the others, target_transform='symlog'."
 )
 _LARGER = (
     "a larger λ, for example ridge=0.01, or, if some y are far larger than the others, "
-    "target='symlog'."
+    "target_transform='symlog'."
 )
 SCALED_ALREADY = "The features are scaled already: give " + _LARGER
 UNSURE_OF_WIDTHS = (

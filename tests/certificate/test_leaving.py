@@ -21,7 +21,7 @@ QUICK = lk.wide("gaussian", scale=1.0)
 SETTINGS: dict[str, Any] = {
     "ridge": 1.0,
     "widths": "constant",
-    "relevance": None,
+    "feature_weights": None,
     "random_state": 0,
 }
 

@@ -192,7 +192,7 @@ def test_outputs_keep_their_mode_and_links(folder):
         ("use network=mlp((64, 64), skip=True)", "use --hidden 64,64"),
         ("widths=(64, 0): every hidden layer", "--hidden 64,0: every hidden layer"),
         ("base=Split(0.5, training=Plain(epochs=1)) is", "--base split is"),
-        ("use DPSGD(), or intercept=False", "use --base dpsgd, or --no-intercept"),
+        ("use DPSGD(), or fit_intercept=False", "use --base dpsgd, or --no-fit-intercept"),
         ("scaling=None, or 'standardize' with X_pool", "--scaling none, or 'standardize'"),
         ("bounds=(0.0, None): no", "--lower-bound 0.0 no --upper-bound: no"),
         ("pass encoding=TableEncoder(ignore=['a b'])", "pass --drop 'a b' or --id 'a b'"),
@@ -201,6 +201,6 @@ def test_outputs_keep_their_mode_and_links(folder):
     ],
 )
 def test_messages_name_options(message, expected):
-    options = ["ridge", "readout", "hidden", "sketch", "widths", "base", "intercept", "scaling"]
+    options = ["ridge", "readout", "hidden", "sketch", "widths", "base", "fit_intercept", "scaling"]
     roles = ["drop", "id_column", "categorical"]
     assert spelled(message, [*options, *roles, "lower_bound", "upper_bound"]) == expected

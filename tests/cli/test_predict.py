@@ -33,8 +33,8 @@ def numeric(folder):
 
 
 def test_every_setting_of_the_estimator_has_an_option():
-    own = {"network": "hidden", "features": "sketch", "random_state": "seed", "progress": None}
-    own |= {"target": "target_transform", "bounds": "lower_bound"}
+    own = {"network": "hidden", "features": "sketch", "random_state": "seed", "verbose": None}
+    own |= {"target_transform": "target_transform", "bounds": "lower_bound"}
     text = succeed("predict", "--help")
     for name in lk.LazyJackknifeRegressor().get_params(deep=False):
         option = own.get(name, name)
@@ -72,17 +72,17 @@ SYMLOG_PIPELINE = make_pipeline(FunctionTransformer(lk.symlog), StandardScaler()
         ("--construction full", {"construction": "full"}),
         ("--construction cv+ --folds 8", {"construction": "cv+", "folds": 8}),
         ("--widths constant", {"widths": "constant"}),
-        ("--widths leverage --starts 3", {"widths": "leverage", "starts": 3}),
+        ("--widths leverage --n-starts 3", {"widths": "leverage", "n_starts": 3}),
         ("--loss huber --ridge 2", {"loss": "huber", "ridge": 2.0}),
         (
-            "--readout network --no-intercept --ridge 1e6",
-            {"readout": "network", "intercept": False, "ridge": 1e6},
+            "--readout network --no-fit-intercept --ridge 1e6",
+            {"readout": "network", "fit_intercept": False, "ridge": 1e6},
         ),
         (
             "--hidden 8 --no-skip --parameters last",
             {"network": lk.mlp((8,)), "parameters": "last", "scaling": "standardize"},
         ),
-        ("--relevance none", {"relevance": None}),
+        ("--feature-weights none", {"feature_weights": None}),
         (
             "--parameters skip.* --parameters body.4.bias",
             {"parameters": ["skip.*", "body.4.bias"]},
@@ -146,7 +146,7 @@ def test_a_function_of_the_target_is_learned_within_bounds(folder):
     least = float(y.min())
     options = ("--lower-bound", str(least), "--target-transform", "log1p", "--nu", "0.1")
     found, printed = intervals_of(*options)
-    settings = DEFAULTS | {"target": "log1p", "bounds": (least, None), "nu": 0.1}
+    settings = DEFAULTS | {"target_transform": "log1p", "bounds": (least, None), "nu": 0.1}
     model = lk.LazyJackknifeRegressor(**settings).fit(X, y, X_pool=X_new)
     pd.testing.assert_frame_equal(found, model.predict_interval(X_new).to_frame(), rtol=1e-9)
     assert (found["lower"] == least).any()
@@ -414,7 +414,7 @@ def test_a_file_that_will_not_do_is_named(folder, given, message):
         ("--loss huber --construction cv+", "--loss huber"),
         ("--loss huber --widths leverage", "--loss huber"),
         ("--loss logistic", "--loss logistic: give targets of 0 and 1"),
-        ("--starts 0", "--starts 0: give a whole number"),
+        ("--n-starts 0", "--n-starts 0: give a whole number"),
         ("--base split --epsilon 1", "--epsilon requires --base dpsgd or perturbed, not split"),
         ("--fraction .5", "--fraction requires --base split, not public"),
         ("--base perturbed --epsilon 1", "--base perturbed requires --sensitivity"),
@@ -467,7 +467,7 @@ def test_a_page_holds_all_that_is_to_be_known(folder):
     options = ("--id", "name", "--drop", "code", "--alpha", ".2", "--alpha", ".1")
     arguments = predict(
         *options,
-        *("--html", "page.html", "--figure", "new/figure.png", "--no-intercept"),
+        *("--html", "page.html", "--figure", "new/figure.png", "--no-fit-intercept"),
         train="mixed_train.csv",
         test="mixed_test.csv",
     )
@@ -484,7 +484,7 @@ def test_a_page_holds_all_that_is_to_be_known(folder):
         "coverage of the new rows, alpha = 0.1",
         "At alpha = 0.2.",
         "--id name",
-        "--intercept no",
+        "--fit-intercept no",
         "--alpha 0.2, 0.1",
         "--base public",
         "r59",

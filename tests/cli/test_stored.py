@@ -57,7 +57,9 @@ def test_a_model_saved_in_python_predicts_a_file(folder):
 
 def test_categories_gaps_and_names_of_rows(folder):
     options = ("--id", "name", "--categorical", "code")
-    told = run(*fit(*options, "--relevance", "none", "--ridge", "0.1", train="mixed_train.csv"))
+    told = run(
+        *fit(*options, "--feature-weights", "none", "--ridge", "0.1", train="mixed_train.csv")
+    )
     assert told.exit_code == 0, told.stderr
     assert "note: gap: 6 missing values." in told.stderr
     succeed(*predict("--id", "name", new="mixed_test.csv"))

@@ -59,7 +59,7 @@ def test_infinite_ends_become_the_limits_of_the_inverse(name, limits):
     ],
 )
 def test_values_outside_the_domain_are_named(name, bad, words):
-    with pytest.raises(ValueError, match=re.escape(f"target={name!r} {words}")):
+    with pytest.raises(ValueError, match=re.escape(f"target_transform={name!r} {words}")):
         find_target(name, None).check(np.array([0.5, bad]))
 
 

@@ -154,7 +154,7 @@ FULL = {"network": line(), "ridge": 0.5, "construction": "full"}
 LINE = {"network": line(), "ridge": 0.5, "widths": "constant"}
 ONE_FEATURE = {  # so few for the rows that windows of models decide
     "network": line(bias=False),
-    "intercept": False,
+    "fit_intercept": False,
     "ridge": 0.5,
     "widths": "constant",
 }
@@ -162,7 +162,12 @@ AUTO = {"network": line(), "ridge": "auto", "widths": "constant"}
 TINY = {"network": mlp((2,)), "widths": "constant"}
 MOVED = {**TINY, "readout": "network", "ridge": 2.0}
 KERNELS = {"network": [wide("laplace"), wide("gaussian")], "widths": "constant"}
-SCALED = {"network": wide("laplace", 1.0), "widths": "constant", "ridge": 1.0, "relevance": None}
+SCALED = {
+    "network": wide("laplace", 1.0),
+    "widths": "constant",
+    "ridge": 1.0,
+    "feature_weights": None,
+}
 
 
 def path(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
@@ -336,7 +341,7 @@ def private(honest: Fraction = HONEST, **settings: Any) -> Method:
             base = Answers(answers, honest)
             network = nn.Linear(X.shape[1], 1, bias=False, dtype=torch.float64)
             nn.init.zeros_(network.weight)
-            terms = {"network": network, "ridge": 1.0, "intercept": False}
+            terms = {"network": network, "ridge": 1.0, "fit_intercept": False}
             model = LazyJackknifeRegressor(
                 **terms, **settings, base=base, alpha=1 / (len(y) + 1), random_state=SEED
             )
@@ -403,8 +408,8 @@ CASES: dict[str, list[Case]] = {
     "network, its own readout": each(lazy(**MOVED), *BAGS),
     "network, constant widths": each(lazy(network=mlp((2,))), *BAGS),
     "network, Huber loss": each(lazy(loss="huber", **TINY), *BAGS),
-    "network, logistic loss": each(lazy(loss="logistic", intercept=False, **TINY), BINARY),
-    "network, log of y": each(lazy(target="log", **TINY), POSITIVE),
+    "network, logistic loss": each(lazy(loss="logistic", fit_intercept=False, **TINY), BINARY),
+    "network, log of y": each(lazy(target_transform="log", **TINY), POSITIVE),
     "pooled covariates": each(pooled, FRAMES, GROUPS),
     "choosing": each(lazy(**KERNELS), *BAGS),
     "choosing, in doubt": each(lazy(**PATHS), SINGULAR),
@@ -417,7 +422,7 @@ CASES: dict[str, list[Case]] = {
     "default, rank 2": [every(lazy(2), TIED, 4), one(lazy(2), SEVEN)],
     "default, minmax": each(lazy(construction="minmax"), GROUPS, PLACES, SCALES),
     "default, full": each(lazy(construction="full"), FRAMES, GROUPS, PLACES),
-    "default, log of y": each(lazy(target="log"), POSITIVE),
+    "default, log of y": each(lazy(target_transform="log"), POSITIVE),
     "default, rows set aside": [set_aside([*FOUR, *SCALES])],
     "rows set aside": [
         set_aside([*FOUR, *rows], network=wide("laplace"), widths="constant") for rows in BAGS

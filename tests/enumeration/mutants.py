@@ -117,7 +117,7 @@ def at_one_place(model: Any, X: Array, y: Array) -> Any:
     """All models have the network, its scale and the λ that the full one chose."""
     choice = model.choice_
     network = CANDIDATES[choice.network[-1]]
-    settings = {"ridge": float(choice.ridge[-1]), "relevance": None}
+    settings = {"ridge": float(choice.ridge[-1]), "feature_weights": None}
     (scale,) = choice.weights[-1].tolist()
     return refitted(model, X, y, network=replace(network, scale=scale), **settings)
 
@@ -166,7 +166,9 @@ def trained(model: Any, X: Array, y: Array) -> Changed:
 def on_one_scale(model: Any, X: Array, y: Array) -> Any:
     """The scale of y begins at the smallest of all y."""
     start = y.min() - 0.01
-    return refitted(model, X, y, target=(lambda y: np.log(y - start), lambda z: np.exp(z) + start))
+    return refitted(
+        model, X, y, target_transform=(lambda y: np.log(y - start), lambda z: np.exp(z) + start)
+    )
 
 
 @dataclass(frozen=True)

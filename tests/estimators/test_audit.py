@@ -63,7 +63,7 @@ def test_differences_equal_explicit_refits(kind):
     seen = []
     base = recording(kind, seen)(epochs=3, lr=0.02)
     settings = {"refits": 1, "nu": np.linspace(0, 2, 401), "random_state": 8}
-    audit = lk.audit_stability(model(base, intercept=False), X, Y, NEW, **settings)
+    audit = lk.audit_stability(model(base, fit_intercept=False), X, Y, NEW, **settings)
     left_out = int(np.random.default_rng(8).integers(24))
     kept = np.arange(24) != left_out
 

@@ -77,8 +77,10 @@ def same_choice(one: Any, j: int, other: Any, k: int) -> bool:
 def check_twin(model: lk.LazyJackknifeRegressor, k: int, gone: Array, *rows: Array) -> None:
     """Model k, which leaves these rows out, is the full model of a fit on the others."""
     X, y, new = rows
-    settings = {name: getattr(model, name) for name in ("network", "ridge", "intercept", "widths")}
-    settings |= {name: getattr(model, name) for name in ("relevance", "scaling")}
+    settings = {
+        name: getattr(model, name) for name in ("network", "ridge", "fit_intercept", "widths")
+    }
+    settings |= {name: getattr(model, name) for name in ("feature_weights", "scaling")}
     kept = np.setdiff1d(np.arange(len(y)), gone)
     twin = fitted(X[kept], y[kept], **settings)
     assert same_choice(model.choice_, k, twin.choice_, -1)
@@ -96,9 +98,9 @@ def check_twin(model: lk.LazyJackknifeRegressor, k: int, gone: Array, *rows: Arr
     [
         ("laplace", 9, 2, {}),
         ("list", 7, 2, {}),
-        ("sklearn", 6, 2, {"intercept": False}),
+        ("sklearn", 6, 2, {"fit_intercept": False}),
         ("relu", 6, 2, {"scaling": None}),
-        ("laplace", 7, 3, {"relevance": None}),
+        ("laplace", 7, 3, {"feature_weights": None}),
         ("laplace", 6, 2, {"ridge": 0.1}),
     ],
 )
@@ -186,7 +188,7 @@ def test_advice_is_not_what_was_done_already() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:no coverage is guaranteed")
-@pytest.mark.parametrize("remedy", [{"widths": "constant"}, {"target": "symlog"}])
+@pytest.mark.parametrize("remedy", [{"widths": "constant"}, {"target_transform": "symlog"}])
 def test_advice_on_widths_that_rounding_decides(remedy: dict[str, str]) -> None:
     """The y of one row is near the end of the range of numbers."""
     rng = np.random.default_rng(0)
@@ -394,7 +396,11 @@ def test_a_search_on_a_part_of_the_rows_is_one_of_the_rows_alone() -> None:
     n = 430
     state, part = agreeing(n)
     X, y, new, _ = data(0, n)
-    terms: dict[str, Any] = {"network": wide("laplace"), "random_state": state, "relevance": None}
+    terms: dict[str, Any] = {
+        "network": wide("laplace"),
+        "random_state": state,
+        "feature_weights": None,
+    }
     model, twin = fitted(X, y, **terms), fitted(X[:-1], y[:-1], **terms)
     assert model.choice_.searched == part.sum() == twin.choice_.searched + 1
     assert same_choice(model.choice_, n - 1, twin.choice_, -1)
@@ -406,7 +412,7 @@ def test_a_search_on_a_part_of_the_rows_is_one_of_the_rows_alone() -> None:
 def test_the_part_of_the_rows_has_a_random_size() -> None:
     """A fixed size would tell a model about the row that it leaves out."""
     X, y, _, _ = data(0, 600, 1)
-    terms: dict[str, Any] = {"network": wide("laplace", 1.0), "relevance": None, "ridge": 0.1}
+    terms: dict[str, Any] = {"network": wide("laplace", 1.0), "feature_weights": None, "ridge": 0.1}
     sizes = [fitted(X, y, random_state=state, **terms).choice_.searched for state in range(3)]
     assert len(set(sizes)) > 1
     assert sizes == [part_of(600, state).sum() for state in range(3)]
@@ -415,7 +421,7 @@ def test_the_part_of_the_rows_has_a_random_size() -> None:
 
 def test_folds_may_lie_outside_the_part() -> None:
     X, y, _, _ = data(0, 500, 1)
-    terms: dict[str, Any] = {"network": wide("laplace", 1.0), "relevance": None, "ridge": 0.1}
+    terms: dict[str, Any] = {"network": wide("laplace", 1.0), "feature_weights": None, "ridge": 0.1}
     model = fitted(X, y, construction="cv+", folds=250, **terms)
     assert np.isfinite(model.loo_.residuals.numpy()).all()
 
@@ -456,7 +462,7 @@ def test_a_module_is_taken_as_it_is() -> None:
         ({"network": [wide()], "loss": "huber"}, "loss="),
         ({"network": [wide()], "readout": "network"}, "readout="),
         ({"network": [wide()], "features": lk.Sketch(8)}, "features="),
-        ({"network": [wide()], "starts": 2}, "starts=1"),
+        ({"network": [wide()], "n_starts": 2}, "starts=1"),
     ],
 )
 def test_settings_that_do_not_go_together(settings: dict[str, Any], words: str) -> None:

@@ -93,24 +93,24 @@ def test_the_papers_settings():
         "ridge": 10.0,
         "construction": "plus",
         "widths": "constant",
-        "relevance": "auto",
+        "feature_weights": "auto",
         "folds": 10,
-        "starts": 1,
+        "n_starts": 1,
         "loss": "squared",
         "readout": "network",
-        "intercept": False,
+        "fit_intercept": False,
         "parameters": "all",
         "features": None,
         "scaling": None,
         "encoding": None,
-        "target": None,
+        "target_transform": None,
         "bounds": None,
         "alpha": 0.2,
         "nu": 0.0,
         "device": "auto",
         "memory_budget": None,
         "random_state": 5,
-        "progress": False,
+        "verbose": False,
     }
 
 
@@ -280,7 +280,9 @@ def test_a_base_learns_deviations_where_an_intercept_takes_up_the_mean(intercept
     monkeypatch.setattr(
         lk.Plain, "learn", lambda self, task: seen.append(task.center) or learn(self, task)
     )
-    lk.LazyJackknifeRegressor(**FAST | {"base": lk.Split()}, intercept=intercept).fit(*linear(30))
+    lk.LazyJackknifeRegressor(**FAST | {"base": lk.Split()}, fit_intercept=intercept).fit(
+        *linear(30)
+    )
     assert seen == [intercept]
 
 
@@ -628,10 +630,10 @@ REFUSED = {
         "folds=16 is more than the 15 rows: give at most 15",
     ),
     "starts of a module": (
-        {"starts": 2, "network": nn.Linear(3, 1)},
-        "starts=2 .* give a callable such as mlp.*, or starts=1",
+        {"n_starts": 2, "network": nn.Linear(3, 1)},
+        "n_starts=2 .* give a callable such as mlp.*, or n_starts=1",
     ),
-    "no start": ({"starts": 0}, "starts=0: give a whole number"),
+    "no start": ({"n_starts": 0}, "n_starts=0: give a whole number"),
     "unknown loss": (
         {"loss": "pinball"},
         "loss='pinball': choose from 'squared', 'huber', 'logistic', 'poisson'",

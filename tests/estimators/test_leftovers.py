@@ -22,7 +22,7 @@ MODELS = [
     lk.LazyJackknifeRegressor(network=lk.mlp((8,)), random_state=0),
     lk.LazyJackknifeRegressor(network=lk.mlp((8,)), base=lk.Plain(epochs=1), widths="leverage"),
     lk.LazyJackknifeRegressor(network=lk.wide("laplace"), construction="full"),
-    lk.LazyJackknifeRegressor(network=lk.wide("laplace"), relevance=None),
+    lk.LazyJackknifeRegressor(network=lk.wide("laplace"), feature_weights=None),
     lk.SplitConformalRegressor(network=lk.mlp((8,)), epochs=1),
     lk.CVPlusRegressor(network=lk.mlp((8,)), epochs=1, folds=4),
 ]

@@ -56,7 +56,10 @@ def test_pipelines_in_pipelines_and_the_estimator_alone():
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        (TransformedTargetRegressor(MODEL, func=np.log, inverse_func=np.exp), "target='log'"),
+        (
+            TransformedTargetRegressor(MODEL, func=np.log, inverse_func=np.exp),
+            "target_transform='log'",
+        ),
         (LinearRegression(), "model is of type LinearRegression: give a fitted Pipeline"),
         (make_pipeline(LinearRegression()), "model is of type LinearRegression"),
     ],

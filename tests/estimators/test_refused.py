@@ -31,9 +31,9 @@ def kind(value):
     return type(value).__name__
 
 
-NAMES = ["ridge", "construction", "readout", "intercept", "parameters", "features", "widths"]
-NAMES += ["relevance", "folds", "starts", "loss", "scaling", "alpha", "nu", "device"]
-NAMES += ["memory_budget", "base", "progress", "network", "target", "bounds"]
+NAMES = ["ridge", "construction", "readout", "fit_intercept", "parameters", "features", "widths"]
+NAMES += ["feature_weights", "folds", "n_starts", "loss", "scaling", "alpha", "nu", "device"]
+NAMES += ["memory_budget", "base", "verbose", "network", "target_transform", "bounds"]
 
 
 @pytest.mark.parametrize("value", [ARRAY, 10**400, object(), b"no", pd.NA, torch.ones(2)], ids=kind)
@@ -65,7 +65,7 @@ def test_a_selection_that_fails_is_named():
 @pytest.mark.parametrize("value", ["no", 1, None])
 def test_baselines_take_only_true_and_false_for_an_intercept(estimator, value):
     with pytest.raises(TypeError, match=r"intercept=.*True or False"):
-        estimator(network=SMALL, intercept=value).fit(X, y)
+        estimator(network=SMALL, fit_intercept=value).fit(X, y)
 
 
 @pytest.mark.parametrize("network", [lk.mlp, lk.wide, lk.Public])
@@ -84,8 +84,8 @@ def test_a_callable_that_makes_no_network_is_named(network):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"starts": 10**6}, "starts=1000000: give a number from 1 to 10000"),
-        ({"starts": 9000, "network": lk.mlp((2000, 2000))}, "starts=9,000 .* bytes"),
+        ({"n_starts": 10**6}, "starts=1000000: give a number from 1 to 10000"),
+        ({"n_starts": 9000, "network": lk.mlp((2000, 2000))}, "starts=9,000 .* bytes"),
         ({"network": lk.mlp((10**9,))}, r"widths=\(1000000000,\) .* bytes"),
         ({"network": lk.mlp((10**5, 10**6))}, "network: .* bytes"),
         ({"features": lk.Sketch(10**9)}, "features .* bytes"),

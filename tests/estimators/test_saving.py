@@ -66,7 +66,7 @@ def trained(kind, **settings):
 
 MODELS = {
     "default": lazy(),
-    "default, one λ": lazy(ridge=1.0, relevance=None),
+    "default, one λ": lazy(ridge=1.0, feature_weights=None),
     "default, little memory": lazy(memory_budget=100_000),
     "default, minmax": lazy(construction="minmax", widths="constant"),
     "default, full": lazy(construction="full"),
@@ -85,17 +85,17 @@ MODELS = {
     "primal": lazy(network=mlp(()), widths="constant"),
     "network readout": lazy(network=SMALL, readout="network"),
     "network readout, cv+": lazy(network=SMALL, readout="network", construction="cv+"),
-    "starts": lazy(network=SMALL, starts=3),
+    "starts": lazy(network=SMALL, n_starts=3),
     "last layer": lazy(network=SMALL, parameters="last"),
     "some layers": lazy(network=SMALL, parameters=["2.*"]),
     "little memory": lazy(network=SMALL, memory_budget=30_000),
-    "skip": lazy(network=mlp((4,), skip=True), ridge=1.0, intercept=False, nu=0.1),
+    "skip": lazy(network=mlp((4,), skip=True), ridge=1.0, fit_intercept=False, nu=0.1),
     "dpsgd": lazy(network=SMALL, base=DPSGD(0.5, 0.05, epochs=2)),
     "paper": DPLazyPI(random_state=0),
     "split": lazy(network=SMALL, base=Split(training=Plain(epochs=1))),
     "perturbed": lazy(network=SMALL, base=Perturbed(0.1, epsilon=1.0)),
     "plain": lazy(network=SMALL, base=Plain(epochs=1)),
-    "log": lazy(network=SMALL, target="symlog", bounds=(-9, None)),
+    "log": lazy(network=SMALL, target_transform="symlog", bounds=(-9, None)),
     "huber": lazy(network=SMALL, loss=Huber(delta=2.0)),
     "poisson": lazy(network=SMALL, loss="poisson"),
     "standardize": lazy(scaling="standardize"),
@@ -314,11 +314,11 @@ GIVEN = {
     "kernel, full": lambda: {"network": [wide(kernel), own_network()], "construction": "full"},
     "parameters": lambda: {"network": own_network(), "parameters": moved},
     "loss": given(network=SMALL, loss=OwnLoss()),
-    "target": given(network=SMALL, target=(np.sinh, np.arcsinh)),
-    "starts": given(network=callable_network, starts=2),
+    "target_transform": given(network=SMALL, target_transform=(np.sinh, np.arcsinh)),
+    "starts": given(network=callable_network, n_starts=2),
     "base": lambda: {"network": own_network(), "base": DPSGD(0.5, 0.05, epochs=1)},
 }
-CODE = ("network", "parameters", "loss", "target")
+CODE = ("network", "parameters", "loss", "target_transform")
 
 
 @pytest.mark.parametrize("name", GIVEN)
@@ -327,7 +327,7 @@ def test_code_is_passed_again(name, tmp_path):
     model = lazy(**settings).fit(X, y)
     model.save(tmp_path / "m.lk")
     needed = {key: value for key, value in GIVEN[name]().items() if key in CODE}
-    if name in ("loss", "target"):
+    if name in ("loss", "target_transform"):
         del needed["network"]
     with pytest.raises(ValueError, match=f"no code.*pass load\\('m.lk', {next(iter(needed))}=..."):
         LazyJackknifeRegressor.load(tmp_path / "m.lk")

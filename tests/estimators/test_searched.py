@@ -73,7 +73,7 @@ def test_what_any_of_the_settings_assumes_is_assumed() -> None:
 
 
 def test_many_settings_leave_nothing() -> None:
-    search = searched({"ridge": [0.1, 1.0], "intercept": [True, False]}, model(alpha=0.2))
+    search = searched({"ridge": [0.1, 1.0], "fit_intercept": [True, False]}, model(alpha=0.2))
     found = lk.after_search(search)
     assert found.coverage == 0.0
     assert str(found).startswith("The guarantee is vacuous")

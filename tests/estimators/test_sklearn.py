@@ -11,7 +11,7 @@ import lazyknife as lk
     [
         lk.LazyJackknifeRegressor(),
         lk.LazyJackknifeRegressor(base=lk.Split(), readout="network", scaling="standardize"),
-        lk.LazyJackknifeRegressor(base=lk.Public(), construction="full", starts=2),
+        lk.LazyJackknifeRegressor(base=lk.Public(), construction="full", n_starts=2),
         lk.LazyJackknifeRegressor(lk.mlp((64, 64), skip=True), widths="leverage"),
         lk.LazyJackknifeRegressor(base=lk.Public(), loss="huber"),
         lk.SplitConformalRegressor(),

@@ -86,7 +86,9 @@ def estimator(**settings: object) -> lk.LazyJackknifeRegressor:
 @pytest.mark.parametrize("starts", [1, 4])
 def test_a_fixed_ridge_is_that_of_the_mean_kernel(starts: int, intercept: bool) -> None:
     rows, y = linear(12)
-    model = estimator(ridge=0.7, starts=starts, intercept=intercept, widths="constant").fit(rows, y)
+    model = estimator(ridge=0.7, n_starts=starts, fit_intercept=intercept, widths="constant").fit(
+        rows, y
+    )
     start = model.base_.module
     own = list(start.members) if starts > 1 else [start]
     # The rows [J_1, …, J_S]/√S have the mean of the kernels.
@@ -116,7 +118,9 @@ def test_a_chosen_ridge_is_told_on_the_same_scale() -> None:
     rows, y = linear(15)
     for construction in ("plus", "minmax", "full", "cv+"):
         one, many = (
-            estimator(network=same, starts=starts, construction=construction, folds=5).fit(rows, y)
+            estimator(network=same, n_starts=starts, construction=construction, folds=5).fit(
+                rows, y
+            )
             for starts in (1, 3)
         )
         np.testing.assert_allclose(many.ridge_, one.ridge_, rtol=1e-9)
@@ -129,7 +133,7 @@ def test_a_chosen_ridge_is_told_on_the_same_scale() -> None:
 @pytest.mark.parametrize("widths", ["constant", "leverage"])
 def test_every_readout_and_widths_take_them(widths: str, readout: str) -> None:
     rows, y = linear(15)
-    model = estimator(starts=3, widths=widths, readout=readout, ridge=5.0).fit(rows, y)
+    model = estimator(n_starts=3, widths=widths, readout=readout, ridge=5.0).fit(rows, y)
     found = model.predict_interval(NEW.numpy())
     assert np.isfinite(found.to_numpy()).all()
     assert (found.width > 0).all()
@@ -139,12 +143,14 @@ def test_every_readout_and_widths_take_them(widths: str, readout: str) -> None:
 def test_a_private_base_trains_all_of_them() -> None:
     rows, y = linear(30)
     base = lk.DPSGD(noise_multiplier=1.0, epochs=1, batch_size=10)
-    model = estimator(starts=3, base=base).fit(rows, y)
+    model = estimator(n_starts=3, base=base).fit(rows, y)
     before, after = dict(model.start_.named_parameters()), model.base_.module
     changed = {name for name, p in after.named_parameters() if not torch.equal(p, before[name])}
     assert changed == set(before)
     assert len({name.split(".")[1] for name in changed}) == 3
-    certified, public = (m.certificate_.coverage for m in (model, estimator(starts=3).fit(rows, y)))
+    certified, public = (
+        m.certificate_.coverage for m in (model, estimator(n_starts=3).fit(rows, y))
+    )
     assert certified is not None
     assert public is not None
     assert 0 < certified < public
@@ -153,10 +159,10 @@ def test_a_private_base_trains_all_of_them() -> None:
 
 def test_a_module_of_ones_own_is_refused() -> None:
     rows, y = linear(12)
-    model = estimator(network=mlp((6,))(3), starts=3)
-    with pytest.raises(ValueError, match=r"starts=3 needs random starts.*give a callable"):
+    model = estimator(network=mlp((6,))(3), n_starts=3)
+    with pytest.raises(ValueError, match=r"n_starts=3 needs random starts.*give a callable"):
         model.fit(rows, y)
-    assert model.set_params(starts=1).fit(rows, y).certificate_.coverage > 0
+    assert model.set_params(n_starts=1).fit(rows, y).certificate_.coverage > 0
     for wrong in (0, 1.5):
         with pytest.raises((TypeError, ValueError), match="starts"):
-            model.set_params(starts=wrong).fit(rows, y)
+            model.set_params(n_starts=wrong).fit(rows, y)

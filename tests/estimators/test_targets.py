@@ -36,7 +36,7 @@ def positive(n, seed=0):
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=IDS)
 def test_a_log_target_is_a_fit_to_the_logarithm(estimator):
     (X, y), X_new = positive(40), linear(15, seed=1)[0]
-    found = clone(estimator).set_params(target="log").fit(X, y)
+    found = clone(estimator).set_params(target_transform="log").fit(X, y)
     twin = clone(estimator).fit(X, np.log(y))
     result, logs = found.predict_interval(X_new), twin.predict_interval(X_new)
     for name in ("point", "lower", "upper"):
@@ -83,9 +83,9 @@ def test_the_lower_ends_of_counts_are_not_negative():
 @pytest.mark.parametrize(
     ("settings", "stated"),
     [
-        ({"target": "log1p"}, {"y is always above -1."}),
-        ({"target": "logit"}, {"y is always above 0 and below 1."}),
-        ({"target": "symlog"}, set()),
+        ({"target_transform": "log1p"}, {"y is always above -1."}),
+        ({"target_transform": "logit"}, {"y is always above 0 and below 1."}),
+        ({"target_transform": "symlog"}, set()),
         ({"loss": "poisson"}, {"y is always 0 or more."}),
         ({"loss": "logistic"}, {"y is always 0 or 1."}),
         ({"loss": "huber"}, set()),
@@ -102,14 +102,14 @@ def test_the_values_that_y_may_have_are_an_assumption(settings, stated):
 @pytest.mark.parametrize("loss", ["poisson", "logistic"])
 def test_losses_with_a_link_refuse_a_target(loss):
     X, y = positive(10)
-    with pytest.raises(ValueError, match=f"target='log' does not support loss='{loss}'"):
-        lk.LazyJackknifeRegressor(loss=loss, target="log").fit(X, y)
+    with pytest.raises(ValueError, match=f"target_transform='log' does not support loss='{loss}'"):
+        lk.LazyJackknifeRegressor(loss=loss, target_transform="log").fit(X, y)
 
 
 def test_too_few_rows_give_the_limits_of_y():
     X, y = linear(8)
     y = 1 / (1 + np.exp(-y))
-    model = lk.LazyJackknifeRegressor(**LAZY, target="logit", alpha=0.05).fit(X, y)
+    model = lk.LazyJackknifeRegressor(**LAZY, target_transform="logit", alpha=0.05).fit(X, y)
     with pytest.warns(UserWarning, match="too few"):
         result = model.predict_interval(X)
     assert (result.lower == 0).all()
@@ -118,8 +118,8 @@ def test_too_few_rows_give_the_limits_of_y():
 
 def test_a_pair_of_the_user_gives_what_the_name_gives():
     (X, y), X_new = positive(30), linear(9, seed=1)[0]
-    named = lk.LazyJackknifeRegressor(**LAZY, target="log").fit(X, y)
-    own = lk.LazyJackknifeRegressor(**LAZY, target=(np.log, np.exp)).fit(X, y)
+    named = lk.LazyJackknifeRegressor(**LAZY, target_transform="log").fit(X, y)
+    own = lk.LazyJackknifeRegressor(**LAZY, target_transform=(np.log, np.exp)).fit(X, y)
     np.testing.assert_allclose(own.predict(X_new), named.predict(X_new))
     ends = named.predict_interval(X_new).to_numpy()
     np.testing.assert_allclose(own.predict_interval(X_new).to_numpy(), ends)
@@ -129,7 +129,7 @@ def test_a_pair_of_the_user_gives_what_the_name_gives():
 
 def test_a_falling_pair_swaps_the_ends():
     (X, y), X_new = positive(30), linear(9, seed=1)[0]
-    model = lk.LazyJackknifeRegressor(**LAZY, target=(_falling, _rising)).fit(X, y)
+    model = lk.LazyJackknifeRegressor(**LAZY, target_transform=(_falling, _rising)).fit(X, y)
     twin = lk.LazyJackknifeRegressor(**LAZY).fit(X, -np.log(y)).predict_interval(X_new)
     result = model.predict_interval(X_new)
     np.testing.assert_allclose(result.lower, np.exp(-twin.upper))
@@ -148,7 +148,7 @@ def _rising(z):
 
 def test_tensors_stay_tensors():
     X, y = (torch.from_numpy(part) for part in positive(20))
-    result = lk.LazyJackknifeRegressor(**LAZY, target="log").fit(X, y).predict_interval(X)
+    result = lk.LazyJackknifeRegressor(**LAZY, target_transform="log").fit(X, y).predict_interval(X)
     assert isinstance(result.lower, torch.Tensor)
     assert (result.lower > 0).all()
 
@@ -156,7 +156,9 @@ def test_tensors_stay_tensors():
 def test_nu_is_on_the_scale_of_the_target():
     (X, y), X_new = positive(20), linear(5, seed=1)[0]
     plain, wider = (
-        lk.LazyJackknifeRegressor(**LAZY, target="log", nu=nu).fit(X, y).predict_interval(X_new)
+        lk.LazyJackknifeRegressor(**LAZY, target_transform="log", nu=nu)
+        .fit(X, y)
+        .predict_interval(X_new)
         for nu in (0.0, 0.5)
     )
     np.testing.assert_allclose(wider.upper, plain.upper * np.exp(0.5))
@@ -169,7 +171,7 @@ def test_coverage_is_kept_where_errors_are_multiplicative(target):
     covered = []
     for seed in range(10):
         X, y = positive(150, seed)
-        model = lk.LazyJackknifeRegressor(**LAZY, target=target).fit(X[:50], y[:50])
+        model = lk.LazyJackknifeRegressor(**LAZY, target_transform=target).fit(X[:50], y[:50])
         covered.append(model.predict_interval(X[50:]).covers(y[50:]).mean())
     assert np.mean(covered) > 0.9 - 4 * np.std(covered, ddof=1) / np.sqrt(10)
 
@@ -179,6 +181,6 @@ def test_the_audit_fits_the_same_scale():
     settings = {"refits": 2, "nu": 0.5, "random_state": 0}
     model = lk.LazyJackknifeRegressor(lk.mlp((4,)), lk.DPSGD(epochs=1), 1.0, random_state=0)
     logs = lk.audit_stability(model, X, np.log(y), X[:3], **settings)
-    model.set_params(target="log")
+    model.set_params(target_transform="log")
     found = lk.audit_stability(model, X, y, X[:3], **settings)
     np.testing.assert_array_equal(found.eta, logs.eta)

@@ -109,7 +109,7 @@ ESTIMATORS: dict[str, Any] = {
     "DPLazyPI": lk.DPLazyPI(alpha=0.2, random_state=0),
     "network": lazy(readout="network", widths="constant"),
     "leverage": lazy(widths="leverage"),
-    "starts": lazy(starts=3),
+    "starts": lazy(n_starts=3),
     "last layer": lazy(parameters="last"),
     "sketch": lazy(features=lk.Sketch(8)),
     "huber": lazy(loss="huber"),
@@ -273,7 +273,7 @@ def test_bars_of_several_threads_do_not_disturb_each_other(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     streams = sys.stdout, sys.stderr
-    model = lazy(base=lk.Plain(epochs=3), progress=True)
+    model = lazy(base=lk.Plain(epochs=3), verbose=True)
     expected = intervals(model.fit(X, Y), NEW)
 
     def fit() -> np.ndarray:

@@ -262,5 +262,7 @@ METHODS = {
 def test_targets_on_another_scale(method, target):
     for seed, law in enumerate(["decimals", "thirds", "near zero", "small unit"]):
         X, y = drawn(law, 1 + seed % 2, seed)
-        model = clone(METHODS[method]).set_params(random_state=seed, target=TARGETS[target])
+        model = clone(METHODS[method]).set_params(
+            random_state=seed, target_transform=TARGETS[target]
+        )
         assert not misses(model, X, y)

@@ -49,12 +49,24 @@ OPTIONS = [
     *("--unit 1e-300", "--nu -1", "--nu inf", "--ridge 0", "--ridge 1e-300", "--ridge x"),
     *("--ridge 1e300", "--construction full", "--construction cv+", "--construction minmax"),
     *("--construction x", "--folds 3", "--widths leverage", "--widths auto", "--loss huber"),
-    *("--loss poisson", "--loss logistic", "--hidden 4", "--hidden 0", "--sketch 5", "--starts 2"),
-    *("--scaling none", "--scaling symlog", "--scaling x", "--safe-cells", "--no-intercept"),
+    *(
+        "--loss poisson",
+        "--loss logistic",
+        "--hidden 4",
+        "--hidden 0",
+        "--sketch 5",
+        "--n-starts 2",
+    ),
+    *("--scaling none", "--scaling symlog", "--scaling x", "--safe-cells", "--no-fit-intercept"),
     *("--base plain --epochs 1", "--base split --epochs 1", "--base dpsgd --epochs 1 --epsilon 1"),
     *("--base x", "--seed 3", "--seed -1", "--memory-budget 1"),
     *("--memory-budget 0", "--html page.html", "--figure f.svg", "--output out.parquet"),
-    *("--output nowhere/out.csv", "--output out.txt", "--output train.csv", "--relevance none"),
+    *(
+        "--output nowhere/out.csv",
+        "--output out.txt",
+        "--output train.csv",
+        "--feature-weights none",
+    ),
     *("--target-transform log", "--lower-bound 0", "--upper-bound -5", "--readout network"),
 ]
 ENCODINGS = ["utf-8", "utf-8-sig", "cp1252", "utf-16", "utf-16-le"]

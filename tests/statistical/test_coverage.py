@@ -62,7 +62,7 @@ def test_dp_lazy_pi_covers_with_narrow_intervals(p):
 @pytest.mark.slow
 @pytest.mark.parametrize("p", [16, 100])
 def test_jackknife_plus_covers(p):
-    coverage, _ = run(lambda seed: lk.JackknifeRegressor(intercept=False, random_state=seed), p)
+    coverage, _ = run(lambda seed: lk.JackknifeRegressor(fit_intercept=False, random_state=seed), p)
     assert coverage >= 0.86
 
 

@@ -80,7 +80,7 @@ def library_fit(n, alpha, shift, construction, X, y, seed) -> LazyJackknifeRegre
         ridge=1.0,
         construction=construction,
         widths="constant",
-        intercept=False,
+        fit_intercept=False,
         alpha=alpha,
         random_state=seed,
     ).fit(X[:n], y[:n])

@@ -90,7 +90,7 @@ def compare(
         tuple(dict.fromkeys(methods or _usual(len(rows.y), given))),
         scaling=values.make_scaling(given["scaling"] or "standardize"),
         random_state=given["seed"],
-        progress=show_progress(),
+        verbose=show_progress(),
         **{name: given[name] for name in SETTINGS},
     )
     found[["width", "score"]] *= unit

@@ -98,7 +98,7 @@ _OWN: dict[str, tuple[Any, str]] = {
         f"What widths depend on: {names('ridge.widths', 'WIDTHS')}. leverage is the distance from "
         "other rows, auto lets models choose. By default, what suits the construction.",
     ),
-    "relevance": (str, "auto: each model weighs the features; none: all weigh the same."),
+    "feature_weights": (str, "auto: each model weighs the features; none: all weigh the same."),
     "folds": (int, "Number of folds of --construction cv+."),
     "readout": (
         str,
@@ -106,8 +106,8 @@ _OWN: dict[str, tuple[Any, str]] = {
         "network, network the network at the moved weights.",
     ),
     "ridge": (str, "λ, or auto: each model chooses it on its own rows."),
-    "intercept": (bool, "Fit an intercept."),
-    "starts": (int, "Number of randomly initialised networks to average."),
+    "fit_intercept": (bool, "Fit an intercept."),
+    "n_starts": (int, "Number of randomly initialised networks to average."),
     "loss": (
         str,
         f"Loss of the models: {names('losses', 'LOSSES')}. logistic requires targets 0 and 1, "

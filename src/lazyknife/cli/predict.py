@@ -130,10 +130,10 @@ def settings_of(given: Mapping[str, Any], pooled: bool = True) -> dict[str, Any]
         "parameters": values.parse_parameters(given["parameters"]),
         "scaling": values.make_scaling(scaling),
         **values.make_target(given),
-        "relevance": None if given["relevance"] == "none" else given["relevance"],
+        "feature_weights": None if given["feature_weights"] == "none" else given["feature_weights"],
         "memory_budget": values.parse_bytes(given["memory_budget"]),
         "random_state": given["seed"],
-        "progress": show_progress(),
+        "verbose": show_progress(),
     }
 
 

@@ -17,11 +17,10 @@ OTHER_NAMES = {
     "dimension": "sketch",
     "network": "hidden",
     "method": "methods",
-    "target": "target_transform",
     "bounds": "lower_bound",  # and upper_bound
 }
 FLAGS = {"methods": "method", "id_column": "id"}  # of parameters of the commands
-NONE = ("scaling", "relevance")  # options with a value "none"
+NONE = ("scaling", "feature_weights")  # options with a value "none"
 _CALL = r"[A-Za-z_.]\w*\((?:[^()]|\([^()]*\))*\)"
 _TEXT = "'[^']*'|\"[^\"]*\""
 _NUMBER = r"-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?"

@@ -56,7 +56,7 @@ def make_scaling(name: str) -> Any:
 
 
 def make_target(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the estimator's ``target``, ``bounds`` and ``nu`` for target ÷ unit."""
+    """Return the estimator's ``target_transform``, ``bounds`` and ``nu`` for target ÷ unit."""
     from ..data.checks import check_choice, check_not_negative, check_positive
     from ..data.targets import TARGETS
 
@@ -71,7 +71,7 @@ def make_target(given: Mapping[str, Any]) -> dict[str, Any]:
         )
     nu = check_not_negative("nu", given["nu"])
     limits = None if bounds == (None, None) else bounds
-    return {"target": name, "bounds": limits, "nu": nu if name else nu / unit}
+    return {"target_transform": name, "bounds": limits, "nu": nu if name else nu / unit}
 
 
 def parse_ridge(text: str) -> float | Literal["auto"]:

@@ -60,7 +60,8 @@ class Named:
 
     def check(self, y: Values) -> Named:
         outside = ~((self.low < y) & (y < self.high))
-        refuse_first(outside, y, f"target={self.name!r} requires y {self.domain}", self.otherwise)
+        required = f"target_transform={self.name!r} requires y {self.domain}"
+        refuse_first(outside, y, required, self.otherwise)
         return self
 
     def ends(self, lower: Values, upper: Values) -> tuple[Values, Values]:
@@ -108,12 +109,12 @@ class Pair:
         steps = np.diff(z[np.unique(y, return_index=True)[1]])
         if not steps.any():
             raise ValueError(
-                f"y has a single value, {y[0]}, which tells nothing of target: use target=None"
+                f"y has a single value, {y[0]}, which tells nothing of target_transform: use None"
             )
         if not ((steps >= 0).all() or (steps <= 0).all()):
             raise ValueError(
-                f"target={(self.apply, self.inverse)!r}: the function is not monotone on the "
-                "values of y: give one that always rises or always falls"
+                f"target_transform={(self.apply, self.inverse)!r}: the function is not monotone on "
+                "the values of y: give one that always rises or always falls"
             )
         falling, limits = bool((steps < 0).any()), (float(z.min()), float(z.max()))
         return Pair(self.apply, self.inverse, falling, float(errors.max()), limits, size)
@@ -271,8 +272,8 @@ def find_target(target: Any, bounds: Any) -> Target:
         return Target(Pair(*target), limits, (sentences.OWN_TARGET, *stated))
     error = ValueError if isinstance(target, str) else TypeError
     raise error(
-        f"target={target!r}: choose from None, {listed(TARGETS)}, or give a pair (function, "
-        "inverse) of monotone functions of arrays"
+        f"target_transform={target!r}: choose from None, {listed(TARGETS)}, or give a "
+        "pair (function, inverse) of monotone functions of arrays"
     )
 
 

@@ -56,8 +56,8 @@ Levels = float | Sequence[float] | None
 Part = TypeVar("Part")
 PACKAGE = __name__.partition(".")[0]
 FEW_ROWS = 64  # too few to share
-FREE = ("alpha", "nu", "progress")  # settings that count when predicting, not when fitting
-WITHOUT_EFFECT = ("progress", "device", "memory_budget")  # settings that move no interval
+FREE = ("alpha", "nu", "verbose")  # settings that count when predicting, not when fitting
+WITHOUT_EFFECT = ("verbose", "device", "memory_budget")  # settings that move no interval
 SOME_HAVE = {"base_", "start_", "choice_", "ridge_"}
 
 
@@ -182,12 +182,12 @@ class IntervalRegressor(SaveMixin, ShiftCheckMixin, RegressorMixin, CertifiedMix
 
     scaling: Any
     encoding: Any = None
-    target: Any = None
+    target_transform: Any = None
     bounds: Any = None
     random_state: Any
     construction: str | Construction[Any]
     network: Any
-    progress: bool
+    verbose: bool
     nu: float = 0.0
     loo_: Predictor
     scaling_: Scaling
@@ -219,8 +219,8 @@ class IntervalRegressor(SaveMixin, ShiftCheckMixin, RegressorMixin, CertifiedMix
         check_level("alpha", self.alpha)
         check_construction(self.construction, self._constructions())
         check_not_negative("nu", self.nu)
-        check_flag("progress", self.progress)
-        find_target(self.target, self.bounds)
+        check_flag("verbose", self.verbose)
+        find_target(self.target_transform, self.bounds)
 
     def _constructions(self) -> list[str]:
         """Return the constructions that accept any leave-one-out models."""
@@ -424,7 +424,7 @@ class IntervalRegressor(SaveMixin, ShiftCheckMixin, RegressorMixin, CertifiedMix
         if sharing is not None:
             machine, row_bytes = sharing
             found = machine.map(work, parts, size * row_bytes // machine.item)
-        shown = self.progress and len(parts) > 1
+        shown = self.verbose and len(parts) > 1
         return list(track(found, "predicting", len(parts), shown))
 
     def __sklearn_is_fitted__(self) -> bool:

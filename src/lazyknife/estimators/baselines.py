@@ -232,14 +232,14 @@ class TrainedRegressor(IntervalRegressor):
     epochs: int = 10
     batch_size: int = 10
     lr: float = 1e-3
-    intercept: bool = True
+    fit_intercept: bool = True
     scaling: Any = None
     encoding: TableEncoder | None = None
-    target: Any = None
+    target_transform: Any = None
     bounds: Any = None
     alpha: float = 0.1
     random_state: Any = None
-    progress: bool = False
+    verbose: bool = False
 
     @abstractmethod
     def _design(self, n: int, seeds: Seeds) -> Design:
@@ -247,7 +247,7 @@ class TrainedRegressor(IntervalRegressor):
 
     def _check_settings(self) -> None:
         super()._check_settings()
-        check_flag("intercept", self.intercept)
+        check_flag("fit_intercept", self.fit_intercept)
         Plain(self.epochs, self.batch_size, self.lr)
 
     def _fit(self, given: Given) -> Fitted:
@@ -264,9 +264,9 @@ class TrainedRegressor(IntervalRegressor):
                 y,
                 subsets,
                 Plain(self.epochs, self.batch_size, self.lr),
-                center=self.intercept,
+                center=self.fit_intercept,
                 seed=seeds.base + apart,
-                progress=self.progress,
+                progress=self.verbose,
             )
 
         full, models, model_of = train(0, learn[None]), None, torch.zeros_like(scored)
@@ -304,9 +304,9 @@ class JackknifeRegressor(TrainedRegressor):
         ``"plus"``, ``"minmax"``, ``"jackknife"`` or ``"naive"``.
     epochs, batch_size, lr
         Number of epochs, batch size and step size of Adam.
-    intercept
+    fit_intercept
         Whether each network is trained on the deviations from the mean of its own targets.
-    scaling, target, bounds, alpha, random_state, progress
+    scaling, target_transform, bounds, alpha, random_state, verbose
         As in ``LazyJackknifeRegressor``.
 
     """
@@ -330,8 +330,8 @@ class CVPlusRegressor(TrainedRegressor):
 
     Parameters
     ----------
-    network, epochs, batch_size, lr, intercept, scaling, target, bounds, alpha, random_state,
-    progress
+    network, epochs, batch_size, lr, fit_intercept, scaling, target_transform, bounds, alpha,
+    random_state, verbose
         As in ``JackknifeRegressor``.
     folds
         Number of folds; their sizes differ by at most one row.
@@ -366,8 +366,8 @@ class SplitConformalRegressor(TrainedRegressor):
 
     Parameters
     ----------
-    network, epochs, batch_size, lr, intercept, scaling, target, bounds, alpha, random_state,
-    progress
+    network, epochs, batch_size, lr, fit_intercept, scaling, target_transform, bounds, alpha,
+    random_state, verbose
         As in ``JackknifeRegressor``.
     calibration
         Share of the rows that is held out from training.

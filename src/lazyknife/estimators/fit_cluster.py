@@ -126,7 +126,7 @@ class ClusterFit(LazyFit):
             raise ValueError(
                 f"network={self.network!r}, widths={self.widths!r}: with Dask collections, give "
                 "None or infinitely wide networks of known kinds, widths=None or 'constant', and "
-                "leave readout, loss, features, parameters and starts as they are"
+                "leave readout, loss, features, parameters and n_starts as they are"
             )
         candidates = [self._candidate(network, None, given) for network in networks]
         widths = self._choices(candidates=True).widths_for(n)
@@ -150,7 +150,11 @@ class ClusterFit(LazyFit):
                 not is_transformer(self.scaling) and self.scaling in SCALINGS,
                 " or ".join(map(repr, SCALINGS)),
             ),
-            "target": (self.target, self.target is None or isinstance(self.target, str), "a name"),
+            "target_transform": (
+                self.target_transform,
+                self.target_transform is None or isinstance(self.target_transform, str),
+                "a name",
+            ),
             "X_pool": (type(X_pool).__name__, X_pool is None, "None"),
             "X_unlabeled": (type(X_unlabeled).__name__, X_unlabeled is None, "None"),
         }

@@ -125,7 +125,7 @@ class Preparing(Protocol):
 
     scaling: Any
     encoding: Any
-    target: Any
+    target_transform: Any
     bounds: Any
     random_state: Any
 
@@ -148,7 +148,7 @@ def prepare(estimator: Preparing, X: Any, y: Any, X_pool: Any, X_unlabeled: Any)
     reader = make_reader(X, (X_pool, X_unlabeled), estimator.encoding, raw)
     rows = reader(X, estimator, min_rows=2)
     labels = check_target(y, rows, estimator)
-    target = find_target(estimator.target, estimator.bounds).check(labels)
+    target = find_target(estimator.target_transform, estimator.bounds).check(labels)
     seeds = Seeds.of(estimator.random_state)
     apart = estimator._rows_apart(len(rows), seeds)
     source = find_source(

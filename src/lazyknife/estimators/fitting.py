@@ -50,13 +50,13 @@ class LazyFit(IntervalRegressor):
     base: BaseMethod | None
     ridge: float | Literal["auto"]
     readout: str
-    intercept: bool
+    fit_intercept: bool
     parameters: Selection
     features: FeatureMap | None
     widths: str | None
-    relevance: Literal["auto"] | None
+    feature_weights: Literal["auto"] | None
     folds: int
-    starts: int
+    n_starts: int
     loss: str | Loss
     device: Device
     memory_budget: int | None
@@ -99,7 +99,7 @@ class LazyFit(IntervalRegressor):
         loss.check(y)
         learn, left = (torch.from_numpy(rows) for rows in method.rows(len(y), seeds.rows))
         lazy = self._lazy_step(seeds, len(left))
-        start = build(self.network, X, seeds.start, self.starts)
+        start = build(self.network, X, seeds.start, self.n_starts)
         lazy.check_fits(len(left), self._moved(start), machine)
         base = self._learnt(start, given, learn, seeds.base)
         tangent = linearise(base.module, X, self.parameters, machine)
@@ -112,7 +112,7 @@ class LazyFit(IntervalRegressor):
         attributes = {
             "base_": base,
             "start_": start,
-            "ridge_": self.starts * models.solved.ridges.cpu().numpy(),
+            "ridge_": self.n_starts * models.solved.ridges.cpu().numpy(),
             "widths_": lazy.widths,
             "rounding_": rounding_share(models.loo, self.alpha, certifier.size),
             "seeds_": seeds,
@@ -126,8 +126,8 @@ class LazyFit(IntervalRegressor):
             given.X[learn],
             given.y[learn],
             seed=seed,
-            center=self.intercept,
-            progress=self.progress,
+            center=self.fit_intercept,
+            progress=self.verbose,
             covariates=given.covariates,
             loss=find_loss(self.loss),
         )
@@ -157,12 +157,12 @@ class LazyFit(IntervalRegressor):
             return (self.network,) if chooses else None
         if listed is None:
             plain = type(self._base_method()) is Public and not reason
-            plain = plain and self.starts == 1 and self.parameters == "all"
+            plain = plain and self.n_starts == 1 and self.parameters == "all"
             found = default_networks(X, symmetric)
             fits = len(X) <= MOST_ROWS or self._parted(len(X), found)
             return found if plain and fits else None
-        if self.starts != 1 or self.parameters != "all":
-            reason = reason or "require starts=1 and parameters='all'"
+        if self.n_starts != 1 or self.parameters != "all":
+            reason = reason or "require n_starts=1 and parameters='all'"
         if reason:
             raise ValueError(f"network={self.network!r}: candidates {reason}")
         check_trainable(self._base_method(), self.network)
@@ -205,7 +205,7 @@ class LazyFit(IntervalRegressor):
             "seeds_": seeds,
         }
         if choice is not None:
-            attributes |= {"choice_": choice, "ridge_": self.starts * choice.ridge}
+            attributes |= {"choice_": choice, "ridge_": self.n_starts * choice.ridge}
         if len(networks) == 1 and bases[0] is not None:
             attributes |= {"start_": starts[0], "base_": bases[0]}
         return Fitted(loo, certifier, attributes)
@@ -247,13 +247,13 @@ class LazyFit(IntervalRegressor):
         scaled = isinstance(self.scaling, str) and self.scaling == "auto"
         scaled = scaled and any(candidate.scales for candidate in candidates)
         more = (given.seeds.lazy, self._machine(), given.nominal)
-        common = (candidates, ridge, self.intercept, scaled, *more, widths)
+        common = (candidates, ridge, self.fit_intercept, scaled, *more, widths)
         if find_construction(self.construction).symmetric:
             return FullStep(*common)
-        relevance = self.relevance is not None
+        relevance = self.feature_weights is not None
         if self._parted(n, [candidate.network for candidate in candidates]):
-            return PartedStep(*common, relevance, self.progress)
-        own = (self.construction, relevance, self.folds, self.progress)
+            return PartedStep(*common, relevance, self.verbose)
+        own = (self.construction, relevance, self.folds, self.verbose)
         return ChoosingStep(*common, *own)
 
     def _bases(
@@ -269,7 +269,7 @@ class LazyFit(IntervalRegressor):
                 starts.append(None)
                 bases.append(None)
                 continue
-            starts.append(start := build(network, given.X, given.seeds.start + k, self.starts))
+            starts.append(start := build(network, given.X, given.seeds.start + k, self.n_starts))
             if not find_construction(self.construction).symmetric:
                 step.check_fits(n, self._moved(start), self._machine())
             bases.append(self._learnt(start, given, learn, given.seeds.base + k))
@@ -280,10 +280,10 @@ class LazyFit(IntervalRegressor):
         choices.check()
         choices.check_rows(n, self.folds)
         # The mean of networks has the mean of their kernels divided by their number.
-        ridge = self.ridge if isinstance(self.ridge, str) else self.ridge / self.starts
+        ridge = self.ridge if isinstance(self.ridge, str) else self.ridge / self.n_starts
         return LazyStep(
             ridge,
-            self.intercept,
+            self.fit_intercept,
             self.readout,
             self.construction,
             choices.widths_for(n),
@@ -291,7 +291,7 @@ class LazyFit(IntervalRegressor):
             choices.loss,
             choices.features,
             seeds.lazy,
-            self.progress,
+            self.verbose,
         )
 
     def _certifier(

@@ -48,7 +48,7 @@ class LazyJackknifeRegressor(ClusterFit):
         or a list of such candidates, among which every leave-one-out model chooses. None is
         ``lazyknife.networks.CANDIDATES``, eight infinitely wide networks; with a base other than
         ``Public``, settings that require a finite network (``readout``, ``loss``, ``features``,
-        ``parameters``, ``starts``), or more than 5,000 rows and constructions ``"cv+"`` or
+        ``parameters``, ``n_starts``), or more than 5,000 rows and constructions ``"cv+"`` or
         ``"full"`` or other ``widths`` than None, ``"auto"`` and ``"constant"`` it is
         ``mlp((64, 64), skip=True)``.
     base
@@ -65,7 +65,7 @@ class LazyJackknifeRegressor(ClusterFit):
     readout
         ``"tangent"``: predictions of the linearised network, which the ridge fits; ``"network"``:
         of the real network at the moved weights, the paper's choice.
-    intercept
+    fit_intercept
         Whether to fit an unpenalised intercept.
     parameters
         Which parameters the lazy step moves: ``"all"``, ``"last"`` (the last layer), a list of
@@ -81,13 +81,13 @@ class LazyJackknifeRegressor(ClusterFit):
         networks are infinitely wide, a size of errors learnt from the part of the rows that makes
         the choices. None is ``"auto"`` there, else ``"constant"``. Full conformal has
         ``"leverage"`` built in.
-    relevance
+    feature_weights
         ``"auto"``: every model searches a weight for each feature of infinitely wide networks, if
         there are at most 64 features; with more than 1,000 rows, if there are 5 rows of the search
         for each. None: all features have the same weight.
     folds
         Number of folds of ``"cv+"``; their sizes differ by at most one row.
-    starts
+    n_starts
         Number of networks, each with its own random start, whose mean is used as the network.
     loss
         Loss of the lazy step and of the base's training: ``"squared"``, ``"huber"``,
@@ -103,7 +103,7 @@ class LazyJackknifeRegressor(ClusterFit):
         certificate says so.
     encoding
         A ``TableEncoder`` with settings for the columns of frames; None: its defaults.
-    target
+    target_transform
         The scale on which models are fitted to y: ``"log"`` (y above 0), ``"log1p"`` (above −1),
         ``"logit"`` (between 0 and 1), ``"symlog"`` (heavy tails of both signs), or a pair
         ``(function, inverse)`` of monotone functions of arrays. Points and ends are transformed
@@ -115,7 +115,7 @@ class LazyJackknifeRegressor(ClusterFit):
     alpha
         Level: intervals aim at a coverage of 1 − alpha.
     nu
-        Relaxation: widens every interval by ν on both sides, on the scale of ``target``.
+        Relaxation: widens every interval by ν on both sides, on the scale of ``target_transform``.
     device
         Where the lazy step and predictions run: ``"auto"`` (a GPU if there is one), ``"cpu"``,
         ``"cuda"`` or a ``torch.device``. The base is trained on the device of its network.
@@ -124,7 +124,7 @@ class LazyJackknifeRegressor(ClusterFit):
         one million; None takes a quarter of what is free on the device.
     random_state
         Seed of all randomness.
-    progress
+    verbose
         Whether to show progress bars.
 
     Attributes
@@ -153,24 +153,24 @@ class LazyJackknifeRegressor(ClusterFit):
     ridge: float | Literal["auto"] = "auto"
     construction: str | Construction[Any] = "plus"
     readout: str = "tangent"
-    intercept: bool = True
+    fit_intercept: bool = True
     parameters: Selection = "all"
     features: FeatureMap | None = None
     widths: str | None = None
-    relevance: Literal["auto"] | None = "auto"
+    feature_weights: Literal["auto"] | None = "auto"
     folds: int = 10
-    starts: int = 1
+    n_starts: int = 1
     loss: str | Loss = "squared"
     scaling: Any = "auto"
     encoding: TableEncoder | None = None
-    target: Any = None  # str | tuple[Callable, Callable] | None
+    target_transform: Any = None  # str | tuple[Callable, Callable] | None
     bounds: tuple[float | None, float | None] | None = None
     alpha: float = 0.1
     nu: float = 0.0
     device: Device = "auto"
     memory_budget: int | None = None
     random_state: Any = None
-    progress: bool = False
+    verbose: bool = False
 
     def _constructions(self) -> list[str]:
         return list(CONSTRUCTIONS)
@@ -183,18 +183,21 @@ class LazyJackknifeRegressor(ClusterFit):
             check_reasonable("ridge", self.ridge)
         self._machine()
         check_between(
-            "starts", check_positive_int("starts", self.starts), (1, MOST_STARTS), MORE_STARTS
+            "n_starts",
+            check_positive_int("n_starts", self.n_starts),
+            (1, MOST_STARTS),
+            MORE_STARTS,
         )
         check_folds(self.folds)
-        check_flag("intercept", self.intercept)
+        check_flag("fit_intercept", self.fit_intercept)
         check_selection(self.parameters)
-        if self.relevance is not None:
-            check_choice("relevance", self.relevance, ["auto"])
+        if self.feature_weights is not None:
+            check_choice("feature_weights", self.feature_weights, ["auto"])
         loss = find_loss(self.loss)
-        if self.target is not None and not loss.identity:
+        if self.target_transform is not None and not loss.identity:
             raise ValueError(
-                f"target={self.target!r} does not support loss={loss.name!r}, which "
-                "has a link of its own: use loss='squared' or 'huber', or target=None"
+                f"target_transform={self.target_transform!r} does not support loss={loss.name!r}, "
+                "which has a link of its own: use loss='squared' or 'huber', or no transform"
             )
         several = isinstance(self.ridge, str) or listed_networks(self.network) is not None
         several = several or self.network is None

@@ -80,7 +80,7 @@ class MapieRegressor(IntervalRegressor):
     alpha: float = 0.1
     random_state: Any = None
     loo_: Conformalized = field(init=False)
-    construction, network, progress = "plus", None, False
+    construction, network, verbose = "plus", None, False
 
     def _check_settings(self) -> None:
         super()._check_settings()

@@ -40,10 +40,10 @@ def DPLazyPI(
     ridge: float = 10.0,
     nu: float = 0.0,
     scaling: Any = None,
-    target: Any = None,
+    target_transform: Any = None,
     bounds: tuple[float | None, float | None] | None = None,
     random_state: Any = None,
-    progress: bool = False,
+    verbose: bool = False,
 ) -> LazyJackknifeRegressor:
     """Return the estimator with the settings of the paper's experiments.
 
@@ -56,7 +56,7 @@ def DPLazyPI(
         As in ``LazyJackknifeRegressor``; here None is the paper's ``mlp((64, 64))``.
     epsilon, delta, epochs, batch_size
         Settings of the ``DPSGD`` base.
-    alpha, ridge, nu, scaling, target, bounds, random_state, progress
+    alpha, ridge, nu, scaling, target_transform, bounds, random_state, verbose
         As in ``LazyJackknifeRegressor``.
 
     Returns
@@ -72,14 +72,14 @@ def DPLazyPI(
         construction="plus",
         widths="constant",
         readout="network",
-        intercept=False,
+        fit_intercept=False,
         scaling=scaling,
-        target=target,
+        target_transform=target_transform,
         bounds=bounds,
         alpha=alpha,
         nu=nu,
         random_state=random_state,
-        progress=progress,
+        verbose=verbose,
     )
 
 
@@ -131,7 +131,7 @@ def audit_stability(
     nu: float | Sequence[float] | None = None,
     confidence: float = 0.95,
     random_state: Any = None,
-    progress: bool = False,
+    verbose: bool = False,
 ) -> StabilityAudit:
     """Estimate η(ν) = P(|f_{n,−j}(X_new) − f_{−j,−j}(X_new)| > ν/2) of the paper's Theorem 1.
 
@@ -154,13 +154,13 @@ def audit_stability(
         new row for each refit, so that its trials are independent: with 20 refits it is at least
         0.14; a bound of 0.03 takes 99.
     nu
-        One ν or several, on the scale of ``target``; None takes multiples of the median
+        One ν or several, on the scale of ``target_transform``; None takes multiples of the median
         leave-one-out error.
     confidence
         Confidence of the upper bounds.
     random_state
         Seed of the choice of rows and of the refits.
-    progress
+    verbose
         Whether to show a progress bar.
 
     """
@@ -188,7 +188,7 @@ def audit_stability(
     differences = np.stack(
         [
             _difference(fitted, rows, target, new, position, with_all[:, k], Seeds.of(rng).base)
-            for k, position in track(enumerate(positions.tolist()), "refits", refits, progress)
+            for k, position in track(enumerate(positions.tolist()), "refits", refits, verbose)
         ]
     )
     typical = float(fitted.loo_.residuals.abs().median())
@@ -237,7 +237,7 @@ def _refit(
         y,
         seed=seed,
         n=n,
-        center=fitted.intercept,
+        center=fitted.fit_intercept,
         covariates=to_tensor(distinct_rows(torch.cat([X, new]).numpy())) if pooled else None,
         loss=find_loss(fitted.loss),
     )

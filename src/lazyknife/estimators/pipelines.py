@@ -70,8 +70,8 @@ def _refusal(model: Any) -> str:
     kind = type(model).__name__
     if isinstance(model, TransformedTargetRegressor):
         return (
-            f"{kind} transforms predictions, not intervals: pass target='log' or "
-            "target=(function, inverse) to the estimator itself"
+            f"{kind} transforms predictions, not intervals: pass target_transform='log' or "
+            "target_transform=(function, inverse) to the estimator itself"
         )
     return (
         f"model is of type {kind}: give a fitted Pipeline that ends in an estimator such as "

@@ -29,12 +29,12 @@ def build(network: Network | None, X: Tensor, seed: int, starts: int = 1) -> nn.
         module = make(network, X, seed)
     elif isinstance(network, nn.Module):
         raise ValueError(
-            f"starts={starts} needs random starts, and a module has its own weights: give a "
-            "callable such as mlp((64, 64)), or starts=1"
+            f"n_starts={starts} needs random starts, and a module has its own weights: give a "
+            "callable such as mlp((64, 64)), or n_starts=1"
         )
     else:
         module = make(network, X, seed)
-        check_room(starts * sum(p.numel() for p in module.parameters()), f"starts={starts:,}")
+        check_room(starts * sum(p.numel() for p in module.parameters()), f"n_starts={starts:,}")
         module = Averaged([make(network, X, each) for each in spawn_seeds(seed, starts)])
     with seeded(seed, device_of(module)):
         _check(module, X)

@@ -507,7 +507,7 @@ def _problem(system: DualSystem, y: Tensor, offsets: Tensor, loss: Loss) -> Conv
             raise ValueError(
                 f"without one of the rows, the {loss.name} loss has no finite intercept: all other "
                 f"rows have the same y={float(y.median()):g}. Give at least two rows with another "
-                "y, or use intercept=False"
+                "y, or use fit_intercept=False"
             )
     columns = (y[:, None], offsets[:, None])
     return ConvexProblem(system.kernel, *columns, 1.0, system.intercept, loss, system.size)
