@@ -10,7 +10,6 @@ import typer
 from lazyknife.cli.console import plainly, print_text
 from lazyknife.files import write_whole
 
-from ..messages import TABLES
 from ..pages import DOCS, RESULTS, fill, marked
 from ..study.catalogue import STUDIES
 from ..study.tables import SPECIAL, make_table
@@ -29,10 +28,5 @@ def pages(
 
 def filled(page: str, results: Path) -> str:
     """Return a page with its tables made anew, but for those that experiments fill."""
-    known = {*TABLES, *SPECIAL, *STUDIES}
-    return fill(page, {name: table(name, results) for name in marked(page) if name in known})
-
-
-def table(name: str, results: Path) -> str:
-    """Return a table of a study, or one that is read off the source."""
-    return TABLES[name]() if name in TABLES else make_table(name, results)
+    known = {*SPECIAL, *STUDIES}
+    return fill(page, {name: make_table(name, results) for name in marked(page) if name in known})

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import ast
-
 import pandas as pd
 import pytest
-from research import messages
 from research.commands.pages import filled
 from research.experiments import diabetes, gallery
 from research.pages import DOCS, RESULTS, ROOT, fill, fill_file, markdown, marked
@@ -72,63 +69,10 @@ def test_the_demo_compares_methods_on_the_diabetes_data():
 
 @pytest.mark.parametrize(
     "path",
-    [ROOT / "README.md", DOCS / "troubleshooting.md", DOCS / "trade.md"],
+    [ROOT / "README.md", DOCS / "trade.md"],
     ids=lambda path: path.stem,
 )
 def test_a_page_is_what_its_command_fills(path):
     page = path.read_text(encoding="utf-8")
     assert marked(page)
     check_same_page(filled(page, RESULTS), page)  # if not: python -m research pages NAME
-
-
-SOURCE = """
-TEXT = "{count} rows" + " are too few"
-class Odd(ValueError):
-    def __init__(self, k):
-        super().__init__(f"{k} is odd")
-def f(rows, names):
-    warnings.warn(TEXT.format(count=3), stacklevel=2)
-    if rows:
-        raise TypeError(f"{len(names)} names: give a {rows.kind!r}, not *")
-    message = f"rows={rows!r}: " "give some"
-    raise table.error("a", message) from None
-def g(rows):
-    message = "no rows" if rows else "no columns"
-    raise _wrong(message)
-def _wrong(message):
-    return ValueError(f"wrong, {message}: " + _hint())
-def _hint():
-    return "look"
-def h():
-    raise KeyError("k")
-    raise
-"""
-
-
-def test_messages_are_read_off_the_source(tmp_path, monkeypatch):
-    monkeypatch.setattr(messages, "SOURCE", tmp_path)
-    sentences = "SHORT = 'x'\nLONG = 'one {n:g} sentence'\nMORE = {'b': 'a b'}, 'c d'\n"
-    (tmp_path / "sentences.py").write_text(sentences)
-    (tmp_path / "data.py").write_text(SOURCE)
-    assert {m.text: m.kind for m in messages.all_messages()} == {
-        "⟨count⟩ rows are too few": "warning",
-        "⟨k⟩ is odd": "error",
-        "⟨names⟩ names: give a ⟨kind⟩, not *": "TypeError",
-        "rows=⟨rows⟩: give some": "TableError",
-        "no rows": "error",
-        "no columns": "error",
-        "wrong, ⟨message⟩: look": "ValueError",
-    }
-    listed = messages.sentences_table().splitlines()[2:]
-    assert listed == ["| one ⟨n⟩ sentence |", "| a b |", "| c d |"]
-    assert "not \\*" in messages.messages_table()
-
-
-def test_every_text_that_the_package_raises_is_listed():
-    listed = " ".join(message.text for message in messages.all_messages())
-    for path in messages.SOURCE.rglob("*.py"):
-        for function in messages.functions(messages.parsed(path)):
-            for _, call in messages.raised(function):
-                found = [n.value for n in ast.walk(call) if isinstance(n, ast.Constant)]
-                for text in (t.strip() for t in found if isinstance(t, str) and " " in t.strip()):
-                    assert " ".join(text.split()) in listed, f"{path.name}: {text}"
