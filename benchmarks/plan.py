@@ -20,7 +20,7 @@ import torch
 from research.pages import DOCS, fill_file, markdown
 
 from lazyknife import LazyJackknifeRegressor
-from lazyknife.choosing.shared import NoiseModel
+from lazyknife.choosing.shape import NoiseModel
 from lazyknife.cluster.tasks import Block, left_of, sums_of
 from lazyknife.compute import Machine
 from lazyknife.data.own_scaling import unscaled

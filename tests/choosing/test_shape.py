@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from lazyknife.choosing.shape import (
     AVERAGES,
@@ -18,6 +19,7 @@ from lazyknife.choosing.shape import (
     TIE,
     Errors,
     Factors,
+    LocalAverage,
     choose_factors,
     joined,
 )
@@ -185,17 +187,23 @@ def test_choices_within_rounding_are_doubtful_and_one_model_does_not_touch_the_o
         assert found.own[j] == changed.own[j]
 
 
+class WithOwnRow(LocalAverage):
+    """A local average that counts the row that the model leaves out."""
+
+    def at(self, X: Tensor, each: Tensor) -> Tensor:
+        weights = self.tangent.kernel(self.tangent.features(X), self.tangent.features(self.X))
+        mean = self.sizes.sum(dim=0) / (len(self.sizes) - 1)
+        return (PRIOR + weights @ self.sizes / mean) / (PRIOR + weights.sum(dim=1, keepdim=True))
+
+
 def test_mutants_are_caught() -> None:
     """Factors of another model, or of all rows, differ from those of a model's own rows."""
     X, y, sizes, predicted, own = problem(3, 40, "local")
     found = choices(X, y, sizes, predicted, own)
     new = here(X[:1] + 0.1)
     factors = found.at(new, here(own[None]))[0]
-    mutants = [
-        replace(part, sizes=part.sizes.roll(1, dims=1), kept=part.kept.roll(1, dims=1))
-        for part in found.averages
-    ]
-    wrong = replace(found, averages=tuple(mutants)).at(new, here(own[None]))[0]
-    whole = replace(found, averages=tuple(replace(p, kept=p.kept * 0 + 1) for p in found.averages))
+    others = [replace(part, sizes=part.sizes.roll(1, dims=1)) for part in found.shapes]
+    wrong = replace(found, shapes=tuple(others)).at(new, here(own[None]))[0]
+    whole = replace(found, shapes=tuple(WithOwnRow(**vars(part)) for part in found.shapes))
     assert (factors - wrong).abs().max() > 1e-3
     assert (factors - whole.at(new, here(own[None]))[0]).abs().max() > 1e-3

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lazyknife import LazyJackknifeRegressor
-from lazyknife.choosing.shared import STRETCH, NoiseModel, log_errors
+from lazyknife.choosing.shape import STRETCH, NoiseModel, log_errors
 from lazyknife.compute import Machine
 from lazyknife.estimators.candidates import wide_candidate
 from lazyknife.estimators.fit_shared import PartedStep, part_of

@@ -107,7 +107,7 @@ class Doubled(Factors):
 def doubled(error: float) -> Factors:
     own = torch.arange(N, device=MACHINE.device) + 1.0
     nothing = torch.zeros(N, dtype=torch.bool, device=MACHINE.device)
-    return Doubled((), (), own.double(), error, nothing, ("doubled",) * N)
+    return Doubled((), own.double(), error, nothing, ("doubled",) * N)
 
 
 def test_factors_multiply_widths() -> None:

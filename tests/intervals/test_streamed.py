@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from lazyknife.choosing.shared import NoiseModel
+from lazyknife.choosing.shape import NoiseModel
 from lazyknife.compute import PROCESSOR, Machine
 from lazyknife.data.own_scaling import unscaled
 from lazyknife.intervals.constructions import minmax, plus

@@ -1,7 +1,7 @@
-"""What widths depend on beside leverage, chosen by every model: how large errors are around x.
+"""Shapes of widths: how large errors are around x, learnt by every model or on rows set aside.
 
-For model j, N_ij = |e_{i,−ij}|/σ_{i,−ij} are the errors with two rows left out over their leverage
-widths, all i ≠ j. σ_{−j}(x) is the leverage width times one of
+**By every model.** For model j, N_ij = |e_{i,−ij}|/σ_{i,−ij} are the errors with two rows left out
+over their leverage widths, all i ≠ j. σ_{−j}(x) is the leverage width times one of
 
 - 1;
 - a local average, (c·mean N + Σ_i w(x, X_i) N_ij)/(c + Σ_i w(x, X_i)), for several kernels w;
@@ -10,12 +10,17 @@ widths, all i ≠ j. σ_{−j}(x) is the leverage width times one of
 
 The model takes the one under which its own N are most likely: the least
 mean log g_i + log mean N_ij/g_i over i ≠ j, plus a minimum gain for all but the first. Row i has no
-part in its own average. All of it is a function of the rows without j and of x.
+part in its own average. All of it is a function of the rows without j and of x. Another shape is
+another ``Offer`` of ``_offers``.
+
+**On rows set aside,** which no model leaves out: σ(x) = exp(k(x)ᵀc + β), a kernel ridge for the
+logarithms of their left-out errors. Given those rows σ is fixed (``NoiseModel``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,10 +28,11 @@ import torch
 from torch import Tensor
 
 from ..networks import wide
+from ..ridge.dual import DualSystem
 from ..ridge.leave_one_out import strips, two_left_out, two_left_out_diagonal
 from ..ridge.rounding import FIRST_ORDER, GAMMA
 from ..ridge.system import Ridge, System, left_out
-from ..tangent import WideTangent
+from ..tangent import Features, WideTangent
 from .likelihood import replaced
 
 AVERAGES = (
@@ -36,16 +42,15 @@ AVERAGES = (
     wide("gaussian", 2.0),
 )
 SLOPES = (-1.0, -0.5, -0.25, 0.25, 0.5, 1.0)
-NAMES = (
-    "leverage",
-    *(f"leverage × local average ({network} {network.scale:g})" for network in AVERAGES),
-    *(f"leverage × level ({slope:+g})" for slope in SLOPES),
-)
 PRIOR = 2.0  # c: how many rows the mean counts for
 MINIMUM_GAIN = 2.0  # over the number of rows
 FARTHEST = 2.5  # levels beyond this many standard deviations count as this many
 TIE = 1e-6
 HEAVY = 100.0  # times the errors of all other rows, above which r_j is replaced
+# Relative error of the σ of rows set aside by rounding: far above what a few thousand terms of
+# order one can add up to, and for larger terms this many times a random walk of as many roundings.
+STRETCH, SAFETY = 1e-9, 8.0
+LOWEST = 0.1  # part of the median that is added to errors before their logarithm is taken
 
 
 class Errors(NamedTuple):
@@ -88,19 +93,11 @@ def errors_of(system: System, solved: Ridge, outputs: Tensor, members: Tensor) -
 
     """
     targets = system.targets
-    if system.intercept:  # absorbs any constant: one of the targets, so that equal ones become 0
-        middle = targets.median()
-        targets, outputs = targets - middle, outputs + middle
-    found, own = _errors(system, system.again(solved, targets), targets, outputs, members)
+    found, own = _errors(system, solved, targets, outputs, members)
     for k in torch.nonzero(own > HEAVY * found.sizes.sum(dim=0))[:, 0].tolist():
         row = members[k : k + 1]
         lighter = replaced(targets[None], row, (found.own[k] - outputs[row])[None])[0]
-        if system.intercept:
-            middle = lighter.median()
-            lighter, here = lighter - middle, outputs + middle
-        else:
-            here = outputs
-        again, _ = _errors(system, system.again(solved, lighter), lighter, here, row)
+        again, _ = _errors(system, solved, lighter, outputs, row)
         for every, one in zip(found[1:], again[1:], strict=True):
             every[..., k] = one[..., 0]
     return found
@@ -110,7 +107,10 @@ def _errors(
     system: System, solved: Ridge, targets: Tensor, outputs: Tensor, members: Tensor
 ) -> tuple[Errors, Tensor]:
     """Errors of the models, and |e_j|/σ_j at the rows that they leave out, shape (k,)."""
-    n = len(outputs)
+    if system.intercept:  # absorbs any constant: one of the targets, so that equal ones become 0
+        middle = targets.median()
+        targets, outputs = targets - middle, outputs + middle
+    solved, n = system.again(solved, targets), len(outputs)
     sizes, predicted = targets.new_empty(n, len(members)), targets.new_empty(n, len(members))
     spans = torch.empty_like(targets)
     for rows in strips(n, system.machine):
@@ -131,41 +131,50 @@ def _errors(
 
 
 @dataclass(frozen=True)
-class Averages:
-    """A local average that some models chose."""
+class LocalAverage:
+    """Errors around a row that some models average."""
 
     members: Tensor
     tangent: WideTangent
     X: Tensor
-    sizes: Tensor
-    kept: Tensor
+    sizes: Tensor  # N of these models, shape (n, members)
 
-    def at(self, X: Tensor) -> Tensor:
+    def at(self, X: Tensor, each: Tensor) -> Tensor:
+        """Factors at new rows, (m, members), given the predictions of all models, (m, n)."""
         tangent = self.tangent
         weights = tangent.kernel(tangent.features(X), tangent.features(self.X))
-        return _averaged(weights @ self.sizes, weights @ self.kept, _mean(self.sizes))
+        return _averages(weights, self.members, self.sizes)
 
 
 @dataclass(frozen=True)
-class Levels:
-    """Factors that follow the prediction."""
+class Level:
+    """Factors of some models that follow their predictions."""
 
     members: Tensor
-    slopes: Tensor
+    slope: float
     middle: Tensor
     unit: Tensor
 
-    def at(self, each: Tensor) -> Tensor:
-        """From predictions (m, n) to factors (m, members)."""
-        return _level(each[:, self.members], self.middle, self.unit, self.slopes)
+    def at(self, X: Tensor, each: Tensor) -> Tensor:
+        """exp(b·level), shape (m, members); see ``LocalAverage``."""
+        return self.of(each[:, self.members])
+
+    def of(self, values: Tensor) -> Tensor:
+        """The same of predictions (..., members)."""
+        levels = (values - self.middle) / self.unit
+        return torch.exp(self.slope * levels.clamp(-FARTHEST, FARTHEST))
+
+    @property
+    def steepness(self) -> float:
+        """Largest relative change of a factor for a change of predictions by one."""
+        return float((self.slope / self.unit).abs().max())
 
 
 @dataclass(frozen=True)
 class Factors:
-    """Factors of all n models: averages and levels that some chose; that of all others is 1."""
+    """Factors of all n models: those that some chose; that of all others is 1."""
 
-    averages: tuple[Averages, ...]
-    levels: tuple[Levels, ...]
+    shapes: tuple[LocalAverage | Level, ...]
     own: Tensor  # at each model's left-out row, shape (n,)
     error: float  # bound on the relative error of factors by rounding
     doubtful: Tensor  # whether rounding may have decided what a model chose, shape (n,)
@@ -174,16 +183,23 @@ class Factors:
     @property
     def steepness(self) -> float:
         """Largest relative change of a factor for a change of predictions by one."""
-        return max((float((of.slopes / of.unit).abs().max()) for of in self.levels), default=0.0)
+        return max((of.steepness for of in self.shapes if isinstance(of, Level)), default=0.0)
 
     def at(self, X: Tensor, each: Tensor) -> Tensor:
         """Factors at new rows, shape (m, n), given the predictions of all models, (m, n)."""
         found = torch.ones_like(each)
-        for part in self.averages:
-            found[:, part.members] = part.at(X)
-        for kind in self.levels:
-            found[:, kind.members] = kind.at(each)
+        for shape in self.shapes:
+            found[:, shape.members] = shape.at(X, each)
         return found
+
+
+class Offer(NamedTuple):
+    """A factor that k models may choose."""
+
+    name: str
+    rows: Tensor  # at each model's own rows, shape (n, k)
+    own: Tensor  # at the rows left out, shape (k,)
+    shape: Callable[[Tensor], LocalAverage | Level] | None  # for new rows, of those that chose it
 
 
 def choose_factors(
@@ -194,35 +210,54 @@ def choose_factors(
     All n rows are given, the errors of the models in groups that share a frame, and the frame of
     each group: from an infinitely wide network to its tangent.
     """
-    own, names = torch.ones_like(y), [NAMES[0]] * len(y)
+    own, names = torch.ones_like(y), [""] * len(y)
     doubtful = torch.zeros_like(y, dtype=torch.bool)
-    averages, levels, error = list[Averages](), list[Levels](), 0.0
+    shapes, error = list[LocalAverage | Level](), 0.0
     for errors, frame in zip(groups, frames, strict=True):
-        members, kept, sizes = errors.members, errors.kept, errors.sizes
-        tangents, (middle, unit) = [frame(network) for network in AVERAGES], _levels(errors, y)
-        # At the rows, (n, k), and at the rows left out, (k,), in the order of NAMES.
-        offers = [(torch.ones_like(sizes), torch.ones_like(errors.own))]
-        offers += [_average(errors, tangent, X) for tangent in tangents]
-        both = (errors.predicted, errors.own)
-        for slope in SLOPES:
-            rows, left = (_level(values, middle, unit, slope) for values in both)
-            offers.append((rows, left))
-        chosen, unsure = _most_likely(errors, [rows for rows, _ in offers])
+        offers = list(_offers(errors, X, y, frame))
+        chosen, unsure = _most_likely(errors, [offer.rows for offer in offers])
         unknown = ~(errors.noise < FIRST_ORDER)
-        doubtful[members] |= unsure | unknown
+        doubtful[errors.members] |= unsure | unknown
         error = max(error, float(torch.where(unknown, 0.0, errors.noise).max()))
-        own[members] = torch.stack([left for _, left in offers]).gather(0, chosen[None])[0]
-        for member, k in zip(members.tolist(), chosen.tolist(), strict=True):
-            names[member] = NAMES[k]
-        for k, tangent in enumerate(tangents, start=1):
-            if bool((took := chosen == k).any()):
-                of = (tangent, X, sizes[:, took], kept[:, took])
-                averages.append(Averages(members[took], *of))
-        steep = chosen - 1 - len(tangents)
-        if bool((took := steep >= 0).any()):
-            slopes = middle.new_tensor(SLOPES)[steep[took]]
-            levels.append(Levels(members[took], slopes, middle[took], unit[took]))
-    return Factors(tuple(averages), tuple(levels), own, error, doubtful, tuple(names))
+        for k, offer in enumerate(offers):
+            took = torch.nonzero(chosen == k)[:, 0]
+            own[errors.members[took]] = offer.own[took]
+            for member in errors.members[took].tolist():
+                names[member] = offer.name
+            if offer.shape is not None and len(took):
+                shapes.append(offer.shape(took))
+    return Factors(tuple(shapes), own, error, doubtful, tuple(names))
+
+
+def _offers(
+    errors: Errors, X: Tensor, y: Tensor, frame: Callable[[wide], WideTangent]
+) -> Iterator[Offer]:
+    """All shapes, in the order in which they are compared."""
+    members, sizes, kept = errors.members, errors.sizes, errors.kept
+    yield Offer("leverage", torch.ones_like(sizes), torch.ones_like(errors.own), None)
+    for network in AVERAGES:
+        tangent = frame(network)
+        weights = tangent.gram(tangent.features(X))
+        mine, mean = weights[members].T, _mean(sizes)
+        own = _averaged((mine * sizes).sum(dim=0), (mine * kept).sum(dim=0), mean)
+        rows = _averages(weights.fill_diagonal_(0.0), members, sizes)
+
+        def average(took: Tensor, tangent: WideTangent = tangent) -> LocalAverage:
+            return LocalAverage(members[took], tangent, X, sizes[:, took])
+
+        name = f"leverage × local average ({network} {network.scale:g})"
+        yield Offer(name, rows, own, average)
+    means = _mean(y[:, None] * kept)
+    spread = _mean(((y[:, None] - means) * kept).square()).sqrt()
+    middle, unit = _mean(errors.predicted * kept), spread.clamp(min=torch.finfo(y.dtype).tiny)
+    for slope in SLOPES:
+
+        def level(took: Tensor, slope: float = slope) -> Level:
+            return Level(members[took], slope, middle[took], unit[took])
+
+        every = Level(members, slope, middle, unit)
+        name = f"leverage × level ({slope:+g})"
+        yield Offer(name, every.of(errors.predicted), every.of(errors.own), level)
 
 
 def _most_likely(errors: Errors, offers: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
@@ -240,12 +275,10 @@ def _most_likely(errors: Errors, offers: Sequence[Tensor]) -> tuple[Tensor, Tens
     return chosen, unsure
 
 
-def _average(errors: Errors, tangent: WideTangent, X: Tensor) -> tuple[Tensor, Tensor]:
-    weights, kept = tangent.gram(tangent.features(X)), errors.kept
-    mean, mine = _mean(errors.sizes), weights[errors.members].T
-    own = _averaged((mine * errors.sizes).sum(dim=0), (mine * kept).sum(dim=0), mean)
-    beside = weights.fill_diagonal_(0.0)
-    return _averaged(beside @ errors.sizes, beside @ kept, mean), own
+def _averages(weights: Tensor, members: Tensor, sizes: Tensor) -> Tensor:
+    """Local averages over the mean, (m, k), with weights (m, n); models lack their own row."""
+    others = weights.sum(dim=1, keepdim=True) - weights[:, members]
+    return _averaged(weights @ sizes, others, _mean(sizes))
 
 
 def _averaged(sums: Tensor, weights: Tensor, mean: Tensor) -> Tensor:
@@ -259,14 +292,47 @@ def _mean(sizes: Tensor) -> Tensor:
     return sizes.sum(dim=0) / (len(sizes) - 1)
 
 
-def _levels(errors: Errors, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean prediction, and standard deviation of y, of each model's own rows, each (k,)."""
-    kept = errors.kept
-    means = _mean(y[:, None] * kept)
-    spread = _mean(((y[:, None] - means) * kept).square()).sqrt()
-    return _mean(errors.predicted * kept), spread.clamp(min=torch.finfo(spread.dtype).tiny)
+@dataclass(frozen=True)
+class NoiseModel:
+    """σ(x) = exp(k(x)ᵀc + β), learnt on rows set aside, the exponent kept within limits."""
+
+    tangent: WideTangent
+    points: Features  # the rows
+    coefficients: Tensor  # c, shape (rows,)
+    intercept: Tensor  # β, a single number
+    limits: tuple[float, float] = (-math.inf, math.inf)  # the smallest and the largest log σ
+    error: float = STRETCH  # bound on the relative error of σ by rounding
+
+    def __call__(self, X: Tensor) -> Tensor:
+        """σ of each row, shape (m,)."""
+        kernel = self.tangent.kernel(self.tangent.features(X), self.points)
+        return torch.exp((kernel @ self.coefficients + self.intercept).clamp(*self.limits))
 
 
-def _level(values: Tensor, middle: Tensor, unit: Tensor, slopes: Tensor | float) -> Tensor:
-    """exp(b·level), shape of ``values``."""
-    return torch.exp(slopes * ((values - middle) / unit).clamp(-FARTHEST, FARTHEST))
+def log_errors(errors: Tensor) -> Tensor:
+    """log(|e| + ε), shape (m,), where ε is a small part of the median of |e|."""
+    sizes = errors.abs()
+    tiny = torch.finfo(sizes.dtype).tiny
+    return (sizes + LOWEST * sizes.median()).clamp(min=tiny).log()
+
+
+def fit_noise_model(
+    tangent: WideTangent, X: Tensor, errors: Tensor, ridge: float
+) -> NoiseModel | None:
+    """Return σ, from a kernel ridge for the logarithms of left-out errors of rows, with this λ.
+
+    None if a constant describes the errors as well, compared by mean log σ_i + log mean |e_i|/σ_i,
+    where σ_i is that of the row, left out.
+    """
+    points, targets = tangent.features(X), log_errors(errors)
+    kernel = tangent.gram(points)
+    largest = float(kernel.abs().max())
+    solved = DualSystem(kernel, targets, True, tangent.machine).at(ridge)
+    logs, sizes = targets - left_out(solved), errors.abs()
+    gain = sizes.mean().log() - logs.mean() - (sizes * torch.exp(-logs)).mean().log()
+    if not float(gain) > math.log(len(X)) / len(X):
+        return None
+    terms = largest * float(solved.dual.abs().sum())
+    error = SAFETY * torch.finfo(targets.dtype).eps * math.sqrt(len(X)) * terms
+    limits = float(targets.min()), float(targets.max())
+    return NoiseModel(tangent, points, solved.dual, solved.intercept, limits, max(STRETCH, error))

@@ -1,4 +1,4 @@
-"""One choice for all models, on rows set aside: network, weights of features, λ and noise.
+"""One choice for all models, on rows set aside: network, weights of features and λ.
 
 Nothing here leaves a row out: the rows must be set aside for this choice. Weights and λ come from
 gradient descent of the criterion of likelihood.py; where a kernel has no slopes, from a grid. The
@@ -22,9 +22,7 @@ from torch import Tensor
 from ..compute import PROCESSOR, Machine, called, track
 from ..data.own_scaling import FeatureScale
 from ..networks import KINDS, Anova, Laplace, wide
-from ..ridge.dual import DualSystem
-from ..ridge.system import left_out
-from ..tangent import Features, WideTangent
+from ..tangent import WideTangent
 from .likelihood import PairKernel, value_and_gradient, values_of_ridges
 from .space import weight_unit
 
@@ -48,10 +46,6 @@ FIRST, LATER = 15, 20  # evaluations of a network on the first rows, and on more
 FINALISTS = 2  # networks that are tried on more rows
 SQUARES = 6  # matrices of a likelihood and its gradient
 TIMES = tuple(4.0**k for k in range(7))  # λ that are validated, in units of the likelihood's
-# Relative error of σ by rounding: far above what a few thousand terms of order one can add up to,
-# and for larger terms this many times a random walk of as many roundings.
-STRETCH, SAFETY = 1e-9, 8.0
-LOWEST = 0.1  # part of the median that is added to errors
 
 
 class Holdout(NamedTuple):
@@ -317,52 +311,3 @@ def select_by_validation(
     errors, ridges = zip(*machine.map(called, works, SQUARES * len(rows.y) ** 2), strict=True)
     fits = [fit._replace(ridge=each) for fit, each in zip(found.fits, ridges, strict=True)]
     return NetworkFits(errors.index(min(errors)), fits, found.gaps)
-
-
-@dataclass(frozen=True)
-class NoiseModel:
-    """How large errors are at a row, σ(x) = exp(k(x)ᵀc + β), the exponent kept within limits.
-
-    It is learnt from rows that no model leaves out: given those rows σ is fixed.
-    """
-
-    tangent: WideTangent
-    points: Features  # the rows
-    coefficients: Tensor  # c, shape (rows,)
-    intercept: Tensor  # β, a single number
-    limits: tuple[float, float] = (-math.inf, math.inf)  # the smallest and the largest log σ
-    error: float = STRETCH  # bound on the relative error of σ by rounding
-
-    def __call__(self, X: Tensor) -> Tensor:
-        """σ of each row, shape (m,)."""
-        kernel = self.tangent.kernel(self.tangent.features(X), self.points)
-        return torch.exp((kernel @ self.coefficients + self.intercept).clamp(*self.limits))
-
-
-def log_errors(errors: Tensor) -> Tensor:
-    """log(|e| + ε), shape (m,), where ε is a small part of the median of |e|."""
-    sizes = errors.abs()
-    tiny = torch.finfo(sizes.dtype).tiny
-    return (sizes + LOWEST * sizes.median()).clamp(min=tiny).log()
-
-
-def fit_noise_model(
-    tangent: WideTangent, X: Tensor, errors: Tensor, ridge: float
-) -> NoiseModel | None:
-    """Return σ, from a kernel ridge for the logarithms of left-out errors of rows, with this λ.
-
-    None if a constant describes the errors as well, compared by mean log σ_i + log mean |e_i|/σ_i,
-    where σ_i is that of the row, left out.
-    """
-    points, targets = tangent.features(X), log_errors(errors)
-    kernel = tangent.gram(points)
-    largest = float(kernel.abs().max())
-    solved = DualSystem(kernel, targets, True, tangent.machine).at(ridge)
-    logs, sizes = targets - left_out(solved), errors.abs()
-    gain = sizes.mean().log() - logs.mean() - (sizes * torch.exp(-logs)).mean().log()
-    if not float(gain) > math.log(len(X)) / len(X):
-        return None
-    terms = largest * float(solved.dual.abs().sum())
-    error = SAFETY * torch.finfo(targets.dtype).eps * math.sqrt(len(X)) * terms
-    limits = float(targets.min()), float(targets.max())
-    return NoiseModel(tangent, points, solved.dual, solved.intercept, limits, max(STRETCH, error))

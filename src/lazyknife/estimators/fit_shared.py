@@ -20,15 +20,13 @@ from torch import Tensor
 
 from ..choosing.record import ChosenSettings
 from ..choosing.rows import MANY, drawn_part, part_of
+from ..choosing.shape import NoiseModel, fit_noise_model, log_errors
 from ..choosing.shared import (
     STAGES,
     Holdout,
     KernelFit,
     NetworkFits,
-    NoiseModel,
     fit_networks,
-    fit_noise_model,
-    log_errors,
     select_by_validation,
 )
 from ..compute import one_thread

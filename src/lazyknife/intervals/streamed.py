@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..choosing.shared import NoiseModel
+from ..choosing.shape import NoiseModel
 from ..compute import Machine, blocks, track
 from ..records import Predictions
 from ..ridge.measured import FEW_ROWS, largest
