@@ -212,17 +212,15 @@ class Own(lk.LazyJackknifeRegressor):
 
 @pytest.mark.parametrize("method", [*METHODS, "save", "load", "set_params"])
 @pytest.mark.parametrize("estimator", [*ALL, Own])
-def test_errors_of_wrong_arguments_name_the_class_that_was_used(estimator, method):
+def test_errors_of_wrong_arguments_name_no_inner_class(estimator, method):
     found = getattr(estimator(), method)
     if method not in ("load", "set_params"):  # these take any keyword
-        with pytest.raises(TypeError, match=rf"^{estimator.__name__}\.{method}\(\) got an unexp"):
+        with pytest.raises(TypeError, match=rf"^{method}\(\) got an unexp"):
             found(X, row_weights=y)
-    assert found.__qualname__ == f"{estimator.__name__}.{method}"
-    assert found.__doc__
+    assert inspect.getdoc(found)
 
 
 def test_what_python_says_of_a_method_stays_true():
-    assert lk.LazyJackknifeRegressor.fit.__doc__ == lk.CVPlusRegressor.fit.__doc__
     model = lk.CVPlusRegressor(SMALL, alpha=0.3)
     assert pickle.loads(pickle.dumps(model.fit)).__self__.alpha == 0.3
     assert list(inspect.signature(Own.fit).parameters) == [

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from types import FunctionType
 from typing import Any, Self, TypeVar, overload
 
 import numpy as np
@@ -36,25 +34,30 @@ from ..data.rows import (
     is_stream,
     row_labels,
     rows_and_targets,
-    take,
     to_tensor,
 )
 from ..data.scaling import Scaling, Source
 from ..data.targets import Target, find_target
-from ..intervals import CONSTRUCTIONS, Construction, check_construction, find_construction, kappa
+from ..errors import warn
+from ..intervals import (
+    CONSTRUCTIONS,
+    Construction,
+    check_construction,
+    find_construction,
+    kappa,
+    rows_needed,
+)
 from ..memory import noticing_memory
 from ..records import Array, Ends, Predictor, to_array
 from ..results import Intervals
 from ..settings import grouped, with_settings
-from ..shift import Shift, compare_rows, kept_places, kept_rows
+from ..shift import Shift, compare_rows
 from .fit_input import Fitted, Given, Seeds, prepare
 from .saving import SaveMixin
-from .warn import refuse_nan, warn_if_infinite, warn_if_outside, warn_if_shifted
 
 Values = NDArray[Any]
 Levels = float | Sequence[float] | None
 Part = TypeVar("Part")
-PACKAGE = __name__.partition(".")[0]
 FEW_ROWS = 64  # too few to share
 FREE = ("alpha", "nu", "verbose")  # settings that count when predicting, not when fitting
 WITHOUT_EFFECT = ("verbose", "device", "memory_budget")  # settings that move no interval
@@ -123,7 +126,7 @@ class CertifiedMixin(BaseEstimator):  # type: ignore[misc]
 class ShiftCheckMixin:
     """Estimators that keep a sample of their training rows."""
 
-    sample_: Array  # rows as they were read, at most 2,000 of them
+    sample_: Array  # rows as they were read, or scaled by the user; at most 2,000 of them
     reader_: RowReader
     scaling_: Scaling
     _check_new: Any
@@ -140,37 +143,11 @@ class ShiftCheckMixin:
             New rows, as for ``predict_interval``.
 
         """
-        rows = _comparable(self._check_new(X_new), self.reader_, self.scaling_)
-        names = None if self.reader_.raw else getattr(self, "feature_names_in_", None)
+        rows = self._check_new(X_new)
+        if self.reader_.raw:
+            return compare_rows(self.sample_, self.scaling_(rows))
+        names = getattr(self, "feature_names_in_", None)
         return compare_rows(self.sample_, rows, names, self.reader_.schema)
-
-    def _keep_rows(self, X: Any) -> None:
-        """Keep a sample of the training rows."""
-        rows = self.reader_(_some(X, self.reader_), self)
-        self.sample_ = kept_rows(_comparable(rows, self.reader_, self.scaling_))
-
-    def _compare_pool(self, given: Given, X: Any, X_pool: Any) -> None:
-        """Warn if the rows to predict, given before the fit, do not look like the training rows."""
-        if X_pool is None:
-            return
-        reader, scaling = given.reader, given.scaling
-        old, new = (_comparable(reader(part, self), reader, scaling) for part in (X, X_pool))
-        names = None if reader.raw else given.names
-        warn_if_shifted(compare_rows(old, new, names, reader.schema))
-
-
-def _some(X: Any, reader: RowReader) -> Any:
-    """The rows of a frame that are kept, so that no others are encoded again; other rows."""
-    if reader.schema is None:
-        return X
-    places = kept_places(len(X), len(reader.schema.features))
-    return X if isinstance(places, slice) else take(X, places)
-
-
-def _comparable(rows: Any, reader: RowReader, scaling: Scaling) -> Array:
-    """Rows as an array; of frames that a given transformer takes, what it makes of them."""
-    found: Array = scaling(rows) if reader.raw else rows
-    return found
 
 
 class IntervalRegressor(SaveMixin, ShiftCheckMixin, RegressorMixin, CertifiedMixin):  # type: ignore[misc]
@@ -197,18 +174,14 @@ class IntervalRegressor(SaveMixin, ShiftCheckMixin, RegressorMixin, CertifiedMix
     n_samples_fit_: int
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Call inherited methods by the name of this class, which errors of wrong arguments show.
-
-        Python names the class that defines a method, which may be one that no user knows.
-        """
+        """Let errors of wrong arguments name the method alone, not an inner class of ours."""
         super().__init_subclass__(**options)
-        for name in dir(cls):
-            found = inspect.getattr_static(cls, name)
-            method = getattr(found, "__func__", found)  # of a classmethod
-            ours = inspect.isfunction(method) and method.__module__.startswith(f"{PACKAGE}.")
-            if ours and not name.startswith("_") and name not in vars(cls):
-                own = _renamed(method, cls)
-                setattr(cls, name, classmethod(own) if isinstance(found, classmethod) else own)
+        for owner in cls.__mro__:
+            if owner.__module__.startswith(__package__ or ""):
+                for name, found in vars(owner).items():
+                    method = getattr(found, "__func__", found)  # of a classmethod
+                    if inspect.isfunction(method) and not name.startswith("_"):
+                        method.__qualname__ = name
 
     @abstractmethod
     def _fit(self, given: Given) -> Fitted:
@@ -275,8 +248,7 @@ class IntervalRegressor(SaveMixin, ShiftCheckMixin, RegressorMixin, CertifiedMix
     def _fit_checked(self, X: Any, y: Any, X_pool: Any, X_unlabeled: Any) -> Self:
         self._check_settings()
         X, y = rows_and_targets(X, y)
-        given = prepare(self, X, y, pool := all_rows(X_pool), all_rows(X_unlabeled))
-        self._compare_pool(given, X, pool)
+        given = prepare(self, X, y, all_rows(X_pool), all_rows(X_unlabeled))
         return self._set_fitted(X, given, self._fit(given))
 
     def _set_fitted(self, X: Any, given: Given, fitted: Fitted) -> Self:
@@ -287,8 +259,7 @@ class IntervalRegressor(SaveMixin, ShiftCheckMixin, RegressorMixin, CertifiedMix
             self.n_features_in_ = given.reader.width(X, given.shape)
         self.row_shape_, self.n_samples_fit_ = given.shape, len(given.y)
         self.reader_, self.scaling_, self.target_ = given.reader, given.scaling, given.target
-        self.loo_, self._rows_like = fitted.loo, given.X[:0].clone()
-        self._keep_rows(X)
+        self.loo_, self._rows_like, self.sample_ = fitted.loo, given.X[:0].clone(), given.sample
         for name in vars(self).keys() & SOME_HAVE:
             delattr(self, name)
         self.__dict__.update(fitted.attributes)
@@ -355,13 +326,24 @@ class IntervalRegressor(SaveMixin, ShiftCheckMixin, RegressorMixin, CertifiedMix
         levels = asked if isinstance(asked, tuple) else (asked,)
         certified = tuple(self.certify(alpha=level) for level in levels)
         certificate = certified if isinstance(asked, tuple) else certified[0]
-        n = len(self.loo_.residuals)
-        warn_if_infinite(min(levels), n, self.n_samples_fit_, self._rows_in_all)
-        ranks = [kappa(level, n) for level in levels]
+        ranks = [kappa(level, len(self.loo_.residuals)) for level in levels]
+        if 0 in ranks:
+            self._warn_of_infinite(min(levels))
         if is_stream(X):
             batches = (self._intervals(batch_rows(batch), ranks, asked) for batch in X)
             return (replace(part, certificate=certificate) for part in batches)
         return replace(self._intervals(X, ranks, asked), certificate=certificate)
+
+    def _warn_of_infinite(self, level: float) -> None:
+        """Warn that too few rows are left out for the level."""
+        n, total, needed = len(self.loo_.residuals), self.n_samples_fit_, rows_needed(level)
+        rows = self._rows_in_all(needed)
+        some, least = f"{n} rows", f"{rows} rows are needed"
+        if n != total:
+            some = f"{n} left-out rows"
+            least = f"{needed} are needed, which takes {rows} rows in all, not {total}"
+        infinite = f"too few for alpha={level:g}: the intervals are infinite"
+        warn(f"{some} are {infinite}. At least {least}")
 
     def _levels(self, alpha: Levels) -> float | tuple[float, ...]:
         """The level or levels to use."""
@@ -377,7 +359,11 @@ class IntervalRegressor(SaveMixin, ShiftCheckMixin, RegressorMixin, CertifiedMix
         self, X: Any, ranks: Sequence[int], asked: float | tuple[float, ...]
     ) -> Intervals:
         values = self._check_new(X)
-        warn_if_outside(self.scaling_.outside_pool(values), len(values))
+        if outside := self.scaling_.outside_pool(values):
+            warn(
+                f"{outside} of {len(values)} rows are not among the rows passed as X_pool: the "
+                "certificate does not hold for them. Pass all rows to predict as X_pool to fit",
+            )
         rows = to_tensor(self.scaling_(values))
         parts = self._by_blocks(lambda block: self._ends(block, ranks), rows)
         point, lower, upper = (torch.cat(part) for part in zip(*parts, strict=True))
@@ -431,6 +417,19 @@ class IntervalRegressor(SaveMixin, ShiftCheckMixin, RegressorMixin, CertifiedMix
         return hasattr(self, "loo_")
 
 
+def refuse_nan(point: Tensor, *ends: Tensor) -> None:
+    """Refuse to return points that are not finite, or ends that are not numbers."""
+    lost = ~point.isfinite()
+    for end in ends:
+        lost |= end.isnan().any(dim=1)
+    if lost.any():
+        raise ValueError(
+            f"the predictions are not finite numbers for {int(lost.sum())} of {len(lost)} rows of "
+            f"X, first for row {int(lost.nonzero()[0])}: remove such rows, scale the features "
+            "(scaling='symlog'), use readout='tangent' or a larger ridge"
+        )
+
+
 def _same(value: Any, other: Any) -> bool:
     """Whether two settings are equal; arrays and modules only if they are one object."""
     if value is other:
@@ -439,15 +438,3 @@ def _same(value: Any, other: Any) -> bool:
         return bool(value == other)
     except (TypeError, ValueError):
         return False
-
-
-def _renamed(method: FunctionType, owner: type) -> FunctionType:
-    """Return a copy of an inherited method as one of ``owner``, with the docstring it inherits."""
-    name = method.__name__
-    parts = (method.__code__, method.__globals__, name, method.__defaults__, method.__closure__)
-    own = FunctionType(*parts)
-    functools.update_wrapper(own, method)
-    docs = (getattr(vars(base).get(name), "__doc__", None) for base in owner.__mro__)
-    own.__kwdefaults__, own.__doc__ = method.__kwdefaults__, next(filter(None, docs), None)
-    own.__module__, own.__qualname__ = owner.__module__, f"{owner.__qualname__}.{name}"
-    return own

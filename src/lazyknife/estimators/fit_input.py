@@ -7,17 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..certificate import Certificate
 from ..data.rows import RowReader, check_target, make_reader, take, to_tensor
-from ..data.scaling import Scaling, Source, find_source, fit_scaling, is_transformer
+from ..data.scaling import Scaling, find_source, fit_scaling, is_transformer
 from ..data.targets import Target, find_target
-from ..records import Predictor
+from ..errors import warn
+from ..records import Array, Predictor
+from ..shift import Shift, ShiftWarning, compare_rows, kept_rows
+
+if TYPE_CHECKING:
+    from .base import IntervalRegressor
 
 
 class Seeds(NamedTuple):
@@ -70,6 +74,8 @@ class Given(NamedTuple):
         Scaled rows without labels, if the estimator learns from them.
     names
         Names of the features, if there are any.
+    sample
+        Some rows, to compare new ones with.
     target
         The scale of the models.
     nominal
@@ -85,6 +91,7 @@ class Given(NamedTuple):
     seeds: Seeds
     covariates: Tensor | None
     names: Sequence[str] | None
+    sample: Array
     target: Target
     nominal: tuple[bool, ...] | None = None
 
@@ -120,29 +127,7 @@ class Fitted(NamedTuple):
     attributes: dict[str, Any]
 
 
-class Preparing(Protocol):
-    """The settings and the hooks of an estimator that decide how rows are prepared."""
-
-    scaling: Any
-    encoding: Any
-    target_transform: Any
-    bounds: Any
-    random_state: Any
-
-    def _scaling_for(self, rows: Any, source: Source) -> Any:
-        """The scaling to use."""
-
-    def _takes_categories(self, rows: Any) -> bool:
-        """Whether the models take rows with codes of categories and missing values."""
-
-    def _learns_from_covariates(self) -> bool:
-        """Whether the estimator learns from rows without labels, beyond scaling."""
-
-    def _rows_apart(self, n: int, seeds: Seeds) -> NDArray[np.intp] | None:
-        """Training rows that the leave-one-out step does not use, if there are any."""
-
-
-def prepare(estimator: Preparing, X: Any, y: Any, X_pool: Any, X_unlabeled: Any) -> Given:
+def prepare(estimator: IntervalRegressor, X: Any, y: Any, X_pool: Any, X_unlabeled: Any) -> Given:
     """Read, check and scale what was passed to ``fit``."""
     raw = is_transformer(estimator.scaling)
     reader = make_reader(X, (X_pool, X_unlabeled), estimator.encoding, raw)
@@ -151,10 +136,11 @@ def prepare(estimator: Preparing, X: Any, y: Any, X_pool: Any, X_unlabeled: Any)
     target = find_target(estimator.target_transform, estimator.bounds).check(labels)
     seeds = Seeds.of(estimator.random_state)
     apart = estimator._rows_apart(len(rows), seeds)
+    pool = reader.others(X_pool, rows, estimator, "X_pool")
     source = find_source(
         rows,
         apart=None if apart is None else take(rows, apart),
-        pool=reader.others(X_pool, rows, estimator, "X_pool"),
+        pool=pool,
         unlabeled=reader.others(X_unlabeled, rows, estimator, "X_unlabeled"),
     )
     learns = estimator._learns_from_covariates()
@@ -164,6 +150,12 @@ def prepare(estimator: Preparing, X: Any, y: Any, X_pool: Any, X_unlabeled: Any)
     scaling = fit_scaling(wanted, rows, source, learns, expansion)
     scaled = scaling(rows)
     scaling = replace(scaling, shape=scaled.shape[1:])
+    names = reader.names(X)
+    # A transformer of the user's takes frames of any content: what it makes of them is compared.
+    sample = kept_rows(scaled if reader.raw else rows)
+    if pool is not None:
+        same = (None, None) if reader.raw else (names, reader.schema)
+        _warn_if_shifted(compare_rows(sample, scaling(pool) if reader.raw else pool, *same))
     clean = learns and not source.objections
     return Given(
         to_tensor(scaled, copy=not reader.encodes),  # of a frame it is an array of our own
@@ -173,7 +165,18 @@ def prepare(estimator: Preparing, X: Any, y: Any, X_pool: Any, X_unlabeled: Any)
         scaling,
         seeds,
         to_tensor(scaling(source.covariates)) if clean else None,
-        reader.names(X),
+        names,
+        sample,
         target,
         reader.nominal if mixed else None,
     )
+
+
+def _warn_if_shifted(shift: Shift) -> None:
+    """Warn if the rows to predict, given before the fit, do not look like the training rows."""
+    if shift.clear:
+        warn(
+            f"{shift} The certificate assumes exchangeable rows. With those, this warning appears "
+            "in at most 1 % of the fits",
+            ShiftWarning,
+        )

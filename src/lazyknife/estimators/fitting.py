@@ -19,6 +19,7 @@ from ..choosing.record import ChosenSettings
 from ..choosing.rows import Leaving
 from ..compute import Device, Machine, machine_for
 from ..data.scaling import Source, unlike_columns
+from ..errors import warn
 from ..intervals import find_construction
 from ..intervals.rounded import rounding_share
 from ..losses import Loss, find_loss
@@ -41,7 +42,8 @@ from .fit_network import LazyStep
 from .fit_per_model import ChoosingStep
 from .fit_shared import PartedStep, is_parted
 from .setting_rules import Choices
-from .warn import refuse_lost, warn_if_far, warn_of
+
+LARGEST_SHARE = 1.0  # of what rounding may move the ends of a loss without a closed form
 
 
 class LazyFit(IntervalRegressor):
@@ -104,9 +106,15 @@ class LazyFit(IntervalRegressor):
         base = self._learnt(start, given, learn, seeds.base)
         tangent = linearise(base.module, X, self.parameters, machine)
         models = lazy.models(tangent, X[left], y[left])
-        warn_if_far(models.loo.residuals, models.solved.residuals)
-        size = float(given.y.abs().max())
-        refuse_lost(rounding_share(models.loo, self.alpha, size), self.ridge, loss)
+        _warn_if_far(models.loo.residuals, models.solved.residuals)
+        rounding = rounding_share(models.loo, self.alpha, float(y.abs().max()))
+        if not loss.closed_form and not rounding <= LARGEST_SHARE:
+            raise ValueError(
+                f"ridge={self.ridge!r} is too small for loss={loss.name!r} and these rows: "
+                "rounding errors may move the ends of intervals by more than the errors of the "
+                "models. Give a larger ridge, or scale the features (scaling='symlog', or "
+                "'standardize' with X_pool)"
+            )
         leaving = self._leaving_of(len(left), None)
         certifier = self._certifier(given, base.dependence, models.loo, leaving)
         attributes = {
@@ -114,7 +122,7 @@ class LazyFit(IntervalRegressor):
             "start_": start,
             "ridge_": self.n_starts * models.solved.ridges.cpu().numpy(),
             "widths_": lazy.widths,
-            "rounding_": rounding_share(models.loo, self.alpha, certifier.size),
+            "rounding_": rounding,
             "seeds_": seeds,
         }
         return Fitted(models.loo, certifier, attributes)
@@ -318,5 +326,22 @@ class LazyFit(IntervalRegressor):
             size=float(given.y.abs().max()),
             columns=None if scaled else unlike_columns(given.X.numpy(), given.names),
         )
-        warn_of(certifier.rounded(self.alpha))
+        for objection in certifier.rounded(self.alpha):
+            warn(f"no coverage is guaranteed. {objection}")
         return certifier
+
+
+def _warn_if_far(read_out: Tensor, linearised: Tensor) -> None:
+    """Warn if left-out predictions are farther from the linearised ones than those are from y.
+
+    With the tangent readout they are the same.
+    """
+    gap = float((read_out - linearised).square().mean().sqrt())
+    error = float(linearised.square().mean().sqrt())
+    if not gap <= error:
+        warn(
+            "the moved networks are far from the linearised ones that the ridge fitted (left-out "
+            f"predictions differ by {gap:.3g}, the linearised errors are {error:.3g}), so the "
+            "intervals are valid but wide. Use readout='tangent', divide y by a fixed unit so that "
+            "its spread is of order one, or use a larger ridge",
+        )
