@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from lazyknife.base import BaseMethod, Task
-from lazyknife.networks import Dice, like, seeded, set_training, spawn_seeds
+from lazyknife.networks import RandomStream, like, seeded, set_training, spawn_seeds
 from lazyknife.records import INDEPENDENT, Base, PrivacyCurve
 
 
@@ -49,12 +49,12 @@ class Autoencoded(BaseMethod):
         free = [p for p in module.parameters() if p.requires_grad and id(p) not in fixed]
         optimizer = torch.optim.Adam([*free, *decoder.parameters()], lr=self.lr)
         set_training(module)
-        dropping = Dice.of(module, inputs[: self.batch_size], *spawn_seeds(task.seed, 1))
+        dropping = RandomStream.of(module, inputs[: self.batch_size], *spawn_seeds(task.seed, 1))
         for _ in range(self.epochs):
             order = torch.randperm(len(inputs), generator=shuffling)
             for batch in order.split(self.batch_size):
                 optimizer.zero_grad()
-                with dropping.turn():
+                with dropping.fork():
                     module(inputs[batch])
                     error = decoder(kept.pop()) - inputs[batch].flatten(1)
                     error.square().mean().backward()

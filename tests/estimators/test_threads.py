@@ -19,7 +19,7 @@ from lazyknife.losses import Huber
 from lazyknife.networks import make
 from rows import linear
 from tangents import ended
-from zoo import Draws, Remembers, branches, scaled, tied, two
+from zoo import Remembers, branches, scaled, tied, two
 
 THREADS = 8
 X, Y = linear(24)
@@ -143,7 +143,6 @@ NETWORKS: dict[str, tuple[Any, Any]] = {
     "cannot be batched": (lambda _: branches(), X),
     "without a formula": (lambda _: scaled(), X),
     "dropout": (dropping, X),
-    "draws": (lambda _: Draws(), X),
     "remembers": (lambda _: Remembers(), X),
     "norms": (lambda _: two(nn.BatchNorm1d(4).eval()), X),
     "convolution": (lambda _: ended(8, nn.Conv2d(1, 2, 3), nn.ReLU(inplace=True)), PICTURES),
@@ -215,7 +214,6 @@ LEARNERS: dict[str, Any] = {
     "mlp": lk.mlp((64, 64, 64)),  # its constructor draws from torch's global random state
     "dropout": dropping,
     "one module for all": dropping(3),
-    "draws": lambda _: Draws(),
 }
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ..compute import track
 from ..data.checks import check_between, check_fraction, check_positive_int, check_reasonable
-from ..networks import Dice, like, outputs, seeded, spawn_seeds
+from ..networks import RandomStream, like, outputs, seeded, spawn_seeds
 from ..records import Base, PrivacyCurve
 from ..sentences import PRIVATE_REMARKS
 from .method import EPSILON_ADVICE, BaseMethod, Task, check_steps, load_extra
@@ -191,7 +191,7 @@ def run_dpsgd(
         check_rowwise(module, inputs, dropping)
     with seeded(dropping, inputs.device):
         _check_all_used(module, inputs[:1])
-    dice = Dice.of(module, inputs[: math.ceil(run.expected_batch)], dropping)
+    stream = RandomStream.of(module, inputs[: math.ceil(run.expected_batch)], dropping)
     if batches is None:
         batches = poisson_batches(len(inputs), run, drawing)
     # The loss below is a sum. Buffers are compared afterwards, so opacus need not refuse them.
@@ -209,7 +209,7 @@ def run_dpsgd(
     with opacus_errors():
         for batch in track(batches, "private training", run.steps, task.progress):
             optimizer.zero_grad()
-            with dice.turn():
+            with stream.fork():
                 errors = task.loss.training(outputs(private, inputs[batch]), target[batch])
                 errors.sum().backward()
             optimizer.step()

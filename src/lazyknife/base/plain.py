@@ -9,7 +9,7 @@ import torch
 
 from ..compute import track
 from ..data.checks import check_positive_int, check_reasonable
-from ..networks import Dice, like, outputs, set_training, spawn_seeds
+from ..networks import RandomStream, like, outputs, set_training, spawn_seeds
 from ..records import Base
 from .method import BaseMethod, Task, check_steps
 
@@ -49,11 +49,11 @@ class Plain(BaseMethod):
         free = [p for p in module.parameters() if p.requires_grad]
         optimizer = torch.optim.Adam(free, lr=self.lr)
         shuffling = torch.Generator().manual_seed(task.seed)
-        dropping = Dice.of(module, inputs[: self.batch_size], *spawn_seeds(task.seed, 1))
+        dropping = RandomStream.of(module, inputs[: self.batch_size], *spawn_seeds(task.seed, 1))
         for _ in track(range(self.epochs), "training", self.epochs, task.progress):
             for batch in torch.randperm(len(inputs), generator=shuffling).split(self.batch_size):
                 optimizer.zero_grad()
-                with dropping.turn():
+                with dropping.fork():
                     errors = task.loss.training(outputs(module, inputs[batch]), target[batch])
                     errors.mean().backward()
                 optimizer.step()

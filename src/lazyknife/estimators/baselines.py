@@ -28,7 +28,7 @@ from ..data.checks import check_flag, check_folds, check_fraction
 from ..data.encoder import TableEncoder
 from ..intervals import Construction
 from ..intervals.constructions import ROUNDED, evaluation_slack
-from ..networks import Dice, Network, build, dtype_of, evaluation_copy, like, make
+from ..networks import Network, RandomStream, build, dtype_of, evaluation_copy, like, make
 from ..records import Predictions
 from ..sentences import OWN_TYPE
 from .base import IntervalRegressor
@@ -84,11 +84,11 @@ class Ensemble:
 
         It acts as a small change of the weights does, which is measured here at some rows.
         """
-        dice = torch.Generator().manual_seed(0)
+        generator = torch.Generator().manual_seed(0)
         weights = dict(self.weights)
         for name, weight in weights.items():
             if weight.is_floating_point():
-                draw = torch.randn(weight.shape, generator=dice, dtype=torch.float64)
+                draw = torch.randn(weight.shape, generator=generator, dtype=torch.float64)
                 weights[name] = weight * (1 + SHAKE * draw)
         moved = replace(self, weights=weights).outputs(X[:FEW_ROWS])
         return SHARE * float((moved - self.outputs(X[:FEW_ROWS])).abs().max())
@@ -169,17 +169,16 @@ def train_ensemble(
         labels = target[subsets[block]] - offsets[block, None].to(target.dtype)
         batches = _batches(subsets[block], labels, settings, seed + number)
         shown = track(batches, "training networks", updates, progress)
-        dice = Dice(seed + number, needed=dropping)
-        weights = _train(starts, inputs, shown, settings.lr, dice)
+        stream = RandomStream(seed + number, needed=dropping)
+        weights = _train(starts, inputs, shown, settings.lr, stream)
         parts.append(Ensemble(module, weights, offsets[block]))
     found = Ensemble.joined(parts)
     exact = evaluation_copy(module)
     try:
         with networks.seeded(0), torch.no_grad():
-            networks.private(exact)(like(X[:2], exact))
+            networks.private_copy(exact)(like(X[:2], exact))
     except (RuntimeError, ValueError, IndexError):  # it works in its own type alone
         exact = module.eval()
-    networks.note_draws(exact, like(X[:2], exact))
     return replace(found, module=exact)
 
 
@@ -197,7 +196,7 @@ def _train(
     inputs: Tensor,
     batches: Iterable[Batch],
     lr: float,
-    dice: Dice,
+    stream: RandomStream,
 ) -> Weights:
     """Train by Adam, which treats each number on its own, so that one serves all networks."""
     module = starts[0]
@@ -207,7 +206,7 @@ def _train(
     optimizer = torch.optim.Adam([p for p in parameters.values() if p.requires_grad], lr=lr)
     for rows, labels in batches:
         optimizer.zero_grad()
-        with dice.turn():
+        with stream.fork():
             predicted = networks.stacked_outputs(module, weights, inputs[rows], own_rows=True)
             (predicted - labels).square().mean(dim=1).sum().backward()
         optimizer.step()

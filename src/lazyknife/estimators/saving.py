@@ -39,7 +39,7 @@ from ..files import replacing
 from ..intervals.full_conformal import FramedFull
 from ..intervals.streamed import CompactModels
 from ..networks import ACTIVATIONS, Averaged, Framed, listed_networks, make, mlp, wide
-from ..networks.perceptrons import WithSkip
+from ..networks.mlp import WithSkip
 
 SCHEMA = b"lazyknife-model-2 "  # the start of a file; changes with the form of the list
 CLOSE = 1e-6  # relative: other processors round differently, other networks differ by more

@@ -4,10 +4,20 @@
 # ruff: noqa: F401
 
 from .building import Network, build, make
-from .calls import call_with, dtype_of, like, outputs, set_training, stacked_outputs, widest_layer
-from .copies import evaluation_copy, private
-from .dice import Dice, draws, lent, note_draws, seeded, spawn_seeds
-from .ensembles import ensemble_outputs, is_chain
-from .kinds import KINDS, Anova, Kind, Laplace
-from .perceptrons import ACTIVATIONS, DEFAULT, Averaged, Framed, mlp
+from .calls import (
+    call_with,
+    dtype_of,
+    ensemble_outputs,
+    gradients,
+    is_chain,
+    like,
+    outputs,
+    row_gradients,
+    set_training,
+    stacked_outputs,
+    widest_layer,
+)
+from .isolation import RandomStream, draws, evaluation_copy, private_copy, seeded, spawn_seeds
+from .kernels import KINDS, Anova, Kind, Laplace
+from .mlp import ACTIVATIONS, DEFAULT, Averaged, Framed, mlp
 from .wide import CANDIDATES, is_known, listed_networks, wide

@@ -11,9 +11,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import UninitializedParameter
 
 from .calls import device_of, like
-from .copies import deep_copy
-from .dice import seeded, spawn_seeds
-from .perceptrons import DEFAULT, Averaged, check_room
+from .isolation import deep_copy, seeded, spawn_seeds
+from .mlp import DEFAULT, Averaged, check_room
 
 CODES = "integers are codes: pass X.float() if they are numbers"
 

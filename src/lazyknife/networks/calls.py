@@ -1,17 +1,28 @@
-"""Calls of a network: inputs of its type, its mode, other weights, and many weights at once."""
+"""Calls of a network: inputs of its type, its mode, other weights, many weights, rows' gradients.
+
+Calls with other weights run in a private copy, so threads may share a network.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
+from torch.func import functional_call, grad, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from ..compute import CPU
+from ..compute import CPU, blocks, steps
+from .isolation import private_copy
+from .mlp import ACTIVATIONS
+
+# Networks run at a time, and bytes of one layer's units for them and a block of rows: enough for
+# the products to run at the full rate, few enough for the caches.
+NETWORKS_AT_ONCE = 25
+ENSEMBLE_BYTES = 5 * 2**19
+GPU_ENSEMBLE_BYTES = 2**28
 
 
 def dtype_of(module: nn.Module) -> torch.dtype:
@@ -43,12 +54,32 @@ def outputs(module: nn.Module, X: Tensor) -> Tensor:
     return result.reshape(len(X))
 
 
+def widest_layer(module: nn.Module) -> int:
+    """Return the units of the widest layer, for estimating the memory that a row takes."""
+    return max(max(p.shape, default=1) for p in module.parameters())
+
+
+def widest_output(module: nn.Module, row: Tensor) -> int:
+    """Return the size of the largest result of any layer for one row."""
+    own, sizes = private_copy(module), [1]
+
+    def note(layer: nn.Module, args: Any, result: Any) -> None:
+        sizes.append(result.numel() if isinstance(result, Tensor) else 1)
+
+    for part in own.modules():
+        if not isinstance(part, torch.jit.ScriptModule):
+            part.register_forward_hook(note)
+    with torch.no_grad():
+        own(row.clone())
+    return max(sizes)
+
+
 def call_with(module: nn.Module, weights: Mapping[str, Tensor], X: Tensor) -> Any:
     """Call the network with other weights, by the names of ``named_parameters``.
 
-    The module holds them during the call, so it must be the caller's own (see ``lent``). A tied
-    weight is set wherever it is held. torch's own handling of ties is not used: it leaves the new
-    weights behind in a module that is registered under two names.
+    The module holds them during the call, so it must be a private copy. A tied weight is set
+    wherever it is held. torch's own handling of ties is not used: it leaves the new weights behind
+    in a module that is registered under two names.
     """
     everywhere: dict[str, Tensor] = {}
     first: dict[int, str] = {}
@@ -67,55 +98,131 @@ def stacked_outputs(
 ) -> Tensor:
     """Outputs of b networks that differ in their weights only, shape (b, m).
 
-    ``weights`` are stacked, shape (b, *shape); those not named are the module's own, which must be
-    the caller's own (see ``lent``). X has the rows of all networks, shape (m, ...), or with
-    ``own_rows`` those of each, shape (b, m, ...).
+    ``weights`` are stacked, shape (b, *shape); those not named are the module's own. X has the rows
+    of all networks, shape (m, ...), or with ``own_rows`` those of each, shape (b, m, ...). Nothing
+    that one network keeps is seen by another, or by a later call.
     """
 
-    def one(own: dict[str, Tensor], rows: Tensor) -> Any:
-        return call_with(module, own, rows).reshape(len(rows))
+    def one(network: nn.Module, own: dict[str, Tensor], rows: Tensor) -> Any:
+        return call_with(network, own, rows).reshape(len(rows))
 
-    batched = vmap(one, in_dims=(0, 0 if own_rows else None), randomness="different")
+    axes = (0, 0 if own_rows else None)
+    batched = vmap(partial(one, private_copy(module)), in_dims=axes, randomness="different")
     try:
         result: Tensor = batched(dict(weights), X)
     except RuntimeError:  # the network branches on values, so it cannot be batched
         count = len(next(iter(weights.values())))
         # A network may modify its weights (an embedding with max_norm does): not those given.
-        each = ({name: w[j].clone() for name, w in weights.items()} for j in range(count))
-        result = torch.stack([one(own, X[j] if own_rows else X) for j, own in enumerate(each)])
+        each = ({name: weight[j].clone() for name, weight in weights.items()} for j in range(count))
+        found = [one(private_copy(module), w, X[j] if own_rows else X) for j, w in enumerate(each)]
+        result = torch.stack(found)
     return result
 
 
-@contextmanager
-def watched(module: nn.Module, note: Callable[[nn.Module, Any, Any], None]) -> Iterator[None]:
-    """Within the block, call ``note(layer, inputs, result)`` after every layer that runs.
+def row_gradients(
+    module: nn.Module,
+    weights: Mapping[str, Tensor],
+    X: Tensor,
+    y: Tensor | None = None,
+    loss: Callable[[Tensor, Tensor], Tensor] | None = None,
+) -> dict[str, Tensor]:
+    """Gradients of each row's output, or of its loss, shape (n, *shape) for each of the weights.
 
-    The module holds hooks meanwhile, so it must be the caller's own (see ``lent``).
+    ``loss`` goes from an output and a target to a number. A row is alone in its batch, and nothing
+    that the network keeps lasts: whatever the network does, a row's gradient depends on no other.
     """
-    hooks = [
-        part.register_forward_hook(note)
-        for part in module.modules()
-        if not isinstance(part, torch.jit.ScriptModule)
-    ]
+
+    def value(own: dict[str, Tensor], network: nn.Module, *row: Tensor) -> Tensor:
+        output: Tensor = call_with(network, own, row[0][None]).reshape(())
+        return output if loss is None else loss(output, row[1])
+
+    own = {name: weight.detach() for name, weight in weights.items()}
+    rows = (X,) if y is None else (X, y)
+    batched = vmap(grad(value), in_dims=(None, None, *[0] * len(rows)), randomness="different")
     try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
+        with torch.no_grad():  # of all other weights
+            result: dict[str, Tensor] = batched(own, private_copy(module), *rows)
+    except RuntimeError:  # the network looks at values, or changes tensors: one row at a time
+        each = []
+        for row in zip(*rows, strict=True):
+            # It may modify its weights (an embedding with max_norm does): not those given.
+            copies = {name: weight.clone().requires_grad_() for name, weight in own.items()}
+            with torch.enable_grad():
+                total = value(copies, private_copy(module), *row)
+            each.append(gradients(total, list(copies.values())))
+        result = dict(zip(own, map(torch.stack, zip(*each, strict=True)), strict=True))
+    return result
 
 
-def widest_output(module: nn.Module, row: Tensor) -> int:
-    """Return the size of the largest result of any layer for one row (see ``watched``)."""
-    sizes = [1]
-
-    def note(_: nn.Module, args: Any, result: Any) -> None:
-        sizes.append(result.numel() if isinstance(result, Tensor) else 1)
-
-    with watched(module, note), torch.no_grad():
-        module(row.clone())
-    return max(sizes)
+def gradients(total: Tensor, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Derivatives of a number, zero for the inputs that it does not depend on."""
+    if not inputs:
+        return ()
+    return torch.autograd.grad(total, inputs, allow_unused=True, materialize_grads=True)
 
 
-def widest_layer(module: nn.Module) -> int:
-    """Return the units of the widest layer, for estimating the memory that a row takes."""
-    return max(max(p.shape, default=1) for p in module.parameters())
+def ensemble_outputs(
+    module: nn.Module,
+    weights: Mapping[str, Tensor],
+    X: Tensor,
+    at_once: int = NETWORKS_AT_ONCE,
+    limit: int | None = None,
+) -> Tensor:
+    """Outputs of b networks at m rows, shape (b, m), without derivatives.
+
+    ``weights`` are stacked, shape (b, *shape); those not named are the module's own. They run in
+    the module's type. Blocks of ``at_once`` networks and of rows keep the units of a layer within
+    ``limit`` bytes.
+    """
+    count = len(next(iter(weights.values())))
+    if limit is None:
+        limit = ENSEMBLE_BYTES if X.device.type == "cpu" else GPU_ENSEMBLE_BYTES
+    run: Callable[[nn.Module, Mapping[str, Tensor], Tensor], Tensor] = stacked_outputs
+    width = 1  # irrelevant for a single row
+    if X.dim() == 2 and is_chain(module):
+        linear = [layer for layer in module if isinstance(layer, nn.Linear)]
+        run, width = _chain_outputs, max(layer.out_features for layer in linear)
+    elif len(X) > 1:
+        width = widest_output(module, X[:1])
+    result = X.new_empty(count, len(X), dtype=dtype_of(module))
+    with torch.no_grad():
+        for models in steps(count, at_once):
+            own = {name: like(weight[models], module) for name, weight in weights.items()}
+            bytes_each = result.itemsize * (models.stop - models.start) * width
+            for rows in blocks(len(X), bytes_each, limit):
+                result[models, rows] = run(module, own, X[rows])
+    return result
+
+
+def is_chain(module: nn.Module) -> TypeGuard[nn.Sequential]:
+    """Whether the network is a plain sequence of linear layers and activations, each used once."""
+    if type(module) is not nn.Sequential or module.training:
+        return False
+    changed = any(
+        part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part)
+        for part in module.modules()
+    )
+    linear = [layer for layer in module if type(layer) is nn.Linear]
+    own = [id(p) for layer in linear for p in layer.parameters()]
+    plain = all(type(layer) in (nn.Linear, *ACTIVATIONS.values()) for layer in module)
+    return plain and not changed and len(set(own)) == len(own)
+
+
+def _chain_outputs(module: nn.Module, weights: Mapping[str, Tensor], X: Tensor) -> Tensor:
+    """Outputs of many chains, shape (b, m); 1.4 times as fast as ``stacked_outputs``.
+
+    Rows are columns here, so that one product serves every network's first own layer: what flows
+    is (units, rows) as long as the networks agree, and (networks, units, rows) from there on.
+    """
+    hidden = X.T.clone()  # a layer may work in place
+    for name, layer in module._modules.items():  # named_children names a layer only once
+        if isinstance(layer, nn.Linear):
+            hidden = weights.get(f"{name}.weight", layer.weight) @ hidden
+            bias = weights.get(f"{name}.bias", layer.bias)
+            if bias is not None and bias.dim() < hidden.dim():
+                hidden += bias[..., None]
+            elif bias is not None:  # the first thing in which the networks differ
+                hidden = hidden + bias[..., None]
+        elif layer is not None:
+            hidden = hidden.relu_() if isinstance(layer, nn.ReLU) else layer(hidden)
+    return hidden.expand(len(next(iter(weights.values()))), 1, -1)[:, 0]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..data.checks import check_choice, check_flag, check_reasonable
-from .kinds import KINDS
+from .kernels import KINDS
 
 SQUASH = 2.0  # x ↦ sign(x)·log(1 + 2|x|)
 

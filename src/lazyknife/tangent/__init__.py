@@ -9,10 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from ..compute import PROCESSOR, Machine
-from ..networks import evaluation_copy, is_chain, lent, note_draws
+from ..networks import evaluation_copy, is_chain, private_copy, row_gradients
 from .capture import capturable_layers
 from .features import Basis, Dual, Exact, FeatureMap, Linear, Primal, Rows
-from .jacobian import row_by_row
 from .landmarks import Landmarks
 from .selection import Selection, check_selection, selected
 from .sketch import Sketch
@@ -41,9 +40,7 @@ def linearise(
     for name, parameter in network.named_parameters():
         parameter.requires_grad_(name in moved)
     probe = PROCESSOR.put(X[:PROBE])
-    note_draws(network, probe)
-    with lent(network) as own:
-        layers = capturable_layers(own, probe)
+    layers = capturable_layers(private_copy(network), probe)
     tangent = make_tangent(network, layers, probe)
     if layers and not is_chain(network) and not agrees(tangent, probe):
         tangent = make_tangent(network, (), probe)
@@ -52,9 +49,8 @@ def linearise(
 
 def agrees(tangent: Tangent, X: Tensor) -> bool:
     """Whether the kernel of these rows is that of their explicit Jacobian, row by row."""
-    with lent(tangent.module) as module:
-        rows = row_by_row(module, list(tangent.moved), X)
-    jacobian = torch.cat([part.flat for part in rows], dim=1)
+    rows = row_gradients(tangent.module, tangent.moved, X)
+    jacobian = torch.cat([each.flatten(1) for each in rows.values()], dim=1)
     features = tangent.features(X)
     expected = jacobian @ jacobian.T
     difference = tangent.kernel(features, features) - expected

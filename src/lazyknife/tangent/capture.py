@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from ..networks import outputs
+from ..networks import gradients, outputs
 from .layers import LAYERS, has_formula
 
 
@@ -33,20 +33,13 @@ class _Call(NamedTuple):
 def uses_of(module: nn.Module, layers: Collection[str], X: Tensor) -> tuple[Tensor, list[Use]]:
     """Outputs (n,), and every call of the layers, by one forward and one backward pass.
 
-    The module has hooks during the call, so pass a private copy (see ``networks.lent``).
+    The module has hooks during the call, so pass a private copy of the network.
     """
     with torch.enable_grad():
         predicted, calls = _recorded_outputs(module, layers, X)
         signals = gradients(predicted.sum(), [call.result for call in calls])
     uses = [Use(call.layer, call.x, g) for call, g in zip(calls, signals, strict=True)]
     return predicted.detach(), uses
-
-
-def gradients(total: Tensor, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Derivatives of a number, zero for the inputs that it does not depend on."""
-    if not inputs:
-        return ()
-    return torch.autograd.grad(total, inputs, allow_unused=True, materialize_grads=True)
 
 
 def capturable_layers(module: nn.Module, probe: Tensor) -> tuple[str, ...]:

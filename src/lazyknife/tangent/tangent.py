@@ -10,9 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from ..compute import PROCESSOR, Machine, blocks, steps, wake
-from ..networks import ensemble_outputs, lent, outputs, stacked_outputs
+from ..networks import ensemble_outputs, outputs, private_copy, row_gradients, stacked_outputs
 from .capture import Use, uses_of
-from .jacobian import jacobian_rows
 from .layers import LAYERS
 from .parts import Explicit, Moves, Part, merge
 
@@ -54,7 +53,8 @@ class Tangent:
         X = self.machine.put(X)
         work = blocks(len(X), self.work_bytes, self.machine.block)
         if len(X) * self.row_bytes > self.machine.kept:
-            with torch.no_grad(), lent(self.module) as module:
+            module = private_copy(self.module)
+            with torch.no_grad():
                 return Features(X, torch.cat([outputs(module, X[rows]) for rows in work]), None)
         made = [self.make(X[rows]) for rows in work]
         predicted = torch.cat([values for values, _ in made])
@@ -130,11 +130,14 @@ class Tangent:
         return self._make(self.machine.put(X))[:2]
 
     def _make(self, X: Tensor) -> tuple[Tensor, list[Part], list[Use]]:
-        with lent(self.module) as module:
-            predicted, uses = uses_of(module, self.layers, X)
-            names = {id(p): name for name, p in module.named_parameters()}
-            parts = [part for use in uses for part in _parts(use, names)]
-            return predicted, [*merge(parts), *jacobian_rows(module, self.rest, X)], uses
+        module = private_copy(self.module)
+        predicted, uses = uses_of(module, self.layers, X)
+        names = {id(p): name for name, p in module.named_parameters()}
+        parts = [part for use in uses for part in _parts(use, names)]
+        rest = {name: p for name, p in self.moved.items() if name in self.rest}
+        rows = row_gradients(self.module, rest, X) if rest else {}
+        explicit = [Explicit((name,), each) for name, each in rows.items()]
+        return predicted, [*merge(parts), *explicit], uses
 
     def on(self, machine: Machine) -> Tangent:
         """Move the tangent, and its module, to another machine."""
@@ -177,5 +180,5 @@ def moved_outputs(
     weights = {name: parameters[name].detach() + move for name, move in moves.items()}
     if not own_row:
         return ensemble_outputs(module, weights, X)
-    with torch.no_grad(), lent(module) as network:
-        return stacked_outputs(network, weights, X.unsqueeze(1), own_rows=True)[:, 0]
+    with torch.no_grad():
+        return stacked_outputs(module, weights, X.unsqueeze(1), own_rows=True)[:, 0]

@@ -12,17 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from lazyknife.networks import (
-    Dice,
-    build,
+    RandomStream,
     call_with,
     draws,
     evaluation_copy,
-    lent,
     make,
     mlp,
-    note_draws,
     outputs,
-    private,
+    private_copy,
     seeded,
 )
 from lazyknife.networks.calls import widest_output
@@ -62,7 +59,7 @@ UNCOPIED = ("hides", "old weight norm")
 def test_a_private_copy_is_the_network_and_shares_its_parameters_alone(name: str) -> None:
     module = evaluated(name)
     before = everything_in(module)
-    copied = private(module)
+    copied = private_copy(module)
     parameters = dict(copied.named_parameters())
     assert list(parameters) == list(dict(module.named_parameters()))
     for key, value in module.named_parameters():
@@ -71,12 +68,14 @@ def test_a_private_copy_is_the_network_and_shares_its_parameters_alone(name: str
         assert copied.get_buffer(key) is not value
     assert [type(part) for part in copied.modules()] == [type(part) for part in module.modules()]
     assert not set(copied.modules()) & set(module.modules())
-    expected = outputs(copy.deepcopy(module) if name not in UNCOPIED else private(module), MANY)
+    expected = outputs(
+        copy.deepcopy(module) if name not in UNCOPIED else private_copy(module), MANY
+    )
     with torch.enable_grad():
         first = outputs(copied, MANY)
     assert torch.equal(first, expected)
-    assert torch.equal(outputs(private(module), MANY), expected)
-    assert widest_output(private(module), MANY[:1]) >= 1
+    assert torch.equal(outputs(private_copy(module), MANY), expected)
+    assert widest_output(private_copy(module), MANY[:1]) >= 1
     assert alike(everything_in(module), before)
 
 
@@ -87,7 +86,7 @@ def test_other_weights_are_those_of_the_private_copy_alone(name: str) -> None:
     before = everything_in(module)
     own = {key: value[0] for key, value in stacked(module).items()}
     with torch.no_grad():
-        result = call_with(private(module), own, MANY).reshape(-1)
+        result = call_with(private_copy(module), own, MANY).reshape(-1)
         for key, value in module.named_parameters():
             value.copy_(own[key])
         expected = outputs(module, MANY)
@@ -99,21 +98,21 @@ def test_other_weights_are_those_of_the_private_copy_alone(name: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
-def test_a_scripted_network_is_lent_as_it_is() -> None:
+def test_a_scripted_network_is_shared_as_it_is() -> None:
     module = torch.jit.script(mlp((4,))(3).double().eval())
     mixed = nn.Sequential(module, nn.Flatten(0))
-    with lent(mixed) as copied:
-        assert copied is not mixed
-        assert torch.equal(outputs(copied, MANY), outputs(module, MANY))
-        assert widest_output(copied, MANY[:1]) == 1
-    assert torch.equal(outputs(private(module), MANY), outputs(module, MANY))
+    copied = private_copy(mixed)
+    assert copied is not mixed
+    assert torch.equal(outputs(copied, MANY), outputs(module, MANY))
+    assert widest_output(copied, MANY[:1]) == 1
+    assert torch.equal(outputs(private_copy(module), MANY), outputs(module, MANY))
 
 
 def test_a_network_that_keeps_what_it_has_made_can_be_copied() -> None:
     module = Remembers()
     module(X.float())  # with derivatives, as after the user's own training
     assert not module.last.is_leaf
-    for copied in (make(module, X, 0), evaluation_copy(module), private(module)):
+    for copied in (make(module, X, 0), evaluation_copy(module), private_copy(module)):
         assert torch.equal(copied.layer.weight, module.layer.weight)
         assert torch.equal(copied.last, module.last)
         assert copied.last is not module.last
@@ -146,15 +145,15 @@ def test_streams_continue_where_they_were_left_and_restore_the_callers_state() -
     with seeded(5):
         expected = [torch.rand(3) for _ in range(4)]
     before = torch.get_rng_state()
-    dice, others = Dice(5), Dice(6)
+    stream, others = RandomStream(5), RandomStream(6)
     for values in expected:
-        with dice.turn():
+        with stream.fork():
             assert torch.equal(torch.rand(3), values)
         torch.rand(2)
-        with others.turn():
+        with others.fork():
             torch.rand(5)
     torch.set_rng_state(before)
-    with Dice(5, needed=False).turn():
+    with RandomStream(5, needed=False).fork():
         drawn = torch.rand(3)
     torch.set_rng_state(before)
     assert torch.equal(torch.rand(3), drawn)
@@ -169,9 +168,9 @@ def test_turns_may_be_nested_and_end_with_an_error() -> None:
             torch.rand(9)
         second = torch.rand(1)
     assert torch.equal(torch.cat([first, second]), expected)
-    dice, before = Dice(5), torch.get_rng_state()
+    stream, before = RandomStream(5), torch.get_rng_state()
     for _ in range(2):
-        with pytest.raises(ZeroDivisionError), dice.turn():
+        with pytest.raises(ZeroDivisionError), stream.fork():
             raise ZeroDivisionError
     assert torch.equal(torch.get_rng_state(), before)
     finished = threading.Thread(target=lambda: draws(mlp((4,))(3), X.float()))
@@ -181,18 +180,11 @@ def test_turns_may_be_nested_and_end_with_an_error() -> None:
 
 
 def test_it_is_known_which_networks_draw_numbers() -> None:
-    dropping, remembers = two(nn.Dropout(0.5)), Remembers()
+    dropping, drawing, remembers = two(nn.Dropout(0.5)), Draws().eval(), Remembers()
+    chain = mlp((4,))(3)
     before = torch.get_rng_state()
     assert draws(dropping, X.float())
-    assert draws(Draws().eval(), X.float())
-    assert not any(draws(m, X.float()) for m in (dropping.eval(), mlp((4,))(3), remembers))
+    assert draws(drawing, X.float())
+    assert not any(draws(m, X.float()) for m in (dropping.eval(), chain, remembers))
     assert (remembers.calls, remembers.seen) == (0, [])
-    torch.set_rng_state(before)
-    module = Draws().double().eval()
-    note_draws(module, X)
-    before = torch.get_rng_state()
-    for network in (module, copy.deepcopy(module)):
-        with lent(network) as copied:
-            outputs(copied, X)
-    build(module, X, seed=0)
     assert torch.equal(torch.get_rng_state(), before)
