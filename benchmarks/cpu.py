@@ -41,13 +41,14 @@ from lazyknife.compute import Machine, steps
 from lazyknife.estimators.baselines import Refits, train_ensemble
 from lazyknife.estimators.fit_network import LazyStep
 from lazyknife.estimators.lazy import LazyJackknifeRegressor
-from lazyknife.intervals import CONSTRUCTIONS, LazyModels, kappa
-from lazyknife.intervals.constructions import Plus, plus
+from lazyknife.intervals import CONSTRUCTIONS, Construction, kappa
+from lazyknife.intervals.constructions import plus
 from lazyknife.intervals.window import BoundedReadout
 from lazyknife.networks import build, make, mlp
 from lazyknife.records import LeaveOneOut
+from lazyknife.ridge.leave_one_out import leave_rows
 from lazyknife.ridge.problem import GRID_POINTS, Problem
-from lazyknife.ridge.readout import READOUTS, TangentReadout
+from lazyknife.ridge.readout import READOUTS, Read, TangentReadout
 from lazyknife.ridge.rounding import GAMMA
 from lazyknife.tangent import Sketch, linearise
 
@@ -108,7 +109,7 @@ def lazy(
 
     def job() -> None:
         tangent = linearise(network, X, machine=machine)
-        ends(LazyStep(**{"ridge": 10.0, **settings}).models(tangent, X, y).loo, new)
+        ends(LazyStep(**{"ridge": 10.0, **settings}).models(tangent, X, y), new)
 
     return job
 
@@ -208,20 +209,19 @@ def guard(repeats: int) -> list[Row]:
     return rows
 
 
-class Unchecked(Plus):
+class Unchecked(Construction):
     """Neither measures nor bounds rounding, but for what the solution of the equations counts."""
 
-    def fit(self, problem: Problem, readout: str) -> LazyModels:
+    def fit(self, problem: Problem, readout: str) -> Read:
         """Solve the models and read them out."""
-        solved, system = self.solve(problem), problem.system
+        solved, system = leave_rows(problem), problem.system
         scales = problem.widths.scales(system, solved, GAMMA)
-        loo = READOUTS[readout].of(problem.basis, problem.X, problem.y, solved, scales)
-        return LazyModels(loo, solved)
+        return READOUTS[readout].of(problem.basis, problem.X, problem.y, solved, scales)
 
 
 def without_checks(job: Job) -> None:
     """Run a job that does not check rounding."""
-    with patch.dict(CONSTRUCTIONS, plus=Unchecked()):
+    with patch.dict(CONSTRUCTIONS, plus=Unchecked(**vars(CONSTRUCTIONS["plus"]))):
         job()
 
 
@@ -256,7 +256,7 @@ def windows(repeats: int, n: int = 200_000, dimension: int = 512) -> list[Row]:
     """Ends for one new row from all models of a sketch, and from the few that can be them."""
     X, y, new, network = problem(n, 16, 2000)
     step = LazyStep(ridge=10.0, features=Sketch(dimension))
-    few = step.models(linearise(network, X), X, y).loo
+    few = step.models(linearise(network, X), X, y)
     assert isinstance(few, BoundedReadout)
     every = TangentReadout(*(getattr(few, each.name) for each in fields(TangentReadout)))
     some = new[: max(1, len(new) // 40)]

@@ -26,7 +26,7 @@ from lazyknife.compute import machine_for, steps
 from lazyknife.estimators.fit_network import LazyStep
 from lazyknife.intervals import kappa
 from lazyknife.intervals.constructions import plus
-from lazyknife.intervals.rounded import rounding_share
+from lazyknife.intervals.models import rounding_share
 from lazyknife.networks import mlp, seeded
 from lazyknife.tangent import EXACT, Sketch, linearise
 
@@ -100,9 +100,7 @@ def run(case: Case, widths: tuple[int, ...], features: int, device: str) -> dict
     models = LazyStep(10.0, features=mapped).models(tangent, X, y)
     clock.stage("solve")
     with torch.no_grad():
-        ends = [
-            plus(models.loo, new[part], ranks) for part in steps(case.m, models.loo.rows_at_once)
-        ]
+        ends = [plus(models, new[part], ranks) for part in steps(case.m, models.rows_at_once)]
     lower, upper = (torch.cat([end[k] for end in ends]).cpu() for k in (1, 2))
     clock.stage("predict")
     assert torch.isfinite(lower).all()
@@ -113,7 +111,7 @@ def run(case: Case, widths: tuple[int, ...], features: int, device: str) -> dict
         **clock.seconds,
         "seconds": round(sum(clock.seconds.values()), 4),
         "peak_bytes": peak,
-        "rounding": rounding_share(models.loo, 0.1, float(y.abs().max())),
+        "rounding": rounding_share(models, 0.1, float(y.abs().max())),
         "mean_width": float((upper - lower).mean()),
     }
 

@@ -166,18 +166,18 @@ y = X.sum(dim=1).sin()
 tangent = linearise(build(mlp((4,)), X, seed=0), X)
 for ridge in (1.0, "auto"):
     for readout, sketch in [*[(name, EXACT) for name in READOUTS], ("tangent", Sketch(5))]:
-        loo = LazyStep(ridge, readout=readout, features=sketch).models(tangent, X, y).loo
+        loo = LazyStep(ridge, readout=readout, features=sketch).models(tangent, X, y)
         for construction in ("plus", "minmax", "jackknife", "naive"):
             _, lower, upper = CONSTRUCTIONS[construction].ends(loo, X, [2])
             assert (lower <= upper).all()
     for construction in ("full", "cv+"):
-        loo = LazyStep(ridge, construction=construction).models(tangent, X, y).loo
+        loo = LazyStep(ridge, construction=construction).models(tangent, X, y)
         _, lower, upper = CONSTRUCTIONS[construction].ends(loo, X, [2])
         assert (lower <= upper).all()
-    loo = LazyStep(ridge, widths="leverage").models(tangent, X, y).loo
+    loo = LazyStep(ridge, widths="leverage").models(tangent, X, y)
     _, lower, upper = CONSTRUCTIONS["plus"].ends(loo, X, [2])
     assert (lower <= upper).all()
-    loo = LazyStep(ridge, loss=Huber()).models(tangent, X, y).loo
+    loo = LazyStep(ridge, loss=Huber()).models(tangent, X, y)
 """
 
 

@@ -18,7 +18,7 @@ import lazyknife as lk
 from lazyknife.base import BASES
 from lazyknife.base.method import Task
 from lazyknife.intervals import CONSTRUCTIONS
-from lazyknife.intervals.constructions import Full, Plus
+from lazyknife.intervals.constructions import plus
 from lazyknife.losses import LOSSES
 from lazyknife.records import INDEPENDENT, Base, Ends, LeaveOneOut, PrivacyCurve
 from lazyknife.ridge.system import RidgeModels, System
@@ -35,20 +35,19 @@ def fitted(**settings: object) -> lk.LazyJackknifeRegressor:
     return model.fit(X, y)
 
 
-class Doubled(Plus):
+def doubled(loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
     """Jackknife+ whose intervals are twice as wide around the point."""
+    point, lower, upper = plus(loo, X, ranks)
+    return point, 2 * lower - point[:, None], 2 * upper - point[:, None]
 
-    summary = "twice as wide as plus"
 
-    def ends(self, loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
-        point, lower, upper = super().ends(loo, X, ranks)
-        return point, 2 * lower - point[:, None], 2 * upper - point[:, None]
+DOUBLED = replace(CONSTRUCTIONS["plus"], summary="twice as wide as plus", ends=doubled)
 
 
 def test_a_construction(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="construction='doubled': choose from 'plus', 'minmax'"):
         fitted(construction="doubled")
-    monkeypatch.setitem(CONSTRUCTIONS, "doubled", Doubled())
+    monkeypatch.setitem(CONSTRUCTIONS, "doubled", DOUBLED)
     single, double = fitted(), fitted(construction="doubled")
     found, wanted = double.predict_interval(NEW), single.predict_interval(NEW)
     np.testing.assert_allclose(found.width, 2 * wanted.width)
@@ -60,10 +59,7 @@ def test_a_construction(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_construction_that_does_not_certify(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Silent(Plus):
-        certifies = False
-
-    monkeypatch.setitem(CONSTRUCTIONS, "silent", Silent())
+    monkeypatch.setitem(CONSTRUCTIONS, "silent", replace(DOUBLED, miss=None))
     certificate = fitted(construction="silent").certificate_
     assert certificate.coverage is None
     assert "'silent' has no coverage guarantee: use 'plus'" in str(certificate)
@@ -73,20 +69,20 @@ def test_a_construction_that_does_not_certify(monkeypatch: pytest.MonkeyPatch) -
 def test_a_construction_may_be_passed_as_an_object_and_certifies_nothing(
     widths: str | None,
 ) -> None:
-    single, double = fitted(widths=widths), fitted(construction=Doubled(), widths=widths)
+    single, double = fitted(widths=widths), fitted(construction=DOUBLED, widths=widths)
     found, wanted = double.predict_interval(NEW), single.predict_interval(NEW)
     np.testing.assert_allclose(found.width, 2 * wanted.width)
     assert double.certificate_.coverage is None
-    said = "Nothing is known of the coverage of construction Doubled(), which was passed"
+    said = "coverage of construction Construction('twice as wide as plus'), which was passed"
     assert said in str(double.certificate_)
-    assert said in str(lk.certify(n=40, alpha=0.1, construction=Doubled()))
+    assert said in str(lk.certify(n=40, alpha=0.1, construction=DOUBLED))
     assert clone(double).construction is not None
     given = fitted(construction=CONSTRUCTIONS["minmax"])  # the package's own object is known
     assert given.certificate_.coverage == fitted(construction="minmax").certificate_.coverage
 
 
 def test_a_construction_as_an_object_works_with_candidates_and_refits() -> None:
-    kinds = ({"construction": "plus"}, {"construction": Doubled()})
+    kinds = ({"construction": "plus"}, {"construction": DOUBLED})
     chosen = [lk.LazyJackknifeRegressor(random_state=0, **kind).fit(X, y) for kind in kinds]
     trained = [
         lk.JackknifeRegressor(lk.mlp(()), epochs=1, random_state=0, **kind).fit(X, y)
@@ -99,11 +95,9 @@ def test_a_construction_as_an_object_works_with_candidates_and_refits() -> None:
 
 
 def test_a_construction_as_an_object_is_refused_where_its_models_lack() -> None:
-    class Whole(Full):
-        """Full conformal prediction under another name."""
-
-    with pytest.raises(ValueError, match=r"Whole\(\) requires the models of LazyJackknife"):
-        lk.JackknifeRegressor(construction=Whole()).fit(X, y)
+    whole = replace(CONSTRUCTIONS["full"], summary="whole")
+    with pytest.raises(ValueError, match=r"\('whole'\) requires the models of LazyJackknife"):
+        lk.JackknifeRegressor(construction=whole).fit(X, y)
     with pytest.raises(ValueError, match="construction=3: choose from 'plus', 'minmax'"):
         fitted(construction=3)
 

@@ -51,7 +51,7 @@ def test_coins_of_a_given_seed_miss_more_often_than_on_average_over_seeds() -> N
     }
     plus = find_construction("plus")
     worst = missed((1, 2), scores, False, 1)
-    assert worst == Fraction(1, 2) == plus.miss_of_any_seed(1, 2)  # type: ignore[comparison-overlap]
+    assert worst == Fraction(1, 2) == plus.miss_of_any_seed(1, 2, 1)  # type: ignore[comparison-overlap]
     assert worst > plus.miss(1, 2, 1)  # type: ignore[operator]
     every = [missed(labels, scores, False, 1) for labels in ((1, 1), (1, 2), (2, 1), (2, 2))]
     assert sum(every) / 4 <= Fraction(1, 3)  # on average over the coins
@@ -60,7 +60,7 @@ def test_coins_of_a_given_seed_miss_more_often_than_on_average_over_seeds() -> N
 @pytest.mark.parametrize("labels", [(0, 0, 1), (0, 1, 1), (0, 0, 0), (0, 0, 1, 1), (0, 0, 0, 1)])
 @pytest.mark.parametrize("rank", [1, 2])
 def test_no_table_misses_more_often_than_the_bound_of_coins(labels: Labels, rank: int) -> None:
-    bound = find_construction("plus").miss_of_any_seed(rank, len(labels))
+    bound = find_construction("plus").miss_of_any_seed(rank, len(labels), 1)
     found = [missed(labels, random_scores(seed), False, rank) for seed in range(20)]
     assert 0 < max(found) <= bound + 1e-12  # type: ignore[operator]
 

@@ -51,7 +51,7 @@ from lazyknife.base import Plain
 from lazyknife.choosing.rows import drawn_part
 from lazyknife.data.own_scaling import own_frames
 from lazyknife.estimators.fit_shared import PartedStep
-from lazyknife.intervals.constructions import Construction, MinMax, Plus
+from lazyknife.intervals import CONSTRUCTIONS, Construction
 from lazyknife.intervals.order import kth_largest, kth_smallest
 from lazyknife.networks import CANDIDATES, mlp, wide
 from lazyknife.records import Ends
@@ -77,23 +77,23 @@ def without_ties(model: Any, X: Array, y: Array) -> Changed:
     return Changed(model, model.certificate_, after=inwards)
 
 
-class BarePlus(Plus):
+def bare_plus(loo: Any, X: torch.Tensor, ranks: Sequence[int]) -> Ends:
     """Ends without any allowance for rounding."""
-
-    def ends(self, loo: Any, X: torch.Tensor, ranks: Sequence[int]) -> Ends:
-        found, margins = loo.scaled(X), loo.residuals.abs()
-        each = found.each
-        return found.point, kth_smallest(each - margins, ranks), kth_largest(each + margins, ranks)
+    found, margins = loo.scaled(X), loo.residuals.abs()
+    each = found.each
+    return found.point, kth_smallest(each - margins, ranks), kth_largest(each + margins, ranks)
 
 
-class BareMinMax(MinMax):
+def bare_minmax(loo: Any, X: torch.Tensor, ranks: Sequence[int]) -> Ends:
     """Likewise."""
+    found, margin = loo.scaled(X), kth_largest(loo.residuals.abs(), ranks)
+    each = found.each
+    least, most = each.amin(dim=1, keepdim=True), each.amax(dim=1, keepdim=True)
+    return found.point, least - margin, most + margin
 
-    def ends(self, loo: Any, X: torch.Tensor, ranks: Sequence[int]) -> Ends:
-        found, margin = loo.scaled(X), kth_largest(loo.residuals.abs(), ranks)
-        each = found.each
-        least, most = each.amin(dim=1, keepdim=True), each.amax(dim=1, keepdim=True)
-        return found.point, least - margin, most + margin
+
+BARE_PLUS = replace(CONSTRUCTIONS["plus"], ends=bare_plus)
+BARE_MINMAX = replace(CONSTRUCTIONS["minmax"], ends=bare_minmax)
 
 
 def refitted(model: Any, X: Array, y: Array, **settings: Any) -> Any:
@@ -101,7 +101,7 @@ def refitted(model: Any, X: Array, y: Array, **settings: Any) -> Any:
     return type(model)(**model.get_params(deep=False) | settings).fit(X, y)
 
 
-def constructed(construction: str | Construction[Any]) -> Change:
+def constructed(construction: str | Construction) -> Change:
     """Another construction under the same certificate."""
     return lambda model, X, y: Changed(
         refitted(model, X, y, construction=construction), model.certificate_
@@ -204,9 +204,9 @@ MUTANTS: dict[str, list[Case]] = {
     ),
     "one rank more, full": each(changed(lazy(**FULL), one_rank_more), *BAGS),
     "ties missed": [every(changed(lazy(**LINE), without_ties), TIED, 4)],
-    "rounding, plus": [every(changed(lazy(**LINE), constructed(BarePlus())), TWO, 6)],
+    "rounding, plus": [every(changed(lazy(**LINE), constructed(BARE_PLUS)), TWO, 6)],
     "rounding, minmax": [
-        every(changed(lazy(construction="minmax", **LINE), constructed(BareMinMax())), THIRDS, 3)
+        every(changed(lazy(construction="minmax", **LINE), constructed(BARE_MINMAX)), THIRDS, 3)
     ],
     "ties missed, full": [every(changed(lazy(**FULL), without_ties), TIED, 4)],
     "κ/(n + 1) claimed for plus": [one(claiming(lazy(2, **LINE), 2 / 5), SCALES)],

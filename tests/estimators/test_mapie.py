@@ -21,7 +21,7 @@ from lazyknife.data.scaling import symlog
 from lazyknife.estimators.fit_input import Seeds
 from lazyknife.estimators.mapie import Conformalized, MapieRegressor
 from lazyknife.estimators.methods import GRADIENT, PROCESS
-from lazyknife.intervals import kappa, miss_bound
+from lazyknife.intervals import CONSTRUCTIONS, kappa
 from rows import linear
 
 pytest.importorskip("mapie")
@@ -146,7 +146,7 @@ def test_mapie_gets_the_very_level(alpha):
 def test_certificates_of_folds(n):
     X, y = linear(n)
     certificate = mapie("cv", "mean", random_state=0).fit(X, y).certificate_
-    assert certificate.coverage == 1 - miss_bound("cv+", 0.1, n, 10, independent=True).miss
+    assert certificate.coverage == 1 - CONSTRUCTIONS["cv+"].bound(0.1, n, 10, independent=True).miss
     assert list(certificate.bounds) == ["cv_plus"]
     assert f"CV+, DummyRegressor, 10 folds, n = {n}, alpha = 0.1" in certificate.subject
     if n == 100:

@@ -18,7 +18,7 @@ from lazyknife.compute import Machine
 from lazyknife.estimators.candidates import wide_candidate
 from lazyknife.estimators.fit_shared import PartedStep, part_of
 from lazyknife.intervals import find_construction, kappa
-from lazyknife.intervals.streamed import Passes, StreamedModels
+from lazyknife.intervals.streamed import StreamedModels
 from lazyknife.networks import wide
 
 N = 80
@@ -55,7 +55,7 @@ def step_of(
 
 def rest_of(loo: StreamedModels, X: Tensor) -> list[int]:
     """Which rows are left out."""
-    return [int((row == X).all(dim=1).nonzero()[0, 0]) for row in loo.rows]
+    return [int((row == X).all(dim=1).nonzero()[0, 0]) for row in loo.out.rows]
 
 
 @pytest.mark.parametrize("change", ["y", "-y", "row", "category", "gap"])
@@ -85,9 +85,9 @@ def test_a_row_moves_nothing_of_the_model_without_it(settings: Any, change: str)
     assert torch.allclose(found.scales, again.scales, rtol=1e-12)
     others = torch.arange(len(before.residuals)) != k
     assert torch.equal(
-        before.own.expand(N - part_of(N))[others], after.own.expand(N - part_of(N))[others]
+        before.out.own.expand(N - part_of(N))[others], after.out.own.expand(N - part_of(N))[others]
     )
-    assert torch.equal(before.basis.whiten, after.basis.whiten)
+    assert torch.equal(before.passes.basis.whiten, after.passes.basis.whiten)
 
 
 def test_the_part_depends_on_the_number_of_rows_alone() -> None:
@@ -102,12 +102,12 @@ def test_the_part_depends_on_the_number_of_rows_alone() -> None:
 
 def scored_with_own_rows(loo: StreamedModels, X: Tensor, y: Tensor) -> StreamedModels:
     """A leak: σ is learnt from the errors of the rows that are left out, which it remembers."""
-    tangent = loo.basis.tangent
+    tangent = loo.passes.basis.tangent
     narrow = replace(tangent, network=wide("laplace"), weights=torch.full_like(tangent.weights, 9))
-    points, logs = narrow.features(loo.rows), log_errors(loo.residuals)
+    points, logs = narrow.features(loo.out.rows), log_errors(loo.residuals)
     dual = torch.linalg.solve(narrow.gram(points), logs - logs.mean())
     amount = NoiseModel(narrow, points, dual, logs.mean())
-    passes = Passes(loo.basis, loo.solved.ridge, loo.intercept, loo.center, amount)
+    passes = replace(loo.passes, amount=amount, start=None)
     return passes.models(X, y, torch.tensor(rest_of(loo, X)))
 
 
@@ -147,23 +147,25 @@ def test_a_leak_fails_the_test_of_coverage() -> None:
 def test_a_given_ridge_is_not_that_of_the_noise() -> None:
     X, y = rows_of("varying", 300, 2, seed=0)
     loo = step_of((wide("gaussian"),), ridge=1e-6).models(X, y)[0]
-    assert loo.amount is not None
+    assert loo.passes.amount is not None
     assert loo.solved.ridge == 1e-6
-    assert float(loo.amount.coefficients.abs().max()) < 1e3
-    kernel = loo.amount.tangent.kernel(loo.amount.tangent.features(X), loo.amount.points)
-    terms = kernel.abs() @ loo.amount.coefficients.abs()
-    assert loo.amount.error >= STRETCH
-    assert loo.amount.error >= torch.finfo(torch.float64).eps * float(terms.max())
+    assert float(loo.passes.amount.coefficients.abs().max()) < 1e3
+    kernel = loo.passes.amount.tangent.kernel(
+        loo.passes.amount.tangent.features(X), loo.passes.amount.points
+    )
+    terms = kernel.abs() @ loo.passes.amount.coefficients.abs()
+    assert loo.passes.amount.error >= STRETCH
+    assert loo.passes.amount.error >= torch.finfo(torch.float64).eps * float(terms.max())
 
 
 @pytest.mark.parametrize("factor", [1.0, 1e2, 1e4, 1e9, 1e150])
 def test_the_noise_of_rows_far_away_is_that_of_some_row(factor: float) -> None:
     X, y = rows_of("varying", 300, 2, seed=0)
     loo = step_of((wide("relu"),)).models(X, y)[0]
-    assert loo.amount is not None
+    assert loo.passes.amount is not None
     new = factor * rows_of("varying", 20, 2, seed=1)[0]
-    sizes = loo.amount(new).log()
-    low, high = loo.amount.limits
+    sizes = loo.passes.amount(new).log()
+    low, high = loo.passes.amount.limits
     assert bool((sizes >= low - 1e-9).all() and (sizes <= high + 1e-9).all())
     for construction in ("plus", "minmax"):
         _, lower, upper = find_construction(construction).ends(loo, new, [1, 5, 0])

@@ -19,13 +19,12 @@ import reference
 from lazyknife.choosing.per_model import choose_ridges
 from lazyknife.compute import LEAST_BUDGET, NotEnoughMemory
 from lazyknife.estimators.fit_network import KERNELS, LazyStep
-from lazyknife.intervals import CONSTRUCTIONS, LazyModels
-from lazyknife.intervals.constructions import Plus
-from lazyknife.intervals.rounded import SMALL_SHARE, rounding_share
+from lazyknife.intervals import CONSTRUCTIONS
+from lazyknife.intervals.models import SMALL_SHARE, rounding_share
 from lazyknife.networks import mlp
 from lazyknife.records import Base
 from lazyknife.ridge.dual import DualSystem
-from lazyknife.ridge.leave_one_out import leave_one_out
+from lazyknife.ridge.leave_one_out import leave_one_out, leave_rows
 from lazyknife.ridge.problem import Problem, ridge_grid, typical_size
 from lazyknife.ridge.readout import READOUTS
 from lazyknife.ridge.system import RidgeModels
@@ -59,12 +58,12 @@ def data(n: int, seed: int = 0) -> tuple[Tensor, Tensor]:
 NEW = data(6, seed=1)[0]
 
 
-def solve(step: LazyStep, module: nn.Module, n: int) -> LazyModels:
+def solve(step: LazyStep, module: nn.Module, n: int) -> Any:
     X, y = data(n)
     return step.models(linearise(module, X, machine=MACHINE), X, y)
 
 
-def in_the_dual_form(step: LazyStep, module: nn.Module, n: int) -> LazyModels:
+def in_the_dual_form(step: LazyStep, module: nn.Module, n: int) -> Any:
     """The same models from the kernel, whichever form the step would choose."""
     X, y = data(n)
     tangent = linearise(module, X, machine=MACHINE)
@@ -77,16 +76,16 @@ def in_the_dual_form(step: LazyStep, module: nn.Module, n: int) -> LazyModels:
         solved = leave_one_out(system, choose_ridges(*given))
     else:
         solved = dual_models(kernel, targets, float(step.ridge), step.intercept, MACHINE)
-    return LazyModels(READOUTS[step.readout].of(Dual(tangent, features), X, y, solved), solved)
+    return READOUTS[step.readout].of(Dual(tangent, features), X, y, solved)
 
 
-def check_same(models: LazyModels, others: LazyModels, relative: float) -> None:
-    point, each = models.loo.predict(NEW)
-    other_point, other_each = others.loo.predict(NEW)
+def check_same(models: Any, others: Any, relative: float) -> None:
+    point, each = models.predict(NEW)
+    other_point, other_each = others.predict(NEW)
     assert_close(each, other_each, relative)
     assert_close(point, other_point, relative)
-    assert_close(models.loo.residuals, others.loo.residuals, relative)
-    assert_close(models.loo.training_residuals, others.loo.training_residuals, relative)
+    assert_close(models.residuals, others.residuals, relative)
+    assert_close(models.training_residuals, others.training_residuals, relative)
 
 
 @pytest.mark.parametrize("readout", READOUTS)
@@ -96,7 +95,7 @@ def test_fewer_weights_than_rows_are_solved_in_the_primal_form(
 ) -> None:
     forms = {WEIGHTS - 1: Dual, WEIGHTS: Dual, WEIGHTS + 1: Primal}
     for n, form in forms.items():
-        assert type(solve(LazyStep(ridge, readout=readout), small(), n).loo.basis) is form
+        assert type(solve(LazyStep(ridge, readout=readout), small(), n).basis) is form
 
 
 @pytest.mark.parametrize("readout", READOUTS)
@@ -108,15 +107,15 @@ def test_both_forms_give_the_same_models(
 ) -> None:
     step = LazyStep(ridge, intercept, readout)
     primal, dual = solve(step, small(), n), in_the_dual_form(step, small(), n)
-    assert isinstance(primal.loo.basis, Primal)
-    assert_close(primal.solved.ridges, dual.solved.ridges, 1e-12)
-    assert_close(primal.solved.intercepts, dual.solved.intercepts, 1e-8)
+    assert isinstance(primal.basis, Primal)
+    assert_close(primal.models.ridges, dual.models.ridges, 1e-12)
+    assert_close(primal.models.intercepts, dual.models.intercepts, 1e-8)
     check_same(primal, dual, 1e-8)
 
 
 def test_a_chosen_ridge_differs_between_models() -> None:
     """Otherwise the test above would not see which row a model leaves out."""
-    assert len(solve(LazyStep("auto"), small(), 12).solved.ridges.unique()) > 1
+    assert len(solve(LazyStep("auto"), small(), 12).models.ridges.unique()) > 1
 
 
 @pytest.mark.parametrize("intercept", [True, False])
@@ -127,24 +126,24 @@ def test_sketched_models_equal_refits_on_the_sketched_rows(
 ) -> None:
     X, y = data(12)
     models = solve(LazyStep(ridge, intercept, features=Sketch(dimension), seed=4), large(), 12)
-    basis = models.loo.basis
+    basis = models.basis
     (outputs, Z), (new_outputs, Z_new) = (
         tuple(part.cpu().numpy() for part in basis.at(rows)[:2]) for rows in (X, NEW)
     )
     r = y.cpu().numpy() - outputs
-    ridges = models.solved.ridges.tolist()
+    ridges = models.models.ridges.tolist()
     if ridge == "auto":
         unit, columns = typical_size(basis.tangent, X, 4), [*range(13)]
         own = choose_ridges(here(Z @ Z.T), here(r), intercept, unit, columns, None, MACHINE)
-        assert_close(models.solved.ridges, own.values, 1e-12)
+        assert_close(models.models.ridges, own.values, 1e-12)
     twin = reference.refits(Z, r, ridges, intercept)
     expected = new_outputs[:, None] + Z_new @ twin.moves.T + twin.intercepts
     own = np.einsum("ik,ik->i", Z, twin.moves[:-1]) + twin.intercepts[:-1]
-    point, each = models.loo.predict(NEW)
+    point, each = models.predict(NEW)
     assert Z.shape == (12, dimension)
     assert_close(each, expected[:, :-1], 1e-8)
     assert_close(point, expected[:, -1], 1e-8)
-    assert_close(models.loo.residuals, r - own, 1e-8)
+    assert_close(models.residuals, r - own, 1e-8)
 
 
 def test_a_wide_sketch_is_close_to_the_exact_features() -> None:
@@ -152,14 +151,14 @@ def test_a_wide_sketch_is_close_to_the_exact_features() -> None:
     errors = []
     for dimension in (10, 1000):
         sketched = solve(LazyStep(1.0, features=Sketch(dimension)), large(), 30)
-        gap = sketched.loo.predict(NEW)[1] - exact.loo.predict(NEW)[1]
+        gap = sketched.predict(NEW)[1] - exact.predict(NEW)[1]
         errors.append(float(gap.square().mean().sqrt()))
     assert errors[1] < 0.02 < 0.05 < errors[0]
 
 
 def test_the_seed_is_that_of_the_sketch() -> None:
     first, again, other = (
-        solve(LazyStep(1.0, features=Sketch(9), seed=seed), large(), 12).solved.residuals
+        solve(LazyStep(1.0, features=Sketch(9), seed=seed), large(), 12).models.residuals
         for seed in (1, 1, 2)
     )
     assert torch.equal(first, again)
@@ -332,23 +331,23 @@ def test_the_estimator_counts_the_moved_weights_and_the_rows_left(free: Free) ->
         model.set_params(base=lk.Split(0.5), parameters="all").fit(X, y)
 
 
-class Corrupted(Plus):
-    """Its models are off by 5 %."""
-
-    def solve(self, problem: Problem) -> RidgeModels:
-        models = super().solve(problem)
-        generator = torch.Generator().manual_seed(0)
-        noise = torch.randn(models.columns.shape, generator=generator).to(models.columns)
-        return replace(models, columns=models.columns * (1 + 0.05 * noise))
+def corrupted(problem: Problem) -> RidgeModels:
+    """Models that are off by 5 %."""
+    models = leave_rows(problem)
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(models.columns.shape, generator=generator).to(models.columns)
+    return replace(models, columns=models.columns * (1 + 0.05 * noise))
 
 
 @pytest.mark.parametrize("n", [30, 200])
 @pytest.mark.parametrize("readout", READOUTS)
 def test_wrong_models_are_found_by_the_check(readout: str, n: int) -> None:
-    step = LazyStep(5.0, readout=readout, construction=Corrupted())
-    assert rounding_share(solve(step, large(), n).loo, 0.1, 1.0) > SMALL_SHARE
+    step = LazyStep(
+        5.0, readout=readout, construction=replace(CONSTRUCTIONS["plus"], solve=corrupted)
+    )
+    assert rounding_share(solve(step, large(), n), 0.1, 1.0) > SMALL_SHARE
     right = solve(replace(step, construction="plus"), large(), n)
-    assert rounding_share(right.loo, 0.1, 1.0) < 1e-6
+    assert rounding_share(right, 0.1, 1.0) < 1e-6
 
 
 class Placed(nn.Module):
@@ -388,8 +387,8 @@ def test_rounding_that_outweighs_the_ridge_is_refused(n: int, form: str) -> None
         LazyStep(1e-14).models(scarce, X, y)
     if form == "kernel":  # with room for its eigenvectors, its positive part is taken
         models = LazyStep(1e-14).models(linearise(module, X, machine=MACHINE), X, y)
-        assert torch.isfinite(models.solved.columns).all()
-        assert rounding_share(models.loo, 0.1, 1.0) > SMALL_SHARE
+        assert torch.isfinite(models.models.columns).all()
+        assert rounding_share(models, 0.1, 1.0) > SMALL_SHARE
 
 
 def test_equal_rows_and_a_ridge_lost_to_rounding_are_refused() -> None:
@@ -413,7 +412,7 @@ def test_the_grid_looks_at_no_data() -> None:
     assert grid[-1] / grid[0] == pytest.approx(1e10)
     unit = typical_size(tangents[0], far, 3)
     for rows, y in ((X, data(30)[1]), (X, 1e3 * data(30)[1] - 7), (3 * X, data(30)[1])):
-        ridges = LazyStep("auto", seed=3).models(tangents[0], rows, y).solved.ridges
+        ridges = LazyStep("auto", seed=3).models(tangents[0], rows, y).models.ridges
         powers = torch.log2(ridges / unit)
         assert_close(powers, powers.round(), 1e-9)
 

@@ -8,6 +8,7 @@ one row that is not covered is an error.
 """
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,8 +21,7 @@ import lazyknife as lk
 from lazyknife.estimators.fit_input import Seeds
 from lazyknife.estimators.mapie import MapieRegressor
 from lazyknife.estimators.methods import BOOSTING, FOREST, GRADIENT, PROCESS
-from lazyknife.intervals import kappa, kth_largest, kth_smallest
-from lazyknife.intervals.constructions import Plus
+from lazyknife.intervals import CONSTRUCTIONS, kappa, kth_largest, kth_smallest
 
 N = 60
 LAWS = {  # two values of y, the second one rarer
@@ -202,13 +202,11 @@ def test_lazy_models(name):
     assert not any(found.values()), found
 
 
-class Nearest(Plus):
+def nearest(loo, X, ranks):
     """Jackknife+ rounded to the nearest number, as a mutant."""
-
-    def ends(self, loo, X, ranks):
-        point, each = loo.predict(X)
-        errors = loo.residuals.abs()
-        return point, kth_smallest(each - errors, ranks), kth_largest(each + errors, ranks)
+    point, each = loo.predict(X)
+    errors = loo.residuals.abs()
+    return point, kth_smallest(each - errors, ranks), kth_largest(each + errors, ranks)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +217,7 @@ class Nearest(Plus):
     ],
 )
 def test_these_laws_catch_ends_that_are_rounded_to_the_nearest(model):
-    model.set_params(construction=Nearest(), random_state=0)
+    model.set_params(construction=replace(CONSTRUCTIONS["plus"], ends=nearest), random_state=0)
     found = every_law(lambda seed: clone(model), certified=False)
     assert any(found.values()), found
 

@@ -32,7 +32,7 @@ def together(construction: str, widths: str) -> Read:
     X = rows(0, N)
     tangent = linearise(network, X, machine=MACHINE)
     step = LazyStep(0.5, construction=construction, widths=widths, folds=3)
-    loo = step.models(tangent, X, torch.sin(3 * X[:, 0]) + X[:, 1]).loo
+    loo = step.models(tangent, X, torch.sin(3 * X[:, 0]) + X[:, 1])
     assert isinstance(loo, Read)
     return loo
 

@@ -290,9 +290,9 @@ def test_the_lazy_step_takes_the_grid_and_the_form(n: int, form: type, ridge: fl
         grid = [ridge] if ridge != "auto" else ridge_grid(tangent, here(X), 5).tolist()
         step = LazyStep(ridge, construction="full", seed=5)
         solved = step.models(tangent, here(X), here(y))
-        assert type(solved.loo.family.basis) is form
-        assert [factor.ridge for factor in solved.loo.family.factors] == grid
-        found = ends(solved.loo, new, [1, 2])
+        assert type(solved.family.basis) is form
+        assert [factor.ridge for factor in solved.family.factors] == grid
+        found = ends(solved, new, [1, 2])
         if expected is None:
             expected = ends(models(J, y - base, grid, True, "dual"), J_new, [1, 2])
         for got, twin in zip(found, expected, strict=True):

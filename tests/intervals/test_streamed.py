@@ -164,7 +164,7 @@ def exact_ends(
     passes: Passes, X: Tensor, y: Tensor, first: int, new: Tensor, ranks: list[int]
 ) -> tuple[Exact, Exact]:
     """Both ends of jackknife+ by solving for each model in rational numbers."""
-    old, at = (exact_matrix(passes.features(each)) for each in (X, new))
+    old, at = (exact_matrix(passes.features(each)[0]) for each in (X, new))
     center = Fraction(passes.center)
     targets = [[Fraction(value) - center] for value in y.tolist()]
     lower, upper = [list[Fraction]() for _ in new], [list[Fraction]() for _ in new]
@@ -246,13 +246,14 @@ def test_errors_of_features_stay_within_their_bound(kind: str, ridge: float) -> 
     exact = started(Passes(Plain(3), ridge, True, center, None), X, y)  # type: ignore[arg-type]
     model, error = exact.solve(exact.sums(X, y)), 1e-7
     for row, sign in ((row, sign) for row in new for sign in (-1, 1)):
-        features = exact.features(row[None])
+        features = exact.features(row[None])[0]
         toward = torch.cholesky_solve(features.T, model.lower)[:3, 0]
-        errors = y - center - exact.features(X) @ model.weights
+        errors = y - center - exact.features(X)[0] @ model.weights
         moved = X + sign * error * errors.sign()[:, None] * toward / toward.norm()
         found = exact.solve(exact.sums(moved, y))
         change = float((features @ (found.weights - model.weights)).abs())
-        left = found.leave_out(exact.features(moved), exact._targets(exact.features(moved), y))
+        rows = exact.features(moved)[0]
+        left = found.leave_out(rows, exact.targets(rows, y))
         slope = found.drift(left, error, 0.0).slope
         bound = slope * float(model.half(features).norm())
         assert change <= bound
@@ -273,7 +274,8 @@ def test_a_leverage_that_rounds_to_one_has_an_infinite_score() -> None:
     loo = passes_of(X, 10, True, scaled=False).models(X, y, torch.arange(10, 60))
     residuals, own = loo.residuals.clone(), loo.drift.own.clone()
     residuals[3], own[3] = torch.nan, torch.inf
-    lost = replace(loo, residuals=residuals, drift=loo.drift._replace(own=own))
+    out = loo.out._replace(left=loo.out.left._replace(residuals=residuals))
+    lost = replace(loo, out=out, drift=loo.drift._replace(own=own))
     assert lost.conceded == 1
     new = rows_of(5, 3, seed=1)[0]
     for ends in (plus, minmax):
@@ -288,7 +290,12 @@ def test_windows_of_a_noise_of_any_size(level: float) -> None:
     passes = passes_of(X, 10, True, scaled=True)
     assert passes.amount is not None
     loo = passes.models(X, y, torch.arange(10, 60))
-    tiny = replace(loo, amount=replace(passes.amount, intercept=torch.tensor(level).double()))
+    tiny = replace(
+        loo,
+        passes=replace(
+            passes, amount=replace(passes.amount, intercept=torch.tensor(level).double())
+        ),
+    )
     new, ranks = rows_of(7, 3, seed=1)[0], [1, 5]
     full = tiny.scaled(new)
     margins = tiny.scores * full.scales * (1 + full.stretch)[:, None]

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import lazyknife as lk
-from lazyknife.intervals import CONSTRUCTIONS, LazyModels
-from lazyknife.intervals.constructions import Plus
+from lazyknife.intervals import CONSTRUCTIONS, Construction
+from lazyknife.ridge.leave_one_out import leave_rows
 from lazyknife.ridge.readout import READOUTS
 from rows import simulated
 
@@ -103,33 +103,30 @@ def test_permuted_labels_are_caught():
     assert not passes(*run(lambda seed: as_class(seed, PermutedLabels), 16))
 
 
-class Broadcast(Plus):
+def broadcast(problem):
     """(n,) − (n, 1) makes a square array whose rows are alike but for a constant."""
-
-    def solve(self, problem):
-        targets = problem.system.targets
-        square = targets[None, :] + 0 * targets[:, None]
-        system = problem.system.copy()
-        system.targets = square.mean(dim=1)
-        return super().solve(replace(problem, system=system))
+    targets = problem.system.targets
+    square = targets[None, :] + 0 * targets[:, None]
+    system = problem.system.copy()
+    system.targets = square.mean(dim=1)
+    return leave_rows(replace(problem, system=system))
 
 
-class LeftIn(Plus):
+class LeftIn(Construction):
     """The left-out point left in, after the check of the models, which would see it at once."""
 
     def fit(self, problem, readout):
         found = super().fit(problem, readout)
-        models = found.solved
+        models = found.models
         columns = models.full[:, None].expand(-1, len(models.residuals))
         wrong = replace(models, columns=columns, residuals=models.training_residuals)
-        given = (found.loo.basis, problem.X, problem.y, wrong)
-        read = READOUTS[readout].of(*given, rounding=found.loo.rounding)
-        return LazyModels(read, wrong)
+        given = (found.basis, problem.X, problem.y, wrong)
+        return READOUTS[readout].of(*given, rounding=found.rounding)
 
 
 @pytest.mark.slow
 def test_targets_broadcast_against_a_column_are_caught(monkeypatch):
-    monkeypatch.setitem(CONSTRUCTIONS, "plus", Broadcast())
+    monkeypatch.setitem(CONSTRUCTIONS, "plus", replace(CONSTRUCTIONS["plus"], solve=broadcast))
     with pytest.warns(UserWarning, match="no coverage is guaranteed"):  # its equations are off
         assert paper(0).set_params(readout="tangent").fit(*simulated(16, 0, 100)).rounding_ > 1
 
@@ -137,5 +134,5 @@ def test_targets_broadcast_against_a_column_are_caught(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("readout", ["network", "tangent"])
 def test_the_left_out_point_left_in_is_caught(monkeypatch, readout):
-    monkeypatch.setitem(CONSTRUCTIONS, "plus", LeftIn())
+    monkeypatch.setitem(CONSTRUCTIONS, "plus", LeftIn(**vars(CONSTRUCTIONS["plus"])))
     assert not passes(*run(lambda seed: paper(seed).set_params(readout=readout), 16))

@@ -88,7 +88,7 @@ def runs(ridge: float | str) -> dict[tuple[str, str], Array]:
         tangent = linearise(public(seed, 3), X[:N], machine=MACHINE)
 
         def models(**settings: str) -> Any:
-            return LazyStep(ridge, **settings).models(tangent, X[:N], y[:N]).loo  # type: ignore[arg-type]  # noqa: B023
+            return LazyStep(ridge, **settings).models(tangent, X[:N], y[:N])  # type: ignore[arg-type]  # noqa: B023
 
         leverage = models(widths="leverage")
         loos = {"constant": replace(leverage, scales=None), "leverage": leverage}
@@ -179,7 +179,7 @@ def test_scores_of_rows_left_in_are_caught(score: str) -> None:
     for seed in range(60):
         X, y = tensors(*weak_signal(np.random.default_rng(seed), N + TEST))
         tangent = linearise(public(seed, 3), X[:N], machine=MACHINE)
-        loo = LazyStep(0.1, widths=score).models(tangent, X[:N], y[:N]).loo
+        loo = LazyStep(0.1, widths=score).models(tangent, X[:N], y[:N])
         left_in = replace(loo, residuals=loo.training_residuals)
         for into, models in ((right, loo), (wrong, left_in)):
             into.append(covered("minmax", models, X[N:], y[N:], [RANK]).mean())
@@ -208,7 +208,7 @@ def test_a_private_base_never_covers_less_than_its_certificate(epsilon: float) -
         tangent = linearise(learnt, X[:N], machine=MACHINE)
         for construction, each in coverage.items():
             step = LazyStep(1.0, construction=construction, widths="leverage")
-            loo = step.models(tangent, X[:N], y[:N]).loo
+            loo = step.models(tangent, X[:N], y[:N])
             each.append(float(covered(construction, loo, X[N:], y[N:], [RANK]).mean()))
     for construction, each in coverage.items():
         certified = certify(n=N, alpha=ALPHA, construction=construction, base=base).coverage
@@ -248,7 +248,7 @@ class Memory:
             (y,) = tensors(12 * labels)
             tangent = linearise(network, X[:n], machine=MACHINE)
             step = LazyStep(1.0, False, construction=construction, widths=score)
-            loo = step.models(tangent, X[:n], y[:n]).loo
+            loo = step.models(tangent, X[:n], y[:n])
             missed += not covered(construction, loo, X[n:], y[n:], [kappa(0.1, n)])[0, 0]
         return missed
 
@@ -291,7 +291,7 @@ def coverage_by_group(
         rows, targets, group = draw(np.random.default_rng(seed), n + 2000)
         X, y = tensors(rows, targets)
         tangent = linearise(public(seed, rows.shape[1], widths), X[:n], machine=MACHINE)
-        loo = LazyStep("auto", widths=score).models(tangent, X[:n], y[:n]).loo
+        loo = LazyStep("auto", widths=score).models(tangent, X[:n], y[:n])
         hits = covered("plus", loo, X[n:], y[n:], [kappa(0.1, n)])[:, 0]
         groups.append([hits[group[n:] == k].mean() for k in np.unique(group)])
     mean: Array = np.mean(groups, axis=0)

@@ -21,7 +21,7 @@ from ..intervals import (
     is_own,
     kappa,
 )
-from ..intervals.rounded import rounding_objections
+from ..intervals.models import rounding_objections
 from ..networks import listed_networks, mlp, wide
 from ..records import INDEPENDENT, PrivacyCurve, RoundedModels
 from .certificate import Certificate
@@ -31,14 +31,14 @@ Sentences = tuple[str, ...]
 
 def certifying(names: Iterable[str] = CONSTRUCTIONS) -> list[str]:
     """Those of the constructions that have a coverage guarantee."""
-    return [name for name in names if CONSTRUCTIONS[name].certifies]
+    return [name for name in names if CONSTRUCTIONS[name].miss is not None]
 
 
 def certify(
     *,
     n: int,
     alpha: float,
-    construction: str | Construction[Any] = "plus",
+    construction: str | Construction = "plus",
     base: BaseMethod | None = None,
     network: Any = None,
     folds: int = 10,
@@ -86,7 +86,7 @@ def certify(
 
 def left_out(
     n: int,
-    construction: str | Construction[Any],
+    construction: str | Construction,
     base: BaseMethod,
 ) -> Leaving:
     """Which of n rows ``LazyJackknifeRegressor`` leaves out, by default."""
@@ -97,7 +97,7 @@ def left_out(
 def claim_of(
     n: int,
     leaving: Leaving,
-    construction: str | Construction[Any],
+    construction: str | Construction,
     base: BaseMethod,
     network: Any,
     folds: int,
@@ -132,7 +132,7 @@ def start_assumptions(network: Any) -> tuple[str, ...]:
 class Claim:
     """What the certificate of a lazy jackknife is about; the base has this dependence."""
 
-    construction: str | Construction[Any]
+    construction: str | Construction
     base: BaseMethod
     dependence: PrivacyCurve | None
     leaving: Leaving
@@ -177,7 +177,7 @@ class Claim:
 def make_certificate(
     *,
     subject: str,
-    construction: str | Construction[Any],
+    construction: str | Construction,
     alpha: float,
     n: int,
     folds: int = 1,
@@ -232,7 +232,7 @@ def make_certificate(
     )
 
 
-def _without_bound(construction: str | Construction[Any], available: Iterable[str]) -> str:
+def _without_bound(construction: str | Construction, available: Iterable[str]) -> str:
     """Say why a construction has no bound, and what to do."""
     others = sentences.either(certifying(available))
     if is_own(construction):
@@ -260,8 +260,8 @@ class Certifier(Claim):
 
     def rounded(self, alpha: float) -> Sentences:
         """Why rounding leaves no guarantee, if so."""
-        rank = kappa(alpha, self.leaving.rows)
-        tolerated = find_construction(self.construction).tolerates(rank)
+        allows = find_construction(self.construction).tolerates_conceded
+        tolerated = max(kappa(alpha, self.leaving.rows) - 1, 0) if allows else 0
         return rounding_objections(self.loo, tolerated, alpha, self.size, self.columns)
 
 

@@ -127,7 +127,7 @@ def plan(
     check_positive_int("n", n)
     check_fraction("coverage", coverage)
     check_choice("construction", construction, CONSTRUCTIONS)
-    if not CONSTRUCTIONS[construction].certifies:
+    if CONSTRUCTIONS[construction].miss is None:
         raise ValueError(
             f"construction={construction!r} has no coverage guarantee: use {either(certifying())}"
         )

@@ -123,16 +123,15 @@ def fit_parts(
     solved = passes.solve(sums)
     both = (chosen, sent(solved))
     left = kept(tasks(left_of, blocks, same=both))
-    worst = _joined(computed(tasks(worst_of, left, same=(both[1], passes.shaken))))
-    scored = kept(tasks(scored_of, left, same=(*both, passes.shaken, worst)))
+    worst = _joined(computed(tasks(worst_of, left, same=(both[1], passes.feature_error))))
+    scored = kept(tasks(scored_of, left, same=(*both, passes.feature_error, worst)))
     extents = computed(tasks(extent_of, scored))
-    drift = solved.slopes(passes.shaken, worst.size, worst.extremes)
-    own = (passes.basis, solved, passes.center, passes.intercept, passes.amount, drift)
-    models = Models(blocks, scored, extents, FullModel(*own))
+    drift = solved.slopes(passes.feature_error, worst.size, worst.extremes)
+    models = Models(blocks, scored, extents, FullModel(passes, solved, drift))
     more = (models.count, models.count - models.known, models.typical_error())
-    loo = CompactModels(*own, *more, {}, models.level)
+    loo = CompactModels(passes, solved, drift, *more, {}, models.level)
     if rank:
-        loo.among(rank, RATIO * _eta(loo, part))
+        loo.level(rank, RATIO * _eta(loo, part))
     return FittedParts(loo, worst.size)
 
 

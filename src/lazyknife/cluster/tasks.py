@@ -16,7 +16,7 @@ from torch import Tensor
 from ..data.rows import RowReader, Rows, check_target, take, to_tensor
 from ..data.scaling import Scaling
 from ..data.targets import Target
-from ..intervals.streamed import FullModel, LeftOut, Passes
+from ..intervals.streamed import FullModel, LeftOut, Passes, StreamedModels
 from ..intervals.window import bounds, within
 from ..ridge.rounding import Extremes
 from ..ridge.streamed import StreamedRidge, Sums
@@ -135,7 +135,7 @@ def scored_of(
     if left is None:
         return None
     drift = solved.drift(left.left, shaken, worst.size, worst.extremes)
-    models = passes.bounded(solved, left, drift)
+    models = StreamedModels(passes, solved, drift, left)
     errors = torch.where(torch.isfinite(drift.own), models.errors, -torch.inf)
     return Scored(models.scores, models.reach, models.residuals, errors)
 

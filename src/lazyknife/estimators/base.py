@@ -162,7 +162,7 @@ class IntervalRegressor(SaveMixin, ShiftCheckMixin, RegressorMixin, CertifiedMix
     target_transform: Any = None
     bounds: Any = None
     random_state: Any
-    construction: str | Construction[Any]
+    construction: str | Construction
     network: Any
     verbose: bool
     nu: float = 0.0

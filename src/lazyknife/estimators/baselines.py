@@ -310,7 +310,7 @@ class JackknifeRegressor(TrainedRegressor):
 
     """
 
-    construction: str | Construction[Any] = "plus"
+    construction: str | Construction = "plus"
 
     def _design(self, n: int, seeds: Seeds) -> Design:
         rows = torch.arange(n)

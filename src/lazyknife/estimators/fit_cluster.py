@@ -29,7 +29,7 @@ from ..cluster.tasks import Reading
 from ..compute import Machine
 from ..data.scaling import is_transformer
 from ..intervals import kappa
-from ..intervals.rounded import rounding_share
+from ..intervals.models import rounding_share
 from ..intervals.streamed import CompactModels
 from ..results import Intervals
 from .base import Levels
@@ -99,7 +99,7 @@ class ClusterFit(LazyFit):
         if isinstance(self.loo_, CompactModels) and self.loo_.ask is not None:
             eta = largest_eta_of(self, X)
             for rank in {kappa(level, self.loo_.count) for level in levels} - {0}:
-                self.loo_.among(rank, eta)
+                self.loo_.level(rank, eta)
 
     def _fit_parts(self, given: Given, rows: Partitions, apart: Any) -> Fitted:
         step = self._cluster_step(given, len(rows))

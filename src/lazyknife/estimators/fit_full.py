@@ -2,18 +2,24 @@
 
 For every candidate value of y the network, the common scale of its features and λ have the smallest
 leave-one-out error of all n + 1 rows (intervals/full_conformal.py), a rule that treats them alike.
+
+Features are scaled by the training rows and the new row together: that treats them alike, too, so
+ranks of scores stay exchangeable. Being rounded, the scale is the same for nearly all new rows;
+each distinct one has models of its own, made when first needed.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from ..data.own_scaling import FeatureScale, FeatureScales, joined_frames, own_frames, unscaled
-from ..intervals.full_conformal import FramedFull, FullModels, family_of
+from ..intervals.full_conformal import FullModels, family_of
 from ..networks import wide
+from ..records import Ends
 from ..ridge.problem import Problem, make_system
 from ..tangent import Dual, Linear
 from .candidates import CandidateStep, in_frame, is_narrow
@@ -27,7 +33,7 @@ class FullStep(CandidateStep):
 
     def models(self, X: Tensor, y: Tensor) -> tuple[FramedFull, None]:
         """Models of all rows, ready for new ones; they make no choice of their own."""
-        return FramedFull.of(FullSource(self, X, y)), None
+        return FramedFull.fitted(self, X, y), None
 
     def frames(self, X: Tensor, new: Tensor) -> FeatureScales:
         """Scales of the new rows; of the training rows alone if there are none."""
@@ -64,21 +70,49 @@ class FullStep(CandidateStep):
 
 
 @dataclass(frozen=True)
-class FullSource:
-    """The training rows, and how models of them are made."""
+class FramedFull(FullModels):
+    """Full conformal models in several frames, those of the training rows alone for points.
+
+    Attributes
+    ----------
+    step, X, y
+        How models are made, and the training rows.
+    made
+        Models that were made so far, by the centre and scale of each feature.
+
+    """
 
     step: FullStep
     X: Tensor
     y: Tensor
+    made: dict[tuple[float, ...], FullModels] = field(default_factory=dict)
 
-    def start(self) -> FeatureScale:
-        return self.frames(self.X[:0])[0]
+    @classmethod
+    def fitted(cls, step: FullStep, X: Tensor, y: Tensor) -> FramedFull:
+        """Make the models in the frame of the training rows, which most new rows share."""
+        frame = step.frames(X, X[:0])[0]
+        main = step.make(X, y, frame)
+        return cls(main.families, main.place, step, X, y, {_key(frame): main})
 
-    def frames(self, new: Tensor) -> FeatureScales:
-        return self.step.frames(self.X, new)
+    def accepted(self, X: Tensor, ranks: Sequence[int]) -> Ends:
+        """Ends of each row in its own frame; the whole line where rounding decided which it is."""
+        point, frames = self.point(X), self.step.frames(self.X, X)
+        lower = point.new_full((len(X), len(ranks)), -torch.inf)
+        upper = -lower
+        for k in range(len(frames)):
+            rows = torch.nonzero((frames.of == k) & ~frames.doubtful)[:, 0]
+            if not len(rows):
+                continue
+            key = _key(frames[k])
+            if key not in self.made:
+                self.made[key] = self.step.make(self.X, self.y, frames[k])
+            _, low, high = self.made[key].accepted(X[rows], ranks)
+            lower[rows.to(point.device)], upper[rows.to(point.device)] = low, high
+        return point, lower, upper
 
-    def make(self, frame: FeatureScale) -> FullModels:
-        return self.step.make(self.X, self.y, frame)
+
+def _key(frame: FeatureScale) -> tuple[float, ...]:
+    return (*frame.center.tolist(), *frame.scale.tolist())
 
 
 def _scaled(network: wide) -> list[wide]:

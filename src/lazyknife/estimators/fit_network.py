@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -11,12 +11,14 @@ from torch import Tensor
 from ..choosing.per_model import choose_ridges, kernel_of
 from ..choosing.rows import MANY, SEARCHED, SHARED, Leaving, draw_part, places_in, rows_apart
 from ..compute import Machine, few_threads
-from ..intervals import Construction, LazyModels, find_construction
+from ..intervals import Construction, find_construction
+from ..intervals.full_conformal import FullModels
 from ..losses import SQUARED, Loss
 from ..ridge.convex import working_targets, working_weights
 from ..ridge.folds import draw_folds, factors_folds
 from ..ridge.leave_one_out import Visit
 from ..ridge.problem import GRID_POINTS, Problem, make_system, ridge_grid, typical_size
+from ..ridge.readout import Read
 from ..ridge.system import OwnRidges
 from ..ridge.widths import WIDTHS, Widths
 from ..tangent import EXACT, FeatureMap, Linear
@@ -56,7 +58,7 @@ class LazyStep:
     ridge: float | OwnRidges | Literal["auto"]
     intercept: bool = True
     readout: str = "tangent"
-    construction: str | Construction[Any] = "plus"
+    construction: str | Construction = "plus"
     widths: str | Widths = "constant"
     folds: int = 10
     loss: Loss = SQUARED
@@ -71,7 +73,7 @@ class LazyStep:
         y: Tensor,
         left_out: int | None = None,
         visit: Visit | None = None,
-    ) -> LazyModels:
+    ) -> Read | FullModels:
         """Return all leave-one-out models around a linearised network.
 
         Parameters
@@ -133,7 +135,7 @@ class LazyStep:
         return matrices * n * (size + 1) + 3 * size**2
 
     @property
-    def _construction(self) -> Construction[Any]:
+    def _construction(self) -> Construction:
         return find_construction(self.construction)
 
     @property

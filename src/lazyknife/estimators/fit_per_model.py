@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -76,7 +76,7 @@ class ChoosingStep(CandidateStep):
 
     """
 
-    construction: str | Construction[Any]
+    construction: str | Construction
     relevance: bool
     folds: int
     progress: bool = False
@@ -122,7 +122,7 @@ class ChoosingStep(CandidateStep):
             step.check_fits(len(y), len(y), self.machine)
         order = torch.cat([rest, apart])
         with few_threads(len(y)):
-            loo = step.models(tangent, X[order], y[order], len(rest)).loo
+            loo = step.models(tangent, X[order], y[order], len(rest))
         return loo, self._choice(found, (widths,), len(rest), units, len(few), X.shape[1])
 
     def _frames(self, X: Tensor, sets: Sequence[Tensor]) -> FeatureScales:
@@ -249,7 +249,7 @@ class ChoosingStep(CandidateStep):
         settings = (self.intercept, "tangent", self.construction, widths, self.folds)
         step = LazyStep(own, *settings, seed=self.seed)
         needed = visit if widths.needs_candidates else None
-        read = step.models(tangent, X, y, visit=needed).loo
+        read = step.models(tangent, X, y, visit=needed)
         assert isinstance(read, Read)
         return read, errors
 

@@ -12,7 +12,7 @@ import logging
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -59,7 +59,7 @@ class Part(NamedTuple):
 
 
 def is_parted(
-    n: float, networks: Iterable[object], construction: str | Construction[Any], widths: str | None
+    n: float, networks: Iterable[object], construction: str | Construction, widths: str | None
 ) -> bool:
     """Whether n rows are parted: wide networks of known kinds, and a model for each row."""
     known = all(map(is_known, networks)) and find_construction(construction).leaves_rows

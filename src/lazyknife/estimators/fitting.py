@@ -21,10 +21,11 @@ from ..compute import Device, Machine, machine_for
 from ..data.scaling import Source, unlike_columns
 from ..errors import warn
 from ..intervals import find_construction
-from ..intervals.rounded import rounding_share
+from ..intervals.models import rounding_share
 from ..losses import Loss, find_loss
 from ..networks import Network, build, is_known, listed_networks, mlp, wide
 from ..records import Base, PrivacyCurve, RoundedModels
+from ..ridge.readout import Read
 from ..sentences import domain
 from ..tangent import EXACT, FeatureMap, Selection, linearise, selected
 from .base import IntervalRegressor
@@ -105,9 +106,10 @@ class LazyFit(IntervalRegressor):
         lazy.check_fits(len(left), self._moved(start), machine)
         base = self._learnt(start, given, learn, seeds.base)
         tangent = linearise(base.module, X, self.parameters, machine)
-        models = lazy.models(tangent, X[left], y[left])
-        _warn_if_far(models.loo.residuals, models.solved.residuals)
-        rounding = rounding_share(models.loo, self.alpha, float(y.abs().max()))
+        loo = lazy.models(tangent, X[left], y[left])
+        solved = loo.models if isinstance(loo, Read) else loo
+        _warn_if_far(loo.residuals, solved.residuals)
+        rounding = rounding_share(loo, self.alpha, float(y.abs().max()))
         if not loss.closed_form and not rounding <= LARGEST_SHARE:
             raise ValueError(
                 f"ridge={self.ridge!r} is too small for loss={loss.name!r} and these rows: "
@@ -116,16 +118,16 @@ class LazyFit(IntervalRegressor):
                 "'standardize' with X_pool)"
             )
         leaving = self._leaving_of(len(left), None)
-        certifier = self._certifier(given, base.dependence, models.loo, leaving)
+        certifier = self._certifier(given, base.dependence, loo, leaving)
         attributes = {
             "base_": base,
             "start_": start,
-            "ridge_": self.n_starts * models.solved.ridges.cpu().numpy(),
+            "ridge_": self.n_starts * solved.ridges.cpu().numpy(),
             "widths_": lazy.widths,
             "rounding_": rounding,
             "seeds_": seeds,
         }
-        return Fitted(models.loo, certifier, attributes)
+        return Fitted(loo, certifier, attributes)
 
     def _learnt(self, start: nn.Module, given: Given, learn: Tensor, seed: int) -> Base:
         """Base weights of one network."""

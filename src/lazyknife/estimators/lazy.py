@@ -151,7 +151,7 @@ class LazyJackknifeRegressor(ClusterFit):
     network: Any = None  # Network | wide | Sequence[Network | wide] | None
     base: BaseMethod | None = None
     ridge: float | Literal["auto"] = "auto"
-    construction: str | Construction[Any] = "plus"
+    construction: str | Construction = "plus"
     readout: str = "tangent"
     fit_intercept: bool = True
     parameters: Selection = "all"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor
 
@@ -33,7 +32,7 @@ class Choices:
 
     """
 
-    construction: str | Construction[Any]
+    construction: str | Construction
     readout: str
     widths: str | None
     loss: Loss
@@ -41,7 +40,7 @@ class Choices:
     candidates: bool = False
 
     @property
-    def _construction(self) -> Construction[Any]:
+    def _construction(self) -> Construction:
         return find_construction(self.construction)
 
     def check(self) -> None:

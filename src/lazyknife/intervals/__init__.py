@@ -1,5 +1,8 @@
 """From leave-one-out models to intervals: order statistics, and the constructions."""
 
+# mypy: implicit-reexport
+# ruff: noqa: F401
+
 from .constructions import (
     CONSTRUCTIONS,
     Bound,
@@ -7,22 +10,5 @@ from .constructions import (
     check_construction,
     find_construction,
     is_own,
-    miss_bound,
 )
-from .fit import LazyModels
 from .order import kappa, kth_largest, kth_smallest, rows_needed
-
-__all__ = [
-    "CONSTRUCTIONS",
-    "Bound",
-    "Construction",
-    "LazyModels",
-    "check_construction",
-    "find_construction",
-    "is_own",
-    "kappa",
-    "kth_largest",
-    "kth_smallest",
-    "miss_bound",
-    "rows_needed",
-]

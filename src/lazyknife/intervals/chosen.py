@@ -1,4 +1,4 @@
-"""Leave-one-out models that stand at different places, as one set of models."""
+"""Leave-one-out models at different grid points, joined into one set of models."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from ..records import Predictions
 from ..ridge.readout import Read
 from ..ridge.widths import Scales
 from ..tangent import WideTangent
-from .window import BoundedReadout
 
 ARRAYS = 16  # of rows × models at a time
 
 
 @dataclass(frozen=True)
-class Some:
+class SomeScales:
     """σ of some of the models."""
 
     scales: Scales
@@ -43,33 +42,28 @@ class Some:
 def some_of(read: Read, members: Tensor) -> Read:
     """The models of some rows, which may be fewer than those that they learn from."""
     models, rounding = read.models, read.rounding
-    last = models.intercepts[-1:], models.ridges[-1:]
     if models.model_of is None:
         models = replace(
             models,
             columns=models.columns[:, members].contiguous(),
-            intercepts=torch.cat([models.intercepts[members], last[0]]),
-            ridges=torch.cat([models.ridges[members], last[1]]),
+            intercepts=torch.cat([models.intercepts[members], models.intercepts[-1:]]),
+            ridges=torch.cat([models.ridges[members], models.ridges[-1:]]),
         )
     else:
         models = replace(models, model_of=models.model_of[members])
-    models = replace(
-        models, residuals=models.residuals[members], sensitivity=models.sensitivity[members]
-    )
-    if isinstance(read, BoundedReadout):
-        read = replace(read, reach=read.reach[members])
+    residuals, sensitivity = models.residuals[members], models.sensitivity[members]
     return replace(
         read,
-        models=models,
+        models=replace(models, residuals=residuals, sensitivity=sensitivity),
         residuals=read.residuals[members],
-        scales=None if read.scales is None else Some(read.scales, members),
+        scales=None if read.scales is None else SomeScales(read.scales, members),
         rounding=replace(rounding, own=rounding.own[members]),
     )
 
 
 @dataclass(frozen=True)
 class Group:
-    """Models at the same place."""
+    """Models at the same grid point."""
 
     members: Tensor
     read: Read
@@ -77,14 +71,14 @@ class Group:
 
 @dataclass(frozen=True)
 class ChosenModels:
-    """All n models, in groups that share a place, and the full model.
+    """All n models, in groups that share a grid point, and the full model.
 
     Attributes
     ----------
     groups
         The models; each is in one group.
     full
-        Models at the place of the full one, which alone is used.
+        Models at the grid point of the full one, which alone is used.
     doubtful
         Models of which rounding may have decided a choice, shape (n,): nothing is known of them.
     factors
@@ -155,18 +149,17 @@ class ChosenModels:
 
     def scaled(self, X: Tensor) -> Predictions:
         with few_threads(len(self.doubtful)):
-            return self._scaled(X)
-
-    def _scaled(self, X: Tensor) -> Predictions:
-        found = [read.scaled(X) for read in self._reads]
-        each = self._joined([part.each for part in found])
-        slack = torch.stack([part.slack.expand(len(each)) for part in found]).amax(dim=0)
-        stretch = torch.stack([part.stretch.expand(len(each)) for part in found]).amax(dim=0)
-        scales = self._joined([part.scales.expand_as(part.each) for part in found])
-        if self.factors is not None:
-            scales = scales * self.factors.at(X, each)
-            stretch = stretch + self.factors.error + self.factors.steepness * slack
-        return Predictions(self.point(X), each, scales, stretch, slack)
+            found = [read.scaled(X) for read in self._reads]
+            each = self._joined([part.each for part in found])
+            scales = self._joined([part.scales.expand_as(part.each) for part in found])
+            slack, stretch = (
+                torch.stack([value.expand(len(each)) for value in values]).amax(dim=0)
+                for values in zip(*((part.slack, part.stretch) for part in found), strict=True)
+            )
+            if self.factors is not None:
+                scales = scales * self.factors.at(X, each)
+                stretch = stretch + self.factors.error + self.factors.steepness * slack
+            return Predictions(self.point(X), each, scales, stretch, slack)
 
     @property
     def _reads(self) -> list[Read]:

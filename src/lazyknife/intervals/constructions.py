@@ -1,10 +1,15 @@
-"""The constructions: how each is fitted, its ends from leave-one-out models, its miss bound."""
+"""The constructions: ends of intervals from a set of models, and their bounds on a miss.
+
+A construction is an entry of ``CONSTRUCTIONS``: a function for the ends, one for the bound on the
+probability of a miss, and what it supports. Sets of models offer predictions, scores R and σ
+(``records.LeaveOneOut``), however they were made; order.py has the order statistics.
+"""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,14 +19,18 @@ from ..losses import Loss
 from ..records import Conformal, Ends, LeaveOneOut, Predictions, Predictor
 from ..ridge.leave_one_out import leave_folds, leave_rows
 from ..ridge.problem import Problem
+from ..ridge.readout import Read
 from ..ridge.system import RidgeModels
 from ..ridge.widths import Widths
-from .fit import LazyModels, fit_left_out
-from .full_conformal import fit_full
+from .full_conformal import FullModels, fit_full
+from .models import fit_models
 from .order import kappa, kth_largest, kth_smallest
-from .window import Bounded, Elsewhere, extremes, windowed_plus
+from .window import Windowed, extremes, windowed_plus
 
-Models = TypeVar("Models", bound=Predictor)
+# Relative error of the sums behind an end: four rounded operations.
+SUMS = 4 * torch.finfo(torch.float64).eps
+# Units of rounding by which two evaluations of the same model may differ.
+ROUNDED = 32.0
 
 
 class Bound(NamedTuple):
@@ -43,15 +52,35 @@ class Bound(NamedTuple):
     any_seed: bool = True
 
 
-class Construction(ABC, Generic[Models]):
-    """A way to turn leave-one-out models into intervals.
+Miss = Callable[[int, int, int], float]  # of κ, n and the number of folds
+
+
+@dataclass(frozen=True, repr=False)
+class Construction:
+    """A way to turn a set of models into intervals.
 
     Attributes
     ----------
     summary
         What it is, for lists of choices.
-    certifies
-        Whether there is a bound on the probability of a miss.
+    ends
+        From models, new rows (m, ...) and ranks κ to point predictions, (m,), and lower and upper
+        ends for each rank, (m, ranks).
+    miss
+        Bound on the probability of a miss if the base is a symmetric function of all n + 1 rows;
+        None: no certificate.
+    miss_of_any_seed
+        Bound also where coins tell which rows make choices, whatever the coins are; None where
+        ``miss`` then holds on average over the coins alone.
+    miss_without_data
+        Another bound, for a base that does not depend on the data at all.
+    solve
+        How the models are solved; None: by adding candidates for y to all rows, so that choices are
+        made by all rows and the new one together (``symmetric``).
+    uses_folds
+        Whether folds are left out instead of rows.
+    tolerates_conceded
+        Whether the bound allows κ − 1 models of which rounding leaves nothing known.
     widths
         The kinds of widths that it supports, its default first; None for all of them.
     readouts
@@ -60,66 +89,47 @@ class Construction(ABC, Generic[Models]):
         Whether it supports every loss; otherwise only the squared one.
     any_models
         Whether it accepts leave-one-out models of any origin, such as networks trained n times.
-    uses_folds
-        Whether it leaves folds out instead of rows.
-    symmetric
-        Whether choices are made by all rows and the new one together, and not by each model.
 
     """
 
-    summary: ClassVar[str]
-    certifies: ClassVar[bool] = True
-    widths: ClassVar[tuple[str, ...] | None] = ("constant",)
-    readouts: ClassVar[tuple[str, ...] | None] = None
-    any_loss: ClassVar[bool] = True
-    any_models: ClassVar[bool] = True
-    uses_folds: ClassVar[bool] = False
-    symmetric: ClassVar[bool] = False
+    summary: str
+    ends: Callable[[Any, Tensor, Sequence[int]], Ends]
+    miss: Miss | None = None
+    miss_of_any_seed: Miss | None = None
+    miss_without_data: Callable[[int, int, int], Bound] | None = None
+    solve: Callable[[Problem], RidgeModels] | None = leave_rows
+    uses_folds: bool = False
+    tolerates_conceded: bool = False
+    widths: tuple[str, ...] | None = ("constant",)
+    readouts: tuple[str, ...] | None = None
+    any_loss: bool = True
+    any_models: bool = True
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
+        return f"Construction({self.summary!r})"
 
-    @abstractmethod
-    def fit(self, problem: Problem, readout: str) -> LazyModels:
-        """Solve a problem."""
-
-    @abstractmethod
-    def ends(self, loo: Models, X: Tensor, ranks: Sequence[int]) -> Ends:
-        """Point predictions, (m,), and lower and upper ends for each rank κ, (m, ranks)."""
-
-    def miss(self, rank: int, n: int, folds: int) -> float | None:
-        """Bound the probability of a miss if the base is a symmetric function of all n + 1 rows.
-
-        None where no bound applies.
-        """
-        return None
+    @property
+    def symmetric(self) -> bool:
+        """Whether choices are made by all rows and the new one together, not by each model."""
+        return self.solve is None
 
     @property
     def leaves_rows(self) -> bool:
         """Whether each model leaves one row out, and chooses on its own rows."""
         return not (self.uses_folds or self.symmetric)
 
-    def miss_of_any_seed(self, rank: int, n: int) -> float | None:
-        """Bound it also where coins tell which rows make choices, whatever the coins are.
-
-        None where ``miss`` then holds on average over the coins alone.
-        """
-        return None
-
-    def miss_without_data(self, rank: int, n: int, folds: int) -> Bound | None:
-        """Another bound, for a base that does not depend on the data at all."""
-        return None
-
-    def tolerates(self, rank: int) -> int:
-        """Return how many conceded models the bound allows."""
-        return 0
+    def fit(self, problem: Problem, readout: str) -> Read | FullModels:
+        """Solve a problem."""
+        return fit_full(problem) if self.solve is None else fit_models(problem, self.solve, readout)
 
     def matrices(self, widths: Widths, loss: Loss, ridges: int) -> int:
         """Matrices of the kernel's size that a fit with this many λ needs at its peak."""
-        if not loss.closed_form:
-            return 6
+        if self.symmetric:
+            return 2 + ridges
+        if self.uses_folds:
+            return 2
         auto = ridges > 1
-        return 1 + auto + widths.matrices[auto]
+        return 1 + auto + widths.matrices[auto] if loss.closed_form else 6
 
     def bound(
         self,
@@ -144,67 +154,70 @@ class Construction(ABC, Generic[Models]):
             Whether coins tell which rows make choices; they matter where rows are left out.
 
         """
-        if not self.certifies:
+        if self.miss is None:
             return Bound(None)
-        rank = kappa(alpha, n)
+        given = kappa(alpha, n), n, folds
         if coins and self.leaves_rows:
-            always = self.miss_of_any_seed(rank, n)
-            return (
-                Bound(self.miss(rank, n, folds), any_seed=False)
-                if always is None
-                else Bound(always)
-            )
-        found = Bound(self.miss(rank, n, folds))
-        other = self.miss_without_data(rank, n, folds) if independent else None
-        if found.miss is None or other is None or other.miss is None or other.miss >= found.miss:
-            return found
-        return found if new_rows is not None and new_rows < other.new_rows else other
-
-
-# Relative error of the sums behind an end: four rounded operations.
-SUMS = 4 * torch.finfo(torch.float64).eps
-# Units of rounding by which two evaluations of the same model may differ.
-ROUNDED = 32.0
+            if self.miss_of_any_seed is None:
+                return Bound(self.miss(*given), any_seed=False)
+            return Bound(self.miss_of_any_seed(*given))
+        found = self.miss(*given)
+        if independent and self.miss_without_data is not None:
+            other = self.miss_without_data(*given)
+            enough = new_rows is None or new_rows >= other.new_rows
+            if enough and other.miss is not None and other.miss < found:
+                return other
+        return Bound(found)
 
 
 def plus(loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
-    """Jackknife+: order statistics of f_{−j}(x) ± R_j σ_{−j}(x), R the scores."""
-    if isinstance(loo, Bounded | Elsewhere):
+    """Jackknife+ and CV+: order statistics of f_{−j}(x) ± R_j σ_{−j}(x), R the scores."""
+    if isinstance(loo, Windowed):
         return _outwards(*windowed_plus(loo, X, ranks))
     found = loo.scaled(X)
-    margins = _stretched(loo.scores, found)
+    margins = _margins(loo.scores, found)
     lower = kth_smallest(found.each - margins, ranks)
     return _outwards(found, lower, kth_largest(found.each + margins, ranks))
 
 
 def minmax(loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
     """Jackknife-minmax: the extremes of f_{−j}(x) ± Q σ_{−j}(x), Q an order statistic of scores."""
-    if isinstance(loo, Bounded):
-        return _outwards(*_extreme_ends(loo, X, ranks))
+    scores = kth_largest(loo.scores, ranks)
+    if isinstance(loo, Windowed):  # never all in memory, and of the same σ(x)
+        found, least, most = extremes(loo, X)
+        margins = scores * found.scales[:, None] * (1 + found.stretch)
+        return _outwards(found, least[:, None] - margins, most[:, None] + margins)
     found = loo.scaled(X)
-    lowers, uppers = [], []
-    for score in kth_largest(loo.scores, ranks):
-        margins = _stretched(score, found)
-        lowers.append((found.each - margins).amin(dim=1))
-        uppers.append((found.each + margins).amax(dim=1))
-    return _outwards(found, torch.stack(lowers, dim=1), torch.stack(uppers, dim=1))
+    each = [_margins(score, found) for score in scores[:, None]]
+    lower = torch.stack([(found.each - margins).amin(dim=1) for margins in each], dim=1)
+    upper = torch.stack([(found.each + margins).amax(dim=1) for margins in each], dim=1)
+    return _outwards(found, lower, upper)
 
 
-def _extreme_ends(
-    loo: Bounded, X: Tensor, ranks: Sequence[int]
-) -> tuple[Predictions, Tensor, Tensor]:
-    """Jackknife-minmax of models that are never all in memory, and whose σ(x) is the same."""
-    found, least, most = extremes(loo, X)
-    margins = kth_largest(loo.scores, ranks) * found.scales[:, None] * (1 + found.stretch)
-    return found, least[:, None] - margins, most[:, None] + margins
+def full(loo: Conformal, X: Tensor, ranks: Sequence[int]) -> Ends:
+    """Full conformal prediction: the hull of the candidates for y that are accepted."""
+    return loo.accepted(X, ranks)
 
 
-def _stretched(scores: Tensor, found: Predictions) -> Tensor:
+def jackknife(loo: Predictor, X: Tensor, ranks: Sequence[int]) -> Ends:
+    """Full-data prediction ± an order statistic of the left-out errors."""
+    return around_point(loo.point(X), loo.residuals, ranks)
+
+
+def naive(loo: Predictor, X: Tensor, ranks: Sequence[int]) -> Ends:
+    """Full-data prediction ± an order statistic of the errors on the training rows."""
+    return around_point(loo.point(X), loo.training_residuals, ranks)
+
+
+def around_point(point: Tensor, residuals: Tensor, ranks: Sequence[int]) -> Ends:
+    """Point predictions ± an order statistic of the sizes of residuals."""
+    margin = kth_largest(residuals.abs(), ranks)
+    return point, point[:, None] - margin, point[:, None] + margin
+
+
+def _margins(scores: Tensor, found: Predictions) -> Tensor:
     """R σ, rounded up."""
-    margins = scores * found.scales
-    if found.stretch.dim():
-        margins *= (1 + found.stretch)[:, None]
-    return margins
+    return (scores * found.scales).mul_(1 + found.stretch[..., None])
 
 
 def _outwards(found: Predictions, lower: Tensor, upper: Tensor) -> Ends:
@@ -234,160 +247,79 @@ def evaluation_slack(spread: Tensor, size: Tensor, unit: float) -> Tensor:
     return ROUNDED * (unit * spread + torch.finfo(torch.float64).eps * size)
 
 
-def around_point(point: Tensor, residuals: Tensor, ranks: Sequence[int]) -> Ends:
-    """Point predictions ± an order statistic of the sizes of residuals."""
-    margin = kth_largest(residuals.abs(), ranks)
-    return point, point[:, None] - margin, point[:, None] + margin
+def plus_miss(rank: int, n: int, folds: int) -> float:
+    """(2κ − 1)/(n + 1)."""
+    return max(2 * rank - 1, 0) / (n + 1)
 
 
-class _RowsOut(Construction[Models]):
-    """Leaves rows out; ``windows``: whether an end needs few of the models."""
-
-    windows: ClassVar[bool] = False
-
-    def solve(self, problem: Problem) -> RidgeModels:
-        """Solve all models."""
-        return leave_rows(problem)
-
-    def fit(self, problem: Problem, readout: str) -> LazyModels:
-        return fit_left_out(problem, self.solve, readout, self.windows)
+def plus_miss_of_any_seed(rank: int, n: int, folds: int) -> float:
+    """2κ/(n + 2): rows are exchangeable with those of the same coin alone."""
+    return 2 * rank / (n + 2)
 
 
-class Plus(_RowsOut[LeaveOneOut]):
-    """Jackknife+."""
-
-    summary = "jackknife+, certifies 1 − 2·alpha"
-    widths = None
-    windows = True
-
-    def ends(self, loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
-        return plus(loo, X, ranks)
-
-    def miss(self, rank: int, n: int, folds: int) -> float:
-        """(2κ − 1)/(n + 1)."""
-        return max(2 * rank - 1, 0) / (n + 1)
-
-    def miss_of_any_seed(self, rank: int, n: int) -> float:
-        """2κ/(n + 2): rows are exchangeable with those of the same coin alone."""
-        return 2 * rank / (n + 2)
-
-    def tolerates(self, rank: int) -> int:
-        return max(rank - 1, 0)
+def rank_miss(rank: int, n: int, folds: int) -> float:
+    """κ/(n + 1)."""
+    return rank / (n + 1)
 
 
-class MinMax(_RowsOut[LeaveOneOut]):
-    """Jackknife-minmax."""
+def folds_miss(rank: int, n: int, folds: int) -> float:
+    """(2κ − 2 + K)/(n + K) for K folds of any sizes.
 
-    summary = "wider than plus, certifies 1 − alpha"
-    widths = None
-
-    def ends(self, loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
-        return minmax(loo, X, ranks)
-
-    def miss(self, rank: int, n: int, folds: int) -> float:
-        """κ/(n + 1)."""
-        return rank / (n + 1)
+    It compares the new row with the n others, so the base may depend on all n + 1. The model
+    without a fold may be any function of the other rows and of the seed: coins do not matter.
+    """
+    return min(1.0, (2 * rank - 2 + folds) / (n + folds)) if rank else 0.0
 
 
-class Full(Construction[Conformal]):
-    """Exact full conformal prediction of the linearised network."""
+def equal_folds_miss(rank: int, n: int, folds: int) -> Bound:
+    """(2κ − 2 + m)/(n + m) for equal folds of m = n/K rows; smaller where K > m.
 
-    summary = "exact full conformal of the linearised network, certifies 1 − alpha"
-    widths = ("leverage",)  # built into its scores
-    readouts = ("tangent",)
-    any_loss = False
-    any_models = False
-    symmetric = True
-
-    def fit(self, problem: Problem, readout: str) -> LazyModels:
-        return fit_full(problem)
-
-    def ends(self, loo: Conformal, X: Tensor, ranks: Sequence[int]) -> Ends:
-        return loo.accepted(X, ranks)
-
-    def miss(self, rank: int, n: int, folds: int) -> float:
-        """κ/(n + 1)."""
-        return rank / (n + 1)
-
-    def matrices(self, widths: Widths, loss: Loss, ridges: int) -> int:
-        return 2 + ridges
+    It assumes a whole fold of m new rows, exchangeable with the training rows.
+    """
+    m = n // folds
+    if n % folds or rank == 0:
+        return Bound(None)
+    return Bound(min(1.0, (2 * rank - 2 + m) / (n + m)), m)
 
 
-class CVPlus(Construction[LeaveOneOut]):
-    """CV+: folds left out instead of rows."""
-
-    summary = "leaves folds out instead of rows"
-    any_loss = False
-    any_models = False
-    uses_folds = True
-
-    def solve(self, problem: Problem) -> RidgeModels:
-        """Solve all models."""
-        return leave_folds(problem)
-
-    def fit(self, problem: Problem, readout: str) -> LazyModels:
-        return fit_left_out(problem, self.solve, readout)
-
-    def ends(self, loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
-        return plus(loo, X, ranks)
-
-    def miss(self, rank: int, n: int, folds: int) -> float:
-        """(2κ − 2 + K)/(n + K) for K folds of any sizes.
-
-        It compares the new row with the n others, so the base may depend on all n + 1. The model
-        without a fold may be any function of the other rows and of the seed: coins do not matter.
-        """
-        return min(1.0, (2 * rank - 2 + folds) / (n + folds)) if rank else 0.0
-
-    def miss_without_data(self, rank: int, n: int, folds: int) -> Bound | None:
-        """(2κ − 2 + m)/(n + m) for equal folds of m = n/K rows; smaller where K > m.
-
-        It assumes a whole fold of m new rows, exchangeable with the training rows.
-        """
-        m = n // folds
-        if n % folds or rank == 0:
-            return None
-        return Bound(min(1.0, (2 * rank - 2 + m) / (n + m)), m)
-
-    def matrices(self, widths: Widths, loss: Loss, ridges: int) -> int:
-        return 2
-
-
-class Jackknife(_RowsOut[Predictor]):
-    """Full-data prediction ± an order statistic of the left-out errors."""
-
-    summary = "the classical jackknife, certifies nothing"
-    certifies = False
-
-    def ends(self, loo: Predictor, X: Tensor, ranks: Sequence[int]) -> Ends:
-        return around_point(loo.point(X), loo.residuals, ranks)
-
-
-class Naive(_RowsOut[Predictor]):
-    """Full-data prediction ± an order statistic of the errors on the training rows."""
-
-    summary = "from errors on the training rows, certifies nothing"
-    certifies = False
-
-    def ends(self, loo: Predictor, X: Tensor, ranks: Sequence[int]) -> Ends:
-        return around_point(loo.point(X), loo.training_residuals, ranks)
-
-
-CONSTRUCTIONS: dict[str, Construction[Any]] = {
-    "plus": Plus(),
-    "minmax": MinMax(),
-    "full": Full(),
-    "cv+": CVPlus(),
-    "jackknife": Jackknife(),
-    "naive": Naive(),
+CONSTRUCTIONS: dict[str, Construction] = {
+    "plus": Construction(
+        "jackknife+, certifies 1 − 2·alpha",
+        plus,
+        plus_miss,
+        plus_miss_of_any_seed,
+        tolerates_conceded=True,
+        widths=None,
+    ),
+    "minmax": Construction("wider than plus, certifies 1 − alpha", minmax, rank_miss, widths=None),
+    "full": Construction(
+        "exact full conformal of the linearised network, certifies 1 − alpha",
+        full,
+        rank_miss,
+        solve=None,
+        widths=("leverage",),  # built into its scores
+        readouts=("tangent",),
+        any_loss=False,
+        any_models=False,
+    ),
+    "cv+": Construction(
+        "leaves folds out instead of rows",
+        plus,
+        folds_miss,
+        miss_without_data=equal_folds_miss,
+        solve=leave_folds,
+        uses_folds=True,
+        any_loss=False,
+        any_models=False,
+    ),
+    "jackknife": Construction("the classical jackknife, certifies nothing", jackknife),
+    "naive": Construction("from errors on the training rows, certifies nothing", naive),
 }
 
 
-def find_construction(construction: str | Construction[Any]) -> Construction[Any]:
+def find_construction(construction: str | Construction) -> Construction:
     """Return the construction of this name, or the object itself."""
-    if isinstance(construction, Construction):
-        return construction
-    return CONSTRUCTIONS[construction]
+    return CONSTRUCTIONS[construction] if isinstance(construction, str) else construction
 
 
 def check_construction(construction: Any, names: Iterable[str] = CONSTRUCTIONS) -> None:
@@ -401,18 +333,6 @@ def check_construction(construction: Any, names: Iterable[str] = CONSTRUCTIONS) 
         )
 
 
-def is_own(construction: str | Construction[Any]) -> bool:
+def is_own(construction: str | Construction) -> bool:
     """Whether a construction is the caller's, so that nothing is known of it."""
     return not isinstance(construction, str) and construction not in CONSTRUCTIONS.values()
-
-
-def miss_bound(
-    construction: str | Construction[Any],
-    alpha: float,
-    n: int,
-    folds: int,
-    independent: bool,
-    new_rows: int | None = None,
-) -> Bound:
-    """Return the bound of a construction; see ``Construction.bound``."""
-    return find_construction(construction).bound(alpha, n, folds, independent, new_rows)

@@ -17,38 +17,31 @@ a quadratic in y for each λ of the grid. The rule treats the n + 1 rows alike, 
 λ̂(y) are as exchangeable as at a fixed λ, and the choice costs no coverage. The set is the union
 over λ of the interval at λ, restricted to where λ̂(y) = λ. What is returned is its hull, whose ends
 are ends of such intervals or crossings of two quadratics. Several networks are chosen from in the
-same way, each with its own λ. Candidates are the λ that are large
-enough relative to the trace of the kernel of all n + 1 rows, again a rule that treats them alike.
+same way, each with its own λ. Candidates are the λ that are large enough relative to the trace of
+the kernel of all n + 1 rows, again a rule that treats them alike.
 
 Rounding (ridge/rounding.py): ends of an interval are off by at most γ(√strain + √loose)² of their
 size and γ·weight·√s(√strain + √loose) in addition, and are widened by that. A λ is included where
 rounding may hide that its error is the smallest: where it is at most 1 + ζ times any other error
 plus a constant, both from the same bounds. This can only enlarge the hull.
-
-Features may be scaled by the training rows and the new row together: that treats them alike, so
-ranks of scores stay exchangeable. Being rounded, it is the same for nearly all new rows; each
-distinct one has models of its own, made when first needed.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from ..data.own_scaling import FeatureScale, FeatureScales
 from ..records import Ends
 from ..ridge.leave_one_out import LEAST_SHARE
 from ..ridge.measured import Kept, largest
 from ..ridge.problem import Problem
-from ..ridge.rounding import FIRST_ORDER, GAMMA, Sensitivity
-from ..ridge.system import OpenRidge, RidgeModels, left_out
+from ..ridge.rounding import FIRST_ORDER, GAMMA
+from ..ridge.system import OpenRidge, left_out
 from ..tangent import Basis
-from .fit import LazyModels
 from .order import kth_largest, kth_smallest
 
 # At a crossing two quadratics are equal up to rounding.
@@ -296,6 +289,11 @@ class FullModels:
         return self.family.factors[self.place[1]]
 
     @property
+    def ridges(self) -> Tensor:
+        """λ for point predictions, shape (1,)."""
+        return torch.tensor([self.chosen.ridge], dtype=torch.float64)
+
+    @property
     def residuals(self) -> Tensor:
         return left_out(self.chosen)
 
@@ -332,15 +330,9 @@ class FullModels:
         point = made[self.place[0]][self.place[1]].middle
         around = [piece.around(point) for pieces in made for piece in pieces]
         lower, upper = hull(around) if len(around) > 1 else (around[0].lower, around[0].upper)
-        slack = torch.zeros_like(point)
-        for family in self.families:
-            own = family.gamma * (point.abs() + family.size) + 2 * family.shaken
-            slack = torch.maximum(slack, own)
-        return (
-            point,
-            point[:, None] + lower - slack[:, None],
-            point[:, None] + upper + slack[:, None],
-        )
+        each = [f.gamma * (point.abs() + f.size) + 2 * f.shaken for f in self.families]
+        slack, middle = torch.stack(each).amax(dim=0)[:, None], point[:, None]
+        return point, middle + lower - slack, middle + upper + slack
 
 
 def family_of(problem: Problem) -> Family:
@@ -354,105 +346,6 @@ def family_of(problem: Problem) -> Family:
     return Family(problem.basis, factors, trace, gamma, size, shaken)
 
 
-def fit_full(problem: Problem) -> LazyModels:
+def fit_full(problem: Problem) -> FullModels:
     """Full conformal prediction with one network."""
-    loo = FullModels.of([family_of(problem)])
-    chosen = loo.chosen
-    solved = RidgeModels(
-        columns=chosen.coefficients[:, None],  # no model but the full one
-        full=chosen.coefficients,
-        intercepts=chosen.intercept.expand(2),
-        ridges=torch.tensor([chosen.ridge], dtype=torch.float64),
-        residuals=loo.residuals,
-        training_residuals=loo.training_residuals,
-        sensitivity=Sensitivity.unknown(len(problem.y), problem.y),
-    )
-    return LazyModels(loo, solved)
-
-
-Key = tuple[tuple[float, ...], tuple[float, ...]]  # centre and scale of each feature
-
-
-class Source(Protocol):
-    """The training rows, and how models of them are made."""
-
-    def start(self) -> FeatureScale:
-        """Scale of the training rows alone."""
-
-    def frames(self, new: Tensor) -> FeatureScales:
-        """Scales of the new rows, each together with the training rows."""
-
-    def make(self, frame: FeatureScale) -> FullModels:
-        """Models of the training rows in a frame."""
-
-
-@dataclass(frozen=True)
-class FramedFull:
-    """Full conformal models in several frames.
-
-    Attributes
-    ----------
-    source
-        How models of the training rows are made.
-    main
-        Models in the frame of the training rows alone, for point predictions.
-    made
-        Models that were made so far.
-
-    """
-
-    source: Source
-    main: FullModels
-    made: dict[Key, FullModels] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, source: Source) -> FramedFull:
-        """Make the models in the frame of the training rows, which most new rows share."""
-        frame = source.start()
-        main = source.make(frame)
-        return cls(source, main, {_key(frame): main})
-
-    @property
-    def residuals(self) -> Tensor:
-        return self.main.residuals
-
-    @property
-    def training_residuals(self) -> Tensor:
-        return self.main.training_residuals
-
-    @property
-    def rows_at_once(self) -> int:
-        return self.main.rows_at_once
-
-    @property
-    def conceded(self) -> int:
-        return 0
-
-    def typical_error(self) -> tuple[float, float]:
-        return self.main.typical_error()
-
-    def point(self, X: Tensor) -> Tensor:
-        return self.main.point(X)
-
-    def accepted(self, X: Tensor, ranks: Sequence[int]) -> Ends:
-        """Ends of each row in its own frame; the whole line where rounding decided which it is."""
-        point, frames = self.point(X), self.source.frames(X)
-        lower = point.new_full((len(X), len(ranks)), -torch.inf)
-        upper = -lower
-        for k in range(len(frames)):
-            rows = torch.nonzero((frames.of == k) & ~frames.doubtful)[:, 0]
-            if len(rows):
-                models = self._at(frames[k])
-                _, low, high = models.accepted(X[rows], ranks)
-                lower[rows.to(point.device)], upper[rows.to(point.device)] = low, high
-        return point, lower, upper
-
-    def _at(self, frame: FeatureScale) -> FullModels:
-        key = _key(frame)
-        if key not in self.made:
-            self.made[key] = self.source.make(frame)
-        return self.made[key]
-
-
-def _key(frame: FeatureScale) -> Key:
-    return tuple(frame.center.tolist()), tuple(frame.scale.tolist())
+    return FullModels.of([family_of(problem)])

@@ -6,28 +6,28 @@ So the κ-th largest value lies between the κ-th largest of R_j − ηρ_j and 
 models whose own bounds meet that window can be it, and they are few: about as many as there are
 features, whatever n. The same models decide the lower end. The ends are those of all n models.
 
-In primal form differences from the full model are bounded: with w the full model, W_j the others
-and any factor L, |φ(x)ᵀ(W_j − w)| ≤ ‖L⁻¹φ(x)‖·‖Lᵀ(W_j − w)‖. The bound is tightest with LLᵀ = G of
-the full model: then the first factor is √h(x), and the second one √h_j|e_j| if model j has the same
-λ. Models of another λ have theirs computed.
+The windows of a rank are nested: one for a larger η contains those for smaller ones, and the models
+above it are above those, too. So the models of the window of the largest η, with their number of
+models above, give the ends of all rows of smaller η.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
-from typing import NamedTuple, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
-from ..compute import blocks, steps
-from ..records import LeaveOneOut, Predictions
+from ..compute import blocks
+from ..records import Predictions
 from ..ridge.primal import PrimalSystem
+from ..ridge.problem import Problem
 from ..ridge.readout import Read, TangentReadout, slack_of
-from ..ridge.system import RidgeModels, System
 from .order import kth_largest, kth_smallest
 
 # Rows share windows if their η lie between the same powers of this; a window is that of the larger.
@@ -44,30 +44,34 @@ class Near(NamedTuple):
     Attributes
     ----------
     found
-        The full predictions, their σ(x) and rounding; ``each`` is empty.
+        The full predictions, their σ(x), shape (m,), and rounding; ``each`` is empty.
     roots
         √h(x), shape (m,).
-    start, factors
-        Model j predicts start + factors·column_j, shapes (m,) and (m, q), less the shift.
+    factors
+        Model j predicts point + factors·column_j, shape (m, q).
 
     """
 
     found: Predictions
     roots: Tensor
-    start: Tensor
     factors: Tensor
+
+    @property
+    def etas(self) -> Tensor:
+        """η of each row, shape (m,)."""
+        return self.roots / self.found.scales
 
 
 class Moved(Protocol):
-    """n models by what they differ from the full one."""
+    """Models by what they differ from the full one."""
 
     @property
     def scores(self) -> Tensor:
-        """R_j, shape (n,)."""
+        """R_j, shape (models,)."""
 
     @property
     def reach(self) -> Tensor:
-        """ρ_j, shape (n,)."""
+        """ρ_j, shape (models,)."""
 
     @property
     def block(self) -> int:
@@ -77,33 +81,39 @@ class Moved(Protocol):
         """Columns of some models, shape (q, members)."""
 
 
-@runtime_checkable
-class Bounded(LeaveOneOut, Moved, Protocol):
-    """Models whose differences from the full one are bounded, and whose σ(x) is the same."""
+class Among(NamedTuple):
+    """Models among which an order statistic is: all of them, or a window.
 
+    Attributes
+    ----------
+    models
+        The models.
+    eta
+        For rows of at most this η the order statistic is among them.
+    above
+        How many of the other models are above all of them.
+    top, farthest
+        The order statistic of R + ηρ, and the largest ρ of all n models.
+
+    """
+
+    models: Moved
+    eta: float = math.inf
+    above: int = 0
+    top: float = math.inf
+    farthest: float = math.inf
+
+
+class Windowed(ABC):
+    """Models near the full one, all with its σ(x)."""
+
+    @abstractmethod
     def near(self, X: Tensor) -> Near:
         """The full model at m rows."""
 
-
-class Level(Moved, Protocol):
-    """Those of many models that can be an order statistic, for rows of at most some η."""
-
-    eta: float
-    above: int  # how many of the others are above all of them
-
-    def beyond(self, near: Near, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Bounds on both order statistics for rows of any η, each (rows,)."""
-
-
-@runtime_checkable
-class Elsewhere(Protocol):
-    """Models that are not all here."""
-
-    def near(self, X: Tensor) -> Near:
-        """The full model at m rows."""
-
-    def among(self, rank: int, eta: float) -> Level:
-        """The models that can be the ``rank``-th, if possible for rows of this η."""
+    @abstractmethod
+    def among(self, rank: int, eta: float) -> Among:
+        """Models among which the ``rank``-th is, if possible for rows of this η."""
 
 
 class Window(NamedTuple):
@@ -142,99 +152,37 @@ def within(low: Tensor, high: Tensor, bottom: float, top: float) -> Window:
 
 
 def windowed_plus(
-    loo: Bounded | Elsewhere, X: Tensor, ranks: Sequence[int]
+    loo: Windowed, X: Tensor, ranks: Sequence[int]
 ) -> tuple[Predictions, Tensor, Tensor]:
     """Predictions of the full model, and the order statistics of both ends, (m, ranks)."""
     near = loo.near(X)
-    infinite = near.start.new_full((len(X), len(ranks)), torch.inf)
-    lower, upper = -infinite, infinite
+    upper = near.roots.new_full((len(X), len(ranks)), torch.inf)
+    lower = -upper
     for column, rank in enumerate(ranks):
         for rows, eta in _classes(near) if rank else ():
-            for part, ends in _ends(loo, near, rows, eta, rank):
-                lower[part, column], upper[part, column] = ends
+            among = loo.among(rank, eta)
+            if among.eta < eta:
+                lower[rows, column], upper[rows, column] = _beyond(among, near, rows)
+                continue
+            left = rank - among.above
+            found = _window(among.models, eta, left)
+            for part in blocks(len(rows), ARRAYS * len(found.members) * 8, among.models.block):
+                some = rows[part]
+                ends = _order_statistics(among.models, near, some, found, left)
+                lower[some, column], upper[some, column] = ends
     return near.found, lower, upper
 
 
-def extremes(loo: Bounded, X: Tensor) -> tuple[Predictions, Tensor, Tensor]:
+def extremes(loo: Windowed, X: Tensor) -> tuple[Predictions, Tensor, Tensor]:
     """Predictions of the full model, and the least and the largest of all others, each (m,)."""
-    near = loo.near(X)
-    least, most = (near.start.new_full((len(X),), end) for end in (torch.inf, -torch.inf))
-    every = torch.arange(len(loo.residuals), device=loo.residuals.device)
+    near, models = loo.near(X), loo.among(1, math.inf).models
+    least, most = (near.roots.new_full((len(X),), end) for end in (torch.inf, -torch.inf))
+    every = torch.arange(len(models.scores), device=models.scores.device)
     each = 8 * max(4 * near.factors.shape[1], 2 * len(X))
-    for part in blocks(len(every), each, loo.block):
-        found = (near.factors @ loo.columns(every[part])).add_(near.start[:, None])
+    for part in blocks(len(every), each, models.block):
+        found = (near.factors @ models.columns(every[part])).add_(near.found.point[:, None])
         least, most = least.minimum(found.amin(dim=1)), most.maximum(found.amax(dim=1))
     return near.found, least, most
-
-
-def _ends(
-    loo: Bounded | Elsewhere, near: Near, rows: Tensor, eta: float, rank: int
-) -> Iterator[tuple[Tensor, tuple[Tensor, Tensor]]]:
-    """Both order statistics for rows of at most this η, or bounds on them, by blocks of rows."""
-    models: Moved
-    if isinstance(loo, Bounded):
-        models = loo
-    else:
-        models = level = loo.among(rank, eta)
-        if level.eta < eta:
-            yield rows, level.beyond(near, rows)
-            return
-        rank -= level.above
-    found = _window(models, eta, rank)
-    for part in blocks(len(rows), ARRAYS * len(found.members) * 8, models.block):
-        yield rows[part], _order_statistics(models, near, rows[part], found, rank)
-
-
-def _window(loo: Moved, eta: float, rank: int) -> Window:
-    """The window of rows of at most this η, kept for the next ones."""
-    windows = _KEPT.setdefault(loo, _Kept({}, {})).windows
-    if (rank, eta) not in windows:
-        windows[rank, eta] = window(loo.scores, loo.reach, eta, rank)
-    return windows[rank, eta]
-
-
-def _order_statistics(
-    loo: Moved, near: Near, rows: Tensor, found: Window, rank: int
-) -> tuple[Tensor, Tensor]:
-    """Both order statistics for some rows, each (rows,)."""
-    factors, full = near.factors[rows], near.found
-    parts = _columns(loo, found.members, rank, factors.shape[1])
-    each = torch.cat([factors @ part for part in parts], dim=1).add_(near.start[rows, None])
-    margins = loo.scores[found.members] * full.scales[rows, None] * (1 + full.stretch)
-    left = [rank - found.above]
-    return kth_smallest(each - margins, left)[:, 0], kth_largest(each + margins, left)[:, 0]
-
-
-def _columns(loo: Moved, members: Tensor, rank: int, q: int) -> Iterator[Tensor]:
-    """Columns of the members, in parts; those of a window that contains theirs are used again."""
-    kept = _KEPT.setdefault(loo, _Kept({}, {})).columns
-    known, columns = kept.get(rank, (members[:0], None))
-    place = torch.searchsorted(known, members).clamp(max=len(known) - 1)
-    if columns is not None and bool((known[place] == members).all()):
-        yield columns if len(known) == len(members) else columns[:, place]
-        return
-    parts = [members[part] for part in blocks(len(members), 4 * 8 * q, loo.block)]
-    for part in parts:
-        columns = loo.columns(part)
-        if len(parts) == 1:
-            if len(kept) == RANKS_KEPT:
-                kept.clear()
-            kept[rank] = members, columns
-        yield columns
-
-
-def _classes(near: Near) -> Iterator[tuple[Tensor, float]]:
-    """Rows with about the same η, and the largest η that they may have; the largest one first."""
-    powers = etas(near).log().div(math.log(RATIO)).ceil()
-    powers = torch.where(powers.isnan(), torch.inf, powers)  # features overflowed: all models
-    for power in powers.unique(sorted=True).flip(0):
-        limit = float(RATIO**power) * (1 + SAFE)  # of tensors: infinite where Python would raise
-        yield torch.nonzero(powers == power)[:, 0], limit
-
-
-def etas(near: Near) -> Tensor:
-    """η of each row, shape (m,)."""
-    return near.roots / near.found.scales
 
 
 def largest_eta(near: Near) -> float:
@@ -242,23 +190,77 @@ def largest_eta(near: Near) -> float:
     return max((eta for _, eta in _classes(near)), default=0.0)
 
 
+def _classes(near: Near) -> Iterator[tuple[Tensor, float]]:
+    """Rows with about the same η, and the largest η that they may have; the largest one first."""
+    powers = near.etas.log().div(math.log(RATIO)).ceil()
+    powers = torch.where(powers.isnan(), torch.inf, powers)  # features overflowed: all models
+    for power in powers.unique(sorted=True).flip(0):
+        limit = float(RATIO**power) * (1 + SAFE)  # of tensors: infinite where Python would raise
+        yield torch.nonzero(powers == power)[:, 0], limit
+
+
+def _beyond(among: Among, near: Near, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Ends that no order statistic exceeds, for rows of any η, each (rows,)."""
+    found, more = near.found, (near.etas[rows] - among.eta).clamp(min=0.0)
+    farthest = (among.top + more * among.farthest) * (1 + SAFE)
+    margins = farthest * found.scales[rows] * (1 + found.stretch)
+    return found.point[rows] - margins, found.point[rows] + margins
+
+
+def _window(models: Moved, eta: float, rank: int) -> Window:
+    """The window of rows of at most this η, kept for the next ones."""
+    windows = _KEPT.setdefault(models, _Kept({}, {})).windows
+    if (rank, eta) not in windows:
+        windows[rank, eta] = window(models.scores, models.reach, eta, rank)
+    return windows[rank, eta]
+
+
+def _order_statistics(
+    models: Moved, near: Near, rows: Tensor, found: Window, rank: int
+) -> tuple[Tensor, Tensor]:
+    """Both order statistics for some rows, each (rows,)."""
+    factors, full = near.factors[rows], near.found
+    parts = _columns(models, found.members, rank, factors.shape[1])
+    each = torch.cat([factors @ part for part in parts], dim=1).add_(full.point[rows, None])
+    margins = models.scores[found.members] * full.scales[rows, None] * (1 + full.stretch)
+    left = [rank - found.above]
+    return kth_smallest(each - margins, left)[:, 0], kth_largest(each + margins, left)[:, 0]
+
+
+def _columns(models: Moved, members: Tensor, rank: int, q: int) -> Iterator[Tensor]:
+    """Columns of the members, in parts; those of a window that contains theirs are used again."""
+    kept = _KEPT.setdefault(models, _Kept({}, {})).columns
+    known, columns = kept.get(rank, (members[:0], None))
+    place = torch.searchsorted(known, members).clamp(max=len(known) - 1)
+    if columns is not None and bool((known[place] == members).all()):
+        yield columns if len(known) == len(members) else columns[:, place]
+        return
+    parts = [members[part] for part in blocks(len(members), 4 * 8 * q, models.block)]
+    for part in parts:
+        columns = models.columns(part)
+        if len(parts) == 1:
+            if len(kept) == RANKS_KEPT:
+                kept.clear()
+            kept[rank] = members, columns
+        yield columns
+
+
 # Windows save time from this many rows for each feature.
 ROWS_FOR_EACH = 4
 # Added to leverages, which rounding changes by far less.
 REACH_SAFE = 1e-12
-MODELS_AT_ONCE = 4096
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class BoundedReadout(TangentReadout):
-    """The linearised network's models in primal form.
+class BoundedReadout(TangentReadout, Windowed):
+    """The linearised network's models in primal form, all at the same λ.
 
     Attributes
     ----------
     lower
-        L, shape (q, q), with the intercept if there is one.
+        L with LLᵀ = G of the full model, shape (q, q), with the intercept if there is one.
     reach
-        ‖Lᵀ(W_j − w)‖, shape (n,).
+        ρ, shape (n,).
 
     """
 
@@ -276,7 +278,6 @@ class BoundedReadout(TangentReadout):
         return machine.rows_at_once(self.basis.size, 4 * self.basis.row_bytes)
 
     def near(self, X: Tensor) -> Near:
-        """The full model at some rows, and √h of them."""
         outputs, rows, norms = self.basis.at(X)
         point = self._point(outputs, rows)
         one, none = point.new_ones(()), point.new_empty(len(point), 0)
@@ -286,48 +287,32 @@ class BoundedReadout(TangentReadout):
         half = torch.linalg.solve_triangular(
             self.lower, factors[:, : len(self.lower)].T, upper=False
         )
-        return Near(found, half.square().sum(dim=0).sqrt(), outputs, factors)
+        return Near(found, half.square().sum(dim=0).sqrt(), factors)
+
+    def among(self, rank: int, eta: float) -> Among:
+        return Among(self)
 
     def columns(self, members: Tensor) -> Tensor:
-        """W and β of some models, shape (q + 1, members)."""
-        return _with_intercepts(self.models, members)
+        """W_j − w and β_j − β of some models, shape (q + 1, members)."""
+        models = self.models
+        columns = models.columns.T[members].T - models.full[:, None]
+        return torch.cat([columns, (models.intercepts[members] - models.intercepts[-1])[None]])
 
 
-def bounded(read: Read, system: System) -> BoundedReadout | None:
-    """The same models with bounds; None where there are none, or where they would save nothing."""
+def bounded(read: Read, problem: Problem) -> Read:
+    """The same models with windows, unless there are none or they would save nothing."""
+    system = problem.system
     if not (isinstance(system, PrimalSystem) and isinstance(read, TangentReadout)):
-        return None
-    if read.models.model_of is not None:
-        return None
-    if read.scales is not None:  # each model has its own σ(x)
-        return None
+        return read
+    one_ridge = problem.own is None and read.models.model_of is None
+    if not one_ridge or read.scales is not None:  # each model has its own λ or σ(x)
+        return read
     if len(read.residuals) < ROWS_FOR_EACH * len(system.gram):
-        return None
-    lower = _factor(system, float(read.models.ridges[-1]))
-    given = {field.name: getattr(read, field.name) for field in fields(read)}
-    return BoundedReadout(**given, lower=lower, reach=_reach(read.models, lower))
-
-
-def _factor(system: PrimalSystem, ridge: float) -> Tensor:
+        return read
     G = system.gram.clone()
-    G.diagonal()[: system.width].add_(ridge)
-    lower: Tensor = torch.linalg.cholesky(G)  # as before
-    return lower
-
-
-def _reach(models: RidgeModels, lower: Tensor) -> Tensor:
-    """‖Lᵀ(W_j − w)‖; e_j(1 − h_j) is the training residual if model j has the full one's λ."""
-    errors = models.residuals
-    squares = errors * (errors - models.training_residuals)
+    G.diagonal()[: system.width].add_(problem.ridges[0])
+    errors = read.residuals
+    squares = errors * (errors - read.training_residuals)  # h_j e_j²
     reach = (squares.clamp(min=0.0) + REACH_SAFE * errors.square()).sqrt()
-    others = torch.nonzero(models.ridges[:-1] != models.ridges[-1])[:, 0]
-    full = torch.cat([models.full, models.intercepts[-1:]])[: len(lower), None]
-    for part in steps(len(others), MODELS_AT_ONCE):
-        moves = _with_intercepts(models, others[part])[: len(lower)] - full
-        reach[others[part]] = torch.linalg.vector_norm(lower.T @ moves, dim=0)
-    return reach.nan_to_num(torch.inf)
-
-
-def _with_intercepts(models: RidgeModels, members: Tensor) -> Tensor:
-    """Columns of some models with their intercepts below, shape (q + 1, members)."""
-    return torch.cat([models.columns.T[members].T, models.intercepts[members][None]])
+    lower, reach = torch.linalg.cholesky(G), reach.nan_to_num(torch.inf)  # G was factored before
+    return BoundedReadout(**vars(read), lower=lower, reach=reach)

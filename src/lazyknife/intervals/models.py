@@ -1,12 +1,18 @@
-"""What rounding does to intervals, compared with the residuals that set their ends."""
+"""From a problem to models with bounds on rounding, and when rounding leaves no guarantee."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 
 from ..records import RoundedModels
+from ..ridge.measured import Kept, checked_rows, largest, measured_errors
+from ..ridge.problem import Problem
+from ..ridge.readout import READOUTS, Read
+from ..ridge.rounding import GAMMA, MEASURED, rounding_of
+from ..ridge.system import RidgeModels
 from ..sentences import (
     ROUNDING_DECIDES,
     ROUNDING_MOVES,
@@ -17,10 +23,27 @@ from ..sentences import (
 from .chosen import ChosenModels
 from .order import kappa, kth_largest
 from .streamed import CompactModels
+from .window import bounded
 
 # Negligible widening, in units of the residual that sets the ends, or in units of rounding of
 # numbers of the size of y.
 SMALL_SHARE, SMALL_UNITS = 0.05, 1e4
+
+
+def fit_models(problem: Problem, solve: Callable[[Problem], RidgeModels], readout: str) -> Read:
+    """Solve the models, bound what rounding may have changed in them, and read them out."""
+    kept = Kept.of(problem)
+    solved = solve(problem)
+    every = problem.dual and (problem.own is not None or problem.widths.needs_system)
+    rows = checked_rows(problem.X[: problem.models], problem.basis.size, every)
+    measured, shaken = kept.errors(problem)
+    off = MEASURED * measured_errors(problem, solved, rows)
+    gamma, system = max(GAMMA, measured), problem.system
+    scales = problem.widths.scales(system, solved, gamma)
+    size = largest(problem.y, system.targets, solved.intercepts)
+    rounding = rounding_of(solved.sensitivity, gamma, size, off, solved.unsolved, shaken)
+    given = (problem.basis, problem.X, problem.y, solved, scales, problem.loss, rounding)
+    return bounded(READOUTS[readout].of(*given), problem)
 
 
 def rounding_share(loo: RoundedModels, alpha: float, size: float) -> float:
@@ -34,7 +57,7 @@ def rounding_share(loo: RoundedModels, alpha: float, size: float) -> float:
         return relative
     rank = max(kappa(alpha, len(loo.residuals)), 1)
     residual = (
-        loo.size_at(rank)
+        loo.level(rank, 0.0).size
         if isinstance(loo, CompactModels)
         else float(kth_largest(loo.residuals.abs(), [rank])[0])
     )
