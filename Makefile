@@ -59,13 +59,13 @@ reproduce: $(VENV)/.installed
 
 studies: $(VENV)/.installed
 	$(BIN)/python -m research study beyond --output results
-	$(BIN)/python -m research pages studies.md choices.md tables.md
+	$(BIN)/python -m research pages evidence.md
 
 # Published numbers beside those of the same rows here; installs the peers.
 published: $(VENV)/.installed
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,peers]'
 	$(BIN)/python -m research study published --output results
-	$(BIN)/python -m research pages published.md
+	$(BIN)/python -m research pages evidence.md
 
 clean:
 	rm -rf $(VENV) site .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -16,11 +16,8 @@ EXPERIMENTS = {
     "choosing": "what the default's models choose on three tables: docs/default.md",
     "diabetes": "seven methods on scikit-learn's diabetes data: docs/comparison.md",
     "gallery": "the figures of docs/gallery.md",
-    "pretrained": "networks trained on one population, for another: docs/pretrained.md",
-    "starts": "how far widths move between seeds, by number of starts: docs/default.md",
-    "text": "a head on a language model: docs/pretrained.md",
-    "trade": "width at a certified coverage, for each base: docs/trade.md",
-    "unlabelled": "rows without labels: docs/unlabelled.md",
+    "trade": "width at a certified coverage, for each base: docs/evidence.md",
+    "unlabelled": "rows without labels: docs/evidence.md",
 }
 
 

@@ -17,7 +17,7 @@ from ..study.tables import SPECIAL, make_table
 
 @plainly
 def pages(
-    names: Annotated[list[str], typer.Argument(help="Pages in docs/: studies.md", metavar="PAGE")],
+    names: Annotated[list[str], typer.Argument(help="Pages in docs/: evidence.md", metavar="PAGE")],
     results: Annotated[Path, typer.Option(help="Folder of the studies' rows.")] = RESULTS,
 ) -> None:
     """Fill the tables of studies on pages in docs/ from the rows of the studies."""

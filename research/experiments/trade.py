@@ -19,7 +19,6 @@ from lazyknife.plots import save_figure, style
 
 from ..curves import Curve, plot_curves
 from ..datasets import load, simulated
-from ..pages import fill_file, markdown
 from ..study.trial import base_r2
 from .shared import keep, means
 
@@ -120,32 +119,6 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
     return means(rows, by, ["coverage", "width", "saved", "base_r2"])
 
 
-def table(rows: pd.DataFrame) -> str:
-    """A line for each base, with the widths at the coverages that people ask for."""
-    lines = []
-    summary = summarise(rows)
-    for (data, n, base), part in summary.groupby(["data", "n", "base"], sort=False):
-        cells = [cell(part[part["certified"] == wanted], base) for wanted in WANTED]
-        learnt = f"{part['base_r2'].iloc[0]:.2f}"
-        lines.append(
-            (TITLES[data], f"{n:,}", base, learnt, *(text for three in cells for text in three))
-        )
-    heads = [
-        head
-        for wanted in WANTED
-        for head in (f"alpha for {wanted:g}", f"width at {wanted:g}", "saved")
-    ]
-    return markdown(("data", "n", "base", "R² of the base", *heads), lines)
-
-
-def cell(found: pd.DataFrame, base: str) -> tuple[str, str, str]:
-    if found.empty:
-        return "none", "", ""
-    line = found.iloc[0]
-    saved = "" if base == "public" else f"{line['saved']:.1f} ± {line['saved_se']:.1f} %"
-    return f"{line['alpha']:.3f}", f"{line['width']:.3f} ± {line['width_se']:.3f}", saved
-
-
 def draw(rows: pd.DataFrame) -> Figure:
     """Width against certified coverage, a panel for each data set and number of rows."""
     summary = summarise(rows)
@@ -164,10 +137,9 @@ def draw(rows: pd.DataFrame) -> Figure:
 
 
 def write(rows: pd.DataFrame, docs: Path) -> None:
-    """Write the rows, the figure and the page's table."""
+    """Write the rows and the figure."""
     rows = keep(rows, docs / "trade" / "rows.csv")
     save_figure(draw(rows), docs / "trade" / "trade.svg")
-    fill_file(docs / "trade.md", {"trade": table(rows)})
 
 
 def main(docs: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +19,6 @@ from lazyknife.base import Public
 from lazyknife.plots import plot_methods, save_figure, style
 
 from ..datasets import load
-from ..pages import fill_file, markdown
 from .autoencoding import Autoencoded
 from .shared import ALPHA, keep, means, measure
 
@@ -113,22 +112,6 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
     return means(rows, ["data", "unlabelled", "method"], [*MEASURES, "gain"])
 
 
-def table(rows: pd.DataFrame) -> str:
-    columns = ("coverage", "width", "interval score", "better by", "CPU seconds", "certified")
-    return markdown(
-        ("data", "without labels", "method", *columns),
-        [table_line(line) for line in summarise(rows).to_dict("records")],
-    )
-
-
-def table_line(line: Mapping[str, Any]) -> tuple[str, ...]:
-    shown = (f"{line[c]:.3f} ± {line[f'{c}_se']:.3f}" for c in ("coverage", "width", "score"))
-    is_first = line["method"] == next(iter(METHODS))
-    gain = "" if is_first else f"{line['gain']:.1f} ± {line['gain_se']:.1f} %"
-    ends = (f"{line['seconds']:.2g}", f"{line['certified']:.3f}")
-    return (line["data"], f"{line['unlabelled']:,}", line["method"], *shown, gain, *ends)
-
-
 def draw(rows: pd.DataFrame) -> Figure:
     """How much better the others' scores are, a panel for each data set."""
     summary = summarise(rows)
@@ -151,10 +134,9 @@ def draw(rows: pd.DataFrame) -> Figure:
 
 
 def write(rows: pd.DataFrame, docs: Path) -> None:
-    """Write the rows, the figure and the page's table."""
+    """Write the rows and the figure."""
     rows = keep(rows, docs / "unlabelled" / "rows.csv")
     save_figure(draw(rows), docs / "unlabelled" / "score.svg")
-    fill_file(docs / "unlabelled.md", {"unlabelled": table(rows)})
 
 
 def main(docs: Path) -> None:

@@ -32,18 +32,6 @@ COSTS = {
 Lines = list[tuple[str, ...]]
 
 
-def measures_table(rows: pd.DataFrame, measure: str) -> tuple[tuple[str, ...], Lines]:
-    """Columns and lines: a line for each method, a column for each data set and n."""
-    heads, lines = ["method"], [[str(method)] for method in rows["method"].unique()]
-    for cell, part in _cells(rows):
-        heads.append(title(*cell))
-        grouped = part.groupby("method", sort=False)[measure]
-        means, errors = grouped.mean(), grouped.sem()
-        for line in lines:
-            line.append(f"{means[line[0]]:.3g} ± {errors[line[0]]:.1g}")
-    return tuple(heads), [tuple(line) for line in lines]
-
-
 def title(data: str, transform: Any, n: int) -> str:
     """Name a cell for people."""
     return f"{heading(data, transform)}, n = {n}"

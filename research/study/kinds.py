@@ -1,6 +1,6 @@
 """Many kinds of tables: means over the sets of each part, every set, and the figure.
 
-A mean or median is over the sets that all methods of its column have. Scores are in standard
+A mean is over the sets that all methods of its column have. Scores are in standard
 deviations of y.
 """
 
@@ -46,16 +46,14 @@ def by_set(rows: pd.DataFrame, measure: str) -> Iterator[Part]:
         yield str(name), int(n), found[[method for method in METHODS if method in found]]
 
 
-def mean_lines(
-    rows: pd.DataFrame, measure: str, form: str, how: str = "mean"
-) -> tuple[tuple[str, ...], Lines]:
-    """Columns and lines: the mean or median of each method over the sets, for each part and n."""
+def mean_lines(rows: pd.DataFrame, measure: str, form: str) -> tuple[tuple[str, ...], Lines]:
+    """Columns and lines: the mean of each method over the sets, for each part and n."""
     heads, lines = ["method"], [[method] for method in METHODS]
     for name, n, found in by_set(rows, measure):
         shared = found.dropna()
         heads.append(f"n = {n}, {name} ({len(shared)} sets)")
         for line in lines:
-            line.append(f"{shared[line[0]].agg(how):{form}}" if line[0] in shared else NONE)
+            line.append(f"{shared[line[0]].mean():{form}}" if line[0] in shared else NONE)
     return tuple(heads), [tuple(line) for line in lines]
 
 
@@ -90,20 +88,17 @@ def _against(found: pd.DataFrame, method: str) -> str:
     )
 
 
-def set_lines(rows: pd.DataFrame, name: str) -> tuple[tuple[str, ...], Lines]:
-    """Columns and lines: the score of each method on each set of a part; the best is bold."""
-    lines: Lines = []
-    for own, n, found in by_set(rows, "score"):
-        for title, scores in found.reindex(columns=[*METHODS]).iterrows() if own == name else ():
-            best, others = scores.min(), scores.drop([DEFAULT, BEFORE]).min()
-            cells = (_cell(score, score == best) for score in scores)
-            lines.append((str(title), str(n), *cells, _cell(scores[DEFAULT] / others, False)))
-    return ("set", "n", *METHODS, "default ÷ best peer"), lines
-
-
-def _cell(value: float, bold: bool) -> str:
-    text = NONE if value != value else f"{value:.3g}"
-    return f"**{text}**" if bold else text
+def set_lines(rows: pd.DataFrame) -> tuple[tuple[str, ...], Lines]:
+    """Columns and lines: the default's score on each set, and its ratio to the best peer's."""
+    cells: dict[str, dict[int, str]] = {}
+    for name, n, found in by_set(rows, "score"):
+        for title, scores in found.reindex(columns=[*METHODS]).iterrows():
+            own, peers = scores[DEFAULT], scores.drop([DEFAULT, BEFORE]).min()
+            text = NONE if own != own else f"{own:.3g} ({own / peers:.2f})"
+            cells.setdefault(f"{title} ({name})", {})[n] = text
+    sizes = sorted({n for found in cells.values() for n in found})
+    lines = [(title, *(found.get(n, NONE) for n in sizes)) for title, found in cells.items()]
+    return ("set", *(f"n = {n:,}" for n in sizes)), lines
 
 
 def draw_sets(study: Study, rows: pd.DataFrame) -> Figure:

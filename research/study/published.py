@@ -99,23 +99,6 @@ def _cell(found: pd.DataFrame, level: float) -> str:
     return f"{row['coverage']:.3f}, {row['width']:#.3g} ± {row['width_se']:.1g}"
 
 
-def jaws_lines(rows: pd.DataFrame) -> tuple[tuple[str, ...], Lines]:
-    """Columns and lines: the sets of Prinster et al., without shift; theirs with shift beside."""
-    lines: Lines = []
-    own = summarise(rows[rows["data"] != "boston"])
-    for data, part in own.groupby("data", sort=False):
-        for each in (*reported(str(data)), *reported(str(data), shifted=True)):
-            shift = "with" if each.shifted else "without"
-            numbers = f"{each.coverage:.3f}", f"{each.width:.4g}"
-            lines.append((heading(each.data, None), each.method, each.source, shift, *numbers))
-        for row in part.to_dict("records"):
-            coverage = f"{row['coverage']:.3f} ± {row['coverage_se']:.1g}"
-            width = f"{row['width']:#.3g} ± {row['width_se']:.1g}"
-            name = in_words(row["method"])
-            lines.append((heading(row["data"], None), name, HERE, "without", coverage, width))
-    return ("data", "method", "from", "shift", "coverage", "width"), lines
-
-
 def draw_published(study: Study, rows: pd.DataFrame) -> Figure:
     """Widths at 90 %, a panel for each data set; published ones without error bars."""
     every = summarise(rows[rows["alpha"] == rows["alpha"].max()])

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import pages
 from ..pages import markdown
 from .catalogue import PAPER, STUDIES
-from .choices import cost_lines, measures_table, verdict_lines, verdict_sentence
+from .choices import cost_lines, verdict_lines, verdict_sentence
 from .kinds import against_lines, mean_lines, readme_lines, set_lines
-from .published import boston_lines, boston_sentence, jaws_lines
+from .published import boston_lines, boston_sentence
 from .rows import read_rows
 from .show import heading, labels
 from .summary import summarise
@@ -128,10 +127,6 @@ def _choices(folder: Path) -> pd.DataFrame:
     return read_rows(folder / "choices.csv")
 
 
-def _choices_table(measure: str, folder: Path) -> str:
-    return markdown(*measures_table(_choices(folder), measure))
-
-
 def _choices_verdict(rows: pd.DataFrame) -> str:
     return f"{markdown(*verdict_lines(rows))}\n{verdict_sentence(rows)}"
 
@@ -140,29 +135,16 @@ def _tables(make: Callable[..., Any], *options: str) -> Callable[[Path], str]:
     return lambda folder: markdown(*make(read_rows(folder / "tables.csv"), *options))
 
 
-def _published(make: Callable[..., Any]) -> Callable[[Path], str]:
-    return lambda folder: markdown(*make(read_rows(folder / "published.csv")))
-
-
 SPECIAL: dict[str, Callable[[Path], str]] = {
     "verdicts": lambda folder: verdict_table(verdicts(paper_rows(folder))),
     "claims": lambda folder: cell_tables(verdicts(paper_rows(folder))),
     "table1": lambda folder: table1(read_rows(folder / "table1.csv")),
     "choices_costs": lambda folder: markdown(*cost_lines(_choices(folder))),
     "choices_verdict": lambda folder: _choices_verdict(_choices(folder)),
-    **{
-        f"choices_{measure}": partial(_choices_table, measure)
-        for measure in ("coverage", "width", "score")
-    },
     "published_verdict": lambda folder: boston_sentence(read_rows(folder / "published.csv")),
-    "published_boston": _published(boston_lines),
-    "published_jaws": _published(jaws_lines),
+    "published_boston": lambda folder: markdown(*boston_lines(read_rows(folder / "published.csv"))),
     "readme": _tables(readme_lines),
     "tables_against": _tables(against_lines),
     "tables_score": _tables(mean_lines, "score", ".3g"),
-    "tables_coverage": _tables(mean_lines, "coverage", ".3f"),
-    "tables_certified": _tables(mean_lines, "certified", ".3f"),
-    "tables_seconds": _tables(mean_lines, "seconds", ".2g", "median"),
-    "tables_width": _tables(mean_lines, "width", ".3g"),
-    **{f"tables_{name}": _tables(set_lines, name) for name in ("choosing", "reporting")},
+    "tables_sets": _tables(set_lines),
 }

@@ -17,7 +17,6 @@ from research.study.choices import (
     VALID,
     cost_lines,
     draw_scores,
-    measures_table,
     paired,
     title,
     verdict_lines,
@@ -70,18 +69,6 @@ def values(rows: pd.DataFrame, cell: int, method: str, measure: str) -> list[flo
 
 def standard_error(numbers: list[float]) -> float:
     return statistics.stdev(numbers) / math.sqrt(len(numbers))
-
-
-@pytest.mark.parametrize("measure", ["score", "coverage", "width"])
-def test_a_table_has_means_and_standard_errors(measure: str) -> None:
-    rows = made()
-    heads, lines = measures_table(rows, measure)
-    assert heads == ("method", "simulation, p = 16, n = 100", title("communities", "symlog", 100))
-    assert [line[0] for line in lines] == list(KINDS)
-    for line in lines:
-        for cell, text in enumerate(line[1:]):
-            numbers = values(rows, cell, line[0], measure)
-            assert text == f"{statistics.mean(numbers):.3g} ± {standard_error(numbers):.1g}"
 
 
 def test_scores_are_compared_trial_by_trial() -> None:

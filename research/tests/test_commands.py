@@ -67,8 +67,8 @@ def test_experiments_are_listed_and_have_a_module():
 
 
 def test_a_page_is_filled_from_the_committed_rows(monkeypatch, tmp_path):
-    text = (DOCS / "studies.md").read_text(encoding="utf-8")
-    page = tmp_path / "studies.md"
+    text = (DOCS / "evidence.md").read_text(encoding="utf-8")
+    page = tmp_path / "evidence.md"
     page.write_text(re.sub(r"\n\| simulation[^\n]*", "", text), encoding="utf-8")
     succeed("pages", page)
     check_same_page(page.read_text(encoding="utf-8"), text)

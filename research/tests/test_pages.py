@@ -69,7 +69,7 @@ def test_the_demo_compares_methods_on_the_diabetes_data():
 
 @pytest.mark.parametrize(
     "path",
-    [ROOT / "README.md", DOCS / "trade.md"],
+    [ROOT / "README.md", DOCS / "evidence.md"],
     ids=lambda path: path.stem,
 )
 def test_a_page_is_what_its_command_fills(path):

@@ -139,9 +139,7 @@ def test_dp_lazy_pi_covers_at_least_80_percent_in_every_setting_of_the_paper(nam
     assert (private["coverage"] >= 0.8).all()
 
 
-@pytest.mark.parametrize(
-    "name", ["reproduction.md", "studies.md", "choices.md", "tables.md", "published.md"]
-)
+@pytest.mark.parametrize("name", ["reproduction.md", "evidence.md"])
 def test_the_tables_of_the_pages_are_those_of_the_rows(name):
     page = (ROOT / "docs" / name).read_text()
     check_same_page(fill(page, RESULTS), page)

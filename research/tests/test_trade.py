@@ -10,10 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from research.experiments import trade
-from research.pages import fill
 
 import lazyknife as lk
-from alike import check_same_page
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/trade.md"
@@ -23,17 +21,6 @@ ROWS = ROOT / "docs/trade/rows.csv"
 @pytest.fixture(scope="module")
 def committed() -> pd.DataFrame:
     return pd.read_csv(ROWS)
-
-
-def test_the_pages_table_is_that_of_the_committed_rows(committed: pd.DataFrame) -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    check_same_page(fill(page, {"trade": trade.table(committed)}), page)
-    wrong = committed.assign(width=2 * committed["width"])
-    with pytest.raises(AssertionError):
-        check_same_page(fill(page, {"trade": trade.table(wrong)}), page)
-    panels = len(trade.DATA) * len(trade.SIZES)
-    own = page.split("<!-- table: trade -->")[1]
-    assert own.count("\n| ") == 2 + panels * (1 + len(trade.EPSILONS))
 
 
 def test_the_committed_rows_are_those_of_the_settings(committed: pd.DataFrame) -> None:
@@ -115,15 +102,6 @@ def test_widths_are_compared_with_the_public_starts_of_the_same_trial() -> None:
         assert line["base_r2"] == 0.0625
 
 
-def test_a_table_says_where_nothing_certifies() -> None:
-    title = trade.TITLES["simulated_p16"]
-    head, rule, public, other = trade.table(made()).splitlines()
-    assert head.count("|") == rule.count("|") == public.count("|") == other.count("|") == 11
-    assert public.split(" | ")[:4] == [f"| {title}", "1,000", "public", "0.06"]
-    assert public.endswith("| 0.170 | 3.000 ± 1.000 |  | 0.160 | 4.000 ± 1.000 |  |")
-    assert other.endswith("| 0.170 | 2.000 ± 1.000 | 37.5 ± 12.5 % | none |  |  |")
-
-
 def test_new_rows_are_new_and_trials_differ() -> None:
     first, again, other = (trade.rows_of("simulated_p16", 50, trial) for trial in (0, 0, 1))
     assert [len(part) for part in first] == [50, 50, trade.NEW_ROWS, trade.NEW_ROWS]
@@ -152,10 +130,6 @@ def test_it_runs_on_tiny_settings(tmp_path: Path) -> None:
     assert one["coverage"] == pytest.approx(result.covers(y_new).mean())
     plan = lk.plan(n=40, coverage=0.8, construction="full", base=cheap["noisy"])
     assert one["alpha"] == plan.alpha
-    (tmp_path / "trade.md").write_text("A\n<!-- table: trade -->\nold\n<!-- end of table -->\nB\n")
     trade.write(rows, tmp_path)
-    page = (tmp_path / "trade.md").read_text(encoding="utf-8")
-    assert page.startswith("A\n<!-- table: trade -->\n| data |")
-    assert page.endswith("|\n<!-- end of table -->\nB\n")
     assert (tmp_path / "trade/trade.svg").stat().st_size > 5000
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "trade/rows.csv"), rows, rtol=1e-4)

@@ -4,46 +4,23 @@ from __future__ import annotations
 
 import copy
 import itertools
-import re
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from research.experiments import autoencoding, unlabelled
-from research.pages import DOCS, fill
+from research.pages import DOCS
 from torch import nn
 
 import lazyknife as lk
-from alike import check_same_page
 from descents import adam, squared_error, weights
-from lazyknife import LazyJackknifeRegressor
 from lazyknife.networks import seeded
 from lazyknife.records import INDEPENDENT
 from rows import linear
 
 PAGE = DOCS / "unlabelled.md"
 ROWS = DOCS / "unlabelled/rows.csv"
-
-
-def test_the_page_is_made_of_the_rows():
-    page, rows = PAGE.read_text(encoding="utf-8"), pd.read_csv(ROWS)
-    check_same_page(fill(page, {"unlabelled": unlabelled.table(rows)}), page)
-    wrong = unlabelled.table(rows.assign(width=2 * rows["width"]))
-    with pytest.raises(AssertionError):
-        check_same_page(fill(page, {"unlabelled": wrong}), page)
-    assert page.count("\n| ") == 2 + len(unlabelled.CASES) * len(unlabelled.METHODS)
-
-
-def test_the_snippet_of_the_page_runs():
-    (snippet,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    X, y = linear(60)
-    names = {"X": X[:40], "y": y[:40], "X_new": X[40:]}
-    names["LazyJackknifeRegressor"] = LazyJackknifeRegressor
-    exec(snippet, names)
-    assert len(names["result"]) == len(names["X_new"])
-    assert names["model"].base_.details["covariates"] == len(names["X"]) + len(names["X_new"])
-    assert "the rows passed as X_pool, and no others" in str(names["model"].certificate_)
 
 
 def test_the_rows_are_all_there():
@@ -115,12 +92,5 @@ def test_the_study_runs_on_a_small_sample(tmp_path):
     assert set(rows["unlabelled"]) == {80, 140}
     score = rows.set_index(["data", "split", "method"])["score"]
     assert (score.loc[:, :, "autoencode"] != score.loc[:, :, "random start"]).all()
-    (tmp_path / "unlabelled.md").write_text(
-        "A\n<!-- table: unlabelled -->\nold\n<!-- end of table -->\nB\n"
-    )
     unlabelled.write(rows, tmp_path)
-    page = (tmp_path / "unlabelled.md").read_text(encoding="utf-8")
-    assert page.startswith("A\n<!-- table: unlabelled -->\n| data |")
-    assert page.endswith("|\n<!-- end of table -->\nB\n")
-    assert "old" not in page
     assert (tmp_path / "unlabelled/score.svg").stat().st_size > 5000
