@@ -8,6 +8,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 # Numbers whose squares and quotients neither overflow nor vanish.
 REASONABLE = (1e-100, 1e100)
@@ -40,47 +41,46 @@ def check_real(name: str, value: Any) -> float:
     return number
 
 
-def check_between(name: str, value: Any, limits: tuple[float, float], reason: str) -> None:
+def check_between(name: str, value: Any, limits: tuple[float, float], reason: str = "") -> float:
     """Refuse a number outside of closed limits, with the reason for them."""
     least, most = limits
-    if not least <= check_real(name, value) <= most:
-        raise ValueError(f"{name}={value!r}: give a number from {least:g} to {most:g}. {reason}")
+    if not least <= (number := check_real(name, value)) <= most:
+        rule = f"give a number from {least:g} to {most:g}{reason and f'. {reason}'}"
+        raise ValueError(f"{name}={value!r}: {rule}")
+    return number
 
 
 def check_reasonable(name: str, value: Any) -> float:
     """Refuse what is not above 0, and sizes with which nothing can be computed."""
-    least, most = REASONABLE
-    if not least <= check_positive(name, value) <= most:
-        raise ValueError(f"{name}={value!r}: give a number from {least:g} to {most:g}")
-    return float(value)
+    return check_between(name, check_positive(name, value), REASONABLE)
 
 
 def check_positive(name: str, value: Any) -> float:
     """Refuse a number that is not above 0."""
-    if check_real(name, value) <= 0:
+    if (number := check_real(name, value)) <= 0:
         raise ValueError(f"{name}={value!r}: give a number above 0")
-    return float(value)
+    return number
 
 
 def check_not_negative(name: str, value: Any) -> float:
     """Refuse a number below 0."""
-    if check_real(name, value) < 0:
+    if (number := check_real(name, value)) < 0:
         raise ValueError(f"{name}={value!r}: give 0 or a number above 0")
-    return float(value)
+    return number
 
 
 def check_fraction(name: str, value: Any) -> float:
     """Refuse a number outside the open interval (0, 1)."""
-    if not 0 < check_real(name, value) < 1:
+    if not 0 < (number := check_real(name, value)) < 1:
         raise ValueError(f"{name}={value!r}: give a number strictly between 0 and 1")
-    return float(value)
+    return number
 
 
 def check_level(name: str, value: Any) -> float:
     """Refuse a level outside of (0, 1), or so small that no number of rows is enough."""
-    if check_fraction(name, value) < LEAST_LEVEL:
+    if (number := check_fraction(name, value)) < LEAST_LEVEL:
         raise ValueError(f"{name}={value!r}: give a number from {LEAST_LEVEL:g} to below 1")
-    return float(value)
+    return number
 
 
 def check_flag(name: str, value: Any) -> bool:
@@ -108,3 +108,11 @@ def check_folds(folds: Any, n: float = math.inf) -> int:
     if folds > n:
         raise ValueError(f"folds={folds} is more than the {n} rows: give at most {n}")
     return int(folds)
+
+
+def check_targets(wrong: ArrayLike, y: ArrayLike, rule: str, remedy: str = "") -> None:
+    """Refuse targets of which some are wrong, with the rule, the first of them and a way out."""
+    if np.any(wrong):
+        row = int(np.argmax(wrong))
+        advice = f": {remedy}" if remedy else ""
+        raise ValueError(f"{rule}, but y has {float(np.asarray(y)[row])!r} in row {row}{advice}")

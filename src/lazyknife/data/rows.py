@@ -22,8 +22,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from ..errors import warn
 from .checks import LARGEST_COUNT
-from .encoder import TableEncoder
-from .schema import Expansion, Schema, as_frame, check_columns, expansion_of
+from .encoder import Expansion, TableEncoder, expansion_of
+from .schema import Schema, as_frame, check_columns
 
 Values = NDArray[Any]
 Rows = Any  # an array, or the caller's frame
@@ -46,7 +46,11 @@ def is_stream(X: Any) -> bool:
 
 def batch_rows(batch: Any) -> Any:
     """Return the rows of a batch; a loader that also yields targets puts them after the rows."""
-    _refuse_dict(batch)
+    if isinstance(batch, dict):
+        raise TypeError(
+            f"a batch is a dict with keys {list(batch)}: give an iterator of rows, or of tuples "
+            "that begin with them"
+        )
     if isinstance(batch, (tuple, list)) and len(batch) and hasattr(batch[0], "shape"):
         return batch[0]
     return batch
@@ -63,31 +67,19 @@ def rows_and_targets(X: Any, y: Any) -> tuple[Any, Any]:
         return X, y
     if y is not None:
         raise ValueError(f"y was passed beside an X that yields batches: {PAIRS}, and y=None")
-    pairs = [_pair(batch) for batch in X]
+    pairs = list(X)
+    for batch in pairs:
+        if batch_rows(batch) is batch or len(batch) != 2:
+            parts = isinstance(batch, (tuple, list))
+            what = f"{len(batch)} parts" if parts else type(batch).__name__
+            raise TypeError(f"X yields batches of {what}, without targets: {PAIRS}")
     return _joined([rows for rows, _ in pairs], "X"), _joined([y for _, y in pairs], "y")
-
-
-def _pair(batch: Any) -> tuple[Any, Any]:
-    _refuse_dict(batch)
-    if not isinstance(batch, (tuple, list)) or len(batch) != 2 or not hasattr(batch[0], "shape"):
-        what = f"{len(batch)} parts" if isinstance(batch, (tuple, list)) else type(batch).__name__
-        raise TypeError(f"X yields batches of {what}, without targets: {PAIRS}")
-    rows, targets = batch
-    return rows, targets
 
 
 def _joined(parts: Sequence[Any], name: str) -> Any:
     if not parts:
         raise ValueError(f"{name} yields no batches: an iterator can be read once only")
     return stack(parts)
-
-
-def _refuse_dict(batch: Any) -> None:
-    if isinstance(batch, dict):
-        raise TypeError(
-            f"a batch is a dict with keys {list(batch)}: give an iterator of rows, or of tuples "
-            "that begin with them"
-        )
 
 
 # Containers.
@@ -230,11 +222,11 @@ def is_shaped(X: Any) -> bool:
 
 def check_features(X: Any, estimator: Any, *, name: str = "X", min_rows: int = 1) -> Values:
     """Return X as an array: float64, or integer codes where an integer tensor was given."""
-    values = plain(X, name)
-    if is_shaped(X):
-        return _check_shaped(values, name, min_rows)
+    values, shaped = plain(X, name), is_shaped(X)
+    codes = shaped and values.dtype.kind in "iu"
+    way_out = "remove such rows" if shaped else "pass a frame for text, dates and gaps"
     terms = {"estimator": estimator, "input_name": name, "ensure_min_samples": min_rows}
-    result = _checked(values, "pass a frame for text, dates and gaps", np.float64, **terms)
+    result = _checked(values, way_out, np.int64 if codes else np.float64, allow_nd=shaped, **terms)
     _refuse_changed(np.asarray(values), result, name)
     return result
 
@@ -250,19 +242,6 @@ def _refuse_changed(given: Values, found: Values, name: str) -> None:
                 f"{name}: column {place[1]} has values that are not read as numbers: {value} is "
                 "not a float64 number. Correct or round them"
             )
-
-
-def _check_shaped(array: Values, name: str, min_rows: int) -> Values:
-    if array.ndim < 2 or len(array) < min_rows or array.size == 0:
-        raise ValueError(
-            f"{name} has shape {array.shape}: give at least {min_rows} row(s), rows along the "
-            "first axis and at least one more axis. Reshape your data"
-        )
-    if array.dtype.kind not in "biuf":
-        raise ValueError(f"{name} has type {array.dtype}: give numbers")
-    if not np.isfinite(array).all():
-        raise ValueError(f"{name} contains NaN or infinity: remove or impute those rows")
-    return array.astype(np.int64 if array.dtype.kind in "iu" else np.float64)
 
 
 def _checked(values: Any, way_out: str, dtype: Any, **terms: Any) -> Values:
@@ -284,27 +263,24 @@ def check_target(y: Any, X: Values, estimator: Any) -> NDArray[np.float64]:
         raise ValueError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None"
         )
-    terms = {"ensure_2d": False, "estimator": estimator, "input_name": "y"}
-    checked = _checked(plain(y, "y"), "leave such rows out", None, **terms)
-    if checked.ndim == 2 and checked.shape[1] == 1:
+    values = np.asarray(plain(y, "y"))
+    if values.ndim == 2 and values.shape[1] == 1:
         warn(COLUMN, DataConversionWarning)
-    vector = column_or_1d(checked)
+    vector = column_or_1d(values)
     check_consistent_length(X, vector)
     return finite_numbers(vector, "y")
 
 
 def finite_numbers(values: Any, name: str) -> NDArray[np.float64]:
     """Return numbers in any container as float64; refuse text, missing and infinite ones."""
+    found = np.asarray(plain(values, name))
     try:
-        found = np.asarray(plain(values, name))
         text = any(isinstance(value, str | bytes | complex) for value in found.ravel().tolist())
         if text or found.dtype.kind in "mM":
             raise ValueError(found.ravel()[:3].tolist())
         with np.errstate(over="ignore"):
             result: NDArray[np.float64] = found.astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        if str(error).startswith(name):
-            raise
         raise ValueError(f"{name} has values that are not numbers: {error}: convert them") from None
     if not np.isfinite(result).all():
         row = int((~np.isfinite(result.ravel())).argmax())
@@ -374,21 +350,21 @@ class RowReader:
     def __call__(self, X: Any, estimator: Any, *, name: str = "X", min_rows: int = 1) -> Rows:
         """Return rows as an array (rows, features), in which NaN is a missing value of a frame."""
         frame = as_frame(X, name)
-        if frame is not None and self.finds_by_name(X) and len(frame) < min_rows:
+        if frame is None or not (self.encodes or self.raw):
+            if self.schema is None or self.schema.plain:
+                return check_features(X, estimator, name=name, min_rows=min_rows)
+            raise TypeError(
+                f"{name} is of type {type(X).__name__}, but the rows that were fitted were a "
+                "frame: pass a frame with the same columns"
+            )
+        if len(frame) < min_rows:
             raise ValueError(f"{name} has {len(frame)} row(s): give at least {min_rows}")
-        if frame is not None and self.schema is not None:
+        if self.schema is not None:
             return self.schema.read(frame, name)
-        if frame is not None and self.columns is not None:
-            check_columns(self.columns, frame.columns, name)
-            if tuple(frame.columns) == self.columns:
-                return X
-            return frame[:, list(map(frame.columns.index, self.columns))].to_native()
-        if self.schema is None or self.schema.plain:
-            return check_features(X, estimator, name=name, min_rows=min_rows)
-        raise TypeError(
-            f"{name} is of type {type(X).__name__}, but the rows that were fitted were a frame: "
-            "pass a frame with the same columns"
-        )
+        columns = list(self.columns or ())
+        check_columns(columns, frame.columns, name)
+        same = frame.columns == columns
+        return X if same else frame[:, list(map(frame.columns.index, columns))].to_native()
 
     def others(self, X: Any, like: Rows, estimator: Any, name: str) -> Rows | None:
         """Return further rows, if there are any; refuse those of another shape."""
@@ -421,35 +397,19 @@ class RowReader:
         found: Sequence[str] | None = None if is_shaped(X) else _get_feature_names(X)
         return found
 
-    def width(self, X: Any, shape: tuple[int, ...]) -> int:
-        """Number of columns of X, whose rows were read in this shape."""
-        frame = as_frame(X, "X")
-        return shape[0] if frame is None else len(frame.columns)
-
 
 def make_reader(X: Any, others: Sequence[Any], encoding: Any, raw: bool) -> RowReader:
     """Return how rows like X are read.
 
-    Parameters
-    ----------
-    X
-        Training rows.
-    others
-        Further rows, some of which may be None.
-    encoding
-        A ``TableEncoder``, or None for its defaults.
-    raw
-        Whether a transformer that the user gave takes frames as they are.
-
+    ``others`` are further rows, some of which may be None; ``encoding`` is a ``TableEncoder``, or
+    None for its defaults; ``raw`` says that a transformer of the user takes frames as they are.
     """
     if encoding is not None and not isinstance(encoding, TableEncoder):
         raise TypeError(f"encoding={encoding!r}: give a TableEncoder or None")
     frame = as_frame(X, "X")
+    if frame is None and encoding is not None:
+        raise TypeError(f"encoding={encoding!r} requires X to be a frame, not {type(X).__name__}")
     if frame is None:
-        if encoding is not None:
-            raise TypeError(
-                f"encoding={encoding!r} requires X to be a frame, not {type(X).__name__}"
-            )
         return RowReader()
     if raw and encoding is not None:
         raise ValueError(

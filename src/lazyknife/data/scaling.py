@@ -22,8 +22,8 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils import get_tags
 
 from .. import sentences
+from .encoder import Expansion
 from .rows import Rows, stack, take
-from .schema import Expansion
 
 Features = NDArray[Any]
 

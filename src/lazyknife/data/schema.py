@@ -4,9 +4,6 @@ A number is a feature, a category is a code of which only equality matters, a da
 sines and cosines of the year, the week and the day. Missing numbers are NaN, a missing category is
 a code of its own. Nothing is learnt from the rows: which code a category has makes no difference,
 and categories that were not listed share a code that no listed one has.
-
-Networks of finite width take numbers alone, see ``Expansion``. What that learns from rows, medians
-and categories, is a symmetric function of them.
 """
 
 from __future__ import annotations
@@ -14,11 +11,11 @@ from __future__ import annotations
 import datetime
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
@@ -31,49 +28,38 @@ Numbers = NDArray[np.float64]
 Series = nw.Series[Any]
 Frame = nw.DataFrame[Any]
 
-# Kinds of columns, and what they are called.
+
+class Kind(NamedTuple):
+    """A kind of columns: what it is called, and which types and classes of values say it."""
+
+    called: str
+    dtypes: tuple[Any, ...]
+    classes: tuple[type, ...]
+    cycles: tuple[str, ...] = ()
+
+
+# A value is of the first kind whose classes it has. Types of text and of objects say no kind.
 KINDS = {
-    "number": "numbers",
-    "date": "dates",
-    "moment": "dates with a time",
-    "duration": "durations",
-    "category": "text or categories",
+    "duration": Kind("durations", (nw.Duration,), (datetime.timedelta, np.timedelta64)),
+    "number": Kind("numbers", (nw.Boolean,), (Real, Decimal, np.bool_)),
+    "moment": Kind(
+        "dates with a time", (nw.Datetime,), (datetime.datetime,), ("year", "week", "day")
+    ),
+    "date": Kind("dates", (nw.Date,), (datetime.date,), ("year", "week")),
+    "category": Kind("text or categories", (nw.Categorical, nw.Enum), (str,)),
 }
-# Types of columns that say a kind, as those of numbers do; those of text and objects do not.
-TYPES: dict[Any, str] = {
-    nw.Boolean: "number",
-    nw.Date: "date",
-    nw.Datetime: "moment",
-    nw.Duration: "duration",
-    nw.Categorical: "category",
-    nw.Enum: "category",
-}
-# Classes of the values of a column of Python objects, tried in this order, and those that inherit
-# from them but are not of the kind.
-OBJECTS: dict[str, tuple[tuple[type, ...], tuple[type, ...]]] = {
-    "number": ((Real, Decimal, np.bool_), (np.timedelta64,)),
-    "moment": ((datetime.datetime,), ()),
-    "date": ((datetime.date,), (datetime.datetime,)),
-    "duration": ((datetime.timedelta,), ()),
-    "category": ((str,), ()),
-}
+DATES = ("date", "moment")
 MISSING = -1.0  # code of a missing category
-MOST_CATEGORIES = 100  # columns that one feature may become
 PART = 2**16  # rows whose values are Python objects at a time
 FEW_ROWS, MOST_SINGLE = 20, 0.75  # text with more values of one row than this is no category
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 DAY = datetime.timedelta(days=1)
 MICROSECONDS = 86_400e6  # of a day
-MONDAY = 3.0  # days from a Monday to 1970-01-01
-# Lengths of cycles in days and where they begin, all fixed, and the cycles of each kind of dates.
-CYCLES = {"year": (365.2425, 0.0), "week": (7.0, MONDAY), "day": (1.0, 0.0)}
-CYCLES_OF = {"date": ("year", "week"), "moment": ("year", "week", "day")}
+# Lengths of cycles in days and where they begin, all fixed: 1970-01-01 is 3 days after a Monday.
+CYCLES = {"year": (365.2425, 0.0), "week": (7.0, 3.0), "day": (1.0, 0.0)}
 # YYYY-MM-DD, optionally with a time, then optionally with a zone.
-ISO = re.compile(
-    r"\d{4}-\d\d-\d\d([T ]([01]\d|2[0-3]):\d\d(:\d\d(\.\d+)?)?( ?(Z|[+-]\d\d(:?\d\d)?))?)?",
-    re.ASCII,
-)
+ISO = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d[\d:.]*) ?(Z|[+-][\d:]+)?)?", re.ASCII)
 
 
 def as_frame(X: Any, name: str) -> Frame | None:
@@ -108,59 +94,19 @@ def values_of(column: Series) -> Iterator[Any]:
                 yield None if missing or (np.ndim(value) == 0 and value != value) else value
 
 
-def labels_of(column: Series) -> Iterator[str | None]:
-    """Yield the names of categories, None where they are missing."""
-    is_text = column.dtype == nw.String
-    for value in values_of(column):
-        yield value if is_text or value is None else label_of(value)
-
-
 def label_of(value: Any) -> str:
     """The name of a category: the same for a code, whether it is an integer or a float."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        return str(value)
-    if isinstance(value, Integral):
-        return str(int(value))  # no float: large integers stay different
-    return str(int(float(value))) if float(value).is_integer() else str(value)
+    is_code = isinstance(value, Real) and not isinstance(value, Integral)
+    return str(int(value)) if is_code and float(value).is_integer() else str(value)
 
 
-def as_numbers(column: Series, kind: str, table: str) -> Numbers:
-    """A column of numbers, dates or durations as numbers or days, (rows,), missing ones as NaN."""
-    try:
-        found = _converted(column, kind)
-    except (ValueError, OverflowError) as error:  # pyarrow converts only what floats can hold
-        message = f"has values that are not read as numbers: {error}. Correct or round them"
-        raise column_error(table, column.name, message) from None
-    if np.isinf(found).any():
-        row = int(np.argmax(np.isinf(found))) + 1
-        message = f"has an infinite value in row {row}: correct it, or leave it empty"
-        raise column_error(table, column.name, message)
-    return found
+def categories_of(columns: Iterable[Series]) -> tuple[str, ...]:
+    """The names of all categories of some columns, in their order."""
+    values = (value for column in columns for value in values_of(column))
+    return tuple(sorted({label_of(value) for value in values if value is not None}))
 
 
-def _converted(column: Series, kind: str) -> Numbers:
-    dtype = column.dtype
-    if (dtype.is_numeric() and not _is_large(column)) or dtype == nw.Boolean:
-        values = column.cast(nw.Float64).to_numpy()
-    elif dtype == nw.Duration:
-        values = column.dt.total_microseconds().to_numpy() / MICROSECONDS
-    elif dtype == nw.Date or dtype == nw.Datetime:
-        stamps = column.cast(nw.Datetime("us")) if dtype == nw.Date else column
-        values = stamps.dt.timestamp("us").to_numpy() / MICROSECONDS
-    else:
-        convert = _exact if kind == "number" else to_days
-        each = (np.nan if value is None else convert(value) for value in values_of(column))
-        values = np.fromiter(each, np.float64, len(column))
-    return np.asarray(values, dtype=np.float64)
-
-
-def _is_large(column: Series) -> bool:
-    """Whether a column has integers beyond those that are all floats."""
-    ends = (column.min(), column.max()) if column.dtype.is_integer() else ()
-    return any(end is not None and end == end and abs(int(end)) > 2**53 for end in ends)
-
-
-def _exact(value: Any) -> float:
+def exact_float(value: Any) -> float:
     """A number as a float; refuse an integer that becomes another: two could become equal."""
     found = float(value)
     if isinstance(value, Integral) and int(found) != value:
@@ -168,17 +114,45 @@ def _exact(value: Any) -> float:
     return found
 
 
+def as_numbers(column: Series, kind: str, table: str) -> Numbers:
+    """A column of numbers, dates or durations as numbers or days, (rows,), missing ones as NaN."""
+    dtype = column.dtype
+    ends = (column.min(), column.max()) if dtype.is_integer() else ()
+    large = any(end is not None and end == end and abs(int(end)) > 2**53 for end in ends)
+    try:
+        if (dtype.is_numeric() and not large) or dtype == nw.Boolean:
+            values = column.cast(nw.Float64).to_numpy()
+        elif dtype == nw.Duration:
+            values = column.dt.total_microseconds().to_numpy() / MICROSECONDS
+        elif dtype == nw.Date or dtype == nw.Datetime:
+            stamps = column.cast(nw.Datetime("us")) if dtype == nw.Date else column
+            values = stamps.dt.timestamp("us").to_numpy() / MICROSECONDS
+        else:
+            convert = exact_float if kind == "number" else to_days
+            each = (np.nan if value is None else convert(value) for value in values_of(column))
+            values = np.fromiter(each, np.float64, len(column))
+    except (ValueError, OverflowError) as error:  # pyarrow converts only what floats can hold
+        message = f"has values that are not read as numbers: {error}. Correct or round them"
+        raise column_error(table, column.name, message) from None
+    infinite = np.isinf(values := np.asarray(values, dtype=np.float64))
+    if infinite.any():
+        row = int(np.argmax(infinite)) + 1
+        message = f"has an infinite value in row {row}: correct it, or leave it empty"
+        raise column_error(table, column.name, message)
+    return values
+
+
 # Dates.
 
 
 def parse_date(text: str) -> datetime.datetime | None:
-    """Return an ISO date or date-time, in UTC if it has no zone; None for other text."""
-    stripped = text.strip()
-    if ISO.fullmatch(stripped) is None:
+    """Return an ISO date or date-time, with its zone if it has one; None for other text."""
+    found = ISO.fullmatch(text.strip())
+    if found is None:
         return None
-    day, _, rest = stripped.replace("T", " ").partition(" ")
+    day, time, zone = found.groups(default="")
     try:
-        return _in_zone(datetime.datetime.fromisoformat(f"{day} {rest.replace(' ', '')}".strip()))
+        return datetime.datetime.fromisoformat(f"{day} {time}{zone}".strip())
     except ValueError:  # such as 30 February
         return None
 
@@ -188,17 +162,13 @@ def to_days(value: Any) -> float:
 
     Dates and moments without a zone are in UTC.
     """
-    if isinstance(value, datetime.timedelta):
-        return value / DAY
+    if isinstance(value, datetime.timedelta | np.timedelta64):
+        return float(value / DAY)
     if isinstance(value, str):
         value = parse_date(value)
     elif not isinstance(value, datetime.datetime):
         value = datetime.datetime.combine(value, datetime.time())
-    return float((_in_zone(value) - EPOCH) / DAY)
-
-
-def _in_zone(moment: datetime.datetime) -> datetime.datetime:
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC)
+    return float((value.replace(tzinfo=value.tzinfo or datetime.UTC) - EPOCH) / DAY)
 
 
 def date_features(days: Numbers, cycles: Iterable[str]) -> Numbers:
@@ -241,10 +211,9 @@ def is_empty(column: Series) -> bool:
 
 def _kind_by_type(column: Series) -> str | None:
     """A key of ``KINDS`` where the type of a column says it."""
-    dtype = column.dtype
-    if dtype.is_numeric():
+    if column.dtype.is_numeric():
         return "number"
-    return next((kind for known, kind in TYPES.items() if dtype == known), None)
+    return next((name for name, kind in KINDS.items() if column.dtype in kind.dtypes), None)
 
 
 def type_of(column: Series) -> str:
@@ -253,11 +222,14 @@ def type_of(column: Series) -> str:
         return known
     if column.dtype == nw.String:
         return "category"
-    found = {type(value) for value in values_of(column) if value is not None}
-    for kind, (classes, others) in OBJECTS.items():
-        if all(issubclass(one, classes) and not issubclass(one, others) for one in found):
-            return kind
-    return " and ".join(sorted(one.__name__ for one in found))
+    classes = {type(value) for value in values_of(column) if value is not None}
+    kinds = {
+        next((name for name, kind in KINDS.items() if issubclass(one, kind.classes)), "")
+        for one in classes
+    }
+    if len(kinds) == 1 and "" not in kinds:
+        return kinds.pop()
+    return " and ".join(sorted(one.__name__ for one in classes))
 
 
 def _kind_of_text(name: str, counts: Counter[str], table: str) -> str:
@@ -266,10 +238,10 @@ def _kind_of_text(name: str, counts: Counter[str], table: str) -> str:
     dates = sum(parse_date(text) is not None for text in distinct)
     if 2 * dates >= len(distinct):
         check_dates(name, distinct, table)
-        with_time = [":" in text for text in distinct]
-        if any(with_time) and not all(with_time):
+        with_time = {":" in text for text in distinct}
+        if len(with_time) == 2:
             raise column_error(table, name, "has dates with and without a time: use one form")
-        return "moment" if with_time[0] else "date"
+        return "moment" if with_time.pop() else "date"
     odd = [text for text in distinct if not _is_number(text)]
     if 2 * len(odd) <= len(distinct):
         but = f", but also {quoted(odd[0])}" if odd else ""
@@ -329,7 +301,7 @@ class Column:
     @property
     def names(self) -> list[str]:
         """Names of its features."""
-        waves = [(part, of) for of in CYCLES_OF.get(self.kind, ()) for part in ("sine", "cosine")]
+        waves = [(part, of) for of in KINDS[self.kind].cycles for part in ("sine", "cosine")]
         return [str(self.name), *(f"{self.name}: {part} of {cycle}" for part, cycle in waves)]
 
     @property
@@ -337,29 +309,28 @@ class Column:
         return self.kind == "category"
 
     def read(self, series: Series, table: str) -> Numbers:
-        """Its features, shape (rows, features)."""
-        self._check(series, table)
-        if self.nominal:
-            codes: dict[str | None, float] = {label: k for k, label in enumerate(self.categories)}
-            codes[None] = MISSING
-            unknown = len(self.categories)
-            found = (codes.get(label, unknown) for label in labels_of(series))
-            return np.fromiter(found, np.float64, len(series))[:, None]
-        values = as_numbers(series, self.kind, table)
-        return date_features(values, CYCLES_OF.get(self.kind, ()))
+        """Its features, shape (rows, features); refuse another kind than in the rows of the fit."""
+        if not self.declared and not is_empty(series):
+            self._check_kind(series, type_of(series), table)
+        if not self.nominal:
+            return date_features(as_numbers(series, self.kind, table), KINDS[self.kind].cycles)
+        codes = {label: float(code) for code, label in enumerate(self.categories)}
+        unknown = float(len(codes))
+        found = (
+            MISSING if value is None else codes.get(label_of(value), unknown)
+            for value in values_of(series)
+        )
+        return np.fromiter(found, np.float64, len(series))[:, None]
 
-    def _check(self, series: Series, table: str) -> None:
-        """Refuse a column of another kind than in the rows that were fitted."""
-        if self.declared or is_empty(series):
-            return
-        found = type_of(series)
-        if found == "category" and self.kind in CYCLES_OF:
+    def _check_kind(self, series: Series, found: str, table: str) -> None:
+        if found == "category" and self.kind in DATES:
             texts = (text for text in values_of(series) if text is not None)
             check_dates(self.name, texts, table)
-        elif found != self.kind and not {self.kind, found} <= set(CYCLES_OF):
-            was, is_now = KINDS[self.kind], KINDS.get(found, f"values of type {found}")
+        elif found != self.kind and not {self.kind, found} <= set(DATES):
+            is_now = KINDS[found].called if found in KINDS else f"values of type {found}"
             message = (
-                f"has {is_now}, but had {was} in the rows that were fitted: pass the same type"
+                f"has {is_now}, but had {KINDS[self.kind].called} in the rows that were fitted: "
+                "pass the same type"
             )
             raise column_error(table, self.name, message)
 
@@ -400,53 +371,10 @@ class Schema:
         lines = [counted(len(self.columns), "column")]
         for column in self.columns:
             count = counted(len(column.categories), "category", "categories")
-            lines += [f"  {column.name}: {KINDS[column.kind]}" + f", {count}" * column.nominal]
+            lines += [
+                f"  {column.name}: {KINDS[column.kind].called}" + f", {count}" * column.nominal
+            ]
         return "\n".join(lines)
-
-
-def schema_of(
-    frame: Frame,
-    others: Sequence[Frame] = (),
-    categorical: Collection[Any] = (),
-    ignored: Collection[Any] = (),
-    table: str = "X",
-) -> Schema:
-    """The schema of a frame of training rows.
-
-    Parameters
-    ----------
-    frame
-        Training rows, which decide the kinds of the columns.
-    others
-        Further rows without labels, whose categories are listed too.
-    categorical
-        Names of columns whose numbers are codes of categories.
-    ignored
-        Names of columns that are no features.
-    table
-        What messages call the frame.
-
-    """
-    unknown = [name for name in (*categorical, *ignored) if name not in frame.columns]
-    if unknown:
-        raise TableError(
-            f"{table}: no column {quoted_list(unknown)}: the columns are "
-            f"{quoted_list(frame.columns)}"
-        )
-    every = [dict(zip(each.columns, each.iter_columns(), strict=True)) for each in (frame, *others)]
-    columns = []
-    for name in (name for name in frame.columns if name not in ignored):
-        declared = name in categorical
-        kind = kind_of(every[0][name], table, declared)
-        if kind == "category":
-            found = {label for each in every if name in each for label in labels_of(each[name])}
-            categories = tuple(sorted(label for label in found if label is not None))
-            columns.append(Column(name, kind, categories, declared))
-        else:
-            columns.append(Column(name, kind))
-    if not columns:
-        raise TableError(f"{table}: no features are left: ignore fewer columns")
-    return Schema(tuple(columns), tuple(ignored))
 
 
 def check_columns(
@@ -462,104 +390,3 @@ def check_columns(
             f"{table}: the rows that were fitted had no column {quoted_list(more)}: pass the "
             "columns of the fit alone"
         )
-
-
-# Numbers alone.
-
-
-@dataclass(frozen=True)
-class Expansion:
-    """How features become numbers alone, for networks of finite width.
-
-    Gaps become medians and are marked in a column of their own; a category becomes a 0/1 column if
-    at least two rows have it, and a row with any other category has 0 in all of them: to a model
-    without its row such a category is unknown.
-
-    Attributes
-    ----------
-    names
-        Of the features.
-    medians
-        Of each feature; NaN for nominal ones.
-    marked
-        Features whose gaps are marked in a column of their own.
-    codes
-        For each feature its codes that have a column; None for numbers.
-
-    """
-
-    names: tuple[str, ...]
-    medians: tuple[float, ...]
-    marked: tuple[int, ...]
-    codes: tuple[tuple[float, ...] | None, ...]
-
-    @property
-    def learnt(self) -> bool:
-        """Whether anything depends on the rows that it was learnt from."""
-        return bool(self.marked) or any(codes is not None for codes in self.codes)
-
-    @property
-    def empty(self) -> bool:
-        """Whether no column is left: all are categories that occur once."""
-        return not self.marked and not any(codes is None or codes for codes in self.codes)
-
-    def __call__(self, X: Numbers) -> Numbers:
-        """Columns: numbers, marks of gaps, categories; shape (rows, columns)."""
-        numbers = [f for f, codes in enumerate(self.codes) if codes is None]
-        gaps = np.isnan(X)
-        new = [f for f in numbers if f not in self.marked and gaps[:, f].any()]
-        if new:
-            message = (
-                "has missing values, but the rows that were fitted have none: fill them, or pass "
-                "the rows to predict as X_pool in fit"
-            )
-            raise column_error("X", self.names[new[0]], message)
-        if not self.learnt:  # nothing but numbers, of which none is missing
-            return X
-        filled = np.where(gaps, np.array(self.medians), X)[:, numbers]
-        marks = gaps[:, list(self.marked)].astype(np.float64)
-        categories = [
-            np.equal.outer(X[:, f], codes).astype(np.float64)
-            for f, codes in enumerate(self.codes)
-            if codes is not None
-        ]
-        return np.hstack([filled, marks, *categories])
-
-    def column_names(self, labels: Mapping[str, Sequence[str]]) -> list[str]:
-        """Names of the columns, given the categories of each feature by code."""
-        pairs = list(zip(self.names, self.codes, strict=True))
-        numbers = [name for name, codes in pairs if codes is None]
-        marks = [f"{self.names[f]} is missing" for f in self.marked]
-        categories = [
-            f"{name} = {labels[name][int(code)] if code >= 0 else '(missing)'}"
-            for name, codes in pairs
-            for code in codes or ()
-        ]
-        return [*numbers, *marks, *categories]
-
-
-def expansion_of(X: Numbers, nominal: Sequence[bool], names: Sequence[str]) -> Expansion:
-    """Learn medians, gaps and categories from rows (rows, features)."""
-    columns = list(zip(X.T, nominal, names, strict=True))
-    medians = tuple(np.nan if is_code else _median(column) for column, is_code, _ in columns)
-    marked = tuple(np.flatnonzero(np.isnan(X).any(axis=0)).tolist())
-    codes = tuple(_repeated(column, of) if is_code else None for column, is_code, of in columns)
-    return Expansion(tuple(names), medians, marked, codes)
-
-
-def _median(column: Numbers) -> float:
-    known = column[~np.isnan(column)]
-    return float(2 * np.median(known / 2)) if len(known) else 0.0  # no overflow
-
-
-def _repeated(column: Numbers, name: str) -> tuple[float, ...]:
-    """Codes that at least two rows have."""
-    codes, counts = np.unique(column, return_counts=True)
-    repeated = codes[counts > 1]
-    if len(repeated) > MOST_CATEGORIES:
-        message = (
-            f"has {len(repeated)} categories of two or more rows, more than {MOST_CATEGORIES}: "
-            "merge some, or drop the column"
-        )
-        raise column_error("X", name, message)
-    return tuple(repeated.tolist())

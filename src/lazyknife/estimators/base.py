@@ -256,7 +256,7 @@ class IntervalRegressor(SaveMixin, ShiftCheckMixin, RegressorMixin, CertifiedMix
         self._guarantee(fitted.certify)
         if not is_shaped(X):
             _check_feature_names(self, X, reset=True)
-            self.n_features_in_ = given.reader.width(X, given.shape)
+            _check_n_features(self, X, reset=True)
         self.row_shape_, self.n_samples_fit_ = given.shape, len(given.y)
         self.reader_, self.scaling_, self.target_ = given.reader, given.scaling, given.target
         self.loo_, self._rows_like, self.sample_ = fitted.loo, given.X[:0].clone(), given.sample

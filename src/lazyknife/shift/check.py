@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from ..data.encoder import TableEncoder
-from ..data.schema import Schema, as_frame, expansion_of
+from ..data.encoder import TableEncoder, expansion_of
+from ..data.schema import DATES, Schema, as_frame
 from ..records import Array
 from .ranks import BLOCKS, classifier_test, column_tests, location_and_spread
 
@@ -23,7 +23,6 @@ MOST_ROWS, MOST_NUMBERS = 2000, 500_000  # of each side, and in both together
 MOST_CATEGORIES = 50  # of a column; rarer ones count as one
 NAMED = 3  # features in a sentence
 SEED = 0
-DATES = ("date", "moment")  # kinds of columns whose first feature is days
 
 
 class ShiftWarning(UserWarning):
