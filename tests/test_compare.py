@@ -9,12 +9,22 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from sklearn.linear_model import Ridge
 
 import lazyknife as lk
-from lazyknife.compare import make_folds, one_thread, run_fold, summarise_folds
-from lazyknife.estimators.methods import METHODS, MethodSettings
+from lazyknife.compare import (
+    ABOUT,
+    DEFAULT,
+    METHODS,
+    PEERS,
+    PRIVATE,
+    make_folds,
+    messages,
+    named_method,
+    run_fold,
+    summarise_folds,
+    usual_methods,
+)
 from lazyknife.networks import CANDIDATES
 from rows import linear
 
@@ -79,9 +89,7 @@ def test_settings_are_checked_before_anything_is_fitted():
         compare("naive", "x")
     with pytest.raises(ValueError, match=r"alpha=2\.0: give a number strictly between"):
         compare("naive", alpha=2.0)
-    with pytest.raises(ValueError, match="epsilon=-1"):
-        compare("lazy_dp", epsilon=-1)
-    for name in ("epochs", "batch_size", "epsilon"):  # which the method does not have
+    for name in ("epochs", "batch_size"):  # which the method does not have
         with pytest.raises(ValueError, match=f"^{name}=0: give a"):
             compare("lazyknife", **{name: 0})
     with pytest.raises(ValueError, match="construction='x'"):
@@ -102,7 +110,6 @@ def test_settings_are_checked_before_anything_is_fitted():
         ("jobs", 1.5, TypeError),
         ("jobs", "2", TypeError),
         ("methods", "naive", TypeError),
-        ("methods", None, TypeError),
         ("methods", 3, TypeError),
         ("methods", [], ValueError),
         ("methods", {}, ValueError),
@@ -135,24 +142,25 @@ def test_rows_are_what_the_estimators_give():
     assert found["fold"].tolist() == [0, 1, 2] * 2
     assert (found["warning"] == "").all()
     assert (found["error"] == "").all()
-    folds = make_folds(45, 3, 500, 5000, seed=5)
+    folds, scaled = make_folds(45, 3, 500, 5000, seed=5), (Y - Y.mean()) / Y.std()
     for row in found.to_dict("records"):  # so all methods have the same folds
         train, test = folds[row["fold"]]
-        model = METHODS[row["method"]](MethodSettings(epochs=1))
-        model.set_params(scaling="standardize", random_state=5 + row["fold"])
-        model.fit(X[train], Y[train], X_pool=X[test])
+        model = named_method(row["method"], {"epochs": 1, "scaling": "standardize"})
+        model.set_params(random_state=5 + row["fold"]).fit(X[train], scaled[train], X_pool=X[test])
         intervals = model.predict_interval(X[test])
+        score = lk.interval_score(scaled[test], intervals).value
         assert (row["n"], row["n_test"]) == (30, 15)
-        assert row["coverage"] == pytest.approx(lk.coverage(Y[test], intervals).value)
-        assert row["width"] == pytest.approx(lk.mean_width(intervals).value, rel=1e-6)
-        assert row["score"] == pytest.approx(lk.interval_score(Y[test], intervals).value, rel=1e-6)
+        assert row["coverage"] == pytest.approx(lk.coverage(scaled[test], intervals).value)
+        width = lk.mean_width(intervals).value
+        assert row["width"] == pytest.approx(Y.std() * width, rel=1e-6)
+        assert row["score"] == pytest.approx(Y.std() * score, rel=1e-6)
         assert row["certified"] == model.certificate_.coverage
 
 
 @pytest.mark.parametrize("container", [list, pd.DataFrame])
 def test_estimators_of_ones_own_are_compared_with_their_own_settings(container):
     wide = lk.LazyJackknifeRegressor(alpha=0.4, scaling="symlog")
-    models = {"mine": wide, "lazyknife": METHODS["lazyknife"](MethodSettings())}
+    models = {"mine": wide, "lazyknife": lk.LazyJackknifeRegressor()}
     found = lk.compare_methods(container(X), Y, models, folds=3, jobs=1)
     assert (found["error"] == "").all()
     assert found["method"].tolist() == ["mine"] * 3 + ["lazyknife"] * 3
@@ -237,7 +245,7 @@ def test_means_and_standard_errors_are_over_folds():
 
 @pytest.mark.slow
 def test_more_jobs_than_fits_are_as_many_as_fits():
-    with pytest.raises(ValueError, match="jobs=0: give 1 or more, or -1 for all cores"):
+    with pytest.raises(ValueError, match="jobs=0: give a whole number of at least 1"):
         compare("naive", jobs=0)
     assert len(compare("naive", folds=2, jobs=10**9)) == 2
 
@@ -249,20 +257,39 @@ def test_side_by_side_gives_the_same():
 
 
 def test_times_are_those_of_a_fit():
-    model = METHODS["lazyknife"](MethodSettings())
+    model = lk.LazyJackknifeRegressor()
     row = run_fold("lazyknife", 0, model, X[:30], Y[:30], X[30:], Y[30:])
     assert all(0 < row[name] < 60 for name in TIMES)
 
 
-def test_fits_run_on_one_thread_and_give_the_others_back():
-    before = torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
-        with one_thread():
-            assert torch.get_num_threads() == 1
-        assert torch.get_num_threads() == 3
-    finally:
-        torch.set_num_threads(before)
+def test_methods_by_name_do_not_depend_on_the_unit_of_y():
+    """A network trained on targets of order 1e6 gives intervals that are of no use."""
+    names = ("split_conformal", "lazy_finetune", "lazyknife")
+    one, large = (
+        lk.compare_methods(X, y, names, folds=3, jobs=1, epochs=2) for y in (Y, 1e6 * Y + 3e7)
+    )
+    np.testing.assert_allclose(large["coverage"], one["coverage"])
+    np.testing.assert_allclose(large["width"], 1e6 * one["width"], rtol=1e-5)
+    np.testing.assert_allclose(large["score"], 1e6 * one["score"], rtol=1e-5)
+    constant = lk.compare_methods(X, 0 * Y + 3, ["naive"], folds=3, jobs=1, epochs=1)
+    assert np.isfinite(constant["width"]).all()
+
+
+def test_alike_messages_are_said_once_with_their_methods():
+    rows = pd.DataFrame(
+        {
+            "method": ["a", "a", "b", "b", "c", "c"],
+            "warning": [
+                "30 rows are too few",
+                "29 rows are too few",
+                "15 rows are too few",
+                *3 * [""],
+            ],
+            "error": [*4 * [""], "ValueError: x", ""],
+        }
+    )
+    assert messages(rows, "warning") == ["a and b, 3 of 4 folds: 30 rows are too few"]
+    assert messages(rows, "error") == ["c, 1 of 2 folds: ValueError: x"]
 
 
 # The methods
@@ -273,26 +300,41 @@ def test_the_wheel_imports_nothing_of_research():
         assert not re.search(r"^\s*(from|import) research", path.read_text("utf-8"), re.MULTILINE)
 
 
+GIVEN = {"alpha": 0.2, "network": lk.mlp((8,)), "epochs": 7, "batch_size": 5}
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_methods_use_the_settings_and_differ_in_what_their_name_says(name):
-    own = METHODS[name](MethodSettings(0.2, lk.mlp((8,)), 7, 5, 0.3)).get_params(deep=False)
-    if name.startswith("mapie"):
-        assert own["alpha"] == 0.2
+    own = named_method(name, GIVEN).get_params(deep=False)
+    assert own["alpha"] == 0.2
+    if name in PEERS:
         return
-    assert (own["alpha"], own["network"], own["fit_intercept"]) == (0.2, lk.mlp((8,)), True)
+    assert own["network"] == lk.mlp((8,))
     if not name.startswith("lazy"):
         assert (own["epochs"], own["batch_size"]) == (7, 5)
         return
-    kind, _, word = name.partition("_")
-    private, plain = lk.DPSGD(0.3, 1e-3, 7, 5), lk.Plain(7, 5)
-    bases = {"finetune": plain, "dp": private}
-    assert own["base"] == bases.get(word)
+    bases = {"lazy_finetune": lk.Plain(7, 5), "lazy_dp": lk.DPSGD(epochs=7, batch_size=5)}
+    assert own["base"] == bases.get(name)
     expected = {"device": "cpu"}
-    if kind == "lazy":
-        expected |= {"ridge": 10.0, "readout": "network", "widths": "constant", "scaling": None}
+    if name in bases:
+        expected |= {"ridge": 10.0, "readout": "network", "widths": "constant"}
     defaults = lk.LazyJackknifeRegressor().get_params(deep=False)
     changed = {key for key in own if own[key] != defaults[key]} - {"alpha", "network", "base"}
     assert {key: own[key] for key in changed} == expected
+    assert METHODS[name].alpha == 0.1  # the dict's own stays as it is
+
+
+def test_private_methods_and_missing_peers_are_not_compared_by_default(monkeypatch):
+    for known, usual in ((None, tuple(DEFAULT)), (object(), (*DEFAULT, *PEERS))):
+        monkeypatch.setattr("lazyknife.compare.find_spec", lambda name, known=known: known)
+        assert usual_methods() == usual
+    assert not any(isinstance(getattr(DEFAULT[name], "base", None), lk.DPSGD) for name in DEFAULT)
+    assert list(PRIVATE) == ["lazy_dp"]
+
+
+def test_every_method_is_explained_in_a_line():
+    assert list(ABOUT) == list(METHODS)
+    assert all(len(line) <= 90 and line.endswith(".") for line in ABOUT.values())
 
 
 def test_the_network_of_the_caller_is_used_and_none_is_the_default():

@@ -11,10 +11,8 @@ from matplotlib.figure import Figure
 from sklearn.datasets import load_diabetes
 
 import lazyknife as lk
-from lazyknife.compare import summarise_folds
+from lazyknife.compare import named_method, summarise_folds
 from lazyknife.estimators.base import IntervalRegressor
-from lazyknife.estimators.methods import METHODS as NAMED
-from lazyknife.estimators.methods import MethodSettings
 from lazyknife.plots import plot_intervals, plot_methods, save_figure, style
 
 from ..pages import fill_file, markdown
@@ -27,8 +25,7 @@ NETWORK_METHODS = (
 )
 # All but the last share a network and a scaling; the last is the default, on raw features.
 METHODS: dict[str, IntervalRegressor] = {
-    name: NAMED[name](MethodSettings(ALPHA)).set_params(scaling="standardize")
-    for name in NETWORK_METHODS
+    name: named_method(name, {"alpha": ALPHA, "scaling": "standardize"}) for name in NETWORK_METHODS
 } | {"lazyknife": lk.LazyJackknifeRegressor(alpha=ALPHA, device="cpu")}
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lazyknife.compare import wants_log
 from lazyknife.plots import Panel, plot_comparison, style
 
 from ..curves import Curve, plot_curves
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+WIDE_SPREAD = 20.0  # widths that differ by more are drawn on a logarithmic axis
 AXES = {"epsilon": "ε of the base", "n": "training rows n", "ridge": "ridge λ"}
 
 
@@ -49,10 +49,11 @@ def panels(part: pd.DataFrame) -> list[Panel]:
     """Return the three panels of the paper's figures."""
     target = 1 - 2 * float(part["alpha"].iloc[0])  # the paper's, what jackknife+ guarantees
     label = f"{100 * target:.0f} %, 1 − 2α"
+    widths = part["width"][np.isfinite(part["width"])]
     return [
         _panel(part, "coverage", "coverage", target=target, target_label=label),
         _panel(part, "seconds", "time (s)", log=True),
-        _panel(part, "width", "width", log=wants_log(part["width"])),
+        _panel(part, "width", "width", log=bool(widths.max() > WIDE_SPREAD * widths.min())),
     ]
 
 

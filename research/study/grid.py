@@ -7,13 +7,19 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Literal
 
-from lazyknife.estimators.methods import MethodSettings
+from lazyknife.networks import Network
 
 
 @dataclass(frozen=True)
-class Setting(MethodSettings):
+class Setting:
     """What a trial is run with; the values are those of the paper's experiments."""
 
+    alpha: float = 0.1
+    network: Network | None = None
+    epochs: int = 10
+    batch_size: int = 10
+    epsilon: float = 0.01  # privacy of the DP-SGD bases, as delta
+    delta: float = 1e-3
     ridge: float | Literal["auto"] = 10.0
     readout: str = "network"
     intercept: bool = False

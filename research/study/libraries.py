@@ -18,12 +18,11 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from lazyknife.estimators.methods import LEAF
 from lazyknife.intervals import kappa
 from lazyknife.records import Array
 
 from .functions import FitPredict
-from .peers import seeded
+from .peers import LEAF, seeded
 
 Three = tuple[Array, Array, Array]  # point, lower and upper ends, (m,) each
 FOLDS = 10

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Self
 
-from lazyknife import JackknifeRegressor, LazyJackknifeRegressor, Split
-from lazyknife.estimators import methods
+from lazyknife import (
+    DPSGD,
+    BaseMethod,
+    CVPlusRegressor,
+    JackknifeRegressor,
+    LazyJackknifeRegressor,
+    Plain,
+    Split,
+    SplitConformalRegressor,
+)
 from lazyknife.estimators.base import IntervalRegressor
-from lazyknife.estimators.methods import Method, lazy
 from lazyknife.networks import mlp
 from lazyknife.records import Array
 
 from .functions import FitPredict, FunctionRegressor
 from .grid import Setting
 from .libraries import LIBRARIES
-from .peers import mapie
+from .peers import Method, mapie
+
+Base = Callable[[Setting], BaseMethod]
 
 NETWORK = mlp((64, 64))  # the paper's
 # What the committed rows of choices, and the earlier default, were made with.
@@ -27,17 +37,60 @@ EARLIER: dict[str, Any] = {
 OWN = {"ridge": "ridge", "readout": "readout", "fit_intercept": "intercept"}
 
 
+PAPER: dict[str, Any] = {
+    "ridge": 10.0,
+    "readout": "network",
+    "widths": "constant",
+    "scaling": None,
+}
+
+
+def _trained(kind: Callable[..., IntervalRegressor], **own: Any) -> Method:
+    """Real trainings of the network."""
+
+    def make(setting: Setting) -> IntervalRegressor:
+        names = ("alpha", "network", "epochs", "batch_size")
+        return kind(**{name: getattr(setting, name) for name in names}, **own)
+
+    return make
+
+
+def _plain(setting: Setting) -> Plain:
+    """Training on all rows."""
+    return Plain(setting.epochs, setting.batch_size)
+
+
+def _private(setting: Setting) -> DPSGD:
+    """Private training on all rows."""
+    return DPSGD(setting.epsilon, setting.delta, setting.epochs, setting.batch_size)
+
+
 def _split(setting: Setting) -> Split:
     """Training on some of the rows."""
-    return Split(training=methods.plain(setting))
+    return Split(training=_plain(setting))
+
+
+def _lazy(base: Base | None = None, **own: Any) -> Method:
+    """The library's defaults but for ``own``."""
+
+    def make(setting: Setting) -> IntervalRegressor:
+        start = None if base is None else base(setting)
+        given = {"network": setting.network, "base": start} | own
+        return LazyJackknifeRegressor(alpha=setting.alpha, device="cpu", **given)
+
+    return make
 
 
 PAPERS: dict[str, Method] = {
-    **{name: methods.METHODS[name] for name in ("naive", "jackknife+", "cv+", "split_conformal")},
-    "jackknife": methods.trained(JackknifeRegressor, construction="jackknife"),
-    **{name: methods.METHODS[name] for name in ("lazy_finetune", "lazy_dp")},
-    "lazy_public": lazy(**methods.PAPER),
-    "lazy_split": lazy(_split, **methods.PAPER),
+    "naive": _trained(JackknifeRegressor, construction="naive"),
+    "jackknife+": _trained(JackknifeRegressor),
+    "cv+": _trained(CVPlusRegressor),
+    "split_conformal": _trained(SplitConformalRegressor),
+    "jackknife": _trained(JackknifeRegressor, construction="jackknife"),
+    "lazy_finetune": _lazy(_plain, **PAPER),
+    "lazy_dp": _lazy(_private, **PAPER),
+    "lazy_public": _lazy(**PAPER),
+    "lazy_split": _lazy(_split, **PAPER),
 }
 
 
@@ -68,8 +121,8 @@ def _before(setting: Setting) -> IntervalRegressor:
     return StandardisedRegressor(scaling="standardize", alpha=setting.alpha, **EARLIER)
 
 
-def _earlier(base: methods.Base | None = None, **own: Any) -> Method:
-    return lazy(base, **EARLIER | own)
+def _earlier(base: Base | None = None, **own: Any) -> Method:
+    return _lazy(base, **EARLIER | own)
 
 
 def _tables(**own: Any) -> Method:
@@ -116,7 +169,7 @@ CERTIFYING: dict[str, Method] = {
 METHODS: dict[str, Method] = {
     **{name: _papers(method) for name, method in PAPERS.items()},
     # The rows were made when DP-SGD was the default base: their "lazyknife" is private.
-    "lazyknife": _earlier(methods.private),
+    "lazyknife": _earlier(_private),
     "lazyknife_public": _earlier(),
     **VARIANTS,
     **PEERS,

@@ -13,8 +13,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.metrics import explained_variance_score
+from threadpoolctl import threadpool_limits
 
 from lazyknife import compare
+from lazyknife.base import privacy
 from lazyknife.certificate import paper_bound
 from lazyknife.cli.files import versions
 from lazyknife.errors import one_line
@@ -56,7 +58,7 @@ def run_trial(trial: Trial, own: Own = NOTHING) -> Row:
 def _run(trials: Sequence[Trial], own: Own) -> list[Row]:
     same = dict.fromkeys(COLUMNS, "") | {"seed": trials[0].number, "versions": versions_line()}
     try:
-        with compare.one_thread(), warnings.catch_warnings():
+        with threadpool_limits(1), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             found: list[dict[str, Any]] = measure(trials, own)
     except Exception as error:
@@ -73,15 +75,23 @@ def measure(trials: Sequence[Trial], own: Own = NOTHING) -> list[dict[str, Any]]
     X_pool = None
     if isinstance(model, StandardisedRegressor):
         X_pool, model.outside = X_test, outside(first, own)
+    forget_accounts()
     measured = [compare.measure(model, X, y, X_test, y_test, X_pool)]
     for trial in trials[1:]:
         started, alpha = time.perf_counter(), trial.setting.alpha
         intervals = model.predict_interval(X_test, alpha=alpha)
-        seconds = measured[0]["fit_seconds"], time.perf_counter() - started
-        certified = model.certify(alpha).coverage
-        measured.append(compare.measures_of(y_test, intervals, certified, *seconds))
+        seconds = {"predict_seconds": time.perf_counter() - started}
+        found = compare.measures_of(y_test, intervals, model.certify(alpha).coverage)
+        measured.append(measured[0] | found | seconds)
     rest = base_measures(model, X_test, y_test) | {"models_trained": models_trained(model)}
     return [found | rest for found in measured]
+
+
+def forget_accounts() -> None:
+    """Empty the caches of the privacy accounting, so that every fit pays for its own."""
+    for cached in vars(privacy).values():
+        if hasattr(cached, "cache_clear"):
+            cached.cache_clear()
 
 
 def model_of(trial: Trial, own: Own) -> Any:

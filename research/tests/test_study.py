@@ -31,9 +31,9 @@ from research.study import (
 from research.study.methods import BEFORE, DEFAULT, EARLIER, PEERS, STRONG, VARIANTS
 from research.study.rows import stored_rows
 from research.study.trial import COLUMNS, load, outside, split
+from threadpoolctl import threadpool_limits
 
 import lazyknife as lk
-from lazyknife.compare import one_thread
 
 SMALL = Setting(n=20, n_test=30, epochs=1)
 SIM = ("simulated_p4",)
@@ -142,7 +142,7 @@ def test_a_trial_is_what_the_estimator_gives():
     both = np.concatenate([X, X_test])
     assert all((x == data.X).all(axis=1).sum() == 1 for x in both)
     assert len(np.unique(both, axis=0)) == 50
-    with one_thread():  # as trials run
+    with threadpool_limits(1):  # as trials run
         model = lk.DPLazyPI(epochs=1, random_state=3).fit(X, y)
         intervals = model.predict_interval(X_test)
     assert row["coverage"] == pytest.approx(lk.coverage(y_test, intervals).value)

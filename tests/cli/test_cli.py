@@ -12,8 +12,7 @@ from command import check_self_contained, fail, run, succeed
 from lazyknife.cli import console
 from lazyknife.cli.compare import _usual
 from lazyknife.cli.compared import Compared, _draw_alone, draw
-from lazyknife.compare import Recommendation
-from lazyknife.estimators.methods import ABOUT, DEFAULT, METHODS, PEERS, usual_methods
+from lazyknife.compare import ABOUT, DEFAULT, METHODS, PEERS, Recommendation
 
 QUICK = ("--jobs", "1", "--folds", "2", "--epochs", "1")
 
@@ -124,22 +123,13 @@ def test_all_methods_are_named_in_the_help():
     assert all(re.search(rf"[ ,]{re.escape(name)}[,;.]", text) for name in METHODS)
 
 
-def test_every_method_is_explained_in_a_line():
-    assert list(ABOUT) == list(METHODS)
-    assert all(len(line) <= 90 and line.endswith(".") for line in ABOUT.values())
-
-
 def test_peers_are_compared_where_they_are_installed(monkeypatch, capsys):
     pytest.importorskip("mapie")
-    given = {"folds": 5, "train_rows": 500, "alpha": 0.1}
-    assert _usual(1000, given) == (*DEFAULT, *PEERS)
-    # Quantile regression requires more calibration rows than there are.
-    assert _usual(40, given) == (*DEFAULT, *list(PEERS)[:-1])
+    assert _usual() == (*DEFAULT, *PEERS)
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setattr("lazyknife.cli.compare.find_spec", lambda name: None)
-    monkeypatch.setattr("lazyknife.estimators.methods.find_spec", lambda name: None)
-    assert _usual(1000, given) == tuple(DEFAULT)
+    monkeypatch.setattr("lazyknife.compare.find_spec", lambda name: None)
+    assert _usual() == tuple(DEFAULT)
     assert capsys.readouterr().err.startswith("note: pip install mapie adds mapie_cv_boosting, ")
 
 
@@ -152,7 +142,6 @@ def test_peers_run_by_their_names(folder):
     printed = succeed(*compare(*options, data="twice.csv"))
     for name in PEERS:
         assert re.search(rf"{name} +[01][. ]", printed)
-    assert usual_methods(60, 0.1)[-1] == "mapie_cqr_boosting"
 
 
 def test_one_outlier_does_not_flatten_the_others():

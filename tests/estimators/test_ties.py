@@ -18,9 +18,9 @@ from sklearn.linear_model import RidgeCV
 from torch import Tensor, nn
 
 import lazyknife as lk
+from lazyknife.compare import BOOSTING, PROCESS
 from lazyknife.estimators.fit_input import Seeds
 from lazyknife.estimators.mapie import MapieRegressor
-from lazyknife.estimators.methods import BOOSTING, FOREST, GRADIENT, PROCESS
 from lazyknife.intervals import CONSTRUCTIONS, kappa, kth_largest, kth_smallest
 
 N = 60
@@ -47,8 +47,8 @@ def drawn(law, kinds, seed):
 
 def scored_rows(model):
     """Training rows whose errors set the widths."""
-    if not isinstance(model, MapieRegressor) or model.scheme == "cv":
-        apart = model._rows_apart(N, Seeds.of(model.random_state))
+    apart = model._rows_apart(N, Seeds.of(model.random_state))
+    if not isinstance(model, MapieRegressor) or apart is None:
         return np.setdiff1d(np.arange(N), [] if apart is None else apart)
     scores = np.atleast_2d(model.loo_.wrapped.conformity_scores)[-1]
     return model._parts(N, Seeds.of(model.random_state))[1][~np.isnan(scores)]
@@ -224,12 +224,9 @@ def test_these_laws_catch_ends_that_are_rounded_to_the_nearest(model):
 
 RIDGES = np.logspace(-3, 6, 37)
 MAPIE = {
-    "cv, ridge": MapieRegressor(RidgeCV(RIDGES)),
-    "cv, boosting": MapieRegressor(BOOSTING),
-    "split, ridge": MapieRegressor(RidgeCV(RIDGES), "split"),
-    "split, forest": MapieRegressor(FOREST, "split"),
-    "split, process": MapieRegressor(PROCESS, "split"),
-    "quantile": MapieRegressor(GRADIENT, "quantile"),
+    "ridge": MapieRegressor(RidgeCV(RIDGES)),
+    "boosting": MapieRegressor(BOOSTING),
+    "process": MapieRegressor(PROCESS),
 }
 
 

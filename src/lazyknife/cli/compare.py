@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from .tables import Reading, Roles
     from .tables.rows import Rows
 
-DEFAULT, PEERS = (members("estimators.methods", name) for name in ("DEFAULT", "PEERS"))
+DEFAULT, PEERS = (members("compare", name) for name in ("DEFAULT", "PEERS"))
 
 DATA = "Rows with their target: .csv, .csv.gz, .tsv or .parquet."
 METHOD = (
     f"Method to compare (may be repeated). By default {', '.join(DEFAULT)}; and, if MAPIE is "
-    f"installed (pip install mapie), {', '.join(PEERS)}."
+    f"installed (pip install mapie), {', '.join(PEERS)}. With the extra dp, also lazy_dp."
 )
 TRAIN_ROWS = "Largest number of training rows in a fold; jackknife+ trains as many networks."
 SETTINGS = (
@@ -38,7 +38,6 @@ SETTINGS = (
         BASE,
         epochs=(int, 10, "Epochs of every training."),
         batch_size=(int, 10, "Batch size of every training."),
-        epsilon=(float, 0.01, "Privacy ε of the DP-SGD bases."),
     )
     | opt.table(
         RUN,
@@ -66,10 +65,10 @@ def compare(
 
     The features of a fold's training and test rows are scaled together, without labels, so that
     nothing leaks. Methods that train use the same network, two hidden layers of 64 ReLU units plus
-    a linear function of the inputs, for the same number of epochs. The lazy_ methods use the ridge
-    and the readout of the paper, the lazyknife ones the defaults of predict: without training,
-    every leave-one-out model chooses its network. In Python, compare_methods also takes a dict of
-    your own estimators.
+    a linear function of the inputs, for the same number of epochs, on standardised targets. The
+    lazy_ methods use the ridge and the readout of the paper, lazyknife the defaults of predict:
+    without training, every leave-one-out model chooses its network. In Python, compare_methods also
+    takes a dict of your own estimators.
     """
     values.check_jobs(given["jobs"])
     files.check_outputs(output, given["html"], given["figure"], inputs=(data,))
@@ -82,12 +81,12 @@ def compare(
     unit = check_positive("unit", given["unit"])
     rows = _read(data, reading, roles)
 
-    from ..compare import compare_methods
+    from ..compare import compare_methods, messages
 
     found = compare_methods(
         rows.X,
         rows.y / unit,
-        tuple(dict.fromkeys(methods or _usual(len(rows.y), given))),
+        tuple(dict.fromkeys(methods or _usual())),
         scaling=values.make_scaling(given["scaling"] or "standardize"),
         random_state=given["seed"],
         verbose=show_progress(),
@@ -99,7 +98,9 @@ def compare(
         f"{found['n'].min()} training rows, alpha = {given['alpha']:g}."
     )
     _show(context, lead, rows.about.notes, found)
-    if _say_grouped("error", found):
+    if errors := messages(found, "error"):
+        for error in errors:
+            say(f"error: {error}")
         raise typer.Exit(FAILED)
 
 
@@ -114,19 +115,18 @@ def _read(data: Path, reading: Reading, roles: Roles) -> Rows:
     return replace(rows, about=replace(rows.about, notes=(*notes, *rows.about.notes)))
 
 
-def _usual(n: int, given: Mapping[str, Any]) -> tuple[str, ...]:
+def _usual() -> tuple[str, ...]:
     """Return the methods that are compared where none are named; say which are not installed."""
-    from ..estimators.methods import usual_methods
+    from ..compare import usual_methods
 
     if find_spec("mapie") is None:
         say(f"note: pip install mapie adds {', '.join(PEERS)} to the comparison.")
-    train = n - n // max(given["folds"], 1)
-    return usual_methods(min(train, given["train_rows"]), given["alpha"])
+    return usual_methods()
 
 
 def _show(context: typer.Context, lead: str, notes: tuple[str, ...], found: pd.DataFrame) -> None:
     """Print the recommendation and the table, and write the files that were asked for."""
-    from ..compare import recommend, summarise_folds
+    from ..compare import messages, recommend, summarise_folds
 
     options = context.params
     result = Compared(
@@ -141,15 +141,8 @@ def _show(context: typer.Context, lead: str, notes: tuple[str, ...], found: pd.D
         print_text(f"\n{result.advice}")
     if options["output"]:
         print_text(f"\nWrote {len(found)} rows to {options['output']}.")
-    _say_grouped("warning", found)
-
-
-def _say_grouped(kind: str, found: pd.DataFrame) -> bool:
-    """Print each method's warnings or errors once, with the number of folds; return if any."""
-    some = found[found[kind] != ""]
-    for (method, text), part in some.groupby(["method", kind], sort=False):
-        say(f"{kind}: {method}, {len(part)} of {found['fold'].nunique()} folds: {text}")
-    return len(some) > 0
+    for warning in messages(found, "warning"):
+        say(f"warning: {warning}")
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:

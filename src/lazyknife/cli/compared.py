@@ -117,7 +117,7 @@ def make_report(
     result: Compared, lead: str, notes: tuple[str, ...], origin: Mapping[str, Any]
 ) -> Report:
     """Put the page together."""
-    from ..estimators.methods import ABOUT
+    from ..compare import ABOUT
     from ..plots import figure_svg
 
     figures = []

@@ -1,8 +1,7 @@
-"""MAPIE's intervals around a regressor of scikit-learn, behind the same ``predict_interval``."""
+"""MAPIE's CV+ around a regressor of scikit-learn, behind the same ``predict_interval``."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from decimal import Decimal
 from importlib import import_module
@@ -11,19 +10,16 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 from sklearn.base import clone
-from sklearn.model_selection import train_test_split
 from torch import Tensor
 
 from ..certificate import TrainedCertifier
 from ..compute import PROCESSOR
-from ..data.checks import check_choice
 from ..intervals.constructions import evaluation_slack
 from ..records import Ends
 from .base import IntervalRegressor, Levels
 from .fit_input import Fitted, Given, Seeds
 
-SCHEMES = {"cv": "CV+", "split": "split conformal", "quantile": "conformalised quantile regression"}
-FOLDS, CALIBRATION = 10, 0.5  # share of the rows, as in ``SplitConformalRegressor``
+FOLDS = 10
 UNIT = 2.0**-35  # of rounding, for models in float64: 2^17 times theirs
 
 
@@ -49,33 +45,24 @@ class Conformalized:
         return torch.from_numpy(self.wrapped.predict(X.numpy(), **self.options))
 
     def ends(self, X: Tensor) -> Ends:
-        # Split conformal raises here even where infinite bounds are allowed. The rank is in
-        # MAPIE's own floats: at a few levels one above n + 1 − κ, never below.
-        n = len(self.residuals)
-        if math.ceil((1 - complement(complement(self.alpha))) * (n + 1)) > n:
-            whole = torch.full((len(X), 1), torch.inf, dtype=torch.float64)
-            return self.point(X), -whole, whole
+        """Point and ends, rounded outwards."""
         found = self.wrapped.predict_interval(X.numpy(), allow_infinite_bounds=True, **self.options)
         point, ends = torch.from_numpy(found[0]), torch.from_numpy(found[1][:, :, 0])
         off = (point - self.center).abs()[:, None] + (ends - self.center).abs()
         slack = evaluation_slack(off, point.abs()[:, None] + ends.abs(), UNIT)
-        return point, (ends - slack)[:, :1], (ends + slack)[:, 1:]  # outwards
+        return point, (ends - slack)[:, :1], (ends + slack)[:, 1:]
 
 
 @dataclass(eq=False, repr=False)
 class MapieRegressor(IntervalRegressor):
-    """MAPIE's intervals around an unfitted ``model``, whose seeds come from ``random_state``.
+    """MAPIE's CV+ with ten folds, or one a row if there are fewer, around an unfitted ``model``.
 
-    ``scheme`` is ``"cv"`` (CV+ with ten folds; below ten rows, one a fold), ``"split"`` (calibrated
-    on half of the rows) or ``"quantile"``: for models with a quantile loss and more than 2/α
-    calibration rows; each end misses with probability κ(α/2)/(n + 1) at most, and twice that is at
-    most the bound of split conformal, which the certificate states. A seed that all folds share
-    does not affect the theorem: exchangeable rows come in a random order, and a random order makes
-    any algorithm symmetric.
+    Seeds of the model come from ``random_state``. A seed that all folds share does not affect the
+    theorem: exchangeable rows come in a random order, and a random order makes any algorithm
+    symmetric.
     """
 
     model: Any
-    scheme: str = "cv"
     scaling: Any = None
     alpha: float = 0.1
     random_state: Any = None
@@ -84,7 +71,6 @@ class MapieRegressor(IntervalRegressor):
 
     def _check_settings(self) -> None:
         super()._check_settings()
-        check_choice("scheme", self.scheme, SCHEMES)
         try:
             import_module("mapie.regression")
         except ImportError as error:
@@ -101,54 +87,29 @@ class MapieRegressor(IntervalRegressor):
     def _ends(self, X: Tensor, ranks: Any) -> Ends:
         return self.loo_.ends(X)
 
-    def _parts(self, n: int, seeds: Seeds) -> Any:
-        """Rows to fit to, and rows to calibrate on."""
-        return train_test_split(np.arange(n), test_size=CALIBRATION, random_state=seeds.rows)
-
-    def _rows_apart(self, n: int, seeds: Seeds) -> Any:
-        return None if self.scheme == "cv" else self._parts(n, seeds)[0]
-
-    def _rows_left(self, n: int) -> int:
-        return n if self.scheme == "cv" else math.ceil(CALIBRATION * n)
-
-    def _wrap(self, mapie: Any, model: Any, n: int, seeds: Seeds) -> Any:
-        """Put a class of ``mapie.regression`` around a model."""
-        level = complement(self.alpha)
-        if self.scheme == "quantile":
-            return mapie.ConformalizedQuantileRegressor(model.set_params(loss="quantile"), level)
-        if self.scheme == "split":
-            return mapie.SplitConformalRegressor(model, level, "absolute", prefit=False)
-        cut = {"cv": min(FOLDS, n), "random_state": seeds.rows}
-        return mapie.CrossConformalRegressor(model, level, "absolute", "plus", **cut)
+    def _seeded(self, seeds: Seeds) -> Any:
+        """The model with its seeds, to be put into a class of MAPIE."""
+        model = clone(self.model)
+        drawn = [name for name in model.get_params() if name.endswith("random_state")]
+        return model.set_params(**dict.fromkeys(drawn, seeds.base))
 
     def _fit(self, given: Given) -> Fitted:
-        X, y, seeds = given.X.numpy(), given.y.numpy(), given.seeds
-        model, n, cv = clone(self.model), len(y), self.scheme == "cv"
-        drawn = [name for name in model.get_params() if name.endswith("random_state")]
-        model.set_params(**dict.fromkeys(drawn, seeds.base))
-        wrapped = self._wrap(import_module("mapie.regression"), model, n, seeds)
-        before = np.random.get_state()  # noqa: NPY002, split conformal draws a number from it
-        try:
-            if cv:
-                wrapped.fit_conformalize(X, y)
-            else:
-                learn, kept = self._parts(n, seeds)
-                wrapped.fit(X[learn], y[learn]).conformalize(X[kept], y[kept])
-        finally:
-            np.random.set_state(before)  # noqa: NPY002
-        scores = np.atleast_2d(wrapped.conformity_scores)[-1]  # of quantiles: the larger one
-        scores = torch.from_numpy(scores[~np.isnan(scores)])
+        n, folds = len(given.y), min(FOLDS, len(given.y))
+        wrapped = import_module("mapie.regression").CrossConformalRegressor(
+            self._seeded(given.seeds),
+            complement(self.alpha),
+            cv=folds,
+            random_state=given.seeds.rows,
+        )
+        wrapped.fit_conformalize(given.X.numpy(), given.y.numpy())
+        scores = torch.from_numpy(wrapped.conformity_scores)
         # The point is that of the model of all rows, as for the other methods.
-        options = {"aggregate_point_predictions": None} if cv else {}
-        terms: dict[str, Any] = {"theorem": "split_conformal", "construction": "full"}
-        rows = f"{len(scores)} calibration rows of {n}"  # full: the rank of one among n + 1 scores
-        if cv:
-            terms = {"theorem": "cv_plus", "construction": "cv+", "folds": min(FOLDS, n)}
-            rows = f"{terms['folds']} folds, n = {n}"
-        subject = f"MAPIE's {SCHEMES[self.scheme]}, {type(self.model).__name__}, {rows}"
-        certify = TrainedCertifier(subject=subject, n=len(scores), **terms, **given.stated)
-        loo = Conformalized(wrapped, options, float(self.alpha), float(np.median(y)), scores)
-        return Fitted(loo, certify, {})
+        options = {"aggregate_point_predictions": None}
+        center = float(np.median(given.y.numpy()))
+        subject = f"MAPIE's CV+, {type(self.model).__name__}, {folds} folds, n = {n}"
+        claim: dict[str, Any] = {"theorem": "cv_plus", "construction": "cv+", "folds": folds}
+        certify = TrainedCertifier(subject=subject, n=n, **claim, **given.stated)
+        return Fitted(Conformalized(wrapped, options, self.alpha, center, scores), certify, {})
 
 
 def complement(share: float) -> float:
