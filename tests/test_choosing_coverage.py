@@ -64,7 +64,7 @@ def searched(
     searches = [ModelSearch(frame, j) for j, frame in enumerate(frames.of.tolist())]
     searches = searches[-1:] if full_alone else searches
     values = PointValues(kernels, here(y), True, MACHINE)
-    points = coordinate_search(values, searches, np.full(len(searches), gain), relevance).points
+    points = coordinate_search(values, searches, relevance, gain=gain).points
     return [(search.frame, point) for search, point in zip(searches, points, strict=True)]
 
 

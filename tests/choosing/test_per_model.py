@@ -55,16 +55,13 @@ def searching(X: Array, y: Array, folds: Sequence[Tensor] | None = None) -> Poin
     return PointValues(kernels, here(y), True, MACHINE, folds)
 
 
-def walked(search: PointValues, columns: Sequence[int], gains: Sequence[float]) -> SearchResult:
-    return coordinate_search(
-        search, [ModelSearch(0, column) for column in columns], np.array(gains)
-    )
+def walked(search: PointValues, columns: Sequence[int], gain: float | None = None) -> SearchResult:
+    return coordinate_search(search, [ModelSearch(0, column) for column in columns], gain=gain)
 
 
 def all_models(X: Array, y: Array) -> SearchResult:
     """Every leave-one-out model and, last, the full one."""
-    n = len(y)
-    return walked(searching(X, y), range(n + 1), [*[gain_of(n - 1)] * n, gain_of(n)])
+    return walked(searching(X, y), range(len(y) + 1))
 
 
 # The slow twin: one model, its own rows, one point after another, nothing shared.
@@ -153,8 +150,7 @@ def test_a_memo_changes_no_result() -> None:
     X, y = data(3, 14, 3)
     n, together = len(y), all_models(X, y)
     for column in range(n + 1):
-        gain = gain_of(n - (column < n))
-        alone = walked(searching(X, y), [column], [gain])
+        alone = walked(searching(X, y), [column])
         assert alone.points[0] == together.points[column]
         assert alone.values[0] == pytest.approx(together.values[column], abs=1e-10)
     assert together.evaluated < 0.5 * (n + 1) * alone.evaluated
@@ -163,7 +159,7 @@ def test_a_memo_changes_no_result() -> None:
 def test_models_without_folds_end_where_a_search_on_their_own_rows_ends() -> None:
     X, y = data(4, 12, 2)
     folds = [torch.arange(k, 12, 3) for k in range(3)]
-    points = walked(searching(X, y, folds), range(4), [*[gain_of(8)] * 3, gain_of(12)]).points
+    points = walked(searching(X, y, folds), range(4)).points
     for rows, point in zip(folds, points, strict=False):
         own = Alone(np.delete(X, rows.numpy(), axis=0), np.delete(y, rows.numpy()))
         assert own.end(gain_of(8)) == point
@@ -192,9 +188,7 @@ def made(kernels: Sequence[Array]) -> CandidateKernels:
 def among(kernels: Sequence[Array], y: Array, gain: float = 0.0) -> SearchResult:
     n = len(y)
     search = PointValues(made(kernels), here(y), True, MACHINE)
-    return coordinate_search(
-        search, [ModelSearch(0, j) for j in range(n + 1)], np.full(n + 1, gain)
-    )
+    return coordinate_search(search, [ModelSearch(0, j) for j in range(n + 1)], gain=gain)
 
 
 def gaussian(X: Array) -> Array:
@@ -241,7 +235,7 @@ def test_a_margin_within_rounding_is_doubtful() -> None:
 def test_a_minimum_gain_keeps_models_where_they_are() -> None:
     X, y = data(1, 12, 3)
     n = len(y)
-    free, dear = (walked(searching(X, y), range(n + 1), [gain] * (n + 1)) for gain in (0.0, 99.0))
+    free, dear = (walked(searching(X, y), range(n + 1), gain) for gain in (0.0, 99.0))
     begin = Grid([True] * 3, [False, True, False], 3).starts()
     assert all(point in begin for point in dear.points)
     assert any(point not in begin for point in free.points)

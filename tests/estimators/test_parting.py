@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lazyknife import LazyJackknifeRegressor
+from lazyknife.choosing.candidates import Candidate
 from lazyknife.choosing.shape import STRETCH, NoiseModel, log_errors
 from lazyknife.compute import Machine
-from lazyknife.estimators.candidates import wide_candidate
 from lazyknife.estimators.fit_shared import PartedStep, part_of
 from lazyknife.intervals import find_construction, kappa
 from lazyknife.intervals.streamed import StreamedModels
@@ -48,7 +48,7 @@ def step_of(
     widths: str = "auto",
     relevance: bool = True,
 ) -> PartedStep:
-    candidates = [wide_candidate(network) for network in networks]
+    candidates = [Candidate(str(network), network) for network in networks]
     common = (candidates, ridge, intercept, scaled, 3, Machine(budget=2**28), nominal)
     return PartedStep(*common, widths, relevance)
 

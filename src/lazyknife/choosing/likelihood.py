@@ -81,6 +81,7 @@ def leave_one_out_values(
         lost, logs = dual.square() / factor.diagonal, factor.diagonal.log()
         counts = torch.ones_like(targets[0])
     else:
+        folds = [rows.to(targets.device) for rows in folds]
         found = [factor.without(dual, rows) for rows in folds]
         lost, logs = (torch.stack(part, dim=1) for part in list(zip(*found, strict=True))[:2])
         counts = targets.new_tensor([len(rows) for rows in folds])

@@ -26,7 +26,6 @@ from torch import Tensor
 
 from ..compute import Machine, available, steps, track
 from ..ridge.system import OwnRidges
-from ..tangent import Basis, Dual
 from .likelihood import leave_one_out_values
 from .space import CandidateKernels, GridPoint, Work
 
@@ -44,15 +43,6 @@ class ModelSearch(NamedTuple):
 
     frame: int
     left_out: int
-
-
-def minimum_gain(rows: int, folds: Sequence[Tensor] | None, left_out: int) -> float:
-    """log(rows)/rows of a model's own search rows: what a move must bring."""
-    if folds is None:
-        rows -= int(left_out < rows)
-    elif left_out < len(folds):
-        rows -= len(folds[left_out])
-    return math.log(max(rows, 2)) / max(rows, 2)
 
 
 def grouped(items: Iterable[Key]) -> dict[Key, list[int]]:
@@ -95,6 +85,15 @@ class PointValues:
                 pairs = zip(*both, strict=True)
                 self.memo |= {(frame, p): pair for p, pair in zip(points, pairs, strict=True)}
 
+    def minimum_gain(self, model: ModelSearch) -> float:
+        """What a move must bring."""
+        rows = len(self.y)
+        if self.folds is None:
+            rows -= int(model.left_out < rows)
+        elif model.left_out < len(self.folds):
+            rows -= len(self.folds[model.left_out])
+        return math.log(max(rows, 2)) / max(rows, 2)
+
     def _values(self, kernels: Work) -> tuple[Numbers, Numbers]:
         K, ridges, outputs = kernels()
         found = leave_one_out_values(K, ridges, self.y - outputs, self.intercept, self.folds)
@@ -106,16 +105,11 @@ class SearchResult(NamedTuple):
     """Where the search of each model ended, and how it got there."""
 
     points: list[GridPoint]
+    ridges: Numbers  # their λ, shape (models,)
     values: Numbers  # their −2 log likelihood over the degrees of freedom, shape (models,)
     doubtful: NDArray[np.bool_]  # whether rounding may have decided a move, shape (models,)
     starting: Numbers  # the best value of each network at the start, shape (models, networks)
     evaluated: int  # number of factorisations
-
-    def of(self, models: Sequence[int]) -> SearchResult:
-        """The same for these models, which may repeat."""
-        which = np.array(models)
-        parts = (self.values[which], self.doubtful[which], self.starting[which])
-        return SearchResult([self.points[k] for k in models], *parts, self.evaluated)
 
 
 class _Descent:
@@ -177,12 +171,12 @@ class _Descent:
 def coordinate_search(
     values: PointValues,
     models: Sequence[ModelSearch],
-    gains: Numbers,
     relevance: bool = True,
     any_ridge: bool = True,
     progress: bool = False,
+    gain: float | None = None,
 ) -> SearchResult:
-    """Search for every model.
+    """Search for every model; models that are alike share a search.
 
     Parameters
     ----------
@@ -190,17 +184,20 @@ def coordinate_search(
         From grid points to their likelihood.
     models
         The models.
-    gains
-        Least gain that a move must bring, shape (models,).
     relevance
         Whether the weights of single features are searched.
     any_ridge
         Whether λ is searched; otherwise it is the unit of each network.
     progress
         Whether to show a progress bar.
+    gain
+        Least gain that a move must bring; None: log(rows)/rows of each model's own search rows.
 
     """
-    grid, descent = values.kernels.grid(any_ridge), _Descent(values, models, gains)
+    number = {model: k for k, model in enumerate(dict.fromkeys(models))}
+    gains = [values.minimum_gain(model) if gain is None else gain for model in number]
+    grid = values.kernels.grid(any_ridge)
+    descent = _Descent(values, list(number), np.array(gains))
     starting = descent.begin(grid.starts())
     if not np.isfinite(descent.values).all():
         raise ValueError(
@@ -216,17 +213,11 @@ def coordinate_search(
             moved |= descent.step(grid.common_moves)
         if not moved:
             break
-    return SearchResult(
-        descent.points, descent.values, descent.doubtful, starting, len(values.memo)
-    )
-
-
-def kernel_of(basis: Basis, X: Tensor) -> tuple[Tensor, Tensor]:
-    """K, (n, n), and f(X; θ0), (n,), of the rows that a basis was made for."""
-    if isinstance(basis, Dual):
-        return basis.tangent.gram(basis.features), basis.features.outputs
-    outputs, rows, _ = basis.at(X)
-    return rows @ rows.T, outputs
+    each = np.array([number[model] for model in models])
+    points = [descent.points[k] for k in each]
+    ridges = np.array([values.kernels.ridge(point) for point in points])
+    found = descent.values[each], descent.doubtful[each], starting[each]
+    return SearchResult(points, ridges, *found, len(values.memo))
 
 
 def choose_ridges(
@@ -238,7 +229,7 @@ def choose_ridges(
     folds: Sequence[Tensor] | None,
     machine: Machine,
 ) -> OwnRidges:
-    """Let every model choose its λ.
+    """Let every model choose its λ, for one kernel.
 
     Parameters
     ----------
@@ -257,19 +248,12 @@ def choose_ridges(
         Where to compute.
 
     """
-    rows = len(targets)
 
     def given(_: int) -> tuple[Tensor, Tensor]:
         return kernel, torch.zeros_like(targets)
 
     kernels = CandidateKernels([given], [unit], [kernel], ())
-    distinct = [ModelSearch(0, column) for column in dict.fromkeys(left_out)]
-    gains = np.array([minimum_gain(rows, folds, model.left_out) for model in distinct])
     values = PointValues(kernels, targets, intercept, machine, folds)
-    found = coordinate_search(values, distinct, gains, relevance=False)
-    number = {model.left_out: k for k, model in enumerate(distinct)}
-    numbers = [number[column] for column in left_out]
-    exponents = [float(found.points[k].ridge) for k in numbers]
-    ridges = unit * torch.tensor(exponents, dtype=torch.float64, device=targets.device).exp2()
-    doubtful = targets.new_tensor(found.doubtful[numbers[:-1]].astype(float))
-    return OwnRidges(ridges, doubtful)
+    found = coordinate_search(values, [ModelSearch(0, column) for column in left_out])
+    doubtful = targets.new_tensor(found.doubtful[:-1].astype(float))
+    return OwnRidges(targets.new_tensor(found.ridges), doubtful)

@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..compute import PROCESSOR, Machine, called, track
-from ..data.own_scaling import FeatureScale
+from ..data.own_scaling import unscaled
 from ..networks import KINDS, Anova, Laplace, wide
 from ..tangent import WideTangent
+from .candidates import wide_tangent
 from .likelihood import PairKernel, value_and_gradient, values_of_ridges
 from .space import weight_unit
 
@@ -42,6 +43,9 @@ UNUSED, CANNOT_MATTER, LOST = 1e-6, (1e-2, 1e-3, 1e-4, 1e-5), 0.2
 SCALES = tuple(2.0**k for k in range(-3, 3))  # of all weights, where a kernel has no slopes
 GRID = 109  # λ between RIDGES there, twelve a decade
 STAGES = (300, 1000)  # rows on which all networks are fitted, and the best of them
+# Rows of the search for each feature, below which weights of features would overfit, and rows that
+# had no part in it, below which they do not decide.
+ROWS_EACH, FEWEST_TRIED = 5, 250
 FIRST, LATER = 15, 20  # evaluations of a network on the first rows, and on more rows
 FINALISTS = 2  # networks that are tried on more rows
 SQUARES = 6  # matrices of a likelihood and its gradient
@@ -64,10 +68,8 @@ class Holdout(NamedTuple):
 
     def tangent(self, network: wide, weights: Sequence[float]) -> WideTangent:
         """Return a network for rows that are in a frame already."""
-        one = torch.ones_like(self.X[0])
-        frame = FeatureScale(torch.zeros_like(one), one, tuple(self.nominal))
-        machine = Machine(one.device)
-        return WideTangent(network, one.new_tensor(weights), frame, machine)
+        frame = unscaled(1, self.X.shape[1], tuple(self.nominal))[0]
+        return wide_tangent(network, frame, weights).on(Machine(self.X.device))
 
 
 class KernelFit(NamedTuple):
@@ -245,6 +247,20 @@ class NetworkFits(NamedTuple):
     best: int  # number of the best network
     fits: list[KernelFit]
     gaps: list[float]  # of log-likelihood to the best on the first rows, where all were compared
+
+
+def choose_network(
+    networks: Sequence[wide], rows: Holdout, machine: Machine = PROCESSOR, progress: bool = False
+) -> NetworkFits:
+    """Choose a network, its weights and λ: by likelihood, and by errors on the other rows."""
+    (few, many), count = STAGES, len(rows.y)
+    many = min(many, 2 * count // 3 if 2 * count // 3 > few else count)
+    relevance = rows.relevance and ROWS_EACH * rows.X.shape[1] <= many
+    rows = rows._replace(relevance=relevance)
+    found = fit_networks(networks, rows, (min(few, count), many), machine, progress)
+    if count - many < FEWEST_TRIED:
+        return found
+    return select_by_validation(networks, found, rows, many, machine)
 
 
 def fit_networks(

@@ -112,6 +112,10 @@ class CandidateKernels:
         fixed = [getattr(network, "scale", None) is not None for network in self.networks]
         return Grid(weighted, fixed, self.rows[0].shape[1], any_ridge)
 
+    def ridge(self, point: GridPoint) -> float:
+        """λ of a point."""
+        return self.units[point.network] * 2.0**point.ridge
+
     def at(self, frame: int, points: Sequence[GridPoint]) -> Work:
         """From nothing to K, (points, n, n), λ, (points,), and f(X; θ0), (points, n).
 
@@ -127,9 +131,9 @@ class CandidateKernels:
     ) -> tuple[Tensor, Tensor, Tensor]:
         made = {key: self._kernel(frame, *key, total) for key, total in sums.items()}
         kernels, outputs = zip(*(made[point[:2]] for point in points), strict=True)
-        ridges = [self.units[point.network] * 2.0**point.ridge for point in points]
         stacked = torch.stack(kernels)
-        return stacked, stacked.new_tensor(ridges), torch.stack(outputs)
+        ridges = stacked.new_tensor([self.ridge(point) for point in points])
+        return stacked, ridges, torch.stack(outputs)
 
     def _kernel(
         self, frame: int, which: int, exponents: Exponents, total: Sum

@@ -10,19 +10,19 @@ each distinct one has models of its own, made when first needed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from ..data.own_scaling import FeatureScale, FeatureScales, joined_frames, own_frames, unscaled
+from ..choosing.candidates import Candidate, CandidateStep, is_narrow, wide_tangent
+from ..data.own_scaling import FeatureScale, FeatureScales, joined_frames, unscaled
 from ..intervals.full_conformal import FullModels, family_of
 from ..networks import wide
 from ..records import Ends
 from ..ridge.problem import Problem, make_system
 from ..tangent import Dual, Linear
-from .candidates import CandidateStep, in_frame, is_narrow
 
 # Exponents of the scales and of λ: fewer than in a search, since every pair is compared for each y.
 SCALES, RIDGES = (-1, 0, 1), (-8, -5, -2, 1)
@@ -33,40 +33,34 @@ class FullStep(CandidateStep):
 
     def models(self, X: Tensor, y: Tensor) -> tuple[FramedFull, None]:
         """Models of all rows, ready for new ones; they make no choice of their own."""
-        return FramedFull.fitted(self, X, y), None
-
-    def frames(self, X: Tensor, new: Tensor) -> FeatureScales:
-        """Scales of the new rows; of the training rows alone if there are none."""
-        if not self.scaled:
-            return unscaled(max(len(new), 1), X.shape[1], self.nominal)
-        if not len(new):
-            return own_frames(X, [torch.arange(0)], is_narrow(X), self.nominal)
-        return joined_frames(X, new.cpu(), is_narrow(X), self.nominal)
+        # Most new rows share the frame of the training rows.
+        frame = self.frames(X, [torch.arange(0)], is_narrow(X))[0]
+        main = self.make(X, y, frame)
+        return FramedFull(main.families, main.place, self, X, y, {_key(frame): main}), None
 
     def make(self, X: Tensor, y: Tensor, frame: FeatureScale) -> FullModels:
         """Models of the rows in a frame."""
         rows, targets = self.machine.put(X), self.machine.put(y)
         families = []
-        for tangent, unit in self._tangents(X, frame):
-            basis = Dual(tangent, tangent.features(rows))
-            system = make_system(basis, rows, targets, self.intercept)
-            exponents = RIDGES if self.ridge is None else (0,)
+        for candidate in self.candidates:
+            unit, exponents = self.unit(candidate, X), (0,) if self.ridge is not None else RIDGES
             ridges = tuple(unit * 2.0**exponent for exponent in exponents)
-            families.append(family_of(Problem(basis, rows, targets, system, ridges)))
+            for network in _at_all_scales(candidate, frame):
+                tangent = network.on(self.machine)
+                basis = Dual(tangent, tangent.features(rows))
+                system = make_system(basis, rows, targets, self.intercept)
+                families.append(family_of(Problem(basis, rows, targets, system, ridges)))
         return FullModels.of(families)
 
-    def _tangents(self, X: Tensor, frame: FeatureScale) -> list[tuple[Linear, float]]:
-        """Every network at every scale, with its unit of λ."""
-        found: list[tuple[Linear, float]] = []
-        for candidate in self.candidates:
-            unit = self.unit(candidate, X)
-            if candidate.network is None:
-                found.append((candidate.at(frame).on(self.machine), unit))
-            else:
-                scaled = _scaled(candidate.network)
-                framed = [in_frame(network, frame).on(self.machine) for network in scaled]
-                found += [(tangent, unit) for tangent in framed]
-        return found
+
+def _at_all_scales(candidate: Candidate, frame: FeatureScale) -> Iterator[Linear]:
+    """A network at several scales, unless its own is given."""
+    network = candidate.weighted
+    if network is None or network.scale is not None:
+        yield candidate.at(frame)
+        return
+    for exponent in SCALES:
+        yield wide_tangent(wide(network.kind, 2.0**exponent, network.squash), frame)
 
 
 @dataclass(frozen=True)
@@ -87,16 +81,15 @@ class FramedFull(FullModels):
     y: Tensor
     made: dict[tuple[float, ...], FullModels] = field(default_factory=dict)
 
-    @classmethod
-    def fitted(cls, step: FullStep, X: Tensor, y: Tensor) -> FramedFull:
-        """Make the models in the frame of the training rows, which most new rows share."""
-        frame = step.frames(X, X[:0])[0]
-        main = step.make(X, y, frame)
-        return cls(main.families, main.place, step, X, y, {_key(frame): main})
+    def frames(self, new: Tensor) -> FeatureScales:
+        """Scales of the training rows together with each new one."""
+        if not self.step.scaled:
+            return unscaled(len(new), self.X.shape[1], self.step.nominal)
+        return joined_frames(self.X, new.cpu(), is_narrow(self.X), self.step.nominal)
 
     def accepted(self, X: Tensor, ranks: Sequence[int]) -> Ends:
         """Ends of each row in its own frame; the whole line where rounding decided which it is."""
-        point, frames = self.point(X), self.step.frames(self.X, X)
+        point, frames = self.point(X), self.frames(X)
         lower = point.new_full((len(X), len(ranks)), -torch.inf)
         upper = -lower
         for k in range(len(frames)):
@@ -113,10 +106,3 @@ class FramedFull(FullModels):
 
 def _key(frame: FeatureScale) -> tuple[float, ...]:
     return (*frame.center.tolist(), *frame.scale.tolist())
-
-
-def _scaled(network: wide) -> list[wide]:
-    """The network at several scales, unless its own is given."""
-    if network.scale is not None:
-        return [network]
-    return [wide(network.kind, 2.0**exponent, network.squash) for exponent in SCALES]

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ..choosing.per_model import choose_ridges, kernel_of
+from ..choosing.per_model import choose_ridges
 from ..choosing.rows import MANY, SEARCHED, SHARED, Leaving, draw_part, places_in, rows_apart
 from ..compute import Machine, few_threads
 from ..intervals import Construction, find_construction
@@ -21,7 +21,7 @@ from ..ridge.problem import GRID_POINTS, Problem, make_system, ridge_grid, typic
 from ..ridge.readout import Read
 from ..ridge.system import OwnRidges
 from ..ridge.widths import WIDTHS, Widths
-from ..tangent import EXACT, FeatureMap, Linear
+from ..tangent import EXACT, Dual, FeatureMap, Linear
 
 SQUARES = 8  # matrices of features by features that folds in the primal form need
 KERNELS = 8  # matrices of the rows that choose λ which their likelihood needs
@@ -185,13 +185,16 @@ class LazyStep:
             uses_folds = self._construction.uses_folds
             sets = draw_folds(n, self.folds, self.seed) if uses_folds else None
             folds, columns = places_in(part, n, sets)
-            folds = folds and [fold.to(y.device) for fold in folds]
         else:
             part = torch.arange(left_out, len(y))[:SHARED]
             columns = [len(part)]
         rows, targets = X[part], y[part]
         basis = features.basis(tangent, rows, self.seed, features.has_kernel)
-        kernel, outputs = kernel_of(basis, rows)
+        if isinstance(basis, Dual):
+            kernel, outputs = tangent.gram(basis.features), basis.features.outputs
+        else:
+            outputs, coordinates, _ = basis.at(rows)
+            kernel = coordinates @ coordinates.T
         unit = typical_size(tangent, X, self.seed)
         residuals, weights = targets - outputs, torch.ones_like(kernel[0, :1])
         if not self.loss.closed_form:

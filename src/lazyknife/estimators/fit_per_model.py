@@ -1,4 +1,8 @@
-"""The lazy step in which every model chooses its network, weights of features, λ and widths."""
+"""The lazy step in which every model chooses its network, weights of features, λ and widths.
+
+With more than 1,000 rows, networks that cannot be fitted by passes over the rows (fit_shared.py)
+are chosen here, too: by rows that are set aside, for all models.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +17,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..choosing.per_model import (
-    ModelSearch,
-    PointValues,
-    SearchResult,
-    coordinate_search,
-    grouped,
-    minimum_gain,
-)
+from ..choosing.candidates import CandidateStep, is_narrow, wide_tangent
+from ..choosing.per_model import ModelSearch, PointValues, SearchResult, coordinate_search, grouped
 from ..choosing.record import ChosenSettings
 from ..choosing.rows import MANY, SEARCHED, SHARED, draw_part, places_in, rows_apart
 from ..choosing.shape import Errors, choose_factors, errors_of, joined
-from ..choosing.space import CandidateKernels, GridPoint, weights_of
+from ..choosing.space import CandidateKernels, Exponents, GridPoint, weights_of
 from ..compute import few_threads
-from ..data.own_scaling import FeatureScale, FeatureScales, own_frames, unscaled
+from ..data.own_scaling import FeatureScale, FeatureScales
 from ..intervals import Construction, find_construction
 from ..intervals.chosen import ChosenModels, Group, some_of
 from ..networks import wide
@@ -37,28 +35,26 @@ from ..ridge.readout import Read
 from ..ridge.system import Indefinite, OwnRidges, Ridge, System
 from ..ridge.widths import WIDTHS, LeverageScales
 from ..tangent import Dual, Linear, Tangent, WideTangent
-from .candidates import Candidate, CandidateStep, in_frame, is_narrow
 from .fit_network import LazyStep
 
 MATRICES = 6  # n×n ones that a fit needs, beside the factors that it keeps if they fit
 STEP_UP, LARGEST = 2.0**8, 1e60  # of λ with which models are solved that rounding leaves open
 
 
-class _Rows(NamedTuple):
-    """The data, and which rows each model leaves out."""
+class _Place(NamedTuple):
+    """A frame, and a network with weights of its features in it: models there share a system."""
 
-    X: Tensor
-    y: Tensor
-    sets: Sequence[Tensor]
-    frames: FeatureScales
+    frame: int
+    network: int
+    weights: Exponents
 
-    @property
-    def owners(self) -> Tensor:
-        """For each row the model without it, shape (n,)."""
-        owners = torch.empty(len(self.y), dtype=torch.long)
-        for k, rows in enumerate(self.sets):
-            owners[rows] = k
-        return owners
+
+class _Solved(NamedTuple):
+    """The models of one place, and where they choose widths their errors."""
+
+    read: Read
+    errors: list[Errors]
+    sure: bool  # whether they have the λ that they chose
 
 
 @dataclass(frozen=True)
@@ -83,143 +79,121 @@ class ChoosingStep(CandidateStep):
     searched: int = SEARCHED
 
     def models(self, X: Tensor, y: Tensor) -> tuple[RoundedModels, ChosenSettings]:
-        """Choose, solve at every grid point where some model stands, and join the models."""
-        units = [self.unit(candidate, X) for candidate in self.candidates]
-        if len(y) > MANY:
-            return self._shared(X, y, units)
-        needed, what = MATRICES * self._bytes(y), f"choosing with {len(y):,} rows"
+        """Choose, solve at every place where some model stands, and join the models."""
+        n = len(y)
+        if n > MANY:
+            return self._shared(X, y)
+        needed, what = MATRICES * self.machine.item * n**2, f"choosing with {n:,} rows"
         self.machine.check_fits(needed, what, "give a number for ridge, or fewer rows")
-        sets = list(torch.arange(len(y))[:, None])
-        if find_construction(self.construction).uses_folds:
-            sets = draw_folds(len(y), self.folds, self.seed)
-        rows = _Rows(X, y, sets, self._frames(X, sets))
-        part = draw_part(len(y), self.seed, self.searched)
+        uses_folds = find_construction(self.construction).uses_folds
+        sets = draw_folds(n, self.folds, self.seed) if uses_folds else torch.arange(n).split(1)
+        frames = self.frames(X, [*sets, torch.arange(0)], is_narrow(X))
+        part = draw_part(n, self.seed, self.searched)
+        folds, columns = places_in(part, n, sets if uses_folds else None)
         with few_threads(len(part)):
-            found = self._search(rows, part, units)
-        with few_threads(len(y)):
-            loo = self._solve(rows, found, units)
-        names = loo.factors.names if loo.factors else (self.widths,)
-        return loo, self._choice(found, names, len(y), units, len(part), X.shape[1])
+            found = self._search(X[part], y[part], frames, columns, folds)
+        with few_threads(n):
+            loo = self._solve(X, y, sets, frames, found)
+        widths = loo.factors.names if loo.factors else (self.widths,)
+        return loo, self._choice(found, widths, n, len(part), X.shape[1])
 
-    def _shared(
-        self, X: Tensor, y: Tensor, units: Sequence[float]
-    ) -> tuple[RoundedModels, ChosenSettings]:
+    def _shared(self, X: Tensor, y: Tensor) -> tuple[RoundedModels, ChosenSettings]:
         """Rows that are set aside choose for all models, and train them, but are not left out."""
         rest, apart = rows_apart(len(y), self.seed)
-        few = apart[:SHARED]
-        chosen = _Rows(X[few], y[few], [], self._frames(X[apart], []))
+        few, frames = apart[:SHARED], self.frames(X[apart], [torch.arange(0)], is_narrow(X))
         with few_threads(len(few)):
-            found = self._search(chosen, torch.arange(len(few)), units)
-        point = found.points[-1]
-        tangent = self._tangent(self.candidates[point.network], point, chosen.frames[0])
+            found = self._search(X[few], y[few], frames, [len(few)], None)
+        tangent = self._tangent(_Place(0, *found.points[-1][:2]), frames)
         widths = "leverage" if WIDTHS[self.widths].needs_candidates else self.widths
-        ridge = units[point.network] * 2.0**point.ridge
-        settings = (self.intercept, "tangent", self.construction, widths, self.folds)
-        step = LazyStep(ridge, *settings, seed=self.seed, progress=self.progress)
-        if not isinstance(
-            tangent, Tangent
-        ):  # finite networks were checked before they were trained
+        step = self._lazy(float(found.ridges[-1]), widths)
+        if not isinstance(tangent, Tangent):  # finite networks were checked before their training
             step.check_fits(len(y), len(y), self.machine)
         order = torch.cat([rest, apart])
         with few_threads(len(y)):
             loo = step.models(tangent, X[order], y[order], len(rest))
-        return loo, self._choice(found, (widths,), len(rest), units, len(few), X.shape[1])
+        return loo, self._choice(found, (widths,), len(rest), len(few), X.shape[1])
 
-    def _frames(self, X: Tensor, sets: Sequence[Tensor]) -> FeatureScales:
-        if not self.scaled:
-            return unscaled(len(sets) + 1, X.shape[1], self.nominal)
-        every = [*sets, torch.arange(0)]
-        return own_frames(X, every, centered=is_narrow(X), nominal=self.nominal)
+    def _search(
+        self,
+        X: Tensor,
+        y: Tensor,
+        frames: FeatureScales,
+        columns: Sequence[int],
+        folds: Sequence[Tensor] | None,
+    ) -> SearchResult:
+        """Let every model search on some rows, last the full one."""
 
-    def _search(self, rows: _Rows, part: Tensor, units: Sequence[float]) -> SearchResult:
-        """Let every model search, last the full one."""
-        frames, of = rows.frames, rows.frames.of.tolist()
-        uses_folds = find_construction(self.construction).uses_folds
-        folds, columns = places_in(
-            part, len(rows.sets), rows.sets if uses_folds and rows.sets else None
-        )
-        folds = folds and [fold.to(self.machine.device) for fold in folds]
-        models = [ModelSearch(frame, column) for frame, column in zip(of, columns, strict=True)]
-        framed = [self.machine.put(frames[k].apply(rows.X[part])) for k in range(len(frames))]
-        networks = [
-            candidate.network or partial(self._given, candidate, frames, rows.X[part])
-            for candidate in self.candidates
-        ]
+        def given(network: int, frame: int) -> tuple[Tensor, Tensor]:
+            tangent = self._tangent(_Place(frame, network, ()), frames)
+            features = tangent.features(X)
+            return tangent.gram(features), features.outputs
+
+        networks = [each.weighted or partial(given, k) for k, each in enumerate(self.candidates)]
+        units = [self.unit(candidate, X) for candidate in self.candidates]
+        framed = [self.machine.put(frames[k].apply(X)) for k in range(len(frames))]
         kernels = CandidateKernels(networks, units, framed, frames[0].nominal)
-        y = self.machine.put(rows.y[part])
-        distinct = list(dict.fromkeys(models))
-        found = coordinate_search(
-            PointValues(kernels, y, self.intercept, self.machine, folds),
-            distinct,
-            np.array([minimum_gain(len(part), folds, model.left_out) for model in distinct]),
-            self.relevance and is_narrow(rows.X),
-            self.ridge is None,
-            self.progress,
-        )
-        number_of = {model: k for k, model in enumerate(distinct)}
-        return found.of([number_of[model] for model in models])
+        values = PointValues(kernels, self.machine.put(y), self.intercept, self.machine, folds)
+        models = list(map(ModelSearch, frames.of.tolist(), columns))
+        relevance = self.relevance and is_narrow(X)
+        return coordinate_search(values, models, relevance, self.ridge is None, self.progress)
 
-    def _given(
-        self, candidate: Candidate, frames: FeatureScales, X: Tensor, frame: int
-    ) -> tuple[Tensor, Tensor]:
-        """Kernel and outputs of a network whose weights of features are not searched."""
-        tangent = self._tangent(candidate, GridPoint(0, (), 0), frames[frame])
-        features = tangent.features(X)
-        return tangent.gram(features), features.outputs
-
-    def _tangent(self, candidate: Candidate, point: GridPoint, frame: FeatureScale) -> Linear:
-        if candidate.network is None:
+    def _tangent(self, place: _Place, frames: FeatureScales) -> Linear:
+        candidate, frame = self.candidates[place.network], frames[place.frame]
+        if (network := candidate.weighted) is None:
             return candidate.at(frame).on(self.machine)
-        weights = weights_of(candidate.network, point.weights, len(frame.scale))
-        own = frame.scale.new_tensor(weights)
-        return WideTangent(candidate.network, own, frame).on(self.machine)
+        weights = weights_of(network, place.weights, len(frame.scale))
+        return wide_tangent(network, frame, weights).on(self.machine)
 
-    def _solve(self, rows: _Rows, found: SearchResult, units: Sequence[float]) -> ChosenModels:
-        """Solve around every network, with the weights that some model gave to its features."""
-        X, y = self.machine.put(rows.X), self.machine.put(rows.y)
-        owners, frames = rows.owners, rows.frames
-        ends = [
-            (frame, point._replace(ridge=0))
-            for frame, point in zip(frames.of.tolist(), found.points, strict=True)
-        ]
-        ridges = y.new_tensor([units[p.network] * 2.0**p.ridge for p in found.points])
-        points = grouped(ends[k] for k in owners.tolist())
-        points.setdefault(ends[-1], [])
+    def _solve(
+        self,
+        X: Tensor,
+        y: Tensor,
+        sets: Sequence[Tensor],
+        frames: FeatureScales,
+        found: SearchResult,
+    ) -> ChosenModels:
+        """Solve at every place, and let every model choose its widths."""
+        X, y = self.machine.put(X), self.machine.put(y)
+        ends = [_Place(f, *p[:2]) for f, p in zip(frames.of.tolist(), found.points, strict=True)]
+        owners = torch.empty(len(y), dtype=torch.long)  # for each row the model without it
+        for k, rows in enumerate(sets):
+            owners[rows] = k
+        rows_at = grouped(ends[k] for k in owners.tolist())
+        rows_at.setdefault(ends[-1], [])
+        members = [torch.tensor(n, device=y.device, dtype=torch.long) for n in rows_at.values()]
+        places = list(zip(rows_at, members, strict=True))
+        keeps = len(places) * self.machine.item * len(y) ** 2 <= self.machine.kept
+        ridges = y.new_tensor(found.ridges)
 
-        def solve(item: tuple[tuple[int, GridPoint], list[int]]) -> tuple[Read, list[Errors], bool]:
-            (frame, point), numbers = item
-            tangent = self._tangent(self.candidates[point.network], point, frames[frame])
-            mine = torch.tensor([end == (frame, point) for end in ends], device=y.device)
+        def solve(place_and_members: tuple[_Place, Tensor]) -> _Solved:
+            place, own = place_and_members
+            mine = torch.tensor([end == place for end in ends], device=y.device)
             # Models that stand elsewhere are solved at some λ too, and not used.
-            each = torch.where(mine, ridges, ridges[mine][0])
-            members = torch.tensor(numbers, device=y.device, dtype=torch.long)
-            sure = True
+            each, sure = torch.where(mine, ridges, ridges[mine][0]), True
+            tangent = self._tangent(place, frames)
             while True:
                 try:
-                    read, pairs = self._solve_at(tangent, each, X, y, members)
+                    read, errors = self._solve_at(tangent, each, X, y, own)
                     break
                 except Indefinite:  # of rows that are far away in the scale of these models
-                    if (frame, point) == ends[-1] or float(each.max()) > LARGEST:
+                    if place == ends[-1] or float(each.max()) > LARGEST:
                         raise
                     each, sure = STEP_UP * each, False
-            if len(points) * self._bytes(y) > self.machine.kept:
-                read = self._without_factor(read, tangent, X, y)
-            return read, pairs, sure
+            read = read if keeps else self._without_factor(read, tangent, X, y)
+            return _Solved(read, errors, sure)
 
+        if all(candidate.weighted for candidate in self.candidates):
+            solved = self.machine.map(solve, places, MATRICES * len(y) ** 2)
+        else:  # modules have one state
+            solved = map(solve, places)
         groups, errors = list[Group](), defaultdict[int, list[Errors]](list)
         full: Read | None = None
-        alike = all(candidate.network for candidate in self.candidates)  # modules have one state
-        items = list(points.items())
-        solved = (
-            self.machine.map(solve, items, MATRICES * len(y) ** 2) if alike else map(solve, items)
-        )
         unsolved = torch.zeros_like(y, dtype=torch.bool)
-        for ((frame, point), numbers), (read, pairs, sure) in zip(items, solved, strict=True):
-            members = torch.tensor(numbers, device=y.device, dtype=torch.long)
-            unsolved[members] = not sure
-            groups += [Group(members, some_of(read, members))] if numbers else []
-            errors[frame] += pairs
-            full = some_of(read, members[:0]) if (frame, point) == ends[-1] else full
+        for (place, own), one in zip(places, solved, strict=True):
+            unsolved[own] = not one.sure
+            groups += [Group(own, some_of(one.read, own))] if len(own) else []
+            errors[place.frame] += one.errors
+            full = some_of(one.read, own[:0]) if place == ends[-1] else full
         assert full is not None
         factors = None
         if any(errors.values()):  # local averages are computed once for each frame
@@ -237,24 +211,29 @@ class ChoosingStep(CandidateStep):
         """All models around one network, and the errors of members where widths are chosen."""
         errors, mine = list[Errors](), torch.zeros(len(y), dtype=torch.bool, device=y.device)
         mine[members] = True
-
-        widths = WIDTHS[self.widths]
-        outputs = tangent.features(X).outputs if widths.needs_candidates else y
+        chosen = WIDTHS[self.widths].needs_candidates
+        outputs = tangent.features(X).outputs if chosen else y
 
         def visit(system: System, solved: Ridge, which: Tensor) -> None:
-            chosen = torch.nonzero(which[:-1] & mine)[:, 0]
-            errors.extend([errors_of(system, solved, outputs, chosen)] if len(chosen) else [])
+            own = torch.nonzero(which[:-1] & mine)[:, 0]
+            errors.extend([errors_of(system, solved, outputs, own)] if len(own) else [])
 
-        own = OwnRidges(ridges, y.new_zeros(len(ridges) - 1))
-        settings = (self.intercept, "tangent", self.construction, widths, self.folds)
-        step = LazyStep(own, *settings, seed=self.seed)
-        needed = visit if widths.needs_candidates else None
-        read = step.models(tangent, X, y, visit=needed)
+        step = self._lazy(OwnRidges(ridges, y.new_zeros(len(ridges) - 1)), self.widths)
+        read = step.models(tangent, X, y, visit=visit if chosen else None)
         assert isinstance(read, Read)
         return read, errors
 
-    def _bytes(self, y: Tensor) -> int:
-        return self.machine.item * len(y) ** 2
+    def _lazy(self, ridge: float | OwnRidges, widths: str) -> LazyStep:
+        """How all models around one network are solved."""
+        return LazyStep(
+            ridge,
+            self.intercept,
+            construction=self.construction,
+            widths=widths,
+            folds=self.folds,
+            seed=self.seed,
+            progress=self.progress and not isinstance(ridge, OwnRidges),
+        )
 
     def _without_factor(self, read: Read, tangent: Linear, X: Tensor, y: Tensor) -> Read:
         """The same models; the factors of their widths are computed again for new rows."""
@@ -265,27 +244,26 @@ class ChoosingStep(CandidateStep):
         return replace(read, scales=LeverageAgain(tangent, X, y, self.intercept, *own))
 
     def _in_frame(self, frame: FeatureScale, network: wide) -> WideTangent:
-        return in_frame(network, frame).on(self.machine)
+        return wide_tangent(network, frame).on(self.machine)
 
     def _choice(
         self,
         found: SearchResult,
         widths: tuple[str, ...],
         rows: int,
-        units: Sequence[float],
         searched: int,
         features: int,
     ) -> ChosenSettings:
-        networks = [self.candidates[point.network].network for point in found.points]
-        weights = [
-            weights_of(network, point.weights, features) if network else [math.nan] * features
-            for network, point in zip(networks, found.points, strict=True)
-        ]
+        def weights(point: GridPoint) -> list[float]:
+            network = self.candidates[point.network].weighted
+            missing = [math.nan] * features
+            return weights_of(network, point.weights, features) if network else missing
+
         return ChosenSettings(
             networks=tuple(candidate.name for candidate in self.candidates),
             each_network=np.array([point.network for point in found.points]),
-            each_weights=np.array(weights),
-            each_ridge=np.array([units[p.network] * 2.0**p.ridge for p in found.points]),
+            each_weights=np.array([weights(point) for point in found.points]),
+            each_ridge=found.ridges,
             each_widths=widths,
             each_gap=(found.starting - found.starting.min(axis=1, keepdims=True)) * searched / 2,
             rows=rows,

@@ -12,50 +12,27 @@ import logging
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ..choosing.candidates import CandidateStep, wide_tangent
 from ..choosing.record import ChosenSettings
 from ..choosing.rows import MANY, drawn_part, part_of
-from ..choosing.shape import NoiseModel, fit_noise_model, log_errors
-from ..choosing.shared import (
-    STAGES,
-    Holdout,
-    KernelFit,
-    NetworkFits,
-    fit_networks,
-    select_by_validation,
-)
+from ..choosing.shape import fit_noise_model, log_errors
+from ..choosing.shared import Holdout, KernelFit, NetworkFits, choose_network
 from ..compute import one_thread
-from ..data.own_scaling import FeatureScale, own_frames, unscaled
+from ..data.own_scaling import FeatureScale
 from ..intervals import Construction, find_construction
 from ..intervals.streamed import Passes, StreamedModels
 from ..networks import KINDS, is_known, wide
 from ..tangent import Landmarks, WideTangent
-from .candidates import CandidateStep
 
 LOG = logging.getLogger("lazyknife")
-# Rows of the search for each feature, below which weights of features would overfit, and rows that
-# had no part in it, below which they do not decide.
-ROWS_EACH, FEWEST_TRIED = 5, 250
 AMOUNT = 2000  # rows that σ is learnt from
 # Landmarks: n·d² stays below this where that leaves enough of them.
 WORK, FEWEST, MOST = 2e11, 512, 2000
-
-
-class Part(NamedTuple):
-    """The rows set aside, in a random order, and what is said of them."""
-
-    X: Tensor
-    y: Tensor
-    frame: FeatureScale
-
-    @property
-    def framed(self) -> Tensor:
-        return self.frame.apply(self.X)
 
 
 def is_parted(
@@ -64,12 +41,6 @@ def is_parted(
     """Whether n rows are parted: wide networks of known kinds, and a model for each row."""
     known = all(map(is_known, networks)) and find_construction(construction).leaves_rows
     return n > MANY and known and widths in (None, "auto", "constant")
-
-
-def stages_of(part: int) -> tuple[int, int]:
-    """Rows of the part on which all networks are fitted, and the best; the others decide."""
-    few, many = STAGES
-    return min(few, part), min(many, 2 * part // 3 if 2 * part // 3 > few else part)
 
 
 def landmarks_of(n: int) -> int:
@@ -109,67 +80,45 @@ class PartedStep(CandidateStep):
 
     def chosen(self, X: Tensor, y: Tensor, n: int) -> tuple[Passes, ChosenSettings]:
         """What is chosen on a part of n rows, which is given in a random order."""
-        part = Part(X, y, self._frame(X))
-        found = self._fits(part, self._networks, y, self.ridge)
-        own = found.fits[found.best]
-        tangent = self._tangent(self._networks[found.best], own, part.frame)
+        frame = self.frames(X, [torch.arange(0)], centered=True)[0]
+        networks = [each.weighted for each in self.candidates if each.weighted is not None]
+        best, tangent, found = self._fitted(networks, X, y, frame, self.ridge)
         basis = Landmarks.of(tangent, X[: landmarks_of(n)])
         center = float(y.mean()) if self.intercept else 0.0
-        passes = Passes(basis, own.ridge, self.intercept, center)
+        passes = Passes(basis, best.ridge, self.intercept, center)
         first = passes.models(X, y, torch.arange(len(y)))  # of the part alone
-        amount = self._amount(part, first.residuals)
+        amount = None
+        if self.widths != "constant":  # σ is computed at every row: by kernels that are cheap
+            cheap = [network for network in networks if KINDS[str(network.kind)].is_power]
+            logs = log_errors(first.residuals)
+            own, like, _ = self._fitted(cheap or networks, X, logs, frame, None)
+            amount = fit_noise_model(like, X[:AMOUNT], first.residuals[:AMOUNT], own.ridge)
         passes = replace(passes, amount=amount, start=first.solved.weights)
-        return passes, self._choice(passes, n - len(y), part, found)
-
-    def _frame(self, X: Tensor) -> FeatureScale:
-        if not self.scaled:
-            return unscaled(1, X.shape[1], self.nominal)[0]
-        nobody = [torch.arange(0)]
-        return own_frames(X, nobody, centered=True, nominal=self.nominal)[0]
-
-    @property
-    def _networks(self) -> list[wide]:
-        found = [candidate.network for candidate in self.candidates]
-        return [network for network in found if network is not None]
-
-    def _fits(
-        self, part: Part, networks: Sequence[wide], targets: Tensor, ridge: float | None = None
-    ) -> NetworkFits:
-        X, y = self.machine.put(part.framed), self.machine.put(targets)
-        stages = stages_of(len(X))
-        relevance = self.relevance and ROWS_EACH * X.shape[1] <= stages[-1]
-        rows = Holdout(X, y, part.frame.nominal, self.intercept, relevance, ridge)
-        found = fit_networks(networks, rows, stages, self.machine, self.progress)
-        if len(X) - stages[-1] < FEWEST_TRIED:
-            return found
-        return select_by_validation(networks, found, rows, stages[-1], self.machine)
-
-    def _tangent(self, network: wide, fit: KernelFit, frame: FeatureScale) -> WideTangent:
-        weights = frame.scale.new_tensor(fit.weights)
-        return WideTangent(network, weights, frame).on(self.machine)
-
-    def _amount(self, part: Part, errors: Tensor) -> NoiseModel | None:
-        """σ(x), learnt from the part's own left-out errors."""
-        if self.widths == "constant":
-            return None
-        # σ is computed at every row: by kernels that are cheap.
-        networks = [n for n in self._networks if KINDS[str(n.kind)].is_power] or self._networks
-        found = self._fits(part, networks, log_errors(errors))
-        own = self._tangent(networks[found.best], found.fits[found.best], part.frame)
-        ridge = found.fits[found.best].ridge
-        return fit_noise_model(own, part.X[:AMOUNT], errors[:AMOUNT], ridge)
-
-    def _choice(self, passes: Passes, rows: int, part: Part, found: NetworkFits) -> ChosenSettings:
-        own = found.fits[found.best]
-        return ChosenSettings(
+        return passes, ChosenSettings(
             networks=tuple(candidate.name for candidate in self.candidates),
             each_network=np.array([found.best]),
-            each_weights=np.array([own.weights]),
-            each_ridge=np.array([own.ridge]),
-            each_widths=("constant" if passes.amount is None else "learnt",),
+            each_weights=np.array([best.weights]),
+            each_ridge=np.array([best.ridge]),
+            each_widths=("constant" if amount is None else "learnt",),
             each_gap=np.array([found.gaps]),
-            rows=rows,
+            rows=n - len(y),
             evaluated=sum(fit.evaluations for fit in found.fits),
-            searched=len(part.y),
-            landmarks=passes.basis.size,
+            searched=len(y),
+            landmarks=basis.size,
         )
+
+    def _fitted(
+        self,
+        networks: Sequence[wide],
+        X: Tensor,
+        targets: Tensor,
+        frame: FeatureScale,
+        ridge: float | None,
+    ) -> tuple[KernelFit, WideTangent, NetworkFits]:
+        """The best network for some targets: its weights and λ, its tangent, and all fits."""
+        framed, y = self.machine.put(frame.apply(X)), self.machine.put(targets)
+        rows = Holdout(framed, y, frame.nominal, self.intercept, self.relevance, ridge)
+        found = choose_network(networks, rows, self.machine, self.progress)
+        best = found.fits[found.best]
+        tangent = wide_tangent(networks[found.best], frame, best.weights).on(self.machine)
+        return best, tangent, found

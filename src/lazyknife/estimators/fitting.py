@@ -15,6 +15,13 @@ from ..base.privacy import composed
 from ..certificate import Certifier
 from ..certificate.certify import start_assumptions
 from ..certificate.plan import rows_in_all
+from ..choosing.candidates import (
+    MOST_ROWS,
+    Candidate,
+    FiniteNetwork,
+    default_networks,
+    is_narrow,
+)
 from ..choosing.record import ChosenSettings
 from ..choosing.rows import Leaving
 from ..compute import Device, Machine, machine_for
@@ -27,16 +34,8 @@ from ..networks import Network, build, is_known, listed_networks, mlp, wide
 from ..records import Base, PrivacyCurve, RoundedModels
 from ..ridge.readout import Read
 from ..sentences import domain
-from ..tangent import EXACT, FeatureMap, Selection, linearise, selected
+from ..tangent import EXACT, PROBE, FeatureMap, Selection, linearise, selected
 from .base import IntervalRegressor
-from .candidates import (
-    MOST_ROWS,
-    Candidate,
-    default_networks,
-    finite_candidate,
-    is_narrow,
-    wide_candidate,
-)
 from .fit_full import FullStep
 from .fit_input import Fitted, Given, Seeds
 from .fit_network import LazyStep
@@ -241,14 +240,15 @@ class LazyFit(IntervalRegressor):
     def _candidate(self, network: Network | wide, base: Base | None, given: Given) -> Candidate:
         """A network to choose from, at its base weights."""
         if isinstance(network, wide):
-            return wide_candidate(network)
+            return Candidate(str(network), network)
         assert base is not None
         # Scaled inputs are another module, in which names of one's own would not be found; of many
         # features models would share few scales.
         own = isinstance(self.parameters, str) and not isinstance(network, nn.Module)
         own = own and is_narrow(given.X) and type(self._base_method()) is Public
         name = str(network) if isinstance(network, mlp) else type(base.module).__name__
-        return finite_candidate(name, base.module, given.X, self.parameters, self._machine(), own)
+        terms = (given.X[:PROBE], self.parameters, self._machine(), own)
+        return Candidate(name, FiniteNetwork(base.module, *terms))
 
     def _step_for(
         self, candidates: Sequence[Candidate], widths: str, given: Given, n: float

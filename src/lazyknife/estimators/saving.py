@@ -110,7 +110,7 @@ _OPEN = (
 )
 _MODULES = (
     *("base", "certificate", "choosing", "data", "intervals", "losses", "networks", "records"),
-    *("ridge", "tangent", "estimators.baselines", "estimators.candidates", "estimators.fit_full"),
+    *("ridge", "tangent", "estimators.baselines", "estimators.fit_full"),
     "estimators.fit_input",
 )
 _DTYPES = {str(value): value for value in vars(torch).values() if isinstance(value, torch.dtype)}

@@ -1,0 +1,153 @@
+"""The networks that models choose from, each in the scale of a model's own rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from torch import Tensor, nn
+
+from ..compute import Machine
+from ..data.own_scaling import FeatureScale, FeatureScales, own_frames, unscaled
+from ..networks import CANDIDATES, Framed, is_known, wide
+from ..ridge.problem import typical_size
+from ..tangent import Linear, Selection, Tangent, WideTangent, linearise
+from .space import weight_unit
+
+MOST_ROWS = 5000  # for which candidates are the default
+# Features whose weights are searched one by one. Beyond, features are scaled but not centred (the
+# models of a wide table would share few frames), and the default candidates are fewer.
+MOST_FEATURES = 64
+
+
+def is_narrow(X: Tensor) -> bool:
+    """Whether rows have few enough features for everything to be searched."""
+    return X.shape[1] <= MOST_FEATURES
+
+
+def default_networks(X: Tensor, symmetric: bool) -> tuple[wide, ...]:
+    """The candidates of ``network=None``, by the shape of the rows.
+
+    Full conformal prediction (``symmetric``) compares all pairs of candidates for each new row, so
+    it has fewer.
+    """
+    if not is_narrow(X):
+        return CANDIDATES[:2]
+    return tuple(network for network in CANDIDATES if not (symmetric and network.squash))
+
+
+def wide_tangent(
+    network: wide, frame: FeatureScale, weights: Sequence[float] | None = None
+) -> WideTangent:
+    """An infinitely wide network in a frame, with equal weights unless they are given."""
+    if weights is None:
+        unit = weight_unit(len(frame.scale)) * (network.scale or 1.0)
+        weights = [unit if isinstance(network.kind, str) else 1.0] * len(frame.scale)
+    return WideTangent(network, frame.scale.new_tensor(weights), frame)
+
+
+@dataclass(frozen=True)
+class FiniteNetwork:
+    """A finite network at its base weights.
+
+    Attributes
+    ----------
+    module, parameters
+        The network, and those of its parameters that models move.
+    probe
+        Rows to try it on.
+    machine
+        Where it is evaluated.
+    framed
+        Whether its inputs are scaled by each model's own rows.
+
+    """
+
+    module: nn.Module
+    probe: Tensor
+    parameters: Selection
+    machine: Machine
+    framed: bool
+
+    @cached_property
+    def unframed(self) -> Tangent:
+        return linearise(self.module, self.probe, self.parameters, self.machine)
+
+    def tangent(self, frame: FeatureScale) -> Tangent:
+        if not self.framed:
+            return self.unframed
+        module = Framed(self.module, frame.center, frame.scale)  # float64, as its copy that runs
+        return linearise(module, self.probe, self.parameters, self.machine)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A network to choose from, and its name in tables."""
+
+    name: str
+    network: wide | FiniteNetwork
+
+    @property
+    def weighted(self) -> wide | None:
+        """The network if the weights of its features are searched, else None."""
+        return self.network if isinstance(self.network, wide) and is_known(self.network) else None
+
+    @property
+    def scales(self) -> bool:
+        """Whether its features are scaled by the rows of each model."""
+        return isinstance(self.network, wide) or self.network.framed
+
+    def at(self, frame: FeatureScale, weights: Sequence[float] | None = None) -> Linear:
+        """The tangent in a frame, with equal weights of features unless they are given."""
+        if isinstance(self.network, wide):
+            return wide_tangent(self.network, frame, weights)
+        return self.network.tangent(frame)
+
+
+@dataclass(frozen=True)
+class CandidateStep:
+    """Settings of a lazy step with several candidates.
+
+    Attributes
+    ----------
+    candidates
+        The networks.
+    ridge
+        λ of all models, or None: searched.
+    intercept, machine
+        As in ``LazyStep``.
+    scaled
+        Whether models scale by their own rows.
+    seed
+        Of folds, of the part of the rows that the search uses, and of probes.
+    nominal
+        Which features are nominal; None: none of them.
+    widths
+        A key of ``WIDTHS``.
+
+    """
+
+    candidates: Sequence[Candidate]
+    ridge: float | None
+    intercept: bool
+    scaled: bool
+    seed: int
+    machine: Machine
+    nominal: tuple[bool, ...] | None
+    widths: str
+
+    def unit(self, candidate: Candidate, X: Tensor) -> float:
+        """λ of exponent 0: the typical k(x, x) at synthetic rows, a function of the network."""
+        if self.ridge is not None:
+            return self.ridge
+        if candidate.weighted is not None:
+            return 1.0
+        plain = unscaled(1, X.shape[1])[0]
+        return typical_size(candidate.at(plain).on(self.machine), X, self.seed)
+
+    def frames(self, X: Tensor, left_out: Sequence[Tensor], centered: bool) -> FeatureScales:
+        """Scales of the features for the models without some sets of rows."""
+        if not self.scaled:
+            return unscaled(len(left_out), X.shape[1], self.nominal)
+        return own_frames(X, left_out, centered, self.nominal)
