@@ -33,10 +33,7 @@ class FullStep(CandidateStep):
 
     def models(self, X: Tensor, y: Tensor) -> tuple[FramedFull, None]:
         """Models of all rows, ready for new ones; they make no choice of their own."""
-        # Most new rows share the frame of the training rows.
-        frame = self.frames(X, [torch.arange(0)], is_narrow(X))[0]
-        main = self.make(X, y, frame)
-        return FramedFull(main.families, main.place, self, X, y, {_key(frame): main}), None
+        return fit_framed(self, X, y), None
 
     def make(self, X: Tensor, y: Tensor, frame: FeatureScale) -> FullModels:
         """Models of the rows in a frame."""
@@ -102,6 +99,13 @@ class FramedFull(FullModels):
             _, low, high = self.made[key].accepted(X[rows], ranks)
             lower[rows.to(point.device)], upper[rows.to(point.device)] = low, high
         return point, lower, upper
+
+
+def fit_framed(step: FullStep, X: Tensor, y: Tensor) -> FramedFull:
+    """Make the models in the frame of the training rows, which most new rows share."""
+    frame = step.frames(X, [torch.arange(0)], is_narrow(X))[0]
+    main = step.make(X, y, frame)
+    return FramedFull(main.families, main.place, step, X, y, {_key(frame): main})
 
 
 def _key(frame: FeatureScale) -> tuple[float, ...]:
