@@ -1,4 +1,4 @@
-"""Write the measured files into the docs: six tables and a figure.
+"""Write the measured files into the docs: five tables and a figure.
 
 python -m benchmarks.report
 """
@@ -13,8 +13,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from research.pages import DOCS, fill, markdown
 
-from benchmarks.plan import Machines, Rates, plan
-
 # What the default does.
 EACH, PART = "every model chooses", "a part of the rows chooses for all"
 HERE = Path(__file__).parent
@@ -28,26 +26,8 @@ def cpu_table(rows: list[Row]) -> str:
     lines = []
     for r in (r for r in rows if "what" in r):
         spread = f"{r['low']:g} to {r['high']:g}" if "low" in r else ""
-        aim = "reported" if r["aim"] is None else r["aim"] + ("" if r["reached"] else ", missed")
-        lines.append((r["what"], r["setting"], f"{r['ratio']:g}", spread, aim))
-    return markdown(("what", "setting", "ratio", "quartiles", "aim"), lines)
-
-
-def options_table(rows: list[Row]) -> str:
-    """Options against the plain jackknife+, as markdown: measured, and by formula in brackets."""
-    sizes = sorted({r["n"] for r in rows if "option" in r})
-    steps = [(step, n) for step in ("fit", "predict") for n in sizes]
-    found: dict[tuple[str, str], dict[tuple[str, int], str]] = {}
-    for r in (r for r in rows if "option" in r):
-        ridge = "auto" if r["ridge"] == "auto" else "fixed"
-        cells = found.setdefault((r["option"], ridge), {})
-        for step in ("fit", "predict"):
-            cells[step, r["n"]] = f"{r[step]['ratio']:.2g} ({r[step]['formula']:.2g})"
-    lines = [
-        (f"`{option}`", ridge, *(cells.get(step, "") for step in steps))
-        for (option, ridge), cells in sorted(found.items(), key=lambda i: i[0][1], reverse=True)
-    ]
-    return markdown(("option", "ridge", *(f"{step}, n = {n:,}" for step, n in steps)), lines)
+        lines.append((r["what"], r["setting"], f"{r['ratio']:g}", spread))
+    return markdown(("what", "setting", "ratio", "quartiles"), lines)
 
 
 def sizes_table(rows: list[Row]) -> str:
@@ -70,13 +50,13 @@ def sizes_table(rows: list[Row]) -> str:
     return markdown(columns, lines)
 
 
-def ladder_table(rows: list[Row], gpu: Row, plans: Row) -> str:
-    """What runs from 100 rows to 100 million, how long and in how much memory, as markdown."""
+def ladder_table(rows: list[Row], gpu: Row) -> str:
+    """What runs from 100 rows to a million, how long and in how much memory, as markdown."""
     lines = [
         (
             *(f"{r['size']:,} × 50", EACH if r["size"] <= 1000 else PART, "2 cores"),
             *(f"{r['default']['seconds']:.2g} s, with {r['new']:,} intervals",),
-            *(f"{r['default']['peak_bytes'] / 1e9:.1f} GB", "measured"),
+            f"{r['default']['peak_bytes'] / 1e9:.1f} GB",
         )
         for r in rows
         if "size" in r
@@ -85,17 +65,11 @@ def ladder_table(rows: list[Row], gpu: Row, plans: Row) -> str:
         (
             *(f"{case['n']:,} × 50", PART, f"one {gpu['device']}"),
             *(f"{case['fit'] + case['predict']:.2g} s, with {case['m']:,} intervals",),
-            *(f"{case['peak_bytes'] / 1e9:.1f} GB", "measured"),
+            f"{case['peak_bytes'] / 1e9:.1f} GB",
         )
         for case in gpu["defaults"]
     ]
-    cluster = Machines()
-    found = plan(10**8, 100, Rates(**plans["rates"][0]), cluster, plans["choices"])
-    where = f"{cluster.machines} machines of {cluster.cores} cores"
-    took = f"{60 * found['hours']:.0f} min"
-    about = "[planned](hundred-million.md)"
-    lines.append(("100,000,000 × 100", PART, where, took, f"{found['memory']:.0f} GB each", about))
-    return markdown(("rows × features", "what runs", "where", "time", "memory", ""), lines)
+    return markdown(("rows × features", "what runs", "where", "time", "memory"), lines)
 
 
 def gpu_table(cases: list[Row]) -> str:
@@ -141,11 +115,10 @@ def tables(page: str) -> str:
     rows, gpu = measured("results")["rows"], measured("gpu")
     made = {
         "cpu": cpu_table(rows),
-        "options": options_table(rows),
         "sizes": sizes_table(rows),
         "gpu": gpu_table(gpu["cases"]),
         "defaults": defaults_table(gpu["defaults"]),
-        "ladder": ladder_table(rows, gpu, measured("plan")),
+        "ladder": ladder_table(rows, gpu),
     }
     return fill(page, made)
 
