@@ -548,6 +548,8 @@ def test_damaged_files_load_nothing(saved):
     texts = [b"", b"x", b"y,x\n1,2\n" * 10, pickle.dumps([1]), bytes(1000), b"\xff" * 1000]
     first = (whole[:k] + bytes([whole[k] ^ 1]) + whole[k + 1 :] for k in range(header))
     for text in (*texts, *first, *damaged_files(whole, 600)):
+        if text == whole:  # noise may be what was there
+            continue
         saved.write_bytes(text)
         with pytest.raises(ValueError, match=r"m\.lk is damaged|m\.lk: not a model"):
             LazyJackknifeRegressor.load(saved)
