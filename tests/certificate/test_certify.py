@@ -6,10 +6,10 @@ import pytest
 
 from lazyknife.base import DPSGD, Perturbed, Plain, Public, Split
 from lazyknife.base.method import BaseMethod
-from lazyknife.certificate import Claim, certify, make_certificate
+from lazyknife.certificate import Claim, certify, lazy_claim
 from lazyknife.choosing.rows import Leaving
 from lazyknife.intervals import CONSTRUCTIONS, kappa
-from lazyknife.records import INDEPENDENT, Base, PrivacyCurve
+from lazyknife.records import Base, PrivacyCurve
 from lazyknife.sentences import EXCHANGEABLE, PRIVATE_REMARKS, UNTUNED, either
 
 # n, ε, σ, τ, plus, minmax: α = .1, δ = .001, 10 epochs, batches of 10 at n = 100, else of 32.
@@ -50,10 +50,8 @@ def test_an_independent_base_certifies_the_constructions_own_bound(base):
 
 def test_coverage_is_one_minus_the_transferred_miss():
     curve = PrivacyCurve((0.0, 0.3), (0.2, 0.01), (1.0, 0.0))
-    claim = Claim(construction="plus", base=DPSGD(), dependence=curve, leaving=Leaving(19))
-    assert claim.certificate(0.1).coverage == pytest.approx(
-        1 - min(0.15 + 0.2, math.exp(0.3) * 0.15 + 0.01)
-    )
+    claim = lazy_claim("plus", DPSGD(), curve, Leaving(19))
+    assert claim(0.1).coverage == pytest.approx(1 - min(0.15 + 0.2, math.exp(0.3) * 0.15 + 0.01))
 
 
 @pytest.mark.parametrize("construction", GUARANTEED)
@@ -88,9 +86,8 @@ def test_without_a_bound_nothing_is_certified(construction, base, reason):
 
 @pytest.mark.parametrize("leaks", [True, False])
 def test_an_objection_leaves_no_guarantee(leaks):
-    terms = {"construction": "plus", "alpha": 0.1, "n": 100, "dependence": INDEPENDENT}
     objections = ("It leaked.",) if leaks else ()
-    certificate = make_certificate(subject="s", objections=objections, **terms)
+    certificate = Claim(subject="s", construction="plus", n=100, objections=objections)(0.1)
     assert certificate.coverage == (None if leaks else 1 - 19 / 101)
     assert ("It leaked." in str(certificate)) == leaks
 
@@ -157,8 +154,8 @@ def test_the_papers_bound_is_shown_and_does_not_count():
 
 def test_a_papers_bound_above_ours_still_does_not_count():
     generous = PrivacyCurve((0.0,), (0.5,), (0.0, 0.0))
-    claim = Claim(construction="plus", base=DPSGD(), dependence=generous, leaving=Leaving(100))
-    certificate = claim.certificate(0.1, eta=0.0)
+    claim = lazy_claim("plus", DPSGD(), generous, Leaving(100))
+    certificate = claim(0.1, eta=0.0)
     assert certificate.bounds["paper"] == pytest.approx(0.8)
     assert certificate.coverage == pytest.approx(1 - 19 / 101 - 0.5)
 

@@ -178,7 +178,7 @@ def test_the_fewest_rows_certify_and_one_less_does_not(construction, base, cover
 def test_no_number_of_rows_may_be_enough():
     found = plan_rows(coverage=0.9, base=Plain())
     assert found.n is found.alpha is None
-    assert str(found).startswith("No number of rows below 1,048,576 certifies 0.9 with ")
+    assert str(found).startswith("No number of rows below 1,048,576 certifies a coverage of 0.9")
     assert str(found).endswith("Use a base with a guarantee, or a smaller ε.")
     with pytest.raises(ValueError, match="construction='naive'"):
         plan_rows(coverage=0.9, construction="naive")

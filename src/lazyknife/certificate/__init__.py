@@ -4,13 +4,5 @@
 # ruff: noqa: F401
 
 from .certificate import Certificate
-from .certify import (
-    Certifier,
-    Claim,
-    Noted,
-    TrainedCertifier,
-    certify,
-    make_certificate,
-    paper_bound,
-)
+from .certify import Certifier, Claim, Noted, certify, lazy_claim, paper_bound
 from .plan import Plan, plan, plan_rows

@@ -77,18 +77,17 @@ def certify(
     check_construction(construction)
     if n_parameters is not None:
         check_positive_int("n_parameters", n_parameters)
+    for argument, value in (("eta", eta), ("nu", nu)):
+        if value is not None:
+            check_not_negative(argument, value)
     method = check_base(base)
     check_trainable(method, network)
     leaving = left_out(n, construction, method)
-    terms = (construction, method, network, folds, n_parameters)
-    return claim_of(n, leaving, *terms).certificate(alpha, eta, nu)
+    claim = claim_of(n, leaving, construction, method, network, folds, n_parameters)
+    return claim(check_level("alpha", alpha), eta, nu)
 
 
-def left_out(
-    n: int,
-    construction: str | Construction,
-    base: BaseMethod,
-) -> Leaving:
+def left_out(n: int, construction: str | Construction, base: BaseMethod) -> Leaving:
     """Which of n rows ``LazyJackknifeRegressor`` leaves out, by default."""
     rows, kind = base.rows_left(n), find_construction(construction)
     return Leaving(rows) if kind.symmetric else Leaving.choosing(rows, kind.uses_folds)
@@ -103,19 +102,43 @@ def claim_of(
     folds: int,
     n_parameters: int | None = None,
 ) -> Claim:
-    """Return what a fit of n rows can claim, before any training."""
+    """Return what a lazy jackknife of n rows can claim, before any training."""
     learnt, networks = n - base.rows_left(n), listed_networks(network)
     check_folds(folds, leaving.rows if find_construction(construction).uses_folds else math.inf)
     dependence = base.dependence(learnt or n, n_parameters)
     if networks is not None:  # finite ones have a base each, the others need none
         dependence = composed([dependence for each in networks if not isinstance(each, wide)])
+    assumptions = start_assumptions(network)
+    return lazy_claim(construction, base, dependence, leaving, folds, assumptions=assumptions)
+
+
+def lazy_claim(
+    construction: str | Construction,
+    base: BaseMethod,
+    dependence: PrivacyCurve | None,
+    leaving: Leaving,
+    folds: int = 10,
+    assumptions: Sentences = (),
+    objections: Sentences = (),
+    **scope: Any,
+) -> Claim:
+    """Return what a lazy jackknife can claim whose base has this dependence."""
+    name, (n, apart, coins) = type(base).__name__, leaving
+    shown = f" with {folds} folds" if find_construction(construction).uses_folds else ""
+    if dependence is None:
+        objections += (sentences.NOT_PRIVATE.format(base=name),)
+    remarks = (sentences.PARTED.format(count=apart),) if apart else ()
     return Claim(
+        subject=f"construction {construction!r}{shown}, n = {n}, {name} base",
         construction=construction,
-        base=base,
-        dependence=dependence,
-        leaving=leaving,
+        n=n,
         folds=folds,
-        assumptions=start_assumptions(network),
+        coins=coins,
+        dependence=dependence,
+        assumptions=(*base.assumptions, *assumptions),
+        objections=objections,
+        remarks=(*base.remarks, *remarks),
+        **scope,
     )
 
 
@@ -130,114 +153,85 @@ def start_assumptions(network: Any) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What the certificate of a lazy jackknife is about; the base has this dependence."""
+    """What a certificate is about; called with a level, it gives the certificate.
 
+    Attributes
+    ----------
+    subject
+        The method, and n.
+    construction, n, folds
+        The construction, the number of rows that are left out, and that of folds.
+    coins
+        Whether coins tell which rows make choices.
+    dependence
+        Carries the construction's bound, which is that of a base that treats all n + 1 rows alike,
+        over to the base that ran; None leaves no guarantee.
+    theorem
+        A key of ``THEOREMS``.
+    assumptions, objections, remarks
+        What the stages say. Any objection leaves no guarantee.
+    rows, new_rows
+        The rows that it applies to, and their number where it is known.
+    available
+        The constructions to suggest instead of one without a bound.
+
+    """
+
+    subject: str
     construction: str | Construction
-    base: BaseMethod
-    dependence: PrivacyCurve | None
-    leaving: Leaving
-    folds: int = 10
+    n: int
+    folds: int = 1
+    coins: bool = False
+    dependence: PrivacyCurve | None = INDEPENDENT
+    theorem: str = "ghost_point"
     assumptions: Sentences = ()
     objections: Sentences = ()
+    remarks: Sentences = ()
     rows: str = sentences.ANY_ROW
     new_rows: int | None = None
+    available: Sentences = tuple(CONSTRUCTIONS)
 
-    def certificate(
+    def __call__(
         self, alpha: float, eta: float | None = None, nu: float | None = None
     ) -> Certificate:
-        """Return the certificate at a level."""
-        check_level("alpha", alpha)
-        for argument, value in (("eta", eta), ("nu", nu)):
-            if value is not None:
-                check_not_negative(argument, value)
-        name = type(self.base).__name__
-        unprivate = (sentences.NOT_PRIVATE.format(base=name),) if self.dependence is None else ()
-        shown = (
-            f" with {self.folds} folds" if find_construction(self.construction).uses_folds else ""
+        """Return the certificate at a level, and with η the paper's bound."""
+        dependence, assumptions = self.dependence, self.assumptions
+        objections, remarks = self.objections, self.remarks
+        independent = dependence is not None and dependence.total_variation == 0.0
+        miss, needed, any_seed = Bound(None)
+        if is_own(self.construction):
+            objections += (self._without_bound(sentences.OWN_CONSTRUCTION),)
+        else:
+            kind, given = find_construction(self.construction), (alpha, self.n, self.folds)
+            miss, needed, any_seed = kind.bound(*given, independent, self.new_rows, self.coins)
+            objections += () if miss is not None else (self._without_bound(sentences.NO_THEOREM),)
+        if needed > 1:
+            assumptions += (sentences.FOLD_OF_NEW_ROWS.format(count=needed),)
+        bounds: dict[str, float] = {}
+        if miss is not None and dependence is not None:
+            if not objections:
+                bounds[self.theorem] = max(0.0, 1 - dependence.transfer(miss))
+                reason = sentences.THEOREMS[self.theorem].format(tau=dependence.total_variation)
+                drawn = (sentences.ANY_PART,) if self.coins and any_seed else ()
+                remarks = (reason, *drawn, *remarks)
+            if eta is not None:
+                bounds["paper"] = bound = paper_bound(alpha, dependence, eta)
+                widened = "ν" if nu is None else f"ν = {nu:g}"
+                remarks += (sentences.PAPER.format(bound=bound, eta=eta, nu=widened),)
+        return Certificate(
+            bounds.get(self.theorem),
+            bounds,
+            tuple(dict.fromkeys((sentences.EXCHANGEABLE, sentences.UNTUNED, *assumptions))),
+            f"{self.rows}; {sentences.MARGINAL if any_seed else sentences.OVER_SEEDS}",
+            f"{self.subject}, alpha = {alpha:g}",
+            objections,
+            remarks,
         )
-        n, apart, coins = self.leaving
-        return make_certificate(
-            subject=f"construction {self.construction!r}{shown}, n = {n}, {name} base",
-            construction=self.construction,
-            alpha=alpha,
-            n=n,
-            folds=self.folds,
-            coins=coins,
-            dependence=self.dependence,
-            eta=eta,
-            nu=nu,
-            assumptions=(*self.base.assumptions, *self.assumptions),
-            objections=(*self.objections, *unprivate),
-            remarks=(*self.base.remarks, *([sentences.PARTED.format(count=apart)] * bool(apart))),
-            rows=self.rows,
-            new_rows=self.new_rows,
-        )
 
-
-def make_certificate(
-    *,
-    subject: str,
-    construction: str | Construction,
-    alpha: float,
-    n: int,
-    folds: int = 1,
-    coins: bool = False,
-    dependence: PrivacyCurve | None,
-    theorem: str = "ghost_point",
-    eta: float | None = None,
-    nu: float | None = None,
-    assumptions: Sentences = (),
-    objections: Sentences = (),
-    remarks: Sentences = (),
-    rows: str = sentences.ANY_ROW,
-    new_rows: int | None = None,
-    available: Iterable[str] = CONSTRUCTIONS,
-) -> Certificate:
-    """Put a certificate together from a construction, a base's dependence and the stages' words.
-
-    ``dependence`` carries the construction's bound, which is that of a base that treats all n + 1
-    rows alike, over to the base that ran. A missing bound, a missing curve or any objection leaves
-    no guarantee. ``coins`` says whether some tell which rows make choices. ``rows`` are those it
-    applies to, ``new_rows`` is their number where it is known, and ``available`` are the
-    constructions to suggest instead of one without a bound.
-    """
-    independent = dependence is not None and dependence.total_variation == 0.0
-    miss, needed, any_seed = Bound(None)
-    if not is_own(construction):
-        kind = find_construction(construction)
-        miss, needed, any_seed = kind.bound(alpha, n, folds, independent, new_rows, coins)
-    if miss is None:
-        objections += (_without_bound(construction, available),)
-    if needed > 1:
-        assumptions += (sentences.FOLD_OF_NEW_ROWS.format(count=needed),)
-    bounds: dict[str, float] = {}
-    if miss is not None and dependence is not None:
-        if not objections:
-            bounds[theorem] = max(0.0, 1 - dependence.transfer(miss))
-            reason = sentences.THEOREMS[theorem].format(tau=dependence.total_variation)
-            drawn = (sentences.ANY_PART,) if coins and any_seed else ()
-            remarks = (reason, *drawn, *remarks)
-        if eta is not None:
-            bounds["paper"] = bound = paper_bound(alpha, dependence, eta)
-            widened = "ν" if nu is None else f"ν = {nu:g}"
-            remarks += (sentences.PAPER.format(bound=bound, eta=eta, nu=widened),)
-    return Certificate(
-        bounds.get(theorem),
-        bounds,
-        tuple(dict.fromkeys((sentences.EXCHANGEABLE, sentences.UNTUNED, *assumptions))),
-        f"{rows}; {sentences.MARGINAL if any_seed else sentences.OVER_SEEDS}",
-        f"{subject}, alpha = {alpha:g}",
-        objections,
-        remarks,
-    )
-
-
-def _without_bound(construction: str | Construction, available: Iterable[str]) -> str:
-    """Say why a construction has no bound, and what to do."""
-    others = sentences.either(certifying(available))
-    if is_own(construction):
-        return sentences.OWN_CONSTRUCTION.format(construction=construction, others=others)
-    return sentences.NO_THEOREM.format(construction=construction, others=others)
+    def _without_bound(self, sentence: str) -> str:
+        """Say that a construction has no bound, and what to use instead."""
+        others = sentences.either(certifying(self.available))
+        return sentence.format(construction=self.construction, others=others)
 
 
 def paper_bound(alpha: float, dependence: PrivacyCurve, eta: float) -> float:
@@ -246,42 +240,24 @@ def paper_bound(alpha: float, dependence: PrivacyCurve, eta: float) -> float:
     return max(0.0, 1 - 2 * alpha - 3 * math.sqrt(2 * eta + 2 * epsilon + delta))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Certifier(Claim):
+@dataclass(frozen=True)
+class Certifier:
     """From a level to the certificate of a fit, rounding included."""
 
+    claim: Claim
     loo: RoundedModels
     size: float  # the largest size of y
     columns: str | None  # a clause on columns in unlike units; None: models scale them
 
     def __call__(self, alpha: float) -> Certificate:
-        found = replace(self, objections=(*self.objections, *self.rounded(alpha)))
-        return found.certificate(alpha)
+        objections = (*self.claim.objections, *self.rounded(alpha))
+        return replace(self.claim, objections=objections)(alpha)
 
     def rounded(self, alpha: float) -> Sentences:
         """Why rounding leaves no guarantee, if so."""
-        allows = find_construction(self.construction).tolerates_conceded
-        tolerated = max(kappa(alpha, self.leaving.rows) - 1, 0) if allows else 0
+        allows = find_construction(self.claim.construction).tolerates_conceded
+        tolerated = max(kappa(alpha, self.claim.n) - 1, 0) if allows else 0
         return rounding_objections(self.loo, tolerated, alpha, self.size, self.columns)
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainedCertifier:
-    """From a level to the certificate of real trainings; see ``make_certificate``."""
-
-    subject: str
-    theorem: str
-    construction: str
-    n: int
-    folds: int = 1
-    assumptions: Sentences = ()
-    objections: Sentences = ()
-    rows: str = sentences.ANY_ROW
-    new_rows: int | None = None
-    available: Sentences = tuple(CONSTRUCTIONS)
-
-    def __call__(self, alpha: float) -> Certificate:
-        return make_certificate(alpha=alpha, dependence=INDEPENDENT, **vars(self))
 
 
 @dataclass(frozen=True)

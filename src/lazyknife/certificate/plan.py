@@ -11,7 +11,7 @@ from typing import Any
 
 from ..base import DPSGD, BaseMethod, Public, check_base, check_trainable
 from ..base.privacy import falling_root
-from ..choosing.rows import MANY, SEARCHED, Leaving
+from ..choosing.rows import MANY, SEARCHED
 from ..data.checks import check_choice, check_folds, check_fraction, check_level, check_positive_int
 from ..intervals import CONSTRUCTIONS, kappa, rows_needed
 from ..sentences import either, rounded_down
@@ -57,33 +57,35 @@ class Plan:
 
 @dataclass(frozen=True)
 class Goal:
-    """A coverage to certify."""
+    """A coverage to certify with a base, and the settings that are given."""
 
-    n: int
     coverage: float
+    base: BaseMethod
     construction: str
     folds: int
     network: Any = None
 
-    def certificate(self, alpha: float, base: BaseMethod) -> Certificate:
-        terms = {"construction": self.construction, "network": self.network, "folds": self.folds}
-        return certify(n=self.n, alpha=alpha, base=base, **terms)
+    def rows(self, n: int) -> int:
+        """How many of n rows are left out."""
+        return left_out(n, self.construction, self.base).rows
 
-    def leaving(self, base: BaseMethod, n: int | None = None) -> Leaving:
-        return left_out(n or self.n, self.construction, base)
+    def certificate(self, n: int, alpha: float) -> Certificate:
+        return certify(n=n, alpha=alpha, **{k: v for k, v in vars(self).items() if k != "coverage"})
 
-    def certified(self, alpha: float, base: BaseMethod) -> float:
-        return self.certificate(alpha, base).coverage or 0.0
+    def certified(self, n: int, alpha: float) -> float:
+        return self.certificate(n, alpha).coverage or 0.0
 
-    def reached(self, alpha: float, base: BaseMethod) -> bool:
-        return self.certified(alpha, base) >= self.coverage
-
-    def possible(self, base: BaseMethod) -> bool:
+    def possible(self, n: int) -> bool:
         """Whether the least alpha with finite intervals certifies the coverage."""
         try:
-            return self.reached(1 / (self.leaving(base).rows + 1), base)
+            return self.certified(n, 1 / (self.rows(n) + 1)) >= self.coverage
         except ValueError:  # fewer rows than folds, or than a batch of the base
             return False
+
+    def better(self, n: int) -> str:
+        """The constructions with which it is possible, as a remedy; empty if there are none."""
+        others = [c for c in certifying() if replace(self, construction=c).possible(n)]
+        return f"construction {either(others)}" if others else ""
 
 
 def plan(
@@ -140,10 +142,10 @@ def plan(
         raise ValueError("give epsilon= or base= to find an alpha, or alpha= to find an ε")
     private = DPSGD() if epsilon is None else DPSGD(epsilon=epsilon)
     method = private if base is None else check_base(base)
-    goal = Goal(n, coverage, construction, folds, network)
+    goal = Goal(coverage, method, construction, folds, network)
     if alpha is None:
-        return _plan_alpha(goal, method)
-    return _plan_epsilon(goal, method, check_level("alpha", alpha))
+        return _plan_alpha(goal, n)
+    return _plan_epsilon(goal, n, check_level("alpha", alpha))
 
 
 def plan_rows(
@@ -177,86 +179,87 @@ def plan_rows(
     """
     check_fraction("coverage", coverage)
     check_choice("construction", construction, certifying())
-    goal, method = Goal(1, coverage, construction, check_folds(folds), network), check_base(base)
+    method = check_base(base)
     check_trainable(method, network)
-    n = fewest(lambda n: replace(goal, n=n).possible(method), _edges(folds, method))
+    goal = Goal(coverage, method, construction, check_folds(folds), network)
+    wanted = f"a coverage of {coverage:g} with construction {construction!r} and {method}"
+    # A certificate may become worse beyond these numbers of rows: folds of one row have a better
+    # bound of their own, and with more rows coins or a part of the rows make choices.
+    edges = [most_rows(left, method) for left in (folds - 1, SEARCHED, MANY)]
+    edges[0] += 1
+    n = fewest(goal.possible, [0, *sorted(min(edge, PLANNED_N) for edge in edges), PLANNED_N])
     if n is None:
-        return Plan(_no_rows(goal, method), method)
-    terms = {"construction": construction, "network": network, "folds": folds}
-    found = plan(n=n, coverage=coverage, base=method, **terms)
+        remedy = goal.better(PLANNED_N) or "a base with a guarantee, or a smaller ε"
+        none = f"No number of rows below {PLANNED_N:,} certifies {wanted}. Use {remedy}."
+        return Plan(none, method)
+    found = _plan_alpha(goal, n)
     sentence = (
-        f"At least {n} rows are needed to certify a coverage of {coverage:g} with construction "
-        f"{construction!r} and {method}; more rows give narrower and steadier intervals. With "
-        f"{n} rows: {found.sentence}"
+        f"At least {n} rows are needed to certify {wanted}; more rows give narrower and steadier "
+        f"intervals. With {n} rows: {found.sentence}"
     )
-    return replace(found, sentence=sentence, n=n)
+    return replace(found, sentence=sentence)
 
 
-def _plan_alpha(goal: Goal, base: BaseMethod) -> Plan:
-    """Bisect over κ: only ⌊α(n+1)⌋ matters, and the certificate falls in it."""
-    rows = goal.leaving(base).rows
-    low, high = 0, rows  # κ = 0 always "certifies", by an infinite interval
-    while low < high:
-        middle = (low + high + 1) // 2
-        enough = goal.reached(middle / (rows + 1), base)
-        low, high = (middle, high) if enough else (low, middle - 1)
-    spent = base.spent(goal.n)
-    if low == 0:
-        return Plan(_no_alpha(goal, base, 1 / (rows + 1)), base, epsilon=spent)
-    alpha = low / (rows + 1)
-    certificate = goal.certificate(alpha, base)
+def _plan_alpha(goal: Goal, n: int) -> Plan:
+    """Find the largest alpha: only κ = ⌊α(n+1)⌋ matters, and the certificate falls in it."""
+    rows, base = goal.rows(n), goal.base
+
+    def fails(rank: int) -> bool:
+        return goal.certified(n, rank / (rows + 1)) < goal.coverage
+
+    rank, spent = bisect_left(range(1, rows + 1), True, key=fails), base.spent(n)
+    if rank == 0:
+        return Plan(_no_alpha(goal, n, 1 / (rows + 1)), base, epsilon=spent)
+    alpha = rank / (rows + 1)
+    certificate = goal.certificate(n, alpha)
+    reached = certificate.coverage or 0.0
     sentence = (
-        f"alpha = {alpha:.4g} certifies a coverage of {rounded_down(certificate.coverage or 0.0)} "
-        f"with n = {goal.n}, construction {goal.construction!r} and {base}."
+        f"alpha = {alpha:.4g} certifies a coverage of {rounded_down(reached)} with n = {n}, "
+        f"construction {goal.construction!r} and {base}."
     )
-    if 1 - alpha > (certificate.coverage or 0.0) + 0.01:
+    if 1 - alpha > reached + 0.01:
         sentence += f" Expect about {1 - alpha:.1%}: what is certified is a lower bound."
-    return Plan(sentence, base, alpha, spent, certificate, goal.n)
+    return Plan(sentence, base, alpha, spent, certificate, n)
 
 
-def _no_alpha(goal: Goal, base: BaseMethod, least: float) -> str:
+def _no_alpha(goal: Goal, n: int, least: float) -> str:
     """Say why not even the least alpha with finite intervals certifies the coverage."""
-    found = goal.certificate(least, base)
+    found, base = goal.certificate(n, least), goal.base
     reason = " ".join(found.objections)
     if found.coverage is not None:
-        better = [c for c in certifying() if replace(goal, construction=c).possible(base)]
-        remedies = ["more rows"]
-        remedies += [] if base.spent(goal.n) is None else ["a smaller ε"]
-        remedies += [f"construction {either(better)}"] if better else []
-        reason = (
-            f"finite intervals certify at most {rounded_down(found.coverage)}. Use "
-            f"{' or '.join(remedies)}."
-        )
-    return f"No alpha certifies {goal.coverage:g} with n = {goal.n} and {base}: {reason}"
+        smaller = "" if base.spent(n) is None else "a smaller ε"
+        remedies = " or ".join(filter(None, ("more rows", smaller, goal.better(n))))
+        reason = f"finite intervals certify at most {rounded_down(found.coverage)}. Use {remedies}."
+    return f"No alpha certifies {goal.coverage:g} with n = {n} and {base}: {reason}"
 
 
-def _plan_epsilon(goal: Goal, base: BaseMethod, alpha: float) -> Plan:
+def _plan_epsilon(goal: Goal, n: int, alpha: float) -> Plan:
     """Find the least noise whose certificate reaches the wanted coverage."""
-    without = _no_epsilon(goal, base, alpha)
+    without = _no_epsilon(goal, n, alpha)
     if without:
-        return Plan(without, base)
+        return Plan(without, goal.base)
 
-    def shortfall(log_noise: float) -> float:
-        return goal.coverage - goal.certified(alpha, base.with_noise(math.exp(log_noise)))
+    def noisy(log_noise: float) -> Goal:
+        return replace(goal, base=goal.base.with_noise(math.exp(log_noise)))
 
-    chosen = base.with_noise(math.exp(falling_root(shortfall, 0.0, 1.0) + MARGIN))
-    certificate = goal.certificate(alpha, chosen)
-    spent = chosen.spent(goal.n)
+    root = falling_root(lambda noise: goal.coverage - noisy(noise).certified(n, alpha), 0.0, 1.0)
+    chosen = noisy(root + MARGIN)
+    certificate, spent = chosen.certificate(n, alpha), chosen.base.spent(n)
     sentence = (
-        f"At alpha = {alpha:g} with n = {goal.n} and construction {goal.construction!r}, a base "
-        f"may spend up to ε = {spent:.4g} and still certify "
-        f"{rounded_down(certificate.coverage or 0.0)}: {chosen}."
+        f"At alpha = {alpha:g} with n = {n} and construction {goal.construction!r}, a base may "
+        f"spend up to ε = {spent:.4g} and still certify "
+        f"{rounded_down(certificate.coverage or 0.0)}: {chosen.base}."
     )
-    return Plan(sentence, chosen, alpha, spent, certificate, goal.n)
+    return Plan(sentence, chosen.base, alpha, spent, certificate, n)
 
 
-def _no_epsilon(goal: Goal, base: BaseMethod, alpha: float) -> str:
+def _no_epsilon(goal: Goal, n: int, alpha: float) -> str:
     """Say why no ε can be planned, if so."""
-    rows, _, coins = goal.leaving(base)
+    rows, _, coins = left_out(n, goal.construction, goal.base)
     if kappa(alpha, rows) == 0:
-        needed = rows_in_all(rows_needed(alpha), goal.n, base, lambda n: goal.leaving(base, n).rows)
+        needed = rows_in_all(rows_needed(alpha), n, goal.base, goal.rows)
         return (
-            f"No ε to plan at alpha = {alpha:g} with n = {goal.n}: the intervals are infinite, "
+            f"No ε to plan at alpha = {alpha:g} with n = {n}: the intervals are infinite, "
             f"whatever the base. At least {needed} rows are needed."
         )
     kind = CONSTRUCTIONS[goal.construction]
@@ -265,35 +268,12 @@ def _no_epsilon(goal: Goal, base: BaseMethod, alpha: float) -> str:
     if 1 - miss > goal.coverage:
         return ""
     # Weights that never saw the rows may have a better bound than any that did.
-    public = goal.certified(alpha, Public())
+    public = replace(goal, base=Public()).certified(n, alpha)
     instead = f", or base=Public(), which certifies {rounded_down(public)}"
     return (
-        f"No ε certifies {goal.coverage:g} at alpha = {alpha:g} with n = {goal.n}: however small "
-        f"its ε, a base certifies at most {rounded_down(1 - miss)}. Use a smaller "
+        f"No ε certifies {goal.coverage:g} at alpha = {alpha:g} with n = {n}: however small its ε, "
+        f"a base certifies at most {rounded_down(1 - miss)}. Use a smaller "
         f"alpha{instead if public >= goal.coverage else ''}."
-    )
-
-
-def _edges(folds: int, base: BaseMethod) -> list[int]:
-    """Numbers of rows beyond which a certificate may become worse.
-
-    Folds of one row have a better bound of their own; beyond the others coins or a part of the rows
-    make choices.
-    """
-    beyond = [most_rows(left, base) for left in (SEARCHED, MANY)]
-    every = [0, most_rows(folds - 1, base) + 1, *beyond, PLANNED_N]
-    return sorted({min(edge, PLANNED_N) for edge in every})
-
-
-def _no_rows(goal: Goal, base: BaseMethod) -> str:
-    """Say that no number of rows is enough, and what would do."""
-    better = [c for c in certifying() if replace(goal, n=PLANNED_N, construction=c).possible(base)]
-    remedy = (
-        f"construction {either(better)}" if better else "a base with a guarantee, or a smaller ε"
-    )
-    return (
-        f"No number of rows below {PLANNED_N:,} certifies {goal.coverage:g} with construction "
-        f"{goal.construction!r} and {base}. Use {remedy}."
     )
 
 

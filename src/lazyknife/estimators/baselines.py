@@ -21,7 +21,7 @@ from .. import networks
 from ..base import Plain
 from ..base.method import Rows, check_steps
 from ..base.public_split import part_size, random_parts
-from ..certificate import TrainedCertifier
+from ..certificate import Claim
 from ..certificate.certify import start_assumptions
 from ..compute import PROCESSOR, blocks, track
 from ..data.checks import check_flag, check_folds, check_fraction
@@ -280,7 +280,7 @@ class TrainedRegressor(IntervalRegressor):
             residuals = y - models.own_outputs(X, model_of)
         assumed = (*start_assumptions(self.network), *full.assumptions, *given.assumptions)
         terms = {**given.stated, "assumptions": assumed, **claim}
-        certify = TrainedCertifier(n=len(scored), available=tuple(self._constructions()), **terms)
+        certify = Claim(n=len(scored), available=tuple(self._constructions()), **terms)
         found = Refits(full, models, model_of, residuals, errors[learn], full.rounding(X))
         return Fitted(found, certify, {})
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ..base import BaseMethod, Public, check_base, check_trainable
 from ..base.privacy import composed
-from ..certificate import Certifier
+from ..certificate import Certifier, lazy_claim
 from ..certificate.certify import start_assumptions
 from ..certificate.plan import rows_in_all
 from ..choosing.candidates import (
@@ -314,20 +314,19 @@ class LazyFit(IntervalRegressor):
     ) -> Certifier:
         """Return the certifier, and warn where rounding leaves nothing to certify."""
         allowed = domain(find_loss(self.loss).domain)
-        certifier = Certifier(
-            construction=self.construction,
-            base=self._base_method(),
-            dependence=dependence,
-            leaving=leaving,
-            folds=self.folds,
+        claim = lazy_claim(
+            self.construction,
+            self._base_method(),
+            dependence,
+            leaving,
+            self.folds,
             assumptions=(*start_assumptions(self.network), *given.assumptions, *allowed),
             objections=given.scaling.objections,
             rows=given.scaling.rows,
             new_rows=given.scaling.new_rows,
-            loo=loo,
-            size=float(given.y.abs().max()),
-            columns=None if scaled else unlike_columns(given.X.numpy(), given.names),
         )
+        columns = None if scaled else unlike_columns(given.X.numpy(), given.names)
+        certifier = Certifier(claim, loo, float(given.y.abs().max()), columns)
         for objection in certifier.rounded(self.alpha):
             warn(f"no coverage is guaranteed. {objection}")
         return certifier

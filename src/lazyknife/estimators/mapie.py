@@ -12,7 +12,7 @@ import torch
 from sklearn.base import clone
 from torch import Tensor
 
-from ..certificate import TrainedCertifier
+from ..certificate import Claim
 from ..compute import PROCESSOR
 from ..intervals.constructions import evaluation_slack
 from ..records import Ends
@@ -108,7 +108,7 @@ class MapieRegressor(IntervalRegressor):
         center = float(np.median(given.y.numpy()))
         subject = f"MAPIE's CV+, {type(self.model).__name__}, {folds} folds, n = {n}"
         claim: dict[str, Any] = {"theorem": "cv_plus", "construction": "cv+", "folds": folds}
-        certify = TrainedCertifier(subject=subject, n=n, **claim, **given.stated)
+        certify = Claim(subject=subject, n=n, **claim, **given.stated)
         return Fitted(Conformalized(wrapped, options, self.alpha, center, scores), certify, {})
 
 

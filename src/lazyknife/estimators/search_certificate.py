@@ -64,7 +64,7 @@ def _certified(search: Any, best: IntervalRegressor, params: dict[str, Any]) -> 
         leaving = model._leaving(rows)
         if varied & PLANNED or leaving != best._leaving(rows):
             terms = (model.construction, model._base_method(), model.network, model.folds)
-            found = claim_of(len(rows), leaving, *terms).certificate(model.alpha)
+            found = claim_of(len(rows), leaving, *terms)(model.alpha)
     return replace(found, assumptions=(*found.assumptions, *start_assumptions(model.network)))
 
 
