@@ -12,10 +12,10 @@ from lazyknife.choosing.per_model import choose_ridges
 from lazyknife.compute import Machine
 from lazyknife.losses import Loss
 from lazyknife.ridge.convex import LIMITS, Limits, leave_one_out_newton
-from lazyknife.ridge.dual import DualSystem, FactoredRidge
+from lazyknife.ridge.dual import DualRidge, DualSystem
 from lazyknife.ridge.leave_one_out import leave_one_out
 from lazyknife.ridge.primal import PrimalRidge, PrimalSystem
-from lazyknife.ridge.system import OpenRidge, OwnRidges, RidgeModels
+from lazyknife.ridge.system import OwnRidges, Ridge, RidgeModels
 from machines import MACHINE
 from reference import Array
 
@@ -42,16 +42,22 @@ def dual_models(
     ridges: Ridges,
     intercept: bool,
     machine: Machine = MACHINE,
+    in_place: bool = False,
 ) -> RidgeModels:
     system = DualSystem(kernel, targets, intercept, machine)
-    return leave_one_out(system, own_ridges(ridges, targets))
+    return leave_one_out(system, own_ridges(ridges, targets), in_place=in_place)
 
 
 def primal_models(
-    rows: Tensor, targets: Tensor, ridges: Ridges, intercept: bool, machine: Machine = MACHINE
+    rows: Tensor,
+    targets: Tensor,
+    ridges: Ridges,
+    intercept: bool,
+    machine: Machine = MACHINE,
+    in_place: bool = False,
 ) -> RidgeModels:
     system = PrimalSystem(rows, targets, intercept, machine)
-    return leave_one_out(system, own_ridges(ridges, targets))
+    return leave_one_out(system, own_ridges(ridges, targets), in_place=in_place)
 
 
 def newton_models(
@@ -85,14 +91,14 @@ def dual_factor(
     ridge: float,
     intercept: bool,
     machine: Machine = MACHINE,
-) -> FactoredRidge:
-    return DualSystem(kernel, targets, intercept, machine).factor(ridge)
+) -> DualRidge:
+    return DualSystem(kernel, targets, intercept, machine).solve(ridge, keep_factor=True)
 
 
 def primal_factor(
     rows: Tensor, targets: Tensor, ridge: float, intercept: bool, machine: Machine = MACHINE
 ) -> PrimalRidge:
-    return PrimalSystem(rows, targets, intercept, machine).factor(ridge)
+    return PrimalSystem(rows, targets, intercept, machine).solve(ridge, keep_factor=True)
 
 
 def problem(n: int, size: int, seed: int) -> tuple[Array, Array, Array]:
@@ -104,8 +110,8 @@ def problem(n: int, size: int, seed: int) -> tuple[Array, Array, Array]:
 
 def factor(
     form: str, J: Array, r: Array, ridge: float, intercept: bool, machine: Machine = MACHINE
-) -> OpenRidge:
-    return system(form, J, r, intercept, machine).factor(ridge)
+) -> Ridge:
+    return system(form, J, r, intercept, machine).solve(ridge, keep_factor=True)
 
 
 def assert_within(actual: Tensor | Array, expected: Array, error: float) -> None:

@@ -21,7 +21,7 @@ from lazyknife.intervals import CONSTRUCTIONS
 from lazyknife.intervals.constructions import plus
 from lazyknife.losses import LOSSES
 from lazyknife.records import INDEPENDENT, Base, Ends, LeaveOneOut, PrivacyCurve
-from lazyknife.ridge.system import RidgeModels, System
+from lazyknife.ridge.system import RidgeModels
 from lazyknife.ridge.widths import WIDTHS, Leverage, LeverageScales
 from lazyknife.tangent import EXACT, FEATURES, Basis, Sketch, Tangent
 from rows import linear
@@ -105,15 +105,19 @@ def test_a_construction_as_an_object_is_refused_where_its_models_lack() -> None:
 class Rooted(Leverage):
     """The square root of the leverage's σ."""
 
-    def scales(self, system: System, models: RidgeModels, gamma: float) -> LeverageScales:
-        found = super().scales(system, models, gamma)
+    def scales(self, models: RidgeModels, gamma: float) -> LeverageScales:
+        found = super().scales(models, gamma)
 
         class Root(LeverageScales):
+            @property
+            def own(self) -> Tensor:
+                return super().own.sqrt()
+
             def at(self, rows: Tensor, norms: Tensor) -> tuple[Tensor, Tensor]:
                 sigma, error = super().at(rows, norms)
                 return sigma.sqrt(), error
 
-        return Root(found.factors, found.members, found.own.sqrt(), found.gamma)
+        return Root(found.factors, found.ridges, found.gamma)
 
 
 def test_widths(monkeypatch: pytest.MonkeyPatch) -> None:

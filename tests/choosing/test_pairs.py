@@ -46,7 +46,7 @@ def test_a_huge_target_costs_the_model_without_it_no_digits(
     y[4] = y[4] if huge is None else huge
     members = [7, 4, 0]
     system = DualSystem(here(kernel), here(y - OUTPUTS), intercept, MACHINE)
-    found = errors_of(system, system.at(RIDGE), here(OUTPUTS), here(np.array(members)))
+    found = errors_of(system, system.solve(RIDGE), here(OUTPUTS), here(np.array(members)))
     assert (found.noise < 1e-9).all()
     assert found.members.tolist() == members
     for k, j in enumerate(members):
@@ -70,6 +70,6 @@ def test_where_the_others_are_equal_there_are_no_errors(others: float) -> None:
     kernel, y = rows(1)
     y[:], y[4] = others, others + 1e9
     system = DualSystem(here(kernel), here(y), True, MACHINE)
-    found = errors_of(system, system.at(RIDGE), here(OUTPUTS), here(np.array([4])))
+    found = errors_of(system, system.solve(RIDGE), here(OUTPUTS), here(np.array([4])))
     assert (found.sizes == 0).all()
     assert (found.noise < 1e-9).all()

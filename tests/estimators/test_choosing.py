@@ -24,8 +24,7 @@ from lazyknife.data.own_scaling import SHIFT, FeatureScale
 from lazyknife.estimators.fit_input import Seeds
 from lazyknife.networks import CANDIDATES, mlp, wide
 from lazyknife.ridge.folds import draw_folds
-from lazyknife.ridge.problem import LeverageAgain
-from lazyknife.ridge.widths import LeverageScales
+from lazyknife.ridge.widths import LeverageAgain, LeverageScales
 from lazyknife.tangent import WideTangent
 from reference import Array
 

@@ -19,7 +19,7 @@ from lazyknife.intervals import CONSTRUCTIONS
 from lazyknife.networks import ACTIVATIONS
 from lazyknife.ridge.readout import READOUTS
 from lazyknife.tangent import linearise
-from machines import MACHINE, tiny_tiles
+from machines import MACHINE
 from reference import Array, assert_close
 
 TWINS = {
@@ -28,7 +28,6 @@ TWINS = {
 }
 CODES = 4
 BUDGETS = st.sampled_from([1, 300, 3_000, 30_000, 2**30])
-TILES = st.sampled_from([1, 2, 5, 100])
 Drawn = tuple[nn.Module, tuple[int, ...], bool]  # network, shape of a row, whether of codes
 
 
@@ -172,7 +171,6 @@ def assert_near(actual: Tensor, expected: Array, scale: float) -> None:
     ridge=st.floats(-1, 3).map(lambda exponent: 10.0**exponent),
     intercept=st.booleans(),
     budget=BUDGETS,
-    tile=TILES,
     seed=st.integers(0, 10**6),
 )
 def test_the_lazy_step_equals_explicit_refits(
@@ -183,11 +181,9 @@ def test_the_lazy_step_equals_explicit_refits(
     ridge: float,
     intercept: bool,
     budget: int,
-    tile: int,
     seed: int,
 ) -> None:
-    with tiny_tiles(pivots=tile, tile=tile):
-        check(drawn, LazyStep(ridge, intercept, readout), n, m, budget, seed)
+    check(drawn, LazyStep(ridge, intercept, readout), n, m, budget, seed)
 
 
 @pytest.mark.slow
@@ -198,14 +194,12 @@ def test_the_lazy_step_equals_explicit_refits(
     n=st.integers(3, 12),
     intercept=st.booleans(),
     budget=st.sampled_from([3_000, 2**30]),
-    tile=TILES,
     seed=st.integers(0, 10**6),
 )
 def test_so_it_does_with_a_ridge_for_each_model(
-    drawn: Drawn, n: int, intercept: bool, budget: int, tile: int, seed: int
+    drawn: Drawn, n: int, intercept: bool, budget: int, seed: int
 ) -> None:
-    with tiny_tiles(pivots=tile, tile=tile):
-        check(drawn, LazyStep("auto", intercept), n, 3, budget, seed)
+    check(drawn, LazyStep("auto", intercept), n, 3, budget, seed)
 
 
 def with_a_larger_ridge(

@@ -29,7 +29,7 @@ from lazyknife.ridge.problem import Problem, ridge_grid, typical_size
 from lazyknife.ridge.readout import READOUTS
 from lazyknife.ridge.system import RidgeModels
 from lazyknife.tangent import Dual, Primal, Sketch, linearise
-from machines import MACHINE, here, tiny_tiles
+from machines import MACHINE, here
 from reference import assert_close
 from rows import linear
 from systems import dual_models
@@ -242,8 +242,7 @@ def test_a_fit_takes_no_more_than_was_counted(option: str, free: Free) -> None:
     n, step = 320, OPTIONS[option]
     X, y = data(n)
     module, machine = lk.mlp((80,))(3), replace(MACHINE, budget=200_000)
-    with tiny_tiles(32, 32):
-        peak = measured_peak(lambda: step.models(linearise(module, X, "all", machine), X, y))
+    peak = measured_peak(lambda: step.models(linearise(module, X, "all", machine), X, y))
     free(0)
     with pytest.raises(NotEnoughMemory) as caught:
         step.check_fits(n, sum(p.numel() for p in module.parameters()), machine)

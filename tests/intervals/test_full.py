@@ -19,7 +19,7 @@ from lazyknife.estimators.fit_network import LazyStep
 from lazyknife.intervals.full_conformal import Family, FullModels, Piece, hull
 from lazyknife.networks import mlp
 from lazyknife.ridge.problem import ridge_grid
-from lazyknife.ridge.system import OpenRidge
+from lazyknife.ridge.system import Ridge
 from lazyknife.tangent import Basis, Dual, Primal, linearise
 from machines import MACHINE, here
 from reference import Array, assert_close
@@ -53,7 +53,7 @@ def models(
     X, targets = here(J), here(r)
     tangent = linearise(network, X, machine=MACHINE)
     basis: Basis = Primal(tangent, J.shape[1])
-    factors: list[OpenRidge]
+    factors: list[Ridge]
     if form == "dual":
         basis = Dual(tangent, tangent.features(X))
         kernel = here(J @ J.T)

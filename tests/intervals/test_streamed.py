@@ -254,7 +254,7 @@ def test_errors_of_features_stay_within_their_bound(kind: str, ridge: float) -> 
         change = float((features @ (found.weights - model.weights)).abs())
         rows = exact.features(moved)[0]
         left = found.leave_out(rows, exact.targets(rows, y))
-        slope = found.drift(left, error, 0.0).slope
+        slope = found.bounds(left, error, 0.0).slope
         bound = slope * float(model.half(features).norm())
         assert change <= bound
 

@@ -18,8 +18,7 @@ import lazyknife as lk
 import reference
 from lazyknife.estimators.fit_network import LazyStep
 from lazyknife.networks import mlp
-from lazyknife.ridge.folds import draw_folds, factors_folds, leave_folds_out, leave_folds_out_primal
-from lazyknife.ridge.primal import PrimalSystem
+from lazyknife.ridge.folds import draw_folds, leave_folds_out, refits_folds
 from lazyknife.ridge.readout import READOUTS
 from lazyknife.ridge.rounding import GAMMA, rounding_of
 from lazyknife.ridge.system import RidgeModels
@@ -29,7 +28,7 @@ from reference import Array, assert_close
 from rows import linear
 from systems import FORMS, assert_within, dual_models, own_ridges, problem, system
 
-WAYS = [*FORMS, "factored"]  # the last: features, a factor for each fold
+WAYS = [*FORMS, "refitted"]  # the last: features, a factor for each fold
 GRID = [100.0, 0.01, 1.0, 0.1, 10.0]  # in no order: the choice must not depend on it
 
 
@@ -38,11 +37,9 @@ def without_folds(
 ) -> RidgeModels:
     """Models whose λ are those given, in turn."""
     own = own_ridges(ridges, here(np.zeros(len(folds))))
-    if form != "factored":
-        return leave_folds_out(system(form, J, r, intercept, MACHINE), own, folds)
-    equations = system("primal", J, r, intercept, MACHINE)
-    assert isinstance(equations, PrimalSystem)
-    return leave_folds_out_primal(equations, own, folds)
+    refit = form == "refitted"
+    equations = system("primal" if refit else form, J, r, intercept, MACHINE)
+    return leave_folds_out(equations, own, folds, refit=refit)
 
 
 def check(
@@ -122,8 +119,8 @@ def test_residuals_of_folds_are_within_their_rounding_bounds() -> None:
     parts = draw_folds(40, 4, seed=0)
     J[parts[0][0]] *= 1e6
     r[parts[0][0]] *= 1e6
-    models = without_folds("factored", J, r, [1.0], True, parts)
-    rounding = rounding_of(models.sensitivity, GAMMA, float(np.abs(r).max()))
+    models = without_folds("refitted", J, r, [1.0], True, parts)
+    rounding = rounding_of(models, GAMMA, float(np.abs(r).max()))
     for fold in parts:
         kept = np.setdiff1d(np.arange(40), fold.numpy())
         move, b = reference.ridge_fit(J[kept], r[kept], 1.0, True)
@@ -132,9 +129,9 @@ def test_residuals_of_folds_are_within_their_rounding_bounds() -> None:
 
 
 def test_many_small_folds_use_the_inverse_and_large_ones_a_factor() -> None:
-    assert factors_folds(100_000, 512, 10)
-    assert not factors_folds(5_000, 512, 5_000)
-    assert not factors_folds(5_000, 4_096, 10)
+    assert refits_folds(100_000, 512, 10)
+    assert not refits_folds(5_000, 512, 5_000)
+    assert not refits_folds(5_000, 4_096, 10)
 
 
 def test_folds_are_a_partition_with_sizes_that_differ_by_one_at_most() -> None:

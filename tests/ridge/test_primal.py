@@ -14,11 +14,10 @@ from torch import Tensor
 
 import reference
 from lazyknife.compute import Machine
-from lazyknife.ridge import inverse
 from lazyknife.ridge.leave_one_out import leave_one_out
-from lazyknife.ridge.primal import PrimalSystem
+from lazyknife.ridge.primal import TILE, PrimalSystem
 from lazyknife.ridge.system import RidgeModels
-from machines import MACHINE, here, tiny_tiles
+from machines import MACHINE, here
 from reference import Array, assert_close
 from systems import chosen_ridges, dual_models, primal_models
 
@@ -126,27 +125,26 @@ def test_models_of_different_ridges_equal_the_refits_and_the_dual_form(
 @given(
     n=st.integers(5, 20),
     size=st.integers(1, 12),
-    pivots=st.integers(1, 6),
-    tile=st.integers(1, 6),
     budget=st.sampled_from([1, 3000, 2**30]),
+    in_place=st.booleans(),
     intercept=st.booleans(),
     seed=st.integers(0, 10**6),
 )
-def test_tiles_and_blocks_change_nothing(
-    n: int, size: int, pivots: int, tile: int, budget: int, intercept: bool, seed: int
+def test_blocks_change_nothing(
+    n: int, size: int, budget: int, in_place: bool, intercept: bool, seed: int
 ) -> None:
     J, r, new = problem(n, size, seed)
     machine = replace(MACHINE, budget=budget)
     whole = auto(J, r, GRID, intercept)
-    with tiny_tiles(pivots, tile):
-        models = auto(J, r, GRID, intercept, machine)
-        check_against_refits(fixed(J, r, 0.3, intercept, machine), J, r, new, intercept)
+    models = auto(J, r, GRID, intercept, machine)
+    alone = primal_models(feature_rows(J, intercept), here(r), 0.3, intercept, machine, in_place)
+    check_against_refits(alone, J, r, new, intercept)
     assert models.ridges.tolist() == whole.ridges.tolist()
     check_against_refits(models, J, r, new, intercept)
 
 
 def test_more_features_than_a_tile_at_the_sizes_in_use() -> None:
-    size = 20 + (inverse.TILE if MACHINE.on_cpu else 0)
+    size = 20 + (TILE if MACHINE.on_cpu else 0)
     J, noise, new = problem(size + 60, size, seed=0)
     r = J.sum(axis=1) + 0.1 * noise
     models = auto(J, r, [1e6, 1.0, 1e5], True)
@@ -161,7 +159,7 @@ def test_more_features_than_a_tile_at_the_sizes_in_use() -> None:
 def test_the_models_take_the_rows_memory(intercept: bool) -> None:
     J, r, _ = problem(8, 3, seed=0)
     rows = feature_rows(J, intercept)
-    models = primal_models(rows, here(r), 0.5, intercept, MACHINE)
+    models = primal_models(rows, here(r), 0.5, intercept, MACHINE, in_place=True)
     assert models.columns.data_ptr() == rows.data_ptr()
 
 
@@ -205,10 +203,9 @@ def test_features_that_swallow_the_ridge_are_refused(size: int, intercept: bool)
 def test_features_that_are_too_large_are_refused(entry: float) -> None:
     J, r, _ = problem(8, 5, seed=0)
     J[3, 4] = entry
-    with tiny_tiles(2, 2):
-        for fit, ridges in ((fixed, 1.0), (auto, [1.0])):
-            with pytest.raises(ValueError, match="features are too large for float64"):
-                fit(J, r, ridges, False)
+    for fit, ridges in ((fixed, 1.0), (auto, [1.0])):
+        with pytest.raises(ValueError, match="features are too large for float64"):
+            fit(J, r, ridges, False)
 
 
 def fixed_ridge(J: Array, r: Array) -> RidgeModels:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import reference
 from lazyknife.compute import Machine
 from lazyknife.networks import mlp
-from lazyknife.ridge.system import OpenRidge, Ridge
+from lazyknife.ridge.system import Ridge
 from lazyknife.tangent import Basis, Dual, Primal, linearise
 from machines import MACHINE, here
 from reference import Array, assert_close
@@ -24,7 +24,7 @@ from systems import FORMS, assert_within, dual_factor, factor, problem, system
 RELATIVE = 1e-8
 
 
-def at(found: OpenRidge, form: str, J: Array, new: Array) -> tuple[Tensor, Tensor]:
+def at(found: Ridge, form: str, J: Array, new: Array) -> tuple[Tensor, Tensor]:
     """Weights b and s of new rows."""
     rows = here(new @ J.T if form == "dual" else new)
     return found.at(rows, here(np.square(new).sum(axis=1)))[:2]
@@ -45,9 +45,9 @@ def check(
     machine: Machine = MACHINE,
 ) -> None:
     equations = system(form, J, r, intercept, machine)
-    found = equations.factor(ridge)
-    for _ in range(2):  # the second time the first inverse is undone
-        check_solution(form, equations.at(ridge), J, r, intercept)
+    found = equations.solve(ridge, keep_factor=True)
+    check_solution(form, equations.solve(ridge), J, r, intercept)
+    check_solution(form, equations.again(found, here(r)), J, r, intercept)
     check_solution(form, found, J, r, intercept)
 
     units = reference.unit_fits(J, ridge, intercept)
@@ -75,7 +75,7 @@ def check_solution(form: str, found: Ridge, J: Array, r: Array, intercept: bool)
     some = np.random.default_rng(0).permutation(len(r))[: 1 + len(r) // 2]
     rows = torch.from_numpy(some).to(MACHINE.device)
     assert_within(ridge * found.inverse_rows(rows), ridge * inverse[some], RELATIVE)
-    moves, shares = found.steps(rows, found.inverse_rows(rows)), found.share[rows]
+    moves, shares = found.steps(rows), found.share[rows]
     assert moves.shape == (len(full), len(some))
     steps = moves.cpu().numpy()
     size = 1 + np.abs(units.moves).max()

@@ -196,10 +196,10 @@ def test_models_are_within_their_bounds(
         coordinates = here(new)
     values = (coordinates @ found.columns + found.intercepts[:-1]).cpu().tolist()
     size_of_y = float(np.abs(r).max() + found.intercepts.abs().max())
-    rounding = rounding_of(found.sensitivity, GAMMA, size_of_y)
+    rounding = rounding_of(found, GAMMA, size_of_y)
     rows = mpmath.matrix(np.vstack([J, new]).tolist())
     kernel = Kernel(rows * rows.T, [mpmath.mpf(0)] * (n + 2), [*map(mpmath.mpf, r.tolist()), 0, 0])
-    for j in np.flatnonzero(~rounding.conceded.cpu().numpy()):
+    for j in np.flatnonzero(~rounding.undetermined.cpu().numpy()):
         others = [i for i in range(n) if i != j]
         solution = kernel.fit(others, ridge)
         residual = kernel.y[j] - kernel.predict(solution, others, j)

@@ -30,8 +30,9 @@ from torch import Tensor
 from ..networks import wide
 from ..ridge.dual import DualSystem
 from ..ridge.leave_one_out import strips, two_left_out, two_left_out_diagonal
+from ..ridge.problem import System
 from ..ridge.rounding import FIRST_ORDER, GAMMA
-from ..ridge.system import Ridge, System, left_out
+from ..ridge.system import Ridge
 from ..tangent import Features, WideTangent
 from .likelihood import replaced
 
@@ -112,18 +113,16 @@ def _errors(
         targets, outputs = targets - middle, outputs + middle
     solved, n = system.again(solved, targets), len(outputs)
     sizes, predicted = targets.new_empty(n, len(members)), targets.new_empty(n, len(members))
-    spans = torch.empty_like(targets)
     for rows in strips(n, system.machine):
         strip = solved.inverse_rows(rows)
-        spans[rows] = solved.spans(rows, strip)
         # σ²_{i,−ij} = 1/(d_i − A_ij²/d_j)
         open_part = two_left_out_diagonal(strip.clone(), rows, solved.diagonal)[:, members]
         errors = two_left_out(strip, rows, solved)[:, members]
         predicted[rows] = (outputs + targets)[rows, None] - errors
         sizes[rows] = errors.abs() * open_part.sqrt()
     sizes[members, torch.arange(len(members), device=sizes.device)] = 0.0
-    residuals, widths = left_out(solved), solved.diagonal.abs().sqrt()
-    own = solved.sensitivity(spans).own * widths
+    residuals, widths = solved.left_out, solved.diagonal.abs().sqrt()
+    own = solved.terms.own * widths
     share = torch.where(own.max() > 0, own.max() / _mean(sizes), 0.0)
     noise = 2 * GAMMA * (share + solved.strain)
     here = (outputs + (targets - residuals))[members]
@@ -327,8 +326,8 @@ def fit_noise_model(
     points, targets = tangent.features(X), log_errors(errors)
     kernel = tangent.gram(points)
     largest = float(kernel.abs().max())
-    solved = DualSystem(kernel, targets, True, tangent.machine).at(ridge)
-    logs, sizes = targets - left_out(solved), errors.abs()
+    solved = DualSystem(kernel, targets, True, tangent.machine).solve(ridge)
+    logs, sizes = targets - solved.left_out, errors.abs()
     gain = sizes.mean().log() - logs.mean() - (sizes * torch.exp(-logs)).mean().log()
     if not float(gain) > math.log(len(X)) / len(X):
         return None

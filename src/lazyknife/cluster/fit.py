@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..intervals.streamed import CompactModels, FullModel, KeptLevel, Passes
 from ..intervals.window import RATIO, largest_eta
-from ..ridge.rounding import Extremes
+from ..ridge.streamed import Extremes
 from .partitions import Lazy, Partitions, computed, is_there, kept, reduced, sent, tasks
 from .selection import bracket, pick, places_for
 from .tasks import (
@@ -126,7 +126,7 @@ def fit_parts(
     worst = _joined(computed(tasks(worst_of, left, same=(both[1], passes.feature_error))))
     scored = kept(tasks(scored_of, left, same=(*both, passes.feature_error, worst)))
     extents = computed(tasks(extent_of, scored))
-    drift = solved.slopes(passes.feature_error, worst.size, worst.extremes)
+    drift = solved.prediction_bounds(passes.feature_error, worst.size, worst.extremes)
     models = Models(blocks, scored, extents, FullModel(passes, solved, drift))
     more = (models.count, models.count - models.known, models.typical_error())
     loo = CompactModels(passes, solved, drift, *more, {}, models.level)

@@ -18,8 +18,7 @@ from ..data.scaling import Scaling
 from ..data.targets import Target
 from ..intervals.streamed import FullModel, LeftOut, Passes, StreamedModels
 from ..intervals.window import bounds, within
-from ..ridge.rounding import Extremes
-from ..ridge.streamed import StreamedRidge, Sums
+from ..ridge.streamed import Extremes, StreamedRidge, Sums
 from .selection import Inside, Outline, inside, outline
 
 Places = NDArray[np.intp]
@@ -134,7 +133,7 @@ def scored_of(
     """Scores, with the bounds on rounding of all partitions."""
     if left is None:
         return None
-    drift = solved.drift(left.left, shaken, worst.size, worst.extremes)
+    drift = solved.bounds(left.left, shaken, worst.size, worst.extremes)
     models = StreamedModels(passes, solved, drift, left)
     errors = torch.where(torch.isfinite(drift.own), models.errors, -torch.inf)
     return Scored(models.scores, models.reach, models.residuals, errors)

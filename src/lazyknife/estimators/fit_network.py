@@ -15,9 +15,8 @@ from ..intervals import Construction, find_construction
 from ..intervals.full_conformal import FullModels
 from ..losses import SQUARED, Loss
 from ..ridge.convex import working_targets, working_weights
-from ..ridge.folds import draw_folds, factors_folds
-from ..ridge.leave_one_out import Visit
-from ..ridge.problem import GRID_POINTS, Problem, make_system, ridge_grid, typical_size
+from ..ridge.folds import draw_folds, refits_folds
+from ..ridge.problem import GRID_POINTS, Problem, Visit, make_system, ridge_grid, typical_size
 from ..ridge.readout import Read
 from ..ridge.system import OwnRidges
 from ..ridge.widths import WIDTHS, Widths
@@ -130,7 +129,7 @@ class LazyStep:
     def _primal_numbers(self, n: int, size: int, matrices: int) -> int:
         """Numbers that the primal form needs beside its blocks."""
         if self._construction.uses_folds:
-            matrices -= factors_folds(n, size, self.folds)  # the models are few
+            matrices -= refits_folds(n, size, self.folds)  # the models are few
             return matrices * n * (size + 1) + SQUARES * size**2
         return matrices * n * (size + 1) + 3 * size**2
 

@@ -30,10 +30,10 @@ from ..intervals.chosen import ChosenModels, Group, some_of
 from ..networks import wide
 from ..records import RoundedModels
 from ..ridge.folds import draw_folds
-from ..ridge.problem import LeverageAgain
+from ..ridge.problem import System
 from ..ridge.readout import Read
-from ..ridge.system import Indefinite, OwnRidges, Ridge, System
-from ..ridge.widths import WIDTHS, LeverageScales
+from ..ridge.system import Indefinite, OwnRidges, Ridge
+from ..ridge.widths import WIDTHS, LeverageAgain, LeverageScales
 from ..tangent import Dual, Linear, Tangent, WideTangent
 from .fit_network import LazyStep
 
@@ -179,7 +179,7 @@ class ChoosingStep(CandidateStep):
                     if place == ends[-1] or float(each.max()) > LARGEST:
                         raise
                     each, sure = STEP_UP * each, False
-            read = read if keeps else self._without_factor(read, tangent, X, y)
+            read = read if keeps else self._without_factor(read, tangent, X)
             return _Solved(read, errors, sure)
 
         if all(candidate.weighted for candidate in self.candidates):
@@ -235,13 +235,12 @@ class ChoosingStep(CandidateStep):
             progress=self.progress and not isinstance(ridge, OwnRidges),
         )
 
-    def _without_factor(self, read: Read, tangent: Linear, X: Tensor, y: Tensor) -> Read:
+    def _without_factor(self, read: Read, tangent: Linear, X: Tensor) -> Read:
         """The same models; the factors of their widths are computed again for new rows."""
         scales = read.scales
         if not (isinstance(scales, LeverageScales) and isinstance(read.basis, Dual)):
             return read
-        own = (read.models.ridges[:-1], scales.gamma, scales.own, scales.own_error)
-        return replace(read, scales=LeverageAgain(tangent, X, y, self.intercept, *own))
+        return replace(read, scales=LeverageAgain.of(scales, tangent, X))
 
     def _in_frame(self, frame: FeatureScale, network: wide) -> WideTangent:
         return wide_tangent(network, frame).on(self.machine)

@@ -41,23 +41,12 @@ class SomeScales:
 
 def some_of(read: Read, members: Tensor) -> Read:
     """The models of some rows, which may be fewer than those that they learn from."""
-    models, rounding = read.models, read.rounding
-    if models.model_of is None:
-        models = replace(
-            models,
-            columns=models.columns[:, members].contiguous(),
-            intercepts=torch.cat([models.intercepts[members], models.intercepts[-1:]]),
-            ridges=torch.cat([models.ridges[members], models.ridges[-1:]]),
-        )
-    else:
-        models = replace(models, model_of=models.model_of[members])
-    residuals, sensitivity = models.residuals[members], models.sensitivity[members]
     return replace(
         read,
-        models=replace(models, residuals=residuals, sensitivity=sensitivity),
+        models=read.models.some(members),
         residuals=read.residuals[members],
         scales=None if read.scales is None else SomeScales(read.scales, members),
-        rounding=replace(rounding, own=rounding.own[members]),
+        rounding=replace(read.rounding, own=read.rounding.own[members]),
     )
 
 

@@ -36,17 +36,18 @@ import torch
 from torch import Tensor
 
 from ..records import Ends
-from ..ridge.leave_one_out import LEAST_SHARE
-from ..ridge.measured import Kept, largest
+from ..ridge.measured import SavedRows, largest
 from ..ridge.problem import Problem
-from ..ridge.rounding import FIRST_ORDER, GAMMA
-from ..ridge.system import OpenRidge, left_out
+from ..ridge.rounding import FIRST_ORDER
+from ..ridge.system import Ridge
 from ..tangent import Basis
 from .order import kth_largest, kth_smallest
 
 # At a crossing two quadratics are equal up to rounding.
 CROSSING = 1e-9
 LEAST_SPLIT = 1e-12
+# A λ is large enough for a kernel if it is at least this share of its trace.
+LEAST_SHARE = 1e-10
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class Piece:
 
 
 def piece_at(
-    factor: OpenRidge,
+    factor: Ridge,
     rows: Tensor,
     norms: Tensor,
     ranks: Sequence[int],
@@ -227,17 +228,17 @@ class Family:
         Relative error of the kernel.
     size
         The largest number that predictions are sums of, besides kernels.
-    shaken
+    feature_error
         Bound on the error of the network's own outputs.
 
     """
 
     basis: Basis
-    factors: tuple[OpenRidge, ...]
+    factors: tuple[Ridge, ...]
     trace: float = 0.0
     gamma: float = 0.0
     size: float = 0.0
-    shaken: float = 0.0
+    feature_error: float = 0.0
 
     def pieces(self, X: Tensor, ranks: Sequence[int]) -> list[Piece]:
         """Accepted candidates at each λ, none at rows where λ is too small to be one."""
@@ -272,7 +273,7 @@ class FullModels:
     def of(cls, families: Sequence[Family]) -> FullModels:
         """Point predictions have the smallest leave-one-out error of the n rows."""
         errors = {
-            (i, k): float(left_out(factor).square().sum())
+            (i, k): float(factor.left_out.square().sum())
             for i, family in enumerate(families)
             for k, factor in enumerate(family.factors)
         }
@@ -284,7 +285,7 @@ class FullModels:
         return self.families[self.place[0]]
 
     @property
-    def chosen(self) -> OpenRidge:
+    def chosen(self) -> Ridge:
         """The factor for point predictions."""
         return self.family.factors[self.place[1]]
 
@@ -295,7 +296,7 @@ class FullModels:
 
     @property
     def residuals(self) -> Tensor:
-        return left_out(self.chosen)
+        return self.chosen.left_out
 
     @property
     def training_residuals(self) -> Tensor:
@@ -304,9 +305,8 @@ class FullModels:
     def typical_error(self) -> tuple[float, float]:
         chosen, family = self.chosen, self.family
         each = chosen.weight * (chosen.strain / chosen.diagonal.abs()).sqrt()
-        slack = family.gamma * (float(each.median()) + family.size) + family.shaken
-        both = math.sqrt(chosen.strain) + math.sqrt(chosen.loose)
-        return slack, family.gamma * both**2
+        slack = family.gamma * (float(each.median()) + family.size) + family.feature_error
+        return slack, 4 * family.gamma * chosen.strain
 
     @property
     def conceded(self) -> int:
@@ -330,7 +330,7 @@ class FullModels:
         point = made[self.place[0]][self.place[1]].middle
         around = [piece.around(point) for pieces in made for piece in pieces]
         lower, upper = hull(around) if len(around) > 1 else (around[0].lower, around[0].upper)
-        each = [f.gamma * (point.abs() + f.size) + 2 * f.shaken for f in self.families]
+        each = [f.gamma * (point.abs() + f.size) + 2 * f.feature_error for f in self.families]
         slack, middle = torch.stack(each).amax(dim=0)[:, None], point[:, None]
         return point, middle + lower - slack, middle + upper + slack
 
@@ -340,10 +340,10 @@ def family_of(problem: Problem) -> Family:
     system, ridges = problem.system, problem.ridges
     trace = float(system.norms.sum())
     least = min(LEAST_SHARE * trace, max(ridges))  # with a new row it is more
-    factors = tuple(system.factor(ridge) for ridge in ridges if ridge >= least)
-    measured, shaken = Kept.of(problem).errors(problem)
-    gamma, size = max(GAMMA, measured), largest(problem.y, system.targets)
-    return Family(problem.basis, factors, trace, gamma, size, shaken)
+    factors = tuple(system.solve(ridge, True).factor() for ridge in ridges if ridge >= least)
+    gamma, feature_error = SavedRows.of(problem).errors(problem)
+    size = largest(problem.y, system.targets)
+    return Family(problem.basis, factors, trace, gamma, size, feature_error)
 
 
 def fit_full(problem: Problem) -> FullModels:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 
 from ..records import RoundedModels
-from ..ridge.measured import Kept, checked_rows, largest, measured_errors
+from ..ridge.measured import SavedRows
 from ..ridge.problem import Problem
 from ..ridge.readout import READOUTS, Read
-from ..ridge.rounding import GAMMA, MEASURED, rounding_of
 from ..ridge.system import RidgeModels
 from ..sentences import (
     ROUNDING_DECIDES,
@@ -32,16 +32,11 @@ SMALL_SHARE, SMALL_UNITS = 0.05, 1e4
 
 def fit_models(problem: Problem, solve: Callable[[Problem], RidgeModels], readout: str) -> Read:
     """Solve the models, bound what rounding may have changed in them, and read them out."""
-    kept = Kept.of(problem)
+    saved = SavedRows.of(problem)
     solved = solve(problem)
-    every = problem.dual and (problem.own is not None or problem.widths.needs_system)
-    rows = checked_rows(problem.X[: problem.models], problem.basis.size, every)
-    measured, shaken = kept.errors(problem)
-    off = MEASURED * measured_errors(problem, solved, rows)
-    gamma, system = max(GAMMA, measured), problem.system
-    scales = problem.widths.scales(system, solved, gamma)
-    size = largest(problem.y, system.targets, solved.intercepts)
-    rounding = rounding_of(solved.sensitivity, gamma, size, off, solved.unsolved, shaken)
+    rounding = saved.bounds(problem, solved)
+    scales = problem.widths.scales(solved, rounding.epsilon)
+    solved = replace(solved, factors=())
     given = (problem.basis, problem.X, problem.y, solved, scales, problem.loss, rounding)
     return bounded(READOUTS[readout].of(*given), problem)
 

@@ -20,8 +20,7 @@ from ..choosing.shape import NoiseModel
 from ..compute import Machine, blocks, track
 from ..records import Predictions
 from ..ridge.measured import FEW_ROWS, largest
-from ..ridge.rounding import Drift
-from ..ridge.streamed import BLOCK_ROWS, Left, StreamedRidge, Sums
+from ..ridge.streamed import BLOCK_ROWS, Left, StreamedBounds, StreamedRidge, Sums
 from ..tangent import Landmarks
 from .window import Among, Near, Windowed
 
@@ -110,7 +109,7 @@ class Passes:
         shown = track(parts, "leaving out", len(first), progress and len(first) > 1)
         out = LeftOut.joined(list(shown))
         return StreamedModels(
-            self, solved, solved.drift(out.left, self._feature_error(out), out.size), out
+            self, solved, solved.bounds(out.left, self._feature_error(out), out.size), out
         )
 
     def sums(self, X: Tensor, y: Tensor) -> Sums:
@@ -175,7 +174,7 @@ class FullModel:
 
     passes: Passes
     solved: StreamedRidge
-    drift: Drift
+    drift: StreamedBounds
 
     @property
     def rows_at_once(self) -> int:

@@ -453,8 +453,7 @@ def leave_one_out_newton(
         which = (own.values == ridge).nonzero()[:, 0]
         here = replace(problem, ridge=ridge)
         left = max(left, _solve_into_(models, which, here, system.machine, progress))
-    models.sensitivity.doubtful.copy_(own.doubtful)
-    return replace(models, unsolved=left)
+    return replace(models, unsolved=left, doubtful=own.doubtful)
 
 
 def without_each(values: Tensor) -> Tensor:
@@ -510,7 +509,8 @@ def _problem(system: DualSystem, y: Tensor, offsets: Tensor, loss: Loss) -> Conv
                 "y, or use fit_intercept=False"
             )
     columns = (y[:, None], offsets[:, None])
-    return ConvexProblem(system.kernel, *columns, 1.0, system.intercept, loss, system.size)
+    largest = system.kernel.abs().sum(dim=1).max()
+    return ConvexProblem(system.kernel, *columns, 1.0, system.intercept, loss, float(largest))
 
 
 def _solve_into_(
@@ -535,7 +535,7 @@ def _solve_into_(
     if not len(which):
         return 0.0
     shared = share(problem, full)
-    found, roots = models.sensitivity, (problem.kernel.diagonal() + problem.ridge).sqrt()
+    found, roots = models.terms, (problem.kernel.diagonal() + problem.ridge).sqrt()
     # Row j, left out, has the weights −Z_:j/Z_jj.
     reach = (roots @ shared.inverse.abs()) / (shared.inverse.diagonal().abs() * roots)
     left = 0.0
@@ -550,6 +550,5 @@ def _solve_into_(
         found.load[rows] = roots @ each.dual.abs()
         left = max(left, unsolved(problem, each, roots))
     found.reach[which], found.roots[which] = reach[which], roots[which]
-    found.ridges[which] = problem.ridge
     found.own[which] = (found.reach * found.roots * found.load)[which]
     return left

@@ -1,261 +1,190 @@
 """The ridge from one kernel matrix (the dual form); system.py has the notation.
 
-G = K + λI is inverted in one of two ways. Swept: in place, in the kernel's own lower tiles, where
-whole rows of A are needed. Factored: G = LLᵀ in new memory, for new rows: h = L⁻¹k(x) gives
+G = K + λI = LLᵀ gives G⁻¹ for the models, and L for new rows: h = L⁻¹k(x) gives
 s = k(x, x) + λ − ‖h‖², which is accurate where an explicit inverse is not, and b = L⁻ᵀh.
 
 With an unpenalised intercept A is G⁻¹ − (G⁻¹1)(G⁻¹1)ᵀ/t, t = 1ᵀG⁻¹1. With v = G⁻¹1/t the intercept
 without row j is β − v_j e_j, and ω = (1 − 1ᵀG⁻¹k(x))/t adds tω² to s and ωL⁻¹1 to h.
 
-Memory: the kernel's own n×n array, which the inverse and then the models overwrite.
+Memory: a matrix beside the kernel, or the kernel's own, which L, A and the models overwrite in
+turn; one more where L is kept.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self, TypeVar
 
 import torch
 from torch import Tensor
 
 from ..compute import PROCESSOR, Machine, blocks
-from .inverse import (
-    Factored,
-    Inverse,
-    Swept,
-    check_size,
-    cholesky,
-    diagonal_tiles,
-    invert_lower_,
-    invert_positive_part_,
-    mirror_lower_,
-    restore_lower_,
-    upper_product,
-)
-from .rounding import GAMMA, SMALL_ERROR, Sensitivity
-from .system import Indefinite, Open, RidgeModels, left_out
+from .rounding import RoundingTerms, dual_terms, fold_terms
+from .system import Indefinite, Open, Ridge, check_finite
 
 
-@dataclass(frozen=True)
-class DualRidge:
-    """The ridge at one λ. ``share`` is v, and ``row_sums`` are G⁻¹1; 0 without an intercept."""
+@dataclass(frozen=True, eq=False)
+class DualRidge(Ridge):
+    """The ridge at one λ.
 
-    ridge: float
-    inverse: Inverse
-    dual: Tensor
-    diagonal: Tensor
-    intercept: Tensor
-    row_sums: Tensor
-    share: Tensor
+    Attributes
+    ----------
+    inverse, lower
+        A and L, each (n, n); empty where they are not kept.
+    total
+        t, a single number; 0 without an intercept.
+    roots, spans
+        √g and u of rounding.py, each (n,).
+
+    """
+
+    inverse: Tensor
+    lower: Tensor
+    total: Tensor
     roots: Tensor
-    ground = 0.0
-    unit = 1.0
+    spans: Tensor
 
     @property
     def coefficients(self) -> Tensor:
         return self.dual
 
-    @property
-    def widening(self) -> Tensor:
-        return torch.ones_like(self.dual)
+    @cached_property
+    def terms(self) -> RoundingTerms:
+        border = (self.share, self.total * self.share)
+        load = self.dual.abs() @ self.roots
+        return dual_terms(self.spans, self.roots, load, self.left_out, self.diagonal, *border)
 
     @property
     def weight(self) -> float:
         return float(self.dual.abs() @ self.roots)
 
-    @cached_property
-    def strain(self) -> float:
-        """The largest u_i²/d_i; as |A_ik| ≤ √(d_i d_k) it is at most (Σ_k √(d_k g_k))²."""
-        most = (self.diagonal.abs().sqrt() @ self.roots).square()
-        if GAMMA * float(most) > SMALL_ERROR:
-            inverse = self.inverse.whole().addr_(self.row_sums, self.share, alpha=-1)
-            most = ((inverse.abs_() @ self.roots).square() / self.diagonal.abs()).max()
-        # With an intercept d is a difference, whose parts count.
-        return float(most + (1 + 2 * (self.row_sums * self.share / self.diagonal).abs()).max())
-
     def inverse_rows(self, rows: slice | Tensor) -> Tensor:
-        return self.inverse.rows(rows).addr_(self.row_sums[rows], self.share, alpha=-1)
+        return self.inverse[rows].clone()
 
-    def steps(self, rows: slice | Tensor, inverse_rows: Tensor) -> Tensor:
-        return inverse_rows.T
+    def steps(self, rows: Tensor) -> Tensor:
+        return self.inverse[:, rows]
 
-    def without(self, rows: slice, inverse_rows: Tensor) -> tuple[Tensor, Tensor]:
-        own = left_out(self)[rows]
-        models = torch.addcmul(self.dual, inverse_rows, own[:, None], value=-1)
-        models[:, rows].fill_diagonal_(0.0)  # exactly, not to rounding
-        return models, self.intercept - self.share[rows] * own
+    def fold_terms(self, rows: Tensor, weights: Tensor, moved: Tensor) -> RoundingTerms:
+        spans, load = weights.abs() @ self.roots, (self.dual.abs() + moved.abs()) @ self.roots
+        return fold_terms(spans, spans, self.roots[rows], load, self.diagonal[rows])
 
-    def spans(self, rows: slice, inverse_rows: Tensor) -> Tensor:
-        return inverse_rows.abs() @ self.roots
+    def factor(self) -> DualRidge:
+        return replace(self, inverse=self.inverse.new_empty(0))
 
-    def sensitivity(self, spans: Tensor) -> Sensitivity:
-        residuals, total = left_out(self), self.dual.abs() @ self.roots
-        found = Sensitivity.of(spans, total, residuals, self.diagonal, self.roots, self.ridge)
-        sums, shares = self.row_sums.abs(), self.share.abs()
-        inverse, spans = self.diagonal + 2 * sums * shares, spans + 2 * shares * (sums @ self.roots)
-        return found.with_differences(self.diagonal, residuals, inverse, spans)
-
-    def refined(self, left: Tensor) -> Self:
-        """One step of iterative refinement: eliminating an intercept may cost digits."""
-        more = self.share @ left
-        dual = self.dual + self.inverse.product(left) - self.row_sums * more
-        return replace(self, dual=dual, intercept=self.intercept + more)
-
-
-@dataclass(frozen=True)
-class FactoredRidge(DualRidge):
-    """The ridge at one λ, ready for new rows."""
-
-    inverse: Factored
-
-    @property
-    def loose(self) -> float:
-        return self.strain
+    def _columns(self) -> Tensor:
+        """The models are c − A_·j e_j, 0 at j."""
+        columns = self.inverse.mul_(-self.left_out).add_(self.dual[:, None])
+        return columns.fill_diagonal_(0.0)  # exactly, not to rounding
 
     @cached_property
-    def half_ones(self) -> Tensor:
-        """L⁻¹1, shape (n, 1); 0 without an intercept."""
-        ones = torch.full_like(self.dual[:, None], float(self.row_sums.any()))
-        return self.inverse.half(ones)
+    def _half_ones(self) -> Tensor:
+        """L⁻¹1, shape (n, 1)."""
+        ones = torch.ones_like(self.dual[:, None])
+        half: Tensor = torch.linalg.solve_triangular(self.lower, ones, upper=False)
+        return half
 
     def at(self, coordinates: Tensor, norms: Tensor) -> Open:
         """Two triangular solves."""
-        lower = self.inverse.lower
-        half = self.inverse.half(coordinates.T)
+        half = torch.linalg.solve_triangular(self.lower, coordinates.T, upper=False)
         left_open = (norms + self.ridge - half.square().sum(dim=0)).clamp(min=self.ridge)  # ≥ λ
-        total = self.half_ones.square().sum()
-        if total:
-            missing = (1 - self.half_ones.T @ half) / total
+        if self.total:
+            total = self._half_ones.square().sum()
+            missing = (1 - self._half_ones.T @ half) / total
             left_open = left_open + total * missing[0].square()
-            half = half + self.half_ones * missing
-        weights: Tensor = torch.linalg.solve_triangular(lower.T, half, upper=True).T
+            half = half + self._half_ones * missing
+        weights: Tensor = torch.linalg.solve_triangular(self.lower.T, half, upper=True).T
         reach = weights.abs() @ self.roots + norms.sqrt()
         return Open(weights, left_open, reach.square() / left_open)
 
 
-Solved = TypeVar("Solved", bound=DualRidge)
-
-
+@dataclass(frozen=True, eq=False)
 class DualSystem:
-    """K and r; ``at`` works in the kernel's memory, whose upper tiles keep K for the next λ."""
+    """K, shape (n, n), and r, shape (n,)."""
 
-    def __init__(
-        self,
-        kernel: Tensor,
-        targets: Tensor,
-        intercept: bool,
-        machine: Machine = PROCESSOR,
-        progress: bool = False,
-    ) -> None:
-        self.kernel, self.targets, self.intercept = kernel, targets, intercept
-        self.machine, self.progress = machine, progress
-        self.size = check_size(kernel)
-        self.norms = kernel.diagonal().clone()
-        self._tiles = diagonal_tiles(kernel)
-        self._swept = False
+    kernel: Tensor
+    targets: Tensor
+    intercept: bool
+    machine: Machine = PROCESSOR
+
+    def __post_init__(self) -> None:
+        check_finite(self.kernel)
 
     @property
     def width(self) -> int:
         return len(self.targets)
 
-    def copy(self) -> DualSystem:
-        kernel = self.restored().clone()
-        return DualSystem(kernel, self.targets, self.intercept, self.machine, self.progress)
+    @cached_property
+    def norms(self) -> Tensor:
+        """k(x, x) of the rows, shape (n,)."""
+        return self.kernel.diagonal().clone()
 
-    def kept_rows(self, rows: Tensor) -> Tensor:
-        return self.restored()[rows]
+    def coordinates(self, rows: Tensor) -> Tensor:
+        """Copies of kernel rows, shape (rows, n)."""
+        return self.kernel[rows]
 
-    def restored(self) -> Tensor:
-        """Return K, restored in its memory."""
-        if self._swept:
-            restore_lower_(self.kernel, self._tiles)
-        self._swept = False
-        return self.kernel
+    def solve(self, ridge: float, keep_factor: bool = False, in_place: bool = False) -> DualRidge:
+        """Solve at λ.
 
-    def at(self, ridge: float) -> DualRidge:
-        kernel = self.restored()
-        self._swept = True
-        solved = self._right_hand_sides()
-        kernel.diagonal().add_(ridge)
-        definite = invert_lower_(kernel, solved, self.progress)
-        if not definite:
-            if 4 * kernel.nbytes > self.machine.budget:
-                raise Indefinite(ridge)
-            restore_lower_(kernel, self._tiles)
-            solved = self._right_hand_sides() @ invert_positive_part_(kernel, ridge)
-        found = self._solution(DualRidge, Swept(kernel), solved, ridge)
-        if not definite:
-            return found
-        product = upper_product(kernel, self._tiles, found.dual)
-        return found.refined(self._left(found, product))
-
-    def again(self, solved: DualRidge, targets: Tensor) -> DualRidge:
-        """The solution that ``at`` left in this memory, for other targets: nothing is inverted."""
-        mean = targets.mean() if self.intercept else targets.new_zeros(())
-        dual = solved.inverse.product(targets - mean)
-        if self.intercept:
-            slope = dual.sum() / solved.row_sums.sum()
-            dual, mean = dual - slope * solved.row_sums, mean + slope
-        product = upper_product(self.kernel, self._tiles, dual)
-        found = replace(solved, dual=dual, intercept=mean)
-        return found.refined(targets - mean - product - solved.ridge * dual)
-
-    def factor(self, ridge: float) -> FactoredRidge:
-        kernel = self.restored()
-        lower, definite = cholesky(kernel, ridge)
-        solved = torch.cholesky_solve(self._right_hand_sides().T, lower).T
-        found = self._solution(FactoredRidge, Factored(lower, self.machine.tile), solved, ridge)
-        return found.refined(self._left(found, kernel @ found.dual)) if definite else found
-
-    def models(self, ridge: float) -> RidgeModels:
-        """All models; the dual coefficients of model j are c − A_·j e_j, 0 at j."""
-        solved = self.at(ridge)
-        n, columns, residuals = len(self.targets), self.kernel, left_out(solved)
-        spans = [
-            solved.spans(rows, solved.inverse_rows(rows))
-            for rows in blocks(n, self.machine.item * n, self.machine.tile)
-        ]
-        mirror_lower_(columns)
-        columns.mul_(-residuals)
-        columns.addmm_(
-            torch.stack([solved.dual, solved.row_sums], dim=1),
-            torch.stack([torch.ones_like(residuals), solved.share * residuals]),
-        )
-        columns.fill_diagonal_(0.0)  # exactly, not to rounding
-        each = solved.intercept - solved.share * residuals
-        return RidgeModels(
-            columns=columns,
-            full=solved.dual,
-            intercepts=torch.cat([each, solved.intercept[None]]),
-            ridges=residuals.new_full((n + 1,), ridge),
-            residuals=residuals,
-            training_residuals=ridge * solved.dual,  # (K + λI)c + β = r
-            sensitivity=solved.sensitivity(torch.cat(spans)),
-        )
-
-    @property
-    def _mean(self) -> Tensor:
-        """The mean of the targets, which the intercept absorbs; subtracting it saves digits."""
-        return self.targets.mean() if self.intercept else self.targets.new_zeros(())
-
-    def _right_hand_sides(self) -> Tensor:
-        return torch.stack([self.targets - self._mean, torch.ones_like(self.targets)])
-
-    def _solution(
-        self, kind: type[Solved], inverse: Inverse, solved: Tensor, ridge: float
-    ) -> Solved:
-        """Eliminate the intercept."""
-        dual, row_sums = solved
-        mean, share = self._mean, torch.zeros_like(dual)
+        ``keep_factor`` keeps what new rows need; ``in_place`` overwrites the kernel.
+        """
+        roots = (self.norms + ridge).sqrt()
+        lower, definite = self._cholesky(ridge, in_place)
+        ones = torch.ones_like(self.targets)
+        # The intercept absorbs the mean of the targets; subtracting it saves digits.
+        beta = self.targets.mean() if self.intercept else self.targets.new_zeros(())
+        sides = torch.stack([self.targets - beta, ones], dim=1)
+        dual, row_sums = _solved(lower, sides).unbind(1)
+        total, share = torch.zeros_like(beta), torch.zeros_like(dual)
         if self.intercept:
             total = row_sums.sum()
             share, slope = row_sums / total, dual.sum() / total
-            dual, mean = dual - slope * row_sums, mean + slope
-        else:
-            row_sums = share
-        diagonal, roots = inverse.diagonal() - row_sums * share, (self.norms + ridge).sqrt()
-        return kind(ridge, inverse, dual, diagonal, mean, row_sums, share, roots)
+            dual, beta = dual - slope * row_sums, beta + slope
+        if definite:  # refine: eliminating an intercept may cost digits
+            known = lower @ (lower.T @ dual) if in_place else self.kernel @ dual + ridge * dual
+            left = self.targets - beta - known
+            more = share @ left
+            dual = dual + _solved(lower, left[:, None])[:, 0] - total * share * more
+            beta = beta + more
+        inverse = torch.cholesky_inverse(lower, out=None if keep_factor else lower).T
+        inverse.addr_(total * share, share, alpha=-1)
+        diagonal, lower = inverse.diagonal().clone(), lower if keep_factor else lower.new_empty(0)
+        parts = blocks(len(dual), self.machine.item * len(dual), self.machine.tile)
+        spans = torch.cat([inverse[rows].abs() @ roots for rows in parts])
+        return DualRidge(*(ridge, dual, diagonal, beta, share, inverse, lower, total, roots, spans))
 
-    def _left(self, solved: DualRidge, product: Tensor) -> Tensor:
-        return self.targets - solved.intercept - product - solved.ridge * solved.dual
+    def again(self, solved: Ridge, targets: Tensor) -> DualRidge:
+        """A solution of these equations for other targets: nothing is inverted."""
+        assert isinstance(solved, DualRidge)
+        beta = targets.mean() if self.intercept else targets.new_zeros(())
+        dual = torch.zeros_like(targets)
+        for _ in range(2):  # the second time refines
+            left = targets - beta - (self.kernel @ dual + solved.ridge * dual)
+            dual, beta = dual + solved.inverse @ left, beta + solved.share @ left
+        return replace(solved, dual=dual, intercept=beta)
+
+    def factored(self, solved: DualRidge) -> DualRidge:
+        """A solution of these equations whose factor was not kept, ready for new rows."""
+        return replace(solved, lower=self._cholesky(solved.ridge)[0])
+
+    def _cholesky(self, ridge: float, in_place: bool = False) -> tuple[Tensor, bool]:
+        """L of K + λI; where that is indefinite (False), with K's negative eigenvalues set to 0."""
+        shifted = self.kernel if in_place else self.kernel.clone()
+        shifted.diagonal().add_(ridge)
+        # The transpose has the order of entries that LAPACK works on in place.
+        lower, failed = shifted.T, torch.empty((), dtype=torch.int32, device=shifted.device)
+        torch.linalg.cholesky_ex(lower, out=(lower, failed))
+        if not failed:
+            return lower, True
+        if in_place or 4 * shifted.nbytes > self.machine.budget:
+            raise Indefinite(ridge)
+        values, vectors = torch.linalg.eigh(self.kernel)
+        root = vectors * (values.clamp(min=0.0) + ridge).sqrt()
+        upper: Tensor = torch.linalg.qr(root.T, mode="r").R
+        return upper.T, False
+
+
+def _solved(lower: Tensor, sides: Tensor) -> Tensor:
+    """(LLᵀ)⁻¹ times columns; torch.cholesky_solve would copy L."""
+    half = torch.linalg.solve_triangular(lower, sides, upper=False)
+    solved: Tensor = torch.linalg.solve_triangular(lower.T, half, upper=True)
+    return solved

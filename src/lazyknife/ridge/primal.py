@@ -7,24 +7,25 @@ new row has b = ΦG⁻¹φ(x) and s = λ(1 + φ(x)ᵀG⁻¹φ(x)). Any row φ, i
 φᵀG⁻¹φ, a move G⁻¹φ of w per unit of its target, and the sums that bounds on rounding need
 (rounding.py); the normal equations may also be those of all rows but some.
 
-Memory: the n feature rows, which the models overwrite, and a few matrices of G's size.
+Memory: the n feature rows, which the models may overwrite, and a few matrices of G's size.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..compute import PROCESSOR, Machine, blocks, track
-from .inverse import check_size, gram
-from .rounding import Sensitivity
-from .system import Indefinite, Open, RidgeModels, left_out
+from ..compute import PROCESSOR, Machine, blocks, steps, track
+from .rounding import RoundingTerms, fold_terms, primal_terms
+from .system import Indefinite, Open, Ridge, check_finite
+
+TILE, GPU_TILE = 192, 2048  # columns at a time of products of which only one half is computed
 
 
 class Passed(NamedTuple):
@@ -36,7 +37,7 @@ class Passed(NamedTuple):
         r − φᵀw and φᵀG⁻¹φ.
     spans, wide
         |G⁻¹φ|ᵀ√diag G and |φ|ᵀ|G⁻¹|√diag G.
-    norms, terms
+    norms, summed
         ‖φ‖², and |φ|ᵀ|w| + |r|.
 
     """
@@ -46,22 +47,17 @@ class Passed(NamedTuple):
     spans: Tensor
     wide: Tensor
     norms: Tensor
-    terms: Tensor
+    summed: Tensor
 
 
-class Left(NamedTuple):
-    """What is left without some rows: ΦᵀΦ, shape (q, q), and 1 at the others, shape (n,)."""
-
-    gram: Tensor
-    kept: Tensor
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Normal:
-    """The equations at one λ, solved.
+    """The normal equations at one λ, solved.
 
     Attributes
     ----------
+    ridge
+        λ.
     lower, weights
         L, shape (q, q), and w, shape (q,), both with the intercept if there is one.
     roots
@@ -69,9 +65,9 @@ class Normal:
     sums
         |G⁻¹|√diag G and |w|, shape (q, 2).
     spread
-        (Σ_a √(G_aa (G⁻¹)_aa))².
-    size
-        ‖r‖.
+        (Σ_a √(G_aa (G⁻¹)_aa))²: |G⁻¹φ|ᵀ√diag G is at most the root of it times φᵀG⁻¹φ.
+    load
+        |w|ᵀ√diag G + ‖r‖.
 
     """
 
@@ -81,185 +77,100 @@ class Normal:
     roots: Tensor
     sums: Tensor
     spread: float
-    size: float
+    load: Tensor
 
     def over(self, rows: Tensor, targets: Tensor) -> tuple[Passed, Tensor]:
         """Pass over some rows; return their moves G⁻¹φ too, shape (q, rows)."""
-        leverages, moves = solved_rows(self.lower, rows)
-        wide, terms = (rows.abs() @ self.sums).unbind(1)
+        leverages, moves = self.moves(rows)
+        wide, summed = (rows.abs() @ self.sums).unbind(1)
         norms, spans = rows.square().sum(dim=1), self.roots @ moves.abs()
         errors = targets - rows @ self.weights
-        return Passed(errors, leverages, spans, wide, norms, terms + targets.abs()), moves
+        return Passed(errors, leverages, spans, wide, norms, summed + targets.abs()), moves
+
+    def moves(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """φᵀG⁻¹φ, shape (rows,), and G⁻¹φ, shape (q, rows)."""
+        half = torch.linalg.solve_triangular(self.lower, rows.T, upper=False)
+        moves = torch.linalg.solve_triangular(self.lower.T, half, upper=True)
+        return half.square().sum(dim=0), moves
 
 
-def solve_normal(
-    rows: Tensor,
-    targets: Tensor,
-    gram: Tensor,
-    penalty: Tensor,
-    ridge: float,
-    left: Left | None = None,
-) -> Normal:
-    """Solve at λ.
-
-    Parameters
-    ----------
-    rows, targets
-        Φ, shape (n, q), and r, shape (n,).
-    gram, penalty
-        ΦᵀΦ, shape (q, q), and what is added to its diagonal, shape (q,).
-    ridge
-        λ.
-    left
-        What is left if some rows are left out.
-
-    """
-    roots = (gram.diagonal() + penalty).sqrt()
-    G, kept = (gram, torch.ones_like(targets)) if left is None else left
-    G = G.clone()
-    G.diagonal().add_(penalty)
-    lower, failed = torch.linalg.cholesky_ex(G)
-    if failed:
-        raise Indefinite(ridge)
-    weights = torch.zeros_like(penalty)
-    for _ in range(2):  # the second time refines
-        gradient = (kept * (targets - rows @ weights)) @ rows - penalty * weights
-        weights += torch.cholesky_solve(gradient[:, None], lower)[:, 0]
-    inverse = torch.cholesky_inverse(lower)
-    spread = float((inverse.diagonal().sqrt() @ roots).square())
-    sums = torch.stack([inverse.abs_() @ roots, weights.abs()], dim=1)
-    return Normal(ridge, lower, weights, roots, sums, spread, float((kept * targets).norm()))
-
-
-def solved_rows(lower: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """φᵀG⁻¹φ, shape (rows,), and G⁻¹φ, shape (q, rows)."""
-    half = torch.linalg.solve_triangular(lower, rows.T, upper=False)
-    return half.square().sum(dim=0), torch.linalg.solve_triangular(lower.T, half, upper=True)
-
-
-@dataclass(frozen=True)
-class PrimalRidge:
+@dataclass(frozen=True, eq=False)
+class PrimalRidge(Ridge):
     """The ridge at one λ.
 
     Attributes
     ----------
-    rows, lower
-        Φ, shape (n, q), and L, shape (q, q), both with the intercept if there is one.
-    weights
-        w, shape (q,).
-    all_spans
-        u of the training rows, |G⁻¹φ|ᵀ√diag G, shape (n,).
-    wide
-        |φ|ᵀ|G⁻¹|√diag G, shape (n,): what u may be where rounding of G has hidden directions that
-        it hardly sees.
-    spread
-        (Σ_a √(G_aa (G⁻¹)_aa))²: |G⁻¹φ|ᵀ√diag G is at most the root of it times φᵀG⁻¹φ.
-    lengths, terms
-        √(‖φ‖² + λ), and |φ|ᵀ|w| + |r|, the sizes that r − φᵀw is a sum of, each (n,).
+    normal, passed
+        The normal equations, and what they say of the rows.
+    rows
+        Φ, shape (n, q), with the intercept if there is one.
+    width
+        q without the intercept.
+    stored
+        Whether the models without each row have taken the place of Φ.
 
     """
 
-    ridge: float
+    normal: Normal
+    passed: Passed
     rows: Tensor
-    lower: Tensor
-    weights: Tensor
-    mean: Tensor
-    dual: Tensor
-    diagonal: Tensor
-    all_roots: Tensor
-    all_spans: Tensor
-    wide: Tensor
-    lengths: Tensor
-    terms: Tensor
-    spread: float
-    size: float  # ‖r‖
-    width: int  # q without the intercept
-
-    @property
-    def unit(self) -> float:
-        return self.ridge
+    width: int
+    machine: Machine
+    stored: bool
 
     @property
     def coefficients(self) -> Tensor:
-        return self.weights[: self.width]
+        return self.normal.weights[: self.width]
 
-    @property
-    def intercept(self) -> Tensor:
-        return self.mean + self.weights[self.width :].sum()
-
-    @property
-    def roots(self) -> Tensor:
-        return self.all_roots[: self.width]
-
-    @property
-    def ground(self) -> float:
-        return self.size + float(self.weights[self.width :].abs() @ self.all_roots[self.width :])
+    @cached_property
+    def terms(self) -> RoundingTerms:
+        _, leverages, spans, wide, _, summed = self.passed
+        lengths = (self.passed.norms + self.ridge).sqrt()
+        given = (self.normal.load, self.left_out, 1 - leverages, summed)
+        return primal_terms(spans, wide, lengths, *given)
 
     @property
     def weight(self) -> float:
-        """(|w|ᵀ√diag G + ‖r‖)/√λ, an error of λc being one of Φw and r."""
-        return (float(self.weights.abs() @ self.all_roots) + self.size) / math.sqrt(self.ridge)
-
-    @property
-    def widening(self) -> Tensor:
-        """New rows may lie off the span of the training rows, where errors of w are largest."""
-        return (self.wide / self.all_spans).nan_to_num(1.0).clamp(min=1.0)
-
-    @property
-    def strain(self) -> float:
-        leverages = (1 - self.ridge * self.diagonal).clamp(min=0.0)
-        return float(self._strains((self.spread * leverages).sqrt()).max())
-
-    @property
-    def loose(self) -> float:
-        return self.spread
-
-    @cached_property
-    def share(self) -> Tensor:
-        last = torch.zeros_like(self.lower[:, self.width :])
-        last[self.width :] = 1.0
-        return (self.rows @ torch.cholesky_solve(last, self.lower)).sum(dim=1)
-
-    def _strains(self, spans: Tensor) -> Tensor:
-        """Here d is a difference from 1, and spans are the products' own errors too."""
-        return (spans.square() + 2 * spans) / (self.ridge * self.diagonal).abs()
+        """An error of λc is one of Φw and r."""
+        return float(self.normal.load) / math.sqrt(self.ridge)
 
     def inverse_rows(self, rows: slice | Tensor) -> Tensor:
-        hat = self._moves(rows).T.mul(-1 / self.ridge) @ self.rows.T
+        hat = self.normal.moves(self.rows[rows])[1].T.mul(-1 / self.ridge) @ self.rows.T
         place = torch.arange(len(self.rows), device=hat.device)[rows]
         hat[torch.arange(len(place), device=hat.device), place] += 1 / self.ridge
         return hat
 
-    def steps(self, rows: slice | Tensor, inverse_rows: Tensor) -> Tensor:
-        return self._moves(rows)[: self.width]
+    def steps(self, rows: Tensor) -> Tensor:
+        return self.normal.moves(self.rows[rows])[1][: self.width]
 
-    def without(self, rows: slice, inverse_rows: Tensor) -> tuple[Tensor, Tensor]:
-        own, moves = left_out(self)[rows], self.steps(rows, inverse_rows)
-        return self.coefficients - (moves * own).T, self.intercept - self.share[rows] * own
+    def fold_terms(self, rows: Tensor, weights: Tensor, moved: Tensor) -> RoundingTerms:
+        roots, (_, leverages, own, wide, _, _) = self.normal.roots[: self.width], self.passed
+        spans = weights.abs() @ roots / self.ridge
+        # New rows may lie off the span of the training rows, where errors of w are largest.
+        farthest = spans * (wide / own)[rows].nan_to_num(1.0).clamp(min=1.0)
+        load = self.normal.load + moved.abs() @ roots
+        lengths = (self.rows[rows, : self.width].square().sum(dim=1) + self.ridge).sqrt()
+        return fold_terms(spans, farthest, lengths, load, 1 - leverages[rows])
 
-    def spans(self, rows: slice, inverse_rows: Tensor) -> Tensor:
-        return self.all_spans[rows]
+    def factor(self) -> PrimalRidge:
+        return self
 
-    def sensitivity(self, spans: Tensor) -> Sensitivity:
-        diagonal, errors = self.ridge * self.diagonal, left_out(self)
-        total = self.weights.abs() @ self.all_roots + self.size
-        found = Sensitivity.of(spans, total, errors, diagonal, self.lengths, self.ridge)
-        # G, unlike a kernel, is a sum over all rows, with errors of its own.
-        strain = self._strains(self.wide)
-        own = 2 * found.own + self._strains(spans) * errors.abs() + self.terms / diagonal.abs()
-        reach = found.reach * self.widening
-        return replace(found, reach=reach, strain=strain, own=own)
+    def _columns(self) -> Tensor:
+        """The models are w − e_j G⁻¹φ_j."""
+        if self.stored:
+            return self.rows.T[: self.width]
+        columns, residuals = torch.empty_like(self.rows[:, : self.width]), self.left_out
+        for part in row_blocks(self.rows, self.machine):
+            moves = self.normal.moves(self.rows[part])[1][: self.width]
+            columns[part] = (self.coefficients[:, None] - moves * residuals[part]).T
+        return columns.T
 
     def at(self, coordinates: Tensor, norms: Tensor) -> Open:
-        if coordinates.shape[1] < len(self.lower):
-            coordinates = torch.cat([coordinates, torch.ones_like(coordinates[:, :1])], dim=1)
-        leverages, moves = solved_rows(self.lower, coordinates)
-        loose = torch.full_like(leverages, self.spread)
+        if coordinates.shape[1] < self.rows.shape[1]:
+            coordinates = torch.nn.functional.pad(coordinates, (0, 1), value=1.0)
+        leverages, moves = self.normal.moves(coordinates)
+        loose = torch.full_like(leverages, self.normal.spread)
         return Open((self.rows @ moves).T, self.ridge * (1 + leverages), loose)
-
-    def _moves(self, rows: slice | Tensor) -> Tensor:
-        """G⁻¹φ of these rows, shape (q, rows)."""
-        return solved_rows(self.lower, self.rows[rows])[1]
 
 
 class PrimalSystem:
@@ -275,8 +186,7 @@ class PrimalSystem:
     ) -> None:
         self.rows, self.targets, self.intercept = rows, targets, intercept
         self.machine, self.progress = machine, progress
-        self.gram = gram(rows)
-        check_size(self.gram)
+        self.gram = check_finite(gram(rows))
         # The intercept absorbs the mean of the targets; subtracting it saves digits.
         self.mean = targets.mean() if intercept else targets.new_zeros(())
         self.centred = targets - self.mean
@@ -287,84 +197,73 @@ class PrimalSystem:
 
     @property
     def norms(self) -> Tensor:
+        """‖φ‖² of the rows without the intercept, shape (n,)."""
         norms: Tensor = torch.linalg.vector_norm(self.rows[:, : self.width], dim=1).square()
         return norms
 
-    def copy(self) -> PrimalSystem:
-        rows = self.rows.clone()
-        return PrimalSystem(rows, self.targets, self.intercept, self.machine, self.progress)
-
-    def kept_rows(self, rows: Tensor) -> Tensor:
+    def coordinates(self, rows: Tensor) -> Tensor:
+        """Copies of feature rows, shape (rows, q)."""
         return self.rows[rows, : self.width]
 
-    def at(self, ridge: float) -> PrimalRidge:
-        return self._solve(ridge)
-
-    factor = at
-
-    def again(self, solved: PrimalRidge, targets: Tensor) -> PrimalRidge:
-        """The solution for other targets."""
-        return PrimalSystem(self.rows, targets, self.intercept, self.machine).at(solved.ridge)
-
-    def models(self, ridge: float) -> RidgeModels:
-        """All models, w − e_j G⁻¹φ_j, in the memory of the rows."""
-        solved = self._solve(ridge, in_place=True)
-        columns, residuals = self.rows.T, left_out(solved)
-        own = columns[self.width :].sum(dim=0) + solved.mean
-        return RidgeModels(
-            columns=columns[: self.width],
-            full=solved.coefficients,
-            intercepts=torch.cat([own, solved.intercept[None]]),
-            ridges=residuals.new_full((len(residuals) + 1,), ridge),
-            residuals=residuals,
-            training_residuals=ridge * solved.dual,
-            sensitivity=solved.sensitivity(solved.all_spans),
-        )
-
-    def left(self, out: Tensor) -> Left:
-        """What is left without some rows."""
-        kept, products = torch.ones_like(self.targets), self.gram.clone()
-        kept[out] = 0.0
-        for some in self.picked(out):
-            products -= gram(self.rows[some])
-        return Left(products, kept)
-
-    def normal(self, ridge: float, left: Left | None = None) -> Normal:
-        """Solve the normal equations at λ, of all rows or of all but some."""
-        given = (self.rows, self.centred, self.gram, self._penalty(ridge))
-        return solve_normal(*given, ridge, left)
-
-    def _penalty(self, ridge: float) -> Tensor:
-        penalty = self.gram.new_full((len(self.gram),), ridge)
-        penalty[self.width :] = 0.0
-        return penalty
-
-    def _ridge(self, normal: Normal, rows: Tensor, passed: Passed) -> PrimalRidge:
-        ridge, (errors, leverages, spans, wide, norms, terms) = normal.ridge, passed
-        return PrimalRidge(
-            *(ridge, rows, normal.lower, normal.weights, self.mean),
-            *(errors / ridge, (1 - leverages) / ridge, normal.roots, spans, wide),
-            *((norms + ridge).sqrt(), terms, normal.spread, normal.size, self.width),
-        )
-
-    def _solve(self, ridge: float, in_place: bool = False) -> PrimalRidge:
+    def solve(self, ridge: float, keep_factor: bool = False, in_place: bool = False) -> PrimalRidge:
         """Factor G and pass over all rows once; ``in_place`` stores the models in their memory."""
         rows, normal = self.rows, self.normal(ridge)
-        parts, found = list(self.blocks()), list[Passed]()
+        share = torch.zeros_like(self.targets)
+        parts, found = list(row_blocks(rows, self.machine)), list[Passed]()
         for part in track(parts, "leaving out", len(parts), self.progress and len(parts) > 1):
             passed, moves = normal.over(rows[part], self.centred[part])
+            share[part] = moves[self.width :].sum(dim=0)
             found.append(passed)
             if in_place:
                 residuals = passed.errors / (1 - passed.leverages)
                 rows[part] = (normal.weights[:, None] - moves.mul_(residuals)).T
-        return self._ridge(normal, rows, Passed(*map(torch.cat, zip(*found, strict=True))))
+        every = Passed(*map(torch.cat, zip(*found, strict=True)))
+        intercept = self.mean + normal.weights[self.width :].sum()
+        errors, open_part = every.errors / ridge, (1 - every.leverages) / ridge
+        own = (normal, every, rows, self.width, self.machine, in_place)
+        return PrimalRidge(ridge, errors, open_part, intercept, share, *own)
 
-    def blocks(self) -> Iterator[slice]:
-        """Blocks of rows whose temporaries stay within the budget."""
-        width = self.rows.shape[1]
-        return blocks(len(self.rows), 3 * self.machine.item * width, self.machine.block)
+    def again(self, solved: Ridge, targets: Tensor) -> PrimalRidge:
+        """The solution for other targets."""
+        return PrimalSystem(self.rows, targets, self.intercept, self.machine).solve(solved.ridge)
 
-    def picked(self, rows: Tensor, columns: int = 0) -> Iterator[Tensor]:
-        """The same of copies of some rows, with as many numbers more for each row."""
-        each = self.machine.item * (4 * self.rows.shape[1] + columns)
+    def normal(self, ridge: float, out: Tensor | None = None) -> Normal:
+        """Solve the normal equations at λ, of all rows or of all but some."""
+        penalty = self.gram.new_full((len(self.gram),), ridge)
+        penalty[self.width :] = 0.0
+        kept, G = torch.ones_like(self.targets), self.gram.clone()
+        if out is not None:
+            kept[out] = 0.0
+            for some in self.picked(out):
+                G -= gram(self.rows[some])
+        G.diagonal().add_(penalty)
+        lower, failed = torch.linalg.cholesky_ex(G)
+        if failed:
+            raise Indefinite(ridge)
+        weights, targets = torch.zeros_like(penalty), kept * self.centred
+        for _ in range(2):  # the second time refines
+            gradient = (targets - kept * (self.rows @ weights)) @ self.rows - penalty * weights
+            weights += torch.cholesky_solve(gradient[:, None], lower)[:, 0]
+        roots, inverse = (self.gram.diagonal() + penalty).sqrt(), torch.cholesky_inverse(lower)
+        spread = float((inverse.diagonal().sqrt() @ roots).square())
+        sums = torch.stack([inverse.abs_() @ roots, weights.abs()], dim=1)
+        load = weights.abs() @ roots + targets.norm()
+        return Normal(ridge, lower, weights, roots, sums, spread, load)
+
+    def picked(self, rows: Tensor) -> Iterator[Tensor]:
+        """Some rows, in blocks whose copies and temporaries stay within the budget."""
+        each = 4 * self.machine.item * self.rows.shape[1]
         return (rows[part] for part in blocks(len(rows), each, self.machine.block))
+
+
+def row_blocks(rows: Tensor, machine: Machine) -> Iterator[slice]:
+    """Blocks of rows whose temporaries stay within the budget."""
+    return blocks(len(rows), 3 * machine.item * rows.shape[1], machine.block)
+
+
+def gram(rows: Tensor) -> Tensor:
+    """ΦᵀΦ: products for its lower half alone, mirrored."""
+    product = rows.new_zeros(rows.shape[1], rows.shape[1])
+    for part in steps(len(product), TILE if rows.device.type == "cpu" else GPU_TILE):
+        torch.mm(rows[:, part].T, rows[:, : part.stop], out=product[part, : part.stop])
+    return product.tril_().add_(product.tril(-1).T)

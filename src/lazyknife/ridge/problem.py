@@ -1,8 +1,4 @@
-"""The problem to solve: training rows in their basis, the equations for them, and settings.
-
-Leverage widths of models at D places have D factors of n×n numbers: where these do not fit they are
-computed again for each block of new rows.
-"""
+"""The problem to solve: training rows in their basis, the equations for them, and settings."""
 
 from __future__ import annotations
 
@@ -17,12 +13,15 @@ from ..losses import SQUARED, Loss
 from ..tangent import Basis, Dual, Linear
 from .dual import DualSystem
 from .primal import PrimalSystem
-from .system import OwnRidges, Ridge, System
-from .widths import WIDTHS, LeverageScales, Widths
+from .system import OwnRidges, Ridge
+from .widths import WIDTHS, Widths
 
 GRID_POINTS = 20
 GRID_DECADES = (-4, 6)
 PROBES = 64
+
+System = DualSystem | PrimalSystem
+Visit = Callable[[System, Ridge, Tensor], None]
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ class Problem:
     progress: bool = False
     own: OwnRidges | None = None
     left_out: int | None = None
-    visit: Callable[[System, Ridge, Tensor], None] | None = None
+    visit: Visit | None = None
 
     @property
     def models(self) -> int:
@@ -85,6 +84,13 @@ class Problem:
         """Whether coordinates are kernel rows."""
         return isinstance(self.basis, Dual)
 
+    def own_ridges(self, models: int) -> OwnRidges:
+        """λ of every model: the same for all, unless they chose."""
+        if self.own is not None:
+            return self.own
+        (ridge,) = self.ridges
+        return OwnRidges(self.y.new_full((models + 1,), ridge), self.y.new_zeros(models))
+
 
 def make_system(
     basis: Basis, X: Tensor, y: Tensor, intercept: bool, progress: bool = False
@@ -94,19 +100,13 @@ def make_system(
     if isinstance(basis, Dual):
         features = basis.features
         kernel = basis.tangent.gram(features)
-        return DualSystem(kernel, y - features.outputs, intercept, machine, progress)
-    rows, outputs = _feature_rows(basis, X, intercept)
-    return PrimalSystem(rows, y - outputs, intercept, machine, progress)
-
-
-def _feature_rows(basis: Basis, X: Tensor, intercept: bool) -> tuple[Tensor, Tensor]:
-    """Feature rows (n, size), with a last column of 1 for an intercept, and outputs (n,)."""
-    machine = basis.tangent.machine
+        return DualSystem(kernel, y - features.outputs, intercept, machine)
+    # With an intercept, a last column of 1.
     rows = torch.ones(len(X), basis.size + intercept, dtype=torch.float64, device=machine.device)
     outputs = rows.new_empty(len(X))
     for part in blocks(len(X), basis.row_bytes, machine.block):
         outputs[part], rows[part, : basis.size] = basis.at(X[part])[:2]
-    return rows, outputs
+    return PrimalSystem(rows, y - outputs, intercept, machine, progress)
 
 
 def ridge_grid(tangent: Linear, X: Tensor, seed: int) -> Tensor:
@@ -130,24 +130,3 @@ def typical_size(tangent: Linear, X: Tensor, seed: int) -> float:
         return float(tangent.gram(tangent.features(probes)).diagonal().mean()) or 1.0
     except IndexError:  # a network that reads codes from some of its columns
         return 1.0
-
-
-@dataclass(frozen=True)
-class LeverageAgain:
-    """σ of all models at one place, with λ of each, shape (n,); see ``LeverageScales``."""
-
-    tangent: Linear
-    X: Tensor
-    y: Tensor
-    intercept: bool
-    ridges: Tensor
-    gamma: float
-    own: Tensor
-    own_error: Tensor
-
-    def at(self, rows: Tensor, norms: Tensor) -> tuple[Tensor, Tensor]:
-        """Factor the kernel once more, at every λ."""
-        basis = Dual(self.tangent, self.tangent.features(self.X))
-        system = make_system(basis, self.X, self.y, self.intercept)
-        factors = [system.factor(ridge) for ridge in self.ridges.unique().tolist()]
-        return LeverageScales.of(factors, self.gamma, self.ridges).at(rows, norms)

@@ -16,7 +16,7 @@ from ..losses import SQUARED, Loss
 from ..networks import widest_layer
 from ..records import Predictions
 from ..tangent import Basis, Tangent, moved_outputs
-from .rounding import FIRST_ORDER, NOTHING, Rounding
+from .rounding import FIRST_ORDER, NOTHING, RoundingBounds
 from .system import RidgeModels
 from .widths import Scales
 
@@ -49,7 +49,7 @@ class Read(ABC):
     training_residuals: Tensor
     scales: Scales | None = None
     loss: Loss = SQUARED
-    rounding: Rounding = NOTHING
+    rounding: RoundingBounds = NOTHING
 
     @classmethod
     def of(
@@ -60,7 +60,7 @@ class Read(ABC):
         models: RidgeModels,
         scales: Scales | None = None,
         loss: Loss = SQUARED,
-        rounding: Rounding = NOTHING,
+        rounding: RoundingBounds = NOTHING,
     ) -> Self:
         """Read out the models of the training rows X and y, which are on the machine."""
         own = (models.residuals, models.training_residuals)
@@ -88,10 +88,10 @@ class Read(ABC):
         """Everything that intervals are made of."""
 
     def typical_error(self) -> tuple[float, float]:
-        known = ~self.rounding.conceded
+        known = ~self.rounding.undetermined
         if not known.any():
             return math.inf, math.inf
-        each = self.rounding.slope * self.models.sensitivity.roots + self.rounding.own
+        each = self.rounding.slope * self.models.terms.roots + self.rounding.own
         relative = 0.0
         if self.scales is not None:
             relative = float(self.scales.own_error.expand(len(self.residuals)).median())
@@ -114,7 +114,9 @@ class Read(ABC):
         return torch.where(error < FIRST_ORDER, sizes / self.scales.own * (1 + error), torch.inf)
 
 
-def slack_of(rounding: Rounding, norms: Tensor, point: Tensor, each: Tensor, loss: Loss) -> Tensor:
+def slack_of(
+    rounding: RoundingBounds, norms: Tensor, point: Tensor, each: Tensor, loss: Loss
+) -> Tensor:
     """Bounds on the errors of predictions, on the scale of y, shape (m,)."""
     slack = rounding.slack(norms, point)
     if loss.identity:

@@ -12,11 +12,15 @@ b(x) = A k(x) are the weights of the training rows. For row j, left out, the fir
 is u_j/d_j, so reach_j = u_j/(d_j √g_j) measures it for rows like the training rows, and four times
 the largest is used for a new row. All of this takes one pass over A.
 
-With an intercept A is a difference, A' = A − (A1)(A1)ᵀ/t: where it cancels, sums of sizes take its
-place in the term u_j|e_j| and beside u_j² (``with_differences``). c is refined after that.
+With an intercept A is a difference, G⁻¹ − (G⁻¹1)(G⁻¹1)ᵀ/t: where it cancels, sums of sizes take its
+place in the term u_j|e_j| and beside u_j². c is refined after that.
 
-In the primal form G⁻¹ = (ΦᵀΦ + λI)⁻¹ and √diag G take the places of A and √g, and reach_j is
-|φ_j|ᵀ|G⁻¹|√diag G over (1 − h_j)√(‖φ_j‖² + λ), see primal.py.
+In the primal form G⁻¹ = (ΦᵀΦ + λI)⁻¹ and √diag G take the places of A and √g; see primal.py for
+the symbols. Left out, row j has the weights G⁻¹φ_j/(1 − h_j), and u_j = |G⁻¹φ_j|ᵀ√diag G. Where
+rounding of G has hidden directions that it hardly sees, u may be as large as |φ_j|ᵀ|G⁻¹|√diag G. G,
+unlike a kernel, is a sum over all rows, with errors of its own, and 1 − h_j is a difference from 1.
+
+With the rows S of a fold left out, (A_SS)⁻¹A_S· are their weights, which take the place of A/d.
 
 γ is four units of rounding, or the error that measured.py finds if that is larger: errors of sums
 are far smaller than their worst case.
@@ -28,26 +32,24 @@ Those of models of many rows are derived in streamed.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from typing import NamedTuple, Self
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
+if TYPE_CHECKING:
+    from .system import RidgeModels
+
 # γ where no larger error was measured.
 GAMMA = 4 * torch.finfo(torch.float64).eps
-# Factor for measured errors of equations.
-MEASURED = 2.0
 # Factor for new rows, which may reach farther than the training rows.
 BEYOND = 4.0
 # Relative errors up to which first-order bounds are trusted.
 FIRST_ORDER = 0.05
-# A relative error that is small enough to need no sharper bound.
-SMALL_ERROR = 1e-6
 
 
-@dataclass(frozen=True)
-class Sensitivity:
+class RoundingTerms(NamedTuple):
     """Factors of γ in the bounds, for each of the n rows left out; each field has shape (n,).
 
     Attributes
@@ -62,10 +64,6 @@ class Sensitivity:
         (u_j/d_j)·load_j: γ times it bounds the error of e_j.
     strain
         u_j²/d_j: γ times it bounds the relative error of d_j.
-    ridges
-        λ of the model.
-    doubtful
-        1 where rounding may have decided which λ was chosen, else 0.
 
     """
 
@@ -74,82 +72,76 @@ class Sensitivity:
     load: Tensor
     own: Tensor
     strain: Tensor
-    ridges: Tensor
-    doubtful: Tensor
 
     @classmethod
-    def of(
-        cls,
-        spans: Tensor,
-        total: Tensor,
-        errors: Tensor,
-        diagonal: Tensor,
-        roots: Tensor,
-        ridge: float,
-    ) -> Self:
-        """From u, v, e, d, √g and λ."""
-        left_out = spans / diagonal
-        load = total + spans * errors.abs()
-        return cls(
-            reach=left_out / roots,
-            roots=roots,
-            load=load,
-            own=left_out * load,
-            strain=spans * left_out,
-            ridges=torch.full_like(spans, ridge),
-            doubtful=torch.zeros_like(spans),
-        )
-
-    def with_differences(
-        self, diagonal: Tensor, errors: Tensor, inverse: Tensor, spans: Tensor
-    ) -> Self:
-        """The same where an intercept was eliminated.
-
-        Parameters
-        ----------
-        diagonal, errors
-            d and e.
-        inverse, spans
-            Sums of sizes behind d and u, each (n,).
-
-        """
-        direct = inverse / diagonal
-        load = self.load + spans * errors.abs()
-        own = self.reach * self.roots * load + direct * errors.abs()
-        return replace(self, load=load, own=own, strain=self.strain + direct)
-
-    @classmethod
-    def unknown(cls, n: int, like: Tensor) -> Self:
-        """Return zeros, for models that are still to be chosen."""
-        return cls(*(like.new_zeros(n) for _ in fields(cls)))
-
-    @classmethod
-    def joined(cls, parts: Sequence[Sensitivity]) -> Self:
+    def joined(cls, parts: Sequence[RoundingTerms]) -> RoundingTerms:
         """Concatenate several sets of rows."""
-        names = [field.name for field in fields(cls)]
-        return cls(*(torch.cat([getattr(part, name) for part in parts]) for name in names))
+        return cls(*map(torch.cat, zip(*parts, strict=True)))
 
-    def take_(self, which: Tensor, other: Sensitivity) -> None:
-        """Copy some rows from another record."""
-        for field in fields(self):
-            own: Tensor = getattr(self, field.name)
-            own.copy_(torch.where(which, getattr(other, field.name), own))
+    def some(self, rows: slice | Tensor) -> RoundingTerms:
+        """Those of some rows."""
+        return RoundingTerms(*(field[rows] for field in self))
 
-    def put_(self, rows: Tensor, other: Sensitivity) -> None:
-        """Store another record at these rows."""
-        for field in fields(self):
-            getattr(self, field.name)[rows] = getattr(other, field.name)
 
-    def noise(self, gamma: float) -> float:
-        """Norm of what rounding can change in the errors e."""
-        return 2 * gamma * float(self.own.norm())
+def dual_terms(
+    spans: Tensor,
+    roots: Tensor,
+    total: Tensor,
+    residuals: Tensor,
+    diagonal: Tensor,
+    share: Tensor,
+    row_sums: Tensor,
+) -> RoundingTerms:
+    """From u, √g, v, e and d, and from the share and G⁻¹1 of an intercept, 0 without one."""
+    sizes, shares, sums = residuals.abs(), share.abs(), row_sums.abs()
+    weights, direct = spans / diagonal, 1 + 2 * sums * shares / diagonal
+    load = total + 2 * (spans + shares * (sums @ roots)) * sizes
+    own = weights * load + direct * sizes
+    return RoundingTerms(weights / roots, roots, load, own, spans * weights + direct)
 
-    def __getitem__(self, rows: Tensor) -> Sensitivity:
-        return Sensitivity(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+def primal_terms(
+    spans: Tensor,
+    wide: Tensor,
+    roots: Tensor,
+    total: Tensor,
+    residuals: Tensor,
+    open_part: Tensor,
+    summed: Tensor,
+) -> RoundingTerms:
+    """From u and what it may be, √(‖φ‖² + λ), |w|ᵀ√diag G + ‖r‖, e, 1 − h and |φ|ᵀ|w| + |r|."""
+    sizes, size = residuals.abs(), open_part.abs()
+    load = total + spans * sizes
+    own = 2 * spans / open_part * load + _difference(spans) / size * sizes + summed / size
+    reach = torch.maximum(spans, wide) / (open_part * roots)
+    return RoundingTerms(reach, roots, load, own, _difference(wide) / size)
+
+
+def fold_terms(
+    spans: Tensor, farthest: Tensor, roots: Tensor, load: Tensor, share: Tensor
+) -> RoundingTerms:
+    """From |weights|√g of the rows left out, what it may be at new rows, √g, the load, and d."""
+    strain = spans.square() * share + 2 * spans
+    return RoundingTerms(farthest / roots, roots, load.expand(len(roots)), spans * load, strain)
+
+
+def refitted_fold_terms(
+    spans: Tensor, wide: Tensor, roots: Tensor, total: Tensor, leverages: Tensor, summed: Tensor
+) -> RoundingTerms:
+    """As ``primal_terms``, for rows that the equations never saw."""
+    farthest = torch.maximum(spans, wide)
+    strain = _difference(farthest) / (1 + leverages)
+    own = 2 * spans * total + summed
+    return RoundingTerms(farthest / roots, roots, total.expand(len(roots)), own, strain)
+
+
+def _difference(spans: Tensor) -> Tensor:
+    """Errors of 1 − h: spans are the products' own errors too."""
+    return spans.square() + 2 * spans
 
 
 @dataclass(frozen=True)
-class Rounding:
+class RoundingBounds:
     """Bounds on the effect of rounding, by which intervals are widened.
 
     Attributes
@@ -173,106 +165,50 @@ class Rounding:
         return self.slope * norms.sqrt() + (self.constant + self.epsilon * point.abs())
 
     @property
-    def conceded(self) -> Tensor:
-        """Rows whose models are conceded: nothing is known of them, shape (n,)."""
+    def undetermined(self) -> Tensor:
+        """Rows of whose models nothing is known, shape (n,)."""
         return torch.isinf(self.own)
 
-    def times(self, factor: float) -> Rounding:
+    def times(self, factor: float) -> RoundingBounds:
         """The same, multiplied by a factor."""
         slope, constant = factor * self.slope, factor * self.constant
         return replace(self, slope=slope, constant=constant, own=factor * self.own)
 
 
-NOTHING = Rounding(0.0, 0.0, torch.zeros(()), 0.0)
+NOTHING = RoundingBounds(0.0, 0.0, torch.zeros(()), 0.0)
 
 
 def rounding_of(
-    sensitivity: Sensitivity,
-    gamma: float,
-    size: float,
-    off: float = 0.0,
-    unsolved: float = 0.0,
-    shaken: float = 0.0,
-) -> Rounding:
+    models: RidgeModels, gamma: float, size: float, off: float = 0.0, feature_error: float = 0.0
+) -> RoundingBounds:
     """Return bounds on the effect of rounding with this γ on the models.
 
     Parameters
     ----------
-    sensitivity
-        Of the models.
+    models
+        The models.
     gamma
         γ.
     size
         The largest number that predictions and residuals are sums of, besides k(x)ᵀC.
     off
         Remaining error of the models' equations, in units of √k(x, x); it adds to γ·load.
-    unsolved
-        Error of solutions by iteration, added to the slope.
-    shaken
+    feature_error
         Bound on the error of the network's own outputs.
 
     """
-    known = (gamma * sensitivity.strain.abs() <= FIRST_ORDER) & (sensitivity.doubtful == 0)
+    terms, unsolved = models.terms, models.unsolved
+    known = (gamma * terms.strain.abs() <= FIRST_ORDER) & (models.doubtful == 0)
     if not known.any():
-        nothing = torch.full_like(sensitivity.load, torch.inf)
-        return Rounding(torch.inf, torch.inf, nothing, gamma)
-    some = sensitivity[known]
-    each = BEYOND * some.reach.max() * (gamma * some.load + off)
-    own = gamma * (sensitivity.own + size) + shaken
-    own = own + (off * sensitivity.reach + unsolved) * sensitivity.roots
-    return Rounding(
+        nothing = torch.full_like(terms.load, torch.inf)
+        return RoundingBounds(torch.inf, torch.inf, nothing, gamma)
+    each = BEYOND * terms.reach[known].max() * (gamma * terms.load[known] + off)
+    own = gamma * (terms.own + size) + feature_error
+    own = own + (off * terms.reach + unsolved) * terms.roots
+    constant = float((each * models.row_ridges[known].sqrt()).max())
+    return RoundingBounds(
         slope=float(each.max()) + unsolved,
-        constant=float((each * some.ridges.sqrt()).max()) + gamma * size + shaken,
+        constant=constant + gamma * size + feature_error,
         own=torch.where(known, own, torch.inf),
         epsilon=gamma,
     )
-
-
-class Drift(NamedTuple):
-    """What rounding may have changed.
-
-    Attributes
-    ----------
-    slope, constant
-        Predictions at x are off by at most slope·√h(x) + constant·√(1 + ‖φ(x)‖²), where h(x) ≤ 1.
-    steep
-        The slope where h(x) > 1.
-    own
-        Bounds on the errors of left-out residuals, shape (n,); infinite where nothing is known.
-
-    """
-
-    slope: float
-    constant: float
-    steep: float
-    own: Tensor
-
-    def slack(self, leverages: Tensor, norms: Tensor) -> Tensor:
-        """Bounds on the errors of predictions, shape (m,)."""
-        slopes = torch.where(leverages > 1, self.steep, self.slope)
-        return slopes * leverages.sqrt() + self.constant * (1 + norms).sqrt()
-
-
-class Extremes(NamedTuple):
-    """What bounds on rounding need of all rows; those of several sets of rows can be joined.
-
-    Attributes
-    ----------
-    load
-        The largest load of rows without a large leverage.
-    known
-        That of rows of whose models something is known; −∞ if there are none.
-    least
-        The smallest 1 − h of these; ∞ if there are none.
-
-    """
-
-    load: float
-    known: float
-    least: float
-
-    @classmethod
-    def joined(cls, parts: Sequence[Extremes]) -> Extremes:
-        """Those of all rows."""
-        loads, known, least = zip(*parts, strict=True)
-        return cls(max(loads), max(known), min(least))

@@ -30,7 +30,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .rounding import FIRST_ORDER, Drift, Extremes
+from .rounding import FIRST_ORDER
 from .system import Indefinite
 
 # Rows that are summed at a time, at most; where memory is short, or partitions are small, fewer,
@@ -58,7 +58,58 @@ class Sums:
 
 
 SAFETY = 4.0
+EPSILON = SAFETY * torch.finfo(torch.float64).eps
 RARE = 1 / 16  # 1 − h_j of rows with a large leverage
+
+
+class StreamedBounds(NamedTuple):
+    """What rounding may have changed.
+
+    Attributes
+    ----------
+    slope, constant
+        Predictions at x are off by at most slope·√h(x) + constant·√(1 + ‖φ(x)‖²), where h(x) ≤ 1.
+    steep
+        The slope where h(x) > 1.
+    own
+        Bounds on the errors of left-out residuals, shape (n,); infinite where nothing is known.
+
+    """
+
+    slope: float
+    constant: float
+    steep: float
+    own: Tensor
+
+    def slack(self, leverages: Tensor, norms: Tensor) -> Tensor:
+        """Bounds on the errors of predictions, shape (m,)."""
+        slopes = torch.where(leverages > 1, self.steep, self.slope)
+        return slopes * leverages.sqrt() + self.constant * (1 + norms).sqrt()
+
+
+class Extremes(NamedTuple):
+    """What bounds on rounding need of all rows; those of several sets of rows can be joined.
+
+    Attributes
+    ----------
+    load
+        The largest load of rows without a large leverage.
+    known
+        That of rows of whose models something is known; −∞ if there are none.
+    least
+        The smallest 1 − h of these; ∞ if there are none.
+
+    """
+
+    load: float
+    known: float
+    least: float
+
+    @classmethod
+    def joined(cls, parts: Sequence[Extremes]) -> Extremes:
+        """Those of all rows."""
+        loads, known, least = zip(*parts, strict=True)
+        return cls(max(loads), max(known), min(least))
 
 
 class Left(NamedTuple):
@@ -128,16 +179,16 @@ class StreamedRidge:
         errors = targets - rows @ self.step
         return Left(errors / (1 - leverages), errors, leverages, rows.square().sum(dim=1))
 
-    def drift(
-        self, left: Left, shaken: float, size: float, extremes: Extremes | None = None
-    ) -> Drift:
+    def bounds(
+        self, left: Left, feature_error: float, size: float, extremes: Extremes | None = None
+    ) -> StreamedBounds:
         """Bound what rounding may have changed.
 
         Parameters
         ----------
         left
             Rows that are left out.
-        shaken
+        feature_error
             ε, errors of the features of a row.
         size
             The largest |y|.
@@ -145,62 +196,65 @@ class StreamedRidge:
             Of all rows that are left out; None: these are all.
 
         """
-        extremes = self.extremes(left, shaken) if extremes is None else extremes
-        slope, bounds = self._slopes(shaken, size, extremes)
-        open_part, known = self._known(left, shaken)
-        mine = slope + self._strain * self._loads(left)
+        extremes = extremes or self.extremes(left, feature_error)
+        found = self.prediction_bounds(feature_error, size, extremes)
+        open_part, known = self._known(left, feature_error)
+        mine = math.sqrt(RARE) * found.slope + self._strain * self._loads(left)
         own = mine * left.leverages.sqrt() / open_part.sqrt()
-        own += bounds.constant * (1 + left.norms).sqrt() / open_part
-        own += self._epsilon * left.residuals.abs() / open_part
+        own += found.constant * (1 + left.norms).sqrt() / open_part
+        own += EPSILON * left.residuals.abs() / open_part
         # Models without a row of large leverage are a few: their larger errors go to their scores.
         own += torch.where(open_part < RARE, mine / open_part.sqrt(), 0.0)
-        return bounds._replace(own=torch.where(known, own, torch.inf))
+        return found._replace(own=torch.where(known, own, torch.inf))
 
-    def extremes(self, left: Left, shaken: float) -> Extremes:
+    def extremes(self, left: Left, feature_error: float) -> Extremes:
         """What bounds need of all rows, of some of them."""
-        load, (open_part, known) = self._loads(left), self._known(left, shaken)
-        least = open_part[known].min() if known.any() else math.inf
-        largest = load[known].max() if known.any() else -math.inf
-        return Extremes(_largest(load[open_part >= RARE]), float(largest), float(least))
+        loads, (open_part, known) = self._loads(left), self._known(left, feature_error)
+        usual = loads[open_part >= RARE]
+        return Extremes(
+            float(usual.max()) if len(usual) else 0.0,
+            float(loads[known].max()) if known.any() else -math.inf,
+            float(open_part[known].min()) if known.any() else math.inf,
+        )
 
-    def slopes(self, shaken: float, size: float, extremes: Extremes) -> Drift:
+    def prediction_bounds(
+        self, feature_error: float, size: float, extremes: Extremes
+    ) -> StreamedBounds:
         """Bounds for predictions alone."""
-        return self._slopes(shaken, size, extremes)[1]
-
-    def _slopes(self, shaken: float, size: float, extremes: Extremes) -> tuple[float, Drift]:
-        """The slope of most models, and bounds for all of them."""
         nothing = self.weights[:0]
         if math.isinf(extremes.least):
-            return math.inf, Drift(math.inf, math.inf, math.inf, nothing)
-        shaken, length = SAFETY * shaken, float(self.weights.norm())
+            return StreamedBounds(math.inf, math.inf, math.inf, nothing)
+        error, length = SAFETY * feature_error, float(self.weights.norm())
         slope = self._strain * extremes.load
-        slope += shaken * math.sqrt(self.count) * (length + self.size / self._root)
+        slope += error * math.sqrt(self.count) * (length + self.size / math.sqrt(self.ridge / 2))
         many, first = math.sqrt(len(self.lower)), float((self.weights - self.step).norm())
         lost = many * math.sqrt(self.trace) * first + math.sqrt(self.count) * size
-        slope += self._epsilon * lost  # of the targets
-        constant = (shaken + self._epsilon * many) * length + self._epsilon * size
+        slope += EPSILON * lost  # of the targets
+        constant = (error + EPSILON * many) * length + EPSILON * size
         worst = math.sqrt(min(RARE, extremes.least))
         steep = max(slope, slope + self._strain * extremes.known) / worst
-        return slope, Drift(slope / math.sqrt(RARE), constant, steep, nothing)
+        return StreamedBounds(slope / math.sqrt(RARE), constant, steep, nothing)
 
     def _loads(self, left: Left) -> Tensor:
         load = self.load + (self.spread * left.leverages).sqrt() * left.residuals.abs()
         return load.clamp(max=math.sqrt(self._omega) * self.size) + self.size
 
-    def _known(self, left: Left, shaken: float) -> tuple[Tensor, Tensor]:
+    def _known(self, left: Left, feature_error: float) -> tuple[Tensor, Tensor]:
         """1 − h, and whether rounding leaves something known of each model."""
         open_part = (1 - left.leverages).clamp(min=0.0)
         changed = self._gamma * self._omega
-        changed += 2 * SAFETY * shaken * math.sqrt(self.count) / self._root
+        changed += 2 * SAFETY * feature_error * math.sqrt(self.count / (self.ridge / 2))
         return open_part, changed <= FIRST_ORDER * open_part
 
     @property
-    def _epsilon(self) -> float:
-        return SAFETY * torch.finfo(self.lower.dtype).eps
-
-    @property
     def _gamma(self) -> float:
-        return self._epsilon * (self._summing + math.sqrt(len(self.lower)))
+        """Roundings of sums over all rows, as often up as down, in the worst blocks.
+
+        It does not depend on the blocks, so that it is the same however rows are partitioned.
+        """
+        sizes = (min(self.count, BLOCK_ROWS), min(self.count, SMALL_BLOCK))
+        summing = max(math.sqrt(size) + math.sqrt(self.count / size) for size in sizes)
+        return EPSILON * (summing + math.sqrt(len(self.lower)))
 
     @property
     def _omega(self) -> float:
@@ -209,20 +263,3 @@ class StreamedRidge:
     @property
     def _strain(self) -> float:
         return self._gamma * math.sqrt(self._omega)
-
-    @property
-    def _root(self) -> float:
-        return math.sqrt(self.ridge / 2)
-
-    @property
-    def _summing(self) -> float:
-        """Roundings of a sum over all rows, as often up as down, in the worst blocks.
-
-        It does not depend on the blocks, so that it is the same however rows are partitioned.
-        """
-        sizes = (min(self.count, BLOCK_ROWS), min(self.count, SMALL_BLOCK))
-        return max(math.sqrt(size) + math.sqrt(self.count / size) for size in sizes)
-
-
-def _largest(values: Tensor) -> float:
-    return float(values.max()) if len(values) else 0.0

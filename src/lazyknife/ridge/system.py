@@ -1,4 +1,4 @@
-"""The ridge at one λ: the protocol of its two forms, and the record of its models.
+"""The ridge at one λ: notation, what its solution offers in both forms, and the record of models.
 
 With K the kernel of the n training rows, r = Y − f(X; θ0) the targets, A the inverse of K + λI (of
 the bordered system where there is an unpenalised intercept), c = A r and d = diag A:
@@ -16,14 +16,14 @@ The dual form (dual.py) works on the kernel, the primal form (primal.py) on feat
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
 
-from ..compute import Machine
-from .rounding import Sensitivity
+from .rounding import RoundingTerms
 
 
 class Indefinite(ValueError):
@@ -35,6 +35,16 @@ class Indefinite(ValueError):
             "outweighs the ridge. Use a larger ridge, or scale the features (scaling='symlog', or "
             "'standardize' with X_pool)"
         )
+
+
+def check_finite(matrix: Tensor) -> Tensor:
+    """The matrix; an error if an entry is not finite."""
+    if not torch.isfinite(matrix.sum()):
+        raise ValueError(
+            "the network's tangent features are too large for float64 on these rows: "
+            "scale the features (scaling='symlog', or 'standardize' with X_pool)"
+        )
+    return matrix
 
 
 @dataclass(frozen=True)
@@ -52,6 +62,117 @@ class OwnRidges:
 
     values: Tensor
     doubtful: Tensor
+
+
+class Open(NamedTuple):
+    """New rows at one λ: weights b, shape (m, n); s, shape (m,).
+
+    γ·loose, shape (m,), bounds the relative error of s.
+    """
+
+    weights: Tensor
+    left_open: Tensor
+    loose: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Ridge(ABC):
+    """The ridge at one λ, solved.
+
+    Attributes
+    ----------
+    ridge
+        λ.
+    dual, diagonal
+        c and d, each (n,).
+    intercept
+        β, a single number.
+    share
+        v, the change of β per unit of each row's target, shape (n,).
+
+    """
+
+    ridge: float
+    dual: Tensor
+    diagonal: Tensor
+    intercept: Tensor
+    share: Tensor
+
+    @property
+    def left_out(self) -> Tensor:
+        """The residuals e = c/d, shape (n,)."""
+        return self.dual / self.diagonal
+
+    @property
+    @abstractmethod
+    def coefficients(self) -> Tensor:
+        """The full model in the coordinates of the basis, shape (q,)."""
+
+    @property
+    @abstractmethod
+    def terms(self) -> RoundingTerms:
+        """How sensitive the models without each row are to rounding."""
+
+    @property
+    def strain(self) -> float:
+        """γ times it bounds the relative errors of d."""
+        return float(self.terms.strain.abs().max())
+
+    @property
+    @abstractmethod
+    def weight(self) -> float:
+        """γ·weight·√strain bounds the error of c_i in units of √d_i."""
+
+    @abstractmethod
+    def inverse_rows(self, rows: slice | Tensor) -> Tensor:
+        """Copies of rows of A, shape (rows, n)."""
+
+    @abstractmethod
+    def steps(self, rows: Tensor) -> Tensor:
+        """Change of the full model per unit of each of these rows' targets, shape (q, rows)."""
+
+    @abstractmethod
+    def fold_terms(self, rows: Tensor, weights: Tensor, moved: Tensor) -> RoundingTerms:
+        """Sensitivity of the model without all of these rows, at them.
+
+        Parameters
+        ----------
+        rows
+            The rows S.
+        weights
+            Weights (A_SS)⁻¹A_S· with which the other rows enter their predictions, in the
+            coordinates of the basis, shape (rows, q).
+        moved
+            By how much the model differs from the full one, shape (q,).
+
+        """
+
+    @abstractmethod
+    def at(self, coordinates: Tensor, norms: Tensor) -> Open:
+        """Weights b and s of new rows, from z(x), shape (m, q), and k(x, x), shape (m,)."""
+
+    @abstractmethod
+    def factor(self) -> Self:
+        """The same with what ``at`` needs alone."""
+
+    @abstractmethod
+    def _columns(self) -> Tensor:
+        """The models without each row, shape (q, n), in the memory of this solution if possible."""
+
+    def models(self) -> RidgeModels:
+        """The models without each row; what new rows need aside, they overwrite the solution."""
+        residuals = self.left_out
+        each = self.intercept - self.share * residuals
+        return RidgeModels(
+            columns=self._columns(),
+            full=self.coefficients,
+            intercepts=torch.cat([each, self.intercept[None]]),
+            ridges=residuals.new_full((len(residuals) + 1,), self.ridge),
+            residuals=residuals,
+            training_residuals=self.ridge * self.dual,  # (K + λI)c + β = r
+            terms=self.terms,
+            doubtful=torch.zeros_like(residuals),
+        )
 
 
 @dataclass(frozen=True)
@@ -74,13 +195,17 @@ class RidgeModels:
         r_j minus its prediction by the model without it, shape (n,).
     training_residuals
         r_i minus the full model's prediction, shape (n,).
-    sensitivity
+    terms
         How sensitive the models without each row are to rounding.
+    doubtful
+        1 where rounding may have decided which λ was chosen, else 0, shape (n,).
     model_of
         For each row the model without it, shape (n,); None where model j is that of row j.
     unsolved
         Remaining error of equations that are solved by iteration: predictions at x are off by at
         most this many √k(x, x).
+    factors
+        The solution at each λ, ready for new rows, where widths need it.
 
     """
 
@@ -90,170 +215,60 @@ class RidgeModels:
     ridges: Tensor
     residuals: Tensor
     training_residuals: Tensor
-    sensitivity: Sensitivity
+    terms: RoundingTerms
+    doubtful: Tensor
     model_of: Tensor | None = None
     unsolved: float = 0.0
+    factors: tuple[Ridge, ...] = ()
 
     @classmethod
     def empty(cls, columns: Tensor, like: Tensor) -> RidgeModels:
         """Memory for the models without each of n rows; ``like`` has shape (n,)."""
-        n = len(like)
+        zeros = like.new_zeros(6, len(like))
         return cls(
             columns=columns,
             full=like.new_zeros(len(columns)),
-            intercepts=like.new_zeros(n + 1),
-            ridges=like.new_zeros(n + 1),
+            intercepts=like.new_zeros(len(like) + 1),
+            ridges=like.new_zeros(len(like) + 1),
             residuals=torch.zeros_like(like),
             training_residuals=torch.zeros_like(like),
-            sensitivity=Sensitivity.unknown(n, like),
+            terms=RoundingTerms(*zeros[:5]),
+            doubtful=zeros[5],
         )
 
-    def first(self, count: int) -> RidgeModels:
-        """The models of the first rows alone, in the same memory."""
-        if count == len(self.residuals):
-            return self
-        return replace(
+    @property
+    def row_ridges(self) -> Tensor:
+        """λ of the model without each row, shape (n,)."""
+        each = self.ridges[:-1]
+        return each if self.model_of is None else each[self.model_of]
+
+    def put_(self, which: Tensor, other: RidgeModels) -> None:
+        """Copy some of the n + 1 models from another record."""
+        left = which[:-1]
+        self.columns[:, left] = other.columns[:, left]
+        pairs = [(self.intercepts, other.intercepts, which), (self.ridges, other.ridges, which)]
+        pairs.append((self.residuals, other.residuals, left))
+        pairs += [(*pair, left) for pair in zip(self.terms, other.terms, strict=True)]
+        for mine, yours, where in pairs:
+            mine[where] = yours[where]
+        if which[-1]:
+            self.full.copy_(other.full)
+            self.training_residuals.copy_(other.training_residuals)
+
+    def some(self, rows: slice | Tensor) -> RidgeModels:
+        """The models without some of the rows; a slice shares their memory."""
+        mine = replace(
             self,
-            columns=self.columns[:, :count],
-            intercepts=torch.cat([self.intercepts[:count], self.intercepts[-1:]]),
-            ridges=torch.cat([self.ridges[:count], self.ridges[-1:]]),
-            residuals=self.residuals[:count],
-            training_residuals=self.training_residuals[:count],
-            sensitivity=self.sensitivity[torch.arange(count, device=self.residuals.device)],
+            residuals=self.residuals[rows],
+            terms=self.terms.some(rows),
+            doubtful=self.doubtful[rows],
         )
-
-
-class Open(NamedTuple):
-    """New rows at one λ: weights b, shape (m, n); s, shape (m,).
-
-    γ·loose, shape (m,), bounds the relative error of s.
-    """
-
-    weights: Tensor
-    left_open: Tensor
-    loose: Tensor
-
-
-class Ridge(Protocol):
-    """The ridge at one λ, solved."""
-
-    @property
-    def ridge(self) -> float:
-        """λ."""
-
-    @property
-    def dual(self) -> Tensor:
-        """c, shape (n,)."""
-
-    @property
-    def diagonal(self) -> Tensor:
-        """d, shape (n,)."""
-
-    @property
-    def coefficients(self) -> Tensor:
-        """The full model in the coordinates of the basis, shape (q,)."""
-
-    @property
-    def intercept(self) -> Tensor:
-        """β, a single number."""
-
-    @property
-    def roots(self) -> Tensor:
-        """√diag G of the equations' own matrix G, in the coordinates of the basis, shape (q,)."""
-
-    @property
-    def ground(self) -> float:
-        """Added to |w|ᵀ√diag G in the bound on errors of the model w."""
-
-    @property
-    def unit(self) -> float:
-        """Factor that makes d independent of the unit of k."""
-
-    @property
-    def weight(self) -> float:
-        """γ·weight·√strain bounds the error of c_i in units of √d_i."""
-
-    @property
-    def strain(self) -> float:
-        """γ times it bounds the relative errors of d."""
-
-    def inverse_rows(self, rows: slice | Tensor) -> Tensor:
-        """Rows of A, shape (rows, n)."""
-
-    @property
-    def share(self) -> Tensor:
-        """v, the change of β per unit of each row's target, shape (n,)."""
-
-    def steps(self, rows: slice | Tensor, inverse_rows: Tensor) -> Tensor:
-        """Change of the full model per unit of each of these rows' targets, shape (q, rows)."""
-
-    def without(self, rows: slice, inverse_rows: Tensor) -> tuple[Tensor, Tensor]:
-        """The models without each of these rows, (rows, q), and their intercepts, (rows,)."""
-
-    @property
-    def widening(self) -> Tensor:
-        """Factor by which the reach of new rows may exceed each training row's, shape (n,)."""
-
-    def spans(self, rows: slice, inverse_rows: Tensor) -> Tensor:
-        """Return u of rounding.py for these rows."""
-
-    def sensitivity(self, spans: Tensor) -> Sensitivity:
-        """Sensitivity to rounding, from the u of all rows, shape (n,)."""
-
-
-class OpenRidge(Ridge, Protocol):
-    """The ridge at one λ, ready for new rows."""
-
-    @property
-    def loose(self) -> float:
-        """γ times it bounds the relative error of s at rows like the training rows."""
-
-    def at(self, coordinates: Tensor, norms: Tensor) -> Open:
-        """Weights b and s of new rows, from z(x), shape (m, q), and k(x, x), shape (m,)."""
-
-
-class System(Protocol):
-    """The equations of the lazy step, ready to be solved at one λ after another."""
-
-    @property
-    def targets(self) -> Tensor:
-        """r, shape (n,)."""
-
-    @property
-    def norms(self) -> Tensor:
-        """k(x, x) of the rows, shape (n,)."""
-
-    @property
-    def machine(self) -> Machine:
-        """Where the equations are solved."""
-
-    @property
-    def width(self) -> int:
-        """Number q of coordinates."""
-
-    def at(self, ridge: float) -> Ridge:
-        """Solve at λ, in the memory of the system: the next call overwrites the result."""
-
-    def again(self, solved: Any, targets: Tensor) -> Ridge:
-        """The solution that ``at`` gave last, for other targets, shape (n,)."""
-
-    @property
-    def intercept(self) -> bool:
-        """Whether there is an unpenalised intercept."""
-
-    def factor(self, ridge: float) -> OpenRidge:
-        """Solve at λ in new memory."""
-
-    def models(self, ridge: float) -> RidgeModels:
-        """All n leave-one-out models at λ; they overwrite the system."""
-
-    def copy(self) -> System:
-        """A copy of the equations."""
-
-    def kept_rows(self, rows: Tensor) -> Tensor:
-        """Copies of coordinates of some training rows, shape (rows, q)."""
-
-
-def left_out(solved: Ridge) -> Tensor:
-    """Return e = c/d, shape (n,)."""
-    return solved.dual / solved.diagonal
+        if self.model_of is not None:
+            return replace(mine, model_of=self.model_of[rows])
+        return replace(
+            mine,
+            columns=self.columns[:, rows],
+            intercepts=torch.cat([self.intercepts[:-1][rows], self.intercepts[-1:]]),
+            ridges=torch.cat([self.ridges[:-1][rows], self.ridges[-1:]]),
+            training_residuals=self.training_residuals[rows],
+        )

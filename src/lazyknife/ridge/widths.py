@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
-from .system import OpenRidge, RidgeModels, System
+from ..tangent import Linear
+from .dual import DualRidge, DualSystem
+from .system import Ridge, RidgeModels
 
 
 class Scales(Protocol):
@@ -28,18 +29,18 @@ class Scales(Protocol):
     def own(self) -> Tensor:
         """σ_{−j}(X_j), shape (n,)."""
 
+    @property
+    def own_error(self) -> Tensor:
+        """Bounds on the relative errors of ``own`` by rounding, a single one or shape (n,)."""
+
     def at(self, rows: Tensor, norms: Tensor) -> tuple[Tensor, Tensor]:
         """σ_{−j}(x), shape (m, n), from coordinates (m, q) and k(x, x), shape (m,).
 
         Also bounds, shape (m,), on the relative errors of a row's σ by rounding.
         """
 
-    @property
-    def own_error(self) -> Tensor:
-        """Bounds on the relative errors of ``own`` by rounding, a single one or shape (n,)."""
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LeverageScales:
     """σ from the distance to the data.
 
@@ -47,41 +48,35 @@ class LeverageScales:
     ----------
     factors
         One for each λ that occurs.
-    members
-        The models that have each λ.
+    ridges
+        λ of each model, shape (n,).
+    gamma
+        The relative error of kernels.
 
     """
 
-    factors: tuple[OpenRidge, ...]
-    members: tuple[Tensor, ...]
-    own: Tensor
+    factors: tuple[Ridge, ...]
+    ridges: Tensor
     gamma: float
 
-    @classmethod
-    def of(
-        cls, factors: Sequence[OpenRidge], gamma: float, ridges: Tensor | None = None
-    ) -> LeverageScales:
-        """Assign to each model the factor of its λ, (n,); None if there is only one factor.
-
-        ``gamma`` is the relative error of kernels.
-        """
-        if ridges is None:
-            ridges = torch.full_like(factors[0].diagonal, factors[0].ridge)
-        members = tuple(torch.nonzero(ridges == factor.ridge)[:, 0] for factor in factors)
-        own = factors[0].diagonal.new_empty(len(ridges))
-        for factor, models in zip(factors, members, strict=True):
-            own[models] = factor.diagonal[models].rsqrt()
-        return cls(tuple(factors), members, own, gamma)
+    @property
+    def own(self) -> Tensor:
+        own = torch.empty_like(self.ridges)
+        for factor in self.factors:
+            models = self.ridges == factor.ridge
+            own[models] = factor.diagonal[: len(own)][models].rsqrt()
+        return own
 
     @property
     def own_error(self) -> Tensor:
         """γ·strain/2, with the largest strain."""
-        return self.own.new_tensor(self.gamma * max(f.strain for f in self.factors) / 2)
+        return self.ridges.new_tensor(self.gamma * max(f.strain for f in self.factors) / 2)
 
     def at(self, rows: Tensor, norms: Tensor) -> tuple[Tensor, Tensor]:
         """One factor after another."""
-        sigma, error = rows.new_empty(len(rows), len(self.own)), torch.zeros_like(norms)
-        for factor, models in zip(self.factors, self.members, strict=True):
+        sigma, error = rows.new_empty(len(rows), len(self.ridges)), torch.zeros_like(norms)
+        for factor in self.factors:
+            models = torch.nonzero(self.ridges == factor.ridge)[:, 0]
             weights, left_open, loose = factor.at(rows, norms)
             moved = weights[:, models].square_().div_(factor.diagonal[models])
             sigma[:, models] = moved.add_(left_open[:, None])
@@ -90,13 +85,35 @@ class LeverageScales:
         return sigma.sqrt_(), error
 
 
+@dataclass(frozen=True, eq=False)
+class LeverageAgain(LeverageScales):
+    """The same in little memory: kernels of X are factored again for each block of new rows."""
+
+    tangent: Linear
+    X: Tensor
+
+    @classmethod
+    def of(cls, scales: LeverageScales, tangent: Linear, X: Tensor) -> LeverageAgain:
+        """Drop the factors."""
+        dual = (factor for factor in scales.factors if isinstance(factor, DualRidge))
+        factors = tuple(replace(factor, lower=factor.lower.new_empty(0)) for factor in dual)
+        return cls(factors, scales.ridges, scales.gamma, tangent, X)
+
+    def at(self, rows: Tensor, norms: Tensor) -> tuple[Tensor, Tensor]:
+        """Factor the kernel once more, at every λ."""
+        kernel = self.tangent.gram(self.tangent.features(self.X))
+        system = DualSystem(kernel, self.ridges, False, self.tangent.machine)
+        factors = tuple(system.factored(f) for f in self.factors if isinstance(f, DualRidge))
+        return LeverageScales(factors, self.ridges, self.gamma).at(rows, norms)
+
+
 class Widths(ABC):
     """A kind of widths.
 
     Attributes
     ----------
-    needs_system
-        Whether it uses the equations after the models are solved.
+    needs_factors
+        Whether it needs the solved equations at new rows.
     needs_candidates
         Whether it is for models that choose among candidates.
     any_loss
@@ -108,36 +125,28 @@ class Widths(ABC):
 
     """
 
-    needs_system: ClassVar[bool] = True
+    needs_factors: ClassVar[bool] = True
     needs_candidates: ClassVar[bool] = False
     any_loss: ClassVar[bool] = False
     fewest_rows: ClassVar[int] = 2
     matrices: ClassVar[tuple[int, int]]
 
     @abstractmethod
-    def scales(self, system: System, models: RidgeModels, gamma: float) -> Scales | None:
-        """Return σ of all models; None where it is 1.
+    def scales(self, models: RidgeModels, gamma: float) -> Scales | None:
+        """Return σ of all leave-one-out models; None where it is 1.
 
-        Parameters
-        ----------
-        system
-            The equations; they may be overwritten.
-        models
-            The leave-one-out models.
-        gamma
-            The relative error of kernels.
-
+        ``gamma`` is the relative error of kernels.
         """
 
 
 class Constant(Widths):
     """σ = 1."""
 
-    needs_system = False
+    needs_factors = False
     any_loss = True
     matrices = (0, 0)
 
-    def scales(self, system: System, models: RidgeModels, gamma: float) -> None:
+    def scales(self, models: RidgeModels, gamma: float) -> None:
         return None
 
 
@@ -146,10 +155,8 @@ class Leverage(Widths):
 
     matrices = (3, 4)  # the models share few λ, each with a factor of its own
 
-    def scales(self, system: System, models: RidgeModels, gamma: float) -> LeverageScales:
-        each = models.ridges[:-1]
-        factors = [system.factor(ridge) for ridge in each.unique().tolist()]
-        return LeverageScales.of(factors, gamma, each)
+    def scales(self, models: RidgeModels, gamma: float) -> LeverageScales:
+        return LeverageScales(models.factors, models.ridges[:-1], gamma)
 
 
 class Auto(Leverage):
