@@ -256,7 +256,7 @@ def split(atoms: Rows, given: Rows) -> Case:
     def make(alpha: float) -> lk.SplitConformalRegressor:
         return lk.SplitConformalRegressor(line(), epochs=2, alpha=alpha, random_state=SEED)
 
-    places = make(0.5)._parts(4, Seeds.of(SEED))[0].tolist()
+    places = make(0.5)._rows_apart(4, Seeds.of(SEED)).tolist()
     return every(fits(make, places=places, given=given), atoms, 2)
 
 

@@ -578,7 +578,7 @@ REFUSED = {
         f"{score} with {construction}": (
             {"widths": score, "construction": construction},
             rf"construction='{re.escape(construction)}' does not support widths='{score}'"
-            rf": choose from {allowed}, or None",
+            rf": choose widths from {allowed}, None",
         )
         for construction, score, allowed in (
             ("full", "constant", "'leverage'"),
@@ -593,13 +593,13 @@ REFUSED = {
     ),
     "full with moved networks": (
         {"construction": "full", "readout": "network"},
-        r"construction='full' does not support readout='network': choose from 'tangent'",
+        r"construction='full' does not support readout='network': choose readout from 'tangent'",
     ),
     **{
         f"{loss} with {construction}": (
             {"loss": loss, "construction": construction},
-            rf"construction='{re.escape(construction)}' supports the squared loss only, not "
-            rf"loss='{loss}': choose from 'plus', 'minmax', 'jackknife', 'naive'",
+            rf"loss='{loss}' does not support construction='{re.escape(construction)}': choose "
+            "construction from 'plus', 'minmax', 'jackknife', 'naive'",
         )
         for loss in ("huber", "logistic", "poisson")
         for construction in ("full", "cv+")
@@ -607,7 +607,7 @@ REFUSED = {
     **{
         f"{loss} with {name}": (
             {"loss": loss, **settings},
-            rf"{name} does not support loss='{loss}'|loss='{loss}' does not support {name}",
+            rf"loss='{loss}' does not support {name}",
         )
         for loss in ("huber", "poisson")
         for name, settings in {
@@ -617,7 +617,7 @@ REFUSED = {
     },
     "a loss of one's own with leverage": (
         {"loss": lk.Huber(2.0), "widths": "leverage"},
-        r"widths='leverage' does not support loss='huber': choose from 'constant', or None",
+        r"does not support widths='leverage': choose widths from 'constant', None",
     ),
     "one fold": ({"folds": 1}, "folds=1: give at least 2"),
     "no fold": ({"folds": 0}, "folds=0: give a whole number"),

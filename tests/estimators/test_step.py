@@ -434,7 +434,7 @@ def test_codes_take_a_grid_without_a_scale() -> None:
 
 def test_a_sketch_is_read_out_through_the_tangent_alone() -> None:
     X, y = linear(20)
-    with pytest.raises(ValueError, match="use readout='tangent'"):
+    with pytest.raises(ValueError, match="choose readout from 'tangent'"):
         lk.LazyJackknifeRegressor(features=Sketch(9), readout="network").fit(X, y)
     with pytest.raises(TypeError, match="features='sketch': give None or an instance of Exact, S"):
         lk.LazyJackknifeRegressor(features="sketch").fit(X, y)  # type: ignore[arg-type]

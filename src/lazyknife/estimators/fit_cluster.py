@@ -129,7 +129,7 @@ class ClusterFit(LazyFit):
                 "leave readout, loss, features, parameters and n_starts as they are"
             )
         candidates = [self._candidate(network, None, given) for network in networks]
-        widths = self._choices(candidates=True).widths_for(n)
+        widths = self._widths_for(n, chooses=True)
         step = self._step_for(candidates, widths, given, math.inf)
         assert isinstance(step, PartedStep)
         return replace(step, machine=self._worker(step.machine))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..choosing.per_model import choose_ridges
-from ..choosing.rows import MANY, SEARCHED, SHARED, Leaving, draw_part, places_in, rows_apart
+from ..choosing.rows import MANY, SEARCHED, SHARED, draw_part, places_in, rows_apart
 from ..compute import Machine, few_threads
 from ..intervals import Construction, find_construction
 from ..intervals.full_conformal import FullModels
@@ -116,12 +116,6 @@ class LazyStep:
         if auto:
             remedy += ", a number for ridge"
         machine.check_fits(machine.item * (needed + chosen), what, remedy + ", or fewer rows")
-
-    def leaving(self, n: int) -> Leaving:
-        """Which of n rows are left out."""
-        if self.ridge != "auto" or self._construction.symmetric:
-            return Leaving(n)
-        return Leaving.choosing(n, self._construction.uses_folds)
 
     def _is_dual(self, n: int, size: int) -> bool:
         return self.features.has_kernel and (n <= size or not self.loss.closed_form)

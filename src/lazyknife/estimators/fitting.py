@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -25,24 +25,44 @@ from ..choosing.candidates import (
 from ..choosing.record import ChosenSettings
 from ..choosing.rows import Leaving
 from ..compute import Device, Machine, machine_for
+from ..data.checks import (
+    check_between,
+    check_choice,
+    check_flag,
+    check_folds,
+    check_positive_int,
+    check_reasonable,
+)
 from ..data.scaling import Source, unlike_columns
 from ..errors import warn
-from ..intervals import find_construction
+from ..intervals import CONSTRUCTIONS, Construction, find_construction
 from ..intervals.models import rounding_share
-from ..losses import Loss, find_loss
+from ..losses import LOSSES, Loss, find_loss
 from ..networks import Network, build, is_known, listed_networks, mlp, wide
+from ..networks.building import CODES
 from ..records import Base, PrivacyCurve, RoundedModels
-from ..ridge.readout import Read
+from ..ridge.readout import READOUTS, Read
+from ..ridge.widths import WIDTHS
 from ..sentences import domain
-from ..tangent import EXACT, PROBE, FeatureMap, Selection, linearise, selected
+from ..tangent import (
+    EXACT,
+    FEATURES,
+    PROBE,
+    FeatureMap,
+    Selection,
+    check_selection,
+    linearise,
+    selected,
+)
 from .base import IntervalRegressor
 from .fit_full import FullStep
 from .fit_input import Fitted, Given, Seeds
 from .fit_network import LazyStep
 from .fit_per_model import ChoosingStep
 from .fit_shared import PartedStep, is_parted
-from .setting_rules import Choices
 
+MOST_STARTS = 10_000
+MORE_STARTS = "The mean of so many networks no longer changes; each of them takes time and memory"
 LARGEST_SHARE = 1.0  # of what rounding may move the ends of a loss without a closed form
 
 
@@ -63,16 +83,100 @@ class LazyFit(IntervalRegressor):
     device: Device
     memory_budget: int | None
 
-    def _choices(self, candidates: bool = False) -> Choices:
-        features = EXACT if self.features is None else self.features
-        loss = find_loss(self.loss)
-        return Choices(self.construction, self.readout, self.widths, loss, features, candidates)
+    # The settings, and which of them go together.
+
+    def _constructions(self) -> list[str]:
+        return list(CONSTRUCTIONS)
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        if isinstance(self.ridge, str) and self.ridge != "auto":
+            raise ValueError(f"ridge={self.ridge!r}: give 'auto' or a number above 0")
+        if not isinstance(self.ridge, str):
+            check_reasonable("ridge", self.ridge)
+        self._machine()
+        check_positive_int("n_starts", self.n_starts)
+        check_between("n_starts", self.n_starts, (1, MOST_STARTS), MORE_STARTS)
+        check_folds(self.folds)
+        check_flag("fit_intercept", self.fit_intercept)
+        check_selection(self.parameters)
+        check_choice("readout", self.readout, READOUTS)
+        if self.feature_weights is not None:
+            check_choice("feature_weights", self.feature_weights, ["auto"])
+        if self.widths is not None:
+            check_choice("widths", self.widths, WIDTHS)
+        if not isinstance(self._features, FeatureMap):
+            known = ", ".join(kind.__name__ for kind in FEATURES.values())
+            raise TypeError(f"features={self.features!r}: give None or an instance of {known}")
+        find_loss(self.loss)
+        for name, other, values in self._conflicts():
+            raise ValueError(
+                f"{name}={getattr(self, name)!r} does not support {other}="
+                f"{getattr(self, other)!r}: choose {other} from {', '.join(map(repr, values))}"
+            )
+
+    def _conflicts(self) -> Iterator[tuple[str, str, Iterable[Any]]]:
+        """Pairs of settings that exclude each other, and values of the second that would do.
+
+        Constructions, readouts, losses, features and widths declare what they support.
+        """
+        kind, loss = self._construction, find_loss(self.loss)
+        readouts = READOUTS if kind.readouts is None else kind.readouts
+        widths = WIDTHS if kind.widths is None else {name: WIDTHS[name] for name in kind.widths}
+        if self.target_transform is not None and not loss.identity:
+            yield "target_transform", "loss", [n for n, each in LOSSES.items() if each.identity]
+        if self.readout not in readouts:
+            yield "construction", "readout", readouts
+        if READOUTS[self.readout].moves_network and not self._features.has_moves:
+            yield "features", "readout", [n for n in readouts if not READOUTS[n].moves_network]
+        if not (loss.closed_form or kind.any_loss):
+            yield "loss", "construction", [n for n, each in CONSTRUCTIONS.items() if each.any_loss]
+        if not (loss.closed_form or self._features.has_kernel):
+            yield "loss", "features", [None]
+        if self.widths is None:
+            return
+        if self.widths not in widths:
+            yield "construction", "widths", [*widths, None]
+        one = self.network is not None and listed_networks(self.network) is None
+        if WIDTHS[self.widths].needs_candidates and one and not isinstance(self.ridge, str):
+            fixed = [name for name, each in widths.items() if not each.needs_candidates]
+            yield "ridge", "widths", [*fixed, None]
+        if not (loss.closed_form or WIDTHS[self.widths].any_loss):
+            yield "loss", "widths", [*(n for n, each in widths.items() if each.any_loss), None]
+
+    @property
+    def _construction(self) -> Construction:
+        return find_construction(self.construction)
+
+    @property
+    def _features(self) -> FeatureMap:
+        return EXACT if self.features is None else self.features
 
     def _base_method(self) -> BaseMethod:
         return check_base(self.base)
 
     def _machine(self) -> Machine:
         return machine_for(self.device, self.memory_budget)
+
+    def _check_rows(self, n: int) -> None:
+        """Refuse settings that require more than the n rows that the base leaves."""
+        if self._construction.uses_folds:
+            check_folds(self.folds, n)
+        if self.widths is not None and n < WIDTHS[self.widths].fewest_rows:
+            raise ValueError(
+                f"widths={self.widths!r} requires at least {WIDTHS[self.widths].fewest_rows} rows, "
+                f"not {n}: give more rows, or widths='constant'"
+            )
+
+    def _widths_for(self, n: int, chooses: bool) -> str:
+        """The widths for n rows: the setting, or the default of models that choose, or do not."""
+        if self.widths is not None:
+            return self.widths
+        if self._construction.widths is not None:
+            return self._construction.widths[0]
+        return "auto" if chooses and n >= WIDTHS["auto"].fewest_rows else "constant"
+
+    # The rows.
 
     def _learns_from_covariates(self) -> bool:
         return self._base_method().uses_covariates
@@ -90,56 +194,16 @@ class LazyFit(IntervalRegressor):
 
         return rows_in_all(needed, self.n_samples_fit_, base, left)
 
-    def _fit(self, given: Given) -> Fitted:
-        chosen = self._candidates(given.X)
-        return self._fit_one(given) if chosen is None else self._fit_chosen(given, chosen)
+    def _leaving(self, X: Tensor) -> Leaving:
+        """Which of some rows are left out, by the shape of X alone."""
+        return self._leaving_of(self._base_method().rows_left(len(X)), self._candidates(X))
 
-    def _fit_one(self, given: Given) -> Fitted:
-        """Fit around one network."""
-        X, y, seeds = given.X, given.y, given.seeds
-        method, loss, machine = self._base_method(), find_loss(self.loss), self._machine()
-        loss.check(y)
-        learn, left = (torch.from_numpy(rows) for rows in method.rows(len(y), seeds.rows))
-        lazy = self._lazy_step(seeds, len(left))
-        start = build(self.network, X, seeds.start, self.n_starts)
-        lazy.check_fits(len(left), self._moved(start), machine)
-        base = self._learnt(start, given, learn, seeds.base)
-        tangent = linearise(base.module, X, self.parameters, machine)
-        loo = lazy.models(tangent, X[left], y[left])
-        solved = loo.models if isinstance(loo, Read) else loo
-        _warn_if_far(loo.residuals, solved.residuals)
-        rounding = rounding_share(loo, self.alpha, float(y.abs().max()))
-        if not loss.closed_form and not rounding <= LARGEST_SHARE:
-            raise ValueError(
-                f"ridge={self.ridge!r} is too small for loss={loss.name!r} and these rows: "
-                "rounding errors may move the ends of intervals by more than the errors of the "
-                "models. Give a larger ridge, or scale the features (scaling='symlog', or "
-                "'standardize' with X_pool)"
-            )
-        leaving = self._leaving_of(len(left), None)
-        certifier = self._certifier(given, base.dependence, loo, leaving)
-        attributes = {
-            "base_": base,
-            "start_": start,
-            "ridge_": self.n_starts * solved.ridges.cpu().numpy(),
-            "widths_": lazy.widths,
-            "rounding_": rounding,
-            "seeds_": seeds,
-        }
-        return Fitted(loo, certifier, attributes)
-
-    def _learnt(self, start: nn.Module, given: Given, learn: Tensor, seed: int) -> Base:
-        """Base weights of one network."""
-        return self._base_method().fit(
-            start,
-            given.X[learn],
-            given.y[learn],
-            seed=seed,
-            center=self.fit_intercept,
-            progress=self.verbose,
-            covariates=given.covariates,
-            loss=find_loss(self.loss),
-        )
+    def _leaving_of(self, n: int, networks: Iterable[object] | None) -> Leaving:
+        """Which of n rows are left out of models that choose among networks, or of one network."""
+        chooses = networks is not None or isinstance(self.ridge, str)
+        if self._construction.symmetric or not chooses:
+            return Leaving(n)
+        return Leaving.choosing(n, self._construction.uses_folds)
 
     def _scaling_for(self, rows: Any, source: Source) -> Any:
         """``"auto"``: by each model's rows; of the default network by rows that leak nothing."""
@@ -152,15 +216,16 @@ class LazyFit(IntervalRegressor):
         chosen = self._candidates_for(rows)
         return chosen is not None and all(map(is_known, chosen))
 
+    # The networks that models choose from.
+
     def _candidates_for(self, rows: Any) -> tuple[Network | wide, ...] | None:
         dtype = torch.float64 if rows.dtype.kind == "f" else torch.int64
         return self._candidates(torch.empty(rows.shape, dtype=dtype, device="meta"))
 
     def _candidates(self, X: Tensor) -> tuple[Network | wide, ...] | None:
         """The networks that models choose from; None where one network has nothing to choose."""
-        listed = listed_networks(self.network)
-        reason = self._choices().cannot_choose(X)
-        symmetric = find_construction(self.construction).symmetric
+        listed, reason = listed_networks(self.network), self._cannot_choose(X)
+        symmetric = self._construction.symmetric
         if listed is None and self.network is not None:
             chooses = isinstance(self.ridge, str) and not symmetric and not reason
             return (self.network,) if chooses else None
@@ -177,65 +242,20 @@ class LazyFit(IntervalRegressor):
         check_trainable(self._base_method(), self.network)
         return listed
 
-    def _parted(self, n: float, networks: Iterable[object]) -> bool:
-        return is_parted(n, networks, self.construction, self.widths)
-
-    def _leaving(self, X: Tensor) -> Leaving:
-        """Which of some rows are left out, by the shape of X alone."""
-        return self._leaving_of(self._base_method().rows_left(len(X)), self._candidates(X))
-
-    def _leaving_of(self, n: int, networks: Iterable[object] | None) -> Leaving:
-        """Which of n rows are left out of models that choose among networks, or of one network."""
-        construction = find_construction(self.construction)
-        if networks is None:
-            return self._lazy_step(Seeds.of(0), n).leaving(n)
-        return (
-            Leaving(n) if construction.symmetric else Leaving.choosing(n, construction.uses_folds)
-        )
-
-    def _moved(self, start: nn.Module) -> int:
-        """Number of parameters that the lazy step moves."""
-        return sum(p.numel() for p in selected(start, self.parameters).values())
-
-    def _fit_chosen(self, given: Given, networks: Sequence[Network | wide]) -> Fitted:
-        """Fit with networks, weights, λ and widths that are chosen."""
-        X, y, seeds = given.X, given.y, given.seeds
-        method = self._base_method()
-        learn, left = (torch.from_numpy(rows) for rows in method.rows(len(y), seeds.rows))
-        self._choices().check_rows(len(left), self.folds)
-        starts, bases = self._bases(given, networks, learn, len(left))
-        loo, choice, step = self._chosen(networks, bases, given, X[left], y[left])
-        dependence = composed([base.dependence for base in bases if base is not None])
-        leaving = self._leaving_of(len(left), networks)
-        certifier = self._certifier(given, dependence, loo, leaving, step.scaled)
-        attributes: dict[str, Any] = {
-            "widths_": step.widths,
-            "rounding_": rounding_share(loo, self.alpha, certifier.size),
-            "seeds_": seeds,
-        }
-        if choice is not None:
-            attributes |= {"choice_": choice, "ridge_": self.n_starts * choice.ridge}
-        if len(networks) == 1 and bases[0] is not None:
-            attributes |= {"start_": starts[0], "base_": bases[0]}
-        return Fitted(loo, certifier, attributes)
-
-    def _chosen(
-        self,
-        networks: Sequence[Network | wide],
-        bases: Sequence[Base | None],
-        given: Given,
-        X: Tensor,
-        y: Tensor,
-    ) -> tuple[RoundedModels, ChosenSettings | None, ChoosingStep | FullStep | PartedStep]:
-        """Models of some rows, what they chose, and the step that was taken."""
-        candidates = [
-            self._candidate(network, base, given)
-            for network, base in zip(networks, bases, strict=True)
-        ]
-        widths = self._choices(candidates=True).widths_for(len(y))
-        step = self._step_for(candidates, widths, given, len(y))
-        loo, choice = step.models(X, y)
-        return loo, choice, step
+    def _cannot_choose(self, X: Tensor) -> str:
+        """Why models of rows like X cannot choose among candidates; empty if they can."""
+        loss = find_loss(self.loss)
+        if not loss.closed_form:
+            return f"do not support loss={loss.name!r}: use loss='squared'"
+        if self.readout != "tangent":
+            return f"do not support readout={self.readout!r}: use readout='tangent'"
+        if self._features != EXACT:
+            return f"do not support features={self.features!r}: use features=None"
+        if not X.is_floating_point():
+            return f"require rows of numbers; {CODES}"
+        if X.ndim != 2:
+            return "require rows of numbers"
+        return "require at least 4 rows" if len(X) < 4 else ""
 
     def _candidate(self, network: Network | wide, base: Base | None, given: Given) -> Candidate:
         """A network to choose from, at its base weights."""
@@ -250,6 +270,112 @@ class LazyFit(IntervalRegressor):
         terms = (given.X[:PROBE], self.parameters, self._machine(), own)
         return Candidate(name, FiniteNetwork(base.module, *terms))
 
+    # The fit.
+
+    def _fit(self, given: Given) -> Fitted:
+        networks, seeds = self._candidates(given.X), given.seeds
+        learn, left = map(torch.from_numpy, self._base_method().rows(len(given.y), seeds.rows))
+        X, y = given.X[left], given.y[left]
+        find_loss(self.loss).check(given.y)
+        self._check_rows(len(y))
+        widths = self._widths_for(len(y), networks is not None)
+        step = self._lazy_step(seeds, widths)
+        starts, bases = self._bases(given, networks, learn, step, len(y))
+        loo: RoundedModels
+        choice: ChosenSettings | None = None
+        ridges: NDArray[np.float64] | None = None
+        scaled = False
+        if networks is None:
+            loo, ridges = self._solve(bases[0], given.X, X, y, step)
+        else:
+            pairs = zip(networks, bases, strict=True)
+            candidates = [self._candidate(network, base, given) for network, base in pairs]
+            choosing = self._step_for(candidates, widths, given, len(y))
+            loo, choice = choosing.models(X, y)
+            ridges, scaled = None if choice is None else choice.ridge, choosing.scaled
+        dependence = composed([base.dependence for base in bases if base is not None])
+        leaving = self._leaving_of(len(y), networks)
+        certifier = self._certifier(given, dependence, loo, leaving, scaled)
+        attributes = {
+            "widths_": widths,
+            "rounding_": rounding_share(loo, self.alpha, certifier.size),
+            "seeds_": seeds,
+            "choice_": choice,
+            "ridge_": None if ridges is None else self.n_starts * ridges,
+        }
+        if len(bases) == 1:
+            attributes |= {"start_": starts[0], "base_": bases[0]}
+        return Fitted(loo, certifier, {k: v for k, v in attributes.items() if v is not None})
+
+    def _bases(
+        self,
+        given: Given,
+        networks: Sequence[Network | wide] | None,
+        learn: Tensor,
+        step: LazyStep,
+        n: int,
+    ) -> tuple[list[nn.Module | None], list[Base | None]]:
+        """Starting and base weights of every finite network, unless n rows of it do not fit."""
+        starts, bases = list[nn.Module | None](), list[Base | None]()
+        for k, network in enumerate((self.network,) if networks is None else networks):
+            if isinstance(network, wide):
+                starts.append(None)
+                bases.append(None)
+                continue
+            start = build(network, given.X, given.seeds.start + k, self.n_starts)
+            if networks is None or not self._construction.symmetric:
+                moved = sum(p.numel() for p in selected(start, self.parameters).values())
+                step.check_fits(n, moved, self._machine())
+            starts.append(start)
+            bases.append(
+                self._base_method().fit(
+                    start,
+                    given.X[learn],
+                    given.y[learn],
+                    seed=given.seeds.base + k,
+                    center=self.fit_intercept,
+                    progress=self.verbose,
+                    covariates=given.covariates,
+                    loss=find_loss(self.loss),
+                )
+            )
+        return starts, bases
+
+    def _lazy_step(self, seeds: Seeds, widths: str) -> LazyStep:
+        # The mean of networks has the mean of their kernels divided by their number.
+        ridge = self.ridge if isinstance(self.ridge, str) else self.ridge / self.n_starts
+        return LazyStep(
+            ridge,
+            self.fit_intercept,
+            self.readout,
+            self.construction,
+            widths,
+            self.folds,
+            find_loss(self.loss),
+            self._features,
+            seeds.lazy,
+            self.verbose,
+        )
+
+    def _solve(
+        self, base: Base | None, probe: Tensor, X: Tensor, y: Tensor, step: LazyStep
+    ) -> tuple[RoundedModels, NDArray[np.float64]]:
+        """Models around one network that has nothing to choose but λ, and their λ."""
+        assert base is not None
+        tangent = linearise(base.module, probe, self.parameters, self._machine())
+        loo = step.models(tangent, X, y)
+        solved = loo.models if isinstance(loo, Read) else loo
+        _warn_if_far(loo.residuals, solved.residuals)
+        rounding = rounding_share(loo, self.alpha, float(y.abs().max()))
+        if not step.loss.closed_form and not rounding <= LARGEST_SHARE:
+            raise ValueError(
+                f"ridge={self.ridge!r} is too small for loss={step.loss.name!r} and these rows: "
+                "rounding errors may move the ends of intervals by more than the errors of the "
+                "models. Give a larger ridge, or scale the features (scaling='symlog', or "
+                "'standardize' with X_pool)"
+            )
+        return loo, solved.ridges.cpu().numpy()
+
     def _step_for(
         self, candidates: Sequence[Candidate], widths: str, given: Given, n: float
     ) -> ChoosingStep | FullStep | PartedStep:
@@ -258,51 +384,15 @@ class LazyFit(IntervalRegressor):
         scaled = scaled and any(candidate.scales for candidate in candidates)
         more = (given.seeds.lazy, self._machine(), given.nominal)
         common = (candidates, ridge, self.fit_intercept, scaled, *more, widths)
-        if find_construction(self.construction).symmetric:
+        if self._construction.symmetric:
             return FullStep(*common)
         relevance = self.feature_weights is not None
         if self._parted(n, [candidate.network for candidate in candidates]):
             return PartedStep(*common, relevance, self.verbose)
-        own = (self.construction, relevance, self.folds, self.verbose)
-        return ChoosingStep(*common, *own)
+        return ChoosingStep(*common, self.construction, relevance, self.folds, self.verbose)
 
-    def _bases(
-        self, given: Given, networks: Sequence[Network | wide], learn: Tensor, n: int
-    ) -> tuple[list[nn.Module | None], list[Base | None]]:
-        """Starting and base weights of every finite network, unless n rows of it do not fit."""
-        starts, bases = list[nn.Module | None](), list[Base | None]()
-        widths = self._choices(candidates=True).widths_for(n)
-        terms = {"construction": self.construction, "widths": widths, "folds": self.folds}
-        step = LazyStep(self.ridge, **terms)  # type: ignore[arg-type]
-        for k, network in enumerate(networks):
-            if isinstance(network, wide):
-                starts.append(None)
-                bases.append(None)
-                continue
-            starts.append(start := build(network, given.X, given.seeds.start + k, self.n_starts))
-            if not find_construction(self.construction).symmetric:
-                step.check_fits(n, self._moved(start), self._machine())
-            bases.append(self._learnt(start, given, learn, given.seeds.base + k))
-        return starts, bases
-
-    def _lazy_step(self, seeds: Seeds, n: int) -> LazyStep:
-        choices = self._choices()
-        choices.check()
-        choices.check_rows(n, self.folds)
-        # The mean of networks has the mean of their kernels divided by their number.
-        ridge = self.ridge if isinstance(self.ridge, str) else self.ridge / self.n_starts
-        return LazyStep(
-            ridge,
-            self.fit_intercept,
-            self.readout,
-            self.construction,
-            choices.widths_for(n),
-            self.folds,
-            choices.loss,
-            choices.features,
-            seeds.lazy,
-            self.verbose,
-        )
+    def _parted(self, n: float, networks: Iterable[object]) -> bool:
+        return is_parted(n, networks, self.construction, self.widths)
 
     def _certifier(
         self,

@@ -7,19 +7,10 @@ from typing import Any, Literal
 
 from ..base import BaseMethod
 from ..compute import Device
-from ..data.checks import (
-    check_between,
-    check_choice,
-    check_flag,
-    check_folds,
-    check_positive_int,
-    check_reasonable,
-)
 from ..data.encoder import TableEncoder
-from ..intervals import CONSTRUCTIONS, Construction
-from ..losses import Loss, find_loss
-from ..networks import listed_networks
-from ..tangent import FeatureMap, Selection, check_selection
+from ..intervals import Construction
+from ..losses import Loss
+from ..tangent import FeatureMap, Selection
 from .fit_cluster import ClusterFit
 
 MOST_STARTS = 10_000
@@ -171,34 +162,3 @@ class LazyJackknifeRegressor(ClusterFit):
     memory_budget: int | None = None
     random_state: Any = None
     verbose: bool = False
-
-    def _constructions(self) -> list[str]:
-        return list(CONSTRUCTIONS)
-
-    def _check_settings(self) -> None:
-        super()._check_settings()
-        if isinstance(self.ridge, str) and self.ridge != "auto":
-            raise ValueError(f"ridge={self.ridge!r}: give 'auto' or a number above 0")
-        if not isinstance(self.ridge, str):
-            check_reasonable("ridge", self.ridge)
-        self._machine()
-        check_between(
-            "n_starts",
-            check_positive_int("n_starts", self.n_starts),
-            (1, MOST_STARTS),
-            MORE_STARTS,
-        )
-        check_folds(self.folds)
-        check_flag("fit_intercept", self.fit_intercept)
-        check_selection(self.parameters)
-        if self.feature_weights is not None:
-            check_choice("feature_weights", self.feature_weights, ["auto"])
-        loss = find_loss(self.loss)
-        if self.target_transform is not None and not loss.identity:
-            raise ValueError(
-                f"target_transform={self.target_transform!r} does not support loss={loss.name!r}, "
-                "which has a link of its own: use loss='squared' or 'huber', or no transform"
-            )
-        several = isinstance(self.ridge, str) or listed_networks(self.network) is not None
-        several = several or self.network is None
-        self._choices(candidates=several).check()

@@ -216,7 +216,8 @@ def _difference(
         base = _refit(fitted, X[kept], y[kept], new, len(learn), seed)
     others = torch.from_numpy(np.delete(left, position))
     tangent = linearise(base.module, X, fitted.parameters, fitted._machine())
-    alone = fitted._lazy_step(fitted.seeds_, len(others)).models(tangent, X[others], y[others])
+    step = fitted._lazy_step(fitted.seeds_, "constant")
+    alone = step.models(tangent, X[others], y[others])
     parts = [alone.point(new[block]) for block in steps(len(new), alone.rows_at_once)]
     difference = (with_all - torch.cat(parts)).abs()
     # Rounding is not instability: the two models are equal where the base ignores row j.
