@@ -162,14 +162,18 @@ def test_predictions_and_targets_broadcast(loss: Loss) -> None:
 @pytest.mark.parametrize(
     ("loss", "wrong", "message"),
     [
-        (Logistic(), [0.0, 1.0, 0.5], r"y\[2\]=0.5.*'logistic'.*0 and 1"),
-        (Logistic(), [0.0, -1.0], r"y\[1\]=-1.*'logistic'"),
-        (Logistic(), [math.nan, 1.0], r"y\[0\]=nan"),
-        (Poisson(), [3.0, -1.0], r"y\[1\]=-1.*'poisson'.*0 or more"),
-        (Poisson(), [3.0, math.inf], r"y\[1\]=inf"),
-        (Poisson(), [math.nan], r"y\[0\]=nan"),
-        (Squared(), [1.0, math.nan], r"y\[1\]=nan.*'squared'"),
-        (Huber(), [-math.inf], r"y\[0\]=-inf.*'huber'"),
+        (Logistic(), [0.0, 1.0, 0.5], "'logistic' requires y of 0 or 1, but y has 0.5 in row 2"),
+        (Logistic(), [0.0, -1.0], "'logistic' .* -1.0 in row 1"),
+        (Logistic(), [math.nan, 1.0], "nan in row 0"),
+        (Poisson(), [3.0, -1.0], "'poisson' requires y of 0 or more, but y has -1.0 in row 1"),
+        (Poisson(), [3.0, math.inf], "inf in row 1"),
+        (Poisson(), [math.nan], "nan in row 0"),
+        (
+            Squared(),
+            [1.0, math.nan],
+            "'squared' requires y of finite numbers, but y has nan in row 1",
+        ),
+        (Huber(), [-math.inf], "'huber' .* -inf in row 0"),
     ],
 )
 def test_targets_that_do_not_fit_are_refused(loss: Loss, wrong: list[float], message: str) -> None:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from .data.checks import check_reasonable
+from .data.checks import check_reasonable, check_targets, listed
 from .settings import Settings
 
 # A network may exceed this during training; e³⁰ is still far from float32's largest number.
@@ -64,9 +64,14 @@ class Loss(Settings, ABC):
         """Row by row, what a base trains on; its gradient is finite for every finite f."""
         return self.value(f, y)
 
+    def takes(self, y: Tensor) -> Tensor:
+        """Which targets the loss can take."""
+        return torch.isfinite(y)
+
     def check(self, y: Tensor) -> None:
         """Refuse targets that the loss cannot take."""
-        _refuse(~torch.isfinite(y), y, self.name, "give finite numbers")
+        rule = f"loss={self.name!r} requires y of {self.domain or 'finite numbers'}"
+        check_targets(~self.takes(y), y, rule, "leave such rows out, or use another loss")
 
 
 @dataclass(frozen=True)
@@ -158,8 +163,8 @@ class Logistic(Loss):
     def variance(self, mean: Tensor) -> Tensor:
         return mean * (1 - mean)
 
-    def check(self, y: Tensor) -> None:
-        _refuse((y != 0) & (y != 1), y, self.name, "give targets of 0 and 1")
+    def takes(self, y: Tensor) -> Tensor:
+        return (y == 0) | (y == 1)
 
 
 @dataclass(frozen=True)
@@ -193,26 +198,12 @@ class Poisson(Loss):
         near = f.clamp(max=LARGEST_TRAINED_LOG)
         return torch.exp(near) * (1 + f - near) - y * f
 
-    def check(self, y: Tensor) -> None:
-        _refuse(~((y >= 0) & torch.isfinite(y)), y, self.name, "give counts or rates, 0 or more")
-
-
-def _refuse(wrong: Tensor, y: Tensor, name: str, remedy: str) -> None:
-    if wrong.any():
-        row = int(wrong.nonzero()[0])
-        raise ValueError(
-            f"y[{row}]={y[row].item():g} is not a valid target for loss={name!r}: {remedy}, or use "
-            "another loss"
-        )
+    def takes(self, y: Tensor) -> Tensor:
+        return (y >= 0) & torch.isfinite(y)
 
 
 SQUARED = Squared()
-LOSSES: dict[str, type[Loss]] = {
-    "squared": Squared,
-    "huber": Huber,
-    "logistic": Logistic,
-    "poisson": Poisson,
-}
+LOSSES: dict[str, type[Loss]] = {loss.name: loss for loss in (Squared, Huber, Logistic, Poisson)}
 
 
 def find_loss(loss: str | Loss) -> Loss:
@@ -222,6 +213,5 @@ def find_loss(loss: str | Loss) -> Loss:
     if isinstance(loss, str) and loss in LOSSES:
         return LOSSES[loss]()
     raise ValueError(
-        f"loss={loss!r}: choose from {', '.join(map(repr, LOSSES))}, or give one such as "
-        "Huber(delta=2.0)"
+        f"loss={loss!r}: choose from {listed(LOSSES)}, or give one such as Huber(delta=2.0)"
     )

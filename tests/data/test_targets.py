@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lazyknife.data.targets import TARGETS, Pair, find_target
+from lazyknife.data.targets import TARGETS, Transform, find_target
 
 INSIDE = {
     "log": st.floats(1e-300, 1e300),
@@ -101,7 +101,7 @@ Y = np.array([4.0, 1.0, 9.0, 2.0])
 
 
 def test_a_falling_pair_swaps_the_ends():
-    pair = Pair(np.reciprocal, np.reciprocal).check(Y)
+    pair = Transform((np.reciprocal, np.reciprocal)).check(Y)
     assert pair.falling
     lower, upper = pair.ends(np.array([0.25]), np.array([0.5]))
     assert lower <= 2.0 <= upper - 1.9
@@ -143,10 +143,13 @@ def test_infinite_ends_of_a_pair():
 @pytest.mark.parametrize(
     ("pair", "words"),
     [
-        ((lambda y: y - 1, np.exp), "the inverse of target must undo its function, but y has 4.0"),
+        ((lambda y: y - 1, np.exp), "target_transform must undo its function, but y has 4.0"),
         ((lambda y: np.log(y - 1), np.exp), "must give finite numbers, but y has 1.0 in row 1"),
         ((lambda y: np.abs(y - 3), lambda z: Y), "not monotone"),
-        ((np.mean, np.exp), r"the function of target returns shape \(\) for shape \(4,\)"),
+        (
+            (np.mean, np.exp),
+            r"the function of target_transform returns shape \(\) for shape \(4,\)",
+        ),
     ],
 )
 def test_pairs_are_tried_on_the_training_targets(pair, words):
@@ -160,7 +163,7 @@ def test_a_pair_needs_two_values_to_show_its_direction():
 
 
 def test_the_error_of_an_inexact_inverse_widens():
-    pair = Pair(np.sqrt, lambda z: z**2 + 1e-6).check(Y)
+    pair = Transform((np.sqrt, lambda z: z**2 + 1e-6)).check(Y)
     lower, upper = pair.ends(np.array([1.0]), np.array([2.0]))
     assert lower < 1.0
     assert upper > 4.0

@@ -13,7 +13,7 @@ from torch import nn
 
 from lazyknife.data.own_scaling import FeatureScale as Frame
 from lazyknife.data.scaling import symlog
-from lazyknife.data.targets import TARGETS, Pair
+from lazyknife.data.targets import Transform
 from lazyknife.estimators.saving import _read, _Writer, saveable_classes
 
 
@@ -44,7 +44,7 @@ VALUES = [
     *((), (1, (2.5, None)), [1, [2]], {"a": 1, 2: "b", (1.0, 2.0): None}, {"self": [1]}, {}),
     *(frozenset({2**64 - 1, 0}), frozenset({"x", "y"}), frozenset(), {"a"}),
     *(np.float32(0.1), np.int64(3), np.bool_(True), np.float64("nan"), np.str_("x")),
-    *(torch.float64, torch.bfloat16, torch.device("cpu"), symlog, TARGETS["log"]),
+    *(torch.float64, torch.bfloat16, torch.device("cpu"), symlog, Transform("log")),
     *(torch.arange(3), torch.ones(2, 3).T, torch.tensor(True)),
     *(np.arange(3), np.eye(2).T, np.array(["a", "bc"]), np.array(["a", None, "b"])[::2]),
     *(np.zeros((0, 3), dtype=np.float32), np.array(1.5), np.array([1, 2], dtype=np.uint64)),
@@ -75,7 +75,7 @@ NESTED = st.recursive(
         st.lists(inner)
         | st.tuples(inner, inner)
         | st.dictionaries(st.text(), inner)
-        | st.builds(Pair, inner, inner)
+        | st.builds(Transform, inner, inner)
         | st.builds(Frame, inner, inner, inner)
     ),
     max_leaves=20,
@@ -136,7 +136,6 @@ def test_a_file_can_name_no_other_class(name):
         ["builtins.list", [[0]]],  # itself
         ["torch.dtype", ["_inductor"]],
         ["builtins.function", ["eval"]],
-        ["lazyknife.data.targets.Named", ["none"]],
         ["tensor", ["none", (), (), "cpu"]],
         ["given", ["network"]],
         ["lazyknife.data.own_scaling.FeatureScale", {"center": 1, "scale": 2, "code": 3}],

@@ -112,7 +112,8 @@ def check_folds(folds: Any, n: float = math.inf) -> int:
 
 def check_targets(wrong: ArrayLike, y: ArrayLike, rule: str, remedy: str = "") -> None:
     """Refuse targets of which some are wrong, with the rule, the first of them and a way out."""
-    if np.any(wrong):
-        row = int(np.argmax(wrong))
+    found = np.asarray(wrong)
+    if found.any():
+        row = int(found.argmax())
         advice = f": {remedy}" if remedy else ""
         raise ValueError(f"{rule}, but y has {float(np.asarray(y)[row])!r} in row {row}{advice}")

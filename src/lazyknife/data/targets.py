@@ -8,8 +8,8 @@ outwards: where the rounded z of some y lies in the interval, y lies in what is 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .. import sentences
-from .checks import check_real, listed
+from .checks import check_real, check_targets, listed
 from .scaling import symlog
 
 Values = NDArray[np.float64]
@@ -28,159 +28,23 @@ ROUND_TRIP = 1e-6  # relative error that inverse(function(y)) may have
 DOUBLINGS = 64  # of a step by which ends are moved outwards
 
 
-@dataclass(frozen=True)
-class Named:
-    """An increasing function that is defined on an open interval.
+class Monotone(NamedTuple):
+    """A monotone function that is defined on an open interval, and its inverse.
 
-    Attributes
-    ----------
-    name
-        Its key in ``TARGETS``.
-    apply, point
-        The function and its inverse, whose limits at ±inf are ``low`` and ``high``.
-    low, high
-        The interval.
-    otherwise
-        What to do with targets outside of it.
-
+    ``remedy`` is what to do with targets outside of the interval.
     """
 
-    name: str
     apply: Function
-    point: Function
-    low: float
-    high: float
-    otherwise: str = ""
+    inverse: Function
+    low: float = -np.inf
+    high: float = np.inf
+    remedy: str = ""
 
     @property
     def domain(self) -> str:
         """The values that y may have; nothing if it may have any."""
         most = "" if self.high == np.inf else f" and below {self.high:g}"
         return "" if self.low == -np.inf else f"above {self.low:g}{most}"
-
-    def check(self, y: Values) -> Named:
-        outside = ~((self.low < y) & (y < self.high))
-        required = f"target_transform={self.name!r} requires y {self.domain}"
-        refuse_first(outside, y, required, self.otherwise)
-        return self
-
-    def ends(self, lower: Values, upper: Values) -> tuple[Values, Values]:
-        down = self.point(lower - ULPS * (1 + np.abs(lower)))  # more than rounding changes in z
-        up = self.point(upper + ULPS * (1 + np.abs(upper)))
-        for _ in range(2):  # ulps: the inverse itself rounds
-            down, up = np.nextafter(down, -np.inf), np.nextafter(up, np.inf)
-        return np.maximum(down, self.low), np.minimum(up, self.high)
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A function of the user and its inverse.
-
-    Attributes
-    ----------
-    apply, inverse
-        The functions.
-    falling
-        Whether they decrease.
-    error
-        Largest error of ``inverse(apply(y))`` on the training targets.
-    limits
-        The smallest and the largest of the training targets on this scale.
-    size
-        The largest size of a training target.
-
-    """
-
-    apply: Function
-    inverse: Function
-    falling: bool = False
-    error: float = 0.0
-    limits: tuple[float, float] = (0.0, 0.0)
-    size: float = 0.0
-
-    def check(self, y: Values) -> Pair:
-        with np.errstate(all="ignore"):
-            z = _values("function", self.apply, y)
-            errors = np.abs(_values("inverse", self.inverse, z) - y)
-        refuse_first(~np.isfinite(z), y, "the function of target must give finite numbers")
-        size = float(np.abs(y).max())
-        wrong = ~(errors <= ROUND_TRIP * size)
-        refuse_first(wrong, y, "the inverse of target must undo its function")
-        steps = np.diff(z[np.unique(y, return_index=True)[1]])
-        if not steps.any():
-            raise ValueError(
-                f"y has a single value, {y[0]}, which tells nothing of target_transform: use None"
-            )
-        if not ((steps >= 0).all() or (steps <= 0).all()):
-            raise ValueError(
-                f"target_transform={(self.apply, self.inverse)!r}: the function is not monotone on "
-                "the values of y: give one that always rises or always falls"
-            )
-        falling, limits = bool((steps < 0).any()), (float(z.min()), float(z.max()))
-        return Pair(self.apply, self.inverse, falling, float(errors.max()), limits, size)
-
-    def point(self, z: Values) -> Values:
-        """Where nothing is known of the function, at the nearest training target."""
-        back, known = self._back(z)
-        return np.where(known, back, self._back(z.clip(*self.limits))[0])
-
-    def ends(self, lower: Values, upper: Values) -> tuple[Values, Values]:
-        if self.falling:
-            lower, upper = upper, lower
-        return self._beyond(lower, -1), self._beyond(upper, 1)
-
-    def _beyond(self, z: Values, side: int) -> Values:
-        """Values of y whose function is beyond z, however the inverse rounds."""
-        back, known = self._back(z)
-        sign = -side if self.falling else side
-        step = side * ULPS * np.where(back == 0, self.size, np.abs(back))
-        inside = known & np.isfinite(back) & np.isfinite(z)
-        with np.errstate(all="ignore"):
-            for _ in range(DOUBLINGS):
-                back = np.where(inside, back + step, back)
-                beyond = sign * (_values("function", self.apply, back) - z)
-                inside &= beyond <= ULPS * np.abs(z)  # where it is undefined there is no y
-                if not inside.any():
-                    break
-                step = 2 * step
-        return np.where(known & ~inside, back, side * np.inf)
-
-    def _back(self, z: Values) -> tuple[Values, NDArray[np.bool_]]:
-        """The inverse, and where it is one: the function may not reach every number.
-
-        Numbers beyond the training targets must stay beyond them: 1/z changes its branch.
-        """
-        size = max(map(abs, self.limits))
-        with np.errstate(all="ignore"):
-            back = _values("inverse", self.inverse, z)
-            again = _values("function", self.apply, back)
-            near = np.abs(again - z) <= ROUND_TRIP * np.maximum(np.abs(z), size)
-        found = ((near & np.isfinite(z)) | (again == z)) & ~np.isnan(back)
-        sign = -1 if self.falling else 1
-        first, last = _values("inverse", self.inverse, np.array(self.limits))
-        slack = 2 * self.error + ULPS * max(abs(first), abs(last))
-        low, high = sign * (back - first) <= slack, sign * (back - last) >= -slack
-        in_order = np.where(z < self.limits[0], low, np.where(z > self.limits[1], high, True))
-        return back, found & in_order
-
-
-def _values(role: str, function: Function, given: Values) -> Values:
-    """Call a function of the user; refuse results of another shape."""
-    found = np.asarray(function(given), dtype=np.float64)
-    if found.shape != given.shape:
-        raise ValueError(
-            f"the {role} of target returns shape {found.shape} for shape {given.shape}: give "
-            "functions that act on each number of an array"
-        )
-    return found
-
-
-def refuse_first(bad: NDArray[np.bool_], y: Values, rule: str, otherwise: str = "") -> None:
-    """Refuse targets, with the first bad value and what to do."""
-    if bad.any():
-        row = int(bad.argmax())
-        advice = f": {otherwise}" if otherwise else ""
-        raise ValueError(f"{rule}, but y has {float(y[row])!r} in row {row}{advice}")
 
 
 def _logit(y: Values) -> Values:
@@ -197,12 +61,140 @@ def _symexp(z: Values) -> Values:
     return np.sign(z) * np.expm1(np.abs(z))
 
 
-TARGETS: dict[str, Named] = {
-    "log": Named("log", np.log, np.exp, 0.0, np.inf, "use 'log1p' if y can be 0"),
-    "log1p": Named("log1p", np.log1p, np.expm1, -1.0, np.inf, "use 'symlog' if y can be negative"),
-    "logit": Named("logit", _logit, _expit, 0.0, 1.0, "use bounds=(0, 1) if y can be 0 or 1"),
-    "symlog": Named("symlog", symlog, _symexp, -np.inf, np.inf),
+# Functions by name; all of them increase.
+TARGETS: dict[str, Monotone] = {
+    "log": Monotone(np.log, np.exp, 0.0, remedy="use 'log1p' if y can be 0"),
+    "log1p": Monotone(np.log1p, np.expm1, -1.0, remedy="use 'symlog' if y can be negative"),
+    "logit": Monotone(_logit, _expit, 0.0, 1.0, "use bounds=(0, 1) if y can be 0 or 1"),
+    "symlog": Monotone(symlog, _symexp),
 }
+
+
+@dataclass(frozen=True)
+class Transform:
+    """The scale of the models, and what the training targets show of it.
+
+    Attributes
+    ----------
+    given
+        A key of ``TARGETS``, or a pair (function, inverse) of the user.
+    size
+        The largest size of a training target.
+    falling
+        Whether the function decreases.
+    error
+        Largest error of ``inverse(function(y))`` on the training targets.
+    limits
+        The smallest and the largest of the training targets on this scale.
+
+    """
+
+    given: str | tuple[Function, Function]
+    size: float = 0.0
+    falling: bool = False
+    error: float = 0.0
+    limits: tuple[float, float] = (0.0, 0.0)
+
+    @property
+    def function(self) -> Monotone:
+        return TARGETS[self.given] if isinstance(self.given, str) else Monotone(*self.given)
+
+    def check(self, y: Values) -> Transform:
+        """Return the scale for these training targets; refuse those that it does not suit."""
+        function, size = self.function, float(np.abs(y).max())
+        if isinstance(self.given, str):
+            outside = ~((function.low < y) & (y < function.high))
+            rule = f"target_transform={self.given!r} requires y {function.domain}"
+            check_targets(outside, y, rule, function.remedy)
+            return replace(self, size=size)
+        z = self.forward(y)
+        with np.errstate(all="ignore"):
+            errors = np.abs(self._inverse(z) - y)
+        rule = "the function of target_transform must give finite numbers"
+        check_targets(~np.isfinite(z), y, rule)
+        rule = "the inverse of target_transform must undo its function"
+        check_targets(~(errors <= ROUND_TRIP * size), y, rule)
+        steps = np.diff(z[np.unique(y, return_index=True)[1]])
+        if not steps.any():
+            raise ValueError(
+                f"y has a single value, {y[0]}, which tells nothing of target_transform: use "
+                "target_transform=None"
+            )
+        if not ((steps >= 0).all() or (steps <= 0).all()):
+            raise ValueError(
+                f"target_transform={self.given!r}: the function is not monotone on the values of "
+                "y: give one that always rises or always falls"
+            )
+        limits = (float(z.min()), float(z.max()))
+        return Transform(self.given, size, bool((steps < 0).any()), float(errors.max()), limits)
+
+    def forward(self, y: Values) -> Values:
+        """Targets on this scale; NaN where the function is not defined."""
+        with np.errstate(all="ignore"):
+            return _values("function", self.function.apply, y)
+
+    def _inverse(self, z: Values) -> Values:
+        with np.errstate(all="ignore"):
+            return _values("inverse", self.function.inverse, z)
+
+    def point(self, z: Values) -> Values:
+        """Where nothing is known of the function, at the nearest training target."""
+        return np.where(self._reached(z), self._inverse(z), self._inverse(z.clip(*self.limits)))
+
+    def ends(self, lower: Values, upper: Values) -> tuple[Values, Values]:
+        """Both ends, moved outwards by more than rounding may have moved them inwards."""
+        if self.falling:
+            lower, upper = upper, lower
+        low, high = self.function.low, self.function.high
+        return np.maximum(self._beyond(lower, -1), low), np.minimum(self._beyond(upper, 1), high)
+
+    def _beyond(self, z: Values, side: int) -> Values:
+        """Values of y whose function is beyond z, however the inverse rounds."""
+        back, known = self._inverse(z), self._reached(z)
+        sign = -side if self.falling else side
+        step = side * ULPS * np.where(back == 0, self.size, np.abs(back))
+        slack = ULPS * (np.abs(z) + isinstance(self.given, str))  # logit subtracts: not relative
+        inside = known & np.isfinite(back) & np.isfinite(z)
+        with np.errstate(all="ignore"):
+            for _ in range(DOUBLINGS):
+                back = np.where(inside, back + step, back)
+                inside &= sign * (self.forward(back) - z) <= slack  # undefined: there is no y
+                if not inside.any():
+                    break
+                step = 2 * step
+        return np.where(known & ~inside, back, side * np.inf)
+
+    def _reached(self, z: Values) -> NDArray[np.bool_]:
+        """Where the inverse is one: a function of the user may not reach every number.
+
+        Numbers beyond the training targets must stay beyond them: 1/z changes its branch.
+        """
+        back = self._inverse(z)
+        known: NDArray[np.bool_] = ~np.isnan(back)
+        if isinstance(self.given, str):
+            return known
+        again = self.forward(back)
+        with np.errstate(all="ignore"):
+            size = np.maximum(np.abs(z), max(map(abs, self.limits)))
+            near = np.abs(again - z) <= ROUND_TRIP * size
+        known &= (near & np.isfinite(z)) | (again == z)
+        sign = -1 if self.falling else 1
+        first, last = self._inverse(np.array(self.limits))
+        slack = 2 * self.error + ULPS * max(abs(first), abs(last))
+        low, high = sign * (back - first) <= slack, sign * (back - last) >= -slack
+        in_order = np.where(z < self.limits[0], low, np.where(z > self.limits[1], high, True))
+        return known & in_order
+
+
+def _values(role: str, function: Function, given: Values) -> Values:
+    """Call a function; refuse results of another shape."""
+    found = np.asarray(function(given), dtype=np.float64)
+    if found.shape != given.shape:
+        raise ValueError(
+            f"the {role} of target_transform returns shape {found.shape} for shape {given.shape}: "
+            "give functions that act on each number of an array"
+        )
+    return found
 
 
 @dataclass(frozen=True)
@@ -218,7 +210,7 @@ class Target:
 
     """
 
-    scale: Named | Pair | None = None
+    scale: Transform | None = None
     bounds: tuple[float | None, float | None] = (None, None)
     assumptions: tuple[str, ...] = ()
 
@@ -231,12 +223,12 @@ class Target:
         """Return the target for these training rows; refuse values of y that it cannot have."""
         low, high = self.limits
         rule = f"bounds={self.bounds!r}"
-        refuse_first((y < low) | (high < y), y, rule, "give wider bounds or remove such rows")
+        check_targets((y < low) | (high < y), y, rule, "give wider bounds or remove such rows")
         return Target(self.scale and self.scale.check(y), self.bounds, self.assumptions)
 
     def forward(self, y: Values) -> Values:
         """Targets as the models are fitted to them."""
-        return y if self.scale is None else np.asarray(self.scale.apply(y), dtype=np.float64)
+        return y if self.scale is None else self.scale.forward(y)
 
     def point(self, z: Tensor) -> Tensor:
         """Predictions of y."""
@@ -266,10 +258,10 @@ def find_target(target: Any, bounds: Any) -> Target:
     if target is None:
         return Target(None, limits, stated)
     if isinstance(target, str) and target in TARGETS:
-        scale = TARGETS[target]
-        return Target(scale, limits, (*sentences.domain(scale.domain), *stated))
+        domain = sentences.domain(TARGETS[target].domain)
+        return Target(Transform(target), limits, (*domain, *stated))
     if isinstance(target, (tuple, list)) and len(target) == 2 and all(map(callable, target)):
-        return Target(Pair(*target), limits, (sentences.OWN_TARGET, *stated))
+        return Target(Transform((target[0], target[1])), limits, (sentences.OWN_TARGET, *stated))
     error = ValueError if isinstance(target, str) else TypeError
     raise error(
         f"target_transform={target!r}: choose from None, {listed(TARGETS)}, or give a "

@@ -34,7 +34,6 @@ from torch.nn.parameter import is_lazy
 from ..compute import BUDGET_SHARE, Machine, find_device, free_memory
 from ..data.encoder import TableEncoder
 from ..data.scaling import symlog
-from ..data.targets import TARGETS, Named
 from ..files import replacing
 from ..intervals.streamed import CompactModels
 from ..networks import ACTIVATIONS, Averaged, Framed, listed_networks, make, mlp, wide
@@ -146,7 +145,6 @@ def saveable_classes() -> dict[type, tuple[Callable[[Any], Any], Callable[..., A
         torch.dtype: (lambda own: [str(own)], _DTYPES.__getitem__),
         torch.device: (lambda own: [str(own)], torch.device),
         FunctionType: (lambda own: [] if own is symlog else None, lambda: symlog),
-        Named: (lambda scale: [scale.name], TARGETS.__getitem__),
         Machine: (vars, _machine),
         CompactModels: (CompactModels.__getstate__, CompactModels),
         # Its models, many n×n matrices, are made again: that takes as long as reading them.
