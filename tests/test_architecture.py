@@ -53,7 +53,7 @@ ENGINE = (
     "estimators.fit_network",
     "networks",
 )
-BLOCKED = ("scipy", "sklearn", "opacus", "dp_accounting", "pandas", "matplotlib", "rich")
+BLOCKED = ("scipy", "sklearn", "dp_accounting", "pandas", "matplotlib", "rich")
 
 
 def source_files() -> dict[str, Path]:

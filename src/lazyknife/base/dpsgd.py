@@ -10,16 +10,17 @@ from dataclasses import asdict, dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from ..compute import track
+from ..compute import steps, track
 from ..data.checks import check_between, check_fraction, check_positive_int, check_reasonable
-from ..networks import RandomStream, like, outputs, seeded, spawn_seeds
+from ..networks import RandomStream, like, row_gradients, set_training, spawn_seeds
 from ..records import Base, PrivacyCurve
 from ..sentences import PRIVATE_REMARKS
-from .method import EPSILON_ADVICE, BaseMethod, Task, check_steps, load_extra
+from .method import EPSILON_ADVICE, BaseMethod, Task, check_steps
 from .privacy import SMALLEST_DELTA, calibrate, dpsgd_curve, dpsgd_epsilon
-from .rowwise import check_rowwise, check_same_buffers, fix_norms, opacus_errors
 
 NOISE_SHARE = 0.1  # of the starting weights' root mean square: the most that noise may displace
+ROWS_AT_ONCE = 64  # whose gradients are computed together
+ROUNDING = 1e-6  # of a gradient's norm
 # What can be accounted for; no setting outside makes sense.
 EPSILONS = (1e-6, 500.0)
 DELTAS = (SMALLEST_DELTA, 1.0)
@@ -81,9 +82,12 @@ class DPSGD(BaseMethod):
 
     Notes
     -----
-    The network must treat each row on its own while it is trained; ``fit`` checks that and refuses
-    one that does not. The guarantee is an average over seeds: it does not hold for a seed that was
-    chosen by looking at results.
+    Each row is alone in its batch, in a copy of the network that keeps nothing: whatever a network
+    does with other rows, or remembers of them, a row changes one term. Batch norms stay on their
+    running statistics.
+
+    The guarantee is an average over seeds: it does not hold for a seed that was chosen by looking
+    at results.
 
     """
 
@@ -181,53 +185,46 @@ def poisson_batches(rows: int, run: Mechanism, seed: int) -> Iterator[list[int]]
 def run_dpsgd(
     task: Task, run: Mechanism, lr: float, batches: Iterable[list[int]] | None = None
 ) -> nn.Module:
-    """Run exactly ``run.steps`` noisy steps, with opacus' gradients and optimizer."""
+    """Run exactly ``run.steps`` noisy steps."""
     drawing, noising, dropping = spawn_seeds(task.seed, 3)  # amplification needs them independent
     module = copy.deepcopy(task.start)
-    fix_norms(module)
-    module.train()
+    set_training(module)
     inputs, target = like(task.X, module), like(task.y, module)
-    if run.noise_multiplier > 0.0:  # without noise nothing is guaranteed
-        check_rowwise(module, inputs, dropping)
-    with seeded(dropping, inputs.device):
-        _check_all_used(module, inputs[:1])
-    stream = RandomStream.of(module, inputs[: math.ceil(run.expected_batch)], dropping)
+    free = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    try:
+        stream = RandomStream.of(module, inputs[:1], dropping)
+    except (RuntimeError, ValueError, IndexError) as error:
+        raise ValueError(
+            f"network cannot be trained on a row alone ({error}), and private training takes each "
+            "row's gradient by itself: use GroupNorm or LayerNorm instead of statistics of the "
+            "batch, or base=Public() or Split()"
+        ) from error
+    noise = torch.Generator(inputs.device).manual_seed(noising)
+    sizes = [p.numel() for p in free.values()]
+    deviation = run.noise_multiplier * run.max_grad_norm
     if batches is None:
         batches = poisson_batches(len(inputs), run, drawing)
-    # The loss below is a sum. Buffers are compared afterwards, so opacus need not refuse them.
-    opacus = load_extra("opacus")
-    private = opacus.GradSampleModule(module, loss_reduction="sum", strict=False)
-    # It clips each row's gradient, adds noise to the sum, divides by q·n, not by the drawn number.
-    optimizer = opacus.optimizers.DPOptimizer(
-        torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=lr),
-        noise_multiplier=run.noise_multiplier,
-        max_grad_norm=run.max_grad_norm,
-        expected_batch_size=run.expected_batch,
-        loss_reduction="mean",
-        generator=torch.Generator(inputs.device).manual_seed(noising),
-    )
-    with opacus_errors():
-        for batch in track(batches, "private training", run.steps, task.progress):
-            optimizer.zero_grad()
+    for batch in track(batches, "private training", run.steps, task.progress):
+        draws = [torch.empty_like(p).normal_(generator=noise).flatten() for p in free.values()]
+        total = deviation * torch.cat(draws)
+        for rows in steps(len(batch), ROWS_AT_ONCE):
+            X, y = inputs[batch[rows]], target[batch[rows]]
             with stream.fork():
-                errors = task.loss.training(outputs(private, inputs[batch]), target[batch])
-                errors.sum().backward()
-            optimizer.step()
-    check_same_buffers(task.start, module)
-    trained = copy.deepcopy(task.start)  # free of the hooks and fields that opacus leaves behind
-    trained.load_state_dict(module.state_dict(), strict=False)  # all but running statistics
-    return trained.eval()
+                gradients = row_gradients(module, free, X, y, task.loss.training)
+            total += clipped_sum(gradients.values(), run.max_grad_norm)
+        with torch.no_grad():
+            for p, moves in zip(free.values(), total.split(sizes), strict=True):
+                p.sub_(moves.view_as(p), alpha=lr / run.expected_batch)
+    return module.eval()
 
 
-def _check_all_used(module: nn.Module, row: Tensor) -> None:
-    """Refuse a network with free parameters that have no gradient to clip."""
-    free = {name: p for name, p in module.named_parameters() if p.requires_grad}
-    gradients = torch.autograd.grad(
-        outputs(module, row).sum(), list(free.values()), allow_unused=True
-    )
-    unused = [name for name, g in zip(free, gradients, strict=True) if g is None]
-    if unused:
-        raise ValueError(
-            f"network's parameters {unused} take no part in its output, so DPSGD cannot train "
-            "them: freeze them with requires_grad_(False)"
-        )
+def clipped_sum(gradients: Iterable[Tensor], most: float) -> Tensor:
+    """Sum of the rows' gradients, each scaled to a norm of at most ``most``, as one vector.
+
+    ``gradients`` are (rows, *shape) for each weight. One whose norm overflows counts as 0.
+    """
+    flat = torch.cat([each.flatten(1) for each in gradients], dim=1)
+    norms = flat.norm(dim=1)
+    finite = norms.isfinite()
+    factors: Tensor = (most / (norms[finite] + ROUNDING)).clamp(max=1.0)
+    return factors @ flat[finite]

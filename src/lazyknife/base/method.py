@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import math
-import sys
-import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from importlib import import_module
-from threading import Lock
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,29 +18,7 @@ from ..settings import Settings
 Rows = NDArray[np.intp]
 EPSILON_ADVICE = "Smaller values certify no more than base=Public(), larger ones protect nothing"
 # Steps of training that are refused, and the seconds that one takes at least.
-_LOADING = Lock()
 TOO_MANY_STEPS, STEP_SECONDS = 10**7, 2e-4
-
-
-def load_extra(module: str) -> Any:
-    """Import a module that private training needs, without what that changes for others.
-
-    opacus changes the filters of warnings and the root logger.
-    """
-    with _LOADING:
-        settings: tuple[Any, Any] = (warnings.filters, logging.root.handlers)
-        before = [list(each) for each in settings]
-        first = module not in sys.modules
-        try:
-            return import_module(module)
-        except ModuleNotFoundError as error:
-            raise ImportError(
-                f"private training needs {module.partition('.')[0]}: pip install 'lazyknife[dp]'"
-            ) from error
-        finally:
-            if first:
-                for each, then in zip(settings, before, strict=True):
-                    each[:] = then
 
 
 def check_steps(epochs: int, batch_size: int, rows: int) -> int:

@@ -18,7 +18,6 @@ from ..sentences import PRIVATE_REMARKS, SENSITIVITY
 from .method import EPSILON_ADVICE, BaseMethod, Task, check_training
 from .plain import Plain
 from .privacy import LARGEST_EPSILON
-from .rowwise import check_same_buffers
 
 EPSILONS = (1e-12, 500.0)
 
@@ -72,7 +71,14 @@ class Perturbed(BaseMethod):
     def learn(self, task: Task) -> Base:
         training, noising = spawn_seeds(task.seed, 2)
         module = self.training.learn(replace(task, seed=training)).module
-        check_same_buffers(task.start, module)
+        start = dict(task.start.named_buffers())
+        changed = [k for k, v in module.named_buffers() if k in start and not v.equal(start[k])]
+        if changed:
+            raise ValueError(
+                f"network changes its buffers {changed} while it is trained, and no noise is added "
+                "to them, so the base would not be private: switch the statistics off (for "
+                "instance track_running_stats=False), or use base=Public() or Split()"
+            )
         moved = [p for p in module.parameters() if p.requires_grad]
         weights = parameters_to_vector(moved).detach()
         generator = torch.Generator().manual_seed(noising)

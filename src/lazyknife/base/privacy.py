@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..records import INDEPENDENT, Array, PrivacyCurve
-from .method import load_extra
 
 SMALLEST_DELTA = 1e-10  # far below any miss probability of a certificate
 LARGEST_EPSILON = 25.0  # beyond it exp(ε) times any miss probability exceeds 1
@@ -47,7 +46,12 @@ def _privacy_loss(sigma: float, rate: float, steps: int, replace: bool) -> Any:
 
     It is the worse of adding and removing a row, or with ``replace`` that of exchanging one.
     """
-    pld = load_extra("dp_accounting.pld.privacy_loss_distribution")
+    try:
+        from dp_accounting.pld import privacy_loss_distribution as pld
+    except ImportError as error:
+        raise ImportError(
+            "private training needs dp_accounting: pip install 'lazyknife[dp]'"
+        ) from error
     sigma = min(sigma, rate / LEAST_SHIFT)  # more noise only lowers the curve
     one_step = pld.from_gaussian_mechanism(
         sigma,

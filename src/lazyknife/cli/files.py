@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 FORMULA = r"[=@\t\r]|[+-](?!\d*\.?\d*(e[+-]?\d+)?$)"
-PACKAGES = ("lazyknife", "torch", "numpy", "opacus")  # the last for private training alone
+PACKAGES = ("lazyknife", "torch", "numpy")
 
 
 def check_outputs(

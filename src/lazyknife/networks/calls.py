@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.batchnorm import _NormBase
 
 from ..compute import CPU, blocks, steps
 from .isolation import private_copy
@@ -41,10 +41,10 @@ def like(X: Tensor, module: nn.Module) -> Tensor:
 
 
 def set_training(module: nn.Module) -> None:
-    """Switch to training mode, but keep batch norms on their fixed running statistics."""
+    """Switch to training mode, but keep norms on their fixed running statistics."""
     module.train()
     for part in module.modules():
-        if isinstance(part, _BatchNorm):
+        if isinstance(part, _NormBase):
             part.eval()
 
 
