@@ -7,14 +7,19 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lazyknife.data.checks import check_choice
-from lazyknife.plots.look import TARGET, bare, legend_on_top, log_ticks, mark, ticks_between
+from lazyknife.plots.figures import TARGET, bare, legend_on_top, log_ticks
 from lazyknife.records import Array, to_array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+# Okabe and Ito's colours, which colour-blind readers can tell apart, ordered so that neighbours
+# also differ in grey; the markers differ too.
+COLOURS = ("#0072b2", "#e69f00", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#000000", "#8c8c8c")
+MARKERS = "os^DvPX<>*"
 CERTIFIED = "#e4e4e4"
 BOUNDS = (
     {"color": "#222222", "ls": "--"},
@@ -83,6 +88,8 @@ def plot_curves(
         ax.axhline(target, label=target_label, **TARGET)
     ax.set(xlabel=xlabel, ylabel=ylabel)
     legend_on_top(ax)
+    if log_y:
+        log_ticks(ax.yaxis, *ax.get_ylim())
     return ax
 
 
@@ -123,6 +130,7 @@ def plot_guarantees(
     if target is not None:
         ax.axhline(target, label=f"target {target:g}", **TARGET)
     ax.set(xlabel=xlabel, ylabel="coverage")
+    ax.set_yticks(np.linspace(0, 1, 6))
     legend_on_top(ax, limits=(0.0, 1.02))
     return ax
 
@@ -151,8 +159,10 @@ def _draw(ax: Axes, curves: Sequence[Curve], log_x: bool, join: bool = True) -> 
             ax.plot(x, y, label=curve.label, **BOUNDS[number % len(BOUNDS)])
         else:
             look: dict[str, Any] = {"ls": "-" if join else "", "capsize": 2, "elinewidth": 1}
+            look |= {"color": COLOURS[number % len(COLOURS)]}
+            look |= {"marker": MARKERS[number % len(MARKERS)]}
             bars = None if curve.errors is None else errors
-            line = ax.errorbar(x, y, yerr=bars, **look, **mark(number))[0]
+            line = ax.errorbar(x, y, yerr=bars, **look)[0]
             # White edges separate overlapping markers; the label is the line's alone, so that the
             # legend shows no error bars.
             line.set(label=curve.label, markeredgecolor="white", markeredgewidth=0.5)
@@ -194,13 +204,19 @@ def _placed(curve: Curve, infinity: _Infinity | None) -> Array:
     return np.hstack([finite, np.full((3, 1), np.nan), last])
 
 
+def _between(ticks: NDArray[Any], low: float, high: float) -> NDArray[Any]:
+    """Return the ticks between the limits, up to rounding."""
+    inside = (low - 1e-9 * abs(low) <= ticks) & (ticks <= high + 1e-9 * abs(high))
+    return np.asarray(ticks[inside])
+
+
 def _break_axis(ax: Axes, infinity: _Infinity, log_x: bool) -> None:
     """Mark ∞ on the x axis, and a gap before it."""
     low, high, left = infinity.low, infinity.high, infinity.left
     if log_x:
         log_ticks(ax.xaxis, low, high)
     ax.set_xlim(ax.get_xlim())  # ticks are chosen within them, and stay
-    major, minor = (ticks_between(ax.get_xticks(minor=m), low, high) for m in (False, True))
+    major, minor = (_between(ax.get_xticks(minor=m), low, high) for m in (False, True))
     labels = ax.xaxis.get_major_formatter().format_ticks(list(major))
     ax.set_xticks([*major, infinity.place], [*labels, "∞"])
     ax.set_xticks(minor, minor=True)

@@ -14,9 +14,11 @@ from sklearn.base import clone
 
 import lazyknife as lk
 from lazyknife.choosing.record import ChosenSettings
-from lazyknife.plots import look, save_figure, style
+from lazyknife.plots import save_figure, style
+from lazyknife.plots.figures import bare, font_size, legend_on_top, log_ticks
 from lazyknife.records import Array
 
+from ..curves import COLOURS
 from ..datasets import DataSet, load
 from .shared import ALPHA, keep
 
@@ -26,7 +28,7 @@ DEFAULT = lk.LazyJackknifeRegressor(alpha=ALPHA, random_state=0)
 ONE_NETWORK = lk.LazyJackknifeRegressor(
     network=lk.mlp((64, 64), skip=True), scaling="standardize", alpha=ALPHA, random_state=0
 )
-COLOUR = {"one network": look.COLOURS[1], "default": look.COLOURS[0]}  # in the order drawn
+COLOUR = {"one network": COLOURS[1], "default": COLOURS[0]}  # in the order drawn
 
 
 class Rows(NamedTuple):
@@ -116,7 +118,7 @@ def draw(rows: Rows) -> Figure:
             left.set_title(f"{name}: networks that the models chose")
             middle.set_title("weights of the features")
             right.set_title("\n".join(described(m, summary.loc[name, m]) for m in COLOUR))
-        look.legend_on_top(axes[0, 2])
+        legend_on_top(axes[0, 2])
     return figure
 
 
@@ -126,24 +128,24 @@ def described(method: str, line: pd.Series) -> str:
 
 
 def draw_networks(part: pd.DataFrame, ax: Axes) -> None:
-    look.bare(ax)
+    bare(ax)
     bars = ax.barh(part["network"], part["models"], color=COLOUR["default"])
-    ax.bar_label(bars, padding=2, fontsize=look.font_size("ytick.label"))
+    ax.bar_label(bars, padding=2, fontsize=font_size("ytick.label"))
     ax.invert_yaxis()
     ax.set(xlabel="leave-one-out models", xlim=(0, 1.12 * part["models"].sum()))
 
 
 def draw_weights(part: pd.DataFrame, ends: tuple[float, float], ax: Axes) -> None:
     """Medians on a logarithmic scale; in words, how many models leave a feature out."""
-    look.bare(ax)
+    bare(ax)
     ax.set_xscale("log")
     used = part["weight"].clip(lower=ends[0])
     bars = ax.barh(part["feature"], used - ends[0], left=ends[0], color=COLOUR["default"])
     notes = [f"left out by {count}" if count else "" for count in part["left_out"]]
-    ax.bar_label(bars, notes, padding=2, fontsize=look.font_size("ytick.label"))
+    ax.bar_label(bars, notes, padding=2, fontsize=font_size("ytick.label"))
     ax.invert_yaxis()
     ax.set(xlabel="median weight (no bar: 0)", xlim=ends)
-    look.log_ticks(ax.xaxis, *ends)
+    log_ticks(ax.xaxis, *ends)
 
 
 def limits(weights: pd.Series) -> tuple[float, float]:
@@ -154,7 +156,7 @@ def limits(weights: pd.Series) -> tuple[float, float]:
 
 def draw_intervals(part: pd.DataFrame, ax: Axes) -> None:
     """The first rows, sorted by the prediction of the default."""
-    look.bare(ax)
+    bare(ax)
     part = part[part["row"] < SHOWN].set_index("row")
     order = part.loc[part["method"] == "default", "point"].sort_values().index
     place = np.arange(len(order))

@@ -120,7 +120,7 @@ def test_log_scales_have_plain_numbers():
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
     ax.figure.draw_without_rendering()
     assert {"100", "200", "500", "1000"} <= set(ticks(ax.xaxis))
-    assert set(ticks(ax.yaxis)) == {"0.01", "0.1", "1", "10"}
+    assert {"0.01", "0.1", "1", "10"} <= set(ticks(ax.yaxis))
 
 
 def test_a_curve_of_unequal_lengths_or_unknown_kind_is_refused():

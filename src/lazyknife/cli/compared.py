@@ -51,7 +51,7 @@ class Compared:
     def panel(self, column: str) -> Panel:
         """Return one of the quantities that are drawn."""
         from ..plots import Panel
-        from ..plots.look import literal
+        from ..plots.figures import literal
 
         values, errors = (self.summary[name].tolist() for name in (column, f"{column}_se"))
         if column == "coverage":
@@ -86,7 +86,8 @@ def draw(result: Compared) -> Any:
         panels.append(panel._replace(label=f"{title.lower()} ({panel.label})"))
     with style():
         figure = figures.Figure(figsize=(3.7 * len(panels), 3.6), layout="constrained")
-        plot_comparison(result.names, panels, figure.subplots(1, len(panels)))
+        axes = figure.subplots(1, len(panels))
+        plot_comparison(result.names, panels, axes, best=result.advice.method)
     return figure
 
 

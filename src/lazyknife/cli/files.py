@@ -41,7 +41,7 @@ def check_outputs(
     from .report import SUFFIXES as PAGES
     from .tables import SUFFIXES as TABLES
 
-    figures = members("plots.look", "FORMATS")
+    figures = members("plots.figures", "FORMATS")
     written = [path for path in (table, html, figure) if path is not None]
     for path, suffixes in ((table, TABLES), (html, PAGES), (figure, figures)):
         if path is None:
@@ -64,7 +64,7 @@ def write_outputs(
     ``table`` writes the output to a path.
     """
     from ..files import write_together
-    from ..plots.look import write_figure
+    from ..plots.figures import write_figure
     from .report import render
 
     given = (paths[name] for name in ("output", "figure", "html"))

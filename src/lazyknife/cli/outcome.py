@@ -145,7 +145,7 @@ def draw(outcome: Outcome) -> dict[str, Any]:
 
     from ..metrics import coverage_by_bin
     from ..plots import plot_coverage_by_bin, plot_intervals, style
-    from ..plots.look import literal
+    from ..plots.figures import literal
 
     truth, first, name = outcome.rows.y_new, outcome.levels[0], literal(outcome.target)
     titles = ("Intervals, sorted by prediction", "Coverage by width of the interval")

@@ -1,8 +1,8 @@
 """Plots for papers and pages: each takes data and ``ax=None``, draws, and returns the axes."""
 
 from .comparison import Panel, plot_comparison, plot_methods
+from .figures import figure_svg, save_figure, style
 from .intervals import plot_band, plot_coverage_by_bin, plot_intervals
-from .look import figure_svg, save_figure, style
 
 __all__ = [
     "Panel",

@@ -1,4 +1,4 @@
-"""Plots that compare methods: one value per method, in one panel or several."""
+"""Plots that compare methods: one value per method, in one panel or several side by side."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..records import Array, to_array
-from . import look
-from .look import TARGET, bare
+from .figures import BAND, MISS, PAGE, POINT, TARGET, bare, font_size, log_ticks, pyplot, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+FAR = 2.0  # times the median: values beyond are cut
 # Background of numbers, so that they are legible where a line crosses them.
-PAPER = {"fc": "white", "ec": "none", "pad": 0.4, "alpha": 0.8}
+WHITE = {"fc": "white", "ec": "none", "pad": 0.4, "alpha": 0.8}
 
 
 class Panel(NamedTuple):
@@ -32,22 +32,22 @@ class Panel(NamedTuple):
     log
         Whether the scale is logarithmic.
     target, target_label
-        Position and name of a dotted horizontal line.
+        Position and name of a dotted line.
 
     """
 
     label: str
-    values: Sequence[float]
-    errors: Sequence[float]
+    values: ArrayLike
+    errors: ArrayLike
     log: bool = False
     target: float | None = None
     target_label: str | None = None
 
 
 def plot_comparison(
-    names: Sequence[str], panels: Sequence[Panel], axes: Any = None
+    names: Sequence[str], panels: Sequence[Panel], axes: Any = None, *, best: str | None = None
 ) -> tuple[Axes, ...]:
-    """Draw methods side by side, one panel per quantity, with standard errors and the numbers.
+    """Draw methods one below the other, one panel per quantity; names are left of the first.
 
     Parameters
     ----------
@@ -57,22 +57,20 @@ def plot_comparison(
         The quantities, for instance coverage, time and width.
     axes
         As many axes as panels; by default a new figure of a page's width.
+    best
+        The method to emphasise.
 
     """
     if axes is None:
-        size = (look.PAGE * min(len(panels), 3) / 3, 2.5)
-        _, axes = look.pyplot().subplots(1, len(panels), figsize=size, layout="constrained")
+        size = (PAGE * min(len(panels), 3) / 3, 0.7 + 0.28 * len(names))
+        _, axes = pyplot().subplots(1, len(panels), figsize=size, layout="constrained")
     drawn: tuple[Axes, ...] = tuple(np.ravel(axes))
     if len(drawn) != len(panels):
         raise ValueError(f"axes has {len(drawn)} axes: give {len(panels)}, one per panel")
     for ax, panel in zip(drawn, panels, strict=True):
-        values, errors = to_array(panel.values), np.nan_to_num(to_array(panel.errors), posinf=0.0)
-        if not len(names) == len(values) == len(errors):
-            raise ValueError(
-                f"panel {panel.label!r} has {len(values)} values and {len(errors)} errors: "
-                f"give one of each for each of the {len(names)} names"
-            )
-        _draw_panel(bare(ax), list(names), panel, values, errors)
+        plot_methods(names, **panel._asdict(), best=best, ax=ax)
+        if ax is not drawn[0]:
+            ax.tick_params(axis="y", labelleft=False)
     return drawn
 
 
@@ -82,108 +80,68 @@ def plot_methods(
     errors: ArrayLike,
     *,
     label: str,
-    target: float | None = None,
     log: bool = False,
+    target: float | None = None,
+    target_label: str | None = None,
     best: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw one value with its error bar for each method.
+    """Draw one value with its error bar and its number for each method, from the top.
 
     ``target`` is a dotted line, and ``best`` the method to emphasise. Values far above the others
     are not drawn to scale, nor infinite ones: an arrow and the number stand at the edge.
     """
-    ax = bare(ax)
+    ax, values = bare(ax), to_array(values)
+    errors = np.nan_to_num(to_array(errors), posinf=0.0)
+    if not len(names) == len(values) == len(errors):
+        raise ValueError(
+            f"{label!r} has {len(values)} values and {len(errors)} errors: give one of each for "
+            f"each of the {len(names)} names"
+        )
     if log:
         ax.set_xscale("log")
+    edge = np.inf if log else _cut(values)
+    shown = np.isfinite(values) & (values <= edge) & ((values > 0) | (not log))
+    font: dict[str, Any] = {"size": 0.85 * font_size("ytick.label"), "bbox": WHITE}
     rows = np.arange(len(names))[::-1]
-    values, errors = to_array(values), np.nan_to_num(to_array(errors), posinf=0.0)
-    edge = look.cut(values, log)
-    inside = np.isfinite(values) & (values <= edge)
-    bars: dict[str, Any] = {"fmt": "o", "color": look.POINT, "ecolor": look.BAND, "capsize": 3}
-    ax.errorbar(values[inside], rows[inside], xerr=errors[inside], **bars)
-    for row, value in zip(rows[~inside], values[~inside], strict=True):
-        _beyond(ax, row, value)
+    bars: dict[str, Any] = {"fmt": "o", "color": POINT, "ecolor": BAND, "capsize": 3}
+    # On a logarithmic scale a bar that reaches zero ends at half of its value.
+    below = np.minimum(errors, values / 2) if log else errors
+    ends = np.stack([below, errors])[:, shown]
+    ax.errorbar(values[shown], rows[shown], xerr=ends, **bars)
+    for row, value, inside in zip(rows, values, shown, strict=True):
+        if inside:
+            spot: dict[str, Any] = {"xytext": (0, 4), "textcoords": "offset points"}
+            ax.annotate(short(value), (value, row), ha="center", va="bottom", **spot, **font)
+        else:
+            text = "failed" if np.isnan(value) else f"{short(value)}{' →' if value > 0 else ''}"
+            spot = {"xycoords": ax.get_yaxis_transform(), "color": MISS}
+            ax.annotate(text, (0.995, row), ha="right", va="center", **spot, **font)
     if edge < np.inf:
         ax.set_xlim(right=edge)
     if target is not None:
-        ax.axvline(target, **TARGET)
+        ax.axvline(target, zorder=0, **TARGET)
+        if target_label is not None:
+            spot = {"xycoords": ax.get_xaxis_transform(), "size": font["size"]}
+            ax.annotate(target_label, (target, 1), ha="center", va="bottom", **spot)
     ax.set_yticks(rows, list(names))
-    # Panels beside the first one have no labels.
-    for tick, name in zip(ax.get_yticklabels(), names, strict=False):
+    for tick, name in zip(ax.get_yticklabels(), names, strict=True):
         tick.set_fontweight("bold" if name == best else "normal")
-    ax.set_ylim(-0.5, len(names) - 0.5)
+    ax.set_ylim(-0.5, len(names) - 0.25)
     ax.set_xlabel(label)
-    if log:
-        look.log_ticks(ax.xaxis, *ax.get_xlim())
+    if not shown.any():  # the scale would be arbitrary
+        ax.set_xticks([])
+        ax.set_xticks([], minor=True)
+    elif log:
+        log_ticks(ax.xaxis, *ax.get_xlim())
     else:
         ax.locator_params(axis="x", nbins=5)
     return ax
 
 
-def _beyond(ax: Axes, row: float, value: float) -> None:
-    """Write at the right edge what is beyond it, or that a method failed."""
-    text = "failed" if np.isnan(value) else f"{look.short(value)} →"
-    font: dict[str, Any] = {"size": look.font_size("ytick.label"), "color": look.MISS}
-    across = ax.get_yaxis_transform()
-    ax.annotate(text, (0.995, row), xycoords=across, ha="right", va="center", bbox=PAPER, **font)
-
-
-def _draw_panel(ax: Axes, names: list[str], panel: Panel, values: Array, errors: Array) -> None:
-    if panel.log:
-        ax.set_yscale("log")
-    edge = look.cut(values, panel.log)
-    shown = np.isfinite(values) & ((values > 0) | (not panel.log)) & (values <= edge)
-    size = 0.8 * look.font_size("ytick.label")
-    wide = look.text_width([look.short(value) for value in values[shown]], size)
-    upright = wide + 1.5 > look.slot(ax, len(names))
-    for place, (value, error) in enumerate(zip(values, errors, strict=True)):
-        if shown[place]:
-            _draw_value(ax, place, value, error, panel.log, size=size, rotation=90 * upright)
-        else:
-            _note(ax, place, value)
-    if panel.target is not None:
-        ax.axhline(panel.target, zorder=0, label=panel.target_label, **TARGET)
-    limits = _log_limits(values[shown], errors[shown], panel.target) if panel.log else None
-    look.headroom(ax, (wide if upright else 1.2 * size) + 4, limits or look.data_limits(ax))
-    if panel.log:
-        look.log_ticks(ax.yaxis, *ax.get_ylim())
-    if not shown.any():  # the scale would be arbitrary
-        ax.yaxis.set_ticks([])
-        ax.yaxis.set_ticks([], minor=True)
-    ax.set_ylabel(panel.label)
-    look.name_ticks(ax, names)
-    ax.tick_params(axis="x", length=0)
-    if panel.target_label is not None:  # above the axes: inside, it would hide values
-        ax.legend(loc="lower right", bbox_to_anchor=(1, 1), frameon=False, borderpad=0.1)
-
-
-def _draw_value(ax: Axes, place: int, value: float, error: float, log: bool, **font: Any) -> None:
-    # On a logarithmic scale a bar that reaches zero ends just above it.
-    below = min(error, value * (1 - 1e-9)) if log else error
-    bars = {"ls": "", "capsize": 2, "elinewidth": 1, **look.mark(place)}
-    ax.errorbar(place, value, yerr=[[below], [error]], **bars)
-    font |= {"xytext": (0, 4), "textcoords": "offset points", "va": "bottom", "ha": "center"}
-    ax.annotate(look.short(value), (place, value + error), bbox=PAPER, **font)
-
-
-def _note(ax: Axes, place: int, value: float) -> None:
-    """Write at the top or the bottom what the scale cannot show."""
-    text = "failed" if np.isnan(value) else look.short(value)
-    font: dict[str, Any] = {"rotation": 90, "va": "bottom", "size": look.font_size("ytick.label")}
-    if value == np.inf:
-        font = {"va": "top", "size": 1.5 * font["size"]}
-    elif value > 0:  # beyond the cut
-        text, font["va"] = f"{text} →", "top"
-    spot = (place, 0.99 if value > 0 else 0.03)
-    across = ax.get_xaxis_transform()
-    ax.annotate(text, spot, xycoords=across, ha="center", color=look.DOT, bbox=PAPER, **font)
-
-
-def _log_limits(values: Array, errors: Array, target: float | None) -> tuple[float, float]:
-    """Return limits that contain all values, the positive ends of their errors, and the target."""
-    ends = np.concatenate([values, values + errors, values - errors, [target or np.nan]])
-    ends = np.log(ends[ends > 0])
-    if not len(ends):
-        return 1.0, 10.0
-    margin = 0.06 * (np.ptp(ends) or 1.0)
-    return float(np.exp(ends.min() - margin)), float(np.exp(ends.max() + margin))
+def _cut(values: Array) -> float:
+    """Return where to cut an axis, so that values far above the others do not flatten these."""
+    finite = values[np.isfinite(values)]
+    if not len(finite) or finite.max() <= (limit := FAR * np.median(finite)):
+        return np.inf
+    return float(1.15 * finite[finite <= limit].max())

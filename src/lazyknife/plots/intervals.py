@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..records import Array, to_array
-from . import look
-from .look import TARGET, bare
+from .figures import BAND, DOT, MISS, POINT, TARGET, bare, legend_on_top, short
 
 if TYPE_CHECKING:  # the records draw themselves by these functions
     from matplotlib.axes import Axes
-    from matplotlib.collections import PolyCollection
 
     from ..metrics import Bins
     from ..results import Intervals
@@ -56,17 +53,19 @@ def plot_intervals(
     covered = np.empty(0, bool) if y is None else arrays.covers(y)[rows]
     truth = np.empty(0) if y is None else to_array(y)[rows]
     outer = _far_out(point, lower, upper, truth)
-    band = _fill(ax, rank, lower, upper, outer, step="mid", color=look.BAND, label="interval")
-    ax.plot(rank, point, color=look.POINT, lw=1.2, zorder=3, label="prediction")
+    _fill(ax, rank, lower, upper, outer, step="mid", color=BAND, label="interval")
+    ax.plot(rank, point, color=POINT, lw=1.2, zorder=3, label="prediction")
     if y is not None:
         dots, crosses, edge = (2.4, 3, 0.9) if len(rank) > 300 else (4, 5, 1.5)
-        ax.plot(rank[covered], truth[covered], ".", color=look.DOT, ms=dots, label="y, covered")
-        missed: dict[str, Any] = {"color": look.MISS, "ms": crosses, "mew": edge}
+        ax.plot(rank[covered], truth[covered], ".", color=DOT, ms=dots, label="y, covered")
+        missed: dict[str, Any] = {"color": MISS, "ms": crosses, "mew": edge}
         ax.plot(rank[~covered], truth[~covered], "x", label="y, missed", **missed)
     thinned = len(rank) < len(arrays)
     note = f" ({len(rank):,} of {len(arrays):,} drawn)" if thinned else ""
     ax.set(xlabel="rows, sorted by prediction" + note, ylabel=label)
-    return _finish(ax, [band])
+    ax.margins(x=0.01)
+    legend_on_top(ax)
+    return ax
 
 
 def plot_band(
@@ -100,21 +99,22 @@ def plot_band(
     lower, upper = (ends.reshape(len(arrays), -1)[rows] for ends in (arrays.lower, arrays.upper))
     outer = _far_out(point, lower, upper, np.empty(0) if y_train is None else to_array(y_train))
     levels = np.atleast_1d(np.asarray(arrays.alpha))
-    shades = [look.BAND] if len(levels) == 1 else NESTED
-    bands = []
+    shades = [BAND] if len(levels) == 1 else NESTED
     for depth, level in enumerate(np.argsort(levels, kind="stable")):
         label = "interval" if len(levels) == 1 else f"interval, α = {levels[level]:g}"
         shade = shades[min(depth, len(shades) - 1)]
         ends = lower[:, level], upper[:, level]
-        bands.append(_fill(ax, x, *ends, outer, color=shade, label=label))
+        _fill(ax, x, *ends, outer, color=shade, label=label)
     if x_train is not None and y_train is not None:
         _training_rows(ax, to_array(x_train), to_array(y_train))
     if truth is not None:
         _check_shape("truth", to_array(truth), arrays.point.shape)
         ax.plot(x, to_array(truth)[rows], color="black", ls="--", lw=1.2, label="true curve")
-    ax.plot(x, point, color=look.POINT, label="prediction")
+    ax.plot(x, point, color=POINT, label="prediction")
     ax.set(xlabel="x", ylabel="y")
-    return _finish(ax, bands)
+    ax.margins(x=0.01)
+    legend_on_top(ax)
+    return ax
 
 
 def plot_coverage_by_bin(
@@ -135,12 +135,15 @@ def plot_coverage_by_bin(
 
     """
     ax, places = bare(ax), np.arange(len(bins.coverage))
-    ax.errorbar(places, bins.coverage, yerr=bins.error, fmt="o", color=look.POINT, capsize=2)
+    ax.errorbar(places, bins.coverage, yerr=bins.error, fmt="o", color=POINT, capsize=2)
     if target is not None:
         ax.axhline(target, label=f"target {target:g}", **TARGET)
-    look.name_ticks(ax, [_range(*ends) for ends in zip(bins.lower, bins.upper, strict=True)])
+    # A dash next to minus signs would be misread.
+    ends = [(short(low), short(high)) for low, high in zip(bins.lower, bins.upper, strict=True)]
+    names = [(" to " if low.startswith("−") else "–").join([low, high]) for low, high in ends]
+    ax.set_xticks(places, names, rotation=30, ha="right", rotation_mode="anchor")
     ax.set(xlabel=label, ylabel="coverage")
-    look.legend_on_top(ax)
+    legend_on_top(ax)
     return ax
 
 
@@ -162,27 +165,14 @@ def _far_out(*drawn: Array) -> tuple[float, float]:
 
 def _fill(
     ax: Axes, x: NDArray[Any], lower: Array, upper: Array, outer: tuple[float, float], **drawn: Any
-) -> PolyCollection:
+) -> None:
     """Fill between the ends; infinite ones end at ``outer``, which the limits may exclude."""
     ends = np.stack([lower, np.maximum(lower, upper)])  # an empty interval has no height
     finite = np.isfinite(ends)
     seen = ax.dataLim.frozen()
-    band = ax.fill_between(x, *ends.clip(*outer), lw=0, **drawn)
+    ax.fill_between(x, *ends.clip(*outer), lw=0, **drawn)
     ax.dataLim.set(seen)
     ax.update_datalim(np.column_stack([np.broadcast_to(x, ends.shape)[finite], ends[finite]]))
-    return band
-
-
-def _finish(ax: Axes, bands: Sequence[PolyCollection]) -> Axes:
-    """Place the legend, and clip bands at the limits of the data, below it."""
-    from matplotlib.patches import Rectangle
-
-    ax.margins(x=0.01)
-    low, high = look.data_limits(ax)
-    for band in bands:
-        band.set_clip_path(Rectangle((0, low), 1, high - low, transform=ax.get_yaxis_transform()))
-    look.legend_on_top(ax, (low, high))
-    return ax
 
 
 def _check_shape(name: str, values: Array, shape: tuple[int, ...]) -> None:
@@ -194,9 +184,4 @@ def _training_rows(ax: Axes, x: Array, y: Array) -> None:
     _check_shape("y_train", y, x.shape)
     rows = np.argsort(x, kind="stable")[_evenly(len(x))]
     label = f"{len(rows):,} of {len(x):,} rows" if len(rows) < len(x) else "training rows"
-    ax.plot(x[rows], y[rows], ".", color=look.DOT, ms=3 if len(rows) <= 300 else 2, label=label)
-
-
-def _range(low: float, high: float) -> str:
-    """Return a bin's range; a dash next to minus signs would be misread."""
-    return f"{look.short(low)}{' to ' if low < 0 else '–'}{look.short(high)}"
+    ax.plot(x[rows], y[rows], ".", color=DOT, ms=3 if len(rows) <= 300 else 2, label=label)
