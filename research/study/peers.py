@@ -23,7 +23,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
-from lazyknife.certificate import TrainedCertifier
+from lazyknife.certificate import Claim
 from lazyknife.compare import BOOSTING, PROCESS
 from lazyknife.data.checks import check_choice
 from lazyknife.estimators.base import IntervalRegressor
@@ -115,7 +115,7 @@ class HeldOutRegressor(MapieRegressor):
         scores = np.atleast_2d(wrapped.conformity_scores)[-1]  # of quantiles: the larger one
         scores = torch.from_numpy(scores[~np.isnan(scores)])
         rows = f"{len(scores)} calibration rows of {len(y)}"
-        certify = TrainedCertifier(
+        certify = Claim(
             subject=f"MAPIE's {SCHEMES[self.scheme]}, {type(self.model).__name__}, {rows}",
             theorem="split_conformal",
             construction="full",  # the rank of one among n + 1 scores

@@ -375,12 +375,12 @@ def test_a_comparison_shows_a_line_of_three_panels_for_each_set(tmp_path):
     run_study(study, tmp_path / "s.csv", jobs=1)
     figure = draw(study, read_rows(tmp_path / "s.csv"))
     assert len(figure.axes) == 6
-    labels = [ax.get_ylabel() for ax in figure.axes]
+    labels = [ax.get_xlabel() for ax in figure.axes]
     assert labels == ["coverage", "time (s)", "width"] * 2
     assert figure.axes[0].get_title(loc="left") == "simulation, p = 4"
-    assert figure.axes[1].get_yscale() == "log"
+    assert figure.axes[1].get_xscale() == "log"
     dotted = [line for line in figure.axes[0].lines if line.get_linestyle() in (":", "dotted")]
-    assert any(np.allclose(line.get_ydata(), 0.8) for line in dotted)
+    assert any(np.allclose(line.get_xdata(), 0.8) for line in dotted)
 
 
 @pytest.mark.slow
