@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any
 
 import narwhals as nw
 import numpy as np
@@ -41,18 +41,12 @@ def symlog(X: Features) -> Features:
     return result
 
 
-class NamedScaling(NamedTuple):
-    """A scaling with a name; a fixed one maps each row alone."""
-
-    make: Callable[[], Any]
-    fixed: bool
-
-
-TRANSFORMS: dict[str | None, NamedScaling] = {
-    None: NamedScaling(lambda: None, fixed=True),
-    "auto": NamedScaling(lambda: None, fixed=True),  # by each model's own rows, see own_scaling.py
-    "symlog": NamedScaling(lambda: FunctionTransformer(symlog), fixed=True),
-    "standardize": NamedScaling(StandardScaler, fixed=False),
+# Scalings by name. "auto" scales by each model's own rows, see own_scaling.py.
+TRANSFORMS: dict[str | None, Callable[[], Any]] = {
+    None: lambda: None,
+    "auto": lambda: None,
+    "symlog": lambda: FunctionTransformer(symlog),
+    "standardize": StandardScaler,
 }
 
 
@@ -91,11 +85,11 @@ class Scaling(Terms):
         if self.transformer is None:
             return np.asarray(X)
         with np.errstate(all="ignore"):  # what overflows is refused below
-            transformed = self.transformer.transform(X)
-        dense = transformed.toarray() if issparse(transformed) else transformed
+            found = self.transformer.transform(X)
         try:
-            if np.iscomplexobj(dense):
+            if np.iscomplexobj(found):
                 raise TypeError("complex numbers are not real")
+            dense = found.toarray() if issparse(found) else found
             result: Features = np.asarray(dense, dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise ValueError(
@@ -106,14 +100,13 @@ class Scaling(Terms):
                 f"scaling={self.transformer!r} gave an array of shape {result.shape} for {len(X)} "
                 "rows: choose a scaling that gives a row of features for each row"
             )
-        if self.shape is not None and result.shape[1:] != self.shape:
+        if self.shape not in (None, result.shape[1:]):
             raise ValueError(
                 f"scaling={self.transformer!r} gave rows of shape {result.shape[1:]}, but "
                 f"{self.shape} in fit: choose a scaling that always gives the same features"
             )
         same = isinstance(X, np.ndarray) and X.shape == result.shape
-        still_missing = np.isnan(result) & (np.isnan(X) if same else False)
-        if not (np.isfinite(result) | still_missing).all():
+        if np.isinf(result).any() or (np.isnan(result) & ~(same and np.isnan(X))).any():
             raise ValueError(
                 f"scaling={self.transformer!r} gave values that are not finite: choose a "
                 "scaling that is defined on all rows"
@@ -197,8 +190,7 @@ def _training_rows(X: Rows, others: Rows) -> int:
 def _repeats(X: Rows) -> NDArray[np.int_]:
     """For each column, how many rows have a value that another row has."""
     if isinstance(X, np.ndarray):
-        columns = X.reshape(len(X), -1).T
-        counts = [np.unique(column, return_counts=True)[1] for column in columns]
+        counts = [np.unique(of, return_counts=True)[1] for of in X.reshape(len(X), -1).T]
         return np.array([len(X) - (count == 1).sum() for count in counts])
     frame = nw.from_native(X, eager_only=True)
     return np.array([len(X) - int(column.is_unique().sum()) for column in frame.iter_columns()])
@@ -221,14 +213,14 @@ def unlike_columns(X: Features, names: Sequence[str] | None = None) -> str:
         return ""
     sizes = np.nan_to_num(np.abs(X)).max(axis=0)
     with np.errstate(over="ignore"):
-        typical = float(np.median(sizes[sizes > 0])) if (sizes > 0).any() else 1.0
+        typical = np.median(sizes[sizes > 0]) if sizes.any() else 1.0
     order = np.argsort(-sizes, kind="stable")[:MOST_NAMED]
-    far = [place for place in order if sizes[place] > UNLIKE * min(typical, 1.0)]
-    if not far:
-        return ""
-    called = [repr(str(names[k])) if names is not None else f"number {k}" for k in far]
-    listed = ", ".join(f"{name} ({sizes[k]:.2g})" for name, k in zip(called, far, strict=True))
-    return sentences.UNLIKE_SCALES.format(columns=listed)
+    found = ", ".join(
+        f"{f'number {k}' if names is None else repr(str(names[k]))} ({sizes[k]:.2g})"
+        for k in order
+        if sizes[k] > UNLIKE * min(typical, 1.0)
+    )
+    return sentences.UNLIKE_SCALES.format(columns=found) if found else ""
 
 
 def fit_scaling(
@@ -255,13 +247,17 @@ def fit_scaling(
         How rows become numbers, learnt from the source.
 
     """
-    transformer, fixed, assumed = _unfitted(scaling)
-    expanded = expansion is not None and expansion.learnt
+    transformer = _unfitted(scaling)
+    fixed = transformer is None or not get_tags(transformer).requires_fit
+    assumed: tuple[str, ...] = ()
+    if is_transformer(scaling):
+        assumption = sentences.ROW_BY_ROW if fixed else sentences.IGNORES_ORDER
+        assumed = (assumption.format(transformer=transformer),)
     if transformer is not None:
         rows = X if fixed else source.covariates
         with np.errstate(all="ignore"):
             transformer.fit(rows if expansion is None else expansion(rows))
-    if fixed and not learnt and not expanded:
+    if fixed and not learnt and not (expansion is not None and expansion.learnt):
         return Scaling(transformer, expansion, assumptions=assumed)
     both = (assumed, source.assumptions) if fixed else (source.assumptions, assumed)
     leak = (sentences.ENCODED_ON_TRAINING,) if fixed and not learnt else source.objections
@@ -280,18 +276,14 @@ def is_transformer(scaling: Any) -> bool:
     return not isinstance(scaling, str | None)
 
 
-def _unfitted(scaling: Any) -> tuple[Any, bool, tuple[str, ...]]:
-    """A transformer for what the user gave, whether it is fixed, and what that assumes."""
-    if isinstance(scaling, str | None) and scaling in TRANSFORMS:
-        make, fixed = TRANSFORMS[scaling]
-        return make(), fixed, ()
+def _unfitted(scaling: Any) -> Any:
+    """A transformer for what the user gave; None for no scaling."""
+    if not is_transformer(scaling) and scaling in TRANSFORMS:
+        return TRANSFORMS[scaling]()
     if isinstance(scaling, type) or not (hasattr(scaling, "fit") and hasattr(scaling, "transform")):
         error = ValueError if isinstance(scaling, str) else TypeError
         raise error(
             f"scaling={scaling!r}: choose from {', '.join(map(repr, TRANSFORMS))}, or give a "
             "scikit-learn transformer"
         )
-    transformer = clone(scaling)
-    if get_tags(transformer).requires_fit:
-        return transformer, False, (sentences.IGNORES_ORDER.format(transformer=transformer),)
-    return transformer, True, (sentences.ROW_BY_ROW.format(transformer=transformer),)
+    return clone(scaling)
