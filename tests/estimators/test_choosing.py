@@ -22,7 +22,7 @@ from lazyknife.choosing.rows import draw_part
 from lazyknife.choosing.shape import AVERAGES, FARTHEST, MINIMUM_GAIN, PRIOR, SLOPES, TIE
 from lazyknife.data.own_scaling import SHIFT, FeatureScale
 from lazyknife.estimators.fit_input import Seeds
-from lazyknife.networks import CANDIDATES, mlp, wide
+from lazyknife.networks import CANDIDATES, DEFAULT, mlp, wide
 from lazyknife.ridge.folds import draw_folds
 from lazyknife.ridge.widths import LeverageAgain, LeverageScales
 from lazyknife.tangent import WideTangent
@@ -539,3 +539,15 @@ def test_columns_far_from_0_are_centred_without_loss() -> None:
         for offset in (0.0, 123_456_789.0)
     )
     assert far == pytest.approx(near, rel=1e-4)  # centres in float32: larger by a fifth
+
+
+@pytest.mark.parametrize(
+    "settings", [{"base": lk.Split()}, {"n_starts": 2}, {"parameters": "last"}], ids=str
+)
+def test_the_default_network_chooses_as_a_given_one_does(settings: dict[str, Any]) -> None:
+    X, y, new, _ = data(0, 40)
+    own, given = (fitted(X, y, network=network, **settings) for network in (None, DEFAULT))
+    assert own.choice_.networks == given.choice_.networks
+    assert own.widths_ == given.widths_ == "auto"
+    if "base" not in settings:  # rows that the base learns from also scale the default network
+        assert np.array_equal(own.predict_interval(new).lower, given.predict_interval(new).lower)

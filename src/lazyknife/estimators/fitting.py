@@ -38,7 +38,7 @@ from ..errors import warn
 from ..intervals import CONSTRUCTIONS, Construction, find_construction
 from ..intervals.models import rounding_share
 from ..losses import LOSSES, Loss, find_loss
-from ..networks import Network, build, is_known, listed_networks, mlp, wide
+from ..networks import DEFAULT, Network, build, is_known, listed_networks, mlp, wide
 from ..networks.building import CODES
 from ..records import Base, PrivacyCurve, RoundedModels
 from ..ridge.readout import READOUTS, Read
@@ -210,7 +210,17 @@ class LazyFit(IntervalRegressor):
         if not isinstance(self.scaling, str) or self.scaling != "auto":
             return self.scaling
         clean = self.network is None and rows.ndim == 2 and not source.objections
-        return "standardize" if clean and self._candidates_for(rows) is None else "auto"
+        own = any(self._is_scaled(each, rows) for each in self._candidates_for(rows) or ())
+        return "standardize" if clean and not own else "auto"
+
+    def _is_scaled(self, network: Network | wide, rows: Any) -> bool:
+        """Whether every model scales the features of a candidate by its own rows."""
+        if isinstance(network, wide):
+            return True
+        # Scaled inputs are another module, in which names of one's own would not be found; of many
+        # features models would share few scales.
+        own = isinstance(self.parameters, str) and not isinstance(network, nn.Module)
+        return own and is_narrow(rows) and type(self._base_method()) is Public
 
     def _takes_categories(self, rows: Any) -> bool:
         chosen = self._candidates_for(rows)
@@ -226,15 +236,14 @@ class LazyFit(IntervalRegressor):
         """The networks that models choose from; None where one network has nothing to choose."""
         listed, reason = listed_networks(self.network), self._cannot_choose(X)
         symmetric = self._construction.symmetric
-        if listed is None and self.network is not None:
-            chooses = isinstance(self.ridge, str) and not symmetric and not reason
-            return (self.network,) if chooses else None
         if listed is None:
-            plain = type(self._base_method()) is Public and not reason
-            plain = plain and self.n_starts == 1 and self.parameters == "all"
-            found = default_networks(X, symmetric)
-            fits = len(X) <= MOST_ROWS or self._parted(len(X), found)
-            return found if plain and fits else None
+            plain = self.network is None and type(self._base_method()) is Public and not reason
+            if plain and self.n_starts == 1 and self.parameters == "all":
+                found = default_networks(X, symmetric)
+                if len(X) <= MOST_ROWS or self._parted(len(X), found):
+                    return found
+            chooses = isinstance(self.ridge, str) and not symmetric and not reason
+            return (DEFAULT if self.network is None else self.network,) if chooses else None
         if self.n_starts != 1 or self.parameters != "all":
             reason = reason or "require n_starts=1 and parameters='all'"
         if reason:
@@ -262,13 +271,10 @@ class LazyFit(IntervalRegressor):
         if isinstance(network, wide):
             return Candidate(str(network), network)
         assert base is not None
-        # Scaled inputs are another module, in which names of one's own would not be found; of many
-        # features models would share few scales.
-        own = isinstance(self.parameters, str) and not isinstance(network, nn.Module)
-        own = own and is_narrow(given.X) and type(self._base_method()) is Public
         name = str(network) if isinstance(network, mlp) else type(base.module).__name__
-        terms = (given.X[:PROBE], self.parameters, self._machine(), own)
-        return Candidate(name, FiniteNetwork(base.module, *terms))
+        scaled, machine = self._is_scaled(network, given.X), self._machine()
+        finite = FiniteNetwork(base.module, given.X[:PROBE], self.parameters, machine, scaled)
+        return Candidate(name, finite)
 
     # The fit.
 
