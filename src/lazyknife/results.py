@@ -1,9 +1,10 @@
-"""The record of prediction intervals, and how its rows are chosen and joined."""
+"""The record of prediction intervals, and how it prints."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +13,16 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from ..certificate import Certificate
-from ..data.rows import finite_numbers, make_frame
-from ..records import Array, to_array
-from . import show
+from .certificate import Certificate
+from .data.rows import finite_numbers, make_frame
+from .records import Array, to_array
+from .sentences import rounded_down
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 NUMBERS = ("point", "lower", "upper")
+SHOWN = 5  # rows that are printed
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -114,7 +116,19 @@ class Intervals:
         Its columns are point, lower, upper and width; with several levels lower_0.1, upper_0.1,
         width_0.1 and so on. Rows that were no frame give a pandas frame.
         """
-        return make_frame(show.columns(self), self.backend, self.index)
+        return make_frame(self._columns(), self.backend, self.index)
+
+    def _columns(self) -> dict[str, Array]:
+        """The numbers as columns of shape (m,), by the names that they have in a frame."""
+        arrays = self.with_arrays()
+        ends = {"lower": arrays.lower, "upper": arrays.upper, "width": arrays.width}
+        if not isinstance(arrays.alpha, tuple):
+            return {"point": arrays.point, **ends}
+        return {"point": arrays.point} | {
+            f"{name}_{float(alpha)!r}": values[:, k]  # digits that tell any two levels apart
+            for k, alpha in enumerate(arrays.alpha)
+            for name, values in ends.items()
+        }
 
     def with_arrays(self) -> Intervals:
         """Return the same intervals in numpy arrays."""
@@ -132,7 +146,7 @@ class Intervals:
             Where to draw; by default the current axes.
 
         """
-        from ..plots import plot_intervals
+        from .plots import plot_intervals
 
         return plot_intervals(self, y, ax)
 
@@ -169,10 +183,52 @@ class Intervals:
         )
 
     def __repr__(self) -> str:
-        return show.text(self)
+        cells = self._cells()
+        sizes = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        padded = ([cell.rjust(k) for cell, k in zip(row, sizes, strict=True)] for row in cells)
+        return "\n".join([self._headline(), *map("  ".join, padded), *self._rest()])
 
     def _repr_html_(self) -> str:
-        return show.html(self)
+        names, *rows = [[escape(cell) for cell in row] for row in self._cells()]
+        head = "".join(f"<th>{name}</th>" for name in names)
+        lines = ["".join(f"<td>{cell}</td>" for cell in row) for row in rows]
+        body = "".join(f"<tr>{line}</tr>" for line in lines)
+        notes = "".join(f"<div>{line}</div>" for line in self._rest())
+        return (
+            f"<div>{escape(self._headline())}</div>"
+            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
+        )
+
+    def _headline(self) -> str:
+        """The number of rows, the levels, mean widths and what is guaranteed."""
+        count = len(self)
+        parts = [f"{count:,} {'interval' if count == 1 else 'intervals'}"]
+        parts[0] += f": alpha = {_listed(self.alpha, '{!r}')}"
+        if count:
+            means = np.atleast_1d(to_array(self.width).mean(axis=0))
+            parts.append(f"mean width {_listed(tuple(means), '{:.5g}')}")
+        if self.certificate is not None:
+            every = self.certificate if isinstance(self.certificate, tuple) else (self.certificate,)
+            shown = tuple(rounded_down(c.coverage) if c.coverage else "none" for c in every)
+            parts.append(f"guaranteed coverage {_listed(shown, '{}')}")
+        return ", ".join(parts)
+
+    def _cells(self) -> list[list[str]]:
+        """The names of the columns, and the first rows."""
+        first = self[:SHOWN]
+        columns, labels = first._columns(), range(len(first)) if self.index is None else first.index
+        rows = zip(labels, *columns.values(), strict=True)
+        return [["", *columns], *([str(a), *(f"{x:.5g}" for x in row)] for a, *row in rows)]
+
+    def _rest(self) -> list[str]:
+        """A line on the rows that are not shown, if there are any."""
+        more = len(self) - SHOWN
+        return [f"… and {more:,} more {'row' if more == 1 else 'rows'}"] if more > 0 else []
+
+
+def _listed(values: Any, form: str) -> str:
+    """One value, or a tuple of them separated by commas."""
+    return ", ".join(map(form.format, values if isinstance(values, tuple) else (values,)))
 
 
 def _positions(rows: Any, count: int) -> NDArray[np.intp]:
