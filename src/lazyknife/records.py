@@ -131,9 +131,6 @@ class Predictions(NamedTuple):
 class LeaveOneOut(Predictor, Protocol):
     """n leave-one-out models and the full-data model, however they were computed."""
 
-    def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Full-data predictions (m,) and leave-one-out predictions (m, n)."""
-
     @property
     def scores(self) -> Tensor:
         """R_j = |Y_j − f_{−j}(X_j)| / σ_{−j}(X_j), rounded up, shape (n,)."""

@@ -85,7 +85,7 @@ def test_network_j_never_sees_row_j():
     changed = y.copy()
     changed[3] += 50.0
     before, after = (
-        lk.JackknifeRegressor(**SETTINGS).fit(X, target).loo_.predict(torch.from_numpy(X))[1]
+        lk.JackknifeRegressor(**SETTINGS).fit(X, target).loo_.scaled(torch.from_numpy(X)).each
         for target in (y, changed)
     )
     same = (before == after).all(dim=0)

@@ -61,7 +61,7 @@ def fitted(X: Array, y: Array, **settings: Any) -> lk.LazyJackknifeRegressor:
 
 def each(model: lk.LazyJackknifeRegressor, X: Array) -> Array:
     """Predictions of the models without each row, shape (m, n)."""
-    found: Array = model.loo_.predict(torch.from_numpy(X))[1].cpu().numpy()
+    found: Array = model.loo_.scaled(torch.from_numpy(X)).each.cpu().numpy()
     return found
 
 

@@ -411,7 +411,7 @@ def test_the_ridge_of_a_left_out_model_ignores_its_row(network):
     assert first.ridge_[-1] != second.ridge_[-1]  # the full model does look at it
     new = torch.from_numpy(linear(5, seed=9)[0])
     np.testing.assert_allclose(
-        first.loo_.predict(new)[1][:, 7], second.loo_.predict(new)[1][:, 7], rtol=1e-9
+        first.loo_.scaled(new).each[:, 7], second.loo_.scaled(new).each[:, 7], rtol=1e-9
     )
 
 

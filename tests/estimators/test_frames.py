@@ -66,7 +66,7 @@ def test_a_row_does_not_change_the_model_without_it(column: str, value: Any) -> 
     changed.loc[ROW, column] = value
     new, _ = table(seed=1)
     models = [fitted(X, y) for X in (frame, changed)]
-    each = [model.loo_.predict(features_of(model, new))[1][:, ROW] for model in models]
+    each = [model.loo_.scaled(features_of(model, new)).each[:, ROW] for model in models]
     assert_close(each[0].numpy(), each[1].numpy(), 1e-9)
 
 
@@ -221,7 +221,7 @@ def test_a_row_that_alone_has_a_value_does_not_change_the_model_without_it() -> 
     for value in (7.3, 1000.2):
         X = frame[["size"]].assign(extra=np.where(np.arange(N) == ROW, value, np.nan))
         model, new = fitted(X, y), frame[["size"]].assign(extra=np.linspace(-3, 3, N))
-        each.append(model.loo_.predict(features_of(model, new))[1][:, ROW].numpy())
+        each.append(model.loo_.scaled(features_of(model, new)).each[:, ROW].numpy())
     assert_close(*each, 1e-9)
 
 

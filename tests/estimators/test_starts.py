@@ -102,7 +102,7 @@ def test_a_fixed_ridge_is_that_of_the_mean_kernel(starts: int, intercept: bool) 
     )
     twin = reference.refits(stacked, y - outputs, 0.7, intercept)
     expected = outputs_new[:, None] + stacked_new @ twin.moves.T + twin.intercepts
-    point, each = model.loo_.predict(here(NEW.numpy()))
+    point, each = model.loo_.scaled(here(NEW.numpy()))[:2]
     assert_close(each, expected[:, :-1], 1e-6)
     assert_close(point, expected[:, -1], 1e-6)
     assert model.ridge_ == pytest.approx(np.full(13, 0.7))

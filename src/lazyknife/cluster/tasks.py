@@ -107,7 +107,7 @@ def some_rows(X: Rows, y: Any, places: Places) -> tuple[Rows, Any]:
 def sums_of(block: Block, passes: Passes) -> Sums:
     """The first pass."""
     parts = passes.blocks(len(block.y))
-    return reduce(add, (passes.sums(block.X[part], block.y[part]) for part in parts))
+    return reduce(add, (passes.sums(block.X[part], block.y[part])[0] for part in parts))
 
 
 def added(parts: Sequence[Sums]) -> Sums:

@@ -183,7 +183,7 @@ def audit_stability(
     target = to_tensor(fitted.target_.forward(check_target(y, rows.numpy(), fitted)))
     positions = rng.integers(len(fitted.loo_.residuals), size=refits)
     with_all = torch.cat(
-        fitted._by_blocks(lambda part: fitted.loo_.predict(part)[1][:, positions], new)
+        fitted._by_blocks(lambda part: fitted.loo_.scaled(part).each[:, positions], new)
     )
     differences = np.stack(
         [

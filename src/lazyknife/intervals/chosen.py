@@ -133,9 +133,6 @@ class ChosenModels:
     def point(self, X: Tensor) -> Tensor:
         return self.full.point(X)
 
-    def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        return self.point(X), self._joined([read.predict(X)[1] for read in self._reads])
-
     def scaled(self, X: Tensor) -> Predictions:
         with few_threads(len(self.doubtful)):
             found = [read.scaled(X) for read in self._reads]

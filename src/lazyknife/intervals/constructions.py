@@ -140,19 +140,11 @@ class Construction:
         new_rows: int | None = None,
         coins: bool = False,
     ) -> Bound:
-        """Return the best bound that applies.
+        """Return the best bound that applies to n rows, left out one by one or in folds.
 
-        Parameters
-        ----------
-        alpha, n, folds
-            Level, number of rows and number of folds.
-        independent
-            Whether the base never saw the data; otherwise it is a symmetric function of all rows.
-        new_rows
-            How many new rows there are, where that is known.
-        coins
-            Whether coins tell which rows make choices; they matter where rows are left out.
-
+        A base that is not ``independent`` of the data is a symmetric function of all rows.
+        ``new_rows`` is the number of new rows where it is known; ``coins``: whether coins tell
+        which rows make choices, which matters where rows are left out.
         """
         if self.miss is None:
             return Bound(None)
@@ -233,16 +225,9 @@ def _outwards(found: Predictions, lower: Tensor, upper: Tensor) -> Ends:
 def evaluation_slack(spread: Tensor, size: Tensor, unit: float) -> Tensor:
     """Bound what rounding changes from batch to batch in models whose insides are unknown.
 
-    Parameters
-    ----------
-    spread
-        Distance of predictions and errors from the centre of y.
-    size
-        Of predictions and ends themselves, which are rounded in float64.
-    unit
-        Rounding relative to the spread. Above that of float64 it allows for sums of numbers that
-        are larger than their result.
-
+    ``spread`` is the distance of predictions and errors from the centre of y, ``size`` that of
+    predictions and ends from 0. A ``unit`` of rounding above that of float64 allows for sums of
+    numbers that are larger than their result.
     """
     return ROUNDED * (unit * spread + torch.finfo(torch.float64).eps * size)
 

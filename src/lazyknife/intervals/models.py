@@ -64,20 +64,8 @@ def rounding_objections(
 ) -> tuple[str, ...]:
     """Return why rounding leaves no guarantee; empty if there is one.
 
-    Parameters
-    ----------
-    loo
-        The models.
-    tolerated
-        How many conceded models the guarantee allows.
-    alpha
-        Level of the intervals.
-    size
-        Largest absolute value of y.
-    columns
-        A clause that names columns as a possible cause, or an empty string; None where models scale
-        the features by their own rows.
-
+    The guarantee allows ``tolerated`` conceded models; ``size`` is the largest |y|. ``columns`` is
+    a clause that names columns as a possible cause, or empty; None where models scale the features.
     """
     share, conceded = rounding_share(loo, alpha, size), loo.conceded
     cause = f"; {columns}" if columns else ""

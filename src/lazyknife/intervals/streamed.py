@@ -91,8 +91,8 @@ class Passes:
         numbers = BLOCK_ROWS * self.basis.row_bytes // self.machine.item + self.basis.size**2
 
         def summed(part: Tensor) -> tuple[Sums, Tensor | None]:
-            rows = self.features(X[part])[0]
-            return Sums.of(rows, self.targets(rows, y[part])), rows if keeps else None
+            sums, rows = self.sums(X[part], y[part])
+            return sums, rows if keeps else None
 
         total, kept = None, list[Tensor | None]()
         found = self.machine.map(summed, every, numbers)
@@ -112,10 +112,10 @@ class Passes:
             self, solved, solved.bounds(out.left, self._feature_error(out), out.size), out
         )
 
-    def sums(self, X: Tensor, y: Tensor) -> Sums:
-        """The first pass."""
+    def sums(self, X: Tensor, y: Tensor) -> tuple[Sums, Tensor]:
+        """The first pass; and φ of the rows."""
         rows = self.features(X)[0]
-        return Sums.of(rows, self.targets(rows, y))
+        return Sums.of(rows, self.targets(rows, y)), rows
 
     def solve(self, sums: Sums) -> StreamedRidge:
         """Between the passes."""
@@ -271,10 +271,6 @@ class StreamedModels(FullModel, Windowed):
         """−L⁻¹φ_j e_j of some rows, shape (q, members)."""
         rows = self.out.rows[members.to(self.out.rows.device)]
         return self.columns_of(rows, self._steps[members])
-
-    def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        found = self.scaled(X)
-        return found.point, found.each
 
     def scaled(self, X: Tensor) -> Predictions:
         """Everything that intervals are computed from, of all models."""
