@@ -248,7 +248,6 @@ COLUMNS = {"a": np.arange(3.0), "b": np.ones(3)}
     [
         (pd.DataFrame(COLUMNS), "pandas"),
         (pl.DataFrame(COLUMNS), "polars"),
-        (pl.LazyFrame(COLUMNS), "polars"),
         (pa.table(COLUMNS), "pyarrow"),
         (pd.Series([1.0]), None),
         (np.ones((3, 2)), None),

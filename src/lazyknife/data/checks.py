@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-# Numbers whose squares and quotients neither overflow nor vanish.
-REASONABLE = (1e-100, 1e100)
 LARGEST_COUNT = 2**53  # beyond it not every whole number is a float
 LEAST_LEVEL = 1e-15  # finite intervals would need more rows than anybody has
 
@@ -41,46 +39,39 @@ def check_real(name: str, value: Any) -> float:
     return number
 
 
-def check_between(name: str, value: Any, limits: tuple[float, float], reason: str = "") -> float:
+def check_between(name: str, value: Any, limits: tuple[float, float], reason: str) -> None:
     """Refuse a number outside of closed limits, with the reason for them."""
     least, most = limits
-    if not least <= (number := check_real(name, value)) <= most:
-        rule = f"give a number from {least:g} to {most:g}{reason and f'. {reason}'}"
-        raise ValueError(f"{name}={value!r}: {rule}")
-    return number
+    if not least <= check_real(name, value) <= most:
+        raise ValueError(f"{name}={value!r}: give a number from {least:g} to {most:g}. {reason}")
 
 
-def check_reasonable(name: str, value: Any) -> float:
-    """Refuse what is not above 0, and sizes with which nothing can be computed."""
-    return check_between(name, check_positive(name, value), REASONABLE)
+def _number_check(rule: str, holds: Callable[[float], bool]) -> Callable[[str, Any], float]:
+    """Return a check of numbers, which returns them as floats."""
+
+    def check(name: str, value: Any) -> float:
+        number = check_real(name, value)
+        if not holds(number):
+            raise ValueError(f"{name}={value!r}: give {rule}")
+        return number
+
+    return check
 
 
-def check_positive(name: str, value: Any) -> float:
-    """Refuse a number that is not above 0."""
-    if (number := check_real(name, value)) <= 0:
-        raise ValueError(f"{name}={value!r}: give a number above 0")
-    return number
-
-
-def check_not_negative(name: str, value: Any) -> float:
-    """Refuse a number below 0."""
-    if (number := check_real(name, value)) < 0:
-        raise ValueError(f"{name}={value!r}: give 0 or a number above 0")
-    return number
-
-
-def check_fraction(name: str, value: Any) -> float:
-    """Refuse a number outside the open interval (0, 1)."""
-    if not 0 < (number := check_real(name, value)) < 1:
-        raise ValueError(f"{name}={value!r}: give a number strictly between 0 and 1")
-    return number
+check_positive = _number_check("a number above 0", lambda x: x > 0)
+check_not_negative = _number_check("0 or a number above 0", lambda x: x >= 0)
+check_fraction = _number_check("a number strictly between 0 and 1", lambda x: 0 < x < 1)
+# Squares and quotients of these neither overflow nor vanish.
+check_reasonable = _number_check(
+    "a number above 0, from 1e-100 to 1e+100", lambda x: 1e-100 <= x <= 1e100
+)
 
 
 def check_level(name: str, value: Any) -> float:
     """Refuse a level outside of (0, 1), or so small that no number of rows is enough."""
-    if (number := check_fraction(name, value)) < LEAST_LEVEL:
+    if (level := check_fraction(name, value)) < LEAST_LEVEL:
         raise ValueError(f"{name}={value!r}: give a number from {LEAST_LEVEL:g} to below 1")
-    return number
+    return level
 
 
 def check_flag(name: str, value: Any) -> bool:

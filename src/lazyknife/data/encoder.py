@@ -27,24 +27,12 @@ class Expansion:
     Gaps become medians and are marked in a column of their own; a category becomes a 0/1 column if
     at least two rows have it, and a row with any other category has 0 in all of them: to a model
     without its row such a category is unknown.
-
-    Attributes
-    ----------
-    names
-        Of the features.
-    medians
-        Of each feature; NaN for nominal ones.
-    marked
-        Features whose gaps are marked in a column of their own.
-    codes
-        For each feature its codes that have a column; None for numbers.
-
     """
 
-    names: tuple[str, ...]
-    medians: tuple[float, ...]
-    marked: tuple[int, ...]
-    codes: tuple[tuple[float, ...] | None, ...]
+    names: tuple[str, ...]  # of the features
+    medians: tuple[float, ...]  # of each feature; NaN for nominal ones
+    marked: tuple[int, ...]  # features whose gaps are marked
+    codes: tuple[tuple[float, ...] | None, ...]  # those with a column; None: feature of numbers
 
     @property
     def learnt(self) -> bool:

@@ -41,26 +41,13 @@ class FeatureScale(NamedTuple):
 
 @dataclass(frozen=True)
 class FeatureScales:
-    """Centres and scales of models that were computed from their own rows.
+    """Centres and scales of models that were computed from their own rows."""
 
-    Attributes
-    ----------
-    centers, scales
-        Of the distinct ones, each (frames, features).
-    of
-        Which one each model has, shape (models,).
-    doubtful
-        Whether rounding may have decided which, shape (models,).
-    nominal
-        Which features are nominal; None: none of them.
-
-    """
-
-    centers: Tensor
-    scales: Tensor
-    of: Tensor
-    doubtful: Tensor
-    nominal: tuple[bool, ...] | None = None
+    centers: Tensor  # the distinct ones, (frames, features)
+    scales: Tensor  # likewise
+    of: Tensor  # which of them each model has, (models,)
+    doubtful: Tensor  # whether rounding may have decided which, (models,)
+    nominal: tuple[bool, ...] | None = None  # which features are nominal; None: none of them
 
     def __len__(self) -> int:
         return len(self.scales)
@@ -83,21 +70,16 @@ def own_frames(
     centered: bool = True,
     nominal: tuple[bool, ...] | None = None,
 ) -> FeatureScales:
-    """Scales of the models without each of some sets of rows.
+    """Scales of models, each of which has all rows of X, (n, features), but for some left out.
 
-    Parameters
-    ----------
-    X
-        All rows, shape (n, features), float64.
-    left_out
-        For each model the rows that it does not have.
-    centered
-        Whether features are centred; if not, fewer models differ.
-    nominal
-        Which features are nominal; None: none of them.
-
+    Without ``centered``, features are not centred, and fewer models differ.
     """
-    return _frames([_extent(_without(X, rows)) for rows in left_out], centered, nominal)
+    extents = []
+    for rows in left_out:
+        kept = torch.ones(len(X), dtype=torch.bool)
+        kept[rows] = False
+        extents.append(_extent(X[kept]))
+    return _frames(extents, centered, nominal)
 
 
 def joined_frames(
@@ -147,12 +129,6 @@ def _frames(
     distinct, of = torch.cat([centers, scales], dim=1).unique(dim=0, return_inverse=True)
     centers, scales = distinct.split(least.shape[1], dim=1)
     return FeatureScales(centers, scales, of, doubtful, nominal)
-
-
-def _without(X: Tensor, rows: Tensor) -> Tensor:
-    kept = torch.ones(len(X), dtype=torch.bool)
-    kept[rows] = False
-    return X[kept]
 
 
 def _rounded(values: Tensor) -> tuple[Tensor, Tensor]:

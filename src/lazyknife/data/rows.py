@@ -30,7 +30,6 @@ Rows = Any  # an array, or the caller's frame
 
 PAIRS = "give batches (X, y), such as those of a DataLoader over a TensorDataset"
 COLUMN = "A column-vector y was passed when a 1d array was expected: pass y.ravel(), of shape (n,)"
-EAGER = ("pandas", "modin", "cudf", "polars", "pyarrow")  # libraries whose frames hold their rows
 # Types coarser than float64 in which results are given back. Those of 16 bits have too few digits
 # for the ends of intervals, and float16 ends at 65,504: results are in float32.
 COARSE = {"float32": torch.float32, "float16": torch.float32, "bfloat16": torch.float32}
@@ -154,18 +153,10 @@ def to_tensor(X: Values, copy: bool = True) -> Tensor:
 
 
 def give_back(values: Tensor, X: Any, side: int = 0) -> Any:
-    """Return numbers in the caller's container and floating type.
+    """Return numbers in the container and floating type of the caller's rows X.
 
-    Parameters
-    ----------
-    values
-        Numbers in float64.
-    X
-        The caller's rows: a tensor gives a tensor on its device, anything else an array. Float32
-        gives float32, as do the types of 16 bits; all others give float64.
-    side
-        −1 for lower ends, which are rounded down, 1 for upper ends, which are rounded up.
-
+    A tensor gives a tensor on its device, anything else an array. Lower ends (``side`` −1) are
+    rounded down, upper ends (1) are rounded up.
     """
     dtype = COARSE.get(str(getattr(X, "dtype", "")).removeprefix("torch."), torch.float64)
     found = values if dtype == torch.float64 else rounded(values, dtype, side)
@@ -184,11 +175,8 @@ def rounded(values: Tensor, dtype: torch.dtype, side: int) -> Tensor:
 
 def backend_of(X: Any) -> str | None:
     """Return the library of a frame, such as ``"polars"``; None for what is not a frame."""
-    frame = nw.from_native(X, pass_through=True)
-    if not isinstance(frame, nw.DataFrame | nw.LazyFrame):
-        return None
-    library = frame.implementation.value
-    return library if library in EAGER else None
+    frame = as_frame(X, "X")
+    return None if frame is None else frame.implementation.value
 
 
 def row_labels(X: Any) -> Any:
@@ -226,7 +214,15 @@ def check_features(X: Any, estimator: Any, *, name: str = "X", min_rows: int = 1
     codes = shaped and values.dtype.kind in "iu"
     way_out = "remove such rows" if shaped else "pass a frame for text, dates and gaps"
     terms = {"estimator": estimator, "input_name": name, "ensure_min_samples": min_rows}
-    result = _checked(values, way_out, np.int64 if codes else np.float64, allow_nd=shaped, **terms)
+    try:
+        with np.errstate(all="ignore"):  # of huge values, which its test for infinity adds up
+            dtype = np.int64 if codes else np.float64
+            result: Values = check_array(values, dtype=dtype, allow_nd=shaped, **terms)
+    except ValueError as error:
+        first = str(error).splitlines()[0].rstrip(".")
+        if "contains NaN" not in first and "could not convert" not in first:
+            raise
+        raise ValueError(f"{first}: {way_out}") from None
     _refuse_changed(np.asarray(values), result, name)
     return result
 
@@ -242,19 +238,6 @@ def _refuse_changed(given: Values, found: Values, name: str) -> None:
                 f"{name}: column {place[1]} has values that are not read as numbers: {value} is "
                 "not a float64 number. Correct or round them"
             )
-
-
-def _checked(values: Any, way_out: str, dtype: Any, **terms: Any) -> Values:
-    """Call scikit-learn's check; what it says about gaps and text ends in a way out."""
-    try:
-        with np.errstate(all="ignore"):  # of huge values, which its test for infinity adds up
-            result: Values = check_array(values, dtype=dtype, **terms)
-    except ValueError as error:
-        first = str(error).splitlines()[0].rstrip(".")
-        if "contains NaN" not in first and "could not convert" not in first:
-            raise
-        raise ValueError(f"{first}: {way_out}") from None
-    return result
 
 
 def check_target(y: Any, X: Values, estimator: Any) -> NDArray[np.float64]:
@@ -312,20 +295,10 @@ def as_fitted(rows: Values, codes: bool, name: str) -> Values:
 
 @dataclass(frozen=True)
 class RowReader:
-    """How rows are read: of arrays and tensors the numbers, of frames the columns by name.
+    """How rows are read: of arrays and tensors the numbers, of frames the columns by name."""
 
-    Attributes
-    ----------
-    schema
-        How the columns of a frame become features; None for arrays and tensors.
-    columns
-        Names of the columns of a frame that is itself passed on, to a transformer that the user
-        gave; else None.
-
-    """
-
-    schema: Schema | None = None
-    columns: tuple[Any, ...] | None = None
+    schema: Schema | None = None  # how the columns of a frame become features
+    columns: tuple[Any, ...] | None = None  # of frames that a transformer of the user takes
 
     @property
     def raw(self) -> bool:

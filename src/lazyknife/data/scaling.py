@@ -62,22 +62,11 @@ class Terms:
 
 @dataclass(frozen=True)
 class Scaling(Terms):
-    """From rows to features, and what it means for the certificate.
+    """From rows to features, and what it means for the certificate."""
 
-    Attributes
-    ----------
-    transformer
-        A fitted scikit-learn transformer, or None.
-    expansion
-        How categories and gaps become numbers, where the models need that; else None.
-    shape
-        Of a row of the features that were fitted.
-
-    """
-
-    transformer: Any = None
-    expansion: Expansion | None = None
-    shape: tuple[int, ...] | None = None
+    transformer: Any = None  # a fitted scikit-learn transformer
+    expansion: Expansion | None = None  # of categories and gaps, where the models need numbers
+    shape: tuple[int, ...] | None = None  # of a row of the features that were fitted
 
     def __call__(self, X: Rows) -> Features:
         if self.expansion is not None:
@@ -232,20 +221,8 @@ def fit_scaling(
 ) -> Scaling:
     """Fit the scaling where the guarantee allows it, and say what follows.
 
-    Parameters
-    ----------
-    scaling
-        A key of ``TRANSFORMS`` or a scikit-learn transformer. A fixed one is fitted on all training
-        rows, any other on the source.
-    X
-        Training rows.
-    source
-        Covariates to learn from.
-    learnt
-        Whether a base learns from the source too.
-    expansion
-        How rows become numbers, learnt from the source.
-
+    A fixed one is fitted on all training rows X, any other on the source's covariates. ``learnt``
+    says whether a base learns from these too; so was ``expansion``.
     """
     transformer = _unfitted(scaling)
     fixed = transformer is None or not get_tags(transformer).requires_fit

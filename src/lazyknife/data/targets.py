@@ -29,16 +29,13 @@ DOUBLINGS = 64  # of a step by which ends are moved outwards
 
 
 class Monotone(NamedTuple):
-    """A monotone function that is defined on an open interval, and its inverse.
-
-    ``remedy`` is what to do with targets outside of the interval.
-    """
+    """A monotone function that is defined on an open interval, and its inverse."""
 
     apply: Function
     inverse: Function
     low: float = -np.inf
     high: float = np.inf
-    remedy: str = ""
+    remedy: str = ""  # for targets outside of the interval
 
     @property
     def domain(self) -> str:
@@ -72,28 +69,13 @@ TARGETS: dict[str, Monotone] = {
 
 @dataclass(frozen=True)
 class Transform:
-    """The scale of the models, and what the training targets show of it.
+    """The scale of the models, and what the training targets show of it."""
 
-    Attributes
-    ----------
-    given
-        A key of ``TARGETS``, or a pair (function, inverse) of the user.
-    size
-        The largest size of a training target.
-    falling
-        Whether the function decreases.
-    error
-        Largest error of ``inverse(function(y))`` on the training targets.
-    limits
-        The smallest and the largest of the training targets on this scale.
-
-    """
-
-    given: str | tuple[Function, Function]
-    size: float = 0.0
-    falling: bool = False
-    error: float = 0.0
-    limits: tuple[float, float] = (0.0, 0.0)
+    given: str | tuple[Function, Function]  # key of TARGETS, or the user's function and inverse
+    size: float = 0.0  # the largest of a training target
+    falling: bool = False  # whether the function decreases
+    error: float = 0.0  # the largest of inverse(function(y)) on the training targets
+    limits: tuple[float, float] = (0.0, 0.0)  # of the training targets on this scale
 
     @property
     def function(self) -> Monotone:
@@ -199,19 +181,10 @@ def _values(role: str, function: Function, given: Values) -> Values:
 
 @dataclass(frozen=True)
 class Target:
-    """How y is fitted and given back.
+    """How y is fitted and given back: points and ends beyond the bounds are moved to them."""
 
-    Attributes
-    ----------
-    scale
-        The scale of the models; None is that of y.
-    bounds
-        Limits of y, as the user gave them: points and ends beyond them are moved to them.
-
-    """
-
-    scale: Transform | None = None
-    bounds: tuple[float | None, float | None] = (None, None)
+    scale: Transform | None = None  # of the models; None is that of y
+    bounds: tuple[float | None, float | None] = (None, None)  # of y, as the user gave them
     assumptions: tuple[str, ...] = ()
 
     @property
