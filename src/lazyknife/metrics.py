@@ -84,7 +84,7 @@ def coverage(y: ArrayLike, intervals: Intervals) -> Estimate:
     """
     covered = _checked(intervals).covers(y)
     share = covered.mean(axis=0)
-    return Estimate(_plain(share), _plain(_standard_error(share, len(covered))))
+    return _estimate(share, np.sqrt(share * (1 - share) / len(covered)))
 
 
 def mean_width(intervals: Intervals) -> Estimate:
@@ -141,13 +141,21 @@ def coverage_by_bin(
     covered, width = intervals.covers(y), intervals.with_arrays().width
     if isinstance(by, str):
         check_choice("by", by, ["width"])
-    values = width if isinstance(by, str) else _values(by)
+    try:
+        values = width if isinstance(by, str) else to_array(by)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"by={by!r}: give 'width' or one number for each row: {error}") from None
+    if np.isnan(values).any():
+        raise ValueError("by has missing values: leave those rows out of y and intervals too")
     if values.shape != width.shape:
         raise ValueError(
             f"by has shape {values.shape}: give 'width' or one value for each row, shape "
             f"{width.shape}"
         )
-    values, (low, high) = _finite(values)
+    finite = values[np.isfinite(values)]
+    low, high = (finite.min(), finite.max()) if len(finite) else (0.0, 0.0)
+    beyond = 1.0 + high - low  # infinite values are in the outermost bins
+    values = np.nan_to_num(values, posinf=high + beyond, neginf=low - beyond)
     edges = np.unique(np.quantile(values, np.linspace(0, 1, min(bins, len(values)) + 1)))
     bin_of = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, max(len(edges) - 2, 0))
     count = np.bincount(bin_of)
@@ -156,7 +164,7 @@ def coverage_by_bin(
     share, widths = (np.bincount(bin_of, each)[kept] / rows for each in (covered, width))
     edges = np.where(edges < low, -np.inf, np.where(edges > high, np.inf, edges))
     upper = edges[np.minimum(kept + 1, len(edges) - 1)]
-    return Bins(edges[kept], upper, rows, share, _standard_error(share, rows), widths)
+    return Bins(edges[kept], upper, rows, share, np.sqrt(share * (1 - share) / rows), widths)
 
 
 @dataclass(frozen=True)
@@ -219,35 +227,12 @@ def _checked(intervals: Intervals) -> Intervals:
 def _mean(values: Numbers) -> Estimate:
     """Mean over the rows, with its standard error: NaN for one row, or if a value is infinite."""
     rows = len(values)
-    with np.errstate(invalid="ignore", over="ignore"):
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         squares = np.square(values - values.mean(axis=0)).sum(axis=0)
-        error = np.sqrt(squares / (rows - 1) / rows) if rows > 1 else np.full_like(squares, np.nan)
-        return Estimate(_plain(values.mean(axis=0)), _plain(error))
+        error = np.sqrt(squares / np.float64(rows - 1) / rows)
+        return _estimate(values.mean(axis=0), error)
 
 
-def _values(by: Any) -> Numbers:
-    """Values to sort rows by; infinite ones are in the outermost bins."""
-    try:
-        values = to_array(by)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"by={by!r}: give 'width' or one number for each row: {error}") from None
-    if np.isnan(values).any():
-        raise ValueError("by has missing values: leave those rows out of y and intervals too")
-    return values
-
-
-def _standard_error(share: Any, rows: Any) -> Any:
-    return np.sqrt(share * (1 - share) / rows)
-
-
-def _finite(values: Numbers) -> tuple[Numbers, tuple[float, float]]:
-    """Replace infinities by numbers outside the range of the finite values; return the range."""
-    finite = values[np.isfinite(values)]
-    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
-    beyond = 1.0 + high - low
-    return np.nan_to_num(values, posinf=high + beyond, neginf=low - beyond), (low, high)
-
-
-def _plain(value: Any) -> Any:
-    """Return a float for one level, an array for several."""
-    return float(value) if np.ndim(value) == 0 else value
+def _estimate(value: Any, error: Any) -> Estimate:
+    """Floats for one level, arrays for several."""
+    return Estimate(*(float(x) if np.ndim(x) == 0 else x for x in (value, error)))

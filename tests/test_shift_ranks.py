@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, mannwhitneyu
 
-from lazyknife.shift.ranks import (
+from lazyknife.shift import (
     column_tests,
     deal,
     discriminant,

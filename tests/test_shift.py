@@ -13,7 +13,7 @@ from scipy.stats import binom
 
 import lazyknife as lk
 from lazyknife.data.schema import as_frame
-from lazyknife.shift.check import MOST_ROWS, kept_rows, pool_rows
+from lazyknife.shift import MOST_ROWS, kept_rows, pool_rows
 
 RNG = np.random.default_rng
 
