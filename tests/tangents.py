@@ -99,7 +99,7 @@ def unused() -> nn.Module:
 CODES = ("table", "frozen table", "table tied to a matrix")  # networks that read whole numbers
 with seeded(0):
     norm = nn.LayerNorm(4)
-    # Networks whose parameters all come from layer factors, and the shape of a row.
+    # Networks whose linear layers and tables come as factors, and the shape of a row.
     FACTORED: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
         "dense": (mlp((5, 4), "tanh")(3), (3,)),
         "only a bias": (frozen(mlp((4,), "tanh")(3), "0.weight"), (3,)),

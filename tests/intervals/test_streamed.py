@@ -22,8 +22,7 @@ from lazyknife.intervals.streamed import Passes
 from lazyknife.intervals.window import windowed_plus
 from lazyknife.networks import wide
 from lazyknife.ridge.system import Indefinite
-from lazyknife.tangent import Landmarks, WideTangent
-from lazyknife.tangent.features import Rows
+from lazyknife.tangent import Landmarks, Rows, WideTangent
 
 RIDGE = 0.3
 

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 import lazyknife as lk
-from lazyknife.networks import ACTIVATIONS, ensemble_outputs, is_chain
-from lazyknife.networks.calls import widest_output
+from lazyknife.networks import ACTIVATIONS, ensemble_outputs, is_chain, layer_sizes
 from rows import linear
 from zoo import NO_CHAINS, evaluated, shared_activation, stacked
 
@@ -124,7 +123,7 @@ def test_a_network_that_works_in_place_does_not_change_the_callers_rows(readout:
 def test_pictures_are_run_in_blocks_that_their_layers_fit_in() -> None:
     conv = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(144, 1))
     conv.double().eval()
-    assert widest_output(conv, torch.zeros(1, 1, 6, 6, dtype=torch.float64)) == 4 * 36
+    assert max(layer_sizes(conv, torch.zeros(1, 1, 6, 6, dtype=torch.float64))) == 4 * 36
     assert not any(part._forward_hooks for part in conv.modules())
     rows: list[int] = []
     conv.register_forward_hook(lambda module, args, result: rows.append(len(args[0])))

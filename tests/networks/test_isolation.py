@@ -16,13 +16,13 @@ from lazyknife.networks import (
     call_with,
     draws,
     evaluation_copy,
+    layer_sizes,
     make,
     mlp,
     outputs,
     private_copy,
     seeded,
 )
-from lazyknife.networks.calls import widest_output
 from zoo import KINDS, Draws, Remembers, evaluated, stacked, two
 
 X = torch.linspace(-1, 1, 15, dtype=torch.float64).reshape(5, 3)
@@ -75,7 +75,7 @@ def test_a_private_copy_is_the_network_and_shares_its_parameters_alone(name: str
         first = outputs(copied, MANY)
     assert torch.equal(first, expected)
     assert torch.equal(outputs(private_copy(module), MANY), expected)
-    assert widest_output(private_copy(module), MANY[:1]) >= 1
+    assert max(layer_sizes(private_copy(module), MANY[:1])) >= 1
     assert alike(everything_in(module), before)
 
 
@@ -104,7 +104,7 @@ def test_a_scripted_network_is_shared_as_it_is() -> None:
     copied = private_copy(mixed)
     assert copied is not mixed
     assert torch.equal(outputs(copied, MANY), outputs(module, MANY))
-    assert widest_output(copied, MANY[:1]) == 1
+    assert max(layer_sizes(copied, MANY[:1])) == 1
     assert torch.equal(outputs(private_copy(module), MANY), outputs(module, MANY))
 
 

@@ -14,8 +14,7 @@ from torch import Tensor
 import reference
 from lazyknife.compute import Machine
 from lazyknife.tangent import Sketch, Tangent, linearise
-from lazyknife.tangent.parts import Lookup, Part
-from lazyknife.tangent.sketch import Signs, draw_signs
+from lazyknife.tangent.parts import Lookup, Part, Signs, draw_signs
 from machines import MACHINE
 from reference import Array, assert_close
 from tangents import NETWORKS, network, rows

@@ -83,12 +83,6 @@ def test_a_kernel_of_a_wrong_shape_is_refused() -> None:
         tangent.kernel(tangent.features(rows(0, 3)), tangent.features(rows(1, 4)))
 
 
-def test_there_are_no_weights_to_move() -> None:
-    tangent = tangent_of(wide())
-    with pytest.raises(NotImplementedError, match="infinitely wide"):
-        tangent.pull(tangent.features(rows(0, 2)), rows(0, 2)[:, 0])
-
-
 def test_relu_is_as_accurate_as_bounds_on_rounding_assume() -> None:
     X, ones = here(np.random.default_rng(0).normal(size=(40, 9))), here(np.ones(9))
     tangent = WideTangent(wide("relu"), ones / 3, unscaled(1, len(ones))[0], MACHINE)

@@ -10,6 +10,7 @@ from .calls import (
     ensemble_outputs,
     gradients,
     is_chain,
+    layer_sizes,
     like,
     outputs,
     row_gradients,

@@ -59,8 +59,8 @@ def widest_layer(module: nn.Module) -> int:
     return max(max(p.shape, default=1) for p in module.parameters())
 
 
-def widest_output(module: nn.Module, row: Tensor) -> int:
-    """Return the size of the largest result of any layer for one row."""
+def layer_sizes(module: nn.Module, row: Tensor) -> list[int]:
+    """Return the size of every layer's result for one row."""
     own, sizes = private_copy(module), [1]
 
     def note(layer: nn.Module, args: Any, result: Any) -> None:
@@ -71,7 +71,7 @@ def widest_output(module: nn.Module, row: Tensor) -> int:
             part.register_forward_hook(note)
     with torch.no_grad():
         own(row.clone())
-    return max(sizes)
+    return sizes
 
 
 def call_with(module: nn.Module, weights: Mapping[str, Tensor], X: Tensor) -> Any:
@@ -183,7 +183,7 @@ def ensemble_outputs(
         linear = [layer for layer in module if isinstance(layer, nn.Linear)]
         run, width = _chain_outputs, max(layer.out_features for layer in linear)
     elif len(X) > 1:
-        width = widest_output(module, X[:1])
+        width = max(layer_sizes(module, X[:1]))
     result = X.new_empty(count, len(X), dtype=dtype_of(module))
     with torch.no_grad():
         for models in steps(count, at_once):

@@ -1,45 +1,92 @@
-"""Record the calls of a network's layers, and find the parameters that only these calls use."""
+"""Jacobian factors of layers, from the inputs of their calls and the signals at their outputs.
+
+The signal is g = ∂f/∂(the layer's output). For another kind of layer whose Jacobian has factors,
+write its formula, from the layer, its input, the signal and the names of the parameters that move,
+and add it to ``LAYERS``.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from ..networks import gradients, outputs
-from .layers import LAYERS, has_formula
+from ..networks import gradients, outputs, private_copy
+from .parts import Lookup, Outer, Part
+
+Names = Mapping[str, str]  # "weight" and "bias", where they move, to their names in the network
 
 
-class Use(NamedTuple):
-    """One call of a layer: its input, and the signal ∂f/∂(output)."""
+def linear(layer: Any, x: Tensor, signal: Tensor, names: Names) -> Part:
+    """W h + b at one place or, with more axes, at several."""
+    signals, inputs = (values.reshape(len(x), -1, values.shape[-1]) for values in (signal, x))
+    pieces = {"weight": inputs, "bias": torch.ones_like(inputs[..., :1])}
+    moved = [role for role in pieces if role in names]
+    augmented = torch.cat([pieces[role] for role in moved], dim=-1)
+    return Outer(tuple(names[role] for role in moved), signals, augmented, "bias" in names)
 
-    layer: nn.Module
-    x: Tensor
-    signal: Tensor
+
+def embedding(layer: Any, x: Tensor, signal: Tensor, names: Names) -> Part:
+    """Rows of a table; the padding entry does not move."""
+    codes = x.reshape(len(x), -1)
+    signals = signal.reshape(*codes.shape, -1)
+    if layer.padding_idx is not None:
+        signals = signals * (codes != layer.padding_idx)[..., None]
+    return Lookup((names["weight"],), signals, codes, layer.num_embeddings)
+
+
+LAYERS: dict[type[nn.Module], Callable[[Any, Tensor, Tensor, Names], Part]] = {
+    nn.Linear: linear,
+    nn.Embedding: embedding,
+}
 
 
 class _Call(NamedTuple):
-    """One call of a layer: its input, its result, and their versions at that time."""
+    """One call of a layer: its input, its result, and whether these are still what they were."""
 
     layer: nn.Module
     x: Tensor
     result: Tensor
     versions: tuple[int, int]  # they rise when a tensor is modified in place
 
+    @property
+    def is_intact(self) -> bool:
+        return (self.x._version, self.result._version) == self.versions
 
-def uses_of(module: nn.Module, layers: Collection[str], X: Tensor) -> tuple[Tensor, list[Use]]:
-    """Outputs (n,), and every call of the layers, by one forward and one backward pass.
 
-    The module has hooks during the call, so pass a private copy of the network.
-    """
+def _recorded(module: nn.Module, layers: Collection[str], X: Tensor) -> tuple[Tensor, list[_Call]]:
+    """Outputs (n,), and every call of the layers; activations do not work in place."""
+    own, calls = private_copy(module), list[_Call]()
+
+    def record(layer: nn.Module, args: tuple[Tensor, ...], result: Tensor) -> None:
+        x = args[0].detach()
+        calls.append(_Call(layer, x, result, (x._version, result._version)))
+
+    for part in own.modules():
+        if getattr(part, "inplace", False):
+            part.inplace = False  # type: ignore[assignment]
+    for name in layers:
+        own.get_submodule(name).register_forward_hook(record)
+    return outputs(own, X), calls
+
+
+def factored_parts(
+    module: nn.Module, layers: Collection[str], X: Tensor
+) -> tuple[Tensor, list[Part]]:
+    """Outputs (n,), and the parts of every call of the layers, by one pass in each direction."""
     with torch.enable_grad():
-        predicted, calls = _recorded_outputs(module, layers, X)
+        predicted, calls = _recorded(module, layers, X)
         signals = gradients(predicted.sum(), [call.result for call in calls])
-    uses = [Use(call.layer, call.x, g) for call, g in zip(calls, signals, strict=True)]
-    return predicted.detach(), uses
+    names = {id(p): name for name, p in module.named_parameters()}
+    parts = []
+    for call, signal in zip(calls, signals, strict=True):
+        own = call.layer.named_parameters(recurse=False)
+        moved = {role: names[id(p)] for role, p in own if p.requires_grad}
+        parts.append(LAYERS[type(call.layer)](call.layer, call.x, signal, moved))
+    return predicted.detach(), parts
 
 
 def capturable_layers(module: nn.Module, probe: Tensor) -> tuple[str, ...]:
@@ -51,54 +98,24 @@ def capturable_layers(module: nn.Module, probe: Tensor) -> tuple[str, ...]:
     moving = {
         name: layer
         for name, layer in module.named_modules()
-        if has_formula(layer) and any(p.requires_grad for p in layer.parameters(False))
+        if type(layer) in LAYERS
+        and getattr(layer, "max_norm", None) is None
+        and any(p.requires_grad for p in layer.parameters(False))
     }
     with torch.enable_grad():
-        predicted, calls = _recorded_outputs(module, moving, probe)
+        predicted, calls = _recorded(module, moving, probe)
     seen = Counter(id(p) for call in calls for p in call.layer.parameters(False))
     refused = {key for key, count in _uses_in_graph(predicted).items() if count > seen[key]}
     for call in calls:
-        if not _is_covered(call.layer, call.x, len(probe)):
+        names = {name for name, _ in call.layer.named_parameters(recurse=False)}
+        by_row = len(call.x) == len(probe) and call.x.dim() >= 2
+        if not (by_row and call.is_intact and names <= {"weight", "bias"}):
             refused |= {id(p) for p in call.layer.parameters(False)}
-    called = {call.layer for call in calls}
     return tuple(
         name
         for name, layer in moving.items()
-        if layer in called and not any(id(p) in refused for p in layer.parameters(False))
+        if all(id(p) in seen and id(p) not in refused for p in layer.parameters(False))
     )
-
-
-def _is_covered(layer: nn.Module, x: Tensor, n: int) -> bool:
-    """Whether the formula of the layer holds for this input, with one entry for each row."""
-    axes = LAYERS[type(layer)].axes or x.dim()
-    names = {name for name, _ in layer.named_parameters(recurse=False)}
-    return len(x) == n and x.dim() == axes >= 2 and names <= {"weight", "bias"}
-
-
-def _recorded_outputs(
-    module: nn.Module, layers: Collection[str], X: Tensor, copies: bool = False
-) -> tuple[Tensor, list[_Call]]:
-    """Outputs, and every call of the layers, with tensors that were not modified in place since.
-
-    With ``copies`` the calls are recorded, and the layers return, as copies.
-    """
-    copies = copies or any(getattr(part, "inplace", False) for part in module.modules())
-    calls: list[_Call] = []
-
-    def record(layer: nn.Module, args: tuple[Tensor, ...], result: Tensor) -> Tensor:
-        x = args[0].detach().clone() if copies else args[0].detach()
-        calls.append(_Call(layer, x, result, (x._version, result._version)))
-        return result.clone() if copies else result
-
-    hooks = [module.get_submodule(name).register_forward_hook(record) for name in layers]
-    try:
-        predicted = outputs(module, X)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    if copies or all((c.x._version, c.result._version) == c.versions for c in calls):
-        return predicted, calls
-    return _recorded_outputs(module, layers, X, copies=True)
 
 
 def _uses_in_graph(result: Tensor) -> Counter[int]:

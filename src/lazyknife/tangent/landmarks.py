@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .features import Rows
-from .parts import Moves
+from .basis import Rows
 from .tangent import Features
 from .wide import WideTangent
 
@@ -65,6 +64,3 @@ class Landmarks:
         new = self.tangent.features(X)
         rows = self.tangent.kernel(new, self.points) @ self.whiten
         return Rows(new.outputs, rows, rows.square().sum(dim=1))
-
-    def moves(self, columns: Tensor) -> Moves:
-        raise NotImplementedError("an infinitely wide network has no weights to move")

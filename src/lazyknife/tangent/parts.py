@@ -6,13 +6,16 @@ parameters, and every product with J is a sum or a list of what its parts give.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor
+
+from ..compute import Machine
 
 Moves = dict[str, Tensor]  # for every moved parameter its moves by b models, (b, *shape)
 
@@ -241,3 +244,33 @@ def _inner(left: Tensor, right: Tensor) -> Tensor:
 def _summed(values: Tensor) -> Tensor:
     """Sum over the places, axis 1."""
     return values[:, 0] if values.shape[1] == 1 else values.sum(dim=1)
+
+
+@dataclass(frozen=True)
+class Signs:
+    """Random signs for the rows and for the columns of each part's matrix, by its names."""
+
+    pairs: Mapping[tuple[str, ...], tuple[Tensor, Tensor]]
+    places: int
+
+    def project(self, parts: Sequence[Part]) -> Tensor:
+        """Projected Jacobian rows, shape (n, dimension)."""
+        first, *others = parts
+        total = first.project(*self.pairs[first.names])
+        for part in others:
+            total += part.project(*self.pairs[part.names])
+        return total
+
+
+def draw_signs(dimension: int, parts: Sequence[Part], seed: int, machine: Machine) -> Signs:
+    """Draw the signs of each part, the first ones divided by √dimension."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def signs(size: int) -> Tensor:
+        bits = torch.randint(0, 2, (size, dimension), generator=generator, dtype=torch.int8)
+        return machine.put((2 * bits - 1).double())
+
+    scale = 1 / math.sqrt(dimension)
+    shapes = {part.names: part.matrix_shape for part in parts}
+    pairs = {names: (scale * signs(a), signs(b)) for names, (a, b) in shapes.items()}
+    return Signs(pairs, max(part.places for part in parts))

@@ -8,17 +8,14 @@ features are fixed functions of a row, like the exact ones, and every guarantee 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from ..compute import Machine, total_memory
 from ..data.checks import check_positive_int
-from .features import FeatureMap, Linear, Primal
-from .parts import Part
+from .basis import FeatureMap, Linear, Primal
+from .parts import draw_signs
 from .tangent import Tangent
 
 MOST = 4096  # dimensions of a sketch whose number is not given
@@ -53,7 +50,8 @@ class Sketch(FeatureMap):
         if self.dimension is not None:
             return self
         room = total_memory(machine.device) // SHARE // (BYTES * n) - 1
-        return Sketch(power_of_two(min(MOST, n // SHARE, room)))
+        most = max(1, min(MOST, n // SHARE, room))
+        return Sketch(1 << (most.bit_length() - 1))
 
     def size(self, parameters: int) -> int:
         assert self.dimension is not None, "chosen by for_rows"
@@ -64,38 +62,3 @@ class Sketch(FeatureMap):
         assert not kernel, "a sketch has no kernel of all rows"
         parts, dimension = tangent.make(X[:1])[1], self.size(tangent.size)
         return Primal(tangent, dimension, draw_signs(dimension, parts, seed, tangent.machine))
-
-
-def power_of_two(most: int) -> int:
-    """Return the largest power of 2 up to a number, and 1 if there is none."""
-    return 1 << max(most.bit_length() - 1, 0) if most > 0 else 1
-
-
-@dataclass(frozen=True)
-class Signs:
-    """Random signs for the rows and for the columns of each part's matrix, by its names."""
-
-    pairs: Mapping[tuple[str, ...], tuple[Tensor, Tensor]]
-    places: int
-
-    def project(self, parts: Sequence[Part]) -> Tensor:
-        """Projected Jacobian rows, shape (n, dimension)."""
-        first, *others = parts
-        total = first.project(*self.pairs[first.names])
-        for part in others:
-            total += part.project(*self.pairs[part.names])
-        return total
-
-
-def draw_signs(dimension: int, parts: Sequence[Part], seed: int, machine: Machine) -> Signs:
-    """Draw the signs of each part, the first ones divided by √dimension."""
-    generator = torch.Generator().manual_seed(seed)
-
-    def signs(size: int) -> Tensor:
-        bits = torch.randint(0, 2, (size, dimension), generator=generator, dtype=torch.int8)
-        return machine.put((2 * bits - 1).double())
-
-    scale = 1 / math.sqrt(dimension)
-    shapes = {part.names: part.matrix_shape for part in parts}
-    pairs = {names: (scale * signs(a), signs(b)) for names, (a, b) in shapes.items()}
-    return Signs(pairs, max(part.places for part in parts))

@@ -10,11 +10,21 @@ import torch
 from torch import Tensor, nn
 
 from ..compute import PROCESSOR, Machine, blocks, steps, wake
-from ..networks import ensemble_outputs, outputs, private_copy, row_gradients, stacked_outputs
-from .capture import Use, uses_of
-from .layers import LAYERS
+from ..networks import (
+    ensemble_outputs,
+    evaluation_copy,
+    is_chain,
+    layer_sizes,
+    outputs,
+    private_copy,
+    row_gradients,
+    stacked_outputs,
+)
+from .capture import capturable_layers, factored_parts
 from .parts import Explicit, Moves, Part, merge
+from .selection import Selection, selected
 
+PROBE = 2  # rows on which a network is looked at
 MIRRORED = 128  # rows at a time: tiles that stay in a processor's caches
 
 
@@ -127,17 +137,11 @@ class Tangent:
 
     def make(self, X: Tensor) -> tuple[Tensor, list[Part]]:
         """Outputs (n,) and parts of all moved parameters, for rows that fit at once."""
-        return self._make(self.machine.put(X))[:2]
-
-    def _make(self, X: Tensor) -> tuple[Tensor, list[Part], list[Use]]:
-        module = private_copy(self.module)
-        predicted, uses = uses_of(module, self.layers, X)
-        names = {id(p): name for name, p in module.named_parameters()}
-        parts = [part for use in uses for part in _parts(use, names)]
+        X = self.machine.put(X)
+        predicted, parts = factored_parts(self.module, self.layers, X)
         rest = {name: p for name, p in self.moved.items() if name in self.rest}
         rows = row_gradients(self.module, rest, X) if rest else {}
-        explicit = [Explicit((name,), each) for name, each in rows.items()]
-        return predicted, [*merge(parts), *explicit], uses
+        return predicted, merge(parts) + [Explicit((name,), each) for name, each in rows.items()]
 
     def on(self, machine: Machine) -> Tangent:
         """Move the tangent, and its module, to another machine."""
@@ -146,26 +150,48 @@ class Tangent:
         return replace(self, module=module, machine=machine)
 
 
+def linearise(
+    module: nn.Module, X: Tensor, parameters: Selection = "all", machine: Machine = PROCESSOR
+) -> Tangent:
+    """Return the tangent of a network at its weights, in evaluation mode.
+
+    ``parameters`` selects those that move; the tangent is evaluated on ``machine``, in float64.
+
+    A parameter is in factored form where layers with a known formula are its only users, and has
+    explicit Jacobian rows otherwise. Unless the network is a plain chain of layers, the kernel of a
+    few rows of ``X`` is compared with that of their explicit Jacobian; if they differ, every
+    parameter has explicit rows.
+    """
+    network = evaluation_copy(module)
+    moved = selected(network, parameters)
+    for name, parameter in network.named_parameters():
+        parameter.requires_grad_(name in moved)
+    probe = PROCESSOR.put(X[:PROBE])
+    tangent = make_tangent(network, capturable_layers(network, probe), probe)
+    if tangent.layers and not is_chain(network) and not _agrees(tangent, probe):
+        tangent = make_tangent(network, (), probe)
+    return tangent.on(machine)
+
+
 def make_tangent(module: nn.Module, layers: Sequence[str], probe: Tensor) -> Tangent:
     """Return the tangent with these layers in factored form and the rest as Jacobian rows."""
     covered = {id(p) for name in layers for p in module.get_submodule(name).parameters(False)}
     moved = ((name, p) for name, p in module.named_parameters() if p.requires_grad)
     bare = Tangent(module, tuple(layers), tuple(n for n, p in moved if id(p) not in covered))
-    _, parts, uses = bare._make(probe)
-    work = sum(part.rows[0].numel() for part in parts if isinstance(part, Explicit))
-    for use in uses:  # a convolution reads each input in as many patches as its kernel has entries
-        patches = math.prod(getattr(use.layer, "kernel_size", (1,)))
-        work += use.x[0].numel() * patches + use.signal[0].numel()
-    size = sum(values[0].numel() for part in parts for values in part.tensors().values())
-    item = bare.machine.item
-    return replace(bare, row_bytes=item * size, work_bytes=2 * item * work)
+    parts = bare.make(probe)[1]
+    explicit = sum(part.rows[0].numel() for part in parts if isinstance(part, Explicit))
+    kept = sum(values[0].numel() for part in parts for values in part.tensors().values())
+    work = 2 * (explicit + sum(layer_sizes(module, probe[:1])))
+    return replace(bare, row_bytes=bare.machine.item * kept, work_bytes=bare.machine.item * work)
 
 
-def _parts(use: Use, names: Mapping[int, str]) -> list[Part]:
-    """Parts of the moved parameters of one layer in one use."""
-    own = dict(use.layer.named_parameters(recurse=False))
-    moved = {role: names[id(p)] for role, p in own.items() if p.requires_grad}
-    return LAYERS[type(use.layer)].parts(use.layer, use.x, use.signal, moved)
+def _agrees(tangent: Tangent, X: Tensor) -> bool:
+    """Whether the kernel of these rows is that of their explicit Jacobian."""
+    rows = row_gradients(tangent.module, tangent.moved, X)
+    jacobian = torch.cat([each.flatten(1) for each in rows.values()], dim=1)
+    features, expected = tangent.features(X), jacobian @ jacobian.T
+    difference = tangent.kernel(features, features) - expected
+    return bool(difference.abs().max() <= 1e-9 * expected.abs().max())
 
 
 def moved_outputs(

@@ -12,7 +12,6 @@ from torch import Tensor
 from ..compute import PROCESSOR, Machine, blocks, steps
 from ..data.own_scaling import FeatureScale
 from ..networks import KINDS, Kind, wide
-from .parts import Moves
 from .tangent import Features
 
 ARRAYS = 4  # of the size of a tile, at a time
@@ -86,9 +85,6 @@ class WideTangent:
             own = [self._given(row, row)[0] for row in rows]
             return torch.cat(own) if own else features.outputs
         return self._kind.norms(self._side(features.X).own)
-
-    def pull(self, features: Features, coefficients: Tensor) -> Moves:
-        raise NotImplementedError("an infinitely wide network has no weights to move")
 
     def on(self, machine: Machine) -> WideTangent:
         center, scale, nominal = self.frame

@@ -7,17 +7,17 @@ features of x themselves, or a projection of them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Protocol, Self
+from typing import ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from ..compute import Machine, blocks
 from ..settings import Settings
-from .parts import Moves, Part
+from .parts import Moves, Signs
 from .tangent import Features, Tangent
+from .wide import WideTangent
 
 
 class Rows(NamedTuple):
@@ -28,21 +28,7 @@ class Rows(NamedTuple):
     norms: Tensor  # k(x, x), shape (m,)
 
 
-class Linear(Protocol):
-    """A linearised network, finite or infinitely wide; see ``Tangent``."""
-
-    @property
-    def machine(self) -> Machine: ...
-    @property
-    def row_bytes(self) -> int: ...
-    @property
-    def work_bytes(self) -> int: ...
-    def features(self, X: Tensor) -> Features: ...
-    def kernel(self, left: Features, right: Features) -> Tensor: ...
-    def gram(self, features: Features) -> Tensor: ...
-    def norms(self, features: Features) -> Tensor: ...
-    def pull(self, features: Features, coefficients: Tensor) -> Moves: ...
-    def on(self, machine: Machine) -> Self: ...
+Linear = Tangent | WideTangent  # a linearised network, finite or infinitely wide
 
 
 class Basis(Protocol):
@@ -60,14 +46,6 @@ class Basis(Protocol):
     def row_bytes(self) -> int: ...
     def at(self, X: Tensor) -> Rows: ...
     def moves(self, columns: Tensor) -> Moves: ...
-
-
-class Projection(Protocol):
-    """A map from Jacobian parts to coordinates that depends on no data."""
-
-    @property
-    def places(self) -> int: ...  # vectors of coordinates that one row needs at a time
-    def project(self, parts: Sequence[Part]) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -91,6 +69,7 @@ class Dual:
         return Rows(new.outputs, tangent.kernel(new, self.features), tangent.norms(new))
 
     def moves(self, columns: Tensor) -> Moves:
+        assert isinstance(self.tangent, Tangent), "wide networks have no weights to move"
         return self.tangent.pull(self.features, columns)
 
 
@@ -100,7 +79,7 @@ class Primal:
 
     tangent: Tangent
     size: int
-    projection: Projection | None = None
+    projection: Signs | None = None
 
     @property
     def row_bytes(self) -> int:
