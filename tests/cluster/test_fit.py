@@ -16,7 +16,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from lazyknife import LazyJackknifeRegressor, Split, wide
+from lazyknife import LazyJackknifeRegressor, Split, SplitConformalRegressor, mlp, wide
+from lazyknife.estimators.fit_cluster import cluster_step
 from lazyknife.estimators.fit_input import prepare
 from lazyknife.estimators.fit_shared import part_of
 from lazyknife.intervals import find_construction, kappa
@@ -53,7 +54,7 @@ def on_one_machine(
     """Point, lower and upper end by the models in memory, whatever the number of rows."""
     model = model_of(**settings)
     given = prepare(model, X, y, None, None)
-    loo, _ = model._cluster_step(given, len(y)).models(given.X, given.y)
+    loo, _ = cluster_step(model, given, len(y)).models(given.X, given.y)
     ranks = [kappa(alpha, len(loo.residuals))]
     point, lower, upper = find_construction("plus").ends(loo, torch.from_numpy(new), ranks)
     return point.numpy(), lower[:, 0].numpy(), upper[:, 0].numpy()
@@ -205,6 +206,18 @@ def test_no_levels_are_refused() -> None:
     X, y = rows_of(40)
     with pytest.raises(ValueError, match=r"alpha=\[\]: give at least one level"):
         fitted(X, y, 20).predict_interval(da.from_array(X, chunks=(20, 3)), alpha=[])
+
+
+def test_other_estimators_predict_collections_but_fit_rows_in_memory() -> None:
+    X, y = rows_of(40)
+    rows = da.from_array(X, chunks=(20, 3))
+    model = SplitConformalRegressor(mlp((4,)), epochs=1, random_state=0)
+    with pytest.raises(TypeError, match=r"SplitConformalRegressor does not take: call \.compute"):
+        model.fit(rows, da.from_array(y, chunks=20))
+    model.fit(X, y)
+    np.testing.assert_allclose(model.predict(rows).compute(), model.predict(X), **CLOSE)
+    found = model.predict_interval(rows).compute()
+    np.testing.assert_allclose(found, model.predict_interval(X).to_numpy(), **CLOSE)
 
 
 @pytest.mark.slow

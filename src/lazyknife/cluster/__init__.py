@@ -2,7 +2,7 @@
 
 from .fit import fit_parts
 from .partitions import Partitions, check_rows, is_dask, parts_of
-from .predictions import ends_by_partition, largest_eta_of, points_by_partition
+from .predictions import ends_by_partition, points_by_partition
 
 __all__ = [
     "Partitions",
@@ -10,7 +10,6 @@ __all__ = [
     "ends_by_partition",
     "fit_parts",
     "is_dask",
-    "largest_eta_of",
     "parts_of",
     "points_by_partition",
 ]

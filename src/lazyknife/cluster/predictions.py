@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..data.rows import to_tensor
+from ..intervals import kappa
+from ..intervals.streamed import CompactModels
 from ..intervals.window import largest_eta
 from .partitions import Lazy, computed, parts_of, sent, tasks
 
@@ -21,20 +23,21 @@ def points_by_partition(model: Any, X: Any) -> Any:
 
 def ends_by_partition(model: Any, X: Any, asked: float | tuple[float, ...]) -> Any:
     """Ends as ``to_numpy`` gives them, or a frame as of ``to_frame``."""
+    if isinstance(model.loo_, CompactModels) and model.loo_.ask is not None:
+        # Bring the models here that these rows need.
+        levels = asked if isinstance(asked, tuple) else (asked,)
+        largest = max(computed(tasks(_eta, parts_of(X, "X"), same=[sent(model)])))
+        for rank in {kappa(level, model.loo_.count) for level in levels} - {0}:
+            model.loo_.level(rank, largest)
     same = (sent(model), asked)
     if type(X).__name__ == "Array":
-        levels = (len(asked),) if isinstance(asked, tuple) else ()
-        return _array(tasks(_ends, parts_of(X, "X"), same=same), X, (2, *levels))
+        shape = (len(asked),) if isinstance(asked, tuple) else ()
+        return _array(tasks(_ends, parts_of(X, "X"), same=same), X, (2, *shape))
     return X.map_partitions(_table, *same, meta=_empty_table(X._meta, asked))
 
 
-def largest_eta_of(model: Any, X: Any) -> float:
-    """The largest η of new rows: one pass over them."""
-    found: list[float] = computed(tasks(_eta, parts_of(X, "X"), same=[sent(model)]))
-    return max(found)
-
-
 def _eta(rows: Any, model: Any) -> float:
+    """The largest η of new rows."""
     if not len(rows):
         return 0.0
     new = to_tensor(model.scaling_(model._check_new(rows)))

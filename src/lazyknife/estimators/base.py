@@ -21,6 +21,7 @@ from torch.utils.data import DataLoader
 
 from ..certificate import Certificate, Noted
 from ..certificate.plan import LARGEST_N
+from ..cluster import check_rows, ends_by_partition, is_dask, points_by_partition
 from ..compute import available, steps, track
 from ..data.checks import check_flag, check_level, check_not_negative
 from ..data.rows import (
@@ -242,7 +243,16 @@ class IntervalRegressor(SaveMixin, ShiftCheckMixin, RegressorMixin, CertifiedMix
             base that uses covariates then learn from these alone.
 
         """
+        if is_dask(X):
+            return self._fit_collection(X, y, X_pool, X_unlabeled)
         return self._fit_checked(X, y, X_pool, X_unlabeled)
+
+    def _fit_collection(self, X: Any, y: Any, X_pool: Any, X_unlabeled: Any) -> Self:
+        """Fit to a Dask collection."""
+        raise TypeError(
+            f"X is a Dask {type(X).__name__}, which {type(self).__name__} does not take: call "
+            ".compute() on X and y"
+        )
 
     @noticing_memory
     def _fit_checked(self, X: Any, y: Any, X_pool: Any, X_unlabeled: Any) -> Self:
@@ -280,6 +290,9 @@ class IntervalRegressor(SaveMixin, ShiftCheckMixin, RegressorMixin, CertifiedMix
 
         """
         check_is_fitted(self)
+        if is_dask(X):
+            check_rows(X)
+            return points_by_partition(self, X)
         if is_stream(X):
             return (self._points(batch_rows(batch)) for batch in X)
         return self._points(X)
@@ -325,6 +338,10 @@ class IntervalRegressor(SaveMixin, ShiftCheckMixin, RegressorMixin, CertifiedMix
         asked = self._levels(alpha)
         levels = asked if isinstance(asked, tuple) else (asked,)
         certified = tuple(self.certify(alpha=level) for level in levels)
+        if is_dask(X):
+            check_rows(X)
+            found: Intervals = ends_by_partition(self, X, asked)
+            return found
         certificate = certified if isinstance(asked, tuple) else certified[0]
         ranks = [kappa(level, len(self.loo_.residuals)) for level in levels]
         if 0 in ranks:

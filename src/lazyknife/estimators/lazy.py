@@ -1,24 +1,78 @@
-"""The estimator and its settings; fitting.py has the fit."""
+"""The estimator: its settings, which of them go together, and its fit, where all stages meet."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from ..base import BaseMethod
-from ..compute import Device
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ..base import BaseMethod, Public, check_base, check_trainable
+from ..base.privacy import composed
+from ..certificate import Certifier, lazy_claim
+from ..certificate.certify import start_assumptions
+from ..certificate.plan import LARGEST_N, rows_in_all
+from ..choosing.candidates import (
+    MOST_ROWS,
+    Candidate,
+    FiniteNetwork,
+    default_networks,
+    is_narrow,
+)
+from ..choosing.record import ChosenSettings
+from ..choosing.rows import Leaving, part_of
+from ..compute import Device, Machine, machine_for
+from ..data.checks import (
+    check_between,
+    check_choice,
+    check_flag,
+    check_folds,
+    check_positive_int,
+    check_reasonable,
+)
 from ..data.encoder import TableEncoder
-from ..intervals import Construction
-from ..losses import Loss
-from ..tangent import FeatureMap, Selection
-from .fit_cluster import ClusterFit
+from ..data.scaling import Source, unlike_columns
+from ..errors import warn
+from ..intervals import CONSTRUCTIONS, Construction, find_construction
+from ..intervals.models import rounding_share
+from ..intervals.streamed import CompactModels
+from ..losses import LOSSES, Loss, find_loss
+from ..networks import DEFAULT, Network, build, is_known, listed_networks, mlp, wide
+from ..networks.building import CODES
+from ..records import Base, PrivacyCurve, RoundedModels
+from ..ridge.readout import READOUTS, Read
+from ..ridge.widths import WIDTHS
+from ..sentences import domain
+from ..tangent import (
+    EXACT,
+    FEATURES,
+    PROBE,
+    FeatureMap,
+    Selection,
+    check_selection,
+    linearise,
+    selected,
+)
+from .base import IntervalRegressor
+from .fit_cluster import fit_collection
+from .fit_full import FullStep
+from .fit_input import Fitted, Given, Seeds
+from .fit_network import LazyStep
+from .fit_per_model import ChoosingStep
+from .fit_shared import PartedStep, is_parted
 
 MOST_STARTS = 10_000
 MORE_STARTS = "The mean of so many networks no longer changes; each of them takes time and memory"
+LARGEST_SHARE = 1.0  # of what rounding may move the ends of a loss without a closed form
 
 
 @dataclass(eq=False, repr=False)
-class LazyJackknifeRegressor(ClusterFit):
+class LazyJackknifeRegressor(IntervalRegressor):
     """Certified prediction intervals for a table or a neural network, at the cost of one training.
 
     The network is linearised at base weights θ0 that are public or were learnt privately. All n
@@ -162,3 +216,369 @@ class LazyJackknifeRegressor(ClusterFit):
     memory_budget: int | None = None
     random_state: Any = None
     verbose: bool = False
+
+    # The settings, and which of them go together.
+
+    def _constructions(self) -> list[str]:
+        return list(CONSTRUCTIONS)
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        if isinstance(self.ridge, str) and self.ridge != "auto":
+            raise ValueError(f"ridge={self.ridge!r}: give 'auto' or a number above 0")
+        if not isinstance(self.ridge, str):
+            check_reasonable("ridge", self.ridge)
+        self._machine()
+        check_positive_int("n_starts", self.n_starts)
+        check_between("n_starts", self.n_starts, (1, MOST_STARTS), MORE_STARTS)
+        check_folds(self.folds)
+        check_flag("fit_intercept", self.fit_intercept)
+        check_selection(self.parameters)
+        check_choice("readout", self.readout, READOUTS)
+        if self.feature_weights is not None:
+            check_choice("feature_weights", self.feature_weights, ["auto"])
+        if self.widths is not None:
+            check_choice("widths", self.widths, WIDTHS)
+        if not isinstance(self._features, FeatureMap):
+            known = ", ".join(kind.__name__ for kind in FEATURES.values())
+            raise TypeError(f"features={self.features!r}: give None or an instance of {known}")
+        find_loss(self.loss)
+        for name, other, values in self._conflicts():
+            raise ValueError(
+                f"{name}={getattr(self, name)!r} does not support {other}="
+                f"{getattr(self, other)!r}: choose {other} from {', '.join(map(repr, values))}"
+            )
+
+    def _conflicts(self) -> Iterator[tuple[str, str, Iterable[Any]]]:
+        """Pairs of settings that exclude each other, and values of the second that would do.
+
+        Constructions, readouts, losses, features and widths declare what they support.
+        """
+        kind, loss = self._construction, find_loss(self.loss)
+        readouts = READOUTS if kind.readouts is None else kind.readouts
+        widths = WIDTHS if kind.widths is None else {name: WIDTHS[name] for name in kind.widths}
+        if self.target_transform is not None and not loss.identity:
+            yield "target_transform", "loss", [n for n, each in LOSSES.items() if each.identity]
+        if self.readout not in readouts:
+            yield "construction", "readout", readouts
+        if READOUTS[self.readout].moves_network and not self._features.has_moves:
+            yield "features", "readout", [n for n in readouts if not READOUTS[n].moves_network]
+        if not (loss.closed_form or kind.any_loss):
+            yield "loss", "construction", [n for n, each in CONSTRUCTIONS.items() if each.any_loss]
+        if not (loss.closed_form or self._features.has_kernel):
+            yield "loss", "features", [None]
+        if self.widths is None:
+            return
+        if self.widths not in widths:
+            yield "construction", "widths", [*widths, None]
+        one = self.network is not None and listed_networks(self.network) is None
+        if WIDTHS[self.widths].needs_candidates and one and not isinstance(self.ridge, str):
+            fixed = [name for name, each in widths.items() if not each.needs_candidates]
+            yield "ridge", "widths", [*fixed, None]
+        if not (loss.closed_form or WIDTHS[self.widths].any_loss):
+            yield "loss", "widths", [*(n for n, each in widths.items() if each.any_loss), None]
+
+    @property
+    def _construction(self) -> Construction:
+        return find_construction(self.construction)
+
+    @property
+    def _features(self) -> FeatureMap:
+        return EXACT if self.features is None else self.features
+
+    def _base_method(self) -> BaseMethod:
+        return check_base(self.base)
+
+    def _machine(self) -> Machine:
+        return machine_for(self.device, self.memory_budget)
+
+    def _check_rows(self, n: int) -> None:
+        """Refuse settings that require more than the n rows that the base leaves."""
+        if self._construction.uses_folds:
+            check_folds(self.folds, n)
+        if self.widths is not None and n < WIDTHS[self.widths].fewest_rows:
+            raise ValueError(
+                f"widths={self.widths!r} requires at least {WIDTHS[self.widths].fewest_rows} rows, "
+                f"not {n}: give more rows, or widths='constant'"
+            )
+
+    def _widths_for(self, n: int, chooses: bool) -> str:
+        """The widths for n rows: the setting, or the default of models that choose, or do not."""
+        if self.widths is not None:
+            return self.widths
+        if self._construction.widths is not None:
+            return self._construction.widths[0]
+        return "auto" if chooses and n >= WIDTHS["auto"].fewest_rows else "constant"
+
+    # The rows.
+
+    def _learns_from_covariates(self) -> bool:
+        return self._base_method().uses_covariates
+
+    def _rows_apart(self, n: int, seeds: Seeds) -> NDArray[np.intp] | None:
+        learn, left = self._base_method().rows(n, seeds.rows)
+        return None if len(left) == n else learn
+
+    def _rows_in_all(self, needed: int) -> int:
+        if isinstance(self.loo_, CompactModels):  # Dask collections are parted whatever their size
+            return bisect_left(range(LARGEST_N), needed, key=lambda n: n - part_of(n))
+        base, shape = self._base_method(), (MOST_ROWS, *self._rows_like.shape[1:])
+        networks = self._candidates(self._rows_like.new_empty(1).expand(shape))
+
+        def left(n: int) -> int:
+            return self._leaving_of(base.rows_left(n), networks).rows
+
+        return rows_in_all(needed, self.n_samples_fit_, base, left)
+
+    def _leaving(self, X: Tensor) -> Leaving:
+        """Which of some rows are left out, by the shape of X alone."""
+        return self._leaving_of(self._base_method().rows_left(len(X)), self._candidates(X))
+
+    def _leaving_of(self, n: int, networks: Iterable[object] | None) -> Leaving:
+        """Which of n rows are left out of models that choose among networks, or of one network."""
+        chooses = networks is not None or isinstance(self.ridge, str)
+        if self._construction.symmetric or not chooses:
+            return Leaving(n)
+        return Leaving.choosing(n, self._construction.uses_folds)
+
+    def _scaling_for(self, rows: Any, source: Source) -> Any:
+        """``"auto"``: by each model's rows; of the default network by rows that leak nothing."""
+        if not isinstance(self.scaling, str) or self.scaling != "auto":
+            return self.scaling
+        clean = self.network is None and rows.ndim == 2 and not source.objections
+        own = any(self._is_scaled(each, rows) for each in self._candidates_for(rows) or ())
+        return "standardize" if clean and not own else "auto"
+
+    def _is_scaled(self, network: Network | wide, rows: Any) -> bool:
+        """Whether every model scales the features of a candidate by its own rows."""
+        if isinstance(network, wide):
+            return True
+        # Scaled inputs are another module, in which names of one's own would not be found; of many
+        # features models would share few scales.
+        own = isinstance(self.parameters, str) and not isinstance(network, nn.Module)
+        return own and is_narrow(rows) and type(self._base_method()) is Public
+
+    def _takes_categories(self, rows: Any) -> bool:
+        chosen = self._candidates_for(rows)
+        return chosen is not None and all(map(is_known, chosen))
+
+    # The networks that models choose from.
+
+    def _candidates_for(self, rows: Any) -> tuple[Network | wide, ...] | None:
+        dtype = torch.float64 if rows.dtype.kind == "f" else torch.int64
+        return self._candidates(torch.empty(rows.shape, dtype=dtype, device="meta"))
+
+    def _candidates(self, X: Tensor) -> tuple[Network | wide, ...] | None:
+        """The networks that models choose from; None where one network has nothing to choose."""
+        listed, reason = listed_networks(self.network), self._cannot_choose(X)
+        symmetric = self._construction.symmetric
+        if listed is None:
+            plain = self.network is None and type(self._base_method()) is Public and not reason
+            if plain and self.n_starts == 1 and self.parameters == "all":
+                found = default_networks(X, symmetric)
+                if len(X) <= MOST_ROWS or self._parted(len(X), found):
+                    return found
+            chooses = isinstance(self.ridge, str) and not symmetric and not reason
+            return (DEFAULT if self.network is None else self.network,) if chooses else None
+        if self.n_starts != 1 or self.parameters != "all":
+            reason = reason or "require n_starts=1 and parameters='all'"
+        if reason:
+            raise ValueError(f"network={self.network!r}: candidates {reason}")
+        check_trainable(self._base_method(), self.network)
+        return listed
+
+    def _cannot_choose(self, X: Tensor) -> str:
+        """Why models of rows like X cannot choose among candidates; empty if they can."""
+        loss = find_loss(self.loss)
+        if not loss.closed_form:
+            return f"do not support loss={loss.name!r}: use loss='squared'"
+        if self.readout != "tangent":
+            return f"do not support readout={self.readout!r}: use readout='tangent'"
+        if self._features != EXACT:
+            return f"do not support features={self.features!r}: use features=None"
+        if not X.is_floating_point():
+            return f"require rows of numbers; {CODES}"
+        if X.ndim != 2:
+            return "require rows of numbers"
+        return "require at least 4 rows" if len(X) < 4 else ""
+
+    def _candidate(self, network: Network | wide, base: Base | None, given: Given) -> Candidate:
+        """A network to choose from, at its base weights."""
+        if isinstance(network, wide):
+            return Candidate(str(network), network)
+        assert base is not None
+        name = str(network) if isinstance(network, mlp) else type(base.module).__name__
+        scaled, machine = self._is_scaled(network, given.X), self._machine()
+        finite = FiniteNetwork(base.module, given.X[:PROBE], self.parameters, machine, scaled)
+        return Candidate(name, finite)
+
+    # The fit.
+
+    def _fit_collection(self, X: Any, y: Any, X_pool: Any, X_unlabeled: Any) -> Self:
+        self._check_settings()
+        return self._set_fitted(*fit_collection(self, X, y, X_pool, X_unlabeled))
+
+    def _fit(self, given: Given) -> Fitted:
+        networks, seeds = self._candidates(given.X), given.seeds
+        learn, left = map(torch.from_numpy, self._base_method().rows(len(given.y), seeds.rows))
+        X, y = given.X[left], given.y[left]
+        find_loss(self.loss).check(given.y)
+        self._check_rows(len(y))
+        widths = self._widths_for(len(y), networks is not None)
+        step = self._lazy_step(seeds, widths)
+        starts, bases = self._bases(given, networks, learn, step, len(y))
+        loo: RoundedModels
+        choice: ChosenSettings | None = None
+        ridges: NDArray[np.float64] | None = None
+        scaled = False
+        if networks is None:
+            loo, ridges = self._solve(bases[0], given.X, X, y, step)
+        else:
+            pairs = zip(networks, bases, strict=True)
+            candidates = [self._candidate(network, base, given) for network, base in pairs]
+            choosing = self._step_for(candidates, widths, given, len(y))
+            loo, choice = choosing.models(X, y)
+            ridges, scaled = None if choice is None else choice.ridge, choosing.scaled
+        dependence = composed([base.dependence for base in bases if base is not None])
+        leaving = self._leaving_of(len(y), networks)
+        certifier = self._certifier(given, dependence, loo, leaving, scaled)
+        attributes = {
+            "widths_": widths,
+            "rounding_": rounding_share(loo, self.alpha, certifier.size),
+            "seeds_": seeds,
+            "choice_": choice,
+            "ridge_": None if ridges is None else self.n_starts * ridges,
+        }
+        if len(bases) == 1:
+            attributes |= {"start_": starts[0], "base_": bases[0]}
+        return Fitted(loo, certifier, {k: v for k, v in attributes.items() if v is not None})
+
+    def _bases(
+        self,
+        given: Given,
+        networks: Sequence[Network | wide] | None,
+        learn: Tensor,
+        step: LazyStep,
+        n: int,
+    ) -> tuple[list[nn.Module | None], list[Base | None]]:
+        """Starting and base weights of every finite network, unless n rows of it do not fit."""
+        starts, bases = list[nn.Module | None](), list[Base | None]()
+        for k, network in enumerate((self.network,) if networks is None else networks):
+            if isinstance(network, wide):
+                starts.append(None)
+                bases.append(None)
+                continue
+            start = build(network, given.X, given.seeds.start + k, self.n_starts)
+            if networks is None or not self._construction.symmetric:
+                moved = sum(p.numel() for p in selected(start, self.parameters).values())
+                step.check_fits(n, moved, self._machine())
+            starts.append(start)
+            bases.append(
+                self._base_method().fit(
+                    start,
+                    given.X[learn],
+                    given.y[learn],
+                    seed=given.seeds.base + k,
+                    center=self.fit_intercept,
+                    progress=self.verbose,
+                    covariates=given.covariates,
+                    loss=find_loss(self.loss),
+                )
+            )
+        return starts, bases
+
+    def _lazy_step(self, seeds: Seeds, widths: str) -> LazyStep:
+        # The mean of networks has the mean of their kernels divided by their number.
+        ridge = self.ridge if isinstance(self.ridge, str) else self.ridge / self.n_starts
+        return LazyStep(
+            ridge,
+            self.fit_intercept,
+            self.readout,
+            self.construction,
+            widths,
+            self.folds,
+            find_loss(self.loss),
+            self._features,
+            seeds.lazy,
+            self.verbose,
+        )
+
+    def _solve(
+        self, base: Base | None, probe: Tensor, X: Tensor, y: Tensor, step: LazyStep
+    ) -> tuple[RoundedModels, NDArray[np.float64]]:
+        """Models around one network that has nothing to choose but λ, and their λ."""
+        assert base is not None
+        tangent = linearise(base.module, probe, self.parameters, self._machine())
+        loo = step.models(tangent, X, y)
+        solved = loo.models if isinstance(loo, Read) else loo
+        _warn_if_far(loo.residuals, solved.residuals)
+        rounding = rounding_share(loo, self.alpha, float(y.abs().max()))
+        if not step.loss.closed_form and not rounding <= LARGEST_SHARE:
+            raise ValueError(
+                f"ridge={self.ridge!r} is too small for loss={step.loss.name!r} and these rows: "
+                "rounding errors may move the ends of intervals by more than the errors of the "
+                "models. Give a larger ridge, or scale the features (scaling='symlog', or "
+                "'standardize' with X_pool)"
+            )
+        return loo, solved.ridges.cpu().numpy()
+
+    def _step_for(
+        self, candidates: Sequence[Candidate], widths: str, given: Given, n: float
+    ) -> ChoosingStep | FullStep | PartedStep:
+        ridge = None if isinstance(self.ridge, str) else float(self.ridge)
+        scaled = isinstance(self.scaling, str) and self.scaling == "auto"
+        scaled = scaled and any(candidate.scales for candidate in candidates)
+        more = (given.seeds.lazy, self._machine(), given.nominal)
+        common = (candidates, ridge, self.fit_intercept, scaled, *more, widths)
+        if self._construction.symmetric:
+            return FullStep(*common)
+        relevance = self.feature_weights is not None
+        if self._parted(n, [candidate.network for candidate in candidates]):
+            return PartedStep(*common, relevance, self.verbose)
+        return ChoosingStep(*common, self.construction, relevance, self.folds, self.verbose)
+
+    def _parted(self, n: float, networks: Iterable[object]) -> bool:
+        return is_parted(n, networks, self.construction, self.widths)
+
+    def _certifier(
+        self,
+        given: Given,
+        dependence: PrivacyCurve | None,
+        loo: RoundedModels,
+        leaving: Leaving,
+        scaled: bool = False,
+    ) -> Certifier:
+        """Return the certifier, and warn where rounding leaves nothing to certify."""
+        allowed = domain(find_loss(self.loss).domain)
+        claim = lazy_claim(
+            self.construction,
+            self._base_method(),
+            dependence,
+            leaving,
+            self.folds,
+            assumptions=(*start_assumptions(self.network), *given.assumptions, *allowed),
+            objections=given.scaling.objections,
+            rows=given.scaling.rows,
+            new_rows=given.scaling.new_rows,
+        )
+        columns = None if scaled else unlike_columns(given.X.numpy(), given.names)
+        certifier = Certifier(claim, loo, float(given.y.abs().max()), columns)
+        for objection in certifier.rounded(self.alpha):
+            warn(f"no coverage is guaranteed. {objection}")
+        return certifier
+
+
+def _warn_if_far(read_out: Tensor, linearised: Tensor) -> None:
+    """Warn if left-out predictions are farther from the linearised ones than those are from y.
+
+    With the tangent readout they are the same.
+    """
+    gap = float((read_out - linearised).square().mean().sqrt())
+    error = float(linearised.square().mean().sqrt())
+    if not gap <= error:
+        warn(
+            "the moved networks are far from the linearised ones that the ridge fitted (left-out "
+            f"predictions differ by {gap:.3g}, the linearised errors are {error:.3g}), so the "
+            "intervals are valid but wide. Use readout='tangent', divide y by a fixed unit so that "
+            "its spread is of order one, or use a larger ridge",
+        )
