@@ -179,14 +179,6 @@ def test_a_given_scale_is_kept() -> None:
     assert fit_kernel_weights(wide("laplace", 3.0), Holdout(X, y, nominal)).weights == (1.5,) * 4
 
 
-def test_a_kernel_function_has_weights_of_1() -> None:
-    X, y = six(60)
-    kernel = wide(lambda a, b: 5 * torch.exp(-torch.cdist(a, b) / 5))
-    end = fit_kernel_weights(kernel, Holdout(X, y, [False] * 12))
-    assert end.weights == (1.0,) * 12
-    assert 4e-6 < end.ridge < 6e3
-
-
 @pytest.mark.parametrize("network", [*CANDIDATES, wide("relu")], ids=str)
 @pytest.mark.parametrize("case", ["equal rows", "constant column", "constant y", "two rows"])
 def test_degenerate_rows_do_not_fail(case: str, network: wide) -> None:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -131,42 +131,49 @@ def _errors(
 
 @dataclass(frozen=True)
 class LocalAverage:
-    """Errors around a row that some models average."""
+    """Errors around a row, which some models average."""
 
     members: Tensor
     tangent: WideTangent
     X: Tensor
     sizes: Tensor  # N of these models, shape (n, members)
 
+    def some(self, which: Tensor) -> LocalAverage:
+        """Those of some of the models."""
+        return replace(self, members=self.members[which], sizes=self.sizes[:, which])
+
     def at(self, X: Tensor, each: Tensor) -> Tensor:
         """Factors at new rows, (m, members), given the predictions of all models, (m, n)."""
         tangent = self.tangent
-        weights = tangent.kernel(tangent.features(X), tangent.features(self.X))
-        return _averages(weights, self.members, self.sizes)
+        return self.averages(tangent.kernel(tangent.features(X), tangent.features(self.X)))
+
+    def averages(self, weights: Tensor) -> Tensor:
+        """Local averages over the mean, (m, members), with weights (m, n)."""
+        others = weights.sum(dim=1, keepdim=True) - weights[:, self.members]
+        return _averaged(weights @ self.sizes, others, _mean(self.sizes))
 
 
 @dataclass(frozen=True)
 class Level:
-    """Factors of some models that follow their predictions."""
+    """exp(b·level), of some models, which follows their predictions."""
 
     members: Tensor
     slope: float
     middle: Tensor
     unit: Tensor
 
+    def some(self, which: Tensor) -> Level:
+        """Those of some of the models."""
+        return Level(self.members[which], self.slope, self.middle[which], self.unit[which])
+
     def at(self, X: Tensor, each: Tensor) -> Tensor:
-        """exp(b·level), shape (m, members); see ``LocalAverage``."""
+        """Factors at new rows, (m, members), given the predictions of all models, (m, n)."""
         return self.of(each[:, self.members])
 
     def of(self, values: Tensor) -> Tensor:
-        """The same of predictions (..., members)."""
+        """Factors where the models predict these values, (..., members)."""
         levels = (values - self.middle) / self.unit
         return torch.exp(self.slope * levels.clamp(-FARTHEST, FARTHEST))
-
-    @property
-    def steepness(self) -> float:
-        """Largest relative change of a factor for a change of predictions by one."""
-        return float((self.slope / self.unit).abs().max())
 
 
 @dataclass(frozen=True)
@@ -182,7 +189,8 @@ class Factors:
     @property
     def steepness(self) -> float:
         """Largest relative change of a factor for a change of predictions by one."""
-        return max((of.steepness for of in self.shapes if isinstance(of, Level)), default=0.0)
+        levels = [shape for shape in self.shapes if isinstance(shape, Level)]
+        return max((float((of.slope / of.unit).abs().max()) for of in levels), default=0.0)
 
     def at(self, X: Tensor, each: Tensor) -> Tensor:
         """Factors at new rows, shape (m, n), given the predictions of all models, (m, n)."""
@@ -196,9 +204,9 @@ class Offer(NamedTuple):
     """A factor that k models may choose."""
 
     name: str
+    shape: LocalAverage | Level | None  # for new rows; None: 1
     rows: Tensor  # at each model's own rows, shape (n, k)
     own: Tensor  # at the rows left out, shape (k,)
-    shape: Callable[[Tensor], LocalAverage | Level] | None  # for new rows, of those that chose it
 
 
 def choose_factors(
@@ -224,7 +232,7 @@ def choose_factors(
             for member in errors.members[took].tolist():
                 names[member] = offer.name
             if offer.shape is not None and len(took):
-                shapes.append(offer.shape(took))
+                shapes.append(offer.shape.some(took))
     return Factors(tuple(shapes), own, error, doubtful, tuple(names))
 
 
@@ -233,30 +241,22 @@ def _offers(
 ) -> Iterator[Offer]:
     """All shapes, in the order in which they are compared."""
     members, sizes, kept = errors.members, errors.sizes, errors.kept
-    yield Offer("leverage", torch.ones_like(sizes), torch.ones_like(errors.own), None)
+    yield Offer("leverage", None, torch.ones_like(sizes), torch.ones_like(errors.own))
     for network in AVERAGES:
-        tangent = frame(network)
-        weights = tangent.gram(tangent.features(X))
-        mine, mean = weights[members].T, _mean(sizes)
-        own = _averaged((mine * sizes).sum(dim=0), (mine * kept).sum(dim=0), mean)
-        rows = _averages(weights.fill_diagonal_(0.0), members, sizes)
-
-        def average(took: Tensor, tangent: WideTangent = tangent) -> LocalAverage:
-            return LocalAverage(members[took], tangent, X, sizes[:, took])
-
+        average = LocalAverage(members, frame(network), X, sizes)
+        weights = average.tangent.gram(average.tangent.features(X))
+        mine = weights[members].T
+        own = _averaged((mine * sizes).sum(dim=0), (mine * kept).sum(dim=0), _mean(sizes))
+        rows = average.averages(weights.fill_diagonal_(0.0))
         name = f"leverage × local average ({network} {network.scale:g})"
-        yield Offer(name, rows, own, average)
+        yield Offer(name, average, rows, own)
     means = _mean(y[:, None] * kept)
     spread = _mean(((y[:, None] - means) * kept).square()).sqrt()
     middle, unit = _mean(errors.predicted * kept), spread.clamp(min=torch.finfo(y.dtype).tiny)
     for slope in SLOPES:
-
-        def level(took: Tensor, slope: float = slope) -> Level:
-            return Level(members[took], slope, middle[took], unit[took])
-
-        every = Level(members, slope, middle, unit)
+        level = Level(members, slope, middle, unit)
         name = f"leverage × level ({slope:+g})"
-        yield Offer(name, every.of(errors.predicted), every.of(errors.own), level)
+        yield Offer(name, level, level.of(errors.predicted), level.of(errors.own))
 
 
 def _most_likely(errors: Errors, offers: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
@@ -272,12 +272,6 @@ def _most_likely(errors: Errors, offers: Sequence[Tensor]) -> tuple[Tensor, Tens
         chosen = torch.where(margin < 0, k, chosen)
         best = torch.where(margin < 0, value, best)
     return chosen, unsure
-
-
-def _averages(weights: Tensor, members: Tensor, sizes: Tensor) -> Tensor:
-    """Local averages over the mean, (m, k), with weights (m, n); models lack their own row."""
-    others = weights.sum(dim=1, keepdim=True) - weights[:, members]
-    return _averaged(weights @ sizes, others, _mean(sizes))
 
 
 def _averaged(sums: Tensor, weights: Tensor, mean: Tensor) -> Tensor:

@@ -86,28 +86,18 @@ def fit_kernel_weights(
 ) -> KernelFit:
     """Choose the weights of a network's features and λ for some rows.
 
-    Parameters
-    ----------
-    network
-        An infinitely wide network. With a given scale, or where its kernel has no slopes (ReLU and
-        kernel functions), its features have equal weights.
-    rows
-        The rows.
-    start
-        Where to start, such as the end on fewer rows.
-    evaluations
-        About how many kernels may be factorised.
-
+    With a given scale, or where its kernel has no slopes (ReLU), its features have equal weights.
+    The search starts from another fit, such as that on fewer rows, and factorises about as many
+    kernels as ``evaluations`` says.
     """
-    X, y = rows.X.double(), rows.y.double()
-    spread = float((y - y.mean() if rows.intercept else y).square().mean().sqrt())
+    y = rows.y - rows.y.mean() if rows.intercept else rows.y
+    spread = float(y.square().mean().sqrt())
     size = spread or 1.0
-    rows = rows._replace(X=X, y=y / size)
-    kind = KINDS[network.kind] if isinstance(network.kind, str) else None
-    if kind is None or not kind.has_slopes or network.scale is not None:
+    rows, kind = rows._replace(y=rows.y / size), KINDS[str(network.kind)]
+    if not kind.has_slopes or network.scale is not None:
         found = _best_of_grid(network, rows)
     else:
-        criterion = _Criterion(rows, PairKernel(kind, network.prepared(X), rows.nominal))
+        criterion = _Criterion(rows, PairKernel(kind, network.prepared(rows.X), rows.nominal))
         criterion.minimise(start, evaluations if spread > 0 else 0)
         found = criterion.best_fit()
     return found._replace(value=found.value + 2 * math.log(size))
@@ -191,14 +181,15 @@ class _Criterion:
         if evaluations <= 1 or not len(first):
             self(np.log(first))
             return
-
-        def sized(vector: Numbers) -> tuple[float, Numbers]:
-            value, gradient = self(vector)
-            return SIZE * value, SIZE * gradient
-
         options = {"maxfun": evaluations, "ftol": TOLERANCE, "gtol": SIZE * TOLERANCE}
-        terms = {"bounds": np.log(bounds), "options": {**options, "maxcor": MEMORY}}
-        minimize(sized, np.log(first), jac=True, method="L-BFGS-B", **terms)
+        minimize(
+            lambda vector: tuple(SIZE * each for each in self(vector)),
+            np.log(first),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=np.log(bounds),
+            options={**options, "maxcor": MEMORY},
+        )
 
     def best_fit(self) -> KernelFit:
         """Return the best settings, with weights of 0 for features that cannot matter."""
@@ -220,24 +211,20 @@ class _Criterion:
 
 
 def _best_of_grid(network: wide, rows: Holdout) -> KernelFit:
-    """Return the best common weight and λ.
-
-    A given scale is kept, and a kernel function has weights of 1.
-    """
-    X, y, features = rows.X, rows.y, rows.X.shape[1]
-    scales = SCALES if network.scale is None else (network.scale,)
-    each = [weight_unit(features) * scale for scale in scales]
+    """Return the best common weight, unless the scale is given, and λ."""
+    y, features = rows.y, rows.X.shape[1]
+    low, high = (math.log10(end) for end in RIDGES)
+    grid = torch.logspace(low, high, GRID, dtype=y.dtype, device=y.device)
     found = []
-    for weight in each if isinstance(network.kind, str) else [1.0]:
-        tangent = rows.tangent(network, (weight,) * features)
-        kernel = tangent.gram(tangent.features(X))
+    for scale in SCALES if network.scale is None else (network.scale,):
+        weights = (weight_unit(features) * scale,) * features
+        tangent = rows.tangent(network, weights)
+        kernel = tangent.gram(tangent.features(rows.X))
         unit = max(float(kernel.diagonal().mean()), 1e-12)
-        low, high = (math.log10(end * unit) for end in RIDGES)
-        grid = torch.logspace(low, high, GRID, dtype=y.dtype, device=y.device)
-        ridges = grid if rows.ridge is None else y.new_tensor([rows.ridge])
+        ridges = unit * grid if rows.ridge is None else y.new_tensor([rows.ridge])
         values = values_of_ridges(kernel, ridges, y, rows.intercept)
         k = int(values.argmin())
-        found.append(KernelFit((weight,) * features, float(ridges[k]), float(values[k]), 1))
+        found.append(KernelFit(weights, float(ridges[k]), float(values[k]), 1))
     return min(found, key=lambda fit: fit.value)._replace(evaluations=len(found))
 
 

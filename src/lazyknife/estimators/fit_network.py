@@ -88,62 +88,10 @@ class LazyStep:
             Called with solutions, as by ``leave_one_out``.
 
         """
-        if self._is_shared(len(X)):
+        if self.ridge == "auto" and len(X) > MANY and not self._construction.symmetric:
             rest, apart = rows_apart(len(X), self.seed)
             order, left_out = torch.cat([rest, apart]), len(rest)
             X, y = X[order], y[order]
-        problem = self._problem(tangent, X, y, left_out, visit)
-        return self._construction.fit(problem, self.readout)
-
-    def check_fits(self, n: int, parameters: int, machine: Machine) -> None:
-        """Raise an error, before anything is computed, if the matrices do not fit in memory."""
-        auto, symmetric = self.ridge == "auto", self._construction.symmetric
-        ridges = GRID_POINTS if auto and symmetric else 1
-        matrices = self._construction.matrices(self._widths, self.loss, ridges)
-        chosen = 0  # numbers that choosing λ takes
-        if auto and not symmetric:
-            matrices += n <= MANY  # models of several λ have memory of their own
-            chosen = KERNELS * (SHARED if n > MANY else min(n, SEARCHED)) ** 2
-        size = self.features.for_rows(n, machine).size(parameters)
-        if self._is_dual(n, size):
-            needed, what = matrices * n * n, f"the kernel of {n:,} rows"
-            remedy = "features=Sketch(4096)" if self.loss.closed_form else "the squared loss"
-            remedy = f"use {remedy}, parameters='last'"
-        else:
-            needed = self._primal_numbers(n, size, matrices)
-            what = f"{size:,} features of {n:,} rows"
-            remedy = "use features=Sketch with fewer dimensions"
-        if auto:
-            remedy += ", a number for ridge"
-        machine.check_fits(machine.item * (needed + chosen), what, remedy + ", or fewer rows")
-
-    def _is_dual(self, n: int, size: int) -> bool:
-        return self.features.has_kernel and (n <= size or not self.loss.closed_form)
-
-    def _primal_numbers(self, n: int, size: int, matrices: int) -> int:
-        """Numbers that the primal form needs beside its blocks."""
-        if self._construction.uses_folds:
-            matrices -= refits_folds(n, size, self.folds)  # the models are few
-            return matrices * n * (size + 1) + SQUARES * size**2
-        return matrices * n * (size + 1) + 3 * size**2
-
-    @property
-    def _construction(self) -> Construction:
-        return find_construction(self.construction)
-
-    @property
-    def _widths(self) -> Widths:
-        return WIDTHS[self.widths] if isinstance(self.widths, str) else self.widths
-
-    def _problem(
-        self,
-        tangent: Linear,
-        X: Tensor,
-        y: Tensor,
-        left_out: int | None,
-        visit: Visit | None,
-    ) -> Problem:
-        """Set up the equations for these rows."""
         machine = tangent.machine
         if self.ridge == "auto" and len(X) < 3:
             raise ValueError(
@@ -156,11 +104,42 @@ class LazyStep:
         system = make_system(basis, X, y, self.intercept, self.progress)
         ridges, own = self._ridges(tangent, features, X, y, left_out)
         settings = (self.loss, self._widths, self.folds, self.seed, self.progress)
-        return Problem(basis, X, y, system, ridges, *settings, own, left_out, visit)
+        problem = Problem(basis, X, y, system, ridges, *settings, own, left_out, visit)
+        return self._construction.fit(problem, self.readout)
 
-    def _is_shared(self, n: int) -> bool:
-        """Whether rows that are set aside choose λ for all models."""
-        return self.ridge == "auto" and n > MANY and not self._construction.symmetric
+    def check_fits(self, n: int, parameters: int, machine: Machine) -> None:
+        """Raise an error, before anything is computed, if the matrices do not fit in memory."""
+        auto, symmetric = self.ridge == "auto", self._construction.symmetric
+        ridges = GRID_POINTS if auto and symmetric else 1
+        matrices = self._construction.matrices(self._widths, self.loss, ridges)
+        chosen = 0  # numbers that choosing λ takes
+        if auto and not symmetric:
+            matrices += n <= MANY  # models of several λ have memory of their own
+            chosen = KERNELS * (SHARED if n > MANY else min(n, SEARCHED)) ** 2
+        size = self.features.for_rows(n, machine).size(parameters)
+        if self.features.has_kernel and (n <= size or not self.loss.closed_form):
+            needed, what = matrices * n * n, f"the kernel of {n:,} rows"
+            remedy = "features=Sketch(4096)" if self.loss.closed_form else "the squared loss"
+            remedy = f"use {remedy}, parameters='last'"
+        else:
+            squares = 3
+            if self._construction.uses_folds:
+                squares = SQUARES
+                matrices -= refits_folds(n, size, self.folds)  # the models are few
+            needed = matrices * n * (size + 1) + squares * size**2
+            what = f"{size:,} features of {n:,} rows"
+            remedy = "use features=Sketch with fewer dimensions"
+        if auto:
+            remedy += ", a number for ridge"
+        machine.check_fits(machine.item * (needed + chosen), what, remedy + ", or fewer rows")
+
+    @property
+    def _construction(self) -> Construction:
+        return find_construction(self.construction)
+
+    @property
+    def _widths(self) -> Widths:
+        return WIDTHS[self.widths] if isinstance(self.widths, str) else self.widths
 
     def _ridges(
         self, tangent: Linear, features: FeatureMap, X: Tensor, y: Tensor, left_out: int | None
