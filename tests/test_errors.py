@@ -72,7 +72,7 @@ def test_the_package_warns_in_no_other_way():
 
 SETTINGS = """
 import logging, warnings
-import matplotlib.pyplot, numpy as np, pandas, scipy.optimize, sklearn.base, torch, narwhals
+import matplotlib.pyplot, numpy as np, pandas, scipy.optimize, sklearn.base, sympy, torch, narwhals
 def settings():
     return list(warnings.filters), list(logging.root.handlers), logging.root.level
 before = settings()

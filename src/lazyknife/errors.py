@@ -22,13 +22,12 @@ UNITS = {"TB": 1e12, "GB": 1e9, "MB": 1e6}
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the innermost line outside this package and those that call it."""
     frame, level = sys._getframe(), 1
-    while frame.f_back is not None and _package(frame.f_globals) in BETWEEN:
+    while frame.f_back is not None:
+        package, _, _ = str(frame.f_globals.get("__name__")).partition(".")
+        if package not in BETWEEN:
+            break
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
-
-
-def _package(names: dict[str, object]) -> str:
-    return str(names.get("__name__", "")).split(".")[0]
 
 
 class TableError(ValueError):

@@ -29,13 +29,22 @@ def replacing(path: Path) -> Iterator[Path]:
     with beside(path) as temporary:
         yield temporary
         place = _place(path)
-        temporary.chmod(_mode(place))
+        if place.exists():
+            mode = stat.S_IMODE(place.stat().st_mode)
+        else:  # temporary files are private, the final file should not be
+            mask = os.umask(0)
+            os.umask(mask)
+            mode = 0o666 & ~mask
+        temporary.chmod(mode)
         os.replace(temporary, place)
 
 
 @contextmanager
 def beside(path: Path) -> Iterator[Path]:
     """Yield a temporary file in the folder of ``path``, which an error names; then remove it."""
+    while before_files:
+        before_files.pop()()
+    temporary = None
     try:
         place = _place(path)
         if _is_special(place):
@@ -43,25 +52,16 @@ def beside(path: Path) -> Iterator[Path]:
         place.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(path.suffix, f".{place.name}.", place.parent)
         os.close(handle)
-        with _kept(Path(name)) as temporary:
-            yield temporary
+        _unfinished.add(temporary := Path(name))
+        yield temporary
     except WriteError:
         raise
     except OSError as error:
-        raise _named(path, error) from None
-
-
-@contextmanager
-def _kept(temporary: Path) -> Iterator[Path]:
-    """Note a temporary file while it exists, and remove what is left of it."""
-    while before_files:
-        before_files.pop()()
-    _unfinished.add(temporary)
-    try:
-        yield temporary
+        raise _unwritable(path, error) from None
     finally:
-        temporary.unlink(missing_ok=True)
-        _unfinished.discard(temporary)
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+            _unfinished.discard(temporary)
 
 
 def write_together(writers: Mapping[Path, Callable[[Path], object]]) -> None:
@@ -107,7 +107,7 @@ def _place(path: Path) -> Path:
     try:
         return path.resolve()
     except RuntimeError as error:  # links that go round
-        raise _named(path, error) from None
+        raise _unwritable(path, error) from None
     except ValueError as error:  # a null character, half a character
         raise ValueError(f"{str(path)!r} is not the name of a file ({error})") from None
 
@@ -117,15 +117,6 @@ def _is_special(path: Path) -> bool:
     return os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))
 
 
-def _named(path: Path, error: Exception) -> WriteError:
+def _unwritable(path: Path, error: Exception) -> WriteError:
     reason = getattr(error, "strerror", None) or error
     return WriteError(f"{path} cannot be written ({reason}): choose another folder")
-
-
-def _mode(path: Path) -> int:
-    """Return the permissions of the file that is replaced, or those of any new file."""
-    if path.exists():
-        return stat.S_IMODE(path.stat().st_mode)
-    mask = os.umask(0)  # temporary files are private, the final file should not be
-    os.umask(mask)
-    return 0o666 & ~mask

@@ -104,28 +104,13 @@ class RoundedModels(Predictor, Protocol):
 
 
 class Predictions(NamedTuple):
-    """Predictions of all leave-one-out models for m rows, and what rounding may have changed.
+    """Predictions of all leave-one-out models for m rows, and what rounding may have changed."""
 
-    Attributes
-    ----------
-    point
-        Full-data predictions, shape (m,).
-    each
-        Leave-one-out predictions, shape (m, n).
-    scales
-        σ_{−j}(x), shape (m, n), or a single 1.
-    stretch
-        Bounds on the relative errors of a row's σ by rounding, shape (m,), or a single 0.
-    slack
-        Bounds on the errors of a row's predictions by rounding, shape (m,) or a single number.
-
-    """
-
-    point: Tensor
-    each: Tensor
-    scales: Tensor
-    stretch: Tensor
-    slack: Tensor
+    point: Tensor  # of the full-data model, (m,)
+    each: Tensor  # of the leave-one-out models, (m, n)
+    scales: Tensor  # σ_{−j}(x), (m, n), or a single 1
+    stretch: Tensor  # bounds on the relative errors of a row's σ by rounding, (m,), or a single 0
+    slack: Tensor  # bounds on the errors of a row's predictions by rounding, (m,), or one for all
 
 
 class LeaveOneOut(Predictor, Protocol):
