@@ -60,25 +60,12 @@ class Group:
 
 @dataclass(frozen=True)
 class ChosenModels:
-    """All n models, in groups that share a grid point, and the full model.
-
-    Attributes
-    ----------
-    groups
-        The models; each is in one group.
-    full
-        Models at the grid point of the full one, which alone is used.
-    doubtful
-        Models of which rounding may have decided a choice, shape (n,): nothing is known of them.
-    factors
-        Factors of σ; None where there are none.
-
-    """
+    """All n models, in groups that share a grid point, and the full model."""
 
     groups: tuple[Group, ...]
-    full: Read
-    doubtful: Tensor
-    factors: Factors | None = None
+    full: Read  # of which the full model alone is used
+    doubtful: Tensor  # whether rounding may have decided a choice of each model, shape (n,)
+    factors: Factors | None = None  # of σ
 
     @property
     def residuals(self) -> Tensor:

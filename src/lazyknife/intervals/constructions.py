@@ -34,22 +34,11 @@ ROUNDED = 32.0
 
 
 class Bound(NamedTuple):
-    """A bound on the probability of a miss, what it assumes, and over what it is an average.
+    """A bound on the probability of a miss, what it assumes, and over what it is an average."""
 
-    Attributes
-    ----------
-    miss
-        The bound; None where there is none.
-    new_rows
-        How many new rows must be exchangeable with the training rows.
-    any_seed
-        Whether it holds for all coins that tell which rows make choices; else on average over them.
-
-    """
-
-    miss: float | None
-    new_rows: int = 1
-    any_seed: bool = True
+    miss: float | None  # None where there is no bound
+    new_rows: int = 1  # how many must be exchangeable with the training rows
+    any_seed: bool = True  # else it holds on average over the coins that tell which rows choose
 
 
 Miss = Callable[[int, int, int], float]  # of κ, n and the number of folds

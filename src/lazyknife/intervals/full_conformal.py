@@ -52,27 +52,14 @@ LEAST_SHARE = 1e-10
 
 @dataclass(frozen=True)
 class Piece:
-    """Accepted candidates y = f(x; θ0) + middle + t, and errors, at one λ.
+    """Accepted candidates y = f(x; θ0) + middle + t, and errors, at one λ."""
 
-    Attributes
-    ----------
-    middle
-        u, shape (m,).
-    lower, upper
-        Ends of the accepted t, shape (m, ranks).
-    error
-        Leave-one-out error of all n + 1 rows, coefficients of t⁰, t¹ and t², each (m,).
-    relative, noise
-        What rounding may have changed in the errors: relative to them, and as a norm, each (m,).
-
-    """
-
-    middle: Tensor
-    lower: Tensor
+    middle: Tensor  # u, shape (m,)
+    lower: Tensor  # end of the accepted t, shape (m, ranks)
     upper: Tensor
-    error: tuple[Tensor, Tensor, Tensor]
-    relative: Tensor
-    noise: Tensor
+    error: tuple[Tensor, Tensor, Tensor]  # of all n + 1 rows: coefficients of t⁰, t¹, t², each (m,)
+    relative: Tensor  # what rounding may have changed in the errors, relative to them, shape (m,)
+    noise: Tensor  # and as a norm, shape (m,)
 
     def around(self, middle: Tensor) -> Piece:
         """The same with t counted from another middle."""
@@ -214,31 +201,14 @@ def _crossings(errors: Tensor, more: Tensor, ground: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Family:
-    """One network at each λ of a grid.
-
-    Attributes
-    ----------
-    basis
-        The tangent's coordinates.
-    factors
-        One for each λ.
-    trace
-        Trace of the kernel.
-    gamma
-        Relative error of the kernel.
-    size
-        The largest number that predictions are sums of, besides kernels.
-    feature_error
-        Bound on the error of the network's own outputs.
-
-    """
+    """One network at each λ of a grid."""
 
     basis: Basis
-    factors: tuple[Ridge, ...]
-    trace: float = 0.0
-    gamma: float = 0.0
-    size: float = 0.0
-    feature_error: float = 0.0
+    factors: tuple[Ridge, ...]  # one for each λ
+    trace: float = 0.0  # of the kernel
+    gamma: float = 0.0  # relative error of the kernel
+    size: float = 0.0  # the largest number that predictions are sums of, besides kernels
+    feature_error: float = 0.0  # bound on the error of the network's own outputs
 
     def pieces(self, X: Tensor, ranks: Sequence[int]) -> list[Piece]:
         """Accepted candidates at each λ, none at rows where λ is too small to be one."""
@@ -255,19 +225,10 @@ class Family:
 
 @dataclass(frozen=True)
 class FullModels:
-    """The full-data model of each network and λ, ready for candidates.
-
-    Attributes
-    ----------
-    families
-        The networks.
-    place
-        Indices of the network and of λ for point predictions.
-
-    """
+    """The full-data model of each network and λ, ready for candidates."""
 
     families: tuple[Family, ...]
-    place: tuple[int, int]
+    place: tuple[int, int]  # the network and λ for point predictions
 
     @classmethod
     def of(cls, families: Sequence[Family]) -> FullModels:

@@ -45,31 +45,14 @@ class LeftOut(NamedTuple):
 
 @dataclass(frozen=True)
 class Passes:
-    """What is done with each block; given the features everything is a sum over rows.
+    """What is done with each block; given the features everything is a sum over rows."""
 
-    Attributes
-    ----------
-    basis
-        The features.
-    ridge
-        λ.
-    intercept
-        Whether there is an unpenalised intercept, a last feature of 1.
-    center
-        Subtracted from y.
-    amount
-        σ; None: 1.
-    start
-        A first guess of the weights, shape (q,); None: 0.
-
-    """
-
-    basis: Landmarks
-    ridge: float
-    intercept: bool
-    center: float
-    amount: NoiseModel | None = None
-    start: Tensor | None = None
+    basis: Landmarks  # the features
+    ridge: float  # λ
+    intercept: bool  # whether there is a last feature of 1, which is not penalised
+    center: float  # subtracted from y
+    amount: NoiseModel | None = None  # σ; None: 1
+    start: Tensor | None = None  # a first guess of the weights, shape (q,); None: 0
 
     @property
     def machine(self) -> Machine:
@@ -288,29 +271,16 @@ BLOCK = 2**28  # bytes of predictions of rows by models
 
 @dataclass(frozen=True, eq=False)
 class KeptLevel:
-    """The k models among which the order statistic of a rank is, for rows of at most some η.
-
-    Attributes
-    ----------
-    eta, above, top, farthest
-        As in ``Among``.
-    size
-        The order statistic of |e|.
-    scores, reach
-        R and ρ, each (k,).
-    shifts
-        −L⁻¹φ_j e_j, shape (q, k).
-
-    """
+    """The k models among which the order statistic of a rank is; see ``Among``."""
 
     eta: float
     above: int
-    size: float
+    size: float  # the order statistic of |e|
     top: float
     farthest: float
-    scores: Tensor
-    reach: Tensor
-    shifts: Tensor
+    scores: Tensor  # R, shape (k,)
+    reach: Tensor  # ρ, shape (k,)
+    shifts: Tensor  # −L⁻¹φ_j e_j, shape (q, k)
     block = BLOCK
 
     def columns(self, members: Tensor) -> Tensor:
@@ -319,28 +289,14 @@ class KeptLevel:
 
 @dataclass(frozen=True, eq=False)
 class CompactModels(FullModel, Windowed):
-    """The full model, and those of n others that levels need.
+    """The full model, and those of n others that levels need."""
 
-    Attributes
-    ----------
-    count
-        n.
-    conceded
-        How many of them are conceded to rounding.
-    error
-        The typical error of predictions and residuals by rounding.
-    levels
-        What is known, by rank; it grows.
-    ask
-        From a rank and an η to its level, or None where the other models are gone. It does not
-        travel with a copy.
-
-    """
-
-    count: int
-    conceded: int
-    error: float
-    levels: dict[int, KeptLevel] = field(default_factory=dict)
+    count: int  # n
+    conceded: int  # how many of them are conceded to rounding
+    error: float  # the typical one of predictions and residuals by rounding
+    levels: dict[int, KeptLevel] = field(default_factory=dict)  # what is known, by rank; it grows
+    # From a rank and an η to its level, or None where the other models are gone. It does not travel
+    # with a copy.
     ask: Callable[[int, float], KeptLevel | None] | None = None
     sharing = None  # one thread asks
 

@@ -39,22 +39,11 @@ RANKS_KEPT = 4  # whose columns are kept
 
 
 class Near(NamedTuple):
-    """The full model at m rows, and what the others can differ from it.
+    """The full model at m rows, and what the others can differ from it."""
 
-    Attributes
-    ----------
-    found
-        The full predictions, their σ(x), shape (m,), and rounding; ``each`` is empty.
-    roots
-        √h(x), shape (m,).
-    factors
-        Model j predicts point + factors·column_j, shape (m, q).
-
-    """
-
-    found: Predictions
-    roots: Tensor
-    factors: Tensor
+    found: Predictions  # of the full model, σ(x) of shape (m,), and rounding; ``each`` is empty
+    roots: Tensor  # √h(x), shape (m,)
+    factors: Tensor  # model j predicts point + factors·column_j, shape (m, q)
 
     @property
     def etas(self) -> Tensor:
@@ -82,26 +71,13 @@ class Moved(Protocol):
 
 
 class Among(NamedTuple):
-    """Models among which an order statistic is: all of them, or a window.
-
-    Attributes
-    ----------
-    models
-        The models.
-    eta
-        For rows of at most this η the order statistic is among them.
-    above
-        How many of the other models are above all of them.
-    top, farthest
-        The order statistic of R + ηρ, and the largest ρ of all n models.
-
-    """
+    """Models among which an order statistic is, for rows of at most some η: all, or a window."""
 
     models: Moved
     eta: float = math.inf
-    above: int = 0
-    top: float = math.inf
-    farthest: float = math.inf
+    above: int = 0  # how many of the other models are above all of them
+    top: float = math.inf  # the order statistic of R + ηρ
+    farthest: float = math.inf  # the largest ρ of all n models
 
 
 class Windowed(ABC):
@@ -253,19 +229,10 @@ REACH_SAFE = 1e-12
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BoundedReadout(TangentReadout, Windowed):
-    """The linearised network's models in primal form, all at the same λ.
+    """The linearised network's models in primal form, all at the same λ."""
 
-    Attributes
-    ----------
-    lower
-        L with LLᵀ = G of the full model, shape (q, q), with the intercept if there is one.
-    reach
-        ρ, shape (n,).
-
-    """
-
-    lower: Tensor
-    reach: Tensor
+    lower: Tensor  # L with LLᵀ = G of the full model, shape (q, q), the intercept included
+    reach: Tensor  # ρ, shape (n,)
 
     @property
     def block(self) -> int:
