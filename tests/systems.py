@@ -11,7 +11,7 @@ from torch import Tensor
 from lazyknife.choosing.per_model import choose_ridges
 from lazyknife.compute import Machine
 from lazyknife.losses import Loss
-from lazyknife.ridge.convex import LIMITS, Limits, leave_one_out_newton
+from lazyknife.ridge.convex import leave_one_out_newton
 from lazyknife.ridge.dual import DualRidge, DualSystem
 from lazyknife.ridge.leave_one_out import leave_one_out
 from lazyknife.ridge.primal import PrimalRidge, PrimalSystem
@@ -68,10 +68,10 @@ def newton_models(
     intercept: bool,
     loss: Loss,
     machine: Machine = MACHINE,
-    limits: Limits = LIMITS,
+    **steps: int,
 ) -> RidgeModels:
     system = DualSystem(kernel, y - offsets, intercept, machine)
-    return leave_one_out_newton(system, y, own_ridges(ridges, y), loss, limits=limits)
+    return leave_one_out_newton(system, y, own_ridges(ridges, y), loss, **steps)
 
 
 def system(

@@ -15,13 +15,7 @@ from torch import Tensor
 
 from lazyknife.compute import Machine
 from lazyknife.losses import SQUARED, Huber, Logistic, Loss, Poisson
-from lazyknife.ridge.convex import (
-    LIMITS,
-    Limits,
-    leave_one_out_newton,
-    working_targets,
-    working_weights,
-)
+from lazyknife.ridge.convex import leave_one_out_newton, working_targets, working_weights
 from lazyknife.ridge.dual import DualSystem
 from lazyknife.ridge.leave_one_out import leave_one_out
 from lazyknife.ridge.system import RidgeModels
@@ -140,10 +134,10 @@ def fixed(
     ridge: float,
     intercept: bool,
     machine: Machine = MACHINE,
-    limits: Limits = LIMITS,
+    **steps: int,
 ) -> RidgeModels:
     kernel, y, offsets = here(rows.J @ rows.J.T), here(rows.y), here(rows.offsets)
-    return newton_models(kernel, y, offsets, ridge, intercept, rows.loss, machine, limits)
+    return newton_models(kernel, y, offsets, ridge, intercept, rows.loss, machine, **steps)
 
 
 def auto(rows: Rows, intercept: bool) -> RidgeModels:
@@ -243,7 +237,7 @@ def test_separable_classes_and_hardly_any_ridge(ridge: float) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_models_far_from_the_full_one_are_solved_alone(name: str) -> None:
     rows = problem(name, 12, 5, seed=1)
-    check_against_refits(fixed(rows, 0.1, True, limits=Limits(joint=1)), rows, True)
+    check_against_refits(fixed(rows, 0.1, True, joint_steps=1), rows, True)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -472,7 +466,7 @@ def test_offsets_that_overflow_are_refused() -> None:
 
 def test_what_does_not_converge_says_so() -> None:
     with pytest.raises(ValueError, match=r"poisson loss did not converge at ridge=1.*larger ridge"):
-        fixed(problem("poisson", 6, 3, seed=0), 1.0, True, limits=Limits(alone=1))
+        fixed(problem("poisson", 6, 3, seed=0), 1.0, True, alone_steps=1)
 
 
 def test_a_model_whose_rows_the_base_predicts_exactly() -> None:

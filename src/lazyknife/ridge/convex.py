@@ -23,30 +23,59 @@ Memory: the kernel, the shared inverse and the models, n×n each, besides the ma
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..compute import Machine, blocks, track
+from ..compute import blocks, track
 from ..losses import Loss
 from .dual import DualSystem
 from .system import OwnRidges, RidgeModels
 
+# Newton steps at most: of all models together, and of one model alone.
+JOINT_STEPS, ALONE_STEPS = 25, 500
+# |G| relative to the largest |ℓ'| of the model's rows, besides what rounding makes unavoidable.
+TOLERANCE = 1e-9
+# Units of rounding of f that are tolerated in a gradient.
+ROUNDINGS = 16.0
+# Share of the predicted decrease that a step must reach, and how often it is halved.
+DECREASE, HALVINGS = 1e-4, 80
+# Conjugate gradients stop at this share of the initial residual, or after this many steps.
+FORCING, CONJUGATE_STEPS = 0.03, 10
+# Tensors of n numbers that one column takes while it is solved.
+TEMPORARIES = 24
+EPSILON = torch.finfo(torch.float64).eps
+RAISE_RIDGE = (
+    "use a larger ridge, or scale the features (scaling='symlog', or 'standardize' with X_pool)"
+)
 
-@dataclass(frozen=True)
-class Limits:
-    """Largest number of Newton steps for all models together, and for one model alone."""
 
-    joint: int = 25
-    alone: int = 500
+class Models(NamedTuple):
+    """Models being solved, as columns: α, β and f = o + Kα + β; of steps a, b and φ = Ka + b."""
 
+    dual: Tensor  # (n, m)
+    intercepts: Tensor  # (m,)
+    values: Tensor  # (n, m)
 
-LIMITS = Limits()
+    def some(self, which: Tensor) -> Models:
+        """Some of the models."""
+        return Models(*(part[..., which] for part in self))
+
+    def put_(self, which: Tensor, other: Models) -> None:
+        """Copy these models from another record."""
+        for mine, theirs in zip(self, other, strict=True):
+            mine[..., which] = theirs
+
+    def plus(self, step: Models, length: Tensor) -> Models:
+        """The models after steps of these lengths, shape (m,)."""
+        pairs = zip(self, step, strict=True)
+        return Models(*(torch.addcmul(part, length, move) for part, move in pairs))
 
 
 @dataclass(frozen=True)
 class ConvexProblem:
-    """What all models share; rows of m models are columns of (n, m) tensors."""
+    """What all models share; ``keep``, (n, m), is 0 at the rows that they leave out, else 1."""
 
     kernel: Tensor  # K, (n, n)
     y: Tensor  # (n, 1)
@@ -55,11 +84,10 @@ class ConvexProblem:
     intercept: bool
     loss: Loss
     size: float  # ‖K‖
-    limits: Limits = LIMITS
 
-    def values(self, dual: Tensor, intercepts: Tensor) -> Tensor:
-        """Return f = o + Kα + β."""
-        return self.kernel @ dual + self.offsets + intercepts
+    def fresh(self, models: Models) -> Models:
+        """The same with f computed from α and β."""
+        return models._replace(values=self.kernel @ models.dual + self.offsets + models.intercepts)
 
     def weights(self, values: Tensor, keep: Tensor) -> Tensor:
         """ℓ'' of the rows kept; where all are 0, those of a parabola above the loss."""
@@ -69,149 +97,77 @@ class ConvexProblem:
             weights[:, none] = (keep * self.loss.majorant(values, self.y))[:, none]
         return weights
 
+    def residual(self, models: Models, keep: Tensor) -> tuple[Tensor, Tensor]:
+        """R = −G, shape (n, m), and for which of the models it is small enough, shape (m,)."""
+        slopes = keep * self.loss.gradient(models.values, self.y)
+        residual = -(self.ridge * models.dual + slopes)
+        weight = _largest(keep * self.loss.curvature(models.values, self.y))
+        # On the scale of a link f is known to a rounding of 1 at best, also where the slopes are 0.
+        unit = 0.0 if self.loss.identity else 1.0
+        rounding = self.size * _largest(models.dual) + _largest(models.values) + unit
+        allowed = TOLERANCE * _largest(slopes) + ROUNDINGS * EPSILON * weight * rounding
+        return residual, _largest(residual) <= allowed
 
-@dataclass(frozen=True)
-class Models:
-    """m models being solved; ``keep`` is 0 at the rows that they leave out, else 1."""
+    def step_length(self, models: Models, step: Models, keep: Tensor) -> Tensor:
+        """Length of each step, shape (m,): 1, halved until the objective falls enough.
 
-    dual: Tensor  # α, (n, m)
-    intercepts: Tensor  # β, (m,)
-    values: Tensor  # f, (n, m)
-    keep: Tensor  # (n, m)
-    left_out: Tensor  # row that each leaves out, (m,); empty for the full model
+        Along it the objective is Σ ℓ + λs aᵀ(f − o) + λs² aᵀφ/2, as Kα = f − o − β and Σa = 0.
+        """
+        linear = self.ridge * (step.dual * (models.values - self.offsets)).sum(dim=0)
+        square = self.ridge * (step.dual * step.values).sum(dim=0)
+        value = keep * self.loss.value(models.values, self.y)
+        slopes = keep * self.loss.gradient(models.values, self.y)
+        slope = (slopes * step.values).sum(dim=0) + linear
+        slack = 8 * EPSILON * value.abs().sum(dim=0)
+        length = torch.ones_like(slope)
+        for _ in range(HALVINGS):
+            moved = models.values + length * step.values
+            change = (keep * self.loss.value(moved, self.y) - value).sum(dim=0)
+            change = change + length * linear + length.square() / 2 * square
+            enough = change <= DECREASE * length * slope + slack
+            if enough.all():
+                return length
+            length = torch.where(enough, length, length / 2)
+        return torch.where(enough, length, 0.0)
 
-    def take(self, which: Tensor) -> Models:
-        """Return some of the models."""
-        return Models(
-            self.dual[:, which],
-            self.intercepts[which],
-            self.values[:, which],
-            self.keep[:, which],
-            self.left_out[which] if len(self.left_out) else self.left_out,
+    def solved(self, weights: Tensor, sides: Tensor) -> Tensor:
+        """(λI + WK)⁻¹ times columns; the error says why it is singular."""
+        matrix = weights * self.kernel
+        matrix.diagonal().add_(self.ridge)
+        try:
+            solution: Tensor = torch.linalg.solve(matrix, sides)
+        except RuntimeError as error:
+            raise ValueError(
+                f"the {self.loss.name} loss cannot be solved at ridge={self.ridge:.3g}: rounding "
+                f"outweighs the ridge: {RAISE_RIDGE}"
+            ) from error
+        return solution
+
+    def centred(self, models: Models, keep: Tensor) -> Models:
+        """Move each intercept to the middle of the interval of optimal ones."""
+        if not self.intercept:
+            return models
+        fall, rise = (
+            torch.where(keep > 0, room, torch.inf).amin(dim=0)
+            for room in self.loss.flat(models.values, self.y)
         )
-
-    def put_(self, which: Tensor, other: Models) -> None:
-        """Copy these models from another record."""
-        self.dual[:, which] = other.dual
-        self.intercepts[which] = other.intercepts
-        self.values[:, which] = other.values
-
-    def moved(self, step: Step, length: Tensor) -> Models:
-        """Return the models after a step of this length."""
-        return replace(
-            self,
-            dual=self.dual + length * step.dual,
-            intercepts=self.intercepts + length * step.intercepts,
-            values=self.values + length * step.values,
-        )
+        move = (rise - fall) / 2
+        return models._replace(intercepts=models.intercepts + move, values=models.values + move)
 
 
-@dataclass(frozen=True)
-class Step:
-    """A direction for m models."""
-
-    dual: Tensor  # a, (n, m)
-    intercepts: Tensor  # b, (m,)
-    values: Tensor  # φ = Ka + b, (n, m)
-
-    def take(self, which: Tensor) -> Step:
-        """Return the direction of some of the models."""
-        return Step(self.dual[:, which], self.intercepts[which], self.values[:, which])
-
-    def plus(self, other: Step, length: Tensor) -> Step:
-        """Return self + length·other."""
-        return Step(
-            torch.addcmul(self.dual, length, other.dual),
-            torch.addcmul(self.intercepts, length, other.intercepts),
-            torch.addcmul(self.values, length, other.values),
-        )
+def _largest(numbers: Tensor) -> Tensor:
+    return numbers.abs().amax(dim=0)
 
 
-@dataclass(frozen=True)
-class Shared:
-    """The full model's inverse: Z, and the intercept b = qᵀR that goes with a = ZR."""
-
-    inverse: Tensor  # Z, (n, n)
-    share: Tensor  # q, (n,); zeros without an intercept
-
-    def solve(self, problem: ConvexProblem, residual: Tensor, left_out: Tensor) -> Step:
-        """λa + W(Ka + b) = R for the full model's weights, without the row left out."""
-        columns = torch.arange(len(left_out), device=left_out.device)
-        dual, intercepts = self.inverse @ residual, self.share @ residual
-        own = residual[left_out, columns] / problem.ridge
-        excess = (dual[left_out, columns] - own) / self.inverse[left_out, left_out]
-        dual.addcmul_(self.inverse[:, left_out], excess, value=-1)
-        dual[left_out, columns] = own
-        if problem.intercept:  # Σa = 0 exactly, not to the rounding of Z
-            excess_sum = dual.sum(dim=0) / (len(dual) - 1)
-            dual -= excess_sum
-            dual[left_out, columns] += excess_sum
-            intercepts = intercepts - self.share[left_out] * excess
-        return Step(dual, intercepts, problem.kernel @ dual + intercepts)
+# The full model, and models one by one.
 
 
-# Share of the predicted decrease to reach, shares of the slope that may be left.
-DECREASE, FALL, RISE, TRIALS = 1e-4, 0.1, 0.5, 80
-# What K maps to 0 is solved by a step of length 1, and a length s leaves |1 − s| of it: below 2.
-LONGEST = 1.9
-
-
-def step_length(problem: ConvexProblem, models: Models, step: Step) -> Tensor:
-    """Length of each step, shape (m,): a sufficient decrease, and not too short.
-
-    The objective along it is convex; its slope is Σ ℓ'φ + λaᵀ(f − o) + λs aᵀφ, as Kα = f − o − β
-    and Σa = 0. Where that still falls steeply the length grows; where it has turned, or the
-    objective has not fallen enough, it shrinks.
-    """
-    ridge = problem.ridge
-    linear = ridge * (step.dual * (models.values - problem.offsets)).sum(dim=0)
-    square = ridge * (step.dual * step.values).sum(dim=0)
-    value = models.keep * problem.loss.value(models.values, problem.y)
-    slopes = models.keep * problem.loss.gradient(models.values, problem.y)
-    slope = (slopes * step.values).sum(dim=0) + linear
-    slack = 8 * torch.finfo(slope.dtype).eps * value.abs().sum(dim=0)
-    length = torch.ones_like(slope)
-    low, high = torch.zeros_like(slope), torch.full_like(slope, torch.inf)
-    open_ = torch.arange(len(slope), device=slope.device)
-    for _ in range(TRIALS):
-        s, keep = length[open_], models.keep[:, open_]
-        moved = models.values[:, open_] + s * step.values[:, open_]
-        change = (keep * problem.loss.value(moved, problem.y) - value[:, open_]).sum(dim=0)
-        change = change + s * linear[open_] + s.square() / 2 * square[open_]
-        slopes = keep * problem.loss.gradient(moved, problem.y)
-        ahead = (slopes * step.values[:, open_]).sum(dim=0) + linear[open_] + s * square[open_]
-        large = slope[open_] < -slack[open_]  # smaller ones are known only up to rounding
-        far = change > DECREASE * s * slope[open_] + slack[open_]
-        far |= ~torch.isfinite(change) | (large & (ahead > -RISE * slope[open_]))
-        near = ~far & large & (ahead < FALL * slope[open_]) & (s < LONGEST)
-        low[open_] = torch.where(near, s, low[open_])
-        high[open_] = torch.where(far, s, high[open_])
-        open_ = open_[near | far]
-        if not len(open_):
-            break
-        middle = (low[open_] + high[open_]) / 2
-        longer = (2 * length[open_]).clamp(max=LONGEST)
-        length[open_] = torch.where(torch.isinf(middle), longer, middle)
-    length[open_] = low[open_]
-    return length
-
-
-# |G| relative to the largest |ℓ'| of the model's rows, besides what rounding makes unavoidable.
-TOLERANCE = 1e-9
-BISECTIONS = 50
-# Conjugate gradients stop at this share of the initial residual, or after this many steps.
-FORCING, CONJUGATE_STEPS = 0.03, 10
-# Units of rounding of f that are tolerated in a gradient.
-ROUNDINGS = 16.0
-
-
-def solve_full(problem: ConvexProblem) -> Models:
+def solve_full(problem: ConvexProblem, steps: int = ALONE_STEPS) -> Models:
     """The model of all rows, starting from the offsets and the best constant."""
     zeros = torch.zeros_like(problem.y)
-    nothing = torch.empty(0, dtype=torch.long, device=zeros.device)
     level = zeros[0] + (_level(problem) if problem.intercept else 0.0)
-    start = Models(zeros, level, problem.offsets + level, torch.ones_like(zeros), nothing)
-    return _solve_alone(problem, start)
+    start = Models(zeros, level, problem.offsets + level)
+    return _solve_alone(problem, start, torch.ones_like(zeros), steps)
 
 
 def _level(problem: ConvexProblem) -> float:
@@ -224,188 +180,145 @@ def _level(problem: ConvexProblem) -> float:
     while slope(-high) > 0 or slope(high) < 0:
         high *= 2
     low = -high
-    for _ in range(BISECTIONS):
+    for _ in range(50):
         middle = (low + high) / 2
         low, high = (low, middle) if slope(middle) > 0 else (middle, high)
     return (low + high) / 2
 
 
-def _solve_alone(problem: ConvexProblem, models: Models) -> Models:
+def _solve_alone(
+    problem: ConvexProblem, models: Models, keep: Tensor, steps: int = ALONE_STEPS
+) -> Models:
     """Solve one model by damped Newton steps, each with a direct solve."""
-    for _ in range(problem.limits.alone):
-        residual, done = _residual(problem, models)
+    for _ in range(steps):
+        residual, done = problem.residual(models, keep)
         if done.all():
-            return _centred(problem, models)
-        step = _own_step(problem, models, residual)
-        length = step_length(problem, models, step)
-        if not (length * step.dual.isfinite().all(dim=0) > 0).all():
+            return problem.centred(models, keep)
+        weights = problem.weights(models.values, keep)
+        dual, sums = problem.solved(weights, torch.cat([residual, weights], dim=1)).split(1, dim=1)
+        intercepts = torch.zeros_like(models.intercepts)
+        if problem.intercept:
+            intercepts = dual.sum(dim=0) / sums.sum(dim=0)
+            dual = dual - sums * intercepts
+            dual = dual - (models.dual + dual).mean(dim=0)  # Σα = 0, whatever rounding did before
+        step = Models(dual, intercepts, problem.kernel @ dual + intercepts)
+        length = problem.step_length(models, step, keep)
+        if not (length > 0).all():
             break  # no step helps any more
-        models = models.moved(step, length)
-        models = replace(models, values=problem.values(models.dual, models.intercepts))
+        models = problem.fresh(models.plus(step, length))
     raise ValueError(
         f"Newton's method for the {problem.loss.name} loss did not converge at "
-        f"ridge={problem.ridge:.3g} (residuals up to {float(residual.abs().max()):.2g}): use a "
-        "larger ridge, or scale the features (scaling='symlog', or 'standardize' with X_pool)"
+        f"ridge={problem.ridge:.3g} (residuals up to {float(residual.abs().max()):.2g}): "
+        f"{RAISE_RIDGE}"
     )
 
 
-def _own_step(problem: ConvexProblem, models: Models, residual: Tensor) -> Step:
-    """One Newton step by a direct solve."""
-    weights = problem.weights(models.values, models.keep)
-    matrix = weights * problem.kernel
-    matrix.diagonal().add_(problem.ridge)
-    wanted = torch.cat([residual, weights], dim=1)
-    dual, sums = _solved(problem, matrix, wanted).split(1, dim=1)
-    intercepts = torch.zeros_like(models.intercepts)
-    if problem.intercept:
-        intercepts = dual.sum(dim=0) / sums.sum(dim=0)
-        dual = dual - sums * intercepts
-        dual = dual - (models.dual + dual).mean(dim=0)  # Σα = 0, whatever rounding did before
-    return Step(dual, intercepts, problem.kernel @ dual + intercepts)
+# All others together.
 
 
-def _solved(problem: ConvexProblem, matrix: Tensor, wanted: Tensor) -> Tensor:
-    """Solve linear equations; the error says why they are singular."""
-    try:
-        solution: Tensor = torch.linalg.solve(matrix, wanted)
-    except RuntimeError as error:
-        raise ValueError(
-            f"the {problem.loss.name} loss cannot be solved at ridge={problem.ridge:.3g}: rounding "
-            "outweighs the ridge. Use a larger ridge, or scale the features (scaling='symlog', or "
-            "'standardize' with X_pool)"
-        ) from error
-    return solution
+class Shared(NamedTuple):
+    """The full model's inverse: Z, and the intercept b = qᵀR that goes with a = ZR."""
+
+    inverse: Tensor  # Z, (n, n)
+    share: Tensor  # q, (n,); zeros without an intercept
+
+    @classmethod
+    def of(cls, problem: ConvexProblem, full: Models) -> Shared:
+        """The inverse at the full solution."""
+        weights = problem.weights(full.values, torch.ones_like(problem.y))
+        if (weights > 0).sum() < 2:  # without its only row an intercept would have no curvature
+            weights = weights.maximum(problem.loss.majorant(full.values, problem.y))
+        inverse = problem.solved(weights, torch.eye(len(weights)).to(weights))
+        if not problem.intercept:
+            return cls(inverse, torch.zeros_like(problem.y[:, 0]))
+        sums = inverse @ weights  # ZW1
+        share = inverse.sum(dim=0) / sums.sum()
+        return cls(inverse.addr_(sums[:, 0], share, alpha=-1), share)
+
+    def solve(self, problem: ConvexProblem, residual: Tensor, rows: Tensor) -> Models:
+        """λa + W(Ka + b) = R for the full model's weights, without the row that each leaves out."""
+        columns = torch.arange(len(rows), device=rows.device)
+        dual, intercepts = self.inverse @ residual, self.share @ residual
+        own = residual[rows, columns] / problem.ridge
+        excess = (dual[rows, columns] - own) / self.inverse[rows, rows]
+        dual.addcmul_(self.inverse[:, rows], excess, value=-1)
+        dual[rows, columns] = own
+        if problem.intercept:  # Σa = 0 exactly, not to the rounding of Z
+            excess_sum = dual.sum(dim=0) / (len(dual) - 1)
+            dual -= excess_sum
+            dual[rows, columns] += excess_sum
+            intercepts = intercepts - self.share[rows] * excess
+        return Models(dual, intercepts, problem.kernel @ dual + intercepts)
 
 
-def share(problem: ConvexProblem, full: Models) -> Shared:
-    """The inverse at the full solution."""
-    weights = problem.weights(full.values, full.keep)
-    if (weights > 0).sum() < 2:  # without its only row an intercept would have no curvature
-        weights = weights.maximum(problem.loss.majorant(full.values, problem.y))
-    matrix = weights * problem.kernel
-    matrix.diagonal().add_(problem.ridge)
-    inverse = _solved(problem, matrix, torch.eye(len(matrix)).to(matrix))
-    if not problem.intercept:
-        return Shared(inverse, torch.zeros_like(problem.y[:, 0]))
-    sums = inverse @ weights  # ZW1
-    share = inverse.sum(dim=0) / sums.sum()
-    return Shared(inverse.addr_(sums[:, 0], share, alpha=-1), share)
-
-
-def solve_without(problem: ConvexProblem, full: Models, shared: Shared, rows: Tensor) -> Models:
-    """The models without each of these rows, from the full one."""
-    columns = torch.arange(len(rows), device=rows.device)
+def solve_without(
+    problem: ConvexProblem, full: Models, shared: Shared, rows: Tensor, steps: int = JOINT_STEPS
+) -> tuple[Models, Tensor]:
+    """The models without each of these rows, from the full one, and which rows they keep."""
+    every = torch.arange(len(rows), device=rows.device)
     keep = problem.y.new_ones(len(problem.y), len(rows))
-    keep[rows, columns] = 0.0
-    models = Models(
-        full.dual.repeat(1, len(rows)),
-        full.intercepts.repeat(len(rows)),
-        full.values.repeat(1, len(rows)),
-        keep,
-        rows,
-    )
-    open_ = columns
-    for _ in range(problem.limits.joint):
-        some = models.take(open_)
-        residual, done = _residual(problem, some)
+    keep[rows, every] = 0.0
+    models, left = full.some(torch.zeros_like(every)), every
+    for _ in range(steps):
+        residual, done = problem.residual(models.some(left), keep[:, left])
         if done.all():  # with updated values: check again with values computed from α and β
-            fresh = problem.values(models.dual, models.intercepts)
-            models = some = replace(models, values=fresh)
-            residual, done = _residual(problem, models)
-            open_ = columns
+            models, left = problem.fresh(models), every
+            residual, done = problem.residual(models, keep)
             if done.all():
                 break
-        some, residual, open_ = some.take(~done), residual[:, ~done], open_[~done]
-        step = _conjugate_step(problem, shared, some, residual)
-        models.put_(open_, some.moved(step, step_length(problem, some, step)))
-    models = replace(models, values=problem.values(models.dual, models.intercepts))
-    for k in (~_residual(problem, models)[1]).nonzero()[:, 0]:  # far from the full one
-        alone = replace(full, keep=keep[:, k, None], left_out=rows[k, None])
-        models.put_(k[None], _solve_alone(problem, alone))
-    return _centred(problem, models)
-
-
-def _residual(problem: ConvexProblem, models: Models) -> tuple[Tensor, Tensor]:
-    """Return R = −G, shape (n, m), and for which of the models it is small enough, shape (m,)."""
-    loss, y = problem.loss, problem.y
-    slopes = models.keep * loss.gradient(models.values, y)
-    residual = -(problem.ridge * models.dual + slopes)
-    weight = _largest(models.keep * loss.curvature(models.values, y))
-    # On the scale of a link f is known to a rounding of 1 at best, also where the slopes are 0.
-    unit = 0.0 if loss.identity else 1.0
-    rounding = problem.size * _largest(models.dual) + _largest(models.values) + unit
-    epsilon = torch.finfo(y.dtype).eps
-    allowed = TOLERANCE * _largest(slopes) + ROUNDINGS * epsilon * weight * rounding
-    return residual, _largest(residual) <= allowed
-
-
-def unsolved(problem: ConvexProblem, models: Models, roots: Tensor) -> float:
-    """Return a bound on the error of the models' predictions, in units of √k(x, x).
-
-    The objective is λ-strongly convex in the moves Δ, so with a residual R they are off by at most
-    ‖JᵀR‖/λ ≤ Σ_i |R_i|√k(x_i, x_i)/λ; twice that leaves room for the intercept.
-    """
-    residual, _ = _residual(problem, models)
-    return 2 * float((roots @ residual.abs()).max()) / problem.ridge
-
-
-def _largest(numbers: Tensor) -> Tensor:
-    return numbers.abs().amax(dim=0)
+        left, residual = left[~done], residual[:, ~done]
+        some, kept = models.some(left), keep[:, left]
+        step = _conjugate_step(problem, shared, some, residual, kept, rows[left])
+        models.put_(left, some.plus(step, problem.step_length(some, step, kept)))
+    models = problem.fresh(models)
+    for k in (~problem.residual(models, keep)[1]).nonzero()[:, 0]:  # far from the full one
+        models.put_(k[None], _solve_alone(problem, full, keep[:, k, None]))
+    return problem.centred(models, keep), keep
 
 
 def _conjugate_step(
-    problem: ConvexProblem, shared: Shared, models: Models, residual: Tensor
-) -> Step:
+    problem: ConvexProblem,
+    shared: Shared,
+    models: Models,
+    residual: Tensor,
+    keep: Tensor,
+    rows: Tensor,
+) -> Models:
     """One Newton step of each model, its own weights in it, by conjugate gradients.
 
     They run in the space of (Δ, β), where a residual stands for Jᵀ R and 1ᵀ R, so that its product
     with a step is Rᵀφ. The shared inverse is the preconditioner.
     """
-    weights = problem.weights(models.values, models.keep)
-    left_out, aim = models.left_out, FORCING * _largest(residual)
-    epsilon = torch.finfo(residual.dtype).eps
-    found = Step(torch.zeros_like(residual), torch.zeros_like(aim), torch.zeros_like(residual))
-    open_ = torch.arange(len(aim), device=aim.device)
-    direction, before = found, torch.ones_like(aim)
+    weights, aim = problem.weights(models.values, keep), FORCING * _largest(residual)
+    found = direction = Models(*(torch.zeros_like(part) for part in models))
+    left, before = torch.arange(len(aim), device=aim.device), torch.ones_like(aim)
     for _ in range(CONJUGATE_STEPS):
-        guess = shared.solve(problem, residual, left_out)
+        guess = shared.solve(problem, residual, rows)
         product = (residual * guess.values).sum(dim=0)
         direction = guess.plus(direction, product / before)
         image = torch.addcmul(problem.ridge * direction.dual, weights, direction.values)
         length = product / (direction.values * image).sum(dim=0)
         # A move that changes no f (K may have many) is known only up to rounding: take it.
-        noise = 8 * epsilon * problem.size * _largest(guess.dual) * residual.abs().sum(dim=0)
+        noise = 8 * EPSILON * problem.size * _largest(guess.dual) * residual.abs().sum(dim=0)
         length = torch.where((product > noise) & torch.isfinite(length), length, 1.0)
-        found.dual[:, open_] += length * direction.dual
-        found.intercepts[open_] += length * direction.intercepts
-        found.values[:, open_] += length * direction.values
+        found.put_(left, found.some(left).plus(direction, length))
         residual = torch.addcmul(residual, length, image, value=-1)
         more = _largest(residual) > aim
         if not more.any():
             break
-        before = product
-        if not more.all():
-            open_, left_out, aim, before = open_[more], left_out[more], aim[more], before[more]
-            weights, residual = weights[:, more], residual[:, more]
-            direction = direction.take(more)
+        left, rows, aim, before = (part[more] for part in (left, rows, aim, product))
+        weights, residual, direction = weights[:, more], residual[:, more], direction.some(more)
     return found
 
 
-def _centred(problem: ConvexProblem, models: Models) -> Models:
-    """Move each intercept to the middle of the interval of optimal ones."""
-    if not problem.intercept:
-        return models
-    kept = models.keep > 0
-    fall, rise = (
-        torch.where(kept, room, torch.inf).amin(dim=0)
-        for room in problem.loss.flat(models.values, problem.y)
-    )
-    move = (rise - fall) / 2
-    return replace(models, intercepts=models.intercepts + move, values=models.values + move)
+def unsolved(problem: ConvexProblem, models: Models, keep: Tensor, roots: Tensor) -> float:
+    """Return a bound on the error of the models' predictions, in units of √k(x, x).
 
-
-# Tensors of n numbers that one column takes while it is solved.
-TEMPORARIES = 24
+    The objective is λ-strongly convex in the moves Δ, so with a residual R they are off by at most
+    ‖JᵀR‖/λ ≤ Σ_i |R_i|√k(x_i, x_i)/λ; twice that leaves room for the intercept.
+    """
+    residual, _ = problem.residual(models, keep)
+    return 2 * float((roots @ residual.abs()).max()) / problem.ridge
 
 
 def leave_one_out_newton(
@@ -414,7 +327,8 @@ def leave_one_out_newton(
     own: OwnRidges,
     loss: Loss,
     progress: bool = False,
-    limits: Limits = LIMITS,
+    joint_steps: int = JOINT_STEPS,
+    alone_steps: int = ALONE_STEPS,
 ) -> RidgeModels:
     """All n leave-one-out models of a loss, and the full one.
 
@@ -436,8 +350,8 @@ def leave_one_out_newton(
         ℓ.
     progress
         Whether to show progress bars.
-    limits
-        Largest numbers of steps.
+    joint_steps, alone_steps
+        Largest numbers of Newton steps, of all models together and of the full one.
 
     Returns
     -------
@@ -446,25 +360,58 @@ def leave_one_out_newton(
         y_j − mean(f_{−j}(x_j)), and y − mean(f) of the full model.
 
     """
-    problem = replace(_problem(system, y, y - system.targets, loss), limits=limits)
-    models = RidgeModels.empty(torch.empty_like(system.kernel), y)
-    left, distinct = 0.0, own.values.unique().tolist()
-    for ridge in track(distinct, "solving", len(distinct), progress and len(distinct) > 1):
-        which = (own.values == ridge).nonzero()[:, 0]
-        here = replace(problem, ridge=ridge)
-        left = max(left, _solve_into_(models, which, here, system.machine, progress))
-    return replace(models, unsolved=left, doubtful=own.doubtful)
+    offsets, n, machine = y - system.targets, len(y), system.machine
+    _check_solvable(loss, y, offsets, system.intercept)
+    size = float(system.kernel.abs().sum(dim=1).max())
+    found = RidgeModels.empty(torch.empty_like(system.kernel), y)
+    terms, remaining = found.terms, 0.0
+    for ridge in own.values.unique().tolist():
+        given = (system.kernel, y[:, None], offsets[:, None], ridge, system.intercept, loss, size)
+        problem, which = ConvexProblem(*given), (own.values == ridge).nonzero()[:, 0]
+        full = solve_full(problem, alone_steps)
+        found.ridges[which] = ridge
+        if which[-1] == n:
+            which = which[:-1]
+            found.full.copy_(full.dual[:, 0])
+            found.intercepts[-1] = full.intercepts[0]
+            found.training_residuals.copy_(y - loss.mean(full.values[:, 0]))
+        if not len(which):
+            continue
+        shared, roots = Shared.of(problem, full), (system.norms + ridge).sqrt()
+        # Row j, left out, has the weights −Z_:j/Z_jj.
+        reach = (roots @ shared.inverse.abs()) / (shared.inverse.diagonal().abs() * roots)
+        parts = list(blocks(len(which), machine.item * TEMPORARIES * n, machine.block))
+        for part in track(parts, "leaving rows out", len(parts), progress):
+            rows = which[part]
+            models, keep = solve_without(problem, full, shared, rows, joint_steps)
+            values = models.values[rows, torch.arange(len(rows), device=rows.device)]
+            found.columns[:, rows] = models.dual * keep  # exactly 0, not up to rounding
+            found.intercepts[rows] = models.intercepts
+            found.residuals[rows] = y[rows] - loss.mean(values)
+            terms.load[rows] = roots @ models.dual.abs()
+            remaining = max(remaining, unsolved(problem, models, keep, roots))
+        terms.reach[which], terms.roots[which] = reach[which], roots[which]
+    terms.own.copy_(terms.reach * terms.roots * terms.load)
+    return replace(found, unsolved=remaining, doubtful=own.doubtful)
 
 
-def without_each(values: Tensor) -> Tensor:
-    """Sums of all but one of the numbers, and last of all of them, shape (n + 1,).
-
-    The number that a sum leaves out is never part of it: nothing is subtracted.
-    """
-    zero = values.new_zeros(1)
-    before = torch.cat([zero, values.cumsum(dim=0)])
-    after = torch.cat([values.flip(0).cumsum(dim=0).flip(0), zero])
-    return torch.cat([before[:-1] + after[1:], before[-1:]])
+def _check_solvable(loss: Loss, y: Tensor, offsets: Tensor, intercept: bool) -> None:
+    """Raise an error if there is no finite solution or no finite start."""
+    if not torch.isfinite(loss.gradient(offsets, y)).all():
+        raise ValueError(
+            f"the {loss.name} loss overflows at the base's own predictions, which reach "
+            f"{float(offsets.abs().max()):.3g} on the scale of the link: scale the features "
+            "(scaling='symlog', or 'standardize' with X_pool), or use another base"
+        )
+    if intercept:
+        far = torch.full_like(y, torch.inf)
+        rising, falling = loss.gradient(far, y) > 0, loss.gradient(-far, y) < 0
+        if min(int(rising.sum()), int(falling.sum())) < 2:
+            raise ValueError(
+                f"without one of the rows, the {loss.name} loss has no finite intercept: all other "
+                f"rows have the same y={float(y.median()):g}. Give at least two rows with another "
+                "y, or use fit_intercept=False"
+            )
 
 
 def working_targets(loss: Loss, y: Tensor, offsets: Tensor) -> Tensor:
@@ -490,65 +437,12 @@ def working_weights(loss: Loss, y: Tensor) -> Tensor:
     return torch.exp2(torch.log2(loss.variance((sums + 0.5) / (rows + 1))).round())
 
 
-def _problem(system: DualSystem, y: Tensor, offsets: Tensor, loss: Loss) -> ConvexProblem:
-    """Return the problem; raise an error if it has no finite solution or no finite start."""
-    slopes = loss.gradient(offsets, y)
-    if not torch.isfinite(slopes).all():
-        raise ValueError(
-            f"the {loss.name} loss overflows at the base's own predictions, which reach "
-            f"{float(offsets.abs().max()):.3g} on the scale of the link: scale the features "
-            "(scaling='symlog', or 'standardize' with X_pool), or use another base"
-        )
-    if system.intercept:
-        far = torch.full_like(y, torch.inf)
-        rising, falling = loss.gradient(far, y) > 0, loss.gradient(-far, y) < 0
-        if min(int(rising.sum()), int(falling.sum())) < 2:
-            raise ValueError(
-                f"without one of the rows, the {loss.name} loss has no finite intercept: all other "
-                f"rows have the same y={float(y.median()):g}. Give at least two rows with another "
-                "y, or use fit_intercept=False"
-            )
-    columns = (y[:, None], offsets[:, None])
-    largest = system.kernel.abs().sum(dim=1).max()
-    return ConvexProblem(system.kernel, *columns, 1.0, system.intercept, loss, float(largest))
+def without_each(values: Tensor) -> Tensor:
+    """Sums of all but one of the numbers, and last of all of them, shape (n + 1,).
 
-
-def _solve_into_(
-    models: RidgeModels,
-    which: Tensor,
-    problem: ConvexProblem,
-    machine: Machine,
-    progress: bool = False,
-) -> float:
-    """Solve some of the n + 1 models, the full one being the last, and store them.
-
-    Returns the remaining error of their equations, as in ``RidgeModels``.
+    The number that a sum leaves out is never part of it: nothing is subtracted.
     """
-    y, loss = problem.y[:, 0], problem.loss
-    full = solve_full(problem)
-    models.ridges[which] = problem.ridge
-    if which[-1] == len(y):
-        which = which[:-1]
-        models.full.copy_(full.dual[:, 0])
-        models.intercepts[-1] = full.intercepts[0]
-        models.training_residuals.copy_(y - loss.mean(full.values[:, 0]))
-    if not len(which):
-        return 0.0
-    shared = share(problem, full)
-    found, roots = models.terms, (problem.kernel.diagonal() + problem.ridge).sqrt()
-    # Row j, left out, has the weights −Z_:j/Z_jj.
-    reach = (roots @ shared.inverse.abs()) / (shared.inverse.diagonal().abs() * roots)
-    left = 0.0
-    parts = list(blocks(len(which), machine.item * TEMPORARIES * len(y), machine.block))
-    for part in track(parts, "leaving rows out", len(parts), progress):
-        rows = which[part]
-        each = solve_without(problem, full, shared, rows)
-        own = each.values[rows, torch.arange(len(rows), device=rows.device)]
-        models.columns[:, rows] = each.dual * each.keep  # exactly 0, not up to rounding
-        models.intercepts[rows] = each.intercepts
-        models.residuals[rows] = y[rows] - loss.mean(own)
-        found.load[rows] = roots @ each.dual.abs()
-        left = max(left, unsolved(problem, each, roots))
-    found.reach[which], found.roots[which] = reach[which], roots[which]
-    found.own[which] = (found.reach * found.roots * found.load)[which]
-    return left
+    zero = values.new_zeros(1)
+    before = torch.cat([zero, values.cumsum(dim=0)])
+    after = torch.cat([values.flip(0).cumsum(dim=0).flip(0), zero])
+    return torch.cat([before[:-1] + after[1:], before[-1:]])
