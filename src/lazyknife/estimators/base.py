@@ -7,7 +7,7 @@ from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Literal, Protocol, Self, TypeVar, overload
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from ..certificate.plan import LARGEST_N
 from ..cluster import check_rows, ends_by_partition, is_dask, points_by_partition
 from ..compute import available, steps, track
 from ..data.checks import check_flag, check_level, check_not_negative
+from ..data.encoder import TableEncoder
 from ..data.rows import (
     RowReader,
     all_rows,
@@ -38,7 +39,7 @@ from ..data.rows import (
     to_tensor,
 )
 from ..data.scaling import Scaling, Source
-from ..data.targets import Target, find_target
+from ..data.targets import Function, Target, find_target
 from ..errors import warn
 from ..intervals import (
     CONSTRUCTIONS,
@@ -53,16 +54,31 @@ from ..records import Array, Ends, Predictor, to_array
 from ..results import Intervals
 from ..settings import grouped, with_settings
 from ..shift import Shift, compare_rows
-from .fit_input import Fitted, Given, Seeds, prepare
+from .fit_input import Fitted, Given, RandomState, Seeds, prepare
 from .saving import SaveMixin
 
 Values = NDArray[Any]
 Levels = float | Sequence[float] | None
+# Settings by name: the keys of the dicts of variants, which a test compares.
+ConstructionName = Literal["plus", "minmax", "full", "cv+", "jackknife", "naive"]
+ScalingName = Literal["auto", "symlog", "standardize"]
+TransformName = Literal["log", "log1p", "logit", "symlog"]
+Bounds = tuple[float | None, float | None]
 Part = TypeVar("Part")
 FEW_ROWS = 64  # too few to share
 FREE = ("alpha", "nu", "verbose")  # settings that count when predicting, not when fitting
 WITHOUT_EFFECT = ("verbose", "device", "memory_budget")  # settings that move no interval
 SOME_HAVE = {"base_", "start_", "choice_", "ridge_"}
+
+
+class Transformer(Protocol):
+    """A transformer of scikit-learn."""
+
+    def fit(self, X: Any) -> Any:
+        """Learn from rows."""
+
+    def transform(self, X: Any) -> Any:
+        """Return features of rows."""
 
 
 class CertifiedMixin(BaseEstimator):  # type: ignore[misc]
@@ -158,12 +174,12 @@ class IntervalRegressor(SaveMixin, ShiftCheckMixin, RegressorMixin, CertifiedMix
     construction turns them into intervals.
     """
 
-    scaling: Any
-    encoding: Any = None
-    target_transform: Any = None
-    bounds: Any = None
-    random_state: Any
-    construction: str | Construction
+    scaling: ScalingName | Transformer | None
+    encoding: TableEncoder | None = None
+    target_transform: TransformName | tuple[Function, Function] | None = None
+    bounds: Bounds | None = None
+    random_state: RandomState
+    construction: ConstructionName | Construction
     network: Any
     verbose: bool
     nu: float = 0.0

@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -26,13 +26,14 @@ from ..certificate.certify import start_assumptions
 from ..compute import PROCESSOR, blocks, track
 from ..data.checks import check_flag, check_folds, check_fraction
 from ..data.encoder import TableEncoder
+from ..data.targets import Function
 from ..intervals import Construction
 from ..intervals.constructions import ROUNDED, evaluation_slack
 from ..networks import Network, RandomStream, build, dtype_of, evaluation_copy, like, make
 from ..records import Predictions
 from ..sentences import OWN_TYPE
-from .base import IntervalRegressor
-from .fit_input import Fitted, Given, Seeds
+from .base import Bounds, IntervalRegressor, ScalingName, Transformer, TransformName
+from .fit_input import Fitted, Given, RandomState, Seeds
 
 Weights = dict[str, Tensor]
 Batch = tuple[Tensor, Tensor]
@@ -232,12 +233,12 @@ class TrainedRegressor(IntervalRegressor):
     batch_size: int = 10
     lr: float = 1e-3
     fit_intercept: bool = True
-    scaling: Any = None
+    scaling: ScalingName | Transformer | None = None
     encoding: TableEncoder | None = None
-    target_transform: Any = None
-    bounds: Any = None
+    target_transform: TransformName | tuple[Function, Function] | None = None
+    bounds: Bounds | None = None
     alpha: float = 0.1
-    random_state: Any = None
+    random_state: RandomState = None
     verbose: bool = False
 
     @abstractmethod
@@ -310,7 +311,7 @@ class JackknifeRegressor(TrainedRegressor):
 
     """
 
-    construction: str | Construction = "plus"
+    construction: Literal["plus", "minmax", "jackknife", "naive"] | Construction = "plus"
 
     def _design(self, n: int, seeds: Seeds) -> Design:
         rows = torch.arange(n)

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from .base import IntervalRegressor
 
 
+RandomState = int | np.random.Generator | np.random.RandomState | None
+
+
 class Seeds(NamedTuple):
     """Independent seeds for the parts of a fit.
 
@@ -37,7 +40,7 @@ class Seeds(NamedTuple):
     lazy: int
 
     @classmethod
-    def of(cls, random_state: Any) -> Seeds:
+    def of(cls, random_state: RandomState) -> Seeds:
         """Draw the seeds; numpy's and torch's global states are not changed."""
         if isinstance(random_state, np.random.RandomState):
             draws = random_state.randint(0, 2**31 - 1, size=4)
@@ -46,7 +49,7 @@ class Seeds(NamedTuple):
         return cls(*(int(draw) for draw in draws))
 
 
-def generator_of(random_state: Any) -> np.random.Generator:
+def generator_of(random_state: RandomState) -> np.random.Generator:
     """Return numpy's generator for a seed; refuse what is none."""
     try:
         if not isinstance(random_state, bool | np.bool_):

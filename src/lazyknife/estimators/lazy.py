@@ -37,6 +37,7 @@ from ..data.checks import (
 )
 from ..data.encoder import TableEncoder
 from ..data.scaling import Source, unlike_columns
+from ..data.targets import Function
 from ..errors import warn
 from ..intervals import CONSTRUCTIONS, Construction, find_construction
 from ..intervals.models import rounding_share
@@ -58,14 +59,23 @@ from ..tangent import (
     linearise,
     selected,
 )
-from .base import IntervalRegressor
+from .base import (
+    Bounds,
+    ConstructionName,
+    IntervalRegressor,
+    ScalingName,
+    Transformer,
+    TransformName,
+)
 from .fit_cluster import fit_collection
 from .fit_full import FullStep
-from .fit_input import Fitted, Given, Seeds
+from .fit_input import Fitted, Given, RandomState, Seeds
 from .fit_network import LazyStep
 from .fit_per_model import ChoosingStep
 from .fit_shared import PartedStep, is_parted
 
+# A network, or a list of candidates.
+Networks = Network | wide | Sequence[Network | wide]
 MOST_STARTS = 10_000
 MORE_STARTS = "The mean of so many networks no longer changes; each of them takes time and memory"
 LARGEST_SHARE = 1.0  # of what rounding may move the ends of a loss without a closed form
@@ -193,28 +203,28 @@ class LazyJackknifeRegressor(IntervalRegressor):
 
     """
 
-    network: Any = None  # Network | wide | Sequence[Network | wide] | None
+    network: Networks | None = None
     base: BaseMethod | None = None
     ridge: float | Literal["auto"] = "auto"
-    construction: str | Construction = "plus"
-    readout: str = "tangent"
+    construction: ConstructionName | Construction = "plus"
+    readout: Literal["tangent", "network"] = "tangent"
     fit_intercept: bool = True
     parameters: Selection = "all"
     features: FeatureMap | None = None
-    widths: str | None = None
+    widths: Literal["constant", "leverage", "auto"] | None = None
     feature_weights: Literal["auto"] | None = "auto"
     folds: int = 10
     n_starts: int = 1
-    loss: str | Loss = "squared"
-    scaling: Any = "auto"
+    loss: Literal["squared", "huber", "logistic", "poisson"] | Loss = "squared"
+    scaling: ScalingName | Transformer | None = "auto"
     encoding: TableEncoder | None = None
-    target_transform: Any = None  # str | tuple[Callable, Callable] | None
-    bounds: tuple[float | None, float | None] | None = None
+    target_transform: TransformName | tuple[Function, Function] | None = None
+    bounds: Bounds | None = None
     alpha: float = 0.1
     nu: float = 0.0
     device: Device = "auto"
     memory_budget: int | None = None
-    random_state: Any = None
+    random_state: RandomState = None
     verbose: bool = False
 
     # The settings, and which of them go together.
@@ -379,7 +389,8 @@ class LazyJackknifeRegressor(IntervalRegressor):
                 if len(X) <= MOST_ROWS or self._parted(len(X), found):
                     return found
             chooses = isinstance(self.ridge, str) and not symmetric and not reason
-            return (DEFAULT if self.network is None else self.network,) if chooses else None
+            own: Any = DEFAULT if self.network is None else self.network
+            return (own,) if chooses else None
         if self.n_starts != 1 or self.parameters != "all":
             reason = reason or "require n_starts=1 and parameters='all'"
         if reason:
@@ -463,7 +474,8 @@ class LazyJackknifeRegressor(IntervalRegressor):
     ) -> tuple[list[nn.Module | None], list[Base | None]]:
         """Starting and base weights of every finite network, unless n rows of it do not fit."""
         starts, bases = list[nn.Module | None](), list[Base | None]()
-        for k, network in enumerate((self.network,) if networks is None else networks):
+        every: Sequence[Any] = (self.network,) if networks is None else networks
+        for k, network in enumerate(every):
             if isinstance(network, wide):
                 starts.append(None)
                 bases.append(None)

@@ -17,11 +17,13 @@ from ..compute import steps, track
 from ..data.checks import check_fraction, check_not_negative, check_positive_int
 from ..data.rows import check_target, to_tensor
 from ..data.scaling import distinct_rows
+from ..data.targets import Function
 from ..losses import find_loss
 from ..networks import Network, mlp
 from ..records import Base
 from ..tangent import linearise
-from .fit_input import Seeds, generator_of
+from .base import Bounds, ScalingName, Transformer, TransformName
+from .fit_input import RandomState, Seeds, generator_of
 from .lazy import LazyJackknifeRegressor
 
 Numbers = NDArray[np.float64]
@@ -39,10 +41,10 @@ def DPLazyPI(
     batch_size: int = 10,
     ridge: float = 10.0,
     nu: float = 0.0,
-    scaling: Any = None,
-    target_transform: Any = None,
-    bounds: tuple[float | None, float | None] | None = None,
-    random_state: Any = None,
+    scaling: ScalingName | Transformer | None = None,
+    target_transform: TransformName | tuple[Function, Function] | None = None,
+    bounds: Bounds | None = None,
+    random_state: RandomState = None,
     verbose: bool = False,
 ) -> LazyJackknifeRegressor:
     """Return the estimator with the settings of the paper's experiments.
@@ -130,7 +132,7 @@ def audit_stability(
     refits: int = 20,
     nu: float | Sequence[float] | None = None,
     confidence: float = 0.95,
-    random_state: Any = None,
+    random_state: RandomState = None,
     verbose: bool = False,
 ) -> StabilityAudit:
     """Estimate η(ν) = P(|f_{n,−j}(X_new) − f_{−j,−j}(X_new)| > ν/2) of the paper's Theorem 1.
