@@ -188,7 +188,7 @@ def make_tangent(module: nn.Module, layers: Sequence[str], probe: Tensor) -> Tan
 def _agrees(tangent: Tangent, X: Tensor) -> bool:
     """Whether the kernel of these rows is that of their explicit Jacobian."""
     rows = row_gradients(tangent.module, tangent.moved, X)
-    jacobian = torch.cat([each.flatten(1) for each in rows.values()], dim=1)
+    jacobian = torch.cat([each.reshape(len(X), -1) for each in rows.values()], dim=1)
     features, expected = tangent.features(X), jacobian @ jacobian.T
     difference = tangent.kernel(features, features) - expected
     return bool(difference.abs().max() <= 1e-9 * expected.abs().max())
