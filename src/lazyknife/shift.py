@@ -52,26 +52,13 @@ class ShiftWarning(UserWarning):
 
 
 class Difference(NamedTuple):
-    """A feature whose values differ between training and new rows.
+    """A feature whose values differ between training and new rows."""
 
-    Attributes
-    ----------
-    name
-        The feature, or "column = category".
-    measure
-        What differs most: a key of ``MEASURES``.
-    train, new
-        Its value in the training rows and in the new rows; dates are days since 1970-01-01.
-    p_value
-        Adjusted for all features.
-
-    """
-
-    name: str
-    measure: str
-    train: float
-    new: float
-    p_value: float
+    name: str  # the feature, or "column = category"
+    measure: str  # what differs most: a key of ``MEASURES``
+    train: float  # its value in the training rows; dates are days since 1970-01-01
+    new: float  # and in the new rows
+    p_value: float  # adjusted for all features
 
     def __str__(self) -> str:
         shown = MEASURES[self.measure]

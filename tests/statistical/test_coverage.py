@@ -107,8 +107,7 @@ def broadcast(problem):
     """(n,) − (n, 1) makes a square array whose rows are alike but for a constant."""
     targets = problem.system.targets
     square = targets[None, :] + 0 * targets[:, None]
-    system = problem.system.copy()
-    system.targets = square.mean(dim=1)
+    system = replace(problem.system, targets=square.mean(dim=1))
     return leave_rows(replace(problem, system=system))
 
 
