@@ -49,26 +49,13 @@ def wide_tangent(
 
 @dataclass(frozen=True)
 class FiniteNetwork:
-    """A finite network at its base weights.
-
-    Attributes
-    ----------
-    module, parameters
-        The network, and those of its parameters that models move.
-    probe
-        Rows to try it on.
-    machine
-        Where it is evaluated.
-    framed
-        Whether its inputs are scaled by each model's own rows.
-
-    """
+    """A finite network at its base weights."""
 
     module: nn.Module
-    probe: Tensor
-    parameters: Selection
+    probe: Tensor  # rows to try it on
+    parameters: Selection  # those that models move
     machine: Machine
-    framed: bool
+    framed: bool  # whether its inputs are scaled by each model's own rows
 
     @cached_property
     def unframed(self) -> Tangent:
@@ -107,35 +94,16 @@ class Candidate:
 
 @dataclass(frozen=True)
 class CandidateStep:
-    """Settings of a lazy step with several candidates.
-
-    Attributes
-    ----------
-    candidates
-        The networks.
-    ridge
-        λ of all models, or None: searched.
-    intercept, machine
-        As in ``LazyStep``.
-    scaled
-        Whether models scale by their own rows.
-    seed
-        Of folds, of the part of the rows that the search uses, and of probes.
-    nominal
-        Which features are nominal; None: none of them.
-    widths
-        A key of ``WIDTHS``.
-
-    """
+    """Settings of a lazy step with several candidates."""
 
     candidates: Sequence[Candidate]
-    ridge: float | None
-    intercept: bool
-    scaled: bool
-    seed: int
+    ridge: float | None  # λ of all models; None: searched
+    intercept: bool  # whether to fit an unpenalised intercept
+    scaled: bool  # whether models scale by their own rows
+    seed: int  # of folds, of the part of the rows that the search uses, and of probes
     machine: Machine
-    nominal: tuple[bool, ...] | None
-    widths: str
+    nominal: tuple[bool, ...] | None  # which features are nominal; None: none of them
+    widths: str  # a key of WIDTHS
 
     def unit(self, candidate: Candidate, X: Tensor) -> float:
         """λ of exponent 0: the typical k(x, x) at synthetic rows, a function of the network."""

@@ -280,15 +280,7 @@ def value_and_gradient(
 ) -> tuple[float, Tensor, float]:
     """Return the criterion, and its derivatives by log w, shape (features,), and by log λ.
 
-    Parameters
-    ----------
-    pairs, weights, ridge
-        The kernel as a function of the weights, these, shape (features,), and λ.
-    y, intercept
-        Targets, shape (m,), and whether there is an unpenalised intercept.
-    used
-        The features that are not left out; derivatives by the others are 0.
-
+    Features that are not ``used`` are left out; derivatives by their weights are 0.
     """
     with torch.enable_grad():
         own = weights[used].requires_grad_()

@@ -229,24 +229,11 @@ def choose_ridges(
     folds: Sequence[Tensor] | None,
     machine: Machine,
 ) -> OwnRidges:
-    """Let every model choose its λ, for one kernel.
+    """Let every model choose its λ, for one kernel: a search of the network alone.
 
-    Parameters
-    ----------
-    kernel, targets
-        K and y − f(X; θ0) of the rows that choose, shapes (n, n) and (n,).
-    intercept
-        Whether there is an intercept.
-    unit
-        λ of exponent 0, a function of no data.
-    left_out
-        For each model, and last the full one, which of the n rows, or folds, it does not know; n,
-        or the number of folds, if it knows all of them.
-    folds
-        Rows that are left out together; None: each row in turn.
-    machine
-        Where to compute.
-
+    ``kernel`` and ``targets`` are K and y − f(X; θ0) of the rows that choose, (n, n) and (n,);
+    ``unit`` is λ of exponent 0, a function of no data; ``left_out`` and ``folds`` are those of
+    ``rows.places_in``.
     """
 
     def given(_: int) -> tuple[Tensor, Tensor]:

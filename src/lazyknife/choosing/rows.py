@@ -67,22 +67,10 @@ def draw_part(n: int, seed: int, rows: int = SEARCHED) -> Tensor:
 def places_in(
     part: Tensor, n: int, sets: Sequence[Tensor] | None
 ) -> tuple[list[Tensor] | None, list[int]]:
-    """Where rows of a part are left out: folds of them, and each model's number among those.
+    """Where rows of a part are left out, of models that leave out sets of n rows, or each in turn.
 
-    Parameters
-    ----------
-    part
-        The rows that choose.
-    n
-        Number of all rows.
-    sets
-        Folds of all rows; None: each row in turn.
-
-    Returns
-    -------
-    The folds within the part, or None, and for each model, the full one last, which row of the
-    part, or fold, it leaves out; their number if none.
-
+    Returns the sets within the part, or None, and for each model, the full one last, which row of
+    the part, or set, it leaves out; their number if none.
     """
     place_of = {row: k for k, row in enumerate(part.tolist())}
     if sets is None:

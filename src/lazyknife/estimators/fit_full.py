@@ -62,20 +62,12 @@ def _at_all_scales(candidate: Candidate, frame: FeatureScale) -> Iterator[Linear
 
 @dataclass(frozen=True)
 class FramedFull(FullModels):
-    """Full conformal models in several frames, those of the training rows alone for points.
-
-    Attributes
-    ----------
-    step, X, y
-        How models are made, and the training rows.
-    made
-        Models that were made so far, by the centre and scale of each feature.
-
-    """
+    """Full conformal models in several frames, those of the training rows alone for points."""
 
     step: FullStep
     X: Tensor
     y: Tensor
+    # Models that were made so far, by the centre and scale of each feature.
     made: dict[tuple[float, ...], FullModels] = field(default_factory=dict)
 
     def frames(self, new: Tensor) -> FeatureScales:

@@ -28,41 +28,19 @@ KERNELS = 8  # matrices of the rows that choose λ which their likelihood needs
 
 @dataclass(frozen=True)
 class LazyStep:
-    """Settings of the lazy step.
+    """Settings of the lazy step around one network."""
 
-    Attributes
-    ----------
-    ridge
-        λ, of each model where they have chosen it, or ``"auto"``: every model chooses, or, of many
-        rows, a part that is set aside.
-    intercept
-        Whether to fit an unpenalised intercept.
-    readout
-        A key of ``READOUTS``.
-    construction, widths
-        Keys of ``CONSTRUCTIONS`` and ``WIDTHS``, or instances.
-    folds
-        Number of folds.
-    loss
-        Loss of the models.
-    features
-        The exact tangent features, or a map of them.
-    seed
-        Seed of the features, the folds, and the synthetic rows that scale the grid of λ.
-    progress
-        Whether to show progress bars.
-
-    """
-
+    # λ, of each model where they have chosen it, or "auto": every model chooses, or, of many rows,
+    # a part that is set aside.
     ridge: float | OwnRidges | Literal["auto"]
-    intercept: bool = True
+    intercept: bool = True  # whether to fit an unpenalised intercept
     readout: str = "tangent"
     construction: str | Construction = "plus"
     widths: str | Widths = "constant"
     folds: int = 10
     loss: Loss = SQUARED
-    features: FeatureMap = EXACT
-    seed: int = 0
+    features: FeatureMap = EXACT  # the exact tangent features, or a map of them
+    seed: int = 0  # of the features, the folds, and the synthetic rows that scale the grid of λ
     progress: bool = False
 
     def models(

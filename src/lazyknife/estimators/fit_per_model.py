@@ -59,24 +59,13 @@ class _Solved(NamedTuple):
 
 @dataclass(frozen=True)
 class ChoosingStep(CandidateStep):
-    """Settings: those of ``CandidateStep``, and these.
-
-    Attributes
-    ----------
-    construction, folds, progress
-        As in ``LazyStep``.
-    relevance
-        Whether a weight for each feature is searched.
-    searched
-        Rows that the search uses, on average, where there are more.
-
-    """
+    """Settings: those of ``CandidateStep``, and these."""
 
     construction: str | Construction
-    relevance: bool
+    relevance: bool  # whether a weight for each feature is searched
     folds: int
     progress: bool = False
-    searched: int = SEARCHED
+    searched: int = SEARCHED  # rows that the search uses, on average, where there are more
 
     def models(self, X: Tensor, y: Tensor) -> tuple[RoundedModels, ChosenSettings]:
         """Choose, solve at every place where some model stands, and join the models."""

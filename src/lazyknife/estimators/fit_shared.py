@@ -50,19 +50,10 @@ def landmarks_of(n: int) -> int:
 
 @dataclass(frozen=True)
 class PartedStep(CandidateStep):
-    """Settings: those of ``CandidateStep``, whose candidates are of known kinds, and these.
+    """Settings: those of ``CandidateStep``, whose candidates are of known kinds, and these."""
 
-    Attributes
-    ----------
-    relevance
-        Whether a weight for each feature is searched.
-    progress
-        Whether to show progress bars.
-
-    """
-
-    relevance: bool
-    progress: bool = False
+    relevance: bool  # whether a weight for each feature is searched
+    progress: bool = False  # whether to show progress bars
 
     def models(self, X: Tensor, y: Tensor) -> tuple[StreamedModels, ChosenSettings]:
         """Choose on the part, and solve."""
