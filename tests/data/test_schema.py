@@ -181,25 +181,6 @@ def test_the_missing_value_of_pandas(dtype: str) -> None:
     assert read(pd.DataFrame({"c": column}))[:, 0].tolist() == [0.0, -1.0, 1.0, 0.0]
 
 
-@pytest.mark.parametrize("odd", [2**53 + 1, -(2**53) - 1, 2**63 - 1])
-def test_integers_that_floats_would_change_are_refused_from_every_library(odd: int) -> None:
-    values = [1, odd, 2**60]
-    for column in (
-        pd.Series(values),
-        pd.Series([*values, None], dtype="Int64"),
-        pd.Series(values, dtype="int64[pyarrow]"),
-        pd.Series(values, dtype=object),
-        pl.Series("x", [*values, None]),
-        pa.chunked_array([pa.array([*values, None])]),
-    ):
-        make = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table}
-        frame = make[type(column).__module__.split(".")[0]]({"x": column})
-        with pytest.raises(TableError, match=f"column 'x' .*{odd} is not a float64 number"):
-            read(frame)
-        exact = frame[np.array([0, 2])] if isinstance(frame, pl.DataFrame) else frame.take([0, 2])
-        assert read(exact)[:, 0].tolist() == [1.0, 2.0**60]
-
-
 def test_large_codes_stay_different() -> None:
     frame = pd.DataFrame({"id": [2**53, 2**53 + 1, 2**53 + 1]})
     assert read(frame, categorical=["id"])[:, 0].tolist() == [0.0, 1.0, 1.0]

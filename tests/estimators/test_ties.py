@@ -65,7 +65,7 @@ def tied(model, X, y):
 
 
 def misses(model, X, y, certified=True):
-    """Count tied rows that are missed: one at a time, in batches, and with results in float32."""
+    """Count tied rows that are missed: one at a time, in batches, and from rows in float32."""
     rows, truth = tied(model.fit(X, y), X, y)
     assert not certified or model.certificate_.coverage is not None
     many = np.arange(50 * len(rows)) % len(rows)

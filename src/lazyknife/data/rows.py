@@ -21,7 +21,6 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from ..errors import warn
-from .checks import LARGEST_COUNT
 from .encoder import Expansion, TableEncoder, expansion_of
 from .schema import Schema, as_frame, check_columns
 
@@ -30,10 +29,6 @@ Rows = Any  # an array, or the caller's frame
 
 PAIRS = "give batches (X, y), such as those of a DataLoader over a TensorDataset"
 COLUMN = "A column-vector y was passed when a 1d array was expected: pass y.ravel(), of shape (n,)"
-# Types coarser than float64 in which results are given back. Those of 16 bits have too few digits
-# for the ends of intervals, and float16 ends at 65,504: results are in float32.
-COARSE = {"float32": torch.float32, "float16": torch.float32, "bfloat16": torch.float32}
-
 
 # Batches.
 
@@ -152,25 +147,9 @@ def to_tensor(X: Values, copy: bool = True) -> Tensor:
     return torch.from_numpy(np.array(X, order="C", copy=True if copy else None))
 
 
-def give_back(values: Tensor, X: Any, side: int = 0) -> Any:
-    """Return numbers in the container and floating type of the caller's rows X.
-
-    A tensor gives a tensor on its device, anything else an array. Lower ends (``side`` −1) are
-    rounded down, upper ends (1) are rounded up.
-    """
-    dtype = COARSE.get(str(getattr(X, "dtype", "")).removeprefix("torch."), torch.float64)
-    found = values if dtype == torch.float64 else rounded(values, dtype, side)
-    return found.to(X.device) if isinstance(X, Tensor) else found.cpu().numpy()
-
-
-def rounded(values: Tensor, dtype: torch.dtype, side: int) -> Tensor:
-    """Numbers in a coarser type: the nearest, or the nearest that is not on the wrong side."""
-    nearest = values.to(dtype)
-    if not side:  # a finite point stays finite
-        return nearest.clamp(torch.finfo(dtype).min, torch.finfo(dtype).max)
-    wrong = side * nearest.double() < side * values
-    outwards = torch.nextafter(nearest, torch.full_like(nearest, side) * torch.inf)
-    return torch.where(wrong, outwards, nearest)
+def give_back(values: Tensor, X: Any) -> Any:
+    """Return a tensor on the device of X where the caller's rows X are one, else an array."""
+    return values.to(X.device) if isinstance(X, Tensor) else values.cpu().numpy()
 
 
 def backend_of(X: Any) -> str | None:
@@ -218,26 +197,12 @@ def check_features(X: Any, estimator: Any, *, name: str = "X", min_rows: int = 1
         with np.errstate(all="ignore"):  # of huge values, which its test for infinity adds up
             dtype = np.int64 if codes else np.float64
             result: Values = check_array(values, dtype=dtype, allow_nd=shaped, **terms)
+            return result
     except ValueError as error:
         first = str(error).splitlines()[0].rstrip(".")
         if "contains NaN" not in first and "could not convert" not in first:
             raise
         raise ValueError(f"{first}: {way_out}") from None
-    _refuse_changed(np.asarray(values), result, name)
-    return result
-
-
-def _refuse_changed(given: Values, found: Values, name: str) -> None:
-    """Refuse integers that are others as floats: different ones could become equal."""
-    if given.dtype.kind not in "iu":
-        return
-    for place in map(tuple, np.argwhere(np.abs(found) >= LARGEST_COUNT)):
-        value = int(given[place])
-        if value != int(found[place]):
-            raise ValueError(
-                f"{name}: column {place[1]} has values that are not read as numbers: {value} is "
-                "not a float64 number. Correct or round them"
-            )
 
 
 def check_target(y: Any, X: Values, estimator: Any) -> NDArray[np.float64]:
@@ -280,9 +245,7 @@ def as_fitted(rows: Values, codes: bool, name: str) -> Values:
         return rows
     with np.errstate(invalid="ignore"):
         found = rows.astype(fitted)
-    if not codes:
-        _refuse_changed(rows, found, name)
-    elif not np.array_equal(found, rows):
+    if codes and not np.array_equal(found, rows):
         raise ValueError(
             f"{name} has numbers that are not whole, but the rows that were fitted were a tensor "
             "of integer codes: pass integers"

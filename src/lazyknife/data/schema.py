@@ -106,21 +106,11 @@ def categories_of(columns: Iterable[Series]) -> tuple[str, ...]:
     return tuple(sorted({label_of(value) for value in values if value is not None}))
 
 
-def exact_float(value: Any) -> float:
-    """A number as a float; refuse an integer that becomes another: two could become equal."""
-    found = float(value)
-    if isinstance(value, Integral) and int(found) != value:
-        raise ValueError(f"{value} is not a float64 number")
-    return found
-
-
 def as_numbers(column: Series, kind: str, table: str) -> Numbers:
     """A column of numbers, dates or durations as numbers or days, (rows,), missing ones as NaN."""
     dtype = column.dtype
-    ends = (column.min(), column.max()) if dtype.is_integer() else ()
-    large = any(end is not None and end == end and abs(int(end)) > 2**53 for end in ends)
     try:
-        if (dtype.is_numeric() and not large) or dtype == nw.Boolean:
+        if dtype.is_numeric() or dtype == nw.Boolean:
             values = column.cast(nw.Float64).to_numpy()
         elif dtype == nw.Duration:
             values = column.dt.total_microseconds().to_numpy() / MICROSECONDS
@@ -128,7 +118,7 @@ def as_numbers(column: Series, kind: str, table: str) -> Numbers:
             stamps = column.cast(nw.Datetime("us")) if dtype == nw.Date else column
             values = stamps.dt.timestamp("us").to_numpy() / MICROSECONDS
         else:
-            convert = exact_float if kind == "number" else to_days
+            convert = float if kind == "number" else to_days
             each = (np.nan if value is None else convert(value) for value in values_of(column))
             values = np.fromiter(each, np.float64, len(column))
     except (ValueError, OverflowError) as error:  # pyarrow converts only what floats can hold

@@ -301,8 +301,7 @@ class IntervalRegressor(SaveMixin, ShiftCheckMixin, RegressorMixin, CertifiedMix
 
         Returns
         -------
-        Predictions, shape (m,): a tensor for a tensor, else an array; in float32 where X has
-        floating numbers of 32 or 16 bits, else in float64.
+        Predictions in float64, shape (m,): a tensor for a tensor, else an array.
 
         """
         check_is_fitted(self)
@@ -342,8 +341,7 @@ class IntervalRegressor(SaveMixin, ShiftCheckMixin, RegressorMixin, CertifiedMix
         X
             Rows to predict. An iterator of batches of rows, such as a generator or a
             ``torch.utils.data.DataLoader``, gives an iterator of intervals, one for each batch;
-            batches are read one at a time. Where X has floating numbers of 32 or 16 bits the
-            results are in float32, ends rounded outwards, so that they cover no less.
+            batches are read one at a time. Results are in float64, tensors for a tensor.
         alpha
             The level, or a list of levels; None is the estimator's own. Nothing is fitted again. If
             you choose a level by looking at intervals, only the certificate of the largest alpha
@@ -406,8 +404,8 @@ class IntervalRegressor(SaveMixin, ShiftCheckMixin, RegressorMixin, CertifiedMix
         lower, upper = self.target_.ends(lower - nu, upper + nu)
         if not isinstance(asked, tuple):
             lower, upper = lower[:, 0], upper[:, 0]
-        ends = (give_back(lower, X, -1), give_back(upper, X, 1))
-        return Intervals(give_back(point, X), *ends, asked, row_labels(X), backend_of(X))
+        point, lower, upper = (give_back(part, X) for part in (point, lower, upper))
+        return Intervals(point, lower, upper, asked, row_labels(X), backend_of(X))
 
     def _ends(self, X: Tensor, ranks: Sequence[int]) -> Ends:
         """Point predictions, (m,), and both ends, (m, levels), of scaled rows."""
