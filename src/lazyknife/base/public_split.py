@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +25,7 @@ class Public(BaseMethod):
         return INDEPENDENT
 
     def learn(self, task: Task) -> Base:
-        return Base(copy.deepcopy(task.start), INDEPENDENT, {"method": "public"})
+        return Base(task.start, INDEPENDENT, {"method": "public"})
 
 
 @dataclass(frozen=True)

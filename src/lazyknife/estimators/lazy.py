@@ -485,19 +485,31 @@ class LazyJackknifeRegressor(IntervalRegressor):
                 moved = sum(p.numel() for p in selected(start, self.parameters).values())
                 step.check_fits(n, moved, self._machine())
             starts.append(start)
-            bases.append(
-                self._base_method().fit(
-                    start,
-                    given.X[learn],
-                    given.y[learn],
-                    seed=given.seeds.base + k,
-                    center=self.fit_intercept,
-                    progress=self.verbose,
-                    covariates=given.covariates,
-                    loss=find_loss(self.loss),
-                )
-            )
+            rows, seed = (given.X[learn], given.y[learn]), given.seeds.base + k
+            bases.append(self._learn(start, *rows, seed, given.covariates))
         return starts, bases
+
+    def _learn(
+        self,
+        start: nn.Module,
+        X: Tensor,
+        y: Tensor,
+        seed: int,
+        covariates: Tensor | None,
+        n: int | None = None,
+    ) -> Base:
+        """Base weights from some rows, by the mechanism for n rows if their number is another."""
+        return self._base_method().fit(
+            start,
+            X,
+            y,
+            seed=seed,
+            n=n,
+            center=self.fit_intercept,
+            progress=self.verbose,
+            covariates=covariates,
+            loss=find_loss(self.loss),
+        )
 
     def _lazy_step(self, seeds: Seeds, widths: str) -> LazyStep:
         # The mean of networks has the mean of their kernels divided by their number.

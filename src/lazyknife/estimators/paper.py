@@ -18,9 +18,7 @@ from ..data.checks import check_fraction, check_not_negative, check_positive_int
 from ..data.rows import check_target, to_tensor
 from ..data.scaling import distinct_rows
 from ..data.targets import Function
-from ..losses import find_loss
 from ..networks import Network, mlp
-from ..records import Base
 from ..tangent import linearise
 from .base import Bounds, ScalingName, Transformer, TransformName
 from .fit_input import RandomState, Seeds, generator_of
@@ -214,8 +212,10 @@ def _difference(
     learn, left = fitted._base_method().rows(len(y), fitted.seeds_.rows)
     base = fitted.base_
     if left[position] in learn:
-        kept = torch.from_numpy(learn[learn != left[position]])
-        base = _refit(fitted, X[kept], y[kept], new, len(learn), seed)
+        kept, pool = torch.from_numpy(learn[learn != left[position]]), None
+        if fitted._learns_from_covariates():
+            pool = to_tensor(distinct_rows(torch.cat([X[kept], new]).numpy()))
+        base = fitted._learn(fitted.start_, X[kept], y[kept], seed, pool, n=len(learn))
     others = torch.from_numpy(np.delete(left, position))
     tangent = linearise(base.module, X, fitted.parameters, fitted._machine())
     step = fitted._lazy_step(fitted.seeds_, "constant")
@@ -226,24 +226,6 @@ def _difference(
     difference[difference <= 1e-9 * with_all.abs().max()] = 0.0
     result: Numbers = difference.cpu().numpy()
     return result
-
-
-def _refit(
-    fitted: LazyJackknifeRegressor, X: Tensor, y: Tensor, new: Tensor, n: int, seed: int
-) -> Base:
-    """Train the base on these rows by the mechanism for n rows, with the new rows as the pool."""
-    method = fitted._base_method()
-    pooled = method.uses_covariates
-    return method.fit(
-        fitted.start_,
-        X,
-        y,
-        seed=seed,
-        n=n,
-        center=fitted.fit_intercept,
-        covariates=to_tensor(distinct_rows(torch.cat([X, new]).numpy())) if pooled else None,
-        loss=find_loss(fitted.loss),
-    )
 
 
 def clopper_pearson_upper(successes: NDArray[np.intp], trials: int, confidence: float) -> Numbers:
