@@ -518,7 +518,7 @@ def test_files_of_other_versions_say_so(saved):
 
 def fields_of_another_version(document):
     document["lazyknife"] = "99.0"
-    entries(document, "TangentReadout")[0]["extra"] = 1
+    entries(document, "LinearModels")[0]["extra"] = 1
 
 
 def test_records_of_another_version_name_it(saved):
@@ -589,7 +589,7 @@ def other_function(document):
 
 
 def other_field(document):
-    entries(document, "TangentReadout")[0]["extra"] = 1
+    entries(document, "LinearModels")[0]["extra"] = 1
 
 
 def replaced_method(document):

@@ -76,12 +76,12 @@ def in_the_dual_form(step: LazyStep, module: nn.Module, n: int) -> Any:
         solved = leave_one_out(system, choose_ridges(*given))
     else:
         solved = dual_models(kernel, targets, float(step.ridge), step.intercept, MACHINE)
-    return READOUTS[step.readout].of(Dual(tangent, features), X, y, solved)
+    return READOUTS[step.readout](Dual(tangent, features), solved).evaluated(X, y)
 
 
 def check_same(models: Any, others: Any, relative: float) -> None:
-    point, each = models.predict(NEW)
-    other_point, other_each = others.predict(NEW)
+    point, each = models.scaled(NEW)[:2]
+    other_point, other_each = others.scaled(NEW)[:2]
     assert_close(each, other_each, relative)
     assert_close(point, other_point, relative)
     assert_close(models.residuals, others.residuals, relative)
@@ -139,7 +139,7 @@ def test_sketched_models_equal_refits_on_the_sketched_rows(
     twin = reference.refits(Z, r, ridges, intercept)
     expected = new_outputs[:, None] + Z_new @ twin.moves.T + twin.intercepts
     own = np.einsum("ik,ik->i", Z, twin.moves[:-1]) + twin.intercepts[:-1]
-    point, each = models.predict(NEW)
+    point, each = models.scaled(NEW)[:2]
     assert Z.shape == (12, dimension)
     assert_close(each, expected[:, :-1], 1e-8)
     assert_close(point, expected[:, -1], 1e-8)
@@ -151,7 +151,7 @@ def test_a_wide_sketch_is_close_to_the_exact_features() -> None:
     errors = []
     for dimension in (10, 1000):
         sketched = solve(LazyStep(1.0, features=Sketch(dimension)), large(), 30)
-        gap = sketched.predict(NEW)[1] - exact.predict(NEW)[1]
+        gap = sketched.scaled(NEW).each - exact.scaled(NEW).each
         errors.append(float(gap.square().mean().sqrt()))
     assert errors[1] < 0.02 < 0.05 < errors[0]
 

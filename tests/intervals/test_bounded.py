@@ -21,7 +21,7 @@ from lazyknife.intervals.order import kth_largest, kth_smallest
 from lazyknife.intervals.window import BoundedReadout, Windowed, window
 from lazyknife.networks import build
 from lazyknife.ridge.problem import Problem, make_system
-from lazyknife.ridge.readout import Read, TangentReadout
+from lazyknife.ridge.readout import LinearModels
 from lazyknife.ridge.widths import WIDTHS
 from lazyknife.tangent import Dual, Sketch, Tangent, linearise
 
@@ -48,9 +48,9 @@ def models_of(X: Tensor, y: Tensor, budget: int = 2**24, **chosen: Any) -> Bound
     return loo
 
 
-def all_of(loo: BoundedReadout) -> TangentReadout:
+def all_of(loo: BoundedReadout) -> LinearModels:
     """The same models without bounds."""
-    return TangentReadout(*(getattr(loo, each.name) for each in fields(TangentReadout)))
+    return LinearModels(*(getattr(loo, each.name) for each in fields(LinearModels)))
 
 
 def assert_same_ends(loo: BoundedReadout, new: Tensor, ranks: list[int]) -> None:
@@ -72,14 +72,14 @@ def test_models_with_widths_of_their_own_have_no_windows() -> None:
         assert torch.allclose(one, other, rtol=1e-9, atol=1e-9)
 
 
-def in_the_dual_form(X: Tensor, y: Tensor, ridge: float) -> Read:
+def in_the_dual_form(X: Tensor, y: Tensor, ridge: float) -> LinearModels:
     """The same models, solved from the kernel."""
     tangent = tangent_of(X)
     basis = Dual(tangent, tangent.features(X))
     system = make_system(basis, X, y, True)
     problem = Problem(basis, X, y, system, (ridge,), widths=WIDTHS["leverage"])
     loo = CONSTRUCTIONS["plus"].fit(problem, "tangent")
-    assert isinstance(loo, Read)
+    assert isinstance(loo, LinearModels)
     return loo
 
 

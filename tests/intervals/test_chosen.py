@@ -14,7 +14,7 @@ from lazyknife.estimators.fit_network import LazyStep
 from lazyknife.intervals import CONSTRUCTIONS
 from lazyknife.intervals.chosen import ChosenModels, Group, some_of
 from lazyknife.networks import mlp, seeded
-from lazyknife.ridge.readout import Read
+from lazyknife.ridge.readout import LinearModels
 from lazyknife.tangent import linearise
 from machines import MACHINE, here
 from reference import assert_close
@@ -26,18 +26,18 @@ def rows(seed: int, n: int) -> Tensor:
     return here(np.random.default_rng(seed).normal(size=(n, 2)))
 
 
-def together(construction: str, widths: str) -> Read:
+def together(construction: str, widths: str) -> LinearModels:
     with seeded(0):
         network = mlp((8,))(2)
     X = rows(0, N)
     tangent = linearise(network, X, machine=MACHINE)
     step = LazyStep(0.5, construction=construction, widths=widths, folds=3)
     loo = step.models(tangent, X, torch.sin(3 * X[:, 0]) + X[:, 1])
-    assert isinstance(loo, Read)
+    assert isinstance(loo, LinearModels)
     return loo
 
 
-def in_groups(read: Read, doubtful: Tensor | None = None) -> ChosenModels:
+def in_groups(read: LinearModels, doubtful: Tensor | None = None) -> ChosenModels:
     """The same models, in three groups in no order."""
     order = np.random.default_rng(1).permutation(N)
     members = [here(part) for part in np.array_split(order, 3)]

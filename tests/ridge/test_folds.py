@@ -249,10 +249,10 @@ def test_the_lazy_step_with_blocks_of_one() -> None:
     module = mlp((5,), "tanh")(3)
     X, y = (MACHINE.put(torch.from_numpy(part)) for part in linear(14))
     step = LazyStep(2.0, construction="cv+", folds=4, seed=3)
-    whole = step.models(linearise(module, X, machine=MACHINE), X, y).predict(X)[1]
+    whole = step.models(linearise(module, X, machine=MACHINE), X, y).scaled(X).each
     machine = replace(MACHINE, budget=1)
     loo = step.models(linearise(module, X, machine=machine), X, y)
-    assert_close(loo.predict(X)[1], whole, 1e-9)
+    assert_close(loo.scaled(X).each, whole, 1e-9)
 
 
 def test_more_folds_than_rows_are_refused() -> None:

@@ -97,7 +97,7 @@ def fitted(
     X, y = machine.put(X), machine.put(y)
     tangent = linearise(module, X, machine=machine)
     basis, models = FORMS[form](tangent, X, y, ridge, intercept)
-    return READOUTS[readout].of(basis, X, y, models), models, module
+    return READOUTS[readout](basis, models).evaluated(X, y), models, module
 
 
 def check(
@@ -116,7 +116,7 @@ def check(
     expected = TWINS[readout](module, twin, new)
     at_training = TWINS[readout](module, twin, X)
 
-    point, each = loo.predict(new)
+    point, each = loo.scaled(new)[:2]
     assert_close(each, expected[:, :-1])
     assert_close(point, expected[:, -1])
     assert_close(loo.point(new), expected[:, -1])
@@ -169,5 +169,5 @@ def test_the_two_readouts_agree_for_a_linear_network_only() -> None:
     _, _, new = data(9)
     for network, same in (("linear", True), ("mlp", False)):
         loos = [fitted(name, network, 9, "fixed", True)[0] for name in READOUTS]
-        first, second = (loo.predict(new)[1] for loo in loos)
+        first, second = (loo.scaled(new).each for loo in loos)
         assert torch.allclose(first, second, rtol=1e-10) == same

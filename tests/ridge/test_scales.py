@@ -108,7 +108,7 @@ def solved(step: LazyStep, n: int = 9, widths: tuple[int, ...] = (5,), budget: i
 def check_intervals(problem: Problem, construction: str, sigma: Array, own: Array) -> None:
     """Against loops over models and sorting, with σ at the new rows (m, n) and at row j (n,)."""
     loo = problem.models
-    predictions = loo.predict(problem.new)[1].cpu().numpy()
+    predictions = loo.scaled(problem.new).each.cpu().numpy()
     scores = np.abs(loo.residuals.cpu().numpy()) / own
     assert_close(loo.scores, scores, 1e-7)
     n = len(scores)
@@ -149,7 +149,7 @@ def test_intervals_with_leverage(
 def test_a_score_leaves_predictions_alone(ridge: float | str) -> None:
     plain, scaled = (solved(LazyStep(ridge, widths=s), 9) for s in ("constant", "leverage"))
     for one, other in zip(
-        plain.models.predict(plain.new), scaled.models.predict(plain.new), strict=True
+        plain.models.scaled(plain.new)[:2], scaled.models.scaled(plain.new)[:2], strict=True
     ):
         assert_close(other, one, 1e-10)
     assert torch.equal(plain.models.models.ridges, scaled.models.models.ridges)

@@ -119,8 +119,8 @@ class LeftIn(Construction):
         models = found.models
         columns = models.full[:, None].expand(-1, len(models.residuals))
         wrong = replace(models, columns=columns, residuals=models.training_residuals)
-        given = (found.basis, problem.X, problem.y, wrong)
-        return READOUTS[readout].of(*given, rounding=found.rounding)
+        read = READOUTS[readout](found.basis, wrong, rounding=found.rounding)
+        return read.evaluated(problem.X, problem.y)
 
 
 @pytest.mark.slow

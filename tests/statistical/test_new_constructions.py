@@ -180,7 +180,7 @@ def test_scores_of_rows_left_in_are_caught(score: str) -> None:
         X, y = tensors(*weak_signal(np.random.default_rng(seed), N + TEST))
         tangent = linearise(public(seed, 3), X[:N], machine=MACHINE)
         loo = LazyStep(0.1, widths=score).models(tangent, X[:N], y[:N])
-        left_in = replace(loo, residuals=loo.training_residuals)
+        left_in = replace(loo, models=replace(loo.models, residuals=loo.training_residuals))
         for into, models in ((right, loo), (wrong, left_in)):
             into.append(covered("minmax", models, X[N:], y[N:], [RANK]).mean())
     print(f"{score}: {np.mean(right):.3f}, left in {np.mean(wrong):.3f}")

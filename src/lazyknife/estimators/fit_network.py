@@ -17,7 +17,7 @@ from ..losses import SQUARED, Loss
 from ..ridge.convex import working_targets, working_weights
 from ..ridge.folds import draw_folds, refits_folds
 from ..ridge.problem import GRID_POINTS, Problem, Visit, make_system, ridge_grid, typical_size
-from ..ridge.readout import Read
+from ..ridge.readout import LinearModels
 from ..ridge.system import OwnRidges
 from ..ridge.widths import WIDTHS, Widths
 from ..tangent import EXACT, Dual, FeatureMap, Linear
@@ -50,7 +50,7 @@ class LazyStep:
         y: Tensor,
         left_out: int | None = None,
         visit: Visit | None = None,
-    ) -> Read | FullModels:
+    ) -> LinearModels | FullModels:
         """Return all leave-one-out models around a linearised network.
 
         Parameters

@@ -31,7 +31,7 @@ from ..networks import wide
 from ..records import RoundedModels
 from ..ridge.folds import draw_folds
 from ..ridge.problem import System
-from ..ridge.readout import Read
+from ..ridge.readout import LinearModels
 from ..ridge.system import Indefinite, OwnRidges, Ridge
 from ..ridge.widths import WIDTHS, LeverageAgain, LeverageScales
 from ..tangent import Dual, Linear, Tangent, WideTangent
@@ -52,7 +52,7 @@ class _Place(NamedTuple):
 class _Solved(NamedTuple):
     """The models of one place, and where they choose widths their errors."""
 
-    read: Read
+    read: LinearModels
     errors: list[Errors]
     sure: bool  # whether they have the λ that they chose
 
@@ -176,7 +176,7 @@ class ChoosingStep(CandidateStep):
         else:  # modules have one state
             solved = map(solve, places)
         groups, errors = list[Group](), defaultdict[int, list[Errors]](list)
-        full: Read | None = None
+        full: LinearModels | None = None
         unsolved = torch.zeros_like(y, dtype=torch.bool)
         for (place, own), one in zip(places, solved, strict=True):
             unsolved[own] = not one.sure
@@ -196,7 +196,7 @@ class ChoosingStep(CandidateStep):
 
     def _solve_at(
         self, tangent: Linear, ridges: Tensor, X: Tensor, y: Tensor, members: Tensor
-    ) -> tuple[Read, list[Errors]]:
+    ) -> tuple[LinearModels, list[Errors]]:
         """All models around one network, and the errors of members where widths are chosen."""
         errors, mine = list[Errors](), torch.zeros(len(y), dtype=torch.bool, device=y.device)
         mine[members] = True
@@ -209,7 +209,7 @@ class ChoosingStep(CandidateStep):
 
         step = self._lazy(OwnRidges(ridges, y.new_zeros(len(ridges) - 1)), self.widths)
         read = step.models(tangent, X, y, visit=visit if chosen else None)
-        assert isinstance(read, Read)
+        assert isinstance(read, LinearModels)
         return read, errors
 
     def _lazy(self, ridge: float | OwnRidges, widths: str) -> LazyStep:
@@ -224,7 +224,7 @@ class ChoosingStep(CandidateStep):
             progress=self.progress and not isinstance(ridge, OwnRidges),
         )
 
-    def _without_factor(self, read: Read, tangent: Linear, X: Tensor) -> Read:
+    def _without_factor(self, read: LinearModels, tangent: Linear, X: Tensor) -> LinearModels:
         """The same models; the factors of their widths are computed again for new rows."""
         scales = read.scales
         if not (isinstance(scales, LeverageScales) and isinstance(read.basis, Dual)):

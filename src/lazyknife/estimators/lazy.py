@@ -46,7 +46,7 @@ from ..losses import LOSSES, Loss, find_loss
 from ..networks import DEFAULT, Network, build, is_known, listed_networks, mlp, wide
 from ..networks.building import CODES
 from ..records import Base, PrivacyCurve, RoundedModels
-from ..ridge.readout import READOUTS, Read
+from ..ridge.readout import READOUTS, LinearModels
 from ..ridge.widths import WIDTHS
 from ..sentences import domain
 from ..tangent import (
@@ -534,7 +534,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
         assert base is not None
         tangent = linearise(base.module, probe, self.parameters, self._machine())
         loo = step.models(tangent, X, y)
-        solved = loo.models if isinstance(loo, Read) else loo
+        solved = loo.models if isinstance(loo, LinearModels) else loo
         _warn_if_far(loo.residuals, solved.residuals)
         rounding = rounding_share(loo, self.alpha, float(y.abs().max()))
         if not step.loss.closed_form and not rounding <= LARGEST_SHARE:

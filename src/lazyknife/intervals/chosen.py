@@ -11,7 +11,7 @@ from torch import Tensor
 from ..choosing.shape import Factors
 from ..compute import Machine, few_threads
 from ..records import Predictions
-from ..ridge.readout import Read
+from ..ridge.readout import LinearModels
 from ..ridge.widths import Scales
 from ..tangent import WideTangent
 
@@ -39,12 +39,11 @@ class SomeScales:
         return sigma[:, self.members], error
 
 
-def some_of(read: Read, members: Tensor) -> Read:
+def some_of(read: LinearModels, members: Tensor) -> LinearModels:
     """The models of some rows, which may be fewer than those that they learn from."""
     return replace(
         read,
         models=read.models.some(members),
-        residuals=read.residuals[members],
         scales=None if read.scales is None else SomeScales(read.scales, members),
         rounding=replace(read.rounding, own=read.rounding.own[members]),
     )
@@ -55,7 +54,7 @@ class Group:
     """Models at the same grid point."""
 
     members: Tensor
-    read: Read
+    read: LinearModels
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class ChosenModels:
     """All n models, in groups that share a grid point, and the full model."""
 
     groups: tuple[Group, ...]
-    full: Read  # of which the full model alone is used
+    full: LinearModels  # of which the full model alone is used
     doubtful: Tensor  # whether rounding may have decided a choice of each model, shape (n,)
     factors: Factors | None = None  # of σ
 
@@ -135,7 +134,7 @@ class ChosenModels:
             return Predictions(self.point(X), each, scales, stretch, slack)
 
     @property
-    def _reads(self) -> list[Read]:
+    def _reads(self) -> list[LinearModels]:
         return [group.read for group in self.groups]
 
     def _joined(self, parts: Sequence[Tensor]) -> Tensor:

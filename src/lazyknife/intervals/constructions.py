@@ -19,7 +19,7 @@ from ..losses import Loss
 from ..records import Conformal, Ends, LeaveOneOut, Predictions, Predictor
 from ..ridge.leave_one_out import leave_folds, leave_rows
 from ..ridge.problem import Problem
-from ..ridge.readout import Read
+from ..ridge.readout import LinearModels
 from ..ridge.system import RidgeModels
 from ..ridge.widths import Widths
 from .full_conformal import FullModels, fit_full
@@ -107,7 +107,7 @@ class Construction:
         """Whether each model leaves one row out, and chooses on its own rows."""
         return not (self.uses_folds or self.symmetric)
 
-    def fit(self, problem: Problem, readout: str) -> Read | FullModels:
+    def fit(self, problem: Problem, readout: str) -> LinearModels | FullModels:
         """Solve a problem."""
         return fit_full(problem) if self.solve is None else fit_models(problem, self.solve, readout)
 

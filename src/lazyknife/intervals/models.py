@@ -11,7 +11,7 @@ import torch
 from ..records import RoundedModels
 from ..ridge.measured import SavedRows
 from ..ridge.problem import Problem
-from ..ridge.readout import READOUTS, Read
+from ..ridge.readout import READOUTS, LinearModels
 from ..ridge.system import RidgeModels
 from ..sentences import (
     ROUNDING_DECIDES,
@@ -30,15 +30,17 @@ from .window import bounded
 SMALL_SHARE, SMALL_UNITS = 0.05, 1e4
 
 
-def fit_models(problem: Problem, solve: Callable[[Problem], RidgeModels], readout: str) -> Read:
+def fit_models(
+    problem: Problem, solve: Callable[[Problem], RidgeModels], readout: str
+) -> LinearModels:
     """Solve the models, bound what rounding may have changed in them, and read them out."""
     saved = SavedRows.of(problem)
     solved = solve(problem)
     rounding = saved.bounds(problem, solved)
     scales = problem.widths.scales(solved, rounding.epsilon)
     solved = replace(solved, factors=())
-    given = (problem.basis, problem.X, problem.y, solved, scales, problem.loss, rounding)
-    return bounded(READOUTS[readout].of(*given), problem)
+    read = READOUTS[readout](problem.basis, solved, scales, problem.loss, rounding)
+    return bounded(read.evaluated(problem.X, problem.y), problem)
 
 
 def rounding_share(loo: RoundedModels, alpha: float, size: float) -> float:

@@ -27,7 +27,7 @@ from ..compute import blocks
 from ..records import Predictions
 from ..ridge.primal import PrimalSystem
 from ..ridge.problem import Problem
-from ..ridge.readout import Read, TangentReadout, slack_of
+from ..ridge.readout import LinearModels, MovedNetworks
 from .order import kth_largest, kth_smallest
 
 # Rows share windows if their η lie between the same powers of this; a window is that of the larger.
@@ -228,7 +228,7 @@ REACH_SAFE = 1e-12
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class BoundedReadout(TangentReadout, Windowed):
+class BoundedReadout(LinearModels, Windowed):
     """The linearised network's models in primal form, all at the same λ."""
 
     lower: Tensor  # L with LLᵀ = G of the full model, shape (q, q), the intercept included
@@ -245,16 +245,16 @@ class BoundedReadout(TangentReadout, Windowed):
         return machine.rows_at_once(self.basis.size, 4 * self.basis.row_bytes)
 
     def near(self, X: Tensor) -> Near:
-        outputs, rows, norms = self.basis.at(X)
-        point = self._point(outputs, rows)
+        found = self.basis.at(X)
+        point = self._point(found)
         one, none = point.new_ones(()), point.new_empty(len(point), 0)
-        slack = slack_of(self.rounding, norms, point, none, self.loss)
-        found = Predictions(point, none, one.expand(len(point)), one - 1, slack)
-        factors = torch.nn.functional.pad(rows, (0, 1), value=1.0)
+        slack = self._slack(found, point, none)
+        factors = torch.nn.functional.pad(found.coordinates, (0, 1), value=1.0)
         half = torch.linalg.solve_triangular(
             self.lower, factors[:, : len(self.lower)].T, upper=False
         )
-        return Near(found, half.square().sum(dim=0).sqrt(), factors)
+        full = Predictions(point, none, one.expand(len(point)), one - 1, slack)
+        return Near(full, half.square().sum(dim=0).sqrt(), factors)
 
     def among(self, rank: int, eta: float) -> Among:
         return Among(self)
@@ -266,10 +266,10 @@ class BoundedReadout(TangentReadout, Windowed):
         return torch.cat([columns, (models.intercepts[members] - models.intercepts[-1])[None]])
 
 
-def bounded(read: Read, problem: Problem) -> Read:
+def bounded(read: LinearModels, problem: Problem) -> LinearModels:
     """The same models with windows, unless there are none or they would save nothing."""
     system = problem.system
-    if not (isinstance(system, PrimalSystem) and isinstance(read, TangentReadout)):
+    if not isinstance(system, PrimalSystem) or isinstance(read, MovedNetworks):
         return read
     one_ridge = problem.own is None and read.models.model_of is None
     if not one_ridge or read.scales is not None:  # each model has its own λ or σ(x)

@@ -30,7 +30,7 @@ def leave_rows(problem: Problem) -> RidgeModels:
     if not problem.loss.closed_form:
         assert isinstance(system, DualSystem), "checked where the basis is chosen"
         found = leave_one_out_newton(system, problem.y, own, problem.loss, problem.progress)
-        return found.some(slice(problem.models))
+        return _first(found, problem.models)
     settings = (own, problem.progress, problem.visit, problem.widths.needs_factors)
     in_place = not (problem.visit or problem.widths.needs_factors)
     try:
@@ -40,7 +40,13 @@ def leave_rows(problem: Problem) -> RidgeModels:
             raise
         again = make_system(problem.basis, problem.X, problem.y, system.intercept)
         found = leave_one_out(again, *settings)
-    return found.some(slice(problem.models))
+    return _first(found, problem.models)
+
+
+def _first(models: RidgeModels, count: int) -> RidgeModels:
+    """The models without each of the first rows."""
+    rows = slice(count)
+    return replace(models.some(rows), training_residuals=models.training_residuals[rows])
 
 
 def leave_folds(problem: Problem) -> RidgeModels:

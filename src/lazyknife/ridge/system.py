@@ -270,5 +270,4 @@ class RidgeModels:
             columns=self.columns[:, rows],
             intercepts=torch.cat([self.intercepts[:-1][rows], self.intercepts[-1:]]),
             ridges=torch.cat([self.ridges[:-1][rows], self.ridges[-1:]]),
-            training_residuals=self.training_residuals[rows],
         )
