@@ -155,8 +155,8 @@ def test_tensors_are_answered_by_tensors(model: Any, dtype: torch.dtype, alpha: 
     arrays = model.predict_interval(rows.numpy(), alpha)
     result = model.predict_interval(rows, alpha)
     for name in ("point", "lower", "upper", "width"):
-        check_tensor(getattr(result, name), getattr(arrays, name), dtype)
-    check_tensor(model.predict(rows), model.predict(rows.numpy()), dtype)
+        check_tensor(getattr(result, name), getattr(arrays, name), torch.float64)
+    check_tensor(model.predict(rows), model.predict(rows.numpy()), torch.float64)
 
 
 def test_a_fit_on_tensors_is_the_fit_on_arrays() -> None:
