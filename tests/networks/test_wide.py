@@ -13,7 +13,6 @@ from sklearn.gaussian_process import kernels as gp
 from torch import Tensor
 
 from lazyknife.networks import KINDS, wide
-from lazyknife.tangent.wide import summed
 from reference import Array, assert_close
 
 
@@ -28,9 +27,7 @@ def of_kind(
     codes = [f in nominal for f in range(len(weights))]
     kind, X, other = KINDS[name], torch.from_numpy(left), torch.from_numpy(right)
     given = torch.from_numpy(weights)
-    total = summed(kind, weights.tolist(), X, other, codes)
-    own, others = (kind.own(given, side, codes) for side in (X, other))
-    return kind.link(total, own[:, None], others[None]).numpy()
+    return kind.kernel(given, X, other, codes).numpy()
 
 
 def product_of(one: Callable[[Array], Array]) -> Callable[[Array, Array, Array], Array]:
@@ -94,9 +91,7 @@ def test_kernels_equal_their_formulas(name: str, seed: int, features: int) -> No
 def test_kernels_are_positive_definite_and_have_their_norms(name: str) -> None:
     X, weights = 2 * rows(0, 30, 3), np.array([0.3, 1.0, 2.0])
     found, kind = of_kind(name, weights, X, X), KINDS[name]
-    norms = kind.norms(
-        kind.own(torch.from_numpy(weights), torch.from_numpy(X), [False] * X.shape[1])
-    )
+    norms = kind.norms(torch.from_numpy(weights), torch.from_numpy(X), [False] * X.shape[1])
     assert_close(np.diag(found), norms, 1e-6)  # acos loses half of the digits at an angle of 0
     assert_close(found, found.T, 1e-12)
     assert np.linalg.eigvalsh(found).min() > 0

@@ -25,14 +25,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..compute import steps
-from ..networks import Anova, Kind
+from ..networks import Kind
 from ..ridge.rounding import GAMMA
 
 # Share of rᵀc that the rows of a set explain by themselves, above which r_S is replaced.
@@ -237,37 +236,20 @@ class PairKernel:
     X: Tensor  # rows as the kernel takes them, shape (m, features)
     nominal: Sequence[bool]  # which features are nominal
     entries: int | None = None  # numbers in a tile; None: by the device
-    # Kernels of single features, by feature and first row of a tile.
-    kept: dict[tuple[int, int], Tensor] = field(default_factory=dict)
+    # What kernels of all weights share, by first row of a tile.
+    kept: dict[int, dict[int, Tensor]] = field(default_factory=dict)
 
-    def tiles(self, weights: Tensor, used: Sequence[int]) -> Iterator[tuple[slice, Tensor]]:
+    def tiles(self, weights: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """Rows of each tile, and the kernel with all rows up to the last of them.
 
-        Tiles on and below the diagonal, which stay in a processor's caches, with the features
-        ``used`` and their weights.
+        Tiles on and below the diagonal, which stay in a processor's caches.
         """
-        X, codes = self.X[:, used], [self.nominal[f] for f in used]
+        X, nominal = self.X, self.nominal
         entries = self.entries or (ENTRIES if X.device.type == "cpu" else GPU_ENTRIES)
+        fits = X.shape[1] * len(X) ** 2 * X.element_size() // 2 <= KEPT_BYTES
         for rows in steps(len(X), max(1, entries // max(len(X), 1))):
-            left, right = X[rows], X[: rows.stop]
-            if isinstance(self.kind, Anova):
-                single = partial(self._single, self.kind, used, rows)
-                total = self.kind.joined(weights, single, X.new_ones(len(left), len(right)))
-            else:
-                total = self.kind.whole(weights, left, right, codes)
-            own, other = (self.kind.own(weights, side, codes) for side in (left, right))
-            yield rows, self.kind.link(total, own[:, None], other[None])
-
-    def _single(self, kind: Anova, used: Sequence[int], rows: slice, k: int) -> Tensor:
-        """Return the kernel of one feature in a tile, kept if all of them fit."""
-        key = f, _ = used[k], rows.start
-        if key in self.kept:
-            return self.kept[key]
-        left, right = self.X[rows, f, None], self.X[None, : rows.stop, f]
-        found = kind.single_kernel(left, right, self.nominal[f])
-        if self.X.shape[1] * len(self.X) ** 2 * self.X.element_size() // 2 <= KEPT_BYTES:
-            self.kept[key] = found
-        return found
+            kept = self.kept.setdefault(rows.start, {}) if fits else None
+            yield rows, self.kind.kernel(weights, X[rows], X[: rows.stop], nominal, kept)
 
 
 def value_and_gradient(
@@ -282,9 +264,10 @@ def value_and_gradient(
 
     Features that are not ``used`` are left out; derivatives by their weights are 0.
     """
+    own = torch.zeros_like(weights)
+    own[used] = weights[used]
     with torch.enable_grad():
-        own = weights[used].requires_grad_()
-        tiles = list(pairs.tiles(own, used))
+        tiles = list(pairs.tiles(own.requires_grad_()))
     kernel = pairs.X.new_zeros(len(y), len(y))
     for rows, tile in tiles:
         kernel[rows, : rows.stop] = tile.detach()
@@ -294,9 +277,7 @@ def value_and_gradient(
     # Both triangles are alike, and nothing changes the diagonal.
     pulls = [2 * derivative[rows, : rows.stop].tril(rows.start - 1) for rows, _ in tiles]
     (slopes,) = torch.autograd.grad([tile for _, tile in tiles], own, pulls)
-    by_weights = torch.zeros_like(weights)
-    by_weights[used] = own.detach() * slopes
-    return value, by_weights, ridge * float(derivative.trace())
+    return value, own.detach() * slopes, ridge * float(derivative.trace())
 
 
 def values_of_ridges(kernel: Tensor, ridges: Tensor, y: Tensor, intercept: bool) -> Tensor:

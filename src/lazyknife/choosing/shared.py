@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ..compute import PROCESSOR, Machine, called, track
 from ..data.own_scaling import unscaled
-from ..networks import KINDS, Anova, Laplace, wide
+from ..networks import KINDS, wide
 from ..tangent import WideTangent
 from .candidates import wide_tangent
 from .likelihood import PairKernel, value_and_gradient, values_of_ridges
@@ -31,7 +31,6 @@ Numbers = NDArray[np.float64]
 RIDGES = (1e-6, 1e3)  # λ, in units of the mean of k(x, x)
 RIDGE = 0.3  # where λ starts
 LEAST_WEIGHT, MOST_WEIGHT = 1e-4, 1e3  # bounds, relative to the first start
-SATURATED = 20.0  # bound of Anova's weights: products hardly change beyond
 LITTLE = 1e-3  # a weight for which terms are powers of it
 REVIVED = 0.5  # least weight at a later start, relative to the first
 SIZE = 10.0  # of the criterion for the minimiser: its first step is then long enough
@@ -126,7 +125,8 @@ class _Criterion:
             for f, codes in enumerate(self.pairs.nominal)
         ]
         self.sizes = np.array(terms) / LITTLE**kind.power
-        self.unit = 1 / max(count, 1) if isinstance(kind, Laplace) else weight_unit(count)
+        distances = kind.is_power and kind.power == 1
+        self.unit = 1 / max(count, 1) if distances else weight_unit(count)
         self.free = count if self.rows.relevance else min(count, 1)
 
     def settings(self, vector: Numbers) -> tuple[Numbers, float]:
@@ -174,7 +174,7 @@ class _Criterion:
         weights, ridge = np.full(len(self.sizes), self.unit), RIDGE
         if start is not None:
             weights, ridge = np.maximum(start.weights, REVIVED * self.unit), start.ridge
-        most = SATURATED if isinstance(self.pairs.kind, Anova) else self.unit * MOST_WEIGHT
+        most = min(self.pairs.kind.saturated, self.unit * MOST_WEIGHT)
         first, bounds = weights[: self.free], [(self.unit * LEAST_WEIGHT, most)] * self.free
         if self.rows.ridge is None:
             first, bounds = np.append(first, ridge), [*bounds, RIDGES]

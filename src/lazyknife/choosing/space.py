@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from ..networks import KINDS, wide
-from ..tangent.wide import summed
 
 SCALES = (-2, -1, 0, 1)  # exponents of all weights, to start from
 RIDGES = (-10, -7, -4, -2, 0, 2)  # of λ
@@ -170,7 +169,7 @@ class CandidateKernels:
                     self.sums[key] = term.add_(lacking)
                     break
             else:
-                self.sums[key] = summed(kind, weights, X, X, self.nominal)
+                self.sums[key] = kind.whole(X.new_tensor(weights), X, X, self.nominal)
             self.lacked |= {f for f, exponent in enumerate(exponents) if exponent is None}
             if len(self.sums) > min(MOST_KEPT, 1 + KEPT_BYTES // self.sums[key].nbytes):
                 self.sums.popitem(last=False)

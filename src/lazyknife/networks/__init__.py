@@ -19,6 +19,6 @@ from .calls import (
     widest_layer,
 )
 from .isolation import RandomStream, draws, evaluation_copy, private_copy, seeded, spawn_seeds
-from .kernels import KINDS, Anova, Kind, Laplace
+from .kernels import KINDS, Kind
 from .mlp import ACTIVATIONS, DEFAULT, Averaged, Framed, mlp
 from .wide import CANDIDATES, is_known, listed_networks, wide

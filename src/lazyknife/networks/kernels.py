@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+Kept = dict[int, Tensor]  # by feature
+
 
 class Kind(ABC):
     """A family of kernels k(x, x') = link(Σ_f term(w_f, x_f, x'_f)).
@@ -29,6 +31,7 @@ class Kind(ABC):
     power: int = 2
     is_power: bool = True  # terms are of this form
     has_slopes: bool = True  # the kernel depends on the weights through the sum alone
+    saturated: float = math.inf  # a weight beyond which the kernel hardly changes
 
     def term(
         self, weight: float | Tensor, left: Tensor, right: Tensor, nominal: bool = False
@@ -41,16 +44,38 @@ class Kind(ABC):
             total += self._sized(weight * (left.isnan() != right.isnan()).to(left))
         return total
 
-    def whole(
-        self, weights: Tensor, left: Tensor, right: Tensor, nominal: Sequence[bool]
+    def kernel(
+        self,
+        weights: Tensor,
+        left: Tensor,
+        right: Tensor,
+        nominal: Sequence[bool],
+        kept: Kept | None = None,
     ) -> Tensor:
-        """Σ_f term(w_f, x_f, x'_f) of rows (m, features) and (n, features), shape (m, n)."""
-        numbers = [f for f, codes in enumerate(nominal) if not codes]
+        """Return k(x, x') of rows (m, features) and (n, features), shape (m, n)."""
+        own, other = (self.own(weights, side, nominal) for side in (left, right))
+        total = self.whole(weights, left, right, nominal, kept)
+        return self.link(total, own[:, None], other[None])
+
+    def whole(
+        self,
+        weights: Tensor,
+        left: Tensor,
+        right: Tensor,
+        nominal: Sequence[bool],
+        kept: Kept | None = None,
+    ) -> Tensor:
+        """Σ_f term(w_f, x_f, x'_f), shape (m, n); features of weight 0 are left out.
+
+        What does not depend on the weights is looked up in ``kept``, and stored there.
+        """
+        used = _used(weights)
+        numbers = [f for f in used if not nominal[f]]
         own, sides = weights[numbers], [left[:, numbers], right[:, numbers]]
         total = self._distances(*(own * side.nan_to_num() for side in sides))
         if _incomplete(*sides):
             total = total + self._distances(*(own * side.isnan() for side in sides))
-        for f in (f for f, codes in enumerate(nominal) if codes):
+        for f in (f for f in used if nominal[f]):
             total = total + self.term(weights[f], left[:, f, None], right[None, :, f], True)
         return total
 
@@ -77,9 +102,9 @@ class Kind(ABC):
         """Σ_f w_f²x_f² of each row where the link needs it, shape (m,)."""
         return X.new_zeros(len(X))
 
-    def norms(self, own: Tensor) -> Tensor:
+    def norms(self, weights: Tensor, X: Tensor, nominal: Sequence[bool]) -> Tensor:
         """k(x, x), shape (m,)."""
-        return torch.ones_like(own)
+        return X.new_ones(len(X))
 
 
 class _SquaredDistances(torch.autograd.Function):
@@ -98,6 +123,10 @@ class _SquaredDistances(torch.autograd.Function):
         by_left = pulls.sum(dim=1, keepdim=True) * left - pulls @ right
         by_right = pulls.sum(dim=0)[:, None] * right - pulls.T @ left
         return 2 * ctx.factor * by_left, 2 * ctx.factor * by_right, None
+
+
+def _used(weights: Tensor) -> list[int]:
+    return [f for f, weight in enumerate(weights.tolist()) if weight]
 
 
 def _incomplete(left: Tensor, right: Tensor) -> bool:
@@ -141,6 +170,7 @@ class Anova(Kind):
     """
 
     power, is_power = 1, False  # linear in small weights
+    saturated = 20.0
 
     def __init__(self, single: Kind) -> None:
         self.single = single
@@ -148,26 +178,36 @@ class Anova(Kind):
     def term(
         self, weight: float | Tensor, left: Tensor, right: Tensor, nominal: bool = False
     ) -> Tensor:
-        one = self.single_kernel(left, right, nominal)
+        one = self._single_kernel(left, right, nominal)
         weight = torch.as_tensor(weight, dtype=one.dtype, device=one.device)
         return torch.log1p(one.mul_(weight)).sub_(torch.log1p(weight))
 
     def whole(
-        self, weights: Tensor, left: Tensor, right: Tensor, nominal: Sequence[bool]
+        self,
+        weights: Tensor,
+        left: Tensor,
+        right: Tensor,
+        nominal: Sequence[bool],
+        kept: Kept | None = None,
     ) -> Tensor:
-        def single(f: int) -> Tensor:
-            return self.single_kernel(left[:, f, None], right[None, :, f], nominal[f])
+        used = _used(weights)
 
-        return self.joined(weights, single, left.new_ones(len(left), len(right)))
+        def single(k: int) -> Tensor:
+            f = used[k]
+            if kept is not None and f in kept:
+                return kept[f]
+            found = self._single_kernel(left[:, f, None], right[None, :, f], nominal[f])
+            if kept is not None:
+                kept[f] = found
+            return found
 
-    def single_kernel(self, left: Tensor, right: Tensor, nominal: bool) -> Tensor:
+        product = left.new_ones(len(left), len(right))
+        total: Tensor = _LogProduct.apply(weights[used], single, product)  # type: ignore[no-untyped-call]
+        return total
+
+    def _single_kernel(self, left: Tensor, right: Tensor, nominal: bool) -> Tensor:
         """Return k of one feature alone, shape (m, n)."""
         return self.single.term(1.0, left, right, nominal).neg_().exp_()
-
-    def joined(self, weights: Tensor, single: Callable[[int], Tensor], product: Tensor) -> Tensor:
-        """Return the sum, from k of each feature and a product to begin with, (m, n) each."""
-        total: Tensor = _LogProduct.apply(weights, single, product)  # type: ignore[no-untyped-call]
-        return total
 
     def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
         return torch.exp(total)
@@ -213,8 +253,8 @@ class ReLU(Kind):
         values[:, torch.tensor(nominal, device=X.device)] = 0.5
         return (values * weights.square()).sum(dim=1)
 
-    def norms(self, own: Tensor) -> Tensor:
-        return 1 + own
+    def norms(self, weights: Tensor, X: Tensor, nominal: Sequence[bool]) -> Tensor:
+        return 1 + self.own(weights, X, nominal)
 
     def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
         """From squared distances d²: with lengths a and b, 1 − cos = (d² − (a − b)²)/(2ab).

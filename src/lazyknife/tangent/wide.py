@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,18 +14,7 @@ from ..networks import KINDS, Kind, wide
 from .tangent import Features
 
 ARRAYS = 4  # of the size of a tile, at a time
-POWER_TILES = 8
-
-
-@dataclass(frozen=True)
-class Side:
-    """Rows as the kernel takes them, those features only that have a weight."""
-
-    rows: Tensor
-    own: Tensor  # of Kind.own, shape (m,)
-
-    def __getitem__(self, rows: slice) -> Side:
-        return Side(self.rows[rows], self.own[rows])
+POWER_TILES = 8  # sums of powers are one function of torch, for which larger tiles are best
 
 
 @dataclass(frozen=True)
@@ -66,11 +54,17 @@ class WideTangent:
     def kernel(self, left: Features, right: Features) -> Tensor:
         """k(x, x') of all pairs, shape (m, n), tile by tile."""
         total = left.X.new_empty(len(left.X), len(right.X))
-        above, below = self._side(left.X), self._side(right.X)
-        entries = self._tiles * self.machine.tile // (ARRAYS * self.machine.item)
+        above, below, kind = self._prepared(left.X), self._prepared(right.X), self._kind
+        entries = self.machine.tile // (ARRAYS * self.machine.item)
+        if kind is not None and kind.is_power:
+            entries *= POWER_TILES
         for columns in steps(total.shape[1], 2 * max(1, math.isqrt(entries))):
             for rows in blocks(len(total), columns.stop - columns.start, entries):
-                total[rows, columns] = self._tile(above[rows], below[columns])
+                sides = above[rows], below[columns]
+                if kind is None:
+                    total[rows, columns] = self._given(*sides)
+                else:
+                    total[rows, columns] = kind.kernel(self.weights, *sides, self.frame.nominal)
         return total
 
     def gram(self, features: Features) -> Tensor:
@@ -80,11 +74,11 @@ class WideTangent:
 
     def norms(self, features: Features) -> Tensor:
         """k(x, x), shape (n,)."""
-        if self._kind is None:
-            rows = self._prepared(features.X).split(1)
-            own = [self._given(row, row)[0] for row in rows]
-            return torch.cat(own) if own else features.outputs
-        return self._kind.norms(self._side(features.X).own)
+        rows = self._prepared(features.X)
+        if self._kind is not None:
+            return self._kind.norms(self.weights, rows, self.frame.nominal)
+        own = [self._given(row, row)[0] for row in rows.split(1)]
+        return torch.cat(own) if own else features.outputs
 
     def on(self, machine: Machine) -> WideTangent:
         center, scale, nominal = self.frame
@@ -97,28 +91,6 @@ class WideTangent:
 
     def _prepared(self, X: Tensor) -> Tensor:
         return self.network.prepared(self.frame.apply(X))
-
-    def _side(self, X: Tensor) -> Side:
-        rows = self._prepared(X)
-        if self._kind is None:
-            return Side(rows, rows[:, 0])
-        return Side(rows[:, self._used], self._kind.own(self.weights, rows, self.frame.nominal))
-
-    @property
-    def _tiles(self) -> int:
-        """Sums of powers are computed by one function of torch, for which larger tiles are best."""
-        return POWER_TILES if self._kind is not None and self._kind.is_power else 1
-
-    @property
-    def _used(self) -> Tensor:
-        return torch.nonzero(self.weights)[:, 0]
-
-    def _tile(self, left: Side, right: Side) -> Tensor:
-        if self._kind is None:
-            return self._given(left.rows, right.rows)
-        nominal = [self.frame.nominal[f] for f in self._used.tolist()]
-        total = self._kind.whole(self.weights[self._used], left.rows, right.rows, nominal)
-        return self._kind.link(total, left.own[:, None], right.own[None])
 
     def _given(self, left: Tensor, right: Tensor) -> Tensor:
         """A kernel of the user's: of tensors, or of arrays for scikit-learn's."""
@@ -135,12 +107,3 @@ class WideTangent:
                 f"{len(right)} rows: it must return shape ({len(left)}, {len(right)})"
             )
         return values
-
-
-def summed(
-    kind: Kind, weights: Sequence[float], left: Tensor, right: Tensor, nominal: Sequence[bool]
-) -> Tensor:
-    """Σ_f term(w_f, x_f, x'_f), shape (m, n)."""
-    used = [f for f, weight in enumerate(weights) if weight]
-    own = left.new_tensor([weights[f] for f in used])
-    return kind.whole(own, left[:, used], right[:, used], [nominal[f] for f in used])
