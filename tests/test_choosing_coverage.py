@@ -25,7 +25,7 @@ from sklearn.gaussian_process.kernels import RBF
 import lazyknife as lk
 from lazyknife.choosing.per_model import ModelSearch, PointValues, coordinate_search, grouped
 from lazyknife.choosing.space import CandidateKernels, GridPoint, weights_of
-from lazyknife.data.own_scaling import FeatureScales, own_frames, unscaled
+from lazyknife.data.own_scaling import FeatureScales, own_scales, unscaled, without
 from lazyknife.networks import wide
 from lazyknife.tangent import WideTangent
 from machines import MACHINE, here
@@ -200,7 +200,7 @@ def scaled_coverage(mutant: Callable[[FeatureScales], FeatureScales]) -> list[fl
         X, y = one_hot(rng, N + NEW, 100), rng.normal(size=N + NEW)
         y += X[:, 0]
         sets = [*torch.arange(N)[:, None], torch.arange(0)]
-        frames = mutant(own_frames(torch.from_numpy(X[:N]), sets))
+        frames = mutant(own_scales(without(torch.from_numpy(X[:N]), sets)))
         ends = searched(X[:N], y[:N], networks, frames, gain=0.1, relevance=False)
         read = models(X[:N], y[:N], X[N:], networks, frames, ends)
         found.append(coverage(*read, y[N:], "plus", 1))

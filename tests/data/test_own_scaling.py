@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lazyknife as lk
-from lazyknife.data.own_scaling import SHIFT, FeatureScales, own_frames, unscaled
+from lazyknife.data.own_scaling import SHIFT, FeatureScales, own_scales, unscaled, without
 from reference import Array, assert_close
 
 ALL = torch.arange(0)  # the rows that the full model leaves out
@@ -27,7 +27,7 @@ def frame_of(X: Array) -> tuple[Array, Array]:
 
 def frames_of(X: Array) -> FeatureScales:
     sets = [torch.tensor([j]) for j in range(len(X))]
-    return own_frames(torch.from_numpy(X), [*sets, ALL])
+    return own_scales(without(torch.from_numpy(X), [*sets, ALL]))
 
 
 def rows(seed: int, n: int, features: int = 3) -> Array:
@@ -41,7 +41,7 @@ def rows(seed: int, n: int, features: int = 3) -> Array:
 def test_each_model_has_the_frame_of_its_own_rows(seed: int, n: int) -> None:
     X = rows(seed, n)
     folds = [torch.tensor([0, n - 1]), torch.tensor([1]), ALL]
-    found = own_frames(torch.from_numpy(X), folds)
+    found = own_scales(without(torch.from_numpy(X), folds))
     for k, gone in enumerate(folds):
         center, scale = frame_of(np.delete(X, gone.numpy(), axis=0))
         if not found.doubtful[k]:
@@ -94,7 +94,7 @@ def test_values_at_a_boundary_are_doubtful() -> None:
     """Without rows 3 and 4 the deviation is the boundary of two powers."""
     end = 2.0 ** (-0.5 - SHIFT) * np.sqrt(1.5)
     X = np.array([[-end], [end], [0.0], [0.3], [0.1]])
-    found = own_frames(torch.from_numpy(X), [torch.tensor([3, 4]), ALL])
+    found = own_scales(without(torch.from_numpy(X), [torch.tensor([3, 4]), ALL]))
     assert found.doubtful.tolist() == [True, False]
 
 
@@ -114,8 +114,8 @@ def test_a_row_that_is_left_out_changes_nothing(column: list[float], other: floa
     changed = X.copy()
     changed[0] *= other
     sets = [torch.tensor([0]), torch.tensor([0, 1]), torch.arange(6)]
-    one, two = (own_frames(torch.from_numpy(Z), sets) for Z in (X, changed))
-    alone = own_frames(torch.from_numpy(X[1:]), [ALL, torch.tensor([0]), torch.arange(5)])
+    one, two = (own_scales(without(torch.from_numpy(Z), sets)) for Z in (X, changed))
+    alone = own_scales(without(torch.from_numpy(X[1:]), [ALL, torch.tensor([0]), torch.arange(5)]))
     for found in (two, alone):
         assert torch.equal(one.centers[one.of], found.centers[found.of])
         assert torch.equal(one.scales[one.of], found.scales[found.of])
@@ -185,7 +185,7 @@ def test_gaps_count_for_nothing_and_codes_are_left_as_they_are() -> None:
     X = np.column_stack([rng.normal(7, 3, 12), rng.gamma(2, 9, 12), rng.integers(0, 4, 12)])
     X[[1, 4, 5], 0] = X[7, 1] = np.nan
     sets = list(torch.arange(12)[:, None])
-    found = own_frames(torch.from_numpy(X), sets, nominal=(False, False, True))
+    found = own_scales(without(torch.from_numpy(X), sets), nominal=(False, False, True))
     for k in range(12):
         own = np.delete(X, k, axis=0)
         frame = found[int(found.of[k])]

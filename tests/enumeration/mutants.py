@@ -49,7 +49,7 @@ from enumeration.cases import (
 from enumeration.exact import Method
 from lazyknife.base import Plain
 from lazyknife.choosing.rows import drawn_part
-from lazyknife.data.own_scaling import own_frames
+from lazyknife.data.own_scaling import own_scales
 from lazyknife.estimators.fit_shared import PartedStep
 from lazyknife.intervals import CONSTRUCTIONS, Construction
 from lazyknife.intervals.order import kth_largest, kth_smallest
@@ -124,7 +124,7 @@ def at_one_place(model: Any, X: Array, y: Array) -> Any:
 
 def in_one_frame(model: Any, X: Array, y: Array) -> Changed:
     """Features are scaled by all training rows."""
-    frame = own_frames(torch.from_numpy(X), [torch.arange(0)])[0]
+    frame = own_scales([torch.from_numpy(X)])[0]
 
     def scaled(rows: Array) -> Array:
         return frame.apply(torch.from_numpy(rows)).numpy()

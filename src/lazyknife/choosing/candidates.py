@@ -9,7 +9,7 @@ from functools import cached_property
 from torch import Tensor, nn
 
 from ..compute import Machine
-from ..data.own_scaling import FeatureScale, FeatureScales, own_frames, unscaled
+from ..data.own_scaling import FeatureScale, FeatureScales, own_scales, unscaled, without
 from ..networks import CANDIDATES, Framed, is_known, wide
 from ..ridge.problem import typical_size
 from ..tangent import Linear, Selection, Tangent, WideTangent, linearise
@@ -118,4 +118,4 @@ class CandidateStep:
         """Scales of the features for the models without some sets of rows."""
         if not self.scaled:
             return unscaled(len(left_out), X.shape[1], self.nominal)
-        return own_frames(X, left_out, centered, self.nominal)
+        return own_scales(without(X, left_out), centered, self.nominal)

@@ -13,7 +13,7 @@ matters, are left as they are.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -35,7 +35,7 @@ class FeatureScale(NamedTuple):
     nominal: tuple[bool, ...]
 
     def apply(self, X: Tensor) -> Tensor:
-        """Rows in this frame."""
+        """Rows on this scale."""
         return (X - self.center.to(X)) / self.scale.to(X)
 
 
@@ -43,7 +43,7 @@ class FeatureScale(NamedTuple):
 class FeatureScales:
     """Centres and scales of models that were computed from their own rows."""
 
-    centers: Tensor  # the distinct ones, (frames, features)
+    centers: Tensor  # the distinct ones, (scales, features)
     scales: Tensor  # likewise
     of: Tensor  # which of them each model has, (models,)
     doubtful: Tensor  # whether rounding may have decided which, (models,)
@@ -58,64 +58,29 @@ class FeatureScales:
 
 
 def unscaled(models: int, features: int, nominal: tuple[bool, ...] | None = None) -> FeatureScales:
-    """One frame that changes nothing, for all models."""
+    """One scale that changes nothing, for all models."""
     nothing = torch.zeros(models, dtype=torch.bool)
     zeros = torch.zeros(1, features, dtype=torch.float64)
     return FeatureScales(zeros, zeros + 1, nothing.long(), nothing, nominal)
 
 
-def own_frames(
-    X: Tensor,
-    left_out: Sequence[Tensor],
-    centered: bool = True,
-    nominal: tuple[bool, ...] | None = None,
-) -> FeatureScales:
-    """Scales of models, each of which has all rows of X, (n, features), but for some left out.
-
-    Without ``centered``, features are not centred, and fewer models differ.
-    """
-    extents = []
+def without(X: Tensor, left_out: Iterable[Tensor]) -> Iterator[Tensor]:
+    """Rows of the models that have all rows of X but for those that each leaves out."""
     for rows in left_out:
         kept = torch.ones(len(X), dtype=torch.bool)
         kept[rows] = False
-        extents.append(_extent(X[kept]))
-    return _frames(extents, centered, nominal)
+        yield X[kept]
 
 
-def joined_frames(
-    X: Tensor, new: Tensor, centered: bool = True, nominal: tuple[bool, ...] | None = None
+def own_scales(
+    rows: Iterable[Tensor], centered: bool = True, nominal: tuple[bool, ...] | None = None
 ) -> FeatureScales:
-    """Scales of all n rows together with each of m new ones, a model each; see ``own_frames``."""
-    return _frames([_extent(torch.cat([X, row])) for row in new.split(1)], centered, nominal)
+    """Scales of models by their own rows, each (rows, features) in float64.
 
-
-class _Extent(NamedTuple):
-    """Of each column of a model's rows, (features,): nothing here is rounded on a grid yet."""
-
-    least: Tensor
-    mean: Tensor  # less the least
-    size: Tensor  # standard deviation, or difference of two values; 0: all values are equal
-    exact: Tensor  # at most two values, so that nothing was summed
-
-
-def _extent(X: Tensor) -> _Extent:
-    """A column without values has those of a single 0."""
-    present = ~X.isnan()
-    some, count = present.any(dim=0), present.sum(dim=0).clamp(min=1)
-    least = torch.where(some, torch.where(present, X, torch.inf).amin(dim=0), 0.0)
-    most = torch.where(some, torch.where(present, X, -torch.inf).amax(dim=0), 0.0)
-    exact = ((least == X) | (most == X) | ~present).all(dim=0)
-    above = torch.where(present, X - least, 0.0)
-    mean, span = above.sum(dim=0) / count, torch.where(most > least, most - least, 1.0)
-    squares = ((above - mean) / span).square() * present  # no overflow
-    deviation = (squares.sum(dim=0) / count).sqrt() * span
-    return _Extent(least, mean, torch.where(exact, most - least, deviation), exact)
-
-
-def _frames(
-    extents: Sequence[_Extent], centered: bool, nominal: tuple[bool, ...] | None
-) -> FeatureScales:
-    least, mean, size, exact = (torch.stack(part) for part in zip(*extents, strict=True))
+    Without ``centered``, features are not centred, and fewer models differ.
+    """
+    extents = zip(*map(_extent, rows), strict=True)
+    least, mean, size, exact = (torch.stack(part) for part in extents)
     if nominal is not None:
         codes = torch.tensor(nominal)
         least[:, codes], size[:, codes], exact[:, codes] = 0.0, 0.0, True
@@ -129,6 +94,25 @@ def _frames(
     distinct, of = torch.cat([centers, scales], dim=1).unique(dim=0, return_inverse=True)
     centers, scales = distinct.split(least.shape[1], dim=1)
     return FeatureScales(centers, scales, of, doubtful, nominal)
+
+
+def _extent(X: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Of each column, nothing of which is rounded on a grid yet, (features,).
+
+    The least value; the mean, less the least; the standard deviation, or the difference of two
+    values (0: all are equal); and whether there are at most two, so that nothing was summed. A
+    column without values has those of a single 0.
+    """
+    present = ~X.isnan()
+    some, count = present.any(dim=0), present.sum(dim=0).clamp(min=1)
+    least = torch.where(some, torch.where(present, X, torch.inf).amin(dim=0), 0.0)
+    most = torch.where(some, torch.where(present, X, -torch.inf).amax(dim=0), 0.0)
+    exact = ((least == X) | (most == X) | ~present).all(dim=0)
+    above = torch.where(present, X - least, 0.0)
+    mean, span = above.sum(dim=0) / count, torch.where(most > least, most - least, 1.0)
+    squares = ((above - mean) / span).square() * present  # no overflow
+    deviation = (squares.sum(dim=0) / count).sqrt() * span
+    return least, mean, torch.where(exact, most - least, deviation), exact
 
 
 def _rounded(values: Tensor) -> tuple[Tensor, Tensor]:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ..choosing.candidates import Candidate, CandidateStep, is_narrow, wide_tangent
-from ..data.own_scaling import FeatureScale, FeatureScales, joined_frames, unscaled
+from ..data.own_scaling import FeatureScale, FeatureScales, own_scales, unscaled
 from ..intervals.full_conformal import FullModels, family_of
 from ..networks import wide
 from ..records import Ends
@@ -74,7 +74,8 @@ class FramedFull(FullModels):
         """Scales of the training rows together with each new one."""
         if not self.step.scaled:
             return unscaled(len(new), self.X.shape[1], self.step.nominal)
-        return joined_frames(self.X, new.cpu(), is_narrow(self.X), self.step.nominal)
+        joined = (torch.cat([self.X, row]) for row in new.cpu().split(1))
+        return own_scales(joined, is_narrow(self.X), self.step.nominal)
 
     def accepted(self, X: Tensor, ranks: Sequence[int]) -> Ends:
         """Ends of each row in its own frame; the whole line where rounding decided which it is."""
