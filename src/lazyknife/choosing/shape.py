@@ -11,7 +11,7 @@ over their leverage widths, all i ≠ j. σ_{−j}(x) is the leverage width time
 The model takes the one under which its own N are most likely: the least
 mean log g_i + log mean N_ij/g_i over i ≠ j, plus a minimum gain for all but the first. Row i has no
 part in its own average. All of it is a function of the rows without j and of x. Another shape is
-another ``Offer`` of ``_offers``.
+another ``Offer`` of ``offers``.
 
 **On rows set aside,** which no model leaves out: σ(x) = exp(k(x)ᵀc + β), a kernel ridge for the
 logarithms of their left-out errors. Given those rows σ is fixed (``NoiseModel``).
@@ -221,12 +221,12 @@ def choose_factors(
     doubtful = torch.zeros_like(y, dtype=torch.bool)
     shapes, error = list[LocalAverage | Level](), 0.0
     for errors, frame in zip(groups, frames, strict=True):
-        offers = list(_offers(errors, X, y, frame))
-        chosen, unsure = _most_likely(errors, [offer.rows for offer in offers])
+        shown = list(offers(errors, X, y, frame))
+        chosen, unsure = _most_likely(errors, [offer.rows for offer in shown])
         unknown = ~(errors.noise < FIRST_ORDER)
         doubtful[errors.members] |= unsure | unknown
         error = max(error, float(torch.where(unknown, 0.0, errors.noise).max()))
-        for k, offer in enumerate(offers):
+        for k, offer in enumerate(shown):
             took = torch.nonzero(chosen == k)[:, 0]
             own[errors.members[took]] = offer.own[took]
             for member in errors.members[took].tolist():
@@ -236,7 +236,7 @@ def choose_factors(
     return Factors(tuple(shapes), own, error, doubtful, tuple(names))
 
 
-def _offers(
+def offers(
     errors: Errors, X: Tensor, y: Tensor, frame: Callable[[wide], WideTangent]
 ) -> Iterator[Offer]:
     """All shapes, in the order in which they are compared."""
@@ -259,12 +259,12 @@ def _offers(
         yield Offer(name, level, level.of(errors.predicted), level.of(errors.own))
 
 
-def _most_likely(errors: Errors, offers: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+def _most_likely(errors: Errors, factors: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     """Which factor each model takes, shape (k,), and where rounding may have decided."""
     kept, count = errors.kept, len(errors.sizes) - 1
     best = torch.full_like(errors.own, torch.inf)
     chosen, unsure = torch.zeros_like(errors.members), torch.zeros_like(best, dtype=torch.bool)
-    for k, rows in enumerate(offers):
+    for k, rows in enumerate(factors):
         value = (rows.log() * kept).sum(dim=0) / count + _mean(errors.sizes / rows).log()
         value = value + (MINIMUM_GAIN / count if k else 0.0)
         margin = value - (best - TIE)
