@@ -84,23 +84,20 @@ class Scaling(Terms):
             raise ValueError(
                 f"scaling={self.transformer!r} gave values that are not numbers: {error}"
             ) from None
+        gaps = np.isnan(X) if isinstance(X, np.ndarray) and X.shape == result.shape else False
         if result.ndim < 2 or len(result) != len(X) or not result.size:
-            raise ValueError(
-                f"scaling={self.transformer!r} gave an array of shape {result.shape} for {len(X)} "
-                "rows: choose a scaling that gives a row of features for each row"
-            )
-        if self.shape not in (None, result.shape[1:]):
-            raise ValueError(
-                f"scaling={self.transformer!r} gave rows of shape {result.shape[1:]}, but "
-                f"{self.shape} in fit: choose a scaling that always gives the same features"
-            )
-        same = isinstance(X, np.ndarray) and X.shape == result.shape
-        if np.isinf(result).any() or (np.isnan(result) & ~(same and np.isnan(X))).any():
-            raise ValueError(
-                f"scaling={self.transformer!r} gave values that are not finite: choose a "
-                "scaling that is defined on all rows"
-            )
-        return result
+            wrong = f"an array of shape {result.shape} for {len(X)} rows"
+            remedy = "gives a row of features for each row"
+        elif self.shape not in (None, result.shape[1:]):
+            wrong = f"rows of shape {result.shape[1:]}, but {self.shape} in fit"
+            remedy = "always gives the same features"
+        elif not (np.isfinite(result) | (np.isnan(result) & gaps)).all():
+            wrong, remedy = "values that are not finite", "is defined on all rows"
+        else:
+            return result
+        raise ValueError(
+            f"scaling={self.transformer!r} gave {wrong}: choose a scaling that {remedy}"
+        )
 
     @property
     def new_rows(self) -> int | None:
