@@ -11,7 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import UninitializedParameter
 
 from .calls import device_of, like
-from .isolation import deep_copy, seeded, spawn_seeds
+from .isolation import deep_copy, private_copy, seeded, spawn_seeds
 from .mlp import DEFAULT, Averaged, check_room
 
 CODES = "integers are codes: pass X.float() if they are numbers"
@@ -89,6 +89,7 @@ def _called(network: Callable[[int], nn.Module], features: int) -> nn.Module:
 
 
 def _check(module: nn.Module, X: Tensor) -> None:
+    """Refuse a network without leave-one-out models, or without one output for each row."""
     if any(isinstance(part, _BatchNorm) and part.training for part in module.modules()):
         raise ValueError(
             "network has a BatchNorm layer in training mode: a row's output would depend on the "
@@ -100,36 +101,26 @@ def _check(module: nn.Module, X: Tensor) -> None:
             "network has no parameter with requires_grad=True: nothing can be fitted. "
             "Unfreeze at least one layer"
         )
-    modes = {part: part.training for part in module.modules()}
-    module.eval()
-    probe = like(X[:3], module)
-    with torch.no_grad():
-        together = _probed(module, probe)
-        alone = torch.cat([module(row).reshape(1) for row in probe.split(1)])
-    if not torch.allclose(together, alone, rtol=1e-3, atol=1e-5, equal_nan=True):
-        raise ValueError(
-            "network's output for a row changes when other rows are in the same batch: a "
-            "leave-one-out model needs a network that treats each row on its own"
-        )
-    for part, training in modes.items():
-        part.training = training
-
-
-def _probed(module: nn.Module, probe: Tensor) -> Tensor:
-    """Outputs for a few rows, shape (rows,); refuses a network that does not return them."""
-    rows = len(probe)
+    own, probe = private_copy(module).eval(), like(X[:3], module)
+    rows, codes = len(probe), "" if probe.is_floating_point() else f" ({CODES})"
     try:
-        result = module(probe)
+        with torch.no_grad():
+            together = own(probe)
     except (RuntimeError, ValueError, IndexError) as error:
-        codes = "" if probe.is_floating_point() else f" ({CODES})"
         raise ValueError(
             f"network fails on rows of shape {tuple(probe.shape[1:])}{codes}: {error}. Give a "
             "network that takes such rows, or a callable n_features -> torch.nn.Module"
         ) from error
-    if not isinstance(result, Tensor) or result.shape not in ((rows,), (rows, 1)):
-        shape = tuple(result.shape) if isinstance(result, Tensor) else type(result)
+    if not isinstance(together, Tensor) or together.shape not in ((rows,), (rows, 1)):
+        shape = tuple(together.shape) if isinstance(together, Tensor) else type(together)
         raise ValueError(
             f"network returns an output of shape {shape} for {rows} rows: it must have one output "
             f"per row, shape ({rows}, 1) or ({rows},)"
         )
-    return result.reshape(-1)
+    with torch.no_grad():
+        alone = torch.cat([own(row).reshape(1) for row in probe.split(1)])
+    if not torch.allclose(together.reshape(-1), alone, rtol=1e-3, atol=1e-5, equal_nan=True):
+        raise ValueError(
+            "network's output for a row changes when other rows are in the same batch: a "
+            "leave-one-out model needs a network that treats each row on its own"
+        )

@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-Kept = dict[int, Tensor]  # by feature
+Nominal = Sequence[bool]  # for each feature whether its values are codes of categories
+Kept = dict[int, Tensor] | None  # by feature
 
 
 class Kind(ABC):
@@ -45,12 +46,7 @@ class Kind(ABC):
         return total
 
     def kernel(
-        self,
-        weights: Tensor,
-        left: Tensor,
-        right: Tensor,
-        nominal: Sequence[bool],
-        kept: Kept | None = None,
+        self, weights: Tensor, left: Tensor, right: Tensor, nominal: Nominal, kept: Kept = None
     ) -> Tensor:
         """Return k(x, x') of rows (m, features) and (n, features), shape (m, n)."""
         own, other = (self.own(weights, side, nominal) for side in (left, right))
@@ -58,18 +54,13 @@ class Kind(ABC):
         return self.link(total, own[:, None], other[None])
 
     def whole(
-        self,
-        weights: Tensor,
-        left: Tensor,
-        right: Tensor,
-        nominal: Sequence[bool],
-        kept: Kept | None = None,
+        self, weights: Tensor, left: Tensor, right: Tensor, nominal: Nominal, kept: Kept = None
     ) -> Tensor:
         """Σ_f term(w_f, x_f, x'_f), shape (m, n); features of weight 0 are left out.
 
         What does not depend on the weights is looked up in ``kept``, and stored there.
         """
-        used = _used(weights)
+        used = [f for f, weight in enumerate(weights.tolist()) if weight]
         numbers = [f for f in used if not nominal[f]]
         own, sides = weights[numbers], [left[:, numbers], right[:, numbers]]
         total = self._distances(*(own * side.nan_to_num() for side in sides))
@@ -98,11 +89,11 @@ class Kind(ABC):
     def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
         """Return the kernel of a sum, (m, n), given own(x), (m, 1), and own(x'), (1, n)."""
 
-    def own(self, weights: Tensor, X: Tensor, nominal: Sequence[bool]) -> Tensor:
+    def own(self, weights: Tensor, X: Tensor, nominal: Nominal) -> Tensor:
         """Σ_f w_f²x_f² of each row where the link needs it, shape (m,)."""
         return X.new_zeros(len(X))
 
-    def norms(self, weights: Tensor, X: Tensor, nominal: Sequence[bool]) -> Tensor:
+    def norms(self, weights: Tensor, X: Tensor, nominal: Nominal) -> Tensor:
         """k(x, x), shape (m,)."""
         return X.new_ones(len(X))
 
@@ -123,10 +114,6 @@ class _SquaredDistances(torch.autograd.Function):
         by_left = pulls.sum(dim=1, keepdim=True) * left - pulls @ right
         by_right = pulls.sum(dim=0)[:, None] * right - pulls.T @ left
         return 2 * ctx.factor * by_left, 2 * ctx.factor * by_right, None
-
-
-def _used(weights: Tensor) -> list[int]:
-    return [f for f, weight in enumerate(weights.tolist()) if weight]
 
 
 def _incomplete(left: Tensor, right: Tensor) -> bool:
@@ -183,14 +170,9 @@ class Anova(Kind):
         return torch.log1p(one.mul_(weight)).sub_(torch.log1p(weight))
 
     def whole(
-        self,
-        weights: Tensor,
-        left: Tensor,
-        right: Tensor,
-        nominal: Sequence[bool],
-        kept: Kept | None = None,
+        self, weights: Tensor, left: Tensor, right: Tensor, nominal: Nominal, kept: Kept = None
     ) -> Tensor:
-        used = _used(weights)
+        used = [f for f, weight in enumerate(weights.tolist()) if weight]
 
         def single(k: int) -> Tensor:
             f = used[k]
@@ -247,13 +229,13 @@ class ReLU(Kind):
     layers = 2
     has_slopes = False
 
-    def own(self, weights: Tensor, X: Tensor, nominal: Sequence[bool]) -> Tensor:
+    def own(self, weights: Tensor, X: Tensor, nominal: Nominal) -> Tensor:
         """A category has length 1/√2 in a direction of its own: two are 1 apart."""
         values = X.nan_to_num(1.0).square()
         values[:, torch.tensor(nominal, device=X.device)] = 0.5
         return (values * weights.square()).sum(dim=1)
 
-    def norms(self, weights: Tensor, X: Tensor, nominal: Sequence[bool]) -> Tensor:
+    def norms(self, weights: Tensor, X: Tensor, nominal: Nominal) -> Tensor:
         return 1 + self.own(weights, X, nominal)
 
     def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:

@@ -17,10 +17,6 @@ SQUASH = 2.0  # x ↦ sign(x)·log(1 + 2|x|)
 Kernel = Callable[[Any, Any], Any]
 
 
-def _name(kernel: Kernel) -> str:
-    return str(getattr(kernel, "__name__", type(kernel).__name__))
-
-
 @dataclass(frozen=True)
 class wide:
     """An infinitely wide network, as a candidate for ``network``.
@@ -55,7 +51,9 @@ class wide:
 
     def __str__(self) -> str:
         """Return a short name, for tables."""
-        kind = self.kind if isinstance(self.kind, str) else _name(self.kind)
+        kind = self.kind
+        if not isinstance(kind, str):
+            kind = str(getattr(kind, "__name__", type(kind).__name__))
         return kind + (" squashed" if self.squash else "")
 
     def prepared(self, X: Tensor) -> Tensor:

@@ -23,22 +23,15 @@ SELECTIONS: dict[str, Callable[[list[str]], list[str]]] = {"all": list, "last": 
 
 def check_selection(selection: Any) -> None:
     """Refuse what cannot select parameters."""
-    if isinstance(selection, str):
-        if selection not in SELECTIONS:
-            raise ValueError(
-                f"parameters={selection!r}: give {', '.join(map(repr, SELECTIONS))}, a list of "
-                f"name patterns such as [{selection!r}], or a function of name and parameter"
-            )
-    elif not callable(selection) and not _are_patterns(selection):
-        raise TypeError(
-            f"parameters={selection!r}: give {', '.join(map(repr, SELECTIONS))}, a list of name "
-            "patterns such as ['head.*'], or a function of name and parameter"
-        )
-
-
-def _are_patterns(selection: Any) -> bool:
     listed = isinstance(selection, list | tuple) and len(selection) > 0
-    return listed and all(isinstance(pattern, str) for pattern in selection)
+    patterns = listed and all(isinstance(pattern, str) for pattern in selection)
+    if callable(selection) or patterns or (isinstance(selection, str) and selection in SELECTIONS):
+        return
+    example = selection if isinstance(selection, str) else "head.*"
+    raise (ValueError if isinstance(selection, str) else TypeError)(
+        f"parameters={selection!r}: give {', '.join(map(repr, SELECTIONS))}, a list of name "
+        f"patterns such as [{example!r}], or a function of name and parameter"
+    )
 
 
 def selected(module: nn.Module, selection: Selection) -> dict[str, nn.Parameter]:
@@ -55,21 +48,20 @@ def selected(module: nn.Module, selection: Selection) -> dict[str, nn.Parameter]
     return moved
 
 
-def _says_yes(selection: Callable[..., bool], name: str, parameter: nn.Parameter) -> bool:
-    try:
-        return bool(selection(name, parameter))
-    except Exception as error:
-        raise ValueError(
-            f"parameters={selection!r} failed for {name!r}: {error}. Give a function of name and "
-            "parameter that returns True or False"
-        ) from error
-
-
 def _chosen(named: dict[str, nn.Parameter], selection: Selection) -> list[str]:
-    if callable(selection):
-        return [name for name, parameter in named.items() if _says_yes(selection, name, parameter)]
     if isinstance(selection, str):
         return SELECTIONS[selection](list(named))
+    if callable(selection):
+        chosen = []
+        for name, parameter in named.items():
+            try:
+                chosen += [name] if selection(name, parameter) else []
+            except Exception as error:
+                raise ValueError(
+                    f"parameters={selection!r} failed for {name!r}: {error}. Give a function of "
+                    "name and parameter that returns True or False"
+                ) from error
+        return chosen
     unmatched = [p for p in selection if not any(fnmatchcase(name, p) for name in named)]
     if unmatched:
         raise ValueError(
