@@ -337,28 +337,10 @@ def leave_one_out_newton(
     all models together. Where a loss without curvature leaves an interval of optimal intercepts, as
     Huber's may, its middle is taken, so that each model is a function of its own rows alone.
 
-    Parameters
-    ----------
-    system
-        The kernel K and the targets y − f(X; θ0), on the scale of the link.
-    y
-        Targets, shape (n,).
-    own
-        λ of each model. Each of them is solved for those models that have it. Models choose on
-        ``working_targets``, and multiply by ``working_weights``.
-    loss
-        ℓ.
-    progress
-        Whether to show progress bars.
-    joint_steps, alone_steps
-        Largest numbers of Newton steps, of all models together and of the full one.
-
-    Returns
-    -------
-    RidgeModels
-        Coefficients and intercepts on the scale of the link, residuals on that of y:
-        y_j − mean(f_{−j}(x_j)), and y − mean(f) of the full model.
-
+    ``system`` has the kernel K and the targets y − f(X; θ0), on the scale of the link. Each λ is
+    solved for those models that have it; models choose on ``working_targets``, and multiply by
+    ``working_weights``. Coefficients and intercepts are on the scale of the link, residuals on that
+    of y: y_j − mean(f_{−j}(x_j)), and y − mean(f) of the full model.
     """
     offsets, n, machine = y - system.targets, len(y), system.machine
     _check_solvable(loss, y, offsets, system.intercept)

@@ -25,24 +25,13 @@ from .system import Indefinite, Open, Ridge, check_finite
 
 @dataclass(frozen=True, eq=False)
 class DualRidge(Ridge):
-    """The ridge at one λ.
+    """The ridge at one λ."""
 
-    Attributes
-    ----------
-    inverse, lower
-        A and L, each (n, n); empty where they are not kept.
-    total
-        t, a single number; 0 without an intercept.
-    roots, spans
-        √g and u of rounding.py, each (n,).
-
-    """
-
-    inverse: Tensor
-    lower: Tensor
-    total: Tensor
-    roots: Tensor
-    spans: Tensor
+    inverse: Tensor  # A, shape (n, n); empty where it is not kept
+    lower: Tensor  # L, shape (n, n); empty where it is not kept
+    total: Tensor  # t, a single number; 0 without an intercept
+    roots: Tensor  # √g of rounding.py, shape (n,)
+    spans: Tensor  # u of rounding.py, shape (n,)
 
     @property
     def coefficients(self) -> Tensor:

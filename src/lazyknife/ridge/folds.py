@@ -49,19 +49,7 @@ def leave_folds_out(
 ) -> RidgeModels:
     """One ridge model without each fold, and the full one, each at its own λ.
 
-    Parameters
-    ----------
-    system
-        The equations.
-    own
-        λ of each model.
-    folds
-        The rows of each fold.
-    progress
-        Whether to show a progress bar.
-    refit
-        Whether to solve the normal equations without each fold.
-
+    With ``refit`` the normal equations are solved without each fold.
     """
     every = [rows.to(own.values.device) for rows in (*folds, torch.arange(0))]  # last: the full one
     found = dict[int, FoldModel]()

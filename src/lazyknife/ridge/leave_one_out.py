@@ -68,22 +68,9 @@ def leave_one_out(
 ) -> RidgeModels:
     """All n leave-one-out models, and the full one, each at its own λ.
 
-    Parameters
-    ----------
-    system
-        The equations.
-    own
-        λ of each model.
-    progress
-        Whether to show a progress bar.
-    visit
-        Called with the system and its solution at every λ, and with a mask of the models that have
-        it, (n + 1,).
-    keep_factors
-        Whether to keep what new rows need of the solutions.
-    in_place
-        Whether models of a single λ may overwrite the system.
-
+    ``visit`` is called with the system and its solution at every λ, and with a mask of the models
+    that have it, (n + 1,). ``keep_factors`` keeps what new rows need of the solutions. With
+    ``in_place`` models of a single λ overwrite the system.
     """
     distinct, factors = own.values.unique().tolist(), list[Ridge]()
     in_place = in_place and len(distinct) == 1

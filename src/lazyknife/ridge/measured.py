@@ -24,20 +24,11 @@ UNSEEN, MEASURED = 4.0, 2.0
 
 @dataclass(frozen=True)
 class SavedRows:
-    """The rows to check, and some of them as they were when the equations were set up.
+    """The rows to check, and the first few of them as they were when the equations were set up."""
 
-    Attributes
-    ----------
-    rows
-        The rows to check.
-    outputs, coordinates
-        f(x; θ0) and coordinates of the first few, shapes (few,) and (few, q).
-
-    """
-
-    rows: Tensor
-    outputs: Tensor
-    coordinates: Tensor
+    rows: Tensor  # to check
+    outputs: Tensor  # f(x; θ0), shape (few,)
+    coordinates: Tensor  # shape (few, q)
 
     @classmethod
     def of(cls, problem: Problem) -> SavedRows:

@@ -29,55 +29,27 @@ TILE, GPU_TILE = 192, 2048  # columns at a time of products of which only one ha
 
 
 class Passed(NamedTuple):
-    """What the equations say of some rows; each has shape (rows,).
+    """What the equations say of some rows; each has shape (rows,)."""
 
-    Attributes
-    ----------
-    errors, leverages
-        r − φᵀw and φᵀG⁻¹φ.
-    spans, wide
-        |G⁻¹φ|ᵀ√diag G and |φ|ᵀ|G⁻¹|√diag G.
-    norms, summed
-        ‖φ‖², and |φ|ᵀ|w| + |r|.
-
-    """
-
-    errors: Tensor
-    leverages: Tensor
-    spans: Tensor
-    wide: Tensor
-    norms: Tensor
-    summed: Tensor
+    errors: Tensor  # r − φᵀw
+    leverages: Tensor  # φᵀG⁻¹φ
+    spans: Tensor  # |G⁻¹φ|ᵀ√diag G
+    wide: Tensor  # |φ|ᵀ|G⁻¹|√diag G
+    norms: Tensor  # ‖φ‖²
+    summed: Tensor  # |φ|ᵀ|w| + |r|
 
 
 @dataclass(frozen=True, eq=False)
 class Normal:
-    """The normal equations at one λ, solved.
+    """The normal equations at one λ, solved; with the intercept if there is one."""
 
-    Attributes
-    ----------
-    ridge
-        λ.
-    lower, weights
-        L, shape (q, q), and w, shape (q,), both with the intercept if there is one.
-    roots
-        √diag G; without some rows, of all rows, from which theirs were subtracted.
-    sums
-        |G⁻¹|√diag G and |w|, shape (q, 2).
-    spread
-        (Σ_a √(G_aa (G⁻¹)_aa))²: |G⁻¹φ|ᵀ√diag G is at most the root of it times φᵀG⁻¹φ.
-    load
-        |w|ᵀ√diag G + ‖r‖.
-
-    """
-
-    ridge: float
-    lower: Tensor
-    weights: Tensor
-    roots: Tensor
-    sums: Tensor
-    spread: float
-    load: Tensor
+    ridge: float  # λ
+    lower: Tensor  # L, shape (q, q)
+    weights: Tensor  # w, shape (q,)
+    roots: Tensor  # √diag G; without some rows, of all rows, from which theirs were subtracted
+    sums: Tensor  # |G⁻¹|√diag G and |w|, shape (q, 2)
+    spread: float  # (Σ_a √(G_aa (G⁻¹)_aa))²: |G⁻¹φ|ᵀ√diag G is at most √(spread·φᵀG⁻¹φ)
+    load: Tensor  # |w|ᵀ√diag G + ‖r‖
 
     def over(self, rows: Tensor, targets: Tensor) -> tuple[Passed, Tensor]:
         """Pass over some rows; return their moves G⁻¹φ too, shape (q, rows)."""
@@ -96,27 +68,14 @@ class Normal:
 
 @dataclass(frozen=True, eq=False)
 class PrimalRidge(Ridge):
-    """The ridge at one λ.
-
-    Attributes
-    ----------
-    normal, passed
-        The normal equations, and what they say of the rows.
-    rows
-        Φ, shape (n, q), with the intercept if there is one.
-    width
-        q without the intercept.
-    stored
-        Whether the models without each row have taken the place of Φ.
-
-    """
+    """The ridge at one λ."""
 
     normal: Normal
-    passed: Passed
-    rows: Tensor
-    width: int
+    passed: Passed  # over the rows
+    rows: Tensor  # Φ, shape (n, q), with the intercept if there is one
+    width: int  # q without the intercept
     machine: Machine
-    stored: bool
+    stored: bool  # whether the models without each row have taken the place of Φ
 
     @property
     def coefficients(self) -> Tensor:

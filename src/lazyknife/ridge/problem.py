@@ -26,44 +26,22 @@ Visit = Callable[[System, Ridge, Tensor], None]
 
 @dataclass(frozen=True)
 class Problem:
-    """Training rows in their basis, and settings.
-
-    Attributes
-    ----------
-    basis, X, y
-        Coordinates, rows and targets.
-    system
-        The equations for y − f(X; θ0).
-    ridges
-        λ; for full conformal prediction those that it compares.
-    loss, widths
-        What the models minimise, and what their errors are divided by.
-    folds, seed
-        Number of folds, and the seed that they are drawn with.
-    own
-        λ of every model, where they chose it themselves.
-    left_out
-        The first so many rows are left out; the others train every model. None: all.
-    visit
-        Called with solutions, as by ``leave_one_out``.
-    progress
-        Whether to show progress bars.
-
-    """
+    """Training rows in their basis, and settings."""
 
     basis: Basis
     X: Tensor
     y: Tensor
-    system: System
-    ridges: tuple[float, ...]
+    system: System  # the equations for y − f(X; θ0)
+    ridges: tuple[float, ...]  # λ; for full conformal prediction those that it compares
     loss: Loss = SQUARED
     widths: Widths = WIDTHS["constant"]
     folds: int = 10
-    seed: int = 0
+    seed: int = 0  # that folds are drawn with
     progress: bool = False
-    own: OwnRidges | None = None
+    own: OwnRidges | None = None  # λ of every model, where they chose it themselves
+    # The first so many rows are left out; the others train every model. None: all.
     left_out: int | None = None
-    visit: Visit | None = None
+    visit: Visit | None = None  # called with solutions, as by ``leave_one_out``
 
     @property
     def models(self) -> int:

@@ -26,29 +26,14 @@ CURVED = 10.0
 
 @dataclass(frozen=True, eq=False)
 class LinearModels:
-    """f̄_{−j}(x) = f(x; θ0) + z(x)ᵀW_j + β_j: models of the linearised network.
+    """f̄_{−j}(x) = f(x; θ0) + z(x)ᵀW_j + β_j: models of the linearised network."""
 
-    Attributes
-    ----------
-    moves_network
-        Whether the weights of the network are moved.
-    basis, models
-        The coordinates z, and W and β.
-    scales
-        σ, where errors are not taken as they are.
-    loss
-        Whose inverse link leads from f to predictions.
-    rounding
-        What rounding may have changed of the models.
-
-    """
-
-    moves_network: ClassVar[bool] = False
-    basis: Basis
-    models: RidgeModels
-    scales: Scales | None = None
-    loss: Loss = SQUARED
-    rounding: RoundingBounds = NOTHING
+    moves_network: ClassVar[bool] = False  # whether the weights of the network are moved
+    basis: Basis  # the coordinates z
+    models: RidgeModels  # W and β
+    scales: Scales | None = None  # σ, where errors are not taken as they are
+    loss: Loss = SQUARED  # whose inverse link leads from f to predictions
+    rounding: RoundingBounds = NOTHING  # what rounding may have changed of the models
 
     def evaluated(self, X: Tensor, y: Tensor) -> Self:
         """The same with this readout's own residuals of the training rows, on the machine."""

@@ -50,28 +50,13 @@ FIRST_ORDER = 0.05
 
 
 class RoundingTerms(NamedTuple):
-    """Factors of γ in the bounds, for each of the n rows left out; each field has shape (n,).
+    """Factors of γ in the bounds, for each of the n rows left out; each field has shape (n,)."""
 
-    Attributes
-    ----------
-    reach
-        u_j/(d_j √g_j).
-    roots
-        √g_j.
-    load
-        v + u_j|e_j|, of the model without row j.
-    own
-        (u_j/d_j)·load_j: γ times it bounds the error of e_j.
-    strain
-        u_j²/d_j: γ times it bounds the relative error of d_j.
-
-    """
-
-    reach: Tensor
-    roots: Tensor
-    load: Tensor
-    own: Tensor
-    strain: Tensor
+    reach: Tensor  # u_j/(d_j √g_j)
+    roots: Tensor  # √g_j
+    load: Tensor  # v + u_j|e_j|, of the model without row j
+    own: Tensor  # (u_j/d_j)·load_j: γ times it bounds the error of e_j
+    strain: Tensor  # u_j²/d_j: γ times it bounds the relative error of d_j
 
     @classmethod
     def joined(cls, parts: Sequence[RoundingTerms]) -> RoundingTerms:
@@ -144,21 +129,13 @@ def _difference(spans: Tensor) -> Tensor:
 class RoundingBounds:
     """Bounds on the effect of rounding, by which intervals are widened.
 
-    Attributes
-    ----------
-    slope, constant
-        Predictions at x are off by at most slope·√k(x, x) + constant.
-    own
-        Bounds on the errors of left-out residuals, shape (n,); infinite where nothing is known.
-    epsilon
-        Relative rounding of sums of predictions and residuals.
-
+    Predictions at x are off by at most slope·√k(x, x) + constant.
     """
 
     slope: float
     constant: float
-    own: Tensor
-    epsilon: float
+    own: Tensor  # of errors of left-out residuals, shape (n,); infinite where nothing is known
+    epsilon: float  # relative rounding of sums of predictions and residuals
 
     def slack(self, norms: Tensor, point: Tensor) -> Tensor:
         """Bounds on the errors of predictions at rows with these k(x, x), shape (m,)."""
@@ -183,19 +160,9 @@ def rounding_of(
 ) -> RoundingBounds:
     """Return bounds on the effect of rounding with this γ on the models.
 
-    Parameters
-    ----------
-    models
-        The models.
-    gamma
-        γ.
-    size
-        The largest number that predictions and residuals are sums of, besides k(x)ᵀC.
-    off
-        Remaining error of the models' equations, in units of √k(x, x); it adds to γ·load.
-    feature_error
-        Bound on the error of the network's own outputs.
-
+    ``size`` is the largest number that predictions and residuals are sums of, besides k(x)ᵀC.
+    ``off`` is the remaining error of the models' equations, in units of √k(x, x): it adds to
+    γ·load. ``feature_error`` bounds the error of the network's own outputs.
     """
     terms, unsolved = models.terms, models.unsolved
     known = (gamma * terms.strain.abs() <= FIRST_ORDER) & (models.doubtful == 0)

@@ -65,21 +65,13 @@ RARE = 1 / 16  # 1 − h_j of rows with a large leverage
 class StreamedBounds(NamedTuple):
     """What rounding may have changed.
 
-    Attributes
-    ----------
-    slope, constant
-        Predictions at x are off by at most slope·√h(x) + constant·√(1 + ‖φ(x)‖²), where h(x) ≤ 1.
-    steep
-        The slope where h(x) > 1.
-    own
-        Bounds on the errors of left-out residuals, shape (n,); infinite where nothing is known.
-
+    Predictions at x are off by at most slope·√h(x) + constant·√(1 + ‖φ(x)‖²).
     """
 
-    slope: float
+    slope: float  # where h(x) ≤ 1
     constant: float
-    steep: float
-    own: Tensor
+    steep: float  # the slope where h(x) > 1
+    own: Tensor  # of errors of left-out residuals, shape (n,); infinite where nothing is known
 
     def slack(self, leverages: Tensor, norms: Tensor) -> Tensor:
         """Bounds on the errors of predictions, shape (m,)."""
@@ -88,22 +80,11 @@ class StreamedBounds(NamedTuple):
 
 
 class Extremes(NamedTuple):
-    """What bounds on rounding need of all rows; those of several sets of rows can be joined.
+    """What bounds on rounding need of all rows; those of several sets of rows can be joined."""
 
-    Attributes
-    ----------
-    load
-        The largest load of rows without a large leverage.
-    known
-        That of rows of whose models something is known; −∞ if there are none.
-    least
-        The smallest 1 − h of these; ∞ if there are none.
-
-    """
-
-    load: float
-    known: float
-    least: float
+    load: float  # the largest of rows without a large leverage
+    known: float  # that of rows of whose models something is known; −∞ if there are none
+    least: float  # the smallest 1 − h of these; ∞ if there are none
 
     @classmethod
     def joined(cls, parts: Sequence[Extremes]) -> Extremes:
@@ -128,26 +109,17 @@ class Left(NamedTuple):
 
 @dataclass(frozen=True)
 class StreamedRidge:
-    """The ridge at one λ.
-
-    Attributes
-    ----------
-    lower, weights, step
-        L, shape (q, q), and w and u, each (q,).
-    trace, load, spread, size, count
-        tr G, |u|ᵀ√diag G, ς, E and the number of rows.
-
-    """
+    """The ridge at one λ."""
 
     ridge: float
-    lower: Tensor
-    weights: Tensor
-    step: Tensor
-    trace: float
-    load: float
-    spread: float
-    size: float
-    count: int
+    lower: Tensor  # L, shape (q, q)
+    weights: Tensor  # w, shape (q,)
+    step: Tensor  # u, shape (q,)
+    trace: float  # tr G
+    load: float  # |u|ᵀ√diag G
+    spread: float  # ς
+    size: float  # E
+    count: int  # of rows
 
     @classmethod
     def of(cls, sums: Sums, ridge: float, intercept: bool, start: Tensor) -> StreamedRidge:
@@ -184,17 +156,8 @@ class StreamedRidge:
     ) -> StreamedBounds:
         """Bound what rounding may have changed.
 
-        Parameters
-        ----------
-        left
-            Rows that are left out.
-        feature_error
-            ε, errors of the features of a row.
-        size
-            The largest |y|.
-        extremes
-            Of all rows that are left out; None: these are all.
-
+        ``feature_error`` is ε, the error of the features of a row, and ``size`` the largest |y|.
+        ``extremes`` are those of all rows that are left out; None: these are all.
         """
         extremes = extremes or self.extremes(left, feature_error)
         found = self.prediction_bounds(feature_error, size, extremes)

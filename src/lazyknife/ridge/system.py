@@ -49,54 +49,29 @@ def check_finite(matrix: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class OwnRidges:
-    """What the models chose.
+    """What the models chose."""
 
-    Attributes
-    ----------
-    values
-        λ of each model, and last of the full one, shape (models + 1,).
-    doubtful
-        1 where rounding may have decided, else 0, shape (models,).
-
-    """
-
-    values: Tensor
-    doubtful: Tensor
+    values: Tensor  # λ of each model, and last of the full one, shape (models + 1,)
+    doubtful: Tensor  # 1 where rounding may have decided, else 0, shape (models,)
 
 
 class Open(NamedTuple):
-    """New rows at one λ: weights b, shape (m, n); s, shape (m,).
+    """New rows at one λ."""
 
-    γ·loose, shape (m,), bounds the relative error of s.
-    """
-
-    weights: Tensor
-    left_open: Tensor
-    loose: Tensor
+    weights: Tensor  # b, shape (m, n)
+    left_open: Tensor  # s, shape (m,)
+    loose: Tensor  # γ times it bounds the relative error of s, shape (m,)
 
 
 @dataclass(frozen=True, eq=False)
 class Ridge(ABC):
-    """The ridge at one λ, solved.
+    """The ridge at one λ, solved."""
 
-    Attributes
-    ----------
-    ridge
-        λ.
-    dual, diagonal
-        c and d, each (n,).
-    intercept
-        β, a single number.
-    share
-        v, the change of β per unit of each row's target, shape (n,).
-
-    """
-
-    ridge: float
-    dual: Tensor
-    diagonal: Tensor
-    intercept: Tensor
-    share: Tensor
+    ridge: float  # λ
+    dual: Tensor  # c, shape (n,)
+    diagonal: Tensor  # d, shape (n,)
+    intercept: Tensor  # β, a single number
+    share: Tensor  # v, the change of β per unit of each row's target, shape (n,)
 
     @property
     def left_out(self) -> Tensor:
@@ -133,18 +108,10 @@ class Ridge(ABC):
 
     @abstractmethod
     def fold_terms(self, rows: Tensor, weights: Tensor, moved: Tensor) -> RoundingTerms:
-        """Sensitivity of the model without all of these rows, at them.
+        """Sensitivity, at these rows S, of the model without them.
 
-        Parameters
-        ----------
-        rows
-            The rows S.
-        weights
-            Weights (A_SS)⁻¹A_S· with which the other rows enter their predictions, in the
-            coordinates of the basis, shape (rows, q).
-        moved
-            By how much the model differs from the full one, shape (q,).
-
+        It differs from the full one by ``moved``, (q,), and the other rows enter its predictions of
+        S with the weights (A_SS)⁻¹A_S·, in the coordinates of the basis, shape (rows, q).
         """
 
     @abstractmethod
@@ -180,46 +147,21 @@ class RidgeModels:
     """Models f(x; θ0) + z(x)ᵀW_k + β_k; z(x) is a kernel row of x (dual) or a feature row (primal).
 
     There are M of them: one for each of the n rows, or for each fold.
-
-    Attributes
-    ----------
-    columns
-        W: column k is the model without row or fold k, shape (q, M).
-    full
-        The model of all rows, shape (q,).
-    intercepts
-        β of the M models, and last of the full one, shape (M + 1,).
-    ridges
-        λ of the M models, and last of the full one, shape (M + 1,).
-    residuals
-        r_j minus its prediction by the model without it, shape (n,).
-    training_residuals
-        r_i minus the full model's prediction, shape (n,).
-    terms
-        How sensitive the models without each row are to rounding.
-    doubtful
-        1 where rounding may have decided which λ was chosen, else 0, shape (n,).
-    model_of
-        For each row the model without it, shape (n,); None where model j is that of row j.
-    unsolved
-        Remaining error of equations that are solved by iteration: predictions at x are off by at
-        most this many √k(x, x).
-    factors
-        The solution at each λ, ready for new rows, where widths need it.
-
     """
 
-    columns: Tensor
-    full: Tensor
-    intercepts: Tensor
-    ridges: Tensor
-    residuals: Tensor
-    training_residuals: Tensor
-    terms: RoundingTerms
-    doubtful: Tensor
-    model_of: Tensor | None = None
+    columns: Tensor  # W: column k is the model without row or fold k, shape (q, M)
+    full: Tensor  # the model of all rows, shape (q,)
+    intercepts: Tensor  # β of the M models, and last of the full one, shape (M + 1,)
+    ridges: Tensor  # λ of the M models, and last of the full one, shape (M + 1,)
+    residuals: Tensor  # y_j minus its prediction by the model without it, shape (n,)
+    training_residuals: Tensor  # y_i minus the full model's prediction, shape (n,)
+    terms: RoundingTerms  # how sensitive the models without each row are to rounding
+    doubtful: Tensor  # 1 where rounding may have decided which λ was chosen, else 0, shape (n,)
+    model_of: Tensor | None = None  # of each row, shape (n,); None where model j is that of row j
+    # Remaining error of equations that are solved by iteration: predictions at x are off by at most
+    # this many √k(x, x).
     unsolved: float = 0.0
-    factors: tuple[Ridge, ...] = ()
+    factors: tuple[Ridge, ...] = ()  # the solution at each λ, ready for new rows, for widths
 
     @classmethod
     def empty(cls, columns: Tensor, like: Tensor) -> RidgeModels:

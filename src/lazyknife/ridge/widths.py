@@ -10,7 +10,6 @@ A kind of widths is an entry of ``WIDTHS``.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
@@ -42,22 +41,11 @@ class Scales(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class LeverageScales:
-    """σ from the distance to the data.
+    """σ from the distance to the data."""
 
-    Attributes
-    ----------
-    factors
-        One for each λ that occurs.
-    ridges
-        λ of each model, shape (n,).
-    gamma
-        The relative error of kernels.
-
-    """
-
-    factors: tuple[Ridge, ...]
-    ridges: Tensor
-    gamma: float
+    factors: tuple[Ridge, ...]  # one for each λ that occurs
+    ridges: Tensor  # λ of each model, shape (n,)
+    gamma: float  # the relative error of kernels
 
     @property
     def own(self) -> Tensor:
@@ -107,52 +95,29 @@ class LeverageAgain(LeverageScales):
         return LeverageScales(factors, self.ridges, self.gamma).at(rows, norms)
 
 
-class Widths(ABC):
-    """A kind of widths.
+class Widths:
+    """A kind of widths, or constant ones: σ = 1."""
 
-    Attributes
-    ----------
-    needs_factors
-        Whether it needs the solved equations at new rows.
-    needs_candidates
-        Whether it is for models that choose among candidates.
-    any_loss
-        Whether it supports every loss; otherwise only the squared one.
-    fewest_rows
-        Smallest number of rows.
-    matrices
-        Matrices of the kernel's size that it needs besides the models, with one λ and with many.
-
-    """
-
-    needs_factors: ClassVar[bool] = True
-    needs_candidates: ClassVar[bool] = False
-    any_loss: ClassVar[bool] = False
+    needs_factors: ClassVar[bool] = False  # whether it needs the solved equations at new rows
+    needs_candidates: ClassVar[bool] = False  # whether models must choose among candidates
+    any_loss: ClassVar[bool] = True  # or only the squared one
     fewest_rows: ClassVar[int] = 2
-    matrices: ClassVar[tuple[int, int]]
+    # Matrices of the kernel's size that it needs besides the models, with one λ and with many.
+    matrices: ClassVar[tuple[int, int]] = (0, 0)
 
-    @abstractmethod
     def scales(self, models: RidgeModels, gamma: float) -> Scales | None:
         """Return σ of all leave-one-out models; None where it is 1.
 
         ``gamma`` is the relative error of kernels.
         """
-
-
-class Constant(Widths):
-    """σ = 1."""
-
-    needs_factors = False
-    any_loss = True
-    matrices = (0, 0)
-
-    def scales(self, models: RidgeModels, gamma: float) -> None:
         return None
 
 
 class Leverage(Widths):
     """σ from the distance to the data."""
 
+    needs_factors = True
+    any_loss = False
     matrices = (3, 4)  # the models share few λ, each with a factor of its own
 
     def scales(self, models: RidgeModels, gamma: float) -> LeverageScales:
@@ -167,7 +132,7 @@ class Auto(Leverage):
 
 
 WIDTHS: dict[str, Widths] = {
-    "constant": Constant(),
+    "constant": Widths(),
     "leverage": Leverage(),
     "auto": Auto(),
 }
