@@ -144,7 +144,8 @@ def test_a_private_base_trains_all_of_them() -> None:
     rows, y = linear(30)
     base = lk.DPSGD(noise_multiplier=1.0, epochs=1, batch_size=10)
     model = estimator(n_starts=3, base=base).fit(rows, y)
-    before, after = dict(model.start_.named_parameters()), model.base_.module
+    start = build(model.network, torch.from_numpy(rows), model.seeds_.start, 3)
+    before, after = dict(start.named_parameters()), model.base_.module
     changed = {name for name, p in after.named_parameters() if not torch.equal(p, before[name])}
     assert changed == set(before)
     assert len({name.split(".")[1] for name in changed}) == 3

@@ -83,7 +83,7 @@ def test_no_network_means_the_same_default_wherever_one_is_needed() -> None:
     rows, y = linear(12)
     model = lk.LazyJackknifeRegressor(ridge=1.0, readout="network", random_state=0).fit(rows, y)
     given = [build(network, X, model.seeds_.start) for network in (None, DEFAULT)]
-    for p, *others in zip(*(m.parameters() for m in (model.start_, *given)), strict=True):
+    for p, *others in zip(*(m.parameters() for m in (model.base_.module, *given)), strict=True):
         assert all(torch.equal(p, other) for other in others)
 
 

@@ -128,6 +128,7 @@ def test_every_readout_has_a_twin() -> None:
     assert TWINS.keys() == READOUTS.keys()
 
 
+@pytest.mark.filterwarnings("ignore:the moved networks are far")  # of a steep network
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("readout", READOUTS)

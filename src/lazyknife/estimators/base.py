@@ -68,7 +68,7 @@ Part = TypeVar("Part")
 FEW_ROWS = 64  # too few to share
 FREE = ("alpha", "nu", "verbose")  # settings that count when predicting, not when fitting
 WITHOUT_EFFECT = ("verbose", "device", "memory_budget")  # settings that move no interval
-SOME_HAVE = {"base_", "start_", "choice_", "ridge_"}
+SOME_HAVE = {"base_", "choice_", "ridge_"}
 
 
 class Transformer(Protocol):

@@ -437,7 +437,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
         self._check_rows(len(y))
         widths = self._widths_for(len(y), networks is not None)
         step = self._lazy_step(seeds, widths)
-        starts, bases = self._bases(given, networks, learn, step, len(y))
+        bases = self._bases(given, networks, learn, step, len(y))
         loo: RoundedModels
         choice: ChosenSettings | None = None
         ridges: NDArray[np.float64] | None = None
@@ -461,7 +461,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
             "ridge_": None if ridges is None else self.n_starts * ridges,
         }
         if len(bases) == 1:
-            attributes |= {"start_": starts[0], "base_": bases[0]}
+            attributes["base_"] = bases[0]
         return Fitted(loo, certifier, {k: v for k, v in attributes.items() if v is not None})
 
     def _bases(
@@ -471,45 +471,26 @@ class LazyJackknifeRegressor(IntervalRegressor):
         learn: Tensor,
         step: LazyStep,
         n: int,
-    ) -> tuple[list[nn.Module | None], list[Base | None]]:
-        """Starting and base weights of every finite network, unless n rows of it do not fit."""
-        starts, bases = list[nn.Module | None](), list[Base | None]()
+    ) -> list[Base | None]:
+        """Base weights of every finite network, unless n rows of it do not fit."""
+        bases = list[Base | None]()
         every: Sequence[Any] = (self.network,) if networks is None else networks
         for k, network in enumerate(every):
             if isinstance(network, wide):
-                starts.append(None)
                 bases.append(None)
                 continue
             start = build(network, given.X, given.seeds.start + k, self.n_starts)
             if networks is None or not self._construction.symmetric:
                 moved = sum(p.numel() for p in selected(start, self.parameters).values())
                 step.check_fits(n, moved, self._machine())
-            starts.append(start)
-            rows, seed = (given.X[learn], given.y[learn]), given.seeds.base + k
-            bases.append(self._learn(start, *rows, seed, given.covariates))
-        return starts, bases
+            terms = {"seed": given.seeds.base + k, "covariates": given.covariates}
+            bases.append(self._learn(start, given.X[learn], given.y[learn], **terms))
+        return bases
 
-    def _learn(
-        self,
-        start: nn.Module,
-        X: Tensor,
-        y: Tensor,
-        seed: int,
-        covariates: Tensor | None,
-        n: int | None = None,
-    ) -> Base:
-        """Base weights from some rows, by the mechanism for n rows if their number is another."""
-        return self._base_method().fit(
-            start,
-            X,
-            y,
-            seed=seed,
-            n=n,
-            center=self.fit_intercept,
-            progress=self.verbose,
-            covariates=covariates,
-            loss=find_loss(self.loss),
-        )
+    def _learn(self, start: nn.Module, X: Tensor, y: Tensor, **terms: Any) -> Base:
+        """Base weights from some rows; ``terms`` are those of ``Task`` that are no settings."""
+        own = {"center": self.fit_intercept, "progress": self.verbose}
+        return self._base_method().fit(start, X, y, **own, **terms, loss=find_loss(self.loss))
 
     def _lazy_step(self, seeds: Seeds, widths: str) -> LazyStep:
         # The mean of networks has the mean of their kernels divided by their number.
@@ -535,7 +516,6 @@ class LazyJackknifeRegressor(IntervalRegressor):
         tangent = linearise(base.module, probe, self.parameters, self._machine())
         loo = step.models(tangent, X, y)
         solved = loo.models if isinstance(loo, LinearModels) else loo
-        _warn_if_far(loo.residuals, solved.residuals)
         rounding = rounding_share(loo, self.alpha, float(y.abs().max()))
         if not step.loss.closed_form and not rounding <= LARGEST_SHARE:
             raise ValueError(
@@ -590,19 +570,3 @@ class LazyJackknifeRegressor(IntervalRegressor):
         for objection in certifier.rounded(self.alpha):
             warn(f"no coverage is guaranteed. {objection}")
         return certifier
-
-
-def _warn_if_far(read_out: Tensor, linearised: Tensor) -> None:
-    """Warn if left-out predictions are farther from the linearised ones than those are from y.
-
-    With the tangent readout they are the same.
-    """
-    gap = float((read_out - linearised).square().mean().sqrt())
-    error = float(linearised.square().mean().sqrt())
-    if not gap <= error:
-        warn(
-            "the moved networks are far from the linearised ones that the ridge fitted (left-out "
-            f"predictions differ by {gap:.3g}, the linearised errors are {error:.3g}), so the "
-            "intervals are valid but wide. Use readout='tangent', divide y by a fixed unit so that "
-            "its spread is of order one, or use a larger ridge",
-        )

@@ -18,7 +18,7 @@ from ..data.checks import check_fraction, check_not_negative, check_positive_int
 from ..data.rows import check_target, to_tensor
 from ..data.scaling import distinct_rows
 from ..data.targets import Function
-from ..networks import Network, mlp
+from ..networks import Network, build, mlp
 from ..tangent import linearise
 from .base import Bounds, ScalingName, Transformer, TransformName
 from .fit_input import RandomState, Seeds, generator_of
@@ -215,7 +215,10 @@ def _difference(
         kept, pool = torch.from_numpy(learn[learn != left[position]]), None
         if fitted._learns_from_covariates():
             pool = to_tensor(distinct_rows(torch.cat([X[kept], new]).numpy()))
-        base = fitted._learn(fitted.start_, X[kept], y[kept], seed, pool, n=len(learn))
+        network: Any = fitted.network
+        start = build(network, X, fitted.seeds_.start, fitted.n_starts)
+        terms = {"seed": seed, "covariates": pool, "n": len(learn)}
+        base = fitted._learn(start, X[kept], y[kept], **terms)
     others = torch.from_numpy(np.delete(left, position))
     tangent = linearise(base.module, X, fitted.parameters, fitted._machine())
     step = fitted._lazy_step(fitted.seeds_, "constant")

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..compute import blocks, steps
+from ..errors import warn
 from ..losses import SQUARED, Loss
 from ..networks import widest_layer
 from ..records import Predictions
@@ -133,8 +134,9 @@ class MovedNetworks(LinearModels):
             left_out = self.loss.mean(torch.cat(own) + models.intercepts[:-1])
         else:
             left_out = self.scaled(X).each.diagonal()
-        training = (y - self.point(X))[:n]
-        models = replace(models, residuals=y[:n] - left_out, training_residuals=training)
+        residuals, training = y[:n] - left_out, (y - self.point(X))[:n]
+        _warn_if_far(residuals, self.residuals)
+        models = replace(models, residuals=residuals, training_residuals=training)
         return replace(self, models=models, rounding=self.rounding.times(CURVED))
 
     @property
@@ -177,6 +179,19 @@ class MovedNetworks(LinearModels):
         for block in blocks(self.models.columns.shape[1], each, tangent.machine.block):
             for part in steps(block.stop - block.start, MODELS_AT_ONCE):
                 yield slice(block.start + part.start, block.start + part.stop)
+
+
+def _warn_if_far(moved: Tensor, linearised: Tensor) -> None:
+    """Warn if left-out predictions are farther from the linearised ones than those are from y."""
+    gap = float((moved - linearised).square().mean().sqrt())
+    error = float(linearised.square().mean().sqrt())
+    if not gap <= error:
+        warn(
+            "the moved networks are far from the linearised ones that the ridge fitted (left-out "
+            f"predictions differ by {gap:.3g}, the linearised errors are {error:.3g}), so the "
+            "intervals are valid but wide. Use readout='tangent', divide y by a fixed unit so that "
+            "its spread is of order one, or use a larger ridge",
+        )
 
 
 READOUTS: dict[str, type[LinearModels]] = {"network": MovedNetworks, "tangent": LinearModels}
