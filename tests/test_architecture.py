@@ -38,7 +38,7 @@ PARTS = [
     ("certificate",),
     ("plots",),
     ("results",),
-    ("cluster",),
+    ("dask",),
     ("estimators",),
     ("metrics",),
     ("compare",),

@@ -21,8 +21,8 @@ from torch.utils.data import DataLoader
 
 from ..certificate import Certificate, Noted
 from ..certificate.plan import LARGEST_N
-from ..cluster import check_rows, ends_by_partition, is_dask, points_by_partition
 from ..compute import available, steps, track
+from ..dask import check_rows, ends_by_partition, is_dask, points_by_partition
 from ..data.checks import check_flag, check_level, check_not_negative
 from ..data.encoder import TableEncoder
 from ..data.rows import (

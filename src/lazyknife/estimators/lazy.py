@@ -67,7 +67,7 @@ from .base import (
     Transformer,
     TransformName,
 )
-from .fit_cluster import fit_collection
+from .fit_dask import fit_collection
 from .fit_full import FullStep
 from .fit_input import Fitted, Given, RandomState, Seeds
 from .fit_network import LazyStep

@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import dask
 import dask.array as da
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
 
+import dask
 from lazyknife import LazyJackknifeRegressor, Split, SplitConformalRegressor, mlp, wide
-from lazyknife.estimators.fit_cluster import cluster_step
+from lazyknife.estimators.fit_dask import dask_step
 from lazyknife.estimators.fit_input import prepare
 from lazyknife.estimators.fit_shared import part_of
 from lazyknife.intervals import find_construction, kappa
@@ -54,7 +54,7 @@ def on_one_machine(
     """Point, lower and upper end by the models in memory, whatever the number of rows."""
     model = model_of(**settings)
     given = prepare(model, X, y, None, None)
-    loo, _ = cluster_step(model, given, len(y)).models(given.X, given.y)
+    loo, _ = dask_step(model, given, len(y)).models(given.X, given.y)
     ranks = [kappa(alpha, len(loo.residuals))]
     point, lower, upper = find_construction("plus").ends(loo, torch.from_numpy(new), ranks)
     return point.numpy(), lower[:, 0].numpy(), upper[:, 0].numpy()

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..data.rows import stack
-from .tasks import Places, lengths_of, some_rows
+from ..data.rows import stack, take
 
 Lazy = Any  # dask.delayed.Delayed
+Places = NDArray[np.intp]
 TOGETHER = 8  # partitions whose sums are added by one task
 LARGE = "2 GiB"  # of a graph, whose landmarks are part of it
 
@@ -37,12 +38,9 @@ def check_rows(X: Any) -> None:
         raise ValueError(f"X is a Dask array of shape {X.shape}: give rows, shape (n, features)")
 
 
-def parts_of(X: Any, name: str) -> list[Lazy]:
+def parts_of(X: Any) -> list[Lazy]:
     """The partitions of an array, frame or series, each with all of its columns."""
-    kind = type(X).__name__
-    if not hasattr(X, "to_delayed") or kind not in ("Array", "DataFrame", "Series"):
-        raise TypeError(f"{name} is a Dask {kind}: give a Dask array, frame or series")
-    if kind == "Array" and X.ndim == 2:
+    if type(X).__name__ == "Array" and X.ndim == 2:
         X = X.rechunk({1: -1})
     return list(np.ravel(np.array(X.to_delayed(), dtype=object)))
 
@@ -111,13 +109,10 @@ def is_there(parts: Sequence[Lazy]) -> bool:
 
 def reduced(function: Callable[[list[Any]], Any], parts: Sequence[Lazy]) -> Any:
     """Combine the results of tasks in a tree."""
-    from dask import delayed
-
-    combine = delayed(function, pure=False)
-    while len(parts) > 1:
-        groups = [parts[k : k + TOGETHER] for k in range(0, len(parts), TOGETHER)]
-        parts = [combine(list(group)) for group in groups]
-    return computed(parts)[0]
+    left = parts  # which keeps its name: Dask forgets what no name refers to
+    while len(left) > 1:
+        left = tasks(function, [left[k : k + TOGETHER] for k in range(0, len(left), TOGETHER)])
+    return computed(left)[0]
 
 
 @contextmanager
@@ -132,16 +127,7 @@ def _large_graphs() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Partitions:
-    """Training rows.
-
-    Attributes
-    ----------
-    X, y
-        Partitions with at least one row.
-    lengths
-        Their numbers of rows.
-
-    """
+    """Training rows: partitions with at least one row, and their numbers of rows."""
 
     X: Sequence[Lazy]
     y: Sequence[Lazy]
@@ -150,28 +136,27 @@ class Partitions:
     @classmethod
     def of(cls, X: Any, y: Any) -> Partitions:
         """Read all partitions; they stay in the memory of the cluster."""
-        rows, targets = parts_of(X, "X"), parts_of(_like(X, y), "y")
+        rows, targets = parts_of(X), parts_of(_like(X, y))
         if len(rows) != len(targets):
             raise ValueError(
                 f"X has {len(rows)} partitions and y {len(targets)}: give both the same partitions"
             )
         both = kept([*rows, *targets])
-        rows, targets = both[: len(rows)], both[len(rows) :]
-        lengths = computed(tasks(lengths_of, rows, targets))
+        pairs = list(zip(both[: len(rows)], both[len(rows) :], strict=True))
+        lengths = computed(tasks(_lengths, *zip(*pairs, strict=True)))
         for number, (mine, yours) in enumerate(lengths):
             if mine != yours:
                 raise ValueError(
                     f"partition {number} of X has {mine} rows and that of y {yours}: give both the "
                     "same partitions"
                 )
-        some = [k for k, (length, _) in enumerate(lengths) if length]
-        own = tuple(lengths[k][0] for k in some)
-        return replace(cls([rows[k] for k in some], [targets[k] for k in some], own))
+        some = [(*pair, length) for pair, (length, _) in zip(pairs, lengths, strict=True) if length]
+        return cls(*map(tuple, zip(*some, strict=True))) if some else cls((), (), ())
 
     @cached_property
     def starts(self) -> Places:
         """Number of the first row of each partition, and of all rows."""
-        return np.concatenate([[0], np.cumsum(self.lengths)])
+        return np.concatenate([[0], np.cumsum(self.lengths)]).astype(np.intp)
 
     def __len__(self) -> int:
         return int(self.starts[-1])
@@ -185,31 +170,30 @@ class Partitions:
 
     def take(self, places: Places) -> tuple[Any, Any]:
         """Some rows and their targets, in the order of ``places``, here."""
-        local = self.local(places)
-        some = [k for k, each in enumerate(local) if len(each)]
-        chosen = [[column[k] for k in some] for column in (self.X, self.y, local)]
-        found = computed(tasks(some_rows, *chosen))
+        columns = zip(self.X, self.y, self.local(places), strict=True)
+        some = [column for column in columns if len(column[-1])]
+        found = computed(tasks(_some_rows, *zip(*some, strict=True)))
         X, y = stack([rows for rows, _ in found]), np.concatenate([y for _, y in found])
         back = np.argsort(np.argsort(places))
-        return _ordered(X, back), y[back]
+        return take(X, back), y[back]
 
 
-def _ordered(X: Any, order: Places) -> Any:
-    from ..data.rows import take
+def _lengths(X: Any, y: Any) -> tuple[int, int]:
+    return len(X), len(y)
 
-    return take(X, order)
+
+def _some_rows(X: Any, y: Any, places: Places) -> tuple[Any, Any]:
+    return take(X, places), np.asarray(y)[places]
 
 
 def _like(X: Any, y: Any) -> Any:
     """Targets in the partitions of X, where their sizes are known."""
-    if not is_dask(y):
+    kind = type(y).__name__
+    if not is_dask(y) or kind not in ("Array", "DataFrame", "Series"):
         raise TypeError(
-            f"y is of type {type(y).__name__}, but X is a Dask collection: give a Dask array or "
-            "series with the same partitions"
+            f"y is of type {kind}, but X is a Dask collection: give a Dask array or series with "
+            "the same partitions"
         )
-    chunks = getattr(X, "chunks", None)
-    if chunks is None or getattr(y, "chunks", None) is None or np.isnan(chunks[0]).any():
-        return y
-    if np.isnan(y.chunks[0]).any() or y.shape[0] != X.shape[0]:
-        return y
-    return y.rechunk({0: chunks[0]})
+    if kind != "Array" or type(X).__name__ != "Array" or y.shape[0] != X.shape[0]:
+        return y  # an unknown size is NaN, which equals nothing
+    return y.rechunk({0: X.chunks[0]})

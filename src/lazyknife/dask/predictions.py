@@ -17,7 +17,7 @@ from .partitions import Lazy, computed, parts_of, sent, tasks
 def points_by_partition(model: Any, X: Any) -> Any:
     """Point predictions: an array, or a series with the labels of X."""
     if type(X).__name__ == "Array":
-        return _array(tasks(_points, parts_of(X, "X"), same=[sent(model)]), X, ())
+        return _array(tasks(_points, parts_of(X), same=[sent(model)]), X, ())
     return X.map_partitions(_points, sent(model), meta=_named_points(None, X._meta))
 
 
@@ -26,13 +26,13 @@ def ends_by_partition(model: Any, X: Any, asked: float | tuple[float, ...]) -> A
     if isinstance(model.loo_, CompactModels) and model.loo_.ask is not None:
         # Bring the models here that these rows need.
         levels = asked if isinstance(asked, tuple) else (asked,)
-        largest = max(computed(tasks(_eta, parts_of(X, "X"), same=[sent(model)])))
+        largest = max(computed(tasks(_eta, parts_of(X), same=[sent(model)])))
         for rank in {kappa(level, model.loo_.count) for level in levels} - {0}:
             model.loo_.level(rank, largest)
     same = (sent(model), asked)
     if type(X).__name__ == "Array":
         shape = (len(asked),) if isinstance(asked, tuple) else ()
-        return _array(tasks(_ends, parts_of(X, "X"), same=same), X, (2, *shape))
+        return _array(tasks(_ends, parts_of(X), same=same), X, (2, *shape))
     return X.map_partitions(_table, *same, meta=_empty_table(X._meta, asked))
 
 

@@ -11,13 +11,7 @@ import torch
 from ..base import Public
 from ..base.privacy import composed
 from ..choosing.rows import Leaving, drawn_part
-from ..cluster import (
-    Partitions,
-    check_rows,
-    fit_parts,
-)
-from ..cluster.tasks import Reading
-from ..compute import Machine
+from ..dask import Partitions, Reading, check_rows, fit_parts
 from ..data.scaling import is_transformer
 from ..intervals import kappa
 from ..intervals.models import rounding_share
@@ -36,7 +30,7 @@ def fit_collection(
     model: LazyJackknifeRegressor, X: Any, y: Any, X_pool: Any, X_unlabeled: Any
 ) -> tuple[Any, Given, Fitted]:
     """Fit to a Dask collection; also return the part of the rows that chose, and as it was read."""
-    _check_cluster(model, X_pool, X_unlabeled)
+    _check_settings(model, X_pool, X_unlabeled)
     check_rows(X)
     seeds, rows = Seeds.of(model.random_state), Partitions.of(X, y)
     if len(rows) < FEWEST:
@@ -51,7 +45,7 @@ def fit_collection(
 
 
 def _fit_parts(model: LazyJackknifeRegressor, given: Given, rows: Partitions, apart: Any) -> Fitted:
-    step = cluster_step(model, given, len(rows))
+    step = dask_step(model, given, len(rows))
     passes, choice = step.chosen(given.X, given.y, len(rows))
     reading = Reading(given.reader, given.scaling, given.target, type(model).__name__)
     rank = kappa(model.alpha, len(rows) - len(apart))
@@ -70,7 +64,7 @@ def _fit_parts(model: LazyJackknifeRegressor, given: Given, rows: Partitions, ap
     return Fitted(loo, certifier, attributes)
 
 
-def cluster_step(model: LazyJackknifeRegressor, given: Given, n: int) -> PartedStep:
+def dask_step(model: LazyJackknifeRegressor, given: Given, n: int) -> PartedStep:
     """The step that chooses on a part of n rows, and is run by the workers."""
     networks = model._candidates(given.X) or ()
     if not networks or not is_parted(math.inf, networks, model.construction, model.widths):
@@ -83,35 +77,25 @@ def cluster_step(model: LazyJackknifeRegressor, given: Given, n: int) -> PartedS
     widths = model._widths_for(n, chooses=True)
     step = model._step_for(candidates, widths, given, math.inf)
     assert isinstance(step, PartedStep)
-    return replace(step, machine=_worker(model, step.machine))
+    # On processors unless a device was given: workers may have no GPU.
+    device = torch.device("cpu") if model.device == "auto" else step.machine.device
+    budget = BUDGET if model.memory_budget is None else step.machine.budget
+    return replace(step, machine=replace(step.machine, device=device, budget=budget))
 
 
-def _worker(model: LazyJackknifeRegressor, machine: Machine) -> Machine:
-    """Where tasks run: on processors unless a device was given; workers may have no GPU."""
-    device = torch.device("cpu") if model.device == "auto" else machine.device
-    budget = BUDGET if model.memory_budget is None else machine.budget
-    return replace(machine, device=device, budget=budget)
-
-
-def _check_cluster(model: LazyJackknifeRegressor, X_pool: Any, X_unlabeled: Any) -> None:
+def _check_settings(model: LazyJackknifeRegressor, X_pool: Any, X_unlabeled: Any) -> None:
     """Refuse settings that need all rows in one place."""
-    wrong = {
-        "construction": (model.construction, model.construction == "plus", "'plus'"),
-        "base": (model.base, type(model._base_method()) is Public, "None"),
-        "scaling": (
-            model.scaling,
-            not is_transformer(model.scaling) and model.scaling in SCALINGS,
-            " or ".join(map(repr, SCALINGS)),
-        ),
-        "target_transform": (
-            model.target_transform,
-            model.target_transform is None or isinstance(model.target_transform, str),
-            "a name",
-        ),
-        "X_pool": (type(X_pool).__name__, X_pool is None, "None"),
-        "X_unlabeled": (type(X_unlabeled).__name__, X_unlabeled is None, "None"),
-    }
-    for name, (value, fits, way_out) in wrong.items():
+    fixed = not is_transformer(model.scaling) and model.scaling in SCALINGS
+    named = model.target_transform is None or isinstance(model.target_transform, str)
+    wrong = [
+        ("construction", model.construction, model.construction == "plus", "'plus'"),
+        ("base", model.base, type(model._base_method()) is Public, "None"),
+        ("scaling", model.scaling, fixed, " or ".join(map(repr, SCALINGS))),
+        ("target_transform", model.target_transform, named, "a name"),
+        ("X_pool", type(X_pool).__name__, X_pool is None, "None"),
+        ("X_unlabeled", type(X_unlabeled).__name__, X_unlabeled is None, "None"),
+    ]
+    for name, value, fits, way_out in wrong:
         if not fits:
             raise ValueError(
                 f"{name}={value!r} does not support Dask collections: use {name}={way_out}, or "

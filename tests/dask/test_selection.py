@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lazyknife.cluster.selection import bracket, inside, outline, pick, places_for
+from lazyknife.dask.selection import bracket, inside, outline, pick, places_for
 
 NUMBERS = st.one_of(
     st.integers(-3, 3).map(float), st.floats(-1e3, 1e3), st.sampled_from([math.inf, -math.inf])

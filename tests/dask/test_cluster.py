@@ -25,7 +25,7 @@ PATIENCE = 60.0
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    own = {"processes": True, "n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    own = {"processes": True, "n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
     with LocalCluster(**own, silence_logs=50) as found:
         yield found
 
@@ -89,7 +89,7 @@ def both(model: LazyJackknifeRegressor, new: Any) -> Any:
     return model.predict_interval(new).to_numpy()
 
 
-@pytest.mark.parametrize("task", ["sums_of", "left_of", "scored_of", "members_of"])
+@pytest.mark.parametrize("task", ["sums_of", "left_of", "extent_of", "members_of"])
 def test_a_worker_killed_in_fit_changes_nothing(
     client: Client, rows: tuple[Any, ...], task: str
 ) -> None:
