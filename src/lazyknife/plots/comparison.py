@@ -20,27 +20,13 @@ WHITE = {"fc": "white", "ec": "none", "pad": 0.4, "alpha": 0.8}
 
 
 class Panel(NamedTuple):
-    """One quantity of all methods.
+    """One quantity of all methods."""
 
-    Attributes
-    ----------
-    label
-        Name of the quantity, with its unit.
-    values, errors
-        A value and its standard error for each method. A value may be infinite or, where the
-        method failed, NaN.
-    log
-        Whether the scale is logarithmic.
-    target, target_label
-        Position and name of a dotted line.
-
-    """
-
-    label: str
-    values: ArrayLike
-    errors: ArrayLike
-    log: bool = False
-    target: float | None = None
+    label: str  # its name, with its unit
+    values: ArrayLike  # one for each method; may be infinite or, where the method failed, NaN
+    errors: ArrayLike  # their standard errors
+    log: bool = False  # whether the scale is logarithmic
+    target: float | None = None  # a dotted line
     target_label: str | None = None
 
 

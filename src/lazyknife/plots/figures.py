@@ -38,15 +38,11 @@ STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib: the same on every machine
     **FONTS,
-    "mathtext.default": "regular",
     **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
     **dict.fromkeys(("axes.linewidth", "xtick.major.width", "ytick.major.width"), 0.7),
-    **dict.fromkeys(("xtick.minor.width", "ytick.minor.width"), 0.5),
     "lines.linewidth": 1.3,
     "lines.markersize": 4,
-    "errorbar.capsize": 2,
     "figure.figsize": (COLUMN, 2.5),
-    "figure.facecolor": "white",
     "figure.constrained_layout.use": True,
 }
 
@@ -156,15 +152,8 @@ def save_figure(figure: Figure, path: str | Path) -> None:
 def figure_svg(figure: Figure, *, title: str, id_prefix: str) -> str:
     """Return a figure as an SVG element for a page, with the width of its container.
 
-    Parameters
-    ----------
-    figure
-        The figure.
-    title
-        What it shows, for screen readers.
-    id_prefix
-        Prefix of the ids of its parts, different for each figure of a page.
-
+    ``title`` says what it shows, for screen readers; ``id_prefix`` starts the ids of its parts, and
+    must differ for each figure of a page.
     """
     if not re.fullmatch(r"[A-Za-z][\w-]*", id_prefix, re.ASCII):
         raise ValueError(f"id_prefix={id_prefix!r}: give letters, digits and '-', a letter first")

@@ -106,7 +106,14 @@ def plot_band(
         ends = lower[:, level], upper[:, level]
         _fill(ax, x, *ends, outer, color=shade, label=label)
     if x_train is not None and y_train is not None:
-        _training_rows(ax, to_array(x_train), to_array(y_train))
+        some, known = to_array(x_train), to_array(y_train)
+        _check_shape("y_train", known, some.shape)
+        kept = np.argsort(some, kind="stable")[_evenly(len(some))]
+        thinned = f"{len(kept):,} of {len(some):,} rows"
+        label = thinned if len(kept) < len(some) else "training rows"
+        ax.plot(
+            some[kept], known[kept], ".", color=DOT, ms=2 if len(kept) > 300 else 3, label=label
+        )
     if truth is not None:
         _check_shape("truth", to_array(truth), arrays.point.shape)
         ax.plot(x, to_array(truth)[rows], color="black", ls="--", lw=1.2, label="true curve")
@@ -178,10 +185,3 @@ def _fill(
 def _check_shape(name: str, values: Array, shape: tuple[int, ...]) -> None:
     if values.shape != shape:
         raise ValueError(f"{name} has shape {values.shape}: give shape {shape}, one per row")
-
-
-def _training_rows(ax: Axes, x: Array, y: Array) -> None:
-    _check_shape("y_train", y, x.shape)
-    rows = np.argsort(x, kind="stable")[_evenly(len(x))]
-    label = f"{len(rows):,} of {len(x):,} rows" if len(rows) < len(x) else "training rows"
-    ax.plot(x[rows], y[rows], ".", color=DOT, ms=3 if len(rows) <= 300 else 2, label=label)
