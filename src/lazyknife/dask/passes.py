@@ -20,8 +20,8 @@ from torch import Tensor
 from ..data.rows import RowReader, Rows, check_target, to_tensor
 from ..data.scaling import Scaling
 from ..data.targets import Target
-from ..intervals.streamed import CompactModels, KeptLevel, LeftOut, Passes, StreamedModels
-from ..intervals.window import RATIO, bounds, largest_eta, within
+from ..intervals.streamed import CompactModels, KeptModels, LeftOut, Passes, StreamedModels
+from ..intervals.window import RATIO, Among, bounds, largest_eta, within
 from ..ridge.streamed import Extremes, StreamedRidge, Sums
 from .partitions import Lazy, Partitions, Places, computed, is_there, kept, reduced, sent, tasks
 from .selection import Inside, Outline, bracket, inside, outline, pick, places_for
@@ -157,7 +157,7 @@ class RemoteModels:
     count: int
     farthest: float
 
-    def level(self, rank: int, eta: float) -> KeptLevel | None:
+    def level(self, rank: int, eta: float) -> Among | None:
         """The models that can be the ``rank``-th largest for rows of at most this η, if any."""
         if not is_there([*self.outs, self.solved]):
             return None
@@ -166,7 +166,7 @@ class RemoteModels:
         same = (self.solved, self.worst, eta, (bottom, top))
         above, *columns = zip(*computed(tasks(members_of, self.outs, same=same)), strict=True)
         models = (torch.cat(parts, dim=-1) for parts in columns)
-        return KeptLevel(eta, sum(above), size, top, self.farthest, *models)
+        return Among(KeptModels(*models), eta, sum(above), top, self.farthest, size)
 
     def select(self, wanted: Sequence[tuple[Key, int]]) -> list[float]:
         """For each kind of numbers and rank the number of that rank, from the largest, exactly."""
@@ -218,5 +218,5 @@ def fit_parts(
     loo = CompactModels(passes, ridge, drift, models.count, conceded, error, {}, models.level)
     if rank:
         near = (loo.near(some) for some in part.split(loo.rows_at_once))
-        loo.level(rank, RATIO * max(map(largest_eta, near)))
+        loo.among(rank, RATIO * max(map(largest_eta, near)))
     return loo, worst.size

@@ -28,7 +28,7 @@ def ends_by_partition(model: Any, X: Any, asked: float | tuple[float, ...]) -> A
         levels = asked if isinstance(asked, tuple) else (asked,)
         largest = max(computed(tasks(_eta, parts_of(X), same=[sent(model)])))
         for rank in {kappa(level, model.loo_.count) for level in levels} - {0}:
-            model.loo_.level(rank, largest)
+            model.loo_.among(rank, largest)
     same = (sent(model), asked)
     if type(X).__name__ == "Array":
         shape = (len(asked),) if isinstance(asked, tuple) else ()

@@ -54,7 +54,7 @@ def rounding_share(loo: RoundedModels, alpha: float, size: float) -> float:
         return relative
     rank = max(kappa(alpha, len(loo.residuals)), 1)
     residual = (
-        loo.level(rank, 0.0).size
+        loo.among(rank, 0.0).size
         if isinstance(loo, CompactModels)
         else float(kth_largest(loo.residuals.abs(), [rank])[0])
     )

@@ -270,14 +270,9 @@ BLOCK = 2**28  # bytes of predictions of rows by models
 
 
 @dataclass(frozen=True, eq=False)
-class KeptLevel:
-    """The k models among which the order statistic of a rank is; see ``Among``."""
+class KeptModels:
+    """The k models among which the order statistic of a rank is."""
 
-    eta: float
-    above: int
-    size: float  # the order statistic of |e|
-    top: float
-    farthest: float
     scores: Tensor  # R, shape (k,)
     reach: Tensor  # ρ, shape (k,)
     shifts: Tensor  # −L⁻¹φ_j e_j, shape (q, k)
@@ -294,10 +289,10 @@ class CompactModels(FullModel, Windowed):
     count: int  # n
     conceded: int  # how many of them are conceded to rounding
     error: float  # the typical one of predictions and residuals by rounding
-    levels: dict[int, KeptLevel] = field(default_factory=dict)  # what is known, by rank; it grows
+    levels: dict[int, Among] = field(default_factory=dict)  # what is known, by rank; it grows
     # From a rank and an η to its level, or None where the other models are gone. It does not travel
     # with a copy.
-    ask: Callable[[int, float], KeptLevel | None] | None = None
+    ask: Callable[[int, float], Among | None] | None = None
     sharing = None  # one thread asks
 
     def __getstate__(self) -> dict[str, Any]:
@@ -314,10 +309,6 @@ class CompactModels(FullModel, Windowed):
         return self.error, self.stretch if math.isfinite(self.error) else math.inf
 
     def among(self, rank: int, eta: float) -> Among:
-        level = self.level(rank, eta)
-        return Among(level, level.eta, level.above, level.top, level.farthest)
-
-    def level(self, rank: int, eta: float) -> KeptLevel:
         """The models of a rank; the best known ones where nothing can be asked."""
         known = self.levels.get(rank)
         if known is not None and known.eta >= eta:

@@ -78,6 +78,7 @@ class Among(NamedTuple):
     above: int = 0  # how many of the other models are above all of them
     top: float = math.inf  # the order statistic of R + ηρ
     farthest: float = math.inf  # the largest ρ of all n models
+    size: float = math.nan  # the order statistic of |e|, where residuals are elsewhere
 
 
 class Windowed(ABC):
