@@ -8,7 +8,7 @@ from functools import cached_property
 
 from torch import Tensor, nn
 
-from ..compute import Machine
+from ..compute import PROCESSOR, Machine
 from ..data.own_scaling import FeatureScale, FeatureScales, own_scales, unscaled, without
 from ..networks import CANDIDATES, Framed, is_known, wide
 from ..ridge.problem import typical_size
@@ -38,13 +38,16 @@ def default_networks(X: Tensor, symmetric: bool) -> tuple[wide, ...]:
 
 
 def wide_tangent(
-    network: wide, frame: FeatureScale, weights: Sequence[float] | None = None
+    network: wide,
+    frame: FeatureScale,
+    weights: Sequence[float] | None = None,
+    machine: Machine = PROCESSOR,
 ) -> WideTangent:
     """An infinitely wide network in a frame, with equal weights unless they are given."""
     if weights is None:
         unit = weight_unit(len(frame.scale)) * (network.scale or 1.0)
         weights = [unit if isinstance(network.kind, str) else 1.0] * len(frame.scale)
-    return WideTangent(network, frame.scale.new_tensor(weights), frame)
+    return WideTangent(network, frame.scale.new_tensor(weights), frame).on(machine)
 
 
 @dataclass(frozen=True)

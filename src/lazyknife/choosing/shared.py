@@ -68,7 +68,7 @@ class Holdout(NamedTuple):
     def tangent(self, network: wide, weights: Sequence[float]) -> WideTangent:
         """Return a network for rows that are in a frame already."""
         frame = unscaled(1, self.X.shape[1], tuple(self.nominal))[0]
-        return wide_tangent(network, frame, weights).on(Machine(self.X.device))
+        return wide_tangent(network, frame, weights, Machine(self.X.device))
 
 
 class KernelFit(NamedTuple):

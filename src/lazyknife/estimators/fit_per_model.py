@@ -24,17 +24,16 @@ from ..choosing.rows import MANY, SEARCHED, SHARED, draw_part, places_in, rows_a
 from ..choosing.shape import Errors, choose_factors, errors_of, joined
 from ..choosing.space import CandidateKernels, Exponents, GridPoint, weights_of
 from ..compute import few_threads
-from ..data.own_scaling import FeatureScale, FeatureScales
+from ..data.own_scaling import FeatureScales
 from ..intervals import Construction, find_construction
 from ..intervals.chosen import ChosenModels, Group, some_of
-from ..networks import wide
 from ..records import RoundedModels
 from ..ridge.folds import draw_folds
 from ..ridge.problem import System
 from ..ridge.readout import LinearModels
 from ..ridge.system import Indefinite, OwnRidges, Ridge
 from ..ridge.widths import WIDTHS, LeverageAgain, LeverageScales
-from ..tangent import Dual, Linear, Tangent, WideTangent
+from ..tangent import Dual, Linear, Tangent
 from .fit_network import LazyStep
 
 MATRICES = 6  # n×n ones that a fit needs, beside the factors that it keeps if they fit
@@ -131,7 +130,7 @@ class ChoosingStep(CandidateStep):
         if (network := candidate.weighted) is None:
             return candidate.at(frame).on(self.machine)
         weights = weights_of(network, place.weights, len(frame.scale))
-        return wide_tangent(network, frame, weights).on(self.machine)
+        return wide_tangent(network, frame, weights, self.machine)
 
     def _solve(
         self,
@@ -168,7 +167,9 @@ class ChoosingStep(CandidateStep):
                     if place == ends[-1] or float(each.max()) > LARGEST:
                         raise
                     each, sure = STEP_UP * each, False
-            read = read if keeps else self._without_factor(read, tangent, X)
+            scales = read.scales
+            if isinstance(scales, LeverageScales) and isinstance(read.basis, Dual) and not keeps:
+                read = replace(read, scales=LeverageAgain.of(scales, tangent, X))
             return _Solved(read, errors, sure)
 
         if all(candidate.weighted for candidate in self.candidates):
@@ -187,7 +188,7 @@ class ChoosingStep(CandidateStep):
         factors = None
         if any(errors.values()):  # local averages are computed once for each frame
             every = {k: joined(parts) for k, parts in errors.items() if parts}
-            which = [partial(self._in_frame, frames[k]) for k in every]
+            which = [partial(wide_tangent, frame=frames[k], machine=self.machine) for k in every]
             factors = choose_factors(X, y, list(every.values()), which)
         unsure = torch.from_numpy(found.doubtful[:-1]) | frames.doubtful[:-1]
         doubtful = unsure[owners].to(y.device) | unsolved
@@ -223,16 +224,6 @@ class ChoosingStep(CandidateStep):
             seed=self.seed,
             progress=self.progress and not isinstance(ridge, OwnRidges),
         )
-
-    def _without_factor(self, read: LinearModels, tangent: Linear, X: Tensor) -> LinearModels:
-        """The same models; the factors of their widths are computed again for new rows."""
-        scales = read.scales
-        if not (isinstance(scales, LeverageScales) and isinstance(read.basis, Dual)):
-            return read
-        return replace(read, scales=LeverageAgain.of(scales, tangent, X))
-
-    def _in_frame(self, frame: FeatureScale, network: wide) -> WideTangent:
-        return wide_tangent(network, frame).on(self.machine)
 
     def _choice(
         self,

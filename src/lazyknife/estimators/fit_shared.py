@@ -111,5 +111,5 @@ class PartedStep(CandidateStep):
         rows = Holdout(framed, y, frame.nominal, self.intercept, self.relevance, ridge)
         found = choose_network(networks, rows, self.machine, self.progress)
         best = found.fits[found.best]
-        tangent = wide_tangent(networks[found.best], frame, best.weights).on(self.machine)
+        tangent = wide_tangent(networks[found.best], frame, best.weights, self.machine)
         return best, tangent, found
