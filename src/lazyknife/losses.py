@@ -203,7 +203,12 @@ class Poisson(Loss):
 
 
 SQUARED = Squared()
-LOSSES: dict[str, type[Loss]] = {loss.name: loss for loss in (Squared, Huber, Logistic, Poisson)}
+LOSSES: dict[str, type[Loss]] = {
+    "squared": Squared,
+    "huber": Huber,
+    "logistic": Logistic,
+    "poisson": Poisson,
+}
 
 
 def find_loss(loss: str | Loss) -> Loss:
