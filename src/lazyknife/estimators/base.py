@@ -140,34 +140,7 @@ class CertifiedMixin(BaseEstimator):  # type: ignore[misc]
                 )
 
 
-class ShiftCheckMixin:
-    """Estimators that keep a sample of their training rows."""
-
-    sample_: Array  # rows as they were read, or scaled by the user; at most 2,000 of them
-    reader_: RowReader
-    scaling_: Scaling
-    _check_new: Any
-
-    def check_exchangeable(self, X_new: Any) -> Shift:
-        """Test whether new rows look like the training rows; see ``lazyknife.check_exchangeable``.
-
-        It uses a sample of at most 2,000 training rows that the fitted estimator keeps. Intervals
-        and certificate stay as they are.
-
-        Parameters
-        ----------
-        X_new
-            New rows, as for ``predict_interval``.
-
-        """
-        rows = self._check_new(X_new)
-        if self.reader_.raw:
-            return compare_rows(self.sample_, self.scaling_(rows))
-        names = getattr(self, "feature_names_in_", None)
-        return compare_rows(self.sample_, rows, names, self.reader_.schema)
-
-
-class IntervalRegressor(SaveMixin, ShiftCheckMixin, RegressorMixin, CertifiedMixin):  # type: ignore[misc]
+class IntervalRegressor(SaveMixin, RegressorMixin, CertifiedMixin):  # type: ignore[misc]
     """Base of every estimator with ``predict_interval``.
 
     A subclass defines how leave-one-out models and a certificate are obtained (``_fit``) and which
@@ -189,6 +162,7 @@ class IntervalRegressor(SaveMixin, ShiftCheckMixin, RegressorMixin, CertifiedMix
     target_: Target
     row_shape_: tuple[int, ...]
     n_samples_fit_: int
+    sample_: Array  # rows as they were read, or scaled by the user; at most 2,000 of them
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Let errors of wrong arguments name the method alone, not an inner class of ours."""
@@ -364,6 +338,24 @@ class IntervalRegressor(SaveMixin, ShiftCheckMixin, RegressorMixin, CertifiedMix
             batches = (self._intervals(batch_rows(batch), ranks, asked) for batch in X)
             return (replace(part, certificate=certificate) for part in batches)
         return replace(self._intervals(X, ranks, asked), certificate=certificate)
+
+    def check_exchangeable(self, X_new: Any) -> Shift:
+        """Test whether new rows look like the training rows; see ``lazyknife.check_exchangeable``.
+
+        It uses a sample of at most 2,000 training rows that the fitted estimator keeps. Intervals
+        and certificate stay as they are.
+
+        Parameters
+        ----------
+        X_new
+            New rows, as for ``predict_interval``.
+
+        """
+        rows = self._check_new(X_new)
+        if self.reader_.raw:
+            return compare_rows(self.sample_, self.scaling_(rows))
+        names = getattr(self, "feature_names_in_", None)
+        return compare_rows(self.sample_, rows, names, self.reader_.schema)
 
     def _warn_of_infinite(self, level: float) -> None:
         """Warn that too few rows are left out for the level."""

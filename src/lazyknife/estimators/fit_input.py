@@ -63,39 +63,19 @@ def generator_of(random_state: RandomState) -> np.random.Generator:
 
 
 class Given(NamedTuple):
-    """What the shared part hands to an estimator's own fit.
+    """What the shared part hands to an estimator's own fit."""
 
-    Attributes
-    ----------
-    X, y
-        Scaled rows, and targets on the scale of the models, shape (n,).
-    shape
-        Of a row as it was read, before scaling.
-    reader, scaling, seeds
-        How the rows were read and scaled, and the seeds to use.
-    covariates
-        Scaled rows without labels, if the estimator learns from them.
-    names
-        Names of the features, if there are any.
-    sample
-        Some rows, to compare new ones with.
-    target
-        The scale of the models.
-    nominal
-        Which features are codes of categories, of which only equality matters; None: none.
-
-    """
-
-    X: Tensor
-    y: Tensor
-    shape: tuple[int, ...]
+    X: Tensor  # scaled rows
+    y: Tensor  # targets on the scale of the models, shape (n,)
+    shape: tuple[int, ...]  # of a row as it was read, before scaling
     reader: RowReader
     scaling: Scaling
     seeds: Seeds
-    covariates: Tensor | None
-    names: Sequence[str] | None
-    sample: Array
-    target: Target
+    covariates: Tensor | None  # scaled rows without labels, if the estimator learns from them
+    names: Sequence[str] | None  # of the features
+    sample: Array  # some rows, to compare new ones with
+    target: Target  # the scale of the models
+    # Which features are codes of categories, of which only equality matters; None: none.
     nominal: tuple[bool, ...] | None = None
 
     @property
@@ -106,28 +86,16 @@ class Given(NamedTuple):
     @property
     def stated(self) -> dict[str, Any]:
         """What the certificate takes from the input."""
-        scaling = self.scaling
-        terms = {"objections": scaling.objections, "rows": scaling.rows}
-        return {"assumptions": self.assumptions, **terms, "new_rows": scaling.new_rows}
+        terms = {"rows": self.scaling.rows, "new_rows": self.scaling.new_rows}
+        return {"assumptions": self.assumptions, "objections": self.scaling.objections, **terms}
 
 
 class Fitted(NamedTuple):
-    """What an estimator's own fit hands to the shared part.
+    """What an estimator's own fit hands to the shared part."""
 
-    Attributes
-    ----------
-    loo
-        The models.
-    certify
-        From a level ``alpha`` to its certificate; it can be pickled.
-    attributes
-        Fitted attributes by name.
-
-    """
-
-    loo: Predictor
-    certify: Callable[..., Certificate]
-    attributes: dict[str, Any]
+    loo: Predictor  # the models
+    certify: Callable[..., Certificate]  # from a level ``alpha``; it can be pickled
+    attributes: dict[str, Any]  # fitted attributes by name
 
 
 def prepare(estimator: IntervalRegressor, X: Any, y: Any, X_pool: Any, X_unlabeled: Any) -> Given:
