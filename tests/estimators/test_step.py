@@ -88,6 +88,7 @@ def check_same(models: Any, others: Any, relative: float) -> None:
     assert_close(models.training_residuals, others.training_residuals, relative)
 
 
+@pytest.mark.filterwarnings("ignore:the moved networks are far")
 @pytest.mark.parametrize("readout", READOUTS)
 @pytest.mark.parametrize("ridge", RIDGES)
 def test_fewer_weights_than_rows_are_solved_in_the_primal_form(
@@ -98,6 +99,7 @@ def test_fewer_weights_than_rows_are_solved_in_the_primal_form(
         assert type(solve(LazyStep(ridge, readout=readout), small(), n).basis) is form
 
 
+@pytest.mark.filterwarnings("ignore:the moved networks are far")
 @pytest.mark.parametrize("readout", READOUTS)
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("ridge", RIDGES)
