@@ -275,6 +275,13 @@ def test_methods_by_name_do_not_depend_on_the_unit_of_y():
     assert np.isfinite(constant["width"]).all()
 
 
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, "text"])
+def test_targets_that_no_method_takes_are_its_errors(wrong):
+    y = np.array([*Y[:-1], wrong])
+    found = lk.compare_methods(X, y, ["naive"], folds=3, jobs=1, epochs=1)
+    assert found["error"].str.match("ValueError: .*(NaN|infinity|text|number)").all()
+
+
 def test_alike_messages_are_said_once_with_their_methods():
     rows = pd.DataFrame(
         {

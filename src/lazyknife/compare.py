@@ -189,8 +189,9 @@ def compare_methods(
         given = {"alpha": alpha, "network": network, "scaling": scaling}
         given |= {"epochs": epochs, "batch_size": batch_size}
         models = {name: named_method(name, given) for name in methods}
-        unit = float(y.std()) or 1.0
-        y = (y - y.mean()) / unit
+        if np.issubdtype(y.dtype, np.number) and np.isfinite(y).all():  # else each fit refuses y
+            unit = float(y.std()) or 1.0
+            y = (y - y.mean()) / unit
     for name, model in models.items():
         if not isinstance(model, IntervalRegressor):
             raise TypeError(

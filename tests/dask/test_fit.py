@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import dask
 import dask.array as da
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
 
-import dask
 from lazyknife import LazyJackknifeRegressor, Split, SplitConformalRegressor, mlp, wide
 from lazyknife.estimators.fit_dask import dask_step
 from lazyknife.estimators.fit_input import prepare

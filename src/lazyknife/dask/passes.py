@@ -217,6 +217,10 @@ def fit_parts(
     conceded = models.count - sum(known)
     loo = CompactModels(passes, ridge, drift, models.count, conceded, error, {}, models.level)
     if rank:
-        near = (loo.near(some) for some in part.split(loo.rows_at_once))
-        loo.among(rank, RATIO * max(map(largest_eta, near)))
+        loo.among(rank, RATIO * farthest_eta(loo, part))
     return loo, worst.size
+
+
+def farthest_eta(loo: CompactModels, rows: Tensor) -> float:
+    """The largest η of some rows."""
+    return max(largest_eta(loo.near(part)) for part in rows.split(loo.rows_at_once))

@@ -10,8 +10,8 @@ import numpy as np
 from ..data.rows import to_tensor
 from ..intervals import kappa
 from ..intervals.streamed import CompactModels
-from ..intervals.window import largest_eta
 from .partitions import Lazy, computed, parts_of, sent, tasks
+from .passes import farthest_eta
 
 
 def points_by_partition(model: Any, X: Any) -> Any:
@@ -37,11 +37,9 @@ def ends_by_partition(model: Any, X: Any, asked: float | tuple[float, ...]) -> A
 
 
 def _eta(rows: Any, model: Any) -> float:
-    """The largest η of new rows."""
     if not len(rows):
         return 0.0
-    new = to_tensor(model.scaling_(model._check_new(rows)))
-    return max(largest_eta(model.loo_.near(part)) for part in new.split(model.loo_.rows_at_once))
+    return farthest_eta(model.loo_, to_tensor(model.scaling_(model._check_new(rows))))
 
 
 def _points(rows: Any, model: Any) -> Any:
