@@ -413,7 +413,7 @@ def test_a_file_that_will_not_do_is_named(folder, given, message):
         ("--widths auto --sketch 9", "--widths auto"),
         ("--loss huber --construction cv+", "--loss huber"),
         ("--loss huber --widths leverage", "--loss huber"),
-        ("--loss logistic", "--loss logistic: give targets of 0 and 1"),
+        ("--loss logistic", "--loss logistic requires y of 0 or 1"),
         ("--n-starts 0", "--n-starts 0: give a whole number"),
         ("--base split --epsilon 1", "--epsilon requires --base dpsgd or perturbed, not split"),
         ("--fraction .5", "--fraction requires --base split, not public"),
