@@ -96,8 +96,8 @@ class RoundedModels(Predictor, Protocol):
     """Models with bounds on what rounding may have changed in them."""
 
     @property
-    def conceded(self) -> int:
-        """Number of conceded leave-one-out models: rounding leaves nothing known of them."""
+    def undetermined(self) -> int:
+        """Number of undetermined leave-one-out models: rounding leaves nothing known of them."""
 
     def typical_error(self) -> tuple[float, float]:
         """Typical error of predictions and residuals by rounding; relative error of widths."""

@@ -171,7 +171,7 @@ def hard(name: str) -> tuple[Any, Array]:
 def test_hard_rows_keep_their_certificate(name: str, construction: str) -> None:
     X, y = hard(name)
     model = fitted(X, y, construction=construction, alpha=0.1)
-    assert model.loo_.conceded == 0
+    assert model.loo_.undetermined == 0
     assert model.certificate_.coverage is not None
 
 
@@ -218,7 +218,7 @@ def test_candidates_that_cannot_be_compared_leave_no_certificate() -> None:
     X, y, _, _ = data(1, 60, 3)
     X[:2] = 1.3e9
     model = fitted(X, y, network=[wide(linear), wide("gaussian")], scaling=None)
-    assert model.loo_.conceded == 60
+    assert model.loo_.undetermined == 60
     assert model.certificate_.coverage is None
 
 
@@ -479,7 +479,7 @@ def test_targets_that_are_constant_but_for_one(others: float) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = fitted(X, y)
-    assert model.loo_.conceded <= 1
+    assert model.loo_.undetermined <= 1
 
 
 @pytest.mark.slow

@@ -80,7 +80,7 @@ def test_a_row_moves_nothing_of_the_model_without_it(settings: Any, change: str)
     after, other = step.models(X, y)
     assert choice == other
     found, again = before.scaled(new), after.scaled(new)
-    limit = after.drift.slack(after.near(new).roots.square(), torch.ones(12)).max()
+    limit = after.rounding.slack(after.full_at(new).roots.square(), torch.ones(12)).max()
     assert torch.allclose(found.each[:, k], again.each[:, k], rtol=1e-9, atol=min(1e-6, limit))
     assert torch.allclose(found.scales, again.scales, rtol=1e-12)
     others = torch.arange(len(before.residuals)) != k

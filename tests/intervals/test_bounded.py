@@ -108,7 +108,7 @@ def test_windows_give_the_ends_of_all_models(
 
 def test_no_model_differs_by_more_than_its_reach() -> None:
     loo, new = models_of(*rows_of(150, seed=4)), far_and_near(5)
-    near, full = loo.near(new), all_of(loo).scaled(new)
+    near, full = loo.full_at(new), all_of(loo).scaled(new)
     gaps = (full.each - full.point[:, None]).abs() - 1e-9
     assert bool((gaps <= near.roots[:, None] * loo.reach).all())
 
@@ -116,7 +116,7 @@ def test_no_model_differs_by_more_than_its_reach() -> None:
 def test_selection_from_a_window_is_bit_for_bit_that_of_all_models() -> None:
     loo = models_of(*rows_of(240, seed=2, ties=True))
     new, scores = far_and_near(3), loo.scores
-    each, roots = all_of(loo).scaled(new).each, loo.near(new).roots
+    each, roots = all_of(loo).scaled(new).each, loo.full_at(new).roots
     for rank in (1, 24, 120, 240):
         for row, root in zip(each, roots.tolist(), strict=True):
             members, above = window(scores, loo.reach, root, rank)

@@ -74,7 +74,7 @@ def test_groups_do_not_change_the_models(construction: str, widths: str) -> None
         kind.ends(chosen, new, [1, 2]), kind.ends(read, new, [1, 2]), strict=True
     ):
         assert_close(found, expected, 1e-12)
-    assert chosen.conceded == read.conceded == 0
+    assert chosen.undetermined == read.undetermined == 0
     assert chosen.rows_at_once > 0
 
 
@@ -89,7 +89,7 @@ def test_doubtful_models_have_infinite_scores() -> None:
     doubtful = torch.arange(N, device=MACHINE.device) == 4
     chosen = in_groups(together("plus", "constant"), doubtful)
     assert torch.equal(torch.isinf(chosen.scores), doubtful)
-    assert chosen.conceded == 1
+    assert chosen.undetermined == 1
     _, lower, upper = CONSTRUCTIONS["plus"].ends(chosen, rows(1, 3), [1, 2])
     assert torch.isinf(upper[:, 0] - lower[:, 0]).all()
     assert torch.isfinite(upper[:, 1] - lower[:, 1]).all()

@@ -81,7 +81,7 @@ def test_models_are_those_of_refits_without_each_row(
         own = y[row] - refitted(passes, X, y, row, X[row : row + 1])[0]
         assert loo.residuals[k] == pytest.approx(float(own), rel=1e-8)
         gap = (each[:, k] - point).abs()
-        limit = loo.reach[k] * loo.near(new).roots
+        limit = loo.reach[k] * loo.full_at(new).roots
         assert bool((gap <= limit * (1 + 1e-9)).all())
 
 
@@ -261,7 +261,7 @@ def test_what_the_first_guess_explains_costs_no_digits() -> None:
     X, y, _, _ = hard_rows("noiseless", seed=0)
     plain = Passes(Plain(3), 1e-6, True, 0.0, None)  # type: ignore[arg-type]
     slopes = [
-        passes.models(X, y, torch.arange(5, 13)).drift.slope
+        passes.models(X, y, torch.arange(5, 13)).rounding.slope
         for passes in (plain, started(plain, X, y))
     ]
     assert slopes[1] < 1e-3 * slopes[0]
@@ -270,11 +270,11 @@ def test_what_the_first_guess_explains_costs_no_digits() -> None:
 def test_a_leverage_that_rounds_to_one_has_an_infinite_score() -> None:
     X, y = rows_of(60, 3, seed=0)
     loo = passes_of(X, 10, True, scaled=False).models(X, y, torch.arange(10, 60))
-    residuals, own = loo.residuals.clone(), loo.drift.own.clone()
+    residuals, own = loo.residuals.clone(), loo.rounding.own.clone()
     residuals[3], own[3] = torch.nan, torch.inf
     out = loo.out._replace(left=loo.out.left._replace(residuals=residuals))
-    lost = replace(loo, out=out, drift=loo.drift._replace(own=own))
-    assert lost.conceded == 1
+    lost = replace(loo, out=out, rounding=loo.rounding._replace(own=own))
+    assert lost.undetermined == 1
     new = rows_of(5, 3, seed=1)[0]
     for ends in (plus, minmax):
         _, lower, upper = ends(lost, new, [1, 4])
@@ -307,5 +307,5 @@ def test_squares_of_tiny_targets_are_not_taken_for_zero() -> None:
     passes = replace(passes_of(X, 10, True, scaled=False), center=0.0)
     for size in (1e-170, 1e-300):
         loo = passes.models(X, size * y, torch.arange(10, 60))
-        assert loo.drift.slope > 1e-16 * float(loo.residuals.abs().median())
-    assert passes.models(X, 0 * y, torch.arange(10, 60)).drift.slope == 0
+        assert loo.rounding.slope > 1e-16 * float(loo.residuals.abs().median())
+    assert passes.models(X, 0 * y, torch.arange(10, 60)).rounding.slope == 0

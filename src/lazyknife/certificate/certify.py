@@ -255,7 +255,7 @@ class Certifier:
 
     def rounded(self, alpha: float) -> Sentences:
         """Why rounding leaves no guarantee, if so."""
-        allows = find_construction(self.claim.construction).tolerates_conceded
+        allows = find_construction(self.claim.construction).tolerates_undetermined
         tolerated = max(kappa(alpha, self.claim.n) - 1, 0) if allows else 0
         return rounding_objections(self.loo, tolerated, alpha, self.size, self.columns)
 

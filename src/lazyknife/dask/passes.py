@@ -67,7 +67,7 @@ VALUES: dict[str, Callable[[StreamedModels, float], Tensor]] = {
     "size": lambda models, eta: models.residuals.abs(),
     # By rounding; −∞ where nothing is known.
     "error": lambda models, eta: torch.where(
-        torch.isfinite(models.drift.own), models.errors, -torch.inf
+        torch.isfinite(models.rounding.own), models.errors, -torch.inf
     ),
 }
 
@@ -108,14 +108,14 @@ def worst_of(out: LeftOut, solved: Solved) -> Worst:
 def models_of(out: LeftOut, solved: Solved, worst: Worst) -> StreamedModels:
     """The models of a partition, with the bounds on rounding of all partitions."""
     passes, ridge, error = solved
-    drift = ridge.bounds(out.left, error, worst.size, worst.extremes)
-    return StreamedModels(passes, ridge, drift, out)
+    rounding = ridge.bounds(out.left, error, worst.size, worst.extremes)
+    return StreamedModels(passes, ridge, rounding, out)
 
 
 def extent_of(out: LeftOut, solved: Solved, worst: Worst) -> tuple[int, float]:
     """How many models of a partition are known, and the largest ρ."""
     models = models_of(out, solved, worst)
-    return len(models.scores) - models.conceded, float(models.reach.max())
+    return len(models.scores) - models.undetermined, float(models.reach.max())
 
 
 def outlines_of(
@@ -213,9 +213,11 @@ def fit_parts(
     models = RemoteModels(outs, solved, worst, sum(sizes), max(farthest))
     middle = sum(known) - (sum(known) - 1) // 2
     error = models.select([(("error", 0.0), middle)])[0] if sum(known) else float("inf")
-    drift = ridge.prediction_bounds(passes.feature_error, worst.size, worst.extremes)
-    conceded = models.count - sum(known)
-    loo = CompactModels(passes, ridge, drift, models.count, conceded, error, {}, models.level)
+    rounding = ridge.prediction_bounds(passes.feature_error, worst.size, worst.extremes)
+    undetermined = models.count - sum(known)
+    loo = CompactModels(
+        passes, ridge, rounding, models.count, undetermined, error, {}, models.level
+    )
     if rank:
         loo.among(rank, RATIO * farthest_eta(loo, part))
     return loo, worst.size
@@ -223,4 +225,4 @@ def fit_parts(
 
 def farthest_eta(loo: CompactModels, rows: Tensor) -> float:
     """The largest η of some rows."""
-    return max(largest_eta(loo.near(part)) for part in rows.split(loo.rows_at_once))
+    return max(largest_eta(loo.full_at(part)) for part in rows.split(loo.rows_at_once))

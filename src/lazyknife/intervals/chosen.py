@@ -100,7 +100,7 @@ class ChosenModels:
         return torch.where(self.doubtful, torch.inf, scores)
 
     @property
-    def conceded(self) -> int:
+    def undetermined(self) -> int:
         return int(torch.isinf(self.scores).sum())
 
     @property

@@ -68,7 +68,7 @@ class Construction:
         made by all rows and the new one together (``symmetric``).
     uses_folds
         Whether folds are left out instead of rows.
-    tolerates_conceded
+    tolerates_undetermined
         Whether the bound allows κ − 1 models of which rounding leaves nothing known.
     widths
         The kinds of widths that it supports, its default first; None for all of them.
@@ -88,7 +88,7 @@ class Construction:
     miss_without_data: Callable[[int, int, int], Bound] | None = None
     solve: Callable[[Problem], RidgeModels] | None = leave_rows
     uses_folds: bool = False
-    tolerates_conceded: bool = False
+    tolerates_undetermined: bool = False
     widths: tuple[str, ...] | None = ("constant",)
     readouts: tuple[str, ...] | None = None
     any_loss: bool = True
@@ -262,7 +262,7 @@ CONSTRUCTIONS: dict[str, Construction] = {
         plus,
         plus_miss,
         plus_miss_of_any_seed,
-        tolerates_conceded=True,
+        tolerates_undetermined=True,
         widths=None,
     ),
     "minmax": Construction("wider than plus, certifies 1 − alpha", minmax, rank_miss, widths=None),

@@ -270,7 +270,7 @@ class FullModels:
         return slack, 4 * family.gamma * chosen.strain
 
     @property
-    def conceded(self) -> int:
+    def undetermined(self) -> int:
         return 0
 
     @property

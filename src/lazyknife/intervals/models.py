@@ -66,17 +66,18 @@ def rounding_objections(
 ) -> tuple[str, ...]:
     """Return why rounding leaves no guarantee; empty if there is one.
 
-    The guarantee allows ``tolerated`` conceded models; ``size`` is the largest |y|. ``columns`` is
-    a clause that names columns as a possible cause, or empty; None where models scale the features.
+    The guarantee allows ``tolerated`` undetermined models; ``size`` is the largest |y|.
+    ``columns`` is a clause that names columns as a possible cause, or empty; None where models
+    scale the features.
     """
-    share, conceded = rounding_share(loo, alpha, size), loo.conceded
+    share, undetermined = rounding_share(loo, alpha, size), loo.undetermined
     cause = f"; {columns}" if columns else ""
     remedy = SCALED_ALREADY if columns is None else SCALE
     if not share <= SMALL_SHARE:
         times = f"{share:.0%} of" if share < 10 else "many times"
         return (ROUNDING_MOVES.format(times=times, cause=cause, remedy=remedy),)
-    if conceded > tolerated:
+    if undetermined > tolerated:
         unsure = isinstance(loo, ChosenModels) and loo.unsure_of_widths
         remedy = UNSURE_OF_WIDTHS if unsure else remedy
-        return (ROUNDING_DECIDES.format(count=conceded, cause=cause, remedy=remedy),)
+        return (ROUNDING_DECIDES.format(count=undetermined, cause=cause, remedy=remedy),)
     return ()

@@ -22,7 +22,7 @@ from ..records import Predictions
 from ..ridge.measured import FEW_ROWS, largest
 from ..ridge.streamed import BLOCK_ROWS, Left, StreamedBounds, StreamedRidge, Sums
 from ..tangent import Landmarks
-from .window import Among, Near, Windowed
+from .window import Among, FullPrediction, Windowed
 
 FAR = 2.0  # times the size of a landmark
 
@@ -157,7 +157,7 @@ class FullModel:
 
     passes: Passes
     solved: StreamedRidge
-    drift: StreamedBounds
+    rounding: StreamedBounds
 
     @property
     def rows_at_once(self) -> int:
@@ -179,7 +179,7 @@ class FullModel:
         """Predictions of the full model."""
         return self.passes.features(X)[0] @ self.solved.weights + self.passes.center
 
-    def near(self, X: Tensor) -> Near:
+    def full_at(self, X: Tensor) -> FullPrediction:
         """The full model at some rows, and L⁻¹φ of them."""
         rows, norms = self.passes.features(X)
         half, point = self.solved.half(rows), rows @ self.solved.weights + self.passes.center
@@ -189,9 +189,9 @@ class FullModel:
             point.new_empty(len(point), 0),
             one.expand(len(point)) if amount is None else amount(X),
             one * self.stretch,
-            self.drift.slack(leverages, norms),
+            self.rounding.slack(leverages, norms),
         )
-        return Near(found, leverages.sqrt(), half.T)
+        return FullPrediction(found, leverages.sqrt(), half.T)
 
     def columns_of(self, X: Tensor, residuals: Tensor) -> Tensor:
         """−L⁻¹φe of rows with these left-out residuals, shape (q, m)."""
@@ -218,8 +218,8 @@ class StreamedModels(FullModel, Windowed):
 
     @cached_property
     def scores(self) -> Tensor:
-        """R, rounded up, shape (n,); infinite where the model is conceded to rounding."""
-        own = self.drift.own
+        """R, rounded up, shape (n,); infinite where the model is undetermined."""
+        own = self.rounding.own
         sizes: Tensor = (self.residuals.abs() + own) / self.out.own * (1 + self.stretch)
         return torch.where(torch.isinf(own) | sizes.isnan(), torch.inf, sizes)
 
@@ -233,16 +233,16 @@ class StreamedModels(FullModel, Windowed):
         return self.residuals.nan_to_num(0.0, 0.0, 0.0)
 
     @property
-    def conceded(self) -> int:
+    def undetermined(self) -> int:
         return int(torch.isinf(self.scores).sum())
 
     @property
     def errors(self) -> Tensor:
         """What rounding may change in a prediction at each row, and in its residual, (n,)."""
-        return self.drift.slack(self.out.left.leverages, self.out.left.norms) + self.drift.own
+        return self.rounding.slack(self.out.left.leverages, self.out.left.norms) + self.rounding.own
 
     def typical_error(self) -> tuple[float, float]:
-        known = torch.isfinite(self.drift.own)
+        known = torch.isfinite(self.rounding.own)
         if not known.any():
             return math.inf, math.inf
         return float(self.errors[known].median()), self.stretch
@@ -257,7 +257,7 @@ class StreamedModels(FullModel, Windowed):
 
     def scaled(self, X: Tensor) -> Predictions:
         """Everything that intervals are computed from, of all models."""
-        (found, _, factors), n = self.near(X), len(self.residuals)
+        (found, _, factors), n = self.full_at(X), len(self.residuals)
         every = torch.arange(n, device=self.residuals.device)
         parts = blocks(n, 4 * self.passes.basis.row_bytes, self.block)
         moved = [factors @ self.columns(every[part]) for part in parts]
@@ -287,7 +287,7 @@ class CompactModels(FullModel, Windowed):
     """The full model, and those of n others that levels need."""
 
     count: int  # n
-    conceded: int  # how many of them are conceded to rounding
+    undetermined: int  # of how many of them rounding leaves nothing known
     error: float  # the typical one of predictions and residuals by rounding
     levels: dict[int, Among] = field(default_factory=dict)  # what is known, by rank; it grows
     # From a rank and an η to its level, or None where the other models are gone. It does not travel

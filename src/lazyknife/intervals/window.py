@@ -38,7 +38,7 @@ ARRAYS = 6  # of rows × models at a time
 RANKS_KEPT = 4  # whose columns are kept
 
 
-class Near(NamedTuple):
+class FullPrediction(NamedTuple):
     """The full model at m rows, and what the others can differ from it."""
 
     found: Predictions  # of the full model, σ(x) of shape (m,), and rounding; ``each`` is empty
@@ -51,7 +51,7 @@ class Near(NamedTuple):
         return self.roots / self.found.scales
 
 
-class Moved(Protocol):
+class ModelShifts(Protocol):
     """Models by what they differ from the full one."""
 
     @property
@@ -73,7 +73,7 @@ class Moved(Protocol):
 class Among(NamedTuple):
     """Models among which an order statistic is, for rows of at most some η: all, or a window."""
 
-    models: Moved
+    models: ModelShifts
     eta: float = math.inf
     above: int = 0  # how many of the other models are above all of them
     top: float = math.inf  # the order statistic of R + ηρ
@@ -85,7 +85,7 @@ class Windowed(ABC):
     """Models near the full one, all with its σ(x)."""
 
     @abstractmethod
-    def near(self, X: Tensor) -> Near:
+    def full_at(self, X: Tensor) -> FullPrediction:
         """The full model at m rows."""
 
     @abstractmethod
@@ -107,7 +107,7 @@ class _Kept(NamedTuple):
     columns: dict[int, tuple[Tensor, Tensor]]
 
 
-_KEPT: WeakKeyDictionary[Moved, _Kept] = WeakKeyDictionary()
+_KEPT: WeakKeyDictionary[ModelShifts, _Kept] = WeakKeyDictionary()
 
 
 def window(scores: Tensor, reach: Tensor, eta: float, rank: int) -> Window:
@@ -132,7 +132,7 @@ def windowed_plus(
     loo: Windowed, X: Tensor, ranks: Sequence[int]
 ) -> tuple[Predictions, Tensor, Tensor]:
     """Predictions of the full model, and the order statistics of both ends, (m, ranks)."""
-    near = loo.near(X)
+    near = loo.full_at(X)
     upper = near.roots.new_full((len(X), len(ranks)), torch.inf)
     lower = -upper
     for column, rank in enumerate(ranks):
@@ -152,7 +152,7 @@ def windowed_plus(
 
 def extremes(loo: Windowed, X: Tensor) -> tuple[Predictions, Tensor, Tensor]:
     """Predictions of the full model, and the least and the largest of all others, each (m,)."""
-    near, models = loo.near(X), loo.among(1, math.inf).models
+    near, models = loo.full_at(X), loo.among(1, math.inf).models
     least, most = (near.roots.new_full((len(X),), end) for end in (torch.inf, -torch.inf))
     every = torch.arange(len(models.scores), device=models.scores.device)
     each = 8 * max(4 * near.factors.shape[1], 2 * len(X))
@@ -162,12 +162,12 @@ def extremes(loo: Windowed, X: Tensor) -> tuple[Predictions, Tensor, Tensor]:
     return near.found, least, most
 
 
-def largest_eta(near: Near) -> float:
+def largest_eta(near: FullPrediction) -> float:
     """An η that all rows have at most, with that of their window."""
     return max((eta for _, eta in _classes(near)), default=0.0)
 
 
-def _classes(near: Near) -> Iterator[tuple[Tensor, float]]:
+def _classes(near: FullPrediction) -> Iterator[tuple[Tensor, float]]:
     """Rows with about the same η, and the largest η that they may have; the largest one first."""
     powers = near.etas.log().div(math.log(RATIO)).ceil()
     powers = torch.where(powers.isnan(), torch.inf, powers)  # features overflowed: all models
@@ -176,7 +176,7 @@ def _classes(near: Near) -> Iterator[tuple[Tensor, float]]:
         yield torch.nonzero(powers == power)[:, 0], limit
 
 
-def _beyond(among: Among, near: Near, rows: Tensor) -> tuple[Tensor, Tensor]:
+def _beyond(among: Among, near: FullPrediction, rows: Tensor) -> tuple[Tensor, Tensor]:
     """Ends that no order statistic exceeds, for rows of any η, each (rows,)."""
     found, more = near.found, (near.etas[rows] - among.eta).clamp(min=0.0)
     farthest = (among.top + more * among.farthest) * (1 + SAFE)
@@ -184,7 +184,7 @@ def _beyond(among: Among, near: Near, rows: Tensor) -> tuple[Tensor, Tensor]:
     return found.point[rows] - margins, found.point[rows] + margins
 
 
-def _window(models: Moved, eta: float, rank: int) -> Window:
+def _window(models: ModelShifts, eta: float, rank: int) -> Window:
     """The window of rows of at most this η, kept for the next ones."""
     windows = _KEPT.setdefault(models, _Kept({}, {})).windows
     if (rank, eta) not in windows:
@@ -193,7 +193,7 @@ def _window(models: Moved, eta: float, rank: int) -> Window:
 
 
 def _order_statistics(
-    models: Moved, near: Near, rows: Tensor, found: Window, rank: int
+    models: ModelShifts, near: FullPrediction, rows: Tensor, found: Window, rank: int
 ) -> tuple[Tensor, Tensor]:
     """Both order statistics for some rows, each (rows,)."""
     factors, full = near.factors[rows], near.found
@@ -204,7 +204,7 @@ def _order_statistics(
     return kth_smallest(each - margins, left)[:, 0], kth_largest(each + margins, left)[:, 0]
 
 
-def _columns(models: Moved, members: Tensor, rank: int, q: int) -> Iterator[Tensor]:
+def _columns(models: ModelShifts, members: Tensor, rank: int, q: int) -> Iterator[Tensor]:
     """Columns of the members, in parts; those of a window that contains theirs are used again."""
     kept = _KEPT.setdefault(models, _Kept({}, {})).columns
     known, columns = kept.get(rank, (members[:0], None))
@@ -245,7 +245,7 @@ class BoundedReadout(LinearModels, Windowed):
         machine = self.basis.tangent.machine
         return machine.rows_at_once(self.basis.size, 4 * self.basis.row_bytes)
 
-    def near(self, X: Tensor) -> Near:
+    def full_at(self, X: Tensor) -> FullPrediction:
         found = self.basis.at(X)
         point = self._point(found)
         one, none = point.new_ones(()), point.new_empty(len(point), 0)
@@ -255,7 +255,7 @@ class BoundedReadout(LinearModels, Windowed):
             self.lower, factors[:, : len(self.lower)].T, upper=False
         )
         full = Predictions(point, none, one.expand(len(point)), one - 1, slack)
-        return Near(full, half.square().sum(dim=0).sqrt(), factors)
+        return FullPrediction(full, half.square().sum(dim=0).sqrt(), factors)
 
     def among(self, rank: int, eta: float) -> Among:
         return Among(self)

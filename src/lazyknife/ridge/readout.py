@@ -103,7 +103,7 @@ class LinearModels:
         return torch.where(error < FIRST_ORDER, sizes / self.scales.own * (1 + error), torch.inf)
 
     @property
-    def conceded(self) -> int:
+    def undetermined(self) -> int:
         return int(torch.isinf(self.scores).sum())
 
     def typical_error(self) -> tuple[float, float]:
