@@ -160,7 +160,12 @@ def test_many_levels_and_calls_in_any_order() -> None:
 
 @pytest.mark.parametrize(
     "chosen",
-    [{"ridge": "auto"}, {"construction": "cv+"}, {"readout": "network"}, {"rows": 40}],
+    [
+        {"ridge": "auto"},
+        {"construction": "cv+"},
+        {"readout": "network", "ridge": 1e3},
+        {"rows": 40},
+    ],
     ids=str,
 )
 def test_everything_else_looks_at_all_models(chosen: dict[str, Any]) -> None:
