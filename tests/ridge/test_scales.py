@@ -128,6 +128,7 @@ def check_intervals(problem: Problem, construction: str, sigma: Array, own: Arra
             assert float(upper[i, k]) == pytest.approx(high, rel=1e-6, abs=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:the moved networks are far")
 @pytest.mark.parametrize("ridge", [0.5, "auto"])
 @pytest.mark.parametrize(("n", "widths", "form"), [(9, (5,), Dual), (13, (2,), Primal)])
 def test_intervals_with_leverage(

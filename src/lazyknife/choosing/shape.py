@@ -29,7 +29,7 @@ from torch import Tensor
 
 from ..networks import wide
 from ..ridge.dual import DualSystem
-from ..ridge.leave_one_out import strips, two_left_out, two_left_out_diagonal
+from ..ridge.leave_one_out import two_left_out
 from ..ridge.problem import System
 from ..ridge.rounding import FIRST_ORDER, GAMMA
 from ..ridge.system import Ridge
@@ -111,15 +111,10 @@ def _errors(
     if system.intercept:  # absorbs any constant: one of the targets, so that equal ones become 0
         middle = targets.median()
         targets, outputs = targets - middle, outputs + middle
-    solved, n = system.again(solved, targets), len(outputs)
-    sizes, predicted = targets.new_empty(n, len(members)), targets.new_empty(n, len(members))
-    for rows in strips(n, system.machine):
-        strip = solved.inverse_rows(rows)
-        # σ²_{i,−ij} = 1/(d_i − A_ij²/d_j)
-        open_part = two_left_out_diagonal(strip.clone(), rows, solved.diagonal)[:, members]
-        errors = two_left_out(strip, rows, solved)[:, members]
-        predicted[rows] = (outputs + targets)[rows, None] - errors
-        sizes[rows] = errors.abs() * open_part.sqrt()
+    solved = system.again(solved, targets)
+    errors, open_part = two_left_out(solved, members)
+    predicted = (outputs + targets)[:, None] - errors
+    sizes = errors.abs() * open_part.sqrt()  # σ²_{i,−ij} = 1/(d_i − A_ij²/d_j)
     sizes[members, torch.arange(len(members), device=sizes.device)] = 0.0
     residuals, widths = solved.left_out, solved.diagonal.abs().sqrt()
     own = solved.terms.own * widths

@@ -9,13 +9,12 @@ so one solution of the equations serves all n models.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from ..compute import Machine, blocks, track
+from ..compute import track
 from .convex import leave_one_out_newton
 from .dual import DualSystem
 from .folds import draw_folds, leave_folds_out, refits_folds
@@ -81,34 +80,18 @@ def leave_one_out(
             visit(system, solved, which)
         factors += [solved.factor()] if keep_factors else []
         models = solved.models()
-        if len(distinct) > 1:
-            if found is None:
-                columns = system.targets.new_empty(len(system.targets), system.width).T
-                found = RidgeModels.empty(columns, system.targets)
-            found.put_(which, models)
-        else:
-            found = models
+        found = models if found is None else found.updated(which, models)
     assert found is not None
     return replace(found, doubtful=own.doubtful, factors=tuple(factors))
 
 
-def two_left_out(inverse_rows: Tensor, rows: slice, solved: Ridge) -> Tensor:
-    """Residuals at these rows i with i and j left out, shape (rows, n); 0 at i = j.
+def two_left_out(solved: Ridge, members: Tensor) -> tuple[Tensor, Tensor]:
+    """Residuals at row i with i and j left out, for some j, and d_i − A_ij²/d_j, each (n, members).
 
-    ``inverse_rows`` are rows i of A; they are overwritten.
+    0 and infinite at i = j.
     """
-    numerator = torch.addcmul(solved.dual[rows, None], inverse_rows, solved.left_out, value=-1)
-    return numerator.div_(two_left_out_diagonal(inverse_rows, rows, solved.diagonal))
-
-
-def two_left_out_diagonal(inverse_rows: Tensor, rows: slice, diagonal: Tensor) -> Tensor:
-    """d_i − A_ij²/d_j in the memory of the rows of A; infinite at i = j."""
-    square = inverse_rows.square_()
-    torch.addcmul(diagonal[rows, None], square, 1 / diagonal, value=-1, out=square)
-    square[:, rows].fill_diagonal_(torch.inf)
-    return square
-
-
-def strips(n: int, machine: Machine) -> Iterator[slice]:
-    """Strips of rows whose temporaries stay within a tile."""
-    return blocks(n, machine.item * n, machine.tile)
+    inverse = solved.inverse_rows(members).T
+    open_part = solved.diagonal[:, None] - inverse.square() / solved.diagonal[members]
+    open_part[members, torch.arange(len(members), device=members.device)] = torch.inf
+    errors = inverse.mul_(-solved.left_out[members]).add_(solved.dual[:, None])
+    return errors.div_(open_part), open_part

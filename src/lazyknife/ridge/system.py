@@ -184,18 +184,20 @@ class RidgeModels:
         each = self.ridges[:-1]
         return each if self.model_of is None else each[self.model_of]
 
-    def put_(self, which: Tensor, other: RidgeModels) -> None:
-        """Copy some of the n + 1 models from another record."""
-        left = which[:-1]
+    def updated(self, which: Tensor, other: RidgeModels) -> RidgeModels:
+        """The same with some of the n + 1 models of another record; columns are overwritten."""
+        left, last = which[:-1], other if which[-1] else self
         self.columns[:, left] = other.columns[:, left]
-        pairs = [(self.intercepts, other.intercepts, which), (self.ridges, other.ridges, which)]
-        pairs.append((self.residuals, other.residuals, left))
-        pairs += [(*pair, left) for pair in zip(self.terms, other.terms, strict=True)]
-        for mine, yours, where in pairs:
-            mine[where] = yours[where]
-        if which[-1]:
-            self.full.copy_(other.full)
-            self.training_residuals.copy_(other.training_residuals)
+        terms = zip(self.terms, other.terms, strict=True)
+        return replace(
+            self,
+            full=last.full,
+            training_residuals=last.training_residuals,
+            intercepts=torch.where(which, other.intercepts, self.intercepts),
+            ridges=torch.where(which, other.ridges, self.ridges),
+            residuals=torch.where(left, other.residuals, self.residuals),
+            terms=RoundingTerms(*(torch.where(left, new, old) for old, new in terms)),
+        )
 
     def some(self, rows: slice | Tensor) -> RidgeModels:
         """The models without some of the rows; a slice shares their memory."""
