@@ -34,6 +34,7 @@ from reference import assert_close
 from rows import linear
 from systems import dual_models
 
+pytestmark = pytest.mark.filterwarnings("ignore:the moved networks are far")  # of small ridges
 WEIGHTS = 11  # of the small network
 RIDGES: list[float | str] = [0.5, "auto"]
 
