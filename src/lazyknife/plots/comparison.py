@@ -103,6 +103,7 @@ def plot_methods(
             text = "failed" if np.isnan(value) else f"{short(value)}{' →' if value > 0 else ''}"
             spot = {"xycoords": ax.get_yaxis_transform(), "color": MISS}
             ax.annotate(text, (0.995, row), ha="right", va="center", **spot, **font)
+    ax.margins(x=0.1)  # numbers at the edges stay inside
     if edge < np.inf:
         ax.set_xlim(right=edge)
     if target is not None:
