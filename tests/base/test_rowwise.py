@@ -1,6 +1,7 @@
 """One row changes one term of DP-SGD's sum, whatever a network does with a batch."""
 
 import copy
+import threading
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from lazyknife.base import DPSGD
-from lazyknife.base.dpsgd import clipped_sum
+from lazyknife.base.dpsgd import check_forgets, clipped_sum
 from lazyknife.networks import Averaged, build, mlp, row_gradients, set_training
 from zoo import Net
 
@@ -125,6 +126,27 @@ def folded():
     return Net(lambda net, x: net.body(x.reshape(-1, 2)).reshape(-1, 3).sum(dim=1), body=body)
 
 
+def frozen_table():
+    module = words(max_norm=0.5)
+    module.table.requires_grad_(False)
+    return module
+
+
+class Writes(nn.Module):
+    """A running mean in a parameter that is frozen."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(FEATURES, 1)
+        self.mean = nn.Parameter(torch.zeros(()), requires_grad=False)
+
+    def forward(self, x):
+        result = self.layer(x - self.mean)
+        if self.training:
+            self.mean.data.mul_(0.9).add_(0.1 * float(x.mean()))
+        return result
+
+
 # Those that would let one row change several terms if rows shared a batch, or a network.
 BAD = {
     "centres": (lambda: between(centred), numbers),
@@ -137,6 +159,8 @@ BAD = {
     "remembers tensors": (lambda: Remembers(torch.mean), numbers),
     "folds": (folded, numbers),
     "bounds its embedding": (lambda: words(max_norm=0.5), codes),
+    "bounds a frozen embedding": (frozen_table, codes),
+    "writes to a frozen parameter": (Writes, numbers),
     "running statistics": (
         lambda: image(nn.InstanceNorm2d(4, affine=True, track_running_stats=True)),
         numbers,
@@ -154,8 +178,8 @@ def prepared(make) -> nn.Module:
 
 
 def gradients(module: nn.Module, X: Tensor, y: Tensor) -> dict[str, Tensor]:
-    weights = dict(module.named_parameters())
-    return row_gradients(module, weights, X, y, lambda f, y: (f - y).square())
+    free = [name for name, p in module.named_parameters() if p.requires_grad]
+    return row_gradients(module, free, X, y, lambda f, y: (f - y).square())
 
 
 def case(name: str, n: int = 12) -> tuple[nn.Module, Tensor, Tensor]:
@@ -226,14 +250,18 @@ def test_dpsgd_trains_every_network_and_keeps_nothing_but_weights(name):
     make, rows = EVERY[name]
     X, y = rows(), numbers().sum(dim=1)
     torch.manual_seed(0)
-    start = build(make().eval(), X, seed=0)
+    given = make().eval()
+    start = build(given, X, seed=0)
+    assert all(map(torch.equal, start.state_dict().values(), given.state_dict().values()))
     state = torch.get_rng_state()
     base = DPSGD(epochs=1, noise_multiplier=2.0)
     one, two = (base.fit(start, X, y, seed=1).module for _ in range(2))
     assert torch.equal(state, torch.get_rng_state())
     assert all(map(torch.equal, one.parameters(), two.parameters()))
-    buffers = dict(start.named_buffers())
-    assert all(torch.equal(value, buffers[key]) for key, value in one.named_buffers())
+    fixed = dict(given.named_buffers()) | {
+        key: value for key, value in given.named_parameters() if not value.requires_grad
+    }
+    assert all(torch.equal(one.state_dict()[key], value) for key, value in fixed.items())
     assert not any(p.grad is not None for p in one.parameters())
     assert not any(part._forward_hooks for part in one.modules())
 
@@ -242,6 +270,41 @@ def test_a_network_that_needs_other_rows_is_refused_with_the_way_out():
     X = numbers()
     with pytest.raises(ValueError, match=r"a row alone .*more than 1 value.* base=Public\(\)"):
         DPSGD(epochs=1, noise_multiplier=2.0).fit(between(normed), X, X.sum(dim=1), seed=1)
+
+
+class Holder:
+    """Cannot be copied."""
+
+    def __init__(self):
+        self.lock, self.mean = threading.Lock(), 0.0
+
+
+def remembers_outside(kept):
+    """Keeps a mean where no copy reaches: in a closure, or in what cannot be copied."""
+
+    def run(net, x):
+        holder = net.holder if kept is None else kept
+        result = net.head(x - holder.mean)
+        holder.mean = 0.9 * holder.mean + 0.1 * float(x.mean())
+        return result
+
+    return Net(run, head=nn.Linear(FEATURES, 1), holder=Holder())
+
+
+@pytest.mark.parametrize("kept", [None, Holder()])
+def test_a_network_that_remembers_where_no_copy_reaches_is_refused(kept):
+    module, X = remembers_outside(kept), numbers()
+    free = [name for name, _ in module.named_parameters()]
+    with pytest.raises(ValueError, match=r"remembers rows .* base=Public\(\)"):
+        check_forgets(module, free, X, seed=1)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_all_that_copies_reach_is_forgotten(name):
+    module, X, _ = case(name)
+    free = [key for key, p in module.named_parameters() if p.requires_grad]
+    check_forgets(module, free, X, seed=1)
+    check_forgets(module, free, X[:1], seed=1)
 
 
 def test_a_gradient_that_overflows_counts_as_zero():

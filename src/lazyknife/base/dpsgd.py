@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
-from ..compute import steps, track
+from ..compute import blocks, track
 from ..data.checks import check_between, check_fraction, check_positive_int, check_reasonable
-from ..networks import RandomStream, like, row_gradients, set_training, spawn_seeds
+from ..networks import RandomStream, like, row_gradients, seeded, set_training, spawn_seeds
 from ..records import Base, PrivacyCurve
 from ..sentences import PRIVATE_REMARKS
 from .method import EPSILON_ADVICE, BaseMethod, Task, check_steps
 from .privacy import SMALLEST_DELTA, calibrate, dpsgd_curve, dpsgd_epsilon
 
 NOISE_SHARE = 0.1  # of the starting weights' root mean square: the most that noise may displace
-ROWS_AT_ONCE = 64  # whose gradients are computed together
+PROBED = 4  # rows after which a network must be as it was before
+GRADIENT_BYTES = 2**28  # of rows whose gradients are computed together
 ROUNDING = 1e-6  # of a gradient's norm
 # What can be accounted for; no setting outside makes sense.
 EPSILONS = (1e-6, 500.0)
@@ -83,8 +84,8 @@ class DPSGD(BaseMethod):
     Notes
     -----
     Each row is alone in its batch, in a copy of the network that keeps nothing: whatever a network
-    does with other rows, or remembers of them, a row changes one term. Batch norms stay on their
-    running statistics.
+    does with other rows, a row changes one term. One that remembers rows where no copy reaches is
+    refused. Batch norms stay on their running statistics.
 
     The guarantee is an average over seeds: it does not hold for a seed that was chosen by looking
     at results.
@@ -199,6 +200,8 @@ def run_dpsgd(
             "row's gradient by itself: use GroupNorm or LayerNorm instead of statistics of the "
             "batch, or base=Public() or Split()"
         ) from error
+    if run.noise_multiplier > 0.0:  # without noise nothing is guaranteed
+        check_forgets(module, free, inputs, dropping)
     noise = torch.Generator(inputs.device).manual_seed(noising)
     sizes = [p.numel() for p in free.values()]
     deviation = run.noise_multiplier * run.max_grad_norm
@@ -207,7 +210,7 @@ def run_dpsgd(
     for batch in track(batches, "private training", run.steps, task.progress):
         draws = [torch.empty_like(p).normal_(generator=noise).flatten() for p in free.values()]
         total = deviation * torch.cat(draws)
-        for rows in steps(len(batch), ROWS_AT_ONCE):
+        for rows in blocks(len(batch), total.nbytes, GRADIENT_BYTES):
             X, y = inputs[batch[rows]], target[batch[rows]]
             with stream.fork():
                 gradients = row_gradients(module, free, X, y, task.loss.training)
@@ -216,6 +219,24 @@ def run_dpsgd(
             for p, moves in zip(free.values(), total.split(sizes), strict=True):
                 p.sub_(moves.view_as(p), alpha=lr / run.expected_batch)
     return module.eval()
+
+
+def check_forgets(module: nn.Module, free: Collection[str], X: Tensor, seed: int) -> None:
+    """Refuse a network that keeps rows where copies do not reach, such as in a global variable."""
+
+    def seen(rows: Tensor) -> Tensor:
+        with seeded(seed, rows.device):
+            found = row_gradients(module, free, rows)
+        return torch.cat([each.flatten() for each in found.values()])
+
+    before, _, after = seen(X[-1:]), seen(X[:PROBED]), seen(X[-1:])
+    room = 2**8 * torch.finfo(before.dtype).eps * float(before.abs().nan_to_num(0.0, 0.0).max())
+    if not torch.allclose(before, after, rtol=0.0, atol=room, equal_nan=True):
+        raise ValueError(
+            "network remembers rows of earlier batches, and no noise is added to what it "
+            "remembers, so the base would not be private: keep nothing in forward, or use "
+            "base=Public() or Split()"
+        )
 
 
 def clipped_sum(gradients: Iterable[Tensor], most: float) -> Tensor:

@@ -11,7 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import UninitializedParameter
 
 from .calls import device_of, like
-from .isolation import deep_copy, private_copy, seeded, spawn_seeds
+from .isolation import deep_copy, seeded, spawn_seeds
 from .mlp import DEFAULT, Averaged, check_room
 
 CODES = "integers are codes: pass X.float() if they are numbers"
@@ -101,7 +101,7 @@ def _check(module: nn.Module, X: Tensor) -> None:
             "network has no parameter with requires_grad=True: nothing can be fitted. "
             "Unfreeze at least one layer"
         )
-    own, probe = private_copy(module).eval(), like(X[:3], module)
+    own, probe = deep_copy(module).eval(), like(X[:3], module)  # a call may change parameters
     rows, codes = len(probe), "" if probe.is_floating_point() else f" ({CODES})"
     try:
         with torch.no_grad():

@@ -5,7 +5,7 @@ Calls with other weights run in a private copy, so threads may share a network.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeGuard
 
@@ -121,36 +121,43 @@ def stacked_outputs(
 
 def row_gradients(
     module: nn.Module,
-    weights: Mapping[str, Tensor],
+    weights: Collection[str],
     X: Tensor,
     y: Tensor | None = None,
     loss: Callable[[Tensor, Tensor], Tensor] | None = None,
 ) -> dict[str, Tensor]:
-    """Gradients of each row's output, or of its loss, shape (n, *shape) for each of the weights.
+    """Gradients of each row's output, or of its loss, shape (n, *shape) for each weight named.
 
-    ``loss`` goes from an output and a target to a number. A row is alone in its batch, and nothing
-    that the network keeps lasts: whatever the network does, a row's gradient depends on no other.
+    ``loss`` goes from an output and a target to a number. A row is alone in its batch, and calls
+    get copies of all that they could change, frozen parameters among it: whatever the network does,
+    a row's gradient depends on no other, and nothing of the row stays behind.
     """
 
-    def value(own: dict[str, Tensor], network: nn.Module, *row: Tensor) -> Tensor:
-        output: Tensor = call_with(network, own, row[0][None]).reshape(())
+    def value(
+        own: dict[str, Tensor], fixed: dict[str, Tensor], network: nn.Module, *row: Tensor
+    ) -> Tensor:
+        output: Tensor = call_with(network, {**fixed, **own}, row[0][None]).reshape(())
         return output if loss is None else loss(output, row[1])
 
-    own = {name: weight.detach() for name, weight in weights.items()}
+    def copies() -> tuple[dict[str, Tensor], dict[str, Tensor], nn.Module]:
+        """All that a call could change: a table with max_norm rescales what it reads."""
+        fixed = {name: p.detach().clone() for name, p in module.named_parameters()}
+        return {name: fixed.pop(name) for name in weights}, fixed, private_copy(module)
+
     rows = (X,) if y is None else (X, y)
-    batched = vmap(grad(value), in_dims=(None, None, *[0] * len(rows)), randomness="different")
+    axes = (None, None, None, *[0] * len(rows))
     try:
-        with torch.no_grad():  # of all other weights
-            result: dict[str, Tensor] = batched(own, private_copy(module), *rows)
+        with torch.no_grad():
+            batched = vmap(grad(value), in_dims=axes, randomness="different")
+            result: dict[str, Tensor] = batched(*copies(), *rows)
     except RuntimeError:  # the network looks at values, or changes tensors: one row at a time
         each = []
         for row in zip(*rows, strict=True):
-            # It may modify its weights (an embedding with max_norm does): not those given.
-            copies = {name: weight.clone().requires_grad_() for name, weight in own.items()}
+            own, fixed, network = copies()
             with torch.enable_grad():
-                total = value(copies, private_copy(module), *row)
-            each.append(gradients(total, list(copies.values())))
-        result = dict(zip(own, map(torch.stack, zip(*each, strict=True)), strict=True))
+                total = value({k: w.requires_grad_() for k, w in own.items()}, fixed, network, *row)
+            each.append(gradients(total, list(own.values())))
+        result = dict(zip(weights, map(torch.stack, zip(*each, strict=True)), strict=True))
     return result
 
 

@@ -82,7 +82,7 @@ def draws(module: nn.Module, rows: Tensor) -> bool:
     stream = RandomStream(0, rows.device)
     with stream.fork(), torch.no_grad():
         before = stream.states()
-        private_copy(module)(rows.clone())
+        deep_copy(module)(rows.clone())  # a call may change parameters too
         return not all(map(torch.equal, before, stream.states()))
 
 
