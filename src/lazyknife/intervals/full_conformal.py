@@ -36,9 +36,8 @@ import torch
 from torch import Tensor
 
 from ..records import Ends
-from ..ridge.measured import SavedRows, largest
 from ..ridge.problem import Problem
-from ..ridge.rounding import FIRST_ORDER
+from ..ridge.rounding import FIRST_ORDER, SavedRows, largest
 from ..ridge.system import Ridge
 from ..tangent import Basis
 from .order import kth_largest, kth_smallest

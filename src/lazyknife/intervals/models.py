@@ -9,9 +9,9 @@ from dataclasses import replace
 import torch
 
 from ..records import RoundedModels
-from ..ridge.measured import SavedRows
 from ..ridge.problem import Problem
 from ..ridge.readout import READOUTS, LinearModels
+from ..ridge.rounding import SavedRows
 from ..ridge.system import RidgeModels
 from ..sentences import (
     ROUNDING_DECIDES,

@@ -19,7 +19,7 @@ from torch import Tensor
 from ..choosing.shape import NoiseModel
 from ..compute import Machine, blocks, track
 from ..records import Predictions
-from ..ridge.measured import FEW_ROWS, largest
+from ..ridge.rounding import FEW_ROWS, largest
 from ..ridge.streamed import BLOCK_ROWS, Left, StreamedBounds, StreamedRidge, Sums
 from ..tangent import Landmarks
 from .window import Among, FullPrediction, Windowed

@@ -17,6 +17,9 @@ approximation in closed form. The following steps have weights of their own and 
 conjugate gradients, preconditioned by the shared inverse: a few products of n×n matrices for all
 columns together. The few models that do not converge in this way are solved one by one.
 
+The objective is λ-strongly convex in the moves Δ, so with a residual R = −G they are off by at most
+‖JᵀR‖/λ ≤ Σ_i |R_i|√k(x_i, x_i)/λ; twice that leaves room for the intercept (``unsolved``).
+
 Memory: the kernel, the shared inverse and the models, n×n each, besides the machine's blocks.
 """
 
@@ -311,16 +314,6 @@ def _conjugate_step(
     return found
 
 
-def unsolved(problem: ConvexProblem, models: Models, keep: Tensor, roots: Tensor) -> float:
-    """Return a bound on the error of the models' predictions, in units of √k(x, x).
-
-    The objective is λ-strongly convex in the moves Δ, so with a residual R they are off by at most
-    ‖JᵀR‖/λ ≤ Σ_i |R_i|√k(x_i, x_i)/λ; twice that leaves room for the intercept.
-    """
-    residual, _ = problem.residual(models, keep)
-    return 2 * float((roots @ residual.abs()).max()) / problem.ridge
-
-
 def leave_one_out_newton(
     system: DualSystem,
     y: Tensor,
@@ -371,7 +364,8 @@ def leave_one_out_newton(
             found.intercepts[rows] = models.intercepts
             found.residuals[rows] = y[rows] - loss.mean(values)
             terms.load[rows] = roots @ models.dual.abs()
-            remaining = max(remaining, unsolved(problem, models, keep, roots))
+            residual, _ = problem.residual(models, keep)
+            remaining = max(remaining, 2 * float((roots @ residual.abs()).max()) / ridge)
         terms.reach[which], terms.roots[which] = reach[which], roots[which]
     terms.own.copy_(terms.reach * terms.roots * terms.load)
     return replace(found, unsolved=remaining, doubtful=own.doubtful)
