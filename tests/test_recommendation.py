@@ -66,7 +66,7 @@ def test_a_much_larger_score_is_not_called_as_good_however_noisy():
 def test_none_may_cover_enough():
     found = recommend(rows(a=(NOISE + 1, 0.5, 0.8), b=(NOISE + np.inf, 1.0, 0.8)), 0.1)
     assert found.method is None
-    assert found.claim == "No method covers enough on these data."
+    assert found.claim == "No method has finite intervals that cover enough on these data."
 
 
 def test_a_method_that_covers_is_said_to_fall_short_in_about_1_percent_of_the_cases():

@@ -324,7 +324,7 @@ class Recommendation:
     def claim(self) -> str:
         """The advice in a sentence."""
         if self.method is None:
-            return "No method covers enough on these data."
+            return "No method has finite intervals that cover enough on these data."
         if self.same:
             return f"Use {self.method}; {_listed(self.same)} did about as well."
         if self.unclear:

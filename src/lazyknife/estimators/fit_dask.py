@@ -41,18 +41,13 @@ def fit_collection(
     apart = drawn_part(len(rows), seeds.lazy)
     part = rows.take(apart)
     given = prepare(model, *part, None, None)._replace(seeds=seeds)
-    return part[0], given, _fit_parts(model, given, rows, apart)
-
-
-def _fit_parts(model: LazyJackknifeRegressor, given: Given, rows: Partitions, apart: Any) -> Fitted:
     step = dask_step(model, given, len(rows))
     passes, choice = step.chosen(given.X, given.y, len(rows))
     reading = Reading(given.reader, given.scaling, given.target, type(model).__name__)
+    leaving = Leaving(len(rows) - len(apart), len(apart))
     rank = kappa(model.alpha, len(rows) - len(apart))
     loo, size = fit_parts(passes, rows, reading, apart, given.X, rank)
     largest = given._replace(y=given.y.new_tensor([size]))  # of all rows, not of the part
-    leaving = Leaving(len(rows) - len(apart), len(apart))
-    certifier = model._certifier(largest, composed([]), loo, leaving)
     attributes = {
         "widths_": step.widths,
         "rounding_": rounding_share(loo, model.alpha, size),
@@ -61,7 +56,8 @@ def _fit_parts(model: LazyJackknifeRegressor, given: Given, rows: Partitions, ap
         "ridge_": choice.ridge[:1].copy(),
         "n_samples_fit_": len(rows),
     }
-    return Fitted(loo, certifier, attributes)
+    certifier = model._certifier(largest, composed([]), loo, leaving)
+    return part[0], given, Fitted(loo, certifier, attributes)
 
 
 def dask_step(model: LazyJackknifeRegressor, given: Given, n: int) -> PartedStep:
