@@ -16,7 +16,7 @@ def run(*arguments):
 
 def succeed(*arguments):
     result = run(*arguments)
-    assert result.exit_code == 0, result.stderr
+    assert result.exit_code == 0, result.stderr or result.exception
     assert result.stderr == ""
     return result.stdout
 

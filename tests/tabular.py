@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from lazyknife.cli.tables import TableError
+from lazyknife.errors import TableError
 
 
 def refused(call, *words: str) -> str:

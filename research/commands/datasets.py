@@ -9,8 +9,7 @@ import pandas as pd
 import typer
 
 from lazyknife.cli.console import plainly, print_table, print_text
-from lazyknife.cli.files import check_outputs
-from lazyknife.cli.tables import write_table
+from lazyknife.cli.output import check_outputs, write_table
 
 from ..datasets import DATASETS, FORMULAS, find
 from ..datasets.formulas import ROWS

@@ -17,9 +17,8 @@ from lazyknife.cli.console import (
     say_error,
     show_progress,
 )
-from lazyknife.cli.files import check_outputs, command_line, versions
+from lazyknife.cli.output import check_outputs, command_line, versions
 from lazyknife.cli.report import Figure, Report, Table, render
-from lazyknife.cli.values import check_jobs
 from lazyknife.files import write_whole
 from lazyknife.plots import figure_svg, save_figure
 
@@ -86,7 +85,6 @@ def study(
     if not names and module is None:
         _list()
         return
-    check_jobs(jobs)
     check_outputs(html=html)
     if output.exists() and not output.is_dir():
         raise ValueError(f"--output {output}: this is a file: give a folder")
@@ -153,7 +151,7 @@ def _make_report(
         tables.append(_table(study, rows))
         if _any_succeeded(rows):
             svg = figure_svg(studies.draw(study, rows), title=study.title, id_prefix=study.name)
-            figures.append(Figure(study.title, svg, study.question))
+            figures.append(Figure(study.title, svg, study.question, wide=True))
     settings = {"studies": [s.name for s in chosen], "trials": trials or "each study's own"}
     parts = (tuple(figures), tuple(tables), settings, command_line())
     return Report("Studies", _lead(found), None, None, *parts, versions=versions())

@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 from lazyknife import compare
 from lazyknife.base import privacy
 from lazyknife.certificate import paper_bound
-from lazyknife.cli.files import versions
+from lazyknife.cli.output import versions
 from lazyknife.errors import one_line
 from lazyknife.estimators.base import IntervalRegressor
 from lazyknife.estimators.baselines import Refits

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 from research import datasets
 from research.__main__ import app
@@ -16,7 +17,6 @@ from research.study import STUDIES, Grid, Setting, Study
 from typer.testing import CliRunner
 
 from alike import check_same_page
-from lazyknife.cli.tables import read_table
 
 
 def run(*arguments):
@@ -34,7 +34,7 @@ def succeed(*arguments):
     [
         (["study", "fig9"], "no study 'fig9': choose from fig2a"),
         (["study", "fig2a", "--output", __file__], "test_commands.py: this is a file"),
-        (["study", "fig2a", "--jobs", "0"], "--jobs 0: give 1 or more, or -1 for all cores"),
+        (["study", "fig2a", "--jobs", "0"], "'--jobs': give 1 or more, or -1 for all cores"),
         (["study", "fig2a", "--html", "page.txt"], "page.txt: give a name that ends in .html"),
         (["datasets", "x"], "no data set 'x': choose from blog_feedback.*simulated_p16"),
         (["datasets", "simulated_px", "-o", "x.csv"], "no data set 'simulated_px'"),
@@ -147,7 +147,7 @@ def test_data_sets_are_listed_and_written(studied):
     assert "Terms: CC BY 4.0" in printed
     printed = succeed("datasets", "simulated_p3", "--output", "new/data.parquet")
     assert printed.startswith("Wrote Simulation, p = 3, 5000 rows")
-    frame = read_table(studied / "new" / "data.parquet")
+    frame = pd.read_parquet(studied / "new" / "data.parquet")
     data = datasets.simulated(3, seed=0)
     assert frame.shape == (5000, 4)
     np.testing.assert_allclose(frame["y"], data.y, rtol=1e-12)

@@ -15,10 +15,9 @@ from command import fail, run, succeed
         ("--construction cv+ --folds 7", {"construction": "cv+", "folds": 7}, "with 7 folds"),
         ("--base plain", {"base": lk.Plain()}, "No coverage is guaranteed"),
         (
-            "--alpha .2 --base perturbed --sensitivity 1 --epsilon .3 --norm l2 --parameters 1000 "
-            "--eta .01 --nu .2",
-            {"base": lk.Perturbed(1.0, 0.3), "n_parameters": 1000, "eta": 0.01, "nu": 0.2},
-            "ν = 0.2",
+            "--alpha .2 --base perturbed --sensitivity 1 --epsilon .3 --norm l2",
+            {"base": lk.Perturbed(1.0, 0.3)},
+            "Perturbed base",
         ),
     ],
 )
@@ -53,9 +52,9 @@ def test_plans_are_the_librarys(options, settings):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("--construction cv+ --folds 700", "--folds 700 is more than the 200 rows"),
-        ("--construction naive", "--construction naive"),
-        ("--alpha .05", "--base public has no noise"),
+        ("--construction cv+ --folds 700", "folds=700 is more than the 200 rows"),
+        ("--construction naive", "construction='naive'"),
+        ("--alpha .05", "has no noise"),
     ],
 )
 def test_a_plan_that_cannot_be_made_is_one_line(options, message):

@@ -12,14 +12,18 @@ import subprocess
 import sys
 from dataclasses import replace
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from lazyknife import Plain, Public, certify
+from lazyknife import Intervals, Plain, Public, certify, check_exchangeable
 from lazyknife.certificate import Certificate
-from lazyknife.cli.report import Figure, Report, Table, Verdict, _is_wide, render
-from lazyknife.cli.words import verdict
+from lazyknife.cli.outcome import Outcome, Sample, draw, make_report
+from lazyknife.cli.report import Figure, Report, Table, Verdict, render
+from lazyknife.cli.rows import Rows
+from lazyknife.plots import figure_svg
 
 NO_BROWSER = (
     "no Chromium found: install Debian's chromium package to run the report's browser tests"
@@ -43,7 +47,6 @@ VACUOUS = certify(n=100, alpha=0.6, base=Public())
 NASTY = "<script>alert(1)</script>"
 COMMAND = "lazyknife predict 'my data.csv' \\\n  --alpha 0.1 --html <out>.html"
 SQUARE = '<svg width="100%" viewBox="0 0 40 30"><circle cx="9" cy="9" r="5"/></svg>'
-WIDE = SQUARE.replace("40 30", "80 30")
 
 MIXED = Table(
     "Methods",
@@ -71,7 +74,7 @@ REPORT = Report(
     lead="242 new rows.",
     verdict=Verdict("What to expect", "About 90 %.", ("On average.",), "certified"),
     certificate=CERTIFIED,
-    figures=(Figure("Intervals", SQUARE, "Sorted."), Figure("Coverage", WIDE)),
+    figures=(Figure("Intervals", SQUARE, "Sorted."), Figure("Coverage", SQUARE, wide=True)),
     tables=(MIXED, Table("Predictions", ("row",), ((1,), (2,)))),
     settings={"alpha": 0.123456, "hidden": (64, None), "fast": True, "base": NASTY},
     command=COMMAND,
@@ -228,10 +231,24 @@ def test_parts_without_content_are_left_out():
     assert not {"h2", "p", "section", "dl", "pre", "button", "table", "figure"} & set(page.text)
 
 
+def outcome_of(certificate=CERTIFIED, unlike=False):
+    """Intervals of 30 new rows."""
+    rng = np.random.default_rng(0)
+    X, y = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a", "b"]), 1e6 * rng.normal(size=60)
+    found = Intervals(y[30:] + 1, y[30:] - 2e6, y[30:] + 2e6, 0.1)
+    sample = Sample(1)
+    sample.add(found, Rows(X[30:], y[30:], None, None, []))
+    shift = check_exchangeable(X[:30], X[30:] + 9 * unlike)
+    names = {"feature_names_in_": ["a", "b"], "n_samples_fit_": 30}
+    model = SimpleNamespace(**names, loo_=SimpleNamespace(residuals=y[:30]))
+    return Outcome(sample, [certificate], shift, model, "price", [])
+
+
 def judged(certificate, unlike=False):
-    """The report with a certificate and the verdict that goes with it."""
-    said = verdict(0.1, certificate, unlike, None)
-    return replace(REPORT, certificate=certificate, verdict=said)
+    """The report of intervals with a certificate."""
+    origin = {"settings": {}, "command": COMMAND, "versions": {}}
+    report = make_report(outcome_of(certificate, unlike), {}, "a → b", origin)
+    return replace(report, figures=REPORT.figures, tables=REPORT.tables)
 
 
 def folded_in(report):
@@ -277,17 +294,8 @@ def test_a_table_can_be_downloaded_without_scripts():
     assert base64.b64decode(data).decode() == LONG.csv
 
 
-@pytest.mark.parametrize(
-    ("width", "height", "wide"), [(360, 240, False), (480, 240, True), (720, 500, True)]
-)
-def test_a_large_figure_gets_its_own_row(width, height, wide):
-    assert _is_wide(f'<svg viewBox="0 0 {width} {height}">') == wide
-
-
 def test_a_wide_figure_gets_its_own_row():
     assert [a.get("class") for a in Page(render(REPORT)).attributes("figure")] == [None, "wide"]
-    bare = replace(REPORT, figures=(Figure("no box", "<svg></svg>"),))
-    assert Page(render(bare)).attributes("figure") == [{}]
 
 
 def test_jinja2_is_asked_for_only_when_needed(monkeypatch):
@@ -476,7 +484,7 @@ def test_it_fits_a_phone(show):
         verdict=Verdict(long, long, (long,)),
         glossary={long: long},
         certificate=Certificate(0.9, {}, (long,), long, long, (), (long,)),
-        figures=(Figure(long, drawn("c"), long), Figure("W", WIDE)),
+        figures=(Figure(long, drawn("c"), long), Figure("W", SQUARE, wide=True)),
         tables=(Table(long, (long, "b", long), ((long, 1.0, long),), long),),
         settings={long: long},
         command=f"lazyknife --{long}",
@@ -563,9 +571,6 @@ def test_ids_break_between_words_alone_on_a_phone(show):
 
 def test_letters_in_a_figure_can_be_read_on_a_phone(show):
     result = outcome_of()
-    from lazyknife.cli.outcome import draw
-    from lazyknife.plots import figure_svg
-
     title, drawn = next(iter(draw(result).items()))
     page = show(
         replace(REPORT, figures=(Figure(title, figure_svg(drawn, title=title, id_prefix="f")),)),
@@ -629,22 +634,6 @@ def test_without_scripts_it_still_reads(show):
     assert page.locator(".claim").is_visible()
     assert not page.locator(".copy").is_visible()
     assert not page.locator("input").is_visible()
-
-
-def outcome_of():
-    """Intervals of 30 new rows."""
-    from lazyknife import Intervals, check_exchangeable
-    from lazyknife.cli.outcome import Outcome
-    from lazyknife.cli.tables.rows import About
-    from lazyknife.cli.totals import totals_of
-
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(60, 2)), 1e6 * rng.normal(size=60)
-    rows = About(30, X.shape[1], y[30:], None, ())
-    intervals = Intervals(y[30:] + 1, y[30:] - 2e6, y[30:] + 2e6, 0.1)
-    shift = check_exchangeable(X[:30], X[30:])
-    totals = totals_of(intervals, y[30:])
-    return Outcome(rows, intervals, totals, (CERTIFIED,), 30, shift, "price")
 
 
 def test_it_prints_white_and_whole(show):

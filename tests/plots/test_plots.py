@@ -83,8 +83,12 @@ def test_intervals_are_sorted_and_misses_are_marked():
     assert drawn["prediction"] == [(0, 1), (1, 2), (2, 3)]
     assert drawn["y, missed"] == [(0, 9)]
     assert drawn["y, covered"] == [(1, 2), (2, 3.5)]
-    band = ax.collections[0].get_paths()[0].vertices
-    assert {(0, 0), (0, 2), (2, 2), (2, 4)} <= set(map(tuple, band))
+    bars = np.concatenate([path.vertices for path in ax.collections[0].get_paths()])
+    corners = {(-0.3, 0), (0.3, 2), (1.7, 2), (2.3, 4)}
+    assert corners <= set(map(tuple, bars.round(9).tolist()))
+    many = lk.Intervals(*(np.arange(20.0) + shift for shift in (0, -1, 1)), 0.1)
+    band = plot_intervals(many, ax=plt.figure().gca()).collections[0].get_paths()[0].vertices
+    assert {(0, -1), (0, 1), (19, 18), (19, 20)} <= set(map(tuple, band))
     assert legend(ax) == ["interval", "prediction", "y, covered", "y, missed"]
     assert not ax.spines["top"].get_visible()
 
@@ -121,7 +125,7 @@ def test_infinite_ends_leave_the_axes_and_do_not_stretch_them():
     low, high = ax.get_ylim()
     assert -3 < low < -1
     assert 9 < high < 15
-    band = ax.collections[0].get_paths()[0].vertices
+    band = np.concatenate([path.vertices for path in ax.collections[0].get_paths()])
     assert np.isfinite(band).all()
     assert band[:, 1].min() < low
     assert band[:, 1].max() > high

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import io
 import sys
+from importlib.metadata import version as version_of
 from typing import Annotated
 
 try:
@@ -19,13 +20,8 @@ from .console import OneLineErrors, print_text
 from .fit import fit
 from .predict import predict
 
-app = typer.Typer(
-    name="lazyknife",
-    cls=OneLineErrors,
-    help="Prediction intervals for neural networks, with a coverage guarantee.",
-    pretty_exceptions_enable=False,
-    add_completion=False,
-)
+TITLE = "Prediction intervals for neural networks, with a coverage guarantee."
+app = typer.Typer(name="lazyknife", cls=OneLineErrors, help=TITLE, add_completion=False)
 
 
 @app.callback(invoke_without_command=True)
@@ -35,8 +31,6 @@ def start(
 ) -> None:
     """Show the version, or the help where no command is given."""
     if version:
-        from importlib.metadata import version as version_of
-
         print_text(f"lazyknife {version_of('lazyknife')}")
         raise typer.Exit
     if context.invoked_subcommand is None:

@@ -9,32 +9,23 @@ import typer
 
 from . import options as opt
 from .console import FAILED, plainly, print_text
-from .values import make_base
 
-ETA = "Stability η: also show Theorem 1 of the paper."
-WEIGHTS = "Number of trained weights; sharpens --base perturbed --norm l2."
+INTERVALS = {name: opt.SETTINGS[name] for name in ("construction", "folds")}
 SEARCHED = "If given, find the largest ε of a private base; otherwise, find the largest alpha."
 PLANNED = "Number of training rows; without it, find the fewest that are needed."
-Rows = Annotated[int, typer.Option("--n", help="Number of training rows.")]
-INTERVALS = {name: opt.SETTINGS[name] for name in ("construction", "folds")}
 
 
 @plainly
 @opt.with_options(INTERVALS, opt.BASES)
 def certify(
-    n: Rows,
-    alpha: opt.Alpha = opt.LIBRARY["alpha"],
-    eta: Annotated[float | None, typer.Option(help=ETA)] = None,
-    nu: Annotated[float | None, typer.Option(help="The ν that belongs to --eta.")] = None,
-    parameters: Annotated[int | None, typer.Option(help=WEIGHTS)] = None,
-    **settings: Any,
+    n: Annotated[int, typer.Option("--n", help="Number of training rows.")],
+    alpha: Annotated[float, opt.option("Level of the intervals.", opt.LAZY)] = 0.1,
+    **given: Any,
 ) -> None:
     """Show the coverage that a fit would certify."""
     from ..certificate import certify as certificate_of
 
-    rest = _common(settings)
-    found = certificate_of(n=n, alpha=alpha, eta=eta, nu=nu, n_parameters=parameters, **rest)
-    print_text(str(found))
+    print_text(str(certificate_of(n=n, alpha=alpha, **_common(given))))
 
 
 @plainly
@@ -43,7 +34,7 @@ def plan(
     coverage: Annotated[float, typer.Option(help="Coverage to certify, such as 0.9.")],
     n: Annotated[int | None, typer.Option("--n", help=PLANNED)] = None,
     alpha: Annotated[float | None, opt.option(SEARCHED, opt.LAZY)] = None,
-    **settings: Any,
+    **given: Any,
 ) -> None:
     """Find the rows that a certified coverage takes, or the alpha to use with the rows you have.
 
@@ -55,20 +46,20 @@ def plan(
 
     if n is None and alpha is not None:
         raise ValueError("--alpha requires --n: give both, or neither to find the number of rows")
-    if alpha is not None and settings["base"] == "perturbed" and settings["epsilon"] is None:
-        settings["epsilon"] = 1.0  # a base has to have one, though it is what is searched for
-    elif alpha is not None and {settings["epsilon"], settings["noise_multiplier"]} != {None}:
+    if alpha is not None and given["base"] == "perturbed" and given["epsilon"] is None:
+        given["epsilon"] = 1.0  # a base has to have one, though it is what is searched for
+    elif alpha is not None and {given["epsilon"], given["noise_multiplier"]} != {None}:
         raise ValueError(
             "give --alpha to find ε, or --epsilon or --noise-multiplier to find alpha, not both"
         )
     if n is None:
-        found = plan_rows(coverage=coverage, **_common(settings))
+        found = plan_rows(coverage=coverage, **_common(given))
     else:
-        found = plan_for(n=n, coverage=coverage, alpha=alpha, **_common(settings))
+        found = plan_for(n=n, coverage=coverage, alpha=alpha, **_common(given))
     print_text(found.sentence)
     if found.certificate is None:
         raise typer.Exit(FAILED)
 
 
-def _common(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {"base": make_base(settings)} | {name: settings[name] for name in INTERVALS}
+def _common(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {"base": opt.make_base(given)} | {name: given[name] for name in INTERVALS}

@@ -2,36 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from . import files, inputs, values
 from . import options as opt
-from .compared import COLUMNS, MEASURED, Compared, draw, make_report
-from .console import FAILED, plainly, plus_minus, print_table, print_text, say, show_progress
-from .library import members
+from .console import FAILED, in_figures, plainly, print_table, print_text, say, say_notes
+from .fit import KINDS
 from .options import BASE, FILES, LAZY, RUN, option
-from .sizes import check_sizes
+from .output import check_outputs, origin, spooled, write_outputs
+from .read_table import open_source
+from .report import Figure, Report, Table, Verdict, render
+from .rows import check_names, read_training
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from .tables import Reading, Roles
-    from .tables.rows import Rows
+    from ..compare import Recommendation
 
-DEFAULT, PEERS = (members("compare", name) for name in ("DEFAULT", "PEERS"))
-
-DATA = "Rows with their target: .csv, .csv.gz, .tsv or .parquet."
-METHOD = (
-    f"Method to compare (may be repeated). By default {', '.join(DEFAULT)}; and, if MAPIE is "
-    f"installed (pip install mapie), {', '.join(PEERS)}. With the extra dp, also lazy_dp."
+# Columns that are shown, with their titles and captions.
+SHOWN = {
+    "coverage": ("Coverage", "The share of new values inside their intervals; dotted: the aim."),
+    "score": ("Interval score", "Width plus a penalty for each miss: smaller is better."),
+    "width": ("Width", "Narrow intervals are useful if they cover enough."),
+    "seconds": ("Time", "Seconds to fit and to predict one fold, on one thread."),
+}
+COLUMNS = ("method", *(title.lower() for title, _ in SHOWN.values()), "certified")
+NOTE = (
+    "Means over the folds; certified: the coverage that is guaranteed, if any. The CSV file has "
+    "every fold."
 )
-TRAIN_ROWS = "Largest number of training rows in a fold; jackknife+ trains as many networks."
+ROWS = f"Rows with their target: {KINDS}."
+METHOD = "Method to compare (may be repeated), instead of the usual ones; a wrong name lists all."
 SETTINGS = (
     opt.table(LAZY, alpha=(float, 0.1, "Level of the intervals."))
     | opt.table(
@@ -42,18 +47,19 @@ SETTINGS = (
     | opt.table(
         RUN,
         folds=(int, 5, "Number of folds."),
-        train_rows=(int, 500, TRAIN_ROWS),
+        train_rows=(int, 500, "Largest number of training rows in a fold."),
         test_rows=(int, 5000, "Largest number of test rows in a fold."),
     )
     | {"jobs": (opt.Jobs, -1), "scheduler": (opt.Scheduler, None)}
 )
+RUNNING = {name: opt.SETTINGS[name] for name in ("seed", "verbose")}
 
 
 @plainly
-@opt.with_options(opt.DATA, opt.READING, SETTINGS, opt.SEED)
+@opt.with_options(opt.DATA, opt.PAGES, opt.READING, SETTINGS, RUNNING)
 def compare(
     context: typer.Context,
-    data: Annotated[Path, typer.Argument(help=DATA, metavar="DATA")],
+    data: Annotated[Path, typer.Argument(help=ROWS, metavar="DATA")],
     target: opt.Target,
     output: Annotated[
         Path | None, option("Table with a row for each method and fold.", FILES, "--output", "-o")
@@ -63,91 +69,120 @@ def compare(
 ) -> None:
     """Compare methods on your own data, and recommend one of them.
 
-    The features of a fold's training and test rows are scaled together, without labels, so that
-    nothing leaks. Methods that train use the same network, two hidden layers of 64 ReLU units plus
-    a linear function of the inputs, for the same number of epochs, on standardised targets. The
-    lazy_ methods use the ridge and the readout of the paper, lazyknife the defaults of predict:
-    without training, every leave-one-out model chooses its network. In Python, compare_methods also
-    takes a dict of your own estimators.
+    Features of a fold's training and test rows are scaled together, without labels, so that nothing
+    leaks. Methods that train use the same network, two hidden layers of 64 ReLU units plus a linear
+    function of the inputs, on standardised targets. lazyknife is the default of predict. In Python,
+    compare_methods also takes a dict of your own estimators.
     """
-    values.check_jobs(given["jobs"])
-    files.check_outputs(output, given["html"], given["figure"], inputs=(data,))
-    reading, roles = inputs.reading_of(given), inputs.roles_of(target, given)
-    check_sizes(inputs.check_inputs((data,), reading, roles), given, fits=False)
+    check_outputs(output, given["html"], given["figure"], [data])
+    formats, roles = opt.formats_of(given), opt.roles_of(target, None, given)
+    source = open_source(data, formats)
+    check_names(source, None, roles)
+    rows, _ = read_training(source, None, roles, formats)
+    say_notes(rows.notes)
 
-    from ..data.checks import check_fraction, check_positive
+    from ..compare import PEERS, compare_methods, messages, recommend, summarise_folds
 
-    check_fraction("alpha", given["alpha"])
-    unit = check_positive("unit", given["unit"])
-    rows = _read(data, reading, roles)
-
-    from ..compare import compare_methods, messages
-
+    if not methods and find_spec("mapie") is None:
+        say(f"note: pip install mapie adds {', '.join(PEERS)} to the comparison.")
     found = compare_methods(
         rows.X,
-        rows.y / unit,
-        tuple(dict.fromkeys(methods or _usual())),
-        scaling=values.make_scaling(given["scaling"] or "standardize"),
+        rows.y,
+        tuple(dict.fromkeys(methods)) if methods else None,
         random_state=given["seed"],
-        verbose=show_progress(),
+        verbose=opt.show(given),
         **{name: given[name] for name in SETTINGS},
     )
-    found[["width", "score"]] *= unit
     lead = (
-        f"{data.name}: {len(rows.y)} rows, {rows.X.shape[1]} features, {given['folds']} folds of "
+        f"{source.name}: {len(rows.X)} rows, {rows.X.shape[1]} features, {given['folds']} folds of "
         f"{found['n'].min()} training rows, alpha = {given['alpha']:g}."
     )
-    _show(context, lead, rows.about.notes, found)
-    if errors := messages(found, "error"):
-        for error in errors:
-            say(f"error: {error}")
+    summary, advice = summarise_folds(found), recommend(found, given["alpha"])
+    drawn = draw(summary, advice, target) if given["figure"] else None
+    page = ""
+    if given["html"]:
+        parts = make_report(found, summary, advice, target) | {
+            "lead": lead,
+            "notes": tuple(rows.notes),
+        }
+        page = render(Report(**parts, **origin(context)))
+    with spooled(output) as (append, move):
+        append(found)
+        write_outputs(context.params, move, drawn, page)
+    print_text(lead)
+    print_table("", COLUMNS, [_cells(row) for row in summary.to_dict("records")])
+    if len(summary) > 1:
+        print_text(f"\n{advice}")
+    if output:
+        print_text(f"\nWrote {len(found)} rows to {output}.")
+    for kind in ("warning", "error"):
+        for message in messages(found, kind):
+            say(f"{kind}: {message}")
+    if found["error"].any():
         raise typer.Exit(FAILED)
 
 
-def _read(data: Path, reading: Reading, roles: Roles) -> Rows:
-    """Read the file, and say what was guessed and done."""
-    from .tables.rows import split_rows
-
-    (frame,), notes = inputs.read_inputs((data,), reading, roles)
-    rows = split_rows(frame, None, roles, (data.name, data.name))
-    for note in rows.about.notes:
-        say(f"note: {note}")
-    return replace(rows, about=replace(rows.about, notes=(*notes, *rows.about.notes)))
-
-
-def _usual() -> tuple[str, ...]:
-    """Return the methods that are compared where none are named; say which are not installed."""
-    from ..compare import usual_methods
-
-    if find_spec("mapie") is None:
-        say(f"note: pip install mapie adds {', '.join(PEERS)} to the comparison.")
-    return usual_methods()
-
-
-def _show(context: typer.Context, lead: str, notes: tuple[str, ...], found: pd.DataFrame) -> None:
-    """Print the recommendation and the table, and write the files that were asked for."""
-    from ..compare import messages, recommend, summarise_folds
-
-    options = context.params
-    result = Compared(
-        found, summarise_folds(found), recommend(found, options["alpha"]), options["target"]
-    )
-    drawn = draw(result) if options["figure"] else None
-    page = make_report(result, lead, notes, files.origin(context)) if options["html"] else None
-    files.write_outputs(options, files.writing(found, options), drawn, page)
-    print_text(lead)
-    print_table("", COLUMNS, [_cells(row) for row in result.summary.to_dict("records")])
-    if len(result.summary) > 1:
-        print_text(f"\n{result.advice}")
-    if options["output"]:
-        print_text(f"\nWrote {len(found)} rows to {options['output']}.")
-    for warning in messages(found, "warning"):
-        say(f"warning: {warning}")
-
-
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the means of a method, with their standard errors, in words."""
     if row["coverage"] != row["coverage"]:
-        return (row["method"], "failed", "", "", "", "")
+        return (row["method"], "failed", *[""] * len(SHOWN))
+    means = [
+        f"{in_figures(row[name], 3)} ± {in_figures(row[f'{name}_se'], 2)}"
+        for name in ("coverage", "score", "width")
+    ]
     certified = "none" if row["certified"] != row["certified"] else f"{row['certified']:.3f}"
-    means = [plus_minus(row[name], row[f"{name}_se"]) for name in MEASURED]
-    return (row["method"], *means, f"{row['seconds']:.2g}", certified)
+    return (row["method"], *means, in_figures(row["seconds"], 2), certified)
+
+
+def draw(
+    summary: pd.DataFrame,
+    advice: Recommendation,
+    target: str,
+    columns: Iterable[str] = SHOWN,
+    scale: float = 1.0,
+) -> Any:
+    """Draw quantities side by side."""
+    from matplotlib import figure as figures
+
+    from ..plots import Panel, plot_comparison, style
+    from ..plots.figures import literal
+
+    panels = []
+    for column in columns:
+        name = SHOWN[column][0].lower()
+        label = name if column in ("coverage", "seconds") else f"{name}, {literal(target)}"
+        aim = 1 - advice.alpha if column == "coverage" else None
+        errors = summary[f"{column}_se"]
+        panels.append(Panel(label, summary[column], errors, column == "seconds", aim, "1 − α"))
+    with style(scale):
+        size = (4.5 * len(panels) + 0.5, max(4.2, 0.35 * len(summary)))
+        figure = figures.Figure(figsize=size, layout="constrained")
+        axes = figure.subplots(1, len(panels))
+        plot_comparison(list(summary["method"]), panels, axes, best=advice.method)
+    return figure
+
+
+def make_report(
+    found: pd.DataFrame, summary: pd.DataFrame, advice: Recommendation, target: str
+) -> dict[str, Any]:
+    """Return the parts of the page."""
+    from ..compare import ABOUT
+    from ..plots import figure_svg
+
+    figures = []
+    for column, (title, caption) in SHOWN.items():
+        drawn = draw(summary, advice, target, [column], scale=1.6)  # for a phone
+        figures.append(Figure(title, figure_svg(drawn, title=title, id_prefix=column), caption))
+    pairs = [(title.lower(), "± s.e.") for title, _ in SHOWN.values()]
+    columns = [name for column in SHOWN for name in (column, f"{column}_se")]
+    numbers = summary[["method", *columns, "certified"]].itertuples(index=False, name=None)
+    heads = ("method", *sum(pairs, ()), "certified")
+    verdict = Verdict("Recommendation", advice.claim, advice.reasons)
+    return {
+        "title": "Methods compared",
+        "verdict": verdict if len(summary) > 1 else None,
+        "certificate": None,
+        "figures": tuple(figures),
+        "tables": (Table("Methods", heads, tuple(numbers), NOTE, found.to_csv(index=False)),),
+        "glossary": {name: ABOUT[name] for name in summary["method"]},
+    }

@@ -1,40 +1,44 @@
-"""``lazyknife fit``: a model of the rows of a file, saved for ``lazyknife predict --model``."""
+"""``lazyknife fit``, and models for ``lazyknife predict``: fitted to a file, or loaded."""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..memory import NotEnoughMemory, free_bytes
 from . import options as opt
-from .console import plainly, print_table, print_text, say
-from .inputs import check_inputs, read_inputs, reading_of, roles_of
+from .console import plainly, print_table, print_text, say_notes
 from .options import FILES, option
-from .predict import FEWEST_ROWS, ID, OWN, in_words, levels_of, settings_of
-from .sizes import check_sizes
-from .stored import SUFFIXES, save_model
+from .read_table import Formats, Source, open_source
+from .rows import Roles, Rows, check_known, check_names, read_batches, read_training
 
 if TYPE_CHECKING:
-    import pandas as pd
-
+    from ..certificate import Certificate
     from ..estimators.lazy import LazyJackknifeRegressor
-    from .tables import Roles
 
-ROWS = "Training rows: .csv, .csv.gz, .tsv or .parquet."
-MODEL = "File for the model (.lk)."
+KINDS = ".csv, .csv.gz, .tsv, .parquet or .xlsx; - is standard input"
+COPIES = 3  # of a file in memory: as it is read, as columns, and as numbers
 MIB = 2**20
-DATA = {name: of for name, of in opt.DATA.items() if name not in ("html", "figure")}
+UNKNOWN: dict[str, Any] = {
+    "target": None,
+    "unit": 1.0,
+    "unused": [],
+    "formats": {},
+}  # to a model saved in Python
 
 
 @plainly
-@opt.with_options(DATA, opt.READING, opt.TARGET, OWN, opt.SEED, opt.SETTINGS, opt.BASES)
+@opt.with_options(opt.DATA, opt.READING, opt.SETTINGS, opt.BASES)
 def fit(
-    context: typer.Context,
-    train: Annotated[Path, typer.Argument(help=ROWS, metavar="TRAIN")],
+    train: Annotated[Path, typer.Argument(help=f"Training rows: {KINDS}.", metavar="TRAIN")],
     target: opt.Target,
-    model: Annotated[Path, option(MODEL, FILES, "--model", "-m")],
-    id_column: Annotated[str | None, option(ID, FILES, "--id", metavar="COLUMN")] = None,
+    model: Annotated[Path, option("File for the model (.lk).", FILES, "--model", "-m")],
+    id_column: opt.Id = None,
     **given: Any,
 ) -> None:
     """Learn from the rows of TRAIN and save the model, for lazyknife predict NEW --model.
@@ -45,34 +49,114 @@ def fit(
     """
     from ..files import check_writable
 
-    check_writable(model, SUFFIXES)
-    reading, roles = reading_of(given), roles_of(target, given, id_column)
-    check_sizes(check_inputs((train,), reading, roles), given)
-    levels = levels_of(given["alpha"])
-    (frame,), _ = read_inputs((train,), reading, roles)
-    settings = settings_of(given, pooled=False) | {"alpha": levels[0]}
-    fitted = _fitted(frame, roles, given["unit"], train.name, settings)
-    save_model(fitted, model, given["unit"], roles, reading)
-    print_table("", ("", ""), _measured(fitted))
-    print_text(f"\n{in_words([fitted.certify(alpha=level) for level in levels])}\n")
+    check_writable(model, (".lk",))
+    opt.settings_of(given)  # refuses wrong values before anything is read
+    roles = opt.roles_of(target, id_column, given)
+    fitted = fit_model(train, None, roles, opt.formats_of(given), given)
+    fitted.model.command_ = {
+        "target": target,
+        "unit": fitted.unit,
+        "unused": [name for name in (*roles.drop, id_column) if name],
+        "formats": asdict(fitted.formats),
+    }
+    fitted.model.save(model)
+    columns = len(fitted.model.feature_names_in_)
+    sizes = [("training rows", fitted.model.n_samples_fit_), ("features", columns)]
+    print_table("", ("", ""), sizes)
+    certificates = [fitted.model.certify(alpha=level) for level in opt.levels_of(given)]
+    print_text(f"\n{in_words(certificates)}\n")
     print_text(f"Wrote the model to {model} ({model.stat().st_size / MIB:.1f} MiB).")
 
 
-def _fitted(
-    frame: pd.DataFrame, roles: Roles, unit: float, file: str, settings: dict[str, Any]
-) -> LazyJackknifeRegressor:
-    """Return a model of the rows that have a target."""
+@dataclass(frozen=True)
+class Fitted:
+    """A model, the rows that it is to predict, in parts, and what the command knows of them."""
+
+    model: LazyJackknifeRegressor
+    target: str
+    unit: float
+    formats: Formats  # of the training rows
+    notes: list[str]
+    parts: Iterable[Rows] = ()
+    pooled_with: str = ""  # the file of new rows, if anything was learned from it
+
+
+def fit_model(
+    train: Path, new: Source | None, roles: Roles, formats: Formats, given: Mapping[str, Any]
+) -> Fitted:
+    """Read training rows and, where they are known, new rows, and fit a model."""
+    layers, source = opt.layers_of(given), open_source(train, formats)
+    check_names(source, new, roles)
+    _check_memory([source] if new is None else [source, new])
+    rows, new_rows = read_training(source, new, roles, formats)
+    say_notes(rows.notes)
+
+    from ..data.encoder import TableEncoder
     from ..estimators.lazy import LazyJackknifeRegressor
-    from .tables.rows import split_rows
+    from ..networks import mlp
+    from ..shift import ShiftWarning
 
-    rows = split_rows(frame, None, roles, (file, file))
-    if len(rows.y) < FEWEST_ROWS:
-        raise ValueError(f"{file}: {len(rows.y)} rows are too few: give at least {FEWEST_ROWS}")
-    for note in rows.about.notes:
-        say(f"note: {note}")
-    return LazyJackknifeRegressor(**settings, encoding=rows.encoding).fit(rows.X, rows.y / unit)
+    model = LazyJackknifeRegressor(
+        network=None if layers is None else mlp(layers, skip=True),
+        base=opt.make_base(given),
+        encoding=TableEncoder(categorical=roles.categorical) if roles.categorical else None,
+        **opt.settings_of(given, new is not None),
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ShiftWarning)  # the outcome says it
+        model.fit(rows.X, rows.y / given["unit"], X_pool=None if new_rows is None else new_rows.X)
+    # Medians, categories or scales may come from the rows of both files together.
+    pooled_with = "" if new is None or model.scaling_.pool is None else new.name
+    parts = [] if new_rows is None else [new_rows]
+    known = (str(roles.target), given["unit"], rows.formats, rows.notes)
+    return Fitted(model, *known, parts, pooled_with)
 
 
-def _measured(model: LazyJackknifeRegressor) -> list[tuple[str, str]]:
-    columns = len(model.feature_names_in_)
-    return [("training rows", f"{model.n_samples_fit_}"), ("features", f"{columns}")]
+def load_model(path: Path, new: Source, roles: Roles, formats: Formats, device: str) -> Fitted:
+    """Load a model for new rows, which are read as its training rows were."""
+    for name in filter(None, (roles.target, roles.id_column)):
+        check_known(name, new.columns, new.name)
+
+    from ..estimators.lazy import LazyJackknifeRegressor
+
+    model = LazyJackknifeRegressor.load(path, map_location=device)
+    schema, known = model.reader_.schema, getattr(model, "command_", UNKNOWN)
+    if schema is None:
+        raise ValueError(f"{path} was fitted on an array, whose columns have no names: fit a frame")
+    asked = {name: value for name, value in asdict(formats).items() if value}
+    features = [str(column.name) for column in schema.columns]
+    if roles.id_column in features:
+        message = f"column {roles.id_column!r} is a feature of the model: give another as --id"
+        raise ValueError(f"{new.name}: {message}")
+    for name in features:
+        check_known(name, new.columns, new.name)
+    target = roles.target or known["target"]
+    unused = set(new.columns) - {*features, target, roles.id_column, *known["unused"]}
+    notes = [f"{new.name}: column {name!r} is not used by the model." for name in sorted(unused)]
+    say_notes([*new.notes, *notes])
+    texts = [str(column.name) for column in schema.columns if column.nominal]
+    formats = Formats(**{**known["formats"], **asked})
+    parts = read_batches(new, features, texts, roles._replace(target=target), formats)
+    return Fitted(model, target or "y", known["unit"], formats, [*new.notes, *notes], parts)
+
+
+def _check_memory(sources: Sequence[Source]) -> None:
+    """Refuse files that do not fit in memory, before they are read."""
+    needed, free = COPIES * sum(source.size for source in sources), free_bytes()
+    if needed > free:
+        files = " and ".join(source.name for source in sources)
+        raise NotEnoughMemory(
+            f"{files} need about {needed:,} bytes of memory, but {free:,} are free: give fewer "
+            "rows (a random part of them), or columns; lazyknife fit and predict --model read new "
+            "rows in batches"
+        )
+
+
+def in_words(certificates: Sequence[Certificate]) -> str:
+    """Return one certificate in full (the first that certifies anything), one line of the others.
+
+    All levels have the same scope and assumptions.
+    """
+    whole = next((one for one in certificates if one.coverage), certificates[0])
+    lines = [f"{one}\n" if one is whole else str(one).splitlines()[0] for one in certificates]
+    return "\n".join(lines).rstrip()

@@ -1,161 +1,149 @@
-"""The options of the commands; those that are settings of the library have its defaults."""
+"""The options of the commands, and the settings of the library that they stand for.
+
+Names and defaults are those of ``LazyJackknifeRegressor`` and of the bases, as the tests check;
+help and refusals of wrong values load neither.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
-from .library import defaults, members, names
+from .console import show_progress
+from .read_table import Formats
+from .rows import Roles
+
+if TYPE_CHECKING:
+    from ..base import BaseMethod
 
 Command = TypeVar("Command", bound=Callable[..., None])
 Options = dict[str, tuple[Any, Any]]  # names with annotations and defaults, as in a signature
+Names, Number, Count = list[str] | None, float | None, int | None
+FILES, TEXTS, LAZY = "Files and columns", "Files, where a guess is wrong", "The intervals"
+BASE, RUN = "The base", "The run"
 
-BASE, FILES, LAZY, RUN = "The base", "Files and columns", "The intervals", "The run"
-TEXTS = "Text files, where a guess is wrong"
 
-
-def option(text: str, panel: str, *flags: str, metavar: str | None = None, **more: Any) -> Any:
+def option(text: str, panel: str, *flags: str, **more: Any) -> Any:
     """Return a typer option with a help text in one of the panels above."""
-    return typer.Option(*flags, help=text, rich_help_panel=panel, metavar=metavar, **more)
+    return typer.Option(*flags, help=text, rich_help_panel=panel, **more)
 
 
-def table(panel: str, **entries: tuple[Any, ...]) -> Options:
-    """Return options of one panel: type, default, help and, if needed, the name of the value."""
+def table(panel: str, **entries: tuple[Any, Any, str]) -> Options:
+    """Return options of one panel: type, default and help."""
     return {
-        name: (Annotated[kind, option(text, panel, metavar=next(iter(metavar), None))], default)
-        for name, (kind, default, text, *metavar) in entries.items()
+        name: (Annotated[kind, option(text, panel)], default)
+        for name, (kind, default, text) in entries.items()
     }
 
 
-Target = Annotated[str, option("Column to predict.", FILES, "--target", metavar="COLUMN")]
-OptionalTarget = Annotated[
-    str | None, option("Column to predict.", FILES, "--target", metavar="COLUMN")
-]
-Alpha = Annotated[float, option("Level: intervals aim at a coverage of 1 − alpha.", LAZY)]
-Jobs = Annotated[int, option("Fits at a time, each on one thread; -1: all cores.", RUN)]
-Scheduler = Annotated[
-    str | None,
-    option("Address of a Dask scheduler, on whose workers fits run.", RUN, metavar="ADDRESS"),
-]
-SEED: Options = {"seed": (Annotated[int, option("Seed of all randomness.", RUN, min=0)], 0)}
+def _check_jobs(jobs: int) -> int:
+    if jobs < 1 and jobs != -1:
+        raise typer.BadParameter("give 1 or more, or -1 for all cores")
+    return jobs
 
-_SCALING = (
-    f"How features are scaled: {names('data.scaling', 'TRANSFORMS')}; or symlog+standardize or "
-    "none. standardize uses training and new rows together, which does not leak."
-)
-_CATEGORICAL = "Column to encode as categories (may be repeated)."
-_UNIT = "Fixed unit of the target, such as 1000: target ÷ unit is learned."
+
+COLUMN = {"metavar": "COLUMN"}
+Target = Annotated[str, option("Column to predict.", FILES, "--target", **COLUMN)]
+Id = Annotated[str | None, option("Column of row names for the output.", FILES, "--id", **COLUMN)]
+JOBS = "Fits at a time, each on one thread; -1: all cores."
+Jobs = Annotated[int, option(JOBS, RUN, callback=_check_jobs)]
+Scheduler = Annotated[str | None, option("Address of a Dask scheduler, whose workers fit.", RUN)]
 DATA = table(
+    FILES,
+    drop=(Names, None, "Column to ignore (may be repeated)."),
+    categorical=(Names, None, "Column to encode as categories (may be repeated)."),
+)
+PAGES = table(
     FILES,
     html=(Path | None, None, "Write a self-contained HTML report."),
     figure=(Path | None, None, "Draw a figure (.svg, .pdf or .png)."),
-    drop=(list[str] | None, None, "Column to ignore (may be repeated).", "COLUMN"),
-    categorical=(list[str] | None, None, _CATEGORICAL, "COLUMN"),
-) | table(LAZY, scaling=(str | None, None, _SCALING, "NAME"), unit=(float, 1.0, _UNIT))
-
-_NA = (
-    "Text of a missing value (may be repeated), instead of NA, NaN, null and the like in all "
-    "columns and ?, - and the like in columns of numbers or dates. Empty fields always are."
 )
-_DATES = "day-first, month-first, or a format such as %d/%m/%y; by default what all values fit."
 READING = table(
     TEXTS,
-    sep=(str | None, None, "Separator of fields: a character, or tab.", "CHARACTER"),
-    decimal=(str | None, None, "Mark of decimals: . or ,", "CHARACTER"),
-    thousands=(str | None, None, "Mark between thousands: , . ' or space.", "CHARACTER"),
-    na=(list[str] | None, None, _NA, "TEXT"),
-    encoding=(str | None, None, "Encoding, such as utf-8, cp1252 or utf-16.", "NAME"),
-    dates=(str | None, None, _DATES, "ORDER"),
-)
-
-_BOUND = "{end} value that the target can have: intervals end there."
-TARGET = table(
-    LAZY,
-    target_transform=(
-        str | None,
+    sep=(str | None, None, "Separator of fields: a character, or tab."),
+    decimal=(Literal[".", ","] | None, None, "Mark of decimals."),
+    dates=(str | None, None, "day-first, month-first, or a format such as %d/%m/%y."),
+    na=(
+        Names,
         None,
-        f"Learn a function of the target: {names('data.targets', 'TARGETS')}; log requires values "
-        "above 0, logit between 0 and 1. Intervals are transformed back.",
-        "NAME",
+        "Text of a missing value (may be repeated), instead of NA, -, ? and the like.",
     ),
-    lower_bound=(float | None, None, _BOUND.format(end="Smallest")),
-    upper_bound=(float | None, None, _BOUND.format(end="Largest")),
+    encoding=(str | None, None, "Encoding, such as utf-8, cp1252 or utf-16."),
+    sheet=(str | None, None, "Sheet of an Excel file; by default the first."),
 )
-
-# Settings of LazyJackknifeRegressor under their own names, and of the bases: type and help.
-_OWN: dict[str, tuple[Any, str]] = {
-    "construction": (
-        str,
-        f"How intervals are made: {names('intervals.constructions', 'CONSTRUCTIONS')}. "
-        "jackknife and naive have no guarantee.",
-    ),
-    "widths": (
-        str | None,
-        f"What widths depend on: {names('ridge.widths', 'WIDTHS')}. leverage is the distance from "
-        "other rows, auto lets models choose. By default, what suits the construction.",
-    ),
-    "feature_weights": (str, "auto: each model weighs the features; none: all weigh the same."),
-    "folds": (int, "Number of folds of --construction cv+."),
-    "readout": (
-        str,
-        f"Model that predicts: {names('ridge.readout', 'READOUTS')}; tangent is the linearised "
-        "network, network the network at the moved weights.",
-    ),
-    "ridge": (str, "λ, or auto: each model chooses it on its own rows."),
-    "fit_intercept": (bool, "Fit an intercept."),
-    "n_starts": (int, "Number of randomly initialised networks to average."),
-    "loss": (
-        str,
-        f"Loss of the models: {names('losses', 'LOSSES')}. logistic requires targets 0 and 1, "
-        "poisson counts; huber is in units of --unit.",
-    ),
-    "nu": (float, "Widen every interval by ν on both sides, in the target's (transformed) unit."),
-    "device": (str, "Where the models are solved: auto, or a device such as cpu or cuda."),
-}
-BASE_OPTIONS: dict[str, tuple[Any, str]] = {
-    "epsilon": (float, "Privacy ε of dpsgd or perturbed"),
-    "delta": (float, "Privacy δ of dpsgd"),
-    "epochs": (int, "Passes over the training rows"),
-    "batch_size": (int, "Rows in a batch"),
-    "lr": (float, "Learning rate"),
-    "max_grad_norm": (float, "Clipping norm of dpsgd"),
-    "noise_multiplier": (float, "Noise of dpsgd, instead of --epsilon"),
-    "fraction": (float, "Fraction of the rows that split trains on"),
-    "sensitivity": (float, "Bound that you assert on how far one row moves perturbed's weights"),
-    "norm": (str, "Norm of --sensitivity and of the noise of perturbed"),
-}
-_BASE_HELP = (
-    f"How the base weights are obtained: {names('base', 'BASES')}. public: random initialisation; "
-    "split: training on some of the rows; dpsgd: private training; perturbed: training, then "
-    "noise; plain: training, without a guarantee."
+LEVEL = "Level: intervals aim at a coverage of 1 − alpha (may be repeated); by default 0.1."
+HIDDEN = (
+    "Widths of the hidden layers of one network, such as 64,64. By default each model chooses its "
+    "network, or they are 64,64 where other options require a network of finite width."
 )
-_FILES = {"public": "public_split", "split": "public_split"}
-_FIELDS = {
-    kind: defaults(f"base.{_FILES.get(kind, kind)}", of)
-    for kind, of in members("base", "BASES").items()
-}
-
-
-def _base_option(name: str, kind: Any, text: str) -> tuple[Any, None, str]:
-    """Return an option of the bases; its help names the defaults, and for which bases."""
-    found: dict[object, list[str]] = {}
-    for base, fields in _FIELDS.items():
-        if fields.get(name) is not None:
-            found.setdefault(fields[name], []).append(base)
-    shown = " or ".join(f"{value} ({', '.join(bases)})" for value, bases in found.items())
-    return kind | None, None, f"{text}; by default {shown}." if shown else f"{text}."
-
-
-LIBRARY = defaults("estimators.lazy", "LazyJackknifeRegressor")
-SETTINGS = table(LAZY, **{name: (of, LIBRARY[name], text) for name, (of, text) in _OWN.items()})
+SCALING = (
+    "How features are scaled: auto, the default, by the rows of each model; standardize, that of "
+    "--hidden, by training and new rows together, which does not leak."
+)
+CONSTRUCTION = Literal["plus", "minmax", "full", "cv+", "jackknife", "naive"]
+SETTINGS = table(
+    LAZY,
+    alpha=(list[float] | None, None, LEVEL),
+    construction=(CONSTRUCTION, "plus", "How intervals are made; the last two guarantee nothing."),
+    folds=(int, 10, "Number of folds of --construction cv+."),
+    widths=(
+        Literal["constant", "leverage", "auto"] | None,
+        None,
+        "What widths depend on: nothing, the distance from other rows, or what models choose.",
+    ),
+    hidden=(str | None, None, HIDDEN),
+    scaling=(Literal["auto", "symlog", "standardize", "none"] | None, None, SCALING),
+    feature_weights=(Literal["auto", "none"], "auto", "Whether each model weighs the features."),
+    ridge=(str, "auto", "λ, or auto: each model chooses it on its own rows."),
+    fit_intercept=(bool, True, "Fit an intercept."),
+    readout=(Literal["network", "tangent"], "tangent", "Predict by the network, or linearised."),
+    n_starts=(int, 1, "Number of randomly initialised networks to average."),
+    loss=(
+        Literal["squared", "huber", "logistic", "poisson"],
+        "squared",
+        "Loss of the models; logistic requires targets 0 and 1, poisson counts.",
+    ),
+    unit=(float, 1.0, "Fixed unit of the target, such as 1000: target ÷ unit is learned."),
+    target_transform=(
+        Literal["log", "log1p", "logit", "symlog"] | None,
+        None,
+        "Learn a function of the target; intervals are transformed back.",
+    ),
+    lower_bound=(Number, None, "Smallest value that the target can have."),
+    upper_bound=(Number, None, "Largest value that the target can have."),
+    nu=(float, 0.0, "Widen every interval by ν on both sides, in the (transformed) unit."),
+) | table(
+    RUN,
+    seed=(int, 0, "Seed of all randomness."),
+    device=(str, "auto", "Where models are solved: auto, or a device such as cpu or cuda."),
+    verbose=(bool | None, None, "Show progress; by default on a terminal."),
+)
+KIND = (
+    "How base weights are obtained: random initialisation; training on some of the rows; private "
+    "training; training, then noise; or training, without a guarantee."
+)
 BASES = table(
     BASE,
-    base=(str, "public", _BASE_HELP),
-    **{name: _base_option(name, *option) for name, option in BASE_OPTIONS.items()},
+    base=(Literal["public", "split", "dpsgd", "perturbed", "plain"], "public", KIND),
+    epsilon=(Number, None, "Privacy ε of dpsgd or perturbed."),
+    delta=(Number, None, "Privacy δ of dpsgd."),
+    epochs=(Count, None, "Passes over the training rows."),
+    batch_size=(Count, None, "Rows in a batch."),
+    lr=(Number, None, "Learning rate."),
+    max_grad_norm=(Number, None, "Clipping norm of dpsgd."),
+    noise_multiplier=(Number, None, "Noise of dpsgd, instead of --epsilon."),
+    fraction=(Number, None, "Fraction of the rows that split trains on."),
+    sensitivity=(Number, None, "Bound that you assert on how far a row moves the weights."),
+    norm=(Literal["l1", "l2"] | None, None, "Norm of --sensitivity, and of perturbed's noise."),
+)
+SAME = (
+    *("construction", "folds", "widths", "fit_intercept", "readout", "n_starts", "loss"),
+    *("target_transform", "device"),
 )
 
 
@@ -174,3 +162,95 @@ def with_options(*tables: Options) -> Callable[[Command], Command]:
         return command
 
     return extended
+
+
+def flag(name: str) -> str:
+    """Name of an option as it is typed."""
+    return f"--{name.replace('_', '-')}"
+
+
+def formats_of(given: Mapping[str, Any]) -> Formats:
+    """Return how files are written, by the options."""
+    options: dict[str, Any] = {name: given[name] or None for name in READING}
+    return Formats(**options)
+
+
+def roles_of(target: str | None, id_column: str | None, given: Mapping[str, Any]) -> Roles:
+    """Return the columns that the options name."""
+    drop = tuple(name for name in given["drop"] or () if name != id_column)  # no feature anyway
+    return Roles(target, id_column, drop, tuple(given["categorical"] or ()))
+
+
+def levels_of(given: Mapping[str, Any]) -> list[float]:
+    """Return the levels of the intervals, each once."""
+    from ..data.checks import check_fraction
+
+    return list(dict.fromkeys(check_fraction("alpha", each) for each in given["alpha"] or [0.1]))
+
+
+def settings_of(given: Mapping[str, Any], pooled: bool = True) -> dict[str, Any]:
+    """Return the settings of the estimator that the options describe, but for networks and bases.
+
+    ``pooled`` says that the rows to predict are known: scales of features can be learned then.
+    """
+    from ..data.checks import check_not_negative, check_positive
+
+    unit, bounds = (
+        check_positive("unit", given["unit"]),
+        (given["lower_bound"], given["upper_bound"]),
+    )
+    if unit != 1 and any(bounds):
+        raise ValueError(f"--unit {unit:g} with bounds {bounds}: leave one of them out")
+    try:
+        ridge = "auto" if given["ridge"] == "auto" else float(given["ridge"])
+    except ValueError:
+        raise ValueError(f"--ridge {given['ridge']}: give auto or a number") from None
+    nu = check_not_negative("nu", given["nu"])
+    scaling = given["scaling"] or ("standardize" if given["hidden"] and pooled else "auto")
+    return {name: given[name] for name in SAME} | {
+        "alpha": levels_of(given)[0],
+        "ridge": ridge,
+        "scaling": None if scaling == "none" else scaling,
+        "bounds": None if bounds == (None, None) else bounds,
+        "nu": nu if given["target_transform"] else nu / unit,
+        "feature_weights": None if given["feature_weights"] == "none" else "auto",
+        "random_state": given["seed"],
+        "verbose": show(given),
+    }
+
+
+def show(given: Mapping[str, Any]) -> bool:
+    """Whether to show progress."""
+    return show_progress() if given["verbose"] is None else bool(given["verbose"])
+
+
+def layers_of(given: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """Return the widths of the layers of ``--hidden``."""
+    text = given["hidden"]
+    parts = [] if text is None else text.split(",")
+    if not all(part.isdecimal() and int(part) for part in parts):
+        raise ValueError(f"--hidden {text!r}: give the widths of the layers, such as 64,64")
+    return None if text is None else tuple(map(int, parts))
+
+
+def make_base(given: Mapping[str, Any]) -> BaseMethod:
+    """Return the base that the options describe; one that was not given is None."""
+    from ..base import BASES as KINDS
+    from ..base import Plain
+
+    own = {name: {field.name: field for field in fields(of)} for name, of in KINDS.items()}  # type: ignore[arg-type]
+    trained = own["plain"].keys()  # which other bases take as one argument, ``training``
+    takes = {name: own[name].keys() | (trained if "training" in own[name] else ()) for name in own}
+    kind = given["base"]
+    chosen = {name: given[name] for name in BASES if name != "base" and given[name] is not None}
+    if {"epsilon", "noise_multiplier"} <= chosen.keys():
+        raise ValueError("give --epsilon or --noise-multiplier, not both")
+    for name in chosen.keys() - takes[kind]:
+        others = " or ".join(other for other in KINDS if name in takes[other])
+        raise ValueError(f"{flag(name)} requires --base {others}, not {kind}")
+    if "training" in own[kind]:
+        chosen["training"] = Plain(**{name: chosen.pop(name) for name in trained & chosen.keys()})
+    for name, setting in own[kind].items():
+        if setting.default is setting.default_factory is MISSING and name not in chosen:
+            raise ValueError(f"--base {kind} requires {flag(name)}")
+    return KINDS[kind](**chosen)

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from .files import safe_cells
-from .report import Figure, Report, Table
-from .words import verdict
+import numpy as np
+
+from .console import in_figures
+from .output import safe_cells
+from .report import Figure, Report, Table, Verdict
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from ..certificate import Certificate
+    from ..estimators.lazy import LazyJackknifeRegressor
     from ..results import Intervals
     from ..shift import Shift
-    from .tables.rows import About
-    from .totals import Totals
+    from .rows import Rows
 
+MOST_SHOWN = 50_000  # rows in figures and in the CSV file of a report
 SHOWN = 1000  # rows of the table in a report
 SIZE, READABLE = (5.0, 3.8), 1.6  # inches, and the scale of letters that a phone needs
+BINNED = 20  # rows from which coverage by width says something
 FAR = 3.0  # standard errors below the certificate
 FALSE_ALARMS = 0.01  # largest share of runs with exchangeable rows that are warned about, per level
 LOOK_FOR = (
@@ -31,95 +32,138 @@ LOOK_FOR = (
     "new rows from another population, the target in another unit, rows selected by hand or by "
     "their values, duplicated training rows, settings chosen on these rows."
 )
-
 SHIFTED = (
     "The guarantee is about new rows like the training rows, so do not rely on it here: coverage "
     "may be lower. Possible causes: files split by time or sorted by a column, new rows from "
     "another place or population. With rows split at random this warning appears in at most "
     f"{FALSE_ALARMS:.0%} of the runs."
 )
+LIKE = (
+    "This holds for new rows that come from the same source as the training rows, on average over "
+    "many of them: it is not a promise for one row or one kind of row."
+)
+
+
+class Sample:
+    """Rows with their intervals: all of them, or a random sample of many; and sums over all."""
+
+    intervals: Intervals
+    rows: Rows
+
+    def __init__(self, levels: int) -> None:
+        self.count, self.random = 0, np.random.default_rng(0)
+        self.keys, self.places = np.empty(0), np.empty(0, np.intp)
+        # Widths, interval scores and covered rows of each level; NaN if rows lack a target.
+        self.sums = np.zeros((3, levels))
+
+    def add(self, found: Intervals, rows: Rows) -> None:
+        """Add further rows, and keep those with the smallest random keys."""
+        import pandas as pd
+
+        from ..metrics import interval_score, mean_width
+
+        count, y = len(found), rows.y
+        score = np.nan if y is None else interval_score(y, found).value
+        covered = np.nan if y is None else found.covers(y).mean(axis=0)
+        for total, mean in zip(self.sums, (mean_width(found).value, score, covered), strict=True):
+            total += count * np.asarray(mean)
+        keys = np.append(self.keys, self.random.random(count))
+        places = np.append(self.places, np.arange(self.count, self.count + count))
+        if self.count:
+            before, found = self.rows, found.concat([self.intervals, found])
+            y = None if y is None or before.y is None else np.append(before.y, y)
+            ids = None if rows.ids is None else pd.concat([before.ids, rows.ids])
+            rows = replace(rows, X=pd.concat([before.X, rows.X]), y=y, ids=ids)
+        kept = np.sort(np.argsort(keys)[:MOST_SHOWN])
+        self.keys, self.places, self.count = keys[kept], places[kept], self.count + count
+        self.intervals, self.rows = found[kept], rows[kept]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Rows, intervals and guarantees."""
+    """Intervals of new rows, and what is said of them."""
 
-    rows: About
-    intervals: Intervals  # of the new rows, or of a sample of them, at one or several levels
-    totals: Totals  # over all new rows
-    certificates: tuple[Certificate, ...]  # one for each level
-    models: int  # n, the number of training rows whose residuals the intervals rest on
+    sample: Sample  # of the new rows, at one level or several
+    certificates: Sequence[Certificate]  # one for each level
     shift: Shift  # whether the new rows look like the training rows
+    model: LazyJackknifeRegressor
     target: str  # the column that is predicted
-    sampled: NDArray[np.intp] | None = None  # places of the rows of a sample among all new rows
-    formulas: int = 0  # number of names of new rows that a spreadsheet would run
+    notes: Sequence[str]
 
     @property
     def levels(self) -> list[Intervals]:
         """The intervals of each level."""
-        whole = self.intervals
+        whole = self.sample.intervals
         if not isinstance(whole.alpha, tuple):
             return [whole]
+        ends = zip(whole.lower.T, whole.upper.T, whole.alpha, self.certificates, strict=True)
         return [
             replace(whole, lower=lower, upper=upper, alpha=alpha, certificate=certificate)
-            for lower, upper, alpha, certificate in zip(
-                whole.lower.T, whole.upper.T, whole.alpha, self.certificates, strict=True
-            )
+            for lower, upper, alpha, certificate in ends
         ]
 
+    def measured(self) -> list[tuple[str, str]]:
+        """Rows of a table: sizes, widths and, where the new rows have a target, coverage."""
+        columns, count = len(self.model.feature_names_in_), self.sample.count
+        sizes = {"training rows": self.model.n_samples_fit_, "new rows": count, "features": columns}
+        found = [(name, str(size)) for name, size in sizes.items()]
+        for part, (width, score, share) in zip(
+            self.levels, self.sample.sums.T / count, strict=True
+        ):
+            level = f"alpha = {part.alpha:g}"
+            found.append((f"mean width, {level}", in_figures(width)))
+            if not np.isnan(share):
+                error = math.sqrt(share * (1 - share) / count)
+                found += [
+                    (f"coverage of the new rows, {level}", f"{share:.3f} ± {error:.3f}"),
+                    (f"interval score, {level}", in_figures(score)),
+                ]
+        return found
 
-def measured(outcome: Outcome) -> list[tuple[str, str]]:
-    """Return rows of a table: sizes, widths and, where the new rows have a target, coverage."""
-    rows, totals = outcome.rows, outcome.totals
-    found = [
-        ("training rows", f"{rows.training}"),
-        ("new rows", f"{totals.rows}"),
-        ("features", f"{rows.features}"),
-    ]
-    for number, part in enumerate(outcome.levels):
-        level = f"alpha = {part.alpha:g}"
-        found.append((f"mean width, {level}", in_figures(totals.width(number))))
-        share, score = totals.coverage(number), totals.score(number)
-        if share is not None and score is not None:
-            found += [
-                (f"coverage of the new rows, {level}", "{:.3f} ± {:.3f}".format(*share)),
-                (f"interval score, {level}", in_figures(score)),
-            ]
-    return found
+    def doubts(self) -> list[str]:
+        """What casts doubt on the intervals: new rows unlike the training rows, low coverage."""
+        found, count = [str(self.shift), SHIFTED] if self.shift.clear else [], self.sample.count
+        short = []
+        for part, one, covered in zip(
+            self.levels, self.certificates, self.sample.sums[2], strict=True
+        ):
+            models = len(self.model.loo_.residuals)
+            if one.coverage and is_too_low(covered, count, one.coverage, models):
+                short.append(
+                    f"COVERAGE BELOW THE CERTIFICATE at alpha = {part.alpha:g}: "
+                    f"{covered / count:.3f} of the {count} new rows are covered, "
+                    f"{one.coverage:.3f} is certified. With exchangeable rows this warning appears "
+                    f"in at most {FALSE_ALARMS:.0%} of the runs."
+                )
+        return [*found, *short, LOOK_FOR] if short else found
 
-
-def doubts(outcome: Outcome) -> list[str]:
-    """Return what casts doubt on the intervals: new rows unlike the training rows, low coverage."""
-    if not outcome.shift.clear:
-        return shortfalls(outcome)
-    return [str(outcome.shift), SHIFTED, *shortfalls(outcome)]
-
-
-def in_figures(value: float) -> str:
-    """Return four figures, without an exponent where that is short: 28,120."""
-    return f"{float(f'{value:.4g}'):,.10g}"
-
-
-def shortfalls(outcome: Outcome) -> list[str]:
-    """Return a sentence for each level with too little coverage, and then the possible causes."""
-    totals = outcome.totals
-    if totals.covered is None:
-        return []
-    found = []
-    pairs = zip(outcome.levels, outcome.certificates, strict=True)
-    for number, (part, certificate) in enumerate(pairs):
-        covered, count = int(totals.covered[number]), totals.rows
-        certified = certificate.coverage
-        if certified and is_too_low(covered, count, certified, outcome.models):
-            found.append(
-                f"COVERAGE BELOW THE CERTIFICATE at alpha = {part.alpha:g}: {covered / count:.3f} "
-                f"of the {count} new rows are covered, {certified:.3f} is certified. With "
-                f"exchangeable rows this warning appears in at most {FALSE_ALARMS:.0%} of the runs."
+    def expectation(self) -> str:
+        """What to expect of intervals of the first level, in a sentence or two."""
+        alpha, certified = self.levels[0].alpha, self.certificates[0].coverage
+        aim = percent(1 - alpha)  # type: ignore[operator]  # one level
+        if not certified:
+            return f"The intervals aim at {aim} of new values, but no coverage is guaranteed."
+        if certified == 1.0:
+            return "The intervals are infinite: there are too few training rows for this level."
+        about = f"{aim} or more" if certified >= 1 - alpha else f"about {aim}"  # type: ignore[operator]
+        least = f"at least {percent(math.floor(100 * certified) / 100)}"
+        if self.shift.clear:
+            return (
+                f"For rows like the training rows the intervals contain {about} of the values, "
+                f"guaranteed {least}. These new rows do not look like them, so expect less."
             )
-    return [*found, LOOK_FOR] if found else []
+        return (
+            f"Expect {about} of new values inside their intervals; guaranteed: {least}, whatever "
+            "the distribution."
+        )
 
 
-def is_too_low(covered: int, count: int, certified: float, models: int) -> bool:
+def percent(share: float) -> str:
+    """Return a share in percent, with a space at which lines do not break."""
+    return f"{100 * share:.3g}\N{NO-BREAK SPACE}%"
+
+
+def is_too_low(covered: float, count: int, certified: float, models: int) -> bool:
     """Whether coverage of m = ``count`` new rows is significantly below the certified p.
 
     The coverage of many new rows given one training set of n = ``models`` rows varies as well, with
@@ -131,7 +175,7 @@ def is_too_low(covered: int, count: int, certified: float, models: int) -> bool:
     from scipy.stats import betabinom
 
     variance = certified * (1 - certified) * (1 / count + 1 / (models + 2))
-    if certified - covered / count <= FAR * math.sqrt(variance):
+    if not certified - covered / count > FAR * math.sqrt(variance):  # or covered is not known
         return False
     if certified == 1.0:
         return True
@@ -147,85 +191,76 @@ def draw(outcome: Outcome) -> dict[str, Any]:
     from ..plots import plot_coverage_by_bin, plot_intervals, style
     from ..plots.figures import literal
 
-    truth, first, name = outcome.rows.y_new, outcome.levels[0], literal(outcome.target)
-    titles = ("Intervals, sorted by prediction", "Coverage by width of the interval")
+    truth, first, name = outcome.sample.rows.y, outcome.levels[0], literal(outcome.target)
     with style(READABLE):
-        drawn = [figure.Figure(figsize=SIZE, layout="constrained") for _ in titles]
+        drawn = [figure.Figure(figsize=SIZE, layout="constrained") for _ in range(2)]
         plot_intervals(first, truth, ax=drawn[0].subplots(), label=name)
-        if truth is None:
-            return {titles[0]: drawn[0]}
-        target = 1 - float(first.alpha)  # type: ignore[arg-type]  # one level
-        ax = plot_coverage_by_bin(coverage_by_bin(truth, first), target, ax=drawn[1].subplots())
-        ax.set_xlabel(f"width of the interval of {name}")
-    return dict(zip(titles, drawn, strict=True))
+        found = {"Intervals, sorted by prediction": drawn[0]}
+        if truth is not None and len(truth) >= BINNED:
+            bins, aim = coverage_by_bin(truth, first), 1 - first.alpha  # type: ignore[operator]
+            ax = plot_coverage_by_bin(bins, aim, ax=drawn[1].subplots())
+            ax.set_xlabel(f"width of the interval of {name}")
+            found["Coverage by width of the interval"] = drawn[1]
+    return found
 
 
 def make_report(
-    outcome: Outcome,
-    drawings: Mapping[str, Any],
-    inputs: str,
-    origin: Mapping[str, Any],
-    safe: bool = False,
+    outcome: Outcome, drawings: Mapping[str, Any], lead: str, origin: Mapping[str, Any]
 ) -> Report:
-    """Put the report together; ``safe`` quotes what a spreadsheet would run in its CSV file."""
+    """Put the report together."""
     from ..plots import figure_svg
 
-    first, share = outcome.levels[0], outcome.totals.coverage(0)
+    certificate, count, share = (
+        outcome.certificates[0],
+        outcome.sample.count,
+        outcome.sample.sums[2],
+    )
+    tone = "doubtful" if outcome.shift.clear else "certified"
+    tone, details = (tone, []) if certificate.coverage else ("warning", [])
+    if not np.isnan(share[0]):
+        of = f"of the {count:,} new rows, whose values are known, lie inside"
+        details.append(f"Measured: {percent(share[0] / count)} {of}.")
     figures = tuple(
         Figure(title, figure_svg(drawn, title=title, id_prefix=f"figure{number}"))
         for number, (title, drawn) in enumerate(drawings.items())
     )
-    results = Table("Results", ("quantity", "value"), tuple(measured(outcome)))
+    rows = zip(outcome.levels, outcome.certificates, strict=True)
+    guarantees = tuple((i.alpha, one.coverage, str(one).splitlines()[0]) for i, one in rows)
+    columns = ("alpha", "certified coverage", "certificate")
+    levels = Table("Guarantee of each level", columns, guarantees)
+    results = Table("Results", ("quantity", "value"), tuple(outcome.measured()))
     return Report(
         title="Prediction intervals",
-        lead=inputs,
-        verdict=verdict(
-            float(first.alpha),  # type: ignore[arg-type]  # one level
-            outcome.certificates[0],
-            outcome.shift.clear,
-            None if share is None else (share[0], outcome.totals.rows),
+        lead=lead,
+        verdict=Verdict(
+            "What to expect",
+            outcome.expectation(),
+            (*details, LIKE) if tone == "certified" else tuple(details),
+            tone,
         ),
-        certificate=outcome.certificates[0],
+        certificate=certificate,
         figures=figures,
-        tables=(results, *_guarantees(outcome), _intervals(outcome, safe)),
-        notes=outcome.rows.notes,
-        warnings=tuple(doubts(outcome)),
+        tables=(results, *([levels] if len(guarantees) > 1 else []), _intervals(outcome)),
+        notes=tuple(outcome.notes),
+        warnings=tuple(outcome.doubts()),
         **origin,
     )
 
 
-def _guarantees(outcome: Outcome) -> list[Table]:
-    """Return a table of the certificates if there are several levels."""
-    rows = tuple(
-        (part.alpha, certificate.coverage, str(certificate).splitlines()[0])
-        for part, certificate in zip(outcome.levels, outcome.certificates, strict=True)
-    )
-    note = "Scope and assumptions are the same for all levels."
-    columns = ("alpha", "certified coverage", "certificate")
-    return [Table("Guarantee of each level", columns, rows, note)] if len(rows) > 1 else []
-
-
-def _intervals(outcome: Outcome, safe: bool) -> Table:
+def _intervals(outcome: Outcome) -> Table:
     """Return the first rows at the first level, and all of them as a file to download."""
-    rows, intervals = outcome.rows, outcome.levels[0]
-    frame = intervals.to_frame().assign(width=intervals.width)
-    if rows.y_new is not None:
-        truth = {outcome.target: rows.y_new, "covered": intervals.covers(rows.y_new)}
-        frame = frame.assign(**truth)
-    places = range(len(frame)) if outcome.sampled is None else outcome.sampled
-    name, names = ("row", [place + 1 for place in places]) if rows.ids is None else ("id", rows.ids)
-    frame.insert(0, name, names)
-    shown = tuple(frame.head(SHOWN).itertuples(index=False, name=None))
-    csv = (safe_cells(frame) if safe else frame).to_csv(index=False)
-    return Table("Intervals", tuple(map(str, frame.columns)), shown, _which_rows(outcome), csv)
-
-
-def _which_rows(outcome: Outcome) -> str:
-    """Return the sentences on the level and on the rows that a report shows."""
-    count, note = len(outcome.intervals), f"At alpha = {outcome.levels[0].alpha:g}."
-    if outcome.sampled is not None:
-        drawn = f"{count:,} of the {outcome.totals.rows:,} rows, drawn at random"
+    first, sample = outcome.levels[0], outcome.sample
+    frame, rows, count = first.to_frame().reset_index(drop=True), sample.rows, len(first)
+    if rows.y is not None:
+        frame = frame.assign(**{outcome.target: rows.y, "covered": first.covers(rows.y)})
+    names = sample.places + 1 if rows.ids is None else rows.ids.to_numpy()
+    frame.insert(0, "row" if rows.ids is None else "id", names)
+    note = f"At alpha = {first.alpha:g}."
+    if count < sample.count:
+        drawn = f"{count:,} of the {sample.count:,} rows, drawn at random"
         note += f" Figures and CSV file have {drawn}; the table has the first {SHOWN} of them."
     elif count > SHOWN:
         note += f" The first {SHOWN} of {count} rows; the CSV file has all of them."
-    return note
+    shown = tuple(frame.head(SHOWN).itertuples(index=False, name=None))
+    csv = safe_cells(frame).to_csv(index=False)
+    return Table("Intervals", tuple(map(str, frame.columns)), shown, note, csv)

@@ -1,9 +1,9 @@
-"""``lazyknife predict``: intervals for the rows of one file from the rows of another."""
+"""``lazyknife predict``: intervals for new rows, from the rows of a file or from a saved model."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,221 +12,195 @@ import typer
 
 from ..sentences import BOTH_FILES, MARGINAL, POOLED
 from . import options as opt
-from . import values
-from .console import plainly, print_table, print_text, say, show_progress
-from .files import check_outputs, formulas_in, origin, spooled, write_outputs, writing
-from .inputs import check_inputs, read_inputs, reading_of, roles_of
-from .options import FILES, LAZY, LIBRARY, RUN, option
-from .outcome import Outcome, doubts, draw, make_report, measured
-from .sizes import check_sizes, say_batches
-from .stored import Stored, check_stored, open_stored
-from .totals import totals_of
-from .words import expectation
+from .console import in_figures, plainly, print_table, print_text, say, say_notes
+from .fit import KINDS, Fitted, fit_model, in_words, load_model
+from .options import FILES, option
+from .output import Append, check_outputs, origin, spooled, write_outputs
+from .read_table import STANDARD, Formats, Source, open_source, typed_rows
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from ..certificate import Certificate
-    from .tables import Reading, Roles
-    from .tables.rows import Rows
+    from ..results import Intervals
+    from .outcome import Outcome
 
-FEWEST_ROWS = 3  # a leave-one-out model with an intercept and a λ of its own
-
-ROWS = "Training rows: .csv, .csv.gz, .tsv or .parquet; with --model, the new rows."
+PRINTED = 20  # rows on the terminal
+MOST_ROWS, MOST_NUMBERS = 2**15, 2**21  # that are predicted at a time
+ROWS = f"Training rows, or new rows for --model: {KINDS}."
+OUTPUT = "File for the intervals (- is standard output); without it and --html they are printed."
+ROW = 'New row such as "a=1, b=2" (may be repeated), instead of TEST.'
 MODEL = "Model that lazyknife fit has saved, instead of training rows."
-NEW = "New rows, with the same columns."
-OUTPUT = "File for the intervals; may be left out with --html."
-ID = "Column of row names, copied to the output."
-LEVEL = "Level: intervals aim at a coverage of 1 − alpha (may be repeated); by default {alpha}."
-MOVED = "Parameters that are fitted: all (the default), last, or name patterns (may be repeated)."
-MEMORY = "Memory for temporary blocks, such as 4GB; by default a quarter of what is free."
-HIDDEN = (
-    "Widths of the hidden layers of one network, such as 64,64. By default each model chooses its "
-    "network, or they are 64,64 where the other options require a network of finite width."
-)
-OWN = opt.table(
-    LAZY,
-    alpha=(list[float] | None, None, LEVEL.format(**LIBRARY), "NUMBER"),
-    hidden=(str | None, None, HIDDEN, "WIDTHS"),
-    skip=(bool, True, "Add a linear function of the features to the network of --hidden."),
-    parameters=(list[str] | None, None, MOVED, "NAMES"),
-    sketch=(int | None, None, "Number of random features, for very many rows."),
-) | opt.table(RUN, memory_budget=(str | None, None, MEMORY, "SIZE"))
-
-QUOTE = "Put an apostrophe before texts of the output that a spreadsheet would run (=, +, -, @)."
-SAFE = opt.table(FILES, safe_cells=(bool, False, QUOTE))
+# Options that say something about new rows; all others are those of the fit.
+ABOUT_NEW_ROWS = {
+    *("train", "test", "row", "target", "output", "id_column", "model"),
+    *("alpha", "device", "verbose", *opt.PAGES, *opt.READING),
+}
 
 
 @plainly
-@opt.with_options(opt.DATA, SAFE, opt.READING, opt.TARGET, OWN, opt.SEED, opt.SETTINGS, opt.BASES)
+@opt.with_options(opt.DATA, opt.PAGES, opt.READING, opt.SETTINGS, opt.BASES)
 def predict(
     context: typer.Context,
-    train: Annotated[Path, typer.Argument(help=ROWS, metavar="TRAIN")],
-    test: Annotated[Path | None, typer.Argument(help=NEW, metavar="TEST")] = None,
-    target: opt.OptionalTarget = None,
+    train: Annotated[Path | None, typer.Argument(help=ROWS, metavar="TRAIN")] = None,
+    test: Annotated[
+        Path | None, typer.Argument(help="New rows, with the same columns.", metavar="TEST")
+    ] = None,
+    target: Annotated[str | None, option("Column to predict.", FILES, metavar="COLUMN")] = None,
     output: Annotated[Path | None, option(OUTPUT, FILES, "--output", "-o")] = None,
-    id_column: Annotated[str | None, option(ID, FILES, "--id", metavar="COLUMN")] = None,
+    row: Annotated[list[str] | None, option(ROW, FILES, "--row", "-r", metavar="ROW")] = None,
+    id_column: opt.Id = None,
     model: Annotated[Path | None, option(MODEL, FILES, "--model", "-m")] = None,
     **given: Any,
 ) -> None:
-    """Write a prediction interval for every row of TEST, learned from the rows of TRAIN.
+    """Predict an interval for every row of TEST, learned from the rows of TRAIN.
 
-    With --model, write intervals for the rows of the one file given, by a saved model.
+    With --model the intervals are those of a saved model, for the rows of the one file given. They
+    are printed unless --output or --html is given.
 
     By default, every leave-one-out model chooses its network and scales the features by its own
-    rows. One network (--hidden, another base or loss, more than 5,000 rows) has features that are
-    standardised over the rows of both files together, which does not leak; the certificate then
-    holds for the rows of TEST.
+    rows. One network (--hidden) has features that are standardised over the rows of both files
+    together, which does not leak; the certificate then holds for the rows of TEST.
     """
-    if output is None and given["html"] is None:
-        raise ValueError("give --output, --html or both: there is no file for the intervals")
-    inputs = tuple(path for path in (train, test, model) if path is not None)
-    check_outputs(output, given["html"], given["figure"], inputs=inputs)
+    check_outputs(output, given["html"], given["figure"], [p for p in (train, test, model) if p])
+    opt.settings_of(given)  # refuses wrong values before anything is read
+    opt.layers_of(given)
+    formats, roles = opt.formats_of(given), opt.roles_of(target, id_column, given)
     if model is not None:
-        check_stored(context, model, test)
-        say_batches(train)
-        stored = open_stored(model, train, given["alpha"] or (), target, id_column, given)
-        _predict_stored(context, stored, f"{model} → {train}")
-        return
-    if test is None or target is None:
-        missing = "the file of new rows" if test is None else "--target"
-        raise ValueError(f"{missing} is missing: give TRAIN, TEST and --target, or NEW and --model")
-    reading, roles = reading_of(given), roles_of(target, given, id_column)
-    check_sizes(check_inputs((train, test), reading, roles), given)
-    levels = levels_of(given["alpha"])
-    settings = settings_of(given) | {"alpha": levels[0]}
-    rows = _read(train, test, reading, roles)
-
-    from .batches import table_of
-
-    outcome = _fit_and_predict(rows, levels, given["unit"], target, test.name, settings)
-    table = table_of(outcome.intervals, outcome.rows.ids)
-    _write(context, outcome, f"{train} → {test}", writing(table, context.params))
+        _check_model(context, model, test)
+        new = _new_rows(train, row, formats)
+        fitted = load_model(model, new, roles, formats, given["device"])
+    else:
+        if train is None or target is None:
+            name = "--target" if train else "TRAIN"
+            ways = "give TRAIN, TEST and --target, or NEW and --model"
+            raise ValueError(f"{name} is missing: {ways}")
+        if test is not None and train.exists() and test.exists() and train.samefile(test):
+            raise ValueError(f"{test}: TRAIN and TEST are the same file: give new rows as TEST")
+        new = _new_rows(test, row, formats)
+        fitted = fit_model(train, new, roles, formats, given)
+    with spooled(output) as (append, move):
+        levels = opt.levels_of(given) if given["alpha"] else [fitted.model.alpha]
+        outcome = predict_rows(fitted, levels, append)
+        _write(context, outcome, f"{model or train} → {new.name}", move)
     _print(context.params, outcome)
 
 
-def levels_of(given: Sequence[float] | None) -> list[float]:
-    """Return the levels of the options, each once."""
-    from ..data.checks import check_fraction
+def _check_model(context: typer.Context, path: Path, test: Path | None) -> None:
+    """Refuse what a saved model cannot use, and a missing file, before anything is loaded."""
+    if test is not None:
+        raise ValueError(f"{test}: with --model, give the file of new rows alone")
+    if not path.is_file():
+        raise ValueError(f"{path}: there is no such file: give one that lazyknife fit has written")
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        if name not in ABOUT_NEW_ROWS and source is not None and source.name == "COMMANDLINE":
+            raise ValueError(f"{opt.flag(name)} with --model: pass it to lazyknife fit instead")
 
-    levels = [check_fraction("alpha", level) for level in given or [LIBRARY["alpha"]]]
-    return list(dict.fromkeys(levels))
+
+def _new_rows(path: Path | None, rows: Sequence[str] | None, formats: Formats) -> Source:
+    """Return the rows to predict, of a file or typed."""
+    if rows and path is None:
+        return typed_rows(rows)
+    if rows or path is None:
+        raise ValueError("give the file of new rows, or --row, one of the two")
+    return open_source(path, formats)
 
 
-def settings_of(given: Mapping[str, Any], pooled: bool = True) -> dict[str, Any]:
-    """Return the settings of the estimator that the options describe.
+def predict_rows(fitted: Fitted, levels: Sequence[float], append: Append) -> Outcome:
+    """Predict all rows, part by part, and return what is said of them.
 
-    ``pooled`` says that the rows to predict are known: scales of features can be learned then.
+    Parameters
+    ----------
+    fitted
+        The model and the rows.
+    levels
+        Levels of the intervals.
+    append
+        Takes the intervals of consecutive rows, as a table.
+
     """
-    from ..networks import mlp
-    from ..tangent import Sketch
+    from .outcome import Outcome, Sample
 
-    hidden = given["hidden"] and values.parse_hidden(given["hidden"])
-    network = None if hidden is None else mlp(hidden, skip=given["skip"])
-    scaling = given["scaling"] or ("standardize" if network and pooled else "auto")
-    return {name: given[name] for name in opt.SETTINGS} | {
-        "network": network,
-        "features": None if given["sketch"] is None else Sketch(given["sketch"]),
-        "base": values.make_base(given),
-        "ridge": values.parse_ridge(given["ridge"]),
-        "parameters": values.parse_parameters(given["parameters"]),
-        "scaling": values.make_scaling(scaling),
-        **values.make_target(given),
-        "feature_weights": None if given["feature_weights"] == "none" else given["feature_weights"],
-        "memory_budget": values.parse_bytes(given["memory_budget"]),
-        "random_state": given["seed"],
-        "verbose": show_progress(),
-    }
-
-
-def _read(train: Path, test: Path, reading: Reading, roles: Roles) -> Rows:
-    """Read both files, and say what was guessed and done."""
-    from .tables.rows import split_rows
-
-    (old, new), notes = read_inputs((train, test), reading, roles)
-    rows = split_rows(old, new, roles, (train.name, test.name))
-    if len(rows.y) < FEWEST_ROWS:
-        raise ValueError(f"{train}: {len(rows.y)} rows are too few: give at least {FEWEST_ROWS}")
-    for note in rows.about.notes:
-        say(f"note: {note}")
-    return replace(rows, about=replace(rows.about, notes=(*notes, *rows.about.notes)))
+    model, notes, sample = fitted.model, dict.fromkeys(fitted.notes), Sample(len(levels))
+    size = max(1, min(MOST_ROWS, MOST_NUMBERS // len(model.feature_names_in_)))
+    for rows in fitted.parts:
+        say_notes(note for note in rows.notes if note not in notes)
+        notes |= dict.fromkeys(rows.notes)
+        for start in range(0, len(rows.X), size):
+            part = rows[start : start + size]
+            asked = list(levels) if len(levels) > 1 else levels[0]
+            found = in_unit(model.predict_interval(part.X, alpha=asked), fitted.unit)
+            append(table_of(found, part.ids))
+            sample.add(found, part)
+    if not sample.count:
+        raise ValueError("the file has no rows: give one with a header and rows")
+    certificates = [model.certify(alpha=level) for level in levels]
+    if fitted.pooled_with:
+        certificates = [_for_both_files(one, fitted.pooled_with) for one in certificates]
+    shift = model.check_exchangeable(sample.rows.X)
+    return Outcome(sample, certificates, shift, model, fitted.target, list(notes))
 
 
-def _fit_and_predict(
-    rows: Rows,
-    levels: Sequence[float],
-    unit: float,
-    target: str,
-    test_name: str,
-    settings: dict[str, Any],
-) -> Outcome:
-    """Fit, predict, and adapt the certificate of each level to the new file."""
-    from ..estimators.lazy import LazyJackknifeRegressor
-    from ..shift import ShiftWarning
-    from .batches import in_unit
-
-    model = LazyJackknifeRegressor(encoding=rows.encoding, **settings)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ShiftWarning)  # the outcome says it
-        model.fit(rows.X, rows.y / unit, X_pool=rows.X_new)
-    found = model.predict_interval(rows.X_new, alpha=levels if len(levels) > 1 else None)
-    certificates = [model.certificate_, *(model.certify(alpha=level) for level in levels[1:])]
-    if model.scaling_.pool is not None:
-        # Medians, categories or scales come from the rows of both files together.
-        certificates = [_for_both_files(one, test_name) for one in certificates]
-    shift = model.check_exchangeable(rows.X_new)
-    ends, n = in_unit(found, unit), len(model.loo_.residuals)
-    totals, names = totals_of(ends, rows.about.y_new), formulas_in(rows.about.ids)
-    return Outcome(rows.about, ends, totals, tuple(certificates), n, shift, target, formulas=names)
-
-
-def _for_both_files(certificate: Certificate, test_name: str) -> Certificate:
+def _for_both_files(certificate: Certificate, file: str) -> Certificate:
     """Return a certificate that is restricted to the new file."""
     others = [one for one in certificate.assumptions if one != POOLED]
-    scope = f"the rows of {test_name}, and no others; {MARGINAL}"
+    scope = f"the rows of {file}, and no others; {MARGINAL}"
     return replace(certificate, scope=scope, assumptions=(*others, BOTH_FILES))
 
 
-def _predict_stored(context: typer.Context, stored: Stored, inputs: str) -> None:
-    """Predict the rows of a file by a saved model, group by group, and write what was asked for."""
-    from .batches import predict_stored
+def in_unit(found: Intervals, unit: float) -> Intervals:
+    """Return intervals in the target's own unit, rounded outwards: y ÷ unit was rounded, too."""
+    import numpy as np
 
-    with spooled(context.params) as (append, move):
-        outcome = predict_stored(stored, append)
-        _write(context, outcome, inputs, move)
-    _print(context.params, outcome)
+    if unit == 1:
+        return found
+    point, lower, upper = (unit * part for part in (found.point, found.lower, found.upper))
+    more = 2 * np.finfo(np.float64).eps
+    lower, upper = lower - more * np.abs(lower), upper + more * np.abs(upper)
+    return replace(found, point=point, lower=lower, upper=upper)
 
 
-def _write(
-    context: typer.Context, outcome: Outcome, inputs: str, table: Callable[[Path], object]
-) -> None:
+def table_of(found: Intervals, ids: pd.Series | None) -> pd.DataFrame:
+    """Return the table of an output: names of rows, if there are any, and their intervals."""
+    frame: pd.DataFrame = found.to_frame().reset_index(drop=True)
+    if ids is not None:
+        frame.insert(0, str(ids.name), ids.to_numpy())
+    return frame
+
+
+def _write(context: typer.Context, outcome: Outcome, inputs: str, move: Any) -> None:
     """Write what was asked for, once everything has been computed."""
+    from .outcome import draw, make_report
+    from .report import render
+
     paths = context.params
     drawings = draw(outcome) if paths["figure"] or paths["html"] else {}
-    page = None
+    page = ""
     if paths["html"]:
-        page = make_report(outcome, drawings, inputs, origin(context), paths["safe_cells"])
-    write_outputs(paths, table, next(iter(drawings.values()), None), page)
+        page = render(make_report(outcome, drawings, inputs, origin(context)))
+    write_outputs(paths, move, next(iter(drawings.values()), None), page)
 
 
 def _print(paths: Mapping[str, Any], outcome: Outcome) -> None:
-    """Print the results."""
-    print_table("", ("", ""), measured(outcome))
-    level = float(outcome.levels[0].alpha)  # type: ignore[arg-type]  # one level
-    print_text(f"\n{expectation(level, outcome.certificates[0], outcome.shift.clear)}")
-    print_text(f"\n{in_words(outcome.certificates)}\n")
-    print_text(f"Wrote {outcome.totals.rows} intervals to {paths['output'] or paths['html']}.")
-    if outcome.formulas and not paths["safe_cells"]:
-        assert outcome.rows.ids is not None
-        column = f"values of {outcome.rows.ids.name!r} look like formulas to a spreadsheet"
-        say(f"note: {outcome.formulas} {column}: pass --safe-cells to quote them.")
-    for warning in doubts(outcome):
+    """Print the results; on stderr where the intervals themselves are on stdout."""
+    import pandas as pd
+
+    file = sys.stderr if paths["output"] == STANDARD else sys.stdout
+    written = " and ".join(str(paths[name]) for name in ("output", "html") if paths[name])
+    if not written:
+        ids = outcome.sample.rows.ids
+        ids = pd.Series(outcome.sample.places + 1, name="row") if ids is None else ids
+        frame = table_of(outcome.sample.intervals, ids)[:PRINTED]
+        cells = [
+            (name, *map(in_figures, numbers)) for name, *numbers in frame.itertuples(index=False)
+        ]
+        print_table("", list(map(str, frame.columns)), cells)
+        more = outcome.sample.count - len(frame)
+        print_text(f"… and {more:,} more rows: give --output for all.\n" if more else "")
+    print_table("", ("", ""), outcome.measured(), file=file)
+    print_text(f"\n{outcome.expectation()}\n\n{in_words(outcome.certificates)}", file)
+    if written and file is sys.stdout:
+        print_text(f"\nWrote {outcome.sample.count} intervals to {written}.")
+    for warning in outcome.doubts():
         say(f"warning: {warning}")
-
-
-def in_words(certificates: Sequence[Certificate]) -> str:
-    """Return one certificate in full (the first that certifies anything), one line of the others.
-
-    All levels have the same scope and assumptions.
-    """
-    whole = next((one for one in certificates if one.coverage), certificates[0])
-    lines = [f"{one}\n" if one is whole else str(one).splitlines()[0] for one in certificates]
-    return "\n".join(lines).rstrip()

@@ -8,54 +8,47 @@ import re
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import visible
 
 if TYPE_CHECKING:
     from ..certificate import Certificate
 
-SUFFIXES = (".html", ".htm")
-MISSING = "–"
 SEARCHED = 20  # a longer table has a field to search in it
 TEMPLATES = Path(__file__).with_name("templates")
-# A figure with this ratio of width to height, or this many points wide, gets a row of its own.
-WIDE, WIDE_POINTS = 2.0, 500.0
 
 
-@dataclass(frozen=True)
-class Figure:
-    """A drawing."""
+class Figure(NamedTuple):
+    """A drawing: its heading, <svg ...> with ids of its own, and a sentence below it."""
 
-    title: str  # its heading, also read out by screen readers
-    svg: str  # <svg ...>...</svg>, inserted unchanged; ids must differ from those of other figures
-    caption: str = ""  # a sentence below it
+    title: str
+    svg: str
+    caption: str = ""
+    wide: bool = False  # whether it has a row of its own
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """A table that can be sorted by any of its columns.
 
     A float is shown with four significant digits and sorted by its full value; None and NaN are
-    always sorted last.
+    always sorted last. ``csv`` is a file to download, with all rows.
     """
 
-    title: str  # its heading
+    title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[object, ...], ...]  # one cell per column: text, number, boolean or None
     note: str = ""  # a sentence below it
-    csv: str = ""  # all of its rows as a file to download, also those that are not shown
+    csv: str = ""
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What the page says first."""
+class Verdict(NamedTuple):
+    """What the page says first: a sentence in plain words, and paragraphs of details."""
 
     title: str
-    claim: str  # a sentence in plain words
-    details: tuple[str, ...] = ()  # a paragraph each
+    claim: str
+    details: tuple[str, ...] = ()
     tone: str = "advice"  # or "certified", "doubtful", "warning": colour and icon
 
 
@@ -98,7 +91,7 @@ def render(report: Report) -> str:
     return environment.from_string(page).render(
         report=report,
         headline=str(report.certificate).splitlines()[0],
-        figures=[(figure, Markup(figure.svg), _is_wide(figure.svg)) for figure in report.figures],
+        figures=[(figure, Markup(figure.svg)) for figure in report.figures],
         tables=[_table(table) for table in report.tables],
         searched=SEARCHED,
         settings={name: _setting(value) for name, value in report.settings.items()},
@@ -110,8 +103,7 @@ def render(report: Report) -> str:
     )
 
 
-@dataclass(frozen=True)
-class _Cell:
+class Cell(NamedTuple):
     """What a cell shows; ``value`` is its number for JavaScript, ``missing`` sorts it last."""
 
     text: str
@@ -127,46 +119,33 @@ def _table(table: Table) -> dict[str, Any]:
         present = [row[place] for row in rows if not row[place].missing]
         numeric = bool(present) and all(cell.value is not None for cell in present)
         columns.append({"name": name, "numeric": numeric})
-    link = b64encode(table.csv.encode()).decode()
-    shown = {"title": table.title, "note": table.note, "columns": columns, "rows": rows}
-    return shown | {"link": link, "file": re.sub(r"\W+", "-", table.title.lower()) + ".csv"}
+    return table._asdict() | {
+        "columns": columns,
+        "rows": rows,
+        "link": b64encode(table.csv.encode()).decode(),
+        "file": re.sub(r"\W+", "-", table.title.lower()) + ".csv",
+    }
 
 
-def _cell(value: object) -> _Cell:
+def _cell(value: Any) -> Cell:
     if hasattr(value, "item"):  # a numpy scalar
         value = value.item()
     if isinstance(value, bool):
-        return _Cell("yes" if value else "no")
-    if isinstance(value, Integral):
-        return _Cell(str(value), str(value))
-    if value is None or (isinstance(value, Real) and math.isnan(value)):
-        return _Cell(MISSING, missing=True)
-    if isinstance(value, Real):
-        number = float(value)
-        return _Cell(_four_digits(number), repr(number).replace("inf", "Infinity"))
-    return _Cell(str(value))
-
-
-def _four_digits(number: float) -> str:
-    """Four significant digits, and all digits before the point up to 1e9."""
-    if number == 0:
-        return "0"
-    if math.isinf(number):
-        return "∞" if number > 0 else "-∞"
-    text = f"{number:#.4g}"
-    return f"{number:.0f}" if "e+" in text and abs(number) < 1e9 else text.rstrip(".")
+        return Cell("yes" if value else "no")
+    if value is None or value != value:
+        return Cell("–", missing=True)
+    if not isinstance(value, float):
+        return Cell(str(value), str(value) if isinstance(value, int) else None)
+    if math.isinf(value):
+        return Cell("∞" if value > 0 else "-∞", "Infinity" if value > 0 else "-Infinity")
+    # Four significant digits, and all digits before the point up to 1e9.
+    text = f"{value:#.4g}".rstrip(".") if value else "0"
+    return Cell(f"{value:.0f}" if "e+" in text and abs(value) < 1e9 else text, repr(value))
 
 
 def _setting(value: object) -> str:
     """A setting in full, so that it can be set again."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
     if isinstance(value, list | tuple):
         return ", ".join(map(_setting, value))
-    return "none" if value is None else str(value)
-
-
-def _is_wide(svg: str) -> bool:
-    """Whether a figure needs the full width, judged by its viewBox."""
-    box = re.search(r'viewBox="\s*\S+[\s,]+\S+[\s,]+([\d.]+)[\s,]+([\d.]+)\s*"', svg)
-    return box is not None and float(box[1]) >= min(WIDE * float(box[2]), WIDE_POINTS)
+    words = {"True": "yes", "False": "no", "None": "none"}
+    return words.get(str(value), str(value))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # the records draw themselves by these functions
     from ..results import Intervals
 
 MOST_ROWS, DRAWN_ROWS = 2000, 1000  # beyond the first, markers overlap and files grow
+FEW_ROWS = 12  # which make no band
 NESTED = ("#deebf7", "#9ecae1", "#6baed6", "#4292c6")  # the widest band is the lightest
 
 
@@ -53,8 +54,16 @@ def plot_intervals(
     covered = np.empty(0, bool) if y is None else arrays.covers(y)[rows]
     truth = np.empty(0) if y is None else to_array(y)[rows]
     outer = _far_out(point, lower, upper, truth)
-    _fill(ax, rank, lower, upper, outer, step="mid", color=BAND, label="interval")
-    ax.plot(rank, point, color=POINT, lw=1.2, zorder=3, label="prediction")
+    if len(rank) > FEW_ROWS:
+        _fill(ax, rank, lower, upper, outer, step="mid", color=BAND, label="interval")
+        ax.plot(rank, point, color=POINT, lw=1.2, zorder=3, label="prediction")
+    else:  # a bar for each row, and gaps between them
+        places = (rank[:, None] + [-0.3, 0.3, np.nan]).ravel()
+        low, high = np.repeat(lower, 3), np.repeat(upper, 3)
+        _fill(ax, places, low, high, outer, color=BAND, label="interval")
+        ax.plot(rank, point, "_", color=POINT, ms=12, mew=2, zorder=3, label="prediction")
+        ax.set_xticks(rank, [str(place + 1) for place in rank])
+        ax.set_xlim(-1, len(rank))
     if y is not None:
         dots, crosses, edge = (2.4, 3, 0.9) if len(rank) > 300 else (4, 5, 1.5)
         ax.plot(rank[covered], truth[covered], ".", color=DOT, ms=dots, label="y, covered")

@@ -1,0 +1,192 @@
+"""Which columns are features, target and names of rows, and the rows that they make up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..errors import TableError, counted, quoted, quoted_list
+from .read_table import UNNAMED, Formats, Source, rows_of, type_columns
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..records import Array
+
+OWN_COLUMNS = ("point", "lower", "upper", "width")  # of the output
+FEWEST_ROWS = 3  # a leave-one-out model with an intercept and a λ of its own
+
+
+class Roles(NamedTuple):
+    """The columns that the user names."""
+
+    target: str | None = None
+    id_column: str | None = None
+    drop: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of typed columns, with what was found of their file."""
+
+    X: pd.DataFrame  # features
+    y: Array | None  # target, shape (rows,); None where rows lack it
+    ids: pd.Series | None  # names of the rows, as they are written
+    formats: Formats
+    notes: list[str]  # what was guessed and done, one sentence each
+
+    def __getitem__(self, places: Any) -> Rows:
+        """Return some of the rows."""
+        y = None if self.y is None else self.y[places]
+        ids = None if self.ids is None else self.ids.iloc[places]
+        return replace(self, X=self.X.iloc[places], y=y, ids=ids)
+
+
+def check_known(name: str, columns: Iterable[str], file: str) -> None:
+    """Refuse a name that no column has, and suggest the closest."""
+    folded = {column.casefold(): column for column in columns}
+    if name not in folded.values():
+        closest = get_close_matches(name.strip().casefold(), folded, n=1)
+        hint = f"the columns are {quoted_list(list(columns))}"
+        hint = f"did you mean {quoted(folded[closest[0]])}?" if closest else hint
+        raise TableError(f"{file}: no column {quoted(name)}: {hint}")
+
+
+def check_names(train: Source, new: Source | None, roles: Roles) -> None:
+    """Refuse names that no column has, and columns in two roles."""
+    last, ids = new or train, [roles.id_column] if roles.id_column else []
+    check_known(str(roles.target), train.columns, train.name)
+    for flag, names, columns in (
+        ("--drop", roles.drop, (*train.columns, *last.columns)),
+        ("--categorical", roles.categorical, train.columns),
+        ("--id", ids, last.columns),
+    ):
+        for name in names:
+            check_known(name, columns, last.name if flag == "--id" else train.name)
+            if name == roles.target or (flag == "--categorical" and name in (*roles.drop, *ids)):
+                message = "has another role: remove it from"
+                raise TableError(f"{train.name}: column {quoted(name)} {message} {flag}")
+    if ids and ids[0].split("_")[0] in OWN_COLUMNS:
+        raise TableError(f"--id {ids[0]}: the output has a column of this name: rename yours")
+
+
+def read_training(
+    train: Source, new: Source | None, roles: Roles, formats: Formats
+) -> tuple[Rows, Rows | None]:
+    """Read training rows, and new rows; types of columns are decided on both together."""
+    import pandas as pd
+
+    sources, target = [train] if new is None else [train, new], str(roles.target)
+    whole = [rows_of(source) for source in sources]
+    used = [name for name in train.columns if name not in (*roles.drop, roles.id_column)]
+    frames = [frame[[name for name in used if name in frame]] for frame in whole]
+    frames[1:] = [frame.drop(columns=target, errors="ignore") for frame in frames[1:]]
+    typed = type_columns(frames, [s.name for s in sources], formats, roles.categorical)
+    notes = [note for source in sources for note in source.notes] + typed.notes
+    rows = typed.frames[0]
+    present = rows[target].notna()
+    if not present.all() and present.any():
+        lacking = counted(int((~present).sum()), "row")
+        about = "the certificate is about rows that have a target"
+        notes.append(f"{train.name}: {lacking} without a target left out; {about}.")
+        rows = rows[present].reset_index(drop=True)
+    y = target_of(rows[target], train.name)
+    if len(y) < FEWEST_ROWS:
+        raise TableError(f"{train.name}: {len(y)} rows are too few: give at least {FEWEST_ROWS}")
+    features, id_column = features_of(rows, roles, notes)
+    for name in features:
+        check_known(name, sources[-1].columns, f"{sources[-1].name}, unlike {train.name}")
+    together = pd.concat([rows[features], *(frame[features] for frame in typed.frames[1:])])
+    for name, values in together.items():
+        if str(values.dtype) == "str":
+            notes.append(f"{name}: {counted(values.nunique(), 'category', 'categories')}.")
+        if values.isna().any():
+            notes.append(f"{name}: {counted(int(values.isna().sum()), 'missing value')}.")
+    training = Rows(rows[features], y, None, typed.formats, notes)
+    if new is None:
+        return training, None
+    known = (*train.columns, *roles.drop, roles.id_column)
+    ignored = [name for name in new.columns if name not in known]
+    if ignored:
+        notes.append(f"{new.name}: {quoted_list(ignored)} ignored: {train.name} has none.")
+    y_new = new_target(whole[1], target, new.name, typed.formats, notes)
+    ids = whole[1][id_column] if id_column in new.columns else None
+    return training, Rows(typed.frames[1][features], y_new, ids, typed.formats, notes)
+
+
+def read_batches(
+    new: Source, features: Sequence[str], texts: Sequence[str], roles: Roles, formats: Formats
+) -> Iterator[Rows]:
+    """Yield new rows for a model, some at a time, with its features; columns ``texts`` are text.
+
+    What a batch shows of how they are written is known to later ones.
+    """
+    for frame in new.batches():
+        typed = type_columns([frame[list(features)]], [new.name], formats, texts)
+        formats, notes = typed.formats, typed.notes
+        y = new_target(frame, str(roles.target), new.name, formats, notes)
+        ids = None if roles.id_column is None else frame[roles.id_column]
+        yield Rows(typed.frames[0], y, ids, formats, notes)
+
+
+def features_of(
+    train: pd.DataFrame, roles: Roles, notes: list[str]
+) -> tuple[list[str], str | None]:
+    """Return the columns of training rows that are features, and that of names of rows.
+
+    Columns without a name or values are left out, and texts most of which occur once: names of rows
+    or remarks, of which no model can learn. Notes say so.
+    """
+    from ..data.schema import FEW_ROWS, MOST_SINGLE
+
+    names, id_column = [], roles.id_column
+    for name in train.columns.drop(str(roles.target)):
+        values, why = train[name].dropna(), ""
+        is_text = str(values.dtype) == "str" and name not in roles.categorical
+        single = int((values.value_counts() == 1).sum()) if is_text else 0
+        if name.startswith(UNNAMED) or not len(values):
+            why = "has no values" if not len(values) else "has no name"
+        elif len(values) > FEW_ROWS and single > MOST_SINGLE * len(values):
+            why, id_column = "names rows", id_column or name
+        elif single == len(values) == 1 < len(train):
+            why = "has a single value"
+        if why:
+            notes.append(f"column {quoted(name)} {why}: it is not a feature (--categorical).")
+        else:
+            names.append(name)
+    if not names:
+        raise TableError("no features are left: drop fewer columns")
+    return names, id_column
+
+
+def target_of(values: pd.Series, file: str) -> Array:
+    """Return the target, (rows,), which must be finite numbers."""
+    import numpy as np
+    import pandas as pd
+
+    what = f"{file}: column {quoted(values.name)} is the target and"
+    if not pd.api.types.is_numeric_dtype(values.dtype) and values.notna().any():
+        first = quoted(values.dropna().iloc[0])
+        raise TableError(f"{what} contains other values than numbers, such as {first}")
+    numbers: Array = values.to_numpy(dtype=np.float64, na_value=np.nan)
+    wrong = ~np.isfinite(numbers)
+    if wrong.any():
+        which = "infinite" if np.isinf(numbers[wrong.argmax()]) else "missing"
+        raise TableError(f"{what} has {which} values, the first in row {wrong.argmax() + 1}")
+    return numbers
+
+
+def new_target(
+    frame: pd.DataFrame, target: str, file: str, formats: Formats, notes: list[str]
+) -> Array | None:
+    """Return the new rows' target if they have it; if some lack it, a note says so."""
+    if target not in frame:
+        return None
+    try:
+        return target_of(type_columns([frame[[target]]], [file], formats).frames[0][target], file)
+    except TableError as error:
+        notes.append(f"The new rows are not scored. {error}.")
+        return None
