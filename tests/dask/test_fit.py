@@ -102,7 +102,7 @@ def test_nothing_of_the_size_of_the_rows_is_in_the_model(tmp_path: Path) -> None
     assert loo.count == len(loo.residuals) == n
     assert len(loo.residuals.untyped_storage()) == 8
     (level,) = loo.levels.values()
-    assert len(level.scores) < n / 2
+    assert len(level.models.scores) < n / 2
     assert model.certificate_.coverage == pytest.approx(1 - (2 * kappa(0.1, n) - 1) / (n + 1))
 
 
