@@ -155,41 +155,23 @@ def start_assumptions(network: Any) -> tuple[str, ...]:
 class Claim:
     """What a certificate is about; called with a level, it gives the certificate.
 
-    Attributes
-    ----------
-    subject
-        The method, and n.
-    construction, n, folds
-        The construction, the number of rows that are left out, and that of folds.
-    coins
-        Whether coins tell which rows make choices.
-    dependence
-        Carries the construction's bound, which is that of a base that treats all n + 1 rows alike,
-        over to the base that ran; None leaves no guarantee.
-    theorem
-        A key of ``THEOREMS``.
-    assumptions, objections, remarks
-        What the stages say. Any objection leaves no guarantee.
-    rows, new_rows
-        The rows that it applies to, and their number where it is known.
-    available
-        The constructions to suggest instead of one without a bound.
-
+    ``dependence`` carries the construction's bound, which is that of a base that treats all n + 1
+    rows alike, over to the base that ran. Without it, or with any objection, there is no guarantee.
     """
 
-    subject: str
+    subject: str  # the method, and n
     construction: str | Construction
-    n: int
+    n: int  # rows that are left out
     folds: int = 1
-    coins: bool = False
+    coins: bool = False  # whether coins tell which rows make choices
     dependence: PrivacyCurve | None = INDEPENDENT
-    theorem: str = "ghost_point"
+    theorem: str = "ghost_point"  # a key of ``THEOREMS``
     assumptions: Sentences = ()
     objections: Sentences = ()
     remarks: Sentences = ()
-    rows: str = sentences.ANY_ROW
-    new_rows: int | None = None
-    available: Sentences = tuple(CONSTRUCTIONS)
+    rows: str = sentences.ANY_ROW  # that it applies to
+    new_rows: int | None = None  # their number, where it is known
+    available: Sentences = tuple(CONSTRUCTIONS)  # to suggest instead of one without a bound
 
     def __call__(
         self, alpha: float, eta: float | None = None, nu: float | None = None

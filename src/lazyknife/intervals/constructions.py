@@ -48,51 +48,27 @@ Miss = Callable[[int, int, int], float]  # of κ, n and the number of folds
 class Construction:
     """A way to turn a set of models into intervals.
 
-    Attributes
-    ----------
-    summary
-        What it is, for lists of choices.
-    ends
-        From models, new rows (m, ...) and ranks κ to point predictions, (m,), and lower and upper
-        ends for each rank, (m, ranks).
-    miss
-        Bound on the probability of a miss if the base is a symmetric function of all n + 1 rows;
-        None: no certificate.
-    miss_of_any_seed
-        Bound also where coins tell which rows make choices, whatever the coins are; None where
-        ``miss`` then holds on average over the coins alone.
-    miss_without_data
-        Another bound, for a base that does not depend on the data at all.
-    solve
-        How the models are solved; None: by adding candidates for y to all rows, so that choices are
-        made by all rows and the new one together (``symmetric``).
-    uses_folds
-        Whether folds are left out instead of rows.
-    tolerates_undetermined
-        Whether the bound allows κ − 1 models of which rounding leaves nothing known.
-    widths
-        The kinds of widths that it supports, its default first; None for all of them.
-    readouts
-        The readouts that it supports; None for all of them.
-    any_loss
-        Whether it supports every loss; otherwise only the squared one.
-    any_models
-        Whether it accepts leave-one-out models of any origin, such as networks trained n times.
-
+    ``ends`` leads from models, new rows (m, ...) and ranks κ to point predictions, (m,), and lower
+    and upper ends for each rank, (m, ranks). ``miss`` bounds the probability of a miss if the base
+    is a symmetric function of all n + 1 rows; without it there is no certificate.
     """
 
-    summary: str
+    summary: str  # what it is, for lists of choices
     ends: Callable[[Any, Tensor, Sequence[int]], Ends]
     miss: Miss | None = None
+    # Where coins tell which rows make choices: a bound whatever the coins are. None: ``miss`` holds
+    # on average over the coins.
     miss_of_any_seed: Miss | None = None
+    # Another bound, for a base that does not depend on the data at all.
     miss_without_data: Callable[[int, int, int], Bound] | None = None
+    # How the models are solved. None: candidates for y are added to all rows.
     solve: Callable[[Problem], RidgeModels] | None = leave_rows
-    uses_folds: bool = False
-    tolerates_undetermined: bool = False
-    widths: tuple[str, ...] | None = ("constant",)
-    readouts: tuple[str, ...] | None = None
-    any_loss: bool = True
-    any_models: bool = True
+    uses_folds: bool = False  # whether folds are left out instead of rows
+    tolerates_undetermined: bool = False  # whether the bound allows κ − 1 undetermined models
+    widths: tuple[str, ...] | None = ("constant",)  # those supported, default first; None: all
+    readouts: tuple[str, ...] | None = None  # those supported; None: all
+    any_loss: bool = True  # whether it supports every loss; otherwise only the squared one
+    any_models: bool = True  # whether models may be of any origin, such as networks trained n times
 
     def __repr__(self) -> str:
         return f"Construction({self.summary!r})"
