@@ -619,6 +619,17 @@ REFUSED = {
         {"loss": lk.Huber(2.0), "widths": "leverage"},
         r"does not support widths='leverage': choose widths from 'constant', None",
     ),
+    **{
+        f"chosen widths with {name}": (
+            {"widths": "auto", **settings},
+            r"widths='auto' requires models that choose .*: choose widths from 'constant'",
+        )
+        for name, settings in {
+            "a sketch": {"features": SKETCH},
+            "moved networks": {"readout": "network"},
+            "one λ": {"ridge": 1.0},
+        }.items()
+    },
     "one fold": ({"folds": 1}, "folds=1: give at least 2"),
     "no fold": ({"folds": 0}, "folds=0: give a whole number"),
     "more folds than rows": (

@@ -281,10 +281,6 @@ class LazyJackknifeRegressor(IntervalRegressor):
             return
         if self.widths not in widths:
             yield "construction", "widths", [*widths, None]
-        one = self.network is not None and listed_networks(self.network) is None
-        if WIDTHS[self.widths].needs_candidates and one and not isinstance(self.ridge, str):
-            fixed = [name for name, each in widths.items() if not each.needs_candidates]
-            yield "ridge", "widths", [*fixed, None]
         if not (loss.closed_form or WIDTHS[self.widths].any_loss):
             yield "loss", "widths", [*(n for n, each in widths.items() if each.any_loss), None]
 
@@ -315,6 +311,13 @@ class LazyJackknifeRegressor(IntervalRegressor):
     def _widths_for(self, n: int, chooses: bool) -> str:
         """The widths for n rows: the setting, or the default of models that choose, or do not."""
         if self.widths is not None:
+            if WIDTHS[self.widths].needs_candidates and not chooses:
+                others = [name for name, each in WIDTHS.items() if not each.needs_candidates]
+                raise ValueError(
+                    f"widths={self.widths!r} requires models that choose λ or a network "
+                    "(ridge='auto', readout='tangent', loss='squared', features=None): choose "
+                    f"widths from {', '.join(map(repr, others))}, None"
+                )
             return self.widths
         if self._construction.widths is not None:
             return self._construction.widths[0]
