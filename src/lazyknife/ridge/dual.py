@@ -47,8 +47,8 @@ class DualRidge(Ridge):
     def weight(self) -> float:
         return float(self.dual.abs() @ self.roots)
 
-    def inverse_rows(self, rows: slice | Tensor) -> Tensor:
-        return self.inverse[rows].clone()
+    def inverse_rows(self, rows: Tensor) -> Tensor:
+        return self.inverse[rows]
 
     def steps(self, rows: Tensor) -> Tensor:
         return self.inverse[:, rows]
@@ -134,7 +134,8 @@ class DualSystem:
             more = share @ left
             dual = dual + _solved(lower, left[:, None])[:, 0] - total * share * more
             beta = beta + more
-        inverse = torch.cholesky_inverse(lower, out=None if keep_factor else lower).T
+        inverse = lower.T.clone().T if keep_factor else lower
+        inverse = torch.cholesky_inverse(inverse, out=inverse).T
         inverse.addr_(total * share, share, alpha=-1)
         diagonal, lower = inverse.diagonal().clone(), lower if keep_factor else lower.new_empty(0)
         parts = blocks(len(dual), self.machine.item * len(dual), self.machine.tile)

@@ -93,10 +93,9 @@ class PrimalRidge(Ridge):
         """An error of λc is one of Φw and r."""
         return float(self.normal.load) / math.sqrt(self.ridge)
 
-    def inverse_rows(self, rows: slice | Tensor) -> Tensor:
+    def inverse_rows(self, rows: Tensor) -> Tensor:
         hat = self.normal.moves(self.rows[rows])[1].T.mul(-1 / self.ridge) @ self.rows.T
-        place = torch.arange(len(self.rows), device=hat.device)[rows]
-        hat[torch.arange(len(place), device=hat.device), place] += 1 / self.ridge
+        hat[torch.arange(len(rows), device=hat.device), rows] += 1 / self.ridge
         return hat
 
     def steps(self, rows: Tensor) -> Tensor:

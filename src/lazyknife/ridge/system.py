@@ -99,7 +99,7 @@ class Ridge(ABC):
         """γ·weight·√strain bounds the error of c_i in units of √d_i."""
 
     @abstractmethod
-    def inverse_rows(self, rows: slice | Tensor) -> Tensor:
+    def inverse_rows(self, rows: Tensor) -> Tensor:
         """Copies of rows of A, shape (rows, n)."""
 
     @abstractmethod
