@@ -529,7 +529,7 @@ def test_a_report_of_one_row_draws_it(folder):
     one = ("--row", "a=1, b=2, c=3", "--html", "page.html", "--figure", "f.svg")
     printed = run("predict", "train.csv", "--target", "y", *one).stdout
     assert "new rows" in printed
-    assert "Wrote 1 intervals to page.html." in printed
+    assert "Wrote 1 interval to page.html." in printed
     svg = (folder / "f.svg").read_text()
     band = re.search(r'href="#(\w+)"[^>]*fill: #9ecae1', svg)[1]
     path = re.search(rf'<path id="{band}" d="([^"]*)"', svg)[1]
@@ -582,7 +582,7 @@ def test_a_file_with_semicolons_and_decimal_commas_gives_the_same(folder):
     result = run(*predict(train="train2.csv", test="test2.csv"))
     assert result.exit_code == 0
     assert "note: train2.csv: fields are separated by ';' (--sep)." in result.stderr
-    assert "note: a: numbers with decimal commas (--decimal)." in result.stderr
+    assert "note: 'a', 'b', 'c', 'y': numbers with decimal commas (--decimal)." in result.stderr
     pd.testing.assert_frame_equal(pd.read_csv("out.csv"), expected, rtol=1e-6)
 
 

@@ -24,12 +24,8 @@ if TYPE_CHECKING:
 KINDS = ".csv, .csv.gz, .tsv, .parquet or .xlsx; - is standard input"
 COPIES = 3  # of a file in memory: as it is read, as columns, and as numbers
 MIB = 2**20
-UNKNOWN: dict[str, Any] = {
-    "target": None,
-    "unit": 1.0,
-    "unused": [],
-    "formats": {},
-}  # to a model saved in Python
+# What the command knows of a model that was saved in Python.
+UNKNOWN: dict[str, Any] = {"target": None, "unit": 1.0, "id": None, "unused": [], "formats": {}}
 
 
 @plainly
@@ -56,7 +52,8 @@ def fit(
     fitted.model.command_ = {
         "target": target,
         "unit": fitted.unit,
-        "unused": [name for name in (*roles.drop, id_column) if name],
+        "id": fitted.id_column,
+        "unused": fitted.unused,
         "formats": asdict(fitted.formats),
     }
     fitted.model.save(model)
@@ -79,6 +76,8 @@ class Fitted:
     notes: list[str]
     parts: Iterable[Rows] = ()
     pooled_with: str = ""  # the file of new rows, if anything was learned from it
+    id_column: str | None = None  # of names of rows
+    unused: Sequence[str] = ()  # columns of the training rows that are no features
 
 
 def fit_model(
@@ -108,8 +107,10 @@ def fit_model(
     # Medians, categories or scales may come from the rows of both files together.
     pooled_with = "" if new is None or model.scaling_.pool is None else new.name
     parts = [] if new_rows is None else [new_rows]
+    id_column = None if rows.ids is None else str(rows.ids.name)
+    unused = [name for name in source.columns if name not in rows.X]
     known = (str(roles.target), given["unit"], rows.formats, rows.notes)
-    return Fitted(model, *known, parts, pooled_with)
+    return Fitted(model, *known, parts, pooled_with, id_column, unused)
 
 
 def load_model(path: Path, new: Source, roles: Roles, formats: Formats, device: str) -> Fitted:
@@ -130,13 +131,15 @@ def load_model(path: Path, new: Source, roles: Roles, formats: Formats, device: 
         raise ValueError(f"{new.name}: {message}")
     for name in features:
         check_known(name, new.columns, new.name)
-    target = roles.target or known["target"]
-    unused = set(new.columns) - {*features, target, roles.id_column, *known["unused"]}
+    target, id_column = roles.target or known["target"], roles.id_column
+    if id_column is None and known["id"] in new.columns:
+        id_column = known["id"]
+    unused = set(new.columns) - {*features, target, id_column, *known["unused"]}
     notes = [f"{new.name}: column {name!r} is not used by the model." for name in sorted(unused)]
     say_notes([*new.notes, *notes])
     texts = [str(column.name) for column in schema.columns if column.nominal]
     formats = Formats(**{**known["formats"], **asked})
-    parts = read_batches(new, features, texts, roles._replace(target=target), formats)
+    parts = read_batches(new, features, texts, Roles(target, id_column), formats)
     return Fitted(model, target or "y", known["unit"], formats, [*new.notes, *notes], parts)
 
 

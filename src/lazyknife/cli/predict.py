@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..errors import counted
 from ..sentences import BOTH_FILES, MARGINAL, POOLED
 from . import options as opt
 from .console import in_figures, plainly, print_table, print_text, say, say_notes
@@ -201,6 +202,6 @@ def _print(paths: Mapping[str, Any], outcome: Outcome) -> None:
     print_table("", ("", ""), outcome.measured(), file=file)
     print_text(f"\n{outcome.expectation()}\n\n{in_words(outcome.certificates)}", file)
     if written and file is sys.stdout:
-        print_text(f"\nWrote {outcome.sample.count} intervals to {written}.")
+        print_text(f"\nWrote {counted(outcome.sample.count, 'interval')} to {written}.")
     for warning in outcome.doubts():
         say(f"warning: {warning}")

@@ -343,15 +343,20 @@ def type_columns(
     commas = any(column.fits(",") and not column.fits(".") for column in known)
     decimal = formats.decimal or ("," if commas else formats.usual_decimal or ".")
     notes: list[str] = []
+    with_commas: list[str] = []
     typed, dates = [frame.copy() for frame in frames], dict(formats.usual_dates)
     for column in columns:
         how = column.interpretation(decimal) if column in known else "text"
         notes += column.notes(how)
+        if how == "," and column.texts.str.contains(",").any():
+            with_commas.append(column.name)
         if how.startswith("%"):
             dates[column.name] = how
         for frame in typed:
             if column.name in frame and is_text(frame[column.name]):
                 frame[column.name] = parse(without_missing(frame[column.name], formats), how)
+    if with_commas and "," not in (formats.decimal, formats.usual_decimal):
+        notes.append(f"{quoted_list(with_commas)}: numbers with decimal commas (--decimal).")
     return Typed(typed, replace(formats, usual_decimal=decimal, usual_dates=dates), notes)
 
 
@@ -419,10 +424,10 @@ class Column:
         first, marks = self.texts.iloc[0], self.texts[:SAMPLE].str.cat()
         if how in DECIMALS and re.search(UNIT, first):
             yield f"{self.name}: {quoted(first)} is read as {self.read[how].iloc[0]:.15g}."
-        if how in DECIMALS and "," in marks and self.formats.decimal is None:
-            what = "decimal commas" if how == "," else "commas between thousands"
-            yield f"{self.name}: numbers with {what} (--decimal)."
-        elif how.startswith(("%d", "%m")) and self.formats.dates is None:
+        if how == "." and "," in marks and self.formats.decimal is None:
+            yield f"{self.name}: numbers with commas between thousands (--decimal)."
+        known = self.formats.dates or how == self.formats.usual_dates.get(self.name)
+        if how.startswith(("%d", "%m")) and not known:
             order = "day" if how.startswith("%d") else "month"
             yield f"{self.name}: dates like {first} have the {order} first (--dates)."
 

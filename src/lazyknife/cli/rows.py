@@ -105,7 +105,8 @@ def read_training(
             notes.append(f"{name}: {counted(values.nunique(), 'category', 'categories')}.")
         if values.isna().any():
             notes.append(f"{name}: {counted(int(values.isna().sum()), 'missing value')}.")
-    training = Rows(rows[features], y, None, typed.formats, notes)
+    ids = whole[0][id_column] if id_column in train.columns else None
+    training = Rows(rows[features], y, ids, typed.formats, notes)
     if new is None:
         return training, None
     known = (*train.columns, *roles.drop, roles.id_column)
