@@ -21,7 +21,13 @@ from .fit import fit
 from .predict import predict
 
 TITLE = "Prediction intervals for neural networks, with a coverage guarantee."
-app = typer.Typer(name="lazyknife", cls=OneLineErrors, help=TITLE, add_completion=False)
+app = typer.Typer(
+    name="lazyknife",
+    cls=OneLineErrors,
+    help=TITLE,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
 
 
 @app.callback(invoke_without_command=True)

@@ -121,7 +121,7 @@ def load_model(path: Path, new: Source, roles: Roles, formats: Formats, device: 
     from ..estimators.lazy import LazyJackknifeRegressor
 
     model = LazyJackknifeRegressor.load(path, map_location=device)
-    schema, known = model.reader_.schema, getattr(model, "command_", UNKNOWN)
+    schema, known = model.reader_.schema, UNKNOWN | getattr(model, "command_", {})
     if schema is None:
         raise ValueError(f"{path} was fitted on an array, whose columns have no names: fit a frame")
     asked = {name: value for name, value in asdict(formats).items() if value}

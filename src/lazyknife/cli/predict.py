@@ -109,18 +109,7 @@ def _new_rows(path: Path | None, rows: Sequence[str] | None, formats: Formats) -
 
 
 def predict_rows(fitted: Fitted, levels: Sequence[float], append: Append) -> Outcome:
-    """Predict all rows, part by part, and return what is said of them.
-
-    Parameters
-    ----------
-    fitted
-        The model and the rows.
-    levels
-        Levels of the intervals.
-    append
-        Takes the intervals of consecutive rows, as a table.
-
-    """
+    """Predict all rows, part by part; ``append`` takes tables of their intervals, in order."""
     from .outcome import Outcome, Sample
 
     model, notes, sample = fitted.model, dict.fromkeys(fitted.notes), Sample(len(levels))

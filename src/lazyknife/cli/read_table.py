@@ -34,11 +34,6 @@ TEXTS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t"}  # suffixes with their usual
 SUFFIXES = (*TEXTS, ".parquet", ".xlsx")
 STANDARD = Path("-")  # standard input or output
 BATCH_BYTES, BATCH_ROWS = 2**24, 2**15  # of a text or Parquet file that are read at a time
-MARKED = {
-    codecs.BOM_UTF8: "utf-8-sig",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
 # Missing values of every column, and of columns of numbers and dates.
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "<NA>", "#N/A", "#NV")
 DASHES = ("?", "-", "--", "–", "—", ".", "*")
@@ -87,7 +82,6 @@ class Source:
     columns: tuple[str, ...]
     batches: Callable[[], Iterator[pd.DataFrame]]  # the rows
     notes: Sequence[str] = ()
-    sep: str | None = None
     size: int = 0  # bytes of the file
 
 
@@ -187,7 +181,7 @@ def _text(
     if encoding not in (formats.encoding, "utf-8", "utf-8-sig"):
         notes.append(f"{name}: read as {encoding} (--encoding).")
     if sep not in (formats.sep, usual):
-        notes.append(f"{name}: fields are separated by {_shown(sep)} (--sep).")
+        notes.append(f"{name}: fields are separated by {sep!r} (--sep).")
     # A field with a whole line of the file in it.
     swallowed = rf"\n(?:[^\n]*?{re.escape(sep)}){{{max(1, min(len(names) - 1, 1000))}}}"
 
@@ -206,14 +200,15 @@ def _text(
                     raise TableError(f"{name}: a field contains whole lines: {UNCLOSED}")
                 yield frame
 
-    return Source(name, names, batches, notes, sep)
+    return Source(name, names, batches, notes)
 
 
 def _encoding(name: str, opened: Callable[[], Any], start: bytes) -> str:
     """UTF-8, with or without a byte order mark, UTF-16 with one; otherwise cp1252."""
-    for mark, encoding in MARKED.items():
-        if start.startswith(mark):
-            return encoding
+    if start.startswith(codecs.BOM_UTF8):
+        return "utf-8-sig"
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
     if b"\0" in start:
         kinds = "give a CSV, Parquet or Excel file, or pass its --encoding"
         raise TableError(f"{name} is a binary file: {kinds}")
@@ -237,13 +232,9 @@ def _separator(name: str, lines: Sequence[str], usual: str) -> str:
     found = [sep for sep, counts in widths.items() if counts[0] > 1]
     found = [sep for sep in found if len(set(widths[sep])) == 1] or found
     if len(found) > 1:
-        marks = " or ".join(map(_shown, found))
+        marks = " or ".join(map(repr, found))
         raise TableError(f"{name}: fields may be separated by {marks}: pass --sep")
     return found[0] if found else usual
-
-
-def _shown(sep: str) -> str:
-    return "tabs" if sep == "\t" else repr(sep)
 
 
 def _parquet(name: str, opened: Callable[[], Any]) -> Source:
