@@ -316,3 +316,15 @@ def test_the_estimator_hands_on_levels_and_widens_by_nu() -> None:
     assert model.widths_ == "leverage"
     assert model.ridge_.shape == (1,)
     assert model.certificate_.coverage == pytest.approx(1 - 3 / 31)
+
+
+@pytest.mark.parametrize(("construction", "widths"), [("full", None), ("minmax", "leverage")])
+def test_bounds_of_few_features_see_how_directions_cancel(
+    construction: str, widths: str | None
+) -> None:
+    """At small λ a bound by sums of sizes alone is thousands of times larger."""
+    X, y = linear(60)
+    terms = {"network": mlp((8,)), "construction": construction, "widths": widths}
+    model = lk.LazyJackknifeRegressor(**terms, ridge=1e-4, random_state=0).fit(X, y)
+    assert model.certificate_.coverage is not None
+    assert model.rounding_ < 1e-3

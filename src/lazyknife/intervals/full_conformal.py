@@ -266,7 +266,8 @@ class FullModels:
         chosen, family = self.chosen, self.family
         each = chosen.weight * (chosen.strain / chosen.diagonal.abs()).sqrt()
         slack = family.gamma * (float(each.median()) + family.size) + family.feature_error
-        return slack, 4 * family.gamma * chosen.strain
+        both = math.sqrt(chosen.strain) + math.sqrt(chosen.loose)
+        return slack, family.gamma * both**2
 
     @property
     def undetermined(self) -> int:

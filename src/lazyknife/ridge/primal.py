@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from ..compute import PROCESSOR, Machine, blocks, steps, track
-from .rounding import RoundingTerms, fold_terms, primal_terms
+from .rounding import RoundingTerms, fold_terms, primal_terms, product_errors
 from .system import Indefinite, Open, Ridge, check_finite
 
 TILE, GPU_TILE = 192, 2048  # columns at a time of products of which only one half is computed
@@ -87,6 +87,17 @@ class PrimalRidge(Ridge):
         lengths = (self.passed.norms + self.ridge).sqrt()
         given = (self.normal.load, self.left_out, 1 - leverages, summed)
         return primal_terms(spans, wide, lengths, *given)
+
+    @property
+    def strain(self) -> float:
+        """With √(spread·h) for u, which sees all directions and, unlike ``wide``, how they cancel."""
+        leverages = self.passed.leverages
+        spans = (self.normal.spread * leverages).sqrt()
+        return float((product_errors(spans) / (1 - leverages).abs()).max())
+
+    @property
+    def loose(self) -> float:
+        return self.normal.spread
 
     @property
     def weight(self) -> float:

@@ -107,9 +107,9 @@ def primal_terms(
     """From u and what it may be, √(‖φ‖² + λ), |w|ᵀ√diag G + ‖r‖, e, 1 − h and |φ|ᵀ|w| + |r|."""
     sizes, size = residuals.abs(), open_part.abs()
     load = total + spans * sizes
-    own = 2 * spans / open_part * load + _difference(spans) / size * sizes + summed / size
+    own = 2 * spans / open_part * load + product_errors(spans) / size * sizes + summed / size
     reach = torch.maximum(spans, wide) / (open_part * roots)
-    return RoundingTerms(reach, roots, load, own, _difference(wide) / size)
+    return RoundingTerms(reach, roots, load, own, product_errors(wide) / size)
 
 
 def fold_terms(
@@ -125,12 +125,12 @@ def refitted_fold_terms(
 ) -> RoundingTerms:
     """As ``primal_terms``, for rows that the equations never saw."""
     farthest = torch.maximum(spans, wide)
-    strain = _difference(farthest) / (1 + leverages)
+    strain = product_errors(farthest) / (1 + leverages)
     own = 2 * spans * total + summed
     return RoundingTerms(farthest / roots, roots, total.expand(len(roots)), own, strain)
 
 
-def _difference(spans: Tensor) -> Tensor:
+def product_errors(spans: Tensor) -> Tensor:
     """Errors of 1 − h: spans are the products' own errors too."""
     return spans.square() + 2 * spans
 

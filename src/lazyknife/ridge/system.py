@@ -94,6 +94,11 @@ class Ridge(ABC):
         return float(self.terms.strain.abs().max())
 
     @property
+    def loose(self) -> float:
+        """γ times it bounds the relative error of s at rows like the training rows."""
+        return self.strain
+
+    @property
     @abstractmethod
     def weight(self) -> float:
         """γ·weight·√strain bounds the error of c_i in units of √d_i."""
