@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -324,7 +325,7 @@ def test_bounds_of_few_features_see_how_directions_cancel(
 ) -> None:
     """At small λ a bound by sums of sizes alone is thousands of times larger."""
     X, y = linear(60)
-    terms = {"network": mlp((8,)), "construction": construction, "widths": widths}
-    model = lk.LazyJackknifeRegressor(**terms, ridge=1e-4, random_state=0).fit(X, y)
+    terms: dict[str, Any] = {"construction": construction, "widths": widths, "random_state": 0}
+    model = lk.LazyJackknifeRegressor(mlp((8,)), ridge=1e-4, **terms).fit(X, y)
     assert model.certificate_.coverage is not None
     assert model.rounding_ < 1e-3

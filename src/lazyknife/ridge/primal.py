@@ -90,7 +90,7 @@ class PrimalRidge(Ridge):
 
     @property
     def strain(self) -> float:
-        """With √(spread·h) for u, which sees all directions and, unlike ``wide``, how they cancel."""
+        """With √(spread·h) for u, which sees every direction and, unlike ``wide``, cancellation."""
         leverages = self.passed.leverages
         spans = (self.normal.spread * leverages).sqrt()
         return float((product_errors(spans) / (1 - leverages).abs()).max())
