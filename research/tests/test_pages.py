@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from research.commands.pages import filled
 from research.experiments import diabetes, gallery
 from research.pages import DOCS, RESULTS, ROOT, fill, fill_file, markdown, marked
+from research.study import fill as filled
 
 import lazyknife as lk
 from alike import check_same_page

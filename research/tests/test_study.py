@@ -220,16 +220,15 @@ def test_what_a_base_learns_is_measured_up_to_a_constant():
         ("lazyknife", 1, True),
         *((name, 0, True) for name in ("lazyknife_public", *VARIANTS)),
         *((name, 0, True) for name in (DEFAULT, BEFORE)),
-        *((name, 11 if "cv" in name else 1, True) for name in PEERS),
-        *((name, 11, True) for name in STRONG if "cv" in name),
-        ("mapie_split_boosting5", 1, True),
-        ("mapie_normalised_gradient", 2, True),
+        *((name, 11, True) for name in (*PEERS, *STRONG) if "cv" in name),
+        *((name, math.nan, True) for name in PEERS if "split" in name),
+        ("mapie_normalised_gradient", math.nan, True),
     ],
 )
 def test_every_method_runs(method, trained, certified):
     row = run_trial(Trial("simulated_p4", method, SMALL, 0))
     assert row["error"] == ""
-    assert row["models_trained"] == trained
+    assert row["models_trained"] == pytest.approx(trained, nan_ok=True)
     assert math.isfinite(row["certified"]) == certified
     has_base = method.startswith("lazy") and method != "lazyknife_tables"
     assert math.isfinite(row["base_r2"]) == has_base

@@ -50,6 +50,13 @@ def test_scores_are_compared_split_by_split():
     assert summary.loc["autoencode", "score"] == 2.0
 
 
+def test_the_figure_shows_every_gain():
+    figure = unlabelled.draw(pd.read_csv(ROWS))
+    texts = [text.get_text() for ax in figure.axes for text in ax.texts]
+    assert len(texts) == len(unlabelled.CASES) * (len(unlabelled.METHODS) - 1)
+    assert not [text for text in texts if "→" in text]  # not drawn to scale
+
+
 @pytest.mark.parametrize("skip", [False, True])
 def test_autoencoding_is_adam_on_the_reconstruction_of_rows_without_labels(skip):
     start = lk.mlp((5, 4), "tanh", skip=skip)(3).double()

@@ -112,7 +112,7 @@ def plot_methods(
             spot = {"xycoords": ax.get_xaxis_transform(), "size": font["size"]}
             ax.annotate(target_label, (target, 1), ha="center", va="bottom", **spot)
     ax.set_yticks(rows, list(names))
-    for tick, name in zip(ax.get_yticklabels(), names, strict=True):
+    for tick, name in zip(ax.get_yticklabels(), names, strict=False):  # shared axes may have none
         tick.set_fontweight("bold" if name == best else "normal")
     ax.set_ylim(-0.5, len(names) - 0.25)
     ax.set_xlabel(label)
@@ -129,6 +129,8 @@ def plot_methods(
 def _cut(values: Array) -> float:
     """Return where to cut an axis, so that values far above the others do not flatten these."""
     finite = values[np.isfinite(values)]
-    if not len(finite) or finite.max() <= (limit := FAR * np.median(finite)):
+    if not len(finite) or finite.min() < 0:  # what may be negative has no size to compare with
+        return np.inf
+    if finite.max() <= (limit := FAR * np.median(finite)):
         return np.inf
     return float(1.15 * finite[finite <= limit].max())

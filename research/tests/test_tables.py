@@ -1,0 +1,225 @@
+"""Tables and figures of many methods side by side, against made-up rows whose truth is known."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+
+import numpy as np
+import pandas as pd
+import pytest
+from research.pages import RESULTS
+from research.study import METHODS as KNOWN
+from research.study import STUDIES, Study, draw
+from research.study.methods import BEFORE, DEFAULT
+from research.study.sets import GAUSSIAN, MANY_FEATURES, PARTS, SETS, part_of
+from research.study.show import in_words
+from research.study.tables import (
+    CELL,
+    METHODS,
+    NONE,
+    ONE_NETWORK,
+    OURS,
+    README,
+    VALID,
+    against_lines,
+    choices_verdict,
+    cost_lines,
+    mean_lines,
+    paired,
+    readme_lines,
+    set_lines,
+)
+
+# Choices: mean score and mean coverage of each method.
+KINDS = {
+    ONE_NETWORK: (3.0, 0.90),
+    "lazyknife_narrow": (1.0, 0.80),  # the least score, but it covers too little
+    "lazyknife_best": (2.0, 0.885),
+    "cheat": (0.5, 0.50),
+    "cv+": (4.0, 0.90),
+    "worst": (9.0, 0.99),
+}
+CELLS = {
+    "simulation, p = 16, n = 100": ("simulated_p16", np.nan, 100),
+    "Communities and Crime, symlog, n = 100": ("communities", "symlog", 100),
+}
+
+
+def choices(trials: int = 4) -> pd.DataFrame:
+    """Rows of a study of choices."""
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(
+        {
+            **dict(zip(CELL, cell, strict=True)),
+            "method": method,
+            "trial": trial,
+            "score": score * (1 + place) + 0.1 * rng.normal(),
+            "coverage": coverage + 0.002 * (trial - (trials - 1) / 2),
+        }
+        for trial in range(trials)
+        for place, cell in enumerate(CELLS.values())
+        for method, (score, coverage) in KINDS.items()
+    )
+
+
+def ratios(rows: pd.DataFrame, data: str, method: str, other: str) -> list[float]:
+    """Of two methods' scores, trial by trial."""
+    scores = rows[rows["data"] == data].set_index(["method", "trial"])["score"]
+    return [scores[method, trial] / scores[other, trial] for trial in range(4)]
+
+
+def test_scores_are_compared_trial_by_trial():
+    rows = choices()
+    part = rows[rows["data"] == "communities"].sample(frac=1, random_state=3)
+    found = ratios(rows, "communities", "cv+", "worst")
+    error = statistics.stdev(found) / math.sqrt(4)
+    assert paired(part, "cv+", "worst") == pytest.approx((statistics.mean(found), error))
+
+
+def test_one_setting_meets_the_best_of_the_others_that_cover_enough():
+    rows = choices()
+    lines = choices_verdict(rows).splitlines()
+    assert lines[0] == f"| data | {ONE_NETWORK} | best other | its score | ratio |"
+    for line, (title, (data, *_)) in zip(lines[2:], CELLS.items(), strict=False):
+        means = rows[rows["data"] == data].groupby("method")["score"].mean()
+        ratio = statistics.mean(ratios(rows, data, ONE_NETWORK, "cv+"))
+        start = f"| {title} | {means[ONE_NETWORK]:.3g} | cv+ | {means['cv+']:.3g} | {ratio:.3f} ±"
+        assert line.startswith(start)
+    assert lines[-1].startswith("It is ahead of all others in 2 of 2 cells")
+
+
+def test_the_figure_of_choices_has_a_panel_for_each_cell():
+    rows = choices()
+    figure = draw(Study("choices", "Who is better?", (), figure="scores"), rows)
+    assert [ax.get_title(loc="left") for ax in figure.axes] == [*CELLS]
+    assert figure.get_suptitle() == "Who is better?"
+    for ax, (data, *_) in zip(figure.axes, CELLS.values(), strict=True):
+        others = [method for method in KINDS if method != ONE_NETWORK]
+        assert [label.get_text() for label in ax.get_yticklabels()] == [*map(in_words, others)]
+        drawn = np.asarray(ax.lines[0].get_xdata(), dtype=float)
+        means = [statistics.mean(ratios(rows, data, method, ONE_NETWORK)) for method in others]
+        np.testing.assert_allclose(drawn, [m for m in means if m <= ax.get_xlim()[1]])
+
+
+@pytest.fixture(scope="module")
+def committed() -> pd.DataFrame:
+    return pd.read_csv(RESULTS / "choices.csv")
+
+
+def test_costs_are_those_of_the_same_widths(committed):
+    heads, lines = cost_lines(committed)
+    assert len(heads) == 7
+    found = {line[0]: line[1:] for line in lines}
+    assert [found['`"plus"`'][place] for place in (2, 5)] == ["1.00", "1.00"]
+    for name, certified in (("plus", 0.81), ("full", 0.9), ("minmax", 0.9), ("cv+", 0.74)):
+        assert float(found[f'`"{name}"`'][0]) == pytest.approx(certified, abs=0.01)
+    part = committed[committed["n"] == 100].groupby(["method", "data"])["width"].mean()
+    widths = part["lazyknife_full"] / part["lazyknife_leverage"]
+    assert found['`"full"`'][2] == f"{widths.mean():.2f}"
+
+
+def test_the_committed_choices_certify_and_their_verdicts_are_of_valid_methods(committed):
+    assert {trial.method for trial in STUDIES["choices"].expand()} == set(committed["method"])
+    ours = committed[committed["method"].str.startswith(OURS)]
+    assert ours["certified"].notna().all()
+    text = choices_verdict(committed)
+    cells = [part for _, part in committed.groupby(CELL, sort=False, dropna=False)]
+    for line, part in zip(text.splitlines()[2:12], cells, strict=True):
+        means = part.groupby("method")[["score", "coverage"]].mean()
+        valid = means[means["coverage"] >= VALID]["score"]
+        assert line.split(" | ")[2] == valid[~valid.index.str.startswith(OURS)].idxmin()
+    assert text.count(" of 10 cells") == 1
+
+
+# Many kinds of tables
+
+DATA = ("steps", "piston", "blog_feedback", "robot_arm", "auto")
+FACTOR = {method: 1 + 0.1 * k for k, method in enumerate(METHODS)}  # the default is the best
+SHARED = {"choosing": [0, 4], "reporting": [1, 3]}  # not where one is missing
+
+
+def tables() -> pd.DataFrame:
+    """Rows of two trials; the Gaussian process has too many features once."""
+    return pd.DataFrame(
+        {
+            **{"data": data, "n": n, "method": method, "trial": trial},
+            "transform": "symlog" if data == "blog_feedback" else np.nan,
+            "score": (1 + place + 0.2 * trial) * factor,
+        }
+        for n in (50, 100)
+        for place, data in enumerate(DATA)
+        for trial in (0, 1)
+        for method, factor in FACTOR.items()
+        if method != GAUSSIAN or data != "blog_feedback"
+    )
+
+
+def test_the_study_has_every_set_in_one_part_and_enough_test_rows():
+    assert set(PARTS) == set(SETS)
+    assert sorted(PARTS.values()).count("choosing") == 19
+    assert part_of("meps_2016_panel21") == "choosing"
+    trials = STUDIES["tables"].expand()
+    assert {trial.data for trial in trials} == set(SETS)
+    assert {t.data for t in trials if t.setting.n == 2000} == set(SETS) - {
+        *("auto", "carseats", "college", "communities", "diabetes", "hitters", "housing")
+    }
+    assert all(trial.setting.y_in_sd and trial.setting.n_test == 1000 for trial in trials)
+    processes = {trial.data for trial in trials if trial.method == GAUSSIAN}
+    assert processes == set(SETS) - set(MANY_FEATURES)
+
+
+def test_means_are_over_the_sets_that_all_methods_have():
+    heads, lines = mean_lines(tables())
+    assert heads[1:3] == ("n = 50, choosing (2 sets)", "n = 50, reporting (2 sets)")
+    assert [line[0] for line in lines] == list(METHODS)
+    for line in lines:
+        for places, text in zip([*SHARED.values()] * 2, line[1:], strict=True):
+            mean = statistics.mean(1.1 + place for place in places) * FACTOR[line[0]]
+            assert float(text) == pytest.approx(mean, rel=0.005)
+
+
+def test_the_default_is_held_against_each_method():
+    heads, lines = against_lines(tables())
+    assert heads[1:3] == ("n = 50, choosing", "n = 50, reporting")
+    for line in lines:
+        wins = "2 of 2" if line[0] == GAUSSIAN else "3 of 3"
+        ratio = f"{1 / FACTOR[line[0]]:.3f} ± 0.000, better in"
+        assert line[1:3] == (f"{ratio} {wins}", f"{ratio} 2 of 2")
+    _, alone = against_lines(tables().query(f"method != '{DEFAULT}'"))
+    assert {*alone[0][1:]} == {NONE}
+
+
+def test_every_set_has_a_line_with_the_ratio_to_the_best_peer():
+    heads, lines = set_lines(tables())
+    assert heads == ("set", "n = 50", "n = 100")
+    titles = [line[0] for line in lines]
+    assert titles[:2] == ["steps (choosing)", "BlogFeedback, symlog (choosing)"]
+    assert len(titles) == len(DATA)
+    best = 1.1 * min(FACTOR[method] for method in METHODS if method not in (DEFAULT, BEFORE))
+    assert lines[0][1:] == (f"1.1 ({1.1 / best:.2f})",) * 2
+
+
+def test_the_readme_has_mean_scores_on_the_sets_that_chose_nothing():
+    heads, lines = readme_lines(tables())
+    assert heads == ("mean interval score, alpha = .1", "n = 50", "n = 100")
+    for (method, words), line in zip(README.items(), lines, strict=True):
+        assert line == (words, *(f"{3.1 * FACTOR[method]:.2f}",) * 2)
+
+
+def test_the_figure_of_tables_has_a_panel_for_each_part_and_size():
+    figure = draw(STUDIES["tables"], tables())
+    assert [ax.get_title(loc="left") for ax in figure.axes] == [
+        f"{name} sets, n = {n}, 2 sets" for n in (50, 100) for name in SHARED
+    ]
+    for ax in figure.axes:
+        assert [label.get_text() for label in ax.get_yticklabels()] == [*map(in_words, METHODS)]
+        marks = np.asarray(ax.lines[0].get_xdata(), dtype=float)
+        np.testing.assert_allclose(marks, list(FACTOR.values()))
+
+
+def test_figures_name_methods_in_words():
+    names = [in_words(method) for method in KNOWN]
+    assert len(set(names)) == len(names)
+    assert not [name for name in names if re.search("_", name)]
