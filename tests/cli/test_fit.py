@@ -132,6 +132,14 @@ def test_how_files_are_written_is_remembered(folder):
     pd.testing.assert_frame_equal(pd.read_csv("out.csv"), whole[:1])
 
 
+def test_options_of_files_are_remembered(folder):
+    for name in ("train", "test"):
+        pd.read_csv(f"{name}.csv").to_csv(f"{name}.csv", index=False, sep="~", encoding="utf-16-le")
+    assert run(*fit(*QUICK, "--sep", "~", "--encoding", "utf-16-le")).exit_code == 0
+    succeed(*predict("--encoding", "utf-16-le"))
+    assert len(pd.read_csv("out.csv")) == 20
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

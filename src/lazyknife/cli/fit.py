@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -113,18 +113,32 @@ def fit_model(
     return Fitted(model, *known, parts, pooled_with, id_column, unused)
 
 
-def load_model(path: Path, new: Source, roles: Roles, formats: Formats, device: str) -> Fitted:
+def load_model(
+    path: Path,
+    new: Source,
+    roles: Roles,
+    reopen: Callable[[Formats], Source],
+    given: Mapping[str, Any],
+) -> Fitted:
     """Load a model for new rows, which are read as its training rows were."""
+    formats = opt.formats_of(given)
     for name in filter(None, (roles.target, roles.id_column)):
         check_known(name, new.columns, new.name)
 
     from ..estimators.lazy import LazyJackknifeRegressor
 
-    model = LazyJackknifeRegressor.load(path, map_location=device)
+    model = LazyJackknifeRegressor.load(path, map_location=given["device"])
     schema, known = model.reader_.schema, UNKNOWN | getattr(model, "command_", {})
     if schema is None:
         raise ValueError(f"{path} was fitted on an array, whose columns have no names: fit a frame")
     asked = {name: value for name, value in asdict(formats).items() if value}
+    merged = Formats(**{**known["formats"], **asked})
+    if (merged.sep, merged.encoding, merged.sheet) != (
+        formats.sep,
+        formats.encoding,
+        formats.sheet,
+    ):
+        new = reopen(merged)
     features = [str(column.name) for column in schema.columns]
     if roles.id_column in features:
         message = f"column {roles.id_column!r} is a feature of the model: give another as --id"
@@ -138,9 +152,8 @@ def load_model(path: Path, new: Source, roles: Roles, formats: Formats, device: 
     notes = [f"{new.name}: column {name!r} is not used by the model." for name in sorted(unused)]
     say_notes([*new.notes, *notes])
     texts = [str(column.name) for column in schema.columns if column.nominal]
-    formats = Formats(**{**known["formats"], **asked})
-    parts = read_batches(new, features, texts, Roles(target, id_column), formats)
-    return Fitted(model, target or "y", known["unit"], formats, [*new.notes, *notes], parts)
+    parts = read_batches(new, features, texts, Roles(target, id_column), merged)
+    return Fitted(model, target or "y", known["unit"], merged, [*new.notes, *notes], parts)
 
 
 def _check_memory(sources: Sequence[Source]) -> None:

@@ -70,7 +70,11 @@ def predict(
     if model is not None:
         _check_model(context, model, test)
         new = _new_rows(train, row, formats)
-        fitted = load_model(model, new, roles, formats, given["device"])
+
+        def reopen(found: Formats) -> Source:  # standard input cannot be read again
+            return new if train == STANDARD else _new_rows(train, row, found)
+
+        fitted = load_model(model, new, roles, reopen, given)
     else:
         if train is None or target is None:
             name = "--target" if train else "TRAIN"
