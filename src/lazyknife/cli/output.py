@@ -74,7 +74,8 @@ def spooled(path: Path | None) -> Iterator[tuple[Append, Any]]:
 @contextmanager
 def appending(file: IO[bytes], suffix: str) -> Iterator[Append]:
     """Yield a function that writes further rows of a table."""
-    parts: list[pd.DataFrame] = []
+    parts: list[pd.DataFrame] = []  # of a workbook
+    first = True
     with ExitStack() as stack:
         # Without a name and a time, the same table gives the same bytes.
         packed: Any = file
@@ -83,7 +84,7 @@ def appending(file: IO[bytes], suffix: str) -> Iterator[Append]:
             packed = stack.enter_context(gzip.GzipFile("", "wb", fileobj=file, mtime=0))
 
         def append(frame: pd.DataFrame) -> None:
-            nonlocal writer
+            nonlocal first, writer
             frame = frame if suffix == ".parquet" else safe_cells(frame)
             if suffix == ".parquet":
                 import pyarrow as pa
@@ -92,10 +93,12 @@ def appending(file: IO[bytes], suffix: str) -> Iterator[Append]:
                 table = pa.Table.from_pandas(frame, writer and writer.schema, preserve_index=False)
                 writer = writer or stack.enter_context(parquet.ParquetWriter(file, table.schema))
                 writer.write_table(table)
-            elif suffix != ".xlsx":
-                text = frame.to_csv(index=False, sep=TEXTS[suffix], header=not parts)
+            elif suffix == ".xlsx":
+                parts.append(frame)
+            else:
+                text = frame.to_csv(index=False, sep=TEXTS[suffix], header=first)
                 packed.write(text.encode())
-            parts.append(frame if suffix == ".xlsx" else frame[:0])
+            first = False
 
         yield append
         if suffix == ".xlsx":

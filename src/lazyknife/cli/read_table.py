@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 TEXTS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t"}  # suffixes with their usual separators
 SUFFIXES = (*TEXTS, ".parquet", ".xlsx")
 STANDARD = Path("-")  # standard input or output
-BATCH_BYTES, BATCH_ROWS = 2**24, 2**15  # of a text or Parquet file that are read at a time
+BATCH_BYTES, BATCH_ROWS = 2**20, 2**15  # of a text or Parquet file that are read at a time
 # Missing values of every column, and of columns of numbers and dates.
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "<NA>", "#N/A", "#NV")
 DASHES = ("?", "-", "--", "–", "—", ".", "*")
@@ -182,11 +182,12 @@ def _text(
         notes.append(f"{name}: read as {encoding} (--encoding).")
     if sep not in (formats.sep, usual):
         notes.append(f"{name}: fields are separated by {sep!r} (--sep).")
+    block = max(BATCH_BYTES, 16 * len(lines[blank]))  # pyarrow has some 32 of them in memory
     # A field with a whole line of the file in it.
     swallowed = rf"\n(?:[^\n]*?{re.escape(sep)}){{{max(1, min(len(names) - 1, 1000))}}}"
 
     def batches() -> Iterator[pd.DataFrame]:
-        reading = arrow.ReadOptions(block_size=BATCH_BYTES, skip_rows=blank, encoding=encoding)
+        reading = arrow.ReadOptions(block_size=block, skip_rows=blank, encoding=encoding)
         parsing = arrow.ParseOptions(
             delimiter=sep,
             newlines_in_values=True,
