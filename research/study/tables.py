@@ -210,19 +210,8 @@ def by_set(rows: pd.DataFrame, measure: str) -> Iterator[tuple[str, int, pd.Data
         yield str(name), int(n), found[[method for method in METHODS if method in found]]
 
 
-def mean_lines(rows: pd.DataFrame) -> Table:
-    """The mean score of each method over the sets, for each part and n."""
-    heads, lines = ["method"], [[method] for method in METHODS]
-    for name, n, found in by_set(rows, "score"):
-        shared = found.dropna()
-        heads.append(f"n = {n}, {name} ({len(shared)} sets)")
-        for line in lines:
-            line.append(f"{shared[line[0]].mean():.3g}" if line[0] in shared else NONE)
-    return tuple(heads), [tuple(line) for line in lines]
-
-
 def against_lines(rows: pd.DataFrame) -> Table:
-    """The default's score over that of each other method, and its wins."""
+    """The default's score over that of each other method, and on how many sets it is better."""
     heads, lines = ["method"], [[method] for method in METHODS if method != DEFAULT]
     for name, n, found in by_set(rows, "score"):
         heads.append(f"n = {n}, {name}")
@@ -231,7 +220,7 @@ def against_lines(rows: pd.DataFrame) -> Table:
                 line.append(NONE)
                 continue
             ratios = (found[DEFAULT] / found[line[0]]).dropna()
-            wins = f"better in {(ratios < 1).sum()} of {len(ratios)}"
+            wins = f"{(ratios < 1).sum()}/{len(ratios)}"
             line.append(f"{ratios.mean():.3f} ± {ratios.sem():.3f}, {wins}")
     return tuple(heads), [tuple(line) for line in lines]
 
@@ -353,6 +342,5 @@ SPECIAL: dict[str, Callable[[Path], str]] = {
     "published_boston": _from("published", boston_lines),
     "readme": _from("tables", readme_lines),
     "tables_against": _from("tables", against_lines),
-    "tables_score": _from("tables", mean_lines),
     "tables_sets": _from("tables", set_lines),
 }

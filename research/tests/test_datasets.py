@@ -128,23 +128,8 @@ def test_the_simulation_draws_features_then_coefficients_then_noise():
     assert np.array_equal(drawn.X, X)
     np.testing.assert_allclose(drawn.y, y, rtol=1e-12)
     assert (drawn.name, drawn.label) == ("simulated_p16", "Simulation, p = 16")
-    assert len(drawn) == 5000
-    assert drawn.feature_names[0] == "x1"
-    assert len(drawn.feature_names) == 16
-    assert drawn.transform is None
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ({"p": 0}, ValueError, "p=0"),
-        ({"p": 2.0}, TypeError, "p=2.0"),
-        ({"n_total": -1}, ValueError, "n_total=-1"),
-    ],
-)
-def test_the_simulation_refuses_what_it_cannot_draw(arguments, error, message):
-    with pytest.raises(error, match=message):
-        datasets.simulated(**{"p": 2, **arguments})
+    with pytest.raises(ValueError, match="p=0"):
+        datasets.simulated(0)
 
 
 # The real files
@@ -163,26 +148,17 @@ def test_the_real_data(bare, monkeypatch, name, file, mean, sd, label):
     monkeypatch.setenv("LAZYKNIFE_DATA", str(path.parent))
     assert datasets.find(name) == path
     entry, plain, mapped = DATASETS[name], datasets.load(name), datasets.load(name, "symlog")
-    for data in (plain, mapped):
-        assert data.name == name
-        assert data.X.shape == (entry.rows, entry.columns)
-        assert data.y.shape == (entry.rows,)
-        assert data.X.dtype == data.y.dtype == np.float64
-        assert np.isfinite(data.X).all()
-        assert round(data.y.mean(), 4) == mean
-        assert round(data.y.std(), 4) == pytest.approx(sd, abs=1.01e-4)
-        assert len(set(data.feature_names)) == entry.columns
-        assert data.target == entry.response
-        with pytest.raises(ValueError, match="read-only"):
-            data.X[0, 0] = 1.0
-        with pytest.raises(ValueError, match="read-only"):
-            data.y[0] = 1.0
-    assert (plain.transform, plain.label) == (None, label)
-    assert (mapped.transform, mapped.label) == ("symlog", f"{label}, symlog")
+    assert plain.X.shape == (entry.rows, entry.columns)
+    assert len(set(plain.feature_names)) == entry.columns
+    assert np.isfinite(plain.X).all()
+    assert round(plain.y.mean(), 4) == mean
+    assert round(plain.y.std(), 4) == pytest.approx(sd, abs=1.01e-4)
+    with pytest.raises(ValueError, match="read-only"):
+        plain.X[0, 0] = 1.0
+    assert (plain.label, mapped.label) == (label, f"{label}, symlog")
     np.testing.assert_allclose(mapped.X, symlog(plain.X), rtol=1e-14)
     assert np.array_equal(mapped.y, plain.y)
     assert datasets.load(name) is plain
-    assert not list(bare.glob("lazyknife/*"))
 
 
 def test_the_columns_of_the_real_data_are_those_of_the_files(bare, monkeypatch):
@@ -201,9 +177,7 @@ def test_the_columns_of_the_real_data_are_those_of_the_files(bare, monkeypatch):
     assert np.allclose(blog.X[0], np.array(first[:-1], float))
     assert blog.y[0] == pytest.approx(np.log1p(float(first[-1])), rel=1e-14)
     assert blog.feature_names[49:51] == ("source_50", "post_1")
-    assert blog.feature_names[61:63] == ("post_12", "word_1")
     assert (blog.X[:, 262:276].sum(axis=1) == 2).all()  # of the base time and of the post
-    assert blog.feature_names[-4:] == ("parent_1", "parent_2", "parent_3", "parent_4")
 
 
 def test_a_corrupted_copy_is_refused_with_both_hashes(bare, monkeypatch):
@@ -237,9 +211,7 @@ def test_a_name_and_a_transform_are_checked_before_any_file_is_looked_for():
 def test_the_table_says_what_there_is():
     papers = ["blog_feedback", "communities", "meps_2016", "meps_2016_panel21"]
     assert list(DATASETS) == [*papers, *datasets.TABLES, *datasets.PUBLISHED]
-    for name, entry in DATASETS.items():
-        assert entry.name == name
-        assert entry.url.startswith("https://")
+    for entry in DATASETS.values():
         for copy in entry.copies:
             kind, value = copy.hash.split(":")
             assert len(bytes.fromhex(value)) == {"sha256": 32, "git": 20}[kind]
@@ -285,27 +257,17 @@ def test_the_derivation_by_hand():
     assert (X[:, 10:] == 1).all()
 
 
-def test_every_variable_counts():
-    assert (len(UTILISATION), len(NUMERIC), len(LEVELS)) == (18, 7, 19)
-    assert len(set(NEEDED)) == 18 + 7 + 19
-    assert sum(map(len, LEVELS.values())) == 100
-    for name in UTILISATION:
-        frame = people()
+@pytest.mark.parametrize("name", NEEDED)
+def test_every_variable_counts(name):
+    frame = people()
+    frame.loc[0, name] = -2.0
+    assert len(derive(frame)[1]) == 2
+    if name in UTILISATION:
         frame.loc[0, name] = 100.0
         expected = 100 if name == "RXTOT16" else 105
         assert derive(frame)[1][0] == pytest.approx(np.log1p(expected), rel=1e-14)
-        frame.loc[0, name] = -1.0
-        assert len(derive(frame)[1]) == 2
-    for name in (*NUMERIC, *LEVELS):
-        frame = people()
-        frame.loc[0, name] = -2.0
-        assert len(derive(frame)[1]) == 2
-
-
-def test_a_missing_value_is_refused_by_name():
-    frame = people()
-    frame.loc[2, ["EDUCYR", "OTHER"]] = np.nan
-    with pytest.raises(ValueError, match=r"columns EDUCYR have missing values"):
+    frame.loc[2, name] = np.nan
+    with pytest.raises(ValueError, match=f"columns {name} have missing values"):
         derive(frame)
 
 
@@ -379,12 +341,6 @@ def test_meps_is_the_whole_where_it_can_be_had(bare, place):
     all_levels().to_csv(bare / "h192.csv", index=False)
     place("h192.csv")
     assert datasets.meps("symlog").label == "MEPS 2016, symlog"
-
-
-def test_meps_without_either_says_how_to_get_the_whole(bare, change):
-    change("meps_2016", url=closed_address())
-    with pytest.raises(DataNotFound, match=r"unpack h192\.ssp"):
-        datasets.meps()
 
 
 # Finding and fetching
