@@ -71,10 +71,12 @@ def total_bytes(group: Path = CONTROL_GROUP) -> int:
 
 def _address_space() -> int:
     """Bytes that ``ulimit -v`` leaves to this process."""
-    process = psutil.Process()
-    with suppress(AttributeError, OSError, psutil.Error):  # systems without such limits
-        limit, _ = process.rlimit(psutil.RLIMIT_AS)
-        return NO_LIMIT if limit == psutil.RLIM_INFINITY else limit - process.memory_info().vms
+    with suppress(ImportError, AttributeError, OSError):  # systems without such limits
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if limit != resource.RLIM_INFINITY:
+            return limit - int(psutil.Process().memory_info().vms)
     return NO_LIMIT
 
 

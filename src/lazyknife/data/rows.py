@@ -233,7 +233,7 @@ def finite_numbers(values: Any, name: str) -> NDArray[np.float64]:
     if not np.isfinite(result).all():
         row = int((~np.isfinite(result.ravel())).argmax())
         raise ValueError(
-            f"{name}[{row}]={found.ravel()[row]} is no finite number: leave such rows out"
+            f"{name}[{row}]={found.ravel()[row]} is not a finite number: leave such rows out"
         )
     return result
 
