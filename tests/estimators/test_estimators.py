@@ -468,8 +468,8 @@ def with_value(array, value):
 BAD_FITS = {
     "nan in X": ({}, with_value(GOOD_X, np.nan), GOOD_Y, "Input X contains NaN: pass a frame"),
     "inf in X": ({}, with_value(GOOD_X, np.inf), GOOD_Y, "X contains infinity"),
-    "nan in y": ({}, GOOD_X, with_value(GOOD_Y, np.nan), r"y\[3\]=nan is not a finite number: leave"),
-    "inf in y": ({}, GOOD_X, with_value(GOOD_Y, np.inf), r"y\[3\]=inf is no finite"),
+    "nan in y": ({}, GOOD_X, with_value(GOOD_Y, np.nan), r"y\[3\]=nan is not a finite"),
+    "inf in y": ({}, GOOD_X, with_value(GOOD_Y, np.inf), r"y\[3\]=inf is not a finite"),
     "empty": ({}, GOOD_X[:0], GOOD_Y[:0], "0 sample"),
     "one row": ({}, GOOD_X[:1], GOOD_Y[:1], "minimum of 2 is required"),
     "lengths": ({}, GOOD_X, GOOD_Y[:-1], r"inconsistent numbers of samples: \[30, 29\]"),
