@@ -94,10 +94,7 @@ def broken(site: Path) -> Iterator[str]:
             parts = urlsplit(link)
             if parts.scheme or parts.netloc:
                 continue
-            place = (
-                Path(os.path.normpath(path.parent / unquote(parts.path))) if parts.path else path
-            )
-            place = place / "index.html" if place.is_dir() else place
+            place = placed(path, unquote(parts.path))
             if not place.is_relative_to(site) or not place.exists():
                 yield f"{path.relative_to(site)}: {link} does not exist"
             elif place in pages and unquote(parts.fragment) not in pages[place].names:

@@ -21,7 +21,6 @@ from lazyknife.compare import (
     make_folds,
     messages,
     named_method,
-    run_fold,
     summarise_folds,
     usual_methods,
 )
@@ -37,91 +36,71 @@ def compare(*methods, **options):
     return lk.compare_methods(X, Y, methods, **settings)
 
 
+@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize(("n", "folds"), [(45, 3), (47, 5), (10, 10), (2, 2)])
-def test_folds_cut_the_rows_into_parts(n, folds):
-    found = make_folds(n, folds, train_rows=1000, test_rows=1000, seed=0)
-    assert len(found) == folds
+def test_folds_cut_the_rows_into_parts_chosen_by_the_seed(n, folds, seed):
+    found, again = (make_folds(n, folds, 1000, 1000, seed) for _ in range(2))
     assert sorted(np.concatenate([test for _, test in found])) == list(range(n))
-    for train, test in found:
+    for (train, test), (same_train, same_test) in zip(found, again, strict=True):
         assert sorted([*train, *test]) == list(range(n))
         assert len(test) in (n // folds, -(-n // folds))
+        np.testing.assert_array_equal(train, same_train)
+        np.testing.assert_array_equal(test, same_test)
+    other = make_folds(n, folds, 1000, 1000, seed + 5)
+    assert n == 2 or any(set(a[1]) != set(b[1]) for a, b in zip(found, other, strict=True))
 
 
 def test_limits_draw_rows_of_each_part_at_random():
     whole = make_folds(60, 3, 1000, 1000, seed=0)
     found = make_folds(60, 3, train_rows=15, test_rows=7, seed=0)
-    for (train, test), (all_train, all_test) in zip(found, whole, strict=True):
-        assert (len(train), len(test)) == (15, 7)
-        assert len(set(train)) == 15
+    for fold, ((train, test), (all_train, all_test)) in enumerate(zip(found, whole, strict=True)):
+        assert (len(set(train)), len(set(test))) == (15, 7)
         assert set(train) <= set(all_train)
         assert set(test) <= set(all_test)
-    # Each fold's training rows come from all other folds, not from the first of them.
-    first = {fold: set(test) for fold, (_, test) in enumerate(whole)}
-    for fold, (train, _) in enumerate(found):
-        others = [number for number in first if number != fold]
-        assert all(first[number] & set(train) for number in others)
+        # The training rows come from all other folds, not from the first of them.
+        others = [part for number, (_, part) in enumerate(whole) if number != fold]
+        assert all(set(part) & set(train) for part in others)
+    rows = compare("lazyknife", train_rows=12, test_rows=4)
+    assert rows["n"].tolist() == [12] * 3
+    assert rows["n_test"].tolist() == [4] * 3
 
 
-def test_the_seed_chooses_the_folds():
-    first, again, other = (make_folds(30, 3, 99, 99, seed) for seed in (0, 0, 1))
-    for (train, test), (same_train, same_test) in zip(first, again, strict=True):
-        np.testing.assert_array_equal(train, same_train)
-        np.testing.assert_array_equal(test, same_test)
-    assert any(set(a[1]) != set(b[1]) for a, b in zip(first, other, strict=True))
+WRONG = [
+    ("methods", ["naive", "x"], ValueError, "method='x': choose from 'naive'"),
+    ("methods", {"a": Ridge()}, TypeError, r"methods\['a'\] is of type Ridge.*docs/studies"),
+    ("alpha", 2.0, ValueError, r"alpha=2\.0: give a number strictly between"),
+    ("folds", 1, ValueError, "folds=1: give between 2 and the number of rows, 45"),
+    *((name, 0, ValueError, f"^{name}=0: give a") for name in ("epochs", "batch_size")),
+    *(
+        (name, value, error, rf"^{name}={re.escape(repr(value))}[: ]")
+        for name, value, error in (
+            *(("random_state", value, ValueError) for value in (-5, "now", 1.5)),
+            *(("jobs", value, ValueError) for value in (0, -7)),
+            *(("jobs", value, TypeError) for value in (1.5, "2")),
+            *(("methods", value, TypeError) for value in (b"naive", "naive", 3)),
+            *(("methods", value, ValueError) for value in ([], {})),
+            *(("folds", value, TypeError) for value in ("3", 2.5)),
+            *((name, 0, ValueError) for name in ("train_rows", "test_rows")),
+            ("folds", 46, ValueError),
+            ("verbose", "no", TypeError),
+            ("scheduler", 3, ValueError),
+        )
+    ),
+]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((30, 1, 9, 9, 0), "folds=1: give between 2 and the number of rows, 30"),
-        ((30, 31, 9, 9, 0), "folds=31"),
-        ((30, 3, 0, 9, 0), "train_rows=0"),
-        ((30, 3, 9, 0, 0), "test_rows=0"),
-    ],
-)
-def test_folds_that_cannot_be_made_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        make_folds(*arguments)
+@pytest.mark.parametrize(("name", "value", "error", "words"), WRONG)
+def test_settings_are_checked_before_anything_is_fitted(name, value, error, words):
+    settings = {"methods": ["lazyknife"], "jobs": 1, "epochs": 1, name: value}
+    with pytest.raises(error, match=words):
+        lk.compare_methods(X, Y, **settings)
 
 
-def test_settings_are_checked_before_anything_is_fitted():
-    with pytest.raises(ValueError, match="method='x': choose from 'naive'"):
-        compare("naive", "x")
-    with pytest.raises(ValueError, match=r"alpha=2\.0: give a number strictly between"):
-        compare("naive", alpha=2.0)
-    for name in ("epochs", "batch_size"):  # which the method does not have
-        with pytest.raises(ValueError, match=f"^{name}=0: give a"):
-            compare("lazyknife", **{name: 0})
+def test_estimators_and_targets_are_checked_before_anything_is_fitted():
     with pytest.raises(ValueError, match="construction='x'"):
         lk.compare_methods(X, Y, {"mine": lk.LazyJackknifeRegressor(construction="x")})
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         lk.compare_methods(X, Y[:40])
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "error"),
-    [
-        ("random_state", -5, ValueError),
-        ("random_state", "now", ValueError),
-        ("random_state", 1.5, ValueError),
-        ("jobs", 0, ValueError),
-        ("jobs", -7, ValueError),
-        ("methods", b"naive", TypeError),
-        ("jobs", 1.5, TypeError),
-        ("jobs", "2", TypeError),
-        ("methods", "naive", TypeError),
-        ("methods", 3, TypeError),
-        ("methods", [], ValueError),
-        ("methods", {}, ValueError),
-        ("folds", "3", TypeError),
-        ("folds", 2.5, TypeError),
-        ("verbose", "no", TypeError),
-        ("scheduler", 3, ValueError),
-    ],
-)
-def test_settings_of_a_comparison_are_named(name, value, error):
-    with pytest.raises(error, match=rf"^{name}={re.escape(repr(value))}[: ]"):
-        lk.compare_methods(X, Y, **{"methods": ["naive"], "jobs": 1, "epochs": 1, name: value})
 
 
 @pytest.mark.parametrize("seed", [None, np.random.default_rng(0), np.random.RandomState(0)])
@@ -129,11 +108,6 @@ def test_seeds_that_are_no_numbers_draw_one(seed):
     first, second = (compare("naive", random_state=seed) for _ in range(2))
     assert not first["error"].any()
     assert (first["width"] != second["width"]).any()
-
-
-def test_methods_of_others_are_refused_with_a_way_out():
-    with pytest.raises(TypeError, match=r"methods\['mine'\] is of type Ridge.*docs/studies"):
-        lk.compare_methods(X, Y, {"mine": Ridge()})
 
 
 def test_rows_are_what_the_estimators_give():
@@ -180,12 +154,6 @@ def test_the_scaling_is_pooled_so_that_the_certificate_holds():
     fixed = compare("lazyknife", scaling=None)
     assert not np.allclose(fixed["width"], pooled["width"][:3], rtol=1e-3)
     assert fixed["certified"].tolist() == [expected] * 3
-
-
-def test_limits_reach_the_fits():
-    found = compare("lazyknife", train_rows=12, test_rows=4)
-    assert found["n"].tolist() == [12] * 3
-    assert found["n_test"].tolist() == [4] * 3
 
 
 class Sometimes(lk.LazyJackknifeRegressor):
@@ -243,23 +211,10 @@ def test_means_and_standard_errors_are_over_folds():
     assert math.isnan(found.loc["a", "certified"])
 
 
-@pytest.mark.slow
-def test_more_jobs_than_fits_are_as_many_as_fits():
-    with pytest.raises(ValueError, match="jobs=0: give a whole number of at least 1"):
-        compare("naive", jobs=0)
-    assert len(compare("naive", folds=2, jobs=10**9)) == 2
-
-
 def test_side_by_side_gives_the_same():
     alone, pair = (compare("lazyknife", "naive", jobs=jobs) for jobs in (1, 2))
     assert alone["method"].tolist() == ["lazyknife"] * 3 + ["naive"] * 3
     pd.testing.assert_frame_equal(alone.drop(columns=TIMES), pair.drop(columns=TIMES), rtol=1e-6)
-
-
-def test_times_are_those_of_a_fit():
-    model = lk.LazyJackknifeRegressor()
-    row = run_fold("lazyknife", 0, model, X[:30], Y[:30], X[30:], Y[30:])
-    assert all(0 < row[name] < 60 for name in TIMES)
 
 
 def test_methods_by_name_do_not_depend_on_the_unit_of_y():
@@ -331,17 +286,17 @@ def test_methods_use_the_settings_and_differ_in_what_their_name_says(name):
     assert METHODS[name].alpha == 0.1  # the dict's own stays as it is
 
 
+def test_every_method_is_explained_in_a_line():
+    assert list(ABOUT) == list(METHODS)
+    assert all(len(line) <= 90 and line.endswith(".") for line in ABOUT.values())
+
+
 def test_private_methods_and_missing_peers_are_not_compared_by_default(monkeypatch):
     for known, usual in ((None, tuple(DEFAULT)), (object(), (*DEFAULT, *PEERS))):
         monkeypatch.setattr("lazyknife.compare.find_spec", lambda name, known=known: known)
         assert usual_methods() == usual
     assert not any(isinstance(getattr(DEFAULT[name], "base", None), lk.DPSGD) for name in DEFAULT)
     assert list(PRIVATE) == ["lazy_dp"]
-
-
-def test_every_method_is_explained_in_a_line():
-    assert list(ABOUT) == list(METHODS)
-    assert all(len(line) <= 90 and line.endswith(".") for line in ABOUT.values())
 
 
 def test_the_network_of_the_caller_is_used_and_none_is_the_default():

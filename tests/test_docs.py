@@ -95,11 +95,23 @@ def test_the_tables_on_speed_are_those_of_the_measured_files():
     assert SPEED.count("\n| ") > 30
 
 
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PACKED = set(PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"])
+
+
+def test_a_source_distribution_has_what_make_needs():
+    needed = {"src", "tests", "research", "results", "docs", "Makefile", "constraints.txt"}
+    assert needed <= PACKED
+    assert all((ROOT / name).exists() for name in PACKED)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
-def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
-        if not target.startswith("http"):
-            assert (page.parent / target).exists(), target
+def test_links_lead_to_files_of_the_source_distribution(page):
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text()):
+        if "://" not in target:
+            found = (page.parent / target).resolve()
+            assert found.exists(), target
+            assert found.relative_to(ROOT).parts[0] in PACKED, target
 
 
 SITE = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
@@ -124,10 +136,9 @@ def test_every_public_name_has_an_entry_in_the_reference(module):
 
 
 def test_addresses_are_the_same_everywhere():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    urls = project["urls"]
-    assert cited["version"] == project["version"] == lazyknife.__version__
+    urls = PROJECT["project"]["urls"]
+    assert cited["version"] == PROJECT["project"]["version"] == lazyknife.__version__
     assert SITE["site_url"].rstrip("/") == urls["Documentation"] == cited["url"]
     assert SITE["extra"]["social"][0]["link"] == urls["Source"] == cited["repository-code"]
     assert {"cff-version", "message", "title", "authors"} <= {*cited}

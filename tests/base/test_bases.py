@@ -213,13 +213,6 @@ def test_split_trains_as_plain_does_on_its_rows():
     assert fitted.details["rows_learnt"] == 15
 
 
-def test_public_keeps_exactly_the_starts_weights():
-    fitted = Public().fit(start_network(), *rows(), seed=0)
-    assert torch.equal(weights(fitted.module), weights(start_network()))
-    assert fitted.dependence == INDEPENDENT
-    assert Public().assumptions == ()  # the estimator knows whose weights they are
-
-
 @pytest.mark.parametrize("center", [False, True])
 @pytest.mark.parametrize("kind", TWINS)
 def test_plain_is_adam_on_the_loss(kind, center):

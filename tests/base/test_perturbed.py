@@ -153,17 +153,3 @@ def test_l1_bound_is_never_exceeded_when_several_coordinates_share_the_shift(sha
     assert value.mean() <= l1_total_variation(1.0) + 4.8 * error
     if shares == (1.0,):
         assert value.mean() > 0.9 * l1_total_variation(1.0) + 4.8 * error
-
-
-@pytest.mark.parametrize("first", [0.5, 0.8, 0.95])
-def test_l1_bound_by_quadrature_over_two_coordinates(first):
-    """The overlap of the two laws is at least the product of the coordinates' overlaps."""
-    shifts = (first, 1.0 - first)
-    x = np.linspace(-20.0, 21.0, 2051)
-    without, shifted = (
-        [np.exp(-np.abs(x - s)) / 2 for s in moved] for moved in ((0.0, 0.0), shifts)
-    )
-    overlap = np.minimum(np.outer(*without), np.outer(*shifted)).sum() * (x[1] - x[0]) ** 2
-    assert overlap >= math.exp(-0.5) - 2e-4  # the product of exp(−s/2) over the two shifts
-    assert 1 - overlap <= l1_total_variation(1.0) + 2e-4
-    assert 1 - overlap > 0.6 * l1_total_variation(1.0)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lazyknife as lk
-from lazyknife.data.own_scaling import SHIFT, FeatureScales, own_scales, unscaled, without
+from lazyknife.data.own_scaling import SHIFT, FeatureScales, own_scales, without
 from reference import Array, assert_close
 
 ALL = torch.arange(0)  # the rows that the full model leaves out
@@ -52,24 +52,6 @@ def test_each_model_has_the_frame_of_its_own_rows(seed: int, n: int) -> None:
 
 def test_most_models_share_a_frame() -> None:
     assert len(frames_of(rows(0, 100))) < 10
-
-
-def test_a_frame_is_applied_to_rows() -> None:
-    X = rows(1, 8)
-    found = frames_of(X)
-    k = int(found.of[-1])
-    center, scale = frame_of(X)
-    assert_close(found[k].apply(torch.from_numpy(X)), (X - center) / scale)
-    framed = found[k].apply(torch.from_numpy(X))
-    assert (framed.std(dim=0, unbiased=False) > 0.6).all()
-    assert (framed.std(dim=0, unbiased=False) < 1.5).all()
-    assert (framed.mean(dim=0).abs() < 0.8).all()
-
-
-def test_unscaled_changes_nothing() -> None:
-    X = torch.from_numpy(rows(0, 5))
-    assert torch.equal(unscaled(6, 3)[0].apply(X), X)
-    assert len(unscaled(6, 3)) == 1
 
 
 def test_constant_columns_have_a_scale_of_1() -> None:
@@ -155,29 +137,6 @@ def test_units_that_are_powers_of_2_and_shifts_by_multiples_of_them_change_nothi
     np.testing.assert_allclose(
         ends((X + shifts) * units, y, (new + shifts) * units), expected, rtol=1e-6, atol=1e-6
     )
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_units_that_are_powers_of_10_change_little(seed: int) -> None:
-    X, y, new = problem(seed)
-    units = 10.0 ** np.random.default_rng(seed).integers(-3, 7, size=3)
-    truth = np.sin(2 * new[:, 0]) + new[:, 1]
-    scores = []
-    for found in (ends(X, y, new), ends(X * units, y, new * units)):
-        lower, upper = found.T
-        missed = np.maximum(lower - truth, 0) + np.maximum(truth - upper, 0)
-        scores.append(float(np.mean(upper - lower + 2 / 0.2 * missed)))
-    assert 0.8 < scores[1] / scores[0] < 1.25
-
-
-def test_a_constant_column_changes_little() -> None:
-    X, y, new = problem(1)
-    widths = [np.ptp(ends(A, y, B), axis=1).mean() for A, B in ((X, new), (pad(X), pad(new)))]
-    assert 0.8 < widths[1] / widths[0] < 1.25
-
-
-def pad(X: Array) -> Array:
-    return np.column_stack([X, np.full(len(X), 7.0)])
 
 
 def test_gaps_count_for_nothing_and_codes_are_left_as_they_are() -> None:

@@ -1,7 +1,5 @@
 """The caller's rows: containers and batches that are read, refused, and given back."""
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -16,7 +14,6 @@ from lazyknife.data.rows import (
     all_rows,
     backend_of,
     make_frame,
-    plain,
     rows_and_targets,
     to_tensor,
 )
@@ -29,15 +26,6 @@ HALVES = (torch.float16, torch.bfloat16)
 
 def model():
     return lk.LazyJackknifeRegressor(lk.mlp((6,)), ridge=1.0, random_state=0)
-
-
-@pytest.mark.parametrize("dtype", [*HALVES, torch.float32, torch.float64])
-def test_floating_tensors_are_read_exactly(dtype):
-    values = torch.from_numpy(X).to(dtype)
-    found = plain(values, "X")
-    assert found.dtype == np.float64
-    assert torch.equal(torch.from_numpy(found).to(dtype), values)
-    assert plain(torch.arange(3), "X").dtype == np.int64
 
 
 MASKED = np.ma.masked_greater(X, 1.0)
@@ -69,41 +57,14 @@ def test_what_would_be_misread_is_refused(name):
             model().fit(X, values)
 
 
-def test_targets_have_no_batches():
+def test_masked_arrays_are_arrays_where_nothing_is_masked_and_targets_have_no_batches():
+    fitted = model().fit(X, Y)
+    found = model().fit(np.ma.asarray(X), np.ma.asarray(Y)).predict(NEW)
+    np.testing.assert_array_equal(found, fitted.predict(NEW))
+    with pytest.raises(TypeError, match="masked values"):
+        fitted.predict_interval(NEW).covers(np.ma.masked_greater(np.arange(6.0), 3.0))
     with pytest.raises(TypeError, match="y is of type generator"):
         model().fit(X, (value for value in Y))
-
-
-def test_masked_arrays_with_nothing_masked_are_arrays():
-    found = model().fit(np.ma.asarray(X), np.ma.asarray(Y)).predict(NEW)
-    np.testing.assert_array_equal(found, model().fit(X, Y).predict(NEW))
-
-
-def test_masked_targets_are_not_compared():
-    result = model().fit(X, Y).predict_interval(NEW)
-    with pytest.raises(TypeError, match="masked values"):
-        result.covers(np.ma.masked_greater(np.arange(6.0), 3.0))
-
-
-@pytest.mark.parametrize("dtype", [*HALVES, torch.float32, torch.float64])
-def test_results_are_float64_in_the_container_of_the_rows(dtype):
-    fitted = model().fit(X, Y)
-    rows = torch.from_numpy(NEW).to(dtype)
-    exact = fitted.predict_interval(rows.double().numpy())
-    found = fitted.predict_interval(rows)
-    assert isinstance(exact.lower, np.ndarray)
-    for part in (found.point, found.lower, found.upper, fitted.predict(rows)):
-        assert part.dtype == torch.float64
-    np.testing.assert_array_equal(found.to_numpy(), exact.to_numpy())
-
-
-@pytest.mark.parametrize("dtype", HALVES)
-def test_halves_are_fitted_as_the_numbers_that_they_are(dtype):
-    rows, targets = (torch.from_numpy(part).to(dtype) for part in (X, Y))
-    found = model().fit(rows, targets).predict_interval(NEW)
-    twin = model().fit(rows.double().numpy(), targets.double().numpy()).predict_interval(NEW)
-    np.testing.assert_array_equal(found.to_numpy(), twin.to_numpy())
-    assert found.covers(targets[:6]).shape == (6,)
 
 
 def test_fits_and_predictions_of_loaders():
@@ -121,26 +82,6 @@ CODES = torch.arange(72).reshape(24, 3) % 5
 EMBEDDING = torch.nn.Sequential(
     torch.nn.Embedding(5, 4), torch.nn.Flatten(), torch.nn.Linear(12, 1)
 )
-
-
-@pytest.mark.parametrize("network", [None, lk.mlp((6,)), lk.wide("laplace")])
-def test_integer_tensors_are_numbers_to_a_model_of_numbers(network):
-    fitted = lk.LazyJackknifeRegressor(network, random_state=0).fit(X, Y)
-    twin = fitted.predict_interval(CODES.double())
-    for dtype in (torch.int64, torch.uint8):
-        found = fitted.predict_interval(CODES.to(dtype))
-        assert torch.equal(torch.as_tensor(found.to_numpy()), torch.as_tensor(twin.to_numpy()))
-        assert torch.equal(fitted.predict(CODES.to(dtype)), fitted.predict(CODES.double()))
-
-
-def test_whole_numbers_are_codes_to_a_model_of_codes():
-    fitted = lk.LazyJackknifeRegressor(EMBEDDING, random_state=0).fit(CODES, Y)
-    twin = fitted.predict(CODES)
-    for rows in (CODES.double(), CODES.numpy(), CODES.tolist()):
-        np.testing.assert_array_equal(fitted.predict(rows), twin)
-    for odd in (0.5, 1e300):
-        with pytest.raises(ValueError, match=r"X has numbers that are not whole.*integers"):
-            fitted.predict(CODES.double() + odd)
 
 
 def test_rows_without_labels_are_read_as_those_with():
@@ -163,6 +104,41 @@ def test_an_array_that_is_given_away_is_not_copied():
     np.testing.assert_array_equal(turned, rows)
 
 
+@pytest.mark.parametrize("dtype", [*HALVES, torch.float32, torch.float64])
+def test_tensors_are_the_numbers_that_they_are_and_results_are_float64_tensors(dtype):
+    rows, targets, new = (torch.from_numpy(part).to(dtype) for part in (X, Y, NEW))
+    fitted, twin = model().fit(rows, targets), model().fit(rows.double().numpy(), targets.double())
+    exact = twin.predict_interval(new.double().numpy())
+    assert isinstance(exact.lower, np.ndarray)
+    found = fitted.predict_interval(new)
+    for part in (found.point, found.lower, found.upper, fitted.predict(new)):
+        assert part.dtype == torch.float64
+    np.testing.assert_array_equal(found.to_numpy(), exact.to_numpy())
+    assert found.covers(targets[:6]).shape == (6,)
+
+
+@pytest.mark.parametrize("network", [None, lk.mlp((6,)), lk.wide("laplace")])
+def test_integer_tensors_are_codes_in_fit_and_numbers_to_a_model_of_numbers(network):
+    fitted = lk.LazyJackknifeRegressor(network, ridge=1.0, random_state=0)
+    with pytest.raises(ValueError, match=r"integers are codes: pass X\.float\(\) if they are numb"):
+        fitted.fit(CODES, Y)
+    fitted.fit(X, Y)
+    twin = fitted.predict_interval(CODES.double())
+    for dtype in (torch.int64, torch.uint8):
+        assert fitted.predict_interval(CODES.to(dtype)) == twin
+        assert torch.equal(fitted.predict(CODES.to(dtype)), twin.point)
+
+
+def test_whole_numbers_are_codes_to_a_model_of_codes():
+    fitted = lk.LazyJackknifeRegressor(EMBEDDING, random_state=0).fit(CODES, Y)
+    twin = fitted.predict(CODES)
+    for rows in (CODES.double(), CODES.numpy(), CODES.tolist()):
+        np.testing.assert_array_equal(fitted.predict(rows), twin)
+    for odd in (0.5, 1e300):
+        with pytest.raises(ValueError, match=r"X has numbers that are not whole.*integers"):
+            fitted.predict(CODES.double() + odd)
+
+
 # Batches.
 
 SIX, TARGETS = np.arange(12.0).reshape(6, 2), np.arange(6.0)
@@ -180,11 +156,7 @@ def test_batches_are_joined_in_their_container(make):
     np.testing.assert_array_equal(targets, TARGETS)
 
 
-def test_loaders_and_what_is_no_stream():
-    tensors = [torch.from_numpy(part) for part in (SIX, TARGETS)]
-    rows, targets = rows_and_targets(DataLoader(TensorDataset(*tensors), batch_size=4), None)
-    assert torch.equal(rows, tensors[0])
-    assert torch.equal(targets, tensors[1])
+def test_rows_without_targets_are_joined_and_arrays_are_no_stream():
     assert rows_and_targets(SIX, TARGETS) == (SIX, TARGETS)
     assert all_rows(None) is None
     np.testing.assert_array_equal(all_rows(in_twos(SIX, TARGETS)), SIX)
@@ -212,36 +184,15 @@ def test_other_batches_are_refused(batches, y, error, words):
 COLUMNS = {"a": np.arange(3.0), "b": np.ones(3)}
 
 
-@pytest.mark.parametrize(
-    ("rows", "backend"),
-    [
-        (pd.DataFrame(COLUMNS), "pandas"),
-        (pl.DataFrame(COLUMNS), "polars"),
-        (pa.table(COLUMNS), "pyarrow"),
-        (pd.Series([1.0]), None),
-        (np.ones((3, 2)), None),
-        (torch.ones(3, 2), None),
-        ([[1.0]], None),
-    ],
-)
-def test_the_library_of_a_frame_is_found(rows, backend):
-    assert backend_of(rows) == backend
-
-
-def test_frames_of_each_library_are_made():
+def test_frames_of_each_library_are_found_and_made():
+    made = {"pandas": pd.DataFrame(COLUMNS), "polars": pl.DataFrame(COLUMNS)}
+    for library, frame in (made | {"pyarrow": pa.table(COLUMNS)}).items():
+        assert backend_of(frame) == library
+        assert make_frame(COLUMNS, library).equals(frame)
+    for rows in (pd.Series([1.0]), np.ones((3, 2)), torch.ones(3, 2), [[1.0]]):
+        assert backend_of(rows) is None
     labels = pd.Index(list("xyz"), name="house")
     pd.testing.assert_frame_equal(
         make_frame(COLUMNS, "pandas", labels), pd.DataFrame(COLUMNS, index=labels)
     )
-    assert make_frame(COLUMNS, "polars").equals(pl.DataFrame(COLUMNS))
-    assert make_frame(COLUMNS, "pyarrow").equals(pa.table(COLUMNS))
-    pd.testing.assert_frame_equal(make_frame(COLUMNS, None), pd.DataFrame(COLUMNS))
-
-
-@pytest.mark.parametrize("network", [None, lk.wide("gaussian"), lk.mlp((4,))])
-def test_integer_tensors_are_codes_unless_they_are_made_numbers(network: Any) -> None:
-    codes, y = torch.randint(0, 9, (30, 3)), np.arange(30.0)
-    model = lk.LazyJackknifeRegressor(network=network, ridge=1.0, random_state=0)
-    with pytest.raises(ValueError, match=r"integers are codes: pass X\.float\(\) if they are numb"):
-        model.fit(codes, y)
-    model.fit(codes.float(), y)
+    pd.testing.assert_frame_equal(make_frame(COLUMNS, None), made["pandas"])

@@ -50,19 +50,6 @@ def test_infinite_ends_become_the_limits_of_the_inverse(name, limits):
     assert ends(find_target(name, None), -2000.0, 2000.0) == limits
 
 
-@pytest.mark.parametrize(
-    ("name", "bad", "words"),
-    [
-        ("log", 0.0, "requires y above 0, but y has 0.0 in row 1: use 'log1p' if y can be 0"),
-        ("log1p", -1.0, "requires y above -1, but y has -1.0 in row 1: use 'symlog'"),
-        ("logit", 1.0, "requires y above 0 and below 1, but y has 1.0 in row 1: use bounds=(0, 1)"),
-    ],
-)
-def test_values_outside_the_domain_are_named(name, bad, words):
-    with pytest.raises(ValueError, match=re.escape(f"target_transform={name!r} {words}")):
-        find_target(name, None).check(np.array([0.5, bad]))
-
-
 def test_bounds_move_ends_and_points():
     target = find_target(None, (0, 10))
     assert ends(target, -13.7, 4.0) == (0.0, 4.0)
@@ -71,30 +58,6 @@ def test_bounds_move_ends_and_points():
     assert target.check(np.array([0.0, 10.0])) == target
     with pytest.raises(ValueError, match=r"bounds=\(0.0, 10.0\), but y has -3.0 in row 1"):
         target.check(np.array([1.0, -3.0]))
-
-
-@pytest.mark.parametrize(
-    ("bounds", "error", "words"),
-    [
-        (5, TypeError, "give a pair such as"),
-        ((1, 2, 3), TypeError, "give a pair such as"),
-        ((2, 1), ValueError, "lower end below"),
-        ((0, "one"), TypeError, "give a number"),
-        ((0, math.nan), ValueError, "finite"),
-    ],
-)
-def test_bounds_that_mean_nothing(bounds, error, words):
-    with pytest.raises(error, match=words):
-        find_target(None, bounds)
-
-
-@pytest.mark.parametrize(
-    ("target", "error"),
-    [("sqrt", ValueError), (np.log, TypeError), ((np.log, 2), TypeError), (3.0, TypeError)],
-)
-def test_unknown_targets_list_the_known_ones(target, error):
-    with pytest.raises(error, match="'log', 'log1p', 'logit', 'symlog', or give a pair"):
-        find_target(target, None)
 
 
 Y = np.array([4.0, 1.0, 9.0, 2.0])
@@ -141,35 +104,6 @@ def test_infinite_ends_of_a_pair():
 
 
 @pytest.mark.parametrize(
-    ("pair", "words"),
-    [
-        ((lambda y: y - 1, np.exp), "target_transform must undo its function, but y has 4.0"),
-        ((lambda y: np.log(y - 1), np.exp), "must give finite numbers, but y has 1.0 in row 1"),
-        ((lambda y: np.abs(y - 3), lambda z: Y), "not monotone"),
-        (
-            (np.mean, np.exp),
-            r"the function of target_transform returns shape \(\) for shape \(4,\)",
-        ),
-    ],
-)
-def test_pairs_are_tried_on_the_training_targets(pair, words):
-    with pytest.raises(ValueError, match=words):
-        find_target(pair, None).check(Y)
-
-
-def test_a_pair_needs_two_values_to_show_its_direction():
-    with pytest.raises(ValueError, match=r"a single value, 2\.0"):
-        find_target((np.log, np.exp), None).check(np.full(3, 2.0))
-
-
-def test_the_error_of_an_inexact_inverse_widens():
-    pair = Transform((np.sqrt, lambda z: z**2 + 1e-6)).check(Y)
-    lower, upper = pair.ends(np.array([1.0]), np.array([2.0]))
-    assert lower < 1.0
-    assert upper > 4.0
-
-
-@pytest.mark.parametrize(
     ("function", "inverse"),
     [
         (np.log, np.exp),
@@ -191,8 +125,64 @@ def test_ends_of_a_pair_contain_values_that_training_never_saw(function, inverse
     np.testing.assert_allclose(lower, upper, rtol=1e-6)
 
 
+def test_the_error_of_an_inexact_inverse_widens():
+    pair = Transform((np.sqrt, lambda z: z**2 + 1e-6)).check(Y)
+    lower, upper = pair.ends(np.array([1.0]), np.array([2.0]))
+    assert lower < 1.0
+    assert upper > 4.0
+
+
 def test_ends_of_a_pair_at_zero():
     """No step is relative to zero."""
     target = find_target((lambda y: y - 5, lambda z: z + 5), None).check(Y)
     lower, upper = ends(target, -5.0, -5.0)
     assert lower < 0 < upper < 1e-12
+
+
+LISTED = "'log', 'log1p', 'logit', 'symlog', or give a pair"
+BAD = [
+    (5, None, TypeError, "give a pair such as"),
+    ((1, 2, 3), None, TypeError, "give a pair such as"),
+    ((2, 1), None, ValueError, "lower end below"),
+    ((0, "one"), None, TypeError, "give a number"),
+    ((0, math.nan), None, ValueError, "finite"),
+    (None, "sqrt", ValueError, LISTED),
+    (None, np.log, TypeError, LISTED),
+    (None, (np.log, 2), TypeError, LISTED),
+    (None, 3.0, TypeError, LISTED),
+]
+
+
+@pytest.mark.parametrize(("bounds", "target", "error", "words"), BAD)
+def test_settings_that_mean_nothing_are_refused(bounds, target, error, words):
+    with pytest.raises(error, match=words):
+        find_target(target, bounds)
+
+
+OUTSIDE = [
+    ("log", 0.0, "requires y above 0, but y has 0.0 in row 1: use 'log1p' if y can be 0"),
+    ("log1p", -1.0, "requires y above -1, but y has -1.0 in row 1: use 'symlog'"),
+    ("logit", 1.0, "requires y above 0 and below 1, but y has 1.0 in row 1: use bounds=(0, 1)"),
+]
+
+
+@pytest.mark.parametrize(("name", "bad", "words"), OUTSIDE)
+def test_values_outside_the_domain_are_named(name, bad, words):
+    with pytest.raises(ValueError, match=re.escape(f"target_transform={name!r} {words}")):
+        find_target(name, None).check(np.array([0.5, bad]))
+
+
+SHAPES = r"the function of target_transform returns shape \(\) for shape \(4,\)"
+PAIRS = [
+    ((lambda y: y - 1, np.exp), Y, "target_transform must undo its function, but y has 4.0"),
+    ((lambda y: np.log(y - 1), np.exp), Y, "must give finite numbers, but y has 1.0 in row 1"),
+    ((lambda y: np.abs(y - 3), lambda z: Y), Y, "not monotone"),
+    ((np.mean, np.exp), Y, SHAPES),
+    ((np.log, np.exp), np.full(3, 2.0), r"a single value, 2\.0"),  # shows no direction
+]
+
+
+@pytest.mark.parametrize(("pair", "y", "words"), PAIRS)
+def test_pairs_are_tried_on_the_training_targets(pair, y, words):
+    with pytest.raises(ValueError, match=words):
+        find_target(pair, None).check(y)
