@@ -46,7 +46,6 @@ EXPERIMENTS = {
     "diabetes": "seven methods on scikit-learn's diabetes data: docs/comparison.md",
     "gallery": "the figures of docs/gallery.md",
     "trade": "width at a certified coverage, for each base: docs/evidence.md",
-    "unlabelled": "rows without labels: docs/evidence.md",
 }
 Name = Annotated[str | None, typer.Argument(metavar="NAME", help="Without it, all are listed.")]
 

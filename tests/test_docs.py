@@ -24,7 +24,7 @@ README = (ROOT / "README.md").read_text()
 SPEED = (ROOT / "docs/speed.md").read_text()
 PAGES = sorted(path for path in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 # The README and a few short pages run in `make test`, all others in `make test-all`.
-QUICK = {"README", "gallery", "large-data", "saving", "speed", "tutorial", "unlabelled"}
+QUICK = {"README", "gallery", "large-data", "saving", "speed", "tutorial"}
 
 
 def marked(path: Path) -> object:

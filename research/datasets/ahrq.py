@@ -83,14 +83,12 @@ def derive(frame: pd.DataFrame) -> Parsed:
     for variable, column in zip(LEVELS, codes.T, strict=True):
         present = np.unique(column)
         blocks.append(column[:, None] == present)
-        names += _dummies(variable, present.tolist())
+        names += [f"{variable}={level}" for level in present.tolist()]
     return np.hstack(blocks).astype(np.float64), np.log1p(counts.sum(axis=1)), tuple(names)
 
 
 def read_2016(path: Path) -> Parsed:
-    """X, shape (n, 107), and y, shape (n,), from the survey's file or the authors' derived one."""
-    if path.suffix == ".txt":
-        return read_derived(path)
+    """X, shape (n, 107), and y, shape (n,), from the survey's file."""
     X, y, names = derive(read_survey(path))
     _check_levels(path, names)
     return X, y, names
@@ -108,32 +106,11 @@ def read_survey(path: Path) -> pd.DataFrame:
         return pandas.concat([chunk[list(NEEDED)] for chunk in chunks], ignore_index=True)
 
 
-def read_derived(path: Path) -> Parsed:
-    """X and y of the authors' meps_data.txt: numbers only, y last and already a logarithm."""
-    import pandas
-
-    table = pandas.read_csv(path, sep=" ", header=None, dtype=np.float64).to_numpy()
-    names = list(NUMERIC)
-    for variable, levels in LEVELS.items():
-        block = table[:, len(names) : len(names) + len(levels)]
-        if not (block.sum(axis=1) == 1).all() or not np.isin(block, (0, 1)).all():
-            raise ValueError(
-                f"{path}: columns {len(names) + 1} to {len(names) + len(levels)} are not the "
-                f"dummies of {variable}. Put the authors' file in its place"
-            )
-        names += _dummies(variable, levels)
-    return table[:, :-1], table[:, -1], tuple(names)
-
-
 def read_panel21(path: Path) -> Parsed:
     """X, shape (n, 139), and y = log(1 + utilisation), shape (n,), of panel 21."""
     with np.load(path, allow_pickle=False) as arrays:
         names = tuple(map(str, arrays["feature_names"]))
         return arrays["X"].astype(np.float64), arrays["y"].astype(np.float64), names
-
-
-def _dummies(variable: str, levels: Sequence[int]) -> list[str]:
-    return [f"{variable}={level}" for level in levels]
 
 
 def _check_present(values: Array) -> None:

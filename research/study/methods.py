@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 from lazyknife import (
     DPSGD,
@@ -18,7 +18,6 @@ from lazyknife import (
 )
 from lazyknife.estimators.base import IntervalRegressor
 from lazyknife.networks import mlp
-from lazyknife.records import Array
 
 from .grid import Setting
 from .libraries import LIBRARIES
@@ -28,7 +27,7 @@ from .peers import Method, mapie
 Base = Callable[[Setting], BaseMethod]
 
 NETWORK = mlp((64, 64))  # the paper's
-# What the committed rows of choices, and the earlier default, were made with.
+# What the committed rows of choices were made with.
 EARLIER: dict[str, Any] = {
     "network": mlp((64, 64), skip=True),
     "feature_weights": None,
@@ -103,22 +102,6 @@ def _papers(method: Method) -> Method:
     return make
 
 
-class StandardisedRegressor(LazyJackknifeRegressor):
-    """Standardises by rows outside training and test where there are any, else by the pool."""
-
-    outside: Array | None = None
-
-    def fit(self, X: Any, y: Any, X_pool: Any = None, X_unlabeled: Any = None) -> Self:
-        if self.outside is None:
-            return super().fit(X, y, X_pool=X_pool)
-        return super().fit(X, y, X_unlabeled=self.outside)
-
-
-def _before(setting: Setting) -> IntervalRegressor:
-    """The library's earlier defaults; its rows were made with widths that followed the noise."""
-    return StandardisedRegressor(scaling="standardize", alpha=setting.alpha, **EARLIER)
-
-
 def _earlier(base: Base | None = None, **own: Any) -> Method:
     return _lazy(base, **EARLIER | own)
 
@@ -150,7 +133,7 @@ PEERS: dict[str, Method] = {
     for scheme in ("cv", "split")
     for model in ("ridge", "forest", "boosting")
 }
-DEFAULT, BEFORE = "lazyknife_tables", "lazyknife_before"
+DEFAULT = "lazyknife_tables"
 STRONG: dict[str, Method] = {
     f"mapie_{scheme}_{model}": mapie(scheme, model)
     for scheme, model in (
@@ -172,7 +155,6 @@ METHODS: dict[str, Method] = {
     **VARIANTS,
     **PEERS,
     DEFAULT: _tables(),
-    BEFORE: _before,
     **STRONG,
     **CERTIFYING,
     **{name: _function(function) for name, function in LIBRARIES.items()},

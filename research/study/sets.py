@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from .. import datasets
 from ..datasets.formulas import ROWS
 from .grid import Grid, Setting, vary
-from .methods import BEFORE, DEFAULT, STRONG
+from .methods import DEFAULT, STRONG
 
 LEAST_TEST = 100
 UNITS = Setting(n_test=1000, intercept=True, y_in_sd=True)
@@ -19,9 +19,9 @@ GAUSSIAN = "mapie_cv_gp"  # not with many features: a length scale for each is c
 QUICK = (DEFAULT, *(name for name in STRONG if name not in (GAUSSIAN, "mapie_cv_forest")))
 # Methods and repetitions for each number of training rows.
 SIZES: Mapping[int, tuple[tuple[str, ...], int]] = {
-    50: ((DEFAULT, BEFORE, *STRONG), 2),
-    100: ((DEFAULT, BEFORE, *STRONG), 3),
-    400: ((DEFAULT, BEFORE, *STRONG), 1),
+    50: ((DEFAULT, *STRONG), 2),
+    100: ((DEFAULT, *STRONG), 3),
+    400: ((DEFAULT, *STRONG), 1),
     2000: (QUICK, 1),
 }
 

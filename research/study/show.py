@@ -48,7 +48,6 @@ WORDS = {
     "lazyknife_tables": "lazyknife's default",
     "lazyknife_tables_minmax": "lazyknife's default, minmax",
     "lazyknife_tables_full": "lazyknife's default, full conformal",
-    "lazyknife_before": "lazyknife's earlier default",
     "jackknife_forest": "jackknife+ of forests",
     "cross_quantile": "cross-conformal quantile boosting",
     "online_ridge": "online-cp, kernel ridge",

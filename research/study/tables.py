@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .. import pages
 from ..pages import markdown
 from .catalogue import PAPER, STUDIES
-from .methods import BEFORE, CERTIFYING, DEFAULT, STRONG
+from .methods import CERTIFYING, DEFAULT, STRONG
 from .rows import read_rows
 from .sets import part_of
 from .show import heading, in_words, labels, summarise
@@ -189,7 +189,7 @@ def cost_lines(rows: pd.DataFrame) -> Table:
 # Many kinds of tables. A mean is over the sets that all methods of its column have; scores are in
 # standard deviations of y.
 
-METHODS = (DEFAULT, BEFORE, *STRONG)
+METHODS = (DEFAULT, *STRONG)
 README = {
     DEFAULT: "`LazyJackknifeRegressor()`, raw columns",
     "mapie_cv_gp": "CV+ around a Gaussian process with a length scale for each feature (MAPIE)",
@@ -230,7 +230,7 @@ def set_lines(rows: pd.DataFrame) -> Table:
     cells: dict[str, dict[int, str]] = {}
     for name, n, found in by_set(rows, "score"):
         for title, scores in found.reindex(columns=[*METHODS]).iterrows():
-            own, peers = scores[DEFAULT], scores.drop([DEFAULT, BEFORE]).min()
+            own, peers = scores[DEFAULT], scores.drop(DEFAULT).min()
             text = NONE if own != own else f"{own:.3g} ({own / peers:.2f})"
             cells.setdefault(f"{title} ({name})", {})[n] = text
     sizes = sorted({n for found in cells.values() for n in found})

@@ -29,7 +29,7 @@ from lazyknife.networks import like, outputs
 
 from .. import datasets
 from .grid import SETTING_FIELDS, Setting, Trial
-from .methods import METHODS, StandardisedRegressor
+from .methods import METHODS
 from .own import Own, make_data, make_model
 
 MEASURES = (
@@ -40,7 +40,7 @@ COLUMNS = ("data", "method", *SETTING_FIELDS, "trial", *MEASURES, "error", "seed
 SIMULATED = "simulated_p"
 Rows = NDArray[np.float64]
 Row = dict[str, Any]
-Parts = list[NDArray[np.intp]]  # training rows, test rows, others
+Parts = tuple[NDArray[np.intp], NDArray[np.intp]]  # training rows, test rows
 NOTHING = Own()
 
 
@@ -73,11 +73,8 @@ def measure(trials: Sequence[Trial], own: Own = NOTHING) -> list[dict[str, Any]]
     model = model_of(first, own).set_params(random_state=first.number)
     X, y, X_test, y_test = split(first, own)
     compare.warm_up(first.method, model, X, y)
-    X_pool = None
-    if isinstance(model, StandardisedRegressor):
-        X_pool, model.outside = X_test, outside(first, own)
     forget_accounts()
-    measured = [compare.measure(model, X, y, X_test, y_test, X_pool)]
+    measured = [compare.measure(model, X, y, X_test, y_test)]
     for trial in trials[1:]:
         started, alpha = time.perf_counter(), trial.setting.alpha
         intervals = model.predict_interval(X_test, alpha=alpha)
@@ -120,8 +117,8 @@ def base_measures(model: Any, X_test: Rows, y_test: Rows) -> dict[str, float]:
 def random(count: int, setting: Setting, number: int) -> Parts:
     """Draw n rows at random, and as many test rows as the setting asks for."""
     rows = np.random.default_rng([number, 1]).permutation(count)
-    n_test = count if setting.n_test is None else setting.n_test
-    return np.split(rows, [setting.n, setting.n + n_test])
+    last = None if setting.n_test is None else setting.n + setting.n_test
+    return rows[: setting.n], rows[setting.n : last]
 
 
 def ten_fold(count: int, setting: Setting, number: int) -> Parts:
@@ -130,14 +127,13 @@ def ten_fold(count: int, setting: Setting, number: int) -> Parts:
     The setting's n is the smallest training part; some folds leave one row more.
     """
     folds = KFold(10, shuffle=True, random_state=1)
-    train, test = list(folds.split(np.arange(count)))[number]
-    return [train, test, train[:0]]
+    return list(folds.split(np.arange(count)))[number]
 
 
 def jaws(count: int, setting: Setting, number: int) -> Parts:
     """Draw n rows by numpy's old generator, test on the rest: as the code of Prinster et al."""
     train = np.random.RandomState(number).choice(count, setting.n, replace=False)
-    return [train, np.setdiff1d(np.arange(count), train), train[:0]]
+    return train, np.setdiff1d(np.arange(count), train)
 
 
 SPLITS: dict[str, Callable[[int, Setting, int], Parts]] = {
@@ -149,19 +145,6 @@ SPLITS: dict[str, Callable[[int, Setting, int], Parts]] = {
 
 def split(trial: Trial, own: Own = NOTHING) -> tuple[Rows, Rows, Rows, Rows]:
     """Training and test rows; the same for all methods of one number."""
-    data, (train, test, _) = cut(trial, own)
-    y = data.y / data.y.std() if trial.setting.y_in_sd else data.y
-    return data.X[train], y[train], data.X[test], y[test]
-
-
-def outside(trial: Trial, own: Own = NOTHING) -> Rows | None:
-    """Features of the rows that are neither for training nor for testing, if there are any."""
-    data, (*_, others) = cut(trial, own)
-    return data.X[others] if len(others) else None
-
-
-def cut(trial: Trial, own: Own = NOTHING) -> tuple[datasets.DataSet, Parts]:
-    """The data set, and its training, test and other rows."""
     setting = trial.setting
     if trial.data in own.data:
         data = make_data(trial.data, own.data[trial.data], trial.number)
@@ -169,7 +152,9 @@ def cut(trial: Trial, own: Own = NOTHING) -> tuple[datasets.DataSet, Parts]:
         data = load(trial.data, setting.transform, trial.number)
     if len(data.y) <= setting.n:
         raise ValueError(f"n={setting.n}: {trial.data} has only {len(data.y)} rows")
-    return data, SPLITS[setting.split](len(data.y), setting, trial.number)
+    train, test = SPLITS[setting.split](len(data.y), setting, trial.number)
+    y = data.y / data.y.std() if setting.y_in_sd else data.y
+    return data.X[train], y[train], data.X[test], y[test]
 
 
 def load(name: str, transform: str | None, seed: int) -> datasets.DataSet:

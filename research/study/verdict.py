@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,7 +17,7 @@ SIMILAR = 0.02  # coverages closer than this are called very similar
 SAVED = 2.0  # a time that is saved "significantly" is at least halved
 FIGURES = tuple(name for name in PAPER if name.startswith("fig"))
 SIMULATED_FIGURES = ("fig2a", "fig2b", "fig4")
-REAL_FIGURES = ("fig3a", "fig3b", "fig5a", "fig5b", "fig6a", "fig6b")
+REAL_FIGURES = tuple(name for name in FIGURES if name not in SIMULATED_FIGURES)
 LONGER = {"fig4": "fig2b", "fig5a": "fig3a", "fig5b": "fig3b"}  # 20 epochs, and 10
 SINGLE = {"fig6a": "fig3a", "fig6b": "fig3b"}  # batches of one row, and of ten
 Rows = Mapping[str, "pd.DataFrame"]
@@ -41,8 +40,7 @@ class Claim(NamedTuple):
     cells: Callable[[Rows], Iterable[Cell]]
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """A claim, what was measured, and what follows."""
 
     claim: str
@@ -53,10 +51,8 @@ class Verdict:
     @property
     def mark(self) -> str:
         """Reproduced where it holds everywhere, partly where it holds somewhere."""
-        held = sum(cell.holds for cell in self.cells)
-        if held == len(self.cells):
-            return "reproduced"
-        return "partly" if held else "not reproduced"
+        held = [cell.holds for cell in self.cells]
+        return "reproduced" if all(held) else "partly" if any(held) else "not reproduced"
 
     @property
     def count(self) -> str:
@@ -150,22 +146,43 @@ def against(pairs: Mapping[str, str], method: str, word: str, rows: Rows) -> Ite
             yield compared(f"{part.where} against {second}", *widths, word)
 
 
-def finetune_is_similar(rows: Rows) -> Iterator[Cell]:
-    """Lazy finetune against DP-Lazy PI."""
-    for part in parts(rows, FIGURES):
-        ours, theirs = (part.mean(m, "coverage") for m in ("lazy_dp", "lazy_finetune"))
-        text = f"lazy_finetune covers {theirs:.3f}, lazy_dp {ours:.3f}"
-        yield Cell(part.where, text, abs(ours - theirs) <= SIMILAR)
+def coverages(
+    figures: Iterable[str], other: str, holds: Callable[[float, float], bool], rows: Rows
+) -> Iterator[Cell]:
+    """Compare the mean coverages of lazy_dp and another method."""
+    for part in parts(rows, figures):
+        ours, theirs = (part.mean(method, "coverage") for method in ("lazy_dp", other))
+        text = f"{other} covers {theirs:.3f}, lazy_dp {ours:.3f}"
+        yield Cell(part.where, text, holds(ours, theirs))
 
 
-def closer_to_target(rows: Rows) -> Iterator[Cell]:
-    """Distance of the coverage from 80 %, in the simulations."""
-    for part in parts(rows, SIMULATED_FIGURES):
-        ours, theirs = (part.mean(m, "coverage") for m in ("lazy_dp", "jackknife+"))
-        text = f"lazy_dp covers {ours:.3f}, jackknife+ {theirs:.3f}"
-        yield Cell(part.where, text, abs(ours - 0.8) < abs(theirs - 0.8))
+def similar(ours: float, theirs: float) -> bool:
+    """Whether two coverages are about the same."""
+    return abs(ours - theirs) <= SIMILAR
 
 
+def closer(ours: float, theirs: float) -> bool:
+    """Whether the first coverage is closer to 80 %."""
+    return abs(ours - 0.8) < abs(theirs - 0.8)
+
+
+def compared(where: str, first: pd.Series, second: pd.Series, word: str) -> Cell:
+    """Say whether the first widths are "narrower" or "wider" than the second, trial by trial."""
+    difference = (first - second).dropna()
+    error = float(difference.sem())
+    shift = float(difference.mean()) * (1 if word == "wider" else -1)
+    text = f"width {_mean(first)} against {_mean(second)}"
+    if math.isfinite(error) and abs(shift) <= 2 * error:
+        text += ", within the noise"
+    return Cell(where, text, math.isfinite(error) and shift > 2 * error)
+
+
+def _mean(values: pd.Series) -> str:
+    return f"{values.mean():.3g} ± {values.sem():.2g}"
+
+
+_TIME = "Lazy methods reduce the compute time significantly compared to jackknife+ (here: "
+_STOPPING = "Appendix, effect of the stopping time"
 CLAIMS: dict[str, Claim] = {
     "covers": Claim(
         "DP-Lazy PI covers at least 80 % at α = .1.",
@@ -174,15 +191,13 @@ CLAIMS: dict[str, Claim] = {
         covers,
     ),
     "saves_time": Claim(
-        "Lazy methods reduce the compute time significantly compared to jackknife+ (here: with "
-        "its n networks trained as one batch).",
+        _TIME + "with its n networks trained as one batch).",
         "Experiments, Simulation",
         "for fit and prediction jackknife+ takes at least twice the time of lazy_dp",
         saves_time,
     ),
     "saves_time_against_a_loop": Claim(
-        "Lazy methods reduce the compute time significantly compared to jackknife+ (here: as a "
-        "loop over n trainings).",
+        _TIME + "as a loop over n trainings).",
         "Experiments, Simulation",
         "n times the fit of lazy_finetune (one training and little more), plus the prediction of "
         "jackknife+, is at least twice the time of lazy_dp",
@@ -196,13 +211,13 @@ CLAIMS: dict[str, Claim] = {
     ),
     "more_epochs_widen_jackknife": Claim(
         "More epochs make the intervals of jackknife+ wider.",
-        "Appendix, effect of the stopping time",
+        _STOPPING,
         "jackknife+ with 20 epochs is wider than with 10 by more than two standard errors",
         partial(against, LONGER, "jackknife+", "wider"),
     ),
     "more_epochs_help_lazy": Claim(
         "More epochs enhance the accuracy of lazy methods.",
-        "Appendix, effect of the stopping time",
+        _STOPPING,
         "lazy_dp with 20 epochs is narrower than with 10 by more than two standard errors",
         partial(against, LONGER, "lazy_dp", "narrower"),
     ),
@@ -217,28 +232,12 @@ CLAIMS: dict[str, Claim] = {
         "Lazy finetune, without privacy, performs very similarly.",
         "Discussion",
         f"the mean coverages of lazy_finetune and lazy_dp differ by at most {SIMILAR}",
-        finetune_is_similar,
+        partial(coverages, FIGURES, "lazy_finetune", similar),
     ),
     "closer_to_target": Claim(
         "In the simulations DP-Lazy PI's coverage is closer to 80 % than that of jackknife+.",
         "Experiments, Simulation",
         "lazy_dp's mean coverage is closer to .80",
-        closer_to_target,
+        partial(coverages, SIMULATED_FIGURES, "jackknife+", closer),
     ),
 }
-
-
-def compared(where: str, first: pd.Series, second: pd.Series, word: str) -> Cell:
-    """Say whether the first widths are "narrower" or "wider" than the second, trial by trial."""
-    difference = (first - second).dropna()
-    error = float(difference.sem())
-    shift = float(difference.mean()) * (1 if word == "wider" else -1)
-    text = f"width {_mean(first)} against {_mean(second)}"
-    holds = math.isfinite(error) and shift > 2 * error
-    if math.isfinite(error) and abs(shift) <= 2 * error:
-        text += ", within the noise"
-    return Cell(where, text, holds)
-
-
-def _mean(values: pd.Series) -> str:
-    return f"{values.mean():.3g} ± {values.sem():.2g}"

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
 import re
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from research.__main__ import app
-from research.pages import ROOT
 from research.study import (
     DamagedRows,
     FailedTrials,
@@ -91,42 +87,6 @@ def test_data_methods_and_constructions_of_a_caller_run(tmp_path):
     assert labels(summarise(rows), summarise(rows), in_words) == [*OWN]
     assert draw(study(*OWN), rows).axes[0].get_title(loc="left") == "sine"
     assert run_study(study(*OWN), path, data=DATA, methods=OWN, jobs=1).ran == 0
-
-
-SCRIPT = """
-from pathlib import Path
-import numpy as np
-from research.study import Grid, Setting, Study, run_study
-
-def load(seed):
-    X = np.random.default_rng(seed).normal(size=(60, 2))
-    return X, X[:, 0]
-
-def mean(X, y, X_new, alpha, seed):
-    middle = np.full(len(X_new), y.mean())
-    return middle - 3, middle + 3
-
-if __name__ == "__main__":
-    grid = Grid(("mine",), ("mean", "also"), (Setting(n=20),))
-    methods = {"mean": mean, "also": lambda *given: mean(*given)}
-    own = {"data": {"mine": load}, "methods": methods}
-    run_study(Study("own", "Own", (grid,), trials=2), Path("own.csv"), jobs=2, **own)
-"""
-
-
-@pytest.mark.slow
-def test_functions_of_a_script_run_in_two_processes(tmp_path):
-    (tmp_path / "script.py").write_text(SCRIPT)
-    imports = os.pathsep.join(map(str, (ROOT, ROOT / "src", *sys.path)))
-    done = subprocess.run(
-        [sys.executable, str(tmp_path / "script.py")],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": imports},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert read_rows(tmp_path / "own.csv")["width"].tolist() == pytest.approx([6.0] * 4)
 
 
 MODULE = """
@@ -255,7 +215,7 @@ def test_levels_of_one_fit_are_those_of_several():
 def test_splits_are_those_of_the_papers():
     kept = [SPLITS["ten_fold"](506, SMALL, number)[1] for number in range(10)]
     assert sorted(np.concatenate(kept)) == [*range(506)]
-    train, test, _ = SPLITS["jaws"](50, SMALL, 3)
+    train, test = SPLITS["jaws"](50, SMALL, 3)
     np.random.seed(3)
     assert train.tolist() == np.random.choice(50, 20, replace=False).tolist()
     assert sorted([*train, *test]) == [*range(50)]

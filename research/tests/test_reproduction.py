@@ -21,7 +21,7 @@ from research.study import (
     sets,
     summarise,
 )
-from research.study.methods import BEFORE, DEFAULT, STRONG, VARIANTS, effective
+from research.study.methods import DEFAULT, STRONG, VARIANTS, effective
 from research.study.rows import key_of, stored_rows
 from research.study.run import resolve
 from typer.testing import CliRunner
@@ -60,7 +60,7 @@ def small_trial(name: str) -> Trial:
     """
     every = STUDIES[name].expand(1)
     methods = {trial.method for trial in every}
-    method = next(m for m in ("lazy_dp", "lazyknife", BEFORE, DEFAULT) if m in methods)
+    method = next(m for m in ("lazy_dp", "lazyknife", DEFAULT) if m in methods)
     trials = [trial for trial in every if trial.method == method]
     return min(trials, key=lambda t: (t.setting.n, t.setting.transform is None))
 
@@ -91,7 +91,7 @@ def test_a_small_trial_of_every_choice_gives_the_committed_row(method):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", [DEFAULT, BEFORE, *STRONG])
+@pytest.mark.parametrize("method", [DEFAULT, *STRONG])
 def test_a_small_trial_of_every_method_on_tables_gives_the_committed_row(method):
     every = STUDIES["tables"].expand(1)
     check_again("tables", next(t for t in every if (t.data, t.method) == ("friedman2", method)))

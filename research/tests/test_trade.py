@@ -6,7 +6,6 @@ import itertools
 import statistics
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 from research.experiments import trade
@@ -14,7 +13,6 @@ from research.experiments import trade
 import lazyknife as lk
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs/trade.md"
 ROWS = ROOT / "docs/trade/rows.csv"
 
 
@@ -100,15 +98,6 @@ def test_widths_are_compared_with_the_public_starts_of_the_same_trial() -> None:
         assert line["saved_se"] == pytest.approx(statistics.stdev(saved) / 2**0.5)
         assert (line["width"], line["width_se"]) == pytest.approx((2.0, 1.0))
         assert line["base_r2"] == 0.0625
-
-
-def test_new_rows_are_new_and_trials_differ() -> None:
-    first, again, other = (trade.rows_of("simulated_p16", 50, trial) for trial in (0, 0, 1))
-    assert [len(part) for part in first] == [50, 50, trade.NEW_ROWS, trade.NEW_ROWS]
-    for a, b in zip(first, again, strict=True):
-        np.testing.assert_array_equal(a, b)
-    assert not np.array_equal(first[0], other[0])
-    assert not {row.tobytes() for row in first[0]} & {row.tobytes() for row in first[2]}
 
 
 def test_it_runs_on_tiny_settings(tmp_path: Path) -> None:

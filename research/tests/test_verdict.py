@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from research.study import STUDIES, fill, verdicts
 from research.study.catalogue import PAPER
-from research.study.rows import key_of, line, read_rows, write_rows
+from research.study.rows import read_rows, write_rows
 from research.study.tables import table1
 from research.study.trial import COLUMNS
 from research.study.verdict import CLAIMS, compared
@@ -166,9 +166,3 @@ def test_a_page_is_filled_between_its_marks_and_filling_again_changes_nothing(fo
     assert "MEPS 2016 panel 21, symlog | lazy_dp |" in filled
     assert filled.startswith("before verdicts\n<!-- table: verdicts -->\n| verdict |")
     assert fill(filled, folder) == filled
-
-
-def test_a_row_is_one_line_and_its_key_survives_the_file(folder):
-    row = dict.fromkeys(COLUMNS, None) | {"error": 'a "b", c', "trial": 1}
-    assert line(row).count("\n") == 1
-    assert key_of(row) == key_of({name: "" if v is None else str(v) for name, v in row.items()})
