@@ -454,22 +454,6 @@ def test_a_module_is_taken_as_it_is() -> None:
     assert not np.isnan(model.predict(new)).any()
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"network": []}, "at least one candidate"),
-        ({"network": [wide()], "loss": "huber"}, "loss="),
-        ({"network": [wide()], "readout": "network"}, "readout="),
-        ({"network": [wide()], "features": lk.Sketch(8)}, "features="),
-        ({"network": [wide()], "n_starts": 2}, "starts=1"),
-    ],
-)
-def test_settings_that_do_not_go_together(settings: dict[str, Any], words: str) -> None:
-    X, y, _, _ = data(0, 8)
-    with pytest.raises(ValueError, match=words):
-        fitted(X, y, **settings)
-
-
 @pytest.mark.parametrize("others", [0.0, 1.0])
 def test_targets_that_are_constant_but_for_one(others: float) -> None:
     """Without that row a model has nothing to explain; the other models are as good as ever."""

@@ -156,14 +156,3 @@ def test_a_private_base_trains_all_of_them() -> None:
     assert public is not None
     assert 0 < certified < public
     assert np.isfinite(model.predict_interval(NEW.numpy()).to_numpy()).all()
-
-
-def test_a_module_of_ones_own_is_refused() -> None:
-    rows, y = linear(12)
-    model = estimator(network=mlp((6,))(3), n_starts=3)
-    with pytest.raises(ValueError, match=r"n_starts=3 needs random starts.*give a callable"):
-        model.fit(rows, y)
-    assert model.set_params(n_starts=1).fit(rows, y).certificate_.coverage > 0
-    for wrong in (0, 1.5):
-        with pytest.raises((TypeError, ValueError), match="starts"):
-            model.set_params(n_starts=wrong).fit(rows, y)

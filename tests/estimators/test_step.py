@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,8 +23,7 @@ from lazyknife.intervals import CONSTRUCTIONS
 from lazyknife.intervals.models import SMALL_SHARE, rounding_share
 from lazyknife.networks import mlp
 from lazyknife.records import Base
-from lazyknife.ridge.dual import DualSystem
-from lazyknife.ridge.leave_one_out import leave_one_out, leave_rows
+from lazyknife.ridge.leave_one_out import leave_rows
 from lazyknife.ridge.problem import Problem, ridge_grid, typical_size
 from lazyknife.ridge.readout import READOUTS
 from lazyknife.ridge.system import RidgeModels
@@ -32,13 +31,10 @@ from lazyknife.tangent import Dual, Primal, Sketch, linearise
 from machines import MACHINE, here
 from reference import assert_close
 from rows import linear
-from systems import dual_models
 
 pytestmark = pytest.mark.filterwarnings("ignore:the moved networks are far")  # of small ridges
 WEIGHTS = 11  # of the small network
 RIDGES: list[float | str] = [0.5, "auto"]
-
-GENERAL = [name for name, kind in CONSTRUCTIONS.items() if kind.any_models]
 
 
 def small() -> nn.Module:
@@ -64,32 +60,6 @@ def solve(step: LazyStep, module: nn.Module, n: int) -> Any:
     return step.models(linearise(module, X, machine=MACHINE), X, y)
 
 
-def in_the_dual_form(step: LazyStep, module: nn.Module, n: int) -> Any:
-    """The same models from the kernel, whichever form the step would choose."""
-    X, y = data(n)
-    tangent = linearise(module, X, machine=MACHINE)
-    features = tangent.features(X)
-    kernel, targets = tangent.gram(features), y - features.outputs
-    if step.ridge == "auto":
-        unit, columns = typical_size(tangent, X, step.seed), [*range(n + 1)]
-        given = (kernel.clone(), targets, step.intercept, unit, columns, None, MACHINE)
-        system = DualSystem(kernel, targets, step.intercept, MACHINE)
-        solved = leave_one_out(system, choose_ridges(*given))
-    else:
-        solved = dual_models(kernel, targets, float(step.ridge), step.intercept, MACHINE)
-    return READOUTS[step.readout](Dual(tangent, features), solved).evaluated(X, y)
-
-
-def check_same(models: Any, others: Any, relative: float) -> None:
-    point, each = models.scaled(NEW)[:2]
-    other_point, other_each = others.scaled(NEW)[:2]
-    assert_close(each, other_each, relative)
-    assert_close(point, other_point, relative)
-    assert_close(models.residuals, others.residuals, relative)
-    assert_close(models.training_residuals, others.training_residuals, relative)
-
-
-@pytest.mark.filterwarnings("ignore:the moved networks are far")
 @pytest.mark.parametrize("readout", READOUTS)
 @pytest.mark.parametrize("ridge", RIDGES)
 def test_fewer_weights_than_rows_are_solved_in_the_primal_form(
@@ -98,27 +68,6 @@ def test_fewer_weights_than_rows_are_solved_in_the_primal_form(
     forms = {WEIGHTS - 1: Dual, WEIGHTS: Dual, WEIGHTS + 1: Primal}
     for n, form in forms.items():
         assert type(solve(LazyStep(ridge, readout=readout), small(), n).basis) is form
-
-
-@pytest.mark.filterwarnings("ignore:the moved networks are far")
-@pytest.mark.parametrize("readout", READOUTS)
-@pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("ridge", RIDGES)
-@pytest.mark.parametrize("n", [WEIGHTS + 1, 40])
-def test_both_forms_give_the_same_models(
-    n: int, ridge: float | str, intercept: bool, readout: str
-) -> None:
-    step = LazyStep(ridge, intercept, readout)
-    primal, dual = solve(step, small(), n), in_the_dual_form(step, small(), n)
-    assert isinstance(primal.basis, Primal)
-    assert_close(primal.models.ridges, dual.models.ridges, 1e-12)
-    assert_close(primal.models.intercepts, dual.models.intercepts, 1e-8)
-    check_same(primal, dual, 1e-8)
-
-
-def test_a_chosen_ridge_differs_between_models() -> None:
-    """Otherwise the test above would not see which row a model leaves out."""
-    assert len(solve(LazyStep("auto"), small(), 12).models.ridges.unique()) > 1
 
 
 @pytest.mark.parametrize("intercept", [True, False])
@@ -147,25 +96,6 @@ def test_sketched_models_equal_refits_on_the_sketched_rows(
     assert_close(each, expected[:, :-1], 1e-8)
     assert_close(point, expected[:, -1], 1e-8)
     assert_close(models.residuals, r - own, 1e-8)
-
-
-def test_a_wide_sketch_is_close_to_the_exact_features() -> None:
-    exact = solve(LazyStep(1.0), large(), 30)
-    errors = []
-    for dimension in (10, 1000):
-        sketched = solve(LazyStep(1.0, features=Sketch(dimension)), large(), 30)
-        gap = sketched.scaled(NEW).each - exact.scaled(NEW).each
-        errors.append(float(gap.square().mean().sqrt()))
-    assert errors[1] < 0.02 < 0.05 < errors[0]
-
-
-def test_the_seed_is_that_of_the_sketch() -> None:
-    first, again, other = (
-        solve(LazyStep(1.0, features=Sketch(9), seed=seed), large(), 12).models.residuals
-        for seed in (1, 1, 2)
-    )
-    assert torch.equal(first, again)
-    assert not torch.equal(first, other)
 
 
 Needed = tuple[LazyStep, int, int]
@@ -225,6 +155,7 @@ def measured_peak(run: Callable[[], object]) -> int:
     return max(itertools.accumulate(changes))
 
 
+SKETCH = Sketch(60)
 OPTIONS: dict[str, LazyStep] = {
     "constant": LazyStep(0.5),
     "absolute, chosen ridge": LazyStep("auto"),
@@ -235,42 +166,34 @@ OPTIONS: dict[str, LazyStep] = {
     "cv+": LazyStep(0.5, construction="cv+"),
     "cv+, chosen ridge": LazyStep("auto", construction="cv+"),
     "huber": LazyStep(0.5, loss=lk.Huber()),
+    "primal": LazyStep(0.5, features=SKETCH),
+    "primal, chosen ridge": LazyStep("auto", features=SKETCH),
+    "primal, cv+": LazyStep(0.5, construction="cv+", features=SKETCH),
+    "primal, cv+, chosen ridge": LazyStep("auto", construction="cv+", features=SKETCH),
 }
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(MACHINE.device.type != "cpu", reason="what the processor holds is measured")
-@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize(
+    "option",
+    [
+        pytest.param(option, marks=() if option.startswith("primal") else pytest.mark.slow)
+        for option in OPTIONS
+    ],
+)
 def test_a_fit_takes_no_more_than_was_counted(option: str, free: Free) -> None:
-    n, step = 320, OPTIONS[option]
+    step, primal = OPTIONS[option], option.startswith("primal")
+    n, budget = (3000, 400_000) if primal else (320, 200_000)
+    # Vectors of n, features of n rows, and numbers for each row and λ are not counted.
+    uncounted = 8 * n * 40 if primal else 0.5 * 8 * n * n
     X, y = data(n)
-    module, machine = lk.mlp((80,))(3), replace(MACHINE, budget=200_000)
+    module, machine = lk.mlp((80,))(3), replace(MACHINE, budget=budget)
     peak = measured_peak(lambda: step.models(linearise(module, X, "all", machine), X, y))
     free(0)
     with pytest.raises(NotEnoughMemory) as caught:
         step.check_fits(n, sum(p.numel() for p in module.parameters()), machine)
     (counted,) = re.findall(r"needs ([\d,]+) bytes", str(caught.value))
-    matrix = 8 * n * n  # vectors of n and features of n rows are not counted
-    assert peak < int(counted.replace(",", "")) + machine.budget + 0.5 * matrix
-
-
-@pytest.mark.skipif(MACHINE.device.type != "cpu", reason="what the processor holds is measured")
-@pytest.mark.parametrize("construction", ["plus", "cv+"])
-@pytest.mark.parametrize("ridge", [0.5, "auto"])
-def test_so_does_a_fit_in_the_primal_form(
-    ridge: float | Literal["auto"], construction: str, free: Free
-) -> None:
-    n, size = 3000, 60
-    step = LazyStep(ridge, construction=construction, features=Sketch(size))
-    X, y = data(n)
-    module, machine = lk.mlp((80,))(3), replace(MACHINE, budget=400_000)
-    peak = measured_peak(lambda: step.models(linearise(module, X, "all", machine), X, y))
-    free(0)
-    with pytest.raises(NotEnoughMemory) as caught:
-        step.check_fits(n, 1000, machine)
-    (counted,) = re.findall(r"needs ([\d,]+) bytes", str(caught.value))
-    vectors = 8 * n * 40  # vectors of n, and numbers for each row and λ, are not counted
-    assert peak < int(counted.replace(",", "")) + machine.budget + vectors
+    assert peak < int(counted.replace(",", "")) + budget + uncounted
 
 
 def test_the_refusal_names_remedies(free: Free) -> None:
@@ -295,42 +218,31 @@ class NeverLearns(lk.Public):
         raise AssertionError("the base was learnt")
 
 
+def never_learning(**settings: Any) -> lk.LazyJackknifeRegressor:
+    model = lk.LazyJackknifeRegressor(large(), NeverLearns(), widths="constant")
+    model.set_params(device=MACHINE.device, memory_budget=LEAST_BUDGET, **settings)
+    return model
+
+
 @pytest.mark.parametrize("ridge", RIDGES)
 def test_the_estimator_refuses_before_the_base_is_learnt(ridge: float | str, free: Free) -> None:
-    X, y = linear(50)
-    model = lk.LazyJackknifeRegressor(
-        large(),
-        NeverLearns(),
-        ridge,
-        widths="constant",
-        device=MACHINE.device,
-        memory_budget=LEAST_BUDGET,
-    )
+    model = never_learning(ridge=ridge)
     needed = 50 * 50 * 8 * (2 + KERNELS if ridge == "auto" else 1)
     free(needed + LEAST_BUDGET - 1)
     with pytest.raises(NotEnoughMemory, match=f"{needed:,} bytes"):
-        model.fit(X, y)
+        model.fit(*linear(50))
     free(needed + LEAST_BUDGET)
     with pytest.raises(AssertionError, match="the base was learnt"):
-        model.fit(X, y)
+        model.fit(*linear(50))
 
 
 def test_the_estimator_counts_the_moved_weights_and_the_rows_left(free: Free) -> None:
-    X, y = linear(60)
-    model = lk.LazyJackknifeRegressor(
-        large(),
-        NeverLearns(),
-        1.0,
-        parameters="last",
-        widths="constant",
-        device=MACHINE.device,
-        memory_budget=LEAST_BUDGET,
-    )
+    model = never_learning(ridge=1.0, parameters="last")
     free(LEAST_BUDGET + 1000)
     with pytest.raises(NotEnoughMemory, match="21 features of 60 rows"):
-        model.fit(X, y)
+        model.fit(*linear(60))
     with pytest.raises(NotEnoughMemory, match="kernel of 30 rows"):
-        model.set_params(base=lk.Split(0.5), parameters="all").fit(X, y)
+        model.set_params(base=lk.Split(0.5), parameters="all").fit(*linear(60))
 
 
 def corrupted(problem: Problem) -> RidgeModels:
@@ -393,14 +305,6 @@ def test_rounding_that_outweighs_the_ridge_is_refused(n: int, form: str) -> None
         assert rounding_share(models, 0.1, 1.0) > SMALL_SHARE
 
 
-def test_equal_rows_and_a_ridge_lost_to_rounding_are_refused() -> None:
-    X, y = torch.full((4, 4), 2.0**29, dtype=torch.float64), data(4)[1]  # all of K is 2⁶⁰
-    module = nn.Linear(4, 1, bias=False)
-    scarce = linearise(module, X, machine=replace(MACHINE, budget=1))
-    with pytest.raises(ValueError, match="not positive definite"):
-        LazyStep(1e-6).models(scarce, X, y)
-
-
 def test_the_grid_looks_at_no_data() -> None:
     X, _ = data(30)
     far = 100 + 50 * data(7, seed=2)[0]
@@ -433,11 +337,3 @@ def test_codes_take_a_grid_without_a_scale() -> None:
     module = nn.Sequential(nn.Embedding(3, 2), nn.Flatten(), nn.Linear(4, 1))
     grid = ridge_grid(linearise(module, codes, machine=MACHINE), codes, 0)
     assert grid[0].item() == pytest.approx(1e-4)
-
-
-def test_a_sketch_is_read_out_through_the_tangent_alone() -> None:
-    X, y = linear(20)
-    with pytest.raises(ValueError, match="choose readout from 'tangent'"):
-        lk.LazyJackknifeRegressor(features=Sketch(9), readout="network").fit(X, y)
-    with pytest.raises(TypeError, match="features='sketch': give None or an instance of Exact, S"):
-        lk.LazyJackknifeRegressor(features="sketch").fit(X, y)  # type: ignore[arg-type]

@@ -99,13 +99,6 @@ def test_the_values_that_y_may_have_are_an_assumption(settings, stated):
     assert set(model.certificate_.assumptions[2:]) == stated
 
 
-@pytest.mark.parametrize("loss", ["poisson", "logistic"])
-def test_losses_with_a_link_refuse_a_target(loss):
-    X, y = positive(10)
-    with pytest.raises(ValueError, match=f"target_transform='log' does not support loss='{loss}'"):
-        lk.LazyJackknifeRegressor(loss=loss, target_transform="log").fit(X, y)
-
-
 def test_too_few_rows_give_the_limits_of_y():
     X, y = linear(8)
     y = 1 / (1 + np.exp(-y))
