@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -10,13 +9,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import Tensor
 
 import reference
 from lazyknife.compute import Machine
-from lazyknife.networks import mlp
 from lazyknife.ridge.system import Ridge
-from lazyknife.tangent import Basis, Dual, Primal, linearise
 from machines import MACHINE, here
 from reference import Array, assert_close
 from systems import FORMS, assert_within, dual_factor, factor, problem, system
@@ -107,8 +104,7 @@ def test_every_quantity_equals_its_refit(
 def test_the_edges_of_the_shapes(n: int, size: int, form: str, intercept: bool) -> None:
     J, r, new = problem(n, size, seed=n)
     for ridge in (1e-3, 1.0, 1e3):
-        for machine in (MACHINE, replace(MACHINE, budget=1)):
-            check(form, J, r, new, ridge, intercept, machine)
+        check(form, J, r, new, ridge, intercept, MACHINE)
 
 
 @pytest.mark.parametrize("intercept", [False, True])
@@ -119,17 +115,6 @@ def test_rows_that_occur_twice_and_rows_of_zeros(form: str, intercept: bool) -> 
     J[9] = 0.0
     new[0], new[1] = J[0], 0.0
     check(form, J, r, new, 0.01, intercept)
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_a_large_constant_in_the_targets_costs_no_digits(form: str) -> None:
-    """The intercept takes it up: c stays what it was, where plain solving loses 1e8·1e-16/c."""
-    J, r, _ = problem(15, 5, seed=3)
-    plain, shifted = (factor(form, J, r + shift, 0.5, True) for shift in (0.0, 2.0**30))
-    assert_close(shifted.dual, plain.dual, 2e-6)  # r itself was rounded to 1e-7
-    assert float(shifted.intercept - plain.intercept) == pytest.approx(2.0**30, rel=1e-12)
-    _, b = reference.ridge_fit(J, r, 0.5, True)
-    assert float(shifted.intercept) - 2.0**30 == pytest.approx(b, abs=1e-6)
 
 
 def test_what_is_left_open_keeps_its_digits_at_a_tiny_ridge() -> None:
@@ -194,73 +179,3 @@ def test_a_kernel_that_rounding_made_indefinite(intercept: bool) -> None:
     assert_close(found.inverse_rows(rows), right.inverse_rows(rows), 1e-8)
     for got, wanted in zip(at(found, "dual", J, new), at(right, "dual", J, new), strict=True):
         assert_close(got, wanted, 1e-8)
-
-
-def test_features_that_rounding_made_indefinite_are_refused() -> None:
-    J, r, _ = problem(4, 12, seed=6)
-    with pytest.raises(ValueError, match=r"ridge=1e-09 is not positive definite in float64"):
-        factor("primal", 1e9 * J, r, 1e-9, False)
-
-
-# What the factors are given: kernel rows, and each new row's kernel entry with itself.
-
-
-class Sentence(nn.Module):
-    """A table read at several places, some with the same code."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.table, self.out = nn.Embedding(4, 3), nn.Linear(3, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        values: Tensor = self.out(self.table(x).tanh().sum(dim=1))
-        return values
-
-
-NETWORKS: dict[str, tuple[Callable[[], nn.Module], torch.dtype, tuple[int, ...]]] = {
-    "linear layers": (lambda: mlp((6, 5), "tanh")(3), torch.float64, (3,)),
-    "convolution": (
-        lambda: nn.Sequential(nn.Conv1d(1, 2, 3), nn.Tanh(), nn.Flatten(), nn.Linear(10, 1)),
-        torch.float64,
-        (1, 7),
-    ),
-    "layer at two places": (
-        lambda: nn.Sequential(nn.Linear(9, 9), nn.Tanh(), nn.Flatten(), nn.Linear(18, 1)),
-        torch.float64,
-        (2, 9),
-    ),
-    "table": (Sentence, torch.int64, (5,)),
-    "explicit rows": (
-        lambda: nn.Sequential(nn.Linear(3, 4), nn.PReLU(), nn.Linear(4, 1)),
-        torch.float64,
-        (3,),
-    ),
-}
-
-
-def rows_like(dtype: torch.dtype, shape: tuple[int, ...], n: int) -> Tensor:
-    rng = np.random.default_rng(n)
-    if dtype == torch.int64:
-        return torch.from_numpy(rng.integers(0, 4, size=(n, *shape)))
-    return torch.from_numpy(rng.normal(size=(n, *shape)))
-
-
-@pytest.mark.parametrize("budget", [1, MACHINE.budget])
-@pytest.mark.parametrize("name", NETWORKS)
-def test_rows_and_norms_are_those_of_the_jacobian(name: str, budget: int) -> None:
-    make, dtype, shape = NETWORKS[name]
-    torch.manual_seed(0)
-    module, machine = make(), replace(MACHINE, budget=budget)
-    X, new = (machine.put(rows_like(dtype, shape, n)) for n in (8, 5))
-    tangent = linearise(module, X, machine=machine)
-    size = sum(p.numel() for p in tangent.moved.values())
-    J, J_new = (reference.jacobian(module, rows.cpu()) for rows in (X, new))
-    bases: dict[str, tuple[Basis, Array]] = {
-        "dual": (Dual(tangent, tangent.features(X)), J_new @ J.T),
-        "primal": (Primal(tangent, size), J_new),
-    }
-    for basis, coordinates in bases.values():
-        outputs, rows, norms = basis.at(new)
-        assert_close(outputs, reference.outputs(module, new.cpu()))
-        assert_close(rows, coordinates)
-        assert_close(norms, np.square(J_new).sum(axis=1))
