@@ -64,35 +64,12 @@ def random_models(n: int, m: int, seed: int) -> tuple[Models, Tensor]:
     return Models(*map(torch.from_numpy, (*tensors, *scales))), torch.zeros(m, 2)
 
 
-def test_kappa_is_exact_on_the_whole_grid() -> None:
-    levels = [(k / 1000, Fraction(k, 1000)) for k in range(1, 1000)]
-    for n in range(1, 201):
-        wrong = [alpha for alpha, exact in levels if kappa(alpha, n) != reference.rank(exact, n)]
-        assert not wrong, f"n={n}"
-
-
-def test_kappa_is_exact_for_levels_computed_as_one_minus_coverage() -> None:
-    for n in range(1, 201):
-        for k in (1, 10, 50, 100, 150, 200, 320, 500, 550, 820, 900, 950, 990):
+def test_kappa_is_exact_at_the_traps_of_floating_point() -> None:
+    """Levels as they are written, and as one minus a coverage."""
+    for n in (*range(1, 201), 998, 999, 1998, 1999, 9998, 9999, 999_998, 999_999):
+        for k in range(1, 1000):
             exact = reference.rank(Fraction(k, 1000), n)
-            assert kappa(1 - (1000 - k) / 1000, n) == exact, (k, n)
-
-
-@pytest.mark.parametrize(
-    ("alpha", "exact", "n"),
-    [
-        (0.18, Fraction(18, 100), 149),
-        (0.45, Fraction(45, 100), 99),
-        (0.29, Fraction(29, 100), 99),
-        (0.15, Fraction(15, 100), 19),
-        *((1 - 0.9, Fraction(1, 10), n) for n in (9, 19, 29, 39, 999, 9999)),
-        *((1 - 0.95, Fraction(1, 20), n) for n in (19, 39, 59, 1999)),
-        (0.1, Fraction(1, 10), 999_999),
-    ],
-)
-def test_kappa_at_the_traps_of_floating_point(alpha: float, exact: Fraction, n: int) -> None:
-    assert kappa(alpha, n) == reference.rank(exact, n)
-    assert kappa(alpha, n - 1) == reference.rank(exact, n - 1)
+            assert kappa(k / 1000, n) == kappa(1 - (1000 - k) / 1000, n) == exact, (k, n)
 
 
 def test_rows_needed_is_the_least_number_of_rows_with_a_finite_interval() -> None:
@@ -101,22 +78,6 @@ def test_rows_needed_is_the_least_number_of_rows_with_a_finite_interval() -> Non
         assert rows_needed(k / 1000) == expected
         assert reference.rank(Fraction(k, 1000), expected) >= 1
     assert [rows_needed(1 - 0.9), rows_needed(1 - 0.95), rows_needed(1e-5)] == [9, 19, 99_999]
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    st.lists(st.integers(-5, 5), min_size=1, max_size=30),
-    st.lists(st.integers(0, 30), min_size=1, max_size=4),
-)
-def test_order_statistics_equal_sorting(values: list[int], wanted: list[int]) -> None:
-    ranks = [min(k, len(values)) for k in wanted]
-    rows = torch.tensor([values, values[::-1]], dtype=torch.float64)
-    ordered = sorted(values)
-    smallest = [ordered[k - 1] if k else -math.inf for k in ranks]
-    largest = [ordered[-k] if k else math.inf for k in ranks]
-    assert kth_smallest(rows, ranks).tolist() == [smallest, smallest]
-    assert kth_largest(rows, ranks).tolist() == [largest, largest]
-    assert kth_largest(rows[0], ranks).tolist() == largest
 
 
 def check_against_sorting(rows: Tensor, ranks: list[int]) -> None:
@@ -152,29 +113,6 @@ def test_infinite_values_keep_their_place() -> None:
         rows[0, :2], rows[1, 3] = torch.inf, -torch.inf
         for ranks in ([1], [n], [1, 2, 3, n], [0, 2]):
             check_against_sorting(rows, ranks)
-
-
-def reversed_models(loo: Models) -> Models:
-    """The same models in another order."""
-    return Models(
-        loo.residuals.flip(0),
-        loo.training_residuals.flip(0),
-        loo.full,
-        loo.each.flip(1),
-        loo.own.flip(0),
-        loo.sigma.flip(1),
-    )
-
-
-@pytest.mark.parametrize("name", CONSTRUCTIONS)
-@pytest.mark.parametrize("n", [SHORT, SHORT + 1])
-def test_the_order_of_the_models_does_not_matter(name: str, n: int) -> None:
-    loo, X = random_models(n, 4, seed=0)
-    for ranks in ([n // 10], [n // 10, 0, 1, n]):
-        first, second = (
-            CONSTRUCTIONS[name].ends(models, X, ranks) for models in (loo, reversed_models(loo))
-        )
-        assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
 def plus(loo: Models, row: int, alpha: Fraction) -> tuple[float, float]:

@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import reference
 from lazyknife.choosing.shape import NoiseModel
 from lazyknife.compute import PROCESSOR, Machine
 from lazyknife.data.own_scaling import unscaled
@@ -23,6 +24,7 @@ from lazyknife.intervals.window import windowed_plus
 from lazyknife.networks import wide
 from lazyknife.ridge.system import Indefinite
 from lazyknife.tangent import Landmarks, Rows, WideTangent
+from reference import Array
 
 RIDGE = 0.3
 
@@ -50,19 +52,21 @@ def passes_of(X: Tensor, landmarks: int, intercept: bool, scaled: bool) -> Passe
     return Passes(Landmarks.of(tangent, X[:landmarks]), RIDGE, intercept, 4.5, amount)
 
 
-def refitted(passes: Passes, X: Tensor, y: Tensor, row: int | None, new: Tensor) -> Tensor:
-    """Predictions of the ridge without a row, solved by itself."""
-    kept = torch.ones(len(y), dtype=torch.bool)
-    if row is not None:
-        kept[row] = False
-    features = [passes.basis.at(each).coordinates for each in (X[kept], new)]
-    penalty = torch.full((passes.basis.size,), RIDGE, dtype=torch.float64)
-    if passes.intercept:
-        features = [torch.cat([each, torch.ones_like(each[:, :1])], dim=1) for each in features]
-        penalty = torch.cat([penalty, penalty.new_zeros(1)])
-    old, at = features
-    weights = torch.linalg.solve(old.T @ old + penalty.diag(), old.T @ (y[kept] - passes.center))
-    return at @ weights + passes.center
+def refits(passes: Passes, X: Tensor, y: Tensor, new: Tensor) -> Array:
+    """Predictions of the ridge without each row and, last, of all of them, shape (m, n + 1)."""
+    old, at = (passes.basis.at(each).coordinates.numpy() for each in (X, new))
+    twin = reference.refits(old, (y - passes.center).numpy(), RIDGE, passes.intercept)
+    return at @ twin.moves.T + twin.intercepts + passes.center
+
+
+def assert_windows(loo: Any, new: Tensor, ranks: list[int]) -> None:
+    """Windows give the ends of all models."""
+    found, lower, upper = windowed_plus(loo, new, ranks)
+    full = loo.scaled(new)
+    margins = loo.scores * full.scales * (1 + full.stretch)[:, None]
+    assert torch.allclose(lower, kth_smallest(full.each - margins, ranks), rtol=1e-12)
+    assert torch.allclose(upper, kth_largest(full.each + margins, ranks), rtol=1e-12)
+    assert torch.equal(found.point, full.point)
 
 
 @pytest.mark.parametrize("intercept", [True, False])
@@ -75,14 +79,13 @@ def test_models_are_those_of_refits_without_each_row(
     loo = passes.models(X, y, torch.arange(apart, n))
     new = rows_of(9, 3, seed=1)[0]
     point, each = loo.scaled(new)[:2]
-    assert torch.allclose(point, refitted(passes, X, y, None, new), rtol=1e-10)
-    for k, row in enumerate(range(apart, n)):
-        assert torch.allclose(each[:, k], refitted(passes, X, y, row, new), rtol=1e-10)
-        own = y[row] - refitted(passes, X, y, row, X[row : row + 1])[0]
-        assert loo.residuals[k] == pytest.approx(float(own), rel=1e-8)
-        gap = (each[:, k] - point).abs()
-        limit = loo.reach[k] * loo.full_at(new).roots
-        assert bool((gap <= limit * (1 + 1e-9)).all())
+    expected, at_training = (refits(passes, X, y, rows) for rows in (new, X))
+    np.testing.assert_allclose(point, expected[:, -1], rtol=1e-10)
+    np.testing.assert_allclose(each, expected[:, apart:-1], rtol=1e-10)
+    own = y.numpy() - at_training[:, :-1].diagonal()
+    np.testing.assert_allclose(loo.residuals, own[apart:], rtol=1e-8)
+    limits = loo.full_at(new).roots[:, None] * loo.reach
+    assert bool(((each - point[:, None]).abs() <= limits * (1 + 1e-9)).all())
 
 
 @pytest.mark.parametrize("scaled", [True, False])
@@ -94,13 +97,7 @@ def test_windows_give_the_ends_of_all_models(
     X, y = rows_of(n, 4, seed=n)
     loo = passes_of(X, landmarks, True, scaled).models(X, y, torch.arange(landmarks, n))
     new = torch.cat([rows_of(60, 4, seed=7)[0], 30 * rows_of(5, 4, seed=8)[0]])
-    ranks = [kappa(alpha, len(loo.residuals)), 3, 0]
-    found, lower, upper = windowed_plus(loo, new, ranks)
-    full = loo.scaled(new)
-    margins = loo.scores * full.scales * (1 + full.stretch)[:, None]
-    assert torch.allclose(lower, kth_smallest(full.each - margins, ranks), rtol=1e-12)
-    assert torch.allclose(upper, kth_largest(full.each + margins, ranks), rtol=1e-12)
-    assert torch.equal(found.point, full.point)
+    assert_windows(loo, new, [kappa(alpha, len(loo.residuals)), 3, 0])
 
 
 @pytest.mark.parametrize("scaled", [True, False])
@@ -288,18 +285,9 @@ def test_windows_of_a_noise_of_any_size(level: float) -> None:
     passes = passes_of(X, 10, True, scaled=True)
     assert passes.amount is not None
     loo = passes.models(X, y, torch.arange(10, 60))
-    tiny = replace(
-        loo,
-        passes=replace(
-            passes, amount=replace(passes.amount, intercept=torch.tensor(level).double())
-        ),
-    )
-    new, ranks = rows_of(7, 3, seed=1)[0], [1, 5]
-    full = tiny.scaled(new)
-    margins = tiny.scores * full.scales * (1 + full.stretch)[:, None]
-    _, lower, upper = windowed_plus(tiny, new, ranks)
-    assert torch.allclose(lower, kth_smallest(full.each - margins, ranks), rtol=1e-12)
-    assert torch.allclose(upper, kth_largest(full.each + margins, ranks), rtol=1e-12)
+    amount = replace(passes.amount, intercept=torch.tensor(level).double())
+    tiny = replace(loo, passes=replace(passes, amount=amount))
+    assert_windows(tiny, rows_of(7, 3, seed=1)[0], [1, 5])
 
 
 def test_squares_of_tiny_targets_are_not_taken_for_zero() -> None:
