@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import binom
 from sklearn.linear_model import Ridge
 
 import lazyknife as lk
@@ -18,9 +19,12 @@ from lazyknife.compare import (
     METHODS,
     PEERS,
     PRIVATE,
+    differs,
+    falls_short,
     make_folds,
     messages,
     named_method,
+    recommend,
     summarise_folds,
     usual_methods,
 )
@@ -211,9 +215,8 @@ def test_means_and_standard_errors_are_over_folds():
     assert math.isnan(found.loc["a", "certified"])
 
 
-def test_side_by_side_gives_the_same():
-    alone, pair = (compare("lazyknife", "naive", jobs=jobs) for jobs in (1, 2))
-    assert alone["method"].tolist() == ["lazyknife"] * 3 + ["naive"] * 3
+def test_side_by_side_gives_the_same_in_no_more_processes_than_fits():
+    alone, pair = (compare("lazyknife", folds=2, jobs=jobs) for jobs in (1, 10**9))
     pd.testing.assert_frame_equal(alone.drop(columns=TIMES), pair.drop(columns=TIMES), rtol=1e-6)
 
 
@@ -304,3 +307,92 @@ def test_the_network_of_the_caller_is_used_and_none_is_the_default():
     narrow, same, default = (compare("lazyknife", network=one)["width"] for one in settings)
     np.testing.assert_array_equal(same, default)
     assert not np.allclose(narrow, default, rtol=1e-3)
+
+
+# Recommendations: which method, which others are as good, which fall short.
+
+
+N_FOLDS = 5
+
+
+def scores_of(**methods):
+    """Rows of a comparison: scores of five folds, coverage and certified coverage of methods."""
+    return pd.DataFrame(
+        {
+            "method": name,
+            "fold": fold,
+            "n": 200,
+            "n_test": 100,
+            "score": score,
+            "coverage": coverage,
+            "certified": certified,
+        }
+        for name, (scores, coverage, certified) in methods.items()
+        for fold, score in enumerate(scores)
+    )
+
+
+NOISE = np.array([0.0, 0.3, -0.3, 0.2, -0.2])
+
+
+def test_the_smallest_score_wins_among_those_that_cover():
+    found = recommend(
+        scores_of(
+            narrow=(5 + NOISE, 0.75, np.nan),
+            best=(10 + NOISE, 0.9, 0.8),
+            close=(10.1 - NOISE, 0.91, 0.8),
+            worse=(20 + 2 * NOISE, 0.95, 0.9),
+            broken=(NOISE * np.nan, np.nan, np.nan),
+        ),
+        alpha=0.1,
+    )
+    assert (found.method, found.same, found.unclear) == ("best", ("close",), ())
+    assert found.short == ("narrow",)
+    assert found.claim == "Use best; close did about as well."
+    text = str(found)
+    assert "not significantly below 90 %" in text
+    assert "best guarantees a coverage of at least 0.800." in text
+    assert text.endswith("Too little coverage: narrow.")
+
+
+def test_a_clear_winner_and_one_without_a_guarantee():
+    found = recommend(scores_of(a=(10 + NOISE, 0.9, np.nan), b=(12 + NOISE, 0.9, 0.8)), 0.1)
+    assert found.claim == "Use a: it did better than all others by more than noise."
+    assert "a has no coverage guarantee." in found.reasons
+
+
+def test_a_much_larger_score_is_not_called_as_good_however_noisy():
+    found = recommend(scores_of(a=(10 + NOISE, 0.9, 0.8), b=(30 + 100 * NOISE, 0.9, 0.8)), 0.1)
+    assert (found.same, found.unclear) == ((), ("b",))
+    assert found.claim == "Use a, which has the smallest interval score."
+    assert "More folds would tell whether b can do as well." in found.reasons
+
+
+def test_none_may_cover_enough():
+    found = recommend(scores_of(a=(NOISE + 1, 0.5, 0.8), b=(NOISE + np.inf, 1.0, 0.8)), 0.1)
+    assert found.method is None
+    assert found.claim == "No method has finite intervals that cover enough on these data."
+
+
+def test_a_method_that_covers_is_said_to_fall_short_in_about_1_percent_of_the_cases():
+    """Of 2,000 draws at 1 %, more than 40 have a probability below 1e-5."""
+    rng = np.random.default_rng(0)
+    count = 0
+    for _ in range(2000):
+        chance = rng.beta(181, 20)  # of a miss-free row, given 200 training rows at alpha = .1
+        drawn = scores_of(a=(NOISE, 0.0, 0.8))
+        drawn["coverage"] = rng.binomial(100, chance, N_FOLDS) / 100
+        count += falls_short(drawn, 0.1)
+    assert 5 <= count <= binom.isf(1e-5, 2000, 0.01)
+
+
+def test_differences_are_told_from_noise_by_a_paired_test():
+    assert differs(np.array([1.0, 1.1, 0.9]))
+    assert not differs(np.array([1.0, -1.1, 0.9]))
+    assert not differs(np.array([1.0, 5.0]))
+    assert not differs(np.zeros(4))
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.3])
+def test_the_aim_follows_alpha(alpha):
+    assert f"below {100 * (1 - alpha):g} %" in str(recommend(scores_of(a=(NOISE, 1.0, 0.5)), alpha))

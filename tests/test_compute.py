@@ -86,14 +86,6 @@ def test_blocks_cover_everything_once_within_the_limit(total: int, each: int, li
         assert (parts[0].stop + 1) * each > limit
 
 
-@given(total=st.integers(0, 200), size=st.integers(1, 250))
-def test_steps_cover_everything_once(total: int, size: int) -> None:
-    parts = list(compute.steps(total, size))
-    assert [i for part in parts for i in range(total)[part]] == list(range(total))
-    assert all(part.stop - part.start == size for part in parts[:-1])
-    assert all(0 < part.stop - part.start <= size for part in parts)
-
-
 @settings(max_examples=200)
 @given(
     device=st.sampled_from([CPU, GPU]),

@@ -79,15 +79,12 @@ def test_examples_run_and_show_a_certificate(path, tmp_path, capsys):
     with torch.random.fork_rng():
         main(*[tmp_path][: main.__code__.co_argcount])
     assert " probability at least 0." in capsys.readouterr().out
-
-
-def test_what_the_examples_write_can_be_read(tmp_path):
-    for name, rows in (("quickstart", 242), ("own_csv", 20)):
-        runpy.run_path(str(ROOT / f"examples/{name}.py"))["main"](tmp_path)
+    written = {file.suffix: file for file in tmp_path.iterdir()}
+    if ".csv" in written:
         table = pd.read_csv(tmp_path / "intervals.csv")
-        assert len(table) == rows
+        assert len(table) == {"quickstart": 242, "own_csv": 20}[path.stem]
         assert (table["lower"] <= table["upper"]).all()
-    assert (tmp_path / "intervals.png").stat().st_size > 5000
+    assert (".png" in written) == (path.stem == "quickstart")
 
 
 def test_the_tables_on_speed_are_those_of_the_measured_files():

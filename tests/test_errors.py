@@ -1,6 +1,5 @@
 """Warnings point at the line of the user that caused them."""
 
-import inspect
 import os
 import subprocess
 import sys
@@ -19,50 +18,34 @@ MODEL = {"network": lk.mlp((4,)), "ridge": 1.0, "random_state": 0, "device": "cp
 ROOT = Path(lk.__file__).parent
 
 
-def here() -> int:
-    return inspect.currentframe().f_back.f_lineno
-
-
-def caught(call, match, category=UserWarning):
+def check_points_at(call, match, category=UserWarning):
+    """The warning names the line on which the call was written."""
     with pytest.warns(category, match=match) as found:
         call()
-    return {(Path(one.filename), one.lineno) for one in found if match in str(one.message)}
+    places = {(one.filename, one.lineno) for one in found if match in str(one.message)}
+    assert places == {(__file__, call.__code__.co_firstlineno)}
 
 
-def test_a_warning_outside_the_package_points_at_its_own_line():
-    assert caught(lambda: warn("own"), "own") == {(Path(__file__), here())}
-
-
-def test_predictions_warn_at_the_line_that_asked_for_them():
+def test_warnings_point_at_the_line_that_asked():
     X, y = linear(8)
+    check_points_at(lambda: warn("own"), "own")
     model = lk.LazyJackknifeRegressor(**MODEL, alpha=0.05).fit(X, y)
-    found = caught(lambda: model.predict_interval(X), "too few"), here()
-    assert found[0] == {(Path(__file__), found[1])}
+    check_points_at(lambda: model.predict_interval(X), "too few")
     pipeline = make_pipeline("passthrough", model)
-    found = caught(lambda: lk.predict_interval(pipeline, X), "too few"), here()
-    assert found[0] == {(Path(__file__), found[1])}
+    check_points_at(lambda: lk.predict_interval(pipeline, X), "too few")
     pooled = lk.LazyJackknifeRegressor(**MODEL, scaling="standardize", alpha=0.3)
     pooled.fit(X, y, X_pool=X)
-    found = caught(lambda: next(pooled.predict_interval(iter([X + 1]))), "X_pool"), here()
-    assert found[0] == {(Path(__file__), found[1])}
-
-
-def test_fits_warn_at_the_line_that_asked_for_them():
-    X, y = linear(20)
-    X[:, 0] *= 1e17
-    model = lk.LazyJackknifeRegressor(**MODEL | {"ridge": 1e-12}, scaling=None)
-    found = caught(lambda: model.fit(X, y), "no coverage is guaranteed"), here()
-    assert found[0] == {(Path(__file__), found[1])}
+    check_points_at(lambda: next(pooled.predict_interval(iter([X + 1]))), "X_pool")
+    raw = lk.LazyJackknifeRegressor(**MODEL | {"ridge": 1e-12}, scaling=None)
+    check_points_at(lambda: raw.fit(X * [1e17, 1, 1], y), "no coverage is guaranteed")
 
 
 def test_frames_of_scikit_learn_are_passed_over():
     X, y = linear(12)
     model = lk.LazyJackknifeRegressor(**MODEL)
-    found = caught(lambda: model.fit(X, y[:, None]), "column-vector", DataConversionWarning), here()
-    assert found[0] == {(Path(__file__), found[1])}
+    check_points_at(lambda: model.fit(X, y[:, None]), "column-vector", DataConversionWarning)
     score = lambda: cross_val_score(make_pipeline(model), X, y[:, None], cv=2)  # noqa: E731
-    found = caught(score, "column-vector", DataConversionWarning), here() - 1
-    assert found[0] == {(Path(__file__), found[1])}
+    check_points_at(score, "column-vector", DataConversionWarning)
 
 
 def test_the_package_warns_in_no_other_way():

@@ -1,7 +1,17 @@
+"""Scores of intervals, estimates with their errors, and scorers for scikit-learn."""
+
+import pickle
+
 import numpy as np
 import pytest
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 import lazyknife as lk
+from lazyknife import Estimate
+from rows import linear
 
 ENDS = np.array([[1.0, 2.0]] * 4)
 LEVELS = lk.Intervals(np.zeros(4), -ENDS, ENDS, (0.5, 0.25))
@@ -120,3 +130,97 @@ def test_infinite_widths_are_binned_too(infinite):
     finite = found.upper < np.inf
     assert np.isfinite(found.lower[finite]).all()
     assert (found.coverage * found.rows).sum() == pytest.approx(intervals.covers([0.9] * 100).sum())
+
+
+QUARTER = Estimate(0.25, 0.0125)
+PAIR = Estimate(np.array([1.0, 3.0]), np.array([0.5, np.nan]))
+
+
+def test_an_estimate_is_its_value_where_a_number_is_needed():
+    assert f"{QUARTER:.1%}" == "25.0%"
+    assert float(QUARTER) == 0.25
+    assert QUARTER == 0.25
+    assert Estimate(0.25, 3.0) == QUARTER
+    assert 0.2 < QUARTER <= 0.25
+    assert 2 * QUARTER + 1 == 1.5
+    assert QUARTER / Estimate(0.5, 0.0) == 0.5
+    assert type(QUARTER - 1) is np.float64
+    assert round(float(QUARTER), 1) == 0.2
+    assert np.sqrt(QUARTER) == 0.5
+    assert pytest.approx(QUARTER) == 0.25
+    assert (PAIR > 2).tolist() == [False, True]
+    np.testing.assert_allclose(PAIR, [1.0, 3.0])
+    assert np.mean(PAIR) == 2.0
+
+
+def test_both_numbers_can_be_had_and_are_printed():
+    value, error = QUARTER
+    assert (value, error) == (0.25, 0.0125) == tuple(QUARTER)
+    assert f"{QUARTER}" == str(QUARTER) == repr(QUARTER) == "0.25 ± 0.013"
+    assert str(PAIR) == "1 ± 0.5, 3 ± nan"
+
+
+def test_estimates_are_frozen_and_can_be_pickled():
+    again = pickle.loads(pickle.dumps(QUARTER))
+    assert tuple(again) == tuple(QUARTER)
+    with pytest.raises(AttributeError):
+        QUARTER.value = 1.0  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        float(PAIR)
+
+
+# Scorers of intervals in scikit-learn's own tools.
+
+
+X, TARGETS = linear(45)
+MODEL = lk.LazyJackknifeRegressor(lk.mlp((4,)), ridge=1.0, alpha=0.2, random_state=0)
+
+
+@pytest.mark.parametrize("alpha", [None, 0.3])
+def test_scores_are_those_of_the_metrics(alpha):
+    fitted = MODEL.fit(X, TARGETS)
+    intervals = fitted.predict_interval(X, alpha=alpha)
+    assert lk.coverage_scorer(alpha)(fitted, X, TARGETS) == lk.coverage(TARGETS, intervals).value
+    score = lk.interval_score_scorer(alpha)(fitted, X, TARGETS)
+    assert type(score) is float
+    assert score == -lk.interval_score(TARGETS, intervals).value
+
+
+def test_greater_is_better_in_cross_validation():
+    found = cross_validate(
+        MODEL,
+        X,
+        TARGETS,
+        cv=3,
+        scoring={"c": lk.coverage_scorer(), "s": lk.interval_score_scorer(0.2)},
+    )
+    assert ((found["test_c"] > 0) & (found["test_c"] <= 1)).all()
+    noise = np.random.default_rng(0).normal(size=len(TARGETS))
+    worse = cross_val_score(
+        MODEL, noise[:, None], TARGETS, cv=3, scoring=lk.interval_score_scorer(0.2)
+    )
+    assert worse.mean() < found["test_s"].mean() < 0
+
+
+def test_a_grid_chooses_by_the_interval_score():
+    search = GridSearchCV(
+        MODEL, {"ridge": [0.1, 1e6]}, scoring=lk.interval_score_scorer(), cv=3
+    ).fit(X, TARGETS)
+    assert search.best_params_ == {"ridge": 0.1}
+
+
+def test_scorers_compare_pickle_and_refuse():
+    scorer = lk.interval_score_scorer(0.1)
+    assert pickle.loads(pickle.dumps(scorer)) == scorer == lk.interval_score_scorer(alpha=0.1)
+    assert scorer != lk.coverage_scorer(0.1)
+    with pytest.raises(ValueError, match="alpha=2"):
+        lk.coverage_scorer(2)
+    with pytest.raises(TypeError, match="model is of type Ridge: give a fitted Pipeline"):
+        scorer(Ridge(), X, TARGETS)
+
+
+def test_pipelines_are_scored_too():
+    piped = make_pipeline(FunctionTransformer(), MODEL).fit(X, TARGETS)
+    assert lk.interval_score_scorer()(piped, X, TARGETS) == lk.interval_score_scorer()(
+        piped[-1], X, TARGETS
+    )

@@ -38,6 +38,7 @@ def test_the_ends_are_unpacked_whatever_the_number_of_rows(result: Any) -> None:
         assert lower is part.lower
         assert upper is part.upper
         assert len(part) == len(lower)
+        np.testing.assert_array_equal(np.asarray(part), part.to_numpy())
 
 
 ROWS = {
@@ -130,12 +131,6 @@ def test_equality_is_of_numbers_levels_labels_and_certificates() -> None:
         hash(ONE)
     with pytest.raises(FrozenInstanceError):
         ONE.alpha = 0.5  # type: ignore[misc]
-
-
-@pytest.mark.parametrize("result", ALL.values(), ids=ALL)
-def test_numpy_sees_the_ends(result: Any) -> None:
-    np.testing.assert_array_equal(np.asarray(result), result.to_numpy())
-    assert np.asarray(result, dtype=np.float32).dtype == np.float32
 
 
 # How they print.

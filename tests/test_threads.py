@@ -1,10 +1,16 @@
-"""Pieces of work side by side: the same results, and the user's own setting afterwards."""
+"""Pieces of work on threads and in processes: the same results, and no setting is changed."""
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +27,7 @@ from lazyknife.compute import (
     few_threads,
     one_thread,
     set_here,
+    side_by_side,
 )
 
 
@@ -145,29 +152,6 @@ def test_a_thread_with_its_own_setting_keeps_it_and_does_not_spread_it(own: Any)
     assert (torch.get_num_threads(), count_of_a_new_thread()) == (3, 3)
 
 
-def test_a_thread_that_begins_within_a_fit_keeps_the_users_setting() -> None:
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(60, 2)), rng.normal(size=60)
-    inside, counts = threading.Event(), list[int]()
-
-    def fit() -> np.ndarray:
-        model = LazyJackknifeRegressor(network=wide("gaussian"), random_state=0).fit(X, y)
-        return model.predict_interval(X[:5]).to_numpy()
-
-    def watched() -> np.ndarray:
-        inside.set()
-        return fit()
-
-    expected = fit()
-    with ThreadPoolExecutor(1) as pool:
-        done = pool.submit(watched)
-        inside.wait(30)
-        while not done.done():
-            counts.append(count_of_a_new_thread())
-    np.testing.assert_allclose(done.result(), expected, rtol=1e-10)
-    assert {*counts, count_of_a_new_thread()} == {3}
-
-
 @pytest.mark.parametrize("n", [90, 1010])
 def test_fits_and_intervals_are_the_same_with_any_number_of_threads(n: int) -> None:
     rng = np.random.default_rng(0)
@@ -193,3 +177,58 @@ def test_gradients_are_as_the_user_left_them() -> None:
     result = model.predict_interval(torch.from_numpy(X))
     assert not result.lower.requires_grad
     assert torch.is_grad_enabled()
+
+
+# Workers that end with the process that started them.
+
+
+SLEEPER = """
+import os, time
+def sleep(path):
+    with open(path + ".part", "w") as file:
+        file.write(str(os.getpid()))
+    os.rename(path + ".part", path)
+    time.sleep(600)
+"""
+
+
+def is_alive(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def waits(condition, seconds: float = 120.0) -> bool:
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.2)
+    return condition()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
+def test_workers_end_after_their_parent_is_killed(tmp_path):
+    (tmp_path / "sleeper.py").write_text(SLEEPER)
+    (tmp_path / "main.py").write_text(
+        "import sys\nfrom sleeper import sleep\nfrom lazyknife.compute import side_by_side\n"
+        "if __name__ == '__main__':\n"
+        "    list(side_by_side(sleep, [(sys.argv[1],), (sys.argv[2],)], 2))\n"
+    )
+    marks = [tmp_path / "one", tmp_path / "two"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    with subprocess.Popen(
+        [sys.executable, "main.py", *map(str, marks)],
+        cwd=tmp_path,
+        env=environment,
+        stderr=subprocess.DEVNULL,
+    ) as parent:
+        assert waits(lambda: all(mark.exists() for mark in marks))
+        workers = [int(mark.read_text()) for mark in marks]
+        parent.send_signal(signal.SIGKILL)
+    assert waits(lambda: not any(map(is_alive, workers)))
+
+
+def test_one_job_runs_in_this_process():
+    assert set(side_by_side(os.getpid, [(), ()], 1)) == {os.getpid()}

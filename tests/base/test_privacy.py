@@ -109,18 +109,6 @@ def test_unsampled_steps_agree_with_the_gaussian_closed_form(sigma, steps, epsil
     assert found >= exact - 1e-9
 
 
-def test_the_curve_starts_at_the_total_variation_and_falls_with_the_noise():
-    curve = dpsgd_curve(3.0, 1.0, 7, 1e-3)
-    exact = 2 * stats.norm.cdf(math.sqrt(7) / 6) - 1
-    assert curve.total_variation == pytest.approx(curve.deltas[0])
-    assert curve.total_variation == pytest.approx(exact, rel=1e-3)
-    for epsilon in (0.0, 0.1, 0.5, 1.0):
-        assert dpsgd_delta(3.0, 0.1, 50, epsilon) < dpsgd_delta(2.0, 0.1, 50, epsilon)
-    epsilon, delta = DPSGD().dependence(100).replace_one
-    assert epsilon == pytest.approx(0.0275, abs=5e-4)
-    assert delta == 1e-3
-
-
 # --- whole runs against dp-accounting's finest grids and a composition by brute force ------------
 
 

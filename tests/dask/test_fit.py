@@ -144,74 +144,51 @@ def test_far_rows_have_wider_ends_where_the_models_cannot_be_asked() -> None:
     assert np.array_equal(found.point, exact.point)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"construction": "minmax"}, "construction='minmax' does not support Dask"),
-        ({"base": Split()}, r"base=Split\(.*\) does not support Dask"),
-        ({"scaling": "standardize"}, "scaling='standardize' does not support Dask"),
-        ({"widths": "leverage"}, "widths='leverage'"),
-    ],
-)
-def test_what_needs_all_rows_in_one_place_is_refused(
-    settings: dict[str, Any], message: str
+X, Y = rows_of(60)
+FEW = r"X has [0127] row\(s\): .*at least 8.*compute"
+CUBE = r"X is a Dask array of shape \(60, 3, 1\): .*\(n, features\)"
+REFUSED: list[tuple[dict[str, Any], Numbers, Numbers, str]] = [
+    ({"construction": "minmax"}, X, Y, "construction='minmax' does not support Dask"),
+    ({"base": Split()}, X, Y, r"base=Split\(.*\) does not support Dask"),
+    ({"scaling": "standardize"}, X, Y, "scaling='standardize' does not support Dask"),
+    ({"widths": "leverage"}, X, Y, "widths='leverage'"),
+    *(({"network": None}, X[:n], Y[:n], FEW) for n in (0, 1, 2, 7)),
+    *(({}, X[:n], Y[:n], FEW) for n in (0, 1, 2, 7)),
+    *(({"network": network}, X[:, :, None], Y, CUBE) for network in (None, wide("laplace"))),
+    ({}, X, Y[:59], "partition 2 of X has 20 rows and that of y 19"),
+    ({}, X, Y[:40], "X has 3 partitions and y 2"),
+    ({}, np.where(X > 2, np.nan, X), Y, "contains NaN"),
+]
+
+
+@pytest.mark.parametrize(("settings", "rows", "y", "message"), REFUSED)
+def test_what_cannot_be_fitted_by_partition_is_refused(
+    settings: dict[str, Any], rows: Numbers, y: Numbers, message: str
 ) -> None:
+    model = model_of().set_params(**settings)
+    collections = (da.from_array(part, chunks=(20, *part.shape[1:])) for part in (rows, y))
     with pytest.raises(ValueError, match=message):
-        fitted(*rows_of(60), 20, **settings)
+        model.fit(*collections)
 
 
-def test_targets_in_other_partitions_or_containers_are_refused() -> None:
-    X, y = rows_of(60)
-    rows = da.from_array(X, chunks=(20, 3))
-    with pytest.raises(TypeError, match="y is of type ndarray, but X is a Dask collection"):
-        model_of().fit(rows, y)
-    with pytest.raises(ValueError, match="partition 2 of X has 20 rows and that of y 19"):
-        model_of().fit(rows, da.from_array(y[:59], chunks=20))
-    with pytest.raises(ValueError, match="X has 3 partitions and y 2"):
-        model_of().fit(rows, da.from_array(y[:40], chunks=20))
-    with pytest.raises(ValueError, match="contains NaN"):
-        model_of().fit(da.where(rows > 2, np.nan, rows), da.from_array(y, chunks=20))
-
-
-@pytest.mark.parametrize("n", [0, 1, 2, 7])
-@pytest.mark.parametrize("network", [None, wide("laplace")])
-def test_too_few_rows_are_refused(n: int, network: wide | None) -> None:
-    X, y = (da.from_array(part[:n]) for part in rows_of(8))
-    with pytest.raises(ValueError, match=rf"X has {n} row\(s\): .*at least 8.*compute"):
-        model_of().set_params(network=network).fit(X, y)
-
-
-def test_eight_rows_are_enough() -> None:
+def test_eight_rows_are_enough_and_new_rows_and_levels_are_checked() -> None:
     X, y = rows_of(8)
-    found = fitted(X, y, 3, alpha=0.3).predict_interval(da.from_array(X, chunks=(3, 3)))
-    assert np.isfinite(found.compute()).all()
-
-
-@pytest.mark.parametrize("network", [None, wide("laplace")])
-def test_rows_with_more_axes_are_refused(network: wide | None) -> None:
-    X, y = rows_of(40)
-    cube = da.from_array(X[:, :, None], chunks=(20, 1, 1))
-    model = model_of().set_params(network=network)
-    with pytest.raises(
-        ValueError, match=r"X is a Dask array of shape \(40, 3, 1\): .*\(n, features\)"
-    ):
-        model.fit(cube, da.from_array(y, chunks=20))
-    fitted = model_of().fit(da.from_array(X, chunks=(20, 3)), da.from_array(y, chunks=20))
-    for predict in (fitted.predict, fitted.predict_interval):
-        with pytest.raises(ValueError, match="X is a Dask array of shape"):
-            predict(cube)
-
-
-def test_no_levels_are_refused() -> None:
-    X, y = rows_of(40)
+    model = fitted(X, y, 3, alpha=0.3)
+    new = da.from_array(X, chunks=(3, 3))
+    assert np.isfinite(model.predict_interval(new).compute()).all()
     with pytest.raises(ValueError, match=r"alpha=\[\]: give at least one level"):
-        fitted(X, y, 20).predict_interval(da.from_array(X, chunks=(20, 3)), alpha=[])
+        model.predict_interval(new, alpha=[])
+    for predict in (model.predict, model.predict_interval):
+        with pytest.raises(ValueError, match="X is a Dask array of shape"):
+            predict(new[:, :, None])
 
 
 def test_other_estimators_predict_collections_but_fit_rows_in_memory() -> None:
     X, y = rows_of(40)
     rows = da.from_array(X, chunks=(20, 3))
     model = SplitConformalRegressor(mlp((4,)), epochs=1, random_state=0)
+    with pytest.raises(TypeError, match="y is of type ndarray, but X is a Dask collection"):
+        model_of().fit(rows, y)
     with pytest.raises(TypeError, match=r"SplitConformalRegressor does not take: call \.compute"):
         model.fit(rows, da.from_array(y, chunks=20))
     model.fit(X, y)

@@ -6,6 +6,7 @@ import inspect
 import math
 import re
 import warnings
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -275,45 +276,75 @@ base = st.one_of(
     plain,
     one_of(*ODD, *BASES.values()),
 )
-SETTINGS = {
+# Settings of most cases; each case has at most a few from all of SETTINGS.
+VALID = {
+    "network": one_of(
+        None,
+        Made("mlp", (("widths", (3,)),)),
+        Made("mlp", (("widths", (2, 2)), ("skip", True))),
+        Made("deep", (("size", 2),)),
+        *(Made("wide", (("kind", kind),)) for kind in KINDS),
+        [Made("wide"), Made("mlp", (("widths", (3,)),))],
+    ),
+    "base": one_of(
+        None,
+        Made("Public"),
+        Made("Split", (("training", Made("Plain", (("epochs", 1),))),)),
+        Made("DPSGD", (("epsilon", 2.0), ("epochs", 1), ("batch_size", 2))),
+        Made("Perturbed", (("sensitivity", 0.1), ("epsilon", 1.0))),
+        Made("Plain", (("epochs", 1),)),
+    ),
+    "ridge": one_of("auto", 1e-6, 0.1, 10.0),
+    "construction": one_of(*CONSTRUCTIONS),
+    "readout": one_of(*READOUTS),
+    "fit_intercept": st.booleans(),
+    "parameters": one_of("all", "last"),
+    "features": one_of(None, Made("Sketch", (("dimension", 4),))),
+    "widths": one_of(None, *WIDTHS),
+    "feature_weights": one_of("auto", None),
+    "folds": one_of(2, 3, 4),
+    "n_starts": one_of(1, 1, 2),
+    "loss": one_of("squared", "squared", "huber", *LOSSES),
+    "scaling": one_of(None, "auto", "symlog", "standardize"),
+    "alpha": one_of(0.1, 0.2, 0.3, 0.5, 0.9, 0.99),
+    "nu": one_of(0.0, 0.1),
+    "target_transform": one_of(None, None, *TARGETS),
+    "bounds": one_of(None, None, (0, None), (-5, 1e12)),
+    "memory_budget": one_of(None, 10**6, 10**8),
+    "epochs": one_of(1, 2),
+    "batch_size": one_of(1, 3, 100),
+    "lr": one_of(1e-3, 0.1),
+    "calibration": one_of(0.3, 0.5),
+}
+UNUSUAL = {  # what else they may be, beside what is no setting at all
     "network": network,
     "base": base,
-    "ridge": st.one_of(one_of("auto", 1.0), number),
-    "construction": one_of(*CONSTRUCTIONS, *ODD),
-    "readout": one_of(*READOUTS, *ODD),
-    "fit_intercept": one_of(True, False, *ODD),
-    "parameters": st.one_of(
-        one_of("all", "last", ["*"], ["body*"], ["no"], [3], lambda *_: True, lambda: 3, mlp),
-        one_of(*ODD),
-    ),
+    "ridge": number,
+    "parameters": one_of(["*"], ["body*"], ["no"], [3], lambda *_: True, lambda: 3, mlp),
     "features": st.one_of(
-        st.just(None),
         count.map(lambda size: Made("Sketch", (("dimension", size),))),  # 4,096 takes long
-        one_of(Made("Exact"), *ODD),
+        one_of(Made("Exact")),
     ),
-    "widths": one_of(None, *WIDTHS, *ODD),
-    "feature_weights": one_of("auto", None, *ODD),
     "folds": count,
     "n_starts": count,
-    "loss": st.one_of(one_of(*LOSSES), calls("Huber", delta=number), one_of(*ODD)),
-    "scaling": one_of(None, "auto", "symlog", "standardize", *ODD),
+    "loss": calls("Huber", delta=number),
     "alpha": number,
     "nu": number,
-    "target_transform": one_of(
-        *(*TARGETS, None, (np.log1p, np.expm1), (np.sign, np.abs), (len, len), (3, 4), *ODD)
-    ),
-    "bounds": one_of((0, None), (None, 1.0), (0, 0), (3,), "ab", (math.nan, 1), ("a", None), *ODD),
-    "encoding": st.one_of(
-        st.just(None), calls("TableEncoder", categorical=names, ignore=names), one_of(*ODD)
-    ),
-    "device": one_of("auto", "cpu", "cuda", "meta", *ODD),
+    "target_transform": one_of((np.log1p, np.expm1), (np.sign, np.abs), (len, len), (3, 4)),
+    "bounds": one_of((None, 1.0), (0, 0), (3,), "ab", (math.nan, 1), ("a", None)),
+    "encoding": st.one_of(st.just(None), calls("TableEncoder", categorical=names, ignore=names)),
+    "device": one_of("auto", "cpu", "cuda", "meta"),
     "memory_budget": st.one_of(count, number),
-    "random_state": one_of(0, 7, np.random.RandomState(0), np.random.default_rng(0), *ODD),
-    "verbose": one_of(False, *ODD),
+    "random_state": one_of(0, 7, np.random.RandomState(0), np.random.default_rng(0)),
+    "verbose": one_of(False),
     "epochs": few,
     "batch_size": count,
     "lr": number,
     "calibration": number,
+}
+ANY = one_of(*ODD)
+SETTINGS = {
+    name: st.one_of(VALID.get(name, ANY), UNUSUAL.get(name, ANY), ANY) for name in VALID | UNUSUAL
 }
 ESTIMATORS = ["JackknifeRegressor", "CVPlusRegressor", "SplitConformalRegressor"]
 NAMES = {  # what a clear message names
@@ -369,48 +400,6 @@ def names_of(estimator: str) -> list[str]:
     return sorted(inspect.signature(getattr(lazyknife, estimator)).parameters)
 
 
-# Settings of most cases; each case has at most one setting from all of SETTINGS.
-VALID = {
-    "network": one_of(
-        None,
-        Made("mlp", (("widths", (3,)),)),
-        Made("mlp", (("widths", (2, 2)), ("skip", True))),
-        Made("deep", (("size", 2),)),
-        *(Made("wide", (("kind", kind),)) for kind in KINDS),
-        [Made("wide"), Made("mlp", (("widths", (3,)),))],
-    ),
-    "base": one_of(
-        None,
-        Made("Public"),
-        Made("Split", (("training", Made("Plain", (("epochs", 1),))),)),
-        Made("DPSGD", (("epsilon", 2.0), ("epochs", 1), ("batch_size", 2))),
-        Made("Perturbed", (("sensitivity", 0.1), ("epsilon", 1.0))),
-        Made("Plain", (("epochs", 1),)),
-    ),
-    "ridge": one_of("auto", 1e-6, 0.1, 10.0),
-    "construction": one_of(*CONSTRUCTIONS),
-    "readout": one_of(*READOUTS),
-    "fit_intercept": st.booleans(),
-    "parameters": one_of("all", "last"),
-    "features": one_of(None, Made("Sketch", (("dimension", 4),))),
-    "widths": one_of(None, *WIDTHS),
-    "feature_weights": one_of("auto", None),
-    "folds": one_of(2, 3, 4),
-    "n_starts": one_of(1, 1, 2),
-    "loss": one_of("squared", "squared", "huber", *LOSSES),
-    "scaling": one_of(None, "auto", "symlog", "standardize"),
-    "alpha": one_of(0.1, 0.2, 0.3, 0.5, 0.9, 0.99),
-    "nu": one_of(0.0, 0.1),
-    "target_transform": one_of(None, None, *TARGETS),
-    "bounds": one_of(None, None, (0, None), (-5, 1e12)),
-    "memory_budget": one_of(None, 10**6, 10**8),
-    "epochs": one_of(1, 2),
-    "batch_size": one_of(1, 3, 100),
-    "lr": one_of(1e-3, 0.1),
-    "calibration": one_of(0.3, 0.5),
-}
-
-
 @st.composite
 def cases(draw: Any) -> Case:
     """Mostly one thing is odd: the values, the containers, or a setting."""
@@ -449,23 +438,27 @@ def settings_of(draw: Any, estimator: str, odd: str) -> dict[str, Any]:
     return settings
 
 
-def run(case: Case) -> bool:
-    """Whether a case gives intervals; raise ``Defect`` where its outcome is neither."""
-    given = case.given()
+def outcome(call: Callable[[], Any]) -> Any:
+    """What a call returns, None where it is refused; raise ``Defect`` where it is neither."""
     before = torch.get_rng_state(), np.random.get_state()[1].copy()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            result = fitted(case, *given)
+            result = call()
         except (ValueError, TypeError) as error:
             check_refusal(error)
             result = None
     check_warnings(caught)
-    if not (torch.equal(torch.get_rng_state(), before[0])):
+    if not torch.equal(torch.get_rng_state(), before[0]):
         raise Defect("torch's random state was changed")
     if not np.array_equal(np.random.get_state()[1], before[1]):
         raise Defect("numpy's random state was changed")
-    return result is not None
+    return result
+
+
+def run(case: Case) -> bool:
+    given = case.given()
+    return outcome(lambda: fitted(case, *given)) is not None
 
 
 def fitted(case: Case, X: Any, y: Any, new: Any, extra: Any) -> Any:
@@ -527,19 +520,15 @@ class Call(NamedTuple):
 
 
 def answered(call: Call) -> bool:
-    """Whether a call gives an answer; raise ``Defect`` where it is neither that nor a refusal."""
-    with warnings.catch_warnings(record=True) as caught, torch.random.fork_rng(devices=[]):
-        warnings.simplefilter("always")
-        try:
+    def text() -> str:
+        with torch.random.fork_rng(devices=[]):
             arguments = {name: made(value) for name, value in call.arguments.items()}
-            text = str(getattr(lazyknife, call.function)(**arguments))
-        except (ValueError, TypeError) as error:
-            check_refusal(error)
-            return False
-    check_warnings(caught)
-    if "nan" in text:
-        raise Defect(f"NaN in {text}")
-    return True
+            return str(getattr(lazyknife, call.function)(**arguments))
+
+    found = outcome(text)
+    if found is not None and "nan" in found:
+        raise Defect(f"NaN in {found}")
+    return found is not None
 
 
 coverage = mostly(one_of(0.1, 0.5, 0.8, 0.9, 0.99), number)
@@ -612,7 +601,6 @@ SCORES = st.builds(
 
 
 def scored(case: Scored) -> bool:
-    """As ``answered``, for a function of intervals and targets."""
     rng = np.random.default_rng(case.y.seed)
     shape = (case.m, case.levels) if case.levels else (case.m,)
     with np.errstate(all="ignore"):
@@ -623,20 +611,17 @@ def scored(case: Scored) -> bool:
         ends = (middle - half, middle + half)
     alpha = (0.1, 0.3)[: case.levels] if case.levels else 0.1
     terms: dict[str, Any] = {} if case.function == "mean_width" else {"y": y}
-    further = case.further if case.function == "coverage_by_bin" else {}
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            intervals = lazyknife.Intervals(point, *ends, alpha)
-            result = getattr(lazyknife, case.function)(intervals=intervals, **terms, **further)
-        except (ValueError, TypeError) as error:
-            check_refusal(error)
-            return False
-    check_warnings(caught)
-    value = np.asarray(result[0] if case.function == "coverage_by_bin" else result.value)
-    if np.isnan(value).any():
-        raise Defect(f"NaN in {result}")
-    return True
+    terms |= case.further if case.function == "coverage_by_bin" else {}
+
+    def value() -> Any:
+        intervals = lazyknife.Intervals(point, *ends, alpha)
+        result = getattr(lazyknife, case.function)(intervals=intervals, **terms)
+        return np.asarray(result[0] if case.function == "coverage_by_bin" else result.value)
+
+    found = outcome(value)
+    if found is not None and np.isnan(found).any():
+        raise Defect(f"NaN in {found}")
+    return found is not None
 
 
 def test_scores_are_numbers_or_a_clear_refusal() -> None:

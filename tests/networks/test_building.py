@@ -9,7 +9,21 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from lazyknife.networks import build, dtype_of, evaluation_copy, like, mlp, set_training
+import lazyknife as lk
+from lazyknife.networks import (
+    ACTIVATIONS,
+    DEFAULT,
+    build,
+    dtype_of,
+    evaluation_copy,
+    like,
+    make,
+    mlp,
+    seeded,
+    set_training,
+)
+from lazyknife.tangent import selected
+from rows import linear
 from zoo import Net
 
 X = torch.linspace(-1, 1, 15, dtype=torch.float64).reshape(5, 3)
@@ -101,3 +115,58 @@ def test_inputs_follow_the_networks_type_but_codes_stay_integers() -> None:
     assert dtype_of(module) == dtype_of(nn.Identity()) == like(X, module).dtype == torch.float32
     assert like(X, evaluation_copy(module)).dtype == torch.float64
     assert like(torch.arange(3), module).dtype == torch.int64
+
+
+# Fully connected networks, with and without a linear function of the inputs.
+
+
+SINGLE = torch.linspace(-1, 1, 15).reshape(5, 3)
+
+
+@pytest.mark.parametrize("activation", sorted(ACTIVATIONS))
+def test_mlp_has_the_layers_asked_for(activation: str) -> None:
+    module = mlp([7, 2], activation)(3)  # type: ignore[arg-type]
+    kind = ACTIVATIONS[activation]
+    assert [type(part) for part in module] == [nn.Linear, kind, nn.Linear, kind, nn.Linear]
+    assert [tuple(p.shape) for p in module.parameters() if p.ndim == 2] == [(7, 3), (2, 7), (1, 2)]
+
+
+def test_mlp_is_a_value_and_may_be_linear() -> None:
+    assert mlp([64, 64]) == mlp((64, 64)) == mlp()  # type: ignore[arg-type]
+    assert len({mlp(), mlp((64,)), mlp(skip=True)}) == 3
+    module = mlp(())(3)
+    assert [type(part) for part in module] == [nn.Linear]
+    assert module(SINGLE).shape == (5, 1)
+    with pytest.raises(ValueError, match="at least 1"):
+        mlp((4, 0))
+    with pytest.raises(ValueError, match=r"activation='step': choose from .*'gelu'.*'tanh'"):
+        mlp((4,), "step")
+
+
+def test_a_skip_adds_a_linear_function_that_starts_at_0() -> None:
+    with seeded(3):
+        module = mlp((7, 5), skip=True)(3)
+    plain = make(mlp((7, 5)), SINGLE, 3)
+    shapes = {name: tuple(p.shape) for name, p in module.named_parameters()}
+    assert shapes.pop("skip.weight") == (1, 3)  # and no bias, which the body has
+    assert list(shapes.values()) == [tuple(p.shape) for p in plain.parameters()]
+    assert torch.equal(module(SINGLE), module.body(SINGLE))
+    slopes = torch.tensor([[1.0, -2.0, 0.5]])
+    module.skip.weight.data.copy_(slopes)
+    # √(width/(4·inputs)), the width being that of the last hidden layer.
+    expected = (5 / (4 * 3)) ** 0.5 * (SINGLE @ slopes.T)
+    torch.testing.assert_close(module(SINGLE) - module.body(SINGLE), expected)
+
+
+def test_no_network_means_the_same_default_wherever_one_is_needed() -> None:
+    assert mlp((64, 64), skip=True) == DEFAULT
+    rows, y = linear(12)
+    model = lk.LazyJackknifeRegressor(ridge=1.0, readout="network", random_state=0).fit(rows, y)
+    given = [build(network, SINGLE, model.seeds_.start) for network in (None, DEFAULT)]
+    for p, *others in zip(*(m.parameters() for m in (model.base_.module, *given)), strict=True):
+        assert all(torch.equal(p, other) for other in others)
+
+
+def test_the_last_layer_of_a_network_with_a_skip_is_the_bodys() -> None:
+    module = mlp((7, 5), skip=True)(3)
+    assert set(selected(module, "last")) == {"body.4.weight", "body.4.bias"}

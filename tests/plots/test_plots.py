@@ -408,12 +408,6 @@ def test_equal_figures_have_equal_bytes(tmp_path, suffix):
         assert word not in written[0]
 
 
-def test_many_rows_make_a_small_file(tmp_path):
-    with style():
-        save_figure(plot_intervals(*intervals(30_000)).figure, tmp_path / "a.svg")
-    assert (tmp_path / "a.svg").stat().st_size < 400_000
-
-
 def test_two_figures_on_a_page_share_no_names():
     parts = []
     for prefix in ("one", "two-2"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -145,7 +146,9 @@ def test_a_seed_stands_for_the_same_signs_everywhere() -> None:
     module, X, _ = network("batch norm of pictures")
     parts = linearise(module, X).make(X)[1]
     torch.manual_seed(1)
+    before = torch.get_rng_state()
     first = flat(draw_signs(9, parts, 5, Machine()))
+    assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(2)
     assert set(first.unique().tolist()) == {-1.0, 1.0}
     for machine in (Machine(budget=1), MACHINE):
@@ -163,40 +166,27 @@ def test_the_signs_do_not_look_at_the_rows() -> None:
     assert torch.equal(flat(drawn[0]), flat(drawn[1]))
 
 
-def test_drawing_leaves_torchs_random_state_alone() -> None:
-    module, X, _ = network("dense")
-    before = torch.get_rng_state()
-    draw_signs(9, linearise(module, X).make(X)[1], 5, MACHINE)
-    assert torch.equal(torch.get_rng_state(), before)
+@pytest.mark.parametrize(
+    ("n", "memory", "dimension"),
+    [
+        *((1, 2**36, 1), (5, 2**36, 1), (100, 2**36, 16), (128, 2**36, 32), (5_000, 2**36, 1024)),
+        *((16_383, 2**36, 2048), (10**5, 2**36, 4096), (10**6, 2**36, 1024), (10**6, 2**20, 1)),
+        *((10**6, 2**32, 64), (10**6, 2**33, 128)),
+    ],
+)
+def test_a_size_that_is_not_given_is_a_quarter_of_the_rows_in_a_quarter_of_the_memory(
+    n: int, memory: int, dimension: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lazyknife.tangent.sketch.total_memory", lambda _: memory)
+    assert Sketch().for_rows(n, MACHINE) == Sketch(dimension)
+    assert Sketch(9).for_rows(n, MACHINE) == Sketch(9)
+    assert dimension in (1, 4096) or 4 * dimension <= n
+    assert dimension == 1 or 16 * n * (dimension + 1) <= memory / 4
 
 
 @pytest.mark.parametrize(
-    ("n", "dimension"),
-    [(1, 1), (5, 1), (100, 16), (128, 32), (5_000, 1024), (16_383, 2048), (10**5, 4096)],
+    ("dimension", "error"), [(0, ValueError), (1.5, TypeError), ("8", TypeError), (True, TypeError)]
 )
-def test_a_size_that_is_not_given_is_at_most_a_quarter_of_the_rows(n: int, dimension: int) -> None:
-    """On a machine with at least 26 GB."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lazyknife.tangent.sketch.total_memory", lambda _: 2**36)
-        assert Sketch().for_rows(n, MACHINE) == Sketch(dimension)
-        assert Sketch(9).for_rows(n, MACHINE) == Sketch(9)
-
-
-def test_a_size_that_is_not_given_fits_in_a_quarter_of_the_memory() -> None:
-    n = 10**6
-    for memory in (2**20, 2**32, 2**33, 2**36):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("lazyknife.tangent.sketch.total_memory", lambda _, m=memory: m)
-            size = Sketch().for_rows(n, MACHINE).size(10**6)
-        assert size == 1 or 16 * n * (size + 1) <= memory / 4
-        assert size == 4096 or 16 * n * (2 * size + 1) > memory / 4
-        assert size.bit_count() == 1
-
-
-def test_a_sketch_has_a_whole_number_of_dimensions() -> None:
-    assert Sketch() == Sketch(None)
-    with pytest.raises(ValueError, match="dimension=0"):
-        Sketch(0)
-    for dimension in (1.5, "8", True):
-        with pytest.raises(TypeError, match="dimension="):
-            Sketch(dimension)  # type: ignore[arg-type]
+def test_a_sketch_has_a_whole_number_of_dimensions(dimension: Any, error: type) -> None:
+    with pytest.raises(error, match=f"dimension={dimension!r}"):
+        Sketch(dimension)
