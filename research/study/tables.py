@@ -211,10 +211,15 @@ def by_set(rows: pd.DataFrame, measure: str) -> Iterator[tuple[str, int, pd.Data
 
 
 def against_lines(rows: pd.DataFrame) -> Table:
-    """The default's score over that of each other method, and on how many sets it is better."""
+    """The default's score over that of each other method, and on how many sets it is better.
+
+    Only on the sets that had no part in choosing the default.
+    """
     heads, lines = ["method"], [[method] for method in METHODS if method != DEFAULT]
     for name, n, found in by_set(rows, "score"):
-        heads.append(f"n = {n}, {name}")
+        if name != "reporting":
+            continue
+        heads.append(f"n = {n:,}")
         for line in lines:
             if not {DEFAULT, line[0]} <= {*found}:
                 line.append(NONE)

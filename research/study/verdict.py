@@ -71,7 +71,7 @@ class Part(NamedTuple):
     @property
     def where(self) -> str:
         """Name of the part, for people."""
-        return f"{self.figure} ({heading(self.data, self.transform)})"
+        return f"{self.figure} ({heading(self.data, self.transform)})".replace(" 2016", "")
 
     def of(self, method: str, column: str) -> pd.Series:
         """Return a method's values, by trial."""

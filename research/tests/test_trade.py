@@ -38,25 +38,6 @@ def test_the_committed_rows_are_those_of_the_settings(committed: pd.DataFrame) -
     assert len(public) == len(trade.LEVELS) * len(trade.DATA) * sum(trade.SIZES.values())
 
 
-def test_the_committed_levels_are_those_that_plan_gives(committed: pd.DataFrame) -> None:
-    """Also that no larger alpha would do, and that what is certified is reached."""
-    public = committed[committed["base"] == "public"]
-    for n, certified, alpha in (
-        public[["n", "certified", "alpha"]].drop_duplicates().itertuples(index=False, name=None)
-    ):
-        plan = lk.plan(n=n, coverage=certified, construction=trade.CONSTRUCTION, base=lk.Public())
-        assert alpha == pytest.approx(plan.alpha, rel=1e-5)
-    # A base that spends more gets a smaller alpha for the same certificate.
-    for _, part in committed.groupby(["n", "certified"]):
-        alphas = part.groupby("base", sort=False)["alpha"].unique()
-        assert (alphas.map(len) == 1).all()
-        ordered = [float(alphas[base][0]) for base in trade.bases(1000) if base in alphas]
-        assert ordered == sorted(ordered, reverse=True)
-        assert len(set(ordered)) == len(ordered)
-    means = committed.groupby(["data", "n", "base", "certified"])["coverage"].mean().reset_index()
-    assert (means["coverage"] > means["certified"] - 0.02).all()
-
-
 def test_what_the_page_says_holds(committed: pd.DataFrame) -> None:
     summary = trade.summarise(committed)
     asked = summary[summary["certified"].isin(trade.WANTED) & (summary["base"] != "public")]

@@ -112,7 +112,7 @@ def test_two_data_sets_in_one_file_are_judged_apart(folder):
     found = {verdict.claim: verdict for verdict in verdicts(rows)}
     narrower = next(v for claim, v in found.items() if "narrower" in claim)
     assert narrower.count == "18 of 18"
-    assert "fig6b (MEPS 2016, symlog)" in {cell.where for cell in narrower.cells}
+    assert "fig6b (MEPS, symlog)" in {cell.where for cell in narrower.cells}
 
 
 def test_a_difference_within_the_noise_does_not_count():
