@@ -12,9 +12,9 @@ from lazyknife.choosing.per_model import choose_ridges
 from lazyknife.compute import Machine
 from lazyknife.losses import Loss
 from lazyknife.ridge.convex import leave_one_out_newton
-from lazyknife.ridge.dual import DualRidge, DualSystem
+from lazyknife.ridge.dual import DualSystem
 from lazyknife.ridge.leave_one_out import leave_one_out
-from lazyknife.ridge.primal import PrimalRidge, PrimalSystem
+from lazyknife.ridge.primal import PrimalSystem
 from lazyknife.ridge.system import OwnRidges, Ridge, RidgeModels
 from machines import MACHINE
 from reference import Array
@@ -83,22 +83,6 @@ def system(
         return DualSystem(machine.put(torch.from_numpy(J @ J.T)), targets, intercept, machine)
     rows = np.hstack([J, np.ones((len(J), 1))])[:, : J.shape[1] + intercept]
     return PrimalSystem(machine.put(torch.from_numpy(rows)), targets, intercept, machine)
-
-
-def dual_factor(
-    kernel: Tensor,
-    targets: Tensor,
-    ridge: float,
-    intercept: bool,
-    machine: Machine = MACHINE,
-) -> DualRidge:
-    return DualSystem(kernel, targets, intercept, machine).solve(ridge, keep_factor=True)
-
-
-def primal_factor(
-    rows: Tensor, targets: Tensor, ridge: float, intercept: bool, machine: Machine = MACHINE
-) -> PrimalRidge:
-    return PrimalSystem(rows, targets, intercept, machine).solve(ridge, keep_factor=True)
 
 
 def problem(n: int, size: int, seed: int) -> tuple[Array, Array, Array]:

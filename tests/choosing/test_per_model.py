@@ -20,8 +20,8 @@ from lazyknife.choosing.per_model import (
     ModelSearch,
     PointValues,
     SearchResult,
+    choose_ridges,
     coordinate_search,
-    grouped,
 )
 from lazyknife.choosing.space import (
     RIDGES,
@@ -36,6 +36,7 @@ from lazyknife.networks import wide
 from lazyknife.tangent import WideTangent
 from machines import MACHINE, here
 from reference import Array, assert_close
+from systems import chosen_ridges, problem
 
 NETWORKS = (wide("gaussian"), wide("laplace", 0.7), wide("anova_laplace", squash=True))
 
@@ -175,6 +176,29 @@ def test_the_best_start_of_each_network() -> None:
         assert found.starting[0, k] == pytest.approx(best, abs=1e-9)
 
 
+# λ of one kernel.
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("folds", [None, 3])
+@pytest.mark.parametrize("seed", range(3))
+def test_every_model_chooses_its_ridge_as_without_its_rows(
+    seed: int, folds: int | None, intercept: bool
+) -> None:
+    J, r, _ = problem(15, 5, seed)
+    r[2] += 20.0
+    sets = np.arange(15)[:, None] if folds is None else np.array_split(np.arange(15), folds)
+    parts, models = None if folds is None else [here(rows) for rows in sets], len(sets)
+    columns = [*range(models + 1), 0, models]
+    found = choose_ridges(here(J @ J.T), here(r), intercept, 1.0, columns, parts, MACHINE)
+    for k, rows in enumerate(sets):
+        kept = np.delete(np.arange(15), rows)
+        alone = chosen_ridges(here(J[kept] @ J[kept].T), here(r[kept]), intercept)
+        assert found.values[k] == alone.values[-1] or found.doubtful[k]
+    assert found.values[models + 1 :].tolist() == found.values[[0, models]].tolist()
+    assert not found.doubtful.all()
+
+
 # Ties, doubts and failures, with kernels made for the purpose.
 
 
@@ -244,17 +268,13 @@ def test_a_minimum_gain_keeps_models_where_they_are() -> None:
 
 def test_candidates_that_are_not_positive_definite() -> None:
     X, y = data(0, 6, 2)
-    indefinite = -1e6 * gaussian(X)
-    assert {point.network for point in among([gaussian(X), indefinite], y).points} == {0}
+    good, bad = gaussian(X), -1e6 * gaussian(X)
+    for kernels, best in (([good, bad], 0), ([bad, good], 1)):
+        assert {point.network for point in among(kernels, y).points} == {best}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with pytest.raises(ValueError, match="no candidate gives every leave-one-out"):
-            among([indefinite], y)
-
-
-def test_a_first_candidate_that_is_not_positive_definite_does_not_warn() -> None:
-    X, y = data(0, 6, 2)
-    assert {point.network for point in among([-1e6 * gaussian(X), gaussian(X)], y).points} == {1}
+            among([bad], y)
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -297,10 +317,6 @@ def test_moves_stay_on_the_grid_and_keep_a_feature() -> None:
     assert len(Grid([True], [False], 2, any_ridge=False).starts()) == 4
 
 
-def test_equal_items_are_grouped_in_order() -> None:
-    assert grouped("abcab") == {"a": [0, 3], "b": [1, 4], "c": [2]}
-
-
 def off_by(kind: str, X: Array, path: Sequence[Exponents]) -> float:
     """Error of a kernel that was reached over other ones, one weight at a time."""
     kernels = CandidateKernels([wide(kind)], [1.0], [here(X)], [False] * X.shape[1])
@@ -315,9 +331,26 @@ def off_by(kind: str, X: Array, path: Sequence[Exponents]) -> float:
 PATH: list[Exponents] = [(0, 0), (0, 2), (0, 4), (0, None), (-2, None), (-2, 0), (-2, None)]
 
 
-@pytest.mark.parametrize("kind", ["gaussian", "laplace", "matern52", "anova_laplace"])
-def test_kernels_do_not_depend_on_the_way_that_led_to_them(kind: str) -> None:
-    assert off_by(kind, data(0, 9, 2)[0], PATH) < 1e-12
+SHORT: list[Exponents] = [(0, 0), (0, None)]
+UNSCALED = np.array([1.0, 1e6])
+
+
+@pytest.mark.parametrize(
+    ("kind", "scale", "path", "most"),
+    [
+        *((kind, 1.0, PATH, 1e-12) for kind in ("gaussian", "laplace", "matern52")),
+        ("anova_laplace", 1.0, PATH, 1e-12),
+        ("relu", 1.0, PATH, 1e-7),
+        *(
+            (kind, UNSCALED, [(0, 0), (0, None)], 1e-12)
+            for kind in ("gaussian", "matern52", "relu")
+        ),
+    ],
+)
+def test_kernels_do_not_depend_on_the_way_that_led_to_them(
+    kind: str, scale: Any, path: Sequence[Exponents], most: float
+) -> None:
+    assert off_by(kind, data(0, 9, 2)[0] * scale, path) < most
 
 
 class Counted(tuple[int, ...]):
@@ -339,15 +372,6 @@ def test_weights_are_copied_only_where_a_feature_was_switched_off() -> None:
     for last in (None, 0, 2):
         kernels.at(0, [GridPoint(0, Counted([5] * 299 + [last]), 0)])
     assert before < Counted.cuts <= before + 10  # a kept sum is used
-
-
-def test_relu_kernels_hardly_depend_on_the_way_that_led_to_them() -> None:
-    assert off_by("relu", data(0, 9, 2)[0], PATH) < 1e-7
-
-
-@pytest.mark.parametrize("kind", ["gaussian", "matern52", "relu"])
-def test_kernels_of_unscaled_rows_do_not_depend_on_the_way_either(kind: str) -> None:
-    assert off_by(kind, data(0, 9, 2)[0] * [1.0, 1e6], [(0, 0), (0, None)]) < 1e-12
 
 
 def test_kernels_equal_those_of_the_fitted_models() -> None:

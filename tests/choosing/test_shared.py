@@ -11,13 +11,12 @@ import torch
 from sklearn.gaussian_process.kernels import RBF
 from torch import Tensor
 
-from lazyknife.choosing.likelihood import PairKernel, leave_one_out_values
+from lazyknife.choosing.likelihood import leave_one_out_values
 from lazyknife.choosing.shared import (
     TIMES,
     Holdout,
     KernelFit,
     NetworkFits,
-    _Criterion,
     fit_kernel_weights,
     fit_networks,
     select_by_validation,
@@ -63,24 +62,6 @@ def full_value(
     kernel = kernel_at(network, end.weights, X, nominal)
     found = leave_one_out_values(kernel[None], X.new_tensor([end.ridge]), y[None], intercept)
     return float(found.values[0, -1])
-
-
-def test_a_given_ridge_changes_no_slope() -> None:
-    X, y, nominal = table()
-    pairs = PairKernel(KINDS["laplace"], X, nominal)
-    free, given = (_Criterion(Holdout(X, y, nominal, ridge=r), pairs) for r in (None, 0.2))
-    vector = np.log([*[0.5] * 4, 0.2])
-    (value, gradient), (same, fewer) = free(vector), given(vector[:-1])
-    assert value == same
-    np.testing.assert_array_equal(gradient[:-1], fewer)
-
-
-def test_the_slope_of_a_common_weight_is_the_sum() -> None:
-    X, y, nominal = table()
-    pairs = PairKernel(KINDS["gaussian"], X, nominal)
-    each, common = (_Criterion(Holdout(X, y, nominal, relevance=r), pairs) for r in (True, False))
-    found, slopes = common(np.log([0.5, 0.2]))[1], each(np.log([*[0.5] * 4, 0.2]))[1]
-    np.testing.assert_allclose(found, [slopes[:-1].sum(), slopes[-1]], rtol=1e-12)
 
 
 @pytest.mark.parametrize("intercept", [True, False])
@@ -156,14 +137,16 @@ def test_without_features_there_is_only_a_ridge() -> None:
         assert math.isfinite(end.value)
 
 
-def test_one_common_weight() -> None:
+@pytest.mark.parametrize("ridge", [None, 0.2])
+def test_one_common_weight(ridge: float | None) -> None:
     X, y, nominal = table()
-    end = fit_kernel_weights(wide("gaussian"), Holdout(X, y, nominal, relevance=False))
+    rows = Holdout(X, y, nominal, ridge=ridge)
+    end = fit_kernel_weights(wide("gaussian"), rows._replace(relevance=False))
     assert len(set(end.weights)) == 1
     worse = [end._replace(weights=tuple(f * w for w in end.weights)) for f in (0.7, 1.4)]
     values = [full_value(wide("gaussian"), each, X, y, nominal, True) for each in worse]
     assert min(values) > end.value
-    assert fit_kernel_weights(wide("gaussian"), Holdout(X, y, nominal)).value < end.value
+    assert fit_kernel_weights(wide("gaussian"), rows).value < end.value
 
 
 @pytest.mark.parametrize("network", [wide("gaussian"), wide("relu"), wide("laplace", 1.5)], ids=str)

@@ -89,11 +89,6 @@ class Enumeration:
         """The probability that the first n rows of a bag have no certificate."""
         return self._mean(bag, lambda result, new: result.refused)
 
-    def independent_miss(self, law: Sequence[float]) -> float:
-        """The probability of a miss if rows are drawn independently from a law on the atoms."""
-        each = ((bag, orders(bag) * math.prod(law[k] for k in bag)) for bag in self.bags())
-        return sum(chance * float(self.miss(bag)) for bag, chance in each)
-
     def _mean(self, bag: Bag, value: Callable[[Result, int], Number]) -> Number:
         """The mean of a value over all orders of a bag."""
         n, cases = self.rows, Counter[tuple[tuple[Bag, ...], int]]()
@@ -126,8 +121,3 @@ class Enumeration:
                 for atom in np.flatnonzero(~covered):
                     missed[atom] += probability
         return Result(missed, refused)
-
-
-def orders(bag: Bag) -> int:
-    """The number of different orders of a bag."""
-    return math.factorial(len(bag)) // math.prod(map(math.factorial, Counter(bag).values()))

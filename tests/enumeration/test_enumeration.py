@@ -9,7 +9,6 @@ import math
 import warnings
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
@@ -174,13 +173,3 @@ def test_a_miss_is_a_share_of_orders() -> None:
 def test_rows_of_different_blocks_are_told_apart() -> None:
     blocks = [[0], [1, 2]]
     assert Enumeration(first, ATOMS, blocks).miss((0, 1, 1, 2)) == Fraction(5, 12)
-
-
-def test_independent_rows_are_a_mixture_of_bags() -> None:
-    law, found = (0.2, 0.3, 0.5), Enumeration(first, ATOMS, [[0], [1, 2]])
-    direct = sum(
-        math.prod(law[k] for k in order)
-        for order in product(range(3), repeat=4)
-        if ATOMS[order[3], 1] > ATOMS[order[0], 1]
-    )
-    assert found.independent_miss(law) == pytest.approx(direct, rel=1e-12)

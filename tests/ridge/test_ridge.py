@@ -13,10 +13,11 @@ from torch import Tensor
 
 import reference
 from lazyknife.compute import Machine
+from lazyknife.ridge.dual import DualSystem
 from lazyknife.ridge.system import Ridge
 from machines import MACHINE, here
 from reference import Array, assert_close
-from systems import FORMS, assert_within, dual_factor, factor, problem, system
+from systems import FORMS, assert_within, factor, problem, system
 
 RELATIVE = 1e-8
 
@@ -170,8 +171,10 @@ def test_a_kernel_that_rounding_made_indefinite(intercept: bool) -> None:
     kernel, ridge = J @ J.T, 1e-2
     broken = kernel - 0.5 * np.outer(off, off)
     assert np.linalg.eigvalsh(broken + ridge * np.eye(12)).min() < 0
-    found = dual_factor(here(broken), here(r), ridge, intercept, MACHINE)
-    right = dual_factor(here(kernel), here(r), ridge, intercept, MACHINE)
+    found, right = (
+        DualSystem(here(each), here(r), intercept, MACHINE).solve(ridge, keep_factor=True)
+        for each in (broken, kernel)
+    )
     rows = torch.arange(12, device=MACHINE.device)
     assert_close(found.dual, right.dual, 1e-8)
     assert_close(found.diagonal, right.diagonal, 1e-8)
