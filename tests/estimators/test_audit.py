@@ -126,17 +126,20 @@ def test_new_rows_may_be_integers():
     assert str(found) == str(twin)
 
 
-@pytest.mark.parametrize("seed", [-1, "now", 1.5])
-def test_what_is_no_seed_is_named(seed):
-    with pytest.raises(ValueError, match=f"random_state={seed!r}: give None"):
-        lk.audit_stability(model(lk.Public()), X, Y, NEW, refits=2, random_state=seed)
-
-
-def test_bad_arguments_are_refused():
-    with pytest.raises(ValueError, match="refits=0"):
-        lk.audit_stability(model(lk.Public()), X, Y, NEW, refits=0)
-    with pytest.raises(ValueError, match=r"nu=-1\.0"):
-        lk.audit_stability(model(lk.Public()), X, Y, NEW, refits=1, nu=-1.0)
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        *(
+            ({"random_state": seed}, f"random_state={seed!r}: give None")
+            for seed in (-1, "now", 1.5)
+        ),
+        ({"refits": 0}, "refits=0"),
+        ({"nu": -1.0}, r"nu=-1\.0"),
+    ],
+)
+def test_bad_arguments_are_refused(argument, message):
+    with pytest.raises(ValueError, match=message):
+        lk.audit_stability(model(lk.Public()), X, Y, NEW, **{"refits": 2} | argument)
 
 
 @pytest.mark.parametrize(

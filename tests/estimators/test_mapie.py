@@ -33,6 +33,7 @@ MODELS = {
 }
 # At these levels and up to 60 rows MAPIE's ranks are those of jackknife+.
 LEVELS = (0.1, 0.15, 0.2, 0.3)
+NEW = linear(6, seed=1)[0]
 
 
 def mapie(model="mean", **settings):
@@ -45,27 +46,20 @@ def seeded(model, seed):
     return found.set_params(**dict.fromkeys(names, seed))
 
 
-def ends_by_hand(lows, highs, alpha):
-    """Order statistics of the rows of two (m, n) arrays."""
-    n = lows.shape[1]
-    k = kappa(alpha, n)
-    if k == 0:
-        return np.full(len(lows), -np.inf), np.full(len(lows), np.inf)
-    return np.sort(lows, axis=1)[:, k - 1], np.sort(highs, axis=1)[:, n - k]
-
-
 def cv_plus_by_hand(model, X, y, new, alpha, random_state):
     """Point, lower and upper end by one loop over the folds and one over the rows of a fold."""
-    seeds = Seeds.of(random_state)
-    lows, highs = np.empty((2, len(new), len(y)))
-    folds = KFold(min(10, len(y)), shuffle=True, random_state=seeds.rows)
+    seeds, n = Seeds.of(random_state), len(y)
+    lows, highs = np.empty((2, len(new), n))
+    folds = KFold(min(10, n), shuffle=True, random_state=seeds.rows)
     for train, out in folds.split(X):
         fitted = seeded(model, seeds.base).fit(X[train], y[train])
         for j in out:
             error = abs(y[j] - fitted.predict(X[j : j + 1])[0])
             lows[:, j], highs[:, j] = fitted.predict(new) - error, fitted.predict(new) + error
-    full = seeded(model, seeds.base).fit(X, y)
-    return full.predict(new), *ends_by_hand(lows, highs, alpha)
+    point, k = seeded(model, seeds.base).fit(X, y).predict(new), kappa(alpha, n)
+    if k == 0:
+        return point, np.full(len(new), -np.inf), np.full(len(new), np.inf)
+    return point, np.sort(lows, axis=1)[:, k - 1], np.sort(highs, axis=1)[:, n - k]
 
 
 @pytest.mark.slow
@@ -90,16 +84,21 @@ def test_intervals_are_those_computed_by_hand(n, p, alpha, model, seed):
 
 
 @pytest.mark.parametrize("model", ["forest", "boosting"])
-def test_models_with_a_seed_use_it(model):
+def test_models_with_a_seed_use_it_and_no_global_state(model):
     X, y = linear(60)
-    new = linear(5, seed=1)[0]
+    before = np.random.get_state()
     fitted = mapie(model, random_state=4).fit(X, y)
-    found = fitted.predict_interval(new)
-    expected = cv_plus_by_hand(model, X, y, new, 0.1, 4)
+    found = fitted.predict_interval(NEW)
+    np.testing.assert_array_equal(before[1], np.random.get_state()[1])
+    assert before[2] == np.random.get_state()[2]
+    expected = cv_plus_by_hand(model, X, y, NEW, 0.1, 4)
     np.testing.assert_allclose((found.point, found.lower, found.upper), expected, rtol=1e-7)
-    np.testing.assert_array_equal(fitted.predict(new), found.point)
-    other = clone(fitted).set_params(random_state=5).fit(X, y).predict_interval(new)
-    assert seeded(model, 6).random_state == 6
+    np.testing.assert_array_equal(fitted.predict(NEW), found.point)
+    again, other = (
+        clone(fitted).set_params(random_state=seed).fit(X, y).predict_interval(NEW)
+        for seed in (4, 5)
+    )
+    np.testing.assert_array_equal(again.to_numpy(), found.to_numpy())
     assert not np.allclose(other.upper, found.upper)
 
 
@@ -118,17 +117,15 @@ def test_where_floats_move_a_rank_the_interval_is_only_wider(alpha, n):
 
 @pytest.mark.parametrize("alpha", [0.001, 0.005, 0.015, 0.05, 0.1, 0.2, 0.3, 0.411, 0.9])
 def test_mapie_gets_the_very_level(alpha):
-    X, y = linear(20)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = mapie("mean", alpha=alpha).fit(X, y)
+        model = mapie("mean", alpha=alpha).fit(*linear(20))
     assert model.loo_.wrapped._alphas == [alpha]
 
 
 @pytest.mark.parametrize("n", [10, 20, 100, 101])
 def test_certificates_of_folds(n):
-    X, y = linear(n)
-    certificate = mapie("mean", random_state=0).fit(X, y).certificate_
+    certificate = mapie("mean", random_state=0).fit(*linear(n)).certificate_
     assert certificate.coverage == 1 - CONSTRUCTIONS["cv+"].bound(0.1, n, 10, independent=True).miss
     assert list(certificate.bounds) == ["cv_plus"]
     assert f"CV+, DummyRegressor, 10 folds, n = {n}, alpha = 0.1" in certificate.subject
@@ -138,10 +135,8 @@ def test_certificates_of_folds(n):
 
 def test_a_transform_leaks_or_not_as_for_the_other_methods():
     X, y = linear(20)
-    new = linear(6, seed=1)[0]
-    leaking = mapie("ridge", scaling="standardize").fit(X, y)
-    assert leaking.certificate_.coverage is None
-    pooled = mapie("ridge", scaling="standardize").fit(X, y, X_pool=new)
+    assert mapie("ridge", scaling="standardize").fit(X, y).certificate_.coverage is None
+    pooled = mapie("ridge", scaling="standardize").fit(X, y, X_pool=NEW)
     assert pooled.certificate_.coverage > 0.7
     assert "X_pool" in pooled.certificate_.scope
     with pytest.warns(UserWarning, match="1 of 1 rows are not among"):
@@ -149,8 +144,7 @@ def test_a_transform_leaks_or_not_as_for_the_other_methods():
 
 
 def test_new_rows_are_transformed_like_the_training_rows():
-    X, y = linear(30)
-    new = 5 * linear(6, seed=1)[0]
+    (X, y), new = linear(30), 5 * NEW
     found = mapie("ridge", scaling="symlog", random_state=0).fit(X, y).predict_interval(new)
     by_hand = mapie("ridge", random_state=0).fit(symlog(X), y).predict_interval(symlog(new))
     np.testing.assert_allclose(found.to_numpy(), by_hand.to_numpy(), rtol=1e-12)
@@ -159,7 +153,7 @@ def test_new_rows_are_transformed_like_the_training_rows():
 
 @pytest.mark.parametrize("model", ["mean", "ridge", "forest", "boosting"])
 def test_too_few_rows_give_infinite_intervals_and_a_warning(model):
-    X, y = linear(4)
+    X, y = linear(8)
     fitted = mapie(model, random_state=0).fit(X, y)
     with pytest.warns(UserWarning, match="too few for alpha=0.1.*At least 9 "):
         found = fitted.predict_interval(X)
@@ -168,11 +162,11 @@ def test_too_few_rows_give_infinite_intervals_and_a_warning(model):
     np.testing.assert_array_equal(found.point, fitted.predict(X))
     assert np.isfinite(found.point).all()
     assert fitted.certificate_.coverage == 1.0
-
-
-def test_the_least_number_of_rows_gives_finite_intervals():
-    X, y = linear(9)
-    assert np.isfinite(mapie("mean").fit(X, y).predict_interval(X).to_numpy()).all()
+    with pytest.warns(UserWarning, match="too few"):
+        measures = measure(mapie(model), X, y, X, y)
+    assert (measures["coverage"], measures["width"], measures["certified"]) == (1.0, np.inf, 1.0)
+    enough = mapie(model).fit(*linear(9)).predict_interval(X)
+    assert np.isfinite(enough.to_numpy()).all()
 
 
 def test_another_level_needs_another_fit():
@@ -184,6 +178,8 @@ def test_another_level_needs_another_fit():
     with pytest.raises(ValueError, match=r"alpha=0\.3: MAPIE was fitted for"):
         model.set_params(alpha=0.3).predict_interval(X)
     assert model.fit(X, y).predict_interval(X).alpha == 0.3
+    with pytest.raises(ValueError, match=r"alpha=1\.5"):
+        model.set_params(alpha=1.5).fit(X, y)
 
 
 class SmallBlocks(Conformalized):
@@ -196,26 +192,7 @@ def test_rows_are_predicted_in_blocks_alike():
     assert model.loo_.rows_at_once > 1000
     whole = model.predict_interval(X)
     model.loo_ = SmallBlocks(**vars(model.loo_))
-    parts = model.predict_interval(X)
-    np.testing.assert_allclose(parts.to_numpy(), whole.to_numpy(), rtol=1e-12)
-
-
-def test_one_seed_gives_one_result_and_no_global_state_moves():
-    X, y = linear(30)
-    before = np.random.get_state()
-    first = mapie("forest", random_state=7).fit(X, y).predict_interval(X)
-    after = np.random.get_state()
-    assert before[2] == after[2]
-    np.testing.assert_array_equal(before[1], after[1])
-    np.random.random()
-    again = mapie("forest", random_state=7).fit(X, y).predict_interval(X)
-    np.testing.assert_array_equal(first.to_numpy(), again.to_numpy())
-
-
-def test_bad_settings_are_refused():
-    X, y = linear(20)
-    with pytest.raises(ValueError, match=r"alpha=1\.5"):
-        mapie(alpha=1.5).fit(X, y)
+    np.testing.assert_allclose(model.predict_interval(X).to_numpy(), whole.to_numpy(), rtol=1e-12)
 
 
 def test_without_mapie_the_error_says_what_to_install(monkeypatch):
@@ -230,16 +207,7 @@ def test_a_gaussian_process_has_a_length_scale_for_each_feature_in_any_unit():
     units = [1.0, 1000.0, 1e-3]
     fitted = [seeded("gp", 0).fit(rows, y) for rows in (X, X * units)]
     assert fitted[0][-1].kernel_.k1.k2.length_scale.shape == (3,)
-    new = linear(5, seed=1)[0]
-    np.testing.assert_allclose(fitted[0].predict(new), fitted[1].predict(new * units), rtol=1e-2)
-
-
-def test_infinite_intervals_can_be_measured():
-    X, y = linear(8)
-    model = mapie("mean")
-    with pytest.warns(UserWarning, match="too few"):
-        measures = measure(model, X, y, X, y)
-    assert (measures["coverage"], measures["width"], measures["certified"]) == (1.0, np.inf, 1.0)
+    np.testing.assert_allclose(fitted[0].predict(NEW), fitted[1].predict(NEW * units), rtol=1e-2)
 
 
 def test_peers_can_be_compared_on_a_table():
