@@ -23,9 +23,3 @@ def frames(**columns) -> tuple[pd.DataFrame, pd.DataFrame]:
     train, test = whole.iloc[:4].copy(), whole.iloc[4:].copy()
     train.insert(0, "y", [1.0, 2.0, 3.0, 4.0])
     return train, test
-
-
-def halves(first: list, second: list) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Files with a column c of these values; the first has a target."""
-    train, test = (pd.DataFrame({"c": values}, dtype=object) for values in (first, second))
-    return train.assign(y=range(len(first))), test

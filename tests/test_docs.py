@@ -39,18 +39,6 @@ def test_the_blocks_of_a_page_run_and_print_what_it_shows(path, tmp_path, monkey
         assert run_page(path) >= 1
 
 
-def test_what_a_page_shows_is_what_runs():
-    page = (
-        "```python\nprint(6 * 7)\n```\n\n```text\n42\n```\n"
-        "<!-- not run: it never ends -->\n```sh\nsleep inf\n```\n"
-        "```python\nprint(1)\n```\nand\n```text\n2\n```\n"
-    )
-    first, second = blocks(page)
-    assert (first.language, first.output, first.line) == ("python", "42\n", 2)
-    assert (second.code, second.output) == ("print(1)\n", None)
-    assert not any(blocks("```text\nx\n```\n"))
-
-
 def test_a_page_that_shows_something_else_fails(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("```python\nx = 1\n```\n```python\nprint(x)\n```\n\n```text\n3\n```\n")

@@ -1,8 +1,8 @@
 """The record of intervals: its rows, its ends, how it prints, its frames."""
 
 import pickle
+import re
 from dataclasses import FrozenInstanceError, replace
-from html.parser import HTMLParser
 from typing import Any
 
 import numpy as np
@@ -136,22 +136,6 @@ def test_equality_is_of_numbers_levels_labels_and_certificates() -> None:
 # How they print.
 
 
-class Cells(HTMLParser):
-    """The texts of a page, by tag."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.found: dict[str, list[str]] = {}
-        self.tag = ""
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
-        self.tag = tag
-
-    def handle_data(self, data: str) -> None:
-        self.found.setdefault(self.tag, []).append(data)
-
-
 def test_the_repr_is_short_and_says_what_matters() -> None:
     lines = repr(lk.Intervals.concat([ONE] * 1000)).splitlines()
     assert lines[0] == "8,000 intervals: alpha = 0.1, mean width 2, guaranteed coverage 0.8100"
@@ -171,11 +155,13 @@ def test_the_repr_is_short_and_says_what_matters() -> None:
 
 def test_the_html_has_the_same_cells_with_labels_escaped() -> None:
     labelled = replace(ONE, index=pd.Index(["<b>", *"bcdefgh"]), backend="pandas")
-    cells = Cells(labelled._repr_html_()).found
-    assert cells["th"] == ["point", "lower", "upper", "width"]
-    assert cells["td"][:5] == ["<b>", "0", "-1", "1", "2"]
-    assert len(cells["td"]) == 25
-    assert cells["div"] == [repr(ONE).splitlines()[0], "… and 3 more rows"]
+    page = labelled._repr_html_()
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", page)
+    assert re.findall(r"<th[^>]*>(\w+)</th>", page) == ["point", "lower", "upper", "width"]
+    assert cells[:5] == ["&lt;b&gt;", "0", "-1", "1", "2"]
+    assert len(cells) == 25
+    assert repr(ONE).splitlines()[0] in page
+    assert "… and 3 more rows" in page
 
 
 def test_the_plot_is_that_of_plots() -> None:

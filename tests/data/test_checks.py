@@ -43,35 +43,32 @@ def test_a_choice_is_one_of_the_strings(value):
     checks.check_choice("kind", np.str_("a"), ["a", "b"])
 
 
-@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, 10**400, -(10**400)])
-def test_numbers_beyond_floats_are_refused(value):
-    with pytest.raises(ValueError, match=r"size=.*finite"):
-        checks.check_real("size", value)
+REASONABLE = r"from 1e-100 to 1e\+100"
+OUTSIDE = {
+    checks.check_real: ([math.inf, -math.inf, math.nan, 10**400, -(10**400)], "finite"),
+    checks.check_reasonable: ([5e-324, 1e-101, 1e101, 1.7e308], REASONABLE),  # squares overflow
+    checks.check_positive_int: ([0, -3, 2**53 + 1, 10**400], "whole number of at"),
+    checks.check_level: ([0.0, 1.0, 1e-16, 1e-320], ""),  # no number of rows reaches those
+}
 
 
-@pytest.mark.parametrize("value", [5e-324, 1e-101, 1e101, 1.7e308])
-def test_numbers_whose_squares_overflow_are_refused(value):
-    with pytest.raises(ValueError, match=r"size=.*from 1e-100 to 1e\+100"):
-        checks.check_reasonable("size", value)
+@pytest.mark.parametrize(
+    ("check", "value", "words"),
+    [(check, value, words) for check, (values, words) in OUTSIDE.items() for value in values],
+)
+def test_numbers_out_of_range_are_refused(check, value, words):
+    with pytest.raises(ValueError, match=rf"size=.*{words}"):
+        check("size", value)
+
+
+def test_numbers_in_range_are_returned():
     assert checks.check_reasonable("size", 1e-99) == 1e-99
-
-
-@pytest.mark.parametrize("value", [0, -3, 2**53 + 1, 10**400])
-def test_counts_beyond_floats_are_refused(value):
-    with pytest.raises(ValueError, match=r"rows=.*whole number of at"):
-        checks.check_positive_int("rows", value)
     assert checks.check_positive_int("rows", np.int64(7)) == 7
+    assert checks.check_flag("flag", np.True_)
+    assert not checks.check_flag("flag", False)
 
 
 @pytest.mark.parametrize("value", ["no", "", 0, 1, None, np.array([True]), []])
 def test_only_true_and_false_are_flags(value):
     with pytest.raises(TypeError, match=r"flag=.*True or False"):
         checks.check_flag("flag", value)
-    assert checks.check_flag("flag", np.True_)
-    assert not checks.check_flag("flag", False)
-
-
-@pytest.mark.parametrize("value", [0.0, 1.0, 1e-16, 1e-320])
-def test_levels_that_no_number_of_rows_reaches_are_refused(value):
-    with pytest.raises(ValueError, match=r"alpha="):
-        checks.check_level("alpha", value)

@@ -12,6 +12,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from sklearn.base import clone
 
 from lazyknife import TableEncoder
 from lazyknife.data.schema import as_frame
@@ -33,17 +34,13 @@ ROWS: dict[str, tuple[list[Any], str]] = {
 LIBRARIES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table}
 
 
-def frame_of(library: str, columns: dict[str, list[Any]]) -> Any:
-    return LIBRARIES[library](columns)
-
-
 def read(frame: Any, **settings: Any) -> np.ndarray:
     return TableEncoder(**settings).schema(frame).read(nw.from_native(frame, eager_only=True))
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_every_kind_of_column_in_every_library(library: str) -> None:
-    frame = frame_of(library, {name: values for name, (values, _) in ROWS.items()})
+    frame = LIBRARIES[library]({name: values for name, (values, _) in ROWS.items()})
     schema = TableEncoder().schema(frame)
     kinds = {column.name: column.kind for column in schema.columns}
     # pandas has no type of dates without a time
@@ -93,6 +90,7 @@ def test_codes_are_categories_where_they_are_declared() -> None:
     assert "2 categories" in str(schema)
 
 
+MOMENTS = [dt.datetime(2020, 1, day, 5) for day in range(1, 9)]
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no values": ({"x": [None] * 30}, "has no values"),
     "lists": ({"x": [[1], [2], [3]] * 10}, "values of type"),
@@ -103,6 +101,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "infinite": ({"x": [1.0] * 29 + [np.inf]}, "infinite value in row 30"),
     "complex": ({"x": [1j] * 30}, "values of type complex"),
     "beyond floats": ({"x": [10**400] * 30}, "too large"),
+    "a day among moments": ({"x": [*MOMENTS, dt.date(2020, 1, 1)]}, "has values of type"),
+    "a span among moments": ({"x": [*MOMENTS, np.timedelta64(3, "h")]}, "has values of type"),
+    **{
+        f"a single {type(value).__name__}": ({"x": [None, value, None]}, "has a single value")
+        for value in ("2020-03-04", dt.datetime(2020, 1, 1, 4), Decimal(3))
+    },
 }
 
 
@@ -110,8 +114,16 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 def test_what_is_refused_names_the_column(name: str) -> None:
     columns, message = REFUSED[name]
     with pytest.raises(TableError, match=message) as error:
-        read(pd.DataFrame(columns))
+        read(pd.DataFrame(columns, dtype=object if "single" in name else None))
     assert "'x'" in str(error.value)
+
+
+def test_a_single_value_may_be_declared_and_a_lazy_frame_must_be_collected() -> None:
+    frame = pd.DataFrame({"note": pd.Series([None, "x", None], dtype=object)})
+    assert len(np.unique(read(frame, categorical=["note"]))) == 2
+    with pytest.raises(TypeError, match="collect"):
+        as_frame(pl.DataFrame({"a": [1]}).lazy(), "X")
+    assert as_frame(np.zeros((2, 2)), "X") is None
 
 
 @pytest.mark.parametrize("dtype", ["int64", "uint64", "date32"])
@@ -154,27 +166,6 @@ def test_names_of_columns() -> None:
     np.testing.assert_array_equal(read(numbered), [[1, 0], [2, 1]])
 
 
-def test_lazy_frames_are_refused_with_the_way_out() -> None:
-    with pytest.raises(TypeError, match="collect"):
-        as_frame(pl.DataFrame({"a": [1]}).lazy(), "X")
-    assert as_frame(np.zeros((2, 2)), "X") is None
-
-
-@pytest.mark.parametrize("odd", [dt.date(2020, 1, 1), np.timedelta64(3, "h")])
-def test_one_object_does_not_decide_the_kind_of_its_column(odd: Any) -> None:
-    values = pd.Series([dt.datetime(2020, 1, day, 5) for day in range(1, 9)] + [odd], dtype=object)
-    with pytest.raises(TableError, match="'when' has values of type"):
-        read(pd.DataFrame({"when": values}))
-
-
-@pytest.mark.parametrize("value", ["x", "2020-03-04", dt.datetime(2020, 1, 1, 4), Decimal(3)])
-def test_a_single_value_does_not_decide_the_kind_of_its_column(value: Any) -> None:
-    frame = pd.DataFrame({"note": pd.Series([None, value, None], dtype=object)})
-    with pytest.raises(TableError, match="'note' has a single value"):
-        read(frame)
-    assert len(np.unique(read(frame, categorical=["note"]))) == 2
-
-
 @pytest.mark.parametrize("dtype", ["string", "object", "category"])
 def test_the_missing_value_of_pandas(dtype: str) -> None:
     column = pd.Series(["u", pd.NA, "v", "u"], dtype=dtype)
@@ -186,13 +177,54 @@ def test_large_codes_stay_different() -> None:
     assert read(frame, categorical=["id"])[:, 0].tolist() == [0.0, 1.0, 1.0]
 
 
-@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+@pytest.mark.parametrize("library", LIBRARIES)
 def test_long_columns_of_text_are_read_in_parts(library: str) -> None:
     texts = [None if k % 7 == 0 else "late" if k > 69_000 else f"c{k % 5}" for k in range(70_000)]
-    made = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table}
-    frame = made[library]({"t": texts, "x": np.arange(70_000.0)})
+    frame = LIBRARIES[library]({"t": texts, "x": np.arange(70_000.0)})
     schema = TableEncoder().schema(frame)
     names = ("c0", "c1", "c2", "c3", "c4", "late")
     assert schema.columns[0].categories == names
     expected = [-1.0 if text is None else float(names.index(text)) for text in texts]
     np.testing.assert_array_equal(schema.read(nw.from_native(frame))[:, 0], expected)
+
+
+# Categories and gaps as numbers alone.
+
+
+FRAME = pd.DataFrame(
+    {"a": [1.0, np.nan, 5.0, 3.0], "c": ["u", "v", "u", None], "b": [True, False, True, True]}
+)
+
+
+def test_medians_marks_and_categories_of_two_rows() -> None:
+    encoder = TableEncoder().fit(FRAME)
+    names = ["a", "b", "a is missing", "c = u"]
+    assert encoder.get_feature_names_out().tolist() == names
+    expected = [[1, 1, 0, 1], [3, 0, 1, 0], [5, 1, 0, 1], [3, 1, 0, 0]]
+    np.testing.assert_array_equal(encoder.transform(FRAME), expected)
+    unknown = pd.DataFrame({"a": [2.0], "c": ["z"], "b": [False]})
+    np.testing.assert_array_equal(encoder.transform(unknown), [[2, 0, 0, 0]])
+
+
+def test_gaps_that_no_row_had_are_refused() -> None:
+    new = FRAME.assign(b=[None, True, True, True])
+    with pytest.raises(TableError, match="'b' has missing values"):
+        TableEncoder().fit(FRAME).transform(new)
+
+
+def test_order_of_the_rows_does_not_matter() -> None:
+    both = [TableEncoder().fit(FRAME.iloc[rows]) for rows in ([0, 1, 2, 3], [3, 1, 0, 2])]
+    np.testing.assert_array_equal(*(encoder.transform(FRAME) for encoder in both))
+
+
+def test_too_many_categories_are_refused() -> None:
+    frame = pd.DataFrame({"c": np.repeat([f"name {k}" for k in range(101)], 2)})
+    with pytest.raises(TableError, match="101 categories"):
+        TableEncoder().fit(frame)
+
+
+def test_the_encoder_is_a_transformer() -> None:
+    encoder = clone(TableEncoder(categorical=["b"], ignore=["a"])).fit(FRAME)
+    assert encoder.get_feature_names_out().tolist() == ["c = u", "b = True"]
+    with pytest.raises(TypeError, match="give a frame"):
+        encoder.transform(np.zeros((2, 3)))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lazyknife.data.own_scaling import FeatureScale, unscaled
 from lazyknife.networks import KINDS, wide
-from lazyknife.tangent import WideTangent
+from lazyknife.tangent import Landmarks, WideTangent
 from machines import MACHINE, here
 from reference import Array, assert_close
 
@@ -80,3 +80,37 @@ def test_relu_is_as_accurate_as_bounds_on_rounding_assume() -> None:
     tangent = WideTangent(wide("relu"), ones / 3, unscaled(1, len(ones))[0], MACHINE)
     rows = tangent.features(X)
     assert_close(tangent.gram(rows).diagonal(), tangent.norms(rows), 1e-13)
+
+
+# Landmark features: the part of a kernel that the landmarks see.
+
+
+torch.manual_seed(0)
+POINTS = torch.randn(30, 3, dtype=torch.float64)
+
+
+def unscaled_tangent(kind: str) -> WideTangent:
+    weights = torch.tensor([0.7, 0.3, 0.0], dtype=torch.float64)
+    return WideTangent(wide(kind), weights, unscaled(1, 3)[0])
+
+
+@pytest.mark.parametrize("kind", ["laplace", "gaussian", "anova_laplace", "relu"])
+def test_products_of_features_are_the_kernel_through_the_landmarks(kind: str) -> None:
+    tangent, Z = unscaled_tangent(kind), POINTS[:8]
+    basis = Landmarks.of(tangent, Z)
+    outputs, rows, norms = basis.at(POINTS)
+    blocks = [tangent.kernel(tangent.features(each), tangent.features(Z)) for each in (POINTS, Z)]
+    expected = blocks[0] @ torch.linalg.pinv(blocks[1], rtol=1e-9) @ blocks[0].T
+    torch.testing.assert_close(rows @ rows.T, expected, rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(norms, rows.square().sum(dim=1))
+    assert not outputs.any()
+
+
+def test_at_landmarks_the_kernel_is_exact_and_equal_landmarks_count_once() -> None:
+    tangent = unscaled_tangent("laplace")
+    kernel = tangent.gram(tangent.features(POINTS[:8]))
+    for Z in (POINTS[:8], torch.cat([POINTS[:8], POINTS[:8]])):
+        basis = Landmarks.of(tangent, Z)
+        assert basis.size == 8
+        rows = basis.at(POINTS[:8]).coordinates
+        torch.testing.assert_close(rows @ rows.T, kernel, rtol=1e-9, atol=1e-9)
