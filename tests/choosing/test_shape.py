@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,12 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from lazyknife.choosing.shape import (
-    AVERAGES,
-    FARTHEST,
-    MINIMUM_GAIN,
     PRIOR,
-    SLOPES,
-    TIE,
     Errors,
     Factors,
     LocalAverage,
@@ -30,54 +25,10 @@ from lazyknife.ridge.dual import DualSystem
 from lazyknife.tangent import WideTangent
 from machines import MACHINE, here
 from reference import Array, assert_close
+from widths import OwnFactors, names_in_order
 
 CENTER, SCALE = np.array([0.5, -1.0]), np.array([2.0, 0.5])
 FRAME = FeatureScale(here(CENTER), here(SCALE), (False,) * len(CENTER))
-
-
-@dataclass(frozen=True)
-class Alone:
-    """One model: its rows, its errors and predictions there, and how it predicts elsewhere."""
-
-    X: Array
-    y: Array
-    sizes: Array
-    predicted: Array
-
-    def weights(self, k: int, x: Array) -> Array:
-        gaps = (self.X - x) / SCALE * AVERAGES[k].scale / np.sqrt(self.X.shape[1])
-        if AVERAGES[k].kind == "laplace":
-            return np.exp(-np.abs(gaps).sum(axis=1))
-        return np.exp(-np.square(gaps).sum(axis=1) / 2)
-
-    def average(self, k: int, x: Array, skip: int | None = None) -> float:
-        weights, mean = self.weights(k, x), self.sizes.mean()
-        if skip is not None:
-            weights[skip] = 0.0
-        return float((PRIOR * mean + weights @ self.sizes) / (PRIOR + weights.sum()) / mean)
-
-    def level(self, slope: float, prediction: float) -> float:
-        level = (prediction - self.predicted.mean()) / self.y.std()
-        return float(np.exp(slope * np.clip(level, -FARTHEST, FARTHEST)))
-
-    def at(self, k: int, x: Array, prediction: float, skip: int | None = None) -> float:
-        """Factor k of 1, the averages and the slopes."""
-        if k == 0:
-            return 1.0
-        if k <= len(AVERAGES):
-            return self.average(k - 1, x, skip)
-        return self.level(SLOPES[k - len(AVERAGES) - 1], prediction)
-
-    @property
-    def chosen(self) -> int:
-        best, chosen = np.inf, 0
-        for k in range(1 + len(AVERAGES) + len(SLOPES)):
-            own = [self.at(k, x, self.predicted[i], i) for i, x in enumerate(self.X)]
-            value = np.mean(np.log(own)) + np.log(np.mean(self.sizes / own))
-            value += MINIMUM_GAIN / len(self.y) if k else 0.0
-            if value < best - TIE:
-                best, chosen = value, k
-        return chosen
 
 
 def frame(network: wide) -> WideTangent:
@@ -130,9 +81,9 @@ def test_groups_that_share_a_frame_can_be_joined(kind: str) -> None:
     assert_close(together.at(here(X), here(predicted)), apart.at(here(X), here(predicted)))
 
 
-def alone(j: int, X: Array, y: Array, sizes: Array, predicted: Array) -> Alone:
+def alone(j: int, X: Array, y: Array, sizes: Array, predicted: Array) -> OwnFactors:
     kept = np.arange(len(y)) != j
-    return Alone(X[kept], y[kept], sizes[kept, j], predicted[kept, j])
+    return OwnFactors(X[kept], y[kept], sizes[kept, j], predicted[kept, j], SCALE)
 
 
 @pytest.mark.parametrize("kind", ["equal", "local", "level"])
@@ -153,11 +104,6 @@ def test_every_model_chooses_on_its_own_rows(kind: str, seed: int, n: int) -> No
         assert_close(factors[:, j], np.array(expected), 1e-9)
         assert float(found.own[j]) == pytest.approx(model.at(k, X[j], own[j]), rel=1e-9)
     assert not found.doubtful.any()
-
-
-def names_in_order() -> list[str]:
-    averages = [f"leverage × local average ({kind} {kind.scale:g})" for kind in AVERAGES]
-    return ["leverage", *averages, *(f"leverage × level ({slope:+g})" for slope in SLOPES)]
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from descents import Moved
 from lazyknife import compute
 from lazyknife.base import BaseMethod
 from lazyknife.choosing.rows import draw_part
-from lazyknife.choosing.shape import AVERAGES, FARTHEST, MINIMUM_GAIN, PRIOR, SLOPES, TIE
 from lazyknife.data.own_scaling import SHIFT, FeatureScale
 from lazyknife.estimators.fit_input import Seeds
 from lazyknife.networks import CANDIDATES, DEFAULT, mlp, wide
@@ -27,6 +26,7 @@ from lazyknife.ridge.folds import draw_folds
 from lazyknife.ridge.widths import LeverageAgain, LeverageScales
 from lazyknife.tangent import WideTangent
 from reference import Array
+from widths import OwnFactors, names_in_order
 
 SEED = 3
 
@@ -238,7 +238,7 @@ def test_mutants_are_caught() -> None:
 
 @dataclass(frozen=True)
 class Alone:
-    """A ridge on some rows with a kernel, its leverage widths, and its factor, row by row."""
+    """A ridge on some rows with a kernel, its leverage widths and its factors, row by row."""
 
     X: Array
     y: Array
@@ -278,31 +278,10 @@ class Alone:
             sizes.append(abs(self.y[i] - predicted[-1]) / model.leverage(self.X[i : i + 1])[0])
         return np.array(predicted), np.array(sizes)
 
-    def factors(self, k: int, X: Array, values: Array, own: bool = False) -> Array:
-        """Factor k of 1, local averages and slopes, at rows with these predictions."""
-        predicted, sizes = self.errors
-        if k == 0:
-            return np.ones(len(X))
-        if k > len(AVERAGES):
-            level = (values - predicted.mean()) / self.y.std()
-            return np.exp(SLOPES[k - len(AVERAGES) - 1] * np.clip(level, -FARTHEST, FARTHEST))
-        network, scale = AVERAGES[k - 1], self.tangent.frame.scale.numpy()
-        gaps = (X[:, None] - self.X[None]) / scale * network.scale / np.sqrt(len(scale))
-        powers = {"laplace": np.abs(gaps), "gaussian": np.square(gaps) / 2}[str(network.kind)]
-        weights = np.exp(-powers.sum(axis=2)) * (1 - np.eye(len(X)) if own else 1.0)
-        sums = PRIOR * sizes.mean() + weights @ sizes
-        return sums / (PRIOR + weights.sum(axis=1)) / sizes.mean()
-
     @property
-    def chosen(self) -> int:
+    def factors(self) -> OwnFactors:
         predicted, sizes = self.errors
-        best, chosen = np.inf, 0
-        for k in range(1 + len(AVERAGES) + len(SLOPES)):
-            own = self.factors(k, self.X, predicted, own=True)
-            value = np.log(own).mean() + np.log((sizes / own).mean())
-            value += MINIMUM_GAIN / len(self.y) if k else 0.0
-            best, chosen = (value, k) if value < best - TIE else (best, chosen)
-        return chosen
+        return OwnFactors(self.X, self.y, sizes, predicted, self.tangent.frame.scale.numpy())
 
 
 def frame_of(X: Array) -> tuple[Tensor, Tensor]:
@@ -334,19 +313,15 @@ def test_widths_are_those_of_the_rows_alone(kind: str, seed: int) -> None:
             wide("laplace"), weights, FeatureScale(*frame_of(own), (False,) * len(weights))
         )
         alone = Alone(own, labels, tangent, choice.ridge[j])
-        k = alone.chosen
+        k = alone.factors.chosen
         assert choice.widths[j] == names_in_order()[k]
         rows = np.vstack([new, X[j]])
         values = alone.predict(rows)
-        sigma = alone.leverage(rows) * alone.factors(k, rows, values)
+        factors = [alone.factors.at(k, *row) for row in zip(rows, values, strict=True)]
+        sigma = alone.leverage(rows) * factors
         np.testing.assert_allclose(each(model, new)[:, j], values[:-1], atol=1e-8)
         np.testing.assert_allclose(found.scales[:, j].numpy(), sigma[:-1], rtol=1e-7)
         assert float(scores[j]) == pytest.approx(abs(y[j] - values[-1]) / sigma[-1], rel=1e-6)
-
-
-def names_in_order() -> list[str]:
-    averages = [f"leverage × local average ({kind} {kind.scale:g})" for kind in AVERAGES]
-    return ["leverage", *averages, *(f"leverage × level ({slope:+g})" for slope in SLOPES)]
 
 
 # Many rows.

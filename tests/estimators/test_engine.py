@@ -226,22 +226,9 @@ class Gain(nn.Module):
         return self.head(self.gain * x)
 
 
-@pytest.mark.parametrize("n", [4, 12])
-@pytest.mark.parametrize("readout", READOUTS)
-def test_a_parameter_may_be_a_single_number(readout: str, n: int) -> None:
-    torch.manual_seed(0)
-    check((Gain(), (3,), False), LazyStep(1.0, readout=readout), n, 3, 2**30, seed=0)
-
-
 def same_activation_twice() -> nn.Module:
     activation = nn.Tanh()
     return nn.Sequential(nn.Linear(3, 4), activation, nn.Linear(4, 4), activation, nn.Linear(4, 1))
-
-
-def test_one_activation_may_serve_two_layers() -> None:
-    torch.manual_seed(0)
-    drawn: Drawn = same_activation_twice(), (3,), False
-    check(drawn, LazyStep(1.0, readout="network"), 6, 3, 2**30, seed=0)
 
 
 def silent_near_zero() -> nn.Module:
@@ -251,6 +238,14 @@ def silent_near_zero() -> nn.Module:
     return module
 
 
-def test_the_grid_is_one_of_positive_numbers_though_the_synthetic_rows_have_no_features() -> None:
+@pytest.mark.parametrize(
+    ("network", "step", "n"),
+    [
+        *((Gain, LazyStep(1.0, readout=readout), n) for readout in READOUTS for n in (4, 12)),
+        (same_activation_twice, LazyStep(1.0, readout="network"), 6),
+        (silent_near_zero, LazyStep("auto"), 6),
+    ],
+)
+def test_networks_at_the_edges(network: Callable[[], nn.Module], step: LazyStep, n: int) -> None:
     torch.manual_seed(0)
-    check((silent_near_zero(), (3,), False), LazyStep("auto"), 6, 3, 2**30, seed=0)
+    check((network(), (3,), False), step, n, 3, 2**30, seed=0)
