@@ -110,12 +110,12 @@ def clipped_descent(
 ) -> Tensor:
     """Noiseless DP-SGD, a row at a time."""
     module = copy.deepcopy(start)
-    parameters = list(module.parameters())
+    parameters = [p for p in module.parameters() if p.requires_grad]
     for batch in batches:
         total = [torch.zeros_like(p) for p in parameters]
         for i in batch:
             error = loss(module(X[i : i + 1]).reshape(()), y[i])
-            gradients = torch.autograd.grad(error, parameters)
+            gradients = torch.autograd.grad(error, parameters, materialize_grads=True)
             norm = math.sqrt(sum(float(g.square().sum()) for g in gradients))
             factor = min(1.0, clip / (norm + 1e-6))
             total = [t + factor * g for t, g in zip(total, gradients, strict=True)]

@@ -3,6 +3,7 @@
 import copy
 import math
 import threading
+from functools import partial
 
 import pytest
 import torch
@@ -13,7 +14,8 @@ from descents import clipped_descent, weights
 from lazyknife.base import DPSGD
 from lazyknife.base.dpsgd import check_forgets, clipped_sum
 from lazyknife.networks import Averaged, build, mlp, row_gradients, set_training
-from zoo import Net, tied
+from tangents import NETWORKS, network
+from zoo import KINDS, Net
 
 FEATURES = 6
 pytestmark = pytest.mark.filterwarnings("ignore:There is a performance drop")  # torch's own
@@ -33,17 +35,15 @@ def between(function):
     return Net(lambda net, x: net.last(function(net, net.first(x).tanh())), **layers)
 
 
-def words(reader=None, read=lambda net, h: net.reader(h)[0][:, -1], **settings):
-    """An embedding, and a layer that reads the sequence."""
-    layers = {"table": nn.Embedding(9, 4, **settings), "reader": reader or nn.Flatten()}
-    head = nn.Linear(4 if reader else 4 * FEATURES, 1)
-    if reader is None:
-        read = lambda net, h: net.reader(h)  # noqa: E731
-    return Net(lambda net, x: net.head(read(net, net.table(x))), head=head, **layers)
+def words(**settings):
+    layers = {"table": nn.Embedding(9, 4, **settings), "head": nn.Linear(4 * FEATURES, 1)}
+    return Net(lambda net, x: net.head(net.table(x).flatten(1)), **layers)
 
 
-def attend(net, h):
-    return net.reader(h, h, h, need_weights=False)[0].mean(dim=1)
+def attention():
+    layers = {"table": nn.Embedding(9, 4), "inner": nn.MultiheadAttention(4, 2, batch_first=True)}
+    inner = lambda net, h: net.inner(h, h, h, need_weights=False)[0].mean(dim=1)  # noqa: E731
+    return Net(lambda net, x: net.head(inner(net, net.table(x))), head=nn.Linear(4, 1), **layers)
 
 
 def dropped(network, h):
@@ -60,40 +60,28 @@ def image(*layers):
     )
 
 
-def twice(layer):
-    """The same layer under two names."""
-    layers = (nn.Linear(FEATURES, 5), layer, nn.Tanh(), layer, nn.Linear(5, 1))
-    return nn.Sequential(*layers)
+def network_alone(name):
+    return network(name)[0]
 
 
-def seen_data(norm):
-    norm.running_mean.normal_()
-    norm.running_var.uniform_(0.5, 2)
-    return norm
+def drawn(name):
+    """Rows for one of the networks of ``tangents``."""
+    return lambda n=30: network(name, n)[1]
 
 
-RANDOM = {"dropout layer", "dropout function", "dropout of channels", "noise of its own"}
-GOOD = {
-    "mlp": (lambda: mlp((5, 5), "tanh")(FEATURES), numbers),
-    "skip": (lambda: mlp((5,), skip=True)(FEATURES), numbers),
-    "several starts": (lambda: Averaged([mlp((5,))(FEATURES) for _ in range(3)]), numbers),
+RANDOM = {
     "dropout layer": (lambda: nn.Sequential(nn.Dropout(0.5), nn.Linear(FEATURES, 1)), numbers),
     "dropout function": (lambda: between(dropped), numbers),
     "dropout of channels": (lambda: image(nn.ReLU(), nn.Dropout2d(0.5)), numbers),
     "noise of its own": (lambda: between(noisy), numbers),
-    "layer norm": (lambda: nn.Sequential(nn.LayerNorm(FEATURES), nn.Linear(FEATURES, 1)), numbers),
-    "group norm": (lambda: image(nn.GroupNorm(2, 4)), numbers),
+    "dropout in attention": (KINDS["attention"], drawn("dense")),
+}
+FIXED = {
+    **{name: (partial(network_alone, name), drawn(name)) for name in NETWORKS},
+    **{name: (KINDS[name], drawn("dense")) for name in ("lstm", "gru", "mlp with a skip")},
+    "attention": (attention, codes),
+    "several starts": (lambda: Averaged([mlp((5,))(FEATURES) for _ in range(3)]), numbers),
     "instance norm": (lambda: image(nn.InstanceNorm2d(4, affine=True)), numbers),
-    "batch norm on fixed statistics": (lambda: image(nn.BatchNorm2d(4)), numbers),
-    "layer twice": (lambda: twice(nn.Linear(5, 5)), numbers),
-    "layer norm twice": (lambda: twice(nn.LayerNorm(5)), numbers),
-    "batch norm twice": (lambda: twice(seen_data(nn.BatchNorm1d(5))), numbers),
-    "tied weights": (lambda: tied(FEATURES), numbers),
-    "embedding": (words, codes),
-    "recurrent": (lambda: words(nn.RNN(4, 4, batch_first=True)), codes),
-    "gated recurrent": (lambda: words(nn.GRU(4, 4, batch_first=True)), codes),
-    "long short-term memory": (lambda: words(nn.LSTM(4, 4, 2, batch_first=True)), codes),
-    "attention": (lambda: words(nn.MultiheadAttention(4, 2, batch_first=True), attend), codes),
 }
 
 
@@ -184,7 +172,7 @@ BAD = {
         numbers,
     ),
 }
-EVERY = GOOD | BAD
+EVERY = RANDOM | FIXED | BAD
 
 
 def prepared(make) -> nn.Module:
@@ -202,11 +190,12 @@ def gradients(module: nn.Module, X: Tensor, y: Tensor) -> dict[str, Tensor]:
 
 def case(name: str, n: int = 12) -> tuple[nn.Module, Tensor, Tensor]:
     make, rows = EVERY[name]
-    X = rows(n) if rows is codes else 2 * rows(n).double()
+    X = rows(n)
+    X = 2 * X.double() if X.is_floating_point() else X
     return prepared(make), X, numbers(n).double().sum(dim=1)
 
 
-@pytest.mark.parametrize("name", sorted(set(EVERY) - RANDOM))
+@pytest.mark.parametrize("name", FIXED | BAD)
 def test_a_rows_gradient_depends_on_no_other_row(name):
     """Nor on rows of an earlier call; the network stays as it was."""
     module, X, y = case(name)
@@ -231,7 +220,7 @@ def movement(name: str, clip: float = 0.1) -> float:
     return max(float((whole - total(rows)).norm()) for rows in rest) / clip
 
 
-@pytest.mark.parametrize("name", sorted(set(EVERY) - RANDOM))
+@pytest.mark.parametrize("name", FIXED | BAD)
 def test_one_row_moves_the_sum_by_at_most_the_clipping_norm(name):
     assert movement(name) <= 1 + 1e-9
 
@@ -250,12 +239,12 @@ def test_rows_in_one_batch_would_move_it_by_more():
     assert max(float(m.norm()) for m in moved) / 0.1 > 1.2
 
 
-@pytest.mark.parametrize("name", sorted(set(GOOD) - RANDOM))
+@pytest.mark.parametrize("name", FIXED)
 def test_noiseless_training_is_a_descent_by_clipped_gradients_of_rows(name):
-    make, rows = GOOD[name]
+    make, rows = FIXED[name]
     torch.manual_seed(0)
-    start, y = make().double().eval(), numbers(8).double().sum(dim=1)
-    X = rows(8) if rows is codes else rows(8).double()
+    start, X, y = make().double().eval(), rows(8), numbers(8).double().sum(dim=1)
+    X = X.double() if X.is_floating_point() else X
     base = DPSGD(epochs=2, batch_size=8, lr=0.1, epsilon=math.inf)
     found = base.fit(start, X, y, seed=0).module
     twin = clipped_descent(start, X, y, [range(8)] * 2, 1.0, 0.1, expected=8.0)
