@@ -21,12 +21,15 @@ from lazyknife.choosing.per_model import CYCLES, TIE
 from lazyknife.choosing.space import RIDGES, STEP
 from lazyknife.networks import mlp
 from lazyknife.ridge.convex import without_each
+from lazyknife.ridge.dual import DualSystem
+from lazyknife.ridge.leave_one_out import leave_one_out
 from lazyknife.ridge.problem import typical_size
 from lazyknife.ridge.rounding import GAMMA, rounding_of
+from lazyknife.ridge.system import OwnRidges
 from lazyknife.tangent import linearise
 from machines import MACHINE, here
 from reference import Array
-from systems import dual_models, primal_models
+from systems import dual_models, primal_models, problem
 
 mpmath.mp.dps = 60
 Matrix = Any  # mpmath's
@@ -343,3 +346,11 @@ def unit_of(model: Any, case: Case) -> float:
 def test_sums_without_each_never_hold_what_they_leave_out() -> None:
     values = torch.tensor([1.0, 1e300, 2.0, 4.0], dtype=torch.float64)
     assert without_each(values)[1] == 7.0
+
+
+def test_nothing_is_known_of_models_whose_choice_rounding_may_have_decided() -> None:
+    J, r, _ = problem(6, 3, seed=0)
+    own = OwnRidges(here(np.full(7, 0.5)), here(np.arange(6) == 2).double())
+    models = leave_one_out(DualSystem(here(J @ J.T), here(r), True, MACHINE), own)
+    found = rounding_of(models, GAMMA, 1.0)
+    assert torch.isinf(found.own).tolist() == [row == 2 for row in range(6)]
