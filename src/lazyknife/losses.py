@@ -24,7 +24,11 @@ EDGE = 1e-6
 
 
 class Loss(Settings, ABC):
-    """A convex loss ℓ(y, f)."""
+    """A convex loss ℓ(y, f).
+
+    Where f is not the mean of y itself, a shift of f by t must multiply that mean by at most
+    e^{±t}, as it does for logarithms and logits: bounds on rounding rely on it.
+    """
 
     name: ClassVar[str]  # in settings and messages
     identity: ClassVar[bool] = True  # whether f is the mean of y itself

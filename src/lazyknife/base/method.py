@@ -62,6 +62,7 @@ class BaseMethod(Settings, ABC):
     """
 
     uses_covariates: ClassVar[bool] = False  # whether it learns from ``Task.covariates``
+    trains: ClassVar[bool] = True  # whether θ0 differs from the network's own weights
 
     @abstractmethod
     def dependence(self, n: int, n_parameters: int | None = None) -> PrivacyCurve | None:

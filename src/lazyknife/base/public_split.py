@@ -21,6 +21,8 @@ class Public(BaseMethod):
     Its weights cost the guarantee nothing, whatever seed was fixed before looking at the rows.
     """
 
+    trains = False
+
     def dependence(self, n: int, n_parameters: int | None = None) -> PrivacyCurve:
         return INDEPENDENT
 
@@ -86,7 +88,7 @@ def check_base(base: BaseMethod | None) -> BaseMethod:
 def check_trainable(base: BaseMethod, network: Any) -> None:
     """Refuse a base that would have nothing to train."""
     listed = listed_networks(network)
-    if listed and type(base) is not Public and all(isinstance(each, wide) for each in listed):
+    if listed and base.trains and all(isinstance(each, wide) for each in listed):
         raise ValueError(
             f"base={base} with network={network!r}: infinitely wide networks have no weights to "
             "train: use base=Public(), or add a finite network such as mlp((64, 64))"

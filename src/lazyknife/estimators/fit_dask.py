@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..base import Public
 from ..base.privacy import composed
 from ..choosing.rows import Leaving, drawn_part
 from ..dask import Partitions, Reading, check_rows, fit_parts
@@ -85,7 +84,7 @@ def _check_settings(model: LazyJackknifeRegressor, X_pool: Any, X_unlabeled: Any
     named = model.target_transform is None or isinstance(model.target_transform, str)
     wrong = [
         ("construction", model.construction, model.construction == "plus", "'plus'"),
-        ("base", model.base, type(model._base_method()) is Public, "None"),
+        ("base", model.base, not model._base_method().trains, "None"),
         ("scaling", model.scaling, fixed, " or ".join(map(repr, SCALINGS))),
         ("target_transform", model.target_transform, named, "a name"),
         ("X_pool", type(X_pool).__name__, X_pool is None, "None"),

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ..base import BaseMethod, Public, check_base, check_trainable
+from ..base import BaseMethod, check_base, check_trainable
 from ..base.privacy import composed
 from ..certificate import Certifier, lazy_claim
 from ..certificate.certify import start_assumptions
@@ -369,7 +369,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
         # Scaled inputs are another module, in which names of one's own would not be found; of many
         # features models would share few scales.
         own = isinstance(self.parameters, str) and not isinstance(network, nn.Module)
-        return own and is_narrow(rows) and type(self._base_method()) is Public
+        return own and is_narrow(rows) and not self._base_method().trains
 
     def _takes_categories(self, rows: Any) -> bool:
         chosen = self._candidates_for(rows)
@@ -386,7 +386,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
         listed, reason = listed_networks(self.network), self._cannot_choose(X)
         symmetric = self._construction.symmetric
         if listed is None:
-            plain = self.network is None and type(self._base_method()) is Public and not reason
+            plain = self.network is None and not (self._base_method().trains or reason)
             if plain and self.n_starts == 1 and self.parameters == "all":
                 found = default_networks(X, symmetric)
                 if len(X) <= MOST_ROWS or self._parted(len(X), found):

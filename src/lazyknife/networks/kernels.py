@@ -31,7 +31,8 @@ class Kind(ABC):
     factor: float = 1.0
     power: int = 2
     is_power: bool = True  # terms are of this form
-    has_slopes: bool = True  # the kernel depends on the weights through the sum alone
+    # The kernel depends on the weights through the sum alone, and k(x, x) = 1.
+    has_slopes: bool = True
     saturated: float = math.inf  # a weight beyond which the kernel hardly changes
 
     def term(
