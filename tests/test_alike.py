@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from pathlib import Path
 
 import matplotlib as mpl
@@ -58,35 +59,20 @@ def test_a_change_of_one_part_is_noticed(tmp_path, old, new):
             check_same_drawing(*pair)
 
 
-@pytest.mark.parametrize(
-    ("made", "kept"),
-    [
-        ("| 0.883 ± 0.010 |", "| 0.884 ± 0.011 |"),
-        ("0.9", "0.899"),  # trailing zeros are not always written
-        ("99.9", "100"),
-        ("9e+01", "1e+02"),
-        ("**1.25** of 12\n", "**1.26** of 12\n"),
-        ("−1.2e-05", "−1.3e-05"),
-    ],
-)
-def test_a_page_may_be_rounded_otherwise(made, kept):
-    check_same_page(made, kept)
-    check_same_page(kept, made)
+ROUNDED = [
+    ("| 0.883 ± 0.010 |", "| 0.884 ± 0.011 |"),
+    ("0.9", "0.899"),  # trailing zeros are not always written
+    *(("99.9", "100"), ("9e+01", "1e+02"), ("−1.2e-05", "−1.3e-05")),
+    ("**1.25** of 12\n", "**1.26** of 12\n"),
+]
+OTHER = [
+    *(("0.883", "0.885"), ("11 of 12", "12 of 12"), ("fig2a", "fig3a"), ("−1.2", "1.2")),
+    *(("**1.25**", "1.25"), ("a\n", "a\nb\n"), ("1.0 and 2", "1.0 and")),
+]
 
 
-@pytest.mark.parametrize(
-    ("made", "kept"),
-    [
-        ("0.883", "0.885"),
-        ("11 of 12", "12 of 12"),
-        ("fig2a", "fig3a"),
-        ("−1.2", "1.2"),
-        ("**1.25**", "1.25"),
-        ("a\n", "a\nb\n"),
-        ("1.0 and 2", "1.0 and"),
-    ],
-)
-def test_another_page_is_noticed(made, kept):
-    for pair in ((made, kept), (kept, made)):
-        with pytest.raises(AssertionError):
-            check_same_page(*pair)
+@pytest.mark.parametrize("pair", [*ROUNDED, *OTHER])
+def test_a_page_may_be_rounded_otherwise_but_another_one_is_noticed(pair):
+    for made, kept in (pair, pair[::-1]):
+        with nullcontext() if pair in ROUNDED else pytest.raises(AssertionError):
+            check_same_page(made, kept)

@@ -65,11 +65,19 @@ def test_a_construction_that_does_not_certify(monkeypatch: pytest.MonkeyPatch) -
     assert "'silent' has no coverage guarantee: use 'plus'" in str(certificate)
 
 
-@pytest.mark.parametrize("widths", [None, "constant"])
-def test_a_construction_may_be_passed_as_an_object_and_certifies_nothing(
-    widths: str | None,
-) -> None:
-    single, double = fitted(widths=widths), fitted(construction=DOUBLED, widths=widths)
+NETWORK, LINEAR = lk.mlp((8,)), lk.mlp(())
+TAKERS = {
+    "a network": lk.LazyJackknifeRegressor(NETWORK, random_state=0),
+    "constant widths": lk.LazyJackknifeRegressor(NETWORK, widths="constant", random_state=0),
+    "candidates": lk.LazyJackknifeRegressor(random_state=0),
+    "refits": lk.JackknifeRegressor(LINEAR, epochs=1, random_state=0),
+}
+
+
+@pytest.mark.parametrize("name", TAKERS)
+def test_a_construction_may_be_passed_as_an_object_and_certifies_nothing(name: str) -> None:
+    single = clone(TAKERS[name]).fit(X, y)
+    double = clone(TAKERS[name]).set_params(construction=DOUBLED).fit(X, y)
     found, wanted = double.predict_interval(NEW), single.predict_interval(NEW)
     np.testing.assert_allclose(found.width, 2 * wanted.width)
     assert double.certificate_.coverage is None
@@ -77,21 +85,11 @@ def test_a_construction_may_be_passed_as_an_object_and_certifies_nothing(
     assert said in str(double.certificate_)
     assert said in str(lk.certify(n=40, alpha=0.1, construction=DOUBLED))
     assert clone(double).construction is not None
-    given = fitted(construction=CONSTRUCTIONS["minmax"])  # the package's own object is known
+
+
+def test_an_object_of_the_package_is_known() -> None:
+    given = fitted(construction=CONSTRUCTIONS["minmax"])
     assert given.certificate_.coverage == fitted(construction="minmax").certificate_.coverage
-
-
-def test_a_construction_as_an_object_works_with_candidates_and_refits() -> None:
-    kinds = ({"construction": "plus"}, {"construction": DOUBLED})
-    chosen = [lk.LazyJackknifeRegressor(random_state=0, **kind).fit(X, y) for kind in kinds]
-    trained = [
-        lk.JackknifeRegressor(lk.mlp(()), epochs=1, random_state=0, **kind).fit(X, y)
-        for kind in kinds
-    ]
-    for single, double in (chosen, trained):
-        widths = [model.predict_interval(NEW).width for model in (single, double)]
-        assert double.certificate_.coverage is None
-        np.testing.assert_allclose(widths[1], 2 * widths[0])
 
 
 def test_a_construction_as_an_object_is_refused_where_its_models_lack() -> None:

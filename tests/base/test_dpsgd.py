@@ -251,14 +251,6 @@ def test_statistics_that_would_bypass_the_noise_are_refused_or_not_kept():
     assert DPSGD(**NOISY).fit(counting(), *rows(30, 6), seed=1).module.calls == 0
 
 
-def test_idle_and_frozen_parameters_are_no_obstacle():
-    idle = Net(lambda net, x: net.used(x), used=nn.Linear(6, 1), idle=nn.Linear(6, 1))
-    idle.used.bias.requires_grad_(False)
-    found = DPSGD(**NOISY).fit(idle, *rows(30, 6), seed=1).module
-    assert torch.equal(found.used.bias, idle.used.bias)
-    assert not torch.equal(found.used.weight, idle.used.weight)
-
-
 def test_noise_multiplier_is_used_and_shown_instead_of_epsilon():
     base = DPSGD(epsilon=0.01, noise_multiplier=3.0)
     assert base.mechanism(100).noise_multiplier == 3.0

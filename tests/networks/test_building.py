@@ -120,7 +120,7 @@ def test_inputs_follow_the_networks_type_but_codes_stay_integers() -> None:
 # Fully connected networks, with and without a linear function of the inputs.
 
 
-SINGLE = torch.linspace(-1, 1, 15).reshape(5, 3)
+SINGLE = X.float()
 
 
 @pytest.mark.parametrize("activation", sorted(ACTIVATIONS))
