@@ -24,7 +24,6 @@ from rows import simulated
 pytestmark = pytest.mark.slow  # run by make test-all
 
 TRIALS, N, TEST = 15, 100, 1500
-SLOW = pytest.mark.slow
 
 
 def run(
@@ -53,29 +52,26 @@ def paper(seed: int) -> lk.LazyJackknifeRegressor:
     return lk.DPLazyPI(random_state=seed)
 
 
-@pytest.mark.parametrize("p", [16, pytest.param(100, marks=SLOW)])
+@pytest.mark.parametrize("p", [16, 100])
 def test_dp_lazy_pi_covers_with_narrow_intervals(p):
     coverage, width = run(paper, p)
     assert passes(coverage, width), (coverage, width)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("p", [16, 100])
-def test_jackknife_plus_covers(p):
-    coverage, _ = run(lambda seed: lk.JackknifeRegressor(fit_intercept=False, random_state=seed), p)
-    assert coverage >= 0.86
+@pytest.mark.parametrize(
+    ("make", "settings", "p"),
+    [
+        (lk.JackknifeRegressor, {"fit_intercept": False}, 16),
+        (lk.JackknifeRegressor, {"fit_intercept": False}, 100),
+        (lk.LazyJackknifeRegressor, {"construction": "plus"}, 16),
+        (lk.LazyJackknifeRegressor, {"construction": "minmax"}, 16),
+    ],
+)
+def test_jackknife_plus_and_the_default_cover(make, settings, p):
+    assert run(lambda seed: make(**settings, random_state=seed), p)[0] >= 0.86
 
 
-@pytest.mark.parametrize("construction", ["plus", pytest.param("minmax", marks=SLOW)])
-def test_the_default_covers(construction):
-    coverage, _ = run(
-        lambda seed: lk.LazyJackknifeRegressor(construction=construction, random_state=seed),
-        16,
-    )
-    assert coverage >= 0.86
-
-
-@pytest.mark.parametrize(("p", "most"), [(16, 0.85), pytest.param(100, 0.6, marks=SLOW)])
+@pytest.mark.parametrize(("p", "most"), [(16, 0.85), (100, 0.6)])
 def test_lazy_finetune_without_privacy_covers_too_little(p, most):
     """A negative result that must stay visible: with the paper's training it fails to cover."""
     coverage, _ = run(lambda seed: paper(seed).set_params(base=lk.Plain()), p)
@@ -98,7 +94,6 @@ def as_class(seed: int, cls: type) -> lk.LazyJackknifeRegressor:
     return cls(**paper(seed).get_params(deep=False))
 
 
-@pytest.mark.slow
 def test_permuted_labels_are_caught():
     assert not passes(*run(lambda seed: as_class(seed, PermutedLabels), 16))
 
@@ -123,14 +118,12 @@ class LeftIn(Construction):
         return read.evaluated(problem.X, problem.y)
 
 
-@pytest.mark.slow
 def test_targets_broadcast_against_a_column_are_caught(monkeypatch):
     monkeypatch.setitem(CONSTRUCTIONS, "plus", replace(CONSTRUCTIONS["plus"], solve=broadcast))
     with pytest.warns(UserWarning, match="no coverage is guaranteed"):  # its equations are off
         assert paper(0).set_params(readout="tangent").fit(*simulated(16, 0, 100)).rounding_ > 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("readout", ["network", "tangent"])
 def test_the_left_out_point_left_in_is_caught(monkeypatch, readout):
     monkeypatch.setitem(CONSTRUCTIONS, "plus", LeftIn(**vars(CONSTRUCTIONS["plus"])))

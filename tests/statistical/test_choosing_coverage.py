@@ -1,14 +1,11 @@
 """Coverage where every model searches, with a search made to overfit, and mutants to be caught.
 
 Everything is put together from the functions of the library, so that a mutant is an argument. Each
-repetition has several new rows. A sum of R independent coverages in [0, 1] with a mean of at least
-p has no heavier tail than e times that of a binomial law with R and p (Bentkus), so a level is
-refuted at most with probability FALSE_ALARM where it is true. Seeds are fixed.
+repetition has several new rows. Seeds are fixed.
 """
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,11 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from scipy import stats
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
 
 import lazyknife as lk
+from bets import coverages_refute
 from lazyknife.choosing.per_model import ModelSearch, PointValues, coordinate_search, grouped
 from lazyknife.choosing.space import CandidateKernels, GridPoint, weights_of
 from lazyknife.data.own_scaling import FeatureScales, own_scales, unscaled, without
@@ -31,17 +28,9 @@ from lazyknife.tangent import WideTangent
 from machines import MACHINE, here
 from reference import Array
 
-FALSE_ALARM = 1e-4
-Ends = Sequence[
-    tuple[int, GridPoint]
-]  # frames and grid points, of the models and last of the full one
+# Frames and grid points, of the models and last of the full one.
+Ends = Sequence[tuple[int, GridPoint]]
 Mutant = Callable[[Ends], Ends]
-
-
-def refuted(coverages: Sequence[float], level: float) -> bool:
-    """Whether the level is false, but for a false alarm."""
-    hits = math.ceil(sum(coverages) - 1e-9)
-    return bool(math.e * stats.binom.cdf(hits, len(coverages), level) < FALSE_ALARM)
 
 
 def certified(construction: str, rank: int, n: int) -> float:
@@ -102,11 +91,6 @@ def coverage(sizes: Array, predictions: Array, truth: Array, construction: str, 
     return float(np.mean((lower <= truth) & (truth <= upper)))
 
 
-def test_the_bet_can_be_lost_and_won() -> None:
-    assert refuted([0.7] * 50, 20 / 21)
-    assert not refuted([0.9] * 50, 20 / 21)
-
-
 def test_the_models_are_those_of_their_own_rows() -> None:
     """The parts above against explicit refits."""
     rng = np.random.default_rng(0)
@@ -163,14 +147,14 @@ def overfitted(mutants: tuple[Mutant, ...], repetitions: int) -> dict[tuple[Any,
 @pytest.mark.parametrize(("construction", "rank"), BOUNDS)
 def test_a_search_that_overfits_covers(construction: str, rank: int) -> None:
     found = overfitted((right,), 12)[right, construction, rank]
-    assert not refuted(found, certified(construction, rank, N))
+    assert not coverages_refute(found, certified(construction, rank, N))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("construction", "rank"), [("plus", 1), ("plus", 2), ("minmax", 2)])
 def test_a_search_on_all_rows_is_caught(construction: str, rank: int) -> None:
     found = overfitted((ranked_on_all_rows,), 100)[ranked_on_all_rows, construction, rank]
-    assert refuted(found, certified(construction, rank, N))
+    assert coverages_refute(found, certified(construction, rank, N))
 
 
 # Scales. Each row is large in a column where nearly all others are 0: a scale that knows of the
@@ -212,7 +196,7 @@ def scaled_coverage(mutant: Callable[[FeatureScales], FeatureScales]) -> list[fl
 def test_scaling_by_all_rows_is_caught(
     mutant: Callable[[FeatureScales], FeatureScales], caught: bool
 ) -> None:
-    assert refuted(scaled_coverage(mutant), certified("plus", 1, N)) == caught
+    assert coverages_refute(scaled_coverage(mutant), certified("plus", 1, N)) == caught
 
 
 # The estimator.
@@ -231,4 +215,4 @@ def test_the_estimator_covers() -> None:
         found.append(float(np.mean(model.predict_interval(X[N:]).covers(y[N:]))))
         level = model.certificate_.coverage
     assert level == pytest.approx(certified("plus", 1, N))
-    assert not refuted(found, level)
+    assert not coverages_refute(found, level)
