@@ -102,13 +102,19 @@ def test_a_module_of_ones_own_is_assumed_to_be_public_before_the_fit() -> None:
     assert any("starting weights" in each for each in found.assumptions)
 
 
-def test_a_base_that_would_train_nothing_is_refused_before_the_fit() -> None:
+@pytest.mark.parametrize(
+    ("ask", "terms"),
+    [
+        (certify, {"n": 100, "alpha": 0.1}),
+        (plan, {"n": 100, "coverage": 0.7}),
+        (plan_rows, {"coverage": 0.7}),
+    ],
+)
+def test_a_base_that_would_train_nothing_is_refused_before_the_fit(
+    ask: Any, terms: dict[str, Any]
+) -> None:
     with pytest.raises(ValueError, match="no weights to train"):
-        certify(n=100, alpha=0.1, base=DPSGD(), network=QUICK)
-    with pytest.raises(ValueError, match="no weights to train"):
-        plan(n=100, coverage=0.7, base=DPSGD(), network=QUICK)
-    with pytest.raises(ValueError, match="no weights to train"):
-        plan_rows(coverage=0.7, base=DPSGD(), network=QUICK)
+        ask(base=DPSGD(), network=QUICK, **terms)
 
 
 def test_several_private_networks_are_paid_for_before_the_fit() -> None:
@@ -118,25 +124,13 @@ def test_several_private_networks_are_paid_for_before_the_fit() -> None:
     assert model.certificate_ == certify(n=40, alpha=0.1, base=base, network=networks)
 
 
-# --- plans ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("construction", ["plus", "minmax"])
-@pytest.mark.parametrize("n", [401, 1000, 1001, 2000, 4000, 16_000])
-def test_the_planned_alpha_is_of_the_rows_left_out(n: int, construction: str) -> None:
-    found = plan(n=n, coverage=0.9, construction=construction, base=Public())
-    rows = left_out(n, construction, Public()).rows
-    rank = round(found.alpha * (rows + 1))  # type: ignore[operator]
-    assert found.alpha == rank / (rows + 1)
-    assert found.certificate == certify(n=n, alpha=found.alpha, construction=construction)
-    assert found.certificate.coverage >= 0.9
-    more = certify(n=n, alpha=(rank + 1) / (rows + 1), construction=construction)
-    assert more.coverage < 0.9  # type: ignore[operator]
+# --- the fewest rows -----------------------------------------------------------------------------
 
 
 def fewest(coverage: float, **terms: Any) -> int:
     """All numbers of rows, one after the other, each with the least alpha of finite intervals."""
-    base, construction = terms.setdefault("base", Public()), terms.get("construction", "plus")
+    terms = {"base": Public(), "construction": "plus"} | terms
+    base, construction = terms["base"], terms["construction"]
     for n in range(terms.get("folds", 1), 5000):
         least = 1 / (left_out(n, construction, base).rows + 1)
         if certify(n=n, alpha=least, **terms).coverage >= coverage:  # type: ignore[operator]
@@ -144,26 +138,31 @@ def fewest(coverage: float, **terms: Any) -> int:
     raise AssertionError
 
 
-@pytest.mark.parametrize("construction", ["plus", "minmax", "full"])
-@pytest.mark.parametrize("coverage", [0.99, 0.9974, 0.998, 0.9985, 0.99905, 0.9995])
-def test_no_fewer_rows_are_enough(construction: str, coverage: float) -> None:
-    """Neither what is left out nor the bound is monotone at 400 and at 1,000 rows."""
-    found = plan_rows(coverage=coverage, construction=construction)
-    assert found.n == fewest(coverage, construction=construction)
-    assert found.certificate.coverage >= coverage  # type: ignore[union-attr, operator]
+# Neither what is left out nor the bound is monotone at 400 and at 1,000 rows.
+COVERAGES = [0.9, 0.95, 0.99, 0.9974, 0.998, 0.9985, 0.99905, 0.9995]
 
 
-@pytest.mark.parametrize(("network", "base"), [(QUICK, Public()), (lk.mlp((4,)), Split(0.5))])
-def test_networks_count_for_the_fewest_rows(network: Any, base: BaseMethod | None) -> None:
-    terms = {"network": network, "base": base}
-    assert plan_rows(coverage=0.9985, **terms).n == fewest(0.9985, **terms)
-
-
-@pytest.mark.parametrize(("folds", "coverage"), [(10, 0.9), (10, 0.95), (7, 0.9), (3, 0.72)])
-def test_no_fewer_rows_are_enough_for_folds(folds: int, coverage: float) -> None:
-    terms: dict[str, Any] = {"construction": "cv+", "folds": folds}
+@pytest.mark.parametrize(
+    ("coverage", "terms"),
+    [
+        *((c, {"construction": k}) for c in COVERAGES for k in ("plus", "minmax", "full")),
+        (0.9985, {"network": QUICK, "base": Public()}),
+        (0.9985, {"network": lk.mlp((4,)), "base": Split(0.5)}),
+        (0.9, {"base": Split(0.5)}),
+        (0.8, {"base": Perturbed(sensitivity=1.0, epsilon=0.01)}),
+        (0.9, {"construction": "cv+", "folds": 10}),
+        (0.95, {"construction": "cv+", "folds": 10}),
+        (0.9, {"construction": "cv+", "folds": 7}),
+        (0.72, {"construction": "cv+", "folds": 3}),
+    ],
+)
+def test_no_fewer_rows_are_enough(coverage: float, terms: dict[str, Any]) -> None:
     found = plan_rows(coverage=coverage, **terms)
     assert found.n == fewest(coverage, **terms)
+    assert found.certificate.coverage >= coverage
+    assert str(found).startswith(f"At least {found.n} rows are needed to certify a coverage of ")
+    task = {"coverage": coverage} | {"base": Public()} | terms
+    assert found.alpha == plan(n=found.n, **task).alpha
 
 
 def test_the_fewest_rows_of_a_base_that_needs_more_than_one() -> None:
@@ -220,23 +219,28 @@ def warning_of(model: Any, level: float) -> str:
 
 
 @pytest.mark.parametrize(
-    ("n", "settings", "level", "said"),
+    ("n", "settings", "level", "said", "needed"),
     [
-        (1001, {}, 1e-4, "501 left-out rows are too few for alpha=0.0001: "),
-        (1001, {}, 1e-4, "At least 9999 are needed, which takes 13331 rows in all"),
-        (1001, {}, 1e-3, "At least 999 are needed, which takes 1997 rows in all, not 1001"),
-        (30, {}, 1e-2, "30 rows are too few for alpha=0.01: "),
-        (30, {}, 1e-2, "infinite. At least 99 rows are needed"),
-        (30, {}, 5e-4, "infinite. At least 3997 rows are needed"),
-        (30, {"base": Split(0.5)}, 0.05, "15 left-out rows are too few for alpha=0.05: "),
-        (30, {"base": Split(0.5)}, 0.05, "At least 19 are needed, which takes 37 rows in all"),
+        (1001, {}, 1e-4, "501 left-out", "At least 9999 are needed, which takes 13331 rows in all"),
+        (1001, {}, 1e-3, "501 left-out", "999 are needed, which takes 1997 rows in all, not 1001"),
+        (30, {}, 1e-2, "30", "infinite. At least 99 rows are needed"),
+        (30, {}, 5e-4, "30", "infinite. At least 3997 rows are needed"),
+        (
+            30,
+            {"base": Split(0.5)},
+            0.05,
+            "15 left-out",
+            "19 are needed, which takes 37 rows in all",
+        ),
     ],
 )
 def test_a_warning_says_how_many_rows_are_needed_in_all(
-    n: int, settings: dict[str, Any], level: float, said: str
+    n: int, settings: dict[str, Any], level: float, said: str, needed: str
 ) -> None:
     model = fitted(n, lk.mlp((4,)) if settings else QUICK, **SETTINGS | settings)
-    assert said in warning_of(model, level)
+    found = warning_of(model, level)
+    assert f"{said} rows are too few for alpha={level}: " in found
+    assert needed in found
 
 
 def test_split_conformal_counts_its_calibration_rows() -> None:

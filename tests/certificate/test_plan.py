@@ -6,6 +6,7 @@ import pytest
 
 from lazyknife.base import DPSGD, Perturbed, Plain, Public, Split
 from lazyknife.certificate import certify, plan, plan_rows
+from lazyknife.certificate.certify import left_out
 from lazyknife.intervals import CONSTRUCTIONS, kappa
 
 GUARANTEED = [c for c in CONSTRUCTIONS if CONSTRUCTIONS[c].miss is not None]
@@ -13,33 +14,31 @@ GUARANTEED = [c for c in CONSTRUCTIONS if CONSTRUCTIONS[c].miss is not None]
 # --- the largest alpha --------------------------------------------------------------------------
 
 PLANNED = [
-    (Public(), 0.9),
-    (Public(), 0.75),
-    (Split(0.3), 0.8),
-    (DPSGD(epsilon=0.01), 0.8),
-    (DPSGD(epsilon=0.1), 0.85),
-    (DPSGD(epsilon=1.0), 0.6),
-    (Perturbed(sensitivity=1.0, epsilon=0.1), 0.8),
+    (150, Public(), 0.9),
+    (150, Public(), 0.75),
+    (150, Split(0.3), 0.8),
+    (150, DPSGD(epsilon=0.01), 0.8),
+    (150, DPSGD(epsilon=0.1), 0.85),
+    (150, DPSGD(epsilon=1.0), 0.6),
+    (150, Perturbed(sensitivity=1.0, epsilon=0.1), 0.8),
+    *((n, Public(), 0.9) for n in (401, 1000, 1001, 2000, 4000, 16_000)),  # a part is set aside
 ]
 
 
 @pytest.mark.parametrize("construction", GUARANTEED)
-@pytest.mark.parametrize(("base", "coverage"), PLANNED)
-def test_the_planned_alpha_certifies_and_one_rank_more_does_not(base, coverage, construction):
-    task = {"n": 150, "construction": construction, "base": base, "folds": 5}
+@pytest.mark.parametrize(("n", "base", "coverage"), PLANNED)
+def test_the_planned_alpha_certifies_and_one_rank_more_does_not(n, base, coverage, construction):
+    task = {"n": n, "construction": construction, "base": base, "folds": 5}
     found = plan(coverage=coverage, **task)
-    rows = base.rows_left(150)
-
-    def certified(alpha):
-        return certify(alpha=alpha, **task).coverage
-
-    assert certified(found.alpha) >= coverage
-    assert found.certificate.coverage == certified(found.alpha)
-    rank = kappa(found.alpha, rows)
+    rows = left_out(n, construction, base).rows
+    rank = round(found.alpha * (rows + 1))
     assert found.alpha == pytest.approx(rank / (rows + 1))
-    assert certified((rank + 1) / (rows + 1)) < coverage
+    assert kappa(found.alpha, rows) == rank
+    assert found.certificate == certify(alpha=found.alpha, **task)
+    assert found.certificate.coverage >= coverage
+    assert certify(alpha=(rank + 1) / (rows + 1), **task).coverage < coverage
     assert found.base is base
-    assert found.epsilon == base.spent(150)
+    assert found.epsilon == base.spent(n)
     assert f"alpha = {found.alpha:.4g}" in str(found)
 
 
@@ -153,26 +152,6 @@ def test_plan_refuses_what_it_cannot_mean(arguments, words):
 
 
 # --- the fewest rows ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("construction", "base", "coverage", "rows"),
-    [
-        ("plus", None, 0.9, 9),  # 1 − 1/10
-        ("full", None, 0.9, 9),
-        ("minmax", None, 0.95, 19),
-        ("plus", Split(0.5), 0.9, None),
-        ("plus", Perturbed(sensitivity=1.0, epsilon=0.01), 0.8, None),
-    ],
-)
-def test_the_fewest_rows_certify_and_one_less_does_not(construction, base, coverage, rows):
-    found = plan_rows(coverage=coverage, construction=construction, base=base)
-    assert rows in (None, found.n)
-    assert found.certificate.coverage >= coverage
-    assert str(found).startswith(f"At least {found.n} rows are needed to certify a coverage of ")
-    task = {"coverage": coverage, "construction": construction, "base": base or Public()}
-    assert found.alpha == plan(n=found.n, **task).alpha
-    assert plan(n=found.n - 1, **task).alpha is None
 
 
 def test_no_number_of_rows_may_be_enough():

@@ -133,6 +133,8 @@ def test_the_vectorised_interval_is_the_librarys(n, alpha, construction):
         np.testing.assert_allclose(found.lower, centre - margin, rtol=0, atol=1e-10)
         np.testing.assert_allclose(found.upper, centre + margin, rtol=0, atol=1e-10)
         assert found.covers(y[n:])[0] == (errors[n] <= margin)
+    coverage = certify(n=n, alpha=alpha, construction=construction, base=Memory(1.0)).coverage
+    assert model.certificate_.coverage == coverage  # of a curve with many points, too
 
 
 def test_the_base_moves_by_its_shift_when_a_row_is_added():

@@ -190,10 +190,13 @@ def composed(curves: Sequence[PrivacyCurve | None]) -> PrivacyCurve | None:
     one more data point; the expectation of that minimum, a function with values in [0, 1], changes
     by e^ε and δ.
     """
+    if None in curves:
+        return None
+    dependent = [curve for curve in curves if curve is not None and curve != INDEPENDENT]
+    if len(dependent) < 2:  # as it is, with all of its points
+        return dependent[0] if dependent else INDEPENDENT
     total = INDEPENDENT
-    for curve in curves:
-        if curve is None:
-            return None
+    for curve in dependent:
         epsilons = np.add.outer(total.epsilons, curve.epsilons).ravel()
         deltas = np.minimum(np.add.outer(total.deltas, curve.deltas).ravel(), 1.0)
         kept = useful(epsilons, deltas)
