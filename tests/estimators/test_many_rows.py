@@ -54,36 +54,30 @@ def test_a_rows_target_does_not_influence_the_ridge_and_model_without_it() -> No
     assert (fitted(X, changed).ridge_ != before.ridge_).all()  # rows set aside choose
 
 
-def test_models_of_a_sketch_equal_refits_at_their_ridges() -> None:
-    X, y = linear(N)
-    model = fitted(X, y)
-    order, left = ordered(model)
-    outputs, J = features(model, X[order])
-    r = y[order] - outputs
-    for j in (0, 5, left):
-        kept = np.arange(N) != (j if j < left else N)
-        move, b = reference.ridge_fit(J[kept], r[kept], model.ridge_[j], True)
-        columns, intercepts = model.loo_.models.columns, model.loo_.models.intercepts
-        assert_close(columns[:, j] if j < left else model.loo_.models.full, move, 1e-9)
-        assert_close(intercepts[j], np.array(b), 1e-9)
-    assert model.certificate_.coverage == 1 - (2 * kappa(0.1, left) - 1) / (left + 1)
-    found = fitted(X, y, ridge=1.0).certificate_.coverage
-    assert found == 1 - (2 * kappa(0.1, N) - 1) / (N + 1)
-
-
 @pytest.mark.parametrize("ridge", [1.0, "auto"])
-def test_folds_of_a_sketch_equal_refits(ridge: float | str) -> None:
+@pytest.mark.parametrize("construction", ["plus", "cv+"])
+def test_models_of_a_sketch_equal_refits_at_their_ridges(
+    construction: str, ridge: float | str
+) -> None:
     X, y = linear(N)
-    model = fitted(X, y, construction="cv+", folds=5, ridge=ridge)
-    assert model.certificate_.coverage is not None
+    model = fitted(X, y, construction=construction, folds=5, ridge=ridge)
     order, left = ordered(model) if ridge == "auto" else (np.arange(N), N)
     outputs, J = features(model, X[order])
-    r = y[order] - outputs
-    for k, fold in enumerate(draw_folds(left, 5, model.seeds_.lazy)):
-        kept = np.setdiff1d(np.arange(N), fold.numpy())
+    r, loo = y[order] - outputs, model.loo_
+    folds = [fold.numpy() for fold in draw_folds(left, 5, model.seeds_.lazy)]
+    gone = folds if construction == "cv+" else [np.array([j]) for j in range(6)]
+    for k, out in enumerate(gone):
+        kept = np.setdiff1d(np.arange(N), out)
         move, b = reference.ridge_fit(J[kept], r[kept], float(model.ridge_[k]), True)
-        assert_close(model.loo_.models.columns[:, k], move, 1e-9)
-        assert_close(model.loo_.residuals[fold], (r - J @ move - b)[fold.numpy()], 1e-8)
+        assert_close(loo.models.columns[:, k], move, 1e-9)
+        assert_close(loo.models.intercepts[k], np.array(b), 1e-9)
+        assert_close(loo.residuals[out], (r - J @ move - b)[out], 1e-8)
+    if construction == "plus":
+        move, _ = reference.ridge_fit(J, r, float(model.ridge_[-1]), True)
+        assert_close(loo.models.full, move, 1e-9)
+        bound = 1 - (2 * kappa(0.1, left) - 1) / (left + 1)
+        assert model.certificate_.coverage == bound
+    assert model.certificate_.coverage is not None
 
 
 def test_a_sketch_of_few_rows_is_small() -> None:

@@ -23,25 +23,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, PowerTransformer, RobustScaler
 from torch import nn
 
+import lazyknife as lk
 from fuzzing import patience
-from lazyknife import (
-    DPSGD,
-    CVPlusRegressor,
-    DPLazyPI,
-    Huber,
-    JackknifeRegressor,
-    LazyJackknifeRegressor,
-    Perturbed,
-    Plain,
-    Sketch,
-    Split,
-    SplitConformalRegressor,
-    Squared,
-    TableEncoder,
-    compute,
-    mlp,
-    wide,
-)
 from lazyknife.compute import Machine
 from lazyknife.estimators.saving import SCHEMA, _describe, _machine, saveable_classes
 
@@ -50,7 +33,7 @@ X, NEW = RNG.normal(size=(30, 3)), RNG.normal(size=(12, 3))
 y = np.sin(X[:, 0]) + 0.1 * RNG.normal(size=30)
 COUNTS = np.round(np.abs(3 * y))
 LEVELS = [0.1, 0.3]
-SMALL = mlp((4,), "tanh")
+SMALL = lk.mlp((4,), "tanh")
 
 
 def plain_network():
@@ -59,7 +42,7 @@ def plain_network():
 
 
 def lazy(**settings):
-    return LazyJackknifeRegressor(**{"random_state": 0, "device": "cpu"} | settings)
+    return lk.LazyJackknifeRegressor(**{"random_state": 0, "device": "cpu"} | settings)
 
 
 def trained(kind, **settings):
@@ -73,8 +56,8 @@ MODELS = {
     "default, minmax": lazy(construction="minmax", widths="constant"),
     "default, full": lazy(construction="full"),
     "default, cv+": lazy(construction="cv+"),
-    "candidates": lazy(network=[plain_network(), SMALL, wide("laplace", 0.5)]),
-    "candidates, full": lazy(network=[SMALL, wide("relu")], construction="full"),
+    "candidates": lazy(network=[plain_network(), SMALL, lk.wide("laplace", 0.5)]),
+    "candidates, full": lazy(network=[SMALL, lk.wide("relu")], construction="full"),
     "one network": lazy(network=SMALL),
     "module": lazy(network=plain_network()),
     "leverage": lazy(network=SMALL, widths="leverage"),
@@ -83,32 +66,32 @@ MODELS = {
     "minmax": lazy(network=SMALL, construction="minmax"),
     "jackknife": lazy(network=SMALL, construction="jackknife"),
     "naive": lazy(network=SMALL, construction="naive"),
-    "sketch": lazy(network=SMALL, features=Sketch(6)),
-    "primal": lazy(network=mlp(()), widths="constant"),
+    "sketch": lazy(network=SMALL, features=lk.Sketch(6)),
+    "primal": lazy(network=lk.mlp(()), widths="constant"),
     "network readout": lazy(network=SMALL, readout="network"),
     "network readout, cv+": lazy(network=SMALL, readout="network", construction="cv+"),
     "starts": lazy(network=SMALL, n_starts=3),
     "last layer": lazy(network=SMALL, parameters="last"),
     "some layers": lazy(network=SMALL, parameters=["2.*"]),
     "little memory": lazy(network=SMALL, memory_budget=30_000),
-    "skip": lazy(network=mlp((4,), skip=True), ridge=1.0, fit_intercept=False, nu=0.1),
-    "dpsgd": lazy(network=SMALL, base=DPSGD(0.5, 0.05, epochs=2)),
-    "paper": DPLazyPI(random_state=0),
-    "split": lazy(network=SMALL, base=Split(training=Plain(epochs=1))),
-    "perturbed": lazy(network=SMALL, base=Perturbed(0.1, epsilon=1.0)),
-    "plain": lazy(network=SMALL, base=Plain(epochs=1)),
+    "skip": lazy(network=lk.mlp((4,), skip=True), ridge=1.0, fit_intercept=False, nu=0.1),
+    "dpsgd": lazy(network=SMALL, base=lk.DPSGD(0.5, 0.05, epochs=2)),
+    "paper": lk.DPLazyPI(random_state=0),
+    "split": lazy(network=SMALL, base=lk.Split(training=lk.Plain(epochs=1))),
+    "perturbed": lazy(network=SMALL, base=lk.Perturbed(0.1, epsilon=1.0)),
+    "plain": lazy(network=SMALL, base=lk.Plain(epochs=1)),
     "log": lazy(network=SMALL, target_transform="symlog", bounds=(-9, None)),
-    "huber": lazy(network=SMALL, loss=Huber(delta=2.0)),
+    "huber": lazy(network=SMALL, loss=lk.Huber(delta=2.0)),
     "poisson": lazy(network=SMALL, loss="poisson"),
     "standardize": lazy(scaling="standardize"),
     "standardize, one network": lazy(network=SMALL, scaling="standardize"),
     "symlog": lazy(network=SMALL, scaling="symlog"),
     "robust": lazy(scaling=RobustScaler()),
     "seeded": lazy(network=SMALL, random_state=np.random.RandomState(3)),
-    "refits": trained(JackknifeRegressor),
-    "refits, naive": trained(JackknifeRegressor, construction="naive"),
-    "refits, cv+": trained(CVPlusRegressor, folds=4),
-    "split conformal": trained(SplitConformalRegressor),
+    "refits": trained(lk.JackknifeRegressor),
+    "refits, naive": trained(lk.JackknifeRegressor, construction="naive"),
+    "refits, cv+": trained(lk.CVPlusRegressor, folds=4),
+    "split conformal": trained(lk.SplitConformalRegressor),
 }
 POOLED = {"standardize", "standardize, one network", "robust"}
 pytestmark = pytest.mark.filterwarnings("ignore")  # what models say of few rows is tested elsewhere
@@ -117,7 +100,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # what models say of few rows
 @pytest.fixture(autouse=True)
 def little_memory(monkeypatch):
     """Budgets that are small for 30 rows."""
-    monkeypatch.setattr(compute, "LEAST_BUDGET", 1)
+    monkeypatch.setattr(lk.compute, "LEAST_BUDGET", 1)
 
 
 def fitted(name):
@@ -213,7 +196,7 @@ FRAME = pandas.DataFrame(
 
 @pytest.mark.parametrize("network", [None, SMALL], ids=["default", "one network"])
 def test_frames_with_columns_of_any_kind(network, reloaded):
-    model = lazy(network=network, encoding=TableEncoder(categorical=["flag"])).fit(FRAME, y)
+    model = lazy(network=network, encoding=lk.TableEncoder(categorical=["flag"])).fit(FRAME, y)
     again = reloaded(model)
     assert_same(model, again, FRAME.assign(kind="b"))
     assert again.reader_ == model.reader_
@@ -296,7 +279,7 @@ def moved(name, parameter):
     return name.startswith("head")
 
 
-class OwnLoss(Squared):
+class OwnLoss(lk.Squared):
     pass
 
 
@@ -326,14 +309,14 @@ GIVEN = {
     "a hook": lambda: {"network": hooked_network()},
     "a method": lambda: {"network": network_with_a_method_of_its_own()},
     "callable": given(network=callable_network),
-    "candidates": lambda: {"network": [own_network(), SMALL, wide(kernel)]},
-    "kernel": given(network=wide(kernel)),
-    "kernel, full": lambda: {"network": [wide(kernel), own_network()], "construction": "full"},
+    "candidates": lambda: {"network": [own_network(), SMALL, lk.wide(kernel)]},
+    "kernel": given(network=lk.wide(kernel)),
+    "kernel, full": lambda: {"network": [lk.wide(kernel), own_network()], "construction": "full"},
     "parameters": lambda: {"network": own_network(), "parameters": moved},
     "loss": given(network=SMALL, loss=OwnLoss()),
     "target_transform": given(network=SMALL, target_transform=(np.sinh, np.arcsinh)),
     "starts": given(network=callable_network, n_starts=2),
-    "base": lambda: {"network": own_network(), "base": DPSGD(0.5, 0.05, epochs=1)},
+    "base": lambda: {"network": own_network(), "base": lk.DPSGD(0.5, 0.05, epochs=1)},
 }
 CODE = ("network", "parameters", "loss", "target_transform")
 
@@ -400,14 +383,14 @@ class Noisy(Own):
 NUMBERS, CODES = torch.from_numpy(X), torch.arange(60).reshape(30, 2) % 5
 
 
-@pytest.mark.parametrize("estimator", [lazy, JackknifeRegressor])
+@pytest.mark.parametrize("estimator", [lazy, lk.JackknifeRegressor])
 @pytest.mark.parametrize(
     ("kind", "rows"),
     [(Codes, CODES), *((kind, NUMBERS) for kind in (Own, Tied, Fixed, Lazy, Noisy))],
 )
 def test_weights_of_networks_of_any_kind_come_from_the_file(kind, rows, estimator, reloaded):
     torch.manual_seed(0)
-    settings = {"epochs": 1, "random_state": 0} if estimator is JackknifeRegressor else {}
+    settings = {"epochs": 1, "random_state": 0} if estimator is lk.JackknifeRegressor else {}
     model = estimator(network=kind(), **settings).fit(rows, y)
     other = kind()
     before = copy.deepcopy(other.state_dict())
@@ -419,7 +402,7 @@ def test_weights_of_networks_of_any_kind_come_from_the_file(kind, rows, estimato
 def test_another_network_is_refused(tmp_path):
     path = tmp_path / "m.lk"
     lazy(network=own_network()).fit(X, y).save(path)
-    load = LazyJackknifeRegressor.load
+    load = lk.LazyJackknifeRegressor.load
     with pytest.raises(ValueError, match=r"(?s)network=.*fitted with: .*body.*out_features=4"):
         load(path, network=own_network(width=5))
     with pytest.raises(ValueError, match=r"(?s)network=.*is not what the model was fitted with"):
@@ -430,9 +413,9 @@ def test_another_network_is_refused(tmp_path):
         load(path, network=own_network(), nothing=1)
     with pytest.raises(ValueError, match=r"ridge=3\.0 is not what the .* fitted with: \"auto\""):
         load(path, network=own_network(), ridge=3.0)
-    lazy(network=wide(kernel)).fit(X, y).save(path)
+    lazy(network=lk.wide(kernel)).fit(X, y).save(path)
     with pytest.raises(ValueError, match=r"other_kernel.* is not what .*\"kind\": \"kernel\""):
-        load(path, network=wide(other_kernel))
+        load(path, network=lk.wide(other_kernel))
 
 
 def test_a_network_that_is_data_may_be_passed_too(reloaded):
@@ -510,14 +493,14 @@ def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe.lk")
     for path in (tmp_path, tmp_path / "pipe.lk"):
         with patience(20), pytest.raises(ValueError, match="is not a file: give one that model"):
-            LazyJackknifeRegressor.load(path)
+            lk.LazyJackknifeRegressor.load(path)
     with pytest.raises(FileNotFoundError):
-        LazyJackknifeRegressor.load(tmp_path / "missing.lk")
+        lk.LazyJackknifeRegressor.load(tmp_path / "missing.lk")
 
 
 def test_models_of_other_classes_are_named(saved):
     with pytest.raises(ValueError, match="holds a LazyJackknifeRegressor, not a JackknifeRegr"):
-        JackknifeRegressor.load(saved)
+        lk.JackknifeRegressor.load(saved)
 
 
 def test_files_of_other_versions_say_so(saved):
@@ -525,10 +508,10 @@ def test_files_of_other_versions_say_so(saved):
     with pytest.raises(
         ValueError, match=r"starts with b'lazyknife-model-99 .*version that wrote it"
     ):
-        LazyJackknifeRegressor.load(saved)
+        lk.LazyJackknifeRegressor.load(saved)
     save_file({"a": torch.ones(2)}, saved, {"format": "lazyknife model", "schema": "1"})
     with pytest.raises(ValueError, match=r"m\.lk: not a model that .* or fit and save again"):
-        LazyJackknifeRegressor.load(saved)  # as before the first release
+        lk.LazyJackknifeRegressor.load(saved)  # as before the first release
 
 
 def test_records_of_another_version_name_it(saved):
@@ -538,7 +521,7 @@ def test_records_of_another_version_name_it(saved):
 
     rewritten(saved, of_another_version)
     with pytest.raises(ValueError, match=r"written by lazyknife 99\.0, and this is"):
-        LazyJackknifeRegressor.load(saved)
+        lk.LazyJackknifeRegressor.load(saved)
 
 
 def damaged_files(whole, count):
@@ -568,7 +551,7 @@ def test_damaged_files_load_nothing(saved):
             continue
         saved.write_bytes(text)
         with pytest.raises(ValueError, match=r"m\.lk is damaged|m\.lk: not a model"):
-            LazyJackknifeRegressor.load(saved)
+            lk.LazyJackknifeRegressor.load(saved)
 
 
 class Evil:
@@ -582,7 +565,7 @@ def test_a_pickle_is_refused_and_not_run(tmp_path, monkeypatch):
     torch.save(Evil(), "t.lk")
     for name in ("m.lk", "t.lk"):
         with pytest.raises(ValueError, match=f"{name}: not a model that lazyknife"):
-            LazyJackknifeRegressor.load(name)
+            lk.LazyJackknifeRegressor.load(name)
     assert not (tmp_path / "evil").exists()
 
 
@@ -650,7 +633,7 @@ def test_forged_files_are_refused_in_words(change, saved):
         little_room(),
         pytest.raises(ValueError, match=r"(?s)is damaged or was .* nothing was loaded"),
     ):
-        LazyJackknifeRegressor.load(saved)
+        lk.LazyJackknifeRegressor.load(saved)
 
 
 def test_devices_are_replaced(saved):
@@ -664,17 +647,17 @@ def test_devices_are_replaced(saved):
     rewritten(saved, on_gpu)
     if not torch.cuda.is_available():
         with pytest.raises(ValueError, match=r"on cuda:1, which is not here: pass map_location='c"):
-            LazyJackknifeRegressor.load(saved)
+            lk.LazyJackknifeRegressor.load(saved)
     for where in ("cpu", torch.device("cpu")):
-        again = LazyJackknifeRegressor.load(saved, map_location=where)
+        again = lk.LazyJackknifeRegressor.load(saved, map_location=where)
         assert again.device == "cpu"
         assert again.loo_.full.basis.tangent.machine.device == torch.device("cpu")
         assert_same(again, fitted("one network"))
     with pytest.raises(ValueError, match=r"^device='nowhere'"):
-        LazyJackknifeRegressor.load(saved, map_location="nowhere")
+        lk.LazyJackknifeRegressor.load(saved, map_location="nowhere")
 
 
-class OneSetting(LazyJackknifeRegressor):
+class OneSetting(lk.LazyJackknifeRegressor):
     def __init__(self, ridge, alpha=0.1):
         super().__init__(ridge=ridge, alpha=alpha, random_state=0)
 
@@ -692,20 +675,20 @@ def test_a_budget_fits_the_memory_that_is_there():
 
 
 def test_a_name_that_is_not_utf8_is_loaded_as_well(tmp_path):
-    model = LazyJackknifeRegressor(mlp((4,)), ridge=1.0, random_state=0).fit(X, y)
+    model = lk.LazyJackknifeRegressor(lk.mlp((4,)), ridge=1.0, random_state=0).fit(X, y)
     path = tmp_path / os.fsdecode(b"\xff.lk")
     try:
         model.save(path)
     except OSError:
         pytest.skip("names of files are Unicode on this system")
-    found = LazyJackknifeRegressor.load(path)
+    found = lk.LazyJackknifeRegressor.load(path)
     np.testing.assert_array_equal(found.predict(X), model.predict(X))
 
 
 @pytest.mark.parametrize("name", ["\ud800.lk", "a\0b.lk"])
 def test_a_name_that_no_file_can_have_is_one_line(tmp_path, name):
-    model = LazyJackknifeRegressor(mlp((4,)), ridge=1.0, random_state=0).fit(X, y)
-    for call in (model.save, LazyJackknifeRegressor.load):
+    model = lk.LazyJackknifeRegressor(lk.mlp((4,)), ridge=1.0, random_state=0).fit(X, y)
+    for call in (model.save, lk.LazyJackknifeRegressor.load):
         with pytest.raises(ValueError, match=r"^'.*' is not the name of a file \(.*\)$"):
             call(tmp_path / name)
 
