@@ -261,15 +261,24 @@ def test_split_uses_only_the_other_part():
     )
 
 
-@pytest.mark.parametrize("network", [None, lk.mlp((64, 64), skip=True)])
-def test_the_ridge_of_a_left_out_model_ignores_its_row(network):
+@pytest.mark.filterwarnings("ignore:the moved networks are far")
+@pytest.mark.parametrize(
+    ("settings", "factor"),
+    [
+        ({}, -30),
+        ({"network": lk.mlp((64, 64), skip=True)}, -30),
+        ({"network": lk.mlp((8,)), "readout": "network"}, -3),
+        ({"network": lk.mlp((8,)), "features": lk.Sketch(8)}, -3),
+    ],
+    ids=str,
+)
+def test_the_ridge_of_a_left_out_model_ignores_its_row(settings, factor):
     X, y = linear(25)
     changed, moved = y.copy(), X.copy()
     changed[7] += 1e3
-    moved[7] *= -30
-    settings = {"network": network, "base": lk.Public(), "random_state": 0}
-    first = lk.LazyJackknifeRegressor(**settings).fit(X, y)
-    second = lk.LazyJackknifeRegressor(**settings).fit(moved, changed)
+    moved[7] *= factor
+    first = lk.LazyJackknifeRegressor(**settings, random_state=0).fit(X, y)
+    second = lk.LazyJackknifeRegressor(**settings, random_state=0).fit(moved, changed)
     assert first.ridge_[7] == second.ridge_[7]
     assert first.ridge_[-1] != second.ridge_[-1]  # the full model does look at it
     new = torch.from_numpy(linear(5, seed=9)[0])
