@@ -97,18 +97,6 @@ def network_predictions(module: nn.Module, models: Refits, X: Tensor) -> Array:
     return np.stack(each, axis=1) + models.intercepts
 
 
-def left_out_error(
-    J: Array, r: Array, ridge: float, intercept: bool, part: Sequence[int] | None = None
-) -> float:
-    """Sum of squared leave-one-out residuals of all rows or of a part, by one refit a row."""
-    total = 0.0
-    for i in range(len(r)) if part is None else part:
-        kept = np.arange(len(r)) != i
-        move, b = ridge_fit(J[kept], r[kept], ridge, intercept)
-        total += float(r[i] - J[i] @ move - b) ** 2
-    return total
-
-
 def rank(alpha: Fraction, n: int) -> int:
     """κ = ⌊α(n+1)⌋, exactly."""
     return math.floor(alpha * (n + 1))

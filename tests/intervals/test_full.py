@@ -107,7 +107,8 @@ def check(
 ) -> None:
     found = models(J, r, ridges, intercept, form)
     point, lower, upper = ends(found, new, ranks)
-    errors = [reference.left_out_error(J, r, ridge, intercept) for ridge in ridges]
+    left_out = [reference.left_out_residuals(J, r, ridge, intercept) for ridge in ridges]
+    errors = [np.square(each).sum() for each in left_out]
     best = ridges[errors.index(min(errors))]
     move, b = reference.ridge_fit(J, r, best, intercept)
     scale = np.abs(r).max()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -26,6 +26,8 @@ from lazyknife.intervals.order import SHORT
 from lazyknife.records import Predictions
 from reference import lower_quantile, upper_quantile
 
+ZERO = torch.zeros((), dtype=torch.float64)
+
 
 @dataclass(frozen=True)
 class Models:
@@ -37,14 +39,14 @@ class Models:
     each: Tensor  # (m, n)
     own: Tensor  # (n,)
     sigma: Tensor  # (m, n)
+    slack: Tensor = ZERO  # of each row
 
     @property
     def scores(self) -> Tensor:
         return self.residuals.abs() / self.own
 
     def scaled(self, X: Tensor) -> Predictions:
-        zero = torch.zeros(())
-        return Predictions(*self.predict(X), self.sigma[: len(X)], zero, zero)
+        return Predictions(*self.predict(X), self.sigma[: len(X)], ZERO, self.slack)
 
     def accepted(self, X: Tensor, ranks: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
         margin = kth_largest(self.residuals.abs(), ranks).expand(len(X), -1)
@@ -174,6 +176,18 @@ def test_construction_equals_its_definition(name: str, n: int, m: int, k: int, s
         assert (upper[:, 0].numpy() >= high).all()
     np.testing.assert_allclose(lower[:, 0], low, rtol=1e-14, atol=1e-14)
     np.testing.assert_allclose(upper[:, 0], high, rtol=1e-14, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", ["plus", "minmax", "cv+"])
+def test_ends_move_outwards_by_what_rounding_may_change(name: str) -> None:
+    loo, X = random_models(9, 3, seed=0)
+    slack = torch.tensor([0.5, 0.0, 2.0], dtype=torch.float64)
+    _, lower, upper = CONSTRUCTIONS[name].ends(replace(loo, slack=slack), X, [2])
+    low, high = np.array([DEFINITIONS[name](loo, row, Fraction(1, 5)) for row in range(3)]).T
+    assert (lower[:, 0].numpy() < low - slack.numpy()).all()
+    assert (upper[:, 0].numpy() > high + slack.numpy()).all()
+    np.testing.assert_allclose(lower[:, 0], low - slack.numpy(), rtol=1e-14)
+    np.testing.assert_allclose(upper[:, 0], high + slack.numpy(), rtol=1e-14)
 
 
 @pytest.mark.parametrize("name", CONSTRUCTIONS)

@@ -71,16 +71,20 @@ class Kernel:
     outputs: list[Any]
     y: list[Any]
 
-    def fit(self, rows: list[int], ridge: Any) -> list[Any]:
-        """Dual coefficients of a ridge with an intercept, which is the last."""
+    def bordered(self, rows: list[int], ridge: Any) -> Matrix:
+        """K + λI of some rows, with a border of ones."""
         m = len(rows)
-        G, b = mpmath.matrix(m + 1, m + 1), mpmath.matrix(m + 1, 1)
+        G = mpmath.ones(m + 1, m + 1)
+        G[m, m] = 0
         for a, i in enumerate(rows):
             for c, k in enumerate(rows):
                 G[a, c] = self.K[i, k] + (ridge if a == c else 0)
-            G[a, m] = G[m, a] = 1
-            b[a] = self.y[i] - self.outputs[i]
-        return list(mpmath.lu_solve(G, b))
+        return G
+
+    def fit(self, rows: list[int], ridge: Any) -> list[Any]:
+        """Dual coefficients of a ridge with an intercept, which is the last."""
+        targets = [self.y[i] - self.outputs[i] for i in rows]
+        return list(mpmath.lu_solve(self.bordered(rows, ridge), mpmath.matrix([*targets, 0])))
 
     def predict(self, solution: list[Any], rows: list[int], at: int) -> Any:
         moved = sum(self.K[at, i] * c for i, c in zip(rows, solution, strict=False))
@@ -88,17 +92,11 @@ class Kernel:
 
     def minus_log_likelihood(self, rows: list[int], ridge: Any) -> Any:
         """−2 log restricted likelihood over its degrees of freedom, up to a constant."""
-        m = len(rows)
-        G = mpmath.matrix(m, m)
-        for a, i in enumerate(rows):
-            for c, k in enumerate(rows):
-                G[a, c] = self.K[i, k] + (ridge if a == c else 0)
-        solution = self.fit(rows, ridge)
+        m, solution = len(rows), self.fit(rows, ridge)
         quadratic = sum(
             (self.y[i] - self.outputs[i]) * c for i, c in zip(rows, solution, strict=False)
         )
-        ones = mpmath.matrix([1] * m)
-        logs = mpmath.log(mpmath.det(G) * (ones.T * mpmath.lu_solve(G, ones))[0])
+        logs = mpmath.log(-mpmath.det(self.bordered(rows, ridge)))
         return mpmath.log(quadratic / (m - 1)) + logs / (m - 1)
 
     def chosen(self, rows: list[int], unit: float) -> Any:
@@ -142,14 +140,9 @@ def exact_full(kernel: Kernel, n: int, ridge: float, rank: int) -> tuple[Any, An
         solution = Kernel(kernel.K, kernel.outputs, [*kernel.y[:n], y]).fit(rows, ridge)
         at.append(solution[: n + 1])
     slopes = [b - a for a, b in zip(*at, strict=True)]
-    G = mpmath.matrix(n + 2, n + 2)
-    for i in rows:
-        for k in rows:
-            G[i, k] = kernel.K[i, k] + (ridge if i == k else 0)
-        G[i, n + 1] = G[n + 1, i] = 1
-    diagonal = [(G**-1)[i, i] for i in range(n + 1)]
+    inverse = kernel.bordered(rows, ridge) ** -1
+    root = [mpmath.sqrt(inverse[i, i]) for i in rows]
     lows, highs = [], []
-    root = [mpmath.sqrt(d) for d in diagonal]
     for i in range(n):
         ends = []
         for sign in (1, -1):  # c_i/√d_i = ± c_new/√d_new
