@@ -68,9 +68,11 @@ def _recorded(module: nn.Module, layers: Collection[str], X: Tensor) -> tuple[Te
     for part in own.modules():
         if getattr(part, "inplace", False):
             part.inplace = False  # type: ignore[assignment]
-    for name in layers:
-        own.get_submodule(name).register_forward_hook(record)
-    return outputs(own, X), calls
+    hooks = [own.get_submodule(name).register_forward_hook(record) for name in layers]
+    predicted = outputs(own, X)
+    for hook in hooks:  # else layers and their calls would keep each other in memory
+        hook.remove()
+    return predicted, calls
 
 
 def factored_parts(
