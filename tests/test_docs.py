@@ -99,6 +99,12 @@ def test_links_lead_to_files_of_the_source_distribution(page):
             assert found.relative_to(ROOT).parts[0] in PACKED, target
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_tests_that_a_page_names_exist(page):
+    for name in re.findall(r"`(?:tests/)?(\w+/test_\w+\.py)", page.read_text()):
+        assert (ROOT / "tests" / name).exists(), name
+
+
 SITE = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
 
 
