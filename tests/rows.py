@@ -28,6 +28,16 @@ def linear(n: int, p: int = 3, seed: int = 0, noise: float = 0.3) -> tuple[np.nd
     return X, X @ np.linspace(1, -1, p) + noise * rng.normal(size=n)
 
 
+def mixed(n: int = 70) -> tuple[np.ndarray, np.ndarray, list[bool]]:
+    """Three numbers, one with gaps, and a category, with a target; and which are categories."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 4))
+    X[::5, 1] = np.nan
+    X[:, 3] = rng.integers(3, size=n)
+    y = np.sin(2 * X[:, 0]) + np.nan_to_num(X[:, 1]) + (X[:, 3] == 1) + 0.1 * X[:, 2]
+    return X, y + 0.1 * rng.normal(size=n), [False, False, False, True]
+
+
 def real_file(name: str) -> Path:
     """Path of a real data file; skips the test where there is none."""
     for folder in FOLDERS:

@@ -23,6 +23,7 @@ from lazyknife.choosing.likelihood import (
 from lazyknife.networks import KINDS
 from machines import here
 from reference import Array
+from rows import mixed
 
 
 def bordered(kernel: Array, ridge: float, intercept: bool) -> Array:
@@ -198,14 +199,9 @@ NOMINAL = [False, False, False, True]
 WEIGHTS, RIDGE = np.array([0.5, 0.4, 0.7, 0.3]), 0.2
 
 
-def table(rows: int = 70) -> tuple[Tensor, Tensor]:
-    """Three numbers, one with gaps, and a category, with a target."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(rows, 4))
-    X[::5, 1] = np.nan
-    X[:, 3] = rng.integers(3, size=rows)
-    y = np.sin(2 * X[:, 0]) + np.nan_to_num(X[:, 1]) + (X[:, 3] == 1) + 0.1 * X[:, 2]
-    return here(X), here(y + 0.1 * rng.normal(size=rows))
+def table(n: int = 70) -> tuple[Tensor, Tensor]:
+    X, y, _ = mixed(n)
+    return here(X), here(y)
 
 
 def distances(X: Tensor) -> tuple[Tensor, Tensor]:

@@ -26,18 +26,15 @@ from lazyknife.data.own_scaling import FeatureScale
 from lazyknife.networks import CANDIDATES, KINDS, wide
 from lazyknife.tangent.wide import WideTangent
 from machines import here
+from rows import mixed
 
 NUMBERS = [False] * 4
 
 
-def table(rows: int = 70) -> tuple[Tensor, Tensor, list[bool]]:
-    """Two numbers, one with gaps, a category, and a target; more rows than a tile has."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(rows, 4))
-    X[::5, 1] = np.nan
-    X[:, 3] = rng.integers(3, size=rows)
-    y = np.sin(2 * X[:, 0]) + np.nan_to_num(X[:, 1]) + (X[:, 3] == 1) + 0.1 * X[:, 2]
-    return here(X), here(y + 0.1 * rng.normal(size=rows)), [False, False, False, True]
+def table() -> tuple[Tensor, Tensor, list[bool]]:
+    """More rows than a tile has."""
+    X, y, nominal = mixed()
+    return here(X), here(y), nominal
 
 
 def six(rows: int, features: int = 12, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -149,17 +146,12 @@ def test_one_common_weight(ridge: float | None) -> None:
     assert fit_kernel_weights(wide("gaussian"), rows).value < end.value
 
 
-@pytest.mark.parametrize("network", [wide("gaussian"), wide("relu"), wide("laplace", 1.5)], ids=str)
-def test_a_given_ridge_is_kept(network: wide) -> None:
+@pytest.mark.parametrize("network", [wide("gaussian"), wide("relu"), wide("laplace", 3.0)], ids=str)
+def test_a_given_ridge_and_a_given_scale_are_kept(network: wide) -> None:
     X, y, nominal = table()
-    assert (
-        fit_kernel_weights(network, Holdout(X, y, nominal, ridge=0.7), evaluations=5).ridge == 0.7
-    )
-
-
-def test_a_given_scale_is_kept() -> None:
-    X, y, nominal = table()
-    assert fit_kernel_weights(wide("laplace", 3.0), Holdout(X, y, nominal)).weights == (1.5,) * 4
+    end = fit_kernel_weights(network, Holdout(X, y, nominal, ridge=0.7), evaluations=5)
+    assert end.ridge == 0.7
+    assert (end.weights == (1.5,) * 4) == (network.scale == 3.0)
 
 
 @pytest.mark.parametrize("network", [*CANDIDATES, wide("relu")], ids=str)
