@@ -123,6 +123,12 @@ def test_what_is_not_data_is_refused_by_its_place(value):
         writer.value({"made by": (0, value)}, "model")
 
 
+@pytest.mark.parametrize("name", ["os.system", "pathlib.Path", "builtins.eval", "Frame", "", None])
+def test_a_file_can_name_no_other_class(name):
+    with pytest.raises(ValueError, match="not a class that a saved model may contain"):
+        _read([[name, []]], {}, {})
+
+
 def test_text_is_as_wide_as_it_is_long():
     objects = [["builtins.list", ["a", "bc"]], ["numpy.ndarray", [[0], "U500000000"]]]
     assert _read(objects, {}, {})([1]).dtype == np.dtype("<U2")
