@@ -619,9 +619,7 @@ OBJECTS = [
     [],
     {},
 ]
-FORGED |= {
-    str(entry): partial(lambda e, doc: doc["objects"].insert(0, e), entry) for entry in OBJECTS
-}
+FORGED |= {str(entry): partial(add_object, entry) for entry in OBJECTS}
 
 
 @pytest.mark.parametrize("change", FORGED)
