@@ -7,7 +7,7 @@ from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Literal, Protocol, Self, TypeVar, overload
+from typing import Any, Literal, Protocol, Self, overload
 
 import numpy as np
 import torch
@@ -64,7 +64,6 @@ ConstructionName = Literal["plus", "minmax", "full", "cv+", "jackknife", "naive"
 ScalingName = Literal["auto", "symlog", "standardize"]
 TransformName = Literal["log", "log1p", "logit", "symlog"]
 Bounds = tuple[float | None, float | None]
-Part = TypeVar("Part")
 FEW_ROWS = 64  # too few to share
 FREE = ("alpha", "nu", "verbose")  # settings that count when predicting, not when fitting
 WITHOUT_EFFECT = ("verbose", "device", "memory_budget")  # settings that move no interval
@@ -289,8 +288,9 @@ class IntervalRegressor(SaveMixin, RegressorMixin, CertifiedMixin):  # type: ign
     @noticing_memory
     def _points(self, X: Any) -> Any:
         values = self._check_new(X)
-        parts = self._by_blocks(self.loo_.point, to_tensor(self.scaling_(values)))
-        refuse_nan(point := self.target_.point(torch.cat(parts)))
+        rows = to_tensor(self.scaling_(values))
+        (found,) = self._by_blocks(lambda block: (self.loo_.point(block),), rows)
+        refuse_nan(point := self.target_.point(found))
         return give_back(point, X)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -388,8 +388,7 @@ class IntervalRegressor(SaveMixin, RegressorMixin, CertifiedMixin):  # type: ign
                 "certificate does not hold for them. Pass all rows to predict as X_pool to fit",
             )
         rows = to_tensor(self.scaling_(values))
-        parts = self._by_blocks(lambda block: self._ends(block, ranks), rows)
-        point, lower, upper = (torch.cat(part) for part in zip(*parts, strict=True))
+        point, lower, upper = self._by_blocks(lambda block: self._ends(block, ranks), rows)
         nu = check_not_negative("nu", self.nu)
         point = self.target_.point(point)
         refuse_nan(point, lower, upper)
@@ -418,23 +417,34 @@ class IntervalRegressor(SaveMixin, RegressorMixin, CertifiedMixin):  # type: ign
             )
         return as_fitted(rows, not self._rows_like.is_floating_point(), "X")
 
-    def _by_blocks(self, predict: Callable[[Tensor], Part], rows: Tensor) -> list[Part]:
-        """Predictions of blocks of rows, whose (rows × models) arrays fit in the memory budget."""
+    def _by_blocks(
+        self, predict: Callable[[Tensor], tuple[Tensor, ...]], rows: Tensor
+    ) -> list[Tensor]:
+        """Predictions for all rows, by blocks whose (rows × models) arrays fit in the budget."""
         size, sharing = self.loo_.rows_at_once, getattr(self.loo_, "sharing", None)
         if sharing is not None:
             size = min(size, max(FEW_ROWS, -(-len(rows) // available())))
-        parts = [rows[block] for block in steps(len(rows), size)]
+        blocks = list(steps(len(rows), size))
+        parts = [rows[block] for block in blocks]
 
         @torch.no_grad()  # a setting of each thread
-        def work(part: Tensor) -> Part:
+        def work(part: Tensor) -> tuple[Tensor, ...]:
             return predict(part)
 
-        found: Iterator[Part] = map(work, parts)
+        found: Iterator[tuple[Tensor, ...]] = map(work, parts)
         if sharing is not None:
             machine, row_bytes = sharing
             found = machine.map(work, parts, size * row_bytes // machine.item)
         shown = self.verbose and len(parts) > 1
-        return list(track(found, "predicting", len(parts), shown))
+        joined: list[Tensor] = []
+        # Results that stayed where they are would keep the memory around them from being reused.
+        for block, values in zip(
+            blocks, track(found, "predicting", len(parts), shown), strict=True
+        ):
+            joined = joined or [value.new_empty(len(rows), *value.shape[1:]) for value in values]
+            for whole, value in zip(joined, values, strict=True):
+                whole[block] = value
+        return joined
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "loo_")

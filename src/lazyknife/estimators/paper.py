@@ -182,8 +182,8 @@ def audit_stability(
     rows, new = (to_tensor(fitted.scaling_(fitted._check_new(each))) for each in (X, X_new))
     target = to_tensor(fitted.target_.forward(check_target(y, rows.numpy(), fitted)))
     positions = rng.integers(len(fitted.loo_.residuals), size=refits)
-    with_all = torch.cat(
-        fitted._by_blocks(lambda part: fitted.loo_.scaled(part).each[:, positions], new)
+    (with_all,) = fitted._by_blocks(
+        lambda part: (fitted.loo_.scaled(part).each[:, positions],), new
     )
     differences = np.stack(
         [
