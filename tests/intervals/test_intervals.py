@@ -80,6 +80,7 @@ def test_rows_needed_is_the_least_number_of_rows_with_a_finite_interval() -> Non
         assert rows_needed(k / 1000) == expected
         assert reference.rank(Fraction(k, 1000), expected) >= 1
     assert [rows_needed(1 - 0.9), rows_needed(1 - 0.95), rows_needed(1e-5)] == [9, 19, 99_999]
+    assert rows_needed(1e-15) == pytest.approx(1e15, rel=1e-6)  # the least level of a setting
 
 
 def check_against_sorting(rows: Tensor, ranks: list[int]) -> None:
