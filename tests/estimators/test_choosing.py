@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,12 +16,11 @@ from descents import Moved
 from lazyknife import compute
 from lazyknife.base import BaseMethod
 from lazyknife.choosing.rows import draw_part
-from lazyknife.data.own_scaling import SHIFT, FeatureScale
+from lazyknife.data.own_scaling import SHIFT
 from lazyknife.estimators.fit_input import Seeds
-from lazyknife.networks import CANDIDATES, DEFAULT, mlp, wide
+from lazyknife.networks import DEFAULT, mlp, wide
 from lazyknife.ridge.folds import draw_folds
 from lazyknife.ridge.widths import LeverageAgain, LeverageScales
-from lazyknife.tangent import WideTangent
 from reference import Array
 from widths import OwnFactors, names_in_order
 
@@ -73,23 +69,21 @@ def same_choice(one: Any, j: int, other: Any, k: int) -> bool:
     )
 
 
+CHOICES = ("network", "ridge", "fit_intercept", "widths", "feature_weights", "scaling")
+
+
 def check_twin(model: lk.LazyJackknifeRegressor, k: int, gone: Array, *rows: Array) -> None:
     """Model k, which leaves these rows out, is the full model of a fit on the others."""
     X, y, new = rows
-    settings = {
-        name: getattr(model, name) for name in ("network", "ridge", "fit_intercept", "widths")
-    }
-    settings |= {name: getattr(model, name) for name in ("feature_weights", "scaling")}
     kept = np.setdiff1d(np.arange(len(y)), gone)
-    twin = fitted(X[kept], y[kept], **settings)
+    twin = fitted(X[kept], y[kept], **{name: getattr(model, name) for name in CHOICES})
     assert same_choice(model.choice_, k, twin.choice_, -1)
-    j = int(gone[0])
-    np.testing.assert_allclose(each(model, new)[:, j], twin.predict(new), rtol=0, atol=1e-8)
+    close = {"rtol": 0, "atol": 1e-8}
+    np.testing.assert_allclose(each(model, new)[:, gone[0]], twin.predict(new), **close)
     gap, own = model.choice_.log_likelihood_gap[k], twin.choice_.log_likelihood_gap[-1]
     np.testing.assert_allclose(gap / len(y), own / len(kept), atol=1e-8)
-    residuals = y[gone] - twin.predict(X[gone])
-    found = np.array([y[i] - each(model, X[i : i + 1])[0, i] for i in gone])
-    np.testing.assert_allclose(found, residuals, rtol=0, atol=1e-8)
+    found = np.array([each(model, X[i : i + 1])[0, i] for i in gone])
+    np.testing.assert_allclose(found, twin.predict(X[gone]), **close)
 
 
 TWINS = [
@@ -144,13 +138,13 @@ def two_dates(X: Array, y: Array) -> Any:
 
 
 # Rows on which a certificate is easily lost: their number, and how they are made of ordinary ones.
+# Rows on which a certificate is easily lost: their number, and how they are made of ordinary ones.
 HARD: dict[str, tuple[int, Any]] = {
     "huge y": (30, with_y(1e6)),
-    "huge y, few rows": (18, with_y(1e6)),
-    "vast y": (30, with_y(1e12)),
     "vast y, few rows": (18, with_y(1e12)),
     "an overflowing square": (30, with_y(1e200)),
     "one y unlike the others": (30, lambda X, y: with_y(1e9)(X, np.full(len(y), 0.1))),
+    "one 1 among zeros": (14, lambda X, y: with_y(1.0)(X, 0 * y)),
     "large units of y": (30, lambda X, y: (X, 1e150 * y)),
     "a column far from 0": (30, far_from_0),
     "two dates": (30, two_dates),
@@ -236,62 +230,14 @@ def test_mutants_are_caught() -> None:
 # Widths.
 
 
-@dataclass(frozen=True)
-class Alone:
-    """A ridge on some rows with a kernel, its leverage widths and its factors, row by row."""
-
-    X: Array
-    y: Array
-    tangent: WideTangent
-    ridge: float
-
-    def kernel(self, X: Array) -> Array:
-        parts = (self.tangent.features(torch.from_numpy(rows)) for rows in (X, self.X))
-        return self.tangent.kernel(*parts).numpy()
-
-    @cached_property
-    def inverse(self) -> Array:
-        """Inverse of the bordered system, (n + 1, n + 1)."""
-        n = len(self.y)
-        system = np.ones((n + 1, n + 1))
-        system[:n, :n] = self.kernel(self.X) + self.ridge * np.eye(n)
-        system[n, n] = 0.0
-        return np.linalg.inv(system)
-
-    def predict(self, X: Array) -> Array:
-        sides = np.column_stack([self.kernel(X), np.ones(len(X))])
-        return sides @ self.inverse @ np.append(self.y, 0.0)
-
-    def leverage(self, X: Array) -> Array:
-        sides = np.column_stack([self.kernel(X), np.ones(len(X))])
-        norms = self.tangent.norms(self.tangent.features(torch.from_numpy(X))).numpy()
-        return np.sqrt(self.ridge + norms - np.einsum("ij,jk,ik->i", sides, self.inverse, sides))
-
-    @cached_property
-    def errors(self) -> tuple[Array, Array]:
-        """Left-out predictions, and left-out errors over their widths."""
-        predicted, sizes = [], []
-        for i in range(len(self.y)):
-            kept = np.arange(len(self.y)) != i
-            model = Alone(self.X[kept], self.y[kept], self.tangent, self.ridge)
-            predicted.append(model.predict(self.X[i : i + 1])[0])
-            sizes.append(abs(self.y[i] - predicted[-1]) / model.leverage(self.X[i : i + 1])[0])
-        return np.array(predicted), np.array(sizes)
-
-    @property
-    def factors(self) -> OwnFactors:
-        predicted, sizes = self.errors
-        return OwnFactors(self.X, self.y, sizes, predicted, self.tangent.frame.scale.numpy())
-
-
-def frame_of(X: Array) -> tuple[Tensor, Tensor]:
+def frame_of(X: Array) -> tuple[Array, Array]:
     scales = 2.0 ** np.floor(np.log2(X.std(axis=0)) + 0.5 + SHIFT)
-    centers = scales * np.floor(X.mean(axis=0) / scales + 0.5 + SHIFT)
-    return torch.from_numpy(centers), torch.from_numpy(scales)
+    return scales * np.floor(X.mean(axis=0) / scales + 0.5 + SHIFT), scales
 
 
 @pytest.mark.parametrize(("kind", "seed"), [("local", 1), ("local", 3), ("level", 3)])
 def test_widths_are_those_of_the_rows_alone(kind: str, seed: int) -> None:
+    """Models without a row, with what it chose given, have its leverage and its errors."""
     n = 16
     X, _, new, _ = data(seed, n)
     noise, level = np.random.default_rng(seed).normal(size=n), X[:, 0] / np.abs(X[:, 0]).max()
@@ -300,28 +246,31 @@ def test_widths_are_those_of_the_rows_alone(kind: str, seed: int) -> None:
         "level": np.exp(2 * level + 0.7 * noise),
     }[kind]
     model = fitted(X, y, network=wide("laplace"))
-    assert len(set(model.choice_.widths)) > 1
-    found, choice, scores = (
-        model.loo_.scaled(torch.from_numpy(new)),
-        model.choice_,
-        model.loo_.scores,
-    )
+    choice, scales = model.choice_, model.loo_.scaled(torch.from_numpy(new)).scales.numpy()
+    assert len(set(choice.widths)) > 1
+    terms: dict[str, Any] = {"network": wide("laplace", 1.0), "widths": "leverage"}
+    terms |= {"feature_weights": None, "scaling": None}
     for j in range(n):
         own, labels = np.delete(X, j, axis=0), np.delete(y, j)
-        weights = torch.from_numpy(choice.weights[j])
-        tangent = WideTangent(
-            wide("laplace"), weights, FeatureScale(*frame_of(own), (False,) * len(weights))
+        center, scale = frame_of(own)
+        all_rows, left, rows = (
+            (part - center) / scale * choice.weights[j] * np.sqrt(2)
+            for part in (X, own, np.vstack([new, X[j]]))
         )
-        alone = Alone(own, labels, tangent, choice.ridge[j])
-        k = alone.factors.chosen
+        terms["ridge"] = choice.ridge[j]
+        found = fitted(all_rows, y, **terms).loo_.scaled(torch.from_numpy(rows))
+        values, leverage = (part[:, j].numpy() for part in (found.each, found.scales))
+        loo = fitted(left, labels, **terms).loo_
+        errors = (part.numpy() for part in (loo.scores, loo.residuals))
+        alone = OwnFactors(own, labels, next(errors), labels - next(errors), scale)
+        k = alone.chosen
         assert choice.widths[j] == names_in_order()[k]
-        rows = np.vstack([new, X[j]])
-        values = alone.predict(rows)
-        factors = [alone.factors.at(k, *row) for row in zip(rows, values, strict=True)]
-        sigma = alone.leverage(rows) * factors
+        places = zip(np.vstack([new, X[j]]), values, strict=True)
+        sigma = leverage * [alone.at(k, *place) for place in places]
         np.testing.assert_allclose(each(model, new)[:, j], values[:-1], atol=1e-8)
-        np.testing.assert_allclose(found.scales[:, j].numpy(), sigma[:-1], rtol=1e-7)
-        assert float(scores[j]) == pytest.approx(abs(y[j] - values[-1]) / sigma[-1], rel=1e-6)
+        np.testing.assert_allclose(scales[:, j], sigma[:-1], rtol=1e-7)
+        score = abs(y[j] - values[-1]) / sigma[-1]
+        assert float(model.loo_.scores[j]) == pytest.approx(score, rel=1e-6)
 
 
 # Many rows.
@@ -380,36 +329,12 @@ def test_the_part_of_the_rows_has_a_random_size() -> None:
 # What users meet.
 
 
-def test_the_choice_is_reported() -> None:
-    X, y, _, _ = data(0, 10)
-    choice = fitted(X, y).choice_
-    assert len(choice.networks) == len(CANDIDATES)
-    assert choice.log_likelihood_gap.shape == (11, len(CANDIDATES))
-    assert (choice.log_likelihood_gap >= 0).all()
-    assert sum(choice.counts.values()) == 10
-    assert len(choice.widths) == 10
-    for word in ("network", "behind", "widths", "laplace squashed"):
-        assert word in str(choice)
-
-
 def test_networks_without_weights_have_none_and_modules_are_taken_as_they_are() -> None:
     X, y, new, _ = data(0, 8)
     model = fitted(X, y, network=[wide(user_kernel), mlp((4,)), nn.Linear(2, 1)], ridge=1.0)
     assert np.isnan(model.choice_.weights).all()
     assert model.choice_.networks[0] == "user_kernel"
     assert not np.isnan(model.predict(new)).any()
-
-
-@pytest.mark.parametrize("others", [0.0, 1.0])
-def test_targets_that_are_constant_but_for_one(others: float) -> None:
-    """Without that row a model has nothing to explain; the other models are as good as ever."""
-    X, _, _, _ = data(0, 14)
-    y = np.ones(14)
-    y[:3] = y[4:] = others
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = fitted(X, y)
-    assert model.loo_.undetermined <= 1
 
 
 @pytest.mark.slow

