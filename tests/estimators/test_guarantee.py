@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.preprocessing import MinMaxScaler
@@ -22,23 +23,23 @@ def fitted(**settings: Any) -> lk.LazyJackknifeRegressor:
     return lk.LazyJackknifeRegressor(NETWORK, **SETTINGS | settings).fit(X, Y)
 
 
-CHANGES = {
-    "construction": {"construction": "minmax"},
-    "base": {"base": lk.Plain()},
-    "a setting of the base": {"base__fraction": 0.25},
-    "ridge": {"ridge": 2.0},
-    "network": {"network": lk.mlp((5,))},
-    "scaling": {"scaling": "symlog"},
-    "seed": {"random_state": 1},
-    "a setting of a transformer": {"scaling__feature_range": (0, 2)},
-}
+CHANGES = [
+    {"construction": "minmax"},
+    {"base": lk.Plain()},
+    {"base__fraction": 0.25},
+    {"ridge": np.array([1.0, 2.0])},
+    {"network": lk.mlp((5,))},
+    {"scaling": "symlog"},
+    {"random_state": 1},
+    {"scaling__feature_range": (0, 2)},
+]
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_after_a_change_intervals_and_certificates_need_a_fit(change: str) -> None:
+@pytest.mark.parametrize("change", CHANGES, ids=str)
+def test_after_a_change_intervals_and_certificates_need_a_fit(change: dict[str, Any]) -> None:
     model = fitted(base=lk.Split(), scaling=MinMaxScaler())
     before = model.predict(X)
-    model.set_params(**CHANGES[change])
+    model.set_params(**change)
     for ask in (
         lambda: model.certificate_,
         model.certify,
@@ -51,14 +52,15 @@ def test_after_a_change_intervals_and_certificates_need_a_fit(change: str) -> No
     assert not hasattr(model, "certificate_")
     assert model._repr_html_()  # notebooks show what set_params returns
     np.testing.assert_array_equal(model.predict(X), before)  # as in scikit-learn
-    model.fit(X, Y)
-    assert model.certificate_.subject
-    assert len(model.predict_interval(X)) == 40
+    if "ridge" not in change:
+        assert len(model.fit(X, Y).predict_interval(X)) == 40
 
 
-def test_a_setting_may_be_assigned_and_set_back() -> None:
-    model = fitted()
+def test_equal_settings_are_no_change_and_a_setting_may_be_set_back() -> None:
+    model = fitted(base=lk.Split(0.4))
     certificate = model.certificate_
+    model.set_params(base=lk.Split(0.4), ridge=np.float64(1.0))
+    assert model.certificate_ is certificate
     model.construction = "jackknife"
     with pytest.raises(ValueError, match="construction='jackknife', but LazyJackknifeRegressor"):
         model.predict_interval(X)
@@ -91,24 +93,17 @@ def test_the_relaxation_may_change_but_only_to_one_that_widens() -> None:
 
 @pytest.mark.parametrize("make", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
 def test_copies_of_a_fitted_model_keep_its_guarantee(make: Any) -> None:
-    import torch
-
-    model = lk.LazyJackknifeRegressor(torch.nn.Linear(X.shape[1], 1), **SETTINGS).fit(X, Y)
+    module = torch.nn.Linear(X.shape[1], 1)
+    unfitted = lk.LazyJackknifeRegressor(module, **SETTINGS)
+    assert not hasattr(unfitted, "certificate_")
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
+        unfitted.certify()
+    model = unfitted.fit(X, Y)
     again = make(model)
     assert again.certificate_ == model.certificate_
     assert again.predict_interval(X) == model.predict_interval(X)
     with pytest.raises(NotFittedError):
         again.set_params(ridge=3.0).predict_interval(X)
-
-
-def test_equal_settings_are_no_change() -> None:
-    model = fitted(base=lk.Split(0.4))
-    model.base = lk.Split(0.4)
-    model.ridge = np.float64(1.0)
-    assert model.certificate_.coverage
-    model.ridge = np.array([1.0, 2.0])
-    with pytest.raises(NotFittedError, match="ridge="):
-        model.certify()
 
 
 def test_the_certificate_says_what_set_params_set() -> None:
@@ -123,10 +118,3 @@ def test_the_certificate_says_what_set_params_set() -> None:
     assert model.certificate_.coverage == plain.coverage
     assert clone(model).fit(X, Y).certificate_ == plain  # the clone was made with its settings
     assert pickle.loads(pickle.dumps(model)).certify(0.2) == model.certify(0.2)
-
-
-def test_there_is_no_certificate_before_the_fit() -> None:
-    model = lk.LazyJackknifeRegressor()
-    assert not hasattr(model, "certificate_")
-    with pytest.raises(NotFittedError, match="is not fitted yet"):
-        model.certify()
