@@ -376,6 +376,8 @@ CASES: dict[str, list[Case]] = {
         *each(lazy(construction="minmax", **LINE), *BAGS),
     ],
     "minmax, rank 2": [every(lazy(2, construction="minmax", **LINE), TIED, 4)],
+    "leverage": each(lazy(**LINE | {"widths": "leverage"}), *BAGS),
+    "leverage, minmax": each(lazy(**LINE | {"widths": "leverage"}, construction="minmax"), *BAGS),
     "windows": [every(lazy(**ONE_FEATURE), TIED, 4), *each(lazy(**ONE_FEATURE), *BAGS)],
     "windows, rank 2": each(lazy(2, **ONE_FEATURE), *BAGS),
     "windows, minmax": each(lazy(construction="minmax", **ONE_FEATURE), *BAGS),

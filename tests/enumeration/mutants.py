@@ -216,6 +216,7 @@ MUTANTS: dict[str, list[Case]] = {
     ),
     "folds not left out": [folded(one(changed(lazy(**FOLDS), constructed("naive")), ERRORS))],
     "λ chosen once": each(changed(lazy(**AUTO), at_one_ridge), RIDGES),
+    "λ chosen once, full": each(changed(lazy(**FULL | {"ridge": "auto"}), at_one_ridge), RIDGES),
     "places chosen once": each(changed(lazy(), at_one_place), PLACES),
     "features scaled by all rows": each(changed(lazy(), in_one_frame), SCALES),
     "features less the median of all rows": each(changed(lazy(**SCALED), less_the_median), NEAR),

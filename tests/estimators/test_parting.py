@@ -36,18 +36,11 @@ def rows_of(kind: str, n: int, p: int, seed: int) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(X), torch.from_numpy(np.sin(2 * X[:, 0]) + noise + 5.0)
 
 
-def step_of(
-    networks: tuple[wide, ...] = NETWORKS,
-    ridge: float | None = None,
-    intercept: bool = True,
-    scaled: bool = True,
-    nominal: tuple[bool, ...] | None = None,
-    widths: str = "auto",
-    relevance: bool = True,
-) -> PartedStep:
+def step_of(networks: tuple[wide, ...] = NETWORKS, **settings: Any) -> PartedStep:
     candidates = [Candidate(str(network), network) for network in networks]
-    common = (candidates, ridge, intercept, scaled, 3, Machine(budget=2**28), nominal)
-    return PartedStep(*common, widths, relevance)
+    terms: dict[str, Any] = {"ridge": None, "intercept": True, "scaled": True, "seed": 3}
+    terms |= {"nominal": None, "widths": "auto", "relevance": True}
+    return PartedStep(candidates, machine=Machine(budget=2**28), **terms | settings)
 
 
 def rest_of(loo: StreamedModels, X: Tensor) -> list[int]:
@@ -55,7 +48,17 @@ def rest_of(loo: StreamedModels, X: Tensor) -> list[int]:
     return [int((row == X).all(dim=1).nonzero()[0, 0]) for row in loo.out.rows]
 
 
-@pytest.mark.parametrize("change", ["y", "-y", "row", "category", "gap"])
+# What becomes of a row: columns, or y, and their value.
+CHANGES: dict[str, tuple[Any, float]] = {
+    "y": ("y", 1e6),
+    "-y": ("y", -1e6),
+    "row": (slice(0, 3), 1e9),
+    "category": (3, 7.0),
+    "gap": (1, torch.nan),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize(
     "settings",
     [{}, {"widths": "constant"}, {"ridge": 0.1}, {"intercept": False}, {"relevance": False}],
@@ -63,16 +66,13 @@ def rest_of(loo: StreamedModels, X: Tensor) -> list[int]:
 def test_a_row_moves_nothing_of_the_model_without_it(settings: Any, change: str) -> None:
     X, y = rows_of("varying", N, 4, seed=0)
     X[:, 3] = (X[:, 3] > 0).double()
-    nominal, new = (False, False, False, True), rows_of("varying", 12, 4, seed=1)[0]
-    step = step_of(nominal=nominal, **settings)
+    step, new = step_of(nominal=(False,) * 3 + (True,), **settings), rows_of("varying", 12, 4, 1)[0]
     before, choice = step.models(X, y)
-    k = 7
+    k, (place, value) = 7, CHANGES[change]
     row = rest_of(before, X)[k]
-    if "y" in change:
-        y[row] = -1e6 if change == "-y" else 1e6
+    if place == "y":
+        y[row] = value
     else:
-        values = {"row": (slice(0, 3), 1e9), "category": (3, 7.0), "gap": (1, torch.nan)}
-        place, value = values[change]
         X[row, place] = value
     after, other = step.models(X, y)
     assert choice == other
@@ -81,20 +81,17 @@ def test_a_row_moves_nothing_of_the_model_without_it(settings: Any, change: str)
     assert torch.allclose(found.each[:, k], again.each[:, k], rtol=1e-9, atol=min(1e-6, limit))
     assert torch.allclose(found.scales, again.scales, rtol=1e-12)
     others = torch.arange(len(before.residuals)) != k
-    assert torch.equal(
-        before.out.own.expand(N - part_of(N))[others], after.out.own.expand(N - part_of(N))[others]
-    )
+    first, second = (each.out.own.expand(len(others))[others] for each in (before, after))
+    assert torch.equal(first, second)
     assert torch.equal(before.passes.basis.whiten, after.passes.basis.whiten)
 
 
 def test_the_part_depends_on_the_number_of_rows_alone() -> None:
     step = step_of((LAPLACE,), ridge=1.0, widths="constant")
-    parts = []
-    for kind in ("varying", "heavy"):
-        X, y = rows_of(kind, N, 2, seed=len(kind))
-        parts.append(rest_of(step.models(X, y)[0], X))
-    assert parts[0] == parts[1]
-    assert len(parts[0]) == N - part_of(N)
+    tables = [rows_of(kind, N, 2, seed=len(kind)) for kind in ("varying", "heavy")]
+    first, second = (rest_of(step.models(X, y)[0], X) for X, y in tables)
+    assert first == second
+    assert len(first) == N - part_of(N)
 
 
 def test_a_given_ridge_is_not_that_of_the_noise() -> None:

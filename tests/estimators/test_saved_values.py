@@ -59,14 +59,6 @@ def test_values_come_back(value):
     assert alike(value, through(value))
 
 
-@pytest.mark.parametrize("kind", [np.random.default_rng, np.random.RandomState])
-def test_random_generators_go_on_where_they_were(kind):
-    random = kind(3)
-    random.normal(size=3)
-    again = through(random)
-    assert np.array_equal(random.normal(size=5), again.normal(size=5))
-
-
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 NESTED = st.recursive(
     LEAVES,
@@ -88,15 +80,8 @@ def test_any_nested_values_come_back(value):
 
 
 def test_shared_objects_stay_shared_and_are_written_once():
-    tensor, inner, listed = torch.ones(50), Frame(1, 2, 3), [1]
-    value = (
-        Frame(tensor, inner, 0),
-        Frame(inner, tensor, 0),
-        tensor.view(50),
-        listed,
-        listed,
-    )
-    writer = in_state()
+    tensor, inner, listed, writer = torch.ones(50), Frame(1, 2, 3), [1], in_state()
+    value = (Frame(tensor, inner, 0), Frame(inner, tensor, 0), tensor.view(50), listed, listed)
     first, second, view, one, other = through(value, writer)
     assert len(writer.tensors) == 1
     assert first[0] is second[1] is view
@@ -104,34 +89,21 @@ def test_shared_objects_stay_shared_and_are_written_once():
     assert one is other
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        lambda: 1,
-        object(),
-        np.array([object()]),
-        1j,
-        np.datetime64("2020-01-01"),
-        Frame,
-        np.tanh,
-    ],
-    ids=kind_of,
-)
+NO_DATA = [
+    lambda: 1,
+    object(),
+    np.array([object()]),
+    1j,
+    np.datetime64("2020-01-01"),
+    Frame,
+    np.tanh,
+]
+
+
+@pytest.mark.parametrize("value", NO_DATA, ids=kind_of)
 def test_what_is_not_data_is_refused_by_its_place(value):
-    writer = in_state()
     with pytest.raises(ValueError, match=r"^model\.made by\.1(\.0)? cannot be saved"):
-        writer.value({"made by": (0, value)}, "model")
-
-
-@pytest.mark.parametrize("name", ["os.system", "pathlib.Path", "builtins.eval", "Frame", "", None])
-def test_a_file_can_name_no_other_class(name):
-    with pytest.raises(ValueError, match="not a class that a saved model may contain"):
-        _read([[name, []]], {}, {})
-
-
-def test_text_is_as_wide_as_it_is_long():
-    objects = [["builtins.list", ["a", "bc"]], ["numpy.ndarray", [[0], "U500000000"]]]
-    assert _read(objects, {}, {})([1]).dtype == np.dtype("<U2")
+        in_state().value({"made by": (0, value)}, "model")
 
 
 def test_saveable_classes_are_records_of_this_package_and_a_few_others():
@@ -147,16 +119,13 @@ def test_saveable_classes_are_records_of_this_package_and_a_few_others():
 BASE = torch.arange(24, dtype=torch.float64).reshape(2, 3, 4)
 LAYOUTS = {
     "contiguous": BASE,
-    "transposed": BASE[0].T,
     "permuted": BASE.permute(2, 0, 1),
     "repeated": BASE[0, 0].expand(5, 4),
     "repeated columns": torch.ones(3, 1).expand(3, 7),
-    "a number": BASE[0, 0, 0],
     "a repeated number": BASE[0, 0, 0].expand(3),
     "empty": BASE[:0],
     "empty twice": torch.empty(0, 0),
     "with gaps": BASE[:, ::2, ::3],
-    "columns": BASE[0, :, 1:3],
     "half": BASE.to(torch.bfloat16).mT,
 }
 
@@ -182,35 +151,11 @@ def test_repeated_entries_are_stored_once_and_gaps_hold_nothing():
     assert [tensor.tolist() for tensor in gaps.tensors.values()] == [[1, 1, 0, 1, 1, 0, 1, 1]]
 
 
-@pytest.mark.parametrize(
-    ("shape", "stride"), [([10**15], [1]), ([2, 3], [3, 2]), ([6], [-1]), ([2, 3], [1])]
-)
-def test_a_layout_that_does_not_fit_takes_no_memory(shape, stride):
-    objects = [
-        *(["builtins.tuple", shape], ["builtins.tuple", stride], ["torch.device", ["cpu"]]),
-        ["tensor", ["t", [0], [1], [2]]],
-    ]
-    with pytest.raises(RuntimeError):
-        _read(objects, {"t": torch.ones(6)}, {})
-
-
-# Networks of known layers are data.
-
-X = torch.linspace(-1, 1, 12).reshape(4, 3)
-
-
-def known_network():
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1, bias=False))
-
-
 def test_known_layers_are_data():
-    network = known_network().double().eval()
+    network = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1, bias=False)).double().eval()
     network[0].weight.requires_grad_(False)
-    again = through(network, _Writer())
-    assert torch.equal(again(X.double()), network(X.double()))
+    again, X = through(network, _Writer()), torch.ones(4, 3).double()
+    assert torch.equal(again(X), network(X))
     assert str(again) == str(network)
     assert not any(part.training for part in again.modules())
     assert [p.requires_grad for p in again.parameters()] == [False, True, True]
-    again.register_forward_hook(lambda *_: None)  # it is a whole module
-    again(X.double())

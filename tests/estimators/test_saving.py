@@ -65,6 +65,7 @@ MODELS = {
     "cv+": lazy(network=SMALL, construction="cv+"),
     "sketch": lazy(network=SMALL, features=lk.Sketch(6)),
     "primal": lazy(network=lk.mlp(()), widths="constant"),
+    "windows": lazy(network=lk.mlp(()), ridge=1.0, fit_intercept=False, widths="constant"),
     "network readout": lazy(network=SMALL, readout="network"),
     "starts": lazy(network=SMALL, n_starts=3),
     "last layer": lazy(network=SMALL, parameters="last"),

@@ -1,8 +1,10 @@
 """Certificates after a search over settings."""
 
+from functools import partial
 from typing import Any
 
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.pipeline import make_pipeline
@@ -24,52 +26,53 @@ def searched(grid: dict[str, list[Any]], start: Any = None, **options: Any) -> G
     return found.fit(X, Y)
 
 
-def test_the_misses_of_all_settings_are_added() -> None:
-    search = searched({"ridge": [0.1, 1.0, 10.0]})
+@pytest.mark.parametrize("kind", [GridSearchCV, partial(RandomizedSearchCV, n_iter=3)])
+def test_the_misses_of_all_settings_are_added(kind: Any) -> None:
+    search = kind(model(), {"ridge": [0.1, 1.0, 10.0]}, scoring=SCORE, cv=2).fit(X, Y)
     own, found = search.best_estimator_.certificate_, lk.after_search(search)
     assert own.coverage == lk.certify(n=60, alpha=0.05).coverage
     assert found.coverage == pytest.approx(1 - 3 * (1 - own.coverage))
     assert found.bounds["search"] == found.coverage < found.bounds["ghost_point"] == own.coverage
-    assert "chosen among 3 settings" in str(found)
-    assert "union bound" in str(found)
-    assert "Nothing but these 3 settings was compared" in str(found)
+    for words in ("chosen among 3 settings", "union bound", "Nothing but these 3 settings was"):
+        assert words in str(found)
     assert "No setting was chosen by looking" not in str(found)
     assert "set_params" in str(own)
     assert "set_params" not in str(found)
 
 
-def test_settings_with_guarantees_of_their_own() -> None:
-    bases = [lk.Public(), lk.Split(0.5)]
-    search = searched({"base": bases, "construction": ["plus", "minmax"]})
-    misses = [
-        1 - lk.certify(n=60, alpha=0.05, base=base, construction=construction).coverage  # type: ignore[operator]
-        for base in bases
-        for construction in ("plus", "minmax")
-    ]
-    assert lk.after_search(search).coverage == pytest.approx(1 - sum(misses))
+BASES = [lk.Public(), lk.Split(0.5)]
+PRIVATE = [lk.DPSGD(epsilon, epochs=1) for epsilon in (0.01, 0.1)]
 
 
-def test_settings_of_the_base_can_be_searched() -> None:
-    start = model(base=lk.DPSGD(epochs=1), alpha=0.1)
-    search = searched({"base__epsilon": [0.01, 0.1]}, start)
-    assert set(search.best_params_) == {"base__epsilon"}
-    assert search.best_estimator_.base.epsilon in (0.01, 0.1)
-    misses = [
-        1 - lk.certify(n=60, alpha=0.1, base=lk.DPSGD(epsilon, epochs=1)).coverage  # type: ignore[operator]
-        for epsilon in (0.01, 0.1)
-    ]
+@pytest.mark.parametrize(
+    ("grid", "start", "own"),
+    [
+        (
+            {"base": BASES, "construction": ["plus", "minmax"]},
+            {},
+            [{"base": base, "construction": c} for base in BASES for c in ("plus", "minmax")],
+        ),
+        (
+            {"base__epsilon": [0.01, 0.1]},
+            {"base": lk.DPSGD(epochs=1), "alpha": 0.1},
+            [{"base": base, "alpha": 0.1} for base in PRIVATE],
+        ),
+    ],
+)
+def test_settings_with_guarantees_of_their_own(grid: Any, start: Any, own: Any) -> None:
+    search = searched(grid, model(**start))
+    misses = [1 - lk.certify(**{"n": 60, "alpha": 0.05} | each).coverage for each in own]
     assert lk.after_search(search).coverage == pytest.approx(1 - sum(misses))
-    assert start.base == lk.DPSGD(epochs=1)
+    if "base" in start:
+        assert search.best_estimator_.base in PRIVATE
+        assert start["base"] == lk.DPSGD(epochs=1)
 
 
 def test_what_any_of_the_settings_assumes_is_assumed() -> None:
-    import torch
-
     networks = [lk.mlp((4,)), torch.nn.Linear(X.shape[1], 1)]
-    search = searched({"network": networks})
-    assert any("starting weights" in one for one in lk.after_search(search).assumptions)
-    alone = searched({"network": networks[:1]})
-    assert not any("starting weights" in one for one in lk.after_search(alone).assumptions)
+    for count in (1, 2):
+        found = lk.after_search(searched({"network": networks[:count]}))
+        assert any("starting weights" in one for one in found.assumptions) == (count == 2)
 
 
 def test_many_settings_leave_nothing() -> None:
@@ -98,12 +101,6 @@ def test_baselines_keep_their_own_theorem() -> None:
     own = search.best_estimator_.certificate_.coverage
     assert lk.after_search(search).coverage == pytest.approx(1 - 2 * (1 - own))
     assert lk.after_search(searched({"calibration": [0.4, 0.5]}, start)).coverage is None
-
-
-def test_searches_that_list_their_settings_count() -> None:
-    search = RandomizedSearchCV(model(), {"ridge": [0.1, 1.0, 10.0]}, n_iter=2, scoring=SCORE, cv=2)
-    own = search.fit(X, Y).best_estimator_.certificate_.coverage
-    assert lk.after_search(search).coverage == pytest.approx(1 - 2 * (1 - own))
 
 
 class Adaptive:

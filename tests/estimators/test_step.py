@@ -99,28 +99,22 @@ def test_sketched_models_equal_refits_on_the_sketched_rows(
 
 
 Needed = tuple[LazyStep, int, int]
-# Settings, weights, and the bytes of 100 rows.
+SQUARE, NARROW = 100 * 100, Sketch(19)
+FOLDS: dict[str, Any] = {"construction": "cv+", "features": NARROW}
+# Settings, weights, and how many numbers are counted for 100 rows.
 MEMORY: dict[str, Needed] = {
-    "kernel": (LazyStep(1.0), 100, 100 * 100 * 8),
-    "kernel and models": (LazyStep("auto"), 1000, (2 + KERNELS) * 100 * 100 * 8),
-    "primal": (LazyStep(1.0), 99, (100 * 100 + 3 * 99**2) * 8),
-    "primal and models": (LazyStep("auto"), 99, ((2 + KERNELS) * 100 * 100 + 3 * 99**2) * 8),
-    "sketch": (LazyStep(1.0, features=Sketch(19)), 1000, (100 * 20 + 3 * 19**2) * 8),
+    "kernel": (LazyStep(1.0), 100, SQUARE),
+    "kernel and models": (LazyStep("auto"), 1000, (2 + KERNELS) * SQUARE),
+    "primal": (LazyStep(1.0), 99, SQUARE + 3 * 99**2),
+    "primal and models": (LazyStep("auto"), 99, (2 + KERNELS) * SQUARE + 3 * 99**2),
+    "sketch": (LazyStep(1.0, features=NARROW), 1000, 2000 + 3 * 19**2),
     "sketch and models": (
-        LazyStep("auto", features=Sketch(19)),
+        LazyStep("auto", features=NARROW),
         10,
-        (4000 + 3 * 19**2 + KERNELS * 100 * 100) * 8,
+        4000 + 3 * 19**2 + KERNELS * SQUARE,
     ),
-    "sketch and folds": (
-        LazyStep(1.0, construction="cv+", features=Sketch(19)),
-        10,
-        (2000 + 8 * 19**2) * 8,
-    ),
-    "sketch and many folds": (
-        LazyStep(1.0, construction="cv+", features=Sketch(19), folds=50),
-        10,
-        (4000 + 8 * 19**2) * 8,
-    ),
+    "sketch and folds": (LazyStep(1.0, **FOLDS), 10, 2000 + 8 * 19**2),
+    "sketch and many folds": (LazyStep(1.0, **FOLDS, folds=50), 10, 4000 + 8 * 19**2),
 }
 Free = Callable[[int], None]
 
@@ -133,8 +127,8 @@ def free(monkeypatch: pytest.MonkeyPatch) -> Free:
 
 @pytest.mark.parametrize("name", MEMORY)
 def test_what_does_not_fit_is_refused_with_the_bytes_it_needs(name: str, free: Free) -> None:
-    step, weights, needed = MEMORY[name]
-    machine = replace(MACHINE, budget=500)
+    (step, weights, numbers), machine = MEMORY[name], replace(MACHINE, budget=500)
+    needed = 8 * numbers
     free(needed + 500)
     step.check_fits(100, weights, machine)
     free(needed + 499)
@@ -156,21 +150,20 @@ def measured_peak(run: Callable[[], object]) -> int:
 
 
 SKETCH = Sketch(60)
-OPTIONS: dict[str, LazyStep] = {
-    "constant": LazyStep(0.5),
-    "absolute, chosen ridge": LazyStep("auto"),
-    "leverage": LazyStep(0.5, widths="leverage"),
-    "leverage, chosen ridge": LazyStep("auto", widths="leverage"),
-    "full": LazyStep(0.5, construction="full"),
-    "full, chosen ridge": LazyStep("auto", construction="full"),
-    "cv+": LazyStep(0.5, construction="cv+"),
-    "cv+, chosen ridge": LazyStep("auto", construction="cv+"),
-    "huber": LazyStep(0.5, loss=lk.Huber()),
-    "primal": LazyStep(0.5, features=SKETCH),
-    "primal, chosen ridge": LazyStep("auto", features=SKETCH),
-    "primal, cv+": LazyStep(0.5, construction="cv+", features=SKETCH),
-    "primal, cv+, chosen ridge": LazyStep("auto", construction="cv+", features=SKETCH),
+TERMS: dict[str, dict[str, Any]] = {
+    "constant": {},
+    "leverage": {"widths": "leverage"},
+    "full": {"construction": "full"},
+    "cv+": {"construction": "cv+"},
+    "primal": {"features": SKETCH},
+    "primal, cv+": {"construction": "cv+", "features": SKETCH},
 }
+OPTIONS: dict[str, LazyStep] = {
+    f"{name}, {ridge}": LazyStep(ridge, **terms)
+    for name, terms in TERMS.items()
+    for ridge in RIDGES
+}
+OPTIONS["huber"] = LazyStep(0.5, loss=lk.Huber())
 
 
 @pytest.mark.skipif(MACHINE.device.type != "cpu", reason="what the processor holds is measured")
@@ -218,15 +211,11 @@ class NeverLearns(lk.Public):
         raise AssertionError("the base was learnt")
 
 
-def never_learning(**settings: Any) -> lk.LazyJackknifeRegressor:
-    model = lk.LazyJackknifeRegressor(large(), NeverLearns(), widths="constant")
-    model.set_params(device=MACHINE.device, memory_budget=LEAST_BUDGET, **settings)
-    return model
-
-
 @pytest.mark.parametrize("ridge", RIDGES)
 def test_the_estimator_refuses_before_the_base_is_learnt(ridge: float | str, free: Free) -> None:
-    model = never_learning(ridge=ridge)
+    terms: dict[str, Any] = {"device": MACHINE.device, "memory_budget": LEAST_BUDGET}
+    terms |= {"ridge": ridge, "widths": "constant"}
+    model = lk.LazyJackknifeRegressor(large(), NeverLearns(), **terms)
     needed = 50 * 50 * 8 * (2 + KERNELS if ridge == "auto" else 1)
     free(needed + LEAST_BUDGET - 1)
     with pytest.raises(NotEnoughMemory, match=f"{needed:,} bytes"):
@@ -234,13 +223,9 @@ def test_the_estimator_refuses_before_the_base_is_learnt(ridge: float | str, fre
     free(needed + LEAST_BUDGET)
     with pytest.raises(AssertionError, match="the base was learnt"):
         model.fit(*linear(50))
-
-
-def test_the_estimator_counts_the_moved_weights_and_the_rows_left(free: Free) -> None:
-    model = never_learning(ridge=1.0, parameters="last")
-    free(LEAST_BUDGET + 1000)
+    free(LEAST_BUDGET + 1000)  # the weights that move and the rows that are left count
     with pytest.raises(NotEnoughMemory, match="21 features of 60 rows"):
-        model.fit(*linear(60))
+        model.set_params(parameters="last").fit(*linear(60))
     with pytest.raises(NotEnoughMemory, match="kernel of 30 rows"):
         model.set_params(base=lk.Split(0.5), parameters="all").fit(*linear(60))
 
@@ -305,31 +290,22 @@ def test_rounding_that_outweighs_the_ridge_is_refused(n: int, form: str) -> None
         assert rounding_share(models, 0.1, 1.0) > SMALL_SHARE
 
 
-def test_the_grid_looks_at_no_data() -> None:
-    X, _ = data(30)
-    far = 100 + 50 * data(7, seed=2)[0]
-    module = large()
-    tangents = [linearise(module, rows, machine=MACHINE) for rows in (X, far)]
-    grid, other = (
-        ridge_grid(tangent, rows, 3) for tangent, rows in zip(tangents, (X, far), strict=True)
-    )
-    assert torch.equal(grid, other)
+def test_the_grid_looks_at_the_network_and_its_seed_alone() -> None:
+    X, far = data(30)[0], 100 + 50 * data(7, seed=2)[0]
+    near, other = (linearise(large(), rows, machine=MACHINE) for rows in (X, far))
+    grid = ridge_grid(near, X, 3)
+    assert torch.equal(grid, ridge_grid(other, far, 3))
     assert len(grid) == 20
     assert grid[-1] / grid[0] == pytest.approx(1e10)
-    unit = typical_size(tangents[0], far, 3)
-    for rows, y in ((X, data(30)[1]), (X, 1e3 * data(30)[1] - 7), (3 * X, data(30)[1])):
-        ridges = LazyStep("auto", seed=3).models(tangents[0], rows, y).models.ridges
-        powers = torch.log2(ridges / unit)
-        assert_close(powers, powers.round(), 1e-9)
-
-
-def test_the_grid_follows_the_network_and_its_seed() -> None:
-    X, _ = data(5)
-    tangent = linearise(large(), X, machine=MACHINE)
     probes = torch.randn(64, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
     scale = np.square(reference.jacobian(large(), probes)).sum(axis=1).mean()
-    assert ridge_grid(tangent, X, 3)[0].item() == pytest.approx(1e-4 * scale)
-    assert ridge_grid(tangent, X, 4)[0] != ridge_grid(tangent, X, 3)[0]
+    assert grid[0].item() == pytest.approx(1e-4 * scale)
+    assert ridge_grid(near, X, 4)[0] != grid[0]
+    unit = typical_size(near, far, 3)
+    for rows, y in ((X, data(30)[1]), (X, 1e3 * data(30)[1] - 7), (3 * X, data(30)[1])):
+        ridges = LazyStep("auto", seed=3).models(near, rows, y).models.ridges
+        powers = torch.log2(ridges / unit)
+        assert_close(powers, powers.round(), 1e-9)
 
 
 def test_codes_take_a_grid_without_a_scale() -> None:

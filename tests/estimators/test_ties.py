@@ -22,6 +22,7 @@ from lazyknife.compare import BOOSTING, PROCESS
 from lazyknife.estimators.fit_input import Seeds
 from lazyknife.estimators.mapie import MapieRegressor
 from lazyknife.intervals import CONSTRUCTIONS, kappa, kth_largest, kth_smallest
+from zoo import Net
 
 N = 60
 LAWS = {  # two values of y, the second one rarer
@@ -77,50 +78,38 @@ def misses(model, X, y, certified=True):
     return count
 
 
-class InFloat32(nn.Module):
+def in_float32(net: Net, x: Tensor) -> Tensor:
     """Works in float32 inside, whatever the type of its weights."""
-
-    def __init__(self, features: int) -> None:
-        super().__init__()
-        self.body, self.head = nn.Linear(features, 32), nn.Linear(32, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        parts = [part.float() for layer in (self.body, self.head) for part in layer.parameters()]
-        hidden = torch.tanh(nn.functional.linear(x.float(), parts[0], parts[1]))
-        return nn.functional.linear(hidden, parts[2], parts[3]).to(x.dtype)
+    parts = [part.float() for part in net.parameters()]
+    hidden = torch.tanh(nn.functional.linear(x.float(), parts[0], parts[1]))
+    return nn.functional.linear(hidden, parts[2], parts[3]).to(x.dtype)
 
 
-class OnlyFloat32(nn.Module):
-    """Fails in float64."""
-
-    def __init__(self, features: int) -> None:
-        super().__init__()
-        self.layer, self.constant = nn.Linear(features, 32), torch.ones(32) / 3
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.tanh(self.layer(x)) @ self.constant
+def rounded_inside(features: int) -> nn.Module:
+    return Net(in_float32, body=nn.Linear(features, 32), head=nn.Linear(32, 1))
 
 
-class Cancels(nn.Module):
+def only_float32(features: int) -> nn.Module:
+    """Fails in float64: a constant is neither a parameter nor a buffer."""
+    ones = torch.ones(32) / 3
+    return Net(lambda net, x: torch.tanh(net.layer(x)) @ ones, layer=nn.Linear(features, 32))
+
+
+def cancels(features: int) -> nn.Module:
     """Sums numbers that are far larger than the result, so that float32 leaves it few digits."""
-
-    def __init__(self, features: int) -> None:
-        super().__init__()
-        self.body, self.head = nn.Linear(features, 64), nn.Linear(64, 1)
-        self.body.requires_grad_(False).weight[32:] = self.body.weight[:32] * (1 + 1e-3)
-        self.body.bias[32:] = self.body.bias[:32]
-        self.head.weight.requires_grad_(False).copy_(10.0 * (1 - 2 * (torch.arange(64) // 32)))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(torch.tanh(self.body(x)))
+    body, head = nn.Linear(features, 64), nn.Linear(64, 1)
+    body.requires_grad_(False).weight[32:] = body.weight[:32] * (1 + 1e-3)
+    body.bias[32:] = body.bias[:32]
+    head.weight.requires_grad_(False).copy_(10.0 * (1 - 2 * (torch.arange(64) // 32)))
+    return nn.Sequential(body, nn.Tanh(), head)
 
 
 NETWORKS = {
     "float32": lk.mlp((16, 16)),
     "float64": lambda features: lk.mlp((16, 16))(features).double(),
-    "float32 inside": InFloat32,
-    "float32 only": OnlyFloat32,
-    "cancelling": Cancels,
+    "float32 inside": rounded_inside,
+    "float32 only": only_float32,
+    "cancelling": cancels,
 }
 TRAINED = {
     "split": (lk.SplitConformalRegressor, {}),
@@ -174,20 +163,17 @@ def test_a_network_that_fails_in_float64_is_an_assumption():
         assert str(model.certificate_).count("does not run in float64") == count
 
 
+SINGLE = {"network": lk.mlp((16,)), "ridge": 1.0}
 LAZY = {
     "plus": {},
     "minmax": {"construction": "minmax"},
     "full": {"construction": "full"},
     "cv+": {"construction": "cv+"},
-    "plus, network": {"network": lk.mlp((16,), skip=True), "ridge": 1.0},
-    "minmax, network": {"network": lk.mlp((16,)), "ridge": 1.0, "construction": "minmax"},
-    "full, network": {"network": lk.mlp((16,)), "ridge": 1.0, "construction": "full"},
-    "readout": {
-        "network": lk.mlp((16,)),
-        "readout": "network",
-        "widths": "constant",
-        "ridge": 1.0,
-    },
+    "leverage": {"ridge": 1e4, "widths": "leverage"},
+    "plus, network": {**SINGLE, "network": lk.mlp((16,), skip=True)},
+    "minmax, network": {**SINGLE, "construction": "minmax"},
+    "full, network": {**SINGLE, "construction": "full"},
+    "readout": {**SINGLE, "readout": "network", "widths": "constant"},
 }
 
 
@@ -200,6 +186,20 @@ def test_lazy_models(name):
         without=["one value"] if "network" in LAZY[name] else [],
     )
     assert not any(found.values()), found
+
+
+@pytest.mark.filterwarnings("ignore:no coverage is guaranteed")
+@pytest.mark.parametrize("construction", ["full", "plus"])
+def test_a_network_of_float32_is_covered_wherever_it_is_certified(construction):
+    certified = 0
+    for seed, law in enumerate(LAWS):
+        model = lk.LazyJackknifeRegressor(
+            rounded_inside, construction=construction, random_state=seed
+        )
+        missed = misses(model, *drawn(law, 1 + seed % 2, seed), certified=False)
+        assert model.certificate_.coverage is None or not missed
+        certified += model.certificate_.coverage is not None
+    assert certified > 0
 
 
 def nearest(loo, X, ranks):
@@ -222,9 +222,8 @@ def test_these_laws_catch_ends_that_are_rounded_to_the_nearest(model):
     assert any(found.values()), found
 
 
-RIDGES = np.logspace(-3, 6, 37)
 MAPIE = {
-    "ridge": MapieRegressor(RidgeCV(RIDGES)),
+    "ridge": MapieRegressor(RidgeCV(np.logspace(-3, 6, 37))),
     "boosting": MapieRegressor(BOOSTING),
     "process": MapieRegressor(PROCESS),
 }

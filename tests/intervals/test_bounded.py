@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from lazyknife import LazyJackknifeRegressor, mlp
+from lazyknife import mlp
 from lazyknife.compute import Machine
 from lazyknife.estimators.fit_network import LazyStep
 from lazyknife.intervals import CONSTRUCTIONS
@@ -152,12 +151,6 @@ def test_rows_and_columns_that_do_not_fit_are_taken_in_parts() -> None:
         assert torch.allclose(one, other, rtol=ROUNDING)
 
 
-def test_many_levels_and_calls_in_any_order() -> None:
-    loo, new = models_of(*rows_of(250, seed=5)), far_and_near(6)
-    for ranks in ([2, 4, 8, 16, 32, 64], [64, 2], [16]):
-        assert_same_ends(loo, new, ranks)
-
-
 @pytest.mark.parametrize(
     "chosen",
     [
@@ -172,14 +165,3 @@ def test_everything_else_looks_at_all_models(chosen: dict[str, Any]) -> None:
     X, y = rows_of(chosen.pop("rows", 200), seed=1)
     step = LazyStep(**{"ridge": 1.0, **chosen})
     assert not isinstance(step.models(tangent_of(X), X, y), Windowed)
-
-
-def test_a_saved_model_gives_the_same_intervals(tmp_path: Path) -> None:
-    X, y = (each.numpy() for each in rows_of(200, seed=3))
-    model = LazyJackknifeRegressor(mlp((4,)), ridge=1.0, widths="constant", random_state=0)
-    wanted = model.fit(X, y).predict_interval(X[:20])
-    assert isinstance(model.loo_, BoundedReadout)
-    model.save(tmp_path / "m.lk")
-    found = LazyJackknifeRegressor.load(tmp_path / "m.lk").predict_interval(X[:20])
-    assert (found.lower == wanted.lower).all()
-    assert (found.upper == wanted.upper).all()

@@ -20,7 +20,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from torch import Tensor, nn
 
 import lazyknife as lk
 from lazyknife.intervals import CONSTRUCTIONS, Construction
@@ -172,62 +171,3 @@ def test_real_tables_in_badly_chosen_units(table: str) -> None:
     for settings in ({}, ONE, {"construction": "full"}):
         found = covered(draw, 100, settings, fits=4)
         assert not found or shortfall(found, 100) < Z
-
-
-@pytest.mark.parametrize(
-    ("settings", "construction", "ridge"),
-    [
-        (ONE, "minmax", 100.0),
-        (ONE, "plus", 1e4),
-        (ONE, "plus", 100.0),
-        ({}, "plus", 1.0),
-        ({}, "minmax", "auto"),
-        ({"widths": "leverage"}, "plus", 1e4),
-    ],
-)
-def test_rows_of_two_kinds_are_always_covered(
-    settings: dict[str, Any], construction: str, ridge: float | str
-) -> None:
-    """Y is a function of x, which has two values: exactly, every end is a tie, none is missed."""
-    rng = np.random.default_rng(0)
-    kinds = rng.integers(0, 2, 340)
-    X, y = np.array([[0.0, 0.0], [0.0, 1.0]])[kinds], rng.normal(size=2)[kinds]
-    model = lk.LazyJackknifeRegressor(
-        **settings, ridge=ridge, construction=construction, random_state=0
-    ).fit(X[:240], y[:240])
-    assert model.certificate_.coverage is not None
-    assert model.predict_interval(X[240:]).covers(y[240:]).all()
-
-
-class InFloat32(nn.Module):
-    """A network that works in float32 inside, where batches of other sizes round otherwise."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body, self.head = nn.Linear(3, 32), nn.Linear(32, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        weights = [part.float() for layer in (self.body, self.head) for part in layer.parameters()]
-        hidden = torch.tanh(nn.functional.linear(x.float(), weights[0], weights[1]))
-        return nn.functional.linear(hidden, weights[2], weights[3]).to(x.dtype)
-
-
-@pytest.mark.parametrize("construction", ["full", "plus"])
-def test_rows_alone_are_covered_as_rows_in_a_batch(construction: str) -> None:
-    """One row at a time once covered .25 under .90: its output differed in the eighth digit."""
-    torch.manual_seed(0)
-    network = InFloat32()
-    shares = []
-    for seed in range(3):
-        X, y = rare_ones(np.random.default_rng(seed), 89)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "no coverage is guaranteed")
-            model = lk.LazyJackknifeRegressor(
-                network, base=lk.Public(), construction=construction, random_state=seed
-            ).fit(X[:49], y[:49])
-        if model.certificate_.coverage is not None:
-            alone = [
-                model.predict_interval(X[i : i + 1]).covers(y[i : i + 1]) for i in range(49, 89)
-            ]
-            shares.append(np.mean(alone))
-    assert not shares or np.mean(shares) > 0.85
