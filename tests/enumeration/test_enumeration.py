@@ -68,23 +68,19 @@ def test_a_planted_error_is_found(name: str) -> None:
     assert max(gaps) > 0.04  # coverage falls this far below the certificate at least
 
 
-def test_coins_cover_on_average_over_seeds() -> None:
-    """(2κ − 1)/(n + 1), where fits with less than three heads, which are refused, cover."""
+def test_coins_are_certified_for_every_seed_and_cover_on_average_over_seeds() -> None:
+    """2κ/(n + 2), the label lemma's bound for two labels, and (2κ − 1)/(n + 1) on average.
+
+    Fits with less than three heads, which are refused, cover.
+    """
     n, total = 4, 0.0
     probability = WithCoins.searched / n
     for heads in (3, 4):
-        case = tossed(PLACES, heads)
+        found = tossed(PLACES, heads).enumeration()
         chance = math.comb(n, heads) * probability**heads * (1 - probability) ** (n - heads)
-        total += chance * float(case.enumeration().miss(tuple(range(5))))
+        total += chance * float(found.miss(tuple(range(5))))
+        assert list(found.certified) == pytest.approx([1 - 2 / 6])
     assert 0.05 < total <= 1 / 5
-
-
-@pytest.mark.parametrize("heads", [3, 4])
-def test_coins_are_certified_for_every_seed(heads: int) -> None:
-    """2κ/(n + 2), the label lemma's bound for two labels."""
-    found = tossed(PLACES, heads).enumeration()
-    found.miss(tuple(range(5)))
-    assert list(found.certified) == pytest.approx([1 - 2 / 6])
 
 
 def test_unequal_folds_are_certified() -> None:

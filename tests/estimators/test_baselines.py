@@ -101,19 +101,6 @@ def test_networks_never_see_the_rows_that_they_leave_out(model, sizes):
     assert torch.equal(each[:, 7], before.models.outputs(new)[before.model_of[7]])
 
 
-def test_cv_plus_interval_by_its_definition():
-    X, y = linear(20)
-    model = lk.CVPlusRegressor(**SETTINGS, folds=4, alpha=0.2).fit(X, y)
-    rows, fold_of = torch.from_numpy(X), model.loo_.model_of
-    by_fold = model.loo_.models.outputs(rows).numpy()
-    errors = np.array([abs(y[i] - by_fold[fold_of[i], i]) for i in range(20)])
-    result = model.predict_interval(X)
-    for row in range(20):
-        centres = by_fold[fold_of, row]
-        assert result.lower[row] == pytest.approx(np.sort(centres - errors)[4 - 1], abs=5e-5)
-        assert result.upper[row] == pytest.approx(np.sort(centres + errors)[21 - 4 - 1], abs=5e-5)
-
-
 def test_split_conformal_by_its_definition():
     X, y = linear(41)
     model = lk.SplitConformalRegressor(**SETTINGS, calibration=0.5, alpha=0.2).fit(X, y)
@@ -134,18 +121,6 @@ def test_naive_uses_training_errors_and_trains_one_network():
     errors = np.sort(np.abs(y - model.predict(X)))
     result = model.predict_interval(X)
     np.testing.assert_allclose(result.upper - result.point, errors[31 - 6 - 1])
-
-
-def test_a_network_that_cannot_be_batched_is_trained_in_a_loop():
-    X, y = linear(10)
-    network = branching(nn.Linear(3, 1))
-    found, twin = (
-        lk.JackknifeRegressor(each, epochs=1, alpha=0.2, random_state=4).fit(X, y)
-        for each in (network, network.layer)
-    )
-    found, twin = (model.predict_interval(X).to_numpy() for model in (found, twin))
-    assert np.isfinite(found).all()
-    np.testing.assert_allclose(found, twin, rtol=1e-5)
 
 
 def test_random_starts_differ_and_a_module_is_one_public_start():

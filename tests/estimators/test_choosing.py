@@ -190,20 +190,6 @@ def test_advice_on_widths_that_rounding_decides(remedy: dict[str, str]) -> None:
     assert fitted(X, y, alpha=0.1, random_state=0, **remedy).certificate_.coverage is not None
 
 
-def linear(left: Tensor, right: Tensor) -> Tensor:
-    return left @ right.T
-
-
-@pytest.mark.filterwarnings("ignore:no coverage is guaranteed")
-def test_candidates_that_cannot_be_compared_leave_no_certificate() -> None:
-    """The first candidate cannot be factored with both of two equal rows, which one model lacks."""
-    X, y, _, _ = data(1, 60, 3)
-    X[:2] = 1.3e9
-    model = fitted(X, y, network=[wide(linear), wide("gaussian")], scaling=None)
-    assert model.loo_.undetermined == 60
-    assert model.certificate_.coverage is None
-
-
 @pytest.mark.parametrize(("name", "n"), [("laplace", 12), ("list", 9)])
 def test_every_fold_is_the_full_model_of_the_rows_outside(name: str, n: int) -> None:
     X, y, new, _ = data(n, n)
@@ -214,17 +200,6 @@ def test_every_fold_is_the_full_model_of_the_rows_outside(name: str, n: int) -> 
         rows = part.numpy()
         assert np.ptp(predictions[:, rows], axis=1).max() == 0  # one model for the whole fold
         check_twin(model, k, rows, X, y, new)
-
-
-def test_mutants_are_caught() -> None:
-    """Choices of the full model, or of another one, fail the comparison for some row."""
-    X, y, _, _ = data(11, 9)
-    model = fitted(X, y, network=NETWORKS["laplace"])
-    choice = model.choice_
-    assert not all(same_choice(choice, j, choice, -1) for j in range(len(y)))
-    assert not all(same_choice(choice, j, choice, (j + 1) % len(y)) for j in range(len(y)))
-    places = {tuple(weights) for weights in choice.weights}
-    assert len(places) > 1
 
 
 # Widths.
@@ -281,33 +256,6 @@ def part_of(n: int, random_state: int) -> Array:
     generator = torch.Generator().manual_seed(Seeds.of(random_state).lazy)
     coins = torch.rand(n, generator=generator, dtype=torch.float64).numpy()
     return coins < 400 / n
-
-
-def agreeing(n: int) -> tuple[int, Array]:
-    """A seed whose part of n − 1 rows is that of n rows without the last one, which is in it."""
-    for state in range(1000):
-        part = part_of(n, state)
-        if part[-1] and np.array_equal(part_of(n - 1, state), part[:-1]):
-            return state, part
-    raise AssertionError
-
-
-@pytest.mark.slow
-def test_a_search_on_a_part_of_the_rows_is_one_of_the_rows_alone() -> None:
-    n = 430
-    state, part = agreeing(n)
-    X, y, new, _ = data(0, n)
-    terms: dict[str, Any] = {
-        "network": wide("laplace"),
-        "random_state": state,
-        "feature_weights": None,
-    }
-    model, twin = fitted(X, y, **terms), fitted(X[:-1], y[:-1], **terms)
-    assert model.choice_.searched == part.sum() == twin.choice_.searched + 1
-    assert same_choice(model.choice_, n - 1, twin.choice_, -1)
-    np.testing.assert_allclose(each(model, new)[:, -1], twin.predict(new), rtol=0, atol=1e-8)
-    outside = np.flatnonzero(~part)
-    assert all(same_choice(model.choice_, j, model.choice_, -1) for j in outside)
 
 
 def test_the_part_of_the_rows_has_a_random_size() -> None:

@@ -48,19 +48,16 @@ REFITS = {
 @pytest.mark.parametrize("case", REFITS)
 def test_jackknife_plus_equals_n_explicit_refits(case, readout):
     settings, moved = REFITS[case]
-    X, y = linear(25)
-    X_new = linear(7, seed=1)[0]
-    settings = {"widths": "constant", "alpha": 0.2, "random_state": 3, "ridge": 2.0} | settings
-    model = lk.LazyJackknifeRegressor(lk.mlp((6,)), readout=readout, **settings).fit(X, y)
+    (X, y), X_new = linear(25), linear(7, seed=1)[0]
+    terms = {"widths": "constant", "alpha": 0.2, "random_state": 3, "ridge": 2.0}
+    model = lk.LazyJackknifeRegressor(lk.mlp((6,)), readout=readout, **terms | settings).fit(X, y)
     module, rows, new = model.base_.module, torch.from_numpy(X), torch.from_numpy(X_new)
     for name, parameter in module.named_parameters():
         parameter.requires_grad_(name in moved)
-    targets = y - reference.outputs(module, rows)
-    jacobian = reference.jacobian(module, rows)
+    targets, jacobian = y - reference.outputs(module, rows), reference.jacobian(module, rows)
     refits = reference.refits(jacobian, targets, 2.0, settings.get("fit_intercept", True))
-    left_out = PREDICTIONS[readout](module, refits, rows)[np.arange(25), np.arange(25)]
-    at_new = PREDICTIONS[readout](module, refits, new)
-    errors, predictions = np.abs(y - left_out), at_new[:, :-1]
+    at_rows, at_new = (PREDICTIONS[readout](module, refits, part) for part in (rows, new))
+    errors, predictions = np.abs(y - at_rows[:, :-1].diagonal()), at_new[:, :-1]
     result = model.predict_interval(X_new)
     close = {"rtol": 1e-9, "atol": 1e-9}
     np.testing.assert_allclose(result.lower, np.sort(predictions - errors)[:, 5 - 1], **close)
@@ -213,48 +210,6 @@ def test_a_moved_network_far_from_its_tangent_is_reported():
         )
 
 
-def test_split_uses_only_the_other_part():
-    """Labels of the base's own part reach the leave-one-out step through θ0 alone."""
-    X, y = linear(40)
-    settings = {"random_state": 0}
-    model = lk.LazyJackknifeRegressor(base=lk.Split(0.4), **settings).fit(X, y)
-    assert len(model.loo_.residuals) == 24
-    learn, _ = lk.Split(0.4).rows(40, model.seeds_.rows)
-    frozen = lk.LazyJackknifeRegressor(base=lk.Split(0.4, lk.Plain(epochs=1, lr=1e-99)), **settings)
-    changed = y.copy()
-    changed[learn] += 100.0
-    np.testing.assert_array_equal(
-        frozen.fit(X, y).predict_interval(X).to_numpy(),
-        frozen.fit(X, changed).predict_interval(X).to_numpy(),
-    )
-
-
-@pytest.mark.filterwarnings("ignore:the moved networks are far")
-@pytest.mark.parametrize(
-    ("settings", "factor"),
-    [
-        ({}, -30),
-        ({"network": lk.mlp((64, 64), skip=True)}, -30),
-        ({"network": lk.mlp((8,)), "readout": "network"}, -3),
-        ({"network": lk.mlp((8,)), "features": lk.Sketch(8)}, -3),
-    ],
-    ids=str,
-)
-def test_the_ridge_of_a_left_out_model_ignores_its_row(settings, factor):
-    X, y = linear(25)
-    changed, moved = y.copy(), X.copy()
-    changed[7] += 1e3
-    moved[7] *= factor
-    first = lk.LazyJackknifeRegressor(**settings, random_state=0).fit(X, y)
-    second = lk.LazyJackknifeRegressor(**settings, random_state=0).fit(moved, changed)
-    assert first.ridge_[7] == second.ridge_[7]
-    assert first.ridge_[-1] != second.ridge_[-1]  # the full model does look at it
-    new = torch.from_numpy(linear(5, seed=9)[0])
-    np.testing.assert_allclose(
-        first.loo_.scaled(new).each[:, 7], second.loo_.scaled(new).each[:, 7], rtol=1e-9
-    )
-
-
 # Behaviour as a scikit-learn estimator.
 
 
@@ -352,9 +307,6 @@ def test_the_score_that_is_used_unasked(settings, score, chosen):
     assert model.get_params()["widths"] is None
     asked = lk.LazyJackknifeRegressor(**FAST | settings, widths=score).fit(GOOD_X, GOOD_Y)
     assert asked.predict_interval(GOOD_X) == model.predict_interval(GOOD_X)
-
-
-# Constructions, levels and certificates.
 
 
 WAYS = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -101,15 +100,6 @@ def test_the_library_of_the_frame_makes_no_difference(construction: str) -> None
     assert_close(found[0], found[2], 1e-12)
 
 
-def test_unknown_categories_and_gaps_in_new_rows() -> None:
-    frame, y = table()
-    complete = frame.drop(index=ROW)
-    new = complete.iloc[:3].assign(city=["Cork", None, "Rome"], size=[np.nan, 90.0, 80.0])
-    result = fitted(complete, np.delete(y, ROW)).predict_interval(new)
-    assert np.isfinite(result.point).all()
-    assert (result.lower < result.upper).all()
-
-
 def test_numbers_in_a_frame_are_those_of_an_array() -> None:
     frame, y = table()
     numbers = frame[["size"]].assign(other=frame["garage"].astype(int))
@@ -117,29 +107,35 @@ def test_numbers_in_a_frame_are_those_of_an_array() -> None:
     assert_close(*results, 1e-12)
 
 
-def test_a_network_of_finite_width_needs_the_rows_to_predict() -> None:
-    frame, y = table(30)
-    new, _ = table(20, seed=1)
-    network = lk.mlp((4,), skip=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        alone = lk.LazyJackknifeRegressor(network, random_state=0).fit(frame, y)
+COLUMNS = make_column_transformer(  # receives the frame
+    (OneHotEncoder(handle_unknown="ignore"), ["city"]),
+    (SimpleImputer(), ["age"]),
+    ("passthrough", ["size", "garage"]),
+)
+FINITE = lk.mlp((4,), skip=True)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lk.LazyJackknifeRegressor(FINITE, scaling="standardize", random_state=0),
+        lk.LazyJackknifeRegressor(scaling=COLUMNS, random_state=0),
+        lk.SplitConformalRegressor(FINITE, epochs=1, random_state=0),
+    ],
+)
+def test_what_learns_from_the_rows_needs_those_to_predict(model: Any) -> None:
+    (frame, y), new = table(30), table(20, seed=1)[0]
+    pooled = model.fit(frame, y, X_pool=new)
+    assert pooled.certificate_.coverage is not None
+    assert "X_pool" in str(pooled.certificate_)
+    assert np.isfinite(pooled.predict_interval(new).lower).all()
+
+
+@pytest.mark.filterwarnings("ignore:no coverage is guaranteed")
+def test_a_network_of_finite_width_has_no_certificate_without_them() -> None:
+    alone = lk.LazyJackknifeRegressor(FINITE, random_state=0).fit(*table(30))
     assert alone.certificate_.coverage is None
     assert "encoded by the training rows alone" in str(alone.certificate_)
-    transformer = make_column_transformer(  # receives the frame
-        (OneHotEncoder(handle_unknown="ignore"), ["city"]),
-        (SimpleImputer(), ["age"]),
-        ("passthrough", ["size", "garage"]),
-    )
-    for model in (
-        lk.LazyJackknifeRegressor(network, scaling="standardize", random_state=0),
-        lk.LazyJackknifeRegressor(scaling=transformer, random_state=0),
-        lk.SplitConformalRegressor(network, epochs=1, random_state=0),
-    ):
-        pooled = model.fit(frame, y, X_pool=new)
-        assert pooled.certificate_.coverage is not None
-        assert "X_pool" in str(pooled.certificate_)
-        assert np.isfinite(pooled.predict_interval(new).lower).all()
 
 
 NUMBERS = ["size", "age", "garage"]

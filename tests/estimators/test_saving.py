@@ -213,13 +213,6 @@ def test_settings_may_be_set_after_the_fit(reloaded):
         reloaded(later.set_params(ridge=3.0))
 
 
-def test_what_models_share_is_written_once(tmp_path, reloaded):
-    again = reloaded(fitted("leverage"))
-    assert again._certify.loo is again.loo_
-    tensors = load((tmp_path / "m.lk").read_bytes().partition(b"\n")[2])
-    assert not any("_certify" in name for name in tensors)
-
-
 # Networks and functions of the user's own.
 
 

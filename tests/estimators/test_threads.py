@@ -201,36 +201,24 @@ LEARNERS: dict[str, Any] = {
 }
 
 
-def fitted(name: str, network: Any, seed: int) -> np.ndarray:
-    return intervals(FITTED[name](network, seed), NEW)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("network", LEARNERS)
+@pytest.mark.parametrize(
+    "network",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name != "dropout")) for name in LEARNERS],
+)
 def test_fits_in_threads_equal_fits_alone_bit_for_bit(network: str) -> None:
     """All ways to fit at once, those that draw random numbers in training among them."""
-    asked = [(name, seed) for seed in (0, 1) for name in FITTED]
-    alone = [fitted(name, LEARNERS[network], seed) for name, seed in asked]
-    first, second = alone[: len(FITTED)], alone[len(FITTED) :]
-    if network != "one module for all":  # which is a start without a seed
-        assert not any(map(np.array_equal, first, second))
-    jobs = [lambda a=a: fitted(a[0], LEARNERS[network], a[1]) for a in asked * 2]
-    for ask, expected, result in zip(asked * 2, alone * 2, in_threads(jobs), strict=True):
-        check_same(result, expected, err_msg=str(ask))
-
-
-def test_some_threads_fit_while_others_predict() -> None:
     model = lazy(network=dropping).fit(X, Y)
-    expected, fits = intervals(model, NEW), ["Plain", "DPSGD", "SplitConformalRegressor"]
-    alone = {name: fitted(name, dropping, 3) for name in fits}
-    jobs: list[Callable[[], Any]] = []
-    for k in range(12):
-        jobs += [lambda k=k: fitted(fits[k % 3], dropping, 3)]
-        jobs += [lambda: intervals(model, NEW)] * 4
-    results = in_threads(jobs)
-    for k, result in enumerate(results):
-        wanted = expected if k % 5 else alone[fits[(k // 5) % 3]]
-        check_same(result, wanted)
+
+    def job(name: str, seed: int) -> Callable[[], np.ndarray]:
+        return lambda: intervals(FITTED[name](LEARNERS[network], seed), NEW)
+
+    first, second = ([job(name, seed) for name in FITTED] for seed in (0, 1))
+    jobs = [*first, *second, lambda: intervals(model, NEW)]  # and some predict meanwhile
+    alone = [ask() for ask in jobs]
+    if network != "one module for all":  # which is a start without a seed
+        assert not any(map(np.array_equal, alone[: len(first)], alone[len(first) :]))
+    for expected, result in zip(alone * 2, in_threads(jobs * 2), strict=True):
+        check_same(result, expected)
 
 
 def test_private_fits_of_networks_that_draw_nothing_run_side_by_side() -> None:
@@ -249,19 +237,3 @@ def test_private_fits_of_networks_that_draw_nothing_run_side_by_side() -> None:
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(fit, range(2)))
-
-
-def test_bars_of_several_threads_do_not_disturb_each_other(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    streams = sys.stdout, sys.stderr
-    settings = LAZY | {"base": lk.Plain(epochs=3), "verbose": True}
-
-    def fit() -> np.ndarray:
-        return intervals(lk.LazyJackknifeRegressor(**settings).fit(X, Y), NEW)
-
-    expected = fit()
-    for result in in_threads([fit] * THREADS):
-        check_same(result, expected)
-    assert (sys.stdout, sys.stderr) == streams
-    assert capsys.readouterr().err.count("training") >= THREADS

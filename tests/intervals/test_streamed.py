@@ -132,51 +132,40 @@ class Plain:
         return Rows(X.new_zeros(len(X)), X, X.square().sum(dim=1))
 
 
-Exact = list[list[Fraction]]
+exact = np.vectorize(Fraction, otypes=[object])
 
 
-def exact_matrix(values: Tensor) -> Exact:
-    return [[Fraction(value) for value in row] for row in values.tolist()]
-
-
-def product(left: Exact, right: Exact) -> Exact:
-    columns = list(zip(*right, strict=True))
-    return [[sum(a * b for a, b in zip(row, c, strict=True)) for c in columns] for row in left]
-
-
-def solved(matrix: Exact, right: Exact) -> Exact:
+def solved(matrix: Any, right: Any) -> Any:
     """Gauss-Jordan elimination of a positive definite matrix, without rounding."""
-    rows = [[*row, *more] for row, more in zip(matrix, right, strict=True)]
-    for k, pivot in enumerate(rows):
-        rows[k] = [value / pivot[k] for value in pivot]
-        for i, row in enumerate(rows):
-            if i != k and row[k]:
-                rows[i] = [a - row[k] * b for a, b in zip(row, rows[k], strict=True)]
-    return [row[len(matrix) :] for row in rows]
+    rows = np.column_stack([matrix, right])
+    for k in range(len(rows)):
+        rows[k] /= rows[k, k]
+        others = np.arange(len(rows)) != k
+        rows[others] -= rows[others, k : k + 1] * rows[k]
+    return rows[:, -1]
 
 
 def exact_ends(
     passes: Passes, X: Tensor, y: Tensor, first: int, new: Tensor, ranks: list[int]
-) -> tuple[Exact, Exact]:
-    """Both ends of jackknife+ by solving for each model in rational numbers."""
-    old, at = (exact_matrix(passes.features(each)[0]) for each in (X, new))
+) -> tuple[Any, Any]:
+    """Both ends of jackknife+, (m, ranks), by solving for each model in rational numbers."""
+    old, at = (exact(passes.features(each)[0].numpy()) for each in (X, new))
     center = Fraction(passes.center)
-    targets = [[Fraction(value) - center] for value in y.tolist()]
-    lower, upper = [list[Fraction]() for _ in new], [list[Fraction]() for _ in new]
+    targets, penalty = exact(y.numpy()) - center, exact(np.zeros((old.shape[1],) * 2))
+    for a in range(X.shape[1]):
+        penalty[a, a] = Fraction(passes.ridge)
+    ends = []
     for j in range(first, len(y)):
-        kept = [row for i, row in enumerate(old) if i != j]
-        turned = [list(column) for column in zip(*kept, strict=True)]
-        gram = product(turned, kept)
-        for a in range(X.shape[1]):
-            gram[a][a] += Fraction(passes.ridge)
-        moments = product(turned, [row for i, row in enumerate(targets) if i != j])
-        weights = solved(gram, moments)
-        error = abs(targets[j][0] - product([old[j]], weights)[0][0])
-        for i, (value,) in enumerate(product(at, weights)):
-            lower[i].append(value + center - error)
-            upper[i].append(value + center + error)
-    lows = [[sorted(row)[k - 1] for k in ranks] for row in lower]
-    return lows, [[sorted(row)[-k] for k in ranks] for row in upper]
+        kept, labels = np.delete(old, j, axis=0), np.delete(targets, j)
+        weights = solved(kept.T @ kept + penalty, kept.T @ labels)
+        error, values = abs(targets[j] - old[j] @ weights), at @ weights + center
+        ends.append([values - error, values + error])
+    lows, highs = (np.sort(side, axis=1) for side in np.array(ends).transpose(1, 2, 0))
+    return lows[:, [k - 1 for k in ranks]], highs[:, [-k for k in ranks]]
+
+
+def contained(low: float, exact: Fraction) -> bool:
+    return low == -math.inf or Fraction(low) <= exact
 
 
 KINDS = ("plain", "scales", "alike", "equal", "far", "leverage", "noiseless")
@@ -224,13 +213,10 @@ def test_ends_contain_those_of_rational_numbers(kind: str, ridge: float) -> None
             continue
         lower, upper = plus(loo, new, ranks)[1:]
         lows, highs = exact_ends(passes, X, y, 5, new, ranks)
-        for i in range(len(new)):
-            for k in range(len(ranks)):
-                low, high = float(lower[i, k]), float(upper[i, k])
-                assert low == -math.inf or Fraction(low) <= lows[i][k]
-                assert high == math.inf or Fraction(high) >= highs[i][k]
+        assert all(map(contained, lower.flatten().tolist(), lows.flatten()))
+        assert all(map(contained, (-upper).flatten().tolist(), -highs.flatten()))
         if kind == "plain":  # not by being infinite
-            assert float(upper[0, 0]) == pytest.approx(float(highs[0][0]), rel=1e-3)
+            assert float(upper[0, 0]) == pytest.approx(float(highs[0, 0]), rel=1e-3)
 
 
 @pytest.mark.parametrize("kind", ["plain", "noiseless", "far"])
