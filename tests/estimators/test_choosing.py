@@ -148,6 +148,13 @@ HARD: dict[str, tuple[int, Any]] = {
     "large units of y": (30, lambda X, y: (X, 1e150 * y)),
     "a column far from 0": (30, far_from_0),
     "two dates": (30, two_dates),
+    "ties": (24, lambda X, y: (X, np.round(y))),
+    "two values": (24, lambda X, y: (X, (y > 0).astype(float))),
+    "constant y": (24, lambda X, y: (X, np.full(len(y), 3.3))),
+    "a grid": (24, lambda X, y: (np.round(X / X.std(axis=0)), y)),
+    "duplicates": (24, lambda X, y: (np.repeat(X[:8], 3, axis=0), np.repeat(y[:8], 3))),
+    "one x": (24, lambda X, y: (np.repeat(X[:1], 24, axis=0), y)),
+    "far x": (24, lambda X, y: (np.where(np.arange(72).reshape(24, 3) == 5, 1e12, X), y)),
 }
 
 
@@ -159,6 +166,9 @@ def test_hard_rows_keep_their_certificate(name: str, terms: dict[str, Any]) -> N
     model = fitted(*rows, alpha=0.1, **terms)
     assert model.loo_.undetermined == 0
     assert model.certificate_.coverage is not None
+    found = model.predict_interval(rows[0])
+    assert np.isfinite(found.to_numpy()).all()
+    assert (found.lower <= found.upper).all()
     if name == "vast y, few rows" and terms:
         one = fitted(*rows, network=mlp((8,)), alpha=0.1, **terms)
         assert one.certificate_.coverage is not None

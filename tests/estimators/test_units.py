@@ -33,24 +33,3 @@ def test_other_units_of_features_change_nothing(units):
     found, coverage = result(X * units, y, NEW * units)
     assert coverage == COVERAGE
     assert_close(found.to_numpy(), EXPECTED.to_numpy(), relative=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("rows", "targets"),
-    [
-        (X, np.round(y)),
-        (X, (y > 0).astype(float)),
-        (X, np.full(24, 3.3)),
-        (np.round(X), y),
-        (np.repeat(X[:8], 3, axis=0), np.repeat(y[:8], 3)),
-        (np.repeat(X[:1], 24, axis=0), y),
-        (X, np.where(np.arange(24) == 5, 1e12, y)),
-        (np.where(np.arange(48).reshape(24, 2) == 5, 1e12, X), y),
-    ],
-    ids=["ties", "binary", "constant", "grid", "duplicates", "one x", "outlier", "far x"],
-)
-def test_ties_duplicates_and_outliers_have_finite_intervals(rows, targets):
-    found, coverage = result(rows, targets, NEW)
-    assert coverage == COVERAGE
-    assert np.isfinite(found.to_numpy()).all()
-    assert (found.lower <= found.upper).all()
