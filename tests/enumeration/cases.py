@@ -54,13 +54,8 @@ SINGULAR: Rows = [(4, 1, 7), (4, 2, 4), (1, 3, 1), (2, 4, 2), (6, 5, 6), (8, 6, 
 BINARY: Rows = [(3, 1), (0, 0), (0, 1), (10, 0), (1, 1), (2, 0)]
 PLANE: Rows = [(-2, -2, 0.99), (-2, 3, -0.34), (10, 10, 0.85), (1, 10, -1.03), (10, 1, -0.29)]
 SEVEN: Rows = [
-    (-1.06, 0.1, -0.88),
-    (-3.83, -2.07, -3.41),
-    (1.08, -1.6, 0.99),
-    (-0.33, 0.4, -0.57),
-    (1.14, 3.74, 0.72),
-    (2.02, -0.46, 2.23),
-    (-4.26, -0.45, -3.64),
+    *[(-1.06, 0.1, -0.88), (-3.83, -2.07, -3.41), (1.08, -1.6, 0.99), (-0.33, 0.4, -0.57)],
+    *[(1.14, 3.74, 0.72), (2.02, -0.46, 2.23), (-4.26, -0.45, -3.64)],
 ]
 FOUR: Rows = [(2, 0.92), (0, -0.59), (1, 1.52), (2, -0.67)]  # given beside a bag
 
@@ -150,24 +145,15 @@ def line(bias: bool = True) -> nn.Module:
     return network
 
 
-FULL = {"network": line(), "ridge": 0.5, "construction": "full"}
 LINE = {"network": line(), "ridge": 0.5, "widths": "constant"}
-ONE_FEATURE = {  # so few for the rows that windows of models decide
-    "network": line(bias=False),
-    "fit_intercept": False,
-    "ridge": 0.5,
-    "widths": "constant",
-}
-AUTO = {"network": line(), "ridge": "auto", "widths": "constant"}
+FULL = {"network": line(), "ridge": 0.5, "construction": "full"}
+# So few features for the rows that windows of models decide.
+ONE_FEATURE = {**LINE, "network": line(bias=False), "fit_intercept": False}
+AUTO = {**LINE, "ridge": "auto"}
 TINY = {"network": mlp((2,)), "widths": "constant"}
 MOVED = {**TINY, "readout": "network", "ridge": 2.0}
 KERNELS = {"network": [wide("laplace"), wide("gaussian")], "widths": "constant"}
-SCALED = {
-    "network": wide("laplace", 1.0),
-    "widths": "constant",
-    "ridge": 1.0,
-    "feature_weights": None,
-}
+SCALED = {**LINE, "network": wide("laplace", 1.0), "ridge": 1.0, "feature_weights": None}
 
 
 def path(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
@@ -229,25 +215,26 @@ class Parted(LazyJackknifeRegressor):
         return Leaving(n - part_of(n), part_of(n))
 
 
-def set_aside(rows: Rows, **settings: Any) -> Case:
-    """The last five of nine rows as one bag, beside the first four."""
-    places = drawn_part(8, LAZY_SEED).tolist()
-
-    def make(alpha: float) -> Parted:
-        return Parted(**settings, alpha=alpha, random_state=SEED)
-
+def beside(make: Callable[[float], Any], places: Sequence[int], rows: Rows) -> Case:
+    """The last five of nine rows as one bag, beside the first four at places of their own."""
     return one(fits(make, places=places, given=rows[:4]), rows[4:])
 
 
+def set_aside(rows: Rows, **settings: Any) -> Case:
+    def make(alpha: float) -> Parted:
+        return Parted(**settings, alpha=alpha, random_state=SEED)
+
+    return beside(make, drawn_part(8, LAZY_SEED).tolist(), rows)
+
+
 def base_apart(rows: Rows) -> Case:
-    """Likewise with a base that is trained on four of eight rows."""
+    """With a base that is trained on the four."""
     base = lk.Split(0.5, lk.Plain(epochs=20, lr=0.1))
-    places = base.rows(8, Seeds.of(SEED).rows)[0].tolist()
 
     def make(alpha: float) -> LazyJackknifeRegressor:
         return LazyJackknifeRegressor(**LINE, base=base, alpha=alpha, random_state=SEED)
 
-    return one(fits(make, places=places, given=rows[:4]), rows[4:])
+    return beside(make, base.rows(8, Seeds.of(SEED).rows)[0].tolist(), rows)
 
 
 def split(atoms: Rows, given: Rows) -> Case:
@@ -324,12 +311,7 @@ class Answers(BaseMethod):
         return math.prod((self.honest if t else 1 - self.honest for t in true), start=Fraction(1))
 
 
-REMEMBERED: Rows = [
-    (1, 0, 0, 0, 10.0),
-    (0, 1, 0, 0, 10.1),
-    (0, 0, 1, 0, 10.2),
-    (0, 0, 0, 1, 10.3),
-]
+REMEMBERED: Rows = [(*unit, 10 + k / 10) for k, unit in enumerate(np.eye(4).tolist())]
 
 
 def private(honest: Fraction = HONEST, **settings: Any) -> Method:

@@ -197,23 +197,18 @@ def all_scored(rows: Any) -> Case:
 WEAK = {"network": mlp((8,)), "widths": "constant", "ridge": 1e3}  # the base decides
 TRUE_EPSILON = math.log(HONEST / (1 - HONEST))
 
+MINMAX = {**LINE, "construction": "minmax"}
 MUTANTS: dict[str, list[Case]] = {
     "one rank more": each(changed(lazy(**LINE), one_rank_more), *BAGS),
-    "one rank more, minmax": each(
-        changed(lazy(construction="minmax", **LINE), one_rank_more), TWO_VALUES
-    ),
+    "one rank more, minmax": each(changed(lazy(**MINMAX), one_rank_more), TWO_VALUES),
     "one rank more, full": each(changed(lazy(**FULL), one_rank_more), *BAGS),
     "ties missed": [every(changed(lazy(**LINE), without_ties), TIED, 4)],
-    "rounding, plus": [every(changed(lazy(**LINE), constructed(BARE_PLUS)), TWO, 6)],
-    "rounding, minmax": [
-        every(changed(lazy(construction="minmax", **LINE), constructed(BARE_MINMAX)), THIRDS, 3)
-    ],
     "ties missed, full": [every(changed(lazy(**FULL), without_ties), TIED, 4)],
+    "rounding, plus": [every(changed(lazy(**LINE), constructed(BARE_PLUS)), TWO, 6)],
+    "rounding, minmax": [every(changed(lazy(**MINMAX), constructed(BARE_MINMAX)), THIRDS, 3)],
     "κ/(n + 1) claimed for plus": [one(claiming(lazy(2, **LINE), 2 / 5), SCALES)],
     "errors on training rows": each(changed(lazy(**LINE), constructed("naive")), ERRORS),
-    "intervals around the full model": each(
-        changed(lazy(**LINE), constructed("jackknife")), ERRORS
-    ),
+    "around the full model": each(changed(lazy(**LINE), constructed("jackknife")), ERRORS),
     "folds not left out": [folded(one(changed(lazy(**FOLDS), constructed("naive")), ERRORS))],
     "λ chosen once": each(changed(lazy(**AUTO), at_one_ridge), RIDGES),
     "λ chosen once, full": each(changed(lazy(**FULL | {"ridge": "auto"}), at_one_ridge), RIDGES),
@@ -221,17 +216,15 @@ MUTANTS: dict[str, list[Case]] = {
     "features scaled by all rows": each(changed(lazy(), in_one_frame), SCALES),
     "features less the median of all rows": each(changed(lazy(**SCALED), less_the_median), NEAR),
     "doubts ignored": each(changed(lazy(**PATHS), without_doubts), SINGULAR),
-    "features scaled without the new row": each(
-        changed(lazy(construction="full"), in_one_frame), FRAMES
-    ),
+    "scaled without the new row": each(changed(lazy(construction="full"), in_one_frame), FRAMES),
     "features standardised by all rows": each(changed(lazy(**LINE), standardised), RIDGES),
     "scale of y by all rows": each(changed(lazy(**AUTO), on_one_scale), RIDGES),
     "base trained on all rows": each(changed(lazy(**WEAK), trained), SCALES),
     "rows set aside are scored": [all_scored(SCALES)],
-    "memory without privacy": [one(claiming(private(widths="constant"), 1 / 4), REMEMBERED)],
-    "half of ε": [
-        one(claiming(private(widths="constant"), math.exp(TRUE_EPSILON / 2) / 4), REMEMBERED)
-    ],
+    "memory without privacy": each(claiming(private(widths="constant"), 1 / 4), REMEMBERED),
+    "half of ε": each(
+        claiming(private(widths="constant"), math.exp(TRUE_EPSILON / 2) / 4), REMEMBERED
+    ),
 }
 
 # Found by another order of the rows, since an enumeration fits only one of them.

@@ -59,6 +59,14 @@ def test_values_come_back(value):
     assert alike(value, through(value))
 
 
+@pytest.mark.parametrize("kind", [np.random.default_rng, np.random.RandomState])
+def test_random_generators_go_on_where_they_were(kind):
+    random = kind(3)
+    random.normal(size=3)
+    again = through(random)
+    assert np.array_equal(random.normal(size=5), again.normal(size=5))
+
+
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 NESTED = st.recursive(
     LEAVES,
@@ -104,6 +112,11 @@ NO_DATA = [
 def test_what_is_not_data_is_refused_by_its_place(value):
     with pytest.raises(ValueError, match=r"^model\.made by\.1(\.0)? cannot be saved"):
         in_state().value({"made by": (0, value)}, "model")
+
+
+def test_text_is_as_wide_as_it_is_long():
+    objects = [["builtins.list", ["a", "bc"]], ["numpy.ndarray", [[0], "U500000000"]]]
+    assert _read(objects, {}, {})([1]).dtype == np.dtype("<U2")
 
 
 def test_saveable_classes_are_records_of_this_package_and_a_few_others():
