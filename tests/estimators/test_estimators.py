@@ -210,6 +210,19 @@ def test_a_moved_network_far_from_its_tangent_is_reported():
         )
 
 
+def test_split_uses_only_the_other_part():
+    """Labels of the base's own part reach the leave-one-out step through θ0 alone."""
+    X, y = linear(40)
+    frozen = lk.LazyJackknifeRegressor(
+        base=lk.Split(0.4, lk.Plain(epochs=1, lr=1e-99)), random_state=0
+    )
+    before = frozen.fit(X, y).predict_interval(X)
+    assert len(frozen.loo_.residuals) == 24
+    changed = y.copy()
+    changed[frozen.base.rows(40, frozen.seeds_.rows)[0]] += 100.0
+    assert frozen.fit(X, changed).predict_interval(X) == before
+
+
 # Behaviour as a scikit-learn estimator.
 
 
