@@ -237,3 +237,18 @@ def test_private_fits_of_networks_that_draw_nothing_run_side_by_side() -> None:
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(fit, range(2)))
+
+
+def test_bars_of_several_threads_do_not_disturb_each_other(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    streams = sys.stdout, sys.stderr
+
+    def fit() -> np.ndarray:
+        return intervals(lazy(base=lk.Plain(epochs=3), verbose=True).fit(X, Y), NEW)
+
+    expected = fit()
+    for result in in_threads([fit] * THREADS):
+        check_same(result, expected)
+    assert (sys.stdout, sys.stderr) == streams
+    assert capsys.readouterr().err.count("training") >= THREADS

@@ -143,3 +143,9 @@ def test_rows_and_columns_that_do_not_fit_are_taken_in_parts() -> None:
     new = far_and_near(1)
     for one, other in zip(plus(tight, new, [30, 2]), plus(loo, new, [30, 2]), strict=True):
         assert torch.allclose(one, other, rtol=ROUNDING)
+
+
+def test_many_levels_and_calls_in_any_order() -> None:
+    loo, new = models_of(*rows_of(250, seed=5)), far_and_near(6)
+    for ranks in ([2, 4, 8, 16, 32, 64], [64, 2], [16]):
+        assert_same_ends(loo, new, ranks)
