@@ -18,41 +18,44 @@ from lazyknife.certificate.certify import left_out
 from rows import linear
 
 QUICK = lk.wide("gaussian", scale=1.0)
-SETTINGS: dict[str, Any] = {
-    "ridge": 1.0,
-    "widths": "constant",
-    "feature_weights": None,
-    "random_state": 0,
-}
+SETTINGS: dict[str, Any] = {"ridge": 1.0, "widths": "constant", "feature_weights": None}
 
 
 def fitted(n: int, network: Any = None, **settings: Any) -> lk.LazyJackknifeRegressor:
     X, y = linear(n)
-    return lk.LazyJackknifeRegressor(network, **settings).fit(X[:, :1], y)
-
-
-# --- the certificate before the fit is that of the fit -------------------------------------------
+    return lk.LazyJackknifeRegressor(network, random_state=0, **settings).fit(X[:, :1], y)
 
 
 @pytest.mark.parametrize("construction", ["plus", "minmax", "cv+"])
 @pytest.mark.parametrize("n", [400, 401, 1000, 1001])
 def test_the_certificate_of_a_fit_is_known_before(n: int, construction: str) -> None:
-    found = fitted(n, QUICK, construction=construction, **SETTINGS).certificate_
-    assert found == certify(n=n, alpha=0.1, construction=construction, network=QUICK)
+    model = fitted(n, QUICK, construction=construction, **SETTINGS)
+    for alpha in (0.1, 100 / 1001):
+        expected = certify(n=n, alpha=alpha, construction=construction, network=QUICK)
+        assert model.certify(alpha=alpha) == expected
+    found = model.certificate_
+    assert found == model.certify(alpha=0.1)
     if construction != "cv+":
         assert f"n = {501 if n == 1001 else n}, " in found.subject
         assert ("500 more were set aside" in str(found)) == (n == 1001)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("construction", ["plus", "minmax"])
-@pytest.mark.parametrize("n", [401, 1001, 2000])
-def test_the_certificate_of_the_default_is_known_before(n: int, construction: str) -> None:
-    model = fitted(n, construction=construction, random_state=0)
-    assert model.certificate_ == certify(n=n, alpha=0.1, construction=construction)
-    assert model.certify(alpha=100 / 1001) == certify(
-        n=n, alpha=100 / 1001, construction=construction
-    )
+MODULE, PRIVATE = torch.nn.Linear(1, 1), Perturbed(sensitivity=1.0, epsilon=0.1, norm="l1")
+
+
+@pytest.mark.parametrize(
+    ("network", "base", "assumed"),
+    [
+        (MODULE, None, "starting weights"),  # assumed to be public
+        ([lk.mlp((2,)), lk.mlp((3,)), QUICK], PRIVATE, "asserted"),  # two of them are paid for
+    ],
+)
+def test_that_of_networks_of_ones_own_is_known_before(
+    network: Any, base: BaseMethod | None, assumed: str
+) -> None:
+    found = fitted(40, network, base=base, ridge=1.0).certificate_
+    assert found == certify(n=40, alpha=0.1, base=base, network=network)
+    assert any(assumed in each for each in found.assumptions)
 
 
 @pytest.mark.parametrize("base", [None, Split(0.3), DPSGD(epochs=1)])
@@ -72,7 +75,7 @@ def test_plans_and_fits_count_rows_by_one_rule(
 @pytest.mark.parametrize(("ridge", "coins"), [("auto", True), (1.0, False)])
 @pytest.mark.parametrize("construction", ["plus", "minmax", "cv+"])
 def test_coins_that_choose_a_ridge_are_counted(ridge: Any, coins: bool, construction: str) -> None:
-    terms = {"features": lk.Sketch(8), "construction": construction, "random_state": 0}
+    terms = {"features": lk.Sketch(8), "construction": construction}
     found, rank = fitted(501, lk.mlp((4,)), ridge=ridge, **terms).certificate_, 50
     misses = {
         "plus": 2 * rank / 503 if coins else (2 * rank - 1) / 502,
@@ -82,7 +85,6 @@ def test_coins_that_choose_a_ridge_are_counted(ridge: Any, coins: bool, construc
     assert found.coverage == 1 - misses[construction]
     assert ("whichever rows it draws" in str(found)) == (coins and construction == "plus")
     assert ("a given seed" in found.scope) == (coins and construction == "minmax")
-    assert "a fit or certificate that is refused counts as covered" in found.scope
 
 
 def test_who_has_a_part_set_aside() -> None:
@@ -93,13 +95,6 @@ def test_who_has_a_part_set_aside() -> None:
     assert rows(base=DPSGD()) == 2000
     assert rows(construction="full") == 4000
     assert rows(base=Split(0.5)) == 1000
-
-
-def test_a_module_of_ones_own_is_assumed_to_be_public_before_the_fit() -> None:
-    module = torch.nn.Linear(1, 1)
-    found = fitted(30, module, ridge=1.0, random_state=0).certificate_
-    assert found == certify(n=30, alpha=0.1, network=module)
-    assert any("starting weights" in each for each in found.assumptions)
 
 
 @pytest.mark.parametrize(
@@ -115,16 +110,6 @@ def test_a_base_that_would_train_nothing_is_refused_before_the_fit(
 ) -> None:
     with pytest.raises(ValueError, match="no weights to train"):
         ask(base=DPSGD(), network=QUICK, **terms)
-
-
-def test_several_private_networks_are_paid_for_before_the_fit() -> None:
-    networks = [lk.mlp((2,)), lk.mlp((3,)), QUICK]
-    base = Perturbed(sensitivity=1.0, epsilon=0.1, norm="l1")
-    model = fitted(40, networks, base=base, random_state=0)
-    assert model.certificate_ == certify(n=40, alpha=0.1, base=base, network=networks)
-
-
-# --- the fewest rows -----------------------------------------------------------------------------
 
 
 def fewest(coverage: float, **terms: Any) -> int:
@@ -165,50 +150,41 @@ def test_no_fewer_rows_are_enough(coverage: float, terms: dict[str, Any]) -> Non
     assert found.alpha == plan(n=found.n, **task).alpha
 
 
-def test_the_fewest_rows_of_a_base_that_needs_more_than_one() -> None:
-    base = DPSGD(noise_multiplier=50.0, epochs=1, batch_size=16)
-    found = plan_rows(coverage=0.8, base=base)
-    assert found.n == 16  # fewer rows than a batch cannot be learnt from
-
-
 @pytest.mark.slow
 def test_the_rows_that_a_plan_asks_for_are_enough() -> None:
     found = plan_rows(coverage=0.999)
     assert found.n == 1997
-    model = fitted(found.n, alpha=found.alpha, random_state=0)
+    model = fitted(found.n, alpha=found.alpha)
     assert model.certificate_ == found.certificate
     assert np.isfinite(model.predict_interval(np.zeros((1, 1))).upper).all()
 
 
-# --- searches ------------------------------------------------------------------------------------
+def test_a_base_may_need_more_rows_than_a_wanted_coverage() -> None:
+    base = DPSGD(noise_multiplier=50.0, epochs=1, batch_size=16)
+    assert plan_rows(coverage=0.8, base=base).n == 16  # fewer cannot be learnt from
+    base = Perturbed(sensitivity=1.0, epsilon=1.0)
+    found = plan(n=1100, coverage=0.9, alpha=1e-3, base=base, network=QUICK)
+    assert "At least 1997 rows are needed." in str(found)
 
 
-def search(n: int, grid: dict[str, list[Any]], network: Any = QUICK, **more: Any) -> GridSearchCV:
+@pytest.mark.parametrize(
+    ("n", "name", "offers"),
+    [
+        *((n, "construction", ["plus", "minmax"]) for n in (401, 1001)),
+        (1001, "network", [QUICK, lk.mlp((2,))]),  # which count rows otherwise
+    ],
+)
+def test_a_search_adds_what_fits_of_all_rows_miss(n: int, name: str, offers: list[Any]) -> None:
+    settings = {"network": QUICK, "alpha": 0.02} | SETTINGS
     X, y = linear(n)
-    model = lk.LazyJackknifeRegressor(network, **SETTINGS | more)
+    model = lk.LazyJackknifeRegressor(**settings, random_state=0)
     score = lk.interval_score_scorer(0.2)
-    return GridSearchCV(model, grid, scoring=score, cv=2).fit(X[:, :1], y)
-
-
-@pytest.mark.parametrize("n", [401, 1001])
-def test_a_search_adds_what_fits_of_all_rows_miss(n: int) -> None:
-    kinds = ["plus", "minmax"]
-    found = lk.after_search(search(n, {"construction": kinds}, alpha=0.02))
-    own = [certify(n=n, alpha=0.02, construction=kind, network=QUICK).coverage for kind in kinds]
-    assert found.coverage == pytest.approx(1 - sum(1 - each for each in own))  # type: ignore[operator]
+    search = GridSearchCV(model, {name: offers}, scoring=score, cv=2).fit(X[:, :1], y)
+    found = lk.after_search(search)
+    own = [fitted(n, **settings | {name: offer}).certificate_.coverage for offer in offers]
+    assert own[0] != own[1]
+    assert found.coverage == pytest.approx(1 - sum(1 - each for each in own))
     assert ("a given seed" in found.scope) == (n == 401)  # of minmax, whatever was chosen
-
-
-def test_networks_that_count_rows_otherwise_are_added_as_they_are() -> None:
-    networks = [QUICK, lk.mlp((2,))]
-    found = lk.after_search(search(1001, {"network": networks}, alpha=0.02))
-    fits = [fitted(1001, network, alpha=0.02, **SETTINGS) for network in networks]
-    own = [fit.certificate_.coverage for fit in fits]
-    assert own[0] != own[1]  # one network with a given λ has nothing to choose
-    assert found.coverage == pytest.approx(1 - sum(1 - each for each in own))  # type: ignore[operator]
-
-
-# --- warnings ------------------------------------------------------------------------------------
 
 
 def warning_of(model: Any, level: float) -> str:
@@ -219,25 +195,25 @@ def warning_of(model: Any, level: float) -> str:
 
 
 @pytest.mark.parametrize(
-    ("n", "settings", "level", "said", "needed"),
+    ("n", "base", "level", "said", "needed"),
     [
-        (1001, {}, 1e-4, "501 left-out", "At least 9999 are needed, which takes 13331 rows in all"),
-        (1001, {}, 1e-3, "501 left-out", "999 are needed, which takes 1997 rows in all, not 1001"),
-        (30, {}, 1e-2, "30", "infinite. At least 99 rows are needed"),
-        (30, {}, 5e-4, "30", "infinite. At least 3997 rows are needed"),
+        (1001, None, 1e-4, "501 left-out", "9999 are needed, which takes 13331 rows in all"),
         (
-            30,
-            {"base": Split(0.5)},
-            0.05,
-            "15 left-out",
-            "19 are needed, which takes 37 rows in all",
+            1001,
+            None,
+            1e-3,
+            "501 left-out",
+            "999 are needed, which takes 1997 rows in all, not 1001",
         ),
+        (30, None, 1e-2, "30", "infinite. At least 99 rows are needed"),
+        (30, None, 5e-4, "30", "infinite. At least 3997 rows are needed"),
+        (30, Split(0.5), 0.05, "15 left-out", "19 are needed, which takes 37 rows in all"),
     ],
 )
 def test_a_warning_says_how_many_rows_are_needed_in_all(
-    n: int, settings: dict[str, Any], level: float, said: str, needed: str
+    n: int, base: BaseMethod | None, level: float, said: str, needed: str
 ) -> None:
-    model = fitted(n, lk.mlp((4,)) if settings else QUICK, **SETTINGS | settings)
+    model = fitted(n, lk.mlp((4,)) if base else QUICK, base=base, **SETTINGS)
     found = warning_of(model, level)
     assert f"{said} rows are too few for alpha={level}: " in found
     assert needed in found
@@ -249,9 +225,3 @@ def test_split_conformal_counts_its_calibration_rows() -> None:
     said = warning_of(model.fit(X[:, :1], y), 0.05)
     assert said.startswith("9 left-out rows are too few")
     assert said.endswith("At least 19 are needed, which takes 62 rows in all, not 30")
-
-
-def test_no_epsilon_is_planned_where_rows_in_all_are_too_few() -> None:
-    base = Perturbed(sensitivity=1.0, epsilon=1.0)
-    found = plan(n=1100, coverage=0.9, alpha=1e-3, base=base, network=QUICK)
-    assert "At least 1997 rows are needed." in str(found)

@@ -11,7 +11,6 @@ from lazyknife.intervals import CONSTRUCTIONS, kappa
 
 GUARANTEED = [c for c in CONSTRUCTIONS if CONSTRUCTIONS[c].miss is not None]
 
-# --- the largest alpha --------------------------------------------------------------------------
 
 PLANNED = [
     (150, Public(), 0.9),
@@ -65,9 +64,6 @@ def test_no_alpha_is_said_to_be_enough_where_none_is(base, construction, coverag
     assert words in str(found)
 
 
-# --- the most ε ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("construction", "coverage", "base"),
     [
@@ -97,7 +93,6 @@ INFINITE = "the intervals are infinite, whatever the base. At least 9 rows are n
 @pytest.mark.parametrize(
     ("n", "coverage", "base", "words"),
     [
-        (100, 0.9, None, "No ε certifies 0.9"),
         (100, 0.9, None, "at most 0.8118. Use a smaller alpha."),
         (5, 0.5, Perturbed(sensitivity=1.0, epsilon=1.0), INFINITE),  # κ = 0 certifies at any ε
     ],
@@ -105,28 +100,18 @@ INFINITE = "the intervals are infinite, whatever the base. At least 9 rows are n
 def test_no_epsilon_is_said_to_be_enough_where_none_is(n, coverage, base, words):
     found = plan(n=n, coverage=coverage, alpha=0.1, base=base)
     assert (found.alpha, found.epsilon, found.certificate) == (None, None, None)
+    assert str(found).startswith("No ε ")
     assert words in str(found)
 
 
-# --- folds --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("folds", "public"), [(10, 1 - 28 / 110), (50, 1 - 20 / 102)])
-def test_folds_are_planned_as_public_weights_certify_them(folds, public):
+def test_folds_are_planned_as_public_weights_certify_them():
     """With few rows in a fold weights that saw the rows have a worse bound than public ones."""
-    task = {"n": 100, "alpha": 0.1, "construction": "cv+", "folds": folds}
-    assert certify(**task, base=Public()).coverage == pytest.approx(public)
-    found = plan(coverage=0.7, **task)
-    if folds == 10:
-        assert 0.7 <= found.certificate.coverage < public
-        assert found.certificate.coverage == certify(**task, base=found.base).coverage
-    else:
-        assert found.certificate is None
-        assert "a base certifies at most 0.5466" in str(found)
-        assert "base=Public(), which certifies 0.8039" in str(found)
-
-
-# --- combinations that mean nothing -------------------------------------------------------------
+    task = {"n": 100, "coverage": 0.7, "alpha": 0.1, "construction": "cv+"}
+    assert plan(**task).certificate.coverage >= 0.7
+    found = plan(**task, folds=50)
+    assert found.certificate is None
+    assert "a base certifies at most 0.5466" in str(found)
+    assert "base=Public(), which certifies 0.8039" in str(found)
 
 
 @pytest.mark.parametrize(
@@ -136,22 +121,17 @@ def test_folds_are_planned_as_public_weights_certify_them(folds, public):
         ({"epsilon": 0.1, "base": Public()}, "epsilon=0.1 cannot be combined"),
         ({"epsilon": 0.1, "alpha": 0.1}, "epsilon=0.1 cannot be combined"),
         ({"alpha": 0.1, "base": Public()}, "no noise"),
-        ({"alpha": 0.1, "base": Plain()}, "no noise"),
         ({"construction": "naive"}, r"'naive' has.*'plus', 'minmax', 'full' or 'cv\+'"),
         ({"construction": "other"}, "construction='other'.*'plus'"),
         ({"coverage": 1.0, "base": Public()}, "coverage=1.0"),
         ({"n": 0, "base": Public()}, "n=0"),
         ({"alpha": 1.5}, "alpha=1.5"),
-        ({"epsilon": -1.0}, "epsilon=-1.0"),
         ({"n": 9, "construction": "cv+", "base": Public()}, "folds=10 is more than the 9 rows"),
     ],
 )
 def test_plan_refuses_what_it_cannot_mean(arguments, words):
     with pytest.raises(ValueError, match=words):
         plan(**({"n": 100, "coverage": 0.7} | arguments))
-
-
-# --- the fewest rows ----------------------------------------------------------------------------
 
 
 def test_no_number_of_rows_may_be_enough():
