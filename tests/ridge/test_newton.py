@@ -161,8 +161,8 @@ def check_against_refits(
 @settings(max_examples=80, deadline=None)
 @given(
     name=st.sampled_from(NAMES),
-    n=st.integers(5, 14),
-    size=st.integers(1, 20),
+    n=st.integers(5, 20),
+    size=st.integers(1, 30),
     exponent=st.floats(-2, 2),
     scale=st.sampled_from([0.3, 1.0, 3.0]),
     noise=st.sampled_from([0.1, 1.0]),
@@ -188,15 +188,6 @@ def test_every_model_equals_its_explicit_refit(
     models = fixed(rows, 10.0**exponent, intercept, machine, **steps)
     assert (models.ridges == 10.0**exponent).all()
     check_against_refits(models, rows, intercept)
-
-
-@pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize(("n", "size"), [(30, 3), (20, 40)])
-@pytest.mark.parametrize("name", NAMES)
-def test_more_rows_than_weights_and_fewer(name: str, n: int, size: int, intercept: bool) -> None:
-    rows = problem(name, n, size, seed=n)
-    for ridge in (1e-2, 1.0, 100.0):
-        assert check_against_refits(fixed(rows, ridge, intercept), rows, intercept) > n / 2
 
 
 @pytest.mark.parametrize("intercept", [False, True])
@@ -293,7 +284,7 @@ def test_poisson_counts_far_from_the_offsets(offset: float) -> None:
 def test_chosen_models_equal_the_refits_at_their_ridge(name: str, intercept: bool) -> None:
     rows = problem(name, 14, 6, seed=2)
     models = auto(rows, intercept)
-    check_against_refits(models, rows, intercept)
+    assert check_against_refits(models, rows, intercept) > 7
     gradients = rows.parts(rows.offsets)[1]
     targets = here(rows.y - rows.offsets if rows.loss.identity else -gradients)
     chosen = chosen_ridges(here(rows.J @ rows.J.T), targets, intercept).values

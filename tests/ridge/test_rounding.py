@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import mpmath
 import numpy as np
@@ -29,10 +29,11 @@ from lazyknife.ridge.system import OwnRidges
 from lazyknife.tangent import linearise
 from machines import MACHINE, here
 from reference import Array
-from systems import dual_models, primal_models, problem
+from systems import FORMS, own_ridges, problem, system
 
 mpmath.mp.dps = 60
 Matrix = Any  # mpmath's
+Ends = tuple[Any, Any]  # so are they
 
 
 # Refits in extended precision.
@@ -117,9 +118,7 @@ class Kernel:
         return mpmath.mpf(unit) * mpmath.mpf(2) ** exponent
 
 
-def exact_plus(
-    kernel: Kernel, n: int, ridge: float | None, unit: float, rank: int
-) -> tuple[Any, Any]:
+def exact_plus(kernel: Kernel, n: int, ridge: float | None, unit: float, rank: int) -> Ends:
     """Ends of jackknife+ for row n, from n explicit refits; each chooses λ if none is given."""
     lows, highs = [], []
     for j in range(n):
@@ -132,7 +131,7 @@ def exact_plus(
     return sorted(lows)[rank - 1], sorted(highs)[n - rank]
 
 
-def exact_full(kernel: Kernel, n: int, ridge: float, rank: int) -> tuple[Any, Any]:
+def exact_full(kernel: Kernel, n: int, ridge: float, rank: int) -> Ends:
     """Ends of full conformal for row n at a fixed λ: roots of each row's score against the new."""
     rows = list(range(n + 1))
     at = []
@@ -156,7 +155,7 @@ def exact_full(kernel: Kernel, n: int, ridge: float, rank: int) -> tuple[Any, An
 # Bounds on models.
 
 
-@pytest.mark.parametrize("form", ["dual", "primal"])
+@pytest.mark.parametrize("form", FORMS)
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(
     n=st.integers(4, 8),
@@ -179,17 +178,12 @@ def test_models_are_within_their_bounds(
     if kind == "twins":
         J[1] = J[0]
     r, ridge = rng.normal(size=n), float(np.square(J).sum() * 10.0**share)
-    if form == "dual":
-        found = dual_models(here(J @ J.T), here(r), ridge, True, MACHINE)
-        coordinates = here(new @ J.T)
-    else:
-        try:
-            found = primal_models(
-                here(np.hstack([J, np.ones((n, 1))])), here(r), ridge, True, MACHINE
-            )
-        except ValueError:
-            return  # refused
-        coordinates = here(new)
+    try:
+        found = leave_one_out(system(form, J, r, True), own_ridges(ridge, here(r)))
+    except ValueError:
+        assert form == "primal"
+        return  # refused
+    coordinates = here(new @ J.T if form == "dual" else new)
     values = (coordinates @ found.columns + found.intercepts[:-1]).cpu().tolist()
     size_of_y = float(np.abs(r).max() + found.intercepts.abs().max())
     rounding = rounding_of(found, GAMMA, size_of_y)
@@ -209,8 +203,7 @@ def test_models_are_within_their_bounds(
 # Whole fits: no certificate, or the ends of refits in extended precision within the slack.
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(NamedTuple):
     """A table that rounding finds hard."""
 
     X: Array
@@ -246,15 +239,8 @@ def cases(draw: st.DrawFn) -> Case:
 def fitted(case: Case, **settings: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = lk.LazyJackknifeRegressor(
-            base=lk.Public(),
-            alpha=0.3,
-            scaling=None,
-            random_state=case.seed,
-            device=MACHINE.device,
-            **settings,
-        )
-        return model.fit(case.X, case.y)
+        settings |= {"scaling": None, "device": MACHINE.device, "random_state": case.seed}
+        return lk.LazyJackknifeRegressor(alpha=0.3, **settings).fit(case.X, case.y)
 
 
 def extended(model: Any, case: Case) -> Kernel:
@@ -276,14 +262,9 @@ def test_a_certificate_holds_for_refits_in_extended_precision(
 ) -> None:
     if construction == "full" and ridge == "auto":
         ridge = 10.0
+    terms = {"construction": construction, "ridge": ridge}
     score = None if construction == "full" else "constant"
-    model = fitted(
-        case,
-        network=mlp(widths),
-        construction=construction,
-        ridge=ridge,
-        widths=score,
-    )
+    model = fitted(case, network=mlp(widths), widths=score, **terms)
     if model.certificate_.coverage is None:
         return
     result = model.predict_interval(case.x)
