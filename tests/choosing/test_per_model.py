@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,10 +47,6 @@ def data(seed: int, n: int, features: int) -> tuple[Array, Array]:
     return X, np.sin(2 * X[:, 0]) + 0.4 * rng.normal(size=n)
 
 
-def gain_of(rows: int) -> float:
-    return math.log(rows) / rows
-
-
 def searching(X: Array, y: Array, folds: Sequence[Tensor] | None = None) -> PointValues:
     kernels = CandidateKernels(NETWORKS, [1.0] * len(NETWORKS), [here(X)], [False] * X.shape[1])
     return PointValues(kernels, here(y), True, MACHINE, folds)
@@ -60,9 +56,9 @@ def walked(search: PointValues, columns: Sequence[int], gain: float | None = Non
     return coordinate_search(search, [ModelSearch(0, column) for column in columns], gain=gain)
 
 
-def all_models(X: Array, y: Array) -> SearchResult:
-    """Every leave-one-out model and, last, the full one."""
-    return walked(searching(X, y), range(len(y) + 1))
+def all_models(X: Array, y: Array, folds: Sequence[Tensor] | None = None) -> SearchResult:
+    """Every leave-one-out model, or those without a fold, and, last, the full one."""
+    return walked(searching(X, y, folds), range(1 + (len(y) if folds is None else len(folds))))
 
 
 # The slow twin: one model, its own rows, one point after another, nothing shared.
@@ -87,40 +83,28 @@ class Alone:
         dual = np.linalg.solve(system, np.append(self.y, 0.0))[:n]
         return float(np.log(self.y @ dual / (n - 1)) + np.linalg.slogdet(system)[1] / (n - 1))
 
-    def better(
-        self, point: GridPoint, value: float, moves: Sequence[GridPoint], gain: float
-    ) -> GridPoint:
-        best = value - gain
+    def better(self, point: GridPoint | None, moves: Iterable[GridPoint], gain: float) -> GridPoint:
+        best = math.inf if point is None else self.value(point) - gain
         for move in moves:
             found = self.value(move)
             if found < best - TIE:
                 point, best = move, found
+        assert point is not None
         return point
 
-    def end(self, gain: float) -> GridPoint:
-        fixed = [network.scale is not None for network in NETWORKS]
-        features = self.X.shape[1]
-        grid = Grid([True] * 3, fixed, features)
-        points = grid.starts()
-        point = self.better(points[0], math.inf, points, 0.0)
+    def end(self) -> GridPoint:
+        features, gain = self.X.shape[1], math.log(len(self.y)) / len(self.y)
+        grid = Grid([True] * 3, [network.scale is not None for network in NETWORKS], features)
+        point = self.better(None, grid.starts(), 0.0)
         for _ in range(CYCLES):
             before = point
             for f in range(features):
-                point = self.better(
-                    point, self.value(point), list(grid.feature_moves(point, f)), gain
-                )
+                point = self.better(point, list(grid.feature_moves(point, f)), gain)
             for _ in range(2):
-                moves = list(grid.common_moves(point))
-                point = self.better(point, self.value(point), moves, gain)
+                point = self.better(point, list(grid.common_moves(point)), gain)
             if point == before:
                 break
         return point
-
-
-def ends_alone(X: Array, y: Array) -> list[GridPoint]:
-    n = len(y)
-    each = [Alone(np.delete(X, j, axis=0), np.delete(y, j)).end(gain_of(n - 1)) for j in range(n)]
-    return [*each, Alone(X, y).end(gain_of(n))]
 
 
 def copied(found: SearchResult) -> list[GridPoint]:
@@ -133,18 +117,23 @@ def permuted(found: SearchResult) -> list[GridPoint]:
     return [*found.points[1:-1], found.points[0], found.points[-1]]
 
 
-@pytest.mark.parametrize(("seed", "n", "features"), [(0, 8, 2), (1, 11, 2), (2, 9, 3)])
+@pytest.mark.parametrize(
+    ("seed", "n", "features", "folds"), [(0, 8, 2, 8), (1, 11, 2, 11), (2, 9, 3, 9), (4, 12, 2, 3)]
+)
 def test_every_model_ends_where_a_search_on_its_own_rows_ends(
-    seed: int, n: int, features: int
+    seed: int, n: int, features: int, folds: int
 ) -> None:
     X, y = data(seed, n, features)
-    found, expected = all_models(X, y), ends_alone(X, y)
+    sets = [torch.arange(k, n, folds) for k in range(folds)]
+    found = all_models(X, y, None if folds == n else sets)
+    own = [Alone(np.delete(X, rows, axis=0), np.delete(y, rows)) for rows in [*sets, []]]
+    expected = [model.end() for model in own]
     assert not found.doubtful.any()
     assert found.points == expected
-    values = [Alone(np.delete(X, j, axis=0), np.delete(y, j)).value(expected[j]) for j in range(n)]
-    assert_close(found.values[:-1], np.array(values), 1e-9)
+    values = [model.value(point) for model, point in zip(own, expected, strict=True)]
+    assert_close(found.values, np.array(values), 1e-9)
     for mutant in (copied, permuted):
-        assert mutant(found) != expected
+        assert mutant(found) != expected or folds < n
 
 
 def test_a_memo_changes_no_result() -> None:
@@ -155,16 +144,6 @@ def test_a_memo_changes_no_result() -> None:
         assert alone.points[0] == together.points[column]
         assert alone.values[0] == pytest.approx(together.values[column], abs=1e-10)
     assert together.evaluated < 0.5 * (n + 1) * alone.evaluated
-
-
-def test_models_without_folds_end_where_a_search_on_their_own_rows_ends() -> None:
-    X, y = data(4, 12, 2)
-    folds = [torch.arange(k, 12, 3) for k in range(3)]
-    points = walked(searching(X, y, folds), range(4)).points
-    for rows, point in zip(folds, points, strict=False):
-        own = Alone(np.delete(X, rows.numpy(), axis=0), np.delete(y, rows.numpy()))
-        assert own.end(gain_of(8)) == point
-    assert Alone(X, y).end(gain_of(12)) == points[-1]
 
 
 def test_the_best_start_of_each_network() -> None:
@@ -299,17 +278,13 @@ def test_a_kernel_that_one_row_makes_indefinite_fails_for_the_other_models_alone
 def test_moves_stay_on_the_grid_and_keep_a_feature() -> None:
     grid, point = Grid([True, True, False], [False] * 3, 2), GridPoint(0, (1, None), -2)
     assert list(grid.feature_moves(GridPoint(2, (), 0), 0)) == []
-    assert list(grid.feature_moves(point, 0)) == [
-        GridPoint(0, (-1, None), -2),
-        GridPoint(0, (3, None), -2),
+    found = [*grid.feature_moves(point, 0), *grid.feature_moves(point, 1)]
+    assert [(move.weights, move.ridge) for move in found] == [
+        *(((-1, None), -2), ((3, None), -2), ((1, 0), -2))
     ]
-    assert list(grid.feature_moves(point, 1)) == [GridPoint(0, (1, 0), -2)]
-    found = list(grid.common_moves(point))
-    assert found == [
-        GridPoint(0, (1, None), -4),
-        GridPoint(0, (1, None), 0),
-        GridPoint(0, (0, None), -2),
-        GridPoint(0, (2, None), -2),
+    assert list(grid.common_moves(point)) == [
+        *(GridPoint(0, (1, None), ridge) for ridge in (-4, 0)),
+        *(GridPoint(0, (scale, None), -2) for scale in (0, 2)),
         GridPoint(1, (1, None), -2),
     ]
     assert list(Grid([True], [True], 2, any_ridge=False).common_moves(point)) == []
@@ -319,20 +294,16 @@ def test_moves_stay_on_the_grid_and_keep_a_feature() -> None:
 
 def off_by(kind: str, X: Array, path: Sequence[Exponents]) -> float:
     """Error of a kernel that was reached over other ones, one weight at a time."""
-    kernels = CandidateKernels([wide(kind)], [1.0], [here(X)], [False] * X.shape[1])
+    kernels, fresh = (
+        CandidateKernels([wide(kind)], [1.0], [here(X)], [False] * X.shape[1]) for _ in range(2)
+    )
     for weights in path:
         moved = kernels.at(0, [GridPoint(0, weights, 0)])()[0]
-    fresh = CandidateKernels([wide(kind)], [1.0], [here(X)], [False] * X.shape[1]).at(
-        0, [GridPoint(0, path[-1], 0)]
-    )()[0]
-    return float((moved - fresh).abs().max())
+    return float((moved - fresh.at(0, [GridPoint(0, path[-1], 0)])()[0]).abs().max())
 
 
+UNSCALED = ("gaussian", "matern52", "relu")  # differ most where columns have unlike units
 PATH: list[Exponents] = [(0, 0), (0, 2), (0, 4), (0, None), (-2, None), (-2, 0), (-2, None)]
-
-
-SHORT: list[Exponents] = [(0, 0), (0, None)]
-UNSCALED = np.array([1.0, 1e6])
 
 
 @pytest.mark.parametrize(
@@ -341,10 +312,7 @@ UNSCALED = np.array([1.0, 1e6])
         *((kind, 1.0, PATH, 1e-12) for kind in ("gaussian", "laplace", "matern52")),
         ("anova_laplace", 1.0, PATH, 1e-12),
         ("relu", 1.0, PATH, 1e-7),
-        *(
-            (kind, UNSCALED, [(0, 0), (0, None)], 1e-12)
-            for kind in ("gaussian", "matern52", "relu")
-        ),
+        *((kind, [1.0, 1e6], [(0, 0), (0, None)], 1e-12) for kind in UNSCALED),
     ],
 )
 def test_kernels_do_not_depend_on_the_way_that_led_to_them(
@@ -386,10 +354,8 @@ def test_kernels_equal_those_of_the_fitted_models() -> None:
     assert not outputs.any()
     for k, network in enumerate(NETWORKS):
         weights = here(np.array(weights_of(network, points[k].weights, 2)))
-        zeros = here(np.zeros(2))
-        tangent = WideTangent(
-            network, weights, FeatureScale(zeros, (zeros + 1) / 3, (False,) * len(zeros)), MACHINE
-        )
+        thirds = FeatureScale(here(np.zeros(2)), here(np.ones(2)) / 3, (False, False))
+        tangent = WideTangent(network, weights, thirds, MACHINE)
         assert_close(found[k], tangent.gram(tangent.features(here(X))), 1e-12)
 
 

@@ -20,15 +20,13 @@ EACH = ChosenSettings(
     evaluated=7,
     searched=3,
 )
-SHARED = ChosenSettings(
-    networks=("gaussian", "laplace"),
+SHARED = replace(
+    EACH,
     each_network=np.array([1]),
     each_weights=np.array([[0.5, 0.0]]),
     each_ridge=np.array([2.0]),
     each_widths=("learnt",),
     each_gap=np.array([[1.0, 0.0]]),
-    rows=3,
-    evaluated=7,
     searched=1500,
     landmarks=12,
 )
@@ -49,24 +47,13 @@ def test_settings_that_all_models_share_are_stored_once() -> None:
 
 
 def test_both_print_the_same_table() -> None:
-    each, shared = str(EACH).splitlines(), str(SHARED).splitlines()
-    assert [line.split() for line in each] == [
-        ["network", "models", "behind"],
-        ["gaussian", "1", "1.0"],
-        ["laplace", "2", "0.0"],
-        [],
-        ["widths", "rows"],
-        ["leverage", "2"],
-        ["leverage", "×", "level", "(+1)", "1"],
-    ]
-    assert [line.split() for line in shared[:6]] == [
-        ["network", "models", "behind"],
-        ["gaussian", "0", "1.0"],
-        ["laplace", "3", "0.0"],
-        [],
-        ["widths", "rows"],
-        ["learnt", "3"],
-    ]
+    each, shared = (
+        [" ".join(line.split()) for line in str(c).splitlines()] for c in (EACH, SHARED)
+    )
+    names = ["network models behind", "gaussian 1 1.0", "laplace 2 0.0", ""]
+    assert each == [*names, "widths rows", "leverage 2", "leverage × level (+1) 1"]
+    names = ["network models behind", "gaussian 0 1.0", "laplace 3 0.0", ""]
+    assert shared[:-1] == [*names, "widths rows", "learnt 3", ""]
     assert "on 1,500 rows set aside; 12 landmark features" in shared[-1]
 
 
