@@ -123,20 +123,15 @@ def test_inputs_follow_the_networks_type_but_codes_stay_integers() -> None:
 SINGLE = X.float()
 
 
-@pytest.mark.parametrize("activation", sorted(ACTIVATIONS))
-def test_mlp_has_the_layers_asked_for(activation: str) -> None:
-    module = mlp([7, 2], activation)(3)  # type: ignore[arg-type]
-    kind = ACTIVATIONS[activation]
-    assert [type(part) for part in module] == [nn.Linear, kind, nn.Linear, kind, nn.Linear]
-    assert [tuple(p.shape) for p in module.parameters() if p.ndim == 2] == [(7, 3), (2, 7), (1, 2)]
-
-
-def test_mlp_is_a_value_and_may_be_linear() -> None:
+def test_mlp_is_a_value_with_the_layers_asked_for() -> None:
+    for name, kind in ACTIVATIONS.items():
+        module = mlp([7, 2], name)(3)  # type: ignore[arg-type]
+        assert [type(part) for part in module] == [nn.Linear, kind, nn.Linear, kind, nn.Linear]
+        shapes = [tuple(p.shape) for p in module.parameters() if p.ndim == 2]
+        assert shapes == [(7, 3), (2, 7), (1, 2)]
+    assert [type(part) for part in mlp(())(3)] == [nn.Linear]
     assert mlp([64, 64]) == mlp((64, 64)) == mlp()  # type: ignore[arg-type]
     assert len({mlp(), mlp((64,)), mlp(skip=True)}) == 3
-    module = mlp(())(3)
-    assert [type(part) for part in module] == [nn.Linear]
-    assert module(SINGLE).shape == (5, 1)
     with pytest.raises(ValueError, match="at least 1"):
         mlp((4, 0))
     with pytest.raises(ValueError, match=r"activation='step': choose from .*'gelu'.*'tanh'"):
@@ -147,6 +142,7 @@ def test_a_skip_adds_a_linear_function_that_starts_at_0() -> None:
     with seeded(3):
         module = mlp((7, 5), skip=True)(3)
     plain = make(mlp((7, 5)), SINGLE, 3)
+    assert set(selected(module, "last")) == {"body.4.weight", "body.4.bias"}
     shapes = {name: tuple(p.shape) for name, p in module.named_parameters()}
     assert shapes.pop("skip.weight") == (1, 3)  # and no bias, which the body has
     assert list(shapes.values()) == [tuple(p.shape) for p in plain.parameters()]
@@ -165,8 +161,3 @@ def test_no_network_means_the_same_default_wherever_one_is_needed() -> None:
     given = [build(network, SINGLE, model.seeds_.start) for network in (None, DEFAULT)]
     for p, *others in zip(*(m.parameters() for m in (model.base_.module, *given)), strict=True):
         assert all(torch.equal(p, other) for other in others)
-
-
-def test_the_last_layer_of_a_network_with_a_skip_is_the_bodys() -> None:
-    module = mlp((7, 5), skip=True)(3)
-    assert set(selected(module, "last")) == {"body.4.weight", "body.4.bias"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -53,20 +54,15 @@ def test_blocks_grams_and_norms_equal_the_whole_kernel(network: wide) -> None:
     assert len(left.outputs) == 23
 
 
-def test_rows_are_centred_and_scaled_first() -> None:
-    X, other, tangent = rows(0, 6), rows(1, 5), tangent_of(wide("gaussian"))
-    expected: Array = gp.RBF(SCALE / WEIGHTS)(X.cpu().numpy(), other.cpu().numpy())
+@pytest.mark.parametrize(
+    ("kind", "weights"), [("gaussian", WEIGHTS), (user_kernel, 1.0), (gp.RBF(), 1.0)]
+)
+def test_rows_are_scaled_first_and_kernels_of_users_see_no_weights(
+    kind: Any, weights: Array | float
+) -> None:
+    X, other, tangent = rows(0, 6), rows(1, 5), tangent_of(wide(kind))
+    expected: Array = gp.RBF(SCALE / weights)(X.cpu().numpy(), other.cpu().numpy())
     assert_close(tangent.kernel(tangent.features(X), tangent.features(other)), expected, 1e-12)
-
-
-def test_kernels_of_users_see_framed_rows_and_no_weights() -> None:
-    X, other = rows(0, 6), rows(1, 5)
-    ours = [tangent_of(wide(kernel)) for kernel in (user_kernel, gp.RBF())]
-    plain = replace(tangent_of(wide("gaussian")), weights=here(np.ones(3)))
-    expected = plain.kernel(plain.features(X), plain.features(other))
-    for tangent in ours:
-        found = tangent.kernel(tangent.features(X), tangent.features(other))
-        assert_close(found, expected, 1e-12)
 
 
 def test_a_kernel_of_a_wrong_shape_is_refused() -> None:
