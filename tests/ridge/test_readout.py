@@ -94,6 +94,16 @@ def test_readout_equals_explicit_refits(
         assert_close(loo.training_residuals, y.numpy() - at_training[:, -1])
 
 
+def test_the_two_readouts_agree_for_a_linear_network_only() -> None:
+    """And nothing warns of networks that are far from the linearised ones."""
+    new = data(9)[2]
+    for name, same in (("bare linear layer", True), ("dense", False)):
+        module = network(name)[0]
+        loos = [fitted(each, module, 9, "dual", MACHINE, 0.5, True)[0] for each in READOUTS]
+        first, second = (loo.scaled(new).each for loo in loos)
+        assert torch.allclose(first, second, rtol=1e-10) == same
+
+
 @pytest.mark.parametrize("readout", READOUTS)
 @pytest.mark.parametrize("ridge", [2.0, "auto"])
 @pytest.mark.parametrize(("n", "folds", "widths"), [(14, 4, (5,)), (20, 5, (2,))])
