@@ -19,7 +19,6 @@ from lazyknife import LazyJackknifeRegressor, compare_methods, wide
 from lazyknife.compute import connected, side_by_side
 
 pytestmark = pytest.mark.slow
-CLOSE = {"rtol": 1e-10, "atol": 1e-10}
 PATIENCE = 60.0
 
 
@@ -77,38 +76,33 @@ def a_worker_killed(client: Client, task: str) -> Iterator[None]:
     assert done.is_set(), f"there was no task {task}"
 
 
+def check_same(ends: Any, expected: Any) -> None:
+    assert np.allclose(ends, expected.to_numpy(), rtol=1e-10, atol=1e-10)
+
+
 def test_a_cluster_gives_the_answers_of_one_machine(client: Client, rows: tuple[Any, ...]) -> None:
     X, y, new, model = rows
-    found = fitted(X, y)
-    assert np.allclose(found.predict_interval(new).to_numpy(), ends := both(model, new), **CLOSE)
-    lazy = found.predict_interval(da.from_array(new, chunks=(100, 4)))
-    assert np.allclose(lazy.compute(), ends, **CLOSE)
-
-
-def both(model: LazyJackknifeRegressor, new: Any) -> Any:
-    return model.predict_interval(new).to_numpy()
+    found, expected = fitted(X, y), model.predict_interval(new)
+    check_same(found.predict_interval(new).to_numpy(), expected)
+    check_same(found.predict_interval(da.from_array(new, chunks=(100, 4))).compute(), expected)
 
 
 @pytest.mark.parametrize("task", ["sums_of", "left_of", "extent_of", "members_of"])
-def test_a_worker_killed_in_fit_changes_nothing(
-    client: Client, rows: tuple[Any, ...], task: str
-) -> None:
+def test_a_worker_killed_in_fit_changes_nothing(client: Client, rows: Any, task: str) -> None:
     X, y, new, model = rows
     with a_worker_killed(client, task):
         found = fitted(X, y)
-    assert np.allclose(both(found, new), both(model, new), **CLOSE)
+    check_same(found.predict_interval(new).to_numpy(), model.predict_interval(new))
     assert str(found.certificate_) == str(model.certificate_)
 
 
 @pytest.mark.parametrize("task", ["_eta", "concatenate"])
-def test_a_worker_killed_in_predict_changes_nothing(
-    client: Client, rows: tuple[Any, ...], task: str
-) -> None:
+def test_a_worker_killed_in_predict_changes_nothing(client: Client, rows: Any, task: str) -> None:
     X, y, new, model = rows
     found = fitted(X, y)
     with a_worker_killed(client, task):
         ends = found.predict_interval(da.from_array(new, chunks=(50, 4)), alpha=0.2).compute()
-    assert np.allclose(ends, model.predict_interval(new, alpha=0.2).to_numpy(), **CLOSE)
+    check_same(ends, model.predict_interval(new, alpha=0.2))
 
 
 def test_levels_that_were_not_used_before_the_client_was_closed_are_refused(

@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,13 +71,14 @@ def test_ends_are_those_of_one_machine(n: int, chunk: int, widths: str | None) -
     new = np.concatenate([rows_of(40, seed=1)[0], 30 * rows_of(4, seed=2)[0]])
     point, lower, upper = on_one_machine(X, y, new, 0.1, widths=widths)
     model = fitted(X, y, chunk, widths=widths)
-    lazy = model.predict_interval(da.from_array(new, chunks=(17, 3)))
+    rows, ends = da.from_array(new, chunks=(17, 3)), np.stack([lower, upper], axis=1)
+    lazy, here = model.predict_interval(rows), model.predict_interval(new)
     assert lazy.chunks == ((17, 17, 10), (2,))
-    assert np.allclose(lazy.compute(), np.stack([lower, upper], axis=1), **CLOSE)
-    assert np.allclose(model.predict(da.from_array(new, chunks=(17, 3))).compute(), point, **CLOSE)
-    here = model.predict_interval(new)
-    assert np.allclose(here.to_numpy(), np.stack([lower, upper], axis=1), **CLOSE)
-    assert np.allclose(here.point, point, **CLOSE)
+    for found, expected in (
+        *((lazy.compute(), ends), (here.to_numpy(), ends)),
+        *((model.predict(rows).compute(), point), (here.point, point)),
+    ):
+        assert np.allclose(found, expected, **CLOSE)
 
 
 @pytest.mark.slow
@@ -135,11 +137,9 @@ def test_a_copy_predicts_without_the_rows_at_the_levels_that_were_used(tmp_path:
 def test_far_rows_have_wider_ends_where_the_models_cannot_be_asked() -> None:
     X, y = rows_of(200)
     model = fitted(X, y, 60, widths="constant")
-    (rank,) = model.loo_.levels
-    level = model.loo_.levels[rank]
-    smaller = model.loo_.ask(rank, level.eta / 64)
+    ((rank, level),) = model.loo_.levels.items()
     copy, new = pickle.loads(pickle.dumps(model)), rows_of(30, seed=1)[0]
-    copy.loo_.levels[rank] = smaller
+    copy.loo_.levels[rank] = model.loo_.ask(rank, level.eta / 64)
     exact, found = (each.predict_interval(new) for each in (model, copy))
     assert (found.lower <= exact.lower).all()
     assert (found.upper >= exact.upper).all()
@@ -217,16 +217,18 @@ def test_dask_is_imported_where_it_is_used_only() -> None:
 def frame_of(n: int, seed: int = 0) -> tuple[pd.DataFrame, pd.Series]:
     rng = np.random.default_rng(seed)
     a, b, days = rng.normal(size=n), rng.integers(3, size=n), rng.integers(700, size=n)
+    columns = {
+        "a": np.where(rng.random(n) < 0.1, np.nan, a),
+        "b": np.array(["low", "mid", "high"])[b],
+        "day": pd.Timestamp("2024-01-01") + pd.to_timedelta(days, unit="D"),
+    }
+    index = np.arange(n) + 1000
     y = np.sin(2 * a) + b + 0.3 * rng.normal(size=n)
-    frame = pd.DataFrame(
-        {
-            "a": np.where(rng.random(n) < 0.1, np.nan, a),
-            "b": np.array(["low", "mid", "high"])[b],
-            "day": pd.Timestamp("2024-01-01") + pd.to_timedelta(days, unit="D"),
-        },
-        index=np.arange(n) + 1000,
-    )
-    return frame, pd.Series(y, index=frame.index)
+    return pd.DataFrame(columns, index=index), pd.Series(y, index=index)
+
+
+def by_partition(frame: Any, y: Any, count: int) -> tuple[Any, Any]:
+    return dd.from_pandas(frame, npartitions=count), dd.from_pandas(y, npartitions=count)
 
 
 def from_row(part: Any, first: int = 1040) -> Any:
@@ -238,22 +240,21 @@ def test_mixed_columns_give_the_intervals_of_one_machine() -> None:
     frame, y = frame_of(2100)
     new, _ = frame_of(60, seed=1)
     whole = model_of().fit(frame, y).predict_interval(new).to_frame()
-    fitted = model_of().fit(dd.from_pandas(frame, npartitions=4), dd.from_pandas(y, npartitions=4))
-    found = fitted.predict_interval(dd.from_pandas(new, npartitions=3))
+    fitted, parts = model_of().fit(*by_partition(frame, y, 4)), dd.from_pandas(new, npartitions=3)
+    found = fitted.predict_interval(parts)
     assert found.npartitions == 3
-    assert found.divisions == dd.from_pandas(new, npartitions=3).divisions
+    assert found.divisions == parts.divisions
     pd.testing.assert_frame_equal(found.compute(), whole, rtol=1e-10)
     assert list(found.columns) == list(whole.columns)
-    points = fitted.predict(dd.from_pandas(new, npartitions=3)).compute()
+    points = fitted.predict(parts).compute()
     pd.testing.assert_series_equal(points, whole["point"], rtol=1e-10)
     assert list(fitted.feature_names_in_) == ["a", "b", "day"]
 
 
 def test_empty_partitions_and_levels() -> None:
     frame, y = frame_of(120)
-    rows, targets = dd.from_pandas(frame, npartitions=6), dd.from_pandas(y, npartitions=6)
-    some = rows.map_partitions(from_row)  # the first partitions are empty
-    fitted = model_of(ridge=1.0).fit(some, targets.map_partitions(from_row))
+    some, targets = (part.map_partitions(from_row) for part in by_partition(frame, y, 6))
+    fitted = model_of(ridge=1.0).fit(some, targets)  # the first partitions are empty
     assert fitted.n_samples_fit_ == 80
     found = fitted.predict_interval(some, alpha=[0.1, 0.3])
     assert list(found.columns) == list(found.compute().columns)
@@ -265,9 +266,7 @@ def test_empty_partitions_and_levels() -> None:
 def test_categories_that_the_part_lacks_are_unknown_ones() -> None:
     frame, y = frame_of(80)
     frame.loc[frame.index[:1], "b"] = "rare"
-    fitted = model_of(ridge=1.0).fit(
-        dd.from_pandas(frame, npartitions=3), dd.from_pandas(y, npartitions=3)
-    )
+    fitted = model_of(ridge=1.0).fit(*by_partition(frame, y, 3))
     column = {each.name: each for each in fitted.reader_.schema.columns}["b"]
     assert len(column.categories) in (3, 4)
     assert np.isfinite(fitted.predict_interval(frame).to_numpy()).all()
@@ -275,14 +274,14 @@ def test_categories_that_the_part_lacks_are_unknown_ones() -> None:
 
 def test_other_collections_are_refused() -> None:
     frame, y = frame_of(40)
-    rows = dd.from_pandas(frame, npartitions=2)
-    with pytest.raises(TypeError, match="X is a Dask Index: give a Dask array or frame"):
-        model_of(ridge=1.0).fit(rows.index, dd.from_pandas(y, npartitions=2))
-    with pytest.raises(TypeError, match="X is a Dask Series: give a Dask array or frame"):
-        model_of(ridge=1.0).fit(rows["a"], dd.from_pandas(y, npartitions=2))
+    rows, targets = by_partition(frame, y, 2)
     fitted = model_of(ridge=1.0).fit(rows, da.from_array(y.to_numpy(), chunks=20))
     with pytest.raises(ValueError, match="no column 'day'"):
         fitted.predict_interval(rows[["a", "b"]]).compute()
-    for predict in (fitted.predict, fitted.predict_interval):
-        with pytest.raises(TypeError, match="X is a Dask Series: give a Dask array or frame"):
-            predict(rows["a"])
+    for call, part in (
+        *((partial(model_of().fit, y=targets), part) for part in (rows.index, rows["a"])),
+        *((predict, rows["a"]) for predict in (fitted.predict, fitted.predict_interval)),
+    ):
+        kind = type(part).__name__
+        with pytest.raises(TypeError, match=f"X is a Dask {kind}: give a Dask array or frame"):
+            call(part)
