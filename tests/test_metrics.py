@@ -1,11 +1,12 @@
 """Scores of intervals, estimates with their errors, and scorers for scikit-learn."""
 
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
-from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate
+from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
@@ -31,15 +32,11 @@ def test_mean_width():
     np.testing.assert_allclose(lk.mean_width(LEVELS), [2.0, 4.0])
     half = np.array([1.0, 2.0, 3.0, 6.0])
     value, error = lk.mean_width(lk.Intervals(np.zeros(4), -half, half, 0.1))
-    assert value == 6.0
-    assert error == pytest.approx(np.std(2 * half, ddof=1) / 2)
-
-
-def test_means_of_one_row_or_of_infinite_widths_have_no_error():
-    assert np.isnan(lk.mean_width(ONE[0]).error)
-    assert np.isnan(lk.mean_width(LEVELS[:1]).error).all()
-    infinite = lk.Intervals(np.zeros(2), np.array([-np.inf, 0]), np.array([np.inf, 1]), 0.1)
-    value, error = lk.mean_width(infinite)
+    assert (value, error) == (6.0, pytest.approx(np.std(2 * half, ddof=1) / 2))
+    # Of one row and of infinite widths there is no error.
+    assert np.isnan([lk.mean_width(ONE[0]).error, *lk.mean_width(LEVELS[:1]).error]).all()
+    half[0] = np.inf
+    value, error = lk.mean_width(lk.Intervals(np.zeros(4), -half, half, 0.1))
     assert value == np.inf
     assert np.isnan(error)
 
@@ -91,21 +88,22 @@ def test_coverage_by_bin_of_width_and_of_a_feature():
 
 def test_equal_values_share_a_bin():
     bins = lk.coverage_by_bin(Y, ONE, bins=3)
-    assert bins.rows.tolist() == [4]
-    assert bins.coverage.tolist() == [0.5]
+    assert (bins.rows.tolist(), bins.coverage.tolist()) == ([4], [0.5])
 
 
-def test_bad_arguments_are_refused():
-    with pytest.raises(ValueError, match="several levels"):
-        lk.coverage_by_bin(Y, LEVELS)
-    with pytest.raises(ValueError, match="by='height': choose from 'width'"):
-        lk.coverage_by_bin(Y, ONE, by="height")
-    with pytest.raises(ValueError, match=r"by has shape \(2,\)"):
-        lk.coverage_by_bin(Y, ONE, by=[1.0, 2.0])
-    with pytest.raises(ValueError, match="bins=0"):
-        lk.coverage_by_bin(Y, ONE, bins=0)
-    with pytest.raises(ValueError, match="there are 4 intervals"):
-        lk.coverage(Y[:, None], ONE)
+BAD = [
+    ({"intervals": LEVELS}, "several levels"),
+    ({"by": "height"}, "by='height': choose from 'width'"),
+    ({"by": [1.0, 2.0]}, r"by has shape \(2,\)"),
+    ({"bins": 0}, "bins=0"),
+    ({"y": Y[:, None]}, "there are 4 intervals"),
+]
+
+
+@pytest.mark.parametrize(("changed", "message"), BAD)
+def test_bad_arguments_are_refused(changed, message):
+    with pytest.raises(ValueError, match=message):
+        lk.coverage_by_bin(**{"y": Y, "intervals": ONE} | changed)
 
 
 @pytest.mark.parametrize("metric", [lk.coverage, lk.interval_score, lk.coverage_by_bin])
@@ -138,35 +136,27 @@ PAIR = Estimate(np.array([1.0, 3.0]), np.array([0.5, np.nan]))
 
 def test_an_estimate_is_its_value_where_a_number_is_needed():
     assert f"{QUARTER:.1%}" == "25.0%"
-    assert float(QUARTER) == 0.25
-    assert QUARTER == 0.25
+    assert float(QUARTER) == QUARTER == 0.25
     assert Estimate(0.25, 3.0) == QUARTER
     assert 0.2 < QUARTER <= 0.25
     assert 2 * QUARTER + 1 == 1.5
-    assert QUARTER / Estimate(0.5, 0.0) == 0.5
+    assert QUARTER / Estimate(0.5, 0.0) == np.sqrt(QUARTER) == 0.5
     assert type(QUARTER - 1) is np.float64
-    assert round(float(QUARTER), 1) == 0.2
-    assert np.sqrt(QUARTER) == 0.5
     assert pytest.approx(QUARTER) == 0.25
     assert (PAIR > 2).tolist() == [False, True]
     np.testing.assert_allclose(PAIR, [1.0, 3.0])
     assert np.mean(PAIR) == 2.0
-
-
-def test_both_numbers_can_be_had_and_are_printed():
-    value, error = QUARTER
-    assert (value, error) == (0.25, 0.0125) == tuple(QUARTER)
-    assert f"{QUARTER}" == str(QUARTER) == repr(QUARTER) == "0.25 ± 0.013"
-    assert str(PAIR) == "1 ± 0.5, 3 ± nan"
-
-
-def test_estimates_are_frozen_and_can_be_pickled():
-    again = pickle.loads(pickle.dumps(QUARTER))
-    assert tuple(again) == tuple(QUARTER)
-    with pytest.raises(AttributeError):
-        QUARTER.value = 1.0  # type: ignore[misc]
     with pytest.raises(TypeError):
         float(PAIR)
+
+
+def test_an_estimate_has_and_prints_both_numbers_is_frozen_and_can_be_pickled():
+    value, error = QUARTER
+    assert (value, error) == (0.25, 0.0125) == tuple(pickle.loads(pickle.dumps(QUARTER)))
+    assert f"{QUARTER}" == str(QUARTER) == repr(QUARTER) == "0.25 ± 0.013"
+    assert str(PAIR) == "1 ± 0.5, 3 ± nan"
+    with pytest.raises(AttributeError):
+        QUARTER.value = 1.0  # type: ignore[misc]
 
 
 # Scorers of intervals in scikit-learn's own tools.
@@ -177,35 +167,28 @@ MODEL = lk.LazyJackknifeRegressor(lk.mlp((4,)), ridge=1.0, alpha=0.2, random_sta
 
 
 @pytest.mark.parametrize("alpha", [None, 0.3])
-def test_scores_are_those_of_the_metrics(alpha):
+def test_scores_are_those_of_the_metrics_also_of_pipelines(alpha):
     fitted = MODEL.fit(X, TARGETS)
     intervals = fitted.predict_interval(X, alpha=alpha)
-    assert lk.coverage_scorer(alpha)(fitted, X, TARGETS) == lk.coverage(TARGETS, intervals).value
-    score = lk.interval_score_scorer(alpha)(fitted, X, TARGETS)
-    assert type(score) is float
-    assert score == -lk.interval_score(TARGETS, intervals).value
+    for model in (fitted, make_pipeline(FunctionTransformer(), fitted)):
+        assert lk.coverage_scorer(alpha)(model, X, TARGETS) == lk.coverage(TARGETS, intervals).value
+        score = lk.interval_score_scorer(alpha)(model, X, TARGETS)
+        assert type(score) is float
+        assert score == -lk.interval_score(TARGETS, intervals).value
 
 
 def test_greater_is_better_in_cross_validation():
-    found = cross_validate(
-        MODEL,
-        X,
-        TARGETS,
-        cv=3,
-        scoring={"c": lk.coverage_scorer(), "s": lk.interval_score_scorer(0.2)},
-    )
+    scoring = {"c": lk.coverage_scorer(), "s": lk.interval_score_scorer(0.2)}
+    noise = np.random.default_rng(0).normal(size=(len(TARGETS), 1))
+    check = partial(cross_validate, MODEL, y=TARGETS, cv=3, scoring=scoring)
+    found, worse = check(X), check(noise)
     assert ((found["test_c"] > 0) & (found["test_c"] <= 1)).all()
-    noise = np.random.default_rng(0).normal(size=len(TARGETS))
-    worse = cross_val_score(
-        MODEL, noise[:, None], TARGETS, cv=3, scoring=lk.interval_score_scorer(0.2)
-    )
-    assert worse.mean() < found["test_s"].mean() < 0
+    assert worse["test_s"].mean() < found["test_s"].mean() < 0
 
 
 def test_a_grid_chooses_by_the_interval_score():
-    search = GridSearchCV(
-        MODEL, {"ridge": [0.1, 1e6]}, scoring=lk.interval_score_scorer(), cv=3
-    ).fit(X, TARGETS)
+    grid = {"ridge": [0.1, 1e6]}
+    search = GridSearchCV(MODEL, grid, scoring=lk.interval_score_scorer(), cv=3).fit(X, TARGETS)
     assert search.best_params_ == {"ridge": 0.1}
 
 
@@ -217,10 +200,3 @@ def test_scorers_compare_pickle_and_refuse():
         lk.coverage_scorer(2)
     with pytest.raises(TypeError, match="model is of type Ridge: give a fitted Pipeline"):
         scorer(Ridge(), X, TARGETS)
-
-
-def test_pipelines_are_scored_too():
-    piped = make_pipeline(FunctionTransformer(), MODEL).fit(X, TARGETS)
-    assert lk.interval_score_scorer()(piped, X, TARGETS) == lk.interval_score_scorer()(
-        piped[-1], X, TARGETS
-    )
