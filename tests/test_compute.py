@@ -24,18 +24,15 @@ from machines import MACHINE
 from rows import linear
 
 GPU = torch.device("cuda")
-without_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 
 
 @pytest.mark.parametrize("device", ["cpu", CPU])
-@pytest.mark.parametrize("budget", [10**6, 10**9, 2.5e6, np.int64(2**20)])
-def test_settings_make_a_machine(device: str | torch.device, budget: float) -> None:
-    assert machine_for(device, budget) == Machine(CPU, int(budget))
-
-
-def test_without_a_budget_it_is_a_share_of_the_free_memory() -> None:
-    budget = machine_for("cpu", None).budget
-    assert budget == pytest.approx(compute.BUDGET_SHARE * free_memory(CPU), rel=0.2)
+@pytest.mark.parametrize("budget", [10**6, 2.5e6, np.int64(2**20), None])
+def test_settings_make_a_machine(device: str | torch.device, budget: float | None) -> None:
+    share = compute.BUDGET_SHARE * free_memory(CPU)
+    made = machine_for(device, budget)
+    assert made == Machine(CPU, made.budget)
+    assert made.budget == (int(budget) if budget else pytest.approx(share, rel=0.2))
 
 
 def test_auto_is_the_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +56,7 @@ def test_wrong_settings_are_refused_by_name_and_value(name: str, value: object) 
         machine_for(**asked)
 
 
-@without_gpu
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 @pytest.mark.parametrize("device", ["cuda", "cuda:0", GPU])
 def test_a_gpu_that_is_not_there_is_refused(device: str | torch.device) -> None:
     with pytest.raises(ValueError, match=re.escape(f"device={device!r}: torch finds no GPU")):
@@ -138,26 +135,29 @@ def test_progress_is_shown_on_stderr_if_asked_for_with_and_without_rich(
     assert "left" in err or rich
 
 
-@pytest.mark.parametrize(
-    ("model", "words"),
-    [
-        (lk.LazyJackknifeRegressor(base=lk.DPSGD(), ridge=30.0), ["private training"]),
-        (lk.LazyJackknifeRegressor(base=lk.Plain(), ridge=30.0), ["training"]),
-        (lk.LazyJackknifeRegressor(), ["predicting"]),
-        (lk.CVPlusRegressor(epochs=1), ["training networks"]),
-    ],
-)
-def test_estimators_show_their_long_loops(
-    model: Any, words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+LAZY = lk.LazyJackknifeRegressor
+LOOPS = {
+    "private training": LAZY(base=lk.DPSGD(), ridge=30.0),
+    "training": LAZY(base=lk.Plain(), ridge=30.0),
+    "predicting": LAZY(),
+    "training networks": lk.CVPlusRegressor(epochs=1),
+}
+
+
+@pytest.mark.parametrize("words", LOOPS)
+def test_estimators_show_their_long_loops(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     X, y = linear(30)
     many = np.repeat(X, 100, axis=0)  # in several blocks
-    model.set_params(verbose=True).fit(X, y).predict_interval(many)
-    err = capsys.readouterr().err
-    assert all(word in err for word in words)
+    LOOPS[words].set_params(verbose=True).fit(X, y).predict_interval(many)
+    assert words in capsys.readouterr().err
 
 
 # Memory of the system, of a container and of a process, and what happens where it ends.
+
+
+def run(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout
 
 
 def test_the_systems_memory_and_a_containers_limit_count(tmp_path: Path) -> None:
@@ -173,14 +173,13 @@ def test_the_systems_memory_and_a_containers_limit_count(tmp_path: Path) -> None
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit address space")
 def test_what_a_limit_of_the_process_leaves_counts() -> None:
-    code = """
+    printed = run("""
 import resource, lazyknife.memory as m
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + 2**27, resource.RLIM_INFINITY))
 print(m.free_bytes())
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert 0 < int(done.stdout) <= 2**27
+""")
+    assert 0 < int(printed) <= 2**27
 
 
 def test_all_of_it_is_what_the_system_and_the_container_report(tmp_path: Path) -> None:
@@ -194,8 +193,7 @@ def test_all_of_it_is_what_the_system_and_the_container_report(tmp_path: Path) -
 
 def test_it_loads_no_torch() -> None:
     code = "import sys, lazyknife.memory as m; print(m.free_bytes() > 0, 'torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["True", "False"]
+    assert run(code).split() == ["True", "False"]
 
 
 @pytest.mark.parametrize("call", ["fit", "predict", "predict_interval"])

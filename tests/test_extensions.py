@@ -65,12 +65,11 @@ def test_a_construction_that_does_not_certify(monkeypatch: pytest.MonkeyPatch) -
     assert "'silent' has no coverage guarantee: use 'plus'" in str(certificate)
 
 
-NETWORK, LINEAR = lk.mlp((8,)), lk.mlp(())
 TAKERS = {
-    "a network": lk.LazyJackknifeRegressor(NETWORK, random_state=0),
-    "constant widths": lk.LazyJackknifeRegressor(NETWORK, widths="constant", random_state=0),
+    "a network": lk.LazyJackknifeRegressor(lk.mlp((8,)), random_state=0),
+    "constant widths": lk.LazyJackknifeRegressor(lk.mlp((8,)), widths="constant", random_state=0),
     "candidates": lk.LazyJackknifeRegressor(random_state=0),
-    "refits": lk.JackknifeRegressor(LINEAR, epochs=1, random_state=0),
+    "refits": lk.JackknifeRegressor(lk.mlp(()), epochs=1, random_state=0),
 }
 
 
@@ -87,12 +86,9 @@ def test_a_construction_may_be_passed_as_an_object_and_certifies_nothing(name: s
     assert clone(double).construction is not None
 
 
-def test_an_object_of_the_package_is_known() -> None:
+def test_an_object_of_the_package_is_known_and_refused_where_its_models_lack() -> None:
     given = fitted(construction=CONSTRUCTIONS["minmax"])
     assert given.certificate_.coverage == fitted(construction="minmax").certificate_.coverage
-
-
-def test_a_construction_as_an_object_is_refused_where_its_models_lack() -> None:
     whole = replace(CONSTRUCTIONS["full"], summary="whole")
     with pytest.raises(ValueError, match=r"\('whole'\) requires the models of LazyJackknife"):
         lk.JackknifeRegressor(construction=whole).fit(X, y)

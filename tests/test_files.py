@@ -1,3 +1,5 @@
+"""Files are replaced whole or not at all, and keep their mode and links."""
+
 import os
 import stat
 
@@ -24,24 +26,16 @@ def test_a_failure_keeps_the_old_file(tmp_path):
     path = tmp_path / "out.csv"
     write_whole(path, "old")
 
-    def fail_midway() -> None:
+    def fail_midway():
         with replacing(path) as temporary:
             temporary.write_text("half")
-            assert temporary.suffix == ".csv"
-            assert path.read_text() == "old"
+            assert (temporary.suffix, path.read_text()) == (".csv", "old")
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
         fail_midway()
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_the_file_has_the_usual_permissions(tmp_path):
-    write_whole(tmp_path / "ours", "")
-    (tmp_path / "theirs").write_text("")
-    modes = {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("ours", "theirs")}
-    assert len(modes) == 1
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
@@ -81,6 +75,10 @@ def test_a_path_that_cannot_be_written_is_refused_beforehand(tmp_path):
 
 
 def test_a_file_keeps_its_mode_and_a_link_its_place(tmp_path):
+    write_whole(tmp_path / "ours", "")
+    (tmp_path / "theirs").write_text("")
+    modes = {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("ours", "theirs")}
+    assert len(modes) == 1  # the usual one of new files
     real, link = tmp_path / "real.txt", tmp_path / "link.txt"
     real.write_text("old")
     real.chmod(0o600)

@@ -74,13 +74,12 @@ def test_training_never_gives_an_infinite_gradient(loss: Loss, dtype: torch.dtyp
 
 
 @pytest.mark.parametrize("loss", EACH, ids=str)
-@pytest.mark.parametrize("y", [0.0, 1.0])
-def test_nothing_overflows_up_to_700(loss: Loss, y: float) -> None:
-    targets = torch.full_like(FAR, y)
-    for function in (loss.value, loss.gradient, loss.curvature):
-        assert torch.isfinite(function(FAR, targets)).all()
+def test_nothing_overflows_up_to_700(loss: Loss) -> None:
     assert torch.isfinite(loss.mean(FAR)).all()
-    assert (loss.curvature(FAR, targets) >= 0).all()
+    for targets in (torch.zeros_like(FAR), torch.ones_like(FAR)):
+        for function in (loss.value, loss.gradient, loss.curvature):
+            assert torch.isfinite(function(FAR, targets)).all()
+        assert (loss.curvature(FAR, targets) >= 0).all()
 
 
 def test_the_logistic_tails_keep_their_digits() -> None:
@@ -124,7 +123,7 @@ def test_the_mean_is_where_the_gradient_is_0(loss: Loss) -> None:
         assert_close(loss.variance(mean), loss.curvature(f, y), 1e-12)
 
 
-def test_hubers_parabola_lies_above_and_touches() -> None:
+def test_hubers_parabola_lies_above_and_its_flat_parts_end_where_the_gradient_changes() -> None:
     loss = Huber(0.7)
     f, y = rows(loss)
     weight, slope = loss.majorant(f, y), loss.gradient(f, y)
@@ -132,19 +131,13 @@ def test_hubers_parabola_lies_above_and_touches() -> None:
     for step in (-5.0, -0.4, 0.4, 5.0):
         above = loss.value(f, y) + slope * step + weight * step**2 / 2
         assert (above >= loss.value(f + step, y) - 1e-12).all()
-
-
-def test_hubers_flat_parts_end_where_the_gradient_changes() -> None:
-    loss = Huber(0.7)
-    f, y = rows(loss)
-    slope = loss.gradient(f, y)
     for sign, room in zip((-1.0, 1.0), loss.flat(f, y), strict=True):
         assert (room >= 0).all()
-        assert int(torch.isinf(room).sum()) > 10
-        within = sign * room.clamp(max=100.0)
-        torch.testing.assert_close(loss.gradient(f + within, y), slope, rtol=0, atol=1e-12)
-        ends = torch.isfinite(room)
-        past = loss.gradient(f + sign * (room.clamp(max=100.0) + 0.1), y)
+        ends, near = torch.isfinite(room), room.clamp(max=100.0)
+        assert int((~ends).sum()) > 10
+        within = loss.gradient(f + sign * near, y)
+        torch.testing.assert_close(within, slope, rtol=0, atol=1e-12)
+        past = loss.gradient(f + sign * (near + 0.1), y)
         assert ((past - slope).abs()[ends] > 0.01).all()
     assert all((room == 0).all() for room in SQUARED.flat(f, y))
 
@@ -168,11 +161,7 @@ def test_predictions_and_targets_broadcast(loss: Loss) -> None:
         (Poisson(), [3.0, -1.0], "'poisson' requires y of 0 or more, but y has -1.0 in row 1"),
         (Poisson(), [3.0, math.inf], "inf in row 1"),
         (Poisson(), [math.nan], "nan in row 0"),
-        (
-            Squared(),
-            [1.0, math.nan],
-            "'squared' requires y of finite numbers, but y has nan in row 1",
-        ),
+        (Squared(), [1.0, math.nan], "'squared' requires y of finite numbers, .* nan in row 1"),
         (Huber(), [-math.inf], "'huber' .* -inf in row 0"),
     ],
 )
@@ -183,13 +172,10 @@ def test_targets_that_do_not_fit_are_refused(loss: Loss, wrong: list[float], mes
     Poisson().check(torch.tensor([0.0, 0.25, 1e6]))  # rates
 
 
-def test_losses_are_found_by_name_and_taken_as_they_are() -> None:
+def test_losses_are_found_by_name_taken_as_they_are_or_refused() -> None:
     assert [find_loss(name) for name in LOSSES] == [Squared(), Huber(1.0), Logistic(), Poisson()]
     assert all(find_loss(name).name == name for name in LOSSES)
     assert find_loss(loss := Huber(2.0)) is loss != Huber(1.0)
-
-
-def test_other_losses_and_distances_are_refused() -> None:
     for wrong in ("hinge", None, 3, Huber):
         with pytest.raises(ValueError, match=r"loss=.*'squared', 'huber', 'logistic', 'poisson'"):
             find_loss(wrong)  # type: ignore[arg-type]

@@ -29,6 +29,7 @@ from lazyknife.compute import (
     set_here,
     side_by_side,
 )
+from rows import linear
 
 
 @pytest.fixture(autouse=True)
@@ -69,21 +70,18 @@ def test_no_more_than_so_many_run_side_by_side(most: int) -> None:
 
 
 def test_pieces_of_pieces_run_one_after_another() -> None:
-    def inner(item: int) -> str:
+    def name(_: int) -> str:
         return threading.current_thread().name
 
     def outer(item: int) -> bool:
-        return {threading.current_thread().name} == set(PROCESSOR.map(inner, range(4), numbers=1))
+        return {name(item)} == set(PROCESSOR.map(name, range(4), numbers=1))
 
     assert all(PROCESSOR.map(outer, range(4), numbers=1))
 
 
 def test_an_error_ends_the_work_and_restores_the_setting() -> None:
-    def work(item: int) -> int:
-        return 1 // (item - 3)
-
     with pytest.raises(ZeroDivisionError):
-        list(PROCESSOR.map(work, range(8), numbers=1))
+        list(PROCESSOR.map(lambda item: 1 // (item - 3), range(8), numbers=1))
     assert torch.get_num_threads() == available() == 3
 
 
@@ -154,29 +152,18 @@ def test_a_thread_with_its_own_setting_keeps_it_and_does_not_spread_it(own: Any)
 
 @pytest.mark.parametrize("n", [90, 1010])
 def test_fits_and_intervals_are_the_same_with_any_number_of_threads(n: int) -> None:
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(n + 300, 2))
-    y = np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=n + 300)
+    X, y = linear(n + 300, 2)
+    model = LazyJackknifeRegressor([wide("gaussian"), wide("laplace")], random_state=0)
     found = []
     for count in (1, 2, 3):
         torch.set_num_threads(count)
-        model = LazyJackknifeRegressor(
-            network=[wide("gaussian"), wide("laplace")], random_state=0
-        ).fit(X[:n], y[:n])
-        found.append(model.predict_interval(X[n:]).to_numpy())
+        intervals = model.fit(X[:n], y[:n]).predict_interval(torch.from_numpy(X[n:]))
+        found.append(intervals.to_numpy())
         assert torch.get_num_threads() == count
+        assert torch.is_grad_enabled()  # a setting of each thread
+        assert not intervals.lower.requires_grad
     np.testing.assert_allclose(found[1], found[0], rtol=1e-10)
     np.testing.assert_allclose(found[2], found[0], rtol=1e-10)
-
-
-def test_gradients_are_as_the_user_left_them() -> None:
-    """Whether torch records gradients is a setting of each thread."""
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(400, 2)), rng.normal(size=400)
-    model = LazyJackknifeRegressor(network=wide("gaussian"), random_state=0).fit(X[:30], y[:30])
-    result = model.predict_interval(torch.from_numpy(X))
-    assert not result.lower.requires_grad
-    assert torch.is_grad_enabled()
 
 
 # Workers that end with the process that started them.
@@ -218,12 +205,9 @@ def test_workers_end_after_their_parent_is_killed(tmp_path):
     )
     marks = [tmp_path / "one", tmp_path / "two"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
-    with subprocess.Popen(
-        [sys.executable, "main.py", *map(str, marks)],
-        cwd=tmp_path,
-        env=environment,
-        stderr=subprocess.DEVNULL,
-    ) as parent:
+    command = [sys.executable, "main.py", *map(str, marks)]
+    quiet = {"cwd": tmp_path, "env": environment, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, **quiet) as parent:
         assert waits(lambda: all(mark.exists() for mark in marks))
         workers = [int(mark.read_text()) for mark in marks]
         parent.send_signal(signal.SIGKILL)
