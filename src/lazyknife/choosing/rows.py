@@ -13,8 +13,9 @@ from torch import Tensor
 SEARCHED = 400  # rows that a search by every model uses, on average, where there are more
 MANY = 1000  # with more rows than this, a part of them chooses for all models
 SHARED = 1000  # rows of the part that choose among networks of one's own, or their λ
-# Rows of the part: half of all rows up to the first number, a quarter up to the second, no more.
-HALF, QUARTER = 2000, 4000
+# Few rows must be left out to know how wide intervals are, and many must choose: of n rows this
+# share is left out, or this many (of few rows half of them), and no more than LARGEST choose.
+LEFT_OUT, FEWEST, LARGEST = 0.15, 150, 4000
 
 
 class Leaving(NamedTuple):
@@ -37,7 +38,7 @@ class Leaving(NamedTuple):
 
 def part_of(n: int) -> int:
     """Rows that are set aside for choices, of n rows that are parted."""
-    return min(max(min(n // 2, HALF), n // 4), QUARTER)
+    return min(n - max(int(LEFT_OUT * n), min(n // 2, FEWEST)), LARGEST)
 
 
 def drawn_part(n: int, seed: int) -> NDArray[np.intp]:
