@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 TEXTS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t"}  # suffixes with their usual separators
 SUFFIXES = (*TEXTS, ".parquet", ".xlsx")
-STANDARD = Path("-")  # standard input or output
+STANDARD = Path("-")  # standard input or output, whose first bytes tell the kind of file
+FIRST_BYTES = {b"PAR1": ".parquet", b"PK\3\4": ".xlsx", b"\x1f\x8b": ".csv.gz"}
 BATCH_BYTES, BATCH_ROWS = 2**20, 2**15  # of a text or Parquet file that are read at a time
 # Missing values of every column, and of columns of numbers and dates.
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "<NA>", "#N/A", "#NV")
@@ -93,8 +94,8 @@ def open_source(path: Path, formats: Formats) -> Source:
     suffix, name, data = suffix_of(path), path.name, None
     if path == STANDARD:
         data, name = sys.stdin.buffer.read(), "standard input"
-        magic = {b"PAR1": ".parquet", b"PK\3\4": ".xlsx", b"\x1f\x8b": ".csv.gz"}
-        suffix = next((kind for start, kind in magic.items() if data.startswith(start)), ".csv")
+        found = (kind for start, kind in FIRST_BYTES.items() if data.startswith(start))
+        suffix = next(found, ".csv")
 
     def opened() -> Any:
         file = path if data is None else io.BytesIO(data)
@@ -135,26 +136,25 @@ def named_errors(name: object) -> Iterator[None]:
 
     try:
         yield
+        return
     except (TableError, ArrowMemoryError):
         raise
     except (UnicodeError, LookupError):  # LookupError: an unknown encoding
-        raise TableError(f"{name}: some characters cannot be read: pass its --encoding") from None
+        message = ": some characters cannot be read: pass its --encoding"
     except (EOFError, gzip.BadGzipFile, zlib.error):
-        raise TableError(f"{name}: not a gzip file, or truncated: compress it again") from None
-    except ArrowException as error:
+        message = ": not a gzip file, or truncated: compress it again"
+    except (ArrowException, csv.Error) as error:
+        message = ": damaged, or of another type than its name says: write it again"
         ragged = re.search(r"Expected (\d+) columns, got (\d+): (.*)", str(error), re.DOTALL)
-        message = "damaged, or of another type than its name says: write it again"
         if ragged:
             row = f"the row {quoted(ragged[3])} has {ragged[2]} fields and the header {ragged[1]}"
-            message = f"{row}: correct it, or put double quotes around fields with separators"
-        elif "CSV" in str(error) or "straddl" in str(error):
-            message = f"the rows cannot be separated: {UNCLOSED}"
-        raise TableError(f"{name}: {message}") from None
-    except csv.Error:
-        raise TableError(f"{name}: the rows cannot be separated: {UNCLOSED}") from None
+            message = f": {row}: correct it, or put double quotes around fields with separators"
+        elif isinstance(error, csv.Error) or re.search("CSV|straddl", str(error)):
+            message = f": the rows cannot be separated: {UNCLOSED}"
     except (OSError, ValueError) as error:  # ValueError: a name that no file can have
         reason = getattr(error, "strerror", None) or "damaged, or no such name"
-        raise TableError(f"{name} cannot be read ({reason}): check name and permissions") from None
+        message = f" cannot be read ({reason}): check name and permissions"
+    raise TableError(f"{name}{message}")
 
 
 def _names(columns: Iterable[object], file: str) -> tuple[str, ...]:
@@ -213,12 +213,10 @@ def _encoding(name: str, opened: Callable[[], Any], start: bytes) -> str:
     if b"\0" in start:
         kinds = "give a CSV, Parquet or Excel file, or pass its --encoding"
         raise TableError(f"{name} is a binary file: {kinds}")
-    decoder = codecs.getincrementaldecoder("utf-8")()
     try:
-        with opened() as file:
-            while piece := file.read(BATCH_BYTES):
-                decoder.decode(piece)
-        decoder.decode(b"", final=True)
+        with opened() as file, io.TextIOWrapper(file, "utf-8") as text:
+            while text.read(BATCH_BYTES):
+                pass
     except UnicodeDecodeError:
         return "cp1252"  # which has the letters of latin-1
     return "utf-8"
@@ -243,6 +241,7 @@ def _parquet(name: str, opened: Callable[[], Any]) -> Source:
 
     with opened() as raw, parquet.ParquetFile(raw) as file:
         columns = [one for one in file.schema_arrow.names if not one.startswith("__index_level_")]
+    names = _names(columns, name)
 
     def batches() -> Iterator[pd.DataFrame]:
         with named_errors(name), opened() as raw, parquet.ParquetFile(raw) as file:
@@ -250,7 +249,6 @@ def _parquet(name: str, opened: Callable[[], Any]) -> Source:
                 frame = batch.select(columns).to_pandas(ignore_metadata=True)
                 yield frame.set_axis(list(names), axis=1)
 
-    names = _names(columns, name)
     return Source(name, names, batches)
 
 
@@ -345,8 +343,8 @@ def type_columns(
         if how.startswith("%"):
             dates[column.name] = how
         for frame in typed:
-            if column.name in frame and is_text(frame[column.name]):
-                frame[column.name] = parse(without_missing(frame[column.name], formats), how)
+            if (texts := texts_of(frame, column.name, formats)) is not None:
+                frame[column.name] = parse(texts, how)
     if with_commas and "," not in (formats.decimal, formats.usual_decimal):
         notes.append(f"{quoted_list(with_commas)}: numbers with decimal commas (--decimal).")
     return Typed(typed, replace(formats, usual_decimal=decimal, usual_dates=dates), notes)
@@ -361,11 +359,9 @@ class Column:
         import pandas as pd
 
         self.name, self.formats, self.files = name, formats, files
-        texts = {}
-        for file, frame in enumerate(frames):
-            if name in frame and is_text(frame[name]):
-                texts[file] = without_missing(frame[name], formats)
-        whole = pd.concat(texts).dropna() if texts else pd.Series(dtype="str")
+        texts = {file: texts_of(frame, name, formats) for file, frame in enumerate(frames)}
+        known = {file: found for file, found in texts.items() if found is not None}
+        whole = pd.concat(known).dropna() if known else pd.Series(dtype="str")
         dashes = whole.isin(DASHES if formats.na is None else ())
         self.dashes = whole[dashes].value_counts()
         distinct = whole[~dashes].drop_duplicates()
@@ -386,14 +382,13 @@ class Column:
         Numbers and dates that leave it open have the mark ``decimal``, and the day first where
         that is a comma.
         """
-        other = "," if decimal == "." else "."
-        marks = (decimal,) if self.formats.decimal else (decimal, other)
+        marks = [decimal] if self.formats.decimal else sorted(DECIMALS, key=decimal.__ne__)
         usual = self.formats.usual_dates.get(self.name)
         guessed = date_formats(self.texts[:5], self.formats.dates, decimal == ",")
-        dates = (*filter(None, [usual]), *guessed)
+        dates = [usual, *guessed] if usual else guessed
         for how in (*marks, "bool", *dates):
             if self.fits(how):
-                return str(how)
+                return how
         for how in (*marks, *dates):
             odd = self.read[how].isna()
             if 2 * odd.sum() <= len(odd):
@@ -424,14 +419,11 @@ class Column:
             yield f"{self.name}: dates like {first} have the {order} first (--dates)."
 
 
-def is_text(values: pd.Series) -> bool:
-    """Whether the values are texts, of which nothing else is known."""
-    return str(values.dtype) in ("str", "string")
-
-
-def without_missing(values: pd.Series, formats: Formats) -> pd.Series:
-    """Texts without the spaces around them and those of missing values."""
-    stripped = values.str.strip()
+def texts_of(frame: pd.DataFrame, name: str, formats: Formats) -> pd.Series | None:
+    """The texts of a column without missing values and outer spaces; None if it has other types."""
+    if name not in frame or str(frame[name].dtype) not in ("str", "string"):
+        return None
+    stripped = frame[name].str.strip()
     return stripped.mask(stripped.isin(MISSING if formats.na is None else ("", *formats.na)))
 
 
@@ -484,15 +476,14 @@ def date_formats(texts: Iterable[str], given: str | None, day_first: bool) -> li
         return [given]
     orders, found = [ORDERS[given]] if given else [day_first, not day_first], []
     for text in texts:
-        points = re.match(r"(\d{1,2}\.\d{1,2}\.)(\d\d(?!\d))?", text)
-        short = points is not None and points[2] is not None  # a year of two digits
-        whole = f"{points[1]}20{text[points.end(1) :]}" if points and short else text
+        points = re.match(r"\d{1,2}\.\d{1,2}\.", text)
+        whole = re.sub(r"^(\d{1,2}\.\d{1,2}\.)(?=\d\d(?!\d))", r"\g<1>20", text)  # 31.12.24
         for order in [True] if points else orders:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 guess = guess_datetime_format(whole, dayfirst=order) or ""
             is_other = "%m" in guess and guess[1] != "Y" and guess.startswith("%d") != order
             if "%d" in guess and not guess.startswith("%Y-%d") and not is_other:
-                guess = guess.replace("%Y", "%y") if short else guess
+                guess = guess if whole == text else guess.replace("%Y", "%y")
                 found.append(ISO if guess.startswith("%Y-") else guess)
     return list(dict.fromkeys(found))
