@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lazyknife.cli import read_table
-from lazyknife.cli.output import write_table
+from lazyknife.cli.output import spooled
 from lazyknife.cli.read_table import (
     SUFFIXES,
     Formats,
@@ -29,9 +29,17 @@ from lazyknife.cli.read_table import (
     typed_rows,
 )
 from lazyknife.errors import TableError
+from lazyknife.files import write_together
 from tabular import refused
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
+
+
+def write_table(frame, path):
+    """Write a table as the command does."""
+    with spooled(path) as (append, move):
+        append(frame)
+        write_together({path: move})
 
 
 def read(path, **options):

@@ -74,7 +74,7 @@ REPORT = Report(
     lead="242 new rows.",
     verdict=Verdict("What to expect", "About 90 %.", ("On average.",), "certified"),
     certificate=CERTIFIED,
-    figures=(Figure("Intervals", SQUARE, "Sorted."), Figure("Coverage", SQUARE, wide=True)),
+    figures=(Figure("Intervals", SQUARE, "Sorted."), Figure("Coverage", SQUARE)),
     tables=(MIXED, Table("Predictions", ("row",), ((1,), (2,)))),
     settings={"alpha": 0.123456, "hidden": (64, None), "fast": True, "base": NASTY},
     command=COMMAND,
@@ -225,7 +225,7 @@ def test_settings_are_shown_in_full():
 
 
 def test_parts_without_content_are_left_out():
-    empty = Report("t", "", None, None, (), (), {}, "")
+    empty = Report("t", "", None, (), (), {}, "")
     page = Page(render(empty))
     assert page.open == []
     assert not {"h2", "p", "section", "dl", "pre", "button", "table", "figure"} & set(page.text)
@@ -292,10 +292,6 @@ def test_a_table_can_be_downloaded_without_scripts():
     head, _, data = link["href"].partition(",")
     assert head == "data:text/csv;charset=utf-8;base64"
     assert base64.b64decode(data).decode() == LONG.csv
-
-
-def test_a_wide_figure_gets_its_own_row():
-    assert [a.get("class") for a in Page(render(REPORT)).attributes("figure")] == [None, "wide"]
 
 
 def test_jinja2_is_asked_for_only_when_needed(monkeypatch):
@@ -484,7 +480,7 @@ def test_it_fits_a_phone(show):
         verdict=Verdict(long, long, (long,)),
         glossary={long: long},
         certificate=Certificate(0.9, {}, (long,), long, long, (), (long,)),
-        figures=(Figure(long, drawn("c"), long), Figure("W", SQUARE, wide=True)),
+        figures=(Figure(long, drawn("c"), long), Figure("W", SQUARE)),
         tables=(Table(long, (long, "b", long), ((long, 1.0, long),), long),),
         settings={long: long},
         command=f"lazyknife --{long}",

@@ -101,11 +101,8 @@ def compare(
     drawn = draw(summary, advice, target) if given["figure"] else None
     page = ""
     if given["html"]:
-        parts = make_report(found, summary, advice, target) | {
-            "lead": lead,
-            "notes": tuple(rows.notes),
-        }
-        page = render(Report(**parts, **origin(context)))
+        more = {"lead": lead, "notes": tuple(rows.notes), **origin(context)}
+        page = render(make_report(found, summary, advice, target, more))
     with spooled(output) as (append, move):
         append(found)
         write_outputs(context.params, move, drawn, page)
@@ -163,9 +160,13 @@ def draw(
 
 
 def make_report(
-    found: pd.DataFrame, summary: pd.DataFrame, advice: Recommendation, target: str
-) -> dict[str, Any]:
-    """Return the parts of the page."""
+    found: pd.DataFrame,
+    summary: pd.DataFrame,
+    advice: Recommendation,
+    target: str,
+    more: Mapping[str, Any],
+) -> Report:
+    """Put the page together; ``more`` are parts that it does not make."""
     from ..compare import ABOUT
     from ..plots import figure_svg
 
@@ -178,11 +179,11 @@ def make_report(
     numbers = summary[["method", *columns, "certified"]].itertuples(index=False, name=None)
     heads = ("method", *sum(pairs, ()), "certified")
     verdict = Verdict("Recommendation", advice.claim, advice.reasons)
-    return {
-        "title": "Methods compared",
-        "verdict": verdict if len(summary) > 1 else None,
-        "certificate": None,
-        "figures": tuple(figures),
-        "tables": (Table("Methods", heads, tuple(numbers), NOTE, found.to_csv(index=False)),),
-        "glossary": {name: ABOUT[name] for name in summary["method"]},
-    }
+    return Report(
+        title="Methods compared",
+        verdict=verdict if len(summary) > 1 else None,
+        figures=tuple(figures),
+        tables=(Table("Methods", heads, tuple(numbers), NOTE, found.to_csv(index=False)),),
+        glossary={name: ABOUT[name] for name in summary["method"]},
+        **more,
+    )

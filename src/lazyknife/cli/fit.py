@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 KINDS = ".csv, .csv.gz, .tsv, .parquet or .xlsx; - is standard input"
 COPIES = 3  # of a file in memory: as it is read, as columns, and as numbers
 MIB = 2**20
-# What the command knows of a model that was saved in Python.
+LAYOUT = ("sep", "encoding", "sheet")  # formats that decide which columns a file has
+# What the command knows of a model that was saved in Python: target and its unit, names of rows,
+# columns that are no features, how files are written.
 UNKNOWN: dict[str, Any] = {"target": None, "unit": 1.0, "id": None, "unused": [], "formats": {}}
 
 
@@ -49,13 +51,7 @@ def fit(
     opt.settings_of(given)  # refuses wrong values before anything is read
     roles = opt.roles_of(target, id_column, given)
     fitted = fit_model(train, None, roles, opt.formats_of(given), given)
-    fitted.model.command_ = {
-        "target": target,
-        "unit": fitted.unit,
-        "id": fitted.id_column,
-        "unused": fitted.unused,
-        "formats": asdict(fitted.formats),
-    }
+    fitted.model.command_ = fitted.known
     fitted.model.save(model)
     columns = len(fitted.model.feature_names_in_)
     sizes = [("training rows", fitted.model.n_samples_fit_), ("features", columns)]
@@ -70,14 +66,10 @@ class Fitted:
     """A model, the rows that it is to predict, in parts, and what the command knows of them."""
 
     model: LazyJackknifeRegressor
-    target: str
-    unit: float
-    formats: Formats  # of the training rows
+    known: dict[str, Any]  # of the training rows, with the keys of UNKNOWN
     notes: list[str]
-    parts: Iterable[Rows] = ()
+    parts: Iterable[Rows]
     pooled_with: str = ""  # the file of new rows, if anything was learned from it
-    id_column: str | None = None  # of names of rows
-    unused: Sequence[str] = ()  # columns of the training rows that are no features
 
 
 def fit_model(
@@ -106,11 +98,14 @@ def fit_model(
         model.fit(rows.X, rows.y / given["unit"], X_pool=None if new_rows is None else new_rows.X)
     # Medians, categories or scales may come from the rows of both files together.
     pooled_with = "" if new is None or model.scaling_.pool is None else new.name
-    parts = [] if new_rows is None else [new_rows]
-    id_column = None if rows.ids is None else str(rows.ids.name)
-    unused = [name for name in source.columns if name not in rows.X]
-    known = (str(roles.target), given["unit"], rows.formats, rows.notes)
-    return Fitted(model, *known, parts, pooled_with, id_column, unused)
+    known = {
+        "target": str(roles.target),
+        "unit": given["unit"],
+        "id": None if rows.ids is None else str(rows.ids.name),
+        "unused": [name for name in source.columns if name not in rows.X],
+        "formats": asdict(rows.formats),
+    }
+    return Fitted(model, known, rows.notes, [] if new_rows is None else [new_rows], pooled_with)
 
 
 def load_model(
@@ -132,12 +127,8 @@ def load_model(
     if schema is None:
         raise ValueError(f"{path} was fitted on an array, whose columns have no names: fit a frame")
     asked = {name: value for name, value in asdict(formats).items() if value}
-    merged = Formats(**{**known["formats"], **asked})
-    if (merged.sep, merged.encoding, merged.sheet) != (
-        formats.sep,
-        formats.encoding,
-        formats.sheet,
-    ):
+    merged = Formats(**known["formats"] | asked)
+    if any(getattr(merged, name) != getattr(formats, name) for name in LAYOUT):
         new = reopen(merged)
     features = [str(column.name) for column in schema.columns]
     if roles.id_column in features:
@@ -153,7 +144,7 @@ def load_model(
     say_notes([*new.notes, *notes])
     texts = [str(column.name) for column in schema.columns if column.nominal]
     parts = read_batches(new, features, texts, Roles(target, id_column), merged)
-    return Fitted(model, target or "y", known["unit"], merged, [*new.notes, *notes], parts)
+    return Fitted(model, known | {"target": target or "y"}, [*new.notes, *notes], parts)
 
 
 def _check_memory(sources: Sequence[Source]) -> None:

@@ -210,16 +210,15 @@ def make_report(
     """Put the report together."""
     from ..plots import figure_svg
 
-    certificate, count, share = (
-        outcome.certificates[0],
-        outcome.sample.count,
-        outcome.sample.sums[2],
-    )
+    certificate, count = outcome.certificates[0], outcome.sample.count
+    covered, details = outcome.sample.sums[2, 0], []
     tone = "doubtful" if outcome.shift.clear else "certified"
-    tone, details = (tone, []) if certificate.coverage else ("warning", [])
-    if not np.isnan(share[0]):
+    tone = tone if certificate.coverage else "warning"
+    if not np.isnan(covered):
         of = f"of the {count:,} new rows, whose values are known, lie inside"
-        details.append(f"Measured: {percent(share[0] / count)} {of}.")
+        details.append(f"Measured: {percent(covered / count)} {of}.")
+    if tone == "certified":
+        details.append(LIKE)
     figures = tuple(
         Figure(title, figure_svg(drawn, title=title, id_prefix=f"figure{number}"))
         for number, (title, drawn) in enumerate(drawings.items())
@@ -232,12 +231,7 @@ def make_report(
     return Report(
         title="Prediction intervals",
         lead=lead,
-        verdict=Verdict(
-            "What to expect",
-            outcome.expectation(),
-            (*details, LIKE) if tone == "certified" else tuple(details),
-            tone,
-        ),
+        verdict=Verdict("What to expect", outcome.expectation(), tuple(details), tone),
         certificate=certificate,
         figures=figures,
         tables=(results, *([levels] if len(guarantees) > 1 else []), _intervals(outcome)),

@@ -10,7 +10,6 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -107,15 +106,6 @@ def appending(file: IO[bytes], suffix: str) -> Iterator[Append]:
             pd.concat(parts).to_excel(file, index=False)
 
 
-def write_table(frame: pd.DataFrame, path: Path) -> None:
-    """Write a frame without its index; an old file stays until the new one is complete."""
-    from ..files import write_together
-
-    with spooled(path) as (append, move):
-        append(frame)
-        write_together({path: move})
-
-
 def write_outputs(paths: Mapping[str, Any], move: Any, drawn: Any, page: str) -> None:
     """Write the ``--output`` (by ``move``), the ``--figure`` and the ``--html`` page, or none."""
     from ..files import write_together
@@ -134,28 +124,13 @@ def write_outputs(paths: Mapping[str, Any], move: Any, drawn: Any, page: str) ->
 
 def safe_cells(table: pd.DataFrame) -> pd.DataFrame:
     """Return the table with an apostrophe before texts that a spreadsheet would run."""
-    kept = {
-        name: [safe(cell) for cell in column]
-        for name, column in table.items()
-        if column.dtype.kind not in "biufMm"
-    }
+
+    def safe(cell: Any) -> Any:
+        return f"'{cell}" if isinstance(cell, str) and FORMULA.match(cell) else cell
+
+    texts = [name for name, column in table.items() if column.dtype.kind not in "biufMm"]
+    kept = {name: [safe(cell) for cell in table[name]] for name in texts}
     return table.assign(**kept).rename(columns=safe)
-
-
-def safe(cell: Any) -> Any:
-    """Return a cell with an apostrophe if it is a text that starts like a formula."""
-    return f"'{cell}" if isinstance(cell, str) and FORMULA.match(cell) else cell
-
-
-def command_line() -> str:
-    """Return the command as it was typed."""
-    return shlex.join(["lazyknife", *sys.argv[1:]])
-
-
-@cache
-def versions() -> dict[str, str]:
-    """Return the versions of the main packages and of Python, by name."""
-    return {name: version(name) for name in PACKAGES} | {"python": platform.python_version()}
 
 
 def origin(context: typer.Context) -> dict[str, Any]:
@@ -163,4 +138,6 @@ def origin(context: typer.Context) -> dict[str, Any]:
     options = [param for param in context.command.params if param.opts[0].startswith("-")]
     values = {param.opts[0]: context.params.get(str(param.name)) for param in options}
     given = {name: value for name, value in values.items() if value not in (None, [], ())}
-    return {"settings": given, "command": command_line(), "versions": versions()}
+    command = shlex.join(["lazyknife", *sys.argv[1:]])
+    versions = {name: version(name) for name in PACKAGES} | {"python": platform.python_version()}
+    return {"settings": given, "command": command, "versions": versions}

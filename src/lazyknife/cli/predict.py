@@ -124,7 +124,7 @@ def predict_rows(fitted: Fitted, levels: Sequence[float], append: Append) -> Out
         for start in range(0, len(rows.X), size):
             part = rows[start : start + size]
             asked = list(levels) if len(levels) > 1 else levels[0]
-            found = in_unit(model.predict_interval(part.X, alpha=asked), fitted.unit)
+            found = in_unit(model.predict_interval(part.X, alpha=asked), fitted.known["unit"])
             append(table_of(found, part.ids))
             sample.add(found, part)
     if not sample.count:
@@ -133,7 +133,7 @@ def predict_rows(fitted: Fitted, levels: Sequence[float], append: Append) -> Out
     if fitted.pooled_with:
         certificates = [_for_both_files(one, fitted.pooled_with) for one in certificates]
     shift = model.check_exchangeable(sample.rows.X)
-    return Outcome(sample, certificates, shift, model, fitted.target, list(notes))
+    return Outcome(sample, certificates, shift, model, fitted.known["target"], list(notes))
 
 
 def _for_both_files(certificate: Certificate, file: str) -> Certificate:

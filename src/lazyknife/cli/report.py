@@ -26,7 +26,6 @@ class Figure(NamedTuple):
     title: str
     svg: str
     caption: str = ""
-    wide: bool = False  # whether it has a row of its own
 
 
 class Table(NamedTuple):
@@ -59,11 +58,11 @@ class Report:
     title: str
     lead: str  # the paragraph below the title
     verdict: Verdict | None
-    certificate: Certificate | None  # folded below the verdict
     figures: tuple[Figure, ...]
     tables: tuple[Table, ...]
     settings: Mapping[str, object]  # everything that was set, by name
     command: str  # produces the same page again
+    certificate: Certificate | None = None  # folded below the verdict
     glossary: Mapping[str, str] = field(default_factory=dict)  # methods, each in a line
     notes: tuple[str, ...] = ()  # what was done to the data, one sentence each
     versions: Mapping[str, str] = field(default_factory=dict)  # of the software, by name
