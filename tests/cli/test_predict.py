@@ -44,7 +44,9 @@ def test_options_are_the_settings_of_the_library():
     """Names, defaults and choices; the settings that only Python has are named here."""
     signature = inspect.signature(lk.LazyJackknifeRegressor).parameters
     renamed = {"hidden": "network", "seed": "random_state", "lower_bound": "bounds"}
-    names = {renamed.get(name, name) for name in opt.SETTINGS} - {"unit", "upper_bound"}
+    names = {renamed.get(name, name) for name in opt.SETTINGS} - {
+        *("unit", "upper_bound", "preset", "skip")
+    }
     only_python = {"parameters", "features", "memory_budget", "encoding", "base"}
     assert names == set(signature) - only_python
     for name, (_, default) in opt.SETTINGS.items():
@@ -124,6 +126,14 @@ def test_the_intervals_are_the_estimators(folder, options, settings):
     assert len(found) == 20
     pd.testing.assert_frame_equal(found, expected, rtol=1e-9)
     assert str(model.certificate_).splitlines()[0] in printed
+
+
+def test_a_preset_is_the_papers_method_and_options_beside_it_count(folder):
+    options = ("--preset", "paper", "--epsilon", ".5", "--epochs", "1", "--readout", "tangent")
+    found, _ = intervals_of(*options, base=())
+    X, y, X_new = numeric(folder)
+    model = lk.DPLazyPI(epsilon=0.5, epochs=1, readout="tangent", random_state=0).fit(X, y)
+    pd.testing.assert_frame_equal(found, model.predict_interval(X_new).to_frame(), rtol=1e-9)
 
 
 def test_several_levels_are_fitted_once(folder):

@@ -88,7 +88,7 @@ def fit_model(
     from ..shift import ShiftWarning
 
     model = LazyJackknifeRegressor(
-        network=None if layers is None else mlp(layers, skip=True),
+        network=None if layers is None else mlp(layers, skip=given["skip"]),
         base=opt.make_base(given),
         encoding=TableEncoder(categorical=roles.categorical) if roles.categorical else None,
         **opt.settings_of(given, new is not None),

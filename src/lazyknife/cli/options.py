@@ -47,6 +47,20 @@ def _check_jobs(jobs: int) -> int:
     return jobs
 
 
+# What --preset stands for; options that are given count all the same.
+PRESETS: dict[str, dict[str, Any]] = {
+    "paper": {
+        **{"base": "dpsgd", "hidden": "64,64", "skip": False, "ridge": "10", "scaling": "none"},
+        **{"readout": "network", "widths": "constant", "fit_intercept": False},
+    }
+}
+
+
+def _use_preset(context: typer.Context, preset: str | None) -> str | None:
+    context.default_map = PRESETS[preset] if preset else None
+    return preset
+
+
 COLUMN = {"metavar": "COLUMN"}
 Target = Annotated[str, option("Column to predict.", FILES, "--target", **COLUMN)]
 Id = Annotated[str | None, option("Column of row names for the output.", FILES, "--id", **COLUMN)]
@@ -97,6 +111,7 @@ SETTINGS = table(
         "What widths depend on: nothing, the distance from other rows, or what models choose.",
     ),
     hidden=(str | None, None, HIDDEN),
+    skip=(bool, True, "Add a linear part to the network of --hidden."),
     scaling=(Literal["auto", "symlog", "standardize", "none"] | None, None, SCALING),
     feature_weights=(Literal["auto", "none"], "auto", "Whether each model weighs the features."),
     ridge=(str, "auto", "λ, or auto: each model chooses it on its own rows."),
@@ -122,6 +137,11 @@ SETTINGS = table(
     seed=(int, 0, "Seed of all randomness."),
     device=(str, "auto", "Where models are solved: auto, or a device such as cpu or cuda."),
     verbose=(bool | None, None, "Show progress; by default on a terminal."),
+)
+PRESET = "paper: DP-Lazy PI as in the paper, a 64,64 network trained by dpsgd, and λ = 10."
+SETTINGS["preset"] = (
+    Annotated[Literal["paper"] | None, option(PRESET, LAZY, is_eager=True, callback=_use_preset)],
+    None,
 )
 KIND = (
     "How base weights are obtained: random initialisation; training on some of the rows; private "

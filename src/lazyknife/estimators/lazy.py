@@ -172,8 +172,8 @@ class LazyJackknifeRegressor(IntervalRegressor):
     nu
         Relaxation: widens every interval by ν on both sides, on the scale of ``target_transform``.
     device
-        Where the lazy step and predictions run: ``"auto"`` (a GPU if there is one), ``"cpu"``,
-        ``"cuda"`` or a ``torch.device``. The base is trained on the device of its network.
+        Where training, the lazy step and predictions run: ``"auto"`` (a GPU if there is one),
+        ``"cpu"``, ``"cuda"`` or a ``torch.device``.
     memory_budget
         Bytes for everything but the matrices that the method requires (docs/speed.md), at least
         one million; None takes a quarter of what is free on the device.
@@ -394,11 +394,11 @@ class LazyJackknifeRegressor(IntervalRegressor):
             chooses = isinstance(self.ridge, str) and not symmetric and not reason
             own: Any = DEFAULT if self.network is None else self.network
             return (own,) if chooses else None
+        check_trainable(self._base_method(), self.network)
         if self.n_starts != 1 or self.parameters != "all":
             reason = reason or "require n_starts=1 and parameters='all'"
         if reason:
             raise ValueError(f"network={self.network!r}: candidates {reason}")
-        check_trainable(self._base_method(), self.network)
         return listed
 
     def _cannot_choose(self, X: Tensor) -> str:
@@ -493,7 +493,10 @@ class LazyJackknifeRegressor(IntervalRegressor):
     def _learn(self, start: nn.Module, X: Tensor, y: Tensor, **terms: Any) -> Base:
         """Base weights from some rows; ``terms`` are those of ``Task`` that are no settings."""
         own = {"center": self.fit_intercept, "progress": self.verbose}
-        return self._base_method().fit(start, X, y, **own, **terms, loss=find_loss(self.loss))
+        base = self._base_method()
+        if base.trains:
+            start = start.to(self._machine().device)
+        return base.fit(start, X, y, **own, **terms, loss=find_loss(self.loss))
 
     def _lazy_step(self, seeds: Seeds, widths: str) -> LazyStep:
         # The mean of networks has the mean of their kernels divided by their number.

@@ -17,70 +17,67 @@ from ..compute import steps, track
 from ..data.checks import check_fraction, check_not_negative, check_positive_int
 from ..data.rows import check_target, to_tensor
 from ..data.scaling import distinct_rows
-from ..data.targets import Function
 from ..networks import Network, build, mlp
 from ..tangent import linearise
-from .base import Bounds, ScalingName, Transformer, TransformName
 from .fit_input import RandomState, Seeds, generator_of
 from .lazy import LazyJackknifeRegressor
 
 Numbers = NDArray[np.float64]
 # Default ν, in units of the median leave-one-out error.
 RELATIVE_NU = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0)
+# What the paper fixes besides the base.
+PAPER: dict[str, Any] = {
+    "ridge": 10.0,
+    "construction": "plus",
+    "widths": "constant",
+    "readout": "network",
+    "fit_intercept": False,
+    "scaling": None,
+}
 
 
 def DPLazyPI(
     *,
     network: Network | None = None,
-    alpha: float = 0.1,
     epsilon: float = 0.01,
     delta: float = 1e-3,
     epochs: int = 10,
     batch_size: int = 10,
-    ridge: float = 10.0,
-    nu: float = 0.0,
-    scaling: ScalingName | Transformer | None = None,
-    target_transform: TransformName | tuple[Function, Function] | None = None,
-    bounds: Bounds | None = None,
-    random_state: RandomState = None,
-    verbose: bool = False,
+    max_grad_norm: float = 1.0,
+    lr: float | None = None,
+    **settings: Any,
 ) -> LazyJackknifeRegressor:
     """Return the estimator with the settings of the paper's experiments.
 
-    DP-SGD, a fixed ridge, no intercept, constant widths, and jackknife+ on predictions of the real
-    network at the moved weights.
+    One network is trained by DP-SGD; its leave-one-out models are linearised around it, with
+    λ = 10 and without an intercept; jackknife+ takes predictions of the network at their weights.
 
     Parameters
     ----------
     network
-        As in ``LazyJackknifeRegressor``; here None is the paper's ``mlp((64, 64))``.
-    epsilon, delta, epochs, batch_size
+        A ``torch.nn.Module``, or a callable such as ``mlp((64, 64))``, the paper's and here None.
+    epsilon, delta, epochs, batch_size, max_grad_norm, lr
         Settings of the ``DPSGD`` base.
-    alpha, ridge, nu, scaling, target_transform, bounds, random_state, verbose
-        As in ``LazyJackknifeRegressor``.
+    **settings
+        Any other setting of ``LazyJackknifeRegressor``, such as ``alpha``, ``device``, ``loss``,
+        ``construction`` or ``random_state``, and what the paper fixes: ``ridge=10.0``,
+        ``readout="network"``, ``widths="constant"``, ``fit_intercept=False``, ``scaling=None``.
 
     Returns
     -------
     LazyJackknifeRegressor
         The estimator, not yet fitted.
 
+    Notes
+    -----
+    These settings suit y with a spread of order one. For other units of y (a warning says so) pass
+    ``readout="tangent", fit_intercept=True``, or divide y by a fixed unit.
+
     """
-    return LazyJackknifeRegressor(
-        network=mlp((64, 64)) if network is None else network,
-        base=DPSGD(epsilon=epsilon, delta=delta, epochs=epochs, batch_size=batch_size),
-        ridge=ridge,
-        construction="plus",
-        widths="constant",
-        readout="network",
-        fit_intercept=False,
-        scaling=scaling,
-        target_transform=target_transform,
-        bounds=bounds,
-        alpha=alpha,
-        nu=nu,
-        random_state=random_state,
-        verbose=verbose,
-    )
+    base = DPSGD(epsilon, delta, epochs, batch_size, max_grad_norm, lr)
+    built_in = {"widths": None} if settings.get("construction") == "full" else {}
+    chosen = PAPER | built_in | settings
+    return LazyJackknifeRegressor(mlp((64, 64)) if network is None else network, base, **chosen)
 
 
 @dataclass(frozen=True, repr=False)
