@@ -1,0 +1,93 @@
+"""The paper's method: its settings, the device that trains it, and units of y."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import lazyknife as lk
+from rows import linear
+
+X, Y = linear(30)
+NEW = linear(12, seed=1)[0]
+
+
+def paper(**settings):
+    chosen = {"network": lk.mlp((4,)), "epochs": 1, "epsilon": 1.0, "random_state": 0}
+    return lk.DPLazyPI(**chosen | settings)
+
+
+def test_settings_of_the_base_and_of_the_estimator_are_passed_on():
+    model = lk.DPLazyPI(
+        epsilon=0.2, delta=0.01, epochs=3, batch_size=4, max_grad_norm=2.0, lr=0.1, device="cpu"
+    )
+    assert model.base == lk.DPSGD(0.2, 0.01, 3, 4, 2.0, 0.1)
+    assert model.device == "cpu"
+    with pytest.raises(TypeError, match="alhpa"):
+        lk.DPLazyPI(alhpa=0.1)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"readout": "tangent"},
+        {"readout": "tangent", "construction": "full"},
+        {"construction": "minmax"},
+        {"readout": "tangent", "loss": "huber"},
+        {"readout": "tangent", "ridge": "auto", "fit_intercept": True, "widths": "leverage"},
+        {"scaling": "symlog", "bounds": (-9.0, 9.0), "n_starts": 2},
+    ],
+)
+def test_every_setting_of_the_estimator_can_be_given(settings):
+    model = paper(**settings).fit(X, Y)
+    assert model.base_.details["method"] == "dpsgd"
+    assert model.certificate_.coverage > 0.5
+    assert len(model.predict_interval(NEW)) == 12
+
+
+class Placed(nn.Linear):
+    """A network that keeps where it was moved."""
+
+    def to(self, *args, **terms):
+        self.places = [*getattr(self, "places", ()), *args]
+        return super().to(*args, **terms)
+
+
+class Seeing(lk.DPSGD):
+    """DP-SGD that keeps the place of the network that it was given."""
+
+    def learn(self, task):
+        places.append(list(task.start.places))
+        return super().learn(task)
+
+
+places: list = []
+
+
+def test_the_network_is_brought_to_the_device_before_it_is_trained():
+    """There need not be a GPU: the device of the settings reaches the trainer's network."""
+    places.clear()
+    model = lk.LazyJackknifeRegressor(
+        lambda p: Placed(p, 1), Seeing(epochs=1), ridge=1.0, device="cpu", random_state=0
+    )
+    lk.audit_stability(model, X, Y, NEW, refits=1)
+    assert places == [[torch.device("cpu")]] * 2  # the fit and the refit
+
+
+def test_units_of_y_matter_and_the_warning_names_settings_that_help():
+    large = 1000 * Y
+    with pytest.warns(UserWarning, match="Use readout='tangent', divide y by a fixed unit"):
+        wide = paper().fit(X, large).predict_interval(NEW).width
+    tangent = paper(readout="tangent", fit_intercept=True)
+    narrow = tangent.fit(X, large).predict_interval(NEW).width
+    assert np.median(wide) > 10 * np.median(narrow)
+    assert np.median(narrow) < 3 * np.ptp(large)
+
+
+@pytest.mark.parametrize("base", [lk.DPSGD(), lk.Split(), lk.Perturbed(1.0, 1.0)])
+@pytest.mark.parametrize("network", [lk.wide("laplace"), [lk.wide("laplace")]])
+def test_infinitely_wide_networks_have_nothing_to_train(network, base):
+    with pytest.raises(ValueError, match="have no weights to train: use base=Public"):
+        lk.LazyJackknifeRegressor(network, base, readout="network").fit(X, Y)
+    with pytest.raises(ValueError, match="have no weights to train"):
+        lk.certify(n=30, alpha=0.1, network=network, base=base)
