@@ -44,6 +44,16 @@ class PrivacyCurve:
         """τ, the largest possible difference in the probability of an event."""
         return float(np.min(1 - np.exp(-np.asarray(self.epsilons)) * (1 - np.asarray(self.deltas))))
 
+    @property
+    def add_remove(self) -> tuple[float, float]:
+        """One (ε, δ) under adding or removing one point, at the δ of ``replace_one`` or below."""
+        delta = min(self.replace_one[1], max(self.deltas))
+        if delta < min(self.deltas):
+            return float("inf"), delta
+        order = np.argsort(self.deltas)  # δ is convex in e^ε, so a line between two points is above
+        points = np.asarray(self.deltas)[order], np.exp(self.epsilons)[order]
+        return float(np.log(np.interp(delta, *points))), delta
+
     @classmethod
     def from_dp(cls, epsilon: float, delta: float = 0.0) -> PrivacyCurve:
         """Return the curve for which only one add/remove (ε, δ) is known."""

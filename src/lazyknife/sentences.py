@@ -33,8 +33,9 @@ THEOREMS = {
     "split_conformal": "By the rank of an exchangeable score.",
 }
 PAPER = (
-    "The paper's Theorem 1 would give {bound:.3f} for intervals widened by {nu}, if its stability "
-    "condition held with η = {eta:g}; shown for comparison, not certified."
+    "The paper's Theorem 1 would give {paper:.3f} for intervals widened by {nu}, if its stability "
+    "condition held with η = {eta:g}; {paper_literal:.3f} if ε and δ are read under adding or "
+    "removing a row, which its proof does not allow; shown for comparison, not certified."
 )
 
 # Remarks on fits of many rows.

@@ -117,6 +117,30 @@ def test_the_papers_bound_is_shown_and_does_not_count():
         for words in (f"{bound:.3f}", "not certified", "ν = 0"):
             assert words in str(found)
         assert "Theorem 1" not in str(claim(0.1))
+    settings = certify(n=100, alpha=0.1, base=DPSGD(), eta=0.0, nu=0.0)
+    assert settings.bounds["paper"] == pytest.approx(0.090, abs=0.002)
+    assert settings.bounds["paper_literal"] == pytest.approx(0.365, abs=0.0005)
+    assert "0.365 if ε and δ are read under adding" in str(settings)
+
+
+@pytest.mark.parametrize("construction", ["full", "cv+", "naive"])
+def test_the_papers_bound_is_about_jackknife_plus(construction):
+    assert "paper" not in certify(n=99, alpha=0.1, construction=construction, eta=0.0).bounds
+
+
+@pytest.mark.parametrize(
+    ("curve", "expected"),
+    [
+        (PrivacyCurve.from_dp(0.3, 0.01), (0.3, 0.01)),
+        (Perturbed(sensitivity=1.0, epsilon=2.0).dependence(9), (2.0, 0.0)),
+        (Perturbed(sensitivity=1.0, epsilon=99.0).dependence(9), (math.inf, 0.0)),  # too large
+        (DPSGD(epsilon=0.5, delta=1e-5).dependence(99), (0.5, 1e-5)),
+        (PrivacyCurve((0.0, math.log(2)), (0.3, 0.1), (2.0, 0.2)), (math.log(1.5), 0.2)),
+        (Public().dependence(9), (0.0, 0.0)),
+    ],
+)
+def test_the_stated_privacy_is_read_off_the_curve(curve, expected):
+    assert curve.add_remove == pytest.approx(expected, rel=2e-3)
 
 
 def test_the_text_says_how_much_for_what_and_over_what():

@@ -91,3 +91,23 @@ def test_infinitely_wide_networks_have_nothing_to_train(network, base):
         lk.LazyJackknifeRegressor(network, base, readout="network").fit(X, Y)
     with pytest.raises(ValueError, match="have no weights to train"):
         lk.certify(n=30, alpha=0.1, network=network, base=base)
+
+
+def test_a_fitted_model_shows_the_papers_bounds():
+    model = lk.DPLazyPI(epochs=1, nu=0.25, random_state=0).fit(X, Y)
+    expected = lk.certify(n=30, alpha=0.1, base=model.base, eta=0.001, nu=0.25)
+    assert model.certify(eta=0.001).bounds == expected.bounds
+    assert expected.remarks[-1] in model.certify(eta=0.001).remarks
+    assert "ν = 0.5" in str(model.certify(0.2, eta=0.001, nu=0.5))
+    assert 0 < expected.bounds["paper"] < expected.bounds["paper_literal"]
+    assert set(model.certify().bounds) == {"ghost_point"}
+    noted = model.set_params(ridge=5.0).fit(X, Y).certify(eta=0.0)
+    assert "paper" in noted.bounds
+    assert "Set by set_params" in str(noted)
+    with pytest.raises(ValueError, match=r"eta=-1\.0"):
+        model.certify(eta=-1.0)
+
+
+def test_methods_that_the_theorem_is_not_about_show_no_bound_of_it():
+    model = lk.JackknifeRegressor(lk.mlp((3,)), epochs=1, random_state=0).fit(X, Y)
+    assert "paper" not in model.certify(eta=0.0).bounds

@@ -19,7 +19,8 @@ class Certificate:
         vacuous, None where nothing is guaranteed.
     bounds
         ``"ghost_point"``: the certified bound (the baselines name their own theorem instead).
-        ``"paper"``: Theorem 1 of the paper, if its stability η was given; for comparison only.
+        ``"paper"``: Theorem 1 of the paper, if its stability η was given; for comparison only,
+        as ``"paper_literal"``, its value at the (ε, δ) that the paper's experiments state.
     assumptions
         The conditions of the guarantee.
     scope

@@ -84,6 +84,7 @@ class CertifiedMixin(BaseEstimator):  # type: ignore[misc]
     """An estimator whose certificate is about its fit: settings that changed since are refused."""
 
     alpha: float
+    nu: float = 0.0
     _certify: Callable[..., Certificate]
     _certificate: Certificate
     _settings: dict[str, Any]
@@ -114,11 +115,21 @@ class CertifiedMixin(BaseEstimator):  # type: ignore[misc]
         """The coverage guarantee at the estimator's own level."""
         return self.certify()
 
-    def certify(self, alpha: float | None = None) -> Certificate:
-        """Return the certificate of a level, without a new fit; None is the estimator's own."""
+    def certify(
+        self, alpha: float | None = None, *, eta: float | None = None, nu: float | None = None
+    ) -> Certificate:
+        """Return the certificate of a level, without a new fit; None is the estimator's own.
+
+        With the stability ``eta`` the bound of the paper is shown beside it, as by
+        ``lazyknife.certify``, for intervals widened by ``nu`` (None: by the estimator's own ν).
+        """
         check_is_fitted(self)
         self._check_unchanged()
         level = check_level("alpha", self.alpha if alpha is None else alpha)
+        if eta is not None:
+            asked = {"eta": eta, "nu": self.nu if nu is None else nu}
+            stability = {name: check_not_negative(name, value) for name, value in asked.items()}
+            return self._certify(alpha=level, **stability)
         return self._certificate if level == self._settings["alpha"] else self._certify(alpha=level)
 
     def _guarantee(self, certify: Callable[..., Certificate]) -> None:
