@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import binom
+from sklearn.base import clone
 
 import lazyknife as lk
 import reference
@@ -33,7 +34,8 @@ def model(base, **settings):
 )
 def test_a_base_that_ignores_the_row_is_perfectly_stable(base, settings):
     audit = lk.audit_stability(model(base, **settings), X, Y, NEW, refits=5, nu=0.0)
-    assert audit.eta.tolist() == [0.0]
+    assert audit.eta.tolist() == audit.eta_in_sample.tolist() == [0.0]
+    assert audit.lemma == 0.0
 
 
 @pytest.mark.parametrize("scaling", [None, "standardize"])
@@ -67,17 +69,19 @@ def test_differences_equal_explicit_refits(kind):
     left_out = int(np.random.default_rng(8).integers(24))
     kept = np.arange(24) != left_out
 
-    def lazy(module):
+    def lazy(module, new):
         rows = torch.from_numpy(X[kept])
         targets = Y[kept] - reference.outputs(module, rows)
         move, _ = reference.ridge_fit(reference.jacobian(module, rows), targets, 2.0, False)
-        new = torch.from_numpy(NEW)
         return reference.outputs(module, new) + reference.jacobian(module, new) @ move
 
     (_, with_all), (task, without) = seen
-    differences = np.abs(lazy(with_all) - lazy(without))
-    expected = [(differences > nu / 2).mean() for nu in audit.nu]
-    np.testing.assert_allclose(audit.eta, expected)
+    for rows, found in ((NEW, audit.eta), (X[~kept], audit.eta_in_sample)):
+        new = torch.from_numpy(rows)
+        differences = np.abs(lazy(with_all, new) - lazy(without, new))
+        np.testing.assert_allclose(found, [(differences > nu / 2).mean() for nu in audit.nu])
+    assert audit.lemma is None
+    assert "without privacy" in str(audit)
     assert audit.eta[1:].max() > 0
     np.testing.assert_array_equal(task.X, X[kept])
     if base.uses_covariates:
@@ -105,6 +109,37 @@ def test_the_result_is_ready_for_certify_and_for_print():
     assert (np.diff(audit.eta) <= 0).all()
     again = lk.audit_stability(model(lk.DPSGD(epochs=1)), X, Y, NEW, refits=3, random_state=0)
     np.testing.assert_array_equal(audit.eta, again.eta)
+
+
+def test_no_bound_is_below_its_estimate():
+    """The bound counts one new row for each refit, which may lie on the lucky side."""
+    settings = {"refits": 3, "nu": np.linspace(0, 0.5, 40)}
+    asked = model(lk.DPSGD(epochs=1, lr=0.05))
+    for seed in range(3):
+        audit = lk.audit_stability(asked, X, Y, NEW, random_state=seed, **settings)
+        assert (audit.eta_upper >= audit.eta).all()
+        successes = np.array([0])
+        assert audit.eta_upper.min() >= clopper_pearson_upper(successes, 3, 0.95) - 1e-12
+
+
+def test_privacy_bridges_in_sample_and_out_of_sample_stability():
+    """The paper's lemma: 2ε + δ under replacing a row; without privacy they differ by far more."""
+    rng = np.random.default_rng(0)
+    rows, levels = rng.normal(size=(120, 5)), {"nu": [0.05, 0.1, 1.5], "refits": 40}
+    y = rows[:40, 0] + rng.normal(size=40)
+    private = lk.DPLazyPI(network=lk.mlp((16,)), readout="tangent", epochs=2, random_state=0)
+    memorising = clone(private).set_params(base=lk.Plain(epochs=150, lr=0.02))
+    found, naked = (
+        lk.audit_stability(each, rows[:40], y, rows[40:], random_state=0, **levels)
+        for each in (private, memorising)
+    )
+    epsilon, delta = lk.DPSGD(epochs=2).dependence(40).replace_one
+    assert found.lemma == pytest.approx(2 * epsilon + delta)
+    allowed = found.lemma + 0.32  # four standard deviations of a share of 40 refits
+    assert np.abs(found.eta - found.eta_in_sample).max() <= allowed
+    assert np.abs(naked.eta - naked.eta_in_sample).max() > allowed
+    large = clone(private).set_params(base=lk.DPSGD(epsilon=5.0, epochs=1))
+    assert lk.audit_stability(large, X, Y, NEW, refits=1).lemma == 1.0
 
 
 @pytest.mark.parametrize("trials", [5, 20])

@@ -92,7 +92,13 @@ class StabilityAudit:
         Share of new rows, over all refits, at which the two models of the paper's condition
         differ by more than ν/2.
     eta_upper
-        Clopper-Pearson upper bounds for η, each with the given confidence on its own.
+        Upper bounds for η, each with the given confidence on its own: that of Clopper and Pearson,
+        or ``eta`` where it is larger.
+    eta_in_sample
+        The same share at the rows j that were left out, one for each refit: in-sample stability.
+    lemma
+        2ε + δ under replacing a row, at most 1: by the paper's lemma, in-sample and out-of-sample η
+        differ by no more. None if the base is not private, or has seen the covariates.
     confidence
         Confidence of the upper bounds.
     refits
@@ -103,6 +109,8 @@ class StabilityAudit:
     nu: Numbers
     eta: Numbers
     eta_upper: Numbers
+    eta_in_sample: Numbers
+    lemma: float | None
     confidence: float
     refits: int
 
@@ -112,10 +120,17 @@ class StabilityAudit:
             f"({self.confidence:.0%} upper bounds by Clopper-Pearson):"
         )
         lines = [
-            f"  nu = {nu:<8.4g} eta about {eta:.3f}, at most {upper:.3f}"
-            for nu, eta, upper in zip(self.nu, self.eta, self.eta_upper, strict=True)
+            f"  nu = {nu:<8.4g} eta about {eta:.3f}, at most {upper:.3f}; in-sample {inside:.3f}"
+            for nu, eta, upper, inside in zip(
+                self.nu, self.eta, self.eta_upper, self.eta_in_sample, strict=True
+            )
         ]
-        return "\n".join([head, *lines])
+        lemma = "Nothing bounds the difference of in-sample and out-of-sample eta without privacy."
+        if self.lemma is not None:
+            lemma = (
+                f"By the paper's lemma eta and in-sample eta differ by at most {self.lemma:.3f}."
+            )
+        return "\n".join([head, *lines, lemma])
 
 
 def audit_stability(
@@ -133,10 +148,10 @@ def audit_stability(
     """Estimate η(ν) = P(|f_{n,−j}(X_new) − f_{−j,−j}(X_new)| > ν/2) of the paper's Theorem 1.
 
     Both models are lazy fits without row j; the base of the first was trained on all rows, that of
-    the second without row j. Every refit starts from the same public weights, uses its own seed and
-    runs the mechanism set up for all n rows. With ``ridge="auto"`` all of them have the λ that the
-    model of all rows chose. The estimate is conditional on these training rows and on the first
-    base.
+    the second without row j. At X_j instead of X_new this is in-sample stability. Every refit
+    starts from the same public weights, uses its own seed and runs the mechanism set up for all n
+    rows. With ``ridge="auto"`` all of them have the λ that the model of all rows chose. The
+    estimates are conditional on these training rows and on the first base.
 
     Parameters
     ----------
@@ -190,10 +205,14 @@ def audit_stability(
     )
     typical = float(fitted.loo_.residuals.abs().median())
     levels = typical * np.asarray(RELATIVE_NU) if asked is None else np.asarray(asked)
-    exceeds = differences[:, :, None] > levels / 2  # (refits, new rows, levels)
+    exceeds = differences[:, :, None] > levels / 2  # (refits, new rows and row j, levels)
     trials = exceeds[np.arange(refits), rng.integers(len(new), size=refits)]
-    upper = clopper_pearson_upper(trials.sum(axis=0), refits, confidence)
-    return StabilityAudit(levels, exceeds.mean(axis=(0, 1)), upper, confidence, refits)
+    eta, inside = exceeds[:, :-1].mean(axis=(0, 1)), exceeds[:, -1].mean(axis=0)
+    upper = np.maximum(clopper_pearson_upper(trials.sum(axis=0), refits, confidence), eta)
+    dependence, lemma = fitted.base_.dependence, None
+    if dependence is not None and not fitted._learns_from_covariates():
+        lemma = min(1.0, 2 * dependence.replace_one[0] + dependence.replace_one[1])
+    return StabilityAudit(levels, eta, upper, inside, lemma, confidence, refits)
 
 
 def _difference(
@@ -205,7 +224,7 @@ def _difference(
     with_all: Tensor,
     seed: int,
 ) -> Numbers:
-    """|f_{n,−j} − f_{−j,−j}| at the new rows, the first of them given, shape (m,)."""
+    """|f_{n,−j} − f_{−j,−j}| at m new rows, the first of them given, and at row j, (m + 1,)."""
     learn, left = fitted._base_method().rows(len(y), fitted.seeds_.rows)
     base = fitted.base_
     if left[position] in learn:
@@ -220,7 +239,10 @@ def _difference(
     tangent = linearise(base.module, X, fitted.parameters, fitted._machine())
     step = fitted._lazy_step(fitted.seeds_, "constant")
     alone = step.models(tangent, X[others], y[others])
-    parts = [alone.point(new[block]) for block in steps(len(new), alone.rows_at_once)]
+    own = slice(left[position], left[position] + 1)
+    with_all = torch.cat([with_all, y[own].to(with_all) - fitted.loo_.residuals[position]])
+    rows = torch.cat([new, X[own]])
+    parts = [alone.point(rows[block]) for block in steps(len(rows), alone.rows_at_once)]
     difference = (with_all - torch.cat(parts)).abs()
     # Rounding is not instability: the two models are equal where the base ignores row j.
     difference[difference <= 1e-9 * with_all.abs().max()] = 0.0
