@@ -122,6 +122,7 @@ def test_no_bound_is_below_its_estimate():
         assert audit.eta_upper.min() >= clopper_pearson_upper(successes, 3, 0.95) - 1e-12
 
 
+@pytest.mark.slow
 def test_privacy_bridges_in_sample_and_out_of_sample_stability():
     """The paper's lemma: 2ε + δ under replacing a row; without privacy they differ by far more."""
     rng = np.random.default_rng(0)

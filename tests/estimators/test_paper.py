@@ -1,11 +1,16 @@
 """The paper's method: its settings, the device that trains it, and units of y."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+import descents
 import lazyknife as lk
+from lazyknife.base import Task
+from lazyknife.base.dpsgd import poisson_batches, run_dpsgd
 from rows import linear
 
 X, Y = linear(30)
@@ -111,3 +116,24 @@ def test_a_fitted_model_shows_the_papers_bounds():
 def test_methods_that_the_theorem_is_not_about_show_no_bound_of_it():
     model = lk.JackknifeRegressor(lk.mlp((3,)), epochs=1, random_state=0).fit(X, Y)
     assert "paper" not in model.certify(eta=0.0).bounds
+
+
+def test_step_sizes_may_change_over_the_steps():
+    """η_t of the paper's Algorithm 1: public, so that the privacy stays as it is."""
+    start, (rows, y) = descents.start_network(), descents.rows(20)
+    base = lk.DPSGD(epochs=3, batch_size=5, lr=[0.1, 0.02, 0.0005], noise_multiplier=1e-6)
+    run = base.mechanism(20)
+    batches = list(poisson_batches(20, run, 0))
+    found = run_dpsgd(Task(start, rows, y, 0, 20), run, base.lr, batches)
+    twin = start
+    for t, batch in enumerate(batches):  # 12 steps, 4 at each size
+        moved = descents.clipped_descent(twin, rows, y, [batch], 1.0, base.lr[t // 4], 5.0)
+        twin = copy.deepcopy(start)
+        nn.utils.vector_to_parameters(moved, twin.parameters())
+    torch.testing.assert_close(descents.weights(found), descents.weights(twin), rtol=0, atol=1e-5)
+    assert base.lr == (0.1, 0.02, 0.0005)
+    falling = paper(lr=(0.1, 0.05)).fit(X, Y)
+    assert falling.base_.details["lr"] == (0.1, 0.05)
+    assert falling.certificate_.coverage == paper().fit(X, Y).certificate_.coverage
+    with pytest.raises(ValueError, match="lr=-1"):
+        lk.DPSGD(lr=(0.1, -1.0))

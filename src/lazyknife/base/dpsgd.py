@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import torch
@@ -76,7 +76,8 @@ class DPSGD(BaseMethod):
     max_grad_norm
         Clipping norm C.
     lr
-        Step size. None chooses it from public quantities alone (see ``public_step``).
+        Step size, or the paper's η_t: several, each of which holds for an equal share of the steps.
+        None chooses it from public quantities alone (see ``public_step``).
     noise_multiplier
         σ itself, instead of ``epsilon``, which is then ignored. Below .02 nothing is accounted
         for: ε counts as infinite, and the certificate is vacuous.
@@ -97,7 +98,7 @@ class DPSGD(BaseMethod):
     epochs: int = 10
     batch_size: int = 10
     max_grad_norm: float = 1.0
-    lr: float | None = None
+    lr: float | Sequence[float] | None = None
     noise_multiplier: float | None = None
 
     def __post_init__(self) -> None:
@@ -108,7 +109,9 @@ class DPSGD(BaseMethod):
         check_positive_int("epochs", self.epochs)
         check_positive_int("batch_size", self.batch_size)
         check_reasonable("max_grad_norm", self.max_grad_norm)
-        if self.lr is not None:
+        if isinstance(self.lr, Sequence):
+            object.__setattr__(self, "lr", tuple(check_reasonable("lr", each) for each in self.lr))
+        elif self.lr is not None:
             check_reasonable("lr", self.lr)
         if (sigma := self.noise_multiplier) is not None:
             check_between("noise_multiplier", sigma, NOISE_MULTIPLIERS, NOISE_ADVICE)
@@ -184,7 +187,10 @@ def poisson_batches(rows: int, run: Mechanism, seed: int) -> Iterator[list[int]]
 
 
 def run_dpsgd(
-    task: Task, run: Mechanism, lr: float, batches: Iterable[list[int]] | None = None
+    task: Task,
+    run: Mechanism,
+    lr: float | Sequence[float],
+    batches: Iterable[list[int]] | None = None,
 ) -> nn.Module:
     """Run exactly ``run.steps`` noisy steps."""
     drawing, noising, dropping = spawn_seeds(task.seed, 3)  # amplification needs them independent
@@ -203,6 +209,8 @@ def run_dpsgd(
     if run.noise_multiplier > 0.0:  # without noise nothing is guaranteed
         check_forgets(module, free, inputs, dropping)
     noise = torch.Generator(inputs.device).manual_seed(noising)
+    rates = lr if isinstance(lr, Sequence) else (lr,)
+    schedule = iter([rates[t * len(rates) // run.steps] for t in range(run.steps)])
     sizes = [p.numel() for p in free.values()]
     deviation = run.noise_multiplier * run.max_grad_norm
     if batches is None:
@@ -216,8 +224,9 @@ def run_dpsgd(
                 gradients = row_gradients(module, free, X, y, task.loss.training)
             total += clipped_sum(gradients.values(), run.max_grad_norm)
         with torch.no_grad():
+            rate = next(schedule) / run.expected_batch
             for p, moves in zip(free.values(), total.split(sizes), strict=True):
-                p.sub_(moves.view_as(p), alpha=lr / run.expected_batch)
+                p.sub_(moves.view_as(p), alpha=rate)
     return module.eval()
 
 

@@ -44,7 +44,7 @@ def DPLazyPI(
     epochs: int = 10,
     batch_size: int = 10,
     max_grad_norm: float = 1.0,
-    lr: float | None = None,
+    lr: float | Sequence[float] | None = None,
     **settings: Any,
 ) -> LazyJackknifeRegressor:
     """Return the estimator with the settings of the paper's experiments.
