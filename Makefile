@@ -51,12 +51,16 @@ bench: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.cpu
 	$(BIN)/python -m benchmarks.report
 
-# The paper's figures and table with a verdict on each claim, and the studies beyond the paper.
-# Trials whose rows are in results/ are not run again: remove the rows to start over.
+# The paper's figures and table anew, into a fresh folder, and which verdicts on its claims move
+# against the committed rows. KEEP=1 then replaces those rows and fills the page; FRESH=folder
+# continues a run that was interrupted.
+FRESH := reproduced/$(shell date -u +%Y-%m-%d-%H%M%S)
 reproduce: $(VENV)/.installed
-	$(BIN)/python -m research study paper --output results
-	$(BIN)/python -m research pages reproduction.md
+	$(BIN)/python -m research study paper --output $(FRESH)
+	$(BIN)/python -m research verdicts $(FRESH) $(if $(KEEP),--keep)
 
+# The studies beyond the paper. Trials whose rows are in results/ are not run again: remove the
+# rows to start over.
 studies: $(VENV)/.installed
 	$(BIN)/python -m research study beyond --output results
 	$(BIN)/python -m research pages evidence.md

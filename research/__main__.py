@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from importlib import import_module
+from itertools import product
 from pathlib import Path
+from shutil import copyfile
 from typing import Annotated, Any
 
 import pandas as pd
@@ -31,11 +33,12 @@ from .study import (
     Study,
     draw,
     fill,
+    moved,
     named,
     read_rows,
     run_study,
-    verdicts,
 )
+from .study import verdicts as judge
 from .study.own import Own, load_study
 from .study.run import counted
 from .study.tables import paper_rows, summary_lines
@@ -99,9 +102,6 @@ def study(
         chosen |= dict([load_study(module)])
     options = {"trials": trials, "jobs": jobs, "scheduler": scheduler}
     failed = [text for one, own in chosen.items() for text in _run(one, own, output, options)]
-    if {one.name for one in chosen} >= set(COLLECTIONS["paper"]):
-        lines = [(v.mark, v.claim, v.count) for v in verdicts(paper_rows(output))]
-        print_table("The paper's claims", ("verdict", "claim", "holds in"), lines, texts=2)
     if failed:
         say_error(f"trials failed; the next run tries them again: {'; '.join(failed)}")
         raise typer.Exit(FAILED)
@@ -124,6 +124,28 @@ def _run(study: Study, own: Own, folder: Path, options: dict[str, Any]) -> list[
     files = ", ".join(map(str, written))
     print_text(f"\n{outcome.ran} of {outcome.rows} trials run now; {files}\n")
     return [f"{count} × {text}" for text, count in counted(outcome.failures).items()]
+
+
+@plainly
+def verdicts(
+    folder: Annotated[Path, typer.Argument(help="Folder of the paper's rows.")] = RESULTS,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Put rows and figures in place of the committed ones.")
+    ] = False,
+) -> None:
+    """Judge the paper's claims by the rows in a folder, and say which verdicts have moved."""
+    found = judge(paper_rows(folder))
+    lines = [(f"{k}. {v.claim}", v.mark, v.count) for k, v in enumerate(found, start=1)]
+    print_table("The paper's claims", ("claim", "verdict", "holds in"), lines, texts=2)
+    if moves := moved(judge(paper_rows(RESULTS)), found):
+        heads = ("claim", "committed", "now", "where it changed")
+        print_table("\nVerdicts that moved", heads, moves, texts=4)
+    else:
+        print_text("\nNo verdict has moved against the committed rows.")
+    if keep:
+        for name, suffix in product(COLLECTIONS["paper"], (".csv", ".svg")):
+            copyfile(folder / f"{name}{suffix}", RESULTS / f"{name}{suffix}")
+        pages(["reproduction.md"], RESULTS)
 
 
 @plainly
@@ -198,7 +220,7 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
 )
-for command in (study, experiment, datasets, pages):
+for command in (study, verdicts, experiment, datasets, pages):
     app.command()(command)
 
 if __name__ == "__main__":

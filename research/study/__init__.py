@@ -9,4 +9,4 @@ from .run import FailedTrials, Outcome, run_study
 from .show import summarise
 from .tables import fill
 from .trial import run_trial, run_trials
-from .verdict import Verdict, verdicts
+from .verdict import Verdict, moved, verdicts

@@ -10,6 +10,7 @@ from lazyknife import (
     DPSGD,
     BaseMethod,
     CVPlusRegressor,
+    DPLazyPI,
     JackknifeRegressor,
     LazyJackknifeRegressor,
     Plain,
@@ -62,6 +63,12 @@ def _private(setting: Setting) -> DPSGD:
     return DPSGD(setting.epsilon, setting.delta, setting.epochs, setting.batch_size)
 
 
+def _dp_lazy_pi(setting: Setting) -> IntervalRegressor:
+    """The library's form of the paper's method."""
+    names = ("alpha", "network", "epsilon", "delta", "epochs", "batch_size")
+    return DPLazyPI(**{k: getattr(setting, k) for k in names}).set_params(device="cpu")
+
+
 def _split(setting: Setting) -> Split:
     """Training on some of the rows."""
     return Split(training=_plain(setting))
@@ -85,7 +92,7 @@ PAPERS: dict[str, Method] = {
     "split_conformal": _trained(SplitConformalRegressor),
     "jackknife": _trained(JackknifeRegressor, construction="jackknife"),
     "lazy_finetune": _lazy(_plain, **PAPER),
-    "lazy_dp": _lazy(_private, **PAPER),
+    "lazy_dp": _dp_lazy_pi,
     "lazy_public": _lazy(**PAPER),
     "lazy_split": _lazy(_split, **PAPER),
 }

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 KEY = COLUMNS[: COLUMNS.index("trial") + 1]  # what identifies a row
-TEXTS = ("data", "method", "transform", "readout", "ridge", "error", "versions")
+TEXTS = ("data", "method", "transform", "readout", "ridge", "error", "versions", "commit", "code")
 WAY_OUT = "restore the file, or move it away and run the study again"
 
 

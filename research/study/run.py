@@ -13,6 +13,7 @@ from lazyknife.compute import side_by_side, track
 
 from .. import datasets
 from .grid import Study, Trial
+from .made import stamp
 from .methods import METHODS, effective
 from .own import Data, Own
 from .rows import Row, key_of, line, locked, stored_rows, write_rows
@@ -122,10 +123,12 @@ def _bring_up(
     if missing:
         write_rows(path, [*others, *(done[key] for key in keys if key in done)])
         parts = together(missing)
+        made = stamp(study.name)
         calls = ((part, own.of(part[0].data, part[0].method)) for part in parts)
         with path.open("a", encoding="utf-8", newline="") as file:
             ended = side_by_side(run_trials, calls, *where)
-            for rows in track(ended, study.name, len(parts), progress):
+            for found in track(ended, study.name, len(parts), progress):
+                rows = [row | made for row in found]
                 file.write("".join(map(line, rows)))
                 file.flush()
                 os.fsync(file.fileno())

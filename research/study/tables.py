@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import pages
 from ..pages import markdown
-from .catalogue import PAPER, STUDIES
+from .catalogue import PAPER, PAPER_METHODS, STUDIES
+from .made import code
 from .methods import CERTIFYING, DEFAULT, STRONG
 from .rows import read_rows
 from .sets import part_of
 from .show import heading, in_words, labels, summarise
-from .verdict import Verdict, verdicts
+from .verdict import FIGURES, Verdict, parts, time_ratio, verdicts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -87,20 +88,52 @@ def paper_rows(folder: Path) -> dict[str, pd.DataFrame]:
 
 
 def verdict_table(found: Sequence[Verdict]) -> str:
-    """One line a claim."""
-    lines = [(f"**{v.mark}**", v.claim, f"holds in {v.count}: {v.rule}", v.source) for v in found]
-    return markdown(("verdict", "claim", "measured", "where the paper says it"), lines)
+    """One line a claim, and how many are reproduced."""
+    lines = [
+        (f"{number}", f"**{v.mark}**", v.claim, f"holds in {v.count}: {v.rule}", v.source)
+        for number, v in enumerate(found, start=1)
+    ]
+    marks = [v.mark for v in found]
+    sentence = (
+        f"Of {len(marks)} claims {marks.count('reproduced')} are reproduced, "
+        f"{marks.count('partly')} hold in part and {marks.count('not reproduced')} do not hold.\n"
+    )
+    heads = ("", "verdict", "claim", "measured", "where the paper says it")
+    return f"{markdown(heads, lines)}\n{sentence}"
 
 
 def failures_table(found: Sequence[Verdict]) -> str:
     """The places where a claim does not hold, claim by claim."""
     blocks = []
-    for verdict in found:
+    for number, verdict in enumerate(found, start=1):
         lines = [(cell.where, cell.measured) for cell in verdict.cells if not cell.holds]
         if lines:
             table = markdown(("where", "measured"), lines)
-            blocks.append(f"**{verdict.claim}** Holds in {verdict.count}, not in:\n\n{table}")
+            told = f"**{number}. {verdict.claim}** Holds in {verdict.count}, not in:"
+            blocks.append(f"{told}\n\n{table}")
     return "\n".join(blocks)
+
+
+def times_table(rows: Mapping[str, pd.DataFrame]) -> str:
+    """Seconds for fit and prediction in every panel, and those of jackknife+ over lazy_dp's."""
+    lines = []
+    for part in parts(rows, FIGURES):
+        seconds = [f"{part.mean(method, 'seconds'):.2f}" for method in PAPER_METHODS]
+        ratios = [f"{time_ratio(part, column):.2f}" for column in ("seconds", "fit_seconds")]
+        lines.append((part.where, *seconds, *ratios))
+    ratios = ["jackknife+ ÷ lazy_dp", "its fit alone"]
+    return markdown(("where", *(f"{m} (s)" for m in PAPER_METHODS), *ratios), lines)
+
+
+def made_table(names: Sequence[str], folder: Path) -> str:
+    """Which commit made the rows of studies, and whether the code has changed since."""
+    lines: Lines = []
+    for name in names:
+        made = read_rows(folder / f"{name}.csv").fillna({"commit": "", "code": ""})
+        for (commit, hashed), part in made.groupby(["commit", "code"], sort=False):
+            state = "the same" if hashed == code(name) else "changed since"
+            lines.append((name, str(len(part)), f"`{commit}`" if commit else NONE, state))
+    return markdown(("study", "rows", "made with commit", "code"), lines)
 
 
 def table1(rows: pd.DataFrame) -> str:
@@ -340,6 +373,9 @@ def _from(study: str, make: Callable[[pd.DataFrame], str | Table]) -> Callable[[
 SPECIAL: dict[str, Callable[[Path], str]] = {
     "verdicts": lambda folder: verdict_table(verdicts(paper_rows(folder))),
     "failures": lambda folder: failures_table(verdicts(paper_rows(folder))),
+    "times": lambda folder: times_table(paper_rows(folder)),
+    "made_paper": lambda folder: made_table(tuple(PAPER), folder),
+    "made_beyond": lambda folder: made_table([n for n in STUDIES if n not in PAPER], folder),
     "table1": _from("table1", table1),
     "choices_costs": _from("choices", cost_lines),
     "choices_verdict": _from("choices", choices_verdict),

@@ -36,7 +36,10 @@ MEASURES = (
     *("coverage", "width", "score", "r2", "base_r2", "fit_seconds", "predict_seconds"),
     *("certified", "paper_bound", "models_trained"),
 )
-COLUMNS = ("data", "method", *SETTING_FIELDS, "trial", *MEASURES, "error", "seed", "versions")
+COLUMNS = (
+    *("data", "method", *SETTING_FIELDS, "trial", *MEASURES, "error", "seed", "versions"),
+    *("commit", "code"),
+)
 SIMULATED = "simulated_p"
 Rows = NDArray[np.float64]
 Row = dict[str, Any]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,13 @@ from research.study import (
     sets,
     summarise,
 )
+from research.study.made import PATHS, code, syntax
 from research.study.methods import DEFAULT, STRONG, VARIANTS, effective
 from research.study.rows import key_of, stored_rows
 from research.study.run import resolve
 from typer.testing import CliRunner
 
+import lazyknife
 from alike import check_same_drawing, check_same_page
 from lazyknife.plots import save_figure
 
@@ -76,6 +79,44 @@ def test_every_study_is_complete_and_without_errors(name):
     ]
     assert sorted(keys) == sorted(key_of(trial.key)[1:] for trial in wanted)
     assert {row["data"] for row in rows} <= {*datasets.DATASETS, *sets.SETS}
+
+
+@pytest.mark.parametrize("name", COLLECTIONS["paper"])
+def test_the_papers_rows_are_as_new_as_the_methods_code(name):
+    made = {(row["commit"], row["code"]) for row in stored_rows(RESULTS / f"{name}.csv")}
+    stale = {commit for commit, hashed in made if hashed != code(name)}
+    renew = "commit the code, then renew the rows with `make reproduce KEEP=1` and commit them"
+    assert not stale, f"{name}: made with {stale}, the method's code has changed since: {renew}"
+    assert not any(commit.endswith("-dirty") for commit, _ in made), f"{name}: {renew}"
+
+
+def test_the_hash_covers_every_module_that_computes_a_number_of_the_papers_methods():
+    idle = {"base/public_split", "intervals/window", "networks/wide", "ridge/rounding"}
+    seen = set()
+
+    def look(frame: Any, event: str, argument: Any) -> None:
+        seen.add(frame.f_code.co_filename)
+
+    trials = [t for t in STUDIES["table1"].expand(1) if t.data == "simulated_p16"]
+    sys.setprofile(look)
+    try:
+        for trial in trials:
+            run_trial(resolve(trial))
+    finally:
+        sys.setprofile(None)
+    package = Path(lazyknife.__file__).parent
+    ran = {Path(name).relative_to(package) for name in seen if name.startswith(str(package))}
+    stages = {"base", "networks", "tangent", "ridge", "intervals"}
+    wanted = {p.with_suffix("").as_posix() for p in ran if p.parts[0] in stages} - idle
+    hashed = {f"{Path(folder).name}/{name}" for folder, names in PATHS.items() for name in names}
+    assert wanted <= hashed, f"add to PATHS in research/study/made.py: {wanted - hashed}"
+    assert all((ROOT / f"{folder}/{n}.py").exists() for folder, ns in PATHS.items() for n in ns)
+
+
+def test_the_hash_is_of_what_code_does():
+    plain = syntax("def f(x):\n    return f'{x}' + 'a'\n")
+    assert syntax('def f( x ):  # why\n    """What."""\n    return (f"{x}" + "a")\n') == plain
+    assert syntax("def f(x):\n    return f'{x}' + 'b'\n") != plain
 
 
 @pytest.mark.parametrize("name", studies("fig2b", "fig3b", "ridge"))
