@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from dataclasses import replace
@@ -21,11 +22,14 @@ from research.study import (
     run_trial,
     sets,
     summarise,
+    verdicts,
 )
 from research.study.made import PATHS, code, syntax
 from research.study.methods import DEFAULT, STRONG, VARIANTS, effective
-from research.study.rows import key_of, stored_rows
+from research.study.rows import key_of, stored_rows, write_rows
 from research.study.run import resolve
+from research.study.tables import paper_rows
+from research.study.verdict import CLAIMS
 from typer.testing import CliRunner
 
 import lazyknife
@@ -178,6 +182,34 @@ def test_dp_lazy_pi_covers_at_least_80_percent_in_every_setting_of_the_paper(nam
     private = summary[summary["method"] == "lazy_dp"]
     assert len(private) > 0
     assert (private["coverage"] >= 0.8).all()
+
+
+def test_the_short_text_of_the_page_says_what_the_verdicts_say():
+    found = dict(zip(CLAIMS, verdicts(paper_rows(RESULTS)), strict=True))
+    said = {
+        "reproduced": {"covers", "saves_time_against_a_loop"},
+        "partly": {"saves_time", "finetune_is_similar", "lazy_covers_after_more_epochs"},
+        "not reproduced": {
+            *("guaranteed", "narrower_than_finetune", "narrower_on_real_data"),
+            *("narrower_after_more_epochs", "jackknife_is_unstable"),
+        },
+    }
+    rewrite = "write 'In short' in docs/reproduction.md anew, and then this test"
+    for mark, names in said.items():
+        assert {name: found[name].mark for name in names} == dict.fromkeys(names, mark), rewrite
+
+
+def test_the_command_tells_which_verdicts_moved(tmp_path):
+    unmoved = CliRunner().invoke(app, ["verdicts"])
+    assert "No verdict has moved" in unmoved.output
+    for name in COLLECTIONS["paper"]:
+        rows = stored_rows(RESULTS / f"{name}.csv")
+        worse = [{**row, "coverage": 0.5} for row in rows] if name == "fig4" else rows
+        write_rows(tmp_path / f"{name}.csv", worse)
+    ran = CliRunner().invoke(app, ["verdicts", str(tmp_path)])
+    assert ran.exit_code == 0, ran.output
+    told = ran.output.split("Verdicts that moved")[1]
+    assert re.search(r"1\. DP-Lazy PI covers.* reproduced, 15 of 15 .* partly, 14 of 15", told)
 
 
 @pytest.mark.parametrize("name", ["reproduction.md", "evidence.md"])
