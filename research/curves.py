@@ -50,21 +50,8 @@ def plot_curves(
 ) -> Axes:
     """Draw measured curves with markers and error bars, and bounds as broken lines.
 
-    Parameters
-    ----------
-    curves
-        The curves.
-    xlabel, ylabel
-        Labels of the axes.
-    log_x, log_y
-        Whether a scale is logarithmic.
-    target, target_label
-        Position and name of a dotted horizontal line.
-    limits
-        Ends of the y axis.
-    ax
-        Where to draw; by default the current axes.
-
+    ``target`` is a dotted horizontal line, ``limits`` are the ends of the y axis; without ``ax``
+    the current axes are used.
     """
     ax = bare(ax)
     if log_x:

@@ -120,11 +120,7 @@ DATASETS: dict[str, Entry] = {
     entry.name: entry
     for entry in (
         Entry(
-            name="blog_feedback",
-            title="BlogFeedback",
-            rows=52397,
-            columns=280,
-            response="log(1 + comments)",
+            *("blog_feedback", "BlogFeedback", 52397, 280, "log(1 + comments)"),
             publisher="K. Buza, UCI Machine Learning Repository, dataset 304",
             terms=UCI_TERMS,
             url="https://archive.ics.uci.edu/static/public/304/blogfeedback.zip",
@@ -145,11 +141,13 @@ DATASETS: dict[str, Entry] = {
             read=readers.read_blog_feedback,
         ),
         Entry(
-            name="communities",
-            title="Communities and Crime",
-            rows=1994,
-            columns=99,
-            response="violent crimes per head, scaled to 0..1",
+            *(
+                "communities",
+                "Communities and Crime",
+                1994,
+                99,
+                "violent crimes per head, scaled to 0..1",
+            ),
             publisher="M. Redmond, UCI Machine Learning Repository, dataset 183",
             terms=UCI_TERMS,
             url="https://archive.ics.uci.edu/static/public/183/communities+and+crime.zip",
@@ -168,11 +166,7 @@ DATASETS: dict[str, Entry] = {
             read=readers.read_communities,
         ),
         Entry(
-            name="meps_2016",
-            title="MEPS 2016",
-            rows=33005,
-            columns=107,
-            response="log(1 + utilisation)",
+            *("meps_2016", "MEPS 2016", 33005, 107, "log(1 + utilisation)"),
             publisher="Agency for Healthcare Research and Quality, MEPS HC-192",
             terms=MEPS_TERMS,
             url="https://meps.ahrq.gov/mepsweb/data_files/pufs/h192ssp.zip",
@@ -190,11 +184,7 @@ DATASETS: dict[str, Entry] = {
             read=read_2016,
         ),
         Entry(
-            name="meps_2016_panel21",
-            title="MEPS 2016 panel 21",
-            rows=15670,
-            columns=139,
-            response="log(1 + utilisation)",
+            *("meps_2016_panel21", "MEPS 2016 panel 21", 15670, 139, "log(1 + utilisation)"),
             publisher="Agency for Healthcare Research and Quality, MEPS HC-192, panel 21, "
             "another derivation than the papers'",
             terms=MEPS_TERMS,
@@ -226,19 +216,7 @@ def load(name: str, transform: str | None = None) -> DataSet:
     The file is looked for in the folder that the environment variable ``LAZYKNIFE_DATA`` names,
     then in ``../shared/data`` and in the cache; else it is fetched from its publisher. Its hash is
     checked.
-
-    Parameters
-    ----------
-    name
-        A key of ``DATASETS``.
-    transform
-        None, or ``"symlog"`` to map X by ``lazyknife.symlog``.
-
-    Returns
-    -------
-    DataSet
-        X has shape (rows, columns) as in ``DATASETS[name]``, y has shape (rows,).
-
+    X is mapped by ``lazyknife.symlog`` with ``transform="symlog"``.
     """
     check_choice("name", name, DATASETS)
     if transform is not None and transform not in TRANSFORMS:
@@ -257,15 +235,9 @@ def _read(entry: Entry, path: Path, transform: str | None) -> DataSet:
             f"{path} gives X of shape {X.shape}, but {entry.title} has {expected}. "
             "Put the published file in its place"
         )
-    return DataSet(
-        name=entry.name,
-        X=read_only(X if transform is None else TRANSFORMS[transform](X)),
-        y=read_only(y),
-        feature_names=names,
-        target=entry.response,
-        transform=transform,
-        title=entry.title,
-    )
+    X = X if transform is None else TRANSFORMS[transform](X)
+    told = (names, entry.response, transform, entry.title)
+    return DataSet(entry.name, read_only(X), read_only(y), *told)
 
 
 def meps(transform: str | None = None) -> DataSet:

@@ -35,17 +35,8 @@ class Cell(NamedTuple):
     holds: bool
 
 
-class Claim(NamedTuple):
-    """What the paper says and where, the rule by which it is judged, and the places to look at."""
-
-    claim: str
-    source: str
-    rule: str
-    cells: Callable[[Rows], Iterable[Cell]]
-
-
 class Verdict(NamedTuple):
-    """A claim, what was measured, and what follows."""
+    """What the paper says and where, the rule by which it is judged, and what was measured."""
 
     claim: str
     source: str
@@ -138,28 +129,24 @@ def against(
             yield Cell(f"{part.where} against {second}", *judged)
 
 
-def covers(part: Part, method: str = "lazy_dp") -> Judged:
-    """Whether a method covers 80 %."""
+def _covers(part: Part, method: str = "lazy_dp") -> Judged:
     values = part.of(method, "coverage")
     return f"coverage {_mean(values)}", values.mean() >= 0.8
 
 
-def bound_by_theorem(part: Part) -> Judged:
-    """What Theorem 1 states, at its best."""
+def _bound_by_theorem(part: Part) -> Judged:
     bound = part.mean("lazy_dp", "paper_bound")
     return f"at η = 0 the theorem states {bound:.3f}", bound >= 0.8
 
 
-def as_table_1_says(part: Part, method: str) -> Judged:
-    """Coverage of a method of Table 1 against 1 − α."""
+def _as_table_1_says(part: Part, method: str) -> Judged:
     values, aim = part.of(method, "coverage"), 1 - float(part.rows["alpha"].iloc[0])
     below = method == "naive"
     holds = values.mean() < aim if below else abs(values.mean() - aim) <= ABOUT
     return f"coverage {_mean(values)}, said to be {'<' if below else '≈'} {aim:.2g}", holds
 
 
-def saves_time(part: Part) -> Judged:
-    """Time against jackknife+ with all its networks in one batch."""
+def _saves_time(part: Part) -> Judged:
     whole, fit = (time_ratio(part, column) for column in ("seconds", "fit_seconds"))
     return f"{whole:.2g} times as long, its fit {fit:.2g} times", whole >= SAVED
 
@@ -169,16 +156,14 @@ def time_ratio(part: Part, column: str) -> float:
     return part.mean("jackknife+", column) / part.mean("lazy_dp", column)
 
 
-def saves_time_against_a_loop(table: Part) -> Judged:
-    """Time against n trainings one after the other, from one training's measured time."""
+def _saves_time_against_a_loop(table: Part) -> Judged:
     one = table.mean("lazy_finetune", "fit_seconds")  # a training, and little more
     loop = float(table.rows["n"].iloc[0]) * one + table.mean("jackknife+", "predict_seconds")
     ratio = loop / table.mean("lazy_dp", "seconds")
     return f"n trainings one after the other take {ratio:.2g} times as long", ratio >= SAVED
 
 
-def epochs_cost(longer: Part, shorter: Part) -> Judged:
-    """What twice the epochs cost jackknife+ and lazy_dp."""
+def _epochs_cost(longer: Part, shorter: Part) -> Judged:
     times = {
         method: [part.mean(method, "seconds") for part in (shorter, longer)]
         for method in ("jackknife+", "lazy_dp")
@@ -188,37 +173,21 @@ def epochs_cost(longer: Part, shorter: Part) -> Judged:
     return text, jackknife >= JUMP and lazy <= BARELY
 
 
-def narrower(than: str, part: Part) -> Judged:
-    """Width of lazy_dp against another method."""
-    return compared(part.of("lazy_dp", "width"), part.of(than, "width"), "narrower")
+def _widths(method: str, word: str, other: str, part: Part, than: Part | None = None) -> Judged:
+    return compared(part.of(method, "width"), (than or part).of(other, "width"), word)
 
 
-def changed(method: str, word: str, part: Part, other: Part) -> Judged:
-    """Compare a method's widths between two figures."""
-    return compared(part.of(method, "width"), other.of(method, "width"), word)
-
-
-def varies_more(part: Part) -> Judged:
-    """How much the widths of jackknife+ and lazy_dp vary over the trials."""
+def _varies_more(part: Part) -> Judged:
     theirs, ours = (float(part.of(m, "width").std()) for m in ("jackknife+", "lazy_dp"))
     text = f"standard deviation of the width {theirs:.2g}, of lazy_dp's {ours:.2g}"
     return text, theirs > ours
 
 
-def coverages(other: str, holds: Callable[[float, float], bool], part: Part) -> Judged:
-    """Compare the mean coverages of lazy_dp and another method."""
+def _coverages(other: str, aim: float | None, part: Part) -> Judged:
     ours, theirs = (part.mean(method, "coverage") for method in ("lazy_dp", other))
-    return f"{other} covers {theirs:.3f}, lazy_dp {ours:.3f}", holds(ours, theirs)
-
-
-def similar(ours: float, theirs: float) -> bool:
-    """Whether two coverages are about the same."""
-    return abs(ours - theirs) <= SIMILAR
-
-
-def closer(ours: float, theirs: float) -> bool:
-    """Whether the first coverage is closer to 80 %."""
-    return abs(ours - 0.8) < abs(theirs - 0.8)
+    similar = abs(ours - theirs) <= SIMILAR
+    holds = similar if aim is None else abs(ours - aim) < abs(theirs - aim)
+    return f"{other} covers {theirs:.3f}, lazy_dp {ours:.3f}", holds
 
 
 def compared(first: pd.Series, second: pd.Series, word: str) -> Judged:
@@ -236,109 +205,113 @@ def _mean(values: pd.Series) -> str:
     return f"{values.mean():.3g} ± {values.sem():.2g}"
 
 
+_NARROWER = partial(_widths, "lazy_dp", "narrower", "jackknife+")
+_WIDER = partial(_widths, "jackknife+", "wider", "jackknife+")
+_NARROWER_RULE = "lazy_dp is narrower by more than two standard errors of the paired difference"
 _TIME = "Lazy methods reduce the compute time significantly compared to jackknife+ (here: "
 _SIMULATION, _REAL = "Experiments, Simulation", "Experiments, Real Data"
 _STOPPING = "Appendix, effect of the stopping time"
-CLAIMS: dict[str, Claim] = {
-    "covers": Claim(
+# Name: what the paper says, where, the rule, and the places to look at.
+CLAIMS: dict[str, tuple[str, str, str, Callable[[Rows], Iterable[Cell]]]] = {
+    "covers": (
         "DP-Lazy PI covers at least 80 % at α = .1.",
         "Experiments",
         "the mean coverage of lazy_dp is at least .80",
-        partial(each, FIGURES, covers),
+        partial(each, FIGURES, _covers),
     ),
-    "guaranteed": Claim(
+    "guaranteed": (
         "Theorem 1 guarantees the 80 % of the experiments.",
         "Theorem 1; " + _REAL,
         "1 − 2α − 3√(2η + 2ε + δ) is at least .80 with the stability that suits it best, η = 0, "
         "and the accounted (ε, δ); at the experiments' ν = 0, η is the probability that a "
         "prediction changes at all",
-        partial(each, FIGURES, bound_by_theorem),
+        partial(each, FIGURES, _bound_by_theorem),
     ),
-    "table1_coverage": Claim(
+    "table1_coverage": (
         "Empirically naive covers less than 1 − α, jackknife and jackknife+ about 1 − α.",
         "Table 1",
         f"the mean coverage of naive is below .90, the others' within {ABOUT} of it",
-        partial(each, ["table1"], as_table_1_says, methods=("naive", "jackknife", "jackknife+")),
+        partial(each, ["table1"], _as_table_1_says, methods=("naive", "jackknife", "jackknife+")),
     ),
-    "closer_to_target": Claim(
+    "closer_to_target": (
         "In the simulations DP-Lazy PI's coverage is closer to 80 % than that of jackknife+.",
         _SIMULATION,
         "lazy_dp's mean coverage is closer to .80",
-        partial(each, SIMULATED_FIGURES, partial(coverages, "jackknife+", closer)),
+        partial(each, SIMULATED_FIGURES, partial(_coverages, "jackknife+", 0.8)),
     ),
-    "saves_time": Claim(
+    "saves_time": (
         _TIME + "with its n networks trained as one batch).",
         _SIMULATION,
         "for fit and prediction jackknife+ takes at least twice the time of lazy_dp",
-        partial(each, FIGURES, saves_time),
+        partial(each, FIGURES, _saves_time),
     ),
-    "saves_time_against_a_loop": Claim(
+    "saves_time_against_a_loop": (
         _TIME + "as a loop over n trainings).",
         _SIMULATION,
         "n times the fit of lazy_finetune (one training and little more), plus the prediction of "
         "jackknife+, is at least twice the time of lazy_dp",
-        partial(each, ["table1"], saves_time_against_a_loop),
+        partial(each, ["table1"], _saves_time_against_a_loop),
     ),
-    "narrower_than_finetune": Claim(
+    "narrower_than_finetune": (
         "With p = 100 DP-Lazy PI's intervals are narrower than those of lazy finetune.",
         _SIMULATION,
-        "lazy_dp is narrower by more than two standard errors of the paired difference",
-        partial(each, ["fig2b"], partial(narrower, "lazy_finetune")),
+        _NARROWER_RULE,
+        partial(each, ["fig2b"], partial(_widths, "lazy_dp", "narrower", "lazy_finetune")),
     ),
-    "narrower_on_real_data": Claim(
+    "narrower_on_real_data": (
         "On real data DP-Lazy PI's intervals are narrower than those of jackknife+.",
         _REAL,
-        "lazy_dp is narrower by more than two standard errors of the paired difference",
-        partial(each, REAL_FIGURES, partial(narrower, "jackknife+")),
+        _NARROWER_RULE,
+        partial(each, REAL_FIGURES, _NARROWER),
     ),
-    "finetune_is_similar": Claim(
+    "finetune_is_similar": (
         "Lazy finetune, without privacy, performs very similarly.",
         "Discussion",
         f"the mean coverages of lazy_finetune and lazy_dp differ by at most {SIMILAR}",
-        partial(each, FIGURES, partial(coverages, "lazy_finetune", similar)),
+        partial(each, FIGURES, partial(_coverages, "lazy_finetune", None)),
     ),
-    "lazy_covers_after_more_epochs": Claim(
+    "lazy_covers_after_more_epochs": (
         "With 20 epochs both lazy methods cover more than 80 %.",
         _STOPPING,
         "the mean coverage is at least .80",
-        partial(each, ["fig4"], covers, methods=("lazy_finetune", "lazy_dp")),
+        partial(each, ["fig4"], _covers, methods=("lazy_finetune", "lazy_dp")),
     ),
-    "narrower_after_more_epochs": Claim(
+    "narrower_after_more_epochs": (
         "With 20 epochs and p = 100 DP-Lazy PI's intervals are narrower than those of jackknife+.",
         _STOPPING,
-        "lazy_dp is narrower by more than two standard errors of the paired difference",
-        partial(each, ["fig4"], partial(narrower, "jackknife+")),
+        _NARROWER_RULE,
+        partial(each, ["fig4"], _NARROWER),
     ),
-    "more_epochs_widen_jackknife": Claim(
+    "more_epochs_widen_jackknife": (
         "More epochs make the intervals of jackknife+ wider.",
         _STOPPING,
         "jackknife+ with 20 epochs is wider than with 10 by more than two standard errors",
-        partial(against, LONGER, partial(changed, "jackknife+", "wider")),
+        partial(against, LONGER, _WIDER),
     ),
-    "more_epochs_help_lazy": Claim(
+    "more_epochs_help_lazy": (
         "More epochs enhance the accuracy of lazy methods.",
         _STOPPING,
         "lazy_dp with 20 epochs is narrower than with 10 by more than two standard errors",
-        partial(against, LONGER, partial(changed, "lazy_dp", "narrower")),
+        partial(against, LONGER, partial(_widths, "lazy_dp", "narrower", "lazy_dp")),
     ),
-    "more_epochs_cost_lazy_little": Claim(
+    "more_epochs_cost_lazy_little": (
         "More epochs cost jackknife+ dramatically more time, lazy methods hardly any.",
         _STOPPING,
         f"with 20 epochs jackknife+ takes at least {JUMP} times as long for fit and prediction as "
         f"with 10, lazy_dp at most {BARELY} times",
-        partial(against, {"fig4": LONGER["fig4"]}, epochs_cost),
+        partial(against, {"fig4": LONGER["fig4"]}, _epochs_cost),
     ),
-    "jackknife_is_unstable": Claim(
+    "jackknife_is_unstable": (
         "With many features jackknife+ gives more unstable intervals than DP-Lazy PI.",
         _STOPPING,
         "over the trials the mean width of jackknife+ has the larger standard deviation",
-        partial(each, MANY_FEATURES, varies_more),
+        partial(each, MANY_FEATURES, _varies_more),
     ),
-    "batches_of_one_widen_jackknife": Claim(
+    "batches_of_one_widen_jackknife": (
         "With batches of one row jackknife+ gets wider intervals.",
         "Appendix, effect of the batch size",
         "jackknife+ with batches of one row and 2 epochs is wider than in Figure 3 by more than "
         "two standard errors",
-        partial(against, SINGLE, partial(changed, "jackknife+", "wider")),
+        partial(against, SINGLE, _WIDER),
     ),
 }
