@@ -237,8 +237,8 @@ def test_two_runs_do_not_share_a_file(tmp_path):
 
 
 DAMAGES = {
-    r"line 2: expected 27 cells": lambda head, row: head + row[:40] + "\n",
-    r"line 2: expected 27 cell": lambda head, row: head + row.strip() + ",1\n",
+    r"line 2: expected 29 cells": lambda head, row: head + row[:40] + "\n",
+    r"line 2: expected 29 cell": lambda head, row: head + row.strip() + ",1\n",
     r"coverage='many' is no number": lambda head, row: head + cell(row, "many"),
     r"neither measures nor an error": lambda head, row: head + cell(row, ""),
     r"not a table of rows": lambda head, row: head + '"' + row,

@@ -153,6 +153,17 @@ def test_a_slightly_indefinite_kernel_counts_as_its_positive_part(intercept: boo
     check("dual", equations, 1e-2, (J, r, new))
 
 
+@pytest.mark.parametrize("intercept", [True, False])
+def test_other_targets_have_the_solution_of_a_slightly_indefinite_kernel(intercept: bool) -> None:
+    J, r, _ = problem(12, 5, seed=5)
+    equations = DualSystem(indefinite(J, 1e-2), here(r), intercept, MACHINE)
+    other = here(np.flip(r).copy())
+    found = equations.again(equations.solve(1e-2), other)
+    twin = DualSystem(indefinite(J, 1e-2), other, intercept, MACHINE).solve(1e-2)
+    torch.testing.assert_close(found.dual, twin.dual, rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(found.intercept, twin.intercept, rtol=1e-6, atol=1e-9)
+
+
 @pytest.mark.parametrize(("budget", "in_place"), [(1, False), (MACHINE.budget, True)])
 def test_it_is_refused_where_its_eigenvectors_do_not_fit(budget: int, in_place: bool) -> None:
     J, r, _ = problem(10, 4, seed=0)

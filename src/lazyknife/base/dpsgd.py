@@ -18,7 +18,6 @@ from ..sentences import PRIVATE_REMARKS
 from .method import EPSILON_ADVICE, BaseMethod, Task, check_steps
 from .privacy import SMALLEST_DELTA, calibrate, dpsgd_curve, dpsgd_epsilon
 
-NOISE_SHARE = 0.1  # of the starting weights' root mean square: the most that noise may displace
 PROBED = 4  # rows after which a network must be as it was before
 GRADIENT_BYTES = 2**28  # of rows whose gradients are computed together
 ROUNDING = 1e-6  # of a gradient's norm
@@ -164,18 +163,14 @@ class DPSGD(BaseMethod):
 def public_step(start: nn.Module, run: Mechanism) -> float:
     """Step size from the start and the mechanism alone, never from the data.
 
-    Two limits, the smaller counts. The noise of all steps displaces a weight by lr·σ·C·√T/L in
-    standard deviation: at most ``NOISE_SHARE`` of the root mean square of the starting weights.
-    And clipped gradients can carry the weights no farther than lr·C·T: at most their own norm.
+    D / (G·√T), the best of stochastic descent on a convex loss if the optimum is D away and a
+    step's root mean square is G: here D is the norm of the d starting weights, and
+    G² = C²·(1 + d·σ²/L²) counts a clipped gradient and the noise.
     """
     weights = torch.cat([p.detach().reshape(-1) for p in start.parameters() if p.requires_grad])
-    scale = float(weights.double().square().mean().sqrt()) or 1.0
-    clip, steps = run.max_grad_norm, run.steps
-    reach_limit = scale * math.sqrt(len(weights)) / (clip * steps)
-    if run.noise_multiplier == 0.0:
-        return reach_limit
-    noise_limit = NOISE_SHARE * scale * run.expected_batch
-    return min(noise_limit / (run.noise_multiplier * clip * math.sqrt(steps)), reach_limit)
+    distance = float(weights.double().norm()) or math.sqrt(len(weights))
+    noise = len(weights) * (run.noise_multiplier / run.expected_batch) ** 2
+    return distance / (run.max_grad_norm * math.sqrt((1 + noise) * run.steps))
 
 
 def poisson_batches(rows: int, run: Mechanism, seed: int) -> Iterator[list[int]]:

@@ -32,6 +32,7 @@ class DualRidge(Ridge):
     total: Tensor  # t, a single number; 0 without an intercept
     roots: Tensor  # √g of rounding.py, shape (n,)
     spans: Tensor  # u of rounding.py, shape (n,)
+    definite: bool  # False where the kernel counts as its positive part
 
     @property
     def coefficients(self) -> Tensor:
@@ -140,14 +141,15 @@ class DualSystem:
         diagonal, lower = inverse.diagonal().clone(), lower if keep_factor else lower.new_empty(0)
         parts = blocks(len(dual), self.machine.item * len(dual), self.machine.tile)
         spans = torch.cat([inverse[rows].abs() @ roots for rows in parts])
-        return DualRidge(*(ridge, dual, diagonal, beta, share, inverse, lower, total, roots, spans))
+        found = (ridge, dual, diagonal, beta, share, inverse, lower, total, roots, spans, definite)
+        return DualRidge(*found)
 
     def again(self, solved: Ridge, targets: Tensor) -> DualRidge:
         """A solution of these equations for other targets: nothing is inverted."""
         assert isinstance(solved, DualRidge)
         beta = targets.mean() if self.intercept else targets.new_zeros(())
         dual = torch.zeros_like(targets)
-        for _ in range(2):  # the second time refines
+        for _ in range(2 if solved.definite else 1):  # the second time refines
             left = targets - beta - (self.kernel @ dual + solved.ridge * dual)
             dual, beta = dual + solved.inverse @ left, beta + solved.share @ left
         return replace(solved, dual=dual, intercept=beta)
