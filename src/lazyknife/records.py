@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -113,6 +113,9 @@ class RoundedModels(Predictor, Protocol):
         """Typical error of predictions and residuals by rounding; relative error of widths."""
 
 
+Convert = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # of lower and upper ends, outwards
+
+
 class Predictions(NamedTuple):
     """Predictions of all leave-one-out models for m rows, and what rounding may have changed."""
 
@@ -121,6 +124,18 @@ class Predictions(NamedTuple):
     scales: Tensor  # σ_{−j}(x), (m, n), or a single 1
     stretch: Tensor  # bounds on the relative errors of a row's σ by rounding, (m,), or a single 0
     slack: Tensor  # bounds on the errors of a row's predictions by rounding, (m,), or one for all
+    # Models that were fitted on another scale of y, and from there to that of the full one.
+    elsewhere: Sequence[tuple[Tensor, Convert]] = ()
+
+    def ends(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """f_{−j}(x) ∓ R_j σ_{−j}(x), each (m, n), for scores R, shape (n,), or a single one."""
+        margins = (scores * self.scales).mul_(1 + self.stretch[..., None])
+        lower, upper = self.each - margins, self.each + margins
+        slack = self.slack.expand(len(lower))[:, None]
+        for members, convert in self.elsewhere:
+            ends = lower[:, members] - slack, upper[:, members] + slack
+            lower[:, members], upper[:, members] = convert(*ends)
+        return lower, upper
 
 
 class LeaveOneOut(Predictor, Protocol):

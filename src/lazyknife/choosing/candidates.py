@@ -107,6 +107,7 @@ class CandidateStep:
     machine: Machine
     nominal: tuple[bool, ...] | None  # which features are nominal; None: none of them
     widths: str  # a key of WIDTHS
+    any_scale: bool  # whether models choose the scale of y, too
 
     def unit(self, candidate: Candidate, X: Tensor) -> float:
         """λ of exponent 0: the typical k(x, x) at synthetic rows, a function of the network."""

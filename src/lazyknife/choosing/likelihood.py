@@ -67,7 +67,8 @@ def leave_one_out_values(
     ridges
         λ of each, shape (kernels,).
     targets
-        r for each kernel, shape (kernels, n).
+        r for each kernel, shape (kernels, n); or several, (kernels, scales, n), whose values then
+        have shape (kernels, scales, models).
     intercept
         Whether there is an unpenalised intercept.
     folds
@@ -75,31 +76,12 @@ def leave_one_out_values(
 
     """
     factor = _Factor.of(kernels, ridges, intercept)
-    dual, whole = factor.solve(targets)
-    if folds is None:
-        lost, logs = dual.square() / factor.diagonal, factor.diagonal.log()
-        counts = torch.ones_like(targets[0])
-    else:
+    if folds is not None:
         folds = [rows.to(targets.device) for rows in folds]
-        found = [factor.without(dual, rows) for rows in folds]
-        lost, logs = (torch.stack(part, dim=1) for part in list(zip(*found, strict=True))[:2])
-        counts = targets.new_tensor([len(rows) for rows in folds])
-    freedom = targets.shape[1] - int(intercept) - torch.cat([counts, counts.new_zeros(1)])
-    lost, logs = (torch.nn.functional.pad(part, (0, 1)) for part in (lost, logs))  # the full model
-    sides = _Side(*(part[:, None].repeat(1, lost.shape[1]) for part in whole))
-    for k in torch.nonzero((lost > HEAVY * sides.quadratic).any(dim=0))[:, 0].tolist():
-        rows = torch.tensor([k], device=dual.device) if folds is None else folds[k]
-        residuals = torch.ldexp(factor.without(dual, rows)[2], whole.exponent[:, None])
-        own, side = factor.solve(replaced(targets, rows, targets[:, rows] - residuals))
-        lost[:, k] = factor.without(own, rows)[0]
-        for every, one in zip(sides, side, strict=True):
-            every[:, k] = one
-    left = sides.quadratic - lost
-    shift = 2 * math.log(2) * sides.exponent.to(left.dtype)
-    values = _criterion(left, factor.logs[:, None] + logs, freedom) + shift
-    noise = factor.noise(sides, lost, left, freedom) + GAMMA * shift.abs()
-    bad = factor.failed[:, None] | ~torch.isfinite(values)
-    return Values(*(torch.where(bad, torch.inf, part) for part in (values, noise)))
+    if targets.dim() == 2:
+        return factor.values(targets, folds)
+    found = [factor.values(each, folds) for each in targets.unbind(1)]
+    return Values(*(torch.stack(part, dim=1) for part in zip(*found, strict=True)))
 
 
 def _criterion(quadratic: Tensor, logs: Tensor, freedom: Tensor | int) -> Tensor:
@@ -179,6 +161,33 @@ class _Factor(NamedTuple):
             dual, quadratic = dual - slope[:, None] * self.sums, whole - slope.square() * total
         load = (dual.abs() * self.roots).sum(dim=1)
         return dual, _Side(quadratic, whole, load, exponent)
+
+    def values(self, targets: Tensor, folds: Sequence[Tensor] | None) -> Values:
+        """The criterion for some targets, shape (kernels, n), without each row or fold."""
+        dual, whole = self.solve(targets)
+        if folds is None:
+            lost, logs = dual.square() / self.diagonal, self.diagonal.log()
+            counts = torch.ones_like(targets[0])
+        else:
+            found = [self.without(dual, rows) for rows in folds]
+            lost, logs = (torch.stack(part, dim=1) for part in list(zip(*found, strict=True))[:2])
+            counts = targets.new_tensor([len(rows) for rows in folds])
+        freedom = targets.shape[1] - int(self.intercept) - torch.cat([counts, counts.new_zeros(1)])
+        lost, logs = (torch.nn.functional.pad(part, (0, 1)) for part in (lost, logs))  # full model
+        sides = _Side(*(part[:, None].repeat(1, lost.shape[1]) for part in whole))
+        for k in torch.nonzero((lost > HEAVY * sides.quadratic).any(dim=0))[:, 0].tolist():
+            rows = torch.tensor([k], device=dual.device) if folds is None else folds[k]
+            residuals = torch.ldexp(self.without(dual, rows)[2], whole.exponent[:, None])
+            own, side = self.solve(replaced(targets, rows, targets[:, rows] - residuals))
+            lost[:, k] = self.without(own, rows)[0]
+            for every, one in zip(sides, side, strict=True):
+                every[:, k] = one
+        left = sides.quadratic - lost
+        shift = 2 * math.log(2) * sides.exponent.to(left.dtype)
+        values = _criterion(left, self.logs[:, None] + logs, freedom) + shift
+        noise = self.noise(sides, lost, left, freedom) + GAMMA * shift.abs()
+        bad = self.failed[:, None] | ~torch.isfinite(values)
+        return Values(*(torch.where(bad, torch.inf, part) for part in (values, noise)))
 
     def without(self, dual: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """c_Sᵀ(A_SS)⁻¹c_S, log det A_SS, each (kernels,), and (A_SS)⁻¹c_S, (kernels, rows)."""

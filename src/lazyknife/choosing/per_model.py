@@ -27,7 +27,7 @@ from torch import Tensor
 from ..compute import Machine, available, steps, track
 from ..ridge.system import OwnRidges
 from .likelihood import leave_one_out_values
-from .space import CandidateKernels, GridPoint, Work
+from .space import CandidateKernels, Grid, GridPoint, Work
 
 Numbers = NDArray[np.float64]
 Key = TypeVar("Key")
@@ -35,6 +35,7 @@ CYCLES = 3
 # Kernels that a processor's thread evaluates at a time, at most, and their bytes, which should stay
 # in its caches; n³ that pays for another thread.
 MOST_ON_CPU, CACHED, LEAST_WORK = 16, 2**22, 5e7
+NOTHING = np.zeros((1, 1))
 TIE = 1e-6  # a value wins only if it is smaller by this: exact ties go to the earlier point
 
 
@@ -58,17 +59,17 @@ class PointValues:
     """The likelihood of all grid points that were asked for, for all models."""
 
     kernels: CandidateKernels
-    y: Tensor  # targets of the search rows, shape (n,)
+    y: Tensor  # targets of the search rows, shape (n,), or on several scales, (scales, n)
     intercept: bool
     machine: Machine
     folds: Sequence[Tensor] | None = None  # rows that are left out; None: each row in turn
-    # Values and bounds on their rounding, one for each model, by frame and point.
+    # Values and bounds on their rounding, (scales, models), by frame and point.
     memo: dict[tuple[int, GridPoint], tuple[Numbers, Numbers]] = field(default_factory=dict)
 
     def evaluate(self, wanted: Iterable[tuple[int, GridPoint]]) -> None:
         """Evaluate points, each in a frame, that were not evaluated before."""
         new = [each for each in dict.fromkeys(wanted) if each not in self.memo]
-        n = len(self.y)
+        n = self.y.shape[-1]
         size = max(1, self.machine.block // (6 * self.machine.item * n**2))
         if self.machine.on_cpu:
             each = max(-(-len(new) // available()), math.ceil(LEAST_WORK / n**3))
@@ -87,7 +88,7 @@ class PointValues:
 
     def minimum_gain(self, model: ModelSearch) -> float:
         """What a move must bring."""
-        rows = len(self.y)
+        rows = self.y.shape[-1]
         if self.folds is None:
             rows -= int(model.left_out < rows)
         elif model.left_out < len(self.folds):
@@ -96,7 +97,8 @@ class PointValues:
 
     def _values(self, kernels: Work) -> tuple[Numbers, Numbers]:
         K, ridges, outputs = kernels()
-        found = leave_one_out_values(K, ridges, self.y - outputs, self.intercept, self.folds)
+        targets = torch.atleast_2d(self.y) - outputs[:, None]
+        found = leave_one_out_values(K, ridges, targets, self.intercept, self.folds)
         values, noise = (each.cpu().numpy() for each in found)
         return values, noise
 
@@ -109,32 +111,60 @@ class SearchResult(NamedTuple):
     values: Numbers  # their −2 log likelihood over the degrees of freedom, shape (models,)
     doubtful: NDArray[np.bool_]  # whether rounding may have decided a move, shape (models,)
     starting: Numbers  # the best value of each network at the start, shape (models, networks)
+    scales: NDArray[np.int_]  # of y, shape (models,)
     evaluated: int  # number of factorisations
 
 
 class _Descent:
     """The models on their way."""
 
-    def __init__(self, values: PointValues, models: Sequence[ModelSearch], gains: Numbers) -> None:
+    def __init__(
+        self, values: PointValues, models: Sequence[ModelSearch], gains: Numbers, offsets: Numbers
+    ) -> None:
         count = len(models)
         self.table, self.gains = values, gains
         self.frames = [model.frame for model in models]
         self.columns = np.array([model.left_out for model in models])
+        self.offsets = offsets[self.columns] if len(offsets) > 1 else offsets.repeat(count, axis=0)
+        self.scales = np.zeros(count, dtype=int)
         self.points: list[GridPoint] = [GridPoint(0, (), 0)] * count
         self.values, self.noise = np.full(count, np.inf), np.zeros(count)
         self.doubtful = np.zeros(count, dtype=bool)
 
     def begin(self, points: Sequence[GridPoint]) -> Numbers:
-        """Stand at the best of the starting points; return the best value by network."""
+        """Stand at the best scale and starting point; return the best value there by network."""
         best = np.full((len(self.points), 1 + max(point.network for point in points)), np.inf)
         frames = grouped(self.frames)
         self.table.evaluate((frame, point) for frame in frames for point in points)
         for frame, members in frames.items():
-            self._offer(frame, members, points, np.zeros(len(members)))
+            for scale in range(self.offsets.shape[1]):
+                self._offer(frame, members, points, np.zeros(len(members)), scale)
             for point in points:
-                own = self.table.memo[frame, point][0][self.columns[members]]
+                own = self._values_at(frame, point, members, self.scales[members])[0]
                 best[members, point.network] = np.minimum(best[members, point.network], own)
         return best
+
+    def walk(self, grid: Grid, relevance: bool, progress: bool) -> None:
+        """Move, one setting after another, until no model does."""
+        count = grid.features if relevance and any(grid.weighted) else 0
+        for _ in range(CYCLES):
+            moved = False
+            for f in track(range(count), "weighing features", count, progress and count > 0):
+                moved |= self.step(partial(grid.feature_moves, feature=f))
+            for _ in range(2):
+                moved |= self.step(grid.common_moves)
+            if not moved:
+                break
+
+    def settle(self, members: list[int], plain: _Descent) -> None:
+        """Where members are no better than by a search on y itself, they end where it does."""
+        margin = self.values[members] - (plain.values - TIE)
+        self.doubtful[members] |= plain.doubtful
+        self.doubtful[members] |= ~(np.abs(margin) > self.noise[members] + plain.noise)
+        for k, member in enumerate(members):
+            if margin[k] >= 0:
+                self.points[member], self.values[member] = plain.points[k], plain.values[k]
+                self.scales[member] = 0
 
     def step(self, moves: Callable[[GridPoint], Iterable[GridPoint]]) -> bool:
         """Let every model take its best move, if one gains enough; whether any did."""
@@ -146,25 +176,41 @@ class _Descent:
             moved |= self._offer(key[0], members, offers[key], self.gains[members])
         return moved
 
-    def _offer(
-        self, frame: int, members: list[int], points: Sequence[GridPoint], gains: Numbers
-    ) -> bool:
-        """Compare points one after another with the best so far, less the minimum gain."""
+    def _values_at(
+        self, frame: int, point: GridPoint, members: list[int], scales: NDArray[np.int_]
+    ) -> tuple[Numbers, Numbers]:
+        """Values of members on some scales of y, and bounds on their rounding."""
         columns = self.columns[members]
+        values, noise = (part[scales, columns] for part in self.table.memo[frame, point])
+        return values + self.offsets[members, scales], noise
+
+    def _offer(
+        self,
+        frame: int,
+        members: list[int],
+        points: Sequence[GridPoint],
+        gains: Numbers,
+        scale: int | None = None,
+    ) -> bool:
+        """Compare points one after another with the best so far, less the minimum gain.
+
+        On the members' own scales of y, or all on a given one, which comes with the point.
+        """
+        scales = self.scales[members] if scale is None else np.full(len(members), scale)
         best, noise = self.values[members] - gains, self.noise[members]
         chosen = np.full(len(members), -1)
         for k, point in enumerate(points):
-            values, error = (part[columns] for part in self.table.memo[frame, point])
+            values, error = self._values_at(frame, point, members, scales)
             with np.errstate(invalid="ignore"):  # both infinite: neither is better, or nobody knows
                 margin = values - (best - TIE)
             self.doubtful[members] |= ~(np.abs(margin) > error + noise)
             better = margin < 0
             best, noise = np.where(better, values, best), np.where(better, error, noise)
             chosen[better] = k
-        for member, k, value, error in zip(members, chosen, best, noise, strict=True):
+        for member, k, own, value, error in zip(members, chosen, scales, best, noise, strict=True):
             if k >= 0:
                 self.points[member], self.values[member] = points[k], value
-                self.noise[member] = error
+                self.noise[member], self.scales[member] = error, own
         return bool((chosen >= 0).any())
 
 
@@ -175,6 +221,7 @@ def coordinate_search(
     any_ridge: bool = True,
     progress: bool = False,
     gain: float | None = None,
+    offsets: Numbers = NOTHING,
 ) -> SearchResult:
     """Search for every model; models that are alike share a search.
 
@@ -192,32 +239,34 @@ def coordinate_search(
         Whether to show a progress bar.
     gain
         Least gain that a move must bring; None: log(rows)/rows of each model's own search rows.
+    offsets
+        What is added to the values on each scale of y, of models by what they leave out, shape
+        (left out, scales); infinite where a scale is not offered. One row is for all models.
 
     """
     number = {model: k for k, model in enumerate(dict.fromkeys(models))}
     gains = [values.minimum_gain(model) if gain is None else gain for model in number]
     grid = values.kernels.grid(any_ridge)
-    descent = _Descent(values, list(number), np.array(gains))
-    starting = descent.begin(grid.starts())
+    descent = _Descent(values, list(number), np.array(gains), offsets)
+    starts = grid.starts()
+    starting = descent.begin(starts)
     if not np.isfinite(descent.values).all():
         raise ValueError(
             "no candidate gives every leave-one-out model a finite likelihood: the kernels are not "
             "positive definite, or features or y are too large; give other networks, or rescale y"
         )
-    count = grid.features if relevance and any(grid.weighted) else 0
-    for _ in range(CYCLES):
-        moved = False
-        for f in track(range(count), "weighing features", count, progress and count > 0):
-            moved |= descent.step(partial(grid.feature_moves, feature=f))
-        for _ in range(2):
-            moved |= descent.step(grid.common_moves)
-        if not moved:
-            break
+    descent.walk(grid, relevance, progress)
+    if moved := np.flatnonzero(descent.scales).tolist():  # that start on another scale than y's
+        fewer = [list(number)[k] for k in moved]
+        plain = _Descent(values, fewer, descent.gains[moved], NOTHING)
+        plain.begin(starts)
+        plain.walk(grid, relevance, progress)
+        descent.settle(moved, plain)
     each = np.array([number[model] for model in models])
     points = [descent.points[k] for k in each]
     ridges = np.array([values.kernels.ridge(point) for point in points])
     found = descent.values[each], descent.doubtful[each], starting[each]
-    return SearchResult(points, ridges, *found, len(values.memo))
+    return SearchResult(points, ridges, *found, descent.scales[each], len(values.memo))
 
 
 def choose_ridges(

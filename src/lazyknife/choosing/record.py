@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..data.targets import Compression
 from ..records import Array
 
 Number = TypeVar("Number", bound=np.generic)
@@ -46,6 +47,10 @@ class ChosenSettings:
         Number of rows that they used.
     landmarks
         Number of features that the models are fitted in, where rows were set aside; else None.
+    scales_of_y
+        The scales of y from which models choose; None is y itself.
+    scale_of_y
+        The one that each model has, shape (models + 1,).
 
     """
 
@@ -59,6 +64,8 @@ class ChosenSettings:
     evaluated: int
     searched: int
     landmarks: int | None = None
+    scales_of_y: tuple[Compression | None, ...] = (None,)
+    each_scale_of_y: NDArray[np.int_] = field(default_factory=lambda: np.zeros(1, dtype=int))
 
     @property
     def network(self) -> NDArray[np.int_]:
@@ -76,6 +83,15 @@ class ChosenSettings:
     def log_likelihood_gap(self) -> Array:
         return self._all(self.each_gap)
 
+    @property
+    def scale_of_y(self) -> NDArray[np.int_]:
+        return self._all(self.each_scale_of_y)
+
+    @property
+    def target_scale(self) -> Compression | None:
+        """The scale of y of the full-data model."""
+        return self.scales_of_y[int(self.each_scale_of_y[-1])]
+
     def _all(self, each: NDArray[Number]) -> NDArray[Number]:
         return each if len(each) > 1 else np.broadcast_to(each, (self.rows + 1, *each.shape[1:]))
 
@@ -92,8 +108,8 @@ class ChosenSettings:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ChosenSettings):
             return NotImplemented
-        for field in fields(self):
-            own, their = (np.asarray(getattr(of, field.name)) for of in (self, other))
+        for each in fields(self):
+            own, their = (np.asarray(getattr(of, each.name)) for of in (self, other))
             if not np.array_equal(own, their, equal_nan=own.dtype.kind == "f"):
                 return False
         return True
@@ -109,6 +125,11 @@ class ChosenSettings:
         lines += [
             f"{name:{size}}  {count:6d}" for name, count in Counter(self.widths).most_common()
         ]
+        counts = np.bincount(self.scale_of_y[:-1], minlength=len(self.scales_of_y))
+        if counts[0] < counts.sum():
+            lines += ["", f"{'scale of y':{size}}  models"]
+            names = [str(scale or "y itself") for scale in self.scales_of_y]
+            lines += [f"{name:{size}}  {k:6d}" for name, k in zip(names, counts, strict=True) if k]
         if self.landmarks is not None:
             where = f"{self.landmarks:,} landmark features"
             lines += ["", f"chosen for all models on {self.searched:,} rows set aside; {where}"]

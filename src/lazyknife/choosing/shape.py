@@ -205,17 +205,20 @@ class Offer(NamedTuple):
 
 
 def choose_factors(
-    X: Tensor, y: Tensor, groups: Sequence[Errors], frames: Sequence[Callable[[wide], WideTangent]]
+    X: Tensor,
+    targets: Sequence[Tensor],
+    groups: Sequence[Errors],
+    frames: Sequence[Callable[[wide], WideTangent]],
 ) -> Factors:
     """Let every model choose its factor.
 
-    All n rows are given, the errors of the models in groups that share a frame, and the frame of
-    each group: from an infinitely wide network to its tangent.
+    All n rows are given; y on the scale of each group of models, which share it and a frame; their
+    errors; and the frame of each group: from an infinitely wide network to its tangent.
     """
-    own, names = torch.ones_like(y), [""] * len(y)
-    doubtful = torch.zeros_like(y, dtype=torch.bool)
+    own, names = torch.ones_like(targets[0]), [""] * len(X)
+    doubtful = torch.zeros_like(own, dtype=torch.bool)
     shapes, error = list[LocalAverage | Level](), 0.0
-    for errors, frame in zip(groups, frames, strict=True):
+    for errors, frame, y in zip(groups, frames, targets, strict=True):
         shown = list(offers(errors, X, y, frame))
         chosen, unsure = _most_likely(errors, [offer.rows for offer in shown])
         unknown = ~(errors.noise < FIRST_ORDER)

@@ -84,10 +84,10 @@ def own_scales(
     if nominal is not None:
         codes = torch.tensor(nominal)
         least[:, codes], size[:, codes], exact[:, codes] = 0.0, 0.0, True
-    powers, unsure = _rounded(torch.where(size > 0, size, 1.0).log2())
+    powers, unsure = rounded(torch.where(size > 0, size, 1.0).log2())
     scales = torch.ldexp(torch.ones_like(powers), powers.int())
     lowest = (least / scales).floor()  # exact, as is what remains: a power of 2 divides
-    steps, astray = _rounded(least / scales - lowest + mean / scales)
+    steps, astray = rounded(least / scales - lowest + mean / scales)
     centers = torch.where(exact, least, (lowest + steps) * scales)
     centers = centers if centered else torch.zeros_like(centers)
     doubtful = ((unsure | (astray & centered)) & ~exact).any(dim=1)
@@ -115,7 +115,7 @@ def _extent(X: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return least, mean, torch.where(exact, most - least, deviation), exact
 
 
-def _rounded(values: Tensor) -> tuple[Tensor, Tensor]:
+def rounded(values: Tensor) -> tuple[Tensor, Tensor]:
     """Whole numbers, and whether a value lies so close to a boundary that rounding decided."""
     moved = values + HALF
     nearest = moved.floor()

@@ -68,10 +68,38 @@ TARGETS: dict[str, Monotone] = {
 
 
 @dataclass(frozen=True)
+class Compression:
+    """A scale that rises ever more slowly: like the root, or the logarithm, of |y| above a unit.
+
+    Below the unit it is nearly linear; it is odd, and every y has a value on it.
+    """
+
+    kind: str  # "root" or "log"
+    unit: float
+
+    def forward(self, y: Values) -> Values:
+        v = y / self.unit
+        return np.arcsinh(v) if self.kind == "log" else v / (np.sqrt(np.abs(v) + 1) + 1)
+
+    def inverse(self, z: Values) -> Values:
+        return self.unit * (np.sinh(z) if self.kind == "log" else z * (np.abs(z) + 2))
+
+    def log_slope(self, y: Values) -> Values:
+        """The logarithm of the derivative."""
+        v = np.abs(y / self.unit)
+        above: Values = np.hypot(v, 1) if self.kind == "log" else 2 * np.sqrt(v + 1)
+        return -np.log(above) - float(np.log(self.unit))
+
+    def __str__(self) -> str:
+        return f"{self.kind} of y above {self.unit:g}"
+
+
+@dataclass(frozen=True)
 class Transform:
     """The scale of the models, and what the training targets show of it."""
 
-    given: str | tuple[Function, Function]  # key of TARGETS, or the user's function and inverse
+    # Key of TARGETS, the user's function and inverse, or what models chose.
+    given: str | tuple[Function, Function] | Compression
     size: float = 0.0  # the largest of a training target
     falling: bool = False  # whether the function decreases
     error: float = 0.0  # the largest of inverse(function(y)) on the training targets
@@ -79,7 +107,16 @@ class Transform:
 
     @property
     def function(self) -> Monotone:
-        return TARGETS[self.given] if isinstance(self.given, str) else Monotone(*self.given)
+        if isinstance(self.given, str):
+            return TARGETS[self.given]
+        if isinstance(self.given, Compression):
+            return Monotone(self.given.forward, self.given.inverse)
+        return Monotone(*self.given)
+
+    @property
+    def known(self) -> bool:
+        """Whether it is one of ours."""
+        return isinstance(self.given, str | Compression)
 
     def check(self, y: Values) -> Transform:
         """Return the scale for these training targets; refuse those that it does not suit."""
@@ -135,7 +172,7 @@ class Transform:
         back, known = self._inverse(z), self._reached(z)
         sign = -side if self.falling else side
         step = side * ULPS * np.where(back == 0, self.size, np.abs(back))
-        slack = ULPS * (np.abs(z) + isinstance(self.given, str))  # logit subtracts: not relative
+        slack = ULPS * (np.abs(z) + self.known)  # logit subtracts: not relative
         inside = known & np.isfinite(back) & np.isfinite(z)
         with np.errstate(all="ignore"):
             for _ in range(DOUBLINGS):
@@ -153,7 +190,7 @@ class Transform:
         """
         back = self._inverse(z)
         known: NDArray[np.bool_] = ~np.isnan(back)
-        if isinstance(self.given, str):
+        if self.known:
             return known
         again = self.forward(back)
         with np.errstate(all="ignore"):
@@ -186,6 +223,7 @@ class Target:
     scale: Transform | None = None  # of the models; None is that of y
     bounds: tuple[float | None, float | None] = (None, None)  # of y, as the user gave them
     assumptions: tuple[str, ...] = ()
+    chosen: bool = False  # whether models choose the scale
 
     @property
     def limits(self) -> tuple[float, float]:
@@ -197,7 +235,11 @@ class Target:
         low, high = self.limits
         rule = f"bounds={self.bounds!r}"
         check_targets((y < low) | (high < y), y, rule, "give wider bounds or remove such rows")
-        return Target(self.scale and self.scale.check(y), self.bounds, self.assumptions)
+        return replace(self, scale=self.scale and self.scale.check(y))
+
+    def on(self, scale: Compression | None) -> Target:
+        """The same with a scale that models chose."""
+        return self if scale is None else replace(self, scale=Transform(scale, scale.unit))
 
     def forward(self, y: Values) -> Values:
         """Targets as the models are fitted to them."""
@@ -209,10 +251,14 @@ class Target:
             z = self._put(self.scale.point, z)[0]
         return z.clamp(*self.limits)
 
-    def ends(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
-        """Ends of intervals for y."""
+    def ends(self, lower: Tensor, upper: Tensor, nu: float = 0.0) -> tuple[Tensor, Tensor]:
+        """Ends of intervals for y, widened by ν: on the given scale, or on that of y."""
+        if not self.chosen:
+            lower, upper = lower - nu, upper + nu
         if self.scale is not None:
             lower, upper = self._put(self.scale.ends, lower, upper)
+        if self.chosen:
+            lower, upper = lower - nu, upper + nu
         return lower.clamp(*self.limits), upper.clamp(*self.limits)
 
     @staticmethod
@@ -224,20 +270,22 @@ class Target:
         return tuple(torch.as_tensor(one).to(parts[0].device) for one in found)
 
 
-def find_target(target: Any, bounds: Any) -> Target:
-    """Return the target for an estimator's settings."""
+def find_target(target: Any, bounds: Any, auto: bool = False) -> Target:
+    """Return the target for an estimator's settings; ``auto``: whether its models may choose."""
     limits = _check_bounds(bounds)
     stated = () if limits == (None, None) else (sentences.BOUNDED.format(bounds=limits),)
-    if target is None:
-        return Target(None, limits, stated)
+    chosen = auto and isinstance(target, str) and target == "auto"
+    if target is None or chosen:
+        return Target(None, limits, stated, chosen)
     if isinstance(target, str) and target in TARGETS:
         domain = sentences.domain(TARGETS[target].domain)
         return Target(Transform(target), limits, (*domain, *stated))
     if isinstance(target, (tuple, list)) and len(target) == 2 and all(map(callable, target)):
         return Target(Transform((target[0], target[1])), limits, (sentences.OWN_TARGET, *stated))
     error = ValueError if isinstance(target, str) else TypeError
+    names = listed(["auto"] * auto + [*TARGETS])
     raise error(
-        f"target_transform={target!r}: choose from None, {listed(TARGETS)}, or give a "
+        f"target_transform={target!r}: choose from None, {names}, or give a "
         "pair (function, inverse) of monotone functions of arrays"
     )
 

@@ -159,7 +159,7 @@ class IntervalRegressor(SaveMixin, RegressorMixin, CertifiedMixin):  # type: ign
 
     scaling: ScalingName | Transformer | None
     encoding: TableEncoder | None = None
-    target_transform: TransformName | tuple[Function, Function] | None = None
+    target_transform: TransformName | Literal["auto"] | tuple[Function, Function] | None = None
     bounds: Bounds | None = None
     random_state: RandomState
     construction: ConstructionName | Construction
@@ -194,7 +194,11 @@ class IntervalRegressor(SaveMixin, RegressorMixin, CertifiedMixin):  # type: ign
         check_construction(self.construction, self._constructions())
         check_not_negative("nu", self.nu)
         check_flag("verbose", self.verbose)
-        find_target(self.target_transform, self.bounds)
+        self._target()
+
+    def _target(self) -> Target:
+        """The scale of y and its bounds, by the settings."""
+        return find_target(self.target_transform, self.bounds)
 
     def _constructions(self) -> list[str]:
         """Return the constructions that accept any leave-one-out models."""
@@ -268,7 +272,8 @@ class IntervalRegressor(SaveMixin, RegressorMixin, CertifiedMixin):  # type: ign
             _check_feature_names(self, X, reset=True)
             _check_n_features(self, X, reset=True)
         self.row_shape_, self.n_samples_fit_ = given.shape, len(given.y)
-        self.reader_, self.scaling_, self.target_ = given.reader, given.scaling, given.target
+        self.reader_, self.scaling_ = given.reader, given.scaling
+        self.target_ = fitted.target or given.target
         self.loo_, self._rows_like, self.sample_ = fitted.loo, given.X[:0].clone(), given.sample
         for name in vars(self).keys() & SOME_HAVE:
             delattr(self, name)
@@ -403,7 +408,7 @@ class IntervalRegressor(SaveMixin, RegressorMixin, CertifiedMixin):  # type: ign
         nu = check_not_negative("nu", self.nu)
         point = self.target_.point(point)
         refuse_nan(point, lower, upper)
-        lower, upper = self.target_.ends(lower - nu, upper + nu)
+        lower, upper = self.target_.ends(lower, upper, nu)
         if not isinstance(asked, tuple):
             lower, upper = lower[:, 0], upper[:, 0]
         point, lower, upper = (give_back(part, X) for part in (point, lower, upper))

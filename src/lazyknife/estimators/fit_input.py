@@ -15,7 +15,7 @@ from torch import Tensor
 from ..certificate import Certificate
 from ..data.rows import RowReader, check_target, make_reader, take, to_tensor
 from ..data.scaling import Scaling, find_source, fit_scaling, is_transformer
-from ..data.targets import Target, find_target
+from ..data.targets import Target
 from ..errors import warn
 from ..records import Array, Predictor
 from ..shift import Shift, ShiftWarning, compare_rows, kept_rows
@@ -96,6 +96,7 @@ class Fitted(NamedTuple):
     loo: Predictor  # the models
     certify: Callable[..., Certificate]  # from a level ``alpha``; it can be pickled
     attributes: dict[str, Any]  # fitted attributes by name
+    target: Target | None = None  # with the scale that models chose; None: the given one
 
 
 def prepare(estimator: IntervalRegressor, X: Any, y: Any, X_pool: Any, X_unlabeled: Any) -> Given:
@@ -104,7 +105,7 @@ def prepare(estimator: IntervalRegressor, X: Any, y: Any, X_pool: Any, X_unlabel
     reader = make_reader(X, (X_pool, X_unlabeled), estimator.encoding, raw)
     rows = reader(X, estimator, min_rows=2)
     labels = check_target(y, rows, estimator)
-    target = find_target(estimator.target_transform, estimator.bounds).check(labels)
+    target = estimator._target().check(labels)
     seeds = Seeds.of(estimator.random_state)
     apart = estimator._rows_apart(len(rows), seeds)
     pool = reader.others(X_pool, rows, estimator, "X_pool")

@@ -23,10 +23,12 @@ from ..choosing.record import ChosenSettings
 from ..choosing.rows import MANY, SEARCHED, SHARED, draw_part, places_in, rows_apart
 from ..choosing.shape import Errors, choose_factors, errors_of, joined
 from ..choosing.space import CandidateKernels, Exponents, GridPoint, weights_of
+from ..choosing.target_scale import NO_SCALES, ScalesOfY, scales_of_y
 from ..compute import few_threads
 from ..data.own_scaling import FeatureScales
+from ..data.targets import Compression
 from ..intervals import Construction, find_construction
-from ..intervals.chosen import ChosenModels, Group, some_of
+from ..intervals.chosen import ChosenModels, Group, OtherScale, some_of
 from ..records import RoundedModels
 from ..ridge.folds import draw_folds
 from ..ridge.problem import System
@@ -41,11 +43,15 @@ STEP_UP, LARGEST = 2.0**8, 1e60  # of λ with which models are solved that round
 
 
 class _Place(NamedTuple):
-    """A frame, and a network with weights of its features in it: models there share a system."""
+    """A frame, a network with weights of its features in it, and a scale of y.
+
+    Models there share a system.
+    """
 
     frame: int
     network: int
     weights: Exponents
+    scale: int = 0
 
 
 class _Solved(NamedTuple):
@@ -78,12 +84,21 @@ class ChoosingStep(CandidateStep):
         frames = self.frames(X, [*sets, torch.arange(0)], is_narrow(X))
         part = draw_part(n, self.seed, self.searched)
         folds, columns = places_in(part, n, sets if uses_folds else None)
+        scales = self._scales_of_y(y[part], folds)
         with few_threads(len(part)):
-            found = self._search(X[part], y[part], frames, columns, folds)
+            found = self._search(X[part], y[part], frames, columns, folds, scales)
         with few_threads(n):
-            loo = self._solve(X, y, sets, frames, found)
+            loo = self._solve(X, y, sets, frames, found, scales.scales)
         widths = loo.factors.names if loo.factors else (self.widths,)
-        return loo, self._choice(found, widths, n, len(part), X.shape[1])
+        choice = self._choice(found, widths, n, len(part), X.shape[1])
+        return loo, replace(choice, scales_of_y=scales.scales, each_scale_of_y=found.scales)
+
+    def _scales_of_y(self, y: Tensor, folds: Sequence[Tensor] | None) -> ScalesOfY:
+        """The scales of y that models may choose, which leave out rows of the part, or folds."""
+        if not self.any_scale:
+            return NO_SCALES
+        sets = torch.arange(len(y)).split(1) if folds is None else folds
+        return scales_of_y(y.numpy(), [*(rows.numpy() for rows in sets), np.empty(0, dtype=int)])
 
     def _shared(self, X: Tensor, y: Tensor) -> tuple[RoundedModels, ChosenSettings]:
         """Rows that are set aside choose for all models, and train them, but are not left out."""
@@ -108,6 +123,7 @@ class ChoosingStep(CandidateStep):
         frames: FeatureScales,
         columns: Sequence[int],
         folds: Sequence[Tensor] | None,
+        scales: ScalesOfY = NO_SCALES,
     ) -> SearchResult:
         """Let every model search on some rows, last the full one."""
 
@@ -120,10 +136,14 @@ class ChoosingStep(CandidateStep):
         units = [self.unit(candidate, X) for candidate in self.candidates]
         framed = [self.machine.put(frames[k].apply(X)) for k in range(len(frames))]
         kernels = CandidateKernels(networks, units, framed, frames[0].nominal)
-        values = PointValues(kernels, self.machine.put(y), self.intercept, self.machine, folds)
+        targets = self.machine.put(torch.from_numpy(scales.targets(y.numpy())))
+        values = PointValues(kernels, targets, self.intercept, self.machine, folds)
         models = list(map(ModelSearch, frames.of.tolist(), columns))
         relevance = self.relevance and is_narrow(X)
-        return coordinate_search(values, models, relevance, self.ridge is None, self.progress)
+        free = relevance, self.ridge is None
+        found = coordinate_search(values, models, *free, self.progress, offsets=scales.offsets)
+        unsure = scales.doubtful[columns] if len(scales.doubtful) > 1 else scales.doubtful
+        return found._replace(doubtful=found.doubtful | unsure)
 
     def _tangent(self, place: _Place, frames: FeatureScales) -> Linear:
         candidate, frame = self.candidates[place.network], frames[place.frame]
@@ -139,10 +159,14 @@ class ChoosingStep(CandidateStep):
         sets: Sequence[Tensor],
         frames: FeatureScales,
         found: SearchResult,
+        scales: Sequence[Compression | None],
     ) -> ChosenModels:
         """Solve at every place, and let every model choose its widths."""
-        X, y = self.machine.put(X), self.machine.put(y)
-        ends = [_Place(f, *p[:2]) for f, p in zip(frames.of.tolist(), found.points, strict=True)]
+        each_y = [y if s is None else torch.from_numpy(s.forward(y.numpy())) for s in scales]
+        X, each_y = self.machine.put(X), [self.machine.put(one) for one in each_y]
+        y = each_y[0]
+        stands = zip(frames.of.tolist(), found.points, found.scales.tolist(), strict=True)
+        ends = [_Place(frame, *point[:2], scale) for frame, point, scale in stands]
         owners = torch.empty(len(y), dtype=torch.long)  # for each row the model without it
         for k, rows in enumerate(sets):
             owners[rows] = k
@@ -161,7 +185,7 @@ class ChoosingStep(CandidateStep):
             tangent = self._tangent(place, frames)
             while True:
                 try:
-                    read, errors = self._solve_at(tangent, each, X, y, own)
+                    read, errors = self._solve_at(tangent, each, X, each_y[place.scale], own)
                     break
                 except Indefinite:  # of rows that are far away in the scale of these models
                     if place == ends[-1] or float(each.max()) > LARGEST:
@@ -176,20 +200,25 @@ class ChoosingStep(CandidateStep):
             solved = self.machine.map(solve, places, MATRICES * len(y) ** 2)
         else:  # modules have one state
             solved = map(solve, places)
-        groups, errors = list[Group](), defaultdict[int, list[Errors]](list)
+        groups, errors = list[Group](), defaultdict[tuple[int, int], list[Errors]](list)
         full: LinearModels | None = None
         unsolved = torch.zeros_like(y, dtype=torch.bool)
         for (place, own), one in zip(places, solved, strict=True):
             unsolved[own] = not one.sure
-            groups += [Group(own, some_of(one.read, own))] if len(own) else []
-            errors[place.frame] += one.errors
+            other = None
+            if place.scale != ends[-1].scale:
+                both = scales[place.scale], scales[ends[-1].scale]
+                other = OtherScale(*both, each_y[place.scale][own])
+            groups += [Group(own, some_of(one.read, own), other)] if len(own) else []
+            errors[place.frame, place.scale] += one.errors
             full = some_of(one.read, own[:0]) if place == ends[-1] else full
         assert full is not None
         factors = None
         if any(errors.values()):  # local averages are computed once for each frame
-            every = {k: joined(parts) for k, parts in errors.items() if parts}
-            which = [partial(wide_tangent, frame=frames[k], machine=self.machine) for k in every]
-            factors = choose_factors(X, y, list(every.values()), which)
+            every = {key: joined(parts) for key, parts in errors.items() if parts}
+            which = [partial(wide_tangent, frame=frames[k], machine=self.machine) for k, _ in every]
+            own_y = [each_y[scale] for _, scale in every]
+            factors = choose_factors(X, own_y, list(every.values()), which)
         unsure = torch.from_numpy(found.doubtful[:-1]) | frames.doubtful[:-1]
         doubtful = unsure[owners].to(y.device) | unsolved
         doubtful = doubtful | (factors.doubtful if factors else False)

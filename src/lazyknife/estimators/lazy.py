@@ -36,8 +36,9 @@ from ..data.checks import (
     check_reasonable,
 )
 from ..data.encoder import TableEncoder
+from ..data.rows import to_tensor
 from ..data.scaling import Source, unlike_columns
-from ..data.targets import Function
+from ..data.targets import Function, Target, find_target
 from ..errors import warn
 from ..intervals import CONSTRUCTIONS, Construction, find_construction
 from ..intervals.models import rounding_share
@@ -218,7 +219,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
     loss: Literal["squared", "huber", "logistic", "poisson"] | Loss = "squared"
     scaling: ScalingName | Transformer | None = "auto"
     encoding: TableEncoder | None = None
-    target_transform: TransformName | tuple[Function, Function] | None = None
+    target_transform: TransformName | Literal["auto"] | tuple[Function, Function] | None = "auto"
     bounds: Bounds | None = None
     alpha: float = 0.1
     nu: float = 0.0
@@ -267,7 +268,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
         kind, loss = self._construction, find_loss(self.loss)
         readouts = READOUTS if kind.readouts is None else kind.readouts
         widths = WIDTHS if kind.widths is None else {name: WIDTHS[name] for name in kind.widths}
-        if self.target_transform is not None and not loss.identity:
+        if not (loss.identity or self._target().chosen or self.target_transform is None):
             yield "target_transform", "loss", [n for n, each in LOSSES.items() if each.identity]
         if self.readout not in readouts:
             yield "construction", "readout", readouts
@@ -283,6 +284,9 @@ class LazyJackknifeRegressor(IntervalRegressor):
             yield "construction", "widths", [*widths, None]
         if not (loss.closed_form or WIDTHS[self.widths].any_loss):
             yield "loss", "widths", [*(n for n, each in widths.items() if each.any_loss), None]
+
+    def _target(self) -> Target:
+        return find_target(self.target_transform, self.bounds, auto=True)
 
     @property
     def _construction(self) -> Construction:
@@ -455,6 +459,10 @@ class LazyJackknifeRegressor(IntervalRegressor):
             ridges, scaled = None if choice is None else choice.ridge, choosing.scaled
         dependence = composed([base.dependence for base in bases if base is not None])
         leaving = self._leaving_of(len(y), networks)
+        target = given.target
+        if choice is not None and choice.target_scale is not None:
+            target = target.on(choice.target_scale)
+            given = given._replace(y=to_tensor(target.forward(given.y.numpy())))
         certifier = self._certifier(given, dependence, loo, leaving, scaled)
         attributes = {
             "widths_": widths,
@@ -465,7 +473,8 @@ class LazyJackknifeRegressor(IntervalRegressor):
         }
         if len(bases) == 1:
             attributes["base_"] = bases[0]
-        return Fitted(loo, certifier, {k: v for k, v in attributes.items() if v is not None})
+        found = {name: value for name, value in attributes.items() if value is not None}
+        return Fitted(loo, certifier, found, target)
 
     def _bases(
         self,
@@ -539,7 +548,10 @@ class LazyJackknifeRegressor(IntervalRegressor):
         scaled = isinstance(self.scaling, str) and self.scaling == "auto"
         scaled = scaled and any(candidate.scales for candidate in candidates)
         more = (given.seeds.lazy, self._machine(), given.nominal)
-        common = (candidates, ridge, self.fit_intercept, scaled, *more, widths)
+        # A finite network has outputs on the scale of y; full conformal compares values of y.
+        wide_alone = all(isinstance(candidate.network, wide) for candidate in candidates)
+        any_scale = given.target.chosen and wide_alone and not self._construction.symmetric
+        common = (candidates, ridge, self.fit_intercept, scaled, *more, widths, any_scale)
         if self._construction.symmetric:
             return FullStep(*common)
         relevance = self.feature_weights is not None

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..choosing.shape import Factors
 from ..compute import Machine, few_threads
+from ..data.targets import ULPS, Compression, Target
 from ..records import Predictions
 from ..ridge.readout import LinearModels
 from ..ridge.widths import Scales
@@ -51,10 +52,39 @@ def some_of(read: LinearModels, members: Tensor) -> LinearModels:
 
 @dataclass(frozen=True)
 class Group:
-    """Models at the same grid point."""
+    """Models at the same grid point, on the same scale of y."""
 
     members: Tensor
     read: LinearModels
+    elsewhere: OtherScale | None = None  # from another scale of y than that of the full model
+
+    @property
+    def residuals(self) -> Tensor:
+        """Left-out residuals, on the scale of the full model."""
+        residuals = self.read.residuals
+        return residuals if self.elsewhere is None else self.elsewhere.residuals(residuals)
+
+
+@dataclass(frozen=True)
+class OtherScale:
+    """From the scale of y of some models to that of the full model; None is that of y itself."""
+
+    own: Compression | None
+    full: Compression | None
+    targets: Tensor  # of the left-out rows on the own scale
+
+    def __call__(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+        """Ends on the scale of the full model, moved outwards by more than rounding changes."""
+        lower, upper = Target().on(self.own).ends(lower, upper)
+        if self.full is not None:
+            both = (torch.from_numpy(self.full.forward(e.cpu().numpy())) for e in (lower, upper))
+            lower, upper = (each.to(lower.device) for each in both)
+        return lower - ULPS * lower.abs(), upper + ULPS * upper.abs()
+
+    def residuals(self, residuals: Tensor) -> Tensor:
+        """Residuals of the left-out rows there."""
+        ends = self(self.targets, self.targets - residuals)
+        return ends[0] - ends[1]
 
 
 @dataclass(frozen=True)
@@ -68,7 +98,7 @@ class ChosenModels:
 
     @property
     def residuals(self) -> Tensor:
-        return self._joined([group.read.residuals for group in self.groups])
+        return self._joined([group.residuals for group in self.groups])
 
     @property
     def training_residuals(self) -> Tensor:
@@ -131,7 +161,8 @@ class ChosenModels:
             if self.factors is not None:
                 scales = scales * self.factors.at(X, each)
                 stretch = stretch + self.factors.error + self.factors.steepness * slack
-            return Predictions(self.point(X), each, scales, stretch, slack)
+            elsewhere = [(g.members, g.elsewhere) for g in self.groups if g.elsewhere is not None]
+            return Predictions(self.point(X), each, scales, stretch, slack, elsewhere)
 
     @property
     def _reads(self) -> list[LinearModels]:

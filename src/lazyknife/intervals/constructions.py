@@ -132,9 +132,8 @@ def plus(loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
     if isinstance(loo, Windowed):
         return _outwards(*windowed_plus(loo, X, ranks))
     found = loo.scaled(X)
-    margins = _margins(loo.scores, found)
-    lower = kth_smallest(found.each - margins, ranks)
-    return _outwards(found, lower, kth_largest(found.each + margins, ranks))
+    lower, upper = found.ends(loo.scores)
+    return _outwards(found, kth_smallest(lower, ranks), kth_largest(upper, ranks))
 
 
 def minmax(loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
@@ -145,9 +144,9 @@ def minmax(loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
         margins = scores * found.scales[:, None] * (1 + found.stretch)
         return _outwards(found, least[:, None] - margins, most[:, None] + margins)
     found = loo.scaled(X)
-    each = [_margins(score, found) for score in scores[:, None]]
-    lower = torch.stack([(found.each - margins).amin(dim=1) for margins in each], dim=1)
-    upper = torch.stack([(found.each + margins).amax(dim=1) for margins in each], dim=1)
+    each = [found.ends(score) for score in scores[:, None]]
+    lower = torch.stack([ends[0].amin(dim=1) for ends in each], dim=1)
+    upper = torch.stack([ends[1].amax(dim=1) for ends in each], dim=1)
     return _outwards(found, lower, upper)
 
 
@@ -170,11 +169,6 @@ def around_point(point: Tensor, residuals: Tensor, ranks: Sequence[int]) -> Ends
     """Point predictions ± an order statistic of the sizes of residuals."""
     margin = kth_largest(residuals.abs(), ranks)
     return point, point[:, None] - margin, point[:, None] + margin
-
-
-def _margins(scores: Tensor, found: Predictions) -> Tensor:
-    """R σ, rounded up."""
-    return (scores * found.scales).mul_(1 + found.stretch[..., None])
 
 
 def _outwards(found: Predictions, lower: Tensor, upper: Tensor) -> Ends:

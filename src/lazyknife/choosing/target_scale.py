@@ -1,0 +1,72 @@
+"""The scale of y, which every model chooses on its own rows.
+
+A model may be fitted to a monotone function g of y: its likelihood is then that of g(y) times the
+product of g' over its rows. Offered are y itself, a root, and a logarithm to models all of whose y
+have one sign (many equal values at 0 would make it look likely). g has a unit, a fraction of the
+median |y| of the model's own rows, rounded to a power of 2, so that nearly all models have the
+same. The scales share every kernel and its factorisation; the model takes the best at the start of
+its search, where each must be ahead of y itself by a gain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..data.own_scaling import rounded
+from ..data.targets import Compression
+from ..records import Array
+
+# For each kind: its unit over the median of |y|, and the gain over y itself, in −2 log likelihood
+# for each row, of a model of so many rows; with fewer it must be as large in total.
+KINDS = {"root": (2.0**-5, 0.1), "log": (2.0**-4, 0.15)}
+ROWS = 100
+LARGEST = 900  # power of 2
+
+
+class ScalesOfY(NamedTuple):
+    """Scales of y, and what each costs the models."""
+
+    scales: tuple[Compression | None, ...]  # None, the first: y itself
+    # What is added to −2 log likelihood for each row, shape (models, scales); infinite where a
+    # scale is not offered.
+    offsets: Array
+    doubtful: NDArray[np.bool_]  # whether rounding may have decided a unit, shape (models,)
+
+    def targets(self, y: Array) -> Array:
+        """Targets on every scale, shape (scales, n)."""
+        return np.stack([y if scale is None else scale.forward(y) for scale in self.scales])
+
+
+NO_SCALES = ScalesOfY((None,), np.zeros((1, 1)), np.zeros(1, dtype=bool))
+
+
+def scales_of_y(y: Array, left_out: Iterable[NDArray[np.intp]]) -> ScalesOfY:
+    """Return the scales that models without some sets of rows may choose from."""
+    owns = [np.delete(y, rows) for rows in left_out]
+    middles = np.array([_middle(own) for own in owns])
+    powers, unsure = (part.numpy() for part in rounded(torch.from_numpy(middles).log2()))
+    powers = powers.clip(-LARGEST, LARGEST)
+    one_sign = np.array([own.min() > 0 or own.max() < 0 for own in owns])
+    scales: list[Compression | None] = [None]
+    offsets = [np.zeros(len(owns))]
+    for kind, (share, gain) in KINDS.items():
+        for power in np.unique(powers):
+            scale = Compression(kind, share * 2.0**power)
+            offered = (powers == power) & (one_sign | (kind != "log"))
+            if offered.any():
+                slopes = np.array([scale.log_slope(own).mean() for own in owns])
+                gains = np.array([gain * max(1.0, ROWS / len(own)) for own in owns])
+                scales.append(scale)
+                offsets.append(np.where(offered, gains - 2 * slopes, np.inf))
+    return ScalesOfY(tuple(scales), np.stack(offsets, axis=1), unsure)
+
+
+def _middle(own: Array) -> float:
+    """The median of |y| where it is not 0, or the value below: exactly one of them."""
+    sizes = np.sort(np.abs(own[own != 0]))
+    return float(sizes[(len(sizes) - 1) // 2]) if len(sizes) else 1.0
