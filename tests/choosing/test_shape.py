@@ -62,7 +62,7 @@ def choices(
         parts = (each, sizes[:, each], predicted[:, each], own[each], np.full(len(each), 1e-13))
         groups.append(Errors(*map(here, parts)))
     groups = [joined(groups)] if together else groups
-    return choose_factors(here(X), here(y), groups, [frame] * len(groups))
+    return choose_factors(here(X), [here(y)] * len(groups), groups, [frame] * len(groups))
 
 
 def alone(j: int, X: Array, y: Array, sizes: Array, predicted: Array) -> OwnFactors:
@@ -109,11 +109,11 @@ def test_choices_within_rounding_are_doubtful_and_one_model_does_not_touch_the_o
     X, y, sizes, predicted, own = problem(0, 8, "local")
     noise = here(np.where(np.arange(8) == 3, 1.0, 1e-13))
     errors = Errors(here(np.arange(8)), here(sizes), here(predicted), here(own), noise)
-    found = choose_factors(here(X), here(y), [errors], [frame])
+    found = choose_factors(here(X), [here(y)], [errors], [frame])
     assert found.doubtful.tolist() == [j == 3 for j in range(8)]
     other = sizes.copy()
     other[:, 3] *= np.arange(8)
-    changed = choose_factors(here(X), here(y), [errors._replace(sizes=here(other))], [frame])
+    changed = choose_factors(here(X), [here(y)], [errors._replace(sizes=here(other))], [frame])
     for j in set(range(8)) - {3}:
         assert found.names[j] == changed.names[j]
         assert found.own[j] == changed.own[j]

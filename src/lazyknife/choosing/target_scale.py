@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ..data.compression import Compression
 from ..data.own_scaling import rounded
-from ..data.targets import Compression
 from ..records import Array
 
 # For each kind: its unit over the median of |y|, and the gain over y itself, in −2 log likelihood

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from .. import sentences
 from .checks import check_real, check_targets, listed
+from .compression import Compression
 from .scaling import symlog
 
 Values = NDArray[np.float64]
@@ -65,33 +66,6 @@ TARGETS: dict[str, Monotone] = {
     "logit": Monotone(_logit, _expit, 0.0, 1.0, "use bounds=(0, 1) if y can be 0 or 1"),
     "symlog": Monotone(symlog, _symexp),
 }
-
-
-@dataclass(frozen=True)
-class Compression:
-    """A scale that rises ever more slowly: like the root, or the logarithm, of |y| above a unit.
-
-    Below the unit it is nearly linear; it is odd, and every y has a value on it.
-    """
-
-    kind: str  # "root" or "log"
-    unit: float
-
-    def forward(self, y: Values) -> Values:
-        v = y / self.unit
-        return np.arcsinh(v) if self.kind == "log" else v / (np.sqrt(np.abs(v) + 1) + 1)
-
-    def inverse(self, z: Values) -> Values:
-        return self.unit * (np.sinh(z) if self.kind == "log" else z * (np.abs(z) + 2))
-
-    def log_slope(self, y: Values) -> Values:
-        """The logarithm of the derivative."""
-        v = np.abs(y / self.unit)
-        above: Values = np.hypot(v, 1) if self.kind == "log" else 2 * np.sqrt(v + 1)
-        return -np.log(above) - float(np.log(self.unit))
-
-    def __str__(self) -> str:
-        return f"{self.kind} of y above {self.unit:g}"
 
 
 @dataclass(frozen=True)

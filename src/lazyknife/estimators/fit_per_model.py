@@ -25,8 +25,8 @@ from ..choosing.shape import Errors, choose_factors, errors_of, joined
 from ..choosing.space import CandidateKernels, Exponents, GridPoint, weights_of
 from ..choosing.target_scale import NO_SCALES, ScalesOfY, scales_of_y
 from ..compute import few_threads
+from ..data.compression import Compression
 from ..data.own_scaling import FeatureScales
-from ..data.targets import Compression
 from ..intervals import Construction, find_construction
 from ..intervals.chosen import ChosenModels, Group, OtherScale, some_of
 from ..records import RoundedModels

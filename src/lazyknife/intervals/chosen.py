@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ..choosing.shape import Factors
 from ..compute import Machine, few_threads
-from ..data.targets import ULPS, Compression, Target
+from ..data.compression import Compression
 from ..records import Predictions
 from ..ridge.readout import LinearModels
 from ..ridge.widths import Scales
 from ..tangent import WideTangent
 
+# Above the relative errors of a scale and back: neither changes a number by a larger factor.
+ULPS = 32 * torch.finfo(torch.float64).eps
 ARRAYS = 16  # of rows × models at a time
 
 
@@ -75,16 +78,19 @@ class OtherScale:
 
     def __call__(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
         """Ends on the scale of the full model, moved outwards by more than rounding changes."""
-        lower, upper = Target().on(self.own).ends(lower, upper)
-        if self.full is not None:
-            both = (torch.from_numpy(self.full.forward(e.cpu().numpy())) for e in (lower, upper))
-            lower, upper = (each.to(lower.device) for each in both)
+        lower, upper = self._there(lower), self._there(upper)
         return lower - ULPS * lower.abs(), upper + ULPS * upper.abs()
+
+    def _there(self, z: Tensor) -> Tensor:
+        found = z.cpu().numpy()
+        with np.errstate(over="ignore"):  # infinite
+            found = found if self.own is None else self.own.inverse(found)
+            found = found if self.full is None else self.full.forward(found)
+        return torch.from_numpy(found).to(z.device)
 
     def residuals(self, residuals: Tensor) -> Tensor:
         """Residuals of the left-out rows there."""
-        ends = self(self.targets, self.targets - residuals)
-        return ends[0] - ends[1]
+        return self._there(self.targets) - self._there(self.targets - residuals)
 
 
 @dataclass(frozen=True)
