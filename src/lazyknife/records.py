@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
@@ -124,6 +125,8 @@ class Predictions(NamedTuple):
     scales: Tensor  # σ_{−j}(x), (m, n), or a single 1
     stretch: Tensor  # bounds on the relative errors of a row's σ by rounding, (m,), or a single 0
     slack: Tensor  # bounds on the errors of a row's predictions by rounding, (m,), or one for all
+    # From the predictions to the middle of intervals, (m,), or one for all.
+    shift: Tensor = torch.zeros(())
     # Models that were fitted on another scale of y, and from there to that of the full one.
     elsewhere: Sequence[tuple[Tensor, Convert]] = ()
 

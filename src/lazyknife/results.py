@@ -37,10 +37,12 @@ class Intervals:
     Attributes
     ----------
     point
-        Point predictions, shape (m,).
+        Point predictions, shape (m,). An interval need not contain its point prediction: with more
+        than 1,000 rows its middle follows quantiles of errors, the point prediction their mean.
     lower, upper
         Ends of the intervals, shape (m,), or (m, levels) when several levels were asked for.
-        They are −inf and inf if there are too few training rows for the level.
+        They are −inf and inf if there are too few training rows for the level, and for a row at
+        which rounding might decide the shape of the interval, which hardly ever happens.
     alpha
         The level, or the tuple of levels.
     index

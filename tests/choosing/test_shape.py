@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -15,8 +17,10 @@ from lazyknife.choosing.shape import (
     Errors,
     Factors,
     LocalAverage,
+    QuantileShape,
     choose_factors,
     errors_of,
+    fit_shape,
     joined,
 )
 from lazyknife.data.own_scaling import FeatureScale
@@ -206,3 +210,97 @@ def test_where_the_others_are_equal_there_are_no_errors(others: float) -> None:
     found = errors_of(system, system.solve(RIDGE), here(OUTPUTS), here(np.array([4])))
     assert (found.sizes == 0).all()
     assert (found.noise < 1e-9).all()
+
+
+# Quantile curves learnt on rows set aside.
+
+
+def left_out(n: int, kind: str, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows, levels and errors of which the spread, the middle or nothing depends on the row."""
+    rng = np.random.default_rng(seed)
+    X, levels = rng.normal(size=(n, 2)), rng.normal(size=n)
+    e = {
+        "equal": rng.normal(size=n),
+        "spread": np.exp(X[:, 0]) * rng.normal(size=n),
+        "skewed": np.exp(levels) * rng.exponential(size=n),
+        "middle": 3 * np.sign(X[:, 1]) + 0.3 * rng.normal(size=n),
+    }[kind]
+    return here(X), here(levels), here(e)
+
+
+def shape_of(X: Tensor, levels: Tensor, errors: Tensor, **more: Any) -> QuantileShape | None:
+    terms = {"alpha": 0.1, "seed": 0, "machine": MACHINE} | more
+    return fit_shape(X, levels, errors, **terms)
+
+
+@pytest.mark.parametrize("kind", ["spread", "skewed", "middle"])
+@pytest.mark.parametrize("n", [400, 4000])
+def test_curves_are_found_where_errors_follow_the_row_or_its_level(kind: str, n: int) -> None:
+    shape = shape_of(*left_out(n, kind))
+    assert shape is not None
+    X, levels, errors = left_out(2000, kind, seed=1)
+    shift, scale, error = shape.at(X, levels, 1e-12 + 0 * levels)
+    inside = ((errors - shift).abs() <= scale).double().mean()
+    assert 0.8 < float(inside) < 0.95
+    assert bool((scale >= shape.floor).all() and torch.isfinite(error).all())
+    if kind == "spread":
+        assert float(scale[X[:, 0] > 1].mean() / scale[X[:, 0] < -1].mean()) > 3
+        assert float(shift.abs().mean()) < 0.3
+    if kind == "skewed":
+        assert float((shift > 0).double().mean()) > 0.9
+
+
+def test_constant_widths_stay_where_curves_gain_nothing() -> None:
+    assert shape_of(*left_out(600, "equal")) is None
+    X, levels, errors = left_out(600, "spread")
+    for few in (slice(0, 100), slice(0, 2)):
+        assert shape_of(X[few], levels[few], errors[few]) is None
+    assert shape_of(X, levels, 0 * errors) is None
+    assert shape_of(X, levels, torch.where(errors > 2, torch.inf, errors)) is None
+
+
+@pytest.mark.parametrize("power", [-300, -40, 40, 300])
+def test_shapes_follow_the_unit_of_y(power: int) -> None:
+    X, levels, errors = left_out(400, "skewed")
+    unit, none = 2.0**power, torch.zeros_like(levels)
+    shape, other = shape_of(X, levels, errors), shape_of(X, unit * levels, unit * errors)
+    assert shape is not None
+    assert other is not None
+    for one, its in zip(shape.at(X, levels, none), other.at(X, unit * levels, none), strict=True):
+        assert torch.allclose(its, unit * one, rtol=1e-9, atol=0)
+
+
+def test_levels_that_rounding_moves_give_the_same_trees() -> None:
+    X, levels, errors = left_out(600, "skewed")
+    levels = (3 * levels).round() / 7  # many are equal but for rounding
+    rng = np.random.default_rng(0)
+    moved = levels * (1 + 1e-14 * here(rng.normal(size=600)))
+    shape, other = shape_of(X, levels, errors), shape_of(X, moved, errors)
+    assert shape is not None
+    assert other is not None
+    for one, its in ((shape.low, other.low), (shape.high, other.high)):
+        assert all(map(torch.equal, one.cuts, its.cuts))
+        assert torch.equal(one.values, its.values)
+    assert bool(torch.isfinite(shape.at(X, moved, 1e-12 + 0 * levels).error).all())
+
+
+@pytest.mark.parametrize("doubt", [1.0, 0.0])
+def test_levels_that_rounding_may_move_across_a_cut_are_doubtful(doubt: float) -> None:
+    """The bound on c and h holds for every level within the error; a mutant has no doubts."""
+    X, levels, errors = left_out(400, "skewed")
+    shape = shape_of(X, levels, errors)
+    assert shape is not None
+    cuts = torch.cat([each.cuts_of(2) for each in (shape.low, shape.high)])
+    assert len(cuts) > 20
+    near = torch.cat([cuts, cuts + 1e-13, cuts - 1e-13, cuts + 1e-9, levels])
+    rows = here(np.zeros((len(near), 2)))
+    found = shape.at(rows, near, doubt * 1e-12 + 0 * near)
+    worst = 0.0
+    for step in (-1e-12, 1e-12):
+        other = shape.at(rows, near + step, 0 * near)
+        moved = torch.maximum(other.shift - found.shift, other.scale - found.scale).abs()
+        worst = max(worst, float(torch.where(moved > 0, moved / found.error, 0.0).max()))
+    assert (worst <= 1) == (doubt == 1)
+    if doubt:
+        assert bool(torch.isinf(found.error[: 3 * len(cuts)]).all())
+        assert bool(torch.isfinite(found.error[3 * len(cuts) :]).all())

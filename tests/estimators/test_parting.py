@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,16 +11,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+import reference
 from lazyknife import LazyJackknifeRegressor
 from lazyknife.choosing.candidates import Candidate
-from lazyknife.choosing.shape import STRETCH
+from lazyknife.choosing.rows import drawn_part
+from lazyknife.choosing.shape import fit_shape
 from lazyknife.compute import Machine
 from lazyknife.estimators.fit_shared import PartedStep, part_of
 from lazyknife.intervals import find_construction
 from lazyknife.intervals.streamed import StreamedModels
 from lazyknife.networks import wide
 
-N = 80
+N, MANY = 80, 400  # of too few rows no shape is learnt
 NETWORKS = (wide("laplace"), wide("gaussian"))
 LAPLACE = wide("laplace", scale=2.0)
 
@@ -64,10 +67,38 @@ CHANGES: dict[str, tuple[Any, float]] = {
     [{}, {"widths": "constant"}, {"ridge": 0.1}, {"intercept": False}, {"relevance": False}],
 )
 def test_a_row_moves_nothing_of_the_model_without_it(settings: Any, change: str) -> None:
-    X, y = rows_of("varying", N, 4, seed=0)
+    shaped = settings.get("widths") != "constant"
+    assert_fixed(step_of(nominal=NOMINAL, **settings), change, MANY if shaped else N, shaped)
+
+
+@dataclass(frozen=True)
+class AllShaped(PartedStep):
+    """The shape is learnt from all rows."""
+
+    def models(self, X: Tensor, y: Tensor) -> Any:
+        loo, choice = super().models(X, y)
+        passes, every = loo.passes, torch.arange(len(y))
+        e = replace(passes, shape=None).models(X, y, every).residuals
+        shape = fit_shape(X, y - e, e, self.alpha, self.seed, self.machine)
+        return replace(passes, shape=shape).models(X, y, every[rest_of(loo, X)]), choice
+
+
+def test_a_shape_learnt_from_all_rows_is_caught() -> None:
+    step = AllShaped(**vars(step_of(nominal=NOMINAL)))
+    with pytest.raises(AssertionError):
+        assert_fixed(step, "y", MANY, True)
+
+
+NOMINAL = (False,) * 3 + (True,)
+
+
+def assert_fixed(step: PartedStep, change: str, n: int, shaped: bool) -> None:
+    """Whatever becomes of a row, the model without it and its shape stay."""
+    X, y = rows_of("varying", n, 4, seed=0)
     X[:, 3] = (X[:, 3] > 0).double()
-    step, new = step_of(nominal=(False,) * 3 + (True,), **settings), rows_of("varying", 12, 4, 1)[0]
+    new = rows_of("varying", 12, 4, 1)[0]
     before, choice = step.models(X, y)
+    assert (choice.each_widths == ("learnt",)) == shaped
     k, (place, value) = 7, CHANGES[change]
     row = rest_of(before, X)[k]
     if place == "y":
@@ -80,9 +111,10 @@ def test_a_row_moves_nothing_of_the_model_without_it(settings: Any, change: str)
     limit = after.rounding.slack(after.full_at(new).roots.square(), torch.ones(12)).max()
     assert torch.allclose(found.each[:, k], again.each[:, k], rtol=1e-9, atol=min(1e-6, limit))
     assert torch.allclose(found.scales, again.scales, rtol=1e-12)
+    assert torch.allclose(found.shift, again.shift, rtol=1e-12)
     others = torch.arange(len(before.residuals)) != k
-    first, second = (each.out.own.expand(len(others))[others] for each in (before, after))
-    assert torch.equal(first, second)
+    for first, second in zip(before.out.shape, after.out.shape, strict=True):
+        assert torch.equal(first[others], second[others])
     assert torch.equal(before.passes.basis.whiten, after.passes.basis.whiten)
 
 
@@ -94,29 +126,36 @@ def test_the_part_depends_on_the_number_of_rows_alone() -> None:
     assert len(first) == N - part_of(N)
 
 
-def test_a_given_ridge_is_not_that_of_the_noise() -> None:
+def test_the_shape_is_that_of_explicit_refits_of_the_part() -> None:
+    """Left-out predictions and errors of the ridge of S, by fits without each of its rows."""
     X, y = rows_of("varying", 300, 2, seed=0)
-    loo = step_of((wide("gaussian"),), ridge=1e-6).models(X, y)[0]
-    assert loo.passes.amount is not None
-    assert loo.solved.ridge == 1e-6
-    assert float(loo.passes.amount.coefficients.abs().max()) < 1e3
-    kernel = loo.passes.amount.tangent.kernel(
-        loo.passes.amount.tangent.features(X), loo.passes.amount.points
-    )
-    terms = kernel.abs() @ loo.passes.amount.coefficients.abs()
-    assert loo.passes.amount.error >= STRETCH
-    assert loo.passes.amount.error >= torch.finfo(torch.float64).eps * float(terms.max())
+    loo = step_of((LAPLACE,)).models(X, y)[0]
+    passes, own = loo.passes, drawn_part(300, 3)
+    assert passes.shape is not None
+    rows, targets = passes.basis.at(X[own]).coordinates.numpy(), y[own].numpy() - passes.center
+    twin = reference.refits(rows, targets, passes.ridge, True)
+    level = (rows * twin.moves[:-1]).sum(axis=1) + twin.intercepts[:-1] + passes.center
+    inside = rows @ twin.moves[-1] + twin.intercepts[-1] + passes.center
+
+    def at(level: Any) -> Any:
+        given = torch.from_numpy(level), y[own] - torch.from_numpy(level)
+        found = fit_shape(X[own], *given, 0.1, 3, step_of().machine)
+        assert found is not None
+        return found.at(X, torch.zeros(300).double(), torch.zeros(300).double())
+
+    expected = passes.shape.at(X, torch.zeros(300).double(), torch.zeros(300).double())
+    both = zip(at(level)[:2], expected[:2], at(inside)[:2], strict=True)
+    for found, same, wrong in both:
+        assert torch.allclose(found, same, rtol=1e-6, atol=1e-9)
+        assert not torch.allclose(wrong, same, rtol=1e-2)  # errors of rows that were fitted
 
 
 @pytest.mark.parametrize("factor", [1.0, 1e2, 1e4, 1e9, 1e150])
-def test_the_noise_of_rows_far_away_is_that_of_some_row(factor: float) -> None:
+def test_rows_far_away_have_the_shape_of_some_row(factor: float) -> None:
     X, y = rows_of("varying", 300, 2, seed=0)
     loo = step_of((wide("relu"),)).models(X, y)[0]
-    assert loo.passes.amount is not None
+    assert loo.passes.shape is not None
     new = factor * rows_of("varying", 20, 2, seed=1)[0]
-    sizes = loo.passes.amount(new).log()
-    low, high = loo.passes.amount.limits
-    assert bool((sizes >= low - 1e-9).all() and (sizes <= high + 1e-9).all())
     for construction in ("plus", "minmax"):
         _, lower, upper = find_construction(construction).ends(loo, new, [1, 5, 0])
         assert not bool((lower.isnan() | upper.isnan()).any())

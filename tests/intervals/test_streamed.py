@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 import reference
-from lazyknife.choosing.shape import NoiseModel
+from lazyknife.choosing.shape import QuantileShape
 from lazyknife.compute import PROCESSOR, Machine
 from lazyknife.data.own_scaling import unscaled
 from lazyknife.intervals.constructions import minmax, plus
@@ -24,6 +24,7 @@ from lazyknife.intervals.window import windowed_plus
 from lazyknife.networks import wide
 from lazyknife.ridge.system import Indefinite
 from lazyknife.tangent import Landmarks, Rows, WideTangent
+from lazyknife.tangent.trees import grow
 from reference import Array
 
 RIDGE = 0.3
@@ -43,13 +44,18 @@ def tangent_of(p: int, budget: int = 2**28) -> WideTangent:
 
 
 def passes_of(X: Tensor, landmarks: int, intercept: bool, scaled: bool) -> Passes:
-    tangent = tangent_of(X.shape[1])
-    amount = None
-    if scaled:
-        points = tangent.features(X[:20])
-        sizes = torch.linspace(-0.3, 0.3, 20, dtype=torch.float64)
-        amount = NoiseModel(tangent, points, sizes, torch.tensor(-0.5, dtype=torch.float64))
-    return Passes(Landmarks.of(tangent, X[:landmarks]), RIDGE, intercept, 4.5, amount)
+    basis = Landmarks.of(tangent_of(X.shape[1]), X[:landmarks])
+    passes = Passes(basis, RIDGE, intercept, 4.5)
+    if not scaled:
+        return passes
+    old, y = rows_of(200, X.shape[1], seed=9)
+    start = passes.solve(passes.sums(old, y)[0]).weights
+    level = passes.features(old)[0] @ start + passes.center
+    rows, errors = torch.cat([old, level[:, None]], dim=1), (y - level) * (y - 4.5).exp() + 0.3
+    low, high = (
+        grow(rows, errors, 0, loss="quantile", quantile=q, max_iter=20) for q in (0.05, 0.95)
+    )
+    return replace(passes, shape=QuantileShape(low, high, 0.05), start=start)
 
 
 def refits(passes: Passes, X: Tensor, y: Tensor, new: Tensor) -> Array:
@@ -109,8 +115,9 @@ def test_minmax_in_parts_is_that_of_all_models(scaled: bool) -> None:
     full = loo.scaled(new)
     margins = kth_largest(loo.scores, ranks) * full.scales * (1 + full.stretch)[:, None]
     _, lower, upper = minmax(loo, new, ranks)
-    assert torch.allclose(lower, full.each.amin(dim=1)[:, None] - margins, rtol=1e-7)
-    assert torch.allclose(upper, full.each.amax(dim=1)[:, None] + margins, rtol=1e-7)
+    middle = full.each + full.shift.expand(len(new))[:, None]
+    assert torch.allclose(lower, middle.amin(dim=1)[:, None] - margins, rtol=1e-7)
+    assert torch.allclose(upper, middle.amax(dim=1)[:, None] + margins, rtol=1e-7)
 
 
 @dataclass(frozen=True)
@@ -202,7 +209,7 @@ def hard_rows(kind: str, seed: int) -> tuple[Tensor, Tensor, Tensor, float]:
 @pytest.mark.parametrize("kind", [*KINDS])
 def test_ends_contain_those_of_rational_numbers(kind: str, ridge: float) -> None:
     X, y, new, center = hard_rows(kind, seed=round(math.log10(ridge)) + 20)
-    plain = Passes(Plain(3), ridge, True, center, None)  # type: ignore[arg-type]
+    plain = Passes(Plain(3), ridge, True, center)  # type: ignore[arg-type]
     ranks = [1, 2, 8]
     wrong = torch.tensor([1e3, -7.0, 0.1, 5.0], dtype=torch.float64)
     for start in (None, "ridge", wrong):
@@ -242,7 +249,7 @@ def test_errors_of_features_stay_within_their_bound(kind: str, ridge: float) -> 
 
 def test_what_the_first_guess_explains_costs_no_digits() -> None:
     X, y, _, _ = hard_rows("noiseless", seed=0)
-    plain = Passes(Plain(3), 1e-6, True, 0.0, None)  # type: ignore[arg-type]
+    plain = Passes(Plain(3), 1e-6, True, 0.0)  # type: ignore[arg-type]
     slopes = [
         passes.models(X, y, torch.arange(5, 13)).rounding.slope
         for passes in (plain, started(plain, X, y))
@@ -265,15 +272,94 @@ def test_a_leverage_that_rounds_to_one_has_an_infinite_score() -> None:
         assert bool(torch.isfinite(lower[:, 1]).all() and torch.isfinite(upper[:, 1]).all())
 
 
-@pytest.mark.parametrize("level", [-800.0, -100.0, 300.0])
-def test_windows_of_a_noise_of_any_size(level: float) -> None:
+@pytest.mark.parametrize("power", [-1000, -100, 400])
+def test_windows_of_widths_of_any_size(power: int) -> None:
     X, y = rows_of(60, 3, seed=0)
     passes = passes_of(X, 10, True, scaled=True)
-    assert passes.amount is not None
+    assert passes.shape is not None
     loo = passes.models(X, y, torch.arange(10, 60))
-    amount = replace(passes.amount, intercept=torch.tensor(level).double())
-    tiny = replace(loo, passes=replace(passes, amount=amount))
+    trees = [
+        replace(each, values=2.0**power * each.values)
+        for each in (passes.shape.low, passes.shape.high)
+    ]
+    shape = QuantileShape(*trees, 2.0**power * passes.shape.floor)
+    tiny = replace(loo, passes=replace(passes, shape=shape))
     assert_windows(tiny, rows_of(7, 3, seed=1)[0], [1, 5])
+
+
+@pytest.mark.parametrize("construction", [plus, minmax])
+def test_ends_with_a_shape_are_those_of_refits(construction: Any) -> None:
+    """Without each row, given the shape; the ends by sorting. Mutants differ."""
+    X, y = rows_of(80, 3, seed=3)
+    passes, new = passes_of(X, 12, True, scaled=True), rows_of(9, 3, seed=4)[0]
+    assert passes.shape is not None
+    loo, ranks = passes.models(X, y, torch.arange(20, 80)), [1, 4, 15]
+    at_new, at_old = (refits(passes, X, y, rows) for rows in (new, X))
+    point, at_new = at_new[:, -1], at_new[:, 20:-1]
+    errors = (y.numpy() - at_old[:, :-1].diagonal())[20:]
+
+    def curves(rows: Tensor) -> tuple[Array, Array]:
+        level = passes.features(rows)[0] @ passes.start + passes.center
+        given = torch.cat([rows, level[:, None]], dim=1)
+        low, high = (each(given).numpy() for each in (passes.shape.low, passes.shape.high))
+        return (low + high) / 2, np.maximum((high - low) / 2, passes.shape.floor)
+
+    (shift, scale), (own_shift, own_scale) = curves(new), curves(X[20:])
+
+    def ends(shift: Array, own_shift: Array) -> tuple[Array, Array]:
+        scores = np.abs(errors - own_shift) / own_scale
+        if construction is minmax:
+            margins = scale[:, None] * np.sort(scores)[[-k for k in ranks]]
+            middle = shift[:, None] + at_new
+            return middle.min(axis=1)[:, None] - margins, middle.max(axis=1)[:, None] + margins
+        margins = scale[:, None] * scores
+        lower = np.sort(at_new + shift[:, None] - margins, axis=1)[:, [k - 1 for k in ranks]]
+        upper = np.sort(at_new + shift[:, None] + margins, axis=1)[:, [-k for k in ranks]]
+        return lower, upper
+
+    found, lower, upper = construction(loo, new, ranks)
+    np.testing.assert_allclose(found, point, rtol=1e-9)
+    for one, expected in zip((lower, upper), ends(shift, own_shift), strict=True):
+        np.testing.assert_allclose(one, expected, rtol=1e-8)
+    for wrong in (ends(0 * shift, own_shift), ends(shift, 0 * own_shift), ends(-shift, own_shift)):
+        assert np.abs(lower.numpy() - wrong[0]).max() > 0.01
+
+
+def test_rows_whose_shape_rounding_may_decide_are_conceded() -> None:
+    X, y = rows_of(60, 3, seed=0)
+    passes = passes_of(X, 10, True, scaled=True)
+    assert passes.shape is not None
+    new, places = rows_of(5, 3, seed=1)[0], torch.arange(10, 60)
+    level = passes.features(torch.cat([X[17:18], new[2:3]]))[0] @ passes.start + passes.center
+    low = passes.shape.low
+    assert low.features[-1] == 3  # the level
+    cuts = torch.cat([low.cuts[-1], level]).sort().values
+    left = low.left[-1][[0] * len(level) + list(range(len(low.left[-1])))]
+    near = replace(low, cuts=(*low.cuts[:-1], cuts), left=(*low.left[:-1], left))
+    shape = replace(passes.shape, low=near)
+    loo = replace(passes, shape=shape).models(X, y, places)
+    assert torch.isinf(loo.scores).nonzero()[:, 0].tolist() == [7]
+    assert loo.undetermined == 1
+    for construction in (plus, minmax):
+        _, lower, upper = construction(loo, new, [3])
+        assert torch.isinf(upper - lower)[:, 0].tolist() == [k == 2 for k in range(5)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_few_of_the_rows_of_a_bag_are_missed_by_the_others(seed: int) -> None:
+    """At most 2κ − 1 of the rows beside S, each as the new one, whatever the rows are."""
+    X, y = rows_of(43, 2, seed)
+    y[25:] += 2 * X[25:, 0].exp() * (torch.arange(18) % 3 == 0)
+    passes, apart = passes_of(X[:20], 12, True, scaled=True), torch.arange(20)
+    bag = torch.arange(20, 43)
+    for rank in (1, 2, 5):
+        missed = 0
+        for new in bag:
+            rows = torch.cat([apart, bag[bag != new]])
+            loo = passes.models(X[rows], y[rows], torch.arange(20, 42))
+            _, lower, upper = plus(loo, X[new][None], [rank])
+            missed += not bool(lower[0, 0] <= y[new] <= upper[0, 0])
+        assert missed <= 2 * rank - 1
 
 
 def test_squares_of_tiny_targets_are_not_taken_for_zero() -> None:

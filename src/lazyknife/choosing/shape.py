@@ -13,8 +13,13 @@ mean log g_i + log mean N_ij/g_i over i ≠ j, plus a minimum gain for all but t
 part in its own average. All of it is a function of the rows without j and of x. Another shape is
 another ``Offer`` of ``offers``.
 
-**On rows set aside,** which no model leaves out: σ(x) = exp(k(x)ᵀc + β), a kernel ridge for the
-logarithms of their left-out errors. Given those rows σ is fixed (``NoiseModel``).
+**On rows set aside,** which no model leaves out: boosted quantile curves of their left-out
+residuals e on a row x and its prediction p by the ridge of those rows. With the curves q₋ at α/2
+and q₊ at 1 − α/2, an interval is f(x) + c ∓ R·σ, c = (q₋ + q₊)/2 and σ = (q₊ − q₋)/2, but no less
+than a part of the median of |e|; the score of a row is |y − f(x) − c|/σ. Given those rows c and σ
+are fixed functions of x (``QuantileShape``). Trees compare p with cuts: where rounding may decide,
+a row is *doubtful*. One that is left out then has an infinite score, and a new one an infinite
+interval.
 """
 
 from __future__ import annotations
@@ -27,13 +32,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ..compute import Machine
+from ..data.own_scaling import SHIFT
 from ..networks import wide
-from ..ridge.dual import DualSystem
 from ..ridge.leave_one_out import two_left_out
 from ..ridge.problem import System
 from ..ridge.rounding import FIRST_ORDER, GAMMA
 from ..ridge.system import Ridge
-from ..tangent import Features, WideTangent
+from ..tangent import WideTangent
+from ..tangent.trees import Trees, grow
 from .likelihood import replaced
 
 AVERAGES = (
@@ -48,10 +55,18 @@ MINIMUM_GAIN = 2.0  # over the number of rows
 FARTHEST = 2.5  # levels beyond this many standard deviations count as this many
 TIE = 1e-6
 HEAVY = 100.0  # times the errors of all other rows, above which r_j is replaced
-# Relative error of the σ of rows set aside by rounding: far above what a few thousand terms of
-# order one can add up to, and for larger terms this many times a random walk of as many roundings.
-STRETCH, SAFETY = 1e-9, 8.0
-LOWEST = 0.1  # part of the median that is added to errors before their logarithm is taken
+# Relative errors of c and σ by rounding. Trees have the same sums in every batch, so few operations
+# round differently.
+STRETCH = 1e-12
+LOWEST = 0.1  # part of the median of |e| that σ is at least
+FEWEST_SHAPED = 150  # rows that a shape is learnt from
+LEAST_GAIN = 0.01  # of the interval score
+FOLDS = 5
+# Trees for few rows, and for many.
+SMALL_TREES = {"max_iter": 60, "min_samples_leaf": 40, "max_leaf_nodes": 8}
+LARGE_TREES = {"max_iter": 100, "min_samples_leaf": 20, "max_leaf_nodes": 15}
+MANY_SHAPED = 4000
+GRID_BITS, LEAST_SPREAD = 12, 1e-300
 
 
 class Errors(NamedTuple):
@@ -283,47 +298,89 @@ def _mean(sizes: Tensor) -> Tensor:
     return sizes.sum(dim=0) / (len(sizes) - 1)
 
 
+class Shaped(NamedTuple):
+    """The shape at m rows; every field has shape (m,)."""
+
+    shift: Tensor  # c
+    scale: Tensor  # σ
+    error: Tensor  # bounds on the errors of c by rounding; infinite where it may decide
+
+    @classmethod
+    def constant(cls, like: Tensor) -> Shaped:
+        """Intervals around f(x) of one width, at as many rows as another tensor has."""
+        zero = like.new_zeros(()).expand(len(like))
+        return cls(zero, zero + 1, zero)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Shaped]) -> Shaped:
+        """All rows."""
+        return cls(*(torch.cat(field) for field in zip(*parts, strict=True)))
+
+
 @dataclass(frozen=True)
-class NoiseModel:
-    """σ(x) = exp(k(x)ᵀc + β), learnt on rows set aside, the exponent kept within limits."""
+class QuantileShape:
+    """c(x) and σ(x), learnt on rows set aside."""
 
-    tangent: WideTangent
-    points: Features  # the rows
-    coefficients: Tensor  # c, shape (rows,)
-    intercept: Tensor  # β, a single number
-    limits: tuple[float, float] = (-math.inf, math.inf)  # the smallest and the largest log σ
-    error: float = STRETCH  # bound on the relative error of σ by rounding
+    low: Trees  # q₋, of the features and p
+    high: Trees
+    floor: float  # the least σ
 
-    def __call__(self, X: Tensor) -> Tensor:
-        """σ of each row, shape (m,)."""
-        kernel = self.tangent.kernel(self.tangent.features(X), self.points)
-        return torch.exp((kernel @ self.coefficients + self.intercept).clamp(*self.limits))
-
-
-def log_errors(errors: Tensor) -> Tensor:
-    """log(|e| + ε), shape (m,), where ε is a small part of the median of |e|."""
-    sizes = errors.abs()
-    tiny = torch.finfo(sizes.dtype).tiny
-    return (sizes + LOWEST * sizes.median()).clamp(min=tiny).log()
+    def at(self, X: Tensor, levels: Tensor, errors: Tensor) -> Shaped:
+        """The shape at rows whose p are given, with bounds on their errors, all on one device."""
+        rows = torch.cat([X, levels[:, None]], dim=1)
+        low, high = self.low(rows), self.high(rows)
+        shift, scale = (low + high) / 2, ((high - low) / 2).clamp(min=self.floor)
+        cuts = torch.cat([trees.cuts_of(X.shape[1]) for trees in (self.low, self.high)])
+        ends = cuts.new_tensor([-torch.inf, torch.inf])
+        cuts = torch.cat([ends, cuts]).sort().values
+        above = torch.searchsorted(cuts, levels).clamp(1, len(cuts) - 1)
+        clear = torch.minimum(levels - cuts[above - 1], cuts[above] - levels) > errors
+        return Shaped(shift, scale, torch.where(clear, STRETCH * shift.abs(), torch.inf))
 
 
-def fit_noise_model(
-    tangent: WideTangent, X: Tensor, errors: Tensor, ridge: float
-) -> NoiseModel | None:
-    """Return σ, from a kernel ridge for the logarithms of left-out errors of rows, with this λ.
+def fit_shape(
+    X: Tensor, levels: Tensor, errors: Tensor, alpha: float, seed: int, machine: Machine
+) -> QuantileShape | None:
+    """Learn the shape of intervals from left-out residuals of rows, in a random order.
 
-    None if a constant describes the errors as well, compared by mean log σ_i + log mean |e_i|/σ_i,
-    where σ_i is that of the row, left out.
+    None if constant widths give about the same interval score, or a lower one, on rows that were
+    not learnt from. Rounding hardly ever moves ``levels`` across a cut: trees see them on a grid.
     """
-    points, targets = tangent.features(X), log_errors(errors)
-    kernel = tangent.gram(points)
-    largest = float(kernel.abs().max())
-    solved = DualSystem(kernel, targets, True, tangent.machine).solve(ridge)
-    logs, sizes = targets - solved.left_out, errors.abs()
-    gain = sizes.mean().log() - logs.mean() - (sizes * torch.exp(-logs)).mean().log()
-    if not float(gain) > math.log(len(X)) / len(X):
+    count, floor = len(errors), LOWEST * float(errors.abs().median())
+    if count < FEWEST_SHAPED or not floor > 0 or not bool(errors.isfinite().all()):
         return None
-    terms = largest * float(solved.dual.abs().sum())
-    error = SAFETY * torch.finfo(targets.dtype).eps * math.sqrt(len(X)) * terms
-    limits = float(targets.min()), float(targets.max())
-    return NoiseModel(tangent, points, solved.dual, solved.intercept, limits, max(STRETCH, error))
+    size = SMALL_TREES if count < MANY_SHAPED else LARGE_TREES
+    rows = torch.cat([X, _on_grid(levels)[:, None]], dim=1)
+
+    def learnt(kept: Tensor) -> QuantileShape:
+        low, high = (
+            grow(rows[kept], errors[kept], seed, machine, loss="quantile", quantile=q, **size)
+            for q in (alpha / 2, 1 - alpha / 2)
+        )
+        return QuantileShape(low, high, floor)
+
+    folds = torch.arange(count, device=X.device) % FOLDS
+    nothing, parts = torch.zeros_like(errors), list[Shaped]()
+    for k in range(FOLDS):
+        held = folds == k
+        parts.append(learnt(~held).at(X[held], levels[held], nothing[held]))
+    errors_held = torch.cat([errors[folds == k] for k in range(FOLDS)])
+    found, plain = Shaped.joined(parts), Shaped.constant(errors)
+    gain = 1 - _score(errors_held, found, alpha) / _score(errors_held, plain, alpha)
+    return learnt(folds >= 0) if gain >= LEAST_GAIN else None
+
+
+def _score(errors: Tensor, shape: Shaped, alpha: float) -> float:
+    """Interval score of a shape whose scale is set by the same rows."""
+    sizes = (errors - shape.shift).abs()
+    margins = (sizes / shape.scale).quantile(1 - alpha) * shape.scale
+    return float((2 * margins + 2 / alpha * (sizes - margins).clamp(min=0.0)).mean())
+
+
+def _on_grid(values: Tensor) -> Tensor:
+    """Values on a grid far finer than their spread, a power of 2, which few sums hit exactly."""
+    spread = float(values.quantile(0.75) - values.quantile(0.25)) or float(values.std())
+    if not spread > LEAST_SPREAD:
+        return values
+    grid = 2.0 ** (round(math.log2(spread)) - GRID_BITS)
+    return ((values / grid - SHIFT).round() + SHIFT) * grid

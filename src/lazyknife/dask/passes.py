@@ -67,7 +67,7 @@ VALUES: dict[str, Callable[[StreamedModels, float], Tensor]] = {
     "size": lambda models, eta: models.residuals.abs(),
     # By rounding; −∞ where nothing is known.
     "error": lambda models, eta: torch.where(
-        torch.isfinite(models.rounding.own), models.errors, -torch.inf
+        torch.isfinite(models.scores), models.errors, -torch.inf
     ),
 }
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,17 +20,15 @@ from torch import Tensor
 from ..choosing.candidates import CandidateStep, wide_tangent
 from ..choosing.record import ChosenSettings
 from ..choosing.rows import MANY, drawn_part, part_of
-from ..choosing.shape import fit_noise_model, log_errors
-from ..choosing.shared import Holdout, KernelFit, NetworkFits, choose_network
+from ..choosing.shape import fit_shape
+from ..choosing.shared import Holdout, choose_network
 from ..compute import one_thread
-from ..data.own_scaling import FeatureScale
 from ..intervals import Construction, find_construction
 from ..intervals.streamed import Passes, StreamedModels
-from ..networks import KINDS, is_known, wide
-from ..tangent import Landmarks, WideTangent
+from ..networks import is_known
+from ..tangent import Landmarks
 
 LOG = logging.getLogger("lazyknife")
-AMOUNT = 2000  # rows that σ is learnt from
 # Landmarks: n·d² stays below this where that leaves enough of them.
 WORK, FEWEST, MOST = 2e11, 512, 2000
 
@@ -54,6 +52,7 @@ class PartedStep(CandidateStep):
 
     relevance: bool  # whether a weight for each feature is searched
     progress: bool = False  # whether to show progress bars
+    alpha: float = 0.1  # the level for which the shape of intervals is learnt
 
     def models(self, X: Tensor, y: Tensor) -> tuple[StreamedModels, ChosenSettings]:
         """Choose on the part, and solve."""
@@ -73,43 +72,29 @@ class PartedStep(CandidateStep):
         """What is chosen on a part of n rows, which is given in a random order."""
         frame = self.frames(X, [torch.arange(0)], centered=True)[0]
         networks = [each.weighted for each in self.candidates if each.weighted is not None]
-        best, tangent, found = self._fitted(networks, X, y, frame, self.ridge)
+        framed, targets = self.machine.put(frame.apply(X)), self.machine.put(y)
+        rows = Holdout(framed, targets, frame.nominal, self.intercept, self.relevance, self.ridge)
+        found = choose_network(networks, rows, self.machine, self.progress)
+        best = found.fits[found.best]
+        tangent = wide_tangent(networks[found.best], frame, best.weights, self.machine)
         basis = Landmarks.of(tangent, X[: landmarks_of(n)])
         center = float(y.mean()) if self.intercept else 0.0
         passes = Passes(basis, best.ridge, self.intercept, center)
         first = passes.models(X, y, torch.arange(len(y)))  # of the part alone
-        amount = None
-        if self.widths != "constant":  # σ is computed at every row: by kernels that are cheap
-            cheap = [network for network in networks if KINDS[str(network.kind)].is_power]
-            logs = log_errors(first.residuals)
-            own, like, _ = self._fitted(cheap or networks, X, logs, frame, None)
-            amount = fit_noise_model(like, X[:AMOUNT], first.residuals[:AMOUNT], own.ridge)
-        passes = replace(passes, amount=amount, start=first.solved.weights)
+        shape, errors = None, first.residuals
+        if self.widths != "constant":
+            given = (self.machine.put(X), targets - errors, errors)
+            shape = fit_shape(*given, self.alpha, self.seed, self.machine)
+        passes = replace(passes, shape=shape, start=first.solved.weights)
         return passes, ChosenSettings(
             networks=tuple(candidate.name for candidate in self.candidates),
             each_network=np.array([found.best]),
             each_weights=np.array([best.weights]),
             each_ridge=np.array([best.ridge]),
-            each_widths=("constant" if amount is None else "learnt",),
+            each_widths=("constant" if shape is None else "learnt",),
             each_gap=np.array([found.gaps]),
             rows=n - len(y),
             evaluated=sum(fit.evaluations for fit in found.fits),
             searched=len(y),
             landmarks=basis.size,
         )
-
-    def _fitted(
-        self,
-        networks: Sequence[wide],
-        X: Tensor,
-        targets: Tensor,
-        frame: FeatureScale,
-        ridge: float | None,
-    ) -> tuple[KernelFit, WideTangent, NetworkFits]:
-        """The best network for some targets: its weights and λ, its tangent, and all fits."""
-        framed, y = self.machine.put(frame.apply(X)), self.machine.put(targets)
-        rows = Holdout(framed, y, frame.nominal, self.intercept, self.relevance, ridge)
-        found = choose_network(networks, rows, self.machine, self.progress)
-        best = found.fits[found.best]
-        tangent = wide_tangent(networks[found.best], frame, best.weights, self.machine)
-        return best, tangent, found

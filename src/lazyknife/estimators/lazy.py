@@ -134,8 +134,8 @@ class LazyJackknifeRegressor(IntervalRegressor):
         What the width of an interval depends on: ``"constant"``, nothing; ``"leverage"``, the
         distance of the row from the training rows; ``"auto"``, where models choose λ or a network:
         leverage, times a factor that every model chooses, or with more than 1,000 rows, if all
-        networks are infinitely wide, a size of errors learnt from the part of the rows that makes
-        the choices. None is ``"auto"`` there, else ``"constant"``. Full conformal has
+        networks are infinitely wide, quantiles of errors at ``alpha``, learnt from the part of the
+        rows that makes the choices; intervals may then lie to one side of the point prediction. None is ``"auto"`` there, else ``"constant"``. Full conformal has
         ``"leverage"`` built in.
     feature_weights
         ``"auto"``: every model searches a weight for each feature of infinitely wide networks, if
@@ -556,7 +556,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
             return FullStep(*common)
         relevance = self.feature_weights is not None
         if self._parted(n, [candidate.network for candidate in candidates]):
-            return PartedStep(*common, relevance, self.verbose)
+            return PartedStep(*common, relevance, self.verbose, self.alpha)
         return ChoosingStep(*common, self.construction, relevance, self.folds, self.verbose)
 
     def _parted(self, n: float, networks: Iterable[object]) -> bool:

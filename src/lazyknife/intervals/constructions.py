@@ -172,8 +172,9 @@ def around_point(point: Tensor, residuals: Tensor, ranks: Sequence[int]) -> Ends
 
 
 def _outwards(found: Predictions, lower: Tensor, upper: Tensor) -> Ends:
-    """Widen the ends by the bounds on rounding, so that ties are covered."""
-    slack = found.slack.expand(len(lower))[:, None]
+    """Shift the ends, and widen them by the bounds on rounding, so that ties are covered."""
+    slack, shift = found.slack.expand(len(lower))[:, None], found.shift.to(lower)[..., None]
+    lower, upper = lower + shift, upper + shift
     return (
         found.point,
         lower - (slack + SUMS * lower.abs()),

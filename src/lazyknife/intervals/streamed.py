@@ -16,11 +16,19 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..choosing.shape import NoiseModel
+from ..choosing.shape import STRETCH, QuantileShape, Shaped
 from ..compute import Machine, blocks, track
 from ..records import Predictions
 from ..ridge.rounding import FEW_ROWS, largest
-from ..ridge.streamed import BLOCK_ROWS, Left, StreamedBounds, StreamedRidge, Sums
+from ..ridge.streamed import (
+    BLOCK_ROWS,
+    EPSILON,
+    Left,
+    StreamedBounds,
+    StreamedRidge,
+    Sums,
+    product_error,
+)
 from ..tangent import Landmarks
 from .window import Among, FullPrediction, Windowed
 
@@ -32,15 +40,14 @@ class LeftOut(NamedTuple):
 
     rows: Tensor  # as they were given
     left: Left
-    own: Tensor  # σ, shape (rows,), or a single 1
+    shape: Shaped
     size: float  # the largest |y|
 
     @classmethod
     def joined(cls, parts: Sequence[LeftOut]) -> LeftOut:
         """All rows."""
-        rows, lefts, owns, sizes = zip(*parts, strict=True)
-        own = torch.cat([own.expand(len(part)) for own, part in zip(owns, rows, strict=True)])
-        return cls(torch.cat(rows), Left.joined(lefts), own, max(sizes))
+        rows, lefts, shapes, sizes = zip(*parts, strict=True)
+        return cls(torch.cat(rows), Left.joined(lefts), Shaped.joined(shapes), max(sizes))
 
 
 @dataclass(frozen=True)
@@ -51,7 +58,7 @@ class Passes:
     ridge: float  # λ
     intercept: bool  # whether there is a last feature of 1, which is not penalised
     center: float  # subtracted from y
-    amount: NoiseModel | None = None  # σ; None: 1
+    shape: QuantileShape | None = None  # of intervals, by the first guess; None: constant widths
     start: Tensor | None = None  # a first guess of the weights, shape (q,); None: 0
 
     @property
@@ -111,8 +118,16 @@ class Passes:
         """The second pass, for rows that are part of the sums; ``rows`` are their features."""
         rows = self.features(X)[0] if rows is None else rows
         found = solved.leave_out(rows, self.targets(rows, y))
-        own = found.residuals.new_ones(1) if self.amount is None else self.amount(X)
-        return LeftOut(X, found, own, largest(y))
+        return LeftOut(X, found, self.shaped(X, rows, found.norms), largest(y))
+
+    def shaped(self, X: Tensor, rows: Tensor, norms: Tensor) -> Shaped:
+        """The shape of intervals at rows with these features."""
+        if self.shape is None:
+            return Shaped.constant(norms)
+        weights = rows.new_zeros(rows.shape[1]) if self.start is None else self.start
+        levels, unit = rows @ weights + self.center, product_error(weights, self.feature_error)
+        errors = unit * (1 + norms).sqrt() + EPSILON * (levels.abs() + abs(self.center))
+        return self.shape.at(self.machine.put(X), levels, errors)
 
     def features(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """φ, shape (m, q), and ‖φ‖² without the intercept, shape (m,)."""
@@ -172,8 +187,8 @@ class FullModel:
 
     @property
     def stretch(self) -> float:
-        """Relative error of σ by rounding."""
-        return 0.0 if self.passes.amount is None else self.passes.amount.error
+        """Relative error of widths by rounding."""
+        return 0.0 if self.passes.shape is None else STRETCH
 
     def point(self, X: Tensor) -> Tensor:
         """Predictions of the full model."""
@@ -183,13 +198,14 @@ class FullModel:
         """The full model at some rows, and L⁻¹φ of them."""
         rows, norms = self.passes.features(X)
         half, point = self.solved.half(rows), rows @ self.solved.weights + self.passes.center
-        leverages, one, amount = half.square().sum(dim=0), point.new_ones(()), self.passes.amount
+        leverages, shape = half.square().sum(dim=0), self.passes.shaped(X, rows, norms)
         found = Predictions(
             point,
             point.new_empty(len(point), 0),
-            one.expand(len(point)) if amount is None else amount(X),
-            one * self.stretch,
-            self.rounding.slack(leverages, norms),
+            shape.scale,
+            point.new_tensor(self.stretch),
+            self.rounding.slack(leverages, norms) + shape.error,
+            shape.shift,
         )
         return FullPrediction(found, leverages.sqrt(), half.T)
 
@@ -219,8 +235,9 @@ class StreamedModels(FullModel, Windowed):
     @cached_property
     def scores(self) -> Tensor:
         """R, rounded up, shape (n,); infinite where the model is undetermined."""
-        own = self.rounding.own
-        sizes: Tensor = (self.residuals.abs() + own) / self.out.own * (1 + self.stretch)
+        shift, scale, error = self.out.shape
+        own = self.rounding.own + error
+        sizes: Tensor = ((self.residuals - shift).abs() + own) / scale * (1 + self.stretch)
         return torch.where(torch.isinf(own) | sizes.isnan(), torch.inf, sizes)
 
     @cached_property
@@ -242,7 +259,7 @@ class StreamedModels(FullModel, Windowed):
         return self.rounding.slack(self.out.left.leverages, self.out.left.norms) + self.rounding.own
 
     def typical_error(self) -> tuple[float, float]:
-        known = torch.isfinite(self.rounding.own)
+        known = torch.isfinite(self.scores)
         if not known.any():
             return math.inf, math.inf
         return float(self.errors[known].median()), self.stretch

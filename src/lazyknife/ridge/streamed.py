@@ -79,6 +79,12 @@ class StreamedBounds(NamedTuple):
         return slopes * leverages.sqrt() + self.constant * (1 + norms).sqrt()
 
 
+def product_error(weights: Tensor, feature_error: float) -> float:
+    """Bound the error of φᵀw for given weights, over √(1 + ‖φ‖²)."""
+    error = SAFETY * feature_error + EPSILON * math.sqrt(len(weights))
+    return error * float(weights.norm())
+
+
 class Extremes(NamedTuple):
     """What bounds on rounding need of all rows; those of several sets of rows can be joined."""
 
@@ -187,13 +193,13 @@ class StreamedRidge:
         nothing = self.weights[:0]
         if math.isinf(extremes.least):
             return StreamedBounds(math.inf, math.inf, math.inf, nothing)
-        error, length = SAFETY * feature_error, float(self.weights.norm())
-        slope = self._strain * extremes.load
-        slope += error * math.sqrt(self.count) * (length + self.size / math.sqrt(self.ridge / 2))
+        length = float(self.weights.norm())
+        slope, moved = self._strain * extremes.load, length + self.size / math.sqrt(self.ridge / 2)
+        slope += SAFETY * feature_error * math.sqrt(self.count) * moved
         many, first = math.sqrt(len(self.lower)), float((self.weights - self.step).norm())
         lost = many * math.sqrt(self.trace) * first + math.sqrt(self.count) * size
         slope += EPSILON * lost  # of the targets
-        constant = (error + EPSILON * many) * length + EPSILON * size
+        constant = product_error(self.weights, feature_error) + EPSILON * size
         worst = math.sqrt(min(RARE, extremes.least))
         steep = max(slope, slope + self._strain * extremes.known) / worst
         return StreamedBounds(slope / math.sqrt(RARE), constant, steep, nothing)
