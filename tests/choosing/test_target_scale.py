@@ -53,7 +53,7 @@ def test_scales_are_those_of_each_models_own_rows(seed: int) -> None:
     sets = (
         [np.array([j]) for j in range(len(y))] if seed % 2 else np.array_split(np.arange(len(y)), 3)
     )
-    found = scales_of_y(y, [*sets, np.empty(0, dtype=int)])
+    found = scales_of_y(torch.from_numpy(y), [*sets, np.empty(0, dtype=int)])
     assert found.scales[0] is None
     assert not found.offsets[:, 0].any()
     for k, rows in enumerate([*sets, []]):
@@ -65,7 +65,7 @@ def test_scales_are_those_of_each_models_own_rows(seed: int) -> None:
         for scale, cost in zip(found.scales, found.offsets[k], strict=True):
             if scale in offered and scale:
                 assert cost == pytest.approx(own[scale.kind][1], rel=1e-9)
-    assert found.targets(y).shape == (len(found.scales), len(y))
+    assert found.targets(torch.from_numpy(y)).shape == (len(found.scales), len(y))
 
 
 def skewed(seed: int, n: int) -> tuple[Array, Array, Array]:

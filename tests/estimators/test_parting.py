@@ -42,7 +42,7 @@ def rows_of(kind: str, n: int, p: int, seed: int) -> tuple[Tensor, Tensor]:
 def step_of(networks: tuple[wide, ...] = NETWORKS, **settings: Any) -> PartedStep:
     candidates = [Candidate(str(network), network) for network in networks]
     terms: dict[str, Any] = {"ridge": None, "intercept": True, "scaled": True, "seed": 3}
-    terms |= {"nominal": None, "widths": "auto", "relevance": True}
+    terms |= {"nominal": None, "widths": "auto", "any_scale": False, "relevance": True}
     return PartedStep(candidates, machine=Machine(budget=2**28), **terms | settings)
 
 
@@ -64,7 +64,10 @@ CHANGES: dict[str, tuple[Any, float]] = {
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"widths": "constant"}, {"ridge": 0.1}, {"intercept": False}, {"relevance": False}],
+    [
+        *({}, {"widths": "constant"}, {"ridge": 0.1}, {"intercept": False}, {"relevance": False}),
+        {"any_scale": True},
+    ],
 )
 def test_a_row_moves_nothing_of_the_model_without_it(settings: Any, change: str) -> None:
     shaped = settings.get("widths") != "constant"

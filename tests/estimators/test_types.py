@@ -28,7 +28,7 @@ def names(annotation: object) -> set[str]:
         ("widths", WIDTHS),
         ("loss", LOSSES),
         ("scaling", {name for name in TRANSFORMS if name is not None}),
-        ("target_transform", TARGETS),
+        ("target_transform", {*TARGETS, "auto"}),
     ],
 )
 def test_literals_are_the_keys_of_the_dicts_of_variants(setting: str, known: object) -> None:

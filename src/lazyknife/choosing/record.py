@@ -126,7 +126,7 @@ class ChosenSettings:
             f"{name:{size}}  {count:6d}" for name, count in Counter(self.widths).most_common()
         ]
         counts = np.bincount(self.scale_of_y[:-1], minlength=len(self.scales_of_y))
-        if counts[0] < counts.sum():
+        if any(scale and k for scale, k in zip(self.scales_of_y, counts, strict=True)):
             lines += ["", f"{'scale of y':{size}}  models"]
             names = [str(scale or "y itself") for scale in self.scales_of_y]
             lines += [f"{name:{size}}  {k:6d}" for name, k in zip(names, counts, strict=True) if k]

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ..data.compression import Compression
 from ..data.own_scaling import rounded
@@ -37,17 +38,22 @@ class ScalesOfY(NamedTuple):
     offsets: Array
     doubtful: NDArray[np.bool_]  # whether rounding may have decided a unit, shape (models,)
 
-    def targets(self, y: Array) -> Array:
+    def targets(self, y: Tensor) -> Tensor:
         """Targets on every scale, shape (scales, n)."""
-        return np.stack([y if scale is None else scale.forward(y) for scale in self.scales])
+        return torch.stack([on_scale(y, scale) for scale in self.scales])
 
 
 NO_SCALES = ScalesOfY((None,), np.zeros((1, 1)), np.zeros(1, dtype=bool))
 
 
-def scales_of_y(y: Array, left_out: Iterable[NDArray[np.intp]]) -> ScalesOfY:
+def on_scale(y: Tensor, scale: Compression | None) -> Tensor:
+    """Targets on a scale that models chose."""
+    return y if scale is None else torch.from_numpy(scale.forward(y.numpy()))
+
+
+def scales_of_y(y: Tensor, left_out: Iterable[NDArray[np.intp]]) -> ScalesOfY:
     """Return the scales that models without some sets of rows may choose from."""
-    owns = [np.delete(y, rows) for rows in left_out]
+    owns = [np.delete(y.numpy(), rows) for rows in left_out]
     middles = np.array([_middle(own) for own in owns])
     powers, unsure = (part.numpy() for part in rounded(torch.from_numpy(middles).log2()))
     powers = powers.clip(-LARGEST, LARGEST)
@@ -56,7 +62,7 @@ def scales_of_y(y: Array, left_out: Iterable[NDArray[np.intp]]) -> ScalesOfY:
     offsets = [np.zeros(len(owns))]
     for kind, (share, gain) in KINDS.items():
         for power in np.unique(powers):
-            scale = Compression(kind, share * 2.0**power)
+            scale = Compression(kind, float(share * 2.0**power))
             offered = (powers == power) & (one_sign | (kind != "log"))
             if offered.any():
                 slopes = np.array([scale.log_slope(own).mean() for own in owns])

@@ -42,7 +42,8 @@ def fit_collection(
     given = prepare(model, *part, None, None)._replace(seeds=seeds)
     step = dask_step(model, given, len(rows))
     passes, choice = step.chosen(given.X, given.y, len(rows))
-    reading = Reading(given.reader, given.scaling, given.target, type(model).__name__)
+    target = given.target.on(choice.target_scale)
+    reading = Reading(given.reader, given.scaling, target, type(model).__name__)
     leaving = Leaving(len(rows) - len(apart), len(apart))
     rank = kappa(model.alpha, len(rows) - len(apart))
     loo, size = fit_parts(passes, rows, reading, apart, given.X, rank)
@@ -56,7 +57,7 @@ def fit_collection(
         "n_samples_fit_": len(rows),
     }
     certifier = model._certifier(largest, composed([]), loo, leaving)
-    return part[0], given, Fitted(loo, certifier, attributes)
+    return part[0], given, Fitted(loo, certifier, attributes, target)
 
 
 def dask_step(model: LazyJackknifeRegressor, given: Given, n: int) -> PartedStep:

@@ -23,7 +23,7 @@ from ..choosing.record import ChosenSettings
 from ..choosing.rows import MANY, SEARCHED, SHARED, draw_part, places_in, rows_apart
 from ..choosing.shape import Errors, choose_factors, errors_of, joined
 from ..choosing.space import CandidateKernels, Exponents, GridPoint, weights_of
-from ..choosing.target_scale import NO_SCALES, ScalesOfY, scales_of_y
+from ..choosing.target_scale import NO_SCALES, ScalesOfY, on_scale, scales_of_y
 from ..compute import few_threads
 from ..data.compression import Compression
 from ..data.own_scaling import FeatureScales
@@ -98,7 +98,7 @@ class ChoosingStep(CandidateStep):
         if not self.any_scale:
             return NO_SCALES
         sets = torch.arange(len(y)).split(1) if folds is None else folds
-        return scales_of_y(y.numpy(), [*(rows.numpy() for rows in sets), np.empty(0, dtype=int)])
+        return scales_of_y(y, [*(rows.numpy() for rows in sets), np.empty(0, dtype=int)])
 
     def _shared(self, X: Tensor, y: Tensor) -> tuple[RoundedModels, ChosenSettings]:
         """Rows that are set aside choose for all models, and train them, but are not left out."""
@@ -136,7 +136,7 @@ class ChoosingStep(CandidateStep):
         units = [self.unit(candidate, X) for candidate in self.candidates]
         framed = [self.machine.put(frames[k].apply(X)) for k in range(len(frames))]
         kernels = CandidateKernels(networks, units, framed, frames[0].nominal)
-        targets = self.machine.put(torch.from_numpy(scales.targets(y.numpy())))
+        targets = self.machine.put(scales.targets(y))
         values = PointValues(kernels, targets, self.intercept, self.machine, folds)
         models = list(map(ModelSearch, frames.of.tolist(), columns))
         relevance = self.relevance and is_narrow(X)
@@ -162,7 +162,7 @@ class ChoosingStep(CandidateStep):
         scales: Sequence[Compression | None],
     ) -> ChosenModels:
         """Solve at every place, and let every model choose its widths."""
-        each_y = [y if s is None else torch.from_numpy(s.forward(y.numpy())) for s in scales]
+        each_y = [on_scale(y, scale) for scale in scales]
         X, each_y = self.machine.put(X), [self.machine.put(one) for one in each_y]
         y = each_y[0]
         stands = zip(frames.of.tolist(), found.points, found.scales.tolist(), strict=True)

@@ -10,25 +10,30 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..choosing.candidates import CandidateStep, wide_tangent
+from ..choosing.candidates import CandidateStep, is_narrow, wide_tangent
+from ..choosing.per_model import ModelSearch, PointValues, coordinate_search
 from ..choosing.record import ChosenSettings
 from ..choosing.rows import MANY, drawn_part, part_of
 from ..choosing.shape import fit_shape
 from ..choosing.shared import Holdout, choose_network
+from ..choosing.space import CandidateKernels
+from ..choosing.target_scale import on_scale, scales_of_y
 from ..compute import one_thread
+from ..data.compression import Compression
 from ..intervals import Construction, find_construction
 from ..intervals.streamed import Passes, StreamedModels
-from ..networks import is_known
+from ..networks import is_known, wide
 from ..tangent import Landmarks
 
 LOG = logging.getLogger("lazyknife")
+SCALED = 200  # rows that choose the scale of y
 # Landmarks: n·d² stays below this where that leaves enough of them.
 WORK, FEWEST, MOST = 2e11, 512, 2000
 
@@ -65,14 +70,17 @@ class PartedStep(CandidateStep):
         rest = torch.from_numpy(np.delete(np.arange(len(y)), own))
         with one_thread():
             passes, choice = self.chosen(X[own], y[own], len(y))
-            loo = passes.models(X, y, rest, self.progress)
+            loo = passes.models(X, on_scale(y, choice.target_scale), rest, self.progress)
         return loo, choice
 
     def chosen(self, X: Tensor, y: Tensor, n: int) -> tuple[Passes, ChosenSettings]:
         """What is chosen on a part of n rows, which is given in a random order."""
         frame = self.frames(X, [torch.arange(0)], centered=True)[0]
         networks = [each.weighted for each in self.candidates if each.weighted is not None]
-        framed, targets = self.machine.put(frame.apply(X)), self.machine.put(y)
+        framed = self.machine.put(frame.apply(X))
+        scale = self._scale_of_y(networks, framed[:SCALED], y[:SCALED], frame.nominal)
+        y = on_scale(y, scale)
+        targets = self.machine.put(y)
         rows = Holdout(framed, targets, frame.nominal, self.intercept, self.relevance, self.ridge)
         found = choose_network(networks, rows, self.machine, self.progress)
         best = found.fits[found.best]
@@ -97,4 +105,20 @@ class PartedStep(CandidateStep):
             evaluated=sum(fit.evaluations for fit in found.fits),
             searched=len(y),
             landmarks=basis.size,
+            scales_of_y=(scale,),
         )
+
+    def _scale_of_y(
+        self, networks: Sequence[wide], framed: Tensor, y: Tensor, nominal: Sequence[bool]
+    ) -> Compression | None:
+        """The scale of y that one model with these rows chooses."""
+        if not self.any_scale:
+            return None
+        offered = scales_of_y(y, [np.empty(0, dtype=int)])
+        kernels = CandidateKernels(networks, [1.0] * len(networks), [framed], nominal)
+        targets = self.machine.put(offered.targets(y))
+        values = PointValues(kernels, targets, self.intercept, self.machine)
+        models = [ModelSearch(0, len(y))]
+        free = self.relevance and is_narrow(framed), self.ridge is None
+        found = coordinate_search(values, models, *free, offsets=offered.offsets)
+        return offered.scales[int(found.scales[0])]

@@ -135,8 +135,8 @@ class LazyJackknifeRegressor(IntervalRegressor):
         distance of the row from the training rows; ``"auto"``, where models choose λ or a network:
         leverage, times a factor that every model chooses, or with more than 1,000 rows, if all
         networks are infinitely wide, quantiles of errors at ``alpha``, learnt from the part of the
-        rows that makes the choices; intervals may then lie to one side of the point prediction. None is ``"auto"`` there, else ``"constant"``. Full conformal has
-        ``"leverage"`` built in.
+        rows that makes the choices; intervals may then lie to one side of the point prediction.
+        None is ``"auto"`` there, else ``"constant"``. Full conformal has ``"leverage"`` built in.
     feature_weights
         ``"auto"``: every model searches a weight for each feature of infinitely wide networks, if
         there are at most 64 features; with more than 1,000 rows, if there are 5 rows of the search
@@ -160,18 +160,22 @@ class LazyJackknifeRegressor(IntervalRegressor):
     encoding
         A ``TableEncoder`` with settings for the columns of frames; None: its defaults.
     target_transform
-        The scale on which models are fitted to y: ``"log"`` (y above 0), ``"log1p"`` (above −1),
-        ``"logit"`` (between 0 and 1), ``"symlog"`` (heavy tails of both signs), or a pair
-        ``(function, inverse)`` of monotone functions of arrays. Points and ends are transformed
-        back, and coverage is untouched. A point is then the image of a mean: for ``"log"`` closer
-        to the median of y than to its mean. ``loo_`` and its residuals remain on that scale.
+        The scale on which models are fitted to y. ``"auto"``: where all networks are infinitely
+        wide, every model chooses on its own rows, by their likelihood: y itself, a root, or, if all
+        y have one sign, a logarithm; with more than 1,000 rows the part that makes the choices
+        does. None: y itself. ``"log"`` (y above 0), ``"log1p"`` (above −1), ``"logit"`` (between 0
+        and 1), ``"symlog"`` (heavy tails of both signs), or a pair ``(function, inverse)`` of
+        monotone functions of arrays. Points and ends are transformed back, and coverage is
+        untouched. A point is then the image of a mean: on a logarithm closer to the median of y
+        than to its mean. ``loo_`` and its residuals remain on the scale of the full-data model.
     bounds
         The smallest and the largest value that y can have, such as ``(0, None)``; points and ends
         beyond them are moved to them. The certificate assumes that y always lies within.
     alpha
         Level: intervals aim at a coverage of 1 − alpha.
     nu
-        Relaxation: widens every interval by ν on both sides, on the scale of ``target_transform``.
+        Relaxation: widens every interval by ν on both sides, on the scale of a given
+        ``target_transform``, or of y.
     device
         Where training, the lazy step and predictions run: ``"auto"`` (a GPU if there is one),
         ``"cpu"``, ``"cuda"`` or a ``torch.device``.

@@ -168,7 +168,8 @@ class ChosenModels:
                 scales = scales * self.factors.at(X, each)
                 stretch = stretch + self.factors.error + self.factors.steepness * slack
             elsewhere = [(g.members, g.elsewhere) for g in self.groups if g.elsewhere is not None]
-            return Predictions(self.point(X), each, scales, stretch, slack, elsewhere)
+            terms = (self.point(X), each, scales, stretch, slack)
+            return Predictions(*terms, elsewhere=elsewhere)
 
     @property
     def _reads(self) -> list[LinearModels]:
