@@ -136,17 +136,20 @@ def test_help_breaks_its_lines_where_the_screen_ends():
     assert "Usage: lazyknife predict [OPTIONS] [TRAIN] [TEST]" in lines
     text = " ".join(" ".join(lines).split())
     assert "They are printed unless --output or --html is given." in text
+    choices = "(plus | minmax | full | cv+ | jackknife | naive)"
+    assert choices in " ".join(text.replace("│", " ").split())
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["bogus"], "No such command 'bogus': see lazyknife --help"),
+        (["predicted"], "Did you mean 'predict': see lazyknife --help"),
         (["predict"], "TRAIN is missing: give TRAIN, TEST and --target, or NEW and --model"),
         (["fit"], "Missing argument 'TRAIN': see lazyknife fit --help"),
         (["predict", "a", "b", "--bogus"], "No such option: --bogus"),
         (["certify", "--n", "x"], "'--n': .*valid integer.*: see lazyknife certify --help"),
-        (["certify", "--n", "9", "--base", "x"], "'x' is not one of 'public', 'split'"),
+        (["certify", "--n", "9", "--base", "x"], "'--base': 'x' is not one of 'public', 'split'"),
         (["certify", "--n", "0"], "n=0: give a whole number of at least 1"),
         (["plan", "--n", "9", "--coverage", "2"], "coverage=2.0: give a number strictly between"),
         (

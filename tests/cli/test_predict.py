@@ -378,6 +378,8 @@ def test_warnings_of_the_library_are_one_line(folder):
         ({"test": "folder"}, "folder is a folder"),
         ({"train": "nowhere.csv"}, "nowhere.csv cannot be read (No such file or directory)"),
         ({"train": "empty.csv"}, "empty.csv: the file is empty"),
+        ({"train": "-"}, "standard input: the file is empty"),
+        ({"train": "-", "test": "-"}, "TRAIN and TEST are both -: give one of them as a file"),
         ({"train": "header.csv"}, "header.csv: the file has no rows"),
         ({"train": "binary.csv"}, "binary.csv is a binary file"),
         ({"train": "two.csv"}, "two.csv: 2 rows are too few: give at least 3"),
@@ -539,7 +541,7 @@ def test_a_report_of_one_row_draws_it(folder):
     one = ("--row", "a=1, b=2, c=3", "--html", "page.html", "--figure", "f.svg")
     printed = run("predict", "train.csv", "--target", "y", *one).stdout
     assert "new rows" in printed
-    assert "Wrote 1 interval to page.html." in printed
+    assert "Wrote 1 interval to page.html and f.svg." in printed
     svg = (folder / "f.svg").read_text()
     band = re.search(r'href="#(\w+)"[^>]*fill: #9ecae1', svg)[1]
     path = re.search(rf'<path id="{band}" d="([^"]*)"', svg)[1]

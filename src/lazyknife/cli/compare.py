@@ -15,7 +15,7 @@ from .fit import KINDS
 from .options import BASE, FILES, LAZY, RUN, option
 from .output import check_outputs, origin, spooled, write_outputs
 from .read_table import open_source
-from .report import Figure, Report, Table, Verdict, render
+from .report import Cell, Figure, Report, Table, Verdict, render
 from .rows import check_names, read_training
 
 if TYPE_CHECKING:
@@ -30,10 +30,11 @@ SHOWN = {
     "width": ("Width", "Narrow intervals are useful if they cover enough."),
     "seconds": ("Time", "Seconds to fit and to predict one fold, on one thread."),
 }
+FAILURE = ("failed", *[""] * len(SHOWN))  # instead of the numbers
 COLUMNS = ("method", *(title.lower() for title, _ in SHOWN.values()), "certified")
 NOTE = (
-    "Means over the folds; certified: the coverage that is guaranteed, if any. The CSV file has "
-    "every fold."
+    "Means over the folds ± standard errors; certified: the coverage that is guaranteed, if any. "
+    "The CSV file has every fold."
 )
 ROWS = f"Rows with their target: {KINDS}."
 METHOD = "Method to compare (may be repeated), instead of the usual ones; a wrong name lists all."
@@ -107,7 +108,8 @@ def compare(
         append(found)
         write_outputs(context.params, move, drawn, page)
     print_text(lead)
-    print_table("", COLUMNS, [_cells(row) for row in summary.to_dict("records")])
+    lines = [_cells(row) for row in summary.to_dict("records")]
+    print_table("", COLUMNS, [[cell.text for cell in line] for line in lines])
     if len(summary) > 1:
         print_text(f"\n{advice}")
     if output:
@@ -119,16 +121,19 @@ def compare(
         raise typer.Exit(FAILED)
 
 
-def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the means of a method, with their standard errors, in words."""
+def _cells(row: Mapping[str, Any]) -> tuple[Cell, ...]:
+    """Return the means of a method, with their standard errors, as they are shown and sorted."""
     if row["coverage"] != row["coverage"]:
-        return (row["method"], "failed", *[""] * len(SHOWN))
-    means = [
-        f"{in_figures(row[name], 3)} ± {in_figures(row[f'{name}_se'], 2)}"
+        return (Cell(row["method"]), *[Cell(text, missing=True) for text in FAILURE])
+    texts = {
+        name: f"{in_figures(row[name], 3)} ± {in_figures(row[f'{name}_se'], 2)}"
         for name in ("coverage", "score", "width")
+    } | {"seconds": in_figures(row["seconds"], 2), "certified": f"{row['certified']:.3f}"}
+    cells = [
+        Cell("none", missing=True) if row[name] != row[name] else Cell(text, repr(row[name]))
+        for name, text in texts.items()
     ]
-    certified = "none" if row["certified"] != row["certified"] else f"{row['certified']:.3f}"
-    return (row["method"], *means, in_figures(row["seconds"], 2), certified)
+    return (Cell(row["method"]), *cells)
 
 
 def draw(
@@ -147,10 +152,11 @@ def draw(
     panels = []
     for column in columns:
         name = SHOWN[column][0].lower()
-        label = name if column in ("coverage", "seconds") else f"{name}, {literal(target)}"
+        unit = {"coverage": "", "seconds": ", seconds"}.get(column, f", {literal(target)}")
         aim = 1 - advice.alpha if column == "coverage" else None
         errors = summary[f"{column}_se"]
-        panels.append(Panel(label, summary[column], errors, column == "seconds", aim, "1 − α"))
+        log = column == "seconds"
+        panels.append(Panel(name + unit, summary[column], errors, log, aim, "1 − α"))
     with style(scale):
         size = (4.5 * len(panels) + 0.5, max(4.2, 0.35 * len(summary)))
         figure = figures.Figure(figsize=size, layout="constrained")
@@ -174,16 +180,13 @@ def make_report(
     for column, (title, caption) in SHOWN.items():
         drawn = draw(summary, advice, target, [column], scale=1.6)  # for a phone
         figures.append(Figure(title, figure_svg(drawn, title=title, id_prefix=column), caption))
-    pairs = [(title.lower(), "± s.e.") for title, _ in SHOWN.values()]
-    columns = [name for column in SHOWN for name in (column, f"{column}_se")]
-    numbers = summary[["method", *columns, "certified"]].itertuples(index=False, name=None)
-    heads = ("method", *sum(pairs, ()), "certified")
+    lines = tuple(_cells(row) for row in summary.to_dict("records"))
     verdict = Verdict("Recommendation", advice.claim, advice.reasons)
     return Report(
         title="Methods compared",
         verdict=verdict if len(summary) > 1 else None,
         figures=tuple(figures),
-        tables=(Table("Methods", heads, tuple(numbers), NOTE, found.to_csv(index=False)),),
+        tables=(Table("Methods", COLUMNS, lines, NOTE, found.to_csv(index=False)),),
         glossary={name: ABOUT[name] for name in summary["method"]},
         **more,
     )

@@ -39,7 +39,7 @@ class OneLineErrors(TyperGroup):
                 raise
             context = getattr(error, "ctx", None)
             hint = "" if context is None else f": see {context.command_path} --help"
-            say_error(error.format_message().rstrip(".") + hint)
+            say_error(error.format_message().replace("Value error, ", "").rstrip(".?") + hint)
         sys.exit(USAGE)
 
 

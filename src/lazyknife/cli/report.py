@@ -28,6 +28,14 @@ class Figure(NamedTuple):
     caption: str = ""
 
 
+class Cell(NamedTuple):
+    """What a cell shows; ``value`` is its number for JavaScript, ``missing`` sorts it last."""
+
+    text: str
+    value: str | None = None
+    missing: bool = False
+
+
 class Table(NamedTuple):
     """A table that can be sorted by any of its columns.
 
@@ -37,7 +45,7 @@ class Table(NamedTuple):
 
     title: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[object, ...], ...]  # one cell per column: text, number, boolean or None
+    rows: tuple[tuple[object, ...], ...]  # texts, numbers, booleans, None or Cells
     note: str = ""  # a sentence below it
     csv: str = ""
 
@@ -102,14 +110,6 @@ def render(report: Report) -> str:
     )
 
 
-class Cell(NamedTuple):
-    """What a cell shows; ``value`` is its number for JavaScript, ``missing`` sorts it last."""
-
-    text: str
-    value: str | None = None
-    missing: bool = False
-
-
 def _table(table: Table) -> dict[str, Any]:
     """Return the table as the template takes it: cells as text, columns with their alignment."""
     rows = [[_cell(value) for value in row] for row in table.rows]
@@ -127,6 +127,8 @@ def _table(table: Table) -> dict[str, Any]:
 
 
 def _cell(value: Any) -> Cell:
+    if isinstance(value, Cell):
+        return value
     if hasattr(value, "item"):  # a numpy scalar
         value = value.item()
     if isinstance(value, bool):
