@@ -126,9 +126,12 @@ def _cells(row: Mapping[str, Any]) -> tuple[Cell, ...]:
     if row["coverage"] != row["coverage"]:
         return (Cell(row["method"]), *[Cell(text, missing=True) for text in FAILURE])
     texts = {
-        name: f"{in_figures(row[name], 3)} ± {in_figures(row[f'{name}_se'], 2)}"
-        for name in ("coverage", "score", "width")
-    } | {"seconds": in_figures(row["seconds"], 2), "certified": f"{row['certified']:.3f}"}
+        "coverage": f"{row['coverage']:.3f} ± {row['coverage_se']:.3f}",
+        "score": f"{in_figures(row['score'], 3)} ± {in_figures(row['score_se'], 2)}",
+        "width": f"{in_figures(row['width'], 3)} ± {in_figures(row['width_se'], 2)}",
+        "seconds": in_figures(row["seconds"], 2),
+        "certified": f"{row['certified']:.3f}",
+    }
     cells = [
         Cell("none", missing=True) if row[name] != row[name] else Cell(text, repr(row[name]))
         for name, text in texts.items()
