@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +16,7 @@ from .fit import KINDS
 from .options import BASE, FILES, LAZY, RUN, option
 from .output import check_outputs, origin, spooled, write_outputs
 from .read_table import open_source
-from .report import Cell, Figure, Report, Table, Verdict, render
+from .report import Cell, Figure, Report, Table, Verdict, cell_of, render
 from .rows import check_names, read_training
 
 if TYPE_CHECKING:
@@ -37,7 +38,11 @@ NOTE = (
     "The CSV file has every fold."
 )
 ROWS = f"Rows with their target: {KINDS}."
-METHOD = "Method to compare (may be repeated), instead of the usual ones; a wrong name lists all."
+NAMES = (  # of lazyknife.compare, which loads torch
+    *("naive", "jackknife+", "cv+", "split_conformal", "lazy_finetune", "lazyknife", "lazy_dp"),
+    *("mapie_cv_boosting", "mapie_cv_forest", "mapie_cv_gp"),
+)
+METHOD = f"Method to compare (may be repeated), instead of the usual ones ({', '.join(NAMES)})."
 SETTINGS = (
     opt.table(LAZY, alpha=(float, 0.1, "Level of the intervals."))
     | opt.table(
@@ -75,7 +80,11 @@ def compare(
     function of the inputs, on standardised targets. lazyknife is the default of predict. In Python,
     compare_methods also takes a dict of your own estimators.
     """
+    from ..data.checks import check_choice
+
     check_outputs(output, given["html"], given["figure"], [data])
+    for name in methods or ():
+        check_choice("method", name, NAMES)
     formats, roles = opt.formats_of(given), opt.roles_of(target, None, given)
     source = open_source(data, formats)
     check_names(source, None, roles)
@@ -127,16 +136,19 @@ def _cells(row: Mapping[str, Any]) -> tuple[Cell, ...]:
         return (Cell(row["method"]), *[Cell(text, missing=True) for text in FAILURE])
     texts = {
         "coverage": f"{row['coverage']:.3f} ± {row['coverage_se']:.3f}",
-        "score": f"{in_figures(row['score'], 3)} ± {in_figures(row['score_se'], 2)}",
-        "width": f"{in_figures(row['width'], 3)} ± {in_figures(row['width_se'], 2)}",
+        **{name: _with_error(row[name], row[f"{name}_se"]) for name in ("score", "width")},
         "seconds": in_figures(row["seconds"], 2),
         "certified": f"{row['certified']:.3f}",
     }
     cells = [
-        Cell("none", missing=True) if row[name] != row[name] else Cell(text, repr(row[name]))
+        Cell("none", missing=True) if row[name] != row[name] else cell_of(row[name], text)
         for name, text in texts.items()
     ]
     return (Cell(row["method"]), *cells)
+
+
+def _with_error(mean: float, error: float) -> str:
+    return "∞" if mean == math.inf else f"{in_figures(mean, 3)} ± {in_figures(error, 2)}"
 
 
 def draw(

@@ -11,7 +11,7 @@ import numpy as np
 
 from .console import in_figures
 from .output import safe_cells
-from .report import Cell, Figure, Report, Table, Verdict
+from .report import Figure, Report, Table, Verdict, cell_of
 
 if TYPE_CHECKING:
     from ..certificate import Certificate
@@ -225,7 +225,7 @@ def make_report(
     )
     rows = zip(outcome.levels, outcome.certificates, strict=True)
     guarantees = tuple(
-        (Cell(f"{i.alpha:g}", repr(i.alpha)), one.coverage, str(one).splitlines()[0])
+        (cell_of(i.alpha, f"{i.alpha:g}"), one.coverage, str(one).splitlines()[0])
         for i, one in rows
     )
     columns = ("alpha", "certified coverage", "certificate")
