@@ -10,6 +10,7 @@ import pytest
 import lazyknife as lk
 from command import check_self_contained, fail, run, succeed
 from lazyknife.cli import outcome, read_table
+from lazyknife.cli.outcome import is_too_low
 
 QUICK = ("--hidden", "4", "--ridge", "1.0")
 
@@ -110,6 +111,13 @@ def test_low_coverage_is_said(folder):
     result = run(*predict(new="shifted.csv"))
     assert result.exit_code == 0
     assert "COVERAGE BELOW THE CERTIFICATE" in result.stderr
+
+
+def test_a_few_misses_of_few_rows_are_no_warning():
+    """Far below by standard errors, and yet not rare: the law is skewed."""
+    assert not is_too_low(3, 5, 0.95, 40)
+    assert is_too_low(2, 5, 0.95, 40)
+    assert is_too_low(4, 5, 1.0, 40)
 
 
 def test_how_files_are_written_is_remembered(folder):
