@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import counted, listed
+from ..errors import counted, listed, quoted_list
 from ..sentences import BOTH_FILES, MARGINAL, POOLED
 from . import options as opt
 from .console import in_figures, plainly, print_table, print_text, say, say_notes
@@ -77,10 +77,13 @@ def predict(
 
         fitted = load_model(model, new, roles, reopen, given)
     else:
-        if train is None or target is None:
-            name = "--target" if train else "TRAIN"
-            ways = "give TRAIN, TEST and --target, or NEW and --model"
-            raise ValueError(f"{name} is missing: {ways}")
+        if train is None:
+            raise ValueError("TRAIN is missing: give TRAIN, TEST and --target, or NEW and --model")
+        if target is None:
+            columns = quoted_list(open_source(train, formats).columns)
+            raise ValueError(
+                f"--target is missing: give one of {columns}, or a --model for {train}"
+            )
         if test is not None and train.exists() and test.exists() and train.samefile(test):
             raise ValueError(f"{test}: TRAIN and TEST are the same file: give new rows as TEST")
         if train == test == STANDARD:
