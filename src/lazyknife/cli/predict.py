@@ -80,7 +80,7 @@ def predict(
         if train is None:
             raise ValueError("TRAIN is missing: give TRAIN, TEST and --target, or NEW and --model")
         if target is None:
-            columns = quoted_list(open_source(train, formats).columns)
+            columns = quoted_list(open_source(train, formats).columns, most=20)
             raise ValueError(
                 f"--target is missing: give one of {columns}, or a --model for {train}"
             )
