@@ -173,7 +173,7 @@ def draw(
         log = column == "seconds"
         panels.append(Panel(name + unit, summary[column], errors, log, aim, "1 − α"))
     with style(scale):
-        size = (4.5 * len(panels) + 0.5, max(4.2, 0.35 * len(summary)))
+        size = (3.1 * len(panels) + 1.9, max(4.2, 0.35 * len(summary)))
         figure = figures.Figure(figsize=size, layout="constrained")
         axes = figure.subplots(1, len(panels))
         plot_comparison(list(summary["method"]), panels, axes, best=advice.method)
