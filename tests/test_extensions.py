@@ -20,6 +20,8 @@ from lazyknife.base.method import Task
 from lazyknife.intervals import CONSTRUCTIONS
 from lazyknife.intervals.constructions import plus
 from lazyknife.losses import LOSSES
+from lazyknife.networks import KINDS
+from lazyknife.networks.kernels import Gaussian
 from lazyknife.records import INDEPENDENT, Base, Ends, LeaveOneOut, PrivacyCurve
 from lazyknife.ridge.system import RidgeModels
 from lazyknife.ridge.widths import WIDTHS, Leverage, LeverageScales
@@ -121,6 +123,23 @@ def test_widths(monkeypatch: pytest.MonkeyPatch) -> None:
     spreads = [np.ptp(fitted(widths=w).predict_interval(NEW).width) for w in ("leverage", "rooted")]
     assert 0 < spreads[1] < spreads[0]
     assert model.certificate_.coverage == fitted(widths="leverage").certificate_.coverage
+
+
+class Rational(Gaussian):
+    """1/(1 + Σ w²(x − x')²/2)."""
+
+    def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        return 1 / (1 + total)
+
+
+def test_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="kind='rational': choose from 'gaussian', 'laplace'"):
+        lk.wide("rational")
+    monkeypatch.setitem(KINDS, "rational", Rational())
+    model = lk.LazyJackknifeRegressor([lk.wide("rational"), lk.wide("relu")]).fit(X, y)
+    assert set(model.choice_.counts) == {"rational", "relu"}
+    assert sum(model.choice_.counts.values()) == 40
+    assert model.certificate_.coverage is not None
 
 
 @dataclass(frozen=True)

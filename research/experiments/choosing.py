@@ -104,35 +104,33 @@ def measures(rows: pd.DataFrame) -> pd.Series:
 
 
 def draw(rows: Rows) -> Figure:
-    """A line of panels for each table: networks, weights of features, intervals."""
+    """Two panels for each table: what models chose, and intervals."""
     summary = summarise(rows.intervals)
     names = rows.networks["table"].unique()
-    with style():
-        figure = Figure(figsize=(11, 2.9 * len(names)), layout="constrained")
-        axes = figure.subplots(len(names), 3, width_ratios=[1, 1.1, 2.2], squeeze=False)
-        for name, (left, middle, right) in zip(names, axes, strict=True):
+    with style(1.1):
+        figure = Figure(figsize=(9, 3.6 * len(names)), layout="constrained")
+        axes = figure.subplots(len(names), 2, width_ratios=[1, 1.7], squeeze=False)
+        for name, (left, right) in zip(names, axes, strict=True):
             networks, weights, intervals = (part[part["table"] == name] for part in rows)
-            draw_networks(networks, left)
-            draw_weights(weights, limits(rows.weights["weight"]), middle)
+            draw_weights(weights, limits(rows.weights["weight"]), left)
             draw_intervals(intervals, right)
-            left.set_title(f"{name}: networks that the models chose")
-            middle.set_title("weights of the features")
+            left.set_title(f"{name}\n{chosen(networks)}")
             right.set_title("\n".join(described(m, summary.loc[name, m]) for m in COLOUR))
-        legend_on_top(axes[0, 2])
+        legend_on_top(axes[0, 1])
     return figure
 
 
+def chosen(networks: pd.DataFrame) -> str:
+    """Which networks the models of a table chose."""
+    used = networks[networks["models"] > 0]
+    return ", ".join(
+        f"{n} models: {name}" for name, n in zip(used["network"], used["models"], strict=True)
+    )
+
+
 def described(method: str, line: pd.Series) -> str:
-    values = f"coverage {line['coverage']:.3f}, interval score {line['score']:.2f}"
-    return f"{method}: mean width {line['width']:.2f}, {values}"
-
-
-def draw_networks(part: pd.DataFrame, ax: Axes) -> None:
-    bare(ax)
-    bars = ax.barh(part["network"], part["models"], color=COLOUR["default"])
-    ax.bar_label(bars, padding=2, fontsize=font_size("ytick.label"))
-    ax.invert_yaxis()
-    ax.set(xlabel="leave-one-out models", xlim=(0, 1.12 * part["models"].sum()))
+    values = f"coverage {line['coverage']:.3f}, score {line['score']:.2f}"
+    return f"{method}: width {line['width']:.2f}, {values}"
 
 
 def draw_weights(part: pd.DataFrame, ends: tuple[float, float], ax: Axes) -> None:
@@ -173,8 +171,7 @@ def write(rows: Rows, docs: Path) -> None:
     """Write the rows and, from what a reader of the files finds, the figure."""
     folder = docs / "choosing"
     kept = {name: keep(part, folder / f"{name}.csv") for name, part in rows._asdict().items()}
-    for suffix in ("svg", "png"):
-        save_figure(draw(Rows(**kept)), folder / f"choosing.{suffix}")
+    save_figure(draw(Rows(**kept)), folder / "choosing.svg")
 
 
 def main(docs: Path) -> None:

@@ -61,19 +61,18 @@ def table_line(line: dict[str, Any], unit: float) -> tuple[str, ...]:
 def draw(rows: pd.DataFrame) -> Figure:
     """Intervals of the default estimator, and coverage and width of all methods."""
     summary = summarise_folds(rows)
-    with style():
-        figure = Figure(figsize=(13, 4), layout="constrained")
-        left, middle, right = figure.subplots(1, 3, width_ratios=[2, 1, 1])
-        plot_intervals(*new_rows(), ax=left)
-        for ax, column, target in ((middle, "coverage", 1 - ALPHA), (right, "width", None)):
+    with style(1.2):
+        figure = Figure(figsize=(8, 6.2), layout="constrained")
+        panels = figure.subplot_mosaic([["intervals"] * 2, ["coverage", "width"]])
+        plot_intervals(*new_rows(), ax=panels["intervals"])
+        for column, target in (("coverage", 1 - ALPHA), ("width", None)):
             values, errors = summary[column], summary[f"{column}_se"]
-            plot_methods(
-                summary["method"].tolist(), values, errors, label=column, target=target, ax=ax
-            )
-        left.set_title("lazyknife: intervals for new rows")
-        middle.set_title("aim: the dotted line")
-        right.set_title("narrower is better")
-        right.set_yticklabels([])
+            names, ax = summary["method"].tolist(), panels[column]
+            plot_methods(names, values, errors, label=column, target=target, ax=ax)
+        panels["intervals"].set_title("lazyknife: intervals for new rows")
+        panels["coverage"].set_title("aim: the dotted line")
+        panels["width"].set_title("narrower is better")
+        panels["width"].set_yticklabels([])
     return figure
 
 

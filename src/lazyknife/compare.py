@@ -34,7 +34,7 @@ from .base import DPSGD, Plain
 from .compute import side_by_side, track
 from .data.checks import check_choice, check_flag, check_positive_int
 from .data.rows import take
-from .errors import one_line
+from .errors import listed, one_line
 from .estimators.base import IntervalRegressor
 from .estimators.baselines import CVPlusRegressor, JackknifeRegressor, SplitConformalRegressor
 from .estimators.fit_input import Seeds
@@ -302,7 +302,7 @@ def messages(rows: pd.DataFrame, column: str) -> list[str]:
     for _, part in some.groupby(some[column].str.replace(r"\d+", "", regex=True), sort=False):
         names = tuple(dict.fromkeys(part["method"]))
         folds = f"{len(part)} of {rows['method'].isin(names).sum()} folds"
-        found.append(f"{_listed(names)}, {folds}: {part[column].iloc[0]}")
+        found.append(f"{listed(names)}, {folds}: {part[column].iloc[0]}")
     return found
 
 
@@ -326,7 +326,7 @@ class Recommendation:
         if self.method is None:
             return "No method has finite intervals that cover enough on these data."
         if self.same:
-            return f"Use {self.method}; {_listed(self.same)} did about as well."
+            return f"Use {self.method}; {listed(self.same)} did about as well."
         if self.unclear:
             return f"Use {self.method}, which has the smallest interval score."
         return f"Use {self.method}: it did better than all others by more than noise."
@@ -345,9 +345,9 @@ class Recommendation:
         elif self.method is not None:
             found.append(f"{self.method} guarantees a coverage of at least {self.certified:.3f}.")
         if self.unclear:
-            found.append(f"More folds would tell whether {_listed(self.unclear)} can do as well.")
+            found.append(f"More folds would tell whether {listed(self.unclear)} can do as well.")
         if self.short:
-            found.append(f"Too little coverage: {_listed(self.short)}.")
+            found.append(f"Too little coverage: {listed(self.short)}.")
         return tuple(found)
 
 
@@ -391,8 +391,3 @@ def differs(differences: np.ndarray) -> bool:
     count = len(differences)
     error = float(np.std(differences, ddof=1)) / math.sqrt(count)
     return abs(float(differences.mean())) > float(student.isf(SAME / 2, count - 1)) * error
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last

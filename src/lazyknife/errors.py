@@ -68,6 +68,11 @@ def quoted_list(names: Sequence[object], most: int = 5) -> str:
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
+def listed(names: Sequence[str]) -> str:
+    """Return "a", "a and b", "a, b and c"."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+
+
 def counted(number: int, singular: str, plural: str = "") -> str:
     """Return "1 value" or "2 values"."""
     return f"{number} {singular if number == 1 else plural or singular + 's'}"

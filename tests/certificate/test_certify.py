@@ -3,12 +3,15 @@
 import itertools
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from lazyknife.base import DPSGD, Perturbed, Plain, Public, Split
 from lazyknife.base.method import BaseMethod
 from lazyknife.certificate import certify, lazy_claim
+from lazyknife.certificate.certify import Certifier
 from lazyknife.choosing.rows import Leaving
 from lazyknife.intervals import CONSTRUCTIONS, kappa
 from lazyknife.records import Base, PrivacyCurve
@@ -217,3 +220,17 @@ def test_folds_certify_less_with_a_base_that_saw_the_data():
 def test_certify_refuses_bad_arguments_by_name(arguments, error, name):
     with pytest.raises(error, match=name):
         certify(**({"n": 100, "alpha": 0.1, "base": Public()} | arguments))
+
+
+@pytest.mark.parametrize(("construction", "most"), [("plus", 3), ("minmax", 0), ("cv+", 0)])
+def test_fewer_undetermined_models_than_the_rank_leave_the_guarantee_of_plus_alone(
+    construction, most
+):
+    """κ = 4 of 40 rows: plus is covered by 40 − 3 models that are known."""
+    claim = lazy_claim(construction, Public(), Public().dependence(40), Leaving(40))
+    for undetermined, certified in ((most, True), (most + 1, False)):
+        loo = SimpleNamespace(
+            residuals=torch.ones(40), undetermined=undetermined, typical_error=lambda: (0.0, 0.0)
+        )
+        found = Certifier(claim, loo, 1.0, None)(0.1)
+        assert (found.coverage is not None) == certified

@@ -1,5 +1,6 @@
 """The command as a whole: its help, its errors, and how it shows numbers."""
 
+import json
 import re
 import signal
 import subprocess
@@ -37,45 +38,49 @@ print([m for m in {heavy} if m in sys.modules])
 
 
 HEAVY = ["torch", "sklearn", "scipy", "matplotlib"]
-CHECKED = """
-import sys
+# The commands of standard input, one after the other.
+ASKED = """
+import json, sys
 from typer.testing import CliRunner
 from lazyknife.cli.app import app
-result = CliRunner().invoke(app, sys.argv[1:])
-print(result.exit_code, result.stderr.strip().splitlines()[-1])
-print([name for name in {heavy} if name in sys.modules])
+for arguments in json.load(sys.stdin):
+    result = CliRunner().invoke(app, arguments)
+    loaded = [name for name in {heavy} if name in sys.modules]
+    print(result.exit_code, loaded, result.stderr.strip().splitlines()[-1])
 """
+ANSWERED = [
+    (predict(train="nowhere.csv"), "nowhere.csv cannot be read (No such file or directory)"),
+    (predict("--target", "z"), "train.csv: no column 'z'"),
+    (predict("--target", "Y"), "train.csv: no column 'Y': did you mean 'y'?"),
+    (predict("--id", "z"), "test.csv: no column 'z'"),
+    (predict("--drop", "z"), "no column 'z'"),
+    (predict(test="other.csv"), "other.csv, unlike train.csv: no column 'a'"),
+    (predict(output="train.csv/out.csv"), "cannot be written to"),
+    (predict(output="out.txt"), "give a name that ends in .csv"),
+    (predict("--figure", "a.txt"), "give a name that ends in .svg"),
+    (predict("--sep", "ab"), "--sep 'ab'"),
+    (predict("--hidden", "x"), "--hidden 'x': give the widths of the layers, such as 64,64"),
+    (predict("--alpha", "2"), "alpha=2.0: give a number strictly between 0 and 1"),
+    (predict("--loss", "x"), "'x' is not one of 'squared', 'huber', 'logistic', 'poisson'"),
+    (
+        ("predict", "train.csv", "--row", "A=1, c=2", "--target", "y"),
+        "--row, unlike train.csv: no column 'a', 'b': rename 'A'",
+    ),
+    (("compare", "all.csv", "--target", "z"), "all.csv: no column 'z'"),
+    (("compare", "all.csv", "--target", "y", "--method", "z"), "method='z': choose from 'naive'"),
+    (("fit", "all.csv", "--target", "y", "--model", "m.txt"), "ends in .lk"),
+]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (predict(train="nowhere.csv"), "nowhere.csv cannot be read"),
-        (predict("--target", "z"), "train.csv: no column 'z'"),
-        (predict("--id", "z"), "test.csv: no column 'z'"),
-        (predict("--drop", "z"), "no column 'z'"),
-        (predict(test="other.csv"), "other.csv, unlike train.csv: no column 'a'"),
-        (predict(output="train.csv/out.csv"), "cannot be written to"),
-        (predict(output="out.txt"), "give a name that ends in"),
-        (predict("--figure", "a.txt"), "give a name that ends in .svg"),
-        (predict("--sep", "ab"), "--sep 'ab'"),
-        (predict("--hidden", "x"), "--hidden 'x'"),
-        (predict("--alpha", "2"), "alpha=2.0"),
-        (predict("--loss", "x"), "'x' is not one of 'squared'"),
-        (("predict", "train.csv", "--row", "a=1", "--target", "y"), "--row, unlike train.csv"),
-        (("compare", "all.csv", "--target", "z"), "all.csv: no column 'z'"),
-        (("fit", "all.csv", "--target", "y", "--model", "m.txt"), "ends in .lk"),
-    ],
-)
-def test_what_is_wrong_is_answered_before_torch_is_loaded(folder, arguments, message):
-    code = CHECKED.format(heavy=HEAVY)
+def test_what_is_wrong_is_answered_before_torch_is_loaded(folder):
     done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
+        [sys.executable, "-c", ASKED.format(heavy=HEAVY)],
+        **{"input": json.dumps([asked for asked, _ in ANSWERED]), "capture_output": True},
+        **{"text": True, "check": True},
     )
-    answer, loaded = done.stdout.splitlines()
-    assert answer.startswith("2 error: ")
-    assert message in answer
-    assert loaded == "[]"
+    for answer, (_, message) in zip(done.stdout.splitlines(), ANSWERED, strict=True):
+        assert answer.startswith("2 [] error: ")
+        assert message in answer
 
 
 def test_the_command_heeds_signals_before_it_loads_anything():
@@ -136,17 +141,20 @@ def test_help_breaks_its_lines_where_the_screen_ends():
     assert "Usage: lazyknife predict [OPTIONS] [TRAIN] [TEST]" in lines
     text = " ".join(" ".join(lines).split())
     assert "They are printed unless --output or --html is given." in text
+    choices = "(plus | minmax | full | cv+ | jackknife | naive)"
+    assert choices in " ".join(text.replace("│", " ").split())
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["bogus"], "No such command 'bogus': see lazyknife --help"),
+        (["predicted"], "Did you mean 'predict': see lazyknife --help"),
         (["predict"], "TRAIN is missing: give TRAIN, TEST and --target, or NEW and --model"),
         (["fit"], "Missing argument 'TRAIN': see lazyknife fit --help"),
         (["predict", "a", "b", "--bogus"], "No such option: --bogus"),
         (["certify", "--n", "x"], "'--n': .*valid integer.*: see lazyknife certify --help"),
-        (["certify", "--n", "9", "--base", "x"], "'x' is not one of 'public', 'split'"),
+        (["certify", "--n", "9", "--base", "x"], "'--base': 'x' is not one of 'public', 'split'"),
         (["certify", "--n", "0"], "n=0: give a whole number of at least 1"),
         (["plan", "--n", "9", "--coverage", "2"], "coverage=2.0: give a number strictly between"),
         (

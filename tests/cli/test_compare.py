@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from command import check_self_contained, fail, run, succeed
-from lazyknife.cli.compare import draw
+from lazyknife.cli.compare import NAMES, draw
 from lazyknife.compare import ABOUT, METHODS, PEERS, Recommendation
 
 QUICK = ("--jobs", "1", "--folds", "2", "--epochs", "1")
@@ -79,7 +79,8 @@ def test_warnings_of_a_comparison_are_said_once(folder):
     assert result.exit_code == 0
     (line,) = result.stderr.splitlines()
     assert line.startswith("warning: lazyknife, 2 of 2 folds: 30 rows are too few")
-    assert " inf " in result.stdout
+    assert " ∞ " in result.stdout
+    assert "nan" not in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -108,6 +109,7 @@ def test_a_comparison_of_a_folder_is_refused(folder):
 def test_a_wrong_name_lists_all_methods(folder):
     message = fail(*compare("--method", "x"))
     assert all(repr(name) in message for name in METHODS)
+    assert tuple(METHODS) == NAMES
 
 
 @pytest.mark.slow

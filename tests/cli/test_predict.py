@@ -376,17 +376,15 @@ def test_warnings_of_the_library_are_one_line(folder):
     [
         ({"train": "folder"}, "folder is a folder: give a file inside it"),
         ({"test": "folder"}, "folder is a folder"),
-        ({"train": "nowhere.csv"}, "nowhere.csv cannot be read (No such file or directory)"),
         ({"train": "empty.csv"}, "empty.csv: the file is empty"),
+        ({"train": "-"}, "standard input: the file is empty"),
+        ({"train": "-", "test": "-"}, "TRAIN and TEST are both -: give one of them as a file"),
         ({"train": "header.csv"}, "header.csv: the file has no rows"),
         ({"train": "binary.csv"}, "binary.csv is a binary file"),
         ({"train": "two.csv"}, "two.csv: 2 rows are too few: give at least 3"),
         ({"train": "five.csv", "base": ("--base", "dpsgd")}, "batch_size=10 is more than the 5"),
         ({"test": "train.csv"}, "train.csv: TRAIN and TEST are the same file"),
-        ({"test": "other.csv"}, "other.csv, unlike train.csv: no column 'a'"),
         ({"output": "folder"}, "folder is a folder: give the name of a file"),
-        ({"output": "out.txt"}, "out.txt: give a name that ends in .csv"),
-        ({"output": "train.csv/out.csv"}, "train.csv cannot be written to"),
         ({"output": "train.csv"}, "train.csv contains the data"),
         ({"output": "folder/../test.csv"}, "test.csv contains the data"),
     ],
@@ -398,15 +396,10 @@ def test_a_file_that_will_not_do_is_named(folder, given, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("--target z", "train.csv: no column 'z'"),
-        ("--drop z", "no column 'z'"),
-        ("--id z", "test.csv: no column 'z'"),
         ("--id lower_0.1", "test.csv: no column 'lower_0.1'"),
         ("--ridge abc", "--ridge abc: give auto or a number"),
         ("--ridge -1", "ridge=-1.0: give a number above 0"),
-        ("--hidden x", "--hidden 'x': give the widths of the layers, such as 64,64"),
         ("--hidden 8,0", "--hidden '8,0'"),
-        ("--alpha 2", "alpha=2.0: give a number strictly between 0 and 1"),
         ("--alpha .1 --alpha 0", "alpha=0.0: give a number strictly between 0 and 1"),
         ("--alpha x", "Invalid value for '--alpha'"),
         ("--unit 0", "unit=0.0: give a number above 0"),
@@ -416,7 +409,6 @@ def test_a_file_that_will_not_do_is_named(folder, given, message):
         ("--lower-bound 3 --upper-bound 2", "bounds=(3.0, 2.0)"),
         ("--device banana", "device='banana'"),
         ("--construction x", "'x' is not one of 'plus', 'minmax', 'full'"),
-        ("--loss x", "'x' is not one of 'squared', 'huber', 'logistic', 'poisson'"),
         ("--base x", "'x' is not one of 'public', 'split', 'dpsgd'"),
         ("--construction full --widths constant", "widths='constant'"),
         ("--construction cv+ --folds 1", "folds=1: give at least 2"),
@@ -427,7 +419,6 @@ def test_a_file_that_will_not_do_is_named(folder, given, message):
         ("--base perturbed --epsilon 1", "--base perturbed requires --sensitivity"),
         ("--base dpsgd --epsilon 1 --noise-multiplier 1", "give --epsilon or --noise-multiplier"),
         ("--base plain --epochs 0", "epochs=0: give a whole number"),
-        ("--figure f.txt", "f.txt: give a name that ends in .svg"),
         ("--html folder", "folder is a folder"),
         ("--row a=1", "give the file of new rows, or --row, one of the two"),
     ],
@@ -444,7 +435,7 @@ def test_columns_of_different_types_are_named(folder):
     pd.read_csv(folder / "test.csv").assign(a="x").to_csv("letters.csv", index=False)
     pd.read_csv(folder / "train.csv").assign(a=range(40)).to_parquet("train.parquet")
     message = fail(*predict(train="train.parquet", test="letters.csv"))
-    assert "'a' has text or categories, but had numbers" in message
+    assert message.startswith("column 'a' has text or categories, but had numbers")
 
 
 # Pages and figures
@@ -539,7 +530,7 @@ def test_a_report_of_one_row_draws_it(folder):
     one = ("--row", "a=1, b=2, c=3", "--html", "page.html", "--figure", "f.svg")
     printed = run("predict", "train.csv", "--target", "y", *one).stdout
     assert "new rows" in printed
-    assert "Wrote 1 interval to page.html." in printed
+    assert "Wrote 1 interval to page.html and f.svg." in printed
     svg = (folder / "f.svg").read_text()
     band = re.search(r'href="#(\w+)"[^>]*fill: #9ecae1', svg)[1]
     path = re.search(rf'<path id="{band}" d="([^"]*)"', svg)[1]

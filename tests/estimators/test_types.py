@@ -5,6 +5,7 @@ from typing import get_args, get_type_hints
 import pytest
 
 import lazyknife as lk
+from lazyknife.choosing.record import ChosenSettings
 from lazyknife.data.scaling import TRANSFORMS
 from lazyknife.data.targets import TARGETS
 from lazyknife.estimators import base
@@ -40,7 +41,8 @@ def test_refits_take_the_constructions_of_any_models() -> None:
     assert names(get_type_hints(lk.JackknifeRegressor)["construction"]) == allowed
 
 
-def test_intervals_are_typed() -> None:
+def test_intervals_and_choices_are_typed() -> None:
+    assert get_type_hints(lk.LazyJackknifeRegressor)["choice_"] is ChosenSettings
     assert lk.Intervals in get_args(
         get_type_hints(base.IntervalRegressor.predict_interval)["return"]
     )

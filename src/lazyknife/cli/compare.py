@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +16,7 @@ from .fit import KINDS
 from .options import BASE, FILES, LAZY, RUN, option
 from .output import check_outputs, origin, spooled, write_outputs
 from .read_table import open_source
-from .report import Figure, Report, Table, Verdict, render
+from .report import Cell, Figure, Report, Table, Verdict, cell_of, render
 from .rows import check_names, read_training
 
 if TYPE_CHECKING:
@@ -30,13 +31,18 @@ SHOWN = {
     "width": ("Width", "Narrow intervals are useful if they cover enough."),
     "seconds": ("Time", "Seconds to fit and to predict one fold, on one thread."),
 }
+FAILURE = ("failed", *[""] * len(SHOWN))  # instead of the numbers
 COLUMNS = ("method", *(title.lower() for title, _ in SHOWN.values()), "certified")
 NOTE = (
-    "Means over the folds; certified: the coverage that is guaranteed, if any. The CSV file has "
-    "every fold."
+    "Means over the folds ± standard errors; certified: the coverage that is guaranteed, if any. "
+    "The CSV file has every fold."
 )
 ROWS = f"Rows with their target: {KINDS}."
-METHOD = "Method to compare (may be repeated), instead of the usual ones; a wrong name lists all."
+NAMES = (  # of lazyknife.compare, which loads torch
+    *("naive", "jackknife+", "cv+", "split_conformal", "lazy_finetune", "lazyknife", "lazy_dp"),
+    *("mapie_cv_boosting", "mapie_cv_forest", "mapie_cv_gp"),
+)
+METHOD = f"Method to compare (may be repeated), instead of the usual ones ({', '.join(NAMES)})."
 SETTINGS = (
     opt.table(LAZY, alpha=(float, 0.1, "Level of the intervals."))
     | opt.table(
@@ -74,7 +80,11 @@ def compare(
     function of the inputs, on standardised targets. lazyknife is the default of predict. In Python,
     compare_methods also takes a dict of your own estimators.
     """
+    from ..data.checks import check_choice
+
     check_outputs(output, given["html"], given["figure"], [data])
+    for name in methods or ():
+        check_choice("method", name, NAMES)
     formats, roles = opt.formats_of(given), opt.roles_of(target, None, given)
     source = open_source(data, formats)
     check_names(source, None, roles)
@@ -107,7 +117,8 @@ def compare(
         append(found)
         write_outputs(context.params, move, drawn, page)
     print_text(lead)
-    print_table("", COLUMNS, [_cells(row) for row in summary.to_dict("records")])
+    lines = [_cells(row) for row in summary.to_dict("records")]
+    print_table("", COLUMNS, [[cell.text for cell in line] for line in lines])
     if len(summary) > 1:
         print_text(f"\n{advice}")
     if output:
@@ -119,16 +130,25 @@ def compare(
         raise typer.Exit(FAILED)
 
 
-def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the means of a method, with their standard errors, in words."""
+def _cells(row: Mapping[str, Any]) -> tuple[Cell, ...]:
+    """Return the means of a method, with their standard errors, as they are shown and sorted."""
     if row["coverage"] != row["coverage"]:
-        return (row["method"], "failed", *[""] * len(SHOWN))
-    means = [
-        f"{in_figures(row[name], 3)} ± {in_figures(row[f'{name}_se'], 2)}"
-        for name in ("coverage", "score", "width")
+        return (Cell(row["method"]), *[Cell(text, missing=True) for text in FAILURE])
+    texts = {
+        "coverage": f"{row['coverage']:.3f} ± {row['coverage_se']:.3f}",
+        **{name: _with_error(row[name], row[f"{name}_se"]) for name in ("score", "width")},
+        "seconds": in_figures(row["seconds"], 2),
+        "certified": f"{row['certified']:.3f}",
+    }
+    cells = [
+        Cell("none", missing=True) if row[name] != row[name] else cell_of(row[name], text)
+        for name, text in texts.items()
     ]
-    certified = "none" if row["certified"] != row["certified"] else f"{row['certified']:.3f}"
-    return (row["method"], *means, in_figures(row["seconds"], 2), certified)
+    return (Cell(row["method"]), *cells)
+
+
+def _with_error(mean: float, error: float) -> str:
+    return "∞" if mean == math.inf else f"{in_figures(mean, 3)} ± {in_figures(error, 2)}"
 
 
 def draw(
@@ -147,12 +167,13 @@ def draw(
     panels = []
     for column in columns:
         name = SHOWN[column][0].lower()
-        label = name if column in ("coverage", "seconds") else f"{name}, {literal(target)}"
+        unit = {"coverage": "", "seconds": ", seconds"}.get(column, f", {literal(target)}")
         aim = 1 - advice.alpha if column == "coverage" else None
         errors = summary[f"{column}_se"]
-        panels.append(Panel(label, summary[column], errors, column == "seconds", aim, "1 − α"))
+        log = column == "seconds"
+        panels.append(Panel(name + unit, summary[column], errors, log, aim, "1 − α"))
     with style(scale):
-        size = (4.5 * len(panels) + 0.5, max(4.2, 0.35 * len(summary)))
+        size = (3.1 * len(panels) + 1.9, max(4.2, 0.35 * len(summary)))
         figure = figures.Figure(figsize=size, layout="constrained")
         axes = figure.subplots(1, len(panels))
         plot_comparison(list(summary["method"]), panels, axes, best=advice.method)
@@ -174,16 +195,13 @@ def make_report(
     for column, (title, caption) in SHOWN.items():
         drawn = draw(summary, advice, target, [column], scale=1.6)  # for a phone
         figures.append(Figure(title, figure_svg(drawn, title=title, id_prefix=column), caption))
-    pairs = [(title.lower(), "± s.e.") for title, _ in SHOWN.values()]
-    columns = [name for column in SHOWN for name in (column, f"{column}_se")]
-    numbers = summary[["method", *columns, "certified"]].itertuples(index=False, name=None)
-    heads = ("method", *sum(pairs, ()), "certified")
+    lines = tuple(_cells(row) for row in summary.to_dict("records"))
     verdict = Verdict("Recommendation", advice.claim, advice.reasons)
     return Report(
         title="Methods compared",
         verdict=verdict if len(summary) > 1 else None,
         figures=tuple(figures),
-        tables=(Table("Methods", heads, tuple(numbers), NOTE, found.to_csv(index=False)),),
+        tables=(Table("Methods", COLUMNS, lines, NOTE, found.to_csv(index=False)),),
         glossary={name: ABOUT[name] for name in summary["method"]},
         **more,
     )

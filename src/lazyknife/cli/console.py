@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -39,7 +40,7 @@ class OneLineErrors(TyperGroup):
                 raise
             context = getattr(error, "ctx", None)
             hint = "" if context is None else f": see {context.command_path} --help"
-            say_error(error.format_message().rstrip(".") + hint)
+            say_error(error.format_message().replace("Value error, ", "").rstrip(".?") + hint)
         sys.exit(USAGE)
 
 
@@ -60,7 +61,8 @@ def plainly(command: Callable[Arguments, Result]) -> Callable[Arguments, Result]
                 say("interrupted")
                 raise typer.Exit(INTERRUPTED) from None
             except EXPECTED as error:
-                say_error(str(error) or type(error).__name__)
+                # The library calls the rows X, or X_pool.
+                say_error(re.sub(r"^X(_pool)?: ", "", str(error)) or type(error).__name__)
                 raise typer.Exit(USAGE) from None
 
     return wrapped

@@ -15,7 +15,7 @@ from . import options as opt
 from .console import plainly, print_table, print_text, say_notes
 from .options import FILES, option
 from .read_table import Formats, Source, open_source
-from .rows import Roles, Rows, check_known, check_names, read_batches, read_training
+from .rows import Roles, Rows, check_has, check_known, check_names, read_batches, read_training
 
 if TYPE_CHECKING:
     from ..certificate import Certificate
@@ -134,8 +134,7 @@ def load_model(
     if roles.id_column in features:
         message = f"column {roles.id_column!r} is a feature of the model: give another as --id"
         raise ValueError(f"{new.name}: {message}")
-    for name in features:
-        check_known(name, new.columns, new.name)
+    check_has(features, new.columns, new.name)
     target, id_column = roles.target or known["target"], roles.id_column
     if id_column is None and known["id"] in new.columns:
         id_column = known["id"]

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
 import typer
 
@@ -25,7 +25,7 @@ Command = TypeVar("Command", bound=Callable[..., None])
 Options = dict[str, tuple[Any, Any]]  # names with annotations and defaults, as in a signature
 Names, Number, Count = list[str] | None, float | None, int | None
 FILES, TEXTS, LAZY = "Files and columns", "Files, where a guess is wrong", "The intervals"
-BASE, RUN = "The base", "The run"
+MODELS, TARGET, BASE, RUN = "The models", "The target", "The base", "The run"
 
 
 def option(text: str, panel: str, *flags: str, **more: Any) -> Any:
@@ -34,11 +34,23 @@ def option(text: str, panel: str, *flags: str, **more: Any) -> Any:
 
 
 def table(panel: str, **entries: tuple[Any, Any, str]) -> Options:
-    """Return options of one panel: type, default and help."""
+    """Return options of one panel: type, default and help, which ends with the choices."""
     return {
-        name: (Annotated[kind, option(text, panel)], default)
+        name: (Annotated[kind, option(text + _choices(kind), panel, metavar=_kind(kind))], default)
         for name, (kind, default, text) in entries.items()
     }
+
+
+def _choices(kind: Any) -> str:
+    values = [value for part in (kind, *get_args(kind)) for value in get_args(part)]
+    texts = dict.fromkeys(value for value in values if isinstance(value, str))
+    return f" ({' | '.join(texts)})." if texts else ""
+
+
+def _kind(kind: Any) -> str:
+    """What follows the flag in the help: columns of types would leave no room for the texts."""
+    names = {"Literal": "", "bool": "", "Path": "FILE", "str": "TEXT", "": "NUMBER"}
+    return next(shown for name, shown in names.items() if name in str(kind))
 
 
 def _check_jobs(jobs: int) -> int:
@@ -67,11 +79,10 @@ Id = Annotated[str | None, option("Column of row names for the output.", FILES, 
 JOBS = "Fits at a time, each on one thread; -1: all cores."
 Jobs = Annotated[int, option(JOBS, RUN, callback=_check_jobs)]
 Scheduler = Annotated[str | None, option("Address of a Dask scheduler, whose workers fit.", RUN)]
-DATA = table(
-    FILES,
-    drop=(Names, None, "Column to ignore (may be repeated)."),
-    categorical=(Names, None, "Column to encode as categories (may be repeated)."),
-)
+DATA: Options = {
+    name: (Annotated[Names, option(f"Column to {what} (may be repeated).", FILES, **COLUMN)], None)
+    for name, what in {"drop": "ignore", "categorical": "encode as categories"}.items()
+}
 PAGES = table(
     FILES,
     html=(Path | None, None, "Write a self-contained HTML report."),
@@ -80,7 +91,7 @@ PAGES = table(
 READING = table(
     TEXTS,
     sep=(str | None, None, "Separator of fields: a character, or tab."),
-    decimal=(Literal[".", ","] | None, None, "Mark of decimals."),
+    decimal=(Literal[".", ","] | None, None, "Mark of decimals"),
     dates=(str | None, None, "day-first, month-first, or a format such as %d/%m/%y."),
     na=(
         Names,
@@ -91,52 +102,52 @@ READING = table(
     sheet=(str | None, None, "Sheet of an Excel file; by default the first."),
 )
 LEVEL = "Level: intervals aim at a coverage of 1 − alpha (may be repeated); by default 0.1."
+WIDTHS = "What widths depend on; by default, models choose with the default network"
 HIDDEN = (
-    "Widths of the hidden layers of one network, such as 64,64. By default each model chooses its "
-    "network, or they are 64,64 where other options require a network of finite width."
+    "Widths of the hidden layers of one network, such as 64,64. By default the network is chosen, "
+    "or 64,64 where other options require a finite one."
 )
 SCALING = (
-    "How features are scaled: auto, the default, by the rows of each model; standardize, that of "
-    "--hidden, by training and new rows together, which does not leak."
+    "Scaling of features: auto, the default, by training rows, so that nothing leaks; standardize, "
+    "the default of --hidden, by training and new rows together"
 )
+LOSS = "Loss of the models; logistic requires targets 0 and 1, poisson counts"
+TRANSFORM = "Learn a function of the target; intervals are transformed back"
 CONSTRUCTION = Literal["plus", "minmax", "full", "cv+", "jackknife", "naive"]
-SETTINGS = table(
-    LAZY,
-    alpha=(list[float] | None, None, LEVEL),
-    construction=(CONSTRUCTION, "plus", "How intervals are made; the last two guarantee nothing."),
-    folds=(int, 10, "Number of folds of --construction cv+."),
-    widths=(
-        Literal["constant", "leverage", "auto"] | None,
-        None,
-        "What widths depend on: nothing, the distance from other rows, or what models choose.",
-    ),
-    hidden=(str | None, None, HIDDEN),
-    skip=(bool, True, "Add a linear part to the network of --hidden."),
-    scaling=(Literal["auto", "symlog", "standardize", "none"] | None, None, SCALING),
-    feature_weights=(Literal["auto", "none"], "auto", "Whether each model weighs the features."),
-    ridge=(str, "auto", "λ, or auto: each model chooses it on its own rows."),
-    fit_intercept=(bool, True, "Fit an intercept."),
-    readout=(Literal["network", "tangent"], "tangent", "Predict by the network, or linearised."),
-    n_starts=(int, 1, "Number of randomly initialised networks to average."),
-    loss=(
-        Literal["squared", "huber", "logistic", "poisson"],
-        "squared",
-        "Loss of the models; logistic requires targets 0 and 1, poisson counts.",
-    ),
-    unit=(float, 1.0, "Fixed unit of the target, such as 1000: target ÷ unit is learned."),
-    target_transform=(
-        Literal["log", "log1p", "logit", "symlog"] | None,
-        None,
-        "Learn a function of the target; intervals are transformed back.",
-    ),
-    lower_bound=(Number, None, "Smallest value that the target can have."),
-    upper_bound=(Number, None, "Largest value that the target can have."),
-    nu=(float, 0.0, "Widen every interval by ν on both sides, in the (transformed) unit."),
-) | table(
-    RUN,
-    seed=(int, 0, "Seed of all randomness."),
-    device=(str, "auto", "Where models are solved: auto, or a device such as cpu or cuda."),
-    verbose=(bool | None, None, "Show progress; by default on a terminal."),
+SETTINGS = (
+    table(
+        LAZY,
+        alpha=(list[float] | None, None, LEVEL),
+        construction=(CONSTRUCTION, "plus", "How intervals are made; the last two certify nothing"),
+        folds=(int, 10, "Number of folds of --construction cv+."),
+        widths=(Literal["constant", "leverage", "auto"] | None, None, WIDTHS),
+        nu=(float, 0.0, "Widen intervals by ν on both sides, in the (transformed) unit."),
+    )
+    | table(
+        MODELS,
+        hidden=(str | None, None, HIDDEN),
+        skip=(bool, True, "Add a linear part to the network of --hidden."),
+        scaling=(Literal["auto", "symlog", "standardize", "none"] | None, None, SCALING),
+        feature_weights=(Literal["auto", "none"], "auto", "Whether features are weighted"),
+        ridge=(str, "auto", "λ, or auto: it is chosen."),
+        fit_intercept=(bool, True, "Fit an intercept."),
+        readout=(Literal["network", "tangent"], "tangent", "Network as it is, or linearised"),
+        n_starts=(int, 1, "Number of randomly initialised networks to average."),
+    )
+    | table(
+        TARGET,
+        loss=(Literal["squared", "huber", "logistic", "poisson"], "squared", LOSS),
+        unit=(float, 1.0, "Fixed unit, such as 1000: target ÷ unit is learned."),
+        target_transform=(Literal["log", "log1p", "logit", "symlog"] | None, None, TRANSFORM),
+        lower_bound=(Number, None, "Smallest value that the target can have."),
+        upper_bound=(Number, None, "Largest value that the target can have."),
+    )
+    | table(
+        RUN,
+        seed=(int, 0, "Seed of all randomness."),
+        device=(str, "auto", "Where models are solved: auto, or a device such as cpu or cuda."),
+        verbose=(bool | None, None, "Show progress; by default on a terminal."),
+    )
 )
 PRESET = "paper: DP-Lazy PI as in the paper, a 64,64 network trained by dpsgd, and λ = 10."
 SETTINGS["preset"] = (
@@ -145,7 +156,7 @@ SETTINGS["preset"] = (
 )
 KIND = (
     "How base weights are obtained: random initialisation; training on some of the rows; private "
-    "training; training, then noise; or training, without a guarantee."
+    "training; training, then noise; or training, without a guarantee"
 )
 BASES = table(
     BASE,
@@ -159,7 +170,7 @@ BASES = table(
     noise_multiplier=(Number, None, "Noise of dpsgd, instead of --epsilon."),
     fraction=(Number, None, "Fraction of the rows that split trains on."),
     sensitivity=(Number, None, "Bound that you assert on how far a row moves the weights."),
-    norm=(Literal["l1", "l2"] | None, None, "Norm of --sensitivity, and of perturbed's noise."),
+    norm=(Literal["l1", "l2"] | None, None, "Norm of --sensitivity and of perturbed's noise"),
 )
 SAME = (
     *("construction", "folds", "widths", "fit_intercept", "readout", "n_starts", "loss"),

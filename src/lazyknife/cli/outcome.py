@@ -11,7 +11,7 @@ import numpy as np
 
 from .console import in_figures
 from .output import safe_cells
-from .report import Figure, Report, Table, Verdict
+from .report import Figure, Report, Table, Verdict, cell_of
 
 if TYPE_CHECKING:
     from ..certificate import Certificate
@@ -224,7 +224,10 @@ def make_report(
         for number, (title, drawn) in enumerate(drawings.items())
     )
     rows = zip(outcome.levels, outcome.certificates, strict=True)
-    guarantees = tuple((i.alpha, one.coverage, str(one).splitlines()[0]) for i, one in rows)
+    guarantees = tuple(
+        (cell_of(i.alpha, f"{i.alpha:g}"), one.coverage, str(one).splitlines()[0])
+        for i, one in rows
+    )
     columns = ("alpha", "certified coverage", "certificate")
     levels = Table("Guarantee of each level", columns, guarantees)
     results = Table("Results", ("quantity", "value"), tuple(outcome.measured()))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import counted
+from ..errors import counted, listed, quoted_list
 from ..sentences import BOTH_FILES, MARGINAL, POOLED
 from . import options as opt
 from .console import in_figures, plainly, print_table, print_text, say, say_notes
@@ -59,8 +59,9 @@ def predict(
     With --model the intervals are those of a saved model, for the rows of the one file given. They
     are printed unless --output or --html is given.
 
-    By default, every leave-one-out model chooses its network and scales the features by its own
-    rows. One network (--hidden) has features that are standardised over the rows of both files
+    By default, the network, λ and the scales of features are chosen so that nothing leaks: by every
+    leave-one-out model on its own rows or, above 1,000 rows, on a part of them that is never left
+    out. One network (--hidden) has features that are standardised over the rows of both files
     together, which does not leak; the certificate then holds for the rows of TEST.
     """
     check_outputs(output, given["html"], given["figure"], [p for p in (train, test, model) if p])
@@ -76,12 +77,17 @@ def predict(
 
         fitted = load_model(model, new, roles, reopen, given)
     else:
-        if train is None or target is None:
-            name = "--target" if train else "TRAIN"
-            ways = "give TRAIN, TEST and --target, or NEW and --model"
-            raise ValueError(f"{name} is missing: {ways}")
+        if train is None:
+            raise ValueError("TRAIN is missing: give TRAIN, TEST and --target, or NEW and --model")
+        if target is None:
+            columns = quoted_list(open_source(train, formats).columns, most=20)
+            raise ValueError(
+                f"--target is missing: give one of {columns}, or a --model for {train}"
+            )
         if test is not None and train.exists() and test.exists() and train.samefile(test):
             raise ValueError(f"{test}: TRAIN and TEST are the same file: give new rows as TEST")
+        if train == test == STANDARD:
+            raise ValueError("TRAIN and TEST are both -: give one of them as a file")
         new = _new_rows(test, row, formats)
         fitted = fit_model(train, new, roles, formats, given)
     with spooled(output) as (append, move):
@@ -181,8 +187,8 @@ def _print(paths: Mapping[str, Any], outcome: Outcome) -> None:
     import pandas as pd
 
     file = sys.stderr if paths["output"] == STANDARD else sys.stdout
-    written = " and ".join(str(paths[name]) for name in ("output", "html") if paths[name])
-    if not written:
+    written = [str(paths[name]) for name in ("output", "html", "figure") if paths[name]]
+    if not paths["output"] and not paths["html"]:
         ids = outcome.sample.rows.ids
         ids = pd.Series(outcome.sample.places + 1, name="row") if ids is None else ids
         frame = table_of(outcome.sample.intervals, ids)[:PRINTED]
@@ -195,6 +201,7 @@ def _print(paths: Mapping[str, Any], outcome: Outcome) -> None:
     print_table("", ("", ""), outcome.measured(), file=file)
     print_text(f"\n{outcome.expectation()}\n\n{in_words(outcome.certificates)}", file)
     if written and file is sys.stdout:
-        print_text(f"\nWrote {counted(outcome.sample.count, 'interval')} to {written}.")
+        what = counted(outcome.sample.count, "interval")
+        print_text(f"\nWrote {what} to {listed(written)}.")
     for warning in outcome.doubts():
         say(f"warning: {warning}")

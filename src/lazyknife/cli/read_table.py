@@ -107,7 +107,7 @@ def open_source(path: Path, formats: Formats) -> Source:
         with opened() as file:
             start = file.read(2**20)
         if not start.removeprefix(codecs.BOM_UTF8).strip():
-            raise TableError(f"{path}: the file is empty: give one with a header and rows")
+            raise TableError(f"{name}: the file is empty: give one with a header and rows")
         if suffix == ".parquet":
             source = _parquet(name, opened)
         elif suffix == ".xlsx":

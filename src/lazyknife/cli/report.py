@@ -28,6 +28,14 @@ class Figure(NamedTuple):
     caption: str = ""
 
 
+class Cell(NamedTuple):
+    """What a cell shows; ``value`` is its number for JavaScript, ``missing`` sorts it last."""
+
+    text: str
+    value: str | None = None
+    missing: bool = False
+
+
 class Table(NamedTuple):
     """A table that can be sorted by any of its columns.
 
@@ -37,7 +45,7 @@ class Table(NamedTuple):
 
     title: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[object, ...], ...]  # one cell per column: text, number, boolean or None
+    rows: tuple[tuple[object, ...], ...]  # texts, numbers, booleans, None or Cells
     note: str = ""  # a sentence below it
     csv: str = ""
 
@@ -102,17 +110,9 @@ def render(report: Report) -> str:
     )
 
 
-class Cell(NamedTuple):
-    """What a cell shows; ``value`` is its number for JavaScript, ``missing`` sorts it last."""
-
-    text: str
-    value: str | None = None
-    missing: bool = False
-
-
 def _table(table: Table) -> dict[str, Any]:
     """Return the table as the template takes it: cells as text, columns with their alignment."""
-    rows = [[_cell(value) for value in row] for row in table.rows]
+    rows = [[cell_of(value) for value in row] for row in table.rows]
     columns = []
     for place, name in enumerate(table.columns):
         present = [row[place] for row in rows if not row[place].missing]
@@ -126,7 +126,10 @@ def _table(table: Table) -> dict[str, Any]:
     }
 
 
-def _cell(value: Any) -> Cell:
+def cell_of(value: Any, text: str = "") -> Cell:
+    """What a cell shows of a value, or the given text, which is sorted by the value."""
+    if isinstance(value, Cell):
+        return value
     if hasattr(value, "item"):  # a numpy scalar
         value = value.item()
     if isinstance(value, bool):
@@ -136,7 +139,10 @@ def _cell(value: Any) -> Cell:
     if not isinstance(value, float):
         return Cell(str(value), str(value) if isinstance(value, int) else None)
     if math.isinf(value):
-        return Cell("∞" if value > 0 else "-∞", "Infinity" if value > 0 else "-Infinity")
+        sign = "" if value > 0 else "-"
+        return Cell(text or f"{sign}∞", f"{sign}Infinity")
+    if text:
+        return Cell(text, repr(value))
     # Four significant digits, and all digits before the point up to 1e9.
     text = f"{value:#.4g}".rstrip(".") if value else "0"
     return Cell(f"{value:.0f}" if "e+" in text and abs(value) < 1e9 else text, repr(value))

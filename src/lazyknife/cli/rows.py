@@ -45,14 +45,32 @@ class Rows:
         return replace(self, X=self.X.iloc[places], y=y, ids=ids)
 
 
-def check_known(name: str, columns: Iterable[str], file: str) -> None:
+def check_known(name: str, columns: Sequence[str], file: str) -> None:
     """Refuse a name that no column has, and suggest the closest."""
-    folded = {column.casefold(): column for column in columns}
-    if name not in folded.values():
-        closest = get_close_matches(name.strip().casefold(), folded, n=1)
-        hint = f"the columns are {quoted_list(list(columns))}"
-        hint = f"did you mean {quoted(folded[closest[0]])}?" if closest else hint
+    if name not in columns:
+        close = closest(name, columns)
+        hint = f"did you mean {quoted(close)}?" if close else _listed(columns)
         raise TableError(f"{file}: no column {quoted(name)}: {hint}")
+
+
+def check_has(names: Iterable[str], columns: Sequence[str], file: str) -> None:
+    """Refuse rows that lack columns, which other rows have."""
+    missing = [name for name in names if name not in columns]
+    if missing:
+        close = closest(missing[0], columns)
+        hint = f"rename {quoted(close)}" if close else _listed(columns)
+        raise TableError(f"{file}: no column {quoted_list(missing)}: {hint}")
+
+
+def closest(name: str, columns: Sequence[str]) -> str | None:
+    """The column whose name is most like another name, if any is."""
+    folded = {column.casefold(): column for column in columns}
+    found = get_close_matches(name.strip().casefold(), folded, n=1)
+    return folded[found[0]] if found else None
+
+
+def _listed(columns: Sequence[str]) -> str:
+    return f"the columns are {quoted_list(columns)}"
 
 
 def check_names(train: Source, new: Source | None, roles: Roles) -> None:
@@ -97,8 +115,7 @@ def read_training(
     if len(y) < FEWEST_ROWS:
         raise TableError(f"{train.name}: {len(y)} rows are too few: give at least {FEWEST_ROWS}")
     features, id_column = features_of(rows, roles, notes)
-    for name in features:
-        check_known(name, sources[-1].columns, f"{sources[-1].name}, unlike {train.name}")
+    check_has(features, sources[-1].columns, f"{sources[-1].name}, unlike {train.name}")
     together = pd.concat([rows[features], *(frame[features] for frame in typed.frames[1:])])
     for name, values in together.items():
         if str(values.dtype) == "str":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -231,6 +231,12 @@ class LazyJackknifeRegressor(IntervalRegressor):
     memory_budget: int | None = None
     random_state: RandomState = None
     verbose: bool = False
+    # What a fit makes, for type checkers.
+    base_: Base = field(init=False)
+    choice_: ChosenSettings = field(init=False)
+    ridge_: NDArray[np.float64] = field(init=False)
+    widths_: str = field(init=False)
+    rounding_: float = field(init=False)
 
     # The settings, and which of them go together.
 
