@@ -13,7 +13,13 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 import lazyknife as lk
-from lazyknife.networks import ACTIVATIONS, ensemble_outputs, is_chain, layer_sizes
+from lazyknife.networks import (
+    ACTIVATIONS,
+    ensemble_outputs,
+    is_chain,
+    layer_sizes,
+    row_gradients,
+)
 from rows import linear
 from zoo import NO_CHAINS, evaluated, shared_activation, stacked
 
@@ -61,7 +67,33 @@ def test_a_chain_of_networks_equals_each_on_its_own(activation: str, bias: bool)
     module = chain(activation, bias)
     assert is_chain(module)
     check_ensemble(module)
-    assert not is_chain(module.train())
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("activation", sorted(ACTIVATIONS))
+@pytest.mark.parametrize("loss", [None, lambda found, y: (found - y).square()])
+def test_a_rows_gradient_of_a_chain_is_that_of_the_row_alone(activation, bias, loss):
+    """Also for some of the weights, others frozen, in training mode, and with a layer in place."""
+    module, y = chain(activation, bias).train(), MANY[:, 0]
+    if activation == "relu":
+        module[1].inplace = True
+    module[0].weight.requires_grad_(False)
+    before = copy.deepcopy(module.state_dict())
+    names = [name for name, p in module.named_parameters() if p.requires_grad]
+    found = row_gradients(module, names, MANY[:5], None if loss is None else y[:5], loss)
+    for k in range(5):
+        value = module(MANY[k : k + 1]).reshape(())
+        total = value if loss is None else loss(value, y[k])
+        for name in names:
+            (alone,) = torch.autograd.grad(total, module.get_parameter(name), retain_graph=True)
+            torch.testing.assert_close(found[name][k], alone, rtol=1e-12, atol=1e-12)
+    assert all(torch.equal(value, before[key]) for key, value in module.state_dict().items())
+
+
+def test_a_hook_makes_no_chain() -> None:
+    module = chain("relu")
+    module[0].register_full_backward_hook(lambda *seen: None)
+    assert not is_chain(module)
 
 
 WEIGHTS = [f"{layer}.{role}" for layer in (0, 2, 4) for role in ("weight", "bias")]
