@@ -116,7 +116,7 @@ def fewest(coverage: float, **terms: Any) -> int:
     """All numbers of rows, one after the other, each with the least alpha of finite intervals."""
     terms = {"base": Public(), "construction": "plus"} | terms
     base, construction = terms["base"], terms["construction"]
-    for n in range(terms.get("folds", 1), 14000):
+    for n in range(terms.get("folds", 1), 30_000):
         least = 1 / (left_out(n, construction, base).rows + 1)
         if certify(n=n, alpha=least, **terms).coverage >= coverage:  # type: ignore[operator]
             return n
@@ -153,7 +153,7 @@ def test_no_fewer_rows_are_enough(coverage: float, terms: dict[str, Any]) -> Non
 @pytest.mark.slow
 def test_the_rows_that_a_plan_asks_for_are_enough() -> None:
     found = plan_rows(coverage=0.999)
-    assert found.n == 4999
+    assert found.n == 6660
     model = fitted(found.n, alpha=found.alpha)
     assert model.certificate_ == found.certificate
     assert np.isfinite(model.predict_interval(np.zeros((1, 1))).upper).all()
@@ -164,7 +164,7 @@ def test_a_base_may_need_more_rows_than_a_wanted_coverage() -> None:
     assert plan_rows(coverage=0.8, base=base).n == 16  # fewer cannot be learnt from
     base = Perturbed(sensitivity=1.0, epsilon=1.0)
     found = plan(n=1100, coverage=0.9, alpha=1e-3, base=base, network=QUICK)
-    assert "At least 4999 rows are needed." in str(found)
+    assert "At least 6660 rows are needed." in str(found)
 
 
 @pytest.mark.parametrize(
@@ -197,16 +197,16 @@ def warning_of(model: Any, level: float) -> str:
 @pytest.mark.parametrize(
     ("n", "base", "level", "said", "needed"),
     [
-        (1001, None, 1e-4, "150 left-out", "9999 are needed, which takes 13999 rows in all"),
+        (1001, None, 1e-4, "150 left-out", "9999 are needed, which takes 29999 rows in all"),
         (
             1001,
             None,
             1e-3,
             "150 left-out",
-            "999 are needed, which takes 4999 rows in all, not 1001",
+            "999 are needed, which takes 6660 rows in all, not 1001",
         ),
         (30, None, 1e-2, "30", "infinite. At least 99 rows are needed"),
-        (30, None, 5e-4, "30", "infinite. At least 5999 rows are needed"),
+        (30, None, 5e-4, "30", "infinite. At least 21999 rows are needed"),
         (30, Split(0.5), 0.05, "15 left-out", "19 are needed, which takes 37 rows in all"),
     ],
 )

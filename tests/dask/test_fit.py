@@ -115,7 +115,7 @@ def test_collections_are_parted_whatever_their_size() -> None:
     X, y = rows_of(200)
     model = fitted(X, y, 60, widths="constant")
     with pytest.warns(
-        UserWarning, match="100 left-out rows are .* takes 4999 rows in all, not 200"
+        UserWarning, match="100 left-out rows are .* takes 6660 rows in all, not 200"
     ):
         model.predict_interval(X[:2], alpha=0.001)
 

@@ -14,8 +14,9 @@ SEARCHED = 400  # rows that a search by every model uses, on average, where ther
 MANY = 1000  # with more rows than this, a part of them chooses for all models
 SHARED = 1000  # rows of the part that choose among networks of one's own, or their λ
 # Few rows must be left out to know how wide intervals are, and many must choose: of n rows this
-# share is left out, or this many (of few rows half of them), and no more than LARGEST choose.
-LEFT_OUT, FEWEST, LARGEST = 0.15, 150, 4000
+# share is left out, from the second number of rows (of few rows half of them) to the third. More are
+# left out only where LARGEST choose.
+LEFT_OUT, FEWEST, ENOUGH, LARGEST = 0.15, 150, 1000, 20_000
 
 
 class Leaving(NamedTuple):
@@ -38,7 +39,7 @@ class Leaving(NamedTuple):
 
 def part_of(n: int) -> int:
     """Rows that are set aside for choices, of n rows that are parted."""
-    return min(n - max(int(LEFT_OUT * n), min(n // 2, FEWEST)), LARGEST)
+    return min(n - min(max(int(LEFT_OUT * n), min(n // 2, FEWEST)), ENOUGH), LARGEST)
 
 
 def drawn_part(n: int, seed: int) -> NDArray[np.intp]:

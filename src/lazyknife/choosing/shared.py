@@ -45,6 +45,7 @@ STAGES = (300, 1000)  # rows on which all networks are fitted, and the best of t
 # Rows of the search for each feature, below which weights of features would overfit, and rows that
 # had no part in it, below which they do not decide.
 ROWS_EACH, FEWEST_TRIED = 5, 250
+MOST_USED = 4000  # rows of the search and of its validation together
 FIRST, LATER = 15, 20  # evaluations of a network on the first rows, and on more rows
 FINALISTS = 2  # networks that are tried on more rows
 SQUARES = 6  # matrices of a likelihood and its gradient
@@ -240,6 +241,7 @@ def choose_network(
     networks: Sequence[wide], rows: Holdout, machine: Machine = PROCESSOR, progress: bool = False
 ) -> NetworkFits:
     """Choose a network, its weights and λ: by likelihood, and by errors on the other rows."""
+    rows = rows.first(MOST_USED)
     (few, many), count = STAGES, len(rows.y)
     many = min(many, 2 * count // 3 if 2 * count // 3 > few else count)
     relevance = rows.relevance and ROWS_EACH * rows.X.shape[1] <= many
