@@ -111,6 +111,22 @@ def test_nothing_of_the_size_of_the_rows_is_in_the_model(tmp_path: Path) -> None
     assert model.certificate_.coverage == pytest.approx(1 - (2 * kappa(0.1, n) - 1) / (n + 1))
 
 
+def test_trees_and_shapes_are_those_of_one_machine(tmp_path: Path) -> None:
+    X, _ = rows_of(1800)
+    noise = np.random.default_rng(5).exponential(size=1800)
+    y = 2.0 * ((X[:, 0] > 0) ^ (X[:, 1] > 0.3)) + 0.1 * np.exp(X[:, 2]) * noise
+    new, settings = rows_of(40, seed=1)[0], {"ridge": 0.1, "feature_weights": None}
+    point, lower, upper = on_one_machine(X, y, new, 0.1, **settings)
+    model = fitted(X, y, 500, **settings)
+    assert model.choice_.trees
+    assert set(model.choice_.widths) == {"learnt"}
+    found = model.predict_interval(new)
+    model.save(tmp_path / "m.lk")
+    for again in (found, LazyJackknifeRegressor.load(tmp_path / "m.lk").predict_interval(new)):
+        ends = zip((again.point, again.lower, again.upper), (point, lower, upper), strict=True)
+        assert all(np.allclose(one, other, **CLOSE) for one, other in ends)
+
+
 def test_collections_are_parted_whatever_their_size() -> None:
     X, y = rows_of(200)
     model = fitted(X, y, 60, widths="constant")

@@ -177,7 +177,7 @@ class AllScored(PartedStep):
 
     def models(self, X: torch.Tensor, y: torch.Tensor) -> Any:
         own = drawn_part(len(y), self.seed)
-        passes, choice = self.chosen(X[own], y[own], len(y))
+        passes, choice, _ = self.chosen(X[own], y[own], len(y))
         return passes.models(X, y, torch.arange(len(y))), choice
 
 

@@ -15,22 +15,27 @@ import reference
 from lazyknife import LazyJackknifeRegressor
 from lazyknife.choosing.candidates import Candidate
 from lazyknife.choosing.rows import drawn_part
-from lazyknife.choosing.shape import fit_shape
+from lazyknife.choosing.shape import FOLDS, fit_shape
 from lazyknife.compute import Machine
 from lazyknife.estimators.fit_shared import PartedStep, part_of
 from lazyknife.intervals import find_construction
 from lazyknife.intervals.streamed import StreamedModels
 from lazyknife.networks import wide
+from lazyknife.tangent.trees import grow
 
 N, MANY = 80, 400  # of too few rows no shape is learnt
 NETWORKS = (wide("laplace"), wide("gaussian"))
 LAPLACE = wide("laplace", scale=2.0)
+NOMINAL = (False,) * 3 + (True,)
 
 
 def rows_of(kind: str, n: int, p: int, seed: int) -> tuple[Tensor, Tensor]:
     """Rows and targets whose noise varies, has heavy tails or is discrete."""
     generator = np.random.default_rng(seed)
     X = generator.normal(size=(n, p))
+    if kind == "jumps":
+        y = 2.0 * ((X[:, 0] > 0) ^ (X[:, 1] > 0.3)) + (X[:, 2] > 0) + 0.1 * generator.normal(size=n)
+        return torch.from_numpy(X), torch.from_numpy(y)
     noise: NDArray[np.float64] = {
         "varying": np.exp(1.5 * X[:, 1]) * generator.normal(size=n),
         "heavy": generator.standard_t(1.5, size=n),
@@ -92,16 +97,88 @@ def test_a_shape_learnt_from_all_rows_is_caught() -> None:
         assert_fixed(step, "y", MANY, True)
 
 
-NOMINAL = (False,) * 3 + (True,)
+# Boosted trees are grown on this many rows and more.
+GROWN = {"networks": (LAPLACE,), "nominal": NOMINAL, "ridge": 0.1, "widths": "constant"}
+PLENTY = 1800
 
 
-def assert_fixed(step: PartedStep, change: str, n: int, shaped: bool) -> None:
+@pytest.mark.parametrize("change", ["y", "row"])
+def test_a_row_moves_no_trees_of_the_model_without_it(change: str) -> None:
+    assert_fixed(step_of(**GROWN), change, PLENTY, shaped=False, kind="jumps")
+
+
+@dataclass(frozen=True)
+class AllGrown(PartedStep):
+    """Trees are grown on all rows."""
+
+    def models(self, X: Tensor, y: Tensor) -> Any:
+        loo, choice = super().models(X, y)
+        passes = replace(loo.passes, start=None)
+        plain = replace(passes, basis=replace(passes.basis, trees=None))
+        passes, grown = self._with_trees(plain, X, y)
+        return passes.models(X, y, torch.tensor(rest_of(loo, X)), grown=grown), choice
+
+
+def test_trees_grown_on_all_rows_are_caught() -> None:
+    with pytest.raises(AssertionError):
+        assert_fixed(AllGrown(**vars(step_of(**GROWN))), "y", PLENTY, shaped=False, kind="jumps")
+
+
+def test_values_of_trees_inside_the_part_are_out_of_fold() -> None:
+    """A row's own y does not move its value; in-fold values, a mutant, follow it."""
+    X, y = rows_of("jumps", 1600, 4, seed=0)
+    step = step_of(**GROWN)
+    passes = step_of(**GROWN | {"widths": "constant"}).chosen(X[:200], y[:200], 300)[0]
+    passes = replace(passes, start=None)
+    found, grown = step._with_trees(passes, X, y)
+    assert found.basis.trees is not None
+    other = y.clone()
+    other[3::FOLDS] += 0.5 * torch.sin(torch.arange(320.0))
+    again, moved = step._with_trees(passes, X, other)
+    assert again.basis.trees is not None
+    inside, follow = (each.basis.trees(X) for each in (found, again))
+    assert torch.equal(grown[3::FOLDS], moved[3::FOLDS])
+    assert not torch.equal(grown, moved)
+    assert not torch.equal(inside[3::FOLDS], follow[3::FOLDS])
+    size = float((grown * (y - y.mean())).sum() / grown.square().sum())  # a multiple of y
+    errors = [(y - y.mean() - size * values).square().mean() for values in (grown, inside)]
+    assert errors[1] < 0.8 * errors[0]  # too good to be true
+
+
+@pytest.mark.parametrize("ridge", [None, 0.1])
+def test_left_out_errors_with_trees_are_those_of_the_ridge_with_them(ridge: float | None) -> None:
+    X, y = rows_of("jumps", 120, 4, seed=0)
+    step = step_of(**GROWN | {"ridge": ridge})
+    passes = replace(step.chosen(X, y, 141)[0], start=None)
+    trees = grow(X, y - 1, 0, max_iter=10)
+    tried, grown = replace(passes, basis=replace(passes.basis, trees=trees)), y.roll(1) + y / 2
+    sums, rows = tried.sums(X, y, grown)
+    found = step._errors_with(sums, rows[:50], passes, y)
+    assert len(found) == (5 if ridge is None else 3)
+    for (weight, times), error in found.items():
+        basis = replace(passes.basis, trees=replace(trees, values=0 * trees.values))
+        settings = {"basis": basis, "ridge": times * passes.ridge}
+        given = weight * passes.ridge**0.5 * grown
+        loo = replace(passes, **settings).models(X, y, torch.arange(120), grown=given)
+        assert error == pytest.approx(float(loo.residuals[:50].square().mean()), rel=1e-8)
+
+
+def test_trees_are_left_out_where_they_gain_nothing() -> None:
+    for kind, n in (("varying", PLENTY), ("jumps", 1700)):  # S has fewer than 1,500 rows
+        X, y = rows_of(kind, n, 4, seed=0)
+        assert not step_of(**GROWN).models(X, y)[1].trees
+
+
+def assert_fixed(
+    step: PartedStep, change: str, n: int, shaped: bool, kind: str = "varying"
+) -> None:
     """Whatever becomes of a row, the model without it and its shape stay."""
-    X, y = rows_of("varying", n, 4, seed=0)
+    X, y = rows_of(kind, n, 4, seed=0)
     X[:, 3] = (X[:, 3] > 0).double()
     new = rows_of("varying", 12, 4, 1)[0]
     before, choice = step.models(X, y)
     assert (choice.each_widths == ("learnt",)) == shaped
+    assert choice.trees == (kind == "jumps")
     k, (place, value) = 7, CHANGES[change]
     row = rest_of(before, X)[k]
     if place == "y":

@@ -94,6 +94,26 @@ def test_models_are_those_of_refits_without_each_row(
     assert bool(((each - point[:, None]).abs() <= limits * (1 + 1e-9)).all())
 
 
+def test_trees_are_one_more_feature() -> None:
+    """With values of their own for rows that they were grown on, which are never left out."""
+    X, y = rows_of(80, 3, seed=5)
+    passes, new = passes_of(X, 12, True, scaled=False), rows_of(9, 3, seed=1)[0]
+    trees = grow(X[:30], y[:30], 0, max_iter=20, min_samples_leaf=3)
+    basis = replace(passes.basis, trees=trees)
+    grown = torch.full_like(y, torch.nan)
+    grown[:30] = y.roll(7)[:30]
+    loo = replace(passes, basis=basis).models(X, y, torch.arange(30, 80), grown=grown)
+    parts = [passes.basis.at(each).coordinates.numpy() for each in (X, new)]
+    values = torch.where(grown.isnan(), trees(X), grown), trees(new)
+    old, at = (np.c_[part, value.numpy()] for part, value in zip(parts, values, strict=True))
+    twin = reference.refits(old, (y - passes.center).numpy(), RIDGE, True)
+    expected = at @ twin.moves.T + twin.intercepts + passes.center
+    point, each = loo.scaled(new)[:2]
+    np.testing.assert_allclose(point, expected[:, -1], rtol=1e-9)
+    np.testing.assert_allclose(each, expected[:, 30:-1], rtol=1e-9)
+    assert_windows(loo, new, [1, 5])
+
+
 @pytest.mark.parametrize("scaled", [True, False])
 @pytest.mark.parametrize("alpha", [0.01, 0.1, 0.3, 0.6])
 @pytest.mark.parametrize(("n", "landmarks"), [(400, 40), (250, 5), (90, 60)])
@@ -135,7 +155,7 @@ class Plain:
     def points(self) -> Any:
         return SimpleNamespace(X=torch.eye(self.size, dtype=torch.float64))
 
-    def at(self, X: Tensor) -> Rows:
+    def at(self, X: Tensor, grown: Tensor | None = None) -> Rows:
         return Rows(X.new_zeros(len(X)), X, X.square().sum(dim=1))
 
 

@@ -51,6 +51,8 @@ class ChosenSettings:
         The scales of y from which models choose; None is y itself.
     scale_of_y
         The one that each model has, shape (models + 1,).
+    trees
+        Whether the prediction of boosted trees, grown on those rows, is one more feature.
 
     """
 
@@ -66,6 +68,7 @@ class ChosenSettings:
     landmarks: int | None = None
     scales_of_y: tuple[Compression | None, ...] = (None,)
     each_scale_of_y: NDArray[np.int_] = field(default_factory=lambda: np.zeros(1, dtype=int))
+    trees: bool = False
 
     @property
     def network(self) -> NDArray[np.int_]:
@@ -131,6 +134,6 @@ class ChosenSettings:
             names = [str(scale or "y itself") for scale in self.scales_of_y]
             lines += [f"{name:{size}}  {k:6d}" for name, k in zip(names, counts, strict=True) if k]
         if self.landmarks is not None:
-            where = f"{self.landmarks:,} landmark features"
+            where = f"{self.landmarks:,} landmark features" + " and boosted trees" * self.trees
             lines += ["", f"chosen for all models on {self.searched:,} rows set aside; {where}"]
         return "\n".join(lines)

@@ -14,7 +14,7 @@ SEARCHED = 400  # rows that a search by every model uses, on average, where ther
 MANY = 1000  # with more rows than this, a part of them chooses for all models
 SHARED = 1000  # rows of the part that choose among networks of one's own, or their λ
 # Few rows must be left out to know how wide intervals are, and many must choose: of n rows this
-# share is left out, from the second number of rows (of few rows half of them) to the third. More
+# share is left out, but at least FEWEST (of few rows half of them) and at most ENOUGH. More rows
 # are left out only where LARGEST choose.
 LEFT_OUT, FEWEST, ENOUGH, LARGEST = 0.15, 150, 1000, 20_000
 

@@ -43,6 +43,7 @@ class Block(NamedTuple):
     X: Tensor
     y: Tensor
     left: Tensor
+    grown: Tensor  # values of trees for the other rows, which these were grown on; NaN for others
 
 
 class Solved(NamedTuple):
@@ -72,20 +73,23 @@ VALUES: dict[str, Callable[[StreamedModels, float], Tensor]] = {
 }
 
 
-def block_of(X: Rows, y: Any, apart: Places, reading: Reading) -> Block:
+def block_of(X: Rows, y: Any, apart: Places, values: Tensor, reading: Reading) -> Block:
     """Read, check and scale a partition; its rows ``apart`` are not left out."""
     rows = reading.reader(X, reading.name)
     labels = check_target(y, rows, reading.name)
     reading.target.check(labels)
     left = np.delete(np.arange(len(labels)), apart)
     targets = to_tensor(reading.target.forward(labels))
-    return Block(to_tensor(reading.scaling(rows)), targets, torch.from_numpy(left))
+    grown = torch.full_like(targets, torch.nan)
+    grown[apart] = values
+    return Block(to_tensor(reading.scaling(rows)), targets, torch.from_numpy(left), grown)
 
 
 def sums_of(block: Block, passes: Passes) -> Sums:
     """The first pass."""
     parts = passes.blocks(len(block.y))
-    return added([passes.sums(block.X[part], block.y[part])[0] for part in parts])
+    X, y, _, grown = block
+    return added([passes.sums(X[part], y[part], grown[part])[0] for part in parts])
 
 
 def added(parts: Sequence[Sums]) -> Sums:
@@ -181,7 +185,13 @@ class RemoteModels:
 
 
 def fit_parts(
-    passes: Passes, rows: Partitions, reading: Reading, apart: Places, part: Tensor, rank: int
+    passes: Passes,
+    rows: Partitions,
+    reading: Reading,
+    apart: Places,
+    part: Tensor,
+    grown: Tensor,
+    rank: int,
 ) -> tuple[CompactModels, float]:
     """Fit; return the models and the largest |y|.
 
@@ -195,12 +205,15 @@ def fit_parts(
         Numbers of the rows that are not left out.
     part
         Those rows, as the models take them.
+    grown
+        Values of trees for these rows, which they were grown on.
     rank
         Of the level whose models are kept, or 0.
 
     """
     local = rows.local(apart)
-    blocks = kept(tasks(block_of, rows.X, rows.y, local, same=[reading]))
+    values = grown.cpu()[torch.from_numpy(np.argsort(apart))].split([*map(len, local)])
+    blocks = kept(tasks(block_of, rows.X, rows.y, local, values, same=[reading]))
     chosen = sent(passes)  # Dask forgets what no name refers to
     ridge = passes.solve(reduced(added, tasks(sums_of, blocks, same=[chosen])))
     solved = sent(Solved(passes, ridge, passes.feature_error))

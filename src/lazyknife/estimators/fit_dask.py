@@ -41,12 +41,12 @@ def fit_collection(
     part = rows.take(apart)
     given = prepare(model, *part, None, None)._replace(seeds=seeds)
     step = dask_step(model, given, len(rows))
-    passes, choice = step.chosen(given.X, given.y, len(rows))
+    passes, choice, grown = step.chosen(given.X, given.y, len(rows))
     target = given.target.on(choice.target_scale)
     reading = Reading(given.reader, given.scaling, target, type(model).__name__)
     leaving = Leaving(len(rows) - len(apart), len(apart))
     rank = kappa(model.alpha, len(rows) - len(apart))
-    loo, size = fit_parts(passes, rows, reading, apart, given.X, rank)
+    loo, size = fit_parts(passes, rows, reading, apart, given.X, grown, rank)
     largest = given._replace(y=given.y.new_tensor([size]))  # of all rows, not of the part
     attributes = {
         "widths_": step.widths,

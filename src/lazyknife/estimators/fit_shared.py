@@ -21,7 +21,7 @@ from ..choosing.candidates import CandidateStep, is_narrow, wide_tangent
 from ..choosing.per_model import ModelSearch, PointValues, coordinate_search
 from ..choosing.record import ChosenSettings
 from ..choosing.rows import MANY, drawn_part, part_of
-from ..choosing.shape import fit_shape
+from ..choosing.shape import FOLDS, LEAST_GAIN, fit_shape
 from ..choosing.shared import Holdout, choose_network
 from ..choosing.space import CandidateKernels
 from ..choosing.target_scale import on_scale, scales_of_y
@@ -30,12 +30,19 @@ from ..data.compression import Compression
 from ..intervals import Construction, find_construction
 from ..intervals.streamed import Passes, StreamedModels
 from ..networks import is_known, wide
+from ..ridge.streamed import Sums
 from ..tangent import Landmarks
+from ..tangent.trees import grow
 
 LOG = logging.getLogger("lazyknife")
 SCALED = 200  # rows that choose the scale of y
 # Landmarks: n·d² stays below this where that leaves enough of them.
 WORK, FEWEST, MOST = 2e11, 512, 2000
+# Boosted trees: the fewest rows of the part for them, how they grow, and the rows whose left-out
+# errors choose their weight, in units of √λ, and a multiple of λ.
+FEWEST_GROWN, JUDGES = 1500, 2000
+TREES = {"max_iter": 200, "min_samples_leaf": 10}
+WEIGHTS, RIDGE_TIMES = (1.0, 10.0), (1.0, 8.0)
 
 
 def is_parted(
@@ -69,12 +76,18 @@ class PartedStep(CandidateStep):
         LOG.info("fitting %d rows: %d choose, %d landmarks", len(y), len(own), landmarks)
         rest = torch.from_numpy(np.delete(np.arange(len(y)), own))
         with one_thread():
-            passes, choice = self.chosen(X[own], y[own], len(y))
-            loo = passes.models(X, on_scale(y, choice.target_scale), rest, self.progress)
+            passes, choice, grown = self.chosen(X[own], y[own], len(y))
+            values = torch.full_like(y, torch.nan)
+            values[own] = grown.to(values)
+            y = on_scale(y, choice.target_scale)
+            loo = passes.models(X, y, rest, self.progress, values)
         return loo, choice
 
-    def chosen(self, X: Tensor, y: Tensor, n: int) -> tuple[Passes, ChosenSettings]:
-        """What is chosen on a part of n rows, which is given in a random order."""
+    def chosen(self, X: Tensor, y: Tensor, n: int) -> tuple[Passes, ChosenSettings, Tensor]:
+        """What is chosen on a part of n rows, which is given in a random order.
+
+        Also the values of trees for these rows, which they were grown on, shape (rows,).
+        """
         frame = self.frames(X, [torch.arange(0)], centered=True)[0]
         networks = [each.weighted for each in self.candidates if each.weighted is not None]
         framed = self.machine.put(frame.apply(X))
@@ -88,17 +101,18 @@ class PartedStep(CandidateStep):
         basis = Landmarks.of(tangent, X[: landmarks_of(n)])
         center = float(y.mean()) if self.intercept else 0.0
         passes = Passes(basis, best.ridge, self.intercept, center)
-        first = passes.models(X, y, torch.arange(len(y)))  # of the part alone
+        passes, grown = self._with_trees(passes, X, y)
+        first = passes.models(X, y, torch.arange(len(y)), grown=grown)  # of the part alone
         shape, errors = None, first.residuals
         if self.widths != "constant":
             given = (self.machine.put(X), targets - errors, errors)
             shape = fit_shape(*given, self.alpha, self.seed, self.machine)
         passes = replace(passes, shape=shape, start=first.solved.weights)
-        return passes, ChosenSettings(
+        choice = ChosenSettings(
             networks=tuple(candidate.name for candidate in self.candidates),
             each_network=np.array([found.best]),
             each_weights=np.array([best.weights]),
-            each_ridge=np.array([best.ridge]),
+            each_ridge=np.array([passes.ridge]),
             each_widths=("constant" if shape is None else "learnt",),
             each_gap=np.array([found.gaps]),
             rows=n - len(y),
@@ -106,7 +120,71 @@ class PartedStep(CandidateStep):
             searched=len(y),
             landmarks=basis.size,
             scales_of_y=(scale,),
+            trees=passes.basis.trees is not None,
         )
+        return passes, choice, grown
+
+    def _with_trees(self, passes: Passes, X: Tensor, y: Tensor) -> tuple[Passes, Tensor]:
+        """Boosted trees as one more feature, if that lowers left-out errors of the part.
+
+        Also their values for these rows: of trees without the fold of a row, in which the ridge
+        may trust as in those of the whole part for other rows.
+        """
+        nothing = torch.full_like(y, torch.nan)
+        spread = float(y.std())
+        if len(y) < FEWEST_GROWN or not X.shape[1] or not 0 < spread < math.inf:
+            return passes, nothing
+        targets = (y - passes.center) / 2.0 ** round(math.log2(spread))
+        trees, grown = grow(X, targets, self.seed, self.machine, **TREES), torch.empty_like(y)
+        for k in range(FOLDS):
+            held = torch.arange(len(y)) % FOLDS == k
+            without = grow(X[~held], targets[~held], self.seed, self.machine, **TREES)
+            grown[held] = without(self.machine.put(X[held])).to(grown)
+        unit = math.sqrt(passes.ridge)
+        tried = replace(passes, basis=replace(passes.basis, trees=trees))
+        total, few = None, list[Tensor]()
+        for part in tried.blocks(len(y)):
+            sums, rows = tried.sums(X[part], y[part], grown[part])
+            total = sums if total is None else total + sums
+            few += [rows] * (part.start < JUDGES)
+        assert total is not None
+        errors = self._errors_with(total, torch.cat(few), passes, y)
+        weight, times = min(errors, key=errors.__getitem__)
+        if not errors[weight, times] <= (1 - LEAST_GAIN) * errors[0.0, 1.0]:
+            return passes, nothing
+        trees = replace(trees, values=weight * unit * trees.values)
+        basis = replace(passes.basis, trees=trees)
+        return replace(passes, basis=basis, ridge=times * passes.ridge), weight * unit * grown
+
+    def _errors_with(
+        self, sums: Sums, rows: Tensor, passes: Passes, y: Tensor
+    ) -> dict[tuple[float, float], float]:
+        """Mean square of left-out errors by the weight of the trees and the multiple of λ.
+
+        ``sums`` and ``rows``, the first of them, have the trees as the feature after those of
+        ``passes``. In units of √λ their weight w is a penalty of times/w² for weight 1; the other
+        features are eliminated first. A weight of 0 leaves the trees out.
+        """
+        own = passes.basis.size
+        kept = torch.arange(rows.shape[1], device=rows.device) != own
+        gram, moments, targets = sums.gram, sums.moments, passes.targets(rows, y[: len(rows)])
+        others = Sums(gram[kept][:, kept], moments[kept], sums.square, sums.count)
+        errors = dict[tuple[float, float], float]()
+        for times in RIDGE_TIMES if self.ridge is None else RIDGE_TIMES[:1]:
+            solved = replace(passes, ridge=times * passes.ridge).solve(others)
+            half, cross, moved = map(
+                solved.half, (rows[:, kept], gram[own][None, kept], moments[None, kept])
+            )
+            left, open_part = targets - half.T @ moved[:, 0], 1 - half.square().sum(dim=0)
+            column = rows[:, own] - half.T @ cross[:, 0]
+            square = gram[own, own] - cross.square().sum()
+            toward = moments[own] - (cross * moved).sum()
+            errors.setdefault((0.0, 1.0), float((left / open_part).square().mean()))
+            for weight in WEIGHTS:
+                size = square + times / weight**2
+                found = (left - column * toward / size) / (open_part - column.square() / size)
+                errors[weight, times] = float(found.square().mean())
+        return errors
 
     def _scale_of_y(
         self, networks: Sequence[wide], framed: Tensor, y: Tensor, nominal: Sequence[bool]

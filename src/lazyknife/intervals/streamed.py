@@ -66,12 +66,19 @@ class Passes:
         return self.basis.tangent.machine
 
     def models(
-        self, X: Tensor, y: Tensor, left_out: Tensor, progress: bool = False
+        self,
+        X: Tensor,
+        y: Tensor,
+        left_out: Tensor,
+        progress: bool = False,
+        grown: Tensor | None = None,
     ) -> StreamedModels:
         """Both passes: the ridge of all rows, and the models without each of some of them.
 
-        Features of the first pass are kept for the second one if they fit in memory.
+        Features of the first pass are kept for the second one if they fit in memory. ``grown``:
+        values of trees for rows that these were grown on, shape (n,); NaN for others.
         """
+        grown = torch.full_like(y, torch.nan) if grown is None else grown
         others = torch.ones(len(y), dtype=torch.bool)
         others[left_out] = False
         first = [left_out[part] for part in self.blocks(len(left_out))]
@@ -81,7 +88,7 @@ class Passes:
         numbers = BLOCK_ROWS * self.basis.row_bytes // self.machine.item + self.basis.size**2
 
         def summed(part: Tensor) -> tuple[Sums, Tensor | None]:
-            sums, rows = self.sums(X[part], y[part])
+            sums, rows = self.sums(X[part], y[part], grown[part])
             return sums, rows if keeps else None
 
         total, kept = None, list[Tensor | None]()
@@ -93,7 +100,8 @@ class Passes:
         solved = self.solve(total)
 
         def left(k: int) -> LeftOut:
-            return self.left(solved, X[first[k]], y[first[k]], kept[k])
+            part = first[k]
+            return self.left(solved, X[part], y[part], kept[k], grown[part])
 
         parts = self.machine.map(left, range(len(first)), numbers)
         shown = track(parts, "leaving out", len(first), progress and len(first) > 1)
@@ -102,9 +110,9 @@ class Passes:
             self, solved, solved.bounds(out.left, self._feature_error(out), out.size), out
         )
 
-    def sums(self, X: Tensor, y: Tensor) -> tuple[Sums, Tensor]:
+    def sums(self, X: Tensor, y: Tensor, grown: Tensor | None = None) -> tuple[Sums, Tensor]:
         """The first pass; and φ of the rows."""
-        rows = self.features(X)[0]
+        rows = self.features(X, grown)[0]
         return Sums.of(rows, self.targets(rows, y)), rows
 
     def solve(self, sums: Sums) -> StreamedRidge:
@@ -113,10 +121,15 @@ class Passes:
         return StreamedRidge.of(sums, self.ridge, self.intercept, start)
 
     def left(
-        self, solved: StreamedRidge, X: Tensor, y: Tensor, rows: Tensor | None = None
+        self,
+        solved: StreamedRidge,
+        X: Tensor,
+        y: Tensor,
+        rows: Tensor | None = None,
+        grown: Tensor | None = None,
     ) -> LeftOut:
         """The second pass, for rows that are part of the sums; ``rows`` are their features."""
-        rows = self.features(X)[0] if rows is None else rows
+        rows = self.features(X, grown)[0] if rows is None else rows
         found = solved.leave_out(rows, self.targets(rows, y))
         return LeftOut(X, found, self.shaped(X, rows, found.norms), largest(y))
 
@@ -129,9 +142,9 @@ class Passes:
         errors = unit * (1 + norms).sqrt() + EPSILON * (levels.abs() + abs(self.center))
         return self.shape.at(self.machine.put(X), levels, errors)
 
-    def features(self, X: Tensor) -> tuple[Tensor, Tensor]:
+    def features(self, X: Tensor, grown: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """φ, shape (m, q), and ‖φ‖² without the intercept, shape (m,)."""
-        _, rows, norms = self.basis.at(X)
+        _, rows, norms = self.basis.at(X, grown)
         return torch.nn.functional.pad(rows, (0, int(self.intercept)), value=1.0), norms
 
     def targets(self, rows: Tensor, y: Tensor) -> Tensor:

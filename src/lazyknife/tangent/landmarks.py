@@ -15,6 +15,7 @@ from torch import Tensor
 
 from .basis import Rows
 from .tangent import Features
+from .trees import Trees
 from .wide import WideTangent
 
 # Smallest λ over the mean of k(z, z) that is kept: landmarks hardly differ in other directions,
@@ -34,12 +35,15 @@ class Landmarks:
         The landmarks.
     whiten
         UΛ^(−1/2), shape (d, q).
+    trees
+        The sum of which is one more feature, the last; None: there is none.
 
     """
 
     tangent: WideTangent
     points: Features
     whiten: Tensor
+    trees: Trees | None = None
 
     @classmethod
     def of(cls, tangent: WideTangent, Z: Tensor) -> Landmarks:
@@ -52,7 +56,7 @@ class Landmarks:
 
     @property
     def size(self) -> int:
-        return self.whiten.shape[1]
+        return self.whiten.shape[1] + (self.trees is not None)
 
     @property
     def row_bytes(self) -> int:
@@ -60,7 +64,12 @@ class Landmarks:
         numbers = len(self.whiten) + 2 * self.size
         return tangent.work_bytes + tangent.row_bytes + tangent.machine.item * numbers
 
-    def at(self, X: Tensor) -> Rows:
+    def at(self, X: Tensor, grown: Tensor | None = None) -> Rows:
+        """Features of rows; ``grown``: what the last one is, where that is a number."""
         new = self.tangent.features(X)
         rows = self.tangent.kernel(new, self.points) @ self.whiten
+        if self.trees is not None:
+            last = self.trees(new.X)
+            own = torch.full_like(last, torch.nan) if grown is None else grown.to(last)
+            rows = torch.cat([rows, torch.where(own.isnan(), last, own)[:, None]], dim=1)
         return Rows(new.outputs, rows, rows.square().sum(dim=1))
