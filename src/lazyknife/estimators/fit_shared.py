@@ -71,7 +71,7 @@ class PartedStep(CandidateStep):
         own, landmarks = drawn_part(len(y), self.seed), landmarks_of(len(y))
         features = self.machine.item * len(y) * landmarks  # kept for the second pass if they fit
         needed = features if features <= self.machine.kept else 0
-        needed += self.machine.item * (6 * landmarks**2 + 12 * len(y))
+        needed += self.machine.item * (8 * landmarks**2 + 12 * len(y))
         self.machine.check_fits(needed, f"fitting {len(y):,} rows", "use fewer rows")
         LOG.info("fitting %d rows: %d choose, %d landmarks", len(y), len(own), landmarks)
         rest = torch.from_numpy(np.delete(np.arange(len(y)), own))
