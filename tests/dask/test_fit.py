@@ -58,10 +58,13 @@ def on_one_machine(
     """Point, lower and upper end by the models in memory, whatever the number of rows."""
     model = model_of(**settings)
     given = prepare(model, X, y, None, None)
-    loo, _ = dask_step(model, given, len(y)).models(given.X, given.y)
+    loo, choice = dask_step(model, given, len(y)).models(given.X, given.y)
     ranks = [kappa(alpha, len(loo.residuals))]
     point, lower, upper = find_construction("plus").ends(loo, torch.from_numpy(new), ranks)
-    return point.numpy(), lower[:, 0].numpy(), upper[:, 0].numpy()
+    target = given.target.on(choice.target_scale)
+    return tuple(
+        end.numpy() for end in (target.point(point), *target.ends(lower[:, 0], upper[:, 0]))
+    )
 
 
 @pytest.mark.parametrize("widths", [None, "constant"])
