@@ -32,8 +32,9 @@ def test_a_scale_is_odd_rises_and_has_the_slope_it_says(kind: str, y: float, uni
 
 def by_hand(own: Array) -> dict[str, tuple[float, float]]:
     """The unit of each scale that a model with these rows is offered, and what it costs."""
-    sizes = sorted(abs(y) for y in own if y)
-    middle = sizes[(len(sizes) - 1) // 2] if sizes else 1.0
+    middle = sorted(abs(own))[(len(own) - 1) // 2]
+    if middle == 0:
+        return {}
     power = np.floor(np.log2(middle) + 0.5 + np.sqrt(2) / 100)
     found = {}
     for kind, (share, gain) in KINDS.items():
@@ -50,6 +51,8 @@ def test_scales_are_those_of_each_models_own_rows(seed: int) -> None:
     rng = np.random.default_rng(seed)
     y = np.exp(2 * rng.normal(size=rng.integers(3, 30))) - (seed % 3) * 0.1
     y[: seed % 4] = 0.0
+    if seed == 9:  # some models have more zeros than others
+        y[: len(y) // 2] = 0.0
     sets = (
         [np.array([j]) for j in range(len(y))] if seed % 2 else np.array_split(np.arange(len(y)), 3)
     )

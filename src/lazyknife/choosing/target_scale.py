@@ -2,10 +2,10 @@
 
 A model may be fitted to a monotone function g of y: its likelihood is then that of g(y) times the
 product of g' over its rows. Offered are y itself, a root, and a logarithm to models all of whose y
-have one sign (many equal values at 0 would make it look likely). g has a unit, a fraction of the
-median |y| of the model's own rows, rounded to a power of 2, so that nearly all models have the
-same. The scales share every kernel and its factorisation; the model takes the best at the start of
-its search, where each must be ahead of y itself by a gain.
+have one sign: many values at 0 would make it look likely. g has a unit, a fraction of the median
+|y| of the model's own rows, rounded to a power of 2, so that nearly all models have the same; where
+the median is 0, y itself alone is offered. The scales share every kernel and its factorisation. The
+model takes the best at the start of its search, where each must be ahead of y itself by a gain.
 """
 
 from __future__ import annotations
@@ -54,25 +54,19 @@ def on_scale(y: Tensor, scale: Compression | None) -> Tensor:
 def scales_of_y(y: Tensor, left_out: Iterable[NDArray[np.intp]]) -> ScalesOfY:
     """Return the scales that models without some sets of rows may choose from."""
     owns = [np.delete(y.numpy(), rows) for rows in left_out]
-    middles = np.array([_middle(own) for own in owns])
-    powers, unsure = (part.numpy() for part in rounded(torch.from_numpy(middles).log2()))
-    powers = powers.clip(-LARGEST, LARGEST)
+    middles = np.array([np.sort(np.abs(own))[(len(own) - 1) // 2] for own in owns])
+    logs = torch.from_numpy(np.where(middles > 0, middles, 1.0)).log2()
+    powers, unsure = (part.numpy() for part in rounded(logs.clamp(-LARGEST, LARGEST)))
     one_sign = np.array([own.min() > 0 or own.max() < 0 for own in owns])
     scales: list[Compression | None] = [None]
     offsets = [np.zeros(len(owns))]
     for kind, (share, gain) in KINDS.items():
         for power in np.unique(powers):
             scale = Compression(kind, float(share * 2.0**power))
-            offered = (powers == power) & (one_sign | (kind != "log"))
+            offered = (powers == power) & (middles > 0) & (one_sign | (kind != "log"))
             if offered.any():
                 slopes = np.array([scale.log_slope(own).mean() for own in owns])
                 gains = np.array([gain * max(1.0, ROWS / len(own)) for own in owns])
                 scales.append(scale)
                 offsets.append(np.where(offered, gains - 2 * slopes, np.inf))
     return ScalesOfY(tuple(scales), np.stack(offsets, axis=1), unsure)
-
-
-def _middle(own: Array) -> float:
-    """The median of |y| where it is not 0, or the value below: exactly one of them."""
-    sizes = np.sort(np.abs(own[own != 0]))
-    return float(sizes[(len(sizes) - 1) // 2]) if len(sizes) else 1.0
