@@ -165,12 +165,15 @@ def public_step(start: nn.Module, run: Mechanism) -> float:
 
     D / (G·√T), the best of stochastic descent on a convex loss if the optimum is D away and a
     step's root mean square is G: here D is the norm of the d starting weights, and
-    G² = C²·(1 + d·σ²/L²) counts a clipped gradient and the noise.
+    G² = C²·(1 + ν), ν = d·σ²/L², counts a clipped gradient and the noise. Over all T steps
+    gradients of one direction add up to T·C, the noise to C·√(νT): the step is divided by 1 + ν/T,
+    so that weights stay where they are if noise is all that would move them.
     """
     weights = torch.cat([p.detach().reshape(-1) for p in start.parameters() if p.requires_grad])
     distance = float(weights.double().norm()) or math.sqrt(len(weights))
     noise = len(weights) * (run.noise_multiplier / run.expected_batch) ** 2
-    return distance / (run.max_grad_norm * math.sqrt((1 + noise) * run.steps))
+    descent = distance / (run.max_grad_norm * math.sqrt((1 + noise) * run.steps))
+    return descent / (1 + noise / run.steps)
 
 
 def poisson_batches(rows: int, run: Mechanism, seed: int) -> Iterator[list[int]]:
