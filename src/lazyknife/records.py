@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 Array = NDArray[np.float64]
 Ends = tuple[Tensor, Tensor, Tensor]  # point (m,), lower (m, levels), upper (m, levels)
+# Which end of an interval is asked for: an interval, or a limit that y is above or below.
+Side = Literal["both", "lower", "upper"]
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,7 @@ class Predictions(NamedTuple):
 
     def ends(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """f_{−j}(x) ∓ R_j σ_{−j}(x), each (m, n), for scores R, shape (n,), or a single one."""
-        margins = (scores * self.scales).mul_(1 + self.stretch[..., None])
+        margins = rounded_up(scores * self.scales, self.stretch[..., None])
         lower, upper = self.each - margins, self.each + margins
         slack = self.slack.expand(len(lower))[:, None]
         for members, convert in self.elsewhere:
@@ -141,12 +143,32 @@ class Predictions(NamedTuple):
         return lower, upper
 
 
+def errors_on(errors: Tensor, side: Side) -> Tensor:
+    """What is large where an end of this side misses: the size of an error, or the error."""
+    return errors.abs() if side == "both" else errors if side == "upper" else -errors
+
+
+def rounded_up(values: Tensor, relative: Tensor | float) -> Tensor:
+    """Return values of any sign, larger by so much of their size."""
+    if bool((values < 0).any()):
+        return values * (1 + values.sign() * relative)
+    return values * (1 + relative)
+
+
 class LeaveOneOut(Predictor, Protocol):
     """n leave-one-out models and the full-data model, however they were computed."""
 
     @property
+    def side(self) -> Side:
+        """Which errors the scores are of."""
+
+    @property
     def scores(self) -> Tensor:
-        """R_j = |Y_j − f_{−j}(X_j)| / σ_{−j}(X_j), rounded up, shape (n,)."""
+        """R_j = |Y_j − f_{−j}(X_j)| / σ_{−j}(X_j), rounded up, shape (n,).
+
+        For the upper end alone the error takes the place of its size, for the lower one its
+        negative.
+        """
 
     def scaled(self, X: Tensor) -> Predictions:
         """Return everything that intervals are computed from."""

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .certificate import Certificate
 from .data.rows import finite_numbers, make_frame
-from .records import Array, to_array
+from .records import Array, Side, to_array
 from .sentences import rounded_down
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ class Intervals:
         The library of the caller's frame, such as ``"polars"``; None if the rows were no frame.
     certificate
         The coverage guarantee, or a tuple of them, one for each level; None where none is known.
+    side
+        ``"both"``; or ``"upper"`` or ``"lower"``, where only this end was asked for.
 
     """
 
@@ -61,6 +63,7 @@ class Intervals:
     index: Any = None
     backend: str | None = None
     certificate: Certificate | tuple[Certificate, ...] | None = None
+    side: Side = "both"
 
     @classmethod
     def concat(cls, parts: Iterable[Intervals]) -> Intervals:

@@ -5,13 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-# The first line, and how it begins where there is no guarantee.
+# The first line: what to expect, and what is guaranteed for whom, or that nothing is.
+EXPECT = {
+    "both": "Expect {about} {share} of the intervals to contain the true y.",
+    "upper": "Expect {about} {share} of the true y to be at most the upper limit.",
+    "lower": "Expect {about} {share} of the true y to be at least the lower limit.",
+}
+GUARANTEE = "Guaranteed: at least {coverage}, for {rows}."
 NO_GUARANTEE = "No coverage is guaranteed"
 VACUOUS = "The guarantee is vacuous"
-GUARANTEE = "The interval of a new row contains the true y with probability at least"
+DETAILS = "print(certificate.details) shows what it assumes"
 
 # What it is about, and over what it is an average.
 ANY_ROW = "any new row"
+ANY_GROUP = "any new row of each group"
 POOL_ROWS = "the rows passed as X_pool, and no others"
 REFUSED = "a fit or certificate that is refused counts as covered"
 MARGINAL = (
@@ -78,6 +85,11 @@ EXCHANGEABLE = (
     "The training rows and the new row are exchangeable (for example, independent draws from the "
     "same distribution)."
 )
+SHIFTED = (
+    "Rows are independent draws; new rows differ from training rows in the distribution of their "
+    "features alone, by a ratio of densities that is {ratio}, up to a constant factor."
+)
+GIVEN_RATIO, ESTIMATED_RATIO = "the weights that were passed", "the one that was estimated"
 UNTUNED = "No setting was chosen by looking at these rows."
 POOLED = "The training rows and all rows passed as X_pool are exchangeable."
 BOTH_FILES = "All rows of the two files together are exchangeable."
@@ -160,13 +172,18 @@ ROUNDING_DECIDES = (
 UNLIKE_SCALES = "some features have very large or very different scales, such as column {columns}"
 
 
-def headline(coverage: float | None, subject: str, objections: Iterable[str]) -> str:
+def headline(coverage: float | None, expected: str, rows: str, objections: Iterable[str]) -> str:
     """Return the first line of a certificate."""
     if coverage is None:
-        return f"{NO_GUARANTEE} ({subject}). {' '.join(objections)}"
+        return f"{NO_GUARANTEE}. {' '.join(objections)}"
     if coverage == 0.0:
-        return f"{VACUOUS}: it certifies no coverage ({subject})."
-    return f"{GUARANTEE} {rounded_down(coverage)} ({subject})."
+        return f"{expected} {VACUOUS}: it certifies no coverage."
+    return f"{expected} {GUARANTEE.format(coverage=percent(coverage), rows=rows)}".strip()
+
+
+def percent(share: float) -> str:
+    """Return a share in per cent, with at most two decimals and not rounded up."""
+    return f"{math.floor(share * 1e4 + 1e-9) / 100:g} %"
 
 
 def domain(values: str) -> tuple[str, ...]:

@@ -156,6 +156,24 @@ def check_exchangeable(X: Any, X_new: Any) -> Shift:
     return compare_rows(schema.read(kept[0], "X"), schema.read(kept[1], "X_new"), None, schema)
 
 
+def estimate_weights(
+    old: Array, new: Array, names: Any = None, schema: Schema | None = None
+) -> tuple[Array, Array]:
+    """Ratios of the density of new rows to that of old ones, at the old and at the new rows.
+
+    The odds of a logistic regression that tells the rows apart, over those of their numbers.
+    """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.preprocessing import StandardScaler
+
+    columns = pool_rows(old, new, names, schema).values
+    scaled = StandardScaler().fit_transform(columns)
+    is_new = np.arange(len(scaled)) >= len(old)
+    found = LogisticRegression(max_iter=1000).fit(scaled, is_new).decision_function(scaled)
+    ratios = np.exp(found - math.log(len(new) / len(old)))
+    return ratios[: len(old)], ratios[len(old) :]
+
+
 def compare_rows(old: Array, new: Array, names: Any = None, schema: Schema | None = None) -> Shift:
     """Test rows that are arrays already, shapes (n, ...) and (m, ...), read by a schema or not."""
     old, new = kept_rows(old), kept_rows(new)

@@ -40,6 +40,7 @@ class Models:
     own: Tensor  # (n,)
     sigma: Tensor  # (m, n)
     slack: Tensor = ZERO  # of each row
+    side: str = "both"
 
     @property
     def scores(self) -> Tensor:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..sentences import headline
+from ..sentences import ANY_ROW, DETAILS, headline
 
 
 @dataclass(frozen=True, repr=False)
 class Certificate:
-    """A coverage guarantee, printed as sentences.
+    """A coverage guarantee. It prints what to expect, and what is guaranteed for whom.
 
     Attributes
     ----------
@@ -31,6 +31,10 @@ class Certificate:
         The reasons why nothing is guaranteed, if so.
     remarks
         The theorem used, and what readers should know about the base.
+    expected
+        What to expect without a guarantee, as a sentence.
+    rows
+        The rows it applies to.
 
     """
 
@@ -41,10 +45,21 @@ class Certificate:
     subject: str
     objections: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    expected: str = ""
+    rows: str = ANY_ROW
 
-    def __repr__(self) -> str:
-        lines = [headline(self.coverage, self.subject, self.objections), *self.remarks]
+    @property
+    def details(self) -> str:
+        """All of it: the theorem, what it averages over, and what it assumes."""
+        lines = [self._headline, f"About: {self.subject}.", *self.remarks]
         if self.coverage:
             lines += [f"Scope: {self.scope}.", "It assumes:"]
             lines += [f"  - {assumption}" for assumption in self.assumptions]
         return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"{self._headline}\n({self.subject}; {DETAILS})"
+
+    @property
+    def _headline(self) -> str:
+        return headline(self.coverage, self.expected, self.rows, self.objections)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import sentences
 from ..base import BaseMethod, check_base, check_trainable
@@ -23,10 +23,24 @@ from ..intervals import (
 )
 from ..intervals.models import rounding_objections
 from ..networks import listed_networks, mlp, wide
-from ..records import INDEPENDENT, PrivacyCurve, RoundedModels
+from ..records import INDEPENDENT, PrivacyCurve, RoundedModels, Side
 from .certificate import Certificate
 
 Sentences = tuple[str, ...]
+
+
+class About(NamedTuple):
+    """What is asked beside a level, as far as a certificate has to know."""
+
+    side: Side = "both"
+    n: int | None = None  # rows that the new one is compared with; None: all that are left out
+    miss: Callable[[float], float] | None = None  # of a level, in place of the construction's bound
+    rows: str | None = None  # that it applies to; None: as without the question
+    subject: str = ""  # added to the subject
+    exchangeable: str = sentences.EXCHANGEABLE  # what takes the place of exchangeability
+
+
+NOTHING_ELSE = About()
 # What the paper's theorem is about; intervals of minmax contain those of plus.
 PAPERS = (("ghost_point", "plus"), ("ghost_point", "minmax"))
 
@@ -176,18 +190,26 @@ class Claim:
     available: Sentences = tuple(CONSTRUCTIONS)  # to suggest instead of one without a bound
 
     def __call__(
-        self, alpha: float, eta: float | None = None, nu: float | None = None
+        self,
+        alpha: float,
+        eta: float | None = None,
+        nu: float | None = None,
+        about: About = NOTHING_ELSE,
     ) -> Certificate:
         """Return the certificate at a level, and with η the paper's bound."""
         dependence, assumptions = self.dependence, self.assumptions
         objections, remarks = self.objections, self.remarks
         independent = dependence is not None and dependence.total_variation == 0.0
         miss, needed, any_seed = Bound(None)
+        expects = "about"
         if is_own(self.construction):
             objections += (self._without_bound(sentences.OWN_CONSTRUCTION),)
         else:
-            kind, given = find_construction(self.construction), (alpha, self.n, self.folds)
+            kind, n = find_construction(self.construction), self.n if about.n is None else about.n
+            given, expects = (alpha, n, self.folds), kind.expects
             miss, needed, any_seed = kind.bound(*given, independent, self.new_rows, self.coins)
+            if miss is not None and about.miss is not None:
+                miss, needed, any_seed = about.miss(alpha), 1, True
             objections += () if miss is not None else (self._without_bound(sentences.NO_THEOREM),)
         if needed > 1:
             assumptions += (sentences.FOLD_OF_NEW_ROWS.format(count=needed),)
@@ -203,14 +225,19 @@ class Claim:
                 bounds["paper_literal"] = paper_bound(alpha, dependence, eta, literal=True)
                 widened = "ν" if nu is None else f"ν = {nu:g}"
                 remarks += (sentences.PAPER.format(**bounds, eta=eta, nu=widened),)
+        every = (about.exchangeable, sentences.UNTUNED, *assumptions)
+        rows = about.rows or self.rows
+        share = sentences.percent(1 - alpha)
         return Certificate(
             bounds.get(self.theorem),
             bounds,
-            tuple(dict.fromkeys((sentences.EXCHANGEABLE, sentences.UNTUNED, *assumptions))),
-            f"{self.rows}; {sentences.MARGINAL if any_seed else sentences.OVER_SEEDS}",
-            f"{self.subject}, alpha = {alpha:g}",
+            tuple(dict.fromkeys(every)),
+            f"{rows}; {sentences.MARGINAL if any_seed else sentences.OVER_SEEDS}",
+            f"{self.subject}{about.subject}, alpha = {alpha:g}",
             objections,
             remarks,
+            sentences.EXPECT[about.side].format(about=expects, share=share),
+            rows,
         )
 
     def _without_bound(self, sentence: str) -> str:
@@ -238,9 +265,9 @@ class Certifier:
     size: float  # the largest size of y
     columns: str | None  # a clause on columns in unlike units; None: models scale them
 
-    def __call__(self, alpha: float, **stability: float) -> Certificate:
+    def __call__(self, alpha: float, **terms: Any) -> Certificate:
         objections = (*self.claim.objections, *self.rounded(alpha))
-        return replace(self.claim, objections=objections)(alpha, **stability)
+        return replace(self.claim, objections=objections)(alpha, **terms)
 
     def rounded(self, alpha: float) -> Sentences:
         """Why rounding leaves no guarantee, if so."""
@@ -256,7 +283,7 @@ class Noted:
     certify: Callable[..., Certificate]
     names: tuple[str, ...]
 
-    def __call__(self, alpha: float, **stability: float) -> Certificate:
-        found, names = self.certify(alpha=alpha, **stability), ", ".join(self.names)
+    def __call__(self, alpha: float, **terms: Any) -> Certificate:
+        found, names = self.certify(alpha=alpha, **terms), ", ".join(self.names)
         remark = sentences.SET_LATER.format(names=names)
         return replace(found, remarks=(*found.remarks, remark))

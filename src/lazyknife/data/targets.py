@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .. import sentences
+from ..records import Side
 from .checks import check_real, check_targets, listed
 from .compression import Compression
 from .scaling import symlog
@@ -218,6 +219,12 @@ class Target:
     def forward(self, y: Values) -> Values:
         """Targets as the models are fitted to them."""
         return y if self.scale is None else self.scale.forward(y)
+
+    def side(self, side: Side) -> Side:
+        """The side on the scale of the models: a falling function exchanges the ends."""
+        if self.scale is None or not self.scale.falling or side == "both":
+            return side
+        return "lower" if side == "upper" else "upper"
 
     def point(self, z: Tensor) -> Tensor:
         """Predictions of y."""

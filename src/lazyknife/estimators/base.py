@@ -6,7 +6,6 @@ import inspect
 from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Literal, Protocol, Self, overload
 
 import numpy as np
@@ -36,6 +35,7 @@ from ..data.rows import (
     is_stream,
     row_labels,
     rows_and_targets,
+    take,
     to_tensor,
 )
 from ..data.scaling import Scaling, Source
@@ -49,12 +49,14 @@ from ..intervals import (
     kappa,
     rows_needed,
 )
+from ..intervals.asked import one_sided
 from ..memory import noticing_memory
-from ..records import Array, Ends, Predictor, to_array
+from ..records import Array, Ends, Predictor, Side, to_array
 from ..results import Intervals
 from ..settings import grouped, with_settings
-from ..shift import Shift, compare_rows
+from ..shift import Shift, compare_rows, kept_places
 from .fit_input import Fitted, Given, RandomState, Seeds, prepare
+from .questions import Asked, Groups, about_rows, answer, refuse_in_streams, refuse_with_dask
 from .saving import SaveMixin
 
 Values = NDArray[Any]
@@ -173,6 +175,11 @@ class IntervalRegressor(SaveMixin, RegressorMixin, CertifiedMixin):  # type: ign
     row_shape_: tuple[int, ...]
     n_samples_fit_: int
     sample_: Array  # rows as they were read, or scaled by the user; at most 2,000 of them
+    groups_: Groups | None = None  # of the rows that models leave out
+    # At most 2,000 of these: their places, their numbers among all training rows, and they as given.
+    kept_: NDArray[np.intp]
+    kept_numbers_: NDArray[np.intp]
+    kept_rows_: Any
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Let errors of wrong arguments name the method alone, not an inner class of ours."""
@@ -227,7 +234,15 @@ class IntervalRegressor(SaveMixin, RegressorMixin, CertifiedMixin):  # type: ign
         """Return how many of n rows are left out, or held out."""
         return n
 
-    def fit(self, X: Any, y: Any = None, X_pool: Any = None, X_unlabeled: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        X_pool: Any = None,
+        X_unlabeled: Any = None,
+        *,
+        groups: Any = None,
+    ) -> Self:
         """Fit the network and all its leave-one-out models.
 
         Parameters
@@ -245,11 +260,15 @@ class IntervalRegressor(SaveMixin, RegressorMixin, CertifiedMixin):  # type: ign
         X_unlabeled
             Rows that are neither training rows nor rows to predict. A fitted ``scaling`` and a
             base that uses covariates then learn from these alone.
+        groups
+            A label for each row, for intervals with a guarantee in each group; several columns for
+            groups of several kinds; or names of columns of X, which remain features.
 
         """
         if is_dask(X):
+            refuse_with_dask(groups=groups)
             return self._fit_collection(X, y, X_pool, X_unlabeled)
-        return self._fit_checked(X, y, X_pool, X_unlabeled)
+        return self._fit_checked(X, y, X_pool, X_unlabeled, groups)
 
     def _fit_collection(self, X: Any, y: Any, X_pool: Any, X_unlabeled: Any) -> Self:
         """Fit to a Dask collection."""
@@ -259,11 +278,19 @@ class IntervalRegressor(SaveMixin, RegressorMixin, CertifiedMixin):  # type: ign
         )
 
     @noticing_memory
-    def _fit_checked(self, X: Any, y: Any, X_pool: Any, X_unlabeled: Any) -> Self:
+    def _fit_checked(self, X: Any, y: Any, X_pool: Any, X_unlabeled: Any, groups: Any) -> Self:
         self._check_settings()
         X, y = rows_and_targets(X, y)
         given = prepare(self, X, y, all_rows(X_pool), all_rows(X_unlabeled))
-        return self._set_fitted(X, given, self._fit(given))
+        found = None if groups is None else Groups.of(groups, X, len(given.y))
+        fitted = self._fit(given)
+        self._set_fitted(X, given, fitted)
+        left_out = np.arange(len(given.y)) if fitted.left_out is None else fitted.left_out
+        self.groups_ = None if found is None else found.some(left_out)
+        self.kept_ = np.arange(len(left_out))[kept_places(len(left_out), 1)]
+        self.kept_numbers_ = left_out[self.kept_]
+        self.kept_rows_ = take(X, self.kept_numbers_)
+        return self
 
     def _set_fitted(self, X: Any, given: Given, fitted: Fitted) -> Self:
         """Set attributes, only after everything has succeeded."""
@@ -317,13 +344,29 @@ class IntervalRegressor(SaveMixin, RegressorMixin, CertifiedMixin):  # type: ign
 
     @overload
     def predict_interval(
-        self, X: Iterator[Any] | DataLoader[Any], alpha: Levels = None
+        self, X: Iterator[Any] | DataLoader[Any], alpha: Levels = None, *, side: Side = "both"
     ) -> Iterator[Intervals]: ...
 
     @overload
-    def predict_interval(self, X: Any, alpha: Levels = None) -> Intervals: ...
+    def predict_interval(
+        self,
+        X: Any,
+        alpha: Levels = None,
+        *,
+        side: Side = "both",
+        groups: Any = None,
+        weights: Any = None,
+    ) -> Intervals: ...
 
-    def predict_interval(self, X: Any, alpha: Levels = None) -> Intervals | Iterator[Intervals]:
+    def predict_interval(
+        self,
+        X: Any,
+        alpha: Levels = None,
+        *,
+        side: Side = "both",
+        groups: Any = None,
+        weights: Any = None,
+    ) -> Intervals | Iterator[Intervals]:
         """Prediction intervals.
 
         Parameters
@@ -336,24 +379,35 @@ class IntervalRegressor(SaveMixin, RegressorMixin, CertifiedMixin):  # type: ign
             The level, or a list of levels; None is the estimator's own. Nothing is fitted again. If
             you choose a level by looking at intervals, only the certificate of the largest alpha
             that you considered holds.
+        side
+            ``"upper"`` or ``"lower"``: a limit that y exceeds, or falls below, with probability
+            alpha; the other end is infinite, or the bound of y. ``"both"``: an interval.
+        groups
+            Labels of the rows, as for ``fit``: coverage in each group, from the errors in it and
+            models of all rows. With several columns an interval covers in every one of the groups.
+        weights
+            For rows whose features are distributed differently: the ratio of their density to that
+            of the training rows, up to a factor, as a pair of arrays (for the rows of ``fit`` and
+            for those of X), or as a function of rows. ``"estimate"``: by a logistic regression that
+            tells the two kinds of rows apart; the certificate then assumes that this is right.
 
         """
         check_is_fitted(self)
-        asked = self._levels(alpha)
-        levels = asked if isinstance(asked, tuple) else (asked,)
-        certified = tuple(self.certify(alpha=level) for level in levels)
+        shown = self._levels(alpha)
+        asked = Asked.of(shown if isinstance(shown, tuple) else (shown,), side)
         if is_dask(X):
             check_rows(X)
-            found: Intervals = ends_by_partition(self, X, asked)
+            refuse_with_dask(side=None if side == "both" else side, groups=groups, weights=weights)
+            self.certify(alpha=min(asked.levels))
+            found: Intervals = ends_by_partition(self, X, shown)
             return found
-        certificate = certified if isinstance(asked, tuple) else certified[0]
-        ranks = [kappa(level, len(self.loo_.residuals)) for level in levels]
-        if 0 in ranks:
-            self._warn_of_infinite(min(levels))
         if is_stream(X):
-            batches = (self._intervals(batch_rows(batch), ranks, asked) for batch in X)
-            return (replace(part, certificate=certificate) for part in batches)
-        return replace(self._intervals(X, ranks, asked), certificate=certificate)
+            refuse_in_streams(groups=groups, weights=weights)
+            self._warn_of_infinite(asked)
+            return (self._intervals(batch_rows(batch), asked, shown) for batch in X)
+        asked = about_rows(self, asked, X, groups, weights)
+        self._warn_of_infinite(asked)
+        return self._intervals(X, asked, shown)
 
     def check_exchangeable(self, X_new: Any) -> Shift:
         """Test whether new rows look like the training rows; see ``lazyknife.check_exchangeable``.
@@ -367,15 +421,21 @@ class IntervalRegressor(SaveMixin, RegressorMixin, CertifiedMixin):  # type: ign
             New rows, as for ``predict_interval``.
 
         """
-        rows = self._check_new(X_new)
-        if self.reader_.raw:
-            return compare_rows(self.sample_, self.scaling_(rows))
-        names = getattr(self, "feature_names_in_", None)
-        return compare_rows(self.sample_, rows, names, self.reader_.schema)
+        return compare_rows(self.sample_, *self._comparable(X_new))
 
-    def _warn_of_infinite(self, level: float) -> None:
-        """Warn that too few rows are left out for the level."""
-        n, total, needed = len(self.loo_.residuals), self.n_samples_fit_, rows_needed(level)
+    def _comparable(self, *rows: Any) -> tuple[Any, ...]:
+        """Sets of rows as they were read, names of their features, and what these are."""
+        read = [self._check_new(part) for part in rows]
+        if self.reader_.raw:
+            return (*(self.scaling_(part) for part in read), None, None)
+        return (*read, getattr(self, "feature_names_in_", None), self.reader_.schema)
+
+    def _warn_of_infinite(self, asked: Asked) -> None:
+        """Warn if too few rows are left out for a level."""
+        n, level = len(self.loo_.residuals), min(asked.levels)
+        if not asked.plain or kappa(level, n):
+            return
+        total, needed = self.n_samples_fit_, rows_needed(level)
         rows = self._rows_in_all(needed)
         some, least = f"{n} rows", f"{rows} rows are needed"
         if n != total:
@@ -393,10 +453,18 @@ class IntervalRegressor(SaveMixin, RegressorMixin, CertifiedMixin):  # type: ign
             raise ValueError("alpha=[]: give at least one level")
         return tuple(check_level("alpha", level) for level in chosen)
 
+    def _certificates(self, asked: Asked) -> list[Certificate]:
+        """A certificate for each level: in groups that of the group where least is certified."""
+        if asked.side == "both" and asked.plain:
+            return [self.certify(alpha=level) for level in asked.levels]
+        self._check_unchanged()
+        abouts = asked.abouts(len(self.loo_.residuals))
+        found = [[self._certify(alpha=a, about=each) for each in abouts] for a in asked.levels]
+        return [min(every, key=lambda one: one.coverage or 0.0) for every in found]
+
     @noticing_memory
-    def _intervals(
-        self, X: Any, ranks: Sequence[int], asked: float | tuple[float, ...]
-    ) -> Intervals:
+    def _intervals(self, X: Any, asked: Asked, shown: float | tuple[float, ...]) -> Intervals:
+        certified = tuple(self._certificates(asked))
         values = self._check_new(X)
         if outside := self.scaling_.outside_pool(values):
             warn(
@@ -404,19 +472,27 @@ class IntervalRegressor(SaveMixin, RegressorMixin, CertifiedMixin):  # type: ign
                 "certificate does not hold for them. Pass all rows to predict as X_pool to fit",
             )
         rows = to_tensor(self.scaling_(values))
-        point, lower, upper = self._by_blocks(lambda block: self._ends(block, ranks), rows)
+        side = self.target_.side(asked.side)
+        loo = one_sided(self.loo_, side)
+        point, lower, upper = answer(self, loo, rows, asked)
+        if side != "both":
+            (lower if side == "upper" else upper).fill_(
+                -torch.inf if side == "upper" else torch.inf
+            )
         nu = check_not_negative("nu", self.nu)
         point = self.target_.point(point)
         refuse_nan(point, lower, upper)
         lower, upper = self.target_.ends(lower, upper, nu)
-        if not isinstance(asked, tuple):
+        if not isinstance(shown, tuple):
             lower, upper = lower[:, 0], upper[:, 0]
         point, lower, upper = (give_back(part, X) for part in (point, lower, upper))
-        return Intervals(point, lower, upper, asked, row_labels(X), backend_of(X))
+        certificate = certified if isinstance(shown, tuple) else certified[0]
+        labels, library = row_labels(X), backend_of(X)
+        return Intervals(point, lower, upper, shown, labels, library, certificate, asked.side)
 
-    def _ends(self, X: Tensor, ranks: Sequence[int]) -> Ends:
+    def _ends(self, loo: Any, X: Tensor, ranks: Sequence[int]) -> Ends:
         """Point predictions, (m,), and both ends, (m, levels), of scaled rows."""
-        return find_construction(self.construction).ends(self.loo_, X, ranks)
+        return find_construction(self.construction).ends(loo, X, ranks)
 
     def _check_new(self, X: Any) -> Values:
         check_is_fitted(self)
@@ -434,18 +510,21 @@ class IntervalRegressor(SaveMixin, RegressorMixin, CertifiedMixin):  # type: ign
         return as_fitted(rows, not self._rows_like.is_floating_point(), "X")
 
     def _by_blocks(
-        self, predict: Callable[[Tensor], tuple[Tensor, ...]], rows: Tensor
+        self, predict: Callable[..., tuple[Tensor, ...]], rows: Tensor, *more: Tensor
     ) -> list[Tensor]:
-        """Predictions for all rows, by blocks whose (rows × models) arrays fit in the budget."""
+        """Predictions for all rows, by blocks whose (rows × models) arrays fit in the budget.
+
+        ``more`` has further arguments of the function, with an entry for each row.
+        """
         size, sharing = self.loo_.rows_at_once, getattr(self.loo_, "sharing", None)
         if sharing is not None:
             size = min(size, max(FEW_ROWS, -(-len(rows) // available())))
         blocks = list(steps(len(rows), size))
-        parts = [rows[block] for block in blocks]
+        parts = [tuple(each[block] for each in (rows, *more)) for block in blocks]
 
         @torch.no_grad()  # a setting of each thread
-        def work(part: Tensor) -> tuple[Tensor, ...]:
-            return predict(part)
+        def work(part: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            return predict(*part)
 
         found: Iterator[tuple[Tensor, ...]] = map(work, parts)
         if sharing is not None:

@@ -30,7 +30,7 @@ from ..data.targets import Function
 from ..intervals import Construction
 from ..intervals.constructions import ROUNDED, evaluation_slack
 from ..networks import Network, RandomStream, build, dtype_of, evaluation_copy, like, make
-from ..records import Predictions
+from ..records import Predictions, Side, errors_on
 from ..sentences import OWN_TYPE
 from .base import Bounds, IntervalRegressor, ScalingName, Transformer, TransformName
 from .fit_input import Fitted, Given, RandomState, Seeds
@@ -105,6 +105,7 @@ class Refits:
     residuals: Tensor  # errors on rows that the network did not see, shape (n,)
     training_residuals: Tensor  # errors of ``full`` on its own rows
     rounding: float = 0.0  # of ``full``; see ``Ensemble``
+    side: Side = "both"
 
     @property
     def rows_at_once(self) -> int:
@@ -113,7 +114,7 @@ class Refits:
 
     @property
     def scores(self) -> Tensor:
-        return self.residuals.abs()
+        return errors_on(self.residuals, self.side)
 
     def point(self, X: Tensor) -> Tensor:
         return self.full.outputs(X)[0]
@@ -131,7 +132,7 @@ class Refits:
     def scaled(self, X: Tensor) -> Predictions:
         point, each = self.predict(X)
         one = each.new_ones(())
-        spread = (each - self.full.offsets).abs().amax(dim=1) + self.scores.median()
+        spread = (each - self.full.offsets).abs().amax(dim=1) + self.residuals.abs().median()
         # A network may round to float32 wherever it runs.
         unit = torch.finfo(torch.float32).eps
         slack = evaluation_slack(spread, each.abs().amax(dim=1), unit) + self.rounding
@@ -283,7 +284,7 @@ class TrainedRegressor(IntervalRegressor):
         terms = {**given.stated, "assumptions": assumed, **claim}
         certify = Claim(n=len(scored), available=tuple(self._constructions()), **terms)
         found = Refits(full, models, model_of, residuals, errors[learn], full.rounding(X))
-        return Fitted(found, certify, {})
+        return Fitted(found, certify, {}, left_out=scored.numpy())
 
 
 def others(n: int, rows: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ..certificate import Certificate
@@ -97,6 +98,7 @@ class Fitted(NamedTuple):
     certify: Callable[..., Certificate]  # from a level ``alpha``; it can be pickled
     attributes: dict[str, Any]  # fitted attributes by name
     target: Target | None = None  # with the scale that models chose; None: the given one
+    left_out: NDArray[np.intp] | None = None  # which rows are left out, in order; None: all
 
 
 def prepare(estimator: IntervalRegressor, X: Any, y: Any, X_pool: Any, X_unlabeled: Any) -> Given:

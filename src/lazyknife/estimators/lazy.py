@@ -25,7 +25,7 @@ from ..choosing.candidates import (
     is_narrow,
 )
 from ..choosing.record import ChosenSettings
-from ..choosing.rows import Leaving, part_of
+from ..choosing.rows import Leaving, drawn_part, part_of
 from ..compute import Device, Machine, machine_for
 from ..data.checks import (
     check_between,
@@ -484,7 +484,10 @@ class LazyJackknifeRegressor(IntervalRegressor):
         if len(bases) == 1:
             attributes["base_"] = bases[0]
         found = {name: value for name, value in attributes.items() if value is not None}
-        return Fitted(loo, certifier, found, target)
+        out = left.numpy()
+        if leaving.apart:
+            out = np.delete(out, drawn_part(len(y), seeds.lazy))
+        return Fitted(loo, certifier, found, target, out)
 
     def _bases(
         self,

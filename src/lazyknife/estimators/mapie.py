@@ -84,7 +84,7 @@ class MapieRegressor(IntervalRegressor):
             )
         return asked
 
-    def _ends(self, X: Tensor, ranks: Any) -> Ends:
+    def _ends(self, loo: Any, X: Tensor, ranks: Any) -> Ends:
         return self.loo_.ends(X)
 
     def _seeded(self, seeds: Seeds) -> Any:

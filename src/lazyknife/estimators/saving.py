@@ -41,6 +41,7 @@ from ..networks.mlp import WithSkip
 from .fit_full import FramedFull, fit_framed
 
 SCHEMA = b"lazyknife-model-2 "  # the start of a file; changes with the form of the list
+ROWS = "kept_rows_"  # in the caller's container, and not saved
 CLOSE = 1e-6  # relative: other processors round differently, other networks differ by more
 PLAIN = (type(None), bool, int, float, str)
 Json = Any  # plain values, and lists and dicts of these
@@ -111,6 +112,7 @@ _MODULES = (
     *("base", "certificate", "choosing", "data", "intervals", "losses", "networks", "records"),
     *("ridge", "tangent", "estimators.baselines", "estimators.fit_full"),
     "estimators.fit_input",
+    "estimators.questions",
 )
 _DTYPES = {str(value): value for value in vars(torch).values() if isinstance(value, torch.dtype)}
 
@@ -341,7 +343,7 @@ class SaveMixin:
             "class": type(self).__name__,
             "certificate": str(model.certificate_),
             "settings": written,
-            "state": {n: writer.value(value, n) for n, value in state if n not in settings},
+            "state": {n: writer.value(v, n) for n, v in state if n not in (*settings, ROWS)},
             "objects": writer.objects,
             "needs": needs,
             "described": described,

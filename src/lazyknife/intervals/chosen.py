@@ -12,7 +12,7 @@ from torch import Tensor
 from ..choosing.shape import Factors
 from ..compute import Machine, few_threads
 from ..data.compression import Compression
-from ..records import Predictions
+from ..records import Predictions, Side, rounded_up
 from ..ridge.readout import LinearModels
 from ..ridge.widths import Scales
 from ..tangent import WideTangent
@@ -101,6 +101,7 @@ class ChosenModels:
     full: LinearModels  # of which the full model alone is used
     doubtful: Tensor  # whether rounding may have decided a choice of each model, shape (n,)
     factors: Factors | None = None  # of σ
+    side: Side = "both"
 
     @property
     def residuals(self) -> Tensor:
@@ -130,9 +131,9 @@ class ChosenModels:
 
     @property
     def scores(self) -> Tensor:
-        scores = self._joined([group.read.scores for group in self.groups])
+        scores = self._joined([replace(read, side=self.side).scores for read in self._reads])
         if self.factors is not None:
-            scores = scores / self.factors.own * (1 + self.factors.error)
+            scores = rounded_up(scores / self.factors.own, self.factors.error)
         return torch.where(self.doubtful, torch.inf, scores)
 
     @property

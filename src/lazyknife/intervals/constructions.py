@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..data.checks import check_choice, listed
 from ..losses import Loss
-from ..records import Conformal, Ends, LeaveOneOut, Predictions, Predictor
+from ..records import Conformal, Ends, LeaveOneOut, Predictions, errors_on, rounded_up
 from ..ridge.leave_one_out import leave_folds, leave_rows
 from ..ridge.problem import Problem
 from ..ridge.readout import LinearModels
@@ -69,6 +69,7 @@ class Construction:
     readouts: tuple[str, ...] | None = None  # those supported; None: all
     any_loss: bool = True  # whether it supports every loss; otherwise only the squared one
     any_models: bool = True  # whether models may be of any origin, such as networks trained n times
+    expects: str = "about"  # how its coverage compares with 1 − alpha
 
     def __repr__(self) -> str:
         return f"Construction({self.summary!r})"
@@ -130,10 +131,10 @@ class Construction:
 def plus(loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
     """Jackknife+ and CV+: order statistics of f_{−j}(x) ± R_j σ_{−j}(x), R the scores."""
     if isinstance(loo, Windowed):
-        return _outwards(*windowed_plus(loo, X, ranks))
+        return outwards(*windowed_plus(loo, X, ranks))
     found = loo.scaled(X)
     lower, upper = found.ends(loo.scores)
-    return _outwards(found, kth_smallest(lower, ranks), kth_largest(upper, ranks))
+    return outwards(found, kth_smallest(lower, ranks), kth_largest(upper, ranks))
 
 
 def minmax(loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
@@ -141,13 +142,13 @@ def minmax(loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
     scores = kth_largest(loo.scores, ranks)
     if isinstance(loo, Windowed):  # never all in memory, and of the same σ(x)
         found, least, most = extremes(loo, X)
-        margins = scores * found.scales[:, None] * (1 + found.stretch)
-        return _outwards(found, least[:, None] - margins, most[:, None] + margins)
+        margins = rounded_up(scores * found.scales[:, None], found.stretch)
+        return outwards(found, least[:, None] - margins, most[:, None] + margins)
     found = loo.scaled(X)
     each = [found.ends(score) for score in scores[:, None]]
     lower = torch.stack([ends[0].amin(dim=1) for ends in each], dim=1)
     upper = torch.stack([ends[1].amax(dim=1) for ends in each], dim=1)
-    return _outwards(found, lower, upper)
+    return outwards(found, lower, upper)
 
 
 def full(loo: Conformal, X: Tensor, ranks: Sequence[int]) -> Ends:
@@ -155,23 +156,23 @@ def full(loo: Conformal, X: Tensor, ranks: Sequence[int]) -> Ends:
     return loo.accepted(X, ranks)
 
 
-def jackknife(loo: Predictor, X: Tensor, ranks: Sequence[int]) -> Ends:
+def jackknife(loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
     """Full-data prediction ± an order statistic of the left-out errors."""
-    return around_point(loo.point(X), loo.residuals, ranks)
+    return around_point(loo.point(X), errors_on(loo.residuals, loo.side), ranks)
 
 
-def naive(loo: Predictor, X: Tensor, ranks: Sequence[int]) -> Ends:
+def naive(loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
     """Full-data prediction ± an order statistic of the errors on the training rows."""
-    return around_point(loo.point(X), loo.training_residuals, ranks)
+    return around_point(loo.point(X), errors_on(loo.training_residuals, loo.side), ranks)
 
 
-def around_point(point: Tensor, residuals: Tensor, ranks: Sequence[int]) -> Ends:
-    """Point predictions ± an order statistic of the sizes of residuals."""
-    margin = kth_largest(residuals.abs(), ranks)
+def around_point(point: Tensor, errors: Tensor, ranks: Sequence[int]) -> Ends:
+    """Point predictions ± an order statistic of errors."""
+    margin = kth_largest(errors, ranks)
     return point, point[:, None] - margin, point[:, None] + margin
 
 
-def _outwards(found: Predictions, lower: Tensor, upper: Tensor) -> Ends:
+def outwards(found: Predictions, lower: Tensor, upper: Tensor) -> Ends:
     """Shift the ends, and widen them by the bounds on rounding, so that ties are covered."""
     slack, shift = found.slack.expand(len(lower))[:, None], found.shift.to(lower)[..., None]
     lower, upper = lower + shift, upper + shift
@@ -236,7 +237,13 @@ CONSTRUCTIONS: dict[str, Construction] = {
         tolerates_undetermined=True,
         widths=None,
     ),
-    "minmax": Construction("wider than plus, certifies 1 − alpha", minmax, rank_miss, widths=None),
+    "minmax": Construction(
+        "wider than plus, certifies 1 − alpha",
+        minmax,
+        rank_miss,
+        widths=None,
+        expects="at least",
+    ),
     "full": Construction(
         "exact full conformal of the linearised network, certifies 1 − alpha",
         full,
@@ -258,7 +265,9 @@ CONSTRUCTIONS: dict[str, Construction] = {
         any_models=False,
     ),
     "jackknife": Construction("the classical jackknife, certifies nothing", jackknife),
-    "naive": Construction("from errors on the training rows, certifies nothing", naive),
+    "naive": Construction(
+        "from errors on the training rows, certifies nothing", naive, expects="less than"
+    ),
 }
 
 

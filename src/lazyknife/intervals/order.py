@@ -11,6 +11,8 @@ from torch import Tensor
 
 # Rows of up to this many numbers are sorted faster by numpy, longer ones by torch's threads.
 SHORT = 256
+# Relative error of sums of weights, as ``kappa`` allows for that of α(n+1).
+MASS_SLACK = 1e-12
 
 
 def kappa(alpha: float, n: int) -> int:
@@ -41,6 +43,27 @@ def kth_largest(values: Tensor, ranks: Sequence[int]) -> Tensor:
 def kth_smallest(values: Tensor, ranks: Sequence[int]) -> Tensor:
     """For each rank κ the κ-th smallest along the last axis (Q⁻); −inf for κ = 0."""
     return _kth(values, ranks, largest=False)
+
+
+def mass_largest(values: Tensor, own: Tensor, new: Tensor, levels: Sequence[float]) -> Tensor:
+    """Like ``kth_largest``, for values (m, n) of weight ``own``, (n,), and levels: (m, levels).
+
+    The smallest value above which no more than the share α of all weight lies, with the weight of
+    the new row, (m,), above all values. Equal weights give κ = ⌊α(n+1)⌋.
+    """
+    ordered, places = values.sort(dim=-1, descending=True)
+    above = (own / own.max())[places].cumsum(dim=-1) + (new / own.max())[:, None]
+    total = above[:, -1:]
+    first = (new / own.max())[:, None]
+    ends = torch.cat([torch.full_like(first, torch.inf), ordered], dim=-1)
+    above = torch.cat([first, above], dim=-1)
+    found = [(above > level * total * (1 + MASS_SLACK)).to(torch.int8) for level in levels]
+    return torch.cat([ends.gather(-1, each.argmax(dim=-1, keepdim=True)) for each in found], dim=-1)
+
+
+def mass_smallest(values: Tensor, own: Tensor, new: Tensor, levels: Sequence[float]) -> Tensor:
+    """The same for lower ends."""
+    return -mass_largest(-values, own, new, levels)
 
 
 def _kth(values: Tensor, ranks: Sequence[int], largest: bool) -> Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..choosing.shape import STRETCH, QuantileShape, Shaped
 from ..compute import Machine, blocks, track
-from ..records import Predictions
+from ..records import Predictions, Side, errors_on, rounded_up
 from ..ridge.rounding import FEW_ROWS, largest
 from ..ridge.streamed import (
     BLOCK_ROWS,
@@ -48,6 +48,12 @@ class LeftOut(NamedTuple):
         """All rows."""
         rows, lefts, shapes, sizes = zip(*parts, strict=True)
         return cls(torch.cat(rows), Left.joined(lefts), Shaped.joined(shapes), max(sizes))
+
+    def some(self, members: Tensor) -> LeftOut:
+        """Some of the rows."""
+        left = Left(*(field[members] for field in self.left))
+        shape = Shaped(*(field[members] for field in self.shape))
+        return LeftOut(self.rows[members.to(self.rows.device)], left, shape, self.size)
 
 
 @dataclass(frozen=True)
@@ -232,6 +238,7 @@ class StreamedModels(FullModel, Windowed):
     """The full model, and what leaving each of n rows out changes."""
 
     out: LeftOut
+    side: Side = "both"
 
     @property
     def block(self) -> int:
@@ -250,8 +257,9 @@ class StreamedModels(FullModel, Windowed):
         """R, rounded up, shape (n,); infinite where the model is undetermined."""
         shift, scale, error = self.out.shape
         own = self.rounding.own + error
-        sizes: Tensor = ((self.residuals - shift).abs() + own) / scale * (1 + self.stretch)
-        return torch.where(torch.isinf(own) | sizes.isnan(), torch.inf, sizes)
+        sizes = (errors_on(self.residuals - shift, self.side) + own) / scale
+        unknown = torch.isinf(own) | sizes.isnan()
+        return torch.where(unknown, torch.inf, rounded_up(sizes, self.stretch))
 
     @cached_property
     def reach(self) -> Tensor:
@@ -294,6 +302,11 @@ class StreamedModels(FullModel, Windowed):
         each = found.point[:, None] + torch.cat(moved, dim=1)
         stretch = found.stretch.expand(len(each))
         return found._replace(each=each, scales=found.scales[:, None], stretch=stretch)
+
+    def only(self, members: Tensor) -> StreamedModels:
+        """Some of the models."""
+        bounds = self.rounding._replace(own=self.rounding.own[members])
+        return replace(self, out=self.out.some(members), rounding=bounds)
 
 
 BLOCK = 2**28  # bytes of predictions of rows by models

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from ..compute import blocks
-from ..records import Predictions
+from ..records import Predictions, rounded_up
 from ..ridge.primal import PrimalSystem
 from ..ridge.problem import Problem
 from ..ridge.readout import LinearModels, MovedNetworks
@@ -119,7 +119,7 @@ def window(scores: Tensor, reach: Tensor, eta: float, rank: int) -> Window:
 
 def bounds(scores: Tensor, reach: Tensor, eta: float) -> tuple[Tensor, Tensor]:
     """R_j ∓ ηρ_j, each (n,)."""
-    gap = torch.where(reach > 0, eta * reach, 0.0) + SAFE * scores  # η may be infinite
+    gap = torch.where(reach > 0, eta * reach, 0.0) + SAFE * scores.abs()  # η may be infinite
     return (scores - gap).nan_to_num(torch.inf), scores + gap  # scores may be infinite
 
 
@@ -199,7 +199,8 @@ def _order_statistics(
     factors, full = near.factors[rows], near.found
     parts = _columns(models, found.members, rank, factors.shape[1])
     each = torch.cat([factors @ part for part in parts], dim=1).add_(full.point[rows, None])
-    margins = models.scores[found.members] * full.scales[rows, None] * (1 + full.stretch)
+    scores = models.scores[found.members]
+    margins = rounded_up(scores * full.scales[rows, None], full.stretch)
     left = [rank - found.above]
     return kth_smallest(each - margins, left)[:, 0], kth_largest(each + margins, left)[:, 0]
 

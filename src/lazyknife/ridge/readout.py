@@ -14,7 +14,7 @@ from ..compute import blocks, steps
 from ..errors import warn
 from ..losses import SQUARED, Loss
 from ..networks import widest_layer
-from ..records import Predictions
+from ..records import Predictions, Side, errors_on, rounded_up
 from ..tangent import Basis, Rows, Tangent, moved_outputs
 from .rounding import FIRST_ORDER, NOTHING, RoundingBounds
 from .system import RidgeModels
@@ -35,6 +35,7 @@ class LinearModels:
     scales: Scales | None = None  # σ, where errors are not taken as they are
     loss: Loss = SQUARED  # whose inverse link leads from f to predictions
     rounding: RoundingBounds = NOTHING  # what rounding may have changed of the models
+    side: Side = "both"
 
     def evaluated(self, X: Tensor, y: Tensor) -> Self:
         """The same with this readout's own residuals of the training rows, on the machine."""
@@ -92,15 +93,15 @@ class LinearModels:
 
     @property
     def scores(self) -> Tensor:
-        """Sizes of the left-out residuals over σ, rounded up, shape (n,).
+        """Left-out residuals on the side, over σ, rounded up, shape (n,).
 
         Infinite where rounding leaves nothing known of the model.
         """
-        sizes: Tensor = self.residuals.abs() + self.rounding.own
+        sizes: Tensor = errors_on(self.residuals, self.side) + self.rounding.own
         if self.scales is None:
             return sizes
-        error = self.scales.own_error
-        return torch.where(error < FIRST_ORDER, sizes / self.scales.own * (1 + error), torch.inf)
+        error, found = self.scales.own_error, sizes / self.scales.own
+        return torch.where(error < FIRST_ORDER, rounded_up(found, error), torch.inf)
 
     @property
     def undetermined(self) -> int:

@@ -1,0 +1,339 @@
+"""What ``predict_interval`` may be asked beside a level: one side, groups of rows, their weights.
+
+Everything here is about the rows that were left out, in the order of their models: their groups,
+their weights, and which of them an end is chosen from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..certificate.certify import About
+from ..data.checks import check_choice
+from ..data.rows import finite_numbers, plain
+from ..data.schema import as_frame
+from ..errors import warn
+from ..intervals import kappa, rows_needed
+from ..intervals.asked import WEIGHTED, Masses, joined_ends, some_models
+from ..records import Array, Ends, Side
+from ..sentences import ANY_GROUP, ESTIMATED_RATIO, GIVEN_RATIO, SHIFTED
+from ..shift import estimate_weights
+
+if TYPE_CHECKING:
+    from .base import IntervalRegressor
+
+Codes = NDArray[np.intp]
+SIDES: tuple[Side, ...] = ("both", "upper", "lower")
+NO_GROUP = -1  # of a new row whose group no training row is in
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Labels of rows, in one column or several, and which group of each column a row is in."""
+
+    labels: tuple[tuple[Any, ...], ...]  # of each column
+    codes: Codes  # (rows, columns)
+
+    @classmethod
+    def of(cls, given: Any, X: Any, count: int) -> Groups:
+        """Read columns of labels, or names of columns of the frame X."""
+        found = [_codes(column) for column in label_columns(given, X, count, "groups")]
+        labels, codes = zip(*found, strict=True)
+        return cls(labels, np.stack(codes, axis=1))
+
+    def like(self, given: Any, X: Any, count: int) -> Codes:
+        """Codes of new rows, shape (rows, columns); ``NO_GROUP`` where the label is new."""
+        columns = label_columns(given, X, count, "groups")
+        if len(columns) != len(self.labels):
+            raise ValueError(
+                f"groups has {len(columns)} columns, but the rows that were fitted have "
+                f"{len(self.labels)}: give the same columns"
+            )
+        places = [{label: code for code, label in enumerate(known)} for known in self.labels]
+        found = [
+            [known.get(label, NO_GROUP) for label in column]
+            for known, column in zip(places, columns, strict=True)
+        ]
+        return np.array(found, dtype=np.intp).T
+
+    def some(self, rows: NDArray[np.intp]) -> Groups:
+        """The same labels, and some of the rows."""
+        return Groups(self.labels, self.codes[rows])
+
+
+def label_columns(given: Any, X: Any, count: int, name: str) -> list[list[Any]]:
+    """Columns of labels, each a list of plain values of this length."""
+    frame = as_frame(X, "X")
+    named = isinstance(given, str) or (
+        isinstance(given, Sequence) and len(given) > 0 and all(isinstance(g, str) for g in given)
+    )
+    if named and frame is not None:
+        names = [given] if isinstance(given, str) else list(given)
+        if set(names) <= set(frame.columns):
+            return [frame[each].to_list() for each in names]
+        if isinstance(given, str):
+            shown = ", ".join(map(repr, frame.columns))
+            raise ValueError(f"{name}={given!r}: the columns of X are {shown}")
+    other = as_frame(given, name) if hasattr(given, "columns") else None
+    if other is not None:
+        found = [other[each].to_list() for each in other.columns]
+    else:
+        values = np.asarray(plain(given, name))
+        if values.ndim not in (1, 2):
+            raise ValueError(
+                f"{name} has shape {values.shape}: give a label for each row of X, or the name of "
+                "a column of a frame"
+            )
+        found = [column.tolist() for column in (values[:, None] if values.ndim == 1 else values).T]
+    if any(len(column) != count for column in found) or not found:
+        lengths = len(found[0]) if found else 0
+        raise ValueError(f"{name} has {lengths} rows, but X has {count}: give one for each row")
+    return [[_label(value) for value in column] for column in found]
+
+
+def _label(value: Any) -> Any:
+    """Equal labels are equal values, such as dates their text; what is missing is one group."""
+    if value is None or value != value:
+        return None
+    return value if isinstance(value, str | bool | int | float) else str(value)
+
+
+def _codes(column: list[Any]) -> tuple[tuple[Any, ...], Codes]:
+    """The labels in the order in which they appear, and the number of each row's label."""
+    known: dict[Any, int] = {}
+    codes = [known.setdefault(label, len(known)) for label in column]
+    return tuple(known), np.array(codes, dtype=np.intp)
+
+
+class Asked(NamedTuple):
+    """A question about some new rows."""
+
+    levels: tuple[float, ...]
+    side: Side = "both"
+    groups: tuple[Groups, Codes] | None = None  # of the left-out rows, and of the new ones
+    weights: tuple[Array, Array] | None = None  # of the left-out rows, and of the new ones
+    assumption: str = ""  # about the weights
+    kept: Codes | None = None  # left-out rows that count where rows are weighted
+    times: int = 1  # α times this bounds the probability of a miss of weighted rows
+
+    @classmethod
+    def of(cls, levels: tuple[float, ...], side: Any) -> Asked:
+        """Check the side."""
+        check_choice("side", side, SIDES)
+        return cls(levels, side)
+
+    @property
+    def plain(self) -> bool:
+        """Whether all left-out rows count, and alike."""
+        return self.groups is None and self.weights is None
+
+    def parts(self, n: int, m: int) -> Iterator[list[tuple[Tensor, Tensor]]]:
+        """For each column of groups which left-out rows some of the new ones are compared with."""
+        counts = np.arange(n) if self.kept is None else self.kept
+        if self.groups is None:
+            yield [(torch.from_numpy(counts), torch.arange(m))]
+            return
+        known, new = self.groups
+        for own_codes, new_codes in zip(known.codes.T, new.T, strict=True):
+            yield [
+                (
+                    torch.from_numpy(counts[own_codes[counts] == code]),
+                    torch.from_numpy(np.flatnonzero(new_codes == code)),
+                )
+                for code in np.unique(new_codes)
+            ]
+
+    def masses(self, members: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Weights of some left-out rows and of some new ones."""
+        assert self.weights is not None
+        assert self.kept is not None
+        own, new = map(torch.from_numpy, self.weights)
+        return own[torch.searchsorted(torch.from_numpy(self.kept), members)], new[rows]
+
+    def sizes(self, n: int) -> list[int]:
+        """How many rows each of the groups has that were asked for."""
+        if self.groups is None:
+            return [n]
+        known, new = self.groups
+        pairs = zip(known.codes.T, new.T, strict=True)
+        return [int((own == code).sum()) for own, codes in pairs for code in np.unique(codes)]
+
+    def abouts(self, n: int) -> list[About]:
+        """What certificates have to know: an entry for each size of a group."""
+        subject, rows = "", None
+        sizes = sorted(set(self.sizes(n)))
+        if self.groups is not None:
+            rows = ANY_GROUP
+            spread = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
+            subject = f", groups of {spread} rows"
+        common: dict[str, Any] = {"side": self.side, "rows": rows, "subject": subject}
+        if self.weights is not None:
+            common |= {"miss": self.weighted_miss, "exchangeable": self.assumption}
+        return [About(n=size, **common) for size in sizes]
+
+    def weighted_miss(self, alpha: float) -> float:
+        """A multiple of α: the tournament in which rows count by their weights."""
+        return min(1.0, self.times * alpha)
+
+
+def check_weights(values: Any, count: int, name: str) -> Array:
+    """Return weights of rows; refuse what are none."""
+    found = finite_numbers(values, name)
+    if found.shape != (count,):
+        raise ValueError(f"{name} has shape {found.shape}: give a weight for each of {count} rows")
+    if (found < 0).any():
+        row = int((found < 0).argmax())
+        raise ValueError(
+            f"{name}[{row}]={found[row]:g} is below 0: weights are ratios of densities"
+        )
+    return found
+
+
+def effective_rows(weights: Array) -> float:
+    """(Σw)²/Σw²: as many rows of equal weight tell as much."""
+    total = float(weights.sum())
+    return total**2 / float((weights**2).sum()) if total else 0.0
+
+
+def few_in_groups(asked: Asked) -> str:
+    """Say which groups have too few rows for finite intervals; empty if none has."""
+    if asked.groups is None:
+        return ""
+    needed, (known, new) = rows_needed(min(asked.levels)), asked.groups
+    few = list[str]()
+    for labels, own, codes in zip(known.labels, known.codes.T, new.T, strict=True):
+        for code in np.unique(codes):
+            size = int((own == code).sum())
+            if size < needed:
+                label = "without training rows" if code == NO_GROUP else repr(labels[code])
+                few.append(f"{label} ({size})")
+    if not few:
+        return ""
+    shown = ", ".join(few[:5]) + (f" and {len(few) - 5} more" if len(few) > 5 else "")
+    return (
+        f"groups with too few rows for alpha={min(asked.levels):g}: {shown}. Their intervals are "
+        f"infinite; a group needs at least {needed} rows that are left out"
+    )
+
+
+def about_rows(model: IntervalRegressor, asked: Asked, X: Any, groups: Any, weights: Any) -> Asked:
+    """The question with what was said about the new rows X."""
+    if groups is not None:
+        if model.groups_ is None:
+            raise ValueError("groups was not passed to fit: call fit(X, y, groups=...) first")
+        codes = model.groups_.like(groups, X, count_rows(X))
+        asked = asked._replace(groups=(model.groups_, codes))
+        if few := few_in_groups(asked):
+            warn(few)
+    return asked if weights is None else _weighted(model, asked, X, weights)
+
+
+def _weighted(model: IntervalRegressor, asked: Asked, X: Any, weights: Any) -> Asked:
+    """The question with weights of rows."""
+    construction = model.construction
+    if not isinstance(construction, str) or construction not in WEIGHTED:
+        names = " or ".join(map(repr, WEIGHTED))
+        raise ValueError(f"construction={construction!r} does not support weights: use {names}")
+    pair = isinstance(weights, (tuple, list)) and len(weights) == 2
+    rows = getattr(model, "kept_rows_", None)  # those of a saved model are not there
+    if isinstance(weights, str):
+        check_choice("weights", weights, ["estimate"])
+    elif not (pair or callable(weights)):
+        raise TypeError(
+            "weights: give a pair (for the rows of fit, for the rows of X), a function of rows, or "
+            "'estimate'"
+        )
+    if pair:
+        own = check_weights(weights[0], model.n_samples_fit_, "weights[0]")
+        own, new = own[model.kept_numbers_], weights[1]
+    elif rows is None:
+        raise ValueError("weights: a saved model has no training rows: give a pair of arrays")
+    elif callable(weights):
+        own, new = weights(rows), weights(X)
+    else:
+        own, new = estimate_weights(*model._comparable(rows, X))
+    own = check_weights(own, len(model.kept_), "weights of the training rows")
+    new = check_weights(new, count_rows(X), "weights of X")
+    if (count := effective_rows(own)) < rows_needed(least := min(asked.levels)):
+        warn(
+            f"the weights leave the training rows as much as {count:.1f} equal ones tell, too "
+            f"little for alpha={least:g}: intervals are infinite or very wide"
+        )
+    ratio = ESTIMATED_RATIO if isinstance(weights, str) else GIVEN_RATIO
+    asked = asked._replace(weights=(own, new), kept=model.kept_)
+    assumption, times = SHIFTED.format(ratio=ratio), WEIGHTED[construction].times
+    return asked._replace(assumption=assumption, times=times)
+
+
+def answer(model: IntervalRegressor, loo: Any, rows: Tensor, asked: Asked) -> Ends:
+    """Point predictions and ends of scaled rows, on the scale of the models."""
+    n, levels = len(loo.residuals), asked.levels
+    if asked.plain:
+        return _ends(model, loo, rows, levels)
+    answers = list[Ends]()
+    for parts in asked.parts(n, len(rows)):
+        point = torch.empty(len(rows), dtype=torch.float64)
+        lower, upper = (point.new_empty(len(rows), len(levels)) for _ in range(2))
+        for members, places in parts:
+            if not len(members):
+                point[places], *_ = model._by_blocks(lambda X: (loo.point(X),), rows[places])
+                lower[places], upper[places] = -torch.inf, torch.inf
+                continue
+            some, masses = some_models(loo, members), None
+            if asked.weights is not None:
+                masses = asked.masses(members, places)
+            found = _ends(model, some, rows[places], levels, masses)
+            point[places], lower[places], upper[places] = (part.cpu() for part in found)
+        answers.append((point, lower, upper))
+    return joined_ends(answers)
+
+
+def _ends(
+    model: IntervalRegressor,
+    loo: Any,
+    rows: Tensor,
+    levels: Sequence[float],
+    masses: tuple[Tensor, Tensor] | None = None,
+) -> Ends:
+    """Point predictions and ends by some of the models, whose rows may be weighted."""
+    if masses is None:
+        ranks = [kappa(level, len(loo.residuals)) for level in levels]
+        point, lower, upper = model._by_blocks(lambda X: model._ends(loo, X, ranks), rows)
+        return point, lower, upper
+    weighted, own = WEIGHTED[str(model.construction)], masses[0].to(loo.residuals.device)
+
+    def ends(X: Tensor, new: Tensor) -> Ends:
+        return weighted.ends(loo, X, Masses(own, new.to(own), levels))
+
+    point, lower, upper = model._by_blocks(ends, rows, masses[1])
+    return point, lower, upper
+
+
+def count_rows(X: Any) -> int:
+    """Number of rows of an array, a tensor or a frame."""
+    frame = as_frame(X, "X")
+    return len(X) if frame is None else len(frame)
+
+
+def refuse_in_streams(**given: Any) -> None:
+    """Refuse what needs all rows at once."""
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(f"{name} requires all rows at once: give an array or a frame")
+
+
+def refuse_with_dask(**given: Any) -> None:
+    """Refuse what needs rows in one place."""
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(
+                f"{name} does not support Dask collections: call .compute() on them if they fit in "
+                "memory"
+            )
