@@ -12,6 +12,7 @@ from .certificate import plan_rows as plan_rows
 from .compare import compare_methods as compare_methods
 from .data.encoder import TableEncoder as TableEncoder
 from .data.scaling import symlog as symlog
+from .distribution import Distribution as Distribution
 from .estimators.baselines import CVPlusRegressor as CVPlusRegressor
 from .estimators.baselines import JackknifeRegressor as JackknifeRegressor
 from .estimators.baselines import SplitConformalRegressor as SplitConformalRegressor

@@ -40,6 +40,7 @@ from ..data.rows import (
 )
 from ..data.scaling import Scaling, Source
 from ..data.targets import Function, Target, find_target
+from ..distribution import Distribution
 from ..errors import warn
 from ..intervals import (
     CONSTRUCTIONS,
@@ -56,7 +57,15 @@ from ..results import Intervals
 from ..settings import grouped, with_settings
 from ..shift import Shift, compare_rows, kept_places
 from .fit_input import Fitted, Given, RandomState, Seeds, prepare
-from .questions import Asked, Groups, about_rows, answer, refuse_in_streams, refuse_with_dask
+from .questions import (
+    Asked,
+    Groups,
+    about_rows,
+    answer,
+    refuse_in_streams,
+    refuse_with_dask,
+    sorted_values,
+)
 from .saving import SaveMixin
 
 Values = NDArray[Any]
@@ -176,7 +185,7 @@ class IntervalRegressor(SaveMixin, RegressorMixin, CertifiedMixin):  # type: ign
     n_samples_fit_: int
     sample_: Array  # rows as they were read, or scaled by the user; at most 2,000 of them
     groups_: Groups | None = None  # of the rows that models leave out
-    # At most 2,000 of these: their places, their numbers among all training rows, and they as given.
+    # At most 2,000 of these: their places, their numbers among all rows, and they as given.
     kept_: NDArray[np.intp]
     kept_numbers_: NDArray[np.intp]
     kept_rows_: Any
@@ -408,6 +417,38 @@ class IntervalRegressor(SaveMixin, RegressorMixin, CertifiedMixin):  # type: ign
         asked = about_rows(self, asked, X, groups, weights)
         self._warn_of_infinite(asked)
         return self._intervals(X, asked, shown)
+
+    @noticing_memory
+    def predict_distribution(
+        self, X: Any, *, groups: Any = None, weights: Any = None
+    ) -> Distribution:
+        """Predictive distributions: quantiles, probabilities, scores and draws of y.
+
+        Parameters
+        ----------
+        X
+            Rows to predict.
+        groups, weights
+            As for ``predict_interval``; one column of groups.
+
+        """
+        check_is_fitted(self)
+        refuse_with_dask(X=X if is_dask(X) else None)
+        if self.construction != "plus":
+            raise ValueError(
+                f"construction={self.construction!r} has no distribution: use construction='plus'"
+            )
+        self._check_unchanged()
+        asked = about_rows(self, Asked((self.alpha,)), X, groups, weights)
+        values = self._check_new(X)
+        found = sorted_values(self, to_tensor(self.scaling_(values)), asked)
+
+        def certified(level: float, side: Side) -> Certificate:
+            return self._certificates(asked._replace(levels=(level,), side=side))[0]
+
+        point, each, masses, beyond = found
+        labels, library = row_labels(X), backend_of(X)
+        return Distribution(point, each, masses, beyond, labels, library, certified)
 
     def check_exchangeable(self, X_new: Any) -> Shift:
         """Test whether new rows look like the training rows; see ``lazyknife.check_exchangeable``.

@@ -21,7 +21,7 @@ from ..data.rows import finite_numbers, plain
 from ..data.schema import as_frame
 from ..errors import warn
 from ..intervals import kappa, rows_needed
-from ..intervals.asked import WEIGHTED, Masses, joined_ends, some_models
+from ..intervals.asked import WEIGHTED, Masses, joined_ends, one_sided, some_models
 from ..records import Array, Ends, Side
 from ..sentences import ANY_GROUP, ESTIMATED_RATIO, GIVEN_RATIO, SHIFTED
 from ..shift import estimate_weights
@@ -314,6 +314,41 @@ def _ends(
 
     point, lower, upper = model._by_blocks(ends, rows, masses[1])
     return point, lower, upper
+
+
+def sorted_values(
+    model: IntervalRegressor, rows: Tensor, asked: Asked
+) -> tuple[Array, Array, Array, Array]:
+    """Points (m,), the values of kept models (m, k), their masses, and the mass beyond them, (m,).
+
+    Models of which nothing is known have no value: their mass lies beyond.
+    """
+    loo = one_sided(model.loo_, "upper")
+    kept = torch.from_numpy(model.kept_)
+    if len(kept) < len(loo.residuals):
+        loo = some_models(loo, kept)
+
+    def values(X: Tensor) -> tuple[Tensor, Tensor]:
+        found = loo.scaled(X)
+        each = found.ends(loo.scores)[1] + found.shift.to(found.each)[..., None]
+        return found.point, each
+
+    point, each = (part.cpu() for part in model._by_blocks(values, rows))
+    own, new = np.ones(each.shape), np.ones(len(each))
+    if asked.weights is not None:
+        own, new = np.broadcast_to(asked.weights[0], each.shape), asked.weights[1]
+    if asked.groups is not None:
+        known, codes = asked.groups
+        if codes.shape[1] > 1:
+            raise ValueError("groups: give one column, distributions in several have no union")
+        own = own * (known.codes[model.kept_, 0] == codes)
+    known_models = torch.isfinite(loo.scores).cpu().numpy()
+    beyond = new + (own * ~known_models).sum(axis=1)
+    point = model.target_.point(point)
+    found = model.target_.ends(each, each)[1].numpy()[:, known_models]
+    order = np.argsort(found, axis=1, kind="stable")
+    masses = np.take_along_axis(own[:, known_models], order, axis=1)
+    return point.numpy(), np.take_along_axis(found, order, axis=1), masses, beyond
 
 
 def count_rows(X: Any) -> int:

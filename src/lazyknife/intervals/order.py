@@ -46,15 +46,16 @@ def kth_smallest(values: Tensor, ranks: Sequence[int]) -> Tensor:
 
 
 def mass_largest(values: Tensor, own: Tensor, new: Tensor, levels: Sequence[float]) -> Tensor:
-    """Like ``kth_largest``, for values (m, n) of weight ``own``, (n,), and levels: (m, levels).
+    """Like ``kth_largest``, for values (m, n) of weight ``own``, (n,) or (m, n): (m, levels).
 
     The smallest value above which no more than the share α of all weight lies, with the weight of
     the new row, (m,), above all values. Equal weights give κ = ⌊α(n+1)⌋.
     """
     ordered, places = values.sort(dim=-1, descending=True)
-    above = (own / own.max())[places].cumsum(dim=-1) + (new / own.max())[:, None]
+    unit = own.max()
+    first = (new / unit)[:, None]
+    above = first + (own / unit).expand_as(values).gather(-1, places).cumsum(dim=-1)
     total = above[:, -1:]
-    first = (new / own.max())[:, None]
     ends = torch.cat([torch.full_like(first, torch.inf), ordered], dim=-1)
     above = torch.cat([first, above], dim=-1)
     found = [(above > level * total * (1 + MASS_SLACK)).to(torch.int8) for level in levels]

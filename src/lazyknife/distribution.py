@@ -1,0 +1,198 @@
+"""Predictive distributions: what is known of y at new rows, beyond one interval.
+
+Model j gives the value f_{−j}(x) + σ_{−j}(x)·z_j, where z_j is the error of the row that it leaves
+out, over its width there. The values of all models, sorted, are the distribution at x. Its quantile
+at 1 − α is the upper limit at level α, its quantile at α the lower one: each of them has the
+guarantee of one side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from .certificate import Certificate
+from .data.checks import check_choice, check_fraction, check_positive_int
+from .data.rows import finite_numbers, make_frame
+from .intervals.order import mass_largest, mass_smallest
+from .records import Array, Side
+from .results import Intervals
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SHOWN = (0.05, 0.25, 0.5, 0.75, 0.95)  # quantiles in frames and pictures
+SHOWN_ROWS = 5
+DRAWN = (0.02, 0.1, 0.5)  # levels of nested intervals
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Distribution:
+    """Predictive distributions of y at m rows.
+
+    Attributes
+    ----------
+    point
+        Point predictions, those of ``predict``, shape (m,).
+    values
+        Where the distributions have mass, sorted, shape (m, k).
+    masses
+        How much, shape (m, k), and
+    open
+        how much lies beyond all values, on either side, shape (m,): that of the new row itself.
+    index, backend
+        Row labels and library of the caller's frame.
+
+    """
+
+    point: Array
+    values: Array
+    masses: Array
+    open: Array
+    index: Any = None
+    backend: str | None = None
+    certified: Callable[[float, Side], Certificate] | None = None
+
+    def quantile(self, q: float | Sequence[float]) -> Array:
+        """Quantiles, shape (m,), or (m, len(q)) for a list.
+
+        Above one half they are upper limits, below it lower ones, and infinite where there are too
+        few rows for that.
+        """
+        asked = [q] if np.ndim(q) == 0 else list(q)  # type: ignore[arg-type]
+        levels = [check_fraction("q", each) for each in asked]
+        values, masses, beyond = map(torch.from_numpy, (self.values, self.masses, self.open))
+        upper = mass_largest(values, masses, beyond, [1 - level for level in levels]).numpy()
+        lower = mass_smallest(values, masses, beyond, levels).numpy()
+        level = np.array(levels)
+        with np.errstate(invalid="ignore"):
+            middle = np.where(np.isinf(lower) & np.isinf(upper), self.point[:, None], 0.0)
+            halves = np.where(np.isinf(lower + upper), middle, (lower + upper) / 2)
+        found: Array = np.where(level > 0.5, upper, np.where(level < 0.5, lower, halves))
+        return found[:, 0] if np.ndim(q) == 0 else found
+
+    def cdf(self, y: ArrayLike) -> Array:
+        """P(Y ≤ y) at each row, for a y for each of them or one for all, shape (m,)."""
+        below, equal, total = self._around(y)
+        found: Array = (below + (equal + self.open) / 2) / total
+        return found
+
+    def p_value(self, y: ArrayLike, side: Side = "both") -> Array:
+        """P-values of values of y, shape (m,): the true y has one of at most p with probability p.
+
+        ``side="upper"`` is small where y is large, ``"lower"`` where it is small. The bound of
+        jackknife+ is twice the share of models that exceed y: a p-value of .02 or less is needed
+        for what would otherwise be one of .01.
+        """
+        check_choice("side", side, ("both", "upper", "lower"))
+        below, equal, total = self._around(y)
+        above = total - self.open - below - equal
+        upper, lower = (
+            np.minimum((2 * (part + equal) + self.open) / total, 1.0) for part in (above, below)
+        )
+        either = np.minimum(2 * np.minimum(upper, lower), 1.0)
+        found: Array = {"both": either, "upper": upper, "lower": lower}[side]
+        return found
+
+    def crps(self, y: ArrayLike) -> Array:
+        """Continuous ranked probability score of the true y at each row, shape (m,)."""
+        truth, shares = self._truth(y), self._shares
+        distance = (shares * np.abs(self.values - truth[:, None])).sum(axis=1)
+        ranks = 2 * shares.cumsum(axis=1) - shares - 1
+        found: Array = distance - (shares * ranks * self.values).sum(axis=1)
+        return found
+
+    def mean(self) -> Array:
+        """Means, shape (m,)."""
+        found: Array = (self._shares * self.values).sum(axis=1)
+        return found
+
+    def var(self) -> Array:
+        """Variances, shape (m,)."""
+        found: Array = (self._shares * (self.values - self.mean()[:, None]) ** 2).sum(axis=1)
+        return found
+
+    def sample(self, size: int = 1, random_state: Any = None) -> Array:
+        """Draws of y, shape (m, size)."""
+        check_positive_int("size", size)
+        rng = np.random.default_rng(random_state)
+        steps = self._shares.cumsum(axis=1)
+        uniform = rng.random((len(self), size)) * steps[:, -1:]
+        pairs = zip(steps, uniform, self.values, strict=True)
+        last = self.values.shape[1] - 1
+        return np.stack([row[np.searchsorted(s, u).clip(max=last)] for s, u, row in pairs])
+
+    def certify(self, q: float) -> Certificate:
+        """The guarantee of a quantile as a limit: of the upper one above one half, else lower."""
+        if self.certified is None:
+            raise ValueError("nothing is known of these distributions: predict them again")
+        level = check_fraction("q", q)
+        return self.certified(1 - level, "upper") if level > 0.5 else self.certified(level, "lower")
+
+    def to_frame(self, q: Sequence[float] = SHOWN) -> Any:
+        """Means and quantiles as a frame of the caller's library, with the caller's labels."""
+        return make_frame(self._columns(q), self.backend, self.index)
+
+    def plot(self, y: ArrayLike | None = None, ax: Axes | None = None) -> Axes:
+        """Draw nested intervals of 98, 90 and 50 %, sorted by prediction, and the true values."""
+        from .plots import plot_band
+
+        order = np.argsort(self.point, kind="stable")
+        lower, upper = (
+            self[order].quantile([abs(end - level / 2) for level in DRAWN]) for end in (0, 1)
+        )
+        nested, rows = Intervals(self.point[order], lower, upper, DRAWN), np.arange(len(order))
+        known = {} if y is None else {"x_train": rows, "y_train": self._truth(y)[order]}
+        drawn = plot_band(rows, nested, **known, ax=ax)
+        drawn.set_xlabel("rows, sorted by prediction")
+        return drawn
+
+    def __len__(self) -> int:
+        return len(self.point)
+
+    def __getitem__(self, rows: Any) -> Distribution:
+        """Return the distributions of some rows: a slice, a mask or a list of numbers."""
+        chosen: NDArray[np.intp] = np.atleast_1d(np.arange(len(self))[rows])
+        kept = {name: getattr(self, name)[chosen] for name in ("point", "values", "masses", "open")}
+        return replace(self, **kept, index=None if self.index is None else self.index[chosen])
+
+    def __repr__(self) -> str:
+        names = ["", *self._columns(SHOWN)]
+        first = self[:SHOWN_ROWS]
+        labels = range(len(first)) if self.index is None else first.index
+        rows = zip(labels, *first._columns(SHOWN).values(), strict=True)
+        cells = [names, *([str(a), *(f"{x:.5g}" for x in row)] for a, *row in rows)]
+        sizes = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        count, more = len(self), len(self) - SHOWN_ROWS
+        lines = ["  ".join(c.rjust(k) for c, k in zip(row, sizes, strict=True)) for row in cells]
+        rest = [f"… and {more:,} more"] if more > 0 else []
+        return "\n".join([f"{count:,} predictive distributions", *lines, *rest])
+
+    @property
+    def _shares(self) -> Array:
+        found: Array = self.masses / self.masses.sum(axis=1, keepdims=True)
+        return found
+
+    def _columns(self, q: Sequence[float]) -> dict[str, Array]:
+        found = zip(q, self.quantile(list(q)).T, strict=True)
+        return {"mean": self.mean(), **{f"q{float(level)!r}": each for level, each in found}}
+
+    def _truth(self, y: ArrayLike) -> Array:
+        found = finite_numbers(y, "y")
+        if found.shape not in ((), (len(self),)):
+            raise ValueError(
+                f"y has shape {found.shape}: give one number, or one for each of {len(self)} rows"
+            )
+        return np.broadcast_to(found, (len(self),))
+
+    def _around(self, y: ArrayLike) -> tuple[Array, Array, Array]:
+        """Mass below y, mass at y, and all mass with that beyond, each (m,)."""
+        truth = self._truth(y)[:, None]
+        below = np.where(self.values < truth, self.masses, 0.0).sum(axis=1)
+        equal = np.where(self.values == truth, self.masses, 0.0).sum(axis=1)
+        return below, equal, self.masses.sum(axis=1) + self.open
