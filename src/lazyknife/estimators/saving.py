@@ -94,7 +94,7 @@ def _machine(**state: Any) -> Machine:
 def _array_parts(array: np.ndarray[Any, Any]) -> Parts | None:
     """Numbers as a tensor, text as a list."""
     if array.dtype.kind in "biuf":
-        return [torch.from_numpy(np.ascontiguousarray(array).reshape(array.shape))]
+        return [torch.from_numpy(np.require(array, requirements="CW").reshape(array.shape))]
     is_text = array.ndim == 1 and all(isinstance(value, str) for value in array)
     return [array.tolist(), array.dtype.kind] if is_text else None
 

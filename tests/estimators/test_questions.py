@@ -1,0 +1,340 @@
+"""One side, groups, weights and distributions: definitions, exact coverage, and planted errors.
+
+Given a bag of n + 1 rows, every one of which is as likely to be the new one, the probability of a
+miss is the share of rows that are missed by the interval of the others. It is computed here for
+drawn bags, so that the inequality must hold for each of them, and nothing is left to chance.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lazyknife as lk
+from lazyknife import LazyJackknifeRegressor
+from lazyknife.intervals import kappa
+from lazyknife.intervals.order import mass_largest, mass_smallest
+from rows import simulated
+
+pytestmark = pytest.mark.filterwarnings("ignore:groups with too few|the weights leave")
+FAST: dict[str, Any] = {"network": lk.wide("laplace", 1.0), "ridge": 0.3, "random_state": 0}
+DEFAULT: dict[str, Any] = {"random_state": 0}
+KINDS = {
+    "one network": FAST,
+    "minmax": FAST | {"construction": "minmax"},
+    "choosing": DEFAULT,
+    "finite": {"network": lk.mlp((3,)), "random_state": 0},
+}
+
+
+def bag(seed: int, n: int = 9) -> tuple[Any, Any, Any]:
+    """N + 1 rows with skewed errors, and a group that the size of the errors depends on."""
+    rng = np.random.default_rng(seed)
+    groups = rng.permutation(np.arange(n + 1) % 2)
+    X = np.column_stack([rng.normal(size=n + 1), groups])
+    errors = rng.exponential(size=n + 1) * np.where(groups == 1, 4.0, 0.2)
+    return X, X[:, 0] + errors, groups
+
+
+def misses(ask: Callable[[Any, Any, Any, Any], Any], X: Any, y: Any, groups: Any) -> Any:
+    """For each row whether the answer that the others give for it misses it."""
+    found = []
+    for i in range(len(y)):
+        others = np.arange(len(y)) != i
+        result = ask(X[others], y[others], groups[others], i)
+        found.append(not bool(result.covers(y[[i]])[0]))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("side", ["upper", "lower"])
+def test_limits_are_order_statistics_of_signed_errors(name, side):
+    X, y = simulated(3, 0, 60)
+    model = LazyJackknifeRegressor(**KINDS[name]).fit(X[:40], y[:40])
+    result = model.predict_interval(X[40:], alpha=[0.1, 0.3], side=side)
+    sign = 1.0 if side == "upper" else -1.0
+    open_end = result.lower if side == "upper" else result.upper
+    assert np.isinf(open_end).all()
+    found = model.loo_.scaled(torch.tensor(X[40:]))
+    model_scores = model.loo_.scores.numpy()
+    signs = np.sign(model.loo_.residuals.numpy()) * sign
+    each, scales = found.each.numpy(), np.broadcast_to(found.scales.numpy(), found.each.shape)
+    if model.construction == "minmax":
+        ordered = np.sort(model_scores * signs)[::-1]
+        for k, level in enumerate((0.1, 0.3)):
+            margin = ordered[kappa(level, 40) - 1]
+            wanted = (sign * each + margin * scales).max(axis=1)
+            got = sign * (result.upper if side == "upper" else result.lower)[:, k]
+            np.testing.assert_allclose(got, wanted, rtol=1e-9, atol=1e-9)
+        return
+    values = np.sort(sign * each + model_scores * signs * scales, axis=1)[:, ::-1]
+    for k, level in enumerate((0.1, 0.3)):
+        got = sign * (result.upper if side == "upper" else result.lower)[:, k]
+        assert (got >= values[:, kappa(level, 40) - 1] - 1e-12).all()  # never inside
+        np.testing.assert_allclose(got, values[:, kappa(level, 40) - 1], rtol=1e-9, atol=1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(n=st.integers(1, 30), k=st.integers(1, 99), seed=st.integers(0, 999))
+def test_equal_weights_give_the_ranks_and_others_the_definition(n, k, seed):
+    rng, level = np.random.default_rng(seed), k / 100
+    values = torch.from_numpy(rng.integers(0, 6, size=(2, n)).astype(float))
+    own, new = torch.ones(n).double() * 3, torch.ones(2).double() * 3
+    rank = kappa(level, n)
+    ordered = values.sort(dim=1).values
+    wanted = ordered[:, n - rank] if rank else torch.full((2,), torch.inf).double()
+    assert torch.equal(mass_largest(values, own, new, [level])[:, 0], wanted)
+    wanted = ordered[:, rank - 1] if rank else torch.full((2,), -torch.inf).double()
+    assert torch.equal(mass_smallest(values, own, new, [level])[:, 0], wanted)
+    own, new = (torch.from_numpy(rng.uniform(0, 1, size=size)) for size in (n, 2))
+    for row, found in enumerate(mass_largest(values, own, new, [level])[:, 0].tolist()):
+        allowed = level * float(own.sum() + new[row])
+        above = [float(own[values[row] > v].sum() + new[row]) for v in values[row]]
+        fits = [float(v) for v, mass in zip(values[row], above, strict=True) if mass <= allowed]
+        assert found == min(fits, default=np.inf)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("side", ["upper", "lower"])
+@pytest.mark.parametrize("settings", [FAST, DEFAULT], ids=["one network", "choosing"])
+def test_each_side_misses_no_more_than_its_bound_in_any_bag(settings, side, seed):
+    X, y, groups = bag(seed)
+
+    def ask(X_old: Any, y_old: Any, _: Any, i: int) -> Any:
+        model = LazyJackknifeRegressor(**settings, alpha=0.2).fit(X_old, y_old)
+        return model.predict_interval(X[[i]], side=side)
+
+    missed = misses(ask, X, y, groups)
+    assert missed.mean() <= (2 * kappa(0.2, 9) - 1) / 10
+
+
+def in_groups(X: Any, groups: Any, mutant: bool, construction: str) -> Any:
+    def ask(X_old: Any, y_old: Any, old: Any, i: int) -> Any:
+        terms = FAST | {"construction": construction}
+        model = LazyJackknifeRegressor(**terms, alpha=0.34).fit(X_old, y_old, groups=old)
+        own = 1 - groups[[i]] if mutant else groups[[i]]
+        return model.predict_interval(X[[i]], groups=own)
+
+    return ask
+
+
+@pytest.mark.parametrize("construction", ["plus", "minmax"])
+def test_groups_cover_each_of_them_in_any_bag_and_other_groups_do_not(construction):
+    """The mutant takes the errors of the other group."""
+    caught = 0
+    for seed in range(8):
+        X, y, groups = bag(seed, 11)
+        rank = kappa(0.34, 5)
+        bound = (2 * rank - 1) / 6 if construction == "plus" else rank / 6
+        missed = misses(in_groups(X, groups, False, construction), X, y, groups)
+        assert max(missed[groups == g].mean() for g in (0, 1)) <= bound + 1e-12
+        mutant = misses(in_groups(X, groups, True, construction), X, y, groups)
+        caught += max(mutant[groups == g].mean() for g in (0, 1)) > bound
+    assert caught >= 6
+
+
+def weighted(X: Any, weights: Any, mutant: bool, construction: str) -> Any:
+    power = -1 if mutant else 1
+
+    def ask(X_old: Any, y_old: Any, _: Any, i: int) -> Any:
+        terms = FAST | {"construction": construction}
+        model = LazyJackknifeRegressor(**terms, alpha=0.2).fit(X_old, y_old)
+        own = np.delete(weights, i) ** power
+        return model.predict_interval(X[[i]], weights=(own, weights[[i]] ** power))
+
+    return ask
+
+
+@pytest.mark.parametrize("construction", ["plus", "minmax"])
+def test_weights_cover_in_any_bag_and_their_inverses_do_not(construction):
+    """Given the bag, row i is the new one with a probability in proportion to its weight."""
+    caught, bound = 0, 0.4 if construction == "plus" else 0.2
+    for seed in range(4):
+        X, y, groups = bag(seed, 19)
+        weights = np.where(groups == 1, 6.0, 0.2)
+        missed = misses(weighted(X, weights, False, construction), X, y, groups)
+        assert shares(weights) @ missed <= bound + 1e-12
+        mutant = misses(weighted(X, weights, True, construction), X, y, groups)
+        caught += shares(weights) @ mutant > bound
+    assert caught >= 1
+
+
+@pytest.mark.parametrize("n", [60, 1500])
+def test_questions_survive_saving_and_agree_with_each_other(n, tmp_path):
+    X, y = simulated(4, 0, n + 200)
+    labels = np.where(X[:, 0] > 0, "a", "b")
+    model = LazyJackknifeRegressor(random_state=0).fit(X[:n], y[:n], groups=labels[:n])
+    new, groups = X[n:], labels[n:]
+    model.save(tmp_path / "m.lk")
+    loaded = LazyJackknifeRegressor.load(tmp_path / "m.lk")
+    plain = model.predict_interval(new)
+    asked: list[dict[str, Any]] = [
+        {"side": "upper"},
+        {"groups": groups},
+        {"groups": groups, "side": "lower"},
+        {"weights": (np.arange(n) + 1.0, np.ones(200))},
+    ]
+    for terms in asked:
+        first, second = (m.predict_interval(new, **terms) for m in (model, loaded))
+        for end in ("lower", "upper"):
+            np.testing.assert_allclose(getattr(first, end), getattr(second, end), rtol=1e-9)
+    same = model.predict_interval(new, weights=(np.ones(n), np.ones(200)))
+    np.testing.assert_allclose(same.upper, plain.upper, rtol=1e-6)
+    everyone = LazyJackknifeRegressor(random_state=0).fit(X[:n], y[:n], groups=["all"] * n)
+    alike = everyone.predict_interval(new, groups=["all"] * 200)
+    np.testing.assert_allclose(alike.lower, plain.lower, rtol=1e-9)
+    with pytest.raises(ValueError, match="saved model has no training rows"):
+        loaded.predict_interval(new, weights="estimate")
+
+
+def test_overlapping_groups_contain_the_intervals_of_each_and_unknown_ones_are_infinite():
+    X, y = simulated(3, 0, 140)
+    columns = np.column_stack([X[:, 0] > 0, np.arange(140) % 3])
+    model = LazyJackknifeRegressor(**FAST).fit(X[:100], y[:100], groups=columns[:100])
+    both = model.predict_interval(X[100:], groups=columns[100:])
+    for k in (0, 1):
+        single = LazyJackknifeRegressor(**FAST).fit(X[:100], y[:100], groups=columns[:100, k])
+        one = single.predict_interval(X[100:], groups=columns[100:, k])
+        assert (both.lower <= one.lower + 1e-9).all()
+        assert (both.upper >= one.upper - 1e-9).all()
+    strange = columns[100:].copy()
+    strange[0, 1] = 7
+    with pytest.warns(
+        UserWarning, match=r"too few rows for alpha=0.1: without training rows \(0\)"
+    ):
+        found = model.predict_interval(X[100:], groups=strange)
+    assert np.isinf(found.width[0])
+    assert np.isfinite(found.width[1:]).all()
+
+
+def test_columns_of_a_frame_name_groups_and_functions_weigh_its_rows():
+    X, y = simulated(2, 0, 90)
+    frame = pd.DataFrame({"x": X[:, 0], "z": X[:, 1], "kind": np.where(X[:, 0] > 0, "a", "b")})
+    model = LazyJackknifeRegressor(random_state=0).fit(frame[:60], y[:60], groups="kind")
+    result = model.predict_interval(frame[60:], groups="kind")
+    assert result.certificate.rows == "any new row of each group"
+    by_array = model.predict_interval(frame[60:], groups=frame["kind"][60:])
+    assert (by_array.to_numpy() == result.to_numpy()).all()
+    weighted = model.predict_interval(frame[60:], weights=lambda rows: np.exp(rows["x"] / 9))
+    assert weighted.certificate.coverage == pytest.approx(0.8)
+    assert "the weights that were passed" in weighted.certificate.details
+    estimated = model.predict_interval(frame[60:], weights="estimate")
+    assert "the one that was estimated" in estimated.certificate.details
+
+
+def test_estimated_weights_cure_a_shift_of_the_features():
+    """Errors grow with x: rows with larger x are covered too rarely without weights."""
+    rng, coverage = np.random.default_rng(0), []
+    for _ in range(6):
+        X = rng.normal(size=(3000, 1))
+        y = X[:, 0] + rng.normal(size=3000) * np.exp(X[:, 0])
+        model = LazyJackknifeRegressor(**FAST).fit(X[:400], y[:400])
+        chosen = rng.choice(np.arange(400, 3000), 500, p=shares(np.exp(X[400:, 0])))
+        new, truth = X[chosen], y[chosen]
+        pair = (model.predict_interval(new), model.predict_interval(new, weights="estimate"))
+        coverage.append([result.covers(truth).mean() for result in pair])
+    plain, weighted = np.mean(coverage, axis=0)
+    assert plain < 0.85
+    assert weighted > 0.87
+
+
+def shares(weights: Any) -> Any:
+    return weights / weights.sum()
+
+
+@pytest.mark.parametrize(
+    ("terms", "message"),
+    [
+        ({"side": "left"}, "side='left': choose from 'both', 'upper', 'lower'"),
+        ({"groups": [0] * 5}, "groups was not passed to fit"),
+        ({"weights": 3}, "weights: give a pair"),
+        ({"weights": "guess"}, "weights='guess': choose from 'estimate'"),
+        ({"weights": (np.ones(40), -np.ones(5))}, r"weights of X\[0\]=-1 is below 0"),
+        ({"weights": (np.ones(39), np.ones(5))}, r"weights\[0\] has shape \(39,\)"),
+    ],
+)
+def test_questions_that_make_no_sense_are_refused(terms, message):
+    X, y = simulated(2, 0, 45)
+    model = LazyJackknifeRegressor(**FAST).fit(X[:40], y[:40])
+    with pytest.raises((ValueError, TypeError), match=message):
+        model.predict_interval(X[40:], **terms)
+
+
+# Distributions.
+
+
+@pytest.mark.parametrize("settings", [FAST, DEFAULT], ids=["one network", "choosing"])
+@pytest.mark.parametrize("n", [50, 1300])
+def test_quantiles_of_a_distribution_are_the_limits_of_their_sides(settings, n):
+    X, y = simulated(3, 1, n + 40)
+    model = LazyJackknifeRegressor(**settings).fit(X[:n], y[:n])
+    found, new = model.predict_distribution(X[n:]), X[n:]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for q in (0.03, 0.2, 0.45, 0.55, 0.8, 0.97):
+            side = "upper" if q > 0.5 else "lower"
+            limit = model.predict_interval(new, alpha=min(q, 1 - q), side=side)
+            wanted = limit.upper if q > 0.5 else limit.lower
+            np.testing.assert_allclose(found.quantile(q), wanted, rtol=1e-5, atol=1e-5)
+            assert found.certify(q).coverage == limit.certificate.coverage
+    quantiles = found.quantile([0.1, 0.3, 0.5, 0.7, 0.9])
+    assert (np.diff(quantiles, axis=1) >= 0).all()
+
+
+def test_scores_and_moments_equal_their_definitions():
+    X, y = simulated(3, 2, 70)
+    model = LazyJackknifeRegressor(**FAST).fit(X[:50], y[:50])
+    found, truth = model.predict_distribution(X[50:]), y[50:]
+    values = found.values
+    spread = np.abs(values - truth[:, None]).mean(axis=1)
+    pairs = np.abs(values[:, :, None] - values[:, None]).mean(axis=(1, 2)) / 2
+    np.testing.assert_allclose(found.crps(truth), spread - pairs)
+    np.testing.assert_allclose(found.mean(), values.mean(axis=1))
+    np.testing.assert_allclose(found.var(), values.var(axis=1))
+    below = (values < truth[:, None]).sum(axis=1)
+    np.testing.assert_allclose(found.cdf(truth), (below + 0.5) / 51)
+    np.testing.assert_allclose(
+        found.p_value(truth, "upper"), np.minimum((2 * (50 - below) + 1) / 51, 1)
+    )
+    draws = found.sample(2000, random_state=0)
+    assert draws.shape == (20, 2000)
+    np.testing.assert_allclose(draws.mean(axis=1), found.mean(), atol=0.3)
+    assert found.to_frame().columns.tolist()[0] == "mean"
+    assert len(found[:3]) == 3
+    assert repr(found).startswith("20 predictive distributions")
+    found.plot(truth)
+
+
+def test_upper_p_values_are_valid_in_any_bag():
+    """P(p ≤ t) ≤ t for the true y; half of the p-value is not."""
+    for seed in range(6):
+        X, y, _ = bag(seed, 14)
+        found = []
+        for i in range(15):
+            others = np.arange(15) != i
+            model = LazyJackknifeRegressor(**FAST).fit(X[others], y[others])
+            found.append(float(model.predict_distribution(X[[i]]).p_value(y[[i]], "upper")[0]))
+        ordered = np.sort(found)
+        assert all((ordered <= t).mean() <= t + 1e-12 for t in ordered)
+        assert not all((ordered / 4 <= t).mean() <= t + 1e-12 for t in ordered / 4)
+
+
+def test_groups_and_weights_enter_distributions():
+    X, y, groups = bag(0, 199)
+    model = LazyJackknifeRegressor(**FAST).fit(X[:100], y[:100], groups=groups[:100])
+    found = model.predict_distribution(X[100:], groups=groups[100:])
+    limit = model.predict_interval(X[100:], alpha=0.2, side="upper", groups=groups[100:])
+    np.testing.assert_allclose(found.quantile(0.8), limit.upper, rtol=1e-6)
+    weights = (np.exp(X[:100, 0]), np.exp(X[100:, 0]))
+    found = model.predict_distribution(X[100:], weights=weights)
+    limit = model.predict_interval(X[100:], alpha=0.2, side="upper", weights=weights)
+    np.testing.assert_allclose(found.quantile(0.8), limit.upper, rtol=1e-6)
+    assert found.certify(0.8).coverage == pytest.approx(0.6)
