@@ -103,12 +103,12 @@ def test_a_fitted_model_shows_the_papers_bounds():
     expected = lk.certify(n=30, alpha=0.1, base=model.base, eta=0.001, nu=0.25)
     assert model.certify(eta=0.001).bounds == expected.bounds
     assert expected.remarks[-1] in model.certify(eta=0.001).remarks
-    assert "ν = 0.5" in str(model.certify(0.2, eta=0.001, nu=0.5))
+    assert "ν = 0.5" in model.certify(0.2, eta=0.001, nu=0.5).details
     assert 0 < expected.bounds["paper"] < expected.bounds["paper_literal"]
     assert set(model.certify().bounds) == {"ghost_point"}
     noted = model.set_params(ridge=5.0).fit(X, Y).certify(eta=0.0)
     assert "paper" in noted.bounds
-    assert "Set by set_params" in str(noted)
+    assert "Set by set_params" in noted.details
     with pytest.raises(ValueError, match=r"eta=-1\.0"):
         model.certify(eta=-1.0)
 

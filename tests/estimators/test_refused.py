@@ -380,5 +380,5 @@ def test_errors_of_wrong_arguments_name_no_inner_class(estimator, method):
 def test_what_python_says_of_a_method_stays_true():
     model = lk.CVPlusRegressor(SMALL, alpha=0.3)
     assert pickle.loads(pickle.dumps(model.fit)).__self__.alpha == 0.3
-    names = ["self", "X", "y", "X_pool", "X_unlabeled"]
+    names = ["self", "X", "y", "X_pool", "X_unlabeled", "groups"]
     assert list(inspect.signature(Own.fit).parameters) == names

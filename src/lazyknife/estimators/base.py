@@ -412,11 +412,13 @@ class IntervalRegressor(SaveMixin, RegressorMixin, CertifiedMixin):  # type: ign
             return found
         if is_stream(X):
             refuse_in_streams(groups=groups, weights=weights)
+            certified = self._certificates(asked)
             self._warn_of_infinite(asked)
-            return (self._intervals(batch_rows(batch), asked, shown) for batch in X)
+            return (self._intervals(batch_rows(batch), asked, shown, certified) for batch in X)
         asked = about_rows(self, asked, X, groups, weights)
+        certified = self._certificates(asked)
         self._warn_of_infinite(asked)
-        return self._intervals(X, asked, shown)
+        return self._intervals(X, asked, shown, certified)
 
     @noticing_memory
     def predict_distribution(
@@ -504,8 +506,13 @@ class IntervalRegressor(SaveMixin, RegressorMixin, CertifiedMixin):  # type: ign
         return [min(every, key=lambda one: one.coverage or 0.0) for every in found]
 
     @noticing_memory
-    def _intervals(self, X: Any, asked: Asked, shown: float | tuple[float, ...]) -> Intervals:
-        certified = tuple(self._certificates(asked))
+    def _intervals(
+        self,
+        X: Any,
+        asked: Asked,
+        shown: float | tuple[float, ...],
+        certified: Sequence[Certificate],
+    ) -> Intervals:
         values = self._check_new(X)
         if outside := self.scaling_.outside_pool(values):
             warn(
@@ -527,7 +534,7 @@ class IntervalRegressor(SaveMixin, RegressorMixin, CertifiedMixin):  # type: ign
         if not isinstance(shown, tuple):
             lower, upper = lower[:, 0], upper[:, 0]
         point, lower, upper = (give_back(part, X) for part in (point, lower, upper))
-        certificate = certified if isinstance(shown, tuple) else certified[0]
+        certificate = tuple(certified) if isinstance(shown, tuple) else certified[0]
         labels, library = row_labels(X), backend_of(X)
         return Intervals(point, lower, upper, shown, labels, library, certificate, asked.side)
 

@@ -242,7 +242,7 @@ def _weighted(model: IntervalRegressor, asked: Asked, X: Any, weights: Any) -> A
         names = " or ".join(map(repr, WEIGHTED))
         raise ValueError(f"construction={construction!r} does not support weights: use {names}")
     pair = isinstance(weights, (tuple, list)) and len(weights) == 2
-    rows = getattr(model, "kept_rows_", None)  # those of a saved model are not there
+    rows = model.kept_rows_  # None in a loaded model
     if isinstance(weights, str):
         check_choice("weights", weights, ["estimate"])
     elif not (pair or callable(weights)):

@@ -41,7 +41,7 @@ from ..networks.mlp import WithSkip
 from .fit_full import FramedFull, fit_framed
 
 SCHEMA = b"lazyknife-model-2 "  # the start of a file; changes with the form of the list
-ROWS = "kept_rows_"  # in the caller's container, and not saved
+ROWS = "kept_rows_"  # of the caller, not saved
 CLOSE = 1e-6  # relative: other processors round differently, other networks differ by more
 PLAIN = (type(None), bool, int, float, str)
 Json = Any  # plain values, and lists and dicts of these
@@ -94,7 +94,7 @@ def _machine(**state: Any) -> Machine:
 def _array_parts(array: np.ndarray[Any, Any]) -> Parts | None:
     """Numbers as a tensor, text as a list."""
     if array.dtype.kind in "biuf":
-        return [torch.from_numpy(np.require(array, requirements="CW").reshape(array.shape))]
+        return [torch.from_numpy(np.require(array, requirements=("C", "W")).reshape(array.shape))]
     is_text = array.ndim == 1 and all(isinstance(value, str) for value in array)
     return [array.tolist(), array.dtype.kind] if is_text else None
 
@@ -337,13 +337,14 @@ class SaveMixin:
             writer.known[id(fitted)] = len(writer.objects), fitted
             writer.objects.append(["given", ["scaling"]])
         writer.in_settings = False
-        state = sorted(vars(self).items(), key=lambda item: item[0].startswith("_"))
+        own = vars(self) | {ROWS: None}
+        state = sorted(own.items(), key=lambda item: item[0].startswith("_"))
         document = {
             "lazyknife": version("lazyknife"),
             "class": type(self).__name__,
             "certificate": str(model.certificate_),
             "settings": written,
-            "state": {n: writer.value(v, n) for n, v in state if n not in (*settings, ROWS)},
+            "state": {n: writer.value(v, n) for n, v in state if n not in settings},
             "objects": writer.objects,
             "needs": needs,
             "described": described,
