@@ -22,7 +22,16 @@ PARTS = [
     for line in (
         "records sentences errors files memory settings",
         *("compute", "data", "losses", "networks", "base", "tangent", "ridge", "choosing"),
-        *("intervals", "shift", "certificate", "plots", "results", "dask", "estimators"),
+        *(
+            "intervals",
+            "shift",
+            "certificate",
+            "plots",
+            "results",
+            "distribution",
+            "dask",
+            "estimators",
+        ),
         *("metrics", "compare", "cli"),
     )
 ]

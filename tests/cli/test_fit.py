@@ -95,7 +95,7 @@ def test_several_levels_reports_and_figures(folder):
     succeed(*fit(*QUICK))
     options = ("--alpha", "0.1", "--alpha", "0.3", "--html", "r.html", "--figure", "f.svg")
     printed = succeed(*predict(*options))
-    assert printed.count("contains the true y with probability") == 2
+    assert printed.count("Guaranteed: at least") == 2
     assert "lower_0.3" in pd.read_csv("out.csv").columns
     page = (folder / "r.html").read_text()
     check_self_contained(page)

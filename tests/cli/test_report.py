@@ -260,7 +260,7 @@ def folded_in(report):
 
 @pytest.mark.parametrize("certificate", [CERTIFIED, REFUSED, VACUOUS])
 def test_a_page_has_every_line_of_the_certificate_in_a_part_that_unfolds(certificate):
-    lines = [line.strip().removeprefix("- ") for line in str(certificate).splitlines()]
+    lines = [line.strip().removeprefix("- ") for line in certificate.details.splitlines()]
     assert [line for line in folded_in(judged(certificate)) if line] == lines
     page = Page(render(judged(certificate)))
     opened = "open" in page.attributes("details")[0]

@@ -34,10 +34,10 @@ def test_the_misses_of_all_settings_are_added(kind: Any) -> None:
     assert found.coverage == pytest.approx(1 - 3 * (1 - own.coverage))
     assert found.bounds["search"] == found.coverage < found.bounds["ghost_point"] == own.coverage
     for words in ("chosen among 3 settings", "union bound", "Nothing but these 3 settings was"):
-        assert words in str(found)
-    assert "No setting was chosen by looking" not in str(found)
-    assert "set_params" in str(own)
-    assert "set_params" not in str(found)
+        assert words in found.details
+    assert "No setting was chosen by looking" not in found.details
+    assert "set_params" in own.details
+    assert "set_params" not in found.details
 
 
 BASES = [lk.Public(), lk.Split(0.5)]
@@ -79,7 +79,7 @@ def test_many_settings_leave_nothing() -> None:
     search = searched({"ridge": [0.1, 1.0], "fit_intercept": [True, False]}, model(alpha=0.2))
     found = lk.after_search(search)
     assert found.coverage == 0.0
-    assert str(found).startswith("The guarantee is vacuous")
+    assert "The guarantee is vacuous" in str(found)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_without_a_bound_for_each_setting_there_is_none(grid: dict[str, list[Any
     found = lk.after_search(search)
     assert found.coverage is None
     if search.best_estimator_.certificate_.coverage is not None:
-        assert "those compared are not all certified. To lose nothing" in str(found)
+        assert "those compared are not all certified. To lose nothing" in found.details
 
 
 def test_baselines_keep_their_own_theorem() -> None:
@@ -113,7 +113,7 @@ def test_other_searches_leave_no_guarantee() -> None:
     found = lk.after_search(Adaptive())
     assert found.coverage is None
     assert found.bounds == {}
-    assert "did not list the settings before it looked" in str(found)
+    assert "did not list the settings before it looked" in found.details
 
 
 def test_what_is_no_search_over_an_estimator_is_refused() -> None:

@@ -51,15 +51,16 @@ class Certificate:
     @property
     def details(self) -> str:
         """All of it: the theorem, what it averages over, and what it assumes."""
-        lines = [self._headline, f"About: {self.subject}.", *self.remarks]
+        lines = [self.headline, f"About: {self.subject}.", *self.remarks]
         if self.coverage:
             lines += [f"Scope: {self.scope}.", "It assumes:"]
             lines += [f"  - {assumption}" for assumption in self.assumptions]
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return f"{self._headline}\n({self.subject}; {DETAILS})"
+        return f"{self.headline}\n({self.subject}; {DETAILS})"
 
     @property
-    def _headline(self) -> str:
+    def headline(self) -> str:
+        """What to expect, and what is guaranteed."""
         return headline(self.coverage, self.expected, self.rows, self.objections)

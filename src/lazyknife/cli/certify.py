@@ -25,7 +25,7 @@ def certify(
     """Show the coverage that a fit would certify."""
     from ..certificate import certify as certificate_of
 
-    print_text(str(certificate_of(n=n, alpha=alpha, **_common(given))))
+    print_text(certificate_of(n=n, alpha=alpha, **_common(given)).details)
 
 
 @plainly

@@ -164,5 +164,5 @@ def in_words(certificates: Sequence[Certificate]) -> str:
     All levels have the same scope and assumptions.
     """
     whole = next((one for one in certificates if one.coverage), certificates[0])
-    lines = [f"{one}\n" if one is whole else str(one).splitlines()[0] for one in certificates]
+    lines = [f"{one.details}\n" if one is whole else one.headline for one in certificates]
     return "\n".join(lines).rstrip()

@@ -225,8 +225,7 @@ def make_report(
     )
     rows = zip(outcome.levels, outcome.certificates, strict=True)
     guarantees = tuple(
-        (cell_of(i.alpha, f"{i.alpha:g}"), one.coverage, str(one).splitlines()[0])
-        for i, one in rows
+        (cell_of(i.alpha, f"{i.alpha:g}"), one.coverage, one.headline) for i, one in rows
     )
     columns = ("alpha", "certified coverage", "certificate")
     levels = Table("Guarantee of each level", columns, guarantees)

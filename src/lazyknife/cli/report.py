@@ -97,7 +97,6 @@ def render(report: Report) -> str:
     )
     return environment.from_string(page).render(
         report=report,
-        headline=str(report.certificate).splitlines()[0],
         figures=[(figure, Markup(figure.svg)) for figure in report.figures],
         tables=[_table(table) for table in report.tables],
         searched=SEARCHED,
