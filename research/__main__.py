@@ -40,6 +40,7 @@ from .study import (
 )
 from .study import verdicts as judge
 from .study.own import Own, load_study
+from .study.renew import renew as renew_rows
 from .study.run import counted
 from .study.tables import paper_rows, summary_lines
 from .study.trial import is_known, load
@@ -149,6 +150,21 @@ def verdicts(
 
 
 @plainly
+def renew(
+    names: Annotated[list[str], typer.Argument(help="Studies or collections.", metavar="NAME")],
+    jobs: Annotated[int, typer.Option(help="Trials at a time; -1 takes all cores.")] = -1,
+) -> None:
+    """Bring committed rows up to today's code: run again what gives other numbers than it did."""
+    for one in (one for name in names for one in named(name)):
+        path = RESULTS / f"{one.name}.csv"
+        changed = renew_rows(one, path, jobs)
+        save_figure(draw(one, read_rows(path)), path.with_suffix(".svg"))
+        print_table(
+            one.title, ("run again", "what differed"), changed or [("nothing", "")], texts=2
+        )
+
+
+@plainly
 def experiment(
     name: Name = None, docs: Annotated[Path, typer.Option(help="Folder to write to.")] = DOCS
 ) -> None:
@@ -220,7 +236,7 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
 )
-for command in (study, verdicts, experiment, datasets, pages):
+for command in (study, verdicts, renew, experiment, datasets, pages):
     app.command()(command)
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """What rows were made with: the commit, and a hash of the code that their numbers depend on.
 
 The hash is of syntax trees without docstrings, so neither a comment nor a layout changes it, and
-it can be compared where there is no history: in a shallow clone, or an archive.
+it can be compared where there is no history: in a shallow clone, or an archive. It is that of the
+code that made the row, or of later code that gives the same numbers (``renew``).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ PATHS: dict[str, tuple[str, ...]] = {
     "src/lazyknife/networks": ("building", "calls", "isolation", "mlp"),
     "src/lazyknife/tangent": ("basis", "capture", "parts", "selection", "tangent"),
     "src/lazyknife/ridge": ("dual", "leave_one_out", "problem", "readout", "system", "widths"),
-    "src/lazyknife/intervals": ("constructions", "models", "order"),
+    "src/lazyknife/intervals": ("asked", "constructions", "models", "order"),
     "src/lazyknife/estimators": ("baselines", "fit_network", "paper"),
     "research/datasets": ("formulas", "readers", "record"),
     "research/study": ("methods", "trial"),
