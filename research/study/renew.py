@@ -9,7 +9,6 @@ and only ``make reproduce`` measures them again.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from itertools import groupby
 from math import isclose, isnan
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 
 from lazyknife.compute import side_by_side
 
-from .grid import Study, Trial
+from .grid import Setting, Study, Trial
 from .made import stamp
 from .rows import key_of, locked, stored_rows, write_rows
 from .run import resolve
@@ -78,5 +77,6 @@ def _all(
 
 def _cell(trial: Trial) -> str:
     """What the trials of a cell have in common."""
-    name = " ".join((trial.data, trial.method))
-    return f"{name} {replace(trial, number=0).setting}"
+    plain = vars(Setting())
+    own = [f"{name}={value}" for name, value in vars(trial.setting).items() if value != plain[name]]
+    return " ".join((trial.data, trial.method, *own))
