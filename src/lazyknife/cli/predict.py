@@ -145,9 +145,8 @@ def predict_rows(fitted: Fitted, levels: Sequence[float], append: Append) -> Out
 def _for_both_files(certificate: Certificate, file: str) -> Certificate:
     """Return a certificate that is restricted to the new file."""
     others = [one for one in certificate.assumptions if one != POOLED]
-    rows = f"the rows of {file}, and no others"
-    terms = {"rows": rows, "scope": f"{rows}; {MARGINAL}"}
-    return replace(certificate, **terms, assumptions=(*others, BOTH_FILES))
+    rows, assumptions = f"the rows of {file}, and no others", (*others, BOTH_FILES)
+    return replace(certificate, rows=rows, scope=f"{rows}; {MARGINAL}", assumptions=assumptions)
 
 
 def in_unit(found: Intervals, unit: float) -> Intervals:
