@@ -16,6 +16,7 @@ from .distribution import Distribution as Distribution
 from .estimators.baselines import CVPlusRegressor as CVPlusRegressor
 from .estimators.baselines import JackknifeRegressor as JackknifeRegressor
 from .estimators.baselines import SplitConformalRegressor as SplitConformalRegressor
+from .estimators.classifier import LazyJackknifeClassifier as LazyJackknifeClassifier
 from .estimators.lazy import LazyJackknifeRegressor as LazyJackknifeRegressor
 from .estimators.paper import DPLazyPI as DPLazyPI
 from .estimators.paper import StabilityAudit as StabilityAudit

@@ -11,6 +11,7 @@ EXPECT = {
     "upper": "Expect {about} {share} of the true y to be at most the upper limit.",
     "lower": "Expect {about} {share} of the true y to be at least the lower limit.",
 }
+EXPECT_CLASSES = "Expect at least {share} of the sets to contain the true class."
 GUARANTEE = "Guaranteed: at least {coverage}, for {rows}."
 NO_GUARANTEE = "No coverage is guaranteed"
 VACUOUS = "The guarantee is vacuous"
@@ -90,6 +91,9 @@ SHIFTED = (
     "features alone, by a ratio of densities that is {ratio}, up to a constant factor."
 )
 GIVEN_RATIO, ESTIMATED_RATIO = "the weights that were passed", "the one that was estimated"
+KNOWN_CLASSES = (
+    "The class of the new row occurs among the training rows; any other class is never in a set."
+)
 UNTUNED = "No setting was chosen by looking at these rows."
 POOLED = "The training rows and all rows passed as X_pool are exchangeable."
 BOTH_FILES = "All rows of the two files together are exchangeable."

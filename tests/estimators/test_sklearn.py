@@ -15,6 +15,7 @@ import lazyknife as lk
         lk.LazyJackknifeRegressor(lk.mlp((64, 64), skip=True), widths="leverage"),
         lk.LazyJackknifeRegressor(base=lk.Public(), loss="huber"),
         lk.SplitConformalRegressor(),
+        lk.LazyJackknifeClassifier(),
     ]
 )
 def test_scikit_learn_checks(estimator, check):

@@ -13,6 +13,10 @@ without j alone. Without a set S of rows it is c_Sᵀ(A_SS)⁻¹c_S and log det 
 nothing depends on r_S, it may be any number. Where r_S makes up nearly all of rᵀc, the difference
 would lose its digits: then the prediction by the other rows takes its place.
 
+**Several outputs** of the same rows share the factorisation. With a scale of their own each, their
+log-likelihoods add up; with one scale, as classes have it, their rᵀc do: log Σ exp(value). Outputs
+that are 0 then count for nothing, such as a class that a model has no rows of.
+
 **Gradients.** ∂value/∂K = A/ν − c cᵀ/(rᵀc), since dA = −A dK A and d log det = tr(A dK); from K to
 the weights of the features torch differentiates.
 
@@ -23,7 +27,7 @@ eigenvalues: rᵀG⁻¹r = Σ b²/(l + λ), and likewise rᵀG⁻¹1 and 1ᵀG�
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -49,6 +53,22 @@ class Values(NamedTuple):
 
     values: Tensor
     noise: Tensor
+
+
+Together = Callable[[Values], Values]  # from (kernels, outputs, models) to (kernels, 1, models)
+
+
+def of_own_scales(found: Values) -> Values:
+    """The criterion of several outputs, each with its own scale, over their number."""
+    return Values(*(part.mean(dim=1, keepdim=True) for part in found))
+
+
+def of_one_scale(found: Values) -> Values:
+    """The criterion of several outputs that have one scale."""
+    value = found.values.logsumexp(dim=1, keepdim=True)
+    share = (found.values - value).exp()
+    noise = torch.where(share > 0, share * found.noise, 0.0).sum(dim=1, keepdim=True)
+    return Values(value, torch.where(value.isfinite(), noise + GAMMA, torch.inf))
 
 
 def leave_one_out_values(

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from ..compute import Machine, available, steps, track
 from ..ridge.system import OwnRidges
-from .likelihood import leave_one_out_values
+from .likelihood import Together, leave_one_out_values
 from .space import CandidateKernels, Grid, GridPoint, Work
 
 Numbers = NDArray[np.float64]
@@ -59,10 +59,12 @@ class PointValues:
     """The likelihood of all grid points that were asked for, for all models."""
 
     kernels: CandidateKernels
-    y: Tensor  # targets of the search rows, shape (n,), or on several scales, (scales, n)
+    # Targets of the search rows, shape (n,), or on several scales or of several outputs, (.., n).
+    y: Tensor
     intercept: bool
     machine: Machine
     folds: Sequence[Tensor] | None = None  # rows that are left out; None: each row in turn
+    together: Together | None = None  # of several outputs: from their criteria to one
     # Values and bounds on their rounding, (scales, models), by frame and point.
     memo: dict[tuple[int, GridPoint], tuple[Numbers, Numbers]] = field(default_factory=dict)
 
@@ -99,6 +101,8 @@ class PointValues:
         K, ridges, outputs = kernels()
         targets = torch.atleast_2d(self.y) - outputs[:, None]
         found = leave_one_out_values(K, ridges, targets, self.intercept, self.folds)
+        if self.together is not None:
+            found = self.together(found)
         values, noise = (each.cpu().numpy() for each in found)
         return values, noise
 

@@ -161,34 +161,24 @@ class CertifiedMixin(BaseEstimator):  # type: ignore[misc]
                 )
 
 
-class IntervalRegressor(SaveMixin, RegressorMixin, CertifiedMixin):  # type: ignore[misc]
-    """Base of every estimator with ``predict_interval``.
+class RowsMixin(SaveMixin, CertifiedMixin):
+    """An estimator that is fitted to rows: how these are read and scaled, when predicting as well.
 
-    A subclass defines how leave-one-out models and a certificate are obtained (``_fit``) and which
-    construction turns them into intervals.
+    What it leaves to the class are a few questions that depend on the models.
     """
 
     scaling: ScalingName | Transformer | None
     encoding: TableEncoder | None = None
-    target_transform: TransformName | Literal["auto"] | tuple[Function, Function] | None = None
-    bounds: Bounds | None = None
     random_state: RandomState
-    construction: ConstructionName | Construction
-    network: Any
     verbose: bool
-    nu: float = 0.0
-    loo_: Predictor
+    loo_: Any
     scaling_: Scaling
     reader_: RowReader
     target_: Target
     row_shape_: tuple[int, ...]
     n_samples_fit_: int
     sample_: Array  # rows as they were read, or scaled by the user; at most 2,000 of them
-    groups_: Groups | None = None  # of the rows that models leave out
-    # At most 2,000 of these: their places, their numbers among all rows, and they as given.
-    kept_: NDArray[np.intp]
-    kept_numbers_: NDArray[np.intp]
-    kept_rows_: Any
+    _when_few = "the intervals are infinite"
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Let errors of wrong arguments name the method alone, not an inner class of ours."""
@@ -199,26 +189,6 @@ class IntervalRegressor(SaveMixin, RegressorMixin, CertifiedMixin):  # type: ign
                     method = getattr(found, "__func__", found)  # of a classmethod
                     if inspect.isfunction(method) and not name.startswith("_"):
                         method.__qualname__ = name
-
-    @abstractmethod
-    def _fit(self, given: Given) -> Fitted:
-        """Fit to scaled rows."""
-
-    def _check_settings(self) -> None:
-        """Raise an error for invalid settings before anything is computed."""
-        check_level("alpha", self.alpha)
-        check_construction(self.construction, self._constructions())
-        check_not_negative("nu", self.nu)
-        check_flag("verbose", self.verbose)
-        self._target()
-
-    def _target(self) -> Target:
-        """The scale of y and its bounds, by the settings."""
-        return find_target(self.target_transform, self.bounds)
-
-    def _constructions(self) -> list[str]:
-        """Return the constructions that accept any leave-one-out models."""
-        return [name for name, kind in CONSTRUCTIONS.items() if kind.any_models]
 
     def _scaling_for(self, rows: Values, source: Source) -> Any:
         return self.scaling
@@ -242,6 +212,155 @@ class IntervalRegressor(SaveMixin, RegressorMixin, CertifiedMixin):  # type: ign
     def _rows_left(self, n: int) -> int:
         """Return how many of n rows are left out, or held out."""
         return n
+
+    def _set_fitted(self, X: Any, given: Given, fitted: Fitted) -> Self:
+        """Set attributes, only after everything has succeeded."""
+        self._guarantee(fitted.certify)
+        if not is_shaped(X):
+            _check_feature_names(self, X, reset=True)
+            _check_n_features(self, X, reset=True)
+        self.row_shape_, self.n_samples_fit_ = given.shape, len(given.y)
+        self.reader_, self.scaling_ = given.reader, given.scaling
+        self.target_ = fitted.target or given.target
+        self.loo_, self._rows_like, self.sample_ = fitted.loo, given.X[:0].clone(), given.sample
+        for name in vars(self).keys() & SOME_HAVE:
+            delattr(self, name)
+        self.__dict__.update(fitted.attributes)
+        return self
+
+    def check_exchangeable(self, X_new: Any) -> Shift:
+        """Test whether new rows look like the training rows; see ``lazyknife.check_exchangeable``.
+
+        It uses a sample of at most 2,000 training rows that the fitted estimator keeps. Intervals
+        and certificate stay as they are.
+
+        Parameters
+        ----------
+        X_new
+            New rows, as for ``predict_interval``.
+
+        """
+        return compare_rows(self.sample_, *self._comparable(X_new))
+
+    def _comparable(self, *rows: Any) -> tuple[Any, ...]:
+        """Sets of rows as they were read, names of their features, and what these are."""
+        read = [self._check_new(part) for part in rows]
+        if self.reader_.raw:
+            return (*(self.scaling_(part) for part in read), None, None)
+        return (*read, getattr(self, "feature_names_in_", None), self.reader_.schema)
+
+    def _warn_of_infinite(self, asked: Asked) -> None:
+        """Warn if too few rows are left out for a level."""
+        n, level = len(self.loo_.residuals), min(asked.levels)
+        if not asked.plain or kappa(level, n):
+            return
+        total, needed = self.n_samples_fit_, rows_needed(level)
+        rows = self._rows_in_all(needed)
+        some, least = f"{n} rows", f"{rows} rows are needed"
+        if n != total:
+            some = f"{n} left-out rows"
+            least = f"{needed} are needed, which takes {rows} rows in all, not {total}"
+        infinite = f"too few for alpha={level:g}: {self._when_few}"
+        warn(f"{some} are {infinite}. At least {least}")
+
+    def _levels(self, alpha: Levels) -> float | tuple[float, ...]:
+        """The level or levels to use."""
+        chosen: Any = self.alpha if alpha is None else alpha
+        if np.ndim(chosen) == 0:
+            return check_level("alpha", chosen)
+        if not len(chosen):
+            raise ValueError("alpha=[]: give at least one level")
+        return tuple(check_level("alpha", level) for level in chosen)
+
+    def _check_new(self, X: Any) -> Values:
+        check_is_fitted(self)
+        rows: Values = self.reader_(X, self)
+        if not is_shaped(X) and hasattr(self, "n_features_in_"):
+            if not self.reader_.finds_by_name(X):
+                _check_feature_names(self, X, reset=False)
+            if not self.reader_.encodes:
+                _check_n_features(self, rows, reset=False)
+        if rows.shape[1:] != self.row_shape_:
+            raise ValueError(
+                f"X has rows of shape {rows.shape[1:]}, but {type(self).__name__} was fitted on "
+                f"rows of shape {self.row_shape_}"
+            )
+        return as_fitted(rows, not self._rows_like.is_floating_point(), "X")
+
+    def _by_blocks(
+        self, predict: Callable[..., tuple[Tensor, ...]], rows: Tensor, *more: Tensor
+    ) -> list[Tensor]:
+        """Predictions for all rows, by blocks whose (rows × models) arrays fit in the budget.
+
+        ``more`` has further arguments of the function, with an entry for each row.
+        """
+        size, sharing = self.loo_.rows_at_once, getattr(self.loo_, "sharing", None)
+        if sharing is not None:
+            size = min(size, max(FEW_ROWS, -(-len(rows) // available())))
+        blocks = list(steps(len(rows), size))
+        parts = [tuple(each[block] for each in (rows, *more)) for block in blocks]
+
+        @torch.no_grad()  # a setting of each thread
+        def work(part: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            return predict(*part)
+
+        found: Iterator[tuple[Tensor, ...]] = map(work, parts)
+        if sharing is not None:
+            machine, row_bytes = sharing
+            found = machine.map(work, parts, size * row_bytes // machine.item)
+        shown = self.verbose and len(parts) > 1
+        joined: list[Tensor] = []
+        # Results that stayed where they are would keep the memory around them from being reused.
+        for block, values in zip(
+            blocks, track(found, "predicting", len(parts), shown), strict=True
+        ):
+            joined = joined or [value.new_empty(len(rows), *value.shape[1:]) for value in values]
+            for whole, value in zip(joined, values, strict=True):
+                whole[block] = value
+        return joined
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "loo_")
+
+
+class IntervalRegressor(RegressorMixin, RowsMixin):  # type: ignore[misc]
+    """Base of every estimator with ``predict_interval``.
+
+    A subclass defines how leave-one-out models and a certificate are obtained (``_fit``) and which
+    construction turns them into intervals.
+    """
+
+    target_transform: TransformName | Literal["auto"] | tuple[Function, Function] | None = None
+    bounds: Bounds | None = None
+    construction: ConstructionName | Construction
+    network: Any
+    nu: float = 0.0
+    loo_: Predictor
+    groups_: Groups | None = None  # of the rows that models leave out
+    # At most 2,000 of these: their places, their numbers among all rows, and they as given.
+    kept_: NDArray[np.intp]
+    kept_numbers_: NDArray[np.intp]
+    kept_rows_: Any
+
+    @abstractmethod
+    def _fit(self, given: Given) -> Fitted:
+        """Fit to scaled rows."""
+
+    def _check_settings(self) -> None:
+        """Raise an error for invalid settings before anything is computed."""
+        check_level("alpha", self.alpha)
+        check_construction(self.construction, self._constructions())
+        check_not_negative("nu", self.nu)
+        check_flag("verbose", self.verbose)
+        self._target()
+
+    def _target(self) -> Target:
+        """The scale of y and its bounds, by the settings."""
+        return find_target(self.target_transform, self.bounds)
+
+    def _constructions(self) -> list[str]:
+        """Return the constructions that accept any leave-one-out models."""
+        return [name for name, kind in CONSTRUCTIONS.items() if kind.any_models]
 
     def fit(
         self,
@@ -299,21 +418,6 @@ class IntervalRegressor(SaveMixin, RegressorMixin, CertifiedMixin):  # type: ign
         self.kept_ = np.arange(len(left_out))[kept_places(len(left_out), 1)]
         self.kept_numbers_ = left_out[self.kept_]
         self.kept_rows_ = take(X, self.kept_numbers_)
-        return self
-
-    def _set_fitted(self, X: Any, given: Given, fitted: Fitted) -> Self:
-        """Set attributes, only after everything has succeeded."""
-        self._guarantee(fitted.certify)
-        if not is_shaped(X):
-            _check_feature_names(self, X, reset=True)
-            _check_n_features(self, X, reset=True)
-        self.row_shape_, self.n_samples_fit_ = given.shape, len(given.y)
-        self.reader_, self.scaling_ = given.reader, given.scaling
-        self.target_ = fitted.target or given.target
-        self.loo_, self._rows_like, self.sample_ = fitted.loo, given.X[:0].clone(), given.sample
-        for name in vars(self).keys() & SOME_HAVE:
-            delattr(self, name)
-        self.__dict__.update(fitted.attributes)
         return self
 
     def predict(self, X: Any) -> Any:
@@ -452,50 +556,6 @@ class IntervalRegressor(SaveMixin, RegressorMixin, CertifiedMixin):  # type: ign
         labels, library = row_labels(X), backend_of(X)
         return Distribution(point, each, masses, beyond, labels, library, certified)
 
-    def check_exchangeable(self, X_new: Any) -> Shift:
-        """Test whether new rows look like the training rows; see ``lazyknife.check_exchangeable``.
-
-        It uses a sample of at most 2,000 training rows that the fitted estimator keeps. Intervals
-        and certificate stay as they are.
-
-        Parameters
-        ----------
-        X_new
-            New rows, as for ``predict_interval``.
-
-        """
-        return compare_rows(self.sample_, *self._comparable(X_new))
-
-    def _comparable(self, *rows: Any) -> tuple[Any, ...]:
-        """Sets of rows as they were read, names of their features, and what these are."""
-        read = [self._check_new(part) for part in rows]
-        if self.reader_.raw:
-            return (*(self.scaling_(part) for part in read), None, None)
-        return (*read, getattr(self, "feature_names_in_", None), self.reader_.schema)
-
-    def _warn_of_infinite(self, asked: Asked) -> None:
-        """Warn if too few rows are left out for a level."""
-        n, level = len(self.loo_.residuals), min(asked.levels)
-        if not asked.plain or kappa(level, n):
-            return
-        total, needed = self.n_samples_fit_, rows_needed(level)
-        rows = self._rows_in_all(needed)
-        some, least = f"{n} rows", f"{rows} rows are needed"
-        if n != total:
-            some = f"{n} left-out rows"
-            least = f"{needed} are needed, which takes {rows} rows in all, not {total}"
-        infinite = f"too few for alpha={level:g}: the intervals are infinite"
-        warn(f"{some} are {infinite}. At least {least}")
-
-    def _levels(self, alpha: Levels) -> float | tuple[float, ...]:
-        """The level or levels to use."""
-        chosen: Any = self.alpha if alpha is None else alpha
-        if np.ndim(chosen) == 0:
-            return check_level("alpha", chosen)
-        if not len(chosen):
-            raise ValueError("alpha=[]: give at least one level")
-        return tuple(check_level("alpha", level) for level in chosen)
-
     def _certificates(self, asked: Asked) -> list[Certificate]:
         """A certificate for each level: in groups that of the group where least is certified."""
         if asked.side == "both" and asked.plain:
@@ -541,56 +601,6 @@ class IntervalRegressor(SaveMixin, RegressorMixin, CertifiedMixin):  # type: ign
     def _ends(self, loo: Any, X: Tensor, ranks: Sequence[int]) -> Ends:
         """Point predictions, (m,), and both ends, (m, levels), of scaled rows."""
         return find_construction(self.construction).ends(loo, X, ranks)
-
-    def _check_new(self, X: Any) -> Values:
-        check_is_fitted(self)
-        rows: Values = self.reader_(X, self)
-        if not is_shaped(X) and hasattr(self, "n_features_in_"):
-            if not self.reader_.finds_by_name(X):
-                _check_feature_names(self, X, reset=False)
-            if not self.reader_.encodes:
-                _check_n_features(self, rows, reset=False)
-        if rows.shape[1:] != self.row_shape_:
-            raise ValueError(
-                f"X has rows of shape {rows.shape[1:]}, but {type(self).__name__} was fitted on "
-                f"rows of shape {self.row_shape_}"
-            )
-        return as_fitted(rows, not self._rows_like.is_floating_point(), "X")
-
-    def _by_blocks(
-        self, predict: Callable[..., tuple[Tensor, ...]], rows: Tensor, *more: Tensor
-    ) -> list[Tensor]:
-        """Predictions for all rows, by blocks whose (rows × models) arrays fit in the budget.
-
-        ``more`` has further arguments of the function, with an entry for each row.
-        """
-        size, sharing = self.loo_.rows_at_once, getattr(self.loo_, "sharing", None)
-        if sharing is not None:
-            size = min(size, max(FEW_ROWS, -(-len(rows) // available())))
-        blocks = list(steps(len(rows), size))
-        parts = [tuple(each[block] for each in (rows, *more)) for block in blocks]
-
-        @torch.no_grad()  # a setting of each thread
-        def work(part: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-            return predict(*part)
-
-        found: Iterator[tuple[Tensor, ...]] = map(work, parts)
-        if sharing is not None:
-            machine, row_bytes = sharing
-            found = machine.map(work, parts, size * row_bytes // machine.item)
-        shown = self.verbose and len(parts) > 1
-        joined: list[Tensor] = []
-        # Results that stayed where they are would keep the memory around them from being reused.
-        for block, values in zip(
-            blocks, track(found, "predicting", len(parts), shown), strict=True
-        ):
-            joined = joined or [value.new_empty(len(rows), *value.shape[1:]) for value in values]
-            for whole, value in zip(joined, values, strict=True):
-                whole[block] = value
-        return joined
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "loo_")
 
 
 def refuse_nan(point: Tensor, *ends: Tensor) -> None:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ..choosing.candidates import CandidateStep, is_narrow, wide_tangent
+from ..choosing.likelihood import Together
 from ..choosing.per_model import ModelSearch, PointValues, SearchResult, coordinate_search, grouped
 from ..choosing.record import ChosenSettings
 from ..choosing.rows import MANY, SEARCHED, SHARED, draw_part, places_in, rows_apart
@@ -71,12 +72,25 @@ class ChoosingStep(CandidateStep):
     folds: int
     progress: bool = False
     searched: int = SEARCHED  # rows that the search uses, on average, where there are more
+    together: Together | None = None  # of y of several outputs: from their criteria to one
 
     def models(self, X: Tensor, y: Tensor) -> tuple[RoundedModels, ChosenSettings]:
         """Choose, solve at every place where some model stands, and join the models."""
         n = len(y)
         if n > MANY:
             return self._shared(X, y)
+        sets, frames, scales, found, searched = self._searched(X, y)
+        with few_threads(n):
+            loo = self._solve(X, y, sets, frames, found, scales.scales)
+        widths = loo.factors.names if loo.factors else (self.widths,)
+        choice = self._choice(found, widths, n, searched, X.shape[1])
+        return loo, replace(choice, scales_of_y=scales.scales, each_scale_of_y=found.scales)
+
+    def _searched(
+        self, X: Tensor, y: Tensor
+    ) -> tuple[Sequence[Tensor], FeatureScales, ScalesOfY, SearchResult, int]:
+        """What models leave out, frames, scales of y, what the search found, on how many rows."""
+        n = len(y)
         needed, what = MATRICES * self.machine.item * n**2, f"choosing with {n:,} rows"
         self.machine.check_fits(needed, what, "give a number for ridge, or fewer rows")
         uses_folds = find_construction(self.construction).uses_folds
@@ -87,11 +101,7 @@ class ChoosingStep(CandidateStep):
         scales = self._scales_of_y(y[part], folds)
         with few_threads(len(part)):
             found = self._search(X[part], y[part], frames, columns, folds, scales)
-        with few_threads(n):
-            loo = self._solve(X, y, sets, frames, found, scales.scales)
-        widths = loo.factors.names if loo.factors else (self.widths,)
-        choice = self._choice(found, widths, n, len(part), X.shape[1])
-        return loo, replace(choice, scales_of_y=scales.scales, each_scale_of_y=found.scales)
+        return sets, frames, scales, found, len(part)
 
     def _scales_of_y(self, y: Tensor, folds: Sequence[Tensor] | None) -> ScalesOfY:
         """The scales of y that models may choose, which leave out rows of the part, or folds."""
@@ -136,8 +146,8 @@ class ChoosingStep(CandidateStep):
         units = [self.unit(candidate, X) for candidate in self.candidates]
         framed = [self.machine.put(frames[k].apply(X)) for k in range(len(frames))]
         kernels = CandidateKernels(networks, units, framed, frames[0].nominal)
-        targets = self.machine.put(scales.targets(y))
-        values = PointValues(kernels, targets, self.intercept, self.machine, folds)
+        targets = self.machine.put(scales.targets(y) if self.together is None else y.T)
+        values = PointValues(kernels, targets, self.intercept, self.machine, folds, self.together)
         models = list(map(ModelSearch, frames.of.tolist(), columns))
         relevance = self.relevance and is_narrow(X)
         free = relevance, self.ridge is None

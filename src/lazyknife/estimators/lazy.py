@@ -148,7 +148,8 @@ class LazyJackknifeRegressor(IntervalRegressor):
     loss
         Loss of the lazy step and of the base's training: ``"squared"``, ``"huber"``,
         ``"logistic"`` (y of 0 and 1), ``"poisson"`` (counts), or an instance such as
-        ``Huber(delta=2.0)``. The last two predict the mean of y through their link.
+        ``Huber(delta=2.0)``. The last two predict the mean of y through their link. For sets of
+        classes use ``LazyJackknifeClassifier``.
     scaling
         ``"auto"``: where models choose λ or a network, each of them divides the features by their
         standard deviations in its own rows, rounded to powers of 2, which is no leak; modules that

@@ -1,0 +1,285 @@
+"""Sets of classes with a guarantee: a ridge for each class, whose models all choose together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from .. import sentences
+from ..certificate import Certificate
+from ..choosing.candidates import Candidate, default_networks, is_narrow
+from ..choosing.likelihood import of_one_scale
+from ..choosing.record import ChosenSettings
+from ..choosing.rows import MANY, Leaving
+from ..compute import Device
+from ..data.checks import check_choice
+from ..data.encoder import TableEncoder
+from ..data.rows import plain, to_tensor
+from ..data.scaling import Source
+from ..data.targets import Target, find_target
+from ..intervals import kappa
+from ..intervals.classes import SETS, ClassModels
+from ..memory import noticing_memory
+from ..networks import is_known, listed_networks, wide
+from ..records import INDEPENDENT, Array
+from .base import Levels, RowsMixin, ScalingName, Transformer, Values
+from .fit_input import Fitted, Given, RandomState, prepare
+from .fit_outputs import OutputsStep
+from .lazy import LazyJackknifeRegressor
+from .questions import Asked
+
+FEWEST = 4  # rows that can choose
+
+
+@dataclass(eq=False, repr=False)
+class LazyJackknifeClassifier(ClassifierMixin, RowsMixin):  # type: ignore[misc]
+    """Certified sets of classes for a table.
+
+    A set contains the true class with a probability that the certificate states, for any number of
+    classes. Each class has a ridge on an infinitely wide network, whose target is 1 at its rows and
+    else 0; all leave-one-out models of all classes follow in closed form. A class is in the set if
+    the models without each row do not put it farther behind the others than enough of the training
+    rows' own classes are put by the models that have not seen these rows.
+
+    As in ``LazyJackknifeRegressor``, every model chooses on its own rows how to scale features, its
+    network, the weights of features and λ; with more than 1,000 rows a random part of them, which
+    is never left out, chooses for all.
+
+    Parameters
+    ----------
+    network
+        An infinitely wide network such as ``wide("laplace")``, or a list of them to choose from;
+        None: ``lazyknife.networks.CANDIDATES``.
+    ridge
+        λ > 0, or ``"auto"``: chosen.
+    construction
+        ``"plus"`` certifies 1 − 2·alpha, ``"minmax"`` 1 − alpha with larger sets.
+    fit_intercept
+        Whether to fit an unpenalised intercept.
+    feature_weights
+        ``"auto"``: a weight for each feature is searched if there are at most 64; or None.
+    scaling
+        ``"auto"``: models scale features by their own rows; None, ``"symlog"``, or as for
+        ``LazyJackknifeRegressor``.
+    encoding
+        A ``TableEncoder`` with settings for the columns of frames; None: its defaults.
+    alpha
+        Level: sets aim at a coverage of 1 − alpha.
+    device, memory_budget, random_state, verbose
+        As for ``LazyJackknifeRegressor``.
+
+    Attributes
+    ----------
+    classes_
+        The labels, sorted, shape (classes,).
+    certificate_
+        The coverage guarantee; print it.
+    choice_
+        What the models chose; print it.
+    loo_
+        The leave-one-out models of all classes.
+
+    """
+
+    network: wide | Sequence[wide] | None = None
+    ridge: float | Literal["auto"] = "auto"
+    construction: Literal["plus", "minmax"] = "plus"
+    fit_intercept: bool = True
+    feature_weights: Literal["auto"] | None = "auto"
+    scaling: ScalingName | Transformer | None = "auto"
+    encoding: TableEncoder | None = None
+    alpha: float = 0.1
+    device: Device = "auto"
+    memory_budget: int | None = None
+    random_state: RandomState = None
+    verbose: bool = False
+    # What a fit makes, for type checkers.
+    classes_: NDArray[Any] = field(init=False)
+    choice_: ChosenSettings = field(init=False)
+
+    _when_few = "every set contains all classes"
+
+    def _lazy(self) -> LazyJackknifeRegressor:
+        """A regressor with the same settings, which knows what they mean."""
+        own = self.get_params(deep=False)
+        return LazyJackknifeRegressor(**own, widths="constant", target_transform=None)
+
+    def _check_settings(self) -> None:
+        check_choice("construction", self.construction, SETS)
+        every = listed_networks(self.network)
+        if self.network is not None and not all(isinstance(one, wide) for one in every or [None]):
+            raise TypeError(
+                f"network={self.network!r}: classes take infinitely wide networks: give "
+                "wide('laplace'), a list of such networks, or None"
+            )
+        self._lazy()._check_settings()
+
+    def _target(self) -> Target:
+        return find_target(None, None)
+
+    def _takes_categories(self, rows: Values) -> bool:
+        return self._lazy()._takes_categories(rows)
+
+    def _scaling_for(self, rows: Values, source: Source) -> Any:
+        return self._lazy()._scaling_for(rows, source)
+
+    def _rows_left(self, n: int) -> int:
+        return Leaving.choosing(n).rows
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit all leave-one-out models of all classes.
+
+        Parameters
+        ----------
+        X
+            Training rows: an array, tensor or frame of shape (n, features).
+        y
+            Labels of any kind, shape (n,).
+
+        """
+        return self._fit_checked(X, y)
+
+    @noticing_memory
+    def _fit_checked(self, X: Any, y: Any) -> Self:
+        self._check_settings()
+        classes, codes = self._labels(y)
+        given = prepare(self, X, codes, None, None)
+        step = self._step(given)
+        columns, choice, left_out = step.outputs(given.X, torch.eye(len(classes)).double()[codes])
+        models = ClassModels(columns, torch.from_numpy(codes)[left_out])
+        leaving = Leaving.choosing(len(codes))
+        certifier = self._lazy()._certifier(given, INDEPENDENT, models, leaving, step.scaled)
+        found = {"classes_": classes, "choice_": choice}
+        return self._set_fitted(X, given, Fitted(models, OfClasses(certifier), found))
+
+    def _labels(self, y: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
+        """The classes, and which of them each row has."""
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None"
+            )
+        labels = column_or_1d(np.asarray(plain(y, "y")), warn=True)
+        if any(label is None or label != label for label in labels.tolist()):
+            raise ValueError("y has missing labels (None or NaN): leave such rows out")
+        check_classification_targets(labels)
+        try:
+            classes, codes = np.unique(labels, return_inverse=True)
+        except TypeError as error:
+            raise ValueError(f"y has labels of several types ({error}): convert them") from None
+        if len(classes) < 2:
+            raise ValueError(
+                f"y has one class, {classes.tolist()}: give rows of at least 2 classes"
+            )
+        return classes, codes
+
+    def _step(self, given: Given) -> OutputsStep:
+        """The lazy step for these rows."""
+        if given.X.dim() != 2 or not given.X.is_floating_point():
+            raise ValueError("X: classes take rows of numbers, shape (n, features), or frames")
+        if (n := len(given.X)) < FEWEST:
+            raise ValueError(f"X has {n} rows (n_samples={n}): give at least {FEWEST}")
+        networks = listed_networks(self.network) or default_networks(given.X, symmetric=False)
+        if n > MANY and not all(map(is_known, networks)):
+            raise ValueError(
+                f"network={self.network!r}: with more than {MANY:,} rows, classes take networks of "
+                "lazyknife.networks.KINDS, not kernel functions: use these, or fewer rows"
+            )
+        lazy = self._lazy()
+        return OutputsStep(
+            candidates=[Candidate(str(each), each) for each in networks],
+            ridge=None if isinstance(self.ridge, str) else float(self.ridge),
+            intercept=self.fit_intercept,
+            scaled=isinstance(self.scaling, str) and self.scaling == "auto",
+            seed=given.seeds.lazy,
+            machine=lazy._machine(),
+            nominal=given.nominal,
+            widths="constant",
+            any_scale=False,
+            construction=self.construction,
+            relevance=self.feature_weights is not None and is_narrow(given.X),
+            folds=lazy.folds,
+            progress=self.verbose,
+            together=of_one_scale,
+        )
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The most likely class of each row, shape (m,)."""
+        found: NDArray[Any] = self.classes_[self._values(X).argmax(axis=1)]
+        return found
+
+    def predict_proba(self, X: Any) -> Array:
+        """Shares of the classes in the full-data model's values, shape (m, classes).
+
+        A by-product, not calibrated: values below 0 count as 0. The guarantee is about
+        ``predict_set``.
+        """
+        values = self._values(X).clip(min=1e-12)
+        found: Array = values / values.sum(axis=1, keepdims=True)
+        return found
+
+    def predict_set(self, X: Any, alpha: Levels = None) -> NDArray[np.bool_]:
+        """Sets of classes that contain the true class with the certified probability.
+
+        Parameters
+        ----------
+        X
+            Rows to predict.
+        alpha
+            The level, or a list of levels; None is the estimator's own. Nothing is fitted again.
+
+        Returns
+        -------
+        Whether each class of ``classes_`` is in the set of a row, shape (m, classes); for a list of
+        levels, (m, classes, levels). The class that ``predict`` returns always is.
+
+        """
+        rows, shown = self._rows(X), self._levels(alpha)
+        levels = shown if isinstance(shown, tuple) else (shown,)
+        self._check_unchanged()
+        self._warn_of_infinite(Asked(levels))
+        ranks = [kappa(level, len(self.loo_.codes)) for level in levels]
+        kept = SETS[self.construction]
+
+        def sets(block: Tensor) -> tuple[Tensor]:
+            point, scores = self.loo_.at(block)
+            found = kept(self.loo_, scores, ranks)
+            found[torch.arange(len(point)), point.argmax(dim=1)] = True
+            return (found,)
+
+        (found,) = self._by_blocks(sets, rows)
+        inside: NDArray[np.bool_] = found.cpu().numpy()
+        return inside if isinstance(shown, tuple) else inside[:, :, 0]
+
+    def _rows(self, X: Any) -> Tensor:
+        check_is_fitted(self)
+        return to_tensor(self.scaling_(self._check_new(X)))
+
+    @noticing_memory
+    def _values(self, X: Any) -> Array:
+        """f_c(x) of the full-data model, shape (m, classes)."""
+        (found,) = self._by_blocks(lambda block: (self.loo_.point(block),), self._rows(X))
+        values: Array = found.cpu().numpy()
+        return values
+
+
+@dataclass(frozen=True)
+class OfClasses:
+    """Certificates in the words of classes."""
+
+    certify: Callable[..., Certificate]
+
+    def __call__(self, alpha: float, **terms: Any) -> Certificate:
+        found = self.certify(alpha=alpha, **terms)
+        expected = sentences.EXPECT_CLASSES.format(share=sentences.percent(1 - alpha))
+        assumptions = (*found.assumptions, sentences.KNOWN_CLASSES)
+        return replace(found, expected=expected, assumptions=assumptions)
