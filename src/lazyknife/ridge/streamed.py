@@ -75,7 +75,7 @@ class StreamedBounds(NamedTuple):
 
     def slack(self, leverages: Tensor, norms: Tensor) -> Tensor:
         """Bounds on the errors of predictions, shape (m,)."""
-        slopes = torch.where(leverages > 1, self.steep, self.slope)
+        slopes = leverages.new_tensor([self.slope, self.steep])[(leverages > 1).long()]
         return slopes * leverages.sqrt() + self.constant * (1 + norms).sqrt()
 
 
