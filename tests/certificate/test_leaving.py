@@ -93,7 +93,8 @@ def test_who_has_a_part_set_aside() -> None:
 
     assert rows() == rows(construction="minmax") == rows(construction="cv+") == 600
     assert rows(base=DPSGD()) == 600
-    assert rows(construction="full") == 4000
+    assert rows(construction="full") == 600
+    assert left_out(1000, "full", Public()).rows == 1000
     assert rows(base=Split(0.5)) == 300
 
 

@@ -211,20 +211,30 @@ class Parted(LazyJackknifeRegressor):
     def _parted(self, *terms: Any) -> bool:
         return True
 
+    def _chosen_by_all(self, n: float) -> bool:
+        return False
+
     def _leaving_of(self, n: int, *terms: Any) -> Leaving:
         return Leaving(n - part_of(n), part_of(n))
 
 
-def beside(make: Callable[[float], Any], places: Sequence[int], rows: Rows) -> Case:
+def beside(make: Callable[[float], Any], places: Sequence[int], rows: Rows, rank: int = 1) -> Case:
     """The last five of nine rows as one bag, beside the first four at places of their own."""
-    return one(fits(make, places=places, given=rows[:4]), rows[4:])
+    return one(fits(make, rank, places, rows[:4]), rows[4:])
 
 
-def set_aside(rows: Rows, **settings: Any) -> Case:
-    def make(alpha: float) -> Parted:
-        return Parted(**settings, alpha=alpha, random_state=SEED)
+def parted(**settings: Any) -> Callable[[float], Parted]:
+    return lambda alpha: Parted(**settings, alpha=alpha, random_state=SEED)
 
-    return beside(make, drawn_part(8, LAZY_SEED).tolist(), rows)
+
+def set_aside(rows: Rows, rank: int = 1, **settings: Any) -> Case:
+    return beside(parted(**settings), drawn_part(8, LAZY_SEED).tolist(), rows, rank)
+
+
+def every_beside(given: Rows, atoms: Rows, n: int, rank: int = 1, **settings: Any) -> Case:
+    """Every bag of n + 1 atoms beside rows that are set aside."""
+    places = drawn_part(n + len(given), LAZY_SEED).tolist()
+    return every(fits(parted(**settings), rank, places, given), atoms, n)
 
 
 def base_apart(rows: Rows) -> Case:
@@ -336,6 +346,7 @@ def private(honest: Fraction = HONEST, **settings: Any) -> Method:
 
 
 FOLDS = {"construction": "cv+", "folds": 2, **LINE}
+ASIDE = {"network": wide("laplace")}
 
 
 def refits(kind: type, **settings: Any) -> Method:
@@ -408,8 +419,21 @@ CASES: dict[str, list[Case]] = {
     "default, full": each(lazy(construction="full"), FRAMES, GROUPS, PLACES),
     "default, log of y": each(lazy(target_transform="log"), POSITIVE),
     "default, rows set aside": [set_aside([*FOUR, *SCALES])],
-    "rows set aside": [
-        set_aside([*FOUR, *rows], network=wide("laplace"), widths="constant") for rows in BAGS
+    "rows set aside": [set_aside([*FOUR, *rows], **ASIDE, widths="constant") for rows in BAGS],
+    "rows set aside, minmax": [
+        set_aside([*FOUR, *rows], **ASIDE, construction="minmax", widths="constant")
+        for rows in BAGS
+    ],
+    "rows set aside, rank 2": [
+        set_aside([*FOUR, *rows], 2, **ASIDE, widths="constant") for rows in BAGS
+    ],
+    "rows set aside, full": [
+        *(set_aside([*FOUR, *rows], **ASIDE, construction="full") for rows in BAGS),
+        every_beside(FOUR[:3], TIED, 3, **ASIDE, construction="full"),
+    ],
+    "rows set aside, full, rank 2": [
+        *(set_aside([*FOUR, *rows], 2, **ASIDE, construction="full") for rows in BAGS),
+        every_beside(FOUR, THREE, 4, 2, **ASIDE, construction="full"),
     ],
     "base of rows set aside": [base_apart([*FOUR, *rows]) for rows in BAGS[:3]],
     "refits": [every(refits(lk.JackknifeRegressor), TIED, 4)],

@@ -13,8 +13,10 @@ import numpy as np
 import torch
 
 from enumeration.cases import (
+    ASIDE,
     AUTO,
     BAGS,
+    CASES,
     ERRORS,
     FOLDS,
     FRAMES,
@@ -53,7 +55,7 @@ from lazyknife.data.own_scaling import own_scales
 from lazyknife.estimators.fit_shared import PartedStep
 from lazyknife.intervals import CONSTRUCTIONS, Construction
 from lazyknife.intervals.order import kth_largest, kth_smallest
-from lazyknife.networks import CANDIDATES, mlp, wide
+from lazyknife.networks import CANDIDATES, mlp
 from lazyknife.records import Ends
 from lazyknife.results import Intervals
 from reference import Array
@@ -68,6 +70,10 @@ def changed(method: Method, change: Change) -> Method:
 
 def one_rank_more(model: Any, X: Array, y: Array) -> Changed:
     return Changed(model, model.certificate_, alpha=model.alpha + 1 / (len(y) + 1))
+
+
+def one_of_four_more(model: Any, X: Array, y: Array) -> Changed:
+    return Changed(model, model.certificate_, alpha=model.alpha + 1 / 5)
 
 
 def without_ties(model: Any, X: Array, y: Array) -> Changed:
@@ -186,11 +192,10 @@ class ScoredToo(Parted):
         return AllScored(**vars(super()._step_for(*terms)))
 
 
-def all_scored(rows: Any) -> Case:
+def all_scored(rows: Any, **settings: Any) -> Case:
     """One bag of two rows set aside, two others and a new one."""
     own = drawn_part(4, LAZY_SEED).tolist()
-    settings = {"network": wide("laplace"), "widths": "constant"}
-    case = one(lazy(kind=ScoredToo, **settings), rows)
+    case = one(lazy(kind=ScoredToo, **ASIDE, **settings), rows)
     return case._replace(blocks=[own, [row for row in range(4) if row not in own]])
 
 
@@ -221,6 +226,15 @@ MUTANTS: dict[str, list[Case]] = {
     "scale of y by all rows": each(changed(lazy(**AUTO), on_one_scale), RIDGES),
     "base trained on all rows": each(changed(lazy(**WEAK), trained), SCALES),
     "rows set aside are scored": [all_scored(SCALES)],
+    "rows set aside are scored, full": [all_scored(SCALES, construction="full")],
+    "one rank more, rows set aside": [
+        case._replace(method=changed(case.method, one_of_four_more))
+        for case in CASES["rows set aside, full"][:5]
+    ],
+    "ties missed, rows set aside": [
+        case._replace(method=changed(case.method, without_ties))
+        for case in CASES["rows set aside, full"][5:]
+    ],
     "memory without privacy": each(claiming(private(widths="constant"), 1 / 4), REMEMBERED),
     "half of ε": each(
         claiming(private(widths="constant"), math.exp(TRUE_EPSILON / 2) / 4), REMEMBERED

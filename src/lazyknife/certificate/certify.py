@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from .. import sentences
 from ..base import BaseMethod, check_base, check_trainable
 from ..base.privacy import composed
-from ..choosing.rows import Leaving
+from ..choosing.rows import MANY, Leaving
 from ..data.checks import check_folds, check_level, check_not_negative, check_positive_int
 from ..intervals import (
     CONSTRUCTIONS,
@@ -106,7 +106,9 @@ def certify(
 def left_out(n: int, construction: str | Construction, base: BaseMethod) -> Leaving:
     """Which of n rows ``LazyJackknifeRegressor`` leaves out, by default."""
     rows, kind = base.rows_left(n), find_construction(construction)
-    return Leaving(rows) if kind.symmetric else Leaving.choosing(rows, kind.uses_folds)
+    if kind.symmetric and rows <= MANY:
+        return Leaving(rows)
+    return Leaving.choosing(rows, kind.uses_folds)
 
 
 def claim_of(

@@ -70,7 +70,7 @@ def dask_step(model: LazyJackknifeRegressor, given: Given, n: int) -> PartedStep
             "leave readout, loss, features, parameters and n_starts as they are"
         )
     candidates = [model._candidate(network, None, given) for network in networks]
-    widths = model._widths_for(n, chooses=True)
+    widths = model._widths_for(n, networks)
     step = model._step_for(candidates, widths, given, math.inf)
     assert isinstance(step, PartedStep)
     # On processors unless a device was given: workers may have no GPU.

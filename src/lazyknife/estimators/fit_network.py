@@ -66,7 +66,7 @@ class LazyStep:
             Called with solutions, as by ``leave_one_out``.
 
         """
-        if self.ridge == "auto" and len(X) > MANY and not self._construction.symmetric:
+        if self.ridge == "auto" and len(X) > MANY:
             rest, apart = rows_apart(len(X), self.seed)
             order, left_out = torch.cat([rest, apart]), len(rest)
             X, y = X[order], y[order]
@@ -87,11 +87,11 @@ class LazyStep:
 
     def check_fits(self, n: int, parameters: int, machine: Machine) -> None:
         """Raise an error, before anything is computed, if the matrices do not fit in memory."""
-        auto, symmetric = self.ridge == "auto", self._construction.symmetric
-        ridges = GRID_POINTS if auto and symmetric else 1
+        auto, by_all = self.ridge == "auto", self._construction.symmetric and n <= MANY
+        ridges = GRID_POINTS if auto and by_all else 1
         matrices = self._construction.matrices(self._widths, self.loss, ridges)
         chosen = 0  # numbers that choosing λ takes
-        if auto and not symmetric:
+        if auto and not by_all:
             matrices += n <= MANY  # models of several λ have memory of their own
             chosen = KERNELS * (SHARED if n > MANY else min(n, SEARCHED)) ** 2
         size = self.features.for_rows(n, machine).size(parameters)
@@ -127,7 +127,7 @@ class LazyStep:
             return (), self.ridge
         if self.ridge != "auto":
             return (float(self.ridge),), None
-        if self._construction.symmetric:
+        if self._construction.symmetric and left_out is None:
             return tuple(ridge_grid(tangent, X, self.seed).tolist()), None
         folds: list[Tensor] | None = None
         if left_out is None:

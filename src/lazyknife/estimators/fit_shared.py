@@ -48,8 +48,8 @@ WEIGHTS, RIDGE_TIMES = (1.0, 10.0), (1.0, 8.0)
 def is_parted(
     n: float, networks: Iterable[object], construction: str | Construction, widths: str | None
 ) -> bool:
-    """Whether n rows are parted: wide networks of known kinds, and a model for each row."""
-    known = all(map(is_known, networks)) and find_construction(construction).leaves_rows
+    """Whether n rows are parted: wide networks of known kinds, and no folds."""
+    known = all(map(is_known, networks)) and not find_construction(construction).uses_folds
     return n > MANY and known and widths in (None, "auto", "constant")
 
 

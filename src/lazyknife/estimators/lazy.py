@@ -25,7 +25,7 @@ from ..choosing.candidates import (
     is_narrow,
 )
 from ..choosing.record import ChosenSettings
-from ..choosing.rows import Leaving, drawn_part, part_of
+from ..choosing.rows import MANY, Leaving, drawn_part, part_of
 from ..compute import Device, Machine, machine_for
 from ..data.checks import (
     check_between,
@@ -104,9 +104,8 @@ class LazyJackknifeRegressor(IntervalRegressor):
         or a list of such candidates, among which every leave-one-out model chooses. None is
         ``lazyknife.networks.CANDIDATES``, eight infinitely wide networks; with a base other than
         ``Public``, settings that require a finite network (``readout``, ``loss``, ``features``,
-        ``parameters``, ``n_starts``), or more than 5,000 rows and constructions ``"cv+"`` or
-        ``"full"`` or other ``widths`` than None, ``"auto"`` and ``"constant"`` it is
-        ``mlp((64, 64), skip=True)``.
+        ``parameters``, ``n_starts``), or more than 5,000 rows and construction ``"cv+"`` or other
+        ``widths`` than None, ``"auto"`` and ``"constant"`` it is ``mlp((64, 64), skip=True)``.
     base
         How the base weights θ0 are obtained: ``Public``, ``Split``, ``DPSGD``, ``Perturbed``
         or ``Plain``. None is ``Public()``: the network's own starting weights.
@@ -136,7 +135,8 @@ class LazyJackknifeRegressor(IntervalRegressor):
         leverage, times a factor that every model chooses, or with more than 1,000 rows, if all
         networks are infinitely wide, quantiles of errors at ``alpha``, learnt from the part of the
         rows that makes the choices; intervals may then lie to one side of the point prediction.
-        None is ``"auto"`` there, else ``"constant"``. Full conformal has ``"leverage"`` built in.
+        None is ``"auto"`` there, else ``"constant"``. Full conformal has ``"leverage"`` built in;
+        with more than 1,000 rows and infinitely wide networks None is ``"auto"`` there, too.
     feature_weights
         ``"auto"``: every model searches a weight for each feature of infinitely wide networks, if
         there are at most 64 features; with more than 1,000 rows, if there are 5 rows of the search
@@ -323,8 +323,9 @@ class LazyJackknifeRegressor(IntervalRegressor):
                 f"not {n}: give more rows, or widths='constant'"
             )
 
-    def _widths_for(self, n: int, chooses: bool) -> str:
+    def _widths_for(self, n: int, networks: Iterable[object] | None) -> str:
         """The widths for n rows: the setting, or the default of models that choose, or do not."""
+        chooses = networks is not None
         if self.widths is not None:
             if WIDTHS[self.widths].needs_candidates and not chooses:
                 others = [name for name, each in WIDTHS.items() if not each.needs_candidates]
@@ -334,7 +335,8 @@ class LazyJackknifeRegressor(IntervalRegressor):
                     f"widths from {', '.join(map(repr, others))}, None"
                 )
             return self.widths
-        if self._construction.widths is not None:
+        parted = networks is not None and self._parted(n, networks)
+        if self._construction.widths is not None and not parted:
             return self._construction.widths[0]
         return "auto" if chooses and n >= WIDTHS["auto"].fewest_rows else "constant"
 
@@ -365,7 +367,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
     def _leaving_of(self, n: int, networks: Iterable[object] | None) -> Leaving:
         """Which of n rows are left out of models that choose among networks, or of one network."""
         chooses = networks is not None or isinstance(self.ridge, str)
-        if self._construction.symmetric or not chooses:
+        if self._chosen_by_all(n) or not chooses:
             return Leaving(n)
         return Leaving.choosing(n, self._construction.uses_folds)
 
@@ -399,7 +401,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
     def _candidates(self, X: Tensor) -> tuple[Network | wide, ...] | None:
         """The networks that models choose from; None where one network has nothing to choose."""
         listed, reason = listed_networks(self.network), self._cannot_choose(X)
-        symmetric = self._construction.symmetric
+        symmetric = self._chosen_by_all(self._base_method().rows_left(len(X)))
         if listed is None:
             plain = self.network is None and not (self._base_method().trains or reason)
             if plain and self.n_starts == 1 and self.parameters == "all":
@@ -453,7 +455,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
         X, y = given.X[left], given.y[left]
         find_loss(self.loss).check(given.y)
         self._check_rows(len(y))
-        widths = self._widths_for(len(y), networks is not None)
+        widths = self._widths_for(len(y), networks)
         step = self._lazy_step(seeds, widths)
         bases = self._bases(given, networks, learn, step, len(y))
         loo: RoundedModels
@@ -506,7 +508,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
                 bases.append(None)
                 continue
             start = build(network, given.X, given.seeds.start + k, self.n_starts)
-            if networks is None or not self._construction.symmetric:
+            if networks is None or not self._chosen_by_all(n):
                 moved = sum(p.numel() for p in selected(start, self.parameters).values())
                 step.check_fits(n, moved, self._machine())
             terms = {"seed": given.seeds.base + k, "covariates": given.covariates}
@@ -564,14 +566,19 @@ class LazyJackknifeRegressor(IntervalRegressor):
         more = (given.seeds.lazy, self._machine(), given.nominal)
         # A finite network has outputs on the scale of y; full conformal compares values of y.
         wide_alone = all(isinstance(candidate.network, wide) for candidate in candidates)
-        any_scale = given.target.chosen and wide_alone and not self._construction.symmetric
+        by_all = self._chosen_by_all(n)
+        any_scale = given.target.chosen and wide_alone and not by_all
         common = (candidates, ridge, self.fit_intercept, scaled, *more, widths, any_scale)
-        if self._construction.symmetric:
+        if by_all:
             return FullStep(*common)
         relevance = self.feature_weights is not None
         if self._parted(n, [candidate.network for candidate in candidates]):
             return PartedStep(*common, relevance, self.verbose, self.alpha)
         return ChoosingStep(*common, self.construction, relevance, self.folds, self.verbose)
+
+    def _chosen_by_all(self, n: float) -> bool:
+        """Whether all of n rows choose together with the new one."""
+        return self._construction.symmetric and n <= MANY
 
     def _parted(self, n: float, networks: Iterable[object]) -> bool:
         return is_parted(n, networks, self.construction, self.widths)

@@ -23,8 +23,10 @@ from ..ridge.readout import LinearModels
 from ..ridge.system import RidgeModels
 from ..ridge.widths import Widths
 from .full_conformal import FullModels, fit_full
+from .full_shared import accepted
 from .models import fit_models
 from .order import kappa, kth_largest, kth_smallest
+from .streamed import StreamedModels
 from .window import Windowed, extremes, windowed_plus
 
 # Relative error of the sums behind an end: four rounded operations.
@@ -151,8 +153,10 @@ def minmax(loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
     return outwards(found, lower, upper)
 
 
-def full(loo: Conformal, X: Tensor, ranks: Sequence[int]) -> Ends:
+def full(loo: Conformal | StreamedModels, X: Tensor, ranks: Sequence[int]) -> Ends:
     """Full conformal prediction: the hull of the candidates for y that are accepted."""
+    if isinstance(loo, StreamedModels):
+        return outwards(*accepted(loo, X, ranks))
     return loo.accepted(X, ranks)
 
 
@@ -249,6 +253,7 @@ CONSTRUCTIONS: dict[str, Construction] = {
         full,
         rank_miss,
         solve=None,
+        tolerates_undetermined=True,
         widths=("leverage",),  # built into its scores
         readouts=("tangent",),
         any_loss=False,

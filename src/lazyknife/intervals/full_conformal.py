@@ -20,6 +20,9 @@ are ends of such intervals or crossings of two quadratics. Several networks are 
 same way, each with its own λ. Candidates are the λ that are large enough relative to the trace of
 the kernel of all n + 1 rows, again a rule that treats them alike.
 
+Of many rows a part may choose λ and train every model, but never be left out: then the scores of
+the other rows alone are compared with that of the new one.
+
 Rounding (ridge/rounding.py): ends of an interval are off by at most γ(√strain + √loose)² of their
 size and γ·weight·√s(√strain + √loose) in addition, and are widened by that. A λ is included where
 rounding may hide that its error is the smallest: where it is at most 1 + ζ times any other error
@@ -89,8 +92,9 @@ def piece_at(
     norms: Tensor,
     ranks: Sequence[int],
     gamma: float,
+    compared: int | None = None,
 ) -> Piece:
-    """Accepted candidates and their errors at one λ."""
+    """Accepted candidates and their errors at one λ, of the first rows that are ``compared``."""
     b, s, loose = factor.at(rows, norms)
     c, d = factor.dual, factor.diagonal
     reach = torch.addcmul(b.square(), s[:, None], d)  # E² = s d + b², so E²/s is the new diagonal
@@ -106,8 +110,8 @@ def piece_at(
     near, far = c * (s[:, None] / reach), -c * (reach / d)
     ahead = b >= 0  # then c/(b + E) is the near one; the two have opposite signs
     first, second = torch.where(ahead, near, -near), torch.where(ahead, far, -far)
-    lower = kth_smallest(torch.minimum(first, second), ranks)
-    upper = kth_largest(torch.maximum(first, second), ranks)
+    lower = kth_smallest(torch.minimum(first, second)[:, :compared], ranks)
+    upper = kth_largest(torch.maximum(first, second)[:, :compared], ranks)
     both = math.sqrt(factor.strain) + loose.sqrt()
     relative, slack = gamma * both.square(), gamma * factor.weight * s.sqrt() * both
     wide = torch.where(relative <= FIRST_ORDER, slack, torch.inf)[:, None]
@@ -208,6 +212,7 @@ class Family:
     gamma: float = 0.0  # relative error of the kernel
     size: float = 0.0  # the largest number that predictions are sums of, besides kernels
     feature_error: float = 0.0  # bound on the error of the network's own outputs
+    compared: int | None = None  # with the new row: the first so many rows; None: all
 
     def pieces(self, X: Tensor, ranks: Sequence[int]) -> list[Piece]:
         """Accepted candidates at each λ, none at rows where λ is too small to be one."""
@@ -216,7 +221,7 @@ class Family:
         least = least.clamp(max=max(f.ridge for f in self.factors))
         found = []
         for factor in self.factors:
-            piece = piece_at(factor, rows, norms, ranks, self.gamma)
+            piece = piece_at(factor, rows, norms, ranks, self.gamma, self.compared)
             piece = replace(piece, middle=outputs + piece.middle)
             found.append(piece.among(factor.ridge >= least) if len(self.factors) > 1 else piece)
         return found
@@ -256,11 +261,11 @@ class FullModels:
 
     @property
     def residuals(self) -> Tensor:
-        return self.chosen.left_out
+        return self.chosen.left_out[: self.family.compared]
 
     @property
     def training_residuals(self) -> Tensor:
-        return self.chosen.ridge * self.chosen.dual
+        return (self.chosen.ridge * self.chosen.dual)[: self.family.compared]
 
     def typical_error(self) -> tuple[float, float]:
         chosen, family = self.chosen, self.family
@@ -304,7 +309,8 @@ def family_of(problem: Problem) -> Family:
     factors = tuple(system.solve(ridge, True).factor() for ridge in ridges if ridge >= least)
     gamma, feature_error = SavedRows.of(problem).errors(problem)
     size = largest(problem.y, system.targets)
-    return Family(problem.basis, factors, trace, gamma, size, feature_error)
+    errors = gamma, size, feature_error
+    return Family(problem.basis, factors, trace, *errors, problem.left_out)
 
 
 def fit_full(problem: Problem) -> FullModels:

@@ -30,6 +30,7 @@ from ..ridge.streamed import (
     product_error,
 )
 from ..tangent import Landmarks
+from .full_shared import Acceptance
 from .window import Among, FullPrediction, Windowed
 
 FAR = 2.0  # times the size of a landmark
@@ -113,7 +114,7 @@ class Passes:
         shown = track(parts, "leaving out", len(first), progress and len(first) > 1)
         out = LeftOut.joined(list(shown))
         return StreamedModels(
-            self, solved, solved.bounds(out.left, self._feature_error(out), out.size), out
+            self, solved, solved.bounds(out.left, self.error_of(out), out.size), out
         )
 
     def sums(self, X: Tensor, y: Tensor, grown: Tensor | None = None) -> tuple[Sums, Tensor]:
@@ -166,7 +167,7 @@ class Passes:
         """
         return self._again(self.basis.points.X[:FEW_ROWS])
 
-    def _feature_error(self, out: LeftOut) -> float:
+    def error_of(self, out: LeftOut) -> float:
         """The same, and that of the largest rows if they are far larger than landmarks."""
         norms, points = out.left.norms, self.basis.at(self.basis.points.X[:FEW_ROWS]).norms
         if float(norms.max()) <= FAR * (1 + float(points.max())):
@@ -228,10 +229,6 @@ class FullModel:
         )
         return FullPrediction(found, leverages.sqrt(), half.T)
 
-    def columns_of(self, X: Tensor, residuals: Tensor) -> Tensor:
-        """−L⁻¹φe of rows with these left-out residuals, shape (q, m)."""
-        return self.solved.half(self.passes.features(X)[0]) * -residuals
-
 
 @dataclass(frozen=True, eq=False)
 class StreamedModels(FullModel, Windowed):
@@ -252,21 +249,25 @@ class StreamedModels(FullModel, Windowed):
     def training_residuals(self) -> Tensor:
         return self.out.left.training_residuals
 
+    @property
+    def own(self) -> Tensor:
+        """What rounding may change in e and c, shape (n,); infinite where nothing is known."""
+        return self.rounding.own + self.out.shape.error
+
     @cached_property
     def scores(self) -> Tensor:
         """R, rounded up, shape (n,); infinite where the model is undetermined."""
-        shift, scale, error = self.out.shape
-        own = self.rounding.own + error
-        sizes = (errors_on(self.residuals - shift, self.side) + own) / scale
-        unknown = torch.isinf(own) | sizes.isnan()
+        shift, scale, _ = self.out.shape
+        sizes = (errors_on(self.residuals - shift, self.side) + self.own) / scale
+        unknown = torch.isinf(self.own) | sizes.isnan()
         return torch.where(unknown, torch.inf, rounded_up(sizes, self.stretch))
 
     @cached_property
     def reach(self) -> Tensor:
-        return self.out.left.leverages.sqrt() * self._steps.abs()
+        return self.out.left.leverages.sqrt() * self.steps.abs()
 
     @property
-    def _steps(self) -> Tensor:
+    def steps(self) -> Tensor:
         """e, or 0 where there is none: a leverage was rounded to 1, and the score is infinite."""
         return self.residuals.nan_to_num(0.0, 0.0, 0.0)
 
@@ -290,8 +291,22 @@ class StreamedModels(FullModel, Windowed):
 
     def columns(self, members: Tensor) -> Tensor:
         """−L⁻¹φ_j e_j of some rows, shape (q, members)."""
+        return self.halves(members) * -self.steps[members]
+
+    def halves(self, members: Tensor) -> Tensor:
+        """L⁻¹φ_j of some rows, shape (q, members)."""
         rows = self.out.rows[members.to(self.out.rows.device)]
-        return self.columns_of(rows, self._steps[members])
+        return self.solved.half(self.passes.features(rows)[0])
+
+    @cached_property
+    def acceptance(self) -> Acceptance:
+        """What full conformal prediction needs of the rows."""
+        return Acceptance(self)
+
+    @cached_property
+    def changed(self) -> float:
+        """What rounding may change in products with G⁻¹, relative to their largest size."""
+        return self.solved.changed(self.passes.error_of(self.out))
 
     def scaled(self, X: Tensor) -> Predictions:
         """Everything that intervals are computed from, of all models."""

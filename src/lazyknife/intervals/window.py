@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
 import torch
@@ -51,7 +51,18 @@ class FullPrediction(NamedTuple):
         return self.roots / self.found.scales
 
 
-class ModelShifts(Protocol):
+class Columns(Protocol):
+    """A column for each model, whose products with factors its values at new rows depend on."""
+
+    @property
+    def block(self) -> int:
+        """Bytes for predictions of rows by models, and for columns of models."""
+
+    def columns(self, members: Tensor) -> Tensor:
+        """Columns of some models, shape (q, members)."""
+
+
+class ModelShifts(Columns, Protocol):
     """Models by what they differ from the full one."""
 
     @property
@@ -62,18 +73,11 @@ class ModelShifts(Protocol):
     def reach(self) -> Tensor:
         """ρ_j, shape (models,)."""
 
-    @property
-    def block(self) -> int:
-        """Bytes for predictions of rows by models, and for columns of models."""
-
-    def columns(self, members: Tensor) -> Tensor:
-        """Columns of some models, shape (q, members)."""
-
 
 class Among(NamedTuple):
     """Models among which an order statistic is, for rows of at most some η: all, or a window."""
 
-    models: ModelShifts
+    models: Any  # ``Columns``, and what their ``Values`` use
     eta: float = math.inf
     above: int = 0  # how many of the other models are above all of them
     top: float = math.inf  # the order statistic of R + ηρ
@@ -100,6 +104,16 @@ class Window(NamedTuple):
     above: int
 
 
+class Values(NamedTuple):
+    """Two values of each model at each new row, whose order statistics are the ends."""
+
+    # Of models and an η: bounds on both values, in units of σ(x) and away from the point, each (n,)
+    bounds: Callable[[Any, float], tuple[Tensor, Tensor]]
+    # Of models, new rows, the numbers of some rows and models, and factors times columns of these:
+    # the lower and the upper values, each (rows, members)
+    ends: Callable[[Any, FullPrediction, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
 class _Kept(NamedTuple):
     """Windows by their rank and η, and the columns of the last large one, by rank."""
 
@@ -107,12 +121,15 @@ class _Kept(NamedTuple):
     columns: dict[int, tuple[Tensor, Tensor]]
 
 
-_KEPT: WeakKeyDictionary[ModelShifts, _Kept] = WeakKeyDictionary()
+_KEPT: WeakKeyDictionary[Columns, _Kept] = WeakKeyDictionary()
 
 
 def window(scores: Tensor, reach: Tensor, eta: float, rank: int) -> Window:
     """Models that can be the ``rank``-th largest for rows of at most this η."""
-    low, high = bounds(scores, reach, eta)
+    return _around(*bounds(scores, reach, eta), rank)
+
+
+def _around(low: Tensor, high: Tensor, rank: int) -> Window:
     bottom, top = (float(kth_largest(bound, [rank])) for bound in (low, high))
     return within(low, high, bottom, top)
 
@@ -133,21 +150,49 @@ def windowed_plus(
 ) -> tuple[Predictions, Tensor, Tensor]:
     """Predictions of the full model, and the order statistics of both ends, (m, ranks)."""
     near = loo.full_at(X)
-    upper = near.roots.new_full((len(X), len(ranks)), torch.inf)
+    return near.found, *selected(near, near.etas, ranks, loo.among, PLUS)
+
+
+def selected(
+    near: FullPrediction,
+    etas: Tensor,
+    ranks: Sequence[int],
+    models: Callable[[int, float], Among],
+    values: Values,
+) -> tuple[Tensor, Tensor]:
+    """Order statistics of the lower and of the upper values, each (m, ranks)."""
+    upper = near.roots.new_full((len(etas), len(ranks)), torch.inf)
     lower = -upper
     for column, rank in enumerate(ranks):
-        for rows, eta in _classes(near) if rank else ():
-            among = loo.among(rank, eta)
+        for rows, eta in _classes(etas) if rank else ():
+            among = models(rank, eta)
             if among.eta < eta:
                 lower[rows, column], upper[rows, column] = _beyond(among, near, rows)
                 continue
             left = rank - among.above
-            found = _window(among.models, eta, left)
+            found = _window(among.models, eta, left, values)
             for part in blocks(len(rows), ARRAYS * len(found.members) * 8, among.models.block):
                 some = rows[part]
-                ends = _order_statistics(among.models, near, some, found, left)
+                ends = _order_statistics(among.models, near, some, found, left, values)
                 lower[some, column], upper[some, column] = ends
-    return near.found, lower, upper
+    return lower, upper
+
+
+def _plus_bounds(models: ModelShifts, eta: float) -> tuple[Tensor, Tensor]:
+    return bounds(models.scores, models.reach, eta)
+
+
+def _plus_ends(
+    models: ModelShifts, near: FullPrediction, rows: Tensor, members: Tensor, shifts: Tensor
+) -> tuple[Tensor, Tensor]:
+    """f_{−j}(x) ∓ R_jσ(x)."""
+    full = near.found
+    each = shifts.add_(full.point[rows, None])
+    margins = rounded_up(models.scores[members] * full.scales[rows, None], full.stretch)
+    return each - margins, each + margins
+
+
+PLUS = Values(_plus_bounds, _plus_ends)
 
 
 def extremes(loo: Windowed, X: Tensor) -> tuple[Predictions, Tensor, Tensor]:
@@ -164,12 +209,12 @@ def extremes(loo: Windowed, X: Tensor) -> tuple[Predictions, Tensor, Tensor]:
 
 def largest_eta(near: FullPrediction) -> float:
     """An η that all rows have at most, with that of their window."""
-    return max((eta for _, eta in _classes(near)), default=0.0)
+    return max((eta for _, eta in _classes(near.etas)), default=0.0)
 
 
-def _classes(near: FullPrediction) -> Iterator[tuple[Tensor, float]]:
+def _classes(etas: Tensor) -> Iterator[tuple[Tensor, float]]:
     """Rows with about the same η, and the largest η that they may have; the largest one first."""
-    powers = near.etas.log().div(math.log(RATIO)).ceil()
+    powers = etas.log().div(math.log(RATIO)).ceil()
     powers = torch.where(powers.isnan(), torch.inf, powers)  # features overflowed: all models
     for power in powers.unique(sorted=True).flip(0):
         limit = float(RATIO**power) * (1 + SAFE)  # of tensors: infinite where Python would raise
@@ -184,28 +229,32 @@ def _beyond(among: Among, near: FullPrediction, rows: Tensor) -> tuple[Tensor, T
     return found.point[rows] - margins, found.point[rows] + margins
 
 
-def _window(models: ModelShifts, eta: float, rank: int) -> Window:
+def _window(models: Columns, eta: float, rank: int, values: Values) -> Window:
     """The window of rows of at most this η, kept for the next ones."""
     windows = _KEPT.setdefault(models, _Kept({}, {})).windows
     if (rank, eta) not in windows:
-        windows[rank, eta] = window(models.scores, models.reach, eta, rank)
+        windows[rank, eta] = _around(*values.bounds(models, eta), rank)
     return windows[rank, eta]
 
 
 def _order_statistics(
-    models: ModelShifts, near: FullPrediction, rows: Tensor, found: Window, rank: int
+    models: Columns,
+    near: FullPrediction,
+    rows: Tensor,
+    found: Window,
+    rank: int,
+    values: Values,
 ) -> tuple[Tensor, Tensor]:
     """Both order statistics for some rows, each (rows,)."""
-    factors, full = near.factors[rows], near.found
+    factors = near.factors[rows]
     parts = _columns(models, found.members, rank, factors.shape[1])
-    each = torch.cat([factors @ part for part in parts], dim=1).add_(full.point[rows, None])
-    scores = models.scores[found.members]
-    margins = rounded_up(scores * full.scales[rows, None], full.stretch)
+    products = torch.cat([factors @ part for part in parts], dim=1)
+    low, high = values.ends(models, near, rows, found.members, products)
     left = [rank - found.above]
-    return kth_smallest(each - margins, left)[:, 0], kth_largest(each + margins, left)[:, 0]
+    return kth_smallest(low, left)[:, 0], kth_largest(high, left)[:, 0]
 
 
-def _columns(models: ModelShifts, members: Tensor, rank: int, q: int) -> Iterator[Tensor]:
+def _columns(models: Columns, members: Tensor, rank: int, q: int) -> Iterator[Tensor]:
     """Columns of the members, in parts; those of a window that contains theirs are used again."""
     kept = _KEPT.setdefault(models, _Kept({}, {})).columns
     known, columns = kept.get(rank, (members[:0], None))

@@ -75,7 +75,7 @@ class StreamedBounds(NamedTuple):
 
     def slack(self, leverages: Tensor, norms: Tensor) -> Tensor:
         """Bounds on the errors of predictions, shape (m,)."""
-        slopes = torch.where(leverages > 1, self.steep, self.slope)
+        slopes = leverages.new_tensor([self.slope, self.steep])[(leverages > 1).long()]
         return slopes * leverages.sqrt() + self.constant * (1 + norms).sqrt()
 
 
@@ -211,9 +211,12 @@ class StreamedRidge:
     def _known(self, left: Left, feature_error: float) -> tuple[Tensor, Tensor]:
         """1 − h, and whether rounding leaves something known of each model."""
         open_part = (1 - left.leverages).clamp(min=0.0)
-        changed = self._gamma * self._omega
-        changed += 2 * SAFETY * feature_error * math.sqrt(self.count / (self.ridge / 2))
-        return open_part, changed <= FIRST_ORDER * open_part
+        return open_part, self.changed(feature_error) <= FIRST_ORDER * open_part
+
+    def changed(self, feature_error: float) -> float:
+        """What rounding may change in products with G⁻¹, relative to their largest size."""
+        features = 2 * SAFETY * feature_error * math.sqrt(self.count / (self.ridge / 2))
+        return self._gamma * self._omega + features
 
     @property
     def _gamma(self) -> float:
