@@ -300,23 +300,24 @@ class Column:
 
     def read(self, series: Series, table: str) -> Numbers:
         """Its features, shape (rows, features); refuse another kind than in the rows of the fit."""
-        if not self.declared and not is_empty(series):
-            self._check_kind(series, type_of(series), table)
+        if not (self.declared or (found := type_of(series)) == self.kind or is_empty(series)):
+            self._check_kind(series, found, table)
         if not self.nominal:
             return date_features(as_numbers(series, self.kind, table), KINDS[self.kind].cycles)
         codes = {label: float(code) for code, label in enumerate(self.categories)}
         unknown = float(len(codes))
-        found = (
+        each = (
             MISSING if value is None else codes.get(label_of(value), unknown)
             for value in values_of(series)
         )
-        return np.fromiter(found, np.float64, len(series))[:, None]
+        return np.fromiter(each, np.float64, len(series))[:, None]
 
     def _check_kind(self, series: Series, found: str, table: str) -> None:
+        """Refuse a kind ``found`` in place of its own."""
         if found == "category" and self.kind in DATES:
             texts = (text for text in values_of(series) if text is not None)
             check_dates(self.name, texts, table)
-        elif found != self.kind and not {self.kind, found} <= set(DATES):
+        elif not {self.kind, found} <= set(DATES):
             is_now = KINDS[found].called if found in KINDS else f"values of type {found}"
             message = (
                 f"has {is_now}, but had {KINDS[self.kind].called} in the rows that were fitted: "

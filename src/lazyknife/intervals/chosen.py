@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -129,7 +130,7 @@ class ChosenModels:
     def _row_bytes(self) -> int:
         return self.full.basis.row_bytes + ARRAYS * self._machine.item * len(self.doubtful)
 
-    @property
+    @cached_property  # so that a single new row is answered sooner
     def scores(self) -> Tensor:
         scores = self._joined([replace(read, side=self.side).scores for read in self._reads])
         if self.factors is not None:
