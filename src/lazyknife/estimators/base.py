@@ -63,7 +63,9 @@ from .questions import (
     about_rows,
     answer,
     refuse_in_streams,
+    refuse_nan,
     refuse_with_dask,
+    require_models,
     sorted_values,
 )
 from .saving import SaveMixin
@@ -183,12 +185,14 @@ class IntervalRegressor(SaveMixin, RegressorMixin, CertifiedMixin):  # type: ign
     target_: Target
     row_shape_: tuple[int, ...]
     n_samples_fit_: int
-    sample_: Array  # rows as they were read, or scaled by the user; at most 2,000 of them
+    sample_: Array  # left-out rows as they were read, or scaled by the user; at most 2,000
     groups_: Groups | None = None  # of the rows that models leave out
-    # At most 2,000 of these: their places, their numbers among all rows, and they as given.
+    # Those of ``sample_``: their places among the left-out rows, their numbers among all rows, and
+    # they as given.
     kept_: NDArray[np.intp]
     kept_numbers_: NDArray[np.intp]
     kept_rows_: Any
+    _leaves_rows = True  # models leave out single rows, not folds
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Let errors of wrong arguments name the method alone, not an inner class of ours."""
@@ -299,6 +303,7 @@ class IntervalRegressor(SaveMixin, RegressorMixin, CertifiedMixin):  # type: ign
         self.kept_ = np.arange(len(left_out))[kept_places(len(left_out), 1)]
         self.kept_numbers_ = left_out[self.kept_]
         self.kept_rows_ = take(X, self.kept_numbers_)
+        self.sample_ = self._comparable(self.kept_rows_)[0]
         return self
 
     def _set_fitted(self, X: Any, given: Given, fitted: Fitted) -> Self:
@@ -435,22 +440,22 @@ class IntervalRegressor(SaveMixin, RegressorMixin, CertifiedMixin):  # type: ign
 
         """
         check_is_fitted(self)
-        refuse_with_dask(X=X if is_dask(X) else None)
+        refuse_with_dask(predict_distribution=X if is_dask(X) else None)
         if self.construction != "plus":
             raise ValueError(
                 f"construction={self.construction!r} has no distribution: use construction='plus'"
             )
+        require_models(self, predict_distribution=X)
         self._check_unchanged()
-        asked = about_rows(self, Asked((self.alpha,)), X, groups, weights)
+        asked = Asked((check_level("alpha", self.alpha),), kept=self.kept_)
+        asked = about_rows(self, asked, X, groups, weights)
         values = self._check_new(X)
         found = sorted_values(self, to_tensor(self.scaling_(values)), asked)
 
         def certified(level: float, side: Side) -> Certificate:
             return self._certificates(asked._replace(levels=(level,), side=side))[0]
 
-        point, each, masses, beyond = found
-        labels, library = row_labels(X), backend_of(X)
-        return Distribution(point, each, masses, beyond, labels, library, certified)
+        return Distribution(*found, row_labels(X), backend_of(X), certified)
 
     def check_exchangeable(self, X_new: Any) -> Shift:
         """Test whether new rows look like the training rows; see ``lazyknife.check_exchangeable``.
@@ -591,19 +596,6 @@ class IntervalRegressor(SaveMixin, RegressorMixin, CertifiedMixin):  # type: ign
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "loo_")
-
-
-def refuse_nan(point: Tensor, *ends: Tensor) -> None:
-    """Refuse to return points that are not finite, or ends that are not numbers."""
-    lost = ~point.isfinite()
-    for end in ends:
-        lost |= end.isnan().any(dim=1)
-    if lost.any():
-        raise ValueError(
-            f"the predictions are not finite numbers for {int(lost.sum())} of {len(lost)} rows of "
-            f"X, first for row {int(lost.nonzero()[0])}: remove such rows, scale the features "
-            "(scaling='symlog'), use readout='tangent' or a larger ridge"
-        )
 
 
 def _same(value: Any, other: Any) -> bool:
