@@ -39,8 +39,10 @@ class Distribution:
     ----------
     point
         Point predictions, those of ``predict``, shape (m,).
-    values
-        Where the distributions have mass, sorted, shape (m, k).
+    lows, values
+        Where the distributions have mass, rounded down and up, in order, shape (m, k). Infinite
+        ones, of models of which rounding leaves nothing known, have no part in means, scores and
+        draws.
     masses
         How much, shape (m, k), and
     open
@@ -51,6 +53,7 @@ class Distribution:
     """
 
     point: Array
+    lows: Array
     values: Array
     masses: Array
     open: Array
@@ -66,13 +69,14 @@ class Distribution:
         """
         asked = [q] if np.ndim(q) == 0 else list(q)  # type: ignore[arg-type]
         levels = [check_fraction("q", each) for each in asked]
-        values, masses, beyond = map(torch.from_numpy, (self.values, self.masses, self.open))
-        upper = mass_largest(values, masses, beyond, [1 - level for level in levels]).numpy()
-        lower = mass_smallest(values, masses, beyond, levels).numpy()
+        own, new = torch.from_numpy(self.masses), torch.from_numpy(self.open)
+        above, below = torch.from_numpy(self.values), torch.from_numpy(self.lows)
+        upper = mass_largest(above, own, new, [1 - level for level in levels]).numpy()
+        lower = mass_smallest(below, own, new, levels).numpy()
         level = np.array(levels)
         with np.errstate(invalid="ignore"):
-            middle = np.where(np.isinf(lower) & np.isinf(upper), self.point[:, None], 0.0)
-            halves = np.where(np.isinf(lower + upper), middle, (lower + upper) / 2)
+            known = np.isfinite(lower) & np.isfinite(upper)
+            halves = np.where(known, (lower + upper) / 2, self.point[:, None])
         found: Array = np.where(level > 0.5, upper, np.where(level < 0.5, lower, halves))
         return found[:, 0] if np.ndim(q) == 0 else found
 
@@ -85,9 +89,9 @@ class Distribution:
     def p_value(self, y: ArrayLike, side: Side = "both") -> Array:
         """P-values of values of y, shape (m,): the true y has one of at most p with probability p.
 
-        ``side="upper"`` is small where y is large, ``"lower"`` where it is small. The bound of
-        jackknife+ is twice the share of models that exceed y: a p-value of .02 or less is needed
-        for what would otherwise be one of .01.
+        ``side="upper"`` is small where y is large, ``"lower"`` where it is small. As the bound of
+        jackknife+ they are twice the share of models that exceed y. A private base adds to the
+        probability what it adds to that of a miss.
         """
         check_choice("side", side, ("both", "upper", "lower"))
         below, equal, total = self._around(y)
@@ -101,31 +105,33 @@ class Distribution:
 
     def crps(self, y: ArrayLike) -> Array:
         """Continuous ranked probability score of the true y at each row, shape (m,)."""
-        truth, shares = self._truth(y), self._shares
-        distance = (shares * np.abs(self.values - truth[:, None])).sum(axis=1)
+        truth, (shares, values) = self._truth(y), self._finite
+        distance = (shares * np.abs(values - truth[:, None])).sum(axis=1)
         ranks = 2 * shares.cumsum(axis=1) - shares - 1
-        found: Array = distance - (shares * ranks * self.values).sum(axis=1)
+        found: Array = distance - (shares * ranks * values).sum(axis=1)
         return found
 
     def mean(self) -> Array:
         """Means, shape (m,)."""
-        found: Array = (self._shares * self.values).sum(axis=1)
+        shares, values = self._finite
+        found: Array = (shares * values).sum(axis=1)
         return found
 
     def var(self) -> Array:
         """Variances, shape (m,)."""
-        found: Array = (self._shares * (self.values - self.mean()[:, None]) ** 2).sum(axis=1)
+        shares, values = self._finite
+        found: Array = (shares * (values - self.mean()[:, None]) ** 2).sum(axis=1)
         return found
 
     def sample(self, size: int = 1, random_state: Any = None) -> Array:
         """Draws of y, shape (m, size)."""
         check_positive_int("size", size)
-        rng = np.random.default_rng(random_state)
-        steps = self._shares.cumsum(axis=1)
-        uniform = rng.random((len(self), size)) * steps[:, -1:]
-        pairs = zip(steps, uniform, self.values, strict=True)
-        last = self.values.shape[1] - 1
-        return np.stack([row[np.searchsorted(s, u).clip(max=last)] for s, u, row in pairs])
+        rng, (shares, values) = np.random.default_rng(random_state), self._finite
+        steps = shares.cumsum(axis=1)
+        uniform = rng.random((len(self), size)) * steps[:, -1:]  # in [0, 1): "right" skips mass 0
+        rows = zip(steps, uniform, values, strict=True)
+        found = [row[np.searchsorted(s, u, "right").clip(max=len(row) - 1)] for s, u, row in rows]
+        return np.where(np.isnan(uniform), np.nan, np.reshape(found, uniform.shape))
 
     def certify(self, q: float) -> Certificate:
         """The guarantee of a quantile as a limit: of the upper one above one half, else lower."""
@@ -158,7 +164,8 @@ class Distribution:
     def __getitem__(self, rows: Any) -> Distribution:
         """Return the distributions of some rows: a slice, a mask or a list of numbers."""
         chosen: NDArray[np.intp] = np.atleast_1d(np.arange(len(self))[rows])
-        kept = {name: getattr(self, name)[chosen] for name in ("point", "values", "masses", "open")}
+        names = ("point", "lows", "values", "masses", "open")
+        kept = {name: getattr(self, name)[chosen] for name in names}
         return replace(self, **kept, index=None if self.index is None else self.index[chosen])
 
     def __repr__(self) -> str:
@@ -174,9 +181,12 @@ class Distribution:
         return "\n".join([f"{count:,} predictive distributions", *lines, *rest])
 
     @property
-    def _shares(self) -> Array:
-        found: Array = self.masses / self.masses.sum(axis=1, keepdims=True)
-        return found
+    def _finite(self) -> tuple[Array, Array]:
+        """Shares of the finite values, NaN where there are none, and these; 0 for others."""
+        finite = np.isfinite(self.values) & np.isfinite(self.lows)
+        masses = np.where(finite, self.masses, 0.0)
+        with np.errstate(invalid="ignore"):
+            return masses / masses.sum(axis=1, keepdims=True), np.where(finite, self.values, 0.0)
 
     def _columns(self, q: Sequence[float]) -> dict[str, Array]:
         found = zip(q, self.quantile(list(q)).T, strict=True)
@@ -194,5 +204,6 @@ class Distribution:
         """Mass below y, mass at y, and all mass with that beyond, each (m,)."""
         truth = self._truth(y)[:, None]
         below = np.where(self.values < truth, self.masses, 0.0).sum(axis=1)
-        equal = np.where(self.values == truth, self.masses, 0.0).sum(axis=1)
+        tied = (self.lows <= truth) & (truth <= self.values)
+        equal = np.where(tied, self.masses, 0.0).sum(axis=1)
         return below, equal, self.masses.sum(axis=1) + self.open

@@ -82,6 +82,8 @@ class Intervals:
             raise ValueError(
                 f"parts have different levels, alpha={levels}: join those of one level"
             )
+        if len(sides := {part.side for part in found}) > 1:
+            raise ValueError(f"parts have different sides, {sorted(sides)}: join those of one side")
         first, labels = found[0], [part.index for part in found]
         labelled = all(index is not None for index in labels)
         agree = all(part.certificate == first.certificate for part in found)
@@ -207,9 +209,10 @@ class Intervals:
     def _headline(self) -> str:
         """The number of rows, the levels, mean widths and what is guaranteed."""
         count = len(self)
-        parts = [f"{count:,} {'interval' if count == 1 else 'intervals'}"]
+        one = "interval" if self.side == "both" else f"{self.side} limit"
+        parts = [f"{count:,} {one if count == 1 else one + 's'}"]
         parts[0] += f": alpha = {_listed(self.alpha, '{!r}')}"
-        if count:
+        if count and self.side == "both":
             means = np.atleast_1d(to_array(self.width).mean(axis=0))
             parts.append(f"mean width {_listed(tuple(means), '{:.5g}')}")
         if self.certificate is not None:

@@ -19,7 +19,8 @@ DETAILS = "print(certificate.details) shows what it assumes"
 
 # What it is about, and over what it is an average.
 ANY_ROW = "any new row"
-ANY_GROUP = "any new row of each group"
+IN_GROUPS = "{rows}, in each group"
+IF_RIGHT = "{rows}, if the weights are right"
 POOL_ROWS = "the rows passed as X_pool, and no others"
 REFUSED = "a fit or certificate that is refused counts as covered"
 MARGINAL = (
@@ -94,6 +95,7 @@ GIVEN_RATIO, ESTIMATED_RATIO = "the weights that were passed", "the one that was
 KNOWN_CLASSES = (
     "The class of the new row occurs among the training rows; any other class is never in a set."
 )
+WORTH = ", weights that leave the training rows as much as {count:.0f} equal ones tell"
 UNTUNED = "No setting was chosen by looking at these rows."
 POOLED = "The training rows and all rows passed as X_pool are exchangeable."
 BOTH_FILES = "All rows of the two files together are exchangeable."

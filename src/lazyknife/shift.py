@@ -170,7 +170,7 @@ def estimate_weights(
     scaled = StandardScaler().fit_transform(columns)
     is_new = np.arange(len(scaled)) >= len(old)
     found = LogisticRegression(max_iter=1000).fit(scaled, is_new).decision_function(scaled)
-    ratios = np.exp(found - math.log(len(new) / len(old)))
+    ratios = np.exp(found - found.max())  # up to a factor
     return ratios[: len(old)], ratios[len(old) :]
 
 

@@ -22,6 +22,7 @@ import lazyknife as lk
 from lazyknife import LazyJackknifeRegressor
 from lazyknife.intervals import kappa
 from lazyknife.intervals.order import mass_largest, mass_smallest
+from lazyknife.records import INDEPENDENT
 from rows import simulated
 
 pytestmark = pytest.mark.filterwarnings("ignore:groups with too few|the weights leave")
@@ -191,8 +192,10 @@ def test_questions_survive_saving_and_agree_with_each_other(n, tmp_path):
     everyone = LazyJackknifeRegressor(random_state=0).fit(X[:n], y[:n], groups=["all"] * n)
     alike = everyone.predict_interval(new, groups=["all"] * 200)
     np.testing.assert_allclose(alike.lower, plain.lower, rtol=1e-9)
-    with pytest.raises(ValueError, match="saved model has no training rows"):
-        loaded.predict_interval(new, weights="estimate")
+    first, second = (m.predict_interval(new, weights="estimate") for m in (model, loaded))
+    np.testing.assert_allclose(first.upper, second.upper, rtol=1e-9)
+    with pytest.raises(ValueError, match="a saved model has no training rows for a function"):
+        loaded.predict_interval(new, weights=lambda rows: rows[:, 0])
 
 
 def test_overlapping_groups_contain_the_intervals_of_each_and_unknown_ones_are_infinite():
@@ -220,7 +223,7 @@ def test_columns_of_a_frame_name_groups_and_functions_weigh_its_rows():
     frame = pd.DataFrame({"x": X[:, 0], "z": X[:, 1], "kind": np.where(X[:, 0] > 0, "a", "b")})
     model = LazyJackknifeRegressor(random_state=0).fit(frame[:60], y[:60], groups="kind")
     result = model.predict_interval(frame[60:], groups="kind")
-    assert result.certificate.rows == "any new row of each group"
+    assert result.certificate.rows == "any new row, in each group"
     by_array = model.predict_interval(frame[60:], groups=frame["kind"][60:])
     assert (by_array.to_numpy() == result.to_numpy()).all()
     weighted = model.predict_interval(frame[60:], weights=lambda rows: np.exp(rows["x"] / 9))
@@ -259,6 +262,8 @@ def shares(weights: Any) -> Any:
         ({"weights": "guess"}, "weights='guess': choose from 'estimate'"),
         ({"weights": (np.ones(40), -np.ones(5))}, r"weights of X\[0\]=-1 is below 0"),
         ({"weights": (np.ones(39), np.ones(5))}, r"weights\[0\] has shape \(39,\)"),
+        ({"weights": "estimate"}, "requires 20 training rows and 20 rows of X to compare, not 5"),
+        ({"groups": np.zeros((5, 2, 2))}, "groups was not passed to fit"),
     ],
 )
 def test_questions_that_make_no_sense_are_refused(terms, message):
@@ -268,7 +273,130 @@ def test_questions_that_make_no_sense_are_refused(terms, message):
         model.predict_interval(X[40:], **terms)
 
 
+def test_questions_that_models_cannot_answer_are_refused_with_the_way_out():
+    X, y = simulated(2, 0, 60)
+    labels = np.arange(60) % 2
+    full = LazyJackknifeRegressor(**FAST, construction="full").fit(X[:40], y[:40], groups=[0] * 40)
+    folds = lk.CVPlusRegressor(lk.mlp((3,)), epochs=1, random_state=0).fit(X[:40], y[:40])
+    shown = LazyJackknifeRegressor(**FAST, construction="minmax").fit(X[:40], y[:40])
+    for model, terms, why in (
+        (full, {"side": "upper"}, "construction='full' does not support side: use 'plus'"),
+        (full, {"groups": labels[40:]}, "construction='full' does not support groups"),
+        (folds, {"weights": (np.ones(40), np.ones(20))}, "'cv\\+' does not support weights"),
+    ):
+        with pytest.raises(ValueError, match=why):
+            model.predict_interval(X[40:], **terms)
+    with pytest.raises(ValueError, match="'minmax' has no distribution: use construction='plus'"):
+        shown.predict_distribution(X[40:])
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    with pytest.raises(ValueError, match=r"groups=\['a', 'c'\]: the columns of X are 'a', 'b'"):
+        LazyJackknifeRegressor(**FAST).fit(frame, y, groups=["a", "c"])
+    with pytest.raises(ValueError, match="parts have different sides"):
+        lk.Intervals.concat([shown.predict_interval(X, side=side) for side in ("upper", "lower")])
+
+
+# What certificates say.
+
+
+def test_certificates_of_groups_count_their_rows_in_every_construction():
+    """Folds of some rows have any size, so that only the bound for such folds holds in a group."""
+    X, y = simulated(2, 0, 60)
+    labels = np.arange(60) % 3 == 0  # 20 rows against 40
+    base = lk.DPSGD(epsilon=0.5, epochs=1)
+    for terms in (
+        {**FAST, "construction": "plus"},
+        {**FAST, "construction": "cv+", "folds": 30},
+        {"network": lk.mlp((3,)), "base": base, "random_state": 0, "construction": "minmax"},
+    ):
+        model = LazyJackknifeRegressor(**terms).fit(X, y, groups=labels)
+        one = model.predict_interval(X[:1], alpha=0.2, groups=labels[:1]).certificate
+        rank = kappa(0.2, 20)
+        miss = {
+            "plus": (2 * rank - 1) / 21,
+            "cv+": (2 * rank - 2 + 30) / 50,
+            "minmax": rank / 21,
+        }[str(terms["construction"])]
+        curve = base.dependence(60) if "base" in terms else INDEPENDENT
+        assert one.coverage == pytest.approx(max(0.0, 1 - curve.transfer(miss)))
+        assert not any("A whole fold" in each for each in one.assumptions)
+
+
+def test_certificates_name_the_pool_the_seed_and_what_weights_are_worth():
+    X, y = simulated(2, 0, 460)
+    labels, pool = X[:, 0] > 0, {"X_pool": X[430:]}
+    scaled = LazyJackknifeRegressor(network=lk.mlp((3,)), scaling="standardize", random_state=0)
+    scaled.fit(X[:30], y[:30], **pool, groups=labels[:30])
+    grouped = scaled.predict_interval(X[430:], alpha=0.3, groups=labels[430:]).certificate
+    assert grouped.rows == "the rows passed as X_pool, and no others, in each group"
+    pair = (np.r_[np.ones(10), np.zeros(20)], np.ones(30))
+    shifted = scaled.predict_interval(X[430:], alpha=0.3, weights=pair).certificate
+    assert "weights that leave the training rows as much as 10 equal ones tell" in shifted.subject
+    assert shifted.rows.endswith("and no others, if the weights are right")
+    assert not any("exchangeable" in each for each in shifted.assumptions)
+    drawn = LazyJackknifeRegressor(network=lk.wide("laplace", 1.0), random_state=0)
+    drawn.fit(X[:430], y[:430])
+    weighed = drawn.predict_interval(X[430:], weights=(np.ones(430), np.ones(30))).certificate
+    assert "includes the seed" in weighed.scope
+    assert "whichever" not in weighed.details
+
+
+@pytest.mark.parametrize("size", [1e-300, 1.0, 1e308])
+def test_weights_count_up_to_a_factor_and_zero_weights_tell_nothing(size):
+    X, y = simulated(2, 0, 60)
+    model = LazyJackknifeRegressor(**FAST).fit(X[:40], y[:40])
+    pair = (np.full(40, size), np.full(20, size))
+    found, plain = model.predict_interval(X[40:], weights=pair), model.predict_interval(X[40:])
+    np.testing.assert_allclose(found.to_numpy(), plain.to_numpy(), rtol=1e-9)
+    spread = model.predict_distribution(X[40:], weights=pair)
+    np.testing.assert_allclose(spread.crps(y[40:]), model.predict_distribution(X[40:]).crps(y[40:]))
+    for new in (np.zeros(20), pair[1]):
+        nothing = model.predict_interval(X[40:], weights=(np.zeros(40), new))
+        assert np.isinf(nothing.lower).all()
+        assert np.isinf(nothing.upper).all()
+
+
 # Distributions.
+
+
+def test_ties_lie_within_quantiles_and_unknown_models_beyond_them():
+    """Y is 0 or 1 whatever x: an end that rounding moves inwards misses half of the rows."""
+    X, y = np.zeros((10, 1)), np.repeat([0.0, 1.0], 5)
+    for q in (0.2, 0.8):
+        missed = []
+        for i in range(10):
+            others = np.arange(10) != i
+            model = LazyJackknifeRegressor(**FAST).fit(X[others], y[others])
+            found = model.predict_distribution(X[[i]])
+            limit = float(found.quantile(q)[0])
+            missed.append(y[i] > limit if q > 0.5 else y[i] < limit)
+            assert float(found.p_value(y[[i]])[0]) > 0.5
+        assert not any(missed)
+    known = np.array([[0.0, 1.0, 2.0]])
+    lows, values = (np.append(known, [[end]], axis=1) for end in (-np.inf, np.inf))
+    one = lk.Distribution(np.zeros(1), lows, values, np.ones((1, 4)), np.ones(1))
+    assert one.p_value([5.0], "upper")[0] == pytest.approx(3 / 5)  # 2 · 1 + 1 of 5
+    assert one.p_value([-5.0], "lower")[0] == pytest.approx(3 / 5)
+    assert one.mean()[0] == pytest.approx(1.0)
+    assert one.crps([1.0])[0] == pytest.approx(2 / 3 - 4 / 9)
+    assert set(one.sample(50, random_state=0)[0]) == {0.0, 1.0, 2.0}
+    assert np.isnan(one[:0].mean()).sum() == 0
+    nothing = lk.Distribution(
+        *(np.zeros((1, 3)) if k in (1, 2, 3) else np.ones(1) for k in range(5))
+    )
+    assert np.isnan([nothing.mean(), nothing.crps(0.0), nothing.sample(1)[:, 0]]).all()
+    assert nothing.quantile([0.1, 0.5, 0.9]).tolist() == [[-np.inf, 1.0, np.inf]]
+
+
+def test_distributions_of_many_rows_count_the_models_that_are_kept():
+    X, y = simulated(2, 0, 100)
+    labels = np.arange(100) % 2
+    model = LazyJackknifeRegressor(**FAST).fit(X[:90], y[:90], groups=labels[:90])
+    model.kept_ = np.arange(0, 90, 3)  # as if there were more than 2,000 rows
+    found = model.predict_distribution(X[90:])
+    assert found.values.shape == (10, 30)
+    assert found.certify(0.9).coverage == pytest.approx(1 - (2 * 3 - 1) / 31)
+    grouped = model.predict_distribution(X[90:], groups=labels[90:])
+    assert grouped.certify(0.8).coverage == pytest.approx(1 - (2 * 3 - 1) / 16)
 
 
 @pytest.mark.parametrize("settings", [FAST, DEFAULT], ids=["one network", "choosing"])

@@ -35,7 +35,7 @@ class About(NamedTuple):
     side: Side = "both"
     n: int | None = None  # rows that the new one is compared with; None: all that are left out
     miss: Callable[[float], float] | None = None  # of a level, in place of the construction's bound
-    rows: str | None = None  # that it applies to; None: as without the question
+    rows: str = "{rows}"  # that it applies to, from those without the question
     subject: str = ""  # added to the subject
     exchangeable: str = sentences.EXCHANGEABLE  # what takes the place of exchangeability
 
@@ -209,9 +209,10 @@ class Claim:
         else:
             kind, n = find_construction(self.construction), self.n if about.n is None else about.n
             given, expects = (alpha, n, self.folds), kind.expects
+            independent = independent and about.n is None  # folds of some rows are not equal
             miss, needed, any_seed = kind.bound(*given, independent, self.new_rows, self.coins)
             if miss is not None and about.miss is not None:
-                miss, needed, any_seed = about.miss(alpha), 1, True
+                miss, needed, any_seed = about.miss(alpha), 1, not self.coins
             objections += () if miss is not None else (self._without_bound(sentences.NO_THEOREM),)
         if needed > 1:
             assumptions += (sentences.FOLD_OF_NEW_ROWS.format(count=needed),)
@@ -227,8 +228,10 @@ class Claim:
                 bounds["paper_literal"] = paper_bound(alpha, dependence, eta, literal=True)
                 widened = "ν" if nu is None else f"ν = {nu:g}"
                 remarks += (sentences.PAPER.format(**bounds, eta=eta, nu=widened),)
+        if about.exchangeable != sentences.EXCHANGEABLE:
+            assumptions = tuple(one for one in assumptions if one != sentences.POOLED)
         every = (about.exchangeable, sentences.UNTUNED, *assumptions)
-        rows = about.rows or self.rows
+        rows = about.rows.format(rows=self.rows)
         share = sentences.percent(1 - alpha)
         return Certificate(
             bounds.get(self.theorem),

@@ -63,7 +63,9 @@ from .questions import (
     about_rows,
     answer,
     refuse_in_streams,
+    refuse_nan,
     refuse_with_dask,
+    require_models,
     sorted_values,
 )
 from .saving import SaveMixin
@@ -337,10 +339,12 @@ class IntervalRegressor(RegressorMixin, RowsMixin):  # type: ignore[misc]
     nu: float = 0.0
     loo_: Predictor
     groups_: Groups | None = None  # of the rows that models leave out
-    # At most 2,000 of these: their places, their numbers among all rows, and they as given.
+    # Those of ``sample_``, which are left out: their places among the rows that are, their numbers
+    # among all rows, and they as given.
     kept_: NDArray[np.intp]
     kept_numbers_: NDArray[np.intp]
     kept_rows_: Any
+    _leaves_rows = True  # models leave out single rows, not folds
 
     @abstractmethod
     def _fit(self, given: Given) -> Fitted:
@@ -418,6 +422,7 @@ class IntervalRegressor(RegressorMixin, RowsMixin):  # type: ignore[misc]
         self.kept_ = np.arange(len(left_out))[kept_places(len(left_out), 1)]
         self.kept_numbers_ = left_out[self.kept_]
         self.kept_rows_ = take(X, self.kept_numbers_)
+        self.sample_ = self._comparable(self.kept_rows_)[0]
         return self
 
     def predict(self, X: Any) -> Any:
@@ -539,22 +544,22 @@ class IntervalRegressor(RegressorMixin, RowsMixin):  # type: ignore[misc]
 
         """
         check_is_fitted(self)
-        refuse_with_dask(X=X if is_dask(X) else None)
+        refuse_with_dask(predict_distribution=X if is_dask(X) else None)
         if self.construction != "plus":
             raise ValueError(
                 f"construction={self.construction!r} has no distribution: use construction='plus'"
             )
+        require_models(self, predict_distribution=X)
         self._check_unchanged()
-        asked = about_rows(self, Asked((self.alpha,)), X, groups, weights)
+        asked = Asked((check_level("alpha", self.alpha),), kept=self.kept_)
+        asked = about_rows(self, asked, X, groups, weights)
         values = self._check_new(X)
         found = sorted_values(self, to_tensor(self.scaling_(values)), asked)
 
         def certified(level: float, side: Side) -> Certificate:
             return self._certificates(asked._replace(levels=(level,), side=side))[0]
 
-        point, each, masses, beyond = found
-        labels, library = row_labels(X), backend_of(X)
-        return Distribution(point, each, masses, beyond, labels, library, certified)
+        return Distribution(*found, row_labels(X), backend_of(X), certified)
 
     def _certificates(self, asked: Asked) -> list[Certificate]:
         """A certificate for each level: in groups that of the group where least is certified."""
@@ -601,19 +606,6 @@ class IntervalRegressor(RegressorMixin, RowsMixin):  # type: ignore[misc]
     def _ends(self, loo: Any, X: Tensor, ranks: Sequence[int]) -> Ends:
         """Point predictions, (m,), and both ends, (m, levels), of scaled rows."""
         return find_construction(self.construction).ends(loo, X, ranks)
-
-
-def refuse_nan(point: Tensor, *ends: Tensor) -> None:
-    """Refuse to return points that are not finite, or ends that are not numbers."""
-    lost = ~point.isfinite()
-    for end in ends:
-        lost |= end.isnan().any(dim=1)
-    if lost.any():
-        raise ValueError(
-            f"the predictions are not finite numbers for {int(lost.sum())} of {len(lost)} rows of "
-            f"X, first for row {int(lost.nonzero()[0])}: remove such rows, scale the features "
-            "(scaling='symlog'), use readout='tangent' or a larger ridge"
-        )
 
 
 def _same(value: Any, other: Any) -> bool:

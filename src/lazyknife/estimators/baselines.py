@@ -341,6 +341,7 @@ class CVPlusRegressor(TrainedRegressor):
 
     folds: int = 10
     construction = "plus"
+    _leaves_rows = False
 
     def _check_settings(self) -> None:
         super()._check_settings()

@@ -17,7 +17,7 @@ from .base import IntervalRegressor, Levels
 SKIPPED = (None, "passthrough")  # steps that do nothing
 
 
-def predict_interval(model: Any, X: Any, alpha: Levels = None) -> Intervals:
+def predict_interval(model: Any, X: Any, alpha: Levels = None, **asked: Any) -> Intervals:
     """Prediction intervals of a fitted scikit-learn ``Pipeline``, which has no such method.
 
     A step that was fitted in the pipeline has seen all training rows, those that leave-one-out
@@ -33,6 +33,8 @@ def predict_interval(model: Any, X: Any, alpha: Levels = None) -> Intervals:
         Rows to predict, as the first step takes them.
     alpha
         The level, or a list of levels; None is the estimator's own.
+    **asked
+        ``side``, ``groups`` or ``weights``, as for ``predict_interval`` of the estimator.
 
     Returns
     -------
@@ -41,14 +43,14 @@ def predict_interval(model: Any, X: Any, alpha: Levels = None) -> Intervals:
 
     """
     if isinstance(model, IntervalRegressor):
-        whole: Intervals = model.predict_interval(X, alpha)
+        whole: Intervals = model.predict_interval(X, alpha, **asked)
         return whole
     if not isinstance(model, Pipeline):
         raise TypeError(_refusal(model))
     steps = [(name, step) for name, step in model.steps[:-1] if step not in SKIPPED]
     for _, step in steps:
         X = step.transform(X)
-    found = predict_interval(model.steps[-1][1], X, alpha)
+    found = predict_interval(model.steps[-1][1], X, alpha, **asked)
     if isinstance(found.certificate, Certificate):
         return replace(found, certificate=through(found.certificate, steps))
     levels = tuple(through(one, steps) for one in found.certificate or ())

@@ -22,8 +22,9 @@ from ..data.schema import as_frame
 from ..errors import warn
 from ..intervals import kappa, rows_needed
 from ..intervals.asked import WEIGHTED, Masses, joined_ends, one_sided, some_models
+from ..intervals.constructions import outwards
 from ..records import Array, Ends, Side
-from ..sentences import ANY_GROUP, ESTIMATED_RATIO, GIVEN_RATIO, SHIFTED
+from ..sentences import ESTIMATED_RATIO, GIVEN_RATIO, IF_RIGHT, IN_GROUPS, SHIFTED, WORTH
 from ..shift import estimate_weights
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 Codes = NDArray[np.intp]
 SIDES: tuple[Side, ...] = ("both", "upper", "lower")
 NO_GROUP = -1  # of a new row whose group no training row is in
+FEWEST = 20  # training rows, and new ones, for ratios of their densities
 
 
 @dataclass(frozen=True)
@@ -77,8 +79,8 @@ def label_columns(given: Any, X: Any, count: int, name: str) -> list[list[Any]]:
     if named and frame is not None:
         names = [given] if isinstance(given, str) else list(given)
         if set(names) <= set(frame.columns):
-            return [frame[each].to_list() for each in names]
-        if isinstance(given, str):
+            return [list(map(_label, frame[each].to_list())) for each in names]
+        if isinstance(given, str) or len(names) != count:
             shown = ", ".join(map(repr, frame.columns))
             raise ValueError(f"{name}={given!r}: the columns of X are {shown}")
     other = as_frame(given, name) if hasattr(given, "columns") else None
@@ -100,7 +102,8 @@ def label_columns(given: Any, X: Any, count: int, name: str) -> list[list[Any]]:
 
 def _label(value: Any) -> Any:
     """Equal labels are equal values, such as dates their text; what is missing is one group."""
-    if value is None or value != value:
+    same = value == value
+    if value is None or not isinstance(same, bool) or not same:  # NaN, NaT, NA
         return None
     return value if isinstance(value, str | bool | int | float) else str(value)
 
@@ -122,6 +125,7 @@ class Asked(NamedTuple):
     assumption: str = ""  # about the weights
     kept: Codes | None = None  # left-out rows that count where rows are weighted
     times: int = 1  # α times this bounds the probability of a miss of weighted rows
+    worth: float = 0.0  # as many left-out rows of equal weight tell as much
 
     @classmethod
     def of(cls, levels: tuple[float, ...], side: Any) -> Asked:
@@ -160,23 +164,26 @@ class Asked(NamedTuple):
     def sizes(self, n: int) -> list[int]:
         """How many rows each of the groups has that were asked for."""
         if self.groups is None:
-            return [n]
+            return [n if self.kept is None else len(self.kept)]
         known, new = self.groups
-        pairs = zip(known.codes.T, new.T, strict=True)
+        counted = known.codes if self.kept is None else known.codes[self.kept]
+        pairs = zip(counted.T, new.T, strict=True)
         return [int((own == code).sum()) for own, codes in pairs for code in np.unique(codes)]
 
     def abouts(self, n: int) -> list[About]:
         """What certificates have to know: an entry for each size of a group."""
-        subject, rows = "", None
+        subject, rows = "", "{rows}"
         sizes = sorted(set(self.sizes(n)))
         if self.groups is not None:
-            rows = ANY_GROUP
+            rows = IN_GROUPS
             spread = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
             subject = f", groups of {spread} rows"
         common: dict[str, Any] = {"side": self.side, "rows": rows, "subject": subject}
         if self.weights is not None:
             common |= {"miss": self.weighted_miss, "exchangeable": self.assumption}
-        return [About(n=size, **common) for size in sizes]
+            common["rows"] = IF_RIGHT.format(rows=rows)
+            common["subject"] = subject + WORTH.format(count=self.worth)
+        return [About(n=None if sizes == [n] else size, **common) for size in sizes]
 
     def weighted_miss(self, alpha: float) -> float:
         """A multiple of α: the tournament in which rows count by their weights."""
@@ -198,8 +205,9 @@ def check_weights(values: Any, count: int, name: str) -> Array:
 
 def effective_rows(weights: Array) -> float:
     """(Σw)²/Σw²: as many rows of equal weight tell as much."""
-    total = float(weights.sum())
-    return total**2 / float((weights**2).sum()) if total else 0.0
+    shares = weights / max(weights.max(initial=0.0), np.finfo(np.float64).tiny)
+    total = float(shares.sum())
+    return total**2 / float((shares**2).sum()) if total else 0.0
 
 
 def few_in_groups(asked: Asked) -> str:
@@ -223,8 +231,22 @@ def few_in_groups(asked: Asked) -> str:
     )
 
 
+def require_models(model: IntervalRegressor, **asked: Any) -> None:
+    """Refuse questions to models that do not know the errors of all rows."""
+    for name in [name for name, value in asked.items() if value is not None]:
+        if model.construction == "full":
+            raise ValueError(f"construction='full' does not support {name}: use 'plus' or 'minmax'")
+        if not hasattr(model.loo_, "side"):
+            raise ValueError(
+                f"{name}: this model keeps no errors of single rows, as after a fit to Dask "
+                "collections; fit LazyJackknifeRegressor to arrays or frames"
+            )
+
+
 def about_rows(model: IntervalRegressor, asked: Asked, X: Any, groups: Any, weights: Any) -> Asked:
     """The question with what was said about the new rows X."""
+    side = None if asked.side == "both" else asked.side
+    require_models(model, side=side, groups=groups, weights=weights)
     if groups is not None:
         if model.groups_ is None:
             raise ValueError("groups was not passed to fit: call fit(X, y, groups=...) first")
@@ -238,13 +260,19 @@ def about_rows(model: IntervalRegressor, asked: Asked, X: Any, groups: Any, weig
 def _weighted(model: IntervalRegressor, asked: Asked, X: Any, weights: Any) -> Asked:
     """The question with weights of rows."""
     construction = model.construction
-    if not isinstance(construction, str) or construction not in WEIGHTED:
+    if not (isinstance(construction, str) and construction in WEIGHTED and model._leaves_rows):
         names = " or ".join(map(repr, WEIGHTED))
-        raise ValueError(f"construction={construction!r} does not support weights: use {names}")
+        shown = repr(construction) if model._leaves_rows else "'cv+'"
+        raise ValueError(f"construction={shown} does not support weights: use {names}")
     pair = isinstance(weights, (tuple, list)) and len(weights) == 2
-    rows = model.kept_rows_  # None in a loaded model
+    rows, count = model.kept_rows_, count_rows(X)  # None in a loaded model
     if isinstance(weights, str):
         check_choice("weights", weights, ["estimate"])
+        if (fewer := min(count, len(model.kept_))) < FEWEST:
+            raise ValueError(
+                f"weights='estimate' requires {FEWEST} training rows and {FEWEST} rows of X to "
+                f"compare, not {fewer}: give X as a whole, or weights=function"
+            )
     elif not (pair or callable(weights)):
         raise TypeError(
             "weights: give a pair (for the rows of fit, for the rows of X), a function of rows, or "
@@ -253,21 +281,26 @@ def _weighted(model: IntervalRegressor, asked: Asked, X: Any, weights: Any) -> A
     if pair:
         own = check_weights(weights[0], model.n_samples_fit_, "weights[0]")
         own, new = own[model.kept_numbers_], weights[1]
+    elif isinstance(weights, str):
+        own, new = estimate_weights(model.sample_, *model._comparable(X))
     elif rows is None:
-        raise ValueError("weights: a saved model has no training rows: give a pair of arrays")
-    elif callable(weights):
-        own, new = weights(rows), weights(X)
+        raise ValueError(
+            "weights: a saved model has no training rows for a function: give a pair of arrays, or "
+            "'estimate'"
+        )
     else:
-        own, new = estimate_weights(*model._comparable(rows, X))
+        own, new = weights(rows), weights(X)
     own = check_weights(own, len(model.kept_), "weights of the training rows")
-    new = check_weights(new, count_rows(X), "weights of X")
-    if (count := effective_rows(own)) < rows_needed(least := min(asked.levels)):
+    new = check_weights(new, count, "weights of X")
+    worth, least = effective_rows(own), min(asked.levels)
+    if worth < rows_needed(least):
         warn(
-            f"the weights leave the training rows as much as {count:.1f} equal ones tell, too "
+            f"the weights leave the training rows as much as {worth:.1f} equal ones tell, too "
             f"little for alpha={least:g}: intervals are infinite or very wide"
         )
     ratio = ESTIMATED_RATIO if isinstance(weights, str) else GIVEN_RATIO
-    asked = asked._replace(weights=(own, new), kept=model.kept_)
+    unit = max(own.max(), new.max(initial=0.0), np.finfo(np.float64).tiny)  # no sum overflows
+    asked = asked._replace(weights=(own / unit, new / unit), kept=model.kept_, worth=worth)
     assumption, times = SHIFTED.format(ratio=ratio), WEIGHTED[construction].times
     return asked._replace(assumption=assumption, times=times)
 
@@ -318,37 +351,47 @@ def _ends(
 
 def sorted_values(
     model: IntervalRegressor, rows: Tensor, asked: Asked
-) -> tuple[Array, Array, Array, Array]:
-    """Points (m,), the values of kept models (m, k), their masses, and the mass beyond them, (m,).
+) -> tuple[Array, Array, Array, Array, Array]:
+    """Points (m,), values of kept models, rounded down and up, their masses (m, k), that beyond.
 
-    Models of which nothing is known have no value: their mass lies beyond.
+    Models of which nothing is known have the values −∞ and ∞.
     """
-    loo = one_sided(model.loo_, "upper")
-    kept = torch.from_numpy(model.kept_)
-    if len(kept) < len(loo.residuals):
-        loo = some_models(loo, kept)
+    loos, kept = [one_sided(model.loo_, side) for side in ("lower", "upper")], asked.kept
+    if kept is not None and len(kept) < len(loos[0].residuals):
+        loos = [some_models(loo, torch.from_numpy(kept)) for loo in loos]
 
-    def values(X: Tensor) -> tuple[Tensor, Tensor]:
-        found = loo.scaled(X)
-        each = found.ends(loo.scores)[1] + found.shift.to(found.each)[..., None]
-        return found.point, each
+    def values(X: Tensor) -> Ends:
+        found = loos[0].scaled(X)
+        lower, upper = (found.ends(loo.scores)[end] for end, loo in enumerate(loos))
+        return outwards(found, lower, upper)
 
-    point, each = (part.cpu() for part in model._by_blocks(values, rows))
-    own, new = np.ones(each.shape), np.ones(len(each))
+    point, low, high = (part.cpu() for part in model._by_blocks(values, rows))
+    own, new = np.ones(high.shape), np.ones(len(high))
     if asked.weights is not None:
-        own, new = np.broadcast_to(asked.weights[0], each.shape), asked.weights[1]
+        own, new = np.broadcast_to(asked.weights[0], high.shape), asked.weights[1]
     if asked.groups is not None:
         known, codes = asked.groups
         if codes.shape[1] > 1:
             raise ValueError("groups: give one column, distributions in several have no union")
-        own = own * (known.codes[model.kept_, 0] == codes)
-    known_models = torch.isfinite(loo.scores).cpu().numpy()
-    beyond = new + (own * ~known_models).sum(axis=1)
-    point = model.target_.point(point)
-    found = model.target_.ends(each, each)[1].numpy()[:, known_models]
-    order = np.argsort(found, axis=1, kind="stable")
-    masses = np.take_along_axis(own[:, known_models], order, axis=1)
-    return point.numpy(), np.take_along_axis(found, order, axis=1), masses, beyond
+        own = own * (known.codes[kept, 0] == codes)
+    refuse_nan(point, low, high)
+    ends = [part.numpy() for part in model.target_.ends(low, high)]
+    order = np.argsort(ends[1], axis=1, kind="stable")
+    below, above, masses = (np.take_along_axis(part, order, axis=1) for part in (*ends, own))
+    return model.target_.point(point).numpy(), below, above, masses, new
+
+
+def refuse_nan(point: Tensor, *ends: Tensor) -> None:
+    """Refuse to return points that are not finite, or ends that are not numbers."""
+    lost = ~point.isfinite()
+    for end in ends:
+        lost |= end.isnan().any(dim=1)
+    if lost.any():
+        raise ValueError(
+            f"the predictions are not finite numbers for {int(lost.sum())} of {len(lost)} rows of "
+            f"X, first for row {int(lost.nonzero()[0])}: remove such rows, scale the features "
+            "(scaling='symlog'), use readout='tangent' or a larger ridge"
+        )
 
 
 def count_rows(X: Any) -> int:

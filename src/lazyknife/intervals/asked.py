@@ -68,12 +68,14 @@ class SomeModels:
 
     def scaled(self, X: Tensor) -> Predictions:
         found = self.loo.scaled(X)
-        place = torch.full((found.each.shape[1],), -1, device=found.each.device)
+        place = torch.full((len(self.loo.residuals),), -1, device=found.each.device)
         place[self.members] = torch.arange(len(self.members), device=place.device)
         kept = [(place[those][place[those] >= 0], way) for those, way in found.elsewhere]
-        one = found.scales.dim() < 2 or found.scales.shape[1] == 1
-        scales = found.scales if one else found.scales[:, self.members]
-        return found._replace(each=found.each[:, self.members], scales=scales, elsewhere=kept)
+        each, scales = (
+            part if part.dim() < 2 or part.shape[1] == 1 else part[:, self.members]
+            for part in (found.each, found.scales)
+        )
+        return found._replace(each=each, scales=scales, elsewhere=kept)
 
 
 class Masses(NamedTuple):

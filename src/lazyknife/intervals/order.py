@@ -52,7 +52,7 @@ def mass_largest(values: Tensor, own: Tensor, new: Tensor, levels: Sequence[floa
     the new row, (m,), above all values. Equal weights give κ = ⌊α(n+1)⌋.
     """
     ordered, places = values.sort(dim=-1, descending=True)
-    unit = own.max()
+    unit = torch.maximum(own.max(), own.new_tensor(torch.finfo(own.dtype).tiny))
     first = (new / unit)[:, None]
     above = first + (own / unit).expand_as(values).gather(-1, places).cumsum(dim=-1)
     total = above[:, -1:]
