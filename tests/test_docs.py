@@ -17,6 +17,7 @@ import lazyknife
 import lazyknife.plots
 from alike import check_same_page
 from docs_site import bring_in, broken
+from lazyknife.cli.app import TITLE
 from snippets import blocks, run_page
 
 ROOT = Path(__file__).parents[1]
@@ -66,7 +67,7 @@ def test_examples_run_and_show_a_certificate(path, tmp_path, capsys):
     main = runpy.run_path(str(path))["main"]
     with torch.random.fork_rng():
         main(*[tmp_path][: main.__code__.co_argcount])
-    assert " probability at least 0." in capsys.readouterr().out
+    assert "Guaranteed: at least " in capsys.readouterr().out
     written = {file.suffix: file for file in tmp_path.iterdir()}
     if ".csv" in written:
         table = pd.read_csv(tmp_path / "intervals.csv")
@@ -133,6 +134,13 @@ def test_addresses_are_the_same_everywhere():
     assert SITE["site_url"].rstrip("/") == urls["Documentation"] == cited["url"]
     assert SITE["extra"]["social"][0]["link"] == urls["Source"] == cited["repository-code"]
     assert {"cff-version", "message", "title", "authors"} <= {*cited}
+
+
+def test_one_sentence_says_everywhere_what_this_is():
+    said = PROJECT["project"]["description"]
+    assert f"**{said}**" in README
+    assert said == SITE["site_description"] == TITLE
+    assert said in (ROOT / "docs/index.md").read_text()
 
 
 def test_what_pages_link_to_outside_is_brought_into_the_site(tmp_path):
