@@ -48,7 +48,7 @@ def data() -> tuple[np.ndarray, np.ndarray]:
 
 
 def new_rows() -> tuple[lk.Intervals, np.ndarray]:
-    """Intervals for the rows that are not used for training, and their targets, both as measured."""
+    """Intervals for the rows that are not used for training, and their targets, in its unit."""
     X, y = load_diabetes(return_X_y=True, scaled=False)
     order = np.random.default_rng(0).permutation(len(y))
     train, new = order[:ROWS], order[ROWS:]
