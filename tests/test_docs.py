@@ -17,6 +17,7 @@ import lazyknife
 import lazyknife.plots
 from alike import check_same_page
 from docs_site import bring_in, broken
+from lazyknife.cli.app import TITLE
 from snippets import blocks, run_page
 
 ROOT = Path(__file__).parents[1]
@@ -133,6 +134,33 @@ def test_addresses_are_the_same_everywhere():
     assert SITE["site_url"].rstrip("/") == urls["Documentation"] == cited["url"]
     assert SITE["extra"]["social"][0]["link"] == urls["Source"] == cited["repository-code"]
     assert {"cff-version", "message", "title", "authors"} <= {*cited}
+
+
+def test_releases_and_tests_know_the_same_versions():
+    project, flows = PROJECT["project"], ROOT / ".github/workflows"
+    names = [re.fullmatch(r".* :: (3\.\d+)", name) for name in project["classifiers"]]
+    tested = yaml.safe_load((flows / "tests.yml").read_text())["jobs"]["quick"]["strategy"][
+        "matrix"
+    ]
+    assert tested["python"] == [name[1] for name in names if name]
+    assert project["requires-python"] == f">={tested['python'][0]}"
+    recipe = (ROOT / "recipe/meta.yaml").read_text()
+    assert f'version = "{project["version"]}"' in recipe
+    assert project["description"] in recipe
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["cli"][1:]]
+    listed = dict(re.findall(r"^    - ([\w-]+) (>=[\d.]+)$", recipe, re.M))
+    others = {"torch": "pytorch"}
+    for name, least in (re.fullmatch(r"([\w-]+)(>=[\d.]+)", line).groups() for line in wanted):
+        assert listed[others.get(name, name)] == least, name
+    for path in [*flows.glob("*.yml"), *(ROOT / ".github").rglob("*.yml")]:
+        assert yaml.safe_load(path.read_text()), path
+
+
+def test_one_sentence_says_everywhere_what_this_is():
+    said = PROJECT["project"]["description"]
+    assert f"**{said}**" in README
+    assert said == SITE["site_description"] == TITLE
+    assert said in (ROOT / "docs/index.md").read_text()
 
 
 def test_what_pages_link_to_outside_is_brought_into_the_site(tmp_path):

@@ -1,4 +1,4 @@
-"""lazyknife: prediction intervals for neural networks with a coverage guarantee.
+"""Prediction intervals with a coverage guarantee, for tables and PyTorch networks.
 
 The public names are listed once, in ``__init__.pyi``. They are loaded when first used, so that the
 engine (``lazyknife.tangent``, ``lazyknife.ridge``) imports with numpy and torch alone and the

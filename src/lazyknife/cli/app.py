@@ -20,7 +20,10 @@ from .console import OneLineErrors, print_text
 from .fit import fit
 from .predict import predict
 
-TITLE = "Prediction intervals for neural networks, with a coverage guarantee."
+TITLE = (
+    "Prediction intervals with a coverage guarantee, for tables and PyTorch networks. "
+    "No tuning, no calibration split."
+)
 app = typer.Typer(
     name="lazyknife",
     cls=OneLineErrors,
