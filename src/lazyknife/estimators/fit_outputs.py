@@ -94,6 +94,6 @@ def streamed_outputs(
         solved, y = own.solve(sums), Y[:, k]
         parts = zip(first, rows, strict=True)
         out = LeftOut.joined([own.left(solved, X[p], y[p], some) for p, some in parts])
-        bounds = solved.bounds(out.left, own.feature_error(out), out.size)
+        bounds = solved.bounds(out.left, own.error_of(out), out.size)
         found.append(StreamedModels(own, solved, bounds, out))
     return tuple(found)
