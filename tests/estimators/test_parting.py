@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+import lazyknife as lk
 import reference
 from lazyknife import LazyJackknifeRegressor
 from lazyknife.choosing.candidates import Candidate
@@ -18,7 +19,7 @@ from lazyknife.choosing.rows import drawn_part
 from lazyknife.choosing.shape import FOLDS, fit_shape
 from lazyknife.compute import Machine
 from lazyknife.estimators.fit_shared import PartedStep, part_of
-from lazyknife.intervals import find_construction
+from lazyknife.intervals import find_construction, kappa
 from lazyknife.intervals.streamed import StreamedModels
 from lazyknife.networks import wide
 from lazyknife.tangent.trees import grow
@@ -276,3 +277,49 @@ def test_a_nearly_noiseless_table_keeps_its_certificate() -> None:
     model = LazyJackknifeRegressor(network=wide("gaussian"), random_state=0).fit(X, y)
     assert model.rounding_ < 0.05
     assert model.certificate_.coverage is not None
+
+
+@pytest.fixture(scope="module")
+def full_model() -> Any:
+    X, y = rows_of("varying", 1300, 3, 0)
+    terms: dict[str, Any] = {"network": [LAPLACE], "feature_weights": None, "random_state": 0}
+    plus = LazyJackknifeRegressor(**terms).fit(X[:1100], y[:1100])
+    groups = (X[:1100, 2] > 0).long()
+    full = LazyJackknifeRegressor(**terms, construction="full").fit(
+        X[:1100], y[:1100], groups=groups
+    )
+    return plus, full, X[1100:], y[1100:]
+
+
+def test_full_conformal_makes_the_same_choices_and_certifies_more(full_model: Any) -> None:
+    plus, full, X, y = full_model
+    m = 1100 - part_of(1100)
+    assert full.choice_ == plus.choice_
+    assert full.widths_ == "auto"
+    assert full.choice_.each_widths == ("learnt",)
+    assert torch.equal(full.predict(X), plus.predict(X))
+    assert full.certificate_ == lk.certify(n=1100, alpha=0.1, construction="full")
+    assert full.certificate_.coverage == 1 - kappa(0.1, m) / (m + 1)
+    widths = [model.predict_interval(X, alpha=[0.1, 0.3]).width for model in (plus, full)]
+    assert np.allclose(widths[0].mean(axis=0), widths[1].mean(axis=0), rtol=0.02)
+    assert 0.8 < float(full.predict_interval(X).covers(y).mean()) < 0.98
+
+
+def test_full_conformal_answers_questions_and_is_saved(full_model: Any, tmp_path: Any) -> None:
+    _, full, X, _ = full_model
+    found = full.predict_interval(X, groups=(X[:, 2] > 0).long())
+    sizes = [int((full.groups_.codes == code).sum()) for code in (0, 1)]
+    worst = max(kappa(0.1, size) / (size + 1) for size in sizes)
+    assert found.certificate.coverage == 1 - worst
+    one = full.loo_.only(torch.from_numpy(np.flatnonzero(full.groups_.codes[:, 0] == 0)))
+    label = full.groups_.labels[0][0]
+    rows = X[(X[:, 2] > 0).long() == label]
+    ends = find_construction("full").ends(one, rows, [kappa(0.1, sizes[0])])
+    expected = full.target_.ends(*ends[1:], 0.0)[0][:, 0]
+    assert torch.equal(found.lower[(X[:, 2] > 0).long() == label], expected)
+    both, upper = full.predict_interval(X, alpha=0.2), full.predict_interval(X, 0.1, side="upper")
+    assert float((upper.upper - both.upper).abs().median() / both.width.median()) < 0.2
+    assert upper.certificate.coverage == full.certificate_.coverage
+    full.save(tmp_path / "model.lk")
+    again = LazyJackknifeRegressor.load(tmp_path / "model.lk").predict_interval(X)
+    assert torch.equal(again.upper, full.predict_interval(X).upper)

@@ -13,6 +13,7 @@ from torch import nn
 
 import lazyknife as lk
 import reference
+from lazyknife.choosing.rows import rows_apart
 from lazyknife.estimators.fit_network import LazyStep
 from lazyknife.intervals.full_conformal import Family, FullModels, Piece, hull
 from lazyknife.networks import mlp
@@ -249,3 +250,32 @@ def test_bounds_of_few_features_see_how_directions_cancel(
     model = lk.LazyJackknifeRegressor(mlp((8,)), ridge=1e-4, **terms).fit(X, y)
     assert model.certificate_.coverage is not None
     assert model.rounding_ < 1e-3
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_rows_that_are_never_left_out_are_not_compared(form: str) -> None:
+    J, r, new = problem(14, 4, 3)
+    found = models(J, r, [0.3], True, form)
+    few = replace(found, families=(replace(found.family, compared=9),))
+    _, lower, upper = ends(few, new, [1, 4])
+    slack = 1e-6 * (upper - lower)
+    for row, low, high, gap in zip(new, lower, upper, slack, strict=True):
+        inside = np.concatenate([low + gap, high - gap])
+        outside = np.concatenate([low - gap, high + gap])
+        for candidates, accepted in ((inside, True), (outside, False)):
+            scores, _ = reference.candidate_scores(J, r, row, candidates, 0.3, True)
+            counts = (scores[:9] >= scores[-1]).sum(axis=0)
+            assert ((counts >= [1, 4, 1, 4]) == accepted).all()
+    assert len(few.residuals) == len(few.training_residuals) == 9
+
+
+def test_beyond_1000_rows_a_part_chooses_for_one_network() -> None:
+    X, y = linear(1010)
+    terms: dict[str, Any] = {"construction": "full", "random_state": 0, "device": MACHINE.device}
+    model = lk.LazyJackknifeRegressor(mlp((1,)), **terms).fit(X, y)
+    rest = rows_apart(len(y), model.seeds_.lazy)[0]
+    assert len(model.loo_.residuals) == len(rest) == 151
+    assert model.certificate_ == lk.certify(n=1010, alpha=0.1, construction="full")
+    assert model.certificate_.coverage == 1 - 15 / 152
+    given = lk.LazyJackknifeRegressor(mlp((1,)), ridge=1.0, **terms).fit(X, y)
+    assert given.certificate_.coverage == 1 - 101 / 1011  # nothing to choose

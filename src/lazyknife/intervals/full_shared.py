@@ -156,17 +156,18 @@ def _ends(
     slopes, change = slopes * ratio, change * ratio + 4 * loo.stretch
     known = (slopes.abs() + change < 1) & torch.isfinite(loo.scores[members])
 
-    def root(errors: Tensor, slopes: Tensor) -> Tensor:
-        raised = (errors + error) * ratio
-        found = raised / (1 + slopes - torch.where(raised > 0, change, -change))
-        return rounded_up(found, 2 * loo.stretch + EPSILON).where(known, torch.inf)
-
     if loo.side == "both":
-        plus, minus = root(left, slopes), root(-left, -slopes)
-        upper = torch.maximum(plus, minus)
-        lower = torch.maximum(root(left, -slopes), root(-left, slopes))
+        clear, lean = left.abs() > error, slopes * left.sign()
+        sizes, most = (left.abs() + error) * ratio, slopes.abs()
+        upper = sizes / (1 + torch.where(clear, lean, -most) - change)
+        lower = sizes / (1 - torch.where(clear, lean, most) - change)
     else:
-        upper = lower = root(errors_on(left, loo.side), slopes)
+        sizes = (errors_on(left, loo.side) + error) * ratio
+        upper = lower = sizes / (1 + slopes - sizes.sign() * change)
+    lower, upper = (
+        rounded_up(root, 2 * loo.stretch + EPSILON).where(known, torch.inf)
+        for root in (lower, upper)
+    )
     return found.point[some, None] - lower, found.point[some, None] + upper
 
 
