@@ -92,7 +92,9 @@ def stack(parts: Sequence[Rows]) -> Rows:
 def take(rows: Rows, places: NDArray[np.intp]) -> Rows:
     """Some of the rows, in the caller's container."""
     frame = nw.from_native(rows, eager_only=True, pass_through=True)
-    return frame[places].to_native() if isinstance(frame, nw.DataFrame) else rows[places]
+    if isinstance(frame, nw.DataFrame):
+        return frame[places].to_native()
+    return (rows if isinstance(rows, Tensor) else np.asarray(rows))[places]
 
 
 def plain(values: Any, name: str) -> Any:
