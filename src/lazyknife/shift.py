@@ -41,6 +41,10 @@ LEVEL = 0.01  # largest share of false alarms with exchangeable rows
 MOST_ROWS, MOST_NUMBERS = 2000, 500_000  # of each side, and in both together
 MOST_CATEGORIES = 50  # of a column; rarer ones count as one
 NAMED = 3  # features in a sentence
+CURE = (
+    "If y depends on the features as before, predict_interval(X_new, weights='estimate') counts "
+    "training rows by how common their like are among the new ones."
+)
 SEED = 0
 PERMUTATIONS = 999
 BLOCKS = 5
@@ -105,7 +109,9 @@ class Shift:
         """Whether the rows differ at a false-alarm rate of 1 %."""
         return self.p_value <= LEVEL
 
-    def __str__(self) -> str:
+    @property
+    def finding(self) -> str:
+        """What was found, in a sentence or two."""
         if not self.clear:
             return (
                 "The new rows look like the training rows in their features "
@@ -121,6 +127,9 @@ class Shift:
             rest = f"; and {more} more" if more > 0 else ""
             which = f"What differs, training → new: {shown}{rest}."
         return f"The new rows do not look like the training rows{found}. {which}"
+
+    def __str__(self) -> str:
+        return f"{self.finding} {CURE}" if self.clear else self.finding
 
 
 def check_exchangeable(X: Any, X_new: Any) -> Shift:

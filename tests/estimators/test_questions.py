@@ -25,7 +25,7 @@ from lazyknife.intervals.order import mass_largest, mass_smallest
 from lazyknife.records import INDEPENDENT
 from rows import simulated
 
-pytestmark = pytest.mark.filterwarnings("ignore:groups with too few|the weights leave")
+pytestmark = pytest.mark.filterwarnings("ignore:groups with too few|.*rows of X weigh more")
 FAST: dict[str, Any] = {"network": lk.wide("laplace", 1.0), "ridge": 0.3, "random_state": 0}
 DEFAULT: dict[str, Any] = {"random_state": 0}
 KINDS = {

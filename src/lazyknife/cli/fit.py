@@ -15,7 +15,16 @@ from . import options as opt
 from .console import plainly, print_table, print_text, say_notes
 from .options import FILES, option
 from .read_table import Formats, Source, open_source
-from .rows import Roles, Rows, check_has, check_known, check_names, read_batches, read_training
+from .rows import (
+    Roles,
+    Rows,
+    check_has,
+    check_known,
+    check_names,
+    group_columns,
+    read_batches,
+    read_training,
+)
 
 if TYPE_CHECKING:
     from ..certificate import Certificate
@@ -27,11 +36,13 @@ MIB = 2**20
 LAYOUT = ("sep", "encoding", "sheet")  # formats that decide which columns a file has
 # What the command knows of a model that was saved in Python: target and its unit, names of rows,
 # columns that are no features, how files are written.
-UNKNOWN: dict[str, Any] = {"target": None, "unit": 1.0, "id": None, "unused": [], "formats": {}}
+UNKNOWN: dict[str, Any] = {
+    **{"target": None, "unit": 1.0, "id": None, "unused": [], "formats": {}, "groups": []}
+}
 
 
 @plainly
-@opt.with_options(opt.DATA, opt.READING, opt.SETTINGS, opt.BASES)
+@opt.with_options(opt.DATA, opt.GROUPED, opt.READING, opt.SETTINGS, opt.BASES)
 def fit(
     train: Annotated[Path, typer.Argument(help=f"Training rows: {KINDS}.", metavar="TRAIN")],
     target: opt.Target,
@@ -80,6 +91,7 @@ def fit_model(
     check_names(source, new, roles)
     _check_memory([source] if new is None else [source, new])
     rows, new_rows = read_training(source, new, roles, formats)
+    groups = group_columns(given["groups"], list(rows.X), source.name)
     say_notes(rows.notes)
 
     from ..data.encoder import TableEncoder
@@ -95,7 +107,8 @@ def fit_model(
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ShiftWarning)  # the outcome says it
-        model.fit(rows.X, rows.y / given["unit"], X_pool=None if new_rows is None else new_rows.X)
+        pool, y = None if new_rows is None else new_rows.X, rows.y / given["unit"]
+        model.fit(rows.X, y, X_pool=pool, groups=groups or None)
     # Medians, categories or scales may come from the rows of both files together.
     pooled_with = "" if new is None or model.scaling_.pool is None else new.name
     known = {
@@ -104,6 +117,7 @@ def fit_model(
         "id": None if rows.ids is None else str(rows.ids.name),
         "unused": [name for name in source.columns if name not in rows.X],
         "formats": asdict(rows.formats),
+        "groups": groups,
     }
     return Fitted(model, known, rows.notes, [] if new_rows is None else [new_rows], pooled_with)
 

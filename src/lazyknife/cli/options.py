@@ -101,6 +101,19 @@ READING = table(
     encoding=(str | None, None, "Encoding, such as utf-8, cp1252 or utf-16."),
     sheet=(str | None, None, "Sheet of an Excel file; by default the first."),
 )
+GROUPS = "Column of groups, or several as A,B: coverage in each group; they remain features."
+GROUPED: Options = {
+    "groups": (Annotated[str | None, option(GROUPS, FILES, metavar="COLUMN[,COLUMN]")], None)
+}
+SIDE = "Ends of the intervals; a limit has the level for itself"
+QUANTILES = "Quantiles of predictive distributions, such as 0.1,0.5,0.9, as further columns."
+WEIGHTS = "Account for new rows whose features are distributed differently"
+QUESTIONS = table(
+    LAZY,
+    side=(Literal["both", "upper", "lower"], "both", SIDE),
+    quantiles=(str | None, None, QUANTILES),
+    weights=(Literal["estimate"] | None, None, WEIGHTS),
+)
 LEVEL = "Level: intervals aim at a coverage of 1 − alpha (may be repeated); by default 0.1."
 WIDTHS = "What widths depend on; by default, models choose with the default network"
 HIDDEN = (
@@ -217,6 +230,19 @@ def levels_of(given: Mapping[str, Any]) -> list[float]:
     from ..data.checks import check_fraction
 
     return list(dict.fromkeys(check_fraction("alpha", each) for each in given["alpha"] or [0.1]))
+
+
+def quantiles_of(given: Mapping[str, Any]) -> list[float]:
+    """Return the quantiles that are asked for."""
+    from ..data.checks import check_fraction
+
+    try:
+        numbers = [float(part) for part in (given["quantiles"] or "").split(",") if part.strip()]
+    except ValueError:
+        raise ValueError(
+            f"--quantiles {given['quantiles']}: give numbers such as 0.1,0.5,0.9"
+        ) from None
+    return list(dict.fromkeys(check_fraction("quantiles", number) for number in numbers))
 
 
 def settings_of(given: Mapping[str, Any], pooled: bool = True) -> dict[str, Any]:

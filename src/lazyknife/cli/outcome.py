@@ -14,6 +14,8 @@ from .output import safe_cells
 from .report import Figure, Report, Table, Verdict, cell_of
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from ..certificate import Certificate
     from ..estimators.lazy import LazyJackknifeRegressor
     from ..results import Intervals
@@ -36,8 +38,15 @@ SHIFTED = (
     "The guarantee is about new rows like the training rows, so do not rely on it here: coverage "
     "may be lower. Possible causes: files split by time or sorted by a column, new rows from "
     "another place or population. With rows split at random this warning appears in at most "
-    f"{FALSE_ALARMS:.0%} of the runs."
+    f"{FALSE_ALARMS:.0%} of the runs. If the target depends on the features as before, --weights "
+    "estimate counts training rows by how common their like are among the new ones."
 )
+INSIDE = {
+    "both": "inside their intervals",
+    "upper": "not to exceed their upper limits",
+    "lower": "not to fall below their lower limits",
+}
+MOST_GROUPS = 50  # in a table
 LIKE = (
     "This holds for new rows that come from the same source as the training rows, on average over "
     "many of them: it is not a promise for one row or one kind of row."
@@ -55,17 +64,15 @@ class Sample:
         self.keys, self.places = np.empty(0), np.empty(0, np.intp)
         # Widths, interval scores and covered rows of each level; NaN if rows lack a target.
         self.sums = np.zeros((3, levels))
+        self.scores: dict[str, float] = {}  # further sums over rows
 
     def add(self, found: Intervals, rows: Rows) -> None:
         """Add further rows, and keep those with the smallest random keys."""
         import pandas as pd
 
-        from ..metrics import interval_score, mean_width
-
         count, y = len(found), rows.y
-        score = np.nan if y is None else interval_score(y, found).value
         covered = np.nan if y is None else found.covers(y).mean(axis=0)
-        for total, mean in zip(self.sums, (mean_width(found).value, score, covered), strict=True):
+        for total, mean in zip(self.sums, (*sizes_of(found, y), covered), strict=True):
             total += count * np.asarray(mean)
         keys = np.append(self.keys, self.random.random(count))
         places = np.append(self.places, np.arange(self.count, self.count + count))
@@ -73,10 +80,36 @@ class Sample:
             before, found = self.rows, found.concat([self.intervals, found])
             y = None if y is None or before.y is None else np.append(before.y, y)
             ids = None if rows.ids is None else pd.concat([before.ids, rows.ids])
-            rows = replace(rows, X=pd.concat([before.X, rows.X]), y=y, ids=ids)
+            more = rows.quantiles
+            more = None if more is None else pd.concat([before.quantiles, more])
+            rows = replace(rows, X=pd.concat([before.X, rows.X]), y=y, ids=ids, quantiles=more)
         kept = np.sort(np.argsort(keys)[:MOST_SHOWN])
         self.keys, self.places, self.count = keys[kept], places[kept], self.count + count
         self.intervals, self.rows = found[kept], rows[kept]
+
+
+def sizes_of(found: Intervals, y: Any) -> tuple[Any, Any]:
+    """Mean width and interval score; of limits their mean and quantile loss. NaN without y."""
+    from ..metrics import interval_score, mean_width
+
+    if found.side == "both":
+        return mean_width(found).value, np.nan if y is None else interval_score(y, found).value
+    limit = found.upper if found.side == "upper" else found.lower
+    if y is None:
+        return limit.mean(axis=0), np.nan
+    over = (y - limit.T).T * (1 if found.side == "upper" else -1)
+    return limit.mean(axis=0), np.maximum(
+        over * (1 - np.array(found.alpha)), -over * found.alpha
+    ).mean(0)
+
+
+def frame_of(found: Intervals, quantiles: pd.DataFrame | None) -> pd.DataFrame:
+    """Return intervals, or one end of them, as a table, with quantiles."""
+    frame: pd.DataFrame = found.to_frame().reset_index(drop=True)
+    none = {"both": (), "upper": ("lower", "width"), "lower": ("upper", "width")}[found.side]
+    frame = frame[[name for name in frame if str(name).split("_")[0] not in none]]
+    more = {} if quantiles is None else {name: each.to_numpy() for name, each in quantiles.items()}
+    return frame.assign(**more)
 
 
 @dataclass(frozen=True)
@@ -89,6 +122,13 @@ class Outcome:
     model: LazyJackknifeRegressor
     target: str  # the column that is predicted
     notes: Sequence[str]
+    groups: Sequence[str] = ()  # columns
+    weighted: bool = False  # whether a difference between the rows is accounted for
+
+    @property
+    def unlike(self) -> bool:
+        """Whether new rows look unlike the training rows, and nothing accounts for it."""
+        return self.shift.clear and not self.weighted
 
     @property
     def levels(self) -> list[Intervals]:
@@ -111,23 +151,44 @@ class Outcome:
             self.levels, self.sample.sums.T / count, strict=True
         ):
             level = f"alpha = {part.alpha:g}"
-            found.append((f"mean width, {level}", in_figures(width)))
+            size, loss = f"mean {part.side} limit", "quantile loss"
+            size, loss = ("mean width", "interval score") if part.side == "both" else (size, loss)
+            found.append((f"{size}, {level}", in_figures(width)))
             if not np.isnan(share):
                 error = math.sqrt(share * (1 - share) / count)
                 found += [
                     (f"coverage of the new rows, {level}", f"{share:.3f} ± {error:.3f}"),
-                    (f"interval score, {level}", in_figures(score)),
+                    (f"{loss}, {level}", in_figures(score)),
                 ]
-        return found
+        return found + [(k, in_figures(v / count)) for k, v in self.sample.scores.items()]
+
+    def by_group(self) -> list[tuple[str, ...]]:
+        """A header, and rows of a table of groups, by the sample; empty if there are none."""
+        first, rows, found = self.levels[0], self.sample.rows, list[tuple[str, ...]]()
+        for column in self.groups:
+            for label, places in rows.X.groupby(column, dropna=False).indices.items():
+                part, share = first[places], "–"
+                if rows.y is not None:
+                    covered = part.covers(rows.y[places]).mean()
+                    error = math.sqrt(covered * (1 - covered) / len(places))
+                    share = f"{covered:.3f} ± {error:.3f}"
+                size = in_figures(sizes_of(part, None)[0])
+                whole = isinstance(label, float) and label.is_integer()
+                label = "missing" if label != label else int(label) if whole else label
+                found.append((f"{column} = {label}", str(len(places)), share, size))
+        size = "mean width" if first.side == "both" else "mean limit"
+        return [("group", "new rows", "coverage", size), *found[:MOST_GROUPS]] if found else []
 
     def doubts(self) -> list[str]:
         """What casts doubt on the intervals: new rows unlike the training rows, low coverage."""
-        found, count = [str(self.shift), SHIFTED] if self.shift.clear else [], self.sample.count
+        found, count = [self.shift.finding, SHIFTED] if self.unlike else [], self.sample.count
         short = []
         for part, one, covered in zip(
             self.levels, self.certificates, self.sample.sums[2], strict=True
         ):
             models = len(self.model.loo_.residuals)
+            if self.weighted:
+                continue  # how much weighted coverage varies is not known
             if one.coverage and is_too_low(covered, count, one.coverage, models):
                 short.append(
                     f"COVERAGE BELOW THE CERTIFICATE at alpha = {part.alpha:g}: "
@@ -143,18 +204,20 @@ class Outcome:
         aim = percent(1 - alpha)  # type: ignore[operator]  # one level
         if not certified:
             return f"The intervals aim at {aim} of new values, but no coverage is guaranteed."
+        inside = INSIDE[self.sample.intervals.side]
         if certified == 1.0:
             return "The intervals are infinite: there are too few training rows for this level."
         about = f"{aim} or more" if certified >= 1 - alpha else f"about {aim}"  # type: ignore[operator]
         least = f"at least {percent(math.floor(100 * certified) / 100)}"
-        if self.shift.clear:
+        if self.unlike:
             return (
-                f"For rows like the training rows the intervals contain {about} of the values, "
+                f"For rows like the training rows expect {about} of the values {inside}, "
                 f"guaranteed {least}. These new rows do not look like them, so expect less."
             )
         return (
-            f"Expect {about} of new values inside their intervals; guaranteed: {least}, whatever "
-            "the distribution."
+            f"Expect {about} of new values {inside}; guaranteed: {least}, whatever the "
+            f"distribution{', in each group' if self.groups else ''}"
+            f"{', if the estimated weights are right' if self.weighted else ''}."
         )
 
 
@@ -196,7 +259,7 @@ def draw(outcome: Outcome) -> dict[str, Any]:
         drawn = [figure.Figure(figsize=SIZE, layout="constrained") for _ in range(2)]
         plot_intervals(first, truth, ax=drawn[0].subplots(), label=name)
         found = {"Intervals, sorted by prediction": drawn[0]}
-        if truth is not None and len(truth) >= BINNED:
+        if truth is not None and len(truth) >= BINNED and first.side == "both":
             bins, aim = coverage_by_bin(truth, first), 1 - first.alpha  # type: ignore[operator]
             ax = plot_coverage_by_bin(bins, aim, ax=drawn[1].subplots())
             ax.set_xlabel(f"width of the interval of {name}")
@@ -212,12 +275,12 @@ def make_report(
 
     certificate, count = outcome.certificates[0], outcome.sample.count
     covered, details = outcome.sample.sums[2, 0], []
-    tone = "doubtful" if outcome.shift.clear else "certified"
+    tone = "doubtful" if outcome.unlike else "certified"
     tone = tone if certificate.coverage else "warning"
     if not np.isnan(covered):
         of = f"of the {count:,} new rows, whose values are known, lie inside"
         details.append(f"Measured: {percent(covered / count)} {of}.")
-    if tone == "certified":
+    if tone == "certified" and not (outcome.groups or outcome.weighted):
         details.append(LIKE)
     figures = tuple(
         Figure(title, figure_svg(drawn, title=title, id_prefix=f"figure{number}"))
@@ -230,13 +293,16 @@ def make_report(
     columns = ("alpha", "certified coverage", "certificate")
     levels = Table("Guarantee of each level", columns, guarantees)
     results = Table("Results", ("quantity", "value"), tuple(outcome.measured()))
+    tables = [results, *([levels] if len(guarantees) > 1 else [])]
+    if groups := outcome.by_group():
+        tables.append(Table("Coverage by group", groups[0], tuple(groups[1:])))
     return Report(
         title="Prediction intervals",
         lead=lead,
         verdict=Verdict("What to expect", outcome.expectation(), tuple(details), tone),
         certificate=certificate,
         figures=figures,
-        tables=(results, *([levels] if len(guarantees) > 1 else []), _intervals(outcome)),
+        tables=(*tables, _intervals(outcome)),
         notes=tuple(outcome.notes),
         warnings=tuple(outcome.doubts()),
         **origin,
@@ -246,7 +312,7 @@ def make_report(
 def _intervals(outcome: Outcome) -> Table:
     """Return the first rows at the first level, and all of them as a file to download."""
     first, sample = outcome.levels[0], outcome.sample
-    frame, rows, count = first.to_frame().reset_index(drop=True), sample.rows, len(first)
+    frame, rows, count = frame_of(first, sample.rows.quantiles), sample.rows, len(first)
     if rows.y is not None:
         frame = frame.assign(**{outcome.target: rows.y, "covered": first.covers(rows.y)})
     names = sample.places + 1 if rows.ids is None else rows.ids.to_numpy()

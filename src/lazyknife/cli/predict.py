@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ..certificate import Certificate
+    from ..distribution import Distribution
     from ..results import Intervals
-    from .outcome import Outcome
+    from .outcome import Outcome, Sample
+    from .rows import Rows
 
 PRINTED = 20  # rows on the terminal
 MOST_ROWS, MOST_NUMBERS = 2**15, 2**21  # that are predicted at a time
@@ -35,12 +38,14 @@ MODEL = "Model that lazyknife fit has saved, instead of training rows."
 # Options that say something about new rows; all others are those of the fit.
 ABOUT_NEW_ROWS = {
     *("train", "test", "row", "target", "output", "id_column", "model"),
-    *("alpha", "device", "verbose", *opt.PAGES, *opt.READING),
+    *("alpha", "device", "verbose", *opt.PAGES, *opt.READING, *opt.QUESTIONS),
 }
 
 
 @plainly
-@opt.with_options(opt.DATA, opt.PAGES, opt.READING, opt.SETTINGS, opt.BASES)
+@opt.with_options(
+    *(opt.DATA, opt.GROUPED, opt.PAGES, opt.READING, opt.QUESTIONS, opt.SETTINGS, opt.BASES)
+)
 def predict(
     context: typer.Context,
     train: Annotated[Path | None, typer.Argument(help=ROWS, metavar="TRAIN")] = None,
@@ -67,6 +72,7 @@ def predict(
     check_outputs(output, given["html"], given["figure"], [p for p in (train, test, model) if p])
     opt.settings_of(given)  # refuses wrong values before anything is read
     opt.layers_of(given)
+    quantiles = opt.quantiles_of(given)
     formats, roles = opt.formats_of(given), opt.roles_of(target, id_column, given)
     if model is not None:
         _check_model(context, model, test)
@@ -92,7 +98,8 @@ def predict(
         fitted = fit_model(train, new, roles, formats, given)
     with spooled(output) as (append, move):
         levels = opt.levels_of(given) if given["alpha"] else [fitted.model.alpha]
-        outcome = predict_rows(fitted, levels, append)
+        terms = {"side": given["side"], "weights": given["weights"]}
+        outcome = predict_rows(fitted, levels, quantiles, terms, append)
         _write(context, outcome, f"{model or train} → {new.name}", move)
     _print(context.params, outcome)
 
@@ -118,28 +125,73 @@ def _new_rows(path: Path | None, rows: Sequence[str] | None, formats: Formats) -
     return open_source(path, formats)
 
 
-def predict_rows(fitted: Fitted, levels: Sequence[float], append: Append) -> Outcome:
+def predict_rows(
+    fitted: Fitted,
+    levels: Sequence[float],
+    quantiles: Sequence[float],
+    terms: Mapping[str, Any],
+    append: Append,
+) -> Outcome:
     """Predict all rows, part by part; ``append`` takes tables of their intervals, in order."""
     from .outcome import Outcome, Sample
 
     model, notes, sample = fitted.model, dict.fromkeys(fitted.notes), Sample(len(levels))
     size = max(1, min(MOST_ROWS, MOST_NUMBERS // len(model.feature_names_in_)))
+    groups, unit = fitted.known["groups"], fitted.known["unit"]
+    certificates: list[Certificate] = []
     for rows in fitted.parts:
         say_notes(note for note in rows.notes if note not in notes)
         notes |= dict.fromkeys(rows.notes)
-        for start in range(0, len(rows.X), size):
-            part = rows[start : start + size]
+        if terms["weights"] and sample.count:
+            raise ValueError(
+                f"--weights {terms['weights']} compares all new rows at once: give at most "
+                f"{sample.count:,}, or fit and predict in one command"
+            )
+        for start in range(0, len(rows.X), step := len(rows.X) if terms["weights"] else size):
+            part = rows[start : start + step]
             asked = list(levels) if len(levels) > 1 else levels[0]
-            found = in_unit(model.predict_interval(part.X, alpha=asked), fitted.known["unit"])
-            append(table_of(found, part.ids))
-            sample.add(found, part)
+            about = {"groups": groups or None, "weights": terms["weights"]}
+            found = model.predict_interval(part.X, asked, side=terms["side"], **about)
+            every = found.certificate if isinstance(asked, list) else [found.certificate]
+            pairs = zip(
+                certificates or every, every, strict=True
+            )  # groups differ from part to part
+            certificates = [min(pair, key=lambda one: one.coverage or 0.0) for pair in pairs]
+            if quantiles:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # they have been said
+                    spread = model.predict_distribution(part.X, **about)
+                part = with_quantiles(part, spread, quantiles, unit, sample)
+            append(table_of(in_unit(found, unit), part.ids, part.quantiles))
+            sample.add(in_unit(found, unit), part)
     if not sample.count:
         raise ValueError("the file has no rows: give one with a header and rows")
-    certificates = [model.certify(alpha=level) for level in levels]
     if fitted.pooled_with:
         certificates = [_for_both_files(one, fitted.pooled_with) for one in certificates]
     shift = model.check_exchangeable(sample.rows.X)
-    return Outcome(sample, certificates, shift, model, fitted.known["target"], list(notes))
+    words = (fitted.known["target"], list(notes), groups, bool(terms["weights"]))
+    return Outcome(sample, certificates, shift, model, *words)
+
+
+def with_quantiles(
+    rows: Rows, found: Distribution, levels: Sequence[float], unit: float, sample: Sample
+) -> Rows:
+    """Return rows with their quantiles, whose scores are added to those of the sample."""
+    import numpy as np
+    import pandas as pd
+
+    names = [f"q{level!r}" for level in levels]
+    values = unit * found.quantile(levels)
+    if unit != 1:  # rounded outwards, as intervals are
+        values += 2 * np.finfo(np.float64).eps * np.sign(np.array(levels) - 0.5) * np.abs(values)
+    if rows.y is not None:
+        scores = {"CRPS": unit * found.crps(rows.y / unit)}
+        scores |= {
+            f"share of y up to {n}": rows.y <= q for n, q in zip(names, values.T, strict=True)
+        }
+        for name, each in scores.items():
+            sample.scores[name] = sample.scores.get(name, 0.0) + float(each.sum())
+    return replace(rows, quantiles=pd.DataFrame(values, columns=names))
 
 
 def _for_both_files(certificate: Certificate, file: str) -> Certificate:
@@ -161,9 +213,13 @@ def in_unit(found: Intervals, unit: float) -> Intervals:
     return replace(found, point=point, lower=lower, upper=upper)
 
 
-def table_of(found: Intervals, ids: pd.Series | None) -> pd.DataFrame:
+def table_of(
+    found: Intervals, ids: pd.Series | None, quantiles: pd.DataFrame | None
+) -> pd.DataFrame:
     """Return the table of an output: names of rows, if there are any, and their intervals."""
-    frame: pd.DataFrame = found.to_frame().reset_index(drop=True)
+    from .outcome import frame_of
+
+    frame = frame_of(found, quantiles)
     if ids is not None:
         frame.insert(0, str(ids.name), ids.to_numpy())
     return frame
@@ -191,7 +247,7 @@ def _print(paths: Mapping[str, Any], outcome: Outcome) -> None:
     if not paths["output"] and not paths["html"]:
         ids = outcome.sample.rows.ids
         ids = pd.Series(outcome.sample.places + 1, name="row") if ids is None else ids
-        frame = table_of(outcome.sample.intervals, ids)[:PRINTED]
+        frame = table_of(outcome.sample.intervals, ids, outcome.sample.rows.quantiles)[:PRINTED]
         cells = [
             (name, *map(in_figures, numbers)) for name, *numbers in frame.itertuples(index=False)
         ]
@@ -199,6 +255,8 @@ def _print(paths: Mapping[str, Any], outcome: Outcome) -> None:
         more = outcome.sample.count - len(frame)
         print_text(f"… and {more:,} more rows: give --output for all.\n" if more else "")
     print_table("", ("", ""), outcome.measured(), file=file)
+    if groups := outcome.by_group():
+        print_table("", groups[0], groups[1:], file=file)
     print_text(f"\n{outcome.expectation()}\n\n{in_words(outcome.certificates)}", file)
     if written and file is sys.stdout:
         what = counted(outcome.sample.count, "interval")

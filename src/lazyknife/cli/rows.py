@@ -37,12 +37,22 @@ class Rows:
     ids: pd.Series | None  # names of the rows, as they are written
     formats: Formats
     notes: list[str]  # what was guessed and done, one sentence each
+    quantiles: pd.DataFrame | None = None  # that were asked for
 
     def __getitem__(self, places: Any) -> Rows:
         """Return some of the rows."""
         y = None if self.y is None else self.y[places]
         ids = None if self.ids is None else self.ids.iloc[places]
-        return replace(self, X=self.X.iloc[places], y=y, ids=ids)
+        quantiles = None if self.quantiles is None else self.quantiles.iloc[places]
+        return replace(self, X=self.X.iloc[places], y=y, ids=ids, quantiles=quantiles)
+
+
+def group_columns(given: str | None, columns: Sequence[str], file: str) -> list[str]:
+    """Return the features that ``--groups`` names."""
+    names = [] if given is None else [given] if given in columns else given.split(",")
+    for name in names:
+        check_known(name, columns, f"--groups, among the features of {file}")
+    return names
 
 
 def check_known(name: str, columns: Sequence[str], file: str) -> None:

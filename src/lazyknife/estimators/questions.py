@@ -292,17 +292,20 @@ def _weighted(model: IntervalRegressor, asked: Asked, X: Any, weights: Any) -> A
         own, new = weights(rows), weights(X)
     own = check_weights(own, len(model.kept_), "weights of the training rows")
     new = check_weights(new, count, "weights of X")
+    unit = max(own.max(), new.max(initial=0.0), np.finfo(np.float64).tiny)  # no sum overflows
+    own, new = own / unit, new / unit
     worth, least = effective_rows(own), min(asked.levels)
-    if worth < rows_needed(least):
+    lost = int((new > least * (own.sum() + new)).sum()) if worth else count
+    if lost:
         warn(
-            f"the weights leave the training rows as much as {worth:.1f} equal ones tell, too "
-            f"little for alpha={least:g}: intervals are infinite or very wide"
+            f"{lost} of {count} rows of X weigh more than the share alpha={least:g} of all: too "
+            "few training rows are like them, and their intervals are infinite. The weights leave "
+            f"the training rows as much as {worth:.1f} equal ones tell"
         )
     ratio = ESTIMATED_RATIO if isinstance(weights, str) else GIVEN_RATIO
-    unit = max(own.max(), new.max(initial=0.0), np.finfo(np.float64).tiny)  # no sum overflows
-    asked = asked._replace(weights=(own / unit, new / unit), kept=model.kept_, worth=worth)
-    assumption, times = SHIFTED.format(ratio=ratio), WEIGHTED[construction].times
-    return asked._replace(assumption=assumption, times=times)
+    times, assumption = WEIGHTED[construction].times, SHIFTED.format(ratio=ratio)
+    terms: dict[str, Any] = {"worth": worth, "assumption": assumption, "times": times}
+    return asked._replace(weights=(own, new), kept=model.kept_, **terms)
 
 
 def answer(model: IntervalRegressor, loo: Any, rows: Tensor, asked: Asked) -> Ends:

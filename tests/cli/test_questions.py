@@ -1,0 +1,119 @@
+"""``lazyknife predict`` with one side, groups, quantiles and weights: the numbers are Python's."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import lazyknife as lk
+from command import fail, intervals_of, predict, run, succeed
+
+MIXED = {"train": "mixed_train.csv", "test": "mixed_test.csv"}
+COLUMNS = [*"abc", "group", "code", "gap"]
+NUMBERS = ["a", "b", "c"]
+
+
+def read(columns=COLUMNS, kind="mixed_"):
+    train, test = (pd.read_csv(f"{kind}{name}.csv") for name in ("train", "test"))
+    return train[columns], train["y"], test[columns], test["y"]
+
+
+@pytest.mark.parametrize("side", ["upper", "lower"])
+def test_a_limit_is_the_estimators_and_says_what_it_is(folder, side):
+    found, printed = intervals_of("--side", side, "--unit", "1000", "--alpha", ".2")
+    X, y, X_new, y_new = read(NUMBERS, "")
+    limit = lk.LazyJackknifeRegressor(alpha=0.2, random_state=0).fit(X, y / 1000)
+    expected = 1000 * getattr(limit.predict_interval(X_new, side=side), side)
+    assert list(found) == ["point", side]
+    np.testing.assert_allclose(found[side], expected, rtol=1e-9)
+    assert f"mean {side} limit, alpha = 0.2" in printed
+    assert "quantile loss, alpha = 0.2" in printed
+    assert f"Expect about 80 % of the true y to be at {'most' if side == 'upper' else 'least'}" in (
+        " ".join(printed.split())
+    )
+    over = (y_new - expected) * (1 if side == "upper" else -1)
+    loss = np.where(over > 0, 0.8 * over, -0.2 * over).mean()
+    shown = re.search(r"quantile loss, alpha = 0.2 +([0-9.]+)", printed)
+    assert float(shown[1]) == pytest.approx(loss, rel=1e-3)
+
+
+def test_groups_are_those_of_the_file_at_once_or_from_a_saved_model(folder):
+    options = ("--groups", "group,code", "--drop", "name", "--html", "page.html")
+    printed = run(*predict(*options, **MIXED)).stdout
+    found = pd.read_csv("out.csv")
+    X, y, X_new, y_new = read()
+    model = lk.LazyJackknifeRegressor(random_state=0)
+    model.fit(X, y, groups=["group", "code"], X_pool=X_new)
+    expected = model.predict_interval(X_new, groups=["group", "code"])
+    for end in ("lower", "upper"):
+        np.testing.assert_allclose(found[end], getattr(expected, end), rtol=1e-6)
+    inside = expected.covers(y_new)
+    for column in ("group", "code"):
+        for label, places in X_new.groupby(column).indices.items():
+            share = inside[places].mean()
+            assert re.search(rf"{column} = {label} +{len(places)} +{share:.3f} ±", printed)
+    assert "in each group" in printed
+    page = (folder / "page.html").read_text()
+    assert "Coverage by group" in page
+    assert "group = u" in page
+    fit = ("fit", "mixed_train.csv", "--target", "y", "--groups", "group", "--drop", "name")
+    assert run(*fit, "--model", "m.lk").exit_code == 0
+    saved = run("predict", "mixed_test.csv", "--model", "m.lk", "--output", "saved.csv")
+    assert "group = v" in saved.stdout
+    alone = lk.LazyJackknifeRegressor(random_state=0).fit(X, y, groups="group")
+    expected = alone.predict_interval(X_new, groups="group")
+    np.testing.assert_allclose(pd.read_csv("saved.csv")["upper"], expected.upper, rtol=1e-9)
+
+
+def test_quantiles_are_columns_and_are_scored(folder):
+    options = ("--quantiles", "0.1,.5,0.9", "--unit", "1000", "--html", "page.html")
+    found, printed = intervals_of(*options)
+    X, y, X_new, y_new = read(NUMBERS, "")
+    model = lk.LazyJackknifeRegressor(random_state=0).fit(X, y / 1000)
+    spread = model.predict_distribution(X_new)
+    assert list(found)[4:] == ["q0.1", "q0.5", "q0.9"]
+    np.testing.assert_allclose(found.iloc[:, 4:], 1000 * spread.quantile([0.1, 0.5, 0.9]))
+    score = 1000 * spread.crps(y_new / 1000).mean()
+    assert float(re.search(r"CRPS +([0-9.]+)", printed)[1]) == pytest.approx(score, rel=1e-3)
+    share = (y_new <= found["q0.9"]).mean()
+    shown = re.search(r"share of y up to q0.9 +([0-9.]+)", printed)
+    assert float(shown[1]) == pytest.approx(share, rel=1e-3)
+    assert "q0.9" in (folder / "page.html").read_text()
+
+
+def test_weights_account_for_a_shift_and_the_warning_names_them(folder):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(240, 1))
+    frame = pd.DataFrame({"x": X[:, 0], "y": X[:, 0] + rng.normal(size=240) * np.exp(X[:, 0] / 2)})
+    far = rng.choice(np.arange(140, 240), 60, p=np.exp(X[140:, 0]) / np.exp(X[140:, 0]).sum())
+    frame[:140].to_csv("train.csv", index=False)
+    frame.iloc[far].to_csv("test.csv", index=False)
+    plain = run(*predict())
+    assert "--weights estimate counts training rows" in plain.stderr
+    assert "weights='estimate'" not in plain.stderr
+    found, printed = intervals_of("--weights", "estimate")
+    train, test = (pd.read_csv(f"{name}.csv") for name in ("train", "test"))
+    model = lk.LazyJackknifeRegressor(random_state=0).fit(train[["x"]], train["y"])
+    expected = model.predict_interval(test[["x"]], weights="estimate")
+    np.testing.assert_allclose(found["upper"], expected.upper, rtol=1e-9)
+    assert "if the estimated weights are right" in " ".join(printed.split())
+    assert "weights that leave the training rows as much as" in " ".join(printed.split())
+    succeed("fit", "train.csv", "--target", "y", "--model", "m.lk")
+    succeed("predict", "test.csv", "-m", "m.lk", "-o", "two.csv", "--weights", "estimate")
+    np.testing.assert_allclose(pd.read_csv("two.csv")["upper"], expected.upper, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--groups", "grop"], "--groups, among the features of mixed_train.csv: no column 'grop'"),
+        (["--groups", "group", "--drop", "group"], "no column 'group'"),
+        (["--quantiles", "0.5,1.5"], "quantiles=1.5: give a number strictly between 0 and 1"),
+        (["--quantiles", "half"], "--quantiles half: give numbers such as 0.1,0.5,0.9"),
+        (["--side", "left"], "Invalid value for '--side'"),
+    ],
+)
+def test_questions_that_cannot_be_answered_are_one_line(folder, options, message):
+    assert message in fail(*predict("--drop", "name", *options, **MIXED))
+    assert not (folder / "out.csv").exists()
