@@ -106,12 +106,21 @@ def failures_table(found: Sequence[Verdict]) -> str:
     """The places where a claim does not hold, claim by claim."""
     blocks = []
     for number, verdict in enumerate(found, start=1):
-        lines = [(cell.where, cell.measured) for cell in verdict.cells if not cell.holds]
-        if lines:
+        alike: dict[str, list[str]] = {}
+        for cell in verdict.cells:
+            if not cell.holds:
+                alike.setdefault(cell.measured, []).append(cell.where)
+        if alike:
+            lines = [(_together(where), measured) for measured, where in alike.items()]
             table = markdown(("where", "measured"), lines)
             told = f"**{number}. {verdict.claim}** Holds in {verdict.count}, not in:"
             blocks.append(f"{told}\n\n{table}")
     return "\n".join(blocks)
+
+
+def _together(places: Sequence[str]) -> str:
+    """Name places where the same was measured: all of a few, or how many."""
+    return ", ".join(places) if len(places) <= 2 else f"{len(places)} panels"
 
 
 def times_table(rows: Mapping[str, pd.DataFrame]) -> str:

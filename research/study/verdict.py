@@ -179,8 +179,7 @@ def _widths(method: str, word: str, other: str, part: Part, than: Part | None = 
 
 def _varies_more(part: Part) -> Judged:
     theirs, ours = (float(part.of(m, "width").std()) for m in ("jackknife+", "lazy_dp"))
-    text = f"standard deviation of the width {theirs:.2g}, of lazy_dp's {ours:.2g}"
-    return text, theirs > ours
+    return f"its widths vary by {theirs:.2g}, lazy_dp's by {ours:.2g}", theirs > ours
 
 
 def _coverages(other: str, aim: float | None, part: Part) -> Judged:
@@ -195,7 +194,7 @@ def compared(first: pd.Series, second: pd.Series, word: str) -> Judged:
     difference = (first - second).dropna()
     error = float(difference.sem())
     shift = float(difference.mean()) * (1 if word == "wider" else -1)
-    text = f"width {_mean(first)} against {_mean(second)}, difference {_mean(difference)}"
+    text = f"{_mean(first)} wide against {_mean(second)}, difference {_mean(difference)}"
     if math.isfinite(error) and abs(shift) <= 2 * error:
         text += ", within the noise"
     return text, math.isfinite(error) and shift > 2 * error

@@ -117,7 +117,7 @@ def test_a_claim_that_holds_somewhere_is_reproduced_in_part(folder):
     assert (verdict.mark, verdict.count) == ("partly", "11 of 12")
     failed = [cell for cell in verdict.cells if not cell.holds]
     assert [cell.where for cell in failed] == ["fig3a (BlogFeedback, raw)"]
-    assert failed[0].measured.startswith("width 50")
+    assert failed[0].measured.startswith("50 ")
 
 
 def test_two_data_sets_in_one_file_are_judged_apart(folder):
