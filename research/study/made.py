@@ -36,8 +36,12 @@ def stamp(study: str) -> dict[str, str]:
     return {"commit": commit(), "code": code(study)}
 
 
+@cache
 def commit() -> str:
-    """Return git's name of the checkout, with "-dirty" if tracked files differ; "" without git."""
+    """Return git's name of the checkout, with "-dirty" if tracked files differ; "" without git.
+
+    It is that of the start: rows that a run writes into the checkout change no code.
+    """
     command = ("git", "describe", "--always", "--dirty", "--exclude=*", "--abbrev=10")
     try:
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.strip()
