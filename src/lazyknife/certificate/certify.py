@@ -287,3 +287,18 @@ class Noted:
         found, names = self.certify(alpha=alpha, **terms), ", ".join(self.names)
         remark = sentences.SET_LATER.format(names=names)
         return replace(found, remarks=(*found.remarks, remark))
+
+
+@dataclass(frozen=True)
+class Worded:
+    """Certificates of what is no interval: with a sentence and assumptions of their own."""
+
+    certify: Callable[..., Certificate]
+    expected: str
+    assumptions: Sentences = ()
+
+    def __call__(self, alpha: float, **terms: Any) -> Certificate:
+        found = self.certify(alpha=alpha, **terms)
+        expected = self.expected.format(share=sentences.percent(1 - alpha))
+        assumptions = (*found.assumptions, *self.assumptions)
+        return replace(found, expected=expected, assumptions=assumptions)

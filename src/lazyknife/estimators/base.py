@@ -51,6 +51,7 @@ from ..intervals import (
     rows_needed,
 )
 from ..intervals.asked import one_sided
+from ..intervals.outputs import OutputModels
 from ..memory import noticing_memory
 from ..records import Array, Ends, Predictor, Side, to_array
 from ..results import Intervals
@@ -179,6 +180,7 @@ class RowsMixin(SaveMixin, CertifiedMixin):
     n_samples_fit_: int
     sample_: Array  # rows as they were read, or scaled by the user; at most 2,000 of them
     _when_few = "the intervals are infinite"
+    _several_outputs = False  # whether y may have several columns
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Let errors of wrong arguments name the method alone, not an inner class of ours."""
@@ -196,6 +198,9 @@ class RowsMixin(SaveMixin, CertifiedMixin):
     def _takes_categories(self, rows: Values) -> bool:
         """Whether the models take rows with codes of categories and missing values."""
         return False
+
+    def _check_outputs(self, shape: tuple[int, ...]) -> None:
+        """Refuse settings that y with several columns does not support."""
 
     def _learns_from_covariates(self) -> bool:
         """Whether the estimator learns from rows without labels, beyond scaling."""
@@ -506,6 +511,7 @@ class IntervalRegressor(RegressorMixin, RowsMixin):  # type: ignore[misc]
 
         """
         check_is_fitted(self)
+        refuse_outputs(self.loo_)
         shown = self._levels(alpha)
         asked = Asked.of(shown if isinstance(shown, tuple) else (shown,), side)
         if is_dask(X):
@@ -539,6 +545,7 @@ class IntervalRegressor(RegressorMixin, RowsMixin):  # type: ignore[misc]
 
         """
         check_is_fitted(self)
+        refuse_outputs(self.loo_)
         refuse_with_dask(X=X if is_dask(X) else None)
         if self.construction != "plus":
             raise ValueError(
@@ -605,7 +612,7 @@ class IntervalRegressor(RegressorMixin, RowsMixin):  # type: ignore[misc]
 
 def refuse_nan(point: Tensor, *ends: Tensor) -> None:
     """Refuse to return points that are not finite, or ends that are not numbers."""
-    lost = ~point.isfinite()
+    lost = ~point.isfinite().reshape(len(point), -1).all(dim=1)
     for end in ends:
         lost |= end.isnan().any(dim=1)
     if lost.any():
@@ -614,6 +621,12 @@ def refuse_nan(point: Tensor, *ends: Tensor) -> None:
             f"X, first for row {int(lost.nonzero()[0])}: remove such rows, scale the features "
             "(scaling='symlog'), use readout='tangent' or a larger ridge"
         )
+
+
+def refuse_outputs(loo: Any) -> None:
+    """Refuse intervals of one output where there are several."""
+    if isinstance(loo, OutputModels):
+        raise ValueError(f"y has {len(loo.columns)} outputs: call predict_box for all of them")
 
 
 def _same(value: Any, other: Any) -> bool:

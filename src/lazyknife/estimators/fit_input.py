@@ -106,7 +106,9 @@ def prepare(estimator: IntervalRegressor, X: Any, y: Any, X_pool: Any, X_unlabel
     raw = is_transformer(estimator.scaling)
     reader = make_reader(X, (X_pool, X_unlabeled), estimator.encoding, raw)
     rows = reader(X, estimator, min_rows=2)
-    labels = check_target(y, rows, estimator)
+    labels = check_target(y, rows, estimator, estimator._several_outputs)
+    if labels.ndim == 2:
+        estimator._check_outputs(labels.shape)
     target = estimator._target().check(labels)
     seeds = Seeds.of(estimator.random_state)
     apart = estimator._rows_apart(len(rows), seeds)
