@@ -385,7 +385,8 @@ class IntervalRegressor(RegressorMixin, RowsMixin):  # type: ignore[misc]
             that the network takes. A ``torch.utils.data.DataLoader`` or an iterator of batches
             ``(X, y)`` is read to its end; y is then None.
         y
-            Targets, shape (n,).
+            Targets, shape (n,); for ``LazyJackknifeRegressor`` also (n, outputs), and then
+            ``predict_box`` gives intervals that hold together.
         X_pool
             The rows to predict later, without labels. A fitted ``scaling`` is then fitted on
             X and these together, a base that uses covariates learns from them, and the
