@@ -21,6 +21,7 @@ DETAILS = "print(certificate.details) shows what it assumes"
 # What it is about, and over what it is an average.
 ANY_ROW = "any new row"
 ANY_GROUP = "any new row of each group"
+NEW_CLUSTER = "any new row of a new cluster, clusters counting alike"
 POOL_ROWS = "the rows passed as X_pool, and no others"
 REFUSED = "a fit or certificate that is refused counts as covered"
 MARGINAL = (
@@ -86,6 +87,10 @@ ONLY_SEARCHED = "Nothing but these {count} settings was compared by looking at t
 EXCHANGEABLE = (
     "The training rows and the new row are exchangeable (for example, independent draws from the "
     "same distribution)."
+)
+CLUSTERS = (
+    "The clusters of the training rows and that of the new row are exchangeable (for example, "
+    "independent draws), and the new row is drawn from its cluster at random."
 )
 SHIFTED = (
     "Rows are independent draws; new rows differ from training rows in the distribution of their "

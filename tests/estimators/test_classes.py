@@ -225,7 +225,7 @@ def test_too_few_rows_keep_all_classes_and_say_so():
 @pytest.mark.parametrize(
     ("terms", "message"),
     [
-        ({"network": lk.mlp((3,))}, "classes and several outputs take infinitely wide networks"),
+        ({"network": lk.mlp((3,))}, "take infinitely wide networks"),
         ({"network": [lk.wide(), lk.mlp((3,))]}, "take infinitely wide networks"),
         ({"construction": "full"}, "construction='full': choose from 'plus', 'minmax'"),
         ({"ridge": -1.0}, "ridge=-1.0: give a number above 0"),

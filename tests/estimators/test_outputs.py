@@ -171,7 +171,7 @@ def test_a_row_alone_with_another_value_of_an_output_is_no_error():
         ({"loss": "huber", "widths": None}, "loss='huber' does not support several outputs"),
         ({"bounds": (0, None)}, "choose bounds from None, or fit each output on its own"),
         ({"target_transform": "symlog"}, "target_transform='symlog' does not support"),
-        ({"network": lk.mlp((3,))}, "classes and several outputs take infinitely wide networks"),
+        ({"network": lk.mlp((3,))}, "take infinitely wide networks"),
         ({"base": lk.Split()}, "does not support several outputs"),
     ],
 )

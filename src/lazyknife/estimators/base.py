@@ -63,6 +63,7 @@ from .questions import (
     Groups,
     about_rows,
     answer,
+    cluster_codes,
     refuse_in_streams,
     refuse_with_dask,
     sorted_values,
@@ -181,6 +182,7 @@ class RowsMixin(SaveMixin, CertifiedMixin):
     sample_: Array  # rows as they were read, or scaled by the user; at most 2,000 of them
     _when_few = "the intervals are infinite"
     _several_outputs = False  # whether y may have several columns
+    _takes_clusters = False  # whether whole clusters of rows can be left out
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Let errors of wrong arguments name the method alone, not an inner class of ours."""
@@ -342,6 +344,7 @@ class IntervalRegressor(RegressorMixin, RowsMixin):  # type: ignore[misc]
     nu: float = 0.0
     loo_: Predictor
     groups_: Groups | None = None  # of the rows that models leave out
+    clusters_: NDArray[np.intp] | None = None  # the cluster of each row
     # At most 2,000 of these: their places, their numbers among all rows, and they as given.
     kept_: NDArray[np.intp]
     kept_numbers_: NDArray[np.intp]
@@ -375,6 +378,7 @@ class IntervalRegressor(RegressorMixin, RowsMixin):  # type: ignore[misc]
         X_unlabeled: Any = None,
         *,
         groups: Any = None,
+        clusters: Any = None,
     ) -> Self:
         """Fit the network and all its leave-one-out models.
 
@@ -397,12 +401,16 @@ class IntervalRegressor(RegressorMixin, RowsMixin):  # type: ignore[misc]
         groups
             A label for each row, for intervals with a guarantee in each group; several columns for
             groups of several kinds; or names of columns of X, which remain features.
+        clusters
+            A label for each row, or the name of a column of X, for rows that come in clusters, such
+            as pupils of schools: models leave whole clusters out, and intervals have a guarantee
+            for rows of new clusters.
 
         """
         if is_dask(X):
-            refuse_with_dask(groups=groups)
+            refuse_with_dask(groups=groups, clusters=clusters)
             return self._fit_collection(X, y, X_pool, X_unlabeled)
-        return self._fit_checked(X, y, X_pool, X_unlabeled, groups)
+        return self._fit_checked(X, y, X_pool, X_unlabeled, groups, clusters)
 
     def _fit_collection(self, X: Any, y: Any, X_pool: Any, X_unlabeled: Any) -> Self:
         """Fit to a Dask collection."""
@@ -412,16 +420,27 @@ class IntervalRegressor(RegressorMixin, RowsMixin):  # type: ignore[misc]
         )
 
     @noticing_memory
-    def _fit_checked(self, X: Any, y: Any, X_pool: Any, X_unlabeled: Any, groups: Any) -> Self:
+    def _fit_checked(
+        self, X: Any, y: Any, X_pool: Any, X_unlabeled: Any, groups: Any, clusters: Any
+    ) -> Self:
         self._check_settings()
+        if clusters is not None and not (self._takes_clusters and groups is None):
+            other = "groups" if self._takes_clusters else type(self).__name__
+            raise ValueError(f"clusters does not support {other}: use LazyJackknifeRegressor alone")
         X, y = rows_and_targets(X, y)
         given = prepare(self, X, y, all_rows(X_pool), all_rows(X_unlabeled))
         found = None if groups is None else Groups.of(groups, X, len(given.y))
+        codes = None if clusters is None else cluster_codes(clusters, X, len(given.y))
+        if codes is not None:
+            own = [torch.from_numpy(np.flatnonzero(codes == k)) for k in range(codes.max() + 1)]
+            given = given._replace(clusters=tuple(own))
         fitted = self._fit(given)
         self._set_fitted(X, given, fitted)
+        self.clusters_ = codes
         left_out = np.arange(len(given.y)) if fitted.left_out is None else fitted.left_out
         self.groups_ = None if found is None else found.some(left_out)
-        self.kept_ = np.arange(len(left_out))[kept_places(len(left_out), 1)]
+        every = np.arange(len(left_out))
+        self.kept_ = every if codes is not None else every[kept_places(len(left_out), 1)]
         self.kept_numbers_ = left_out[self.kept_]
         self.kept_rows_ = take(X, self.kept_numbers_)
         return self
@@ -522,7 +541,7 @@ class IntervalRegressor(RegressorMixin, RowsMixin):  # type: ignore[misc]
             found: Intervals = ends_by_partition(self, X, shown)
             return found
         if is_stream(X):
-            refuse_in_streams(groups=groups, weights=weights)
+            refuse_in_streams(groups=groups, weights=weights, clusters=self.clusters_)
             certified = self._certificates(asked)
             self._warn_of_infinite(asked)
             return (self._intervals(batch_rows(batch), asked, shown, certified) for batch in X)

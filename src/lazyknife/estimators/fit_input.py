@@ -78,6 +78,7 @@ class Given(NamedTuple):
     target: Target  # the scale of the models
     # Which features are codes of categories, of which only equality matters; None: none.
     nominal: tuple[bool, ...] | None = None
+    clusters: tuple[Tensor, ...] | None = None  # the rows of each, which are left out together
 
     @property
     def assumptions(self) -> tuple[str, ...]:

@@ -57,8 +57,8 @@ def check_networks(network: Any, n: int) -> tuple[wide, ...]:
     every = listed_networks(network) or ()
     if network is not None and not (every and all(isinstance(one, wide) for one in every)):
         raise TypeError(
-            f"network={network!r}: classes and several outputs take infinitely wide networks: give "
-            "wide('laplace'), a list of such networks, or None"
+            f"network={network!r}: classes, clusters and several outputs take infinitely wide "
+            "networks: give wide('laplace'), a list of such networks, or None"
         )
     if n > MANY and not all(map(is_known, every)):
         raise ValueError(
@@ -120,7 +120,7 @@ class OutputsStep(ChoosingStep):
 
 
 def outputs_step(
-    settings: LazyJackknifeRegressor, given: Given, widths: str, together: Together
+    settings: LazyJackknifeRegressor, given: Given, widths: str, together: Together | None
 ) -> OutputsStep:
     """The lazy step for several targets of these rows; refuse rows that cannot have one."""
     if given.X.dim() != 2 or not given.X.is_floating_point():

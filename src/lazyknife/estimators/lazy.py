@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ..base import BaseMethod, Public, check_base, check_trainable
 from ..base.privacy import composed
 from ..certificate import Certifier, lazy_claim
-from ..certificate.certify import Worded, start_assumptions
+from ..certificate.certify import Clustered, Worded, start_assumptions
 from ..certificate.plan import LARGEST_N, rows_in_all
 from ..choosing.candidates import (
     MOST_ROWS,
@@ -98,6 +98,15 @@ ONE_OUTPUT: dict[str, tuple[Any, ...]] = {
     "target_transform": ("auto", None),
     "bounds": (None,),
 }
+# The same where whole clusters are left out.
+SINGLE_ROWS: dict[str, tuple[Any, ...]] = {
+    "construction": ("plus",),
+    "widths": (None, "constant"),
+    **{
+        name: ONE_OUTPUT[name] for name in ("readout", "loss", "features", "parameters", "n_starts")
+    },
+}
+FEWEST_CLUSTERS = 3
 LARGEST_SHARE = 1.0  # of what rounding may move the ends of a loss without a closed form
 
 
@@ -258,7 +267,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
     widths_: str = field(init=False)
     rounding_: float = field(init=False)
 
-    _several_outputs = True
+    _several_outputs = _takes_clusters = True
 
     # The settings, and which of them go together.
 
@@ -468,19 +477,63 @@ class LazyJackknifeRegressor(IntervalRegressor):
         self._check_settings()
         return self._set_fitted(*fit_collection(self, X, y, X_pool, X_unlabeled))
 
-    def _check_outputs(self, shape: tuple[int, ...]) -> None:
-        """Refuse settings for one output where y has this shape."""
-        for name, values in ONE_OUTPUT.items():
+    def _require(self, allowed: Mapping[str, tuple[Any, ...]], what: str, remedy: str) -> None:
+        """Refuse settings that do not go with something else than one output of single rows."""
+        for name, values in allowed.items():
             if (own := getattr(self, name)) not in values:
                 raise ValueError(
-                    f"{name}={own!r} does not support several outputs, y of shape {shape}: choose "
-                    f"{name} from {', '.join(map(repr, values))}, or fit each output on its own"
+                    f"{name}={own!r} does not support {what}: choose {name} from "
+                    f"{', '.join(map(repr, values))}{remedy}"
                 )
         if not isinstance(self._base_method(), Public):
-            raise ValueError(f"base={self.base!r} does not support several outputs: use Public()")
+            raise ValueError(f"base={self.base!r} does not support {what}: use Public()")
+
+    def _check_outputs(self, shape: tuple[int, ...]) -> None:
+        what, remedy = f"several outputs, y of shape {shape}", ", or fit each output on its own"
+        self._require(ONE_OUTPUT, what, remedy)
+
+    def _fit_clusters(self, given: Given, clusters: tuple[Tensor, ...]) -> Fitted:
+        """Leave whole clusters out."""
+        self._require(SINGLE_ROWS, "clusters", "")
+        (n, count), certain = (len(given.y), len(clusters)), given.target.chosen
+        if count < FEWEST_CLUSTERS:
+            raise ValueError(f"clusters has {count} labels: give rows of {FEWEST_CLUSTERS} or more")
+        if n > MOST_ROWS:
+            raise ValueError(
+                f"X has {n:,} rows, and clusters support at most {MOST_ROWS:,}: give some rows of "
+                f"each cluster, such as its first {MOST_ROWS // count}"
+            )
+        step = outputs_step(self, given, "constant", None)
+        step = replace(step, construction="cv+", folds=clusters, any_scale=certain)
+        loo, choice = step.models(given.X, given.y)
+        target = given.target
+        if choice.target_scale is not None:
+            target = target.on(choice.target_scale)
+            given = given._replace(y=to_tensor(target.forward(given.y.numpy())))
+        certifier = self._certifier(given, INDEPENDENT, loo, Leaving(n), step.scaled)
+        found = self._attributes("constant", loo, certifier, given.seeds, choice)
+        return Fitted(loo, Clustered(certifier, count), found, target)
+
+    def _attributes(
+        self,
+        widths: str,
+        loo: RoundedModels,
+        certifier: Certifier,
+        seeds: Seeds,
+        choice: ChosenSettings,
+    ) -> dict[str, Any]:
+        return {
+            "widths_": widths,
+            "rounding_": rounding_share(loo, self.alpha, certifier.size),
+            "seeds_": seeds,
+            "choice_": choice,
+            "ridge_": choice.ridge,
+        }
 
     def _fit_outputs(self, given: Given) -> Fitted:
         """Fit to y of several outputs, shape (n, outputs)."""
+        if given.clusters is not None:
+            raise ValueError("clusters does not support several outputs: fit each on its own")
         if (constant := given.y.amin(dim=0) == given.y.amax(dim=0)).any():
             column = int(constant.nonzero()[0])
             raise ValueError(f"y[:, {column}] is constant: leave out outputs without variation")
@@ -490,13 +543,8 @@ class LazyJackknifeRegressor(IntervalRegressor):
         loo = OutputModels(solved.columns, solved.units, solved.unit_error)
         sized = given._replace(y=given.y / solved.units.median(dim=0).values)
         certifier = self._certifier(sized, INDEPENDENT, loo, leaving_of(n), step.scaled)
-        found = {
-            "widths_": step.widths if n <= MANY else "constant",
-            "rounding_": rounding_share(loo, self.alpha, certifier.size),
-            "seeds_": given.seeds,
-            "choice_": solved.choice,
-            "ridge_": solved.choice.ridge,
-        }
+        widths = step.widths if n <= MANY else "constant"
+        found = self._attributes(widths, loo, certifier, given.seeds, solved.choice)
         certify = Worded(certifier, EXPECT_BOXES)
         return Fitted(loo, certify, found, left_out=solved.left_out.numpy())
 
@@ -529,6 +577,8 @@ class LazyJackknifeRegressor(IntervalRegressor):
     def _fit(self, given: Given) -> Fitted:
         if given.y.dim() == 2:
             return self._fit_outputs(given)
+        if given.clusters is not None:
+            return self._fit_clusters(given, given.clusters)
         networks, seeds = self._candidates(given.X), given.seeds
         learn, left = map(torch.from_numpy, self._base_method().rows(len(given.y), seeds.rows))
         X, y = given.X[left], given.y[left]
