@@ -37,6 +37,7 @@ from .metrics import mean_width as mean_width
 from .networks import mlp as mlp
 from .networks import wide as wide
 from .records import PrivacyCurve as PrivacyCurve
+from .results import Boxes as Boxes
 from .results import Intervals as Intervals
 from .shift import Shift as Shift
 from .shift import ShiftWarning as ShiftWarning

@@ -234,6 +234,70 @@ class Intervals:
         return [f"… and {more:,} more {'row' if more == 1 else 'rows'}"] if more > 0 else []
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class Boxes:
+    """Boxes for m rows of several outputs: intervals that hold together.
+
+    Attributes
+    ----------
+    point
+        Point predictions, shape (m, outputs).
+    lower, upper
+        Ends of the boxes, shape (m, outputs); tensors if the rows were a tensor.
+    alpha
+        The level.
+    index
+        The row labels of the caller's frame, if it had any.
+    backend
+        The library of the caller's frame; None if the rows were no frame.
+    certificate
+        The coverage guarantee, for all outputs of a row together.
+
+    """
+
+    point: Any
+    lower: Any
+    upper: Any
+    alpha: float
+    index: Any = None
+    backend: str | None = None
+    certificate: Certificate | None = None
+
+    @property
+    def width(self) -> Any:
+        """Upper minus lower ends, shape (m, outputs)."""
+        return self.upper - self.lower
+
+    def covers(self, y: ArrayLike | Tensor) -> NDArray[np.bool_]:
+        """Whether each box contains all outputs of the true y, shape (m,)."""
+        truth, shape = finite_numbers(y, "y"), tuple(self.point.shape)
+        if truth.shape != shape:
+            raise ValueError(f"y has shape {truth.shape}: pass y with shape {shape}")
+        lower, upper = to_array(self.lower), to_array(self.upper)
+        inside: NDArray[np.bool_] = ((lower <= truth) & (truth <= upper)).prod(axis=1, dtype=bool)
+        return inside
+
+    def to_frame(self) -> Any:
+        """Return a frame of the caller's library with point_0, lower_0, upper_0, point_1 etc."""
+        columns = {
+            f"{name}_{k}": to_array(getattr(self, name))[:, k]
+            for k in range(self.point.shape[1])
+            for name in NUMBERS
+        }
+        return make_frame(columns, self.backend, self.index)
+
+    def __len__(self) -> int:
+        return len(self.point)
+
+    def __repr__(self) -> str:
+        means = ", ".join(f"{width:.5g}" for width in to_array(self.width).mean(axis=0))
+        shown = f"{len(self):,} boxes: alpha = {self.alpha!r}, mean widths {means}"
+        if self.certificate is None:
+            return shown
+        coverage = self.certificate.coverage
+        return f"{shown}, guaranteed coverage {rounded_down(coverage) if coverage else 'none'}"
+
+
 def _listed(values: Any, form: str) -> str:
     """One value, or a tuple of them separated by commas."""
     return ", ".join(map(form.format, values if isinstance(values, tuple) else (values,)))

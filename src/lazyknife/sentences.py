@@ -12,6 +12,7 @@ EXPECT = {
     "lower": "Expect {about} {share} of the true y to be at least the lower limit.",
 }
 EXPECT_CLASSES = "Expect at least {share} of the sets to contain the true class."
+EXPECT_BOXES = "Expect about {share} of the boxes to contain all outputs of the true y."
 GUARANTEE = "Guaranteed: at least {coverage}, for {rows}."
 NO_GUARANTEE = "No coverage is guaranteed"
 VACUOUS = "The guarantee is vacuous"
@@ -21,6 +22,7 @@ DETAILS = "print(certificate.details) shows what it assumes"
 ANY_ROW = "any new row"
 IN_GROUPS = "{rows}, in each group"
 IF_RIGHT = "{rows}, if the weights are right"
+NEW_CLUSTER = "any new row of a new cluster, clusters counting alike"
 POOL_ROWS = "the rows passed as X_pool, and no others"
 REFUSED = "a fit or certificate that is refused counts as covered"
 MARGINAL = (
@@ -86,6 +88,10 @@ ONLY_SEARCHED = "Nothing but these {count} settings was compared by looking at t
 EXCHANGEABLE = (
     "The training rows and the new row are exchangeable (for example, independent draws from the "
     "same distribution)."
+)
+CLUSTERS = (
+    "The clusters of the training rows and that of the new row are exchangeable (for example, "
+    "independent draws), and the new row is drawn from its cluster at random."
 )
 SHIFTED = (
     "Rows are independent draws; new rows differ from training rows in the distribution of their "

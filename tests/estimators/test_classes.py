@@ -21,6 +21,7 @@ from lazyknife.estimators.fit_outputs import streamed_outputs
 from lazyknife.intervals import kappa
 from lazyknife.intervals.streamed import Passes
 from lazyknife.tangent import Landmarks
+from several import laplace, refit
 
 FAST: dict[str, Any] = {"network": lk.wide("laplace", 1.0), "ridge": 0.3, "random_state": 0}
 PLAIN = FAST | {"scaling": None, "feature_weights": None}
@@ -35,24 +36,6 @@ def labelled(seed: int, n: int, classes: int = 3, features: int = 2) -> tuple[An
     y = values.argmax(axis=1)
     y[: 2 * classes] = np.arange(2 * classes) % classes
     return X, y
-
-
-def laplace(X: Any, Z: Any) -> Any:
-    """The kernel of ``PLAIN``."""
-    tangent = wide_tangent(lk.wide("laplace", 1.0), unscaled(1, X.shape[1])[0])
-    new, old = (tangent.features(torch.from_numpy(rows)) for rows in (X, Z))
-    found = tangent.kernel(new, old).numpy()
-    return found if X is not Z else found * (1 - np.eye(len(X))) + np.eye(len(X))
-
-
-def refit(X: Any, Y: Any, new: Any, ridge: float) -> Any:
-    """Values of a ridge with an intercept, for every column of Y, at new rows."""
-    n = len(X)
-    system = np.ones((n + 1, n + 1))
-    system[:n, :n] = laplace(X, X) + ridge * np.eye(n)
-    system[n, n] = 0.0
-    solved = np.linalg.solve(system, np.vstack([Y, np.zeros((1, Y.shape[1]))]))
-    return laplace(new, X) @ solved[:n] + solved[n]
 
 
 def behind(values: Any, label: int) -> Any:
@@ -242,8 +225,8 @@ def test_too_few_rows_keep_all_classes_and_say_so():
 @pytest.mark.parametrize(
     ("terms", "message"),
     [
-        ({"network": lk.mlp((3,))}, "classes take infinitely wide networks"),
-        ({"network": [lk.wide(), lk.mlp((3,))]}, "classes take infinitely wide networks"),
+        ({"network": lk.mlp((3,))}, "take infinitely wide networks"),
+        ({"network": [lk.wide(), lk.mlp((3,))]}, "take infinitely wide networks"),
         ({"construction": "full"}, "construction='full': choose from 'plus', 'minmax'"),
         ({"ridge": -1.0}, "ridge=-1.0: give a number above 0"),
     ],

@@ -21,6 +21,7 @@ from ..intervals import (
     is_own,
     kappa,
 )
+from ..intervals.constructions import clusters_miss
 from ..intervals.models import rounding_objections
 from ..networks import listed_networks, mlp, wide
 from ..records import INDEPENDENT, PrivacyCurve, RoundedModels, Side
@@ -292,3 +293,40 @@ class Noted:
         found, names = self.certify(alpha=alpha, **terms), ", ".join(self.names)
         remark = sentences.SET_LATER.format(names=names)
         return replace(found, remarks=(*found.remarks, remark))
+
+
+@dataclass(frozen=True)
+class Worded:
+    """Certificates of what is no interval: with a sentence and assumptions of their own."""
+
+    certify: Callable[..., Certificate]
+    expected: str
+    assumptions: Sentences = ()
+
+    def __call__(self, alpha: float, **terms: Any) -> Certificate:
+        found = self.certify(alpha=alpha, **terms)
+        expected = self.expected.format(share=sentences.percent(1 - alpha))
+        assumptions = (*found.assumptions, *self.assumptions)
+        return replace(found, expected=expected, assumptions=assumptions)
+
+
+@dataclass(frozen=True)
+class Clustered:
+    """Certificates for a row of a new cluster, where whole clusters are left out."""
+
+    certify: Callable[..., Certificate]
+    clusters: int
+
+    def __call__(self, alpha: float, about: About = NOTHING_ELSE, **terms: Any) -> Certificate:
+        own = about._replace(
+            n=None,
+            miss=self.miss,
+            rows=sentences.NEW_CLUSTER,
+            subject=f", {self.clusters} clusters",
+            exchangeable=sentences.CLUSTERS,
+        )
+        return self.certify(alpha=alpha, about=own, **terms)
+
+    def miss(self, alpha: float) -> float:
+        """The bound of a level."""
+        return clusters_miss(alpha, self.clusters)

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from ..compute import Machine, available, steps, track
 from ..ridge.system import OwnRidges
-from .likelihood import Together, leave_one_out_values
+from .likelihood import Together, Values, leave_one_out_values
 from .space import CandidateKernels, Grid, GridPoint, Work
 
 Numbers = NDArray[np.float64]
@@ -101,8 +101,9 @@ class PointValues:
         K, ridges, outputs = kernels()
         targets = torch.atleast_2d(self.y) - outputs[:, None]
         found = leave_one_out_values(K, ridges, targets, self.intercept, self.folds)
-        if self.together is not None:
-            found = self.together(found)
+        if self.together is not None:  # first that of all outputs, then their own
+            pairs = zip(self.together(found), found, strict=True)
+            found = Values(*(torch.cat(pair, dim=1) for pair in pairs))
         values, noise = (each.cpu().numpy() for each in found)
         return values, noise
 
@@ -117,6 +118,9 @@ class SearchResult(NamedTuple):
     starting: Numbers  # the best value of each network at the start, shape (models, networks)
     scales: NDArray[np.int_]  # of y, shape (models,)
     evaluated: int  # number of factorisations
+    # Values of each output there, where there are several, and bounds on their rounding; each has
+    # shape (models, outputs).
+    outputs: tuple[Numbers, Numbers]
 
 
 class _Descent:
@@ -270,7 +274,13 @@ def coordinate_search(
     points = [descent.points[k] for k in each]
     ridges = np.array([values.kernels.ridge(point) for point in points])
     found = descent.values[each], descent.doubtful[each], starting[each]
-    return SearchResult(points, ridges, *found, descent.scales[each], len(values.memo))
+    stands = [
+        [part[1:, model.left_out] for part in values.memo[model.frame, point]]
+        for model, point in zip(models, points, strict=True)
+    ]
+    own, noise = (np.stack(part) for part in zip(*stands, strict=True))
+    scales = descent.scales[each]
+    return SearchResult(points, ridges, *found, scales, len(values.memo), (own, noise))
 
 
 def choose_ridges(

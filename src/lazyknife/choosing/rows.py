@@ -66,6 +66,16 @@ def draw_part(n: int, seed: int, rows: int = SEARCHED) -> Tensor:
     return torch.nonzero(coins < rows / n)[:, 0]
 
 
+def first_of_each(sets: Sequence[Tensor], rows: int) -> Tensor:
+    """The first rows of every set, about so many in all.
+
+    How many of each depends on the number of sets and not on their sizes, of which a model that
+    leaves a set out must know nothing.
+    """
+    count = -(-rows // len(sets))
+    return torch.cat([own[:count] for own in sets]).sort().values
+
+
 def places_in(
     part: Tensor, n: int, sets: Sequence[Tensor] | None
 ) -> tuple[list[Tensor] | None, list[int]]:

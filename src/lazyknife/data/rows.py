@@ -207,8 +207,8 @@ def check_features(X: Any, estimator: Any, *, name: str = "X", min_rows: int = 1
         raise ValueError(f"{first}: {way_out}") from None
 
 
-def check_target(y: Any, X: Values, estimator: Any) -> NDArray[np.float64]:
-    """Return y as a float64 vector as long as X."""
+def check_target(y: Any, X: Values, estimator: Any, several: bool = False) -> NDArray[np.float64]:
+    """Return y as a float64 vector as long as X, or, of ``several`` outputs, (n, outputs)."""
     if y is None:
         raise ValueError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None"
@@ -216,7 +216,8 @@ def check_target(y: Any, X: Values, estimator: Any) -> NDArray[np.float64]:
     values = np.asarray(plain(y, "y"))
     if values.ndim == 2 and values.shape[1] == 1:
         warn(COLUMN, DataConversionWarning)
-    vector = column_or_1d(values)
+    outputs = several and values.ndim == 2 and values.shape[1] > 1
+    vector = values if outputs else column_or_1d(values)
     check_consistent_length(X, vector)
     return finite_numbers(vector, "y")
 

@@ -51,6 +51,7 @@ from ..intervals import (
     rows_needed,
 )
 from ..intervals.asked import one_sided
+from ..intervals.outputs import OutputModels
 from ..memory import noticing_memory
 from ..records import Array, Ends, Predictor, Side, to_array
 from ..results import Intervals
@@ -62,6 +63,7 @@ from .questions import (
     Groups,
     about_rows,
     answer,
+    cluster_codes,
     refuse_in_streams,
     refuse_nan,
     refuse_with_dask,
@@ -181,6 +183,8 @@ class RowsMixin(SaveMixin, CertifiedMixin):
     n_samples_fit_: int
     sample_: Array  # rows as they were read, or scaled by the user; at most 2,000 of them
     _when_few = "the intervals are infinite"
+    _several_outputs = False  # whether y may have several columns
+    _takes_clusters = False  # whether whole clusters of rows can be left out
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Let errors of wrong arguments name the method alone, not an inner class of ours."""
@@ -198,6 +202,9 @@ class RowsMixin(SaveMixin, CertifiedMixin):
     def _takes_categories(self, rows: Values) -> bool:
         """Whether the models take rows with codes of categories and missing values."""
         return False
+
+    def _check_outputs(self, shape: tuple[int, ...]) -> None:
+        """Refuse settings that y with several columns does not support."""
 
     def _learns_from_covariates(self) -> bool:
         """Whether the estimator learns from rows without labels, beyond scaling."""
@@ -339,6 +346,7 @@ class IntervalRegressor(RegressorMixin, RowsMixin):  # type: ignore[misc]
     nu: float = 0.0
     loo_: Predictor
     groups_: Groups | None = None  # of the rows that models leave out
+    clusters_: NDArray[np.intp] | None = None  # the cluster of each row
     # Those of ``sample_``, which are left out: their places among the rows that are, their numbers
     # among all rows, and they as given.
     kept_: NDArray[np.intp]
@@ -374,6 +382,7 @@ class IntervalRegressor(RegressorMixin, RowsMixin):  # type: ignore[misc]
         X_unlabeled: Any = None,
         *,
         groups: Any = None,
+        clusters: Any = None,
     ) -> Self:
         """Fit the network and all its leave-one-out models.
 
@@ -384,7 +393,8 @@ class IntervalRegressor(RegressorMixin, RowsMixin):  # type: ignore[misc]
             that the network takes. A ``torch.utils.data.DataLoader`` or an iterator of batches
             ``(X, y)`` is read to its end; y is then None.
         y
-            Targets, shape (n,).
+            Targets, shape (n,); for ``LazyJackknifeRegressor`` also (n, outputs), and then
+            ``predict_box`` gives intervals that hold together.
         X_pool
             The rows to predict later, without labels. A fitted ``scaling`` is then fitted on
             X and these together, a base that uses covariates learns from them, and the
@@ -395,12 +405,16 @@ class IntervalRegressor(RegressorMixin, RowsMixin):  # type: ignore[misc]
         groups
             A label for each row, for intervals with a guarantee in each group; several columns for
             groups of several kinds; or names of columns of X, which remain features.
+        clusters
+            A label for each row, or the name of a column of X, for rows that come in clusters, such
+            as pupils of schools: models leave whole clusters out, and intervals have a guarantee
+            for rows of new clusters.
 
         """
         if is_dask(X):
-            refuse_with_dask(groups=groups)
+            refuse_with_dask(groups=groups, clusters=clusters)
             return self._fit_collection(X, y, X_pool, X_unlabeled)
-        return self._fit_checked(X, y, X_pool, X_unlabeled, groups)
+        return self._fit_checked(X, y, X_pool, X_unlabeled, groups, clusters)
 
     def _fit_collection(self, X: Any, y: Any, X_pool: Any, X_unlabeled: Any) -> Self:
         """Fit to a Dask collection."""
@@ -410,16 +424,27 @@ class IntervalRegressor(RegressorMixin, RowsMixin):  # type: ignore[misc]
         )
 
     @noticing_memory
-    def _fit_checked(self, X: Any, y: Any, X_pool: Any, X_unlabeled: Any, groups: Any) -> Self:
+    def _fit_checked(
+        self, X: Any, y: Any, X_pool: Any, X_unlabeled: Any, groups: Any, clusters: Any
+    ) -> Self:
         self._check_settings()
+        if clusters is not None and not (self._takes_clusters and groups is None):
+            other = "groups" if self._takes_clusters else type(self).__name__
+            raise ValueError(f"clusters does not support {other}: use LazyJackknifeRegressor alone")
         X, y = rows_and_targets(X, y)
         given = prepare(self, X, y, all_rows(X_pool), all_rows(X_unlabeled))
         found = None if groups is None else Groups.of(groups, X, len(given.y))
+        codes = None if clusters is None else cluster_codes(clusters, X, len(given.y))
+        if codes is not None:
+            own = [torch.from_numpy(np.flatnonzero(codes == k)) for k in range(codes.max() + 1)]
+            given = given._replace(clusters=tuple(own))
         fitted = self._fit(given)
         self._set_fitted(X, given, fitted)
+        self.clusters_ = codes
         left_out = np.arange(len(given.y)) if fitted.left_out is None else fitted.left_out
         self.groups_ = None if found is None else found.some(left_out)
-        self.kept_ = np.arange(len(left_out))[kept_places(len(left_out), 1)]
+        every = np.arange(len(left_out))
+        self.kept_ = every if codes is not None else every[kept_places(len(left_out), 1)]
         self.kept_numbers_ = left_out[self.kept_]
         self.kept_rows_ = take(X, self.kept_numbers_)
         self.sample_ = self._comparable(self.kept_rows_)[0]
@@ -511,6 +536,7 @@ class IntervalRegressor(RegressorMixin, RowsMixin):  # type: ignore[misc]
 
         """
         check_is_fitted(self)
+        refuse_outputs(self.loo_)
         shown = self._levels(alpha)
         asked = Asked.of(shown if isinstance(shown, tuple) else (shown,), side)
         if is_dask(X):
@@ -520,7 +546,7 @@ class IntervalRegressor(RegressorMixin, RowsMixin):  # type: ignore[misc]
             found: Intervals = ends_by_partition(self, X, shown)
             return found
         if is_stream(X):
-            refuse_in_streams(groups=groups, weights=weights)
+            refuse_in_streams(groups=groups, weights=weights, clusters=self.clusters_)
             certified = self._certificates(asked)
             self._warn_of_infinite(asked)
             return (self._intervals(batch_rows(batch), asked, shown, certified) for batch in X)
@@ -544,6 +570,7 @@ class IntervalRegressor(RegressorMixin, RowsMixin):  # type: ignore[misc]
 
         """
         check_is_fitted(self)
+        refuse_outputs(self.loo_)
         refuse_with_dask(predict_distribution=X if is_dask(X) else None)
         if self.construction != "plus":
             raise ValueError(
@@ -606,6 +633,12 @@ class IntervalRegressor(RegressorMixin, RowsMixin):  # type: ignore[misc]
     def _ends(self, loo: Any, X: Tensor, ranks: Sequence[int]) -> Ends:
         """Point predictions, (m,), and both ends, (m, levels), of scaled rows."""
         return find_construction(self.construction).ends(loo, X, ranks)
+
+
+def refuse_outputs(loo: Any) -> None:
+    """Refuse intervals of one output where there are several."""
+    if isinstance(loo, OutputModels):
+        raise ValueError(f"y has {len(loo.columns)} outputs: call predict_box for all of them")
 
 
 def _same(value: Any, other: Any) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -16,11 +16,9 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from .. import sentences
-from ..certificate import Certificate
-from ..choosing.candidates import Candidate, default_networks, is_narrow
+from ..certificate.certify import Worded
 from ..choosing.likelihood import of_one_scale
 from ..choosing.record import ChosenSettings
-from ..choosing.rows import MANY, Leaving
 from ..compute import Device
 from ..data.checks import check_choice
 from ..data.encoder import TableEncoder
@@ -30,15 +28,13 @@ from ..data.targets import Target, find_target
 from ..intervals import kappa
 from ..intervals.classes import SETS, ClassModels
 from ..memory import noticing_memory
-from ..networks import is_known, listed_networks, wide
+from ..networks import wide
 from ..records import INDEPENDENT, Array
 from .base import Levels, RowsMixin, ScalingName, Transformer, Values
-from .fit_input import Fitted, Given, RandomState, prepare
-from .fit_outputs import OutputsStep
+from .fit_input import Fitted, RandomState, prepare
+from .fit_outputs import check_networks, leaving_of, outputs_step
 from .lazy import LazyJackknifeRegressor
 from .questions import Asked
-
-FEWEST = 4  # rows that can choose
 
 
 @dataclass(eq=False, repr=False)
@@ -116,12 +112,7 @@ class LazyJackknifeClassifier(ClassifierMixin, RowsMixin):  # type: ignore[misc]
 
     def _check_settings(self) -> None:
         check_choice("construction", self.construction, SETS)
-        every = listed_networks(self.network)
-        if self.network is not None and not all(isinstance(one, wide) for one in every or [None]):
-            raise TypeError(
-                f"network={self.network!r}: classes take infinitely wide networks: give "
-                "wide('laplace'), a list of such networks, or None"
-            )
+        check_networks(self.network, 0)
         self._lazy()._check_settings()
 
     def _target(self) -> Target:
@@ -134,7 +125,7 @@ class LazyJackknifeClassifier(ClassifierMixin, RowsMixin):  # type: ignore[misc]
         return self._lazy()._scaling_for(rows, source)
 
     def _rows_left(self, n: int) -> int:
-        return Leaving.choosing(n).rows
+        return leaving_of(n).rows
 
     def fit(self, X: Any, y: Any) -> Self:
         """Fit all leave-one-out models of all classes.
@@ -154,13 +145,14 @@ class LazyJackknifeClassifier(ClassifierMixin, RowsMixin):  # type: ignore[misc]
         self._check_settings()
         classes, codes = self._labels(y)
         given = prepare(self, X, codes, None, None)
-        step = self._step(given)
-        columns, choice, left_out = step.outputs(given.X, torch.eye(len(classes)).double()[codes])
-        models = ClassModels(columns, torch.from_numpy(codes)[left_out])
-        leaving = Leaving.choosing(len(codes))
+        step = outputs_step(self._lazy(), given, "constant", of_one_scale)
+        solved = step.outputs(given.X, torch.eye(len(classes)).double()[codes])
+        models = ClassModels(solved.columns, torch.from_numpy(codes)[solved.left_out])
+        leaving = leaving_of(len(codes))
         certifier = self._lazy()._certifier(given, INDEPENDENT, models, leaving, step.scaled)
-        found = {"classes_": classes, "choice_": choice}
-        return self._set_fitted(X, given, Fitted(models, OfClasses(certifier), found))
+        certify = Worded(certifier, sentences.EXPECT_CLASSES, (sentences.KNOWN_CLASSES,))
+        found = {"classes_": classes, "choice_": solved.choice}
+        return self._set_fitted(X, given, Fitted(models, certify, found))
 
     def _labels(self, y: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
         """The classes, and which of them each row has."""
@@ -181,36 +173,6 @@ class LazyJackknifeClassifier(ClassifierMixin, RowsMixin):  # type: ignore[misc]
                 f"y has one class, {classes.tolist()}: give rows of at least 2 classes"
             )
         return classes, codes
-
-    def _step(self, given: Given) -> OutputsStep:
-        """The lazy step for these rows."""
-        if given.X.dim() != 2 or not given.X.is_floating_point():
-            raise ValueError("X: classes take rows of numbers, shape (n, features), or frames")
-        if (n := len(given.X)) < FEWEST:
-            raise ValueError(f"X has {n} rows (n_samples={n}): give at least {FEWEST}")
-        networks = listed_networks(self.network) or default_networks(given.X, symmetric=False)
-        if n > MANY and not all(map(is_known, networks)):
-            raise ValueError(
-                f"network={self.network!r}: with more than {MANY:,} rows, classes take networks of "
-                "lazyknife.networks.KINDS, not kernel functions: use these, or fewer rows"
-            )
-        lazy = self._lazy()
-        return OutputsStep(
-            candidates=[Candidate(str(each), each) for each in networks],
-            ridge=None if isinstance(self.ridge, str) else float(self.ridge),
-            intercept=self.fit_intercept,
-            scaled=isinstance(self.scaling, str) and self.scaling == "auto",
-            seed=given.seeds.lazy,
-            machine=lazy._machine(),
-            nominal=given.nominal,
-            widths="constant",
-            any_scale=False,
-            construction=self.construction,
-            relevance=self.feature_weights is not None and is_narrow(given.X),
-            folds=lazy.folds,
-            progress=self.verbose,
-            together=of_one_scale,
-        )
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most likely class of each row, shape (m,)."""
@@ -270,16 +232,3 @@ class LazyJackknifeClassifier(ClassifierMixin, RowsMixin):  # type: ignore[misc]
         (found,) = self._by_blocks(lambda block: (self.loo_.point(block),), self._rows(X))
         values: Array = found.cpu().numpy()
         return values
-
-
-@dataclass(frozen=True)
-class OfClasses:
-    """Certificates in the words of classes."""
-
-    certify: Callable[..., Certificate]
-
-    def __call__(self, alpha: float, **terms: Any) -> Certificate:
-        found = self.certify(alpha=alpha, **terms)
-        expected = sentences.EXPECT_CLASSES.format(share=sentences.percent(1 - alpha))
-        assumptions = (*found.assumptions, sentences.KNOWN_CLASSES)
-        return replace(found, expected=expected, assumptions=assumptions)

@@ -78,6 +78,7 @@ class Given(NamedTuple):
     target: Target  # the scale of the models
     # Which features are codes of categories, of which only equality matters; None: none.
     nominal: tuple[bool, ...] | None = None
+    clusters: tuple[Tensor, ...] | None = None  # the rows of each, which are left out together
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -106,7 +107,9 @@ def prepare(estimator: IntervalRegressor, X: Any, y: Any, X_pool: Any, X_unlabel
     raw = is_transformer(estimator.scaling)
     reader = make_reader(X, (X_pool, X_unlabeled), estimator.encoding, raw)
     rows = reader(X, estimator, min_rows=2)
-    labels = check_target(y, rows, estimator)
+    labels = check_target(y, rows, estimator, estimator._several_outputs)
+    if labels.ndim == 2:
+        estimator._check_outputs(labels.shape)
     target = estimator._target().check(labels)
     seeds = Seeds.of(estimator.random_state)
     apart = estimator._rows_apart(len(rows), seeds)

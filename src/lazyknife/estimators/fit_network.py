@@ -15,7 +15,7 @@ from ..intervals import Construction, find_construction
 from ..intervals.full_conformal import FullModels
 from ..losses import SQUARED, Loss
 from ..ridge.convex import working_targets, working_weights
-from ..ridge.folds import draw_folds, refits_folds
+from ..ridge.folds import Folds, draw_folds, refits_folds
 from ..ridge.problem import GRID_POINTS, Problem, Visit, make_system, ridge_grid, typical_size
 from ..ridge.readout import LinearModels
 from ..ridge.system import OwnRidges
@@ -37,7 +37,7 @@ class LazyStep:
     readout: str = "tangent"
     construction: str | Construction = "plus"
     widths: str | Widths = "constant"
-    folds: int = 10
+    folds: Folds = 10
     loss: Loss = SQUARED
     features: FeatureMap = EXACT  # the exact tangent features, or a map of them
     seed: int = 0  # of the features, the folds, and the synthetic rows that scale the grid of λ
@@ -103,7 +103,8 @@ class LazyStep:
             squares = 3
             if self._construction.uses_folds:
                 squares = SQUARES
-                matrices -= refits_folds(n, size, self.folds)  # the models are few
+                count = len(self.folds) if isinstance(self.folds, tuple) else self.folds
+                matrices -= refits_folds(n, size, count)  # the models are few
             needed = matrices * n * (size + 1) + squares * size**2
             what = f"{size:,} features of {n:,} rows"
             remedy = "use features=Sketch with fewer dimensions"

@@ -7,29 +7,73 @@ rows are set aside, the sums of landmark features serve all targets, too.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ..choosing.candidates import Candidate, default_networks, is_narrow
+from ..choosing.likelihood import Together
 from ..choosing.record import ChosenSettings
-from ..choosing.rows import MANY, SEARCHED, drawn_part
+from ..choosing.rows import ENOUGH, MANY, SEARCHED, Leaving, drawn_part
 from ..compute import few_threads, one_thread
 from ..intervals.streamed import LeftOut, Passes, StreamedModels
-from ..records import RoundedModels
+from ..networks import is_known, listed_networks, wide
+from ..records import Array, RoundedModels
 from ..ridge.streamed import Sums
 from ..tangent import Landmarks, WideTangent
+from .fit_input import Given
 from .fit_per_model import MATRICES, ChoosingStep, _Place
 from .fit_shared import landmarks_of
+
+if TYPE_CHECKING:
+    from .lazy import LazyJackknifeRegressor
+
+FEWEST = 4  # rows that can choose
 
 
 class Outputs(NamedTuple):
     """What the step gives."""
 
     columns: tuple[RoundedModels, ...]  # the models of each target
+    # For each model the typical size of errors of each target, up to a common factor, (n, targets),
+    # and a bound on their relative error by rounding, (n,).
+    units: Tensor
+    unit_error: Tensor
     choice: ChosenSettings
     left_out: Tensor  # numbers of the rows that are left out, in order
+
+
+def leaving_of(n: int) -> Leaving:
+    """Which of n rows are left out: as for one target, but few enough for all their models."""
+    found = Leaving.choosing(n)
+    rows = min(found.rows, ENOUGH)
+    return found if rows == found.rows else Leaving(rows, n - rows)
+
+
+def check_networks(network: Any, n: int) -> tuple[wide, ...]:
+    """The candidates for several targets of n rows, none for the default; refuse others."""
+    every = listed_networks(network) or ()
+    if network is not None and not (every and all(isinstance(one, wide) for one in every)):
+        raise TypeError(
+            f"network={network!r}: classes, clusters and several outputs take infinitely wide "
+            "networks: give wide('laplace'), a list of such networks, or None"
+        )
+    if n > MANY and not all(map(is_known, every)):
+        raise ValueError(
+            f"network={network!r}: with more than {MANY:,} rows, classes and several outputs take "
+            "networks of lazyknife.networks.KINDS, not kernel functions: use these, or fewer rows"
+        )
+    return tuple(one for one in every if isinstance(one, wide))
+
+
+def units_of(values: Array) -> Tensor:
+    """The scale of each target's errors, up to a factor of each model, (models, targets).
+
+    Criteria, log(rᵀc/ν) and what targets have in common, differ by twice its logarithm.
+    """
+    return torch.from_numpy((values - values.mean(axis=1, keepdims=True)) / 2).exp()
 
 
 @dataclass(frozen=True)
@@ -48,7 +92,9 @@ class OutputsStep(ChoosingStep):
         with few_threads(n):
             columns = [self._solve(X, y, sets, frames, found, (None,)) for y in Y.T.contiguous()]
         choice = self._choice(found, (self.widths,), n, searched, X.shape[1])
-        return Outputs(tuple(columns), choice, torch.arange(n))
+        values, noise = (part[:-1] for part in found.outputs)
+        units = units_of(values), torch.from_numpy(noise.max(axis=1))
+        return Outputs(tuple(columns), *units, choice, torch.arange(n))
 
     def _parted(self, X: Tensor, Y: Tensor) -> Outputs:
         """A part of the rows chooses for all models, and trains them, but is not left out."""
@@ -57,7 +103,7 @@ class OutputsStep(ChoosingStep):
         what = f"fitting {targets} targets of {n:,} rows"
         self.machine.check_fits(needed, what, "use fewer rows")
         own = torch.from_numpy(drawn_part(n, self.seed))
-        rest = torch.from_numpy(np.delete(np.arange(n), own.numpy()))
+        rest = torch.from_numpy(np.delete(np.arange(n), own.numpy())[: leaving_of(n).rows])
         few, frames = own[:SEARCHED], self.frames(X[own], [torch.arange(0)], True)
         with few_threads(len(few)):
             found = self._search(X[few], Y[few], frames, [len(few)], None)
@@ -66,9 +112,40 @@ class OutputsStep(ChoosingStep):
         basis = Landmarks.of(tangent, X[own[:landmarks]])
         passes = Passes(basis, float(found.ridges[-1]), self.intercept, 0.0)
         with one_thread():
-            columns = streamed_outputs(passes, X, Y, rest, Y[own].mean(dim=0) * self.intercept)
-        choice = self._choice(found, (self.widths,), len(rest), len(few), X.shape[1])
-        return Outputs(columns, replace(choice, landmarks=basis.size), rest)
+            centers = Y[own].mean(dim=0) * self.intercept
+            columns = streamed_outputs(passes, X, Y, rest, centers)
+        units = units_of(found.outputs[0][-1:]).repeat(len(rest), 1), Y.new_zeros(len(rest))
+        choice = self._choice(found, ("constant",), len(rest), len(few), X.shape[1])
+        return Outputs(columns, *units, replace(choice, landmarks=basis.size), rest)
+
+
+def outputs_step(
+    settings: LazyJackknifeRegressor, given: Given, widths: str, together: Together | None
+) -> OutputsStep:
+    """The lazy step for several targets of these rows; refuse rows that cannot have one."""
+    if given.X.dim() != 2 or not given.X.is_floating_point():
+        raise ValueError(
+            "X: classes and several outputs take rows of numbers, shape (n, features), or frames"
+        )
+    if (n := len(given.X)) < FEWEST:
+        raise ValueError(f"X has {n} rows (n_samples={n}): give at least {FEWEST}")
+    chosen = check_networks(settings.network, n) or default_networks(given.X, symmetric=False)
+    return OutputsStep(
+        candidates=[Candidate(str(each), each) for each in chosen],
+        ridge=None if isinstance(settings.ridge, str) else float(settings.ridge),
+        intercept=settings.fit_intercept,
+        scaled=isinstance(settings.scaling, str) and settings.scaling == "auto",
+        seed=given.seeds.lazy,
+        machine=settings._machine(),
+        nominal=given.nominal,
+        widths=widths,
+        any_scale=False,
+        construction=settings.construction,
+        relevance=settings.feature_weights is not None and is_narrow(given.X),
+        folds=settings.folds,
+        progress=settings.verbose,
+        together=together,
+    )
 
 
 def streamed_outputs(

@@ -21,7 +21,15 @@ from ..choosing.candidates import CandidateStep, is_narrow, wide_tangent
 from ..choosing.likelihood import Together
 from ..choosing.per_model import ModelSearch, PointValues, SearchResult, coordinate_search, grouped
 from ..choosing.record import ChosenSettings
-from ..choosing.rows import MANY, SEARCHED, SHARED, draw_part, places_in, rows_apart
+from ..choosing.rows import (
+    MANY,
+    SEARCHED,
+    SHARED,
+    draw_part,
+    first_of_each,
+    places_in,
+    rows_apart,
+)
 from ..choosing.shape import Errors, choose_factors, errors_of, joined
 from ..choosing.space import CandidateKernels, Exponents, GridPoint, weights_of
 from ..choosing.target_scale import NO_SCALES, ScalesOfY, on_scale, scales_of_y
@@ -31,7 +39,7 @@ from ..data.own_scaling import FeatureScales
 from ..intervals import Construction, find_construction
 from ..intervals.chosen import ChosenModels, Group, OtherScale, some_of
 from ..records import RoundedModels
-from ..ridge.folds import draw_folds
+from ..ridge.folds import Folds, draw_folds
 from ..ridge.problem import System
 from ..ridge.readout import LinearModels
 from ..ridge.system import Indefinite, OwnRidges, Ridge
@@ -69,7 +77,7 @@ class ChoosingStep(CandidateStep):
 
     construction: str | Construction
     relevance: bool  # whether a weight for each feature is searched
-    folds: int
+    folds: Folds
     progress: bool = False
     searched: int = SEARCHED  # rows that the search uses, on average, where there are more
     together: Together | None = None  # of y of several outputs: from their criteria to one
@@ -77,7 +85,7 @@ class ChoosingStep(CandidateStep):
     def models(self, X: Tensor, y: Tensor) -> tuple[RoundedModels, ChosenSettings]:
         """Choose, solve at every place where some model stands, and join the models."""
         n = len(y)
-        if n > MANY:
+        if n > MANY and not isinstance(self.folds, tuple):
             return self._shared(X, y)
         sets, frames, scales, found, searched = self._searched(X, y)
         with few_threads(n):
@@ -97,6 +105,8 @@ class ChoosingStep(CandidateStep):
         sets = draw_folds(n, self.folds, self.seed) if uses_folds else torch.arange(n).split(1)
         frames = self.frames(X, [*sets, torch.arange(0)], is_narrow(X))
         part = draw_part(n, self.seed, self.searched)
+        if isinstance(self.folds, tuple):
+            part = first_of_each(sets, self.searched)
         folds, columns = places_in(part, n, sets if uses_folds else None)
         scales = self._scales_of_y(y[part], folds)
         with few_threads(len(part)):

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from ..base import BaseMethod, check_base, check_trainable
+from ..base import BaseMethod, Public, check_base, check_trainable
 from ..base.privacy import composed
 from ..certificate import Certifier, lazy_claim
-from ..certificate.certify import start_assumptions
+from ..certificate.certify import Clustered, Worded, start_assumptions
 from ..certificate.plan import LARGEST_N, rows_in_all
 from ..choosing.candidates import (
     MOST_ROWS,
@@ -24,6 +25,7 @@ from ..choosing.candidates import (
     default_networks,
     is_narrow,
 )
+from ..choosing.likelihood import of_own_scales
 from ..choosing.record import ChosenSettings
 from ..choosing.rows import MANY, Leaving, drawn_part, part_of
 from ..compute import Device, Machine, machine_for
@@ -32,24 +34,27 @@ from ..data.checks import (
     check_choice,
     check_flag,
     check_folds,
+    check_level,
     check_positive_int,
     check_reasonable,
 )
 from ..data.encoder import TableEncoder
-from ..data.rows import to_tensor
+from ..data.rows import backend_of, give_back, row_labels, to_tensor
 from ..data.scaling import Source, unlike_columns
 from ..data.targets import Function, Target, find_target
 from ..errors import warn
-from ..intervals import CONSTRUCTIONS, Construction, find_construction
+from ..intervals import CONSTRUCTIONS, Construction, find_construction, kappa
 from ..intervals.models import rounding_share
+from ..intervals.outputs import OutputModels
 from ..intervals.streamed import CompactModels
 from ..losses import LOSSES, Loss, find_loss
 from ..networks import DEFAULT, Network, build, is_known, listed_networks, mlp, wide
 from ..networks.building import CODES
-from ..records import Base, PrivacyCurve, RoundedModels
+from ..records import INDEPENDENT, Base, PrivacyCurve, RoundedModels
+from ..results import Boxes
 from ..ridge.readout import READOUTS, LinearModels
 from ..ridge.widths import WIDTHS
-from ..sentences import domain
+from ..sentences import EXPECT_BOXES, domain
 from ..tangent import (
     EXACT,
     FEATURES,
@@ -72,13 +77,35 @@ from .fit_dask import fit_collection
 from .fit_full import FullStep
 from .fit_input import Fitted, Given, RandomState, Seeds
 from .fit_network import LazyStep
+from .fit_outputs import leaving_of, outputs_step
 from .fit_per_model import ChoosingStep
 from .fit_shared import PartedStep, is_parted
+from .questions import Asked, refuse_nan
 
 # A network, or a list of candidates.
 Networks = Network | wide | Sequence[Network | wide]
 MOST_STARTS = 10_000
 MORE_STARTS = "The mean of so many networks no longer changes; each of them takes time and memory"
+# What settings may be where y has several outputs.
+ONE_OUTPUT: dict[str, tuple[Any, ...]] = {
+    "construction": ("plus", "minmax"),
+    "readout": ("tangent",),
+    "loss": ("squared",),
+    "features": (None,),
+    "parameters": ("all",),
+    "n_starts": (1,),
+    "target_transform": ("auto", None),
+    "bounds": (None,),
+}
+# The same where whole clusters are left out.
+SINGLE_ROWS: dict[str, tuple[Any, ...]] = {
+    "construction": ("plus",),
+    "widths": (None, "constant"),
+    **{
+        name: ONE_OUTPUT[name] for name in ("readout", "loss", "features", "parameters", "n_starts")
+    },
+}
+FEWEST_CLUSTERS = 3
 LARGEST_SHARE = 1.0  # of what rounding may move the ends of a loss without a closed form
 
 
@@ -238,6 +265,8 @@ class LazyJackknifeRegressor(IntervalRegressor):
     ridge_: NDArray[np.float64] = field(init=False)
     widths_: str = field(init=False)
     rounding_: float = field(init=False)
+
+    _several_outputs = _takes_clusters = True
 
     # The settings, and which of them go together.
 
@@ -449,7 +478,108 @@ class LazyJackknifeRegressor(IntervalRegressor):
         self._check_settings()
         return self._set_fitted(*fit_collection(self, X, y, X_pool, X_unlabeled))
 
+    def _require(self, allowed: Mapping[str, tuple[Any, ...]], what: str, remedy: str) -> None:
+        """Refuse settings that do not go with something else than one output of single rows."""
+        for name, values in allowed.items():
+            if (own := getattr(self, name)) not in values:
+                raise ValueError(
+                    f"{name}={own!r} does not support {what}: choose {name} from "
+                    f"{', '.join(map(repr, values))}{remedy}"
+                )
+        if not isinstance(self._base_method(), Public):
+            raise ValueError(f"base={self.base!r} does not support {what}: use Public()")
+
+    def _check_outputs(self, shape: tuple[int, ...]) -> None:
+        what, remedy = f"several outputs, y of shape {shape}", ", or fit each output on its own"
+        self._require(ONE_OUTPUT, what, remedy)
+
+    def _fit_clusters(self, given: Given, clusters: tuple[Tensor, ...]) -> Fitted:
+        """Leave whole clusters out."""
+        self._require(SINGLE_ROWS, "clusters", "")
+        (n, count), certain = (len(given.y), len(clusters)), given.target.chosen
+        if count < FEWEST_CLUSTERS:
+            raise ValueError(f"clusters has {count} labels: give rows of {FEWEST_CLUSTERS} or more")
+        if n > MOST_ROWS:
+            raise ValueError(
+                f"X has {n:,} rows, and clusters support at most {MOST_ROWS:,}: give some rows of "
+                f"each cluster, such as its first {MOST_ROWS // count}"
+            )
+        step = outputs_step(self, given, "constant", None)
+        step = replace(step, construction="cv+", folds=clusters, any_scale=certain)
+        loo, choice = step.models(given.X, given.y)
+        target = given.target
+        if choice.target_scale is not None:
+            target = target.on(choice.target_scale)
+            given = given._replace(y=to_tensor(target.forward(given.y.numpy())))
+        certifier = self._certifier(given, INDEPENDENT, loo, Leaving(n), step.scaled)
+        found = self._attributes("constant", loo, certifier, given.seeds, choice)
+        return Fitted(loo, Clustered(certifier, count), found, target)
+
+    def _attributes(
+        self,
+        widths: str,
+        loo: RoundedModels,
+        certifier: Certifier,
+        seeds: Seeds,
+        choice: ChosenSettings,
+    ) -> dict[str, Any]:
+        return {
+            "widths_": widths,
+            "rounding_": rounding_share(loo, self.alpha, certifier.size),
+            "seeds_": seeds,
+            "choice_": choice,
+            "ridge_": choice.ridge,
+        }
+
+    def _fit_outputs(self, given: Given) -> Fitted:
+        """Fit to y of several outputs, shape (n, outputs)."""
+        if given.clusters is not None:
+            raise ValueError("clusters does not support several outputs: fit each on its own")
+        if (constant := given.y.amin(dim=0) == given.y.amax(dim=0)).any():
+            column = int(constant.nonzero()[0])
+            raise ValueError(f"y[:, {column}] is constant: leave out outputs without variation")
+        n = len(given.y)
+        step = outputs_step(self, given, self._widths_for(n, ()), of_own_scales)
+        solved = step.outputs(given.X, given.y)
+        loo = OutputModels(solved.columns, solved.units, solved.unit_error)
+        sized = given._replace(y=given.y / solved.units.median(dim=0).values)
+        certifier = self._certifier(sized, INDEPENDENT, loo, leaving_of(n), step.scaled)
+        widths = step.widths if n <= MANY else "constant"
+        found = self._attributes(widths, loo, certifier, given.seeds, solved.choice)
+        certify = Worded(certifier, EXPECT_BOXES)
+        return Fitted(loo, certify, found, left_out=solved.left_out.numpy())
+
+    def predict_box(self, X: Any, alpha: float | None = None) -> Boxes:
+        """Boxes that contain all outputs of the true y together, for y of several outputs.
+
+        Parameters
+        ----------
+        X
+            Rows to predict.
+        alpha
+            The level; None is the estimator's own. Nothing is fitted again.
+
+        """
+        check_is_fitted(self)
+        loo = self.loo_
+        if not isinstance(loo, OutputModels):
+            raise ValueError("y has one output: call predict_interval")
+        level = check_level("alpha", self.alpha if alpha is None else alpha)
+        certificate = self.certify(alpha=level)
+        self._warn_of_infinite(Asked((level,)))
+        rows = to_tensor(self.scaling_(self._check_new(X)))
+        terms = kappa(level, len(loo.scores)), str(self.construction)
+        point, lower, upper = self._by_blocks(lambda block: loo.boxes(block, *terms), rows)
+        refuse_nan(point, lower, upper)
+        ends = (point, lower - self.nu, upper + self.nu)
+        point, lower, upper = (give_back(part, X) for part in ends)
+        return Boxes(point, lower, upper, level, row_labels(X), backend_of(X), certificate)
+
     def _fit(self, given: Given) -> Fitted:
+        if given.y.dim() == 2:
+            return self._fit_outputs(given)
+        if given.clusters is not None:
+            return self._fit_clusters(given, given.clusters)
         networks, seeds = self._candidates(given.X), given.seeds
         learn, left = map(torch.from_numpy, self._base_method().rows(len(given.y), seeds.rows))
         X, y = given.X[left], given.y[left]

@@ -115,6 +115,27 @@ def _codes(column: list[Any]) -> tuple[tuple[Any, ...], Codes]:
     return tuple(known), np.array(codes, dtype=np.intp)
 
 
+def cluster_codes(given: Any, X: Any, count: int) -> Codes:
+    """The number of each row's cluster, by a column of labels."""
+    columns = label_columns(given, X, count, "clusters")
+    if len(columns) > 1:
+        raise ValueError(f"clusters has {len(columns)} columns: give one label for each row")
+    return _codes(columns[0])[1]
+
+
+def in_clusters(asked: Asked, clusters: Codes, count: int) -> Asked:
+    """The question about so many rows of new clusters: every cluster has the same mass."""
+    sizes = np.bincount(clusters)
+    if any(kappa(level, len(sizes)) == 0 for level in asked.levels):
+        least = min(asked.levels)
+        warn(
+            f"{len(sizes)} clusters are too few for alpha={least:g}: the intervals are infinite. "
+            f"At least {rows_needed(least)} clusters are needed"
+        )
+    own = 1.0 / sizes[clusters]
+    return asked._replace(weights=(own, np.ones(count)), kept=np.arange(len(clusters)))
+
+
 class Asked(NamedTuple):
     """A question about some new rows."""
 
@@ -245,6 +266,11 @@ def require_models(model: IntervalRegressor, **asked: Any) -> None:
 
 def about_rows(model: IntervalRegressor, asked: Asked, X: Any, groups: Any, weights: Any) -> Asked:
     """The question with what was said about the new rows X."""
+    if model.clusters_ is not None:
+        for name, value in (("groups", groups), ("weights", weights)):
+            if value is not None:
+                raise ValueError(f"{name} does not support models that were fitted with clusters")
+        return in_clusters(asked, model.clusters_, count_rows(X))
     side = None if asked.side == "both" else asked.side
     require_models(model, side=side, groups=groups, weights=weights)
     if groups is not None:
@@ -386,7 +412,7 @@ def sorted_values(
 
 def refuse_nan(point: Tensor, *ends: Tensor) -> None:
     """Refuse to return points that are not finite, or ends that are not numbers."""
-    lost = ~point.isfinite()
+    lost = ~point.isfinite().reshape(len(point), -1).all(dim=1)
     for end in ends:
         lost |= end.isnan().any(dim=1)
     if lost.any():

@@ -110,7 +110,7 @@ _OPEN = (
 )
 _MODULES = (
     *("base", "certificate", "choosing", "data", "intervals", "losses", "networks", "records"),
-    *("ridge", "tangent", "estimators.baselines", "estimators.classifier", "estimators.fit_full"),
+    *("ridge", "tangent", "estimators.baselines", "estimators.fit_full"),
     "estimators.fit_input",
     "estimators.questions",
 )

@@ -16,7 +16,7 @@ from ..data.compression import Compression
 from ..records import Predictions, Side, rounded_up
 from ..ridge.readout import LinearModels
 from ..ridge.widths import Scales
-from ..tangent import WideTangent
+from ..tangent import Rows, WideTangent
 
 # Above the relative errors of a scale and back: neither changes a number by a larger factor.
 ULPS = 32 * torch.finfo(torch.float64).eps
@@ -157,9 +157,16 @@ class ChosenModels:
     def point(self, X: Tensor) -> Tensor:
         return self.full.point(X)
 
-    def scaled(self, X: Tensor) -> Predictions:
+    def rows_at(self, X: Tensor) -> list[Rows]:
+        """X in the basis of each group and, last, of the full model."""
         with few_threads(len(self.doubtful)):
-            found = [read.scaled(X) for read in self._reads]
+            return [read.basis.at(X) for read in (*self._reads, self.full)]
+
+    def scaled(self, X: Tensor, rows: Sequence[Rows] | None = None) -> Predictions:
+        """Everything that intervals are made of; ``rows``: those of ``rows_at``."""
+        own: Sequence[Rows | None] = (None,) * (1 + len(self.groups)) if rows is None else rows
+        with few_threads(len(self.doubtful)):
+            found = [read.scaled(X, at) for read, at in zip(self._reads, own, strict=False)]
             each = self._joined([part.each for part in found])
             scales = self._joined([part.scales.expand_as(part.each) for part in found])
             slack, stretch = (
@@ -170,7 +177,7 @@ class ChosenModels:
                 scales = scales * self.factors.at(X, each)
                 stretch = stretch + self.factors.error + self.factors.steepness * slack
             elsewhere = [(g.members, g.elsewhere) for g in self.groups if g.elsewhere is not None]
-            terms = (self.point(X), each, scales, stretch, slack)
+            terms = (self.full.point(X, own[-1]), each, scales, stretch, slack)
             return Predictions(*terms, elsewhere=elsewhere)
 
     @property

@@ -28,6 +28,7 @@ from torch import Tensor
 from .asked import one_sided
 from .constructions import SUMS
 from .order import kth_largest
+from .outputs import predictions_of, rows_at_once
 
 
 @dataclass(frozen=True)
@@ -53,11 +54,7 @@ class ClassModels:
 
     @property
     def rows_at_once(self) -> int:
-        return max(1, int(self.columns[0].rows_at_once) // (2 * len(self.columns)))
-
-    @property
-    def sharing(self) -> Any:
-        return getattr(self.columns[0], "sharing", None)
+        return rows_at_once(self.columns)
 
     @property
     def undetermined(self) -> int:
@@ -85,7 +82,7 @@ class ClassModels:
 
     def at(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """The same, and s_{−j}(x, c), rounded down, shape (m, n, classes)."""
-        found = [each.scaled(X) for each in self.columns]
+        found = predictions_of(self.columns, X)
         each = torch.stack([one.each for one in found], dim=2)
         slack = torch.stack([one.slack.expand(len(each)) for one in found]).amax(dim=0)
         others = best_others(each)

@@ -207,6 +207,18 @@ def plus_miss_of_any_seed(rank: int, n: int, folds: int) -> float:
     return 2 * rank / (n + 2)
 
 
+def clusters_miss(alpha: float, clusters: int) -> float:
+    """2α − 1/(K + 1) for a row of a new cluster, K clusters that are left out as a whole.
+
+    A row of cluster k has the mass 1/((K + 1)N_k). A row that is missed loses to rows of other
+    clusters of a mass of at most α − 1/(K + 1). Of two such rows in different clusters one loses to
+    the other at least; so their mass P has (P² − ΣP_k²)/2 ≤ (α − 1/(K + 1))P, P_k ≤ 1/(K + 1).
+    """
+    if kappa(alpha, clusters) == 0:
+        return 0.0
+    return min(1.0, 2 * alpha - 1 / (clusters + 1))
+
+
 def rank_miss(rank: int, n: int, folds: int) -> float:
     """κ/(n + 1)."""
     return rank / (n + 1)

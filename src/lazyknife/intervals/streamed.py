@@ -214,9 +214,9 @@ class FullModel:
         """Predictions of the full model."""
         return self.passes.features(X)[0] @ self.solved.weights + self.passes.center
 
-    def full_at(self, X: Tensor) -> FullPrediction:
-        """The full model at some rows, and L⁻¹φ of them."""
-        rows, norms = self.passes.features(X)
+    def full_at(self, X: Tensor, features: tuple[Tensor, Tensor] | None = None) -> FullPrediction:
+        """The full model at some rows, and L⁻¹φ of them; ``features`` are φ and ‖φ‖²."""
+        rows, norms = self.passes.features(X) if features is None else features
         half, point = self.solved.half(rows), rows @ self.solved.weights + self.passes.center
         leverages, shape = half.square().sum(dim=0), self.passes.shaped(X, rows, norms)
         found = Predictions(
@@ -318,10 +318,27 @@ class StreamedModels(FullModel, Windowed):
         stretch = found.stretch.expand(len(each))
         return found._replace(each=each, scales=found.scales[:, None], stretch=stretch)
 
+    @cached_property
+    def all_halves(self) -> Tensor:
+        """L⁻¹φ_j of the rows that are left out, shape (q, n); of few rows."""
+        return self.halves(torch.arange(len(self.residuals)))
+
     def only(self, members: Tensor) -> StreamedModels:
         """Some of the models."""
         bounds = self.rounding._replace(own=self.rounding.own[members])
         return replace(self, out=self.out.some(members), rounding=bounds)
+
+
+def scaled_together(columns: Sequence[StreamedModels], X: Tensor) -> list[Predictions]:
+    """``scaled`` for several targets of the same few rows, which share features and L."""
+    features, moved, found = columns[0].passes.features(X), None, list[Predictions]()
+    for each in columns:
+        full, _, factors = each.full_at(X, features)
+        moved = factors @ columns[0].all_halves if moved is None else moved
+        values = full.point[:, None] - moved * each.steps
+        stretch = full.stretch.expand(len(values))
+        found.append(full._replace(each=values, scales=full.scales[:, None], stretch=stretch))
+    return found
 
 
 BLOCK = 2**28  # bytes of predictions of rows by models

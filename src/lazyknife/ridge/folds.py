@@ -22,9 +22,13 @@ from .primal import Passed, PrimalSystem
 from .rounding import RoundingTerms, refitted_fold_terms
 from .system import Indefinite, OwnRidges, Ridge, RidgeModels
 
+Folds = int | tuple[Tensor, ...]  # a number of random ones, or the rows of each
 
-def draw_folds(n: int, folds: int, seed: int) -> list[Tensor]:
-    """Split the rows into random folds whose sizes differ by at most one."""
+
+def draw_folds(n: int, folds: Folds, seed: int) -> list[Tensor]:
+    """Split the rows into random folds whose sizes differ by at most one, or as they are given."""
+    if isinstance(folds, tuple):
+        return list(folds)
     order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
     return [part.sort().values for part in order.tensor_split(folds)]
 

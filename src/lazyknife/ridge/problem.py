@@ -35,7 +35,7 @@ class Problem:
     ridges: tuple[float, ...]  # λ; for full conformal prediction those that it compares
     loss: Loss = SQUARED
     widths: Widths = WIDTHS["constant"]
-    folds: int = 10
+    folds: int | tuple[Tensor, ...] = 10  # their number, or the rows of each
     seed: int = 0  # that folds are drawn with
     progress: bool = False
     own: OwnRidges | None = None  # λ of every model, where they chose it themselves

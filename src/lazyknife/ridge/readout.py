@@ -56,13 +56,13 @@ class LinearModels:
         arrays = 5 if self.scales is None else 9
         return machine.rows_at_once(n, self.basis.row_bytes + arrays * machine.item * n)
 
-    def point(self, X: Tensor) -> Tensor:
-        """Predictions of the full model, shape (m,)."""
-        return self._point(self.basis.at(X))
+    def point(self, X: Tensor, rows: Rows | None = None) -> Tensor:
+        """Predictions of the full model, shape (m,); ``rows``: X in the basis."""
+        return self._point(self.basis.at(X) if rows is None else rows)
 
-    def scaled(self, X: Tensor) -> Predictions:
-        """Everything that intervals are made of."""
-        found = self.basis.at(X)
+    def scaled(self, X: Tensor, rows: Rows | None = None) -> Predictions:
+        """Everything that intervals are made of; ``rows``: X in the basis."""
+        found = self.basis.at(X) if rows is None else rows
         point, each = self._predict(X, found)
         if self.models.model_of is not None:
             each = each[:, self.models.model_of]
@@ -148,11 +148,10 @@ class MovedNetworks(LinearModels):
         each = machine.item * (arrays * len(self.residuals) + MODELS_AT_ONCE)
         return max(1, machine.block // (each + self.basis.row_bytes))
 
-    def point(self, X: Tensor) -> Tensor:
+    def point(self, X: Tensor, rows: Rows | None = None) -> Tensor:
         """Predictions of the full model."""
         moves = self.basis.moves(self.models.full[:, None])
-        rows = self.basis.tangent.machine.put(X)
-        moved = moved_outputs(self._tangent.module, moves, rows)
+        moved = moved_outputs(self._tangent.module, moves, self.basis.tangent.machine.put(X))
         return self.loss.mean(moved[0] + self.models.intercepts[-1])
 
     def _predict(self, X: Tensor, found: Rows) -> tuple[Tensor, Tensor]:
