@@ -269,7 +269,7 @@ def test_folds_cover_most_training_sets() -> None:
 
 def test_a_given_training_set_is_certified_where_that_is_possible() -> None:
     found = certify(n=25_000, alpha=0.1, construction="split", confidence=0.99)
-    assert found.coverage == pytest.approx(0.88997, abs=1e-5)  # a quantile of Beta(4501, 500)
+    assert found.coverage == pytest.approx(0.88992, abs=1e-5)  # a quantile of Beta(4501, 500)
     assert "with 99 % of all training sets" in str(found)
     assert any("independent draws" in each for each in found.assumptions)
     assert not any("exchangeable" in each for each in found.assumptions)

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from scipy.stats import beta
 from torch import Tensor
 
-from ..choosing.rows import MANY, SEARCHED, Leaving, part_of
+from ..choosing.rows import MANY, Leaving
 from ..data.checks import check_choice, listed
 from ..losses import Loss
 from ..records import Conformal, Ends, LeaveOneOut, Predictions, errors_on, rounded_up
@@ -97,9 +96,7 @@ class Construction:
         """What models of n rows do that choose: on their own rows, or on a part."""
         if self.symmetric and n <= MANY:
             return Leaving(n)
-        if self.splits or n > MANY:
-            return Leaving(n - part_of(n), part_of(n))
-        return Leaving(n, coins=n > SEARCHED and not self.uses_folds)
+        return Leaving.choosing(n, self.uses_folds, self.splits)
 
     def fit(self, problem: Problem, readout: str) -> LinearModels | FullModels:
         """Solve a problem."""
@@ -246,7 +243,9 @@ def rank_miss(rank: int, n: int, folds: int) -> float:
 
 def rank_miss_of_most_sets(rank: int, n: int, folds: int, share: float) -> float:
     """Independent scores: the coverage is at least a quantile of Beta(n + 1 − κ, κ)."""
-    return 1 - float(beta.ppf(1 - share, n + 1 - rank, rank)) if rank else 0.0
+    from scipy.special import betaincinv
+
+    return 1 - float(betaincinv(n + 1 - rank, rank, 1 - share)) if rank else 0.0
 
 
 def folds_miss_of_most_sets(rank: int, n: int, folds: int, share: float) -> float:
