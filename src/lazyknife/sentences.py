@@ -23,6 +23,7 @@ ANY_ROW = "any new row"
 IN_GROUPS = "{rows}, in each group"
 IF_RIGHT = "{rows}, if the weights are right"
 NEW_CLUSTER = "any new row of a new cluster, clusters counting alike"
+MOST_SETS = "{rows}, with {share} of all training sets"
 POOL_ROWS = "the rows passed as X_pool, and no others"
 REFUSED = "a fit or certificate that is refused counts as covered"
 MARGINAL = (
@@ -36,12 +37,21 @@ OVER_SEEDS = (
     "training set, a given seed or a given x; " + REFUSED
 )
 
+# The same for a given training set.
+GIVEN_ROWS = (
+    "on average over the new row; not for a given x, and not for every training set; " + REFUSED
+)
+
 # Which theorem gives each of ``Certificate.bounds``.
 THEOREMS = {
     "ghost_point": "By the ghost-point theorem; the base's total variation is {tau:.4f}.",
     "jackknife_plus": "By the jackknife+ theorem of Barber, Candès, Ramdas and Tibshirani (2021).",
     "cv_plus": "By a version of the CV+ theorem of Barber, Candès, Ramdas and Tibshirani (2021).",
     "split_conformal": "By the rank of an exchangeable score.",
+    "most_sets": (
+        "By the distribution of order statistics of independent scores; for CV+ by Bian and Barber "
+        "(2023)."
+    ),
 }
 PAPER = (
     "The paper's Theorem 1 would give {paper:.3f} for intervals widened by {nu}, if its stability "
@@ -58,6 +68,7 @@ PARTED = (
     "n counts the rows that are left out; {count:,} more were set aside for choices, and train "
     "every model."
 )
+SPLIT = "n counts the rows whose errors are ranked; {count:,} others choose and train the model."
 
 # Remarks on every base whose guarantee comes from random noise.
 PRIVATE_REMARKS = (
@@ -92,6 +103,9 @@ EXCHANGEABLE = (
 CLUSTERS = (
     "The clusters of the training rows and that of the new row are exchangeable (for example, "
     "independent draws), and the new row is drawn from its cluster at random."
+)
+INDEPENDENT_ROWS = (
+    "The training rows and the new row are independent draws from the same distribution."
 )
 SHIFTED = (
     "Rows are independent draws; new rows differ from training rows in the distribution of their "
@@ -136,6 +150,14 @@ SENSITIVITY = (
 
 # Objections: each leaves no guarantee, and says what to do.
 NO_THEOREM = "Construction {construction!r} has no coverage guarantee: use {others}."
+NO_GIVEN_SET = (
+    "Nothing holds for a given training set with construction {construction!r} unless the models "
+    "are stable (Bian and Barber, 2023): use {others}, or leave out confidence=."
+)
+SEEN_GIVEN_SET = (
+    "Nothing holds for a given training set if the base has seen all rows or the scaling those of "
+    "X_pool: use Public or Split without X_pool, or leave out confidence=."
+)
 OWN_CONSTRUCTION = (
     "Nothing is known of the coverage of construction {construction!r}, which was passed as an "
     "object: use {others}."

@@ -5,15 +5,19 @@ import math
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
+from scipy.stats import beta
 
+from lazyknife import LazyJackknifeRegressor, SplitConformalRegressor
 from lazyknife.base import DPSGD, Perturbed, Plain, Public, Split
 from lazyknife.base.method import BaseMethod
 from lazyknife.certificate import certify, lazy_claim
 from lazyknife.certificate.certify import Certifier
 from lazyknife.choosing.rows import Leaving
 from lazyknife.intervals import CONSTRUCTIONS, kappa
+from lazyknife.networks import mlp, wide
 from lazyknife.records import Base, PrivacyCurve
 from lazyknife.sentences import EXCHANGEABLE, PRIVATE_REMARKS, UNTUNED, either
 
@@ -67,9 +71,10 @@ def test_coverage_is_one_minus_the_transferred_miss():
 @pytest.mark.parametrize("construction", GUARANTEED)
 def test_an_infinite_interval_covers(construction):
     task = {"n": 8, "alpha": 0.1, "construction": construction, "folds": 4}
-    certificate = certify(base=DPSGD(batch_size=8), **task)
     assert kappa(0.1, 8) == 0
-    assert certificate.coverage == pytest.approx(1.0, abs=1e-6)
+    if construction != "split":
+        certificate = certify(base=DPSGD(batch_size=8), **task)
+        assert certificate.coverage == pytest.approx(1.0, abs=1e-6)
     assert certify(base=Public(), **task).coverage == 1.0
 
 
@@ -209,7 +214,7 @@ def test_folds_certify_less_with_a_base_that_saw_the_data():
         ({"n": 0}, ValueError, "n=0"),
         ({"alpha": 1.0}, ValueError, "alpha=1.0"),
         ({"alpha": "10%"}, TypeError, "alpha"),
-        ({"construction": "split"}, ValueError, "construction='split'.*'plus'"),
+        ({"construction": "folds"}, ValueError, "construction='folds'.*'plus'"),
         ({"construction": "cv+", "folds": 101}, ValueError, "folds=101 is more than the 100 rows"),
         ({"network": []}, ValueError, r"network=\[\]"),
         ({"eta": -0.1}, ValueError, "eta"),
@@ -235,3 +240,63 @@ def test_fewer_undetermined_models_than_the_rank_leave_the_guarantee_of_plus_alo
         )
         found = Certifier(claim, loo, 1.0, None)(0.1)
         assert (found.coverage is not None) == certified
+
+
+@pytest.mark.parametrize(("n", "rank"), [(20, 2), (150, 15), (150, 1)])
+def test_most_training_sets_cover_as_certified_and_no_more(n: int, rank: int) -> None:
+    """Of uniform scores, where the coverage of a set is its order statistic.
+
+    False alarms: 1e-6. With one rank less or more the share is another.
+    """
+    rng, share, sets = np.random.default_rng(0), 0.9, 20_000
+    covered = np.sort(rng.uniform(size=(sets, n)), axis=1)[:, n - rank]
+    miss = CONSTRUCTIONS["split"].bound_of_most_sets(rank / (n + 1), n, 10, share).miss
+    below = (covered < 1 - miss).mean()
+    assert abs(below - (1 - share)) < 4.9 * math.sqrt(share * (1 - share) / sets)
+
+
+def test_folds_cover_most_training_sets() -> None:
+    """2(κ − 1)/n + √(2 log(K/δ)/m), m rows of the smallest fold; exact coverage of drawn sets.
+
+    The model without a fold predicts 0 whatever the rows: scores are |y|, uniform.
+    """
+    found = CONSTRUCTIONS["cv+"].bound_of_most_sets(0.1, 10_003, 10, 0.95).miss
+    expected = 2 * 999 / 10_003 + math.sqrt(2 * math.log(10 / 0.05) / 1000)
+    assert found == pytest.approx(expected)
+    assert CONSTRUCTIONS["cv+"].bound_of_most_sets(0.1, 20, 10, 0.95).miss == 1.0
+    assert CONSTRUCTIONS["cv+"].bound_of_most_sets(0.01, 20, 10, 0.95).miss == 0.0
+
+
+def test_a_given_training_set_is_certified_where_that_is_possible() -> None:
+    found = certify(n=25_000, alpha=0.1, construction="split", confidence=0.99)
+    assert found.coverage == pytest.approx(0.88992, abs=1e-5)  # a quantile of Beta(4501, 500)
+    assert "with 99 % of all training sets" in str(found)
+    assert any("independent draws" in each for each in found.assumptions)
+    assert not any("exchangeable" in each for each in found.assumptions)
+    for construction in ("plus", "minmax", "full"):
+        none = certify(n=500, alpha=0.1, construction=construction, confidence=0.99)
+        assert none.coverage is None
+        assert "use 'cv+' or 'split'" in str(none)
+    seen = certify(n=5000, alpha=0.1, construction="cv+", base=DPSGD(), confidence=0.99)
+    assert seen.coverage is None
+    assert "seen all rows" in str(seen)
+    with pytest.raises(ValueError, match=r"confidence=1\.5"):
+        certify(n=500, alpha=0.1, confidence=1.5)
+    with pytest.raises(ValueError, match="requires infinitely wide networks"):
+        certify(n=500, alpha=0.1, construction="split", base=DPSGD())
+
+
+def test_fits_certify_a_given_training_set() -> None:
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    for model, left in (
+        (LazyJackknifeRegressor(wide("laplace"), construction="split", random_state=0), 30),
+        (SplitConformalRegressor(mlp(()), epochs=1, calibration=0.4, random_state=0), 24),
+    ):
+        fitted = model.fit(X, X[:, 0])
+        rank = kappa(0.1, left)
+        assert fitted.certificate_.coverage == 1 - rank / (left + 1)
+        found = fitted.certify(confidence=0.9)
+        assert found.coverage == pytest.approx(float(beta.ppf(0.1, left + 1 - rank, rank)))
+        assert fitted.certify() == fitted.certificate_
+    pooled = SplitConformalRegressor(mlp(()), epochs=1, scaling="standardize", random_state=0)
+    assert pooled.fit(X, X[:, 0], X_pool=X[:9]).certify(confidence=0.9).coverage is None

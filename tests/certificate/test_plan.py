@@ -28,6 +28,10 @@ PLANNED = [
 @pytest.mark.parametrize(("n", "base", "coverage"), PLANNED)
 def test_the_planned_alpha_certifies_and_one_rank_more_does_not(n, base, coverage, construction):
     task = {"n": n, "construction": construction, "base": base, "folds": 5}
+    if construction == "split" and base.trains:
+        with pytest.raises(ValueError, match="infinitely wide"):
+            plan(coverage=coverage, **task)
+        return
     found = plan(coverage=coverage, **task)
     rows = left_out(n, construction, base).rows
     rank = round(found.alpha * (rows + 1))
@@ -53,7 +57,12 @@ def test_plan_takes_epsilon_for_dpsgd():
     [
         (Public(), "plus", 0.99, "at most 0.9523. Use more rows."),
         (DPSGD(epsilon=1.0), "plus", 0.99, "Use more rows or a smaller ε."),
-        (Public(), "cv+", 0.9, "Use more rows or construction 'plus', 'minmax' or 'full'."),
+        (
+            Public(),
+            "cv+",
+            0.9,
+            "Use more rows or construction 'plus', 'minmax', 'full' or 'split'.",
+        ),
         (Plain(), "plus", 0.99, "trained on all rows without differential privacy"),
     ],
 )
@@ -121,7 +130,7 @@ def test_folds_are_planned_as_public_weights_certify_them():
         ({"epsilon": 0.1, "base": Public()}, "epsilon=0.1 cannot be combined"),
         ({"epsilon": 0.1, "alpha": 0.1}, "epsilon=0.1 cannot be combined"),
         ({"alpha": 0.1, "base": Public()}, "no noise"),
-        ({"construction": "naive"}, r"'naive' has.*'plus', 'minmax', 'full' or 'cv\+'"),
+        ({"construction": "naive"}, r"'naive' has.*'plus', 'minmax', 'full', 'cv\+' or 'split'"),
         ({"construction": "other"}, "construction='other'.*'plus'"),
         ({"coverage": 1.0, "base": Public()}, "coverage=1.0"),
         ({"n": 0, "base": Public()}, "n=0"),

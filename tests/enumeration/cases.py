@@ -435,6 +435,10 @@ CASES: dict[str, list[Case]] = {
         *(set_aside([*FOUR, *rows], 2, **ASIDE, construction="full") for rows in BAGS),
         every_beside(FOUR, THREE, 4, 2, **ASIDE, construction="full"),
     ],
+    "rows set aside, split": [
+        *(set_aside([*FOUR, *rows], **ASIDE, construction="split") for rows in BAGS),
+        every_beside(FOUR[:4], TIED, 4, **ASIDE, construction="split"),
+    ],
     "base of rows set aside": [base_apart([*FOUR, *rows]) for rows in BAGS[:3]],
     "refits": [every(refits(lk.JackknifeRegressor), TIED, 4)],
     "refits, minmax": [every(refits(lk.JackknifeRegressor, construction="minmax"), TIED, 4)],

@@ -231,6 +231,10 @@ MUTANTS: dict[str, list[Case]] = {
         case._replace(method=changed(case.method, one_of_four_more))
         for case in CASES["rows set aside, full"][:5]
     ],
+    "one rank more, split": [
+        case._replace(method=changed(case.method, one_of_four_more))
+        for case in CASES["rows set aside, split"][:5]
+    ],
     "ties missed, rows set aside": [
         case._replace(method=changed(case.method, without_ties))
         for case in CASES["rows set aside, full"][5:]

@@ -57,6 +57,7 @@ MODELS = {
     "default, little memory": lazy(memory_budget=100_000),
     "default, full": lazy(construction="full"),
     "default, cv+": lazy(construction="cv+"),
+    "default, split": lazy(construction="split"),
     "candidates": lazy(network=[plain_network(), SMALL, lk.wide("laplace", 0.5)]),
     "one network": lazy(network=SMALL),
     "module": lazy(network=plain_network()),

@@ -17,7 +17,7 @@ import reference
 from lazyknife.choosing.shape import QuantileShape, Shaped
 from lazyknife.compute import PROCESSOR, Machine
 from lazyknife.data.own_scaling import unscaled
-from lazyknife.intervals.constructions import minmax, plus
+from lazyknife.intervals.constructions import minmax, plus, split
 from lazyknife.intervals.order import kappa, kth_largest, kth_smallest
 from lazyknife.intervals.streamed import Passes
 from lazyknife.intervals.window import windowed_plus
@@ -400,3 +400,43 @@ def test_squares_of_tiny_targets_are_not_taken_for_zero() -> None:
         loo = passes.models(X, size * y, torch.arange(10, 60))
         assert loo.rounding.slope > 1e-16 * float(loo.residuals.abs().median())
     assert passes.models(X, 0 * y, torch.arange(10, 60)).rounding.slope == 0
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+def test_a_split_scores_rows_that_its_ridge_has_not_seen(scaled: bool) -> None:
+    X, y = rows_of(60, 3, seed=6)
+    passes, new = passes_of(X, 12, True, scaled), rows_of(9, 3, seed=1)[0]
+    loo = passes.models(X, y, torch.arange(20, 60), splits=True)
+    expected, own = (refits(passes, X[:20], y[:20], rows)[:, -1] for rows in (new, X[20:]))
+    shapes = [passes.shaped(rows, *passes.features(rows)) for rows in (new, X[20:])]
+    (shift, scale), (own_shift, own_scale) = ([each.numpy() for each in s[:2]] for s in shapes)
+    errors = y[20:].numpy() - own - own_shift
+    for side, values in (("both", np.abs(errors)), ("upper", errors)):
+        point, lower, upper = split(replace(loo, side=side), new, [1, 4, 15])
+        margins = scale[:, None] * np.sort(values / own_scale)[[-1, -4, -15]]
+        np.testing.assert_allclose(point, expected, rtol=1e-9)
+        np.testing.assert_allclose(upper, (expected + shift)[:, None] + margins, rtol=1e-8)
+        np.testing.assert_allclose(lower, (expected + shift)[:, None] - margins, rtol=1e-8)
+    seen = passes.models(X, y, torch.arange(20, 60))
+    assert not np.allclose(split(seen, new, [1])[2], upper[:, :1], rtol=1e-3)
+
+
+@pytest.mark.parametrize("ridge", [1e-6, 1e-2, 1.0])
+@pytest.mark.parametrize("kind", [*KINDS])
+def test_ends_of_a_split_contain_those_of_rational_numbers(kind: str, ridge: float) -> None:
+    X, y, new, center = hard_rows(kind, seed=7)
+    passes = Passes(Plain(3), ridge, True, center)  # type: ignore[arg-type]
+    loo, ranks = passes.models(X, y, torch.arange(5, 13), splits=True), [1, 2, 8]
+    old, rest, at = (exact(passes.features(rows)[0].numpy()) for rows in (X[:5], X[5:], new))
+    penalty = exact(np.diag([ridge] * 3 + [0.0]))
+    targets = exact(y.numpy()) - Fraction(center)
+    weights = solved(old.T @ old + penalty, old.T @ targets[:5])
+    scores = np.sort(np.abs(targets[5:] - rest @ weights))[::-1]
+    points = at @ weights + Fraction(center)
+    _, lower, upper = split(loo, new, ranks)
+    for k, point in enumerate(points):
+        for column, rank in enumerate(ranks):
+            assert contained(float(lower[k, column]), point - scores[rank - 1])
+            assert contained(-float(upper[k, column]), -point - scores[rank - 1])
+    if kind == "plain":
+        assert float(upper[0, 0]) == pytest.approx(float(points[0] + scores[0]), rel=1e-3)

@@ -10,8 +10,14 @@ from typing import Any, NamedTuple
 from .. import sentences
 from ..base import BaseMethod, check_base, check_trainable
 from ..base.privacy import composed
-from ..choosing.rows import MANY, Leaving
-from ..data.checks import check_folds, check_level, check_not_negative, check_positive_int
+from ..choosing.rows import Leaving
+from ..data.checks import (
+    check_folds,
+    check_fraction,
+    check_level,
+    check_not_negative,
+    check_positive_int,
+)
 from ..intervals import (
     CONSTRUCTIONS,
     Bound,
@@ -42,6 +48,10 @@ class About(NamedTuple):
 
 
 NOTHING_ELSE = About()
+SPLIT_NEEDS = (
+    "{setting}: construction='split' requires infinitely wide networks of known kinds and 8 rows: "
+    "use network=None, or SplitConformalRegressor"
+)
 # What the paper's theorem is about; intervals of minmax contain those of plus.
 PAPERS = (("ghost_point", "plus"), ("ghost_point", "minmax"))
 
@@ -62,6 +72,7 @@ def certify(
     eta: float | None = None,
     nu: float | None = None,
     n_parameters: int | None = None,
+    confidence: float | None = None,
 ) -> Certificate:
     """Return the certificate that a fit would carry, before any training.
 
@@ -88,6 +99,9 @@ def certify(
     n_parameters
         Number of trained weights; it sharpens the bound of ``Perturbed`` in the l2 norm. With more
         weights than rows no coins are tossed to choose λ.
+    confidence
+        Certify the coverage of a given training set instead of the average over training sets: that
+        of this share of all sets. For constructions ``"split"`` and ``"cv+"``.
 
     """
     check_positive_int("n", n)
@@ -100,16 +114,17 @@ def certify(
     method = check_base(base)
     check_trainable(method, network)
     leaving = left_out(n, construction, method)
+    if find_construction(construction).splits and method.trains:
+        raise ValueError(SPLIT_NEEDS.format(setting=f"base={base!r}"))
     claim = claim_of(n, leaving, construction, method, network, folds, n_parameters)
-    return claim(check_level("alpha", alpha), eta, nu)
+    if confidence is not None:
+        check_fraction("confidence", confidence)
+    return claim(check_level("alpha", alpha), eta, nu, confidence=confidence)
 
 
 def left_out(n: int, construction: str | Construction, base: BaseMethod) -> Leaving:
     """Which of n rows ``LazyJackknifeRegressor`` leaves out, by default."""
-    rows, kind = base.rows_left(n), find_construction(construction)
-    if kind.symmetric and rows <= MANY:
-        return Leaving(rows)
-    return Leaving.choosing(rows, kind.uses_folds)
+    return find_construction(construction).leaving(base.rows_left(n))
 
 
 def claim_of(
@@ -146,7 +161,8 @@ def lazy_claim(
     shown = f" with {folds} folds" if find_construction(construction).uses_folds else ""
     if dependence is None:
         objections += (sentences.NOT_PRIVATE.format(base=name),)
-    remarks = (sentences.PARTED.format(count=apart),) if apart else ()
+    parted = sentences.SPLIT if find_construction(construction).splits else sentences.PARTED
+    remarks = (parted.format(count=apart),) if apart else ()
     return Claim(
         subject=f"construction {construction!r}{shown}, n = {n}, {name} base",
         construction=construction,
@@ -198,8 +214,12 @@ class Claim:
         eta: float | None = None,
         nu: float | None = None,
         about: About = NOTHING_ELSE,
+        confidence: float | None = None,
     ) -> Certificate:
-        """Return the certificate at a level, and with η the paper's bound."""
+        """Return the certificate at a level, and with η the paper's bound.
+
+        ``confidence``: of a given training set, for this share of all of them.
+        """
         dependence, assumptions = self.dependence, self.assumptions
         objections, remarks = self.objections, self.remarks
         independent = dependence is not None and dependence.total_variation == 0.0
@@ -215,13 +235,23 @@ class Claim:
             if miss is not None and about.miss is not None:
                 miss, needed, any_seed = about.miss(alpha), 1, not self.coins
             objections += () if miss is not None else (self._without_bound(sentences.NO_THEOREM),)
+            if confidence is not None and miss is not None:
+                objections += self._against_given_sets(kind, independent)
+                miss, needed, any_seed = kind.bound_of_most_sets(*given, confidence)
         if needed > 1:
             assumptions += (sentences.FOLD_OF_NEW_ROWS.format(count=needed),)
         bounds: dict[str, float] = {}
+        rows, exchangeable = about.rows.format(rows=self.rows), about.exchangeable
+        theorem = self.theorem
+        scope = sentences.MARGINAL if any_seed else sentences.OVER_SEEDS
+        if confidence is not None:
+            sets = sentences.MOST_SETS.format(rows=rows, share=sentences.percent(confidence))
+            rows, scope = sets, sentences.GIVEN_ROWS
+            exchangeable, theorem = sentences.INDEPENDENT_ROWS, "most_sets"
         if miss is not None and dependence is not None:
             if not objections:
-                bounds[self.theorem] = max(0.0, 1 - dependence.transfer(miss))
-                reason = sentences.THEOREMS[self.theorem].format(tau=dependence.total_variation)
+                bounds[theorem] = max(0.0, 1 - dependence.transfer(miss))
+                reason = sentences.THEOREMS[theorem].format(tau=dependence.total_variation)
                 drawn = (sentences.ANY_PART,) if self.coins and any_seed else ()
                 remarks = (reason, *drawn, *remarks)
             if eta is not None and (self.theorem, self.construction) in PAPERS:
@@ -231,20 +261,28 @@ class Claim:
                 remarks += (sentences.PAPER.format(**bounds, eta=eta, nu=widened),)
         if about.exchangeable != sentences.EXCHANGEABLE:
             assumptions = tuple(one for one in assumptions if one != sentences.POOLED)
-        every = (about.exchangeable, sentences.UNTUNED, *assumptions)
-        rows = about.rows.format(rows=self.rows)
+        every = (exchangeable, sentences.UNTUNED, *assumptions)
         share = sentences.percent(1 - alpha)
         return Certificate(
-            bounds.get(self.theorem),
+            bounds.get(theorem),
             bounds,
             tuple(dict.fromkeys(every)),
-            f"{rows}; {sentences.MARGINAL if any_seed else sentences.OVER_SEEDS}",
+            f"{rows}; {scope}",
             f"{self.subject}{about.subject}, alpha = {alpha:g}",
             objections,
             remarks,
             sentences.EXPECT[about.side].format(about=expects, share=share),
             rows,
         )
+
+    def _against_given_sets(self, kind: Construction, independent: bool) -> Sentences:
+        """Why nothing is known of a given training set, if so."""
+        if kind.miss_of_most_sets is None:
+            known = [name for name, each in CONSTRUCTIONS.items() if each.miss_of_most_sets]
+            terms = {"construction": self.construction, "others": sentences.either(known)}
+            return (sentences.NO_GIVEN_SET.format(**terms),)
+        clean = independent and self.rows == sentences.ANY_ROW
+        return () if clean else (sentences.SEEN_GIVEN_SET,)
 
     def _without_bound(self, sentence: str) -> str:
         """Say that a construction has no bound, and what to use instead."""

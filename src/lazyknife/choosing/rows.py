@@ -27,12 +27,13 @@ class Leaving(NamedTuple):
     coins: bool = False  # whether coins, which the seed decides, tell which rows make choices
 
     @classmethod
-    def choosing(cls, n: int, folds: bool = False) -> Leaving:
+    def choosing(cls, n: int, folds: bool = False, parted: bool = False) -> Leaving:
         """Return what models do that choose: on their own rows, or, if there are many, on a part.
 
-        ``folds``: whether models leave folds out, for which coins do not matter.
+        ``folds``: whether models leave folds out, for which coins do not matter. ``parted``:
+        whether a part chooses even where there are few rows.
         """
-        if n > MANY:
+        if n > MANY or parted:
             return cls(n - part_of(n), part_of(n))
         return cls(n, coins=n > SEARCHED and not folds)
 

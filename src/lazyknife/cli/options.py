@@ -126,7 +126,7 @@ SCALING = (
 )
 LOSS = "Loss of the models; logistic requires targets 0 and 1, poisson counts"
 TRANSFORM = "Learn a function of the target; intervals are transformed back"
-CONSTRUCTION = Literal["plus", "minmax", "full", "cv+", "jackknife", "naive"]
+CONSTRUCTION = Literal["plus", "minmax", "full", "cv+", "split", "jackknife", "naive"]
 SETTINGS = (
     table(
         LAZY,

@@ -22,7 +22,7 @@ from ..certificate import Certificate, Noted
 from ..certificate.plan import LARGEST_N
 from ..compute import available, steps, track
 from ..dask import check_rows, ends_by_partition, is_dask, points_by_partition
-from ..data.checks import check_flag, check_level, check_not_negative
+from ..data.checks import check_flag, check_fraction, check_level, check_not_negative
 from ..data.encoder import TableEncoder
 from ..data.rows import (
     RowReader,
@@ -75,7 +75,7 @@ from .saving import SaveMixin
 Values = NDArray[Any]
 Levels = float | Sequence[float] | None
 # Settings by name: the keys of the dicts of variants, which a test compares.
-ConstructionName = Literal["plus", "minmax", "full", "cv+", "jackknife", "naive"]
+ConstructionName = Literal["plus", "minmax", "full", "cv+", "split", "jackknife", "naive"]
 ScalingName = Literal["auto", "symlog", "standardize"]
 TransformName = Literal["log", "log1p", "logit", "symlog"]
 Bounds = tuple[float | None, float | None]
@@ -131,12 +131,18 @@ class CertifiedMixin(BaseEstimator):  # type: ignore[misc]
         return self.certify()
 
     def certify(
-        self, alpha: float | None = None, *, eta: float | None = None, nu: float | None = None
+        self,
+        alpha: float | None = None,
+        *,
+        eta: float | None = None,
+        nu: float | None = None,
+        confidence: float | None = None,
     ) -> Certificate:
         """Return the certificate of a level, without a new fit; None is the estimator's own.
 
         With the stability ``eta`` the bound of the paper is shown beside it, as by
         ``lazyknife.certify``, for intervals widened by ``nu`` (None: by the estimator's own ν).
+        With ``confidence``, as there, it is about a given training set.
         """
         check_is_fitted(self)
         self._check_unchanged()
@@ -145,6 +151,8 @@ class CertifiedMixin(BaseEstimator):  # type: ignore[misc]
             asked = {"eta": eta, "nu": self.nu if nu is None else nu}
             stability = {name: check_not_negative(name, value) for name, value in asked.items()}
             return self._certify(alpha=level, **stability)
+        if confidence is not None:
+            return self._certify(alpha=level, confidence=check_fraction("confidence", confidence))
         return self._certificate if level == self._settings["alpha"] else self._certify(alpha=level)
 
     def _guarantee(self, certify: Callable[..., Certificate]) -> None:

@@ -395,6 +395,6 @@ class SplitConformalRegressor(TrainedRegressor):
         claim = {
             "subject": f"split conformal, {len(kept)} calibration rows of {n}",
             "theorem": "split_conformal",
-            "construction": "full",  # the rank of one score among those of n + 1 rows
+            "construction": "split",
         }
         return Design(learn, kept, [], claim)

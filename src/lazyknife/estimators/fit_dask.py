@@ -15,12 +15,12 @@ from ..data.scaling import is_transformer
 from ..intervals import kappa
 from ..intervals.models import rounding_share
 from .fit_input import Fitted, Given, Seeds, prepare
+from .fit_shared import FEWEST_SPLIT as FEWEST
 from .fit_shared import PartedStep, is_parted
 
 if TYPE_CHECKING:
     from .lazy import LazyJackknifeRegressor
 
-FEWEST = 8  # rows: half of them choose, among candidates that require 4
 BUDGET = 2**30  # bytes of a task, unless memory_budget says otherwise
 SCALINGS = ("auto", None, "symlog")  # those that are fixed, or learnt on the part
 

@@ -35,6 +35,7 @@ from ..tangent import Landmarks
 from ..tangent.trees import grow
 
 LOG = logging.getLogger("lazyknife")
+FEWEST_SPLIT = 8  # rows: half of them choose, among candidates that require 4
 SCALED = 200  # rows that choose the scale of y
 # Landmarks: n·d² stays below this where that leaves enough of them.
 WORK, FEWEST, MOST = 2e11, 512, 2000
@@ -49,8 +50,10 @@ def is_parted(
     n: float, networks: Iterable[object], construction: str | Construction, widths: str | None
 ) -> bool:
     """Whether n rows are parted: wide networks of known kinds, and no folds."""
-    known = all(map(is_known, networks)) and not find_construction(construction).uses_folds
-    return n > MANY and known and widths in (None, "auto", "constant")
+    kind = find_construction(construction)
+    known = all(map(is_known, networks)) and not kind.uses_folds
+    many = n > MANY or (kind.splits and n >= FEWEST_SPLIT)
+    return many and known and widths in (None, "auto", "constant")
 
 
 def landmarks_of(n: int) -> int:
@@ -65,6 +68,7 @@ class PartedStep(CandidateStep):
     relevance: bool  # whether a weight for each feature is searched
     progress: bool = False  # whether to show progress bars
     alpha: float = 0.1  # the level for which the shape of intervals is learnt
+    splits: bool = False  # whether models learn from the part alone
 
     def models(self, X: Tensor, y: Tensor) -> tuple[StreamedModels, ChosenSettings]:
         """Choose on the part, and solve."""
@@ -80,7 +84,7 @@ class PartedStep(CandidateStep):
             values = torch.full_like(y, torch.nan)
             values[own] = grown.to(values)
             y = on_scale(y, choice.target_scale)
-            loo = passes.models(X, y, rest, self.progress, values)
+            loo = passes.models(X, y, rest, self.progress, values, self.splits)
         return loo, choice
 
     def chosen(self, X: Tensor, y: Tensor, n: int) -> tuple[Passes, ChosenSettings, Tensor]:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ..base import BaseMethod, Public, check_base, check_trainable
 from ..base.privacy import composed
 from ..certificate import Certifier, lazy_claim
-from ..certificate.certify import Clustered, Worded, start_assumptions
+from ..certificate.certify import SPLIT_NEEDS, Clustered, Worded, start_assumptions
 from ..certificate.plan import LARGEST_N, rows_in_all
 from ..choosing.candidates import (
     MOST_ROWS,
@@ -396,9 +396,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
     def _leaving_of(self, n: int, networks: Iterable[object] | None) -> Leaving:
         """Which of n rows are left out of models that choose among networks, or of one network."""
         chooses = networks is not None or isinstance(self.ridge, str)
-        if self._chosen_by_all(n) or not chooses:
-            return Leaving(n)
-        return Leaving.choosing(n, self._construction.uses_folds)
+        return self._construction.leaving(n) if chooses else Leaving(n)
 
     def _scaling_for(self, rows: Any, source: Source) -> Any:
         """``"auto"``: by each model's rows; of the default network by rows that leak nothing."""
@@ -586,6 +584,8 @@ class LazyJackknifeRegressor(IntervalRegressor):
         find_loss(self.loss).check(given.y)
         self._check_rows(len(y))
         widths = self._widths_for(len(y), networks)
+        if self._construction.splits and not (networks and self._parted(len(y), networks)):
+            raise ValueError(SPLIT_NEEDS.format(setting=f"network={self.network!r}"))
         step = self._lazy_step(seeds, widths)
         bases = self._bases(given, networks, learn, step, len(y))
         loo: RoundedModels
@@ -703,7 +703,8 @@ class LazyJackknifeRegressor(IntervalRegressor):
             return FullStep(*common)
         relevance = self.feature_weights is not None
         if self._parted(n, [candidate.network for candidate in candidates]):
-            return PartedStep(*common, relevance, self.verbose, self.alpha)
+            own = self._construction.splits
+            return PartedStep(*common, relevance, self.verbose, self.alpha, own)
         return ChoosingStep(*common, self.construction, relevance, self.folds, self.verbose)
 
     def _chosen_by_all(self, n: float) -> bool:

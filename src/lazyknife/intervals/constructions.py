@@ -7,6 +7,7 @@ probability of a miss, and what it supports. Sets of models offer predictions, s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ..choosing.rows import MANY, Leaving
 from ..data.checks import check_choice, listed
 from ..losses import Loss
 from ..records import Conformal, Ends, LeaveOneOut, Predictions, errors_on, rounded_up
@@ -65,7 +67,11 @@ class Construction:
     miss_without_data: Callable[[int, int, int], Bound] | None = None
     # How the models are solved. None: candidates for y are added to all rows.
     solve: Callable[[Problem], RidgeModels] | None = leave_rows
+    # A bound on the probability of a miss of a given training set that holds for this share of all
+    # sets of independent rows, of κ, n, the number of folds and the share.
+    miss_of_most_sets: Callable[[int, int, int, float], float] | None = None
     uses_folds: bool = False  # whether folds are left out instead of rows
+    splits: bool = False  # whether models learn from the part of the rows that chooses alone
     tolerates_undetermined: bool = False  # whether the bound allows κ − 1 undetermined models
     widths: tuple[str, ...] | None = ("constant",)  # those supported, default first; None: all
     readouts: tuple[str, ...] | None = None  # those supported; None: all
@@ -85,6 +91,12 @@ class Construction:
     def leaves_rows(self) -> bool:
         """Whether each model leaves one row out, and chooses on its own rows."""
         return not (self.uses_folds or self.symmetric)
+
+    def leaving(self, n: int) -> Leaving:
+        """What models of n rows do that choose: on their own rows, or on a part."""
+        if self.symmetric and n <= MANY:
+            return Leaving(n)
+        return Leaving.choosing(n, self.uses_folds, self.splits)
 
     def fit(self, problem: Problem, readout: str) -> LinearModels | FullModels:
         """Solve a problem."""
@@ -129,6 +141,15 @@ class Construction:
                 return other
         return Bound(found)
 
+    def bound_of_most_sets(self, alpha: float, n: int, folds: int, share: float) -> Bound:
+        """Bound the probability of a miss of a given training set, for a share of all sets.
+
+        It is for independent rows, and a base that is independent of them.
+        """
+        if self.miss_of_most_sets is None:
+            return Bound(None)
+        return Bound(self.miss_of_most_sets(kappa(alpha, n), n, folds, share))
+
 
 def plus(loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
     """Jackknife+ and CV+: order statistics of f_{−j}(x) ± R_j σ_{−j}(x), R the scores."""
@@ -158,6 +179,14 @@ def full(loo: Conformal | StreamedModels, X: Tensor, ranks: Sequence[int]) -> En
     if isinstance(loo, StreamedModels):
         return outwards(*accepted(loo, X, ranks))
     return loo.accepted(X, ranks)
+
+
+def split(loo: StreamedModels, X: Tensor, ranks: Sequence[int]) -> Ends:
+    """f(x) ± Q σ(x), where f has not learnt from the rows whose scores Q is among."""
+    found, scores = loo.full_at(X).found, kth_largest(loo.scores, ranks)
+    margins = rounded_up(scores * found.scales[:, None], found.stretch)
+    middle = found.point[:, None]
+    return outwards(found, middle - margins, middle + margins)
 
 
 def jackknife(loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:
@@ -224,6 +253,19 @@ def rank_miss(rank: int, n: int, folds: int) -> float:
     return rank / (n + 1)
 
 
+def rank_miss_of_most_sets(rank: int, n: int, folds: int, share: float) -> float:
+    """Independent scores: the coverage is at least a quantile of Beta(n + 1 − κ, κ)."""
+    from scipy.special import betaincinv
+
+    return 1 - float(betaincinv(n + 1 - rank, rank, 1 - share)) if rank else 0.0
+
+
+def folds_miss_of_most_sets(rank: int, n: int, folds: int, share: float) -> float:
+    """2(κ − 1)/n + √(2 log(K/δ)/m) with m rows in each fold and δ = 1 − share."""
+    slack = math.sqrt(2 * math.log(folds / (1 - share)) / (n // folds))
+    return min(1.0, 2 * (rank - 1) / n + slack) if rank else 0.0
+
+
 def folds_miss(rank: int, n: int, folds: int) -> float:
     """(2κ − 2 + K)/(n + K) for K folds of any sizes.
 
@@ -276,8 +318,21 @@ CONSTRUCTIONS: dict[str, Construction] = {
         plus,
         folds_miss,
         miss_without_data=equal_folds_miss,
+        miss_of_most_sets=folds_miss_of_most_sets,
         solve=leave_folds,
         uses_folds=True,
+        any_loss=False,
+        any_models=False,
+    ),
+    "split": Construction(
+        "learns from a part of the rows, certifies 1 − alpha, and most training sets",
+        split,
+        rank_miss,
+        miss_of_most_sets=rank_miss_of_most_sets,
+        splits=True,
+        tolerates_undetermined=True,
+        widths=("auto", "constant"),
+        readouts=("tangent",),
         any_loss=False,
         any_models=False,
     ),

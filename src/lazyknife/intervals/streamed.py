@@ -79,19 +79,23 @@ class Passes:
         left_out: Tensor,
         progress: bool = False,
         grown: Tensor | None = None,
+        splits: bool = False,
     ) -> StreamedModels:
         """Both passes: the ridge of all rows, and the models without each of some of them.
 
         Features of the first pass are kept for the second one if they fit in memory. ``grown``:
-        values of trees for rows that these were grown on, shape (n,); NaN for others.
+        values of trees for rows that these were grown on, shape (n,); NaN for others. ``splits``:
+        the ridge learns from the other rows alone, so that nothing has to be left out of it.
         """
         grown = torch.full_like(y, torch.nan) if grown is None else grown
         others = torch.ones(len(y), dtype=torch.bool)
         others[left_out] = False
         first = [left_out[part] for part in self.blocks(len(left_out))]
-        last = torch.nonzero(others)[:, 0]
-        every = [*first, *(last[part] for part in self.blocks(len(last)))]
-        keeps = len(left_out) * self.machine.item * (self.basis.size + 1) <= self.machine.kept
+        rest = torch.nonzero(others)[:, 0]
+        last = [rest[part] for part in self.blocks(len(rest))]
+        every = last if splits else [*first, *last]
+        needed = len(left_out) * self.machine.item * (self.basis.size + 1)
+        keeps = needed <= self.machine.kept and not splits
         numbers = BLOCK_ROWS * self.basis.row_bytes // self.machine.item + self.basis.size**2
 
         def summed(part: Tensor) -> tuple[Sums, Tensor | None]:
@@ -108,7 +112,8 @@ class Passes:
 
         def left(k: int) -> LeftOut:
             part = first[k]
-            return self.left(solved, X[part], y[part], kept[k], grown[part])
+            known = kept[k] if keeps else None
+            return self.left(solved, X[part], y[part], known, grown[part], splits)
 
         parts = self.machine.map(left, range(len(first)), numbers)
         shown = track(parts, "leaving out", len(first), progress and len(first) > 1)
@@ -134,10 +139,11 @@ class Passes:
         y: Tensor,
         rows: Tensor | None = None,
         grown: Tensor | None = None,
+        splits: bool = False,
     ) -> LeftOut:
-        """The second pass, for rows that are part of the sums; ``rows`` are their features."""
+        """The second pass; ``rows`` are features, ``splits``: the rows are not part of the sums."""
         rows = self.features(X, grown)[0] if rows is None else rows
-        found = solved.leave_out(rows, self.targets(rows, y))
+        found = solved.leave_out(rows, self.targets(rows, y), splits)
         return LeftOut(X, found, self.shaped(X, rows, found.norms), largest(y))
 
     def shaped(self, X: Tensor, rows: Tensor, norms: Tensor) -> Shaped:

@@ -151,10 +151,15 @@ class StreamedRidge:
         half: Tensor = torch.linalg.solve_triangular(self.lower, rows.T, upper=False)
         return half
 
-    def leave_out(self, rows: Tensor, targets: Tensor) -> Left:
-        """Leave each of these rows, whose targets are r − Φw₀ and part of the sums, out."""
+    def leave_out(self, rows: Tensor, targets: Tensor, outside: bool = False) -> Left:
+        """Leave each of these rows out, whose targets are r − Φw₀ and part of the sums.
+
+        ``outside``: they are no part of them, and have the leverages of a ridge with each.
+        """
         leverages = self.half(rows).square().sum(dim=0)
         errors = targets - rows @ self.step
+        if outside:
+            return Left(errors, errors, leverages / (1 + leverages), rows.square().sum(dim=1))
         return Left(errors / (1 - leverages), errors, leverages, rows.square().sum(dim=1))
 
     def bounds(
