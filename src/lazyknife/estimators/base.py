@@ -57,6 +57,7 @@ from ..results import Intervals
 from ..settings import grouped, with_settings
 from ..shift import Shift, compare_rows, kept_places
 from .fit_input import Fitted, Given, RandomState, Seeds, prepare
+from .fitted_model import FittedModelMixin
 from .questions import (
     Asked,
     Groups,
@@ -161,7 +162,7 @@ class CertifiedMixin(BaseEstimator):  # type: ignore[misc]
                 )
 
 
-class IntervalRegressor(SaveMixin, RegressorMixin, CertifiedMixin):  # type: ignore[misc]
+class IntervalRegressor(FittedModelMixin, SaveMixin, RegressorMixin, CertifiedMixin):  # type: ignore[misc]
     """Base of every estimator with ``predict_interval``.
 
     A subclass defines how leave-one-out models and a certificate are obtained (``_fit``) and which
