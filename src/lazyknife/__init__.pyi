@@ -33,15 +33,15 @@ from .losses import Squared as Squared
 from .metrics import Estimate as Estimate
 from .metrics import coverage as coverage
 from .metrics import coverage_by_bin as coverage_by_bin
-from .metrics import coverage_scorer as coverage_scorer
 from .metrics import interval_score as interval_score
-from .metrics import interval_score_scorer as interval_score_scorer
 from .metrics import mean_width as mean_width
 from .networks import mlp as mlp
 from .networks import wide as wide
 from .records import Base as Base
 from .records import PrivacyCurve as PrivacyCurve
 from .results import Intervals as Intervals
+from .scorers import coverage_scorer as coverage_scorer
+from .scorers import interval_score_scorer as interval_score_scorer
 from .shift import Shift as Shift
 from .shift import ShiftWarning as ShiftWarning
 from .shift import check_exchangeable as check_exchangeable

@@ -193,6 +193,15 @@ def test_planted_errors_come_first(n):
     assert found.residual[0] * (y[first] - clean.predict(frame.iloc[[first]])[0]) > 0
 
 
+@pytest.mark.parametrize(("n", "settings"), [(60, {}), (1100, {}), (30, FIXED["finite"])])
+def test_fitted_objects_print_in_a_few_lines(n, settings):
+    model = LazyJackknifeRegressor(**DEFAULT | settings).fit(*noisy(n))
+    for name in ("loo_", "choice_", "certificate_", "scaling_", "target_", "reader_"):
+        if hasattr(model, name):
+            assert len(repr(getattr(model, name))) < 700, name
+    assert "leave-one-out models" in repr(model.loo_)
+
+
 def test_a_learning_curve_is_of_fits_to_blocks():
     X, y = noisy(80)
     model = LazyJackknifeRegressor(**WIDE, alpha=0.2, random_state=0)

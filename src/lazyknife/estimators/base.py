@@ -184,6 +184,7 @@ class IntervalRegressor(FittedModelMixin, SaveMixin, RegressorMixin, CertifiedMi
     target_: Target
     row_shape_: tuple[int, ...]
     n_samples_fit_: int
+    target_name_: str | None = None  # the name of y
     sample_: Array  # rows as they were read, or scaled by the user; at most 2,000 of them
     groups_: Groups | None = None  # of the rows that models leave out
     # At most 2,000 of these: their places, their numbers among all rows, and they as given.
@@ -292,9 +293,11 @@ class IntervalRegressor(FittedModelMixin, SaveMixin, RegressorMixin, CertifiedMi
         self._check_settings()
         X, y = rows_and_targets(X, y)
         given = prepare(self, X, y, all_rows(X_pool), all_rows(X_unlabeled))
+        name = getattr(y, "name", None)
         found = None if groups is None else Groups.of(groups, X, len(given.y))
         fitted = self._fit(given)
         self._set_fitted(X, given, fitted)
+        self.target_name_ = name if isinstance(name, str) else None
         left_out = np.arange(len(given.y)) if fitted.left_out is None else fitted.left_out
         self.groups_ = None if found is None else found.some(left_out)
         self.kept_ = np.arange(len(left_out))[kept_places(len(left_out), 1)]
@@ -537,7 +540,8 @@ class IntervalRegressor(FittedModelMixin, SaveMixin, RegressorMixin, CertifiedMi
         point, lower, upper = (give_back(part, X) for part in (point, lower, upper))
         certificate = tuple(certified) if isinstance(shown, tuple) else certified[0]
         labels, library = row_labels(X), backend_of(X)
-        return Intervals(point, lower, upper, shown, labels, library, certificate, asked.side)
+        words = (certificate, asked.side, self.target_name_)
+        return Intervals(point, lower, upper, shown, labels, library, *words)
 
     def _ends(self, loo: Any, X: Tensor, ranks: Sequence[int]) -> Ends:
         """Point predictions, (m,), and both ends, (m, levels), of scaled rows."""

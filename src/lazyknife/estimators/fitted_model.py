@@ -10,9 +10,11 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -23,13 +25,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..dask import is_dask
 from ..data.checks import check_level, check_positive_int, check_reasonable
-from ..data.rows import backend_of, finite_numbers, make_frame, row_labels, take
+from ..data.rows import backend_of, finite_numbers, is_stream, make_frame, row_labels, take
 from ..intervals import kappa, rows_needed
 from ..intervals.asked import some_models
 from ..intervals.chosen import ChosenModels
 from ..intervals.games import games, has_pairs, parts
 from ..intervals.order import kth_largest
 from ..records import Array, to_array
+from ..report import page_of
 from .questions import count_rows, label_columns, refuse_with_dask
 
 if TYPE_CHECKING:
@@ -85,10 +88,11 @@ class SelfCheck:
 
     def __repr__(self) -> str:
         count = len(self.covered)
+        aim = f"{100 * (1 - self.alpha):.4g}%"
         found = (
             f"Checked on {count:,} training rows, each by the other rows: {self.coverage:.1%} ± "
-            f"{self.error:.1%} of their y lie inside, {1 - self.alpha:.4g} was aimed at. This is "
-            "an estimate, not a guarantee."
+            f"{self.error:.1%} of their y lie inside, and {aim} is the aim. This is an estimate, "
+            "not a guarantee."
         )
         if not self.parts:
             return found
@@ -328,6 +332,37 @@ class FittedModelMixin:
             None if labels is None else labels[order],
             None if model.kept_rows_ is None else backend_of(model.kept_rows_),
         )
+
+    def report(
+        self, X: Any, y: Any = None, path: str | Path | None = None, *, alpha: Any = None
+    ) -> str:
+        """Return an HTML report of the intervals of new rows, and write it if a path is given.
+
+        The page of ``lazyknife predict --html``: what to expect, figures, tables, the check on
+        training rows, whether the new rows look like these, and settings. It needs the extra
+        ``lazyknife[cli]``.
+
+        Parameters
+        ----------
+        X
+            Rows to predict, at least one, as one array or frame.
+        y
+            Their true values, if known.
+        path
+            A file to write, ending in .html.
+        alpha
+            The level, or a list of levels; None is the estimator's own.
+
+        """
+        model = cast("IntervalRegressor", self)
+        refuse_with_dask(X=X if is_dask(X) else None)
+        if is_stream(X):
+            raise TypeError(f"X={X!r} yields batches: give all rows as one array or frame")
+        found: Any = model.predict_interval(X, alpha)
+        signature = inspect.signature(type(model)).parameters
+        given = model.get_params(deep=False).items()
+        settings = {k: v for k, v in given if repr(v) != repr(signature[k].default)}
+        return page_of(found, y, path, model, model.check_exchangeable(X), settings)
 
     def plan(
         self, X: Any, y: Any, width: float | None = None, *, alpha: float | None = None

@@ -104,7 +104,7 @@ def _moved(z: Tensor, start: Compression | None, end: Compression | None) -> Ten
     return torch.from_numpy(found).to(z.device)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ChosenModels:
     """All n models, in groups that share a grid point, and the full model."""
 
@@ -113,6 +113,10 @@ class ChosenModels:
     doubtful: Tensor  # whether rounding may have decided a choice of each model, shape (n,)
     factors: Factors | None = None  # of σ
     side: Side = "both"
+
+    def __repr__(self) -> str:
+        places = f"{len(self.groups)} combination{'s' * (len(self.groups) > 1)} of settings"
+        return f"<{len(self.doubtful)} leave-one-out models with {places}>"
 
     @property
     def residuals(self) -> Tensor:

@@ -233,12 +233,15 @@ class FullModel:
         return self.solved.half(self.passes.features(X)[0]) * -residuals
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class StreamedModels(FullModel, Windowed):
     """The full model, and what leaving each of n rows out changes."""
 
     out: LeftOut
     side: Side = "both"
+
+    def __repr__(self) -> str:
+        return f"<{len(self.residuals)} leave-one-out models>"
 
     @property
     def block(self) -> int:
