@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -227,10 +228,18 @@ def test_curves_that_are_known_are_continued():
     first, _, last = curve.rows(1.05)
     assert first <= 1000 * 1.02
     assert last >= 1000 * 0.98
-    assert np.isinf(curve.rows(1e-6)[2])
+    assert np.isinf(curve.rows(0.5)[2])
+    assert curve.rows(2)[0] == 100
     falling = LearningCurve(0.1, sizes, np.repeat((40 / sizes)[:, None], 4, axis=1))
     assert falling.width(1000)[0] <= 0.04 <= falling.width(1000)[2]
-    assert "no number of rows" in repr(LearningCurve(0.1, sizes, widths + 1, 0.5))
+    for wanted, said in (
+        (1.3, r"about 170 rows \(1\d0 to 1\d0\)"),
+        (0.9, r"rows \([\d,]+ or more, perhaps never"),
+        (0.5, "never, by the middle curve"),
+    ):
+        assert re.search(said, repr(LearningCurve(0.1, sizes, widths, wanted)))
+    rising = LearningCurve(0.1, sizes, np.repeat(sizes[:, None] / 100.0, 4, axis=1), 0.5)
+    assert repr(rising).endswith("Width 0.5: never.")
 
 
 def test_too_few_rows_for_a_curve_are_refused():

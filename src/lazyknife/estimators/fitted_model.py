@@ -201,9 +201,9 @@ class LearningCurve:
     def rows(self, width: float) -> Array:
         """Rows for a mean width: the lowest, the middle and the highest guess, shape (3,).
 
-        Infinite where no number of rows is enough.
+        At least those of the smallest fits; infinite where no number of rows is enough.
         """
-        sizes = np.geomspace(1, MOST_PLANNED, 2000)
+        sizes = np.geomspace(self.sizes[0], MOST_PLANNED, 2000)
         reached = self.width(sizes) <= check_reasonable("width", width)
         return np.where(reached.any(axis=0), sizes[reached.argmax(axis=0)], np.inf)
 
@@ -219,10 +219,11 @@ class LearningCurve:
         lines += [f"{size:9,} rows  {width:.4g}" for size, width in shown]
         if self.wanted is not None:
             low, middle, high = self.rows(self.wanted)
-            ends = f"at least {_rounded(low)}", f"at most {_rounded(high)}"
-            known = [ends[0]] * bool(low > 1) + [ends[1]] * bool(np.isfinite(high))
-            about = f"about {_rounded(middle)} rows" if np.isfinite(middle) else "no number of rows"
-            lines.append(f"Width {self.wanted:g}: {', '.join([about, *known])}.")
+            known = np.isfinite(middle)
+            about = f"about {_rounded(middle)} rows" if known else "never, by the middle curve"
+            end = f" to {_rounded(high)}" if np.isfinite(high) else " or more, perhaps never"
+            found = f"{about} ({_rounded(low)}{end})" if np.isfinite(low) else "never"
+            lines.append(f"Width {self.wanted:g}: {found}.")
         return "\n".join(lines)
 
 
@@ -238,7 +239,7 @@ def _curves(sizes: Places, widths: Array, at: Array) -> Array:
 
 def _rounded(rows: float) -> str:
     """A number of rows with two digits."""
-    return f"{float(f'{rows:.2g}'):,.0f}" if np.isfinite(rows) else "no number of"
+    return f"{float(f'{rows:.2g}'):,.0f}"
 
 
 class FittedModelMixin:
@@ -285,7 +286,10 @@ class FittedModelMixin:
             played = games(loo, _tensor(model.kept_[chosen], loo))
             rank = kappa(level, len(loo.residuals) - 1)
             covered = ~played.missed(rank, str(model.construction)).numpy()
-            exact = not isinstance(loo, ChosenModels)
+            chose = (
+                getattr(model, "ridge", "") == "auto" and len(loo.residuals) == model.n_samples_fit_
+            )
+            exact = not (chose or isinstance(loo, ChosenModels))
         found = _parts(model, by, chosen, covered)
         return SelfCheck(level, numbers, covered, exact, tuple(found))
 

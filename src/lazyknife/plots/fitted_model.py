@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .figures import BAND, DOT, MISS, POINT, TARGET, bare, legend_on_top, literal
+from .figures import BAND, DOT, MISS, POINT, TARGET, bare, legend_on_top, literal, log_ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,7 +63,7 @@ def plot_learning_curve(curve: LearningCurve, ax: Axes | None = None) -> Axes:
     if curve.wanted is not None:
         ax.axhline(curve.wanted, label=f"wanted: {curve.wanted:g}", **TARGET)
     ax.set_xscale("log")
+    log_ticks(ax.xaxis, rows[0], rows[-1])
     ax.set(xlabel="rows", ylabel=f"mean width at α = {curve.alpha:g}")
-    ax.set_ylim(bottom=0)
-    legend_on_top(ax)
+    legend_on_top(ax, (0.0, max(float(high.max()), float(curve.widths.max()))))
     return ax
