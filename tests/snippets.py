@@ -63,7 +63,7 @@ def run_python(block: Block, names: dict[str, Any], where: str) -> str:
     """Run a block in a page's names; return what it printed."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        exec(compile(block.code, where, "exec"), names)
+        exec(compile(block.code, where, "exec", dont_inherit=True), names)
     return printed.getvalue()
 
 

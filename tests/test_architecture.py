@@ -22,17 +22,8 @@ PARTS = [
     for line in (
         "records sentences errors files memory settings",
         *("compute", "data", "losses", "networks", "base", "tangent", "ridge", "choosing"),
-        *(
-            "intervals",
-            "shift",
-            "certificate",
-            "plots",
-            "results",
-            "distribution",
-            "dask",
-            "estimators",
-        ),
-        *("metrics", "compare", "cli"),
+        *("intervals", "shift", "certificate", "plots", "metrics", "report", "results"),
+        *("distribution", "dask", "estimators", "scorers", "compare", "cli"),
     )
 ]
 PLACE = {name: place for place, names in enumerate(PARTS) for name in names}

@@ -200,3 +200,26 @@ def test_scorers_compare_pickle_and_refuse():
         lk.coverage_scorer(2)
     with pytest.raises(TypeError, match="model is of type Ridge: give a fitted Pipeline"):
         scorer(Ridge(), X, TARGETS)
+
+
+def test_the_interval_score_of_ends_that_another_library_made():
+    rng = np.random.default_rng(0)
+    y, lower = rng.normal(size=(2, 30))
+    upper = lower + rng.uniform(0, 3, size=30)
+    ours = lk.Intervals(y, lower, upper, 0.2)
+    assert float(lk.interval_score(y, lower, upper, 0.2)) == float(lk.interval_score(y, ours))
+    both = lk.Intervals(
+        y, np.stack([lower, lower - 1], 1), np.stack([upper, upper + 1], 1), (0.2, 0.1)
+    )
+    found = lk.interval_score(list(y), both.lower, both.upper, [0.2, 0.1])
+    assert np.array_equal(found.value, lk.interval_score(y, both).value)
+    for wrong, message in (
+        ((y, lower, upper, 2), "alpha=2"),
+        ((y, lower[:3], upper, 0.2), r"lower has shape \(3,\): give numbers of shape \(30,\)"),
+        ((y, lower, np.full(30, np.nan), 0.2), "upper has NaN"),
+        ((y, both.lower, both.upper, 0.2), r"lower has shape \(30, 2\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            lk.interval_score(*wrong)
+    with pytest.raises(TypeError, match=r"interval_score\(y, lower, upper, alpha\)"):
+        lk.interval_score(y, lower, upper)

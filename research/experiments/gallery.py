@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
+from sklearn.datasets import load_diabetes
 
 import lazyknife as lk
 from lazyknife.plots import (
@@ -21,7 +22,7 @@ from lazyknife.plots import (
 from ..curves import Curve, plot_curves
 from ..pages import RESULTS
 from ..study import read_rows, summarise
-from .diabetes import ALPHA, new_rows
+from .diabetes import ALPHA, ROWS, new_rows
 
 
 def sorted_intervals() -> Figure:
@@ -93,12 +94,23 @@ def comparison() -> Figure:
     return figure
 
 
+def fitted_model() -> Figure:
+    """What each row does, and widths by the number of rows: those of docs/fitted-model.md."""
+    X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
+    model = lk.LazyJackknifeRegressor(random_state=0).fit(X[:ROWS], y[:ROWS])
+    figure = Figure(figsize=(8, 3), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    model.influence().plot(left)
+    model.plan(X[:ROWS], y[:ROWS], width=150).plot(right)
+    return figure
+
+
 def blank() -> tuple[Figure, object]:
     figure = Figure(figsize=(6, 3.4), layout="constrained")
     return figure, figure.subplots()
 
 
-GALLERY = (sorted_intervals, coverage_by_width, band, guarantees, comparison)
+GALLERY = (sorted_intervals, coverage_by_width, band, guarantees, comparison, fitted_model)
 
 
 def main(docs: Path) -> None:

@@ -4,6 +4,7 @@ from .base import Perturbed as Perturbed
 from .base import Plain as Plain
 from .base import Public as Public
 from .base import Split as Split
+from .base import Task as Task
 from .certificate import Certificate as Certificate
 from .certificate import Plan as Plan
 from .certificate import certify as certify
@@ -17,6 +18,9 @@ from .estimators.baselines import CVPlusRegressor as CVPlusRegressor
 from .estimators.baselines import JackknifeRegressor as JackknifeRegressor
 from .estimators.baselines import SplitConformalRegressor as SplitConformalRegressor
 from .estimators.classifier import LazyJackknifeClassifier as LazyJackknifeClassifier
+from .estimators.fitted_model import Influence as Influence
+from .estimators.fitted_model import LearningCurve as LearningCurve
+from .estimators.fitted_model import SelfCheck as SelfCheck
 from .estimators.lazy import LazyJackknifeRegressor as LazyJackknifeRegressor
 from .estimators.paper import DPLazyPI as DPLazyPI
 from .estimators.paper import StabilityAudit as StabilityAudit
@@ -30,15 +34,16 @@ from .losses import Squared as Squared
 from .metrics import Estimate as Estimate
 from .metrics import coverage as coverage
 from .metrics import coverage_by_bin as coverage_by_bin
-from .metrics import coverage_scorer as coverage_scorer
 from .metrics import interval_score as interval_score
-from .metrics import interval_score_scorer as interval_score_scorer
 from .metrics import mean_width as mean_width
 from .networks import mlp as mlp
 from .networks import wide as wide
+from .records import Base as Base
 from .records import PrivacyCurve as PrivacyCurve
 from .results import Boxes as Boxes
 from .results import Intervals as Intervals
+from .scorers import coverage_scorer as coverage_scorer
+from .scorers import interval_score_scorer as interval_score_scorer
 from .shift import Shift as Shift
 from .shift import ShiftWarning as ShiftWarning
 from .shift import check_exchangeable as check_exchangeable

@@ -86,3 +86,8 @@ def bytes_in_words(count: float) -> str:
     """
     unit = next((unit for unit, size in UNITS.items() if count >= size), "MB")
     return f"{float(f'{count / UNITS[unit]:.2g}'):g} {unit}" if count >= 5e5 else "0 MB"
+
+
+def in_figures(value: float, digits: int = 4) -> str:
+    """Return four figures, without an exponent where that is short: 28,120."""
+    return f"{float(f'{value:.{digits}g}'):,.10g}"

@@ -1,10 +1,10 @@
-"""Evaluate intervals against true values: coverage, width, interval score, and their scorers."""
+"""Evaluate intervals against true values: coverage, width, interval score."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -12,9 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from .data.checks import check_choice, check_level, check_positive_int
 from .data.rows import finite_numbers
-from .estimators.pipelines import predict_interval
 from .records import to_array
-from .results import Intervals
+
+if TYPE_CHECKING:
+    from .results import Intervals
 
 Numbers = NDArray[np.float64]
 
@@ -92,7 +93,17 @@ def mean_width(intervals: Intervals) -> Estimate:
     return _mean(_checked(intervals).with_arrays().width)
 
 
-def interval_score(y: ArrayLike, intervals: Intervals) -> Estimate:
+@overload
+def interval_score(y: ArrayLike, intervals: Intervals) -> Estimate: ...
+
+
+@overload
+def interval_score(
+    y: ArrayLike, intervals: ArrayLike, upper: ArrayLike, alpha: float | ArrayLike
+) -> Estimate: ...
+
+
+def interval_score(y: Any, intervals: Any, upper: Any = None, alpha: Any = None) -> Estimate:
     """Mean Winkler score: width plus 2/alpha times the distance to a true value outside.
 
     Lower is better. Scores of different levels cannot be compared.
@@ -102,17 +113,26 @@ def interval_score(y: ArrayLike, intervals: Intervals) -> Estimate:
     y
         True values, shape (m,).
     intervals
-        Intervals for the same m rows.
+        Intervals for the same m rows; or the lower ends of those of another library, shape (m,), or
+        (m, levels), followed by
+    upper
+        their upper ends, of the same shape, and
+    alpha
+        their level, or a list of levels.
 
     """
-    _checked(intervals).covers(y)  # checks the shape
-    truth, intervals = finite_numbers(y, "y"), intervals.with_arrays()
-    if intervals.lower.ndim == 2:
+    if upper is not None or alpha is not None:
+        lower, upper, levels = _given(y, intervals, upper, alpha)
+    else:
+        _checked(intervals).covers(y)  # checks the shape
+        arrays = intervals.with_arrays()
+        lower, upper, levels = arrays.lower, arrays.upper, np.asarray(arrays.alpha)
+    truth = finite_numbers(y, "y")
+    if lower.ndim == 2:
         truth = truth[:, None]
     with np.errstate(over="ignore"):  # then the score is infinite
-        below = np.maximum(intervals.lower - truth, 0.0)
-        above = np.maximum(truth - intervals.upper, 0.0)
-        return _mean(intervals.width + 2 / np.asarray(intervals.alpha) * (below + above))
+        below, above = np.maximum(lower - truth, 0.0), np.maximum(truth - upper, 0.0)
+        return _mean((upper - lower).clip(min=0.0) + 2 / levels * (below + above))
 
 
 def coverage_by_bin(
@@ -167,61 +187,30 @@ def coverage_by_bin(
     return Bins(edges[kept], upper, rows, share, np.sqrt(share * (1 - share) / rows), widths)
 
 
-@dataclass(frozen=True)
-class IntervalScorer:
-    """A function of estimator, X and y, greater is better, that can be pickled."""
-
-    measure: Callable[[Any, Intervals], Estimate]
-    sign: int
-    alpha: float | None
-
-    def __post_init__(self) -> None:
-        if self.alpha is not None:
-            check_level("alpha", self.alpha)
-
-    def __call__(self, estimator: Any, X: Any, y: Any) -> float:
-        if hasattr(estimator, "predict_interval"):
-            intervals = estimator.predict_interval(X, alpha=self.alpha)
-        else:  # a pipeline, or refused
-            intervals = predict_interval(estimator, X, alpha=self.alpha)
-        return self.sign * float(self.measure(y, intervals))
-
-
-def interval_score_scorer(alpha: float | None = None) -> IntervalScorer:
-    """Return a scorer for ``scoring=``: minus the mean interval score, so greater is better.
-
-    Parameters
-    ----------
-    alpha
-        Level of the intervals; None is the estimator's own. Give a number where a grid varies
-        ``alpha``, since scores of different levels cannot be compared.
-
-    """
-    return IntervalScorer(interval_score, -1, alpha)
-
-
-def coverage_scorer(alpha: float | None = None) -> IntervalScorer:
-    """Return a scorer for ``scoring=``: the share of rows that are covered.
-
-    It is for reports (``cross_validate`` with several scorers). Do not choose settings by it: the
-    widest intervals would win.
-
-    Parameters
-    ----------
-    alpha
-        Level of the intervals; None is the estimator's own.
-
-    """
-    return IntervalScorer(coverage, 1, alpha)
-
-
 def _checked(intervals: Intervals) -> Intervals:
     """Refuse what is not intervals of at least one row."""
-    if not isinstance(intervals, Intervals):
+    if not hasattr(intervals, "with_arrays"):
         raise TypeError(f"intervals={intervals!r}: give what predict_interval returns")
     if not len(intervals):
         raise ValueError("intervals has no rows: give at least one")
     return intervals
+
+
+def _given(y: Any, lower: Any, upper: Any, alpha: Any) -> tuple[Numbers, Numbers, Numbers]:
+    """Ends and levels that another library made."""
+    if upper is None or alpha is None:
+        raise TypeError(
+            "give interval_score(y, intervals) or interval_score(y, lower, upper, alpha)"
+        )
+    shown = [check_level("alpha", level) for level in (alpha if np.ndim(alpha) else [alpha])]
+    levels = np.array(shown if np.ndim(alpha) else shown[0])
+    shape = np.shape(to_array(y)) + levels.shape
+    ends = [to_array(end) for end in (lower, upper)]
+    for name, end in zip(("lower", "upper"), ends, strict=True):
+        if end.shape != shape or not end.size or np.isnan(end).any():
+            what = "NaN" if end.shape == shape and end.size else f"shape {end.shape}"
+            raise ValueError(f"{name} has {what}: give numbers of shape {shape}, one for each y")
+    return *ends, levels  # type: ignore[return-value]
 
 
 def _mean(values: Numbers) -> Estimate:

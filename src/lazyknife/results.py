@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from numbers import Integral
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,6 +54,8 @@ class Intervals:
         The coverage guarantee, or a tuple of them, one for each level; None where none is known.
     side
         ``"both"``; or ``"upper"`` or ``"lower"``, where only this end was asked for.
+    name
+        The name of the y that models were fitted to, if it had one, for plots and reports.
 
     """
 
@@ -64,6 +67,7 @@ class Intervals:
     backend: str | None = None
     certificate: Certificate | tuple[Certificate, ...] | None = None
     side: Side = "both"
+    name: str | None = None
 
     @classmethod
     def concat(cls, parts: Iterable[Intervals]) -> Intervals:
@@ -154,8 +158,30 @@ class Intervals:
 
         """
         from .plots import plot_intervals
+        from .plots.figures import literal
 
-        return plot_intervals(self, y, ax)
+        return plot_intervals(self, y, ax, label=literal(self.name_of(y)))
+
+    def name_of(self, y: Any = None) -> str:
+        """The name of true values, or that of the y that models were fitted to."""
+        return str(getattr(y, "name", None) or self.name or "y")
+
+    def to_html(self, path: str | Path | None = None, y: ArrayLike | Tensor | None = None) -> str:
+        """Return a self-contained HTML report of the intervals, and write it if a path is given.
+
+        ``model.report(X, y, path)`` says more. It needs the extra ``lazyknife[cli]``.
+
+        Parameters
+        ----------
+        path
+            A file to write, ending in .html.
+        y
+            True values, shape (m,), for the coverage of these rows.
+
+        """
+        from .report import page_of
+
+        return page_of(self, y, path)
 
     def _arrays(self) -> tuple[Array, Array, Array]:
         return to_array(self.point), to_array(self.lower), to_array(self.upper)

@@ -70,6 +70,11 @@ PARTED = (
 )
 SPLIT = "n counts the rows whose errors are ranked; {count:,} others choose and train the model."
 
+OWN_BASE = (
+    "What dependence() of the base {base} returns bounds how the weights that its learn() returns "
+    "depend on a row."
+)
+
 # Remarks on every base whose guarantee comes from random noise.
 PRIVATE_REMARKS = (
     "The guarantee is an average over the seeds of the private training: it does not hold for a "

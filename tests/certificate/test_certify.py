@@ -184,6 +184,8 @@ def test_a_base_of_ones_own_brings_its_own_sentences():
     certificate = certify(n=100, alpha=0.1, base=Own())
     assert certificate.coverage == pytest.approx(1 - math.exp(0.1) * 19 / 101)
     assert certificate.assumptions[-1] == "It was asserted."
+    assert "What dependence() of the base Own returns" in certificate.details
+    assert "dependence()" not in certify(n=100, alpha=0.1, base=DPSGD()).details
     assert all(f"It was {done}." in certificate.details for done in ("asserted", "remarked"))
     assert "Own base" in certificate.subject
 

@@ -9,8 +9,9 @@ import pytest
 
 import lazyknife as lk
 from command import check_self_contained, fail, run, succeed
-from lazyknife.cli import outcome, read_table
-from lazyknife.cli.outcome import is_too_low
+from lazyknife.cli import read_table
+from lazyknife.report import outcome
+from lazyknife.report.outcome import is_too_low
 
 QUICK = ("--hidden", "4", "--ridge", "1.0")
 

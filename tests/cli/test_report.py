@@ -20,10 +20,10 @@ import pytest
 
 from lazyknife import Intervals, Plain, Public, certify, check_exchangeable
 from lazyknife.certificate import Certificate
-from lazyknife.cli.outcome import Outcome, Sample, draw, make_report
-from lazyknife.cli.report import Figure, Report, Table, Verdict, render
 from lazyknife.cli.rows import Rows
 from lazyknife.plots import figure_svg
+from lazyknife.report.outcome import Outcome, Sample, draw, make_report
+from lazyknife.report.page import Figure, Report, Table, Verdict, render
 
 NO_BROWSER = (
     "no Chromium found: install Debian's chromium package to run the report's browser tests"
@@ -239,7 +239,8 @@ def outcome_of(certificate=CERTIFIED, unlike=False):
     sample = Sample(1)
     sample.add(found, Rows(X[30:], y[30:], None, None, []))
     shift = check_exchangeable(X[:30], X[30:] + 9 * unlike)
-    names = {"feature_names_in_": ["a", "b"], "n_samples_fit_": 30}
+    names = {"n_features_in_": 2, "row_shape_": (2,), "n_samples_fit_": 30}
+    names |= {"self_check": lambda alpha: f"checked at {alpha}"}
     model = SimpleNamespace(**names, loo_=SimpleNamespace(residuals=y[:30]))
     return Outcome(sample, [certificate], shift, model, "price", [])
 
@@ -295,7 +296,7 @@ def test_a_table_can_be_downloaded_without_scripts():
 
 
 def test_jinja2_is_asked_for_only_when_needed(monkeypatch):
-    code = "import lazyknife.cli.report, sys; sys.exit('jinja2' in sys.modules)"
+    code = "import lazyknife.report.page, sys; sys.exit('jinja2' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(ImportError, match=r"pip install 'lazyknife\[cli\]'"):

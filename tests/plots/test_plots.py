@@ -423,3 +423,26 @@ lazyknife.plots.style()
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )
     assert "pip install 'lazyknife[plots]'" in finished.stderr
+
+
+def test_influence_names_the_first_rows_and_marks_the_unusual():
+    numbers = np.arange(8)
+    found = lk.Influence(numbers, 1.0 * numbers, np.array([-5, 4, *np.zeros(6)]), numbers, numbers)
+    ax = found.plot(plt.figure().subplots())
+    assert texts(ax) == ["0", "1", "2", "3", "4"]
+    unusual = [line for line in ax.get_lines() if line.get_marker() == "x"]
+    assert unusual[0].get_xydata().tolist() == [[0, -5], [1, 4]]
+    terms = (found.row, found.residual, found.studentized, numbers, numbers)
+    named = lk.Influence(*terms, list("abc$efgh"))
+    assert texts(named.plot(plt.figure().subplots()))[3] == r"\$"
+
+
+def test_a_learning_curve_has_its_fits_and_the_wanted_width():
+    sizes = np.array([50, 100, 150])
+    widths = 1 + 50 / sizes[:, None] + np.array([[0.0, 0.1, -0.1, 0.0]])
+    ax = lk.LearningCurve(0.1, sizes, widths, 1.2).plot(plt.figure().subplots())
+    assert len(line(ax, "fits").get_xydata()) == 12
+    assert set(line(ax, "wanted: 1.2").get_ydata()) == {1.2}
+    assert ax.get_xscale() == "log"
+    assert ax.get_ylim()[0] == 0
+    assert (np.diff(line(ax, "middle curve").get_ydata()) < 0).all()

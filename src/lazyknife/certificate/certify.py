@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from .. import sentences
-from ..base import BaseMethod, check_base, check_trainable
+from ..base import BASES, BaseMethod, check_base, check_trainable
 from ..base.privacy import composed
 from ..choosing.rows import Leaving
 from ..data.checks import (
@@ -161,6 +161,8 @@ def lazy_claim(
     shown = f" with {folds} folds" if find_construction(construction).uses_folds else ""
     if dependence is None:
         objections += (sentences.NOT_PRIVATE.format(base=name),)
+    own = dependence is not None and type(base) not in BASES.values()
+    assumed = (sentences.OWN_BASE.format(base=name),) if own else ()
     parted = sentences.SPLIT if find_construction(construction).splits else sentences.PARTED
     remarks = (parted.format(count=apart),) if apart else ()
     return Claim(
@@ -170,7 +172,7 @@ def lazy_claim(
         folds=folds,
         coins=coins,
         dependence=dependence,
-        assumptions=(*base.assumptions, *assumptions),
+        assumptions=(*assumed, *base.assumptions, *assumptions),
         objections=objections,
         remarks=(*base.remarks, *remarks),
         **scope,

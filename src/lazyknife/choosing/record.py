@@ -15,7 +15,7 @@ from ..records import Array
 Number = TypeVar("Number", bound=np.generic)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ChosenSettings:
     """What every model chose on its own rows, or what rows set aside chose for all models.
 
@@ -117,7 +117,7 @@ class ChosenSettings:
                 return False
         return True
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         """Tables of networks and of widths."""
         gaps = np.median(self.each_gap[:-1] if len(self.each_gap) > 1 else self.each_gap, axis=0)
         size = max(7, *(len(name) for name in (*self.networks, *self.each_widths)))

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..errors import in_figures
+from ..report.page import Cell, Figure, Report, Table, Verdict, cell_of, render
 from . import options as opt
-from .console import FAILED, in_figures, plainly, print_table, print_text, say, say_notes
+from .console import FAILED, plainly, print_table, print_text, say, say_notes
 from .fit import KINDS
 from .options import BASE, FILES, LAZY, RUN, option
 from .output import check_outputs, origin, spooled, write_outputs
 from .read_table import open_source
-from .report import Cell, Figure, Report, Table, Verdict, cell_of, render
 from .rows import check_names, read_training
 
 if TYPE_CHECKING:

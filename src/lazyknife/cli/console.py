@@ -124,8 +124,3 @@ def _console(file: TextIO | None) -> Console:
     file = file or sys.stdout
     width = None if file.isatty() else WIDE
     return Console(file=file, width=width, highlight=False, markup=False, emoji=False)
-
-
-def in_figures(value: float, digits: int = 4) -> str:
-    """Return four figures, without an exponent where that is short: 28,120."""
-    return f"{float(f'{value:.{digits}g}'):,.10g}"

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import gzip
 import os
-import platform
-import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import typer
 
+from ..report.page import safe_cells, versions_of
 from .read_table import STANDARD, SUFFIXES, TEXTS, suffix_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
 PAGES, FIGURES = (".html", ".htm"), (".svg", ".pdf", ".png")
-FORMULA = re.compile(r"[=@\t\r]|[+-](?!\d*\.?\d*(e[+-]?\d+)?$)")
-PACKAGES = ("lazyknife", "torch", "numpy")
 Append = Callable[["pd.DataFrame"], None]
 
 
@@ -122,22 +118,10 @@ def write_outputs(paths: Mapping[str, Any], move: Any, drawn: Any, page: str) ->
     write_together(writers)
 
 
-def safe_cells(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the table with an apostrophe before texts that a spreadsheet would run."""
-
-    def safe(cell: Any) -> Any:
-        return f"'{cell}" if isinstance(cell, str) and FORMULA.match(cell) else cell
-
-    texts = [name for name, column in table.items() if column.dtype.kind not in "biufMm"]
-    kept = {name: [safe(cell) for cell in table[name]] for name in texts}
-    return table.assign(**kept).rename(columns=safe)
-
-
 def origin(context: typer.Context) -> dict[str, Any]:
     """Return what a report says of a run: all options with a value, the command, the versions."""
     options = [param for param in context.command.params if param.opts[0].startswith("-")]
     values = {param.opts[0]: context.params.get(str(param.name)) for param in options}
     given = {name: value for name, value in values.items() if value not in (None, [], ())}
     command = shlex.join(["lazyknife", *sys.argv[1:]])
-    versions = {name: version(name) for name in PACKAGES} | {"python": platform.python_version()}
-    return {"settings": given, "command": command, "versions": versions}
+    return {"settings": given, "command": command, "versions": versions_of()}

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import counted, listed, quoted_list
+from ..errors import counted, in_figures, listed, quoted_list
 from ..sentences import BOTH_FILES, MARGINAL, POOLED
 from . import options as opt
-from .console import in_figures, plainly, print_table, print_text, say, say_notes
+from .console import plainly, print_table, print_text, say, say_notes
 from .fit import KINDS, Fitted, fit_model, in_words, load_model
 from .options import FILES, option
 from .output import Append, check_outputs, origin, spooled, write_outputs
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from ..certificate import Certificate
     from ..distribution import Distribution
+    from ..report.outcome import Outcome, Sample
     from ..results import Intervals
-    from .outcome import Outcome, Sample
     from .rows import Rows
 
 PRINTED = 20  # rows on the terminal
@@ -133,7 +133,7 @@ def predict_rows(
     append: Append,
 ) -> Outcome:
     """Predict all rows, part by part; ``append`` takes tables of their intervals, in order."""
-    from .outcome import Outcome, Sample
+    from ..report.outcome import Outcome, Sample
 
     model, notes, sample = fitted.model, dict.fromkeys(fitted.notes), Sample(len(levels))
     size = max(1, min(MOST_ROWS, MOST_NUMBERS // len(model.feature_names_in_)))
@@ -217,7 +217,7 @@ def table_of(
     found: Intervals, ids: pd.Series | None, quantiles: pd.DataFrame | None
 ) -> pd.DataFrame:
     """Return the table of an output: names of rows, if there are any, and their intervals."""
-    from .outcome import frame_of
+    from ..report.outcome import frame_of
 
     frame = frame_of(found, quantiles)
     if ids is not None:
@@ -227,8 +227,8 @@ def table_of(
 
 def _write(context: typer.Context, outcome: Outcome, inputs: str, move: Any) -> None:
     """Write what was asked for, once everything has been computed."""
-    from .outcome import draw, make_report
-    from .report import render
+    from ..report.outcome import draw, make_report
+    from ..report.page import render
 
     paths = context.params
     drawings = draw(outcome) if paths["figure"] or paths["html"] else {}

@@ -58,6 +58,7 @@ from ..results import Intervals
 from ..settings import grouped, with_settings
 from ..shift import Shift, compare_rows, kept_places
 from .fit_input import Fitted, Given, RandomState, Seeds, prepare
+from .fitted_model import FittedModelMixin
 from .questions import (
     Asked,
     Groups,
@@ -189,6 +190,7 @@ class RowsMixin(SaveMixin, CertifiedMixin):
     target_: Target
     row_shape_: tuple[int, ...]
     n_samples_fit_: int
+    target_name_: str | None = None  # the name of y
     sample_: Array  # rows as they were read, or scaled by the user; at most 2,000 of them
     _when_few = "the intervals are infinite"
     _several_outputs = False  # whether y may have several columns
@@ -340,7 +342,7 @@ class RowsMixin(SaveMixin, CertifiedMixin):
         return hasattr(self, "loo_")
 
 
-class IntervalRegressor(RegressorMixin, RowsMixin):  # type: ignore[misc]
+class IntervalRegressor(FittedModelMixin, RegressorMixin, RowsMixin):  # type: ignore[misc]
     """Base of every estimator with ``predict_interval``.
 
     A subclass defines how leave-one-out models and a certificate are obtained (``_fit``) and which
@@ -441,6 +443,7 @@ class IntervalRegressor(RegressorMixin, RowsMixin):  # type: ignore[misc]
             raise ValueError(f"clusters does not support {other}: use LazyJackknifeRegressor alone")
         X, y = rows_and_targets(X, y)
         given = prepare(self, X, y, all_rows(X_pool), all_rows(X_unlabeled))
+        name = getattr(y, "name", None)
         found = None if groups is None else Groups.of(groups, X, len(given.y))
         codes = None if clusters is None else cluster_codes(clusters, X, len(given.y))
         if codes is not None:
@@ -449,6 +452,7 @@ class IntervalRegressor(RegressorMixin, RowsMixin):  # type: ignore[misc]
         fitted = self._fit(given)
         self._set_fitted(X, given, fitted)
         self.clusters_ = codes
+        self.target_name_ = name if isinstance(name, str) else None
         left_out = np.arange(len(given.y)) if fitted.left_out is None else fitted.left_out
         self.groups_ = None if found is None else found.some(left_out)
         every = np.arange(len(left_out))
@@ -636,7 +640,8 @@ class IntervalRegressor(RegressorMixin, RowsMixin):  # type: ignore[misc]
         point, lower, upper = (give_back(part, X) for part in (point, lower, upper))
         certificate = tuple(certified) if isinstance(shown, tuple) else certified[0]
         labels, library = row_labels(X), backend_of(X)
-        return Intervals(point, lower, upper, shown, labels, library, certificate, asked.side)
+        words = (certificate, asked.side, self.target_name_)
+        return Intervals(point, lower, upper, shown, labels, library, *words)
 
     def _ends(self, loo: Any, X: Tensor, ranks: Sequence[int]) -> Ends:
         """Point predictions, (m,), and both ends, (m, levels), of scaled rows."""

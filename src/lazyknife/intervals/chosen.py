@@ -79,22 +79,32 @@ class OtherScale:
 
     def __call__(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
         """Ends on the scale of the full model, moved outwards by more than rounding changes."""
-        lower, upper = self._there(lower), self._there(upper)
+        lower, upper = self.there(lower), self.there(upper)
         return lower - ULPS * lower.abs(), upper + ULPS * upper.abs()
 
-    def _there(self, z: Tensor) -> Tensor:
-        found = z.cpu().numpy()
-        with np.errstate(over="ignore"):  # infinite
-            found = found if self.own is None else self.own.inverse(found)
-            found = found if self.full is None else self.full.forward(found)
-        return torch.from_numpy(found).to(z.device)
+    def there(self, z: Tensor) -> Tensor:
+        """Values on the own scale, on that of the full model."""
+        return _moved(z, self.own, self.full)
+
+    def back(self, z: Tensor) -> Tensor:
+        """Values on the scale of the full model, on the own one."""
+        return _moved(z, self.full, self.own)
 
     def residuals(self, residuals: Tensor) -> Tensor:
         """Residuals of the left-out rows there."""
-        return self._there(self.targets) - self._there(self.targets - residuals)
+        return self.there(self.targets) - self.there(self.targets - residuals)
 
 
-@dataclass(frozen=True)
+def _moved(z: Tensor, start: Compression | None, end: Compression | None) -> Tensor:
+    """From one scale of y to another."""
+    found = z.cpu().numpy()
+    with np.errstate(over="ignore"):  # infinite
+        found = found if start is None else start.inverse(found)
+        found = found if end is None else end.forward(found)
+    return torch.from_numpy(found).to(z.device)
+
+
+@dataclass(frozen=True, repr=False)
 class ChosenModels:
     """All n models, in groups that share a grid point, and the full model."""
 
@@ -103,6 +113,10 @@ class ChosenModels:
     doubtful: Tensor  # whether rounding may have decided a choice of each model, shape (n,)
     factors: Factors | None = None  # of σ
     side: Side = "both"
+
+    def __repr__(self) -> str:
+        places = f"{len(self.groups)} combination{'s' * (len(self.groups) > 1)} of settings"
+        return f"<{len(self.doubtful)} leave-one-out models with {places}>"
 
     @property
     def residuals(self) -> Tensor:

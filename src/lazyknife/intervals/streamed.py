@@ -236,12 +236,15 @@ class FullModel:
         return FullPrediction(found, leverages.sqrt(), half.T)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class StreamedModels(FullModel, Windowed):
     """The full model, and what leaving each of n rows out changes."""
 
     out: LeftOut
     side: Side = "both"
+
+    def __repr__(self) -> str:
+        return f"<{len(self.residuals)} leave-one-out models>"
 
     @property
     def block(self) -> int:

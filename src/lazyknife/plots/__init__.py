@@ -2,6 +2,7 @@
 
 from .comparison import Panel, plot_comparison, plot_methods
 from .figures import figure_svg, save_figure, style
+from .fitted_model import plot_influence, plot_learning_curve
 from .intervals import plot_band, plot_coverage_by_bin, plot_intervals
 
 __all__ = [
@@ -10,7 +11,9 @@ __all__ = [
     "plot_band",
     "plot_comparison",
     "plot_coverage_by_bin",
+    "plot_influence",
     "plot_intervals",
+    "plot_learning_curve",
     "plot_methods",
     "save_figure",
     "style",

@@ -25,7 +25,7 @@ MODELS_AT_ONCE = 100
 CURVED = 10.0
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LinearModels:
     """f̄_{−j}(x) = f(x; θ0) + z(x)ᵀW_j + β_j: models of the linearised network."""
 
@@ -36,6 +36,9 @@ class LinearModels:
     loss: Loss = SQUARED  # whose inverse link leads from f to predictions
     rounding: RoundingBounds = NOTHING  # what rounding may have changed of the models
     side: Side = "both"
+
+    def __repr__(self) -> str:
+        return f"<{len(self.residuals)} leave-one-out models>"
 
     def evaluated(self, X: Tensor, y: Tensor) -> Self:
         """The same with this readout's own residuals of the training rows, on the machine."""
@@ -118,7 +121,7 @@ class LinearModels:
         return float(each[known].median()) + self.rounding.constant, relative
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class MovedNetworks(LinearModels):
     """f(x; θ0 + Δ_{−j}): the real network at the moved weights, the paper's choice."""
 

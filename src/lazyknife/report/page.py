@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import math
+import platform
 import re
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import visible
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from ..certificate import Certificate
 
 SEARCHED = 20  # a longer table has a field to search in it
+FORMULA = re.compile(r"[=@\t\r]|[+-](?!\d*\.?\d*(e[+-]?\d+)?$)")
+PACKAGES = ("lazyknife", "torch", "numpy")
 TEMPLATES = Path(__file__).with_name("templates")
 
 
@@ -153,3 +159,19 @@ def _setting(value: object) -> str:
         return ", ".join(map(_setting, value))
     words = {"True": "yes", "False": "no", "None": "none"}
     return words.get(str(value), str(value))
+
+
+def safe_cells(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the table with an apostrophe before texts that a spreadsheet would run."""
+
+    def safe(cell: Any) -> Any:
+        return f"'{cell}" if isinstance(cell, str) and FORMULA.match(cell) else cell
+
+    texts = [name for name, column in table.items() if column.dtype.kind not in "biufMm"]
+    kept = {name: [safe(cell) for cell in table[name]] for name in texts}
+    return table.assign(**kept).rename(columns=safe)
+
+
+def versions_of() -> dict[str, str]:
+    """Versions of the software, by name."""
+    return {name: version(name) for name in PACKAGES} | {"python": platform.python_version()}

@@ -1,26 +1,26 @@
-"""The result of ``lazyknife predict``: measured, compared with its certificates, reported."""
+"""Intervals of new rows: measured, compared with their certificates, reported."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .console import in_figures
-from .output import safe_cells
-from .report import Figure, Report, Table, Verdict, cell_of
+from ..errors import in_figures
+from .page import Figure, Report, Table, Verdict, cell_of, safe_cells
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ..certificate import Certificate
-    from ..estimators.lazy import LazyJackknifeRegressor
+    from ..estimators.base import IntervalRegressor
     from ..results import Intervals
     from ..shift import Shift
-    from .rows import Rows
+    from . import NotCompared
 
 MOST_SHOWN = 50_000  # rows in figures and in the CSV file of a report
 SHOWN = 1000  # rows of the table in a report
@@ -57,7 +57,7 @@ class Sample:
     """Rows with their intervals: all of them, or a random sample of many; and sums over all."""
 
     intervals: Intervals
-    rows: Rows
+    rows: Any  # with y, ids and X, such as NewRows
 
     def __init__(self, levels: int) -> None:
         self.count, self.random = 0, np.random.default_rng(0)
@@ -66,7 +66,7 @@ class Sample:
         self.sums = np.zeros((3, levels))
         self.scores: dict[str, float] = {}  # further sums over rows
 
-    def add(self, found: Intervals, rows: Rows) -> None:
+    def add(self, found: Intervals, rows: Any) -> None:
         """Add further rows, and keep those with the smallest random keys."""
         import pandas as pd
 
@@ -118,8 +118,8 @@ class Outcome:
 
     sample: Sample  # of the new rows, at one level or several
     certificates: Sequence[Certificate]  # one for each level
-    shift: Shift  # whether the new rows look like the training rows
-    model: LazyJackknifeRegressor
+    shift: Shift | NotCompared  # whether the new rows look like the training rows
+    model: IntervalRegressor | None
     target: str  # the column that is predicted
     notes: Sequence[str]
     groups: Sequence[str] = ()  # columns
@@ -144,8 +144,11 @@ class Outcome:
 
     def measured(self) -> list[tuple[str, str]]:
         """Rows of a table: sizes, widths and, where the new rows have a target, coverage."""
-        columns, count = len(self.model.feature_names_in_), self.sample.count
-        sizes = {"training rows": self.model.n_samples_fit_, "new rows": count, "features": columns}
+        model, count = self.model, self.sample.count
+        sizes = {"new rows": count}
+        if model is not None:
+            columns = getattr(model, "n_features_in_", math.prod(model.row_shape_))
+            sizes = {"training rows": model.n_samples_fit_, **sizes, "features": columns}
         found = [(name, str(size)) for name, size in sizes.items()]
         for part, (width, score, share) in zip(
             self.levels, self.sample.sums.T / count, strict=True
@@ -179,8 +182,17 @@ class Outcome:
         size = "mean width" if first.side == "both" else "mean limit"
         return [("group", "new rows", "coverage", size), *found[:MOST_GROUPS]] if found else []
 
+    def checked(self) -> list[str]:
+        """How many training rows the intervals of the others contain, where that is known."""
+        with suppress(ValueError):  # models without two rows are not in closed form
+            if self.model is not None:
+                return [str(self.model.self_check(alpha=self.levels[0].alpha))]  # type: ignore[arg-type]
+        return []
+
     def doubts(self) -> list[str]:
         """What casts doubt on the intervals: new rows unlike the training rows, low coverage."""
+        if self.model is None:
+            return []
         found, count = [self.shift.finding, SHIFTED] if self.unlike else [], self.sample.count
         short = []
         for part, one, covered in zip(
@@ -282,6 +294,7 @@ def make_report(
         details.append(f"Measured: {percent(covered / count)} {of}.")
     if tone == "certified" and not (outcome.groups or outcome.weighted):
         details.append(LIKE)
+    details += outcome.checked()
     figures = tuple(
         Figure(title, figure_svg(drawn, title=title, id_prefix=f"figure{number}"))
         for number, (title, drawn) in enumerate(drawings.items())
