@@ -101,9 +101,10 @@ def test_links_lead_to_files_of_the_source_distribution(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
-def test_tests_that_a_page_names_exist(page):
-    for name in re.findall(r"`(?:tests/)?(\w+/test_\w+\.py)", page.read_text()):
-        assert (ROOT / "tests" / name).exists(), name
+def test_modules_and_tests_that_a_page_names_exist(page):
+    for name in re.findall(r"`([\w/]+/\w+\.py)", page.read_text()):
+        folders = ("", "src/lazyknife", "tests")
+        assert any((ROOT / folder / name).exists() for folder in folders), name
 
 
 SITE = yaml.safe_load((ROOT / "mkdocs.yml").read_text())

@@ -97,7 +97,7 @@ def test_what_the_parts_do_not_share_is_not_kept_or_refused() -> None:
         lk.Intervals.concat([])
     with pytest.raises(ValueError, match=r"different levels, alpha=\[0\.1, \(0\.2, 0\.1\)\]"):
         lk.Intervals.concat([ONE, TWO])
-    with pytest.raises(TypeError, match="something else than Intervals"):
+    with pytest.raises(TypeError, match="Intervals only"):
         lk.Intervals.concat([ONE, (POINT, POINT)])  # type: ignore[list-item]
 
 

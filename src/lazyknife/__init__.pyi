@@ -7,9 +7,9 @@ from .base import Split as Split
 from .base import Task as Task
 from .certificate import Certificate as Certificate
 from .certificate import Plan as Plan
-from .certificate import certify as certify
-from .certificate import plan as plan
-from .certificate import plan_rows as plan_rows
+from .certificate.certify import certify as certify
+from .certificate.plan import plan as plan
+from .certificate.plan import plan_rows as plan_rows
 from .compare import compare_methods as compare_methods
 from .data.encoder import TableEncoder as TableEncoder
 from .data.scaling import symlog as symlog
@@ -36,8 +36,8 @@ from .metrics import coverage as coverage
 from .metrics import coverage_by_bin as coverage_by_bin
 from .metrics import interval_score as interval_score
 from .metrics import mean_width as mean_width
-from .networks import mlp as mlp
-from .networks import wide as wide
+from .networks.mlp import mlp as mlp
+from .networks.wide import wide as wide
 from .records import Base as Base
 from .records import PrivacyCurve as PrivacyCurve
 from .results import Boxes as Boxes

@@ -80,7 +80,7 @@ class Intervals:
         if not found:
             raise ValueError("parts is empty: give at least one Intervals")
         if any(not isinstance(part, Intervals) for part in found):
-            raise TypeError("parts contains something else than Intervals")
+            raise TypeError("parts must contain Intervals only")
         levels = list(dict.fromkeys(part.alpha for part in found))
         if len(levels) > 1:
             raise ValueError(

@@ -166,7 +166,7 @@ PAIRS = [
     ((lambda y: np.log(y - 1), np.exp), Y, "must give finite numbers, but y has 1.0 in row 1"),
     ((lambda y: np.abs(y - 3), lambda z: Y), Y, "not monotone"),
     ((np.mean, np.exp), Y, SHAPES),
-    ((np.log, np.exp), np.full(3, 2.0), r"a single value, 2\.0"),  # shows no direction
+    ((np.log, np.exp), np.full(3, 2.0), r"all y are 2\.0"),  # shows no direction
 ]
 
 

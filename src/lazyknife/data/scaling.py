@@ -136,7 +136,7 @@ def find_source(
     base's part), ``pool`` the rows to predict, ``unlabeled`` rows outside training and test.
     """
     if pool is not None and unlabeled is not None:
-        raise ValueError("give X_pool or X_unlabeled, not both: covariates are learnt from once")
+        raise ValueError("give X_pool or X_unlabeled, not both")
     if pool is not None:
         return Source(
             distinct_rows(stack([X, pool])),

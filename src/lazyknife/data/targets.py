@@ -111,7 +111,7 @@ class Transform:
         steps = np.diff(z[np.unique(y, return_index=True)[1]])
         if not steps.any():
             raise ValueError(
-                f"y has a single value, {y[0]}, which tells nothing of target_transform: use "
+                f"all y are {y[0]}, so that target_transform cannot be checked: use "
                 "target_transform=None"
             )
         if not ((steps >= 0).all() or (steps <= 0).all()):

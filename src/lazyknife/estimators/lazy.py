@@ -111,7 +111,7 @@ LARGEST_SHARE = 1.0  # of what rounding may move the ends of a loss without a cl
 
 @dataclass(eq=False, repr=False)
 class LazyJackknifeRegressor(IntervalRegressor):
-    """Certified prediction intervals for a table or a neural network, at the cost of one training.
+    """Prediction intervals with a coverage guarantee, for a table or a PyTorch network.
 
     The network is linearised at base weights θ0 that are public or were learnt privately. All n
     leave-one-out models are then ridge regressions on its tangent features, in closed form, and
