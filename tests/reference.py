@@ -152,10 +152,10 @@ def left_out_residuals(J: Array, r: Array, ridge: float, intercept: bool) -> Arr
 
 def candidate_scores(
     J: Array, r: Array, x: Array, candidates: Array, ridge: float, intercept: bool
-) -> tuple[Array, Array]:
-    """All n + 1 rows left out in turn, for every candidate target of the row x.
+) -> Array:
+    """|residual|/σ of all n + 1 rows, left out in turn, for every candidate target of the row x.
 
-    Returns |residual|/σ, and the residuals themselves, each (n + 1, candidates).
+    Shape (n + 1, candidates).
     """
     rows = np.vstack([J, x])
     targets = np.vstack([np.repeat(r[:, None], len(candidates), axis=1), candidates])
@@ -170,24 +170,5 @@ def candidate_scores(
         solution = np.linalg.lstsq(system, wanted, rcond=None)[0]
         residuals.append(targets[i] - data[i, : size + intercept] @ solution)
         sigmas.append(math.sqrt(left_open(rows[kept], rows[i : i + 1], ridge, intercept)[0]))
-    return np.abs(residuals) / np.array(sigmas)[:, None], np.array(residuals)
-
-
-def accepts(
-    J: Array,
-    r: Array,
-    x: Array,
-    candidates: Array,
-    ridges: Sequence[float],
-    intercept: bool,
-) -> Array:
-    """For each candidate, how many rows have a score of at least the new row's.
-
-    λ is the one with the least squared left-out residuals of all n + 1 rows.
-    """
-    each = [candidate_scores(J, r, x, candidates, ridge, intercept) for ridge in ridges]
-    errors = np.stack([np.square(residuals).sum(axis=0) for _, residuals in each])
-    best = errors.argmin(axis=0)
-    counts = np.stack([(scores[:-1] >= scores[-1]).sum(axis=0) for scores, _ in each])
-    chosen: Array = counts[best, np.arange(len(candidates))]
-    return chosen
+    scores: Array = np.abs(residuals) / np.array(sigmas)[:, None]
+    return scores

@@ -45,6 +45,9 @@ GROUPS: Rows = [(1, 0.83), (1, 0.99), (1, 1.19), (0, 0.09), (0, -0.1)]
 WIDTHS: Rows = [(0.17, 0.25), (-1.09, -1.08), (1.06, 1.09), (1.2, 1.03), (-2.53, -2.78)]
 TWO_VALUES: Rows = [(0, 1.37), (0, -0.67), (1, 0.35), (1, 0.9), (1, 0.09)]
 ERRORS: Rows = [(3, 1.7), (0, 0.3), (0, -1.1), (10, 0.3), (3, 0.3)]
+TOGETHER: Rows = [(0, 2), (3, 11), (2, 6), (1, 1), (2, 2)]
+UNITS: Rows = [(2, 2.8), (0, 0.1), (-1, -2.4), (1, 0.9), (6, 5.2)]
+LEVELS: Rows = [(3, 0.5), (2, 0), (1, 0), (-1, 0)]
 BAGS = (PLACES, SCALES, FRAMES, RIDGES, GROUPS)
 POSITIVE: Rows = [(-2, 0.83), (1, 2.06), (3, 0.51), (10, 2.93), (0, 3.31)]
 # Of all rows but one, the median tells whether 0 and 1e-17 are different numbers beside it.
@@ -396,7 +399,7 @@ CASES: dict[str, list[Case]] = {
     "chosen λ": each(lazy(**AUTO), *BAGS),
     "chosen λ, rank 2": [every(lazy(2, **AUTO), TIED, 4)],
     "chosen λ, minmax": each(lazy(construction="minmax", **AUTO), *BAGS),
-    "chosen λ, full": each(lazy(**FULL | {"ridge": "auto"}), *BAGS),
+    "chosen λ, full": each(lazy(**FULL | {"ridge": "auto"}), LEVELS, *BAGS),
     "chosen λ, cv+": [folded(one(lazy(**FOLDS | {"ridge": "auto"}), rows)) for rows in BAGS[:2]],
     "network": each(lazy(**TINY), *BAGS),
     "network, cv+": [folded(one(lazy(construction="cv+", folds=2, **TINY), PLACES))],
@@ -416,7 +419,8 @@ CASES: dict[str, list[Case]] = {
     "default": each(lazy(), *BAGS, WIDTHS, PLANE),
     "default, rank 2": [every(lazy(2), TIED, 4), one(lazy(2), SEVEN)],
     "default, minmax": each(lazy(construction="minmax"), GROUPS, PLACES, SCALES),
-    "default, full": each(lazy(construction="full"), FRAMES, GROUPS, PLACES),
+    "default, full": each(lazy(construction="full"), FRAMES, GROUPS, UNITS, TOGETHER),
+    "default, full, rank 2": [one(lazy(2, construction="full"), SEVEN)],
     "default, log of y": each(lazy(target_transform="log"), POSITIVE),
     "default, rows set aside": [set_aside([*FOUR, *SCALES])],
     "rows set aside": [set_aside([*FOUR, *rows], **ASIDE, widths="constant") for rows in BAGS],

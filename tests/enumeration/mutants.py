@@ -19,11 +19,11 @@ from enumeration.cases import (
     CASES,
     ERRORS,
     FOLDS,
-    FRAMES,
     FULL,
     HONEST,
     KERNELS,
     LAZY_SEED,
+    LEVELS,
     LINE,
     NEAR,
     PATHS,
@@ -35,8 +35,10 @@ from enumeration.cases import (
     SINGULAR,
     THIRDS,
     TIED,
+    TOGETHER,
     TWO,
     TWO_VALUES,
+    UNITS,
     Case,
     Changed,
     Parted,
@@ -54,6 +56,7 @@ from lazyknife.choosing.rows import drawn_part
 from lazyknife.data.own_scaling import own_scales
 from lazyknife.estimators.fit_shared import PartedStep
 from lazyknife.intervals import CONSTRUCTIONS, Construction
+from lazyknife.intervals.full_conformal import FullModels
 from lazyknife.intervals.order import kth_largest, kth_smallest
 from lazyknife.networks import CANDIDATES, mlp
 from lazyknife.records import Ends
@@ -139,6 +142,13 @@ def in_one_frame(model: Any, X: Array, y: Array) -> Changed:
     return Changed(same, same.certificate_, before=scaled)
 
 
+def without_the_new_row(model: Any, X: Array, y: Array) -> Changed:
+    """Full conformal prediction at what the training rows alone choose."""
+    bold = copy.copy(model)
+    bold.loo_ = FullModels(model.loo_.model)
+    return Changed(bold, model.certificate_)
+
+
 def less_the_median(model: Any, X: Array, y: Array) -> Changed:
     """Features are scaled by a model's own rows after the median of all rows was subtracted."""
     middle = np.median(X, axis=0)
@@ -199,6 +209,7 @@ def all_scored(rows: Any, **settings: Any) -> Case:
     return case._replace(blocks=[own, [row for row in range(4) if row not in own]])
 
 
+ALONE = {"network": wide("laplace", 1.0), "ridge": 0.1, "feature_weights": None}
 WEAK = {"network": mlp((8,)), "widths": "constant", "ridge": 1e3}  # the base decides
 TRUE_EPSILON = math.log(HONEST / (1 - HONEST))
 
@@ -216,12 +227,17 @@ MUTANTS: dict[str, list[Case]] = {
     "around the full model": each(changed(lazy(**LINE), constructed("jackknife")), ERRORS),
     "folds not left out": [folded(one(changed(lazy(**FOLDS), constructed("naive")), ERRORS))],
     "λ chosen once": each(changed(lazy(**AUTO), at_one_ridge), RIDGES),
-    "λ chosen once, full": each(changed(lazy(**FULL | {"ridge": "auto"}), at_one_ridge), RIDGES),
+    "λ chosen without the new row": each(
+        changed(lazy(**FULL | {"ridge": "auto"}), without_the_new_row), LEVELS
+    ),
+    "all chosen without the new row": each(
+        changed(lazy(construction="full"), without_the_new_row), TOGETHER
+    ),
     "places chosen once": each(changed(lazy(), at_one_place), PLACES),
     "features scaled by all rows": each(changed(lazy(), in_one_frame), SCALES),
     "features less the median of all rows": each(changed(lazy(**SCALED), less_the_median), NEAR),
     "doubts ignored": each(changed(lazy(**PATHS), without_doubts), SINGULAR),
-    "scaled without the new row": each(changed(lazy(construction="full"), in_one_frame), FRAMES),
+    "scaled without the new row": each(changed(lazy(**FULL | ALONE), in_one_frame), UNITS),
     "features standardised by all rows": each(changed(lazy(**LINE), standardised), RIDGES),
     "scale of y by all rows": each(changed(lazy(**AUTO), on_one_scale), RIDGES),
     "base trained on all rows": each(changed(lazy(**WEAK), trained), SCALES),

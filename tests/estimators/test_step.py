@@ -24,7 +24,7 @@ from lazyknife.intervals.models import SMALL_SHARE, rounding_share
 from lazyknife.networks import mlp
 from lazyknife.records import Base
 from lazyknife.ridge.leave_one_out import leave_rows
-from lazyknife.ridge.problem import Problem, ridge_grid, typical_size
+from lazyknife.ridge.problem import Problem, typical_size
 from lazyknife.ridge.readout import READOUTS
 from lazyknife.ridge.system import RidgeModels
 from lazyknife.tangent import Dual, Primal, Sketch, linearise
@@ -290,26 +290,22 @@ def test_rounding_that_outweighs_the_ridge_is_refused(n: int, form: str) -> None
         assert rounding_share(models, 0.1, 1.0) > SMALL_SHARE
 
 
-def test_the_grid_looks_at_the_network_and_its_seed_alone() -> None:
+def test_the_unit_looks_at_the_network_and_its_seed_alone() -> None:
     X, far = data(30)[0], 100 + 50 * data(7, seed=2)[0]
     near, other = (linearise(large(), rows, machine=MACHINE) for rows in (X, far))
-    grid = ridge_grid(near, X, 3)
-    assert torch.equal(grid, ridge_grid(other, far, 3))
-    assert len(grid) == 20
-    assert grid[-1] / grid[0] == pytest.approx(1e10)
+    unit = typical_size(near, far, 3)
+    assert unit == typical_size(other, X, 3)
     probes = torch.randn(64, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
     scale = np.square(reference.jacobian(large(), probes)).sum(axis=1).mean()
-    assert grid[0].item() == pytest.approx(1e-4 * scale)
-    assert ridge_grid(near, X, 4)[0] != grid[0]
-    unit = typical_size(near, far, 3)
+    assert unit == pytest.approx(scale)
+    assert typical_size(near, X, 4) != unit
     for rows, y in ((X, data(30)[1]), (X, 1e3 * data(30)[1] - 7), (3 * X, data(30)[1])):
         ridges = LazyStep("auto", seed=3).models(near, rows, y).models.ridges
         powers = torch.log2(ridges / unit)
         assert_close(powers, powers.round(), 1e-9)
 
 
-def test_codes_take_a_grid_without_a_scale() -> None:
+def test_codes_take_a_unit_without_a_scale() -> None:
     codes = torch.tensor([[0, 1], [2, 1], [1, 0]])
     module = nn.Sequential(nn.Embedding(3, 2), nn.Flatten(), nn.Linear(4, 1))
-    grid = ridge_grid(linearise(module, codes, machine=MACHINE), codes, 0)
-    assert grid[0].item() == pytest.approx(1e-4)
+    assert typical_size(linearise(module, codes, machine=MACHINE), codes, 0) == 1.0

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
+import numpy as np
 from torch import Tensor, nn
 
 from ..compute import PROCESSOR, Machine
 from ..data.own_scaling import FeatureScale, FeatureScales, own_scales, unscaled, without
 from ..networks import CANDIDATES, Framed, is_known, wide
 from ..ridge.problem import typical_size
-from ..tangent import Linear, Selection, Tangent, WideTangent, linearise
-from .space import weight_unit
+from ..tangent import Basis, Dual, Linear, Selection, Tangent, WideTangent, linearise
+from .per_model import SearchResult
+from .record import ChosenSettings
+from .space import CandidateKernels, Exponents, GridPoint, weight_unit, weights_of
 
 MOST_ROWS = 5000  # for which candidates are the default
 # Features whose weights are searched one by one. Beyond, features are scaled but not centred (the
@@ -26,15 +30,9 @@ def is_narrow(X: Tensor) -> bool:
     return X.shape[1] <= MOST_FEATURES
 
 
-def default_networks(X: Tensor, symmetric: bool) -> tuple[wide, ...]:
-    """The candidates of ``network=None``, by the shape of the rows.
-
-    Full conformal prediction (``symmetric``) compares all pairs of candidates for each new row, so
-    it has fewer.
-    """
-    if not is_narrow(X):
-        return CANDIDATES[:2]
-    return tuple(network for network in CANDIDATES if not (symmetric and network.squash))
+def default_networks(X: Tensor) -> tuple[wide, ...]:
+    """The candidates of ``network=None``, by the shape of the rows."""
+    return CANDIDATES if is_narrow(X) else CANDIDATES[:2]
 
 
 def wide_tangent(
@@ -117,6 +115,62 @@ class CandidateStep:
             return 1.0
         plain = unscaled(1, X.shape[1])[0]
         return typical_size(candidate.at(plain).on(self.machine), X, self.seed)
+
+    def tangent(self, which: int, exponents: Exponents, frame: FeatureScale) -> Linear:
+        """A candidate in a frame, with weights of its features where it has some."""
+        candidate = self.candidates[which]
+        if (network := candidate.weighted) is None:
+            return candidate.at(frame).on(self.machine)
+        weights = weights_of(network, exponents, len(frame.scale))
+        return wide_tangent(network, frame, weights, self.machine)
+
+    def basis(self, tangent: Linear, X: Tensor, kernel: bool = False) -> Basis:
+        """Coordinates for some rows; ``kernel`` asks for the dual form where there is one."""
+        return Dual(tangent, tangent.features(X))
+
+    def kernels(self, X: Tensor, frames: Sequence[FeatureScale]) -> CandidateKernels:
+        """Kernels of some rows in several frames."""
+
+        def given(network: int, frame: int) -> tuple[Tensor, Tensor]:
+            rows = self.machine.put(X)
+            basis = self.basis(self.tangent(network, (), frames[frame]), rows, True)
+            if isinstance(basis, Dual):
+                return basis.tangent.gram(basis.features), basis.features.outputs
+            outputs, coordinates, _ = basis.at(rows)
+            return coordinates @ coordinates.T, outputs
+
+        networks = [each.weighted or partial(given, k) for k, each in enumerate(self.candidates)]
+        units = [self.unit(candidate, X) for candidate in self.candidates]
+        weighted = any(candidate.weighted for candidate in self.candidates)
+        framed = [self.machine.put(frame.apply(X) if weighted else X) for frame in frames]
+        return CandidateKernels(networks, units, framed, frames[0].nominal)
+
+    def choice(
+        self,
+        found: SearchResult,
+        widths: tuple[str, ...],
+        rows: int,
+        searched: int,
+        features: int,
+    ) -> ChosenSettings:
+        """What a search chose for models of so many rows."""
+
+        def weights(point: GridPoint) -> list[float]:
+            network = self.candidates[point.network].weighted
+            missing = [math.nan] * features
+            return weights_of(network, point.weights, features) if network else missing
+
+        return ChosenSettings(
+            networks=tuple(candidate.name for candidate in self.candidates),
+            each_network=np.array([point.network for point in found.points]),
+            each_weights=np.array([weights(point) for point in found.points]),
+            each_ridge=found.ridges,
+            each_widths=widths,
+            each_gap=(found.starting - found.starting.min(axis=1, keepdims=True)) * searched / 2,
+            rows=rows,
+            evaluated=found.evaluated,
+            searched=searched,
+        )
 
     def frames(self, X: Tensor, left_out: Sequence[Tensor], centered: bool) -> FeatureScales:
         """Scales of the features for the models without some sets of rows."""

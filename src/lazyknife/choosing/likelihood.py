@@ -95,7 +95,7 @@ def leave_one_out_values(
         Rows that each model leaves out; None: each row in turn.
 
     """
-    factor = _Factor.of(kernels, ridges, intercept)
+    factor = Factor.of(kernels, ridges, intercept)
     if folds is not None:
         folds = [rows.to(targets.device) for rows in folds]
     if targets.dim() == 2:
@@ -133,7 +133,7 @@ class _Side(NamedTuple):
     exponent: Tensor
 
 
-class _Factor(NamedTuple):
+class Factor(NamedTuple):
     """Several kernels, factored, the intercept eliminated.
 
     ``half`` is L⁻¹, (kernels, n, n); ``diagonal``, ``ones`` (L⁻¹1, or 0 without an intercept),
@@ -152,7 +152,7 @@ class _Factor(NamedTuple):
     intercept: bool
 
     @classmethod
-    def of(cls, kernels: Tensor, ridges: Tensor, intercept: bool) -> _Factor:
+    def of(cls, kernels: Tensor, ridges: Tensor, intercept: bool) -> Factor:
         diagonal = kernels.diagonal(dim1=1, dim2=2)
         diagonal.add_(ridges[:, None])
         roots = diagonal.sqrt()

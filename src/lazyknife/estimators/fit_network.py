@@ -16,7 +16,7 @@ from ..intervals.full_conformal import FullModels
 from ..losses import SQUARED, Loss
 from ..ridge.convex import working_targets, working_weights
 from ..ridge.folds import Folds, draw_folds, refits_folds
-from ..ridge.problem import GRID_POINTS, Problem, Visit, make_system, ridge_grid, typical_size
+from ..ridge.problem import Problem, Visit, make_system, typical_size
 from ..ridge.readout import LinearModels
 from ..ridge.system import OwnRidges
 from ..ridge.widths import WIDTHS, Widths
@@ -87,11 +87,10 @@ class LazyStep:
 
     def check_fits(self, n: int, parameters: int, machine: Machine) -> None:
         """Raise an error, before anything is computed, if the matrices do not fit in memory."""
-        auto, by_all = self.ridge == "auto", self._construction.symmetric and n <= MANY
-        ridges = GRID_POINTS if auto and by_all else 1
-        matrices = self._construction.matrices(self._widths, self.loss, ridges)
+        auto = self.ridge == "auto"
+        matrices = self._construction.matrices(self._widths, self.loss)
         chosen = 0  # numbers that choosing λ takes
-        if auto and not by_all:
+        if auto:
             matrices += n <= MANY  # models of several λ have memory of their own
             chosen = KERNELS * (SHARED if n > MANY else min(n, SEARCHED)) ** 2
         size = self.features.for_rows(n, machine).size(parameters)
@@ -128,8 +127,6 @@ class LazyStep:
             return (), self.ridge
         if self.ridge != "auto":
             return (float(self.ridge),), None
-        if self._construction.symmetric and left_out is None:
-            return tuple(ridge_grid(tangent, X, self.seed).tolist()), None
         folds: list[Tensor] | None = None
         if left_out is None:
             n, part = len(y), draw_part(len(y), self.seed, SEARCHED)

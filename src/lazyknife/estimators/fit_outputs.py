@@ -91,7 +91,7 @@ class OutputsStep(ChoosingStep):
         sets, frames, _, found, searched = self._searched(X, Y)
         with few_threads(n):
             columns = [self._solve(X, y, sets, frames, found, (None,)) for y in Y.T.contiguous()]
-        choice = self._choice(found, (self.widths,), n, searched, X.shape[1])
+        choice = self.choice(found, (self.widths,), n, searched, X.shape[1])
         values, noise = (part[:-1] for part in found.outputs)
         units = units_of(values), torch.from_numpy(noise.max(axis=1))
         return Outputs(tuple(columns), *units, choice, torch.arange(n))
@@ -115,7 +115,7 @@ class OutputsStep(ChoosingStep):
             centers = Y[own].mean(dim=0) * self.intercept
             columns = streamed_outputs(passes, X, Y, rest, centers)
         units = units_of(found.outputs[0][-1:]).repeat(len(rest), 1), Y.new_zeros(len(rest))
-        choice = self._choice(found, ("constant",), len(rest), len(few), X.shape[1])
+        choice = self.choice(found, ("constant",), len(rest), len(few), X.shape[1])
         return Outputs(columns, *units, replace(choice, landmarks=basis.size), rest)
 
 
@@ -129,7 +129,7 @@ def outputs_step(
         )
     if (n := len(given.X)) < FEWEST:
         raise ValueError(f"X has {n} rows (n_samples={n}): give at least {FEWEST}")
-    chosen = check_networks(settings.network, n) or default_networks(given.X, symmetric=False)
+    chosen = check_networks(settings.network, n) or default_networks(given.X)
     return OutputsStep(
         candidates=[Candidate(str(each), each) for each in chosen],
         ridge=None if isinstance(settings.ridge, str) else float(settings.ridge),

@@ -6,7 +6,6 @@ are chosen here, too: by rows that are set aside, for all models.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +30,7 @@ from ..choosing.rows import (
     rows_apart,
 )
 from ..choosing.shape import Errors, choose_factors, errors_of, joined
-from ..choosing.space import CandidateKernels, Exponents, GridPoint, weights_of
+from ..choosing.space import Exponents
 from ..choosing.target_scale import NO_SCALES, ScalesOfY, on_scale, scales_of_y
 from ..compute import few_threads
 from ..data.compression import Compression
@@ -91,7 +90,7 @@ class ChoosingStep(CandidateStep):
         with few_threads(n):
             loo = self._solve(X, y, sets, frames, found, scales.scales)
         widths = loo.factors.names if loo.factors else (self.widths,)
-        choice = self._choice(found, widths, n, searched, X.shape[1])
+        choice = self.choice(found, widths, n, searched, X.shape[1])
         return loo, replace(choice, scales_of_y=scales.scales, each_scale_of_y=found.scales)
 
     def _searched(
@@ -134,7 +133,7 @@ class ChoosingStep(CandidateStep):
         order = torch.cat([rest, apart])
         with few_threads(len(y)):
             loo = step.models(tangent, X[order], y[order], len(rest))
-        return loo, self._choice(found, (widths,), len(rest), len(few), X.shape[1])
+        return loo, self.choice(found, (widths,), len(rest), len(few), X.shape[1])
 
     def _search(
         self,
@@ -146,16 +145,7 @@ class ChoosingStep(CandidateStep):
         scales: ScalesOfY = NO_SCALES,
     ) -> SearchResult:
         """Let every model search on some rows, last the full one."""
-
-        def given(network: int, frame: int) -> tuple[Tensor, Tensor]:
-            tangent = self._tangent(_Place(frame, network, ()), frames)
-            features = tangent.features(X)
-            return tangent.gram(features), features.outputs
-
-        networks = [each.weighted or partial(given, k) for k, each in enumerate(self.candidates)]
-        units = [self.unit(candidate, X) for candidate in self.candidates]
-        framed = [self.machine.put(frames[k].apply(X)) for k in range(len(frames))]
-        kernels = CandidateKernels(networks, units, framed, frames[0].nominal)
+        kernels = self.kernels(X, [frames[k] for k in range(len(frames))])
         targets = self.machine.put(scales.targets(y) if self.together is None else y.T)
         values = PointValues(kernels, targets, self.intercept, self.machine, folds, self.together)
         models = list(map(ModelSearch, frames.of.tolist(), columns))
@@ -166,11 +156,7 @@ class ChoosingStep(CandidateStep):
         return found._replace(doubtful=found.doubtful | unsure)
 
     def _tangent(self, place: _Place, frames: FeatureScales) -> Linear:
-        candidate, frame = self.candidates[place.network], frames[place.frame]
-        if (network := candidate.weighted) is None:
-            return candidate.at(frame).on(self.machine)
-        weights = weights_of(network, place.weights, len(frame.scale))
-        return wide_tangent(network, frame, weights, self.machine)
+        return self.tangent(place.network, place.weights, frames[place.frame])
 
     def _solve(
         self,
@@ -272,29 +258,4 @@ class ChoosingStep(CandidateStep):
             folds=self.folds,
             seed=self.seed,
             progress=self.progress and not isinstance(ridge, OwnRidges),
-        )
-
-    def _choice(
-        self,
-        found: SearchResult,
-        widths: tuple[str, ...],
-        rows: int,
-        searched: int,
-        features: int,
-    ) -> ChosenSettings:
-        def weights(point: GridPoint) -> list[float]:
-            network = self.candidates[point.network].weighted
-            missing = [math.nan] * features
-            return weights_of(network, point.weights, features) if network else missing
-
-        return ChosenSettings(
-            networks=tuple(candidate.name for candidate in self.candidates),
-            each_network=np.array([point.network for point in found.points]),
-            each_weights=np.array([weights(point) for point in found.points]),
-            each_ridge=found.ridges,
-            each_widths=widths,
-            each_gap=(found.starting - found.starting.min(axis=1, keepdims=True)) * searched / 2,
-            rows=rows,
-            evaluated=found.evaluated,
-            searched=searched,
         )

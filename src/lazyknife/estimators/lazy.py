@@ -413,6 +413,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
         # Scaled inputs are another module, in which names of one's own would not be found; of many
         # features models would share few scales.
         own = isinstance(self.parameters, str) and not isinstance(network, nn.Module)
+        own = own and rows.ndim == 2 and self._features == EXACT
         return own and is_narrow(rows) and not self._base_method().trains
 
     def _takes_categories(self, rows: Any) -> bool:
@@ -432,10 +433,10 @@ class LazyJackknifeRegressor(IntervalRegressor):
         if listed is None:
             plain = self.network is None and not (self._base_method().trains or reason)
             if plain and self.n_starts == 1 and self.parameters == "all":
-                found = default_networks(X, symmetric)
+                found = default_networks(X)
                 if len(X) <= MOST_ROWS or self._parted(len(X), found):
                     return found
-            chooses = isinstance(self.ridge, str) and not symmetric and not reason
+            chooses = isinstance(self.ridge, str) and (symmetric or not reason)
             own: Any = DEFAULT if self.network is None else self.network
             return (own,) if chooses else None
         check_trainable(self._base_method(), self.network)
@@ -599,7 +600,10 @@ class LazyJackknifeRegressor(IntervalRegressor):
             candidates = [self._candidate(network, base, given) for network, base in pairs]
             choosing = self._step_for(candidates, widths, given, len(y))
             loo, choice = choosing.models(X, y)
-            ridges, scaled = None if choice is None else choice.ridge, choosing.scaled
+            scaled = choosing.scaled
+            if choice is not None:
+                by_all = self._chosen_by_all(len(y))
+                ridges = choice.each_ridge if by_all else choice.ridge
         dependence = composed([base.dependence for base in bases if base is not None])
         leaving = self._leaving_of(len(y), networks)
         target = given.target
@@ -699,9 +703,9 @@ class LazyJackknifeRegressor(IntervalRegressor):
         by_all = self._chosen_by_all(n)
         any_scale = given.target.chosen and wide_alone and not by_all
         common = (candidates, ridge, self.fit_intercept, scaled, *more, widths, any_scale)
-        if by_all:
-            return FullStep(*common)
         relevance = self.feature_weights is not None
+        if by_all:
+            return FullStep(*common, relevance, self._features, self.verbose)
         if self._parted(n, [candidate.network for candidate in candidates]):
             own = self._construction.splits
             return PartedStep(*common, relevance, self.verbose, self.alpha, own)

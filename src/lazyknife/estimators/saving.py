@@ -38,7 +38,7 @@ from ..files import replacing
 from ..intervals.streamed import CompactModels
 from ..networks import ACTIVATIONS, Averaged, Framed, listed_networks, make, mlp, wide
 from ..networks.mlp import WithSkip
-from .fit_full import FramedFull, fit_framed
+from .fit_full import ChosenFull, full_at
 
 SCHEMA = b"lazyknife-model-2 "  # the start of a file; changes with the form of the list
 ROWS = "kept_rows_"  # of the caller, not saved
@@ -150,7 +150,7 @@ def saveable_classes() -> dict[type, tuple[Callable[[Any], Any], Callable[..., A
         Machine: (vars, _machine),
         CompactModels: (CompactModels.__getstate__, CompactModels),
         # Its models, many n×n matrices, are made again: that takes as long as reading them.
-        FramedFull: (lambda own: [own.step, own.X, own.y], fit_framed),
+        ChosenFull: (lambda own: [own.step, own.X, own.y, own.frame, own.point_at], full_at),
     }
 
 

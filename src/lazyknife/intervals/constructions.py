@@ -102,14 +102,13 @@ class Construction:
         """Solve a problem."""
         return fit_full(problem) if self.solve is None else fit_models(problem, self.solve, readout)
 
-    def matrices(self, widths: Widths, loss: Loss, ridges: int) -> int:
-        """Matrices of the kernel's size that a fit with this many λ needs at its peak."""
+    def matrices(self, widths: Widths, loss: Loss) -> int:
+        """Matrices of the kernel's size that a fit needs at its peak."""
         if self.symmetric:
-            return 2 + ridges
+            return 3
         if self.uses_folds:
             return 2
-        auto = ridges > 1
-        return 1 + auto + widths.matrices[auto] if loss.closed_form else 6
+        return 1 + widths.matrices[0] if loss.closed_form else 6
 
     def bound(
         self,

@@ -16,8 +16,6 @@ from .primal import PrimalSystem
 from .system import OwnRidges, Ridge
 from .widths import WIDTHS, Widths
 
-GRID_POINTS = 20
-GRID_DECADES = (-4, 6)
 PROBES = 64
 
 System = DualSystem | PrimalSystem
@@ -85,17 +83,6 @@ def make_system(
     for part in blocks(len(X), basis.row_bytes, machine.block):
         outputs[part], rows[part, : basis.size] = basis.at(X[part])[:2]
     return PrimalSystem(rows, y - outputs, intercept, machine, progress)
-
-
-def ridge_grid(tangent: Linear, X: Tensor, seed: int) -> Tensor:
-    """Return a wide grid of λ that depends on the shape of a row, and not on data.
-
-    It is scaled by the kernel at synthetic standard-normal inputs, a function of θ0 alone. The
-    largest eigenvalue of n rows on that scale is about n times it, so the grid reaches from almost
-    no penalty to one that dominates a hundred thousand rows, or fewer rows of larger features.
-    """
-    scale = typical_size(tangent, X, seed)
-    return scale * torch.logspace(*GRID_DECADES, GRID_POINTS, dtype=torch.float64)
 
 
 def typical_size(tangent: Linear, X: Tensor, seed: int) -> float:
