@@ -256,10 +256,7 @@ def test_most_training_sets_cover_as_certified_and_no_more(n: int, rank: int) ->
 
 
 def test_folds_cover_most_training_sets() -> None:
-    """2(κ − 1)/n + √(2 log(K/δ)/m), m rows of the smallest fold; exact coverage of drawn sets.
-
-    The model without a fold predicts 0 whatever the rows: scores are |y|, uniform.
-    """
+    """2(κ − 1)/n + √(2 log(K/δ)/m), m rows of the smallest fold."""
     found = CONSTRUCTIONS["cv+"].bound_of_most_sets(0.1, 10_003, 10, 0.95).miss
     expected = 2 * 999 / 10_003 + math.sqrt(2 * math.log(10 / 0.05) / 1000)
     assert found == pytest.approx(expected)
