@@ -252,21 +252,18 @@ def test_most_training_sets_cover_as_certified_and_no_more(n: int, rank: int) ->
     """
     rng, share, sets = np.random.default_rng(0), 0.9, 20_000
     covered = np.sort(rng.uniform(size=(sets, n)), axis=1)[:, n - rank]
-    miss = CONSTRUCTIONS["split"].bound_of_most_sets(rank / (n + 1), n, 10, share).miss
+    miss = CONSTRUCTIONS["split"].miss_of_most_sets(rank, n, 10, share)
     below = (covered < 1 - miss).mean()
     assert abs(below - (1 - share)) < 4.9 * math.sqrt(share * (1 - share) / sets)
 
 
 def test_folds_cover_most_training_sets() -> None:
-    """2(κ − 1)/n + √(2 log(K/δ)/m), m rows of the smallest fold; exact coverage of drawn sets.
-
-    The model without a fold predicts 0 whatever the rows: scores are |y|, uniform.
-    """
-    found = CONSTRUCTIONS["cv+"].bound_of_most_sets(0.1, 10_003, 10, 0.95).miss
+    """2(κ − 1)/n + √(2 log(K/δ)/m), m rows of the smallest fold."""
+    found = CONSTRUCTIONS["cv+"].miss_of_most_sets(1000, 10_003, 10, 0.95)
     expected = 2 * 999 / 10_003 + math.sqrt(2 * math.log(10 / 0.05) / 1000)
     assert found == pytest.approx(expected)
-    assert CONSTRUCTIONS["cv+"].bound_of_most_sets(0.1, 20, 10, 0.95).miss == 1.0
-    assert CONSTRUCTIONS["cv+"].bound_of_most_sets(0.01, 20, 10, 0.95).miss == 0.0
+    assert CONSTRUCTIONS["cv+"].miss_of_most_sets(2, 20, 10, 0.95) == 1.0
+    assert CONSTRUCTIONS["cv+"].miss_of_most_sets(0, 20, 10, 0.95) == 0.0
 
 
 def test_a_given_training_set_is_certified_where_that_is_possible() -> None:

@@ -20,6 +20,7 @@ from enumeration.exact import Bag, Enumeration, Method
 from lazyknife.base import BaseMethod
 from lazyknife.choosing.rows import Leaving, draw_part, drawn_part, part_of
 from lazyknife.estimators.fit_input import Seeds
+from lazyknife.estimators.fit_per_model import ChoosingStep
 from lazyknife.estimators.lazy import LazyJackknifeRegressor
 from lazyknife.networks import mlp, wide
 from lazyknife.records import Base, PrivacyCurve
@@ -221,16 +222,34 @@ class Parted(LazyJackknifeRegressor):
         return Leaving(n - part_of(n), part_of(n))
 
 
+class SharedStep(ChoosingStep):
+    """Rows that are set aside choose, however few rows there are."""
+
+    def models(self, X: torch.Tensor, y: torch.Tensor) -> Any:
+        return self._shared(X, y)
+
+
+class PartedNetworks(Parted):
+    """The same for networks of one's own."""
+
+    def _parted(self, *terms: Any) -> bool:
+        return False
+
+    def _step_for(self, *terms: Any) -> Any:
+        return SharedStep(**vars(super()._step_for(*terms)))
+
+
 def beside(make: Callable[[float], Any], places: Sequence[int], rows: Rows, rank: int = 1) -> Case:
     """The last five of nine rows as one bag, beside the first four at places of their own."""
     return one(fits(make, rank, places, rows[:4]), rows[4:])
 
 
-def parted(**settings: Any) -> Callable[[float], Parted]:
-    return lambda alpha: Parted(**settings, alpha=alpha, random_state=SEED)
+def parted(kind: type[Parted] = Parted, **settings: Any) -> Callable[[float], Parted]:
+    return lambda alpha: kind(**settings, alpha=alpha, random_state=SEED)
 
 
 def set_aside(rows: Rows, rank: int = 1, **settings: Any) -> Case:
+    """With ``kind=`` another estimator than ``Parted``."""
     return beside(parted(**settings), drawn_part(8, LAZY_SEED).tolist(), rows, rank)
 
 
@@ -349,7 +368,9 @@ def private(honest: Fraction = HONEST, **settings: Any) -> Method:
 
 
 FOLDS = {"construction": "cv+", "folds": 2, **LINE}
-ASIDE = {"network": wide("laplace")}
+ASIDE: dict[str, Any] = {"network": wide("laplace")}
+OWN: dict[str, Any] = {"kind": PartedNetworks}
+LINEAR: dict[str, Any] = {"network": line()}
 
 
 def refits(kind: type, **settings: Any) -> Method:
@@ -430,6 +451,14 @@ CASES: dict[str, list[Case]] = {
     ],
     "rows set aside, rank 2": [
         set_aside([*FOUR, *rows], 2, **ASIDE, widths="constant") for rows in BAGS
+    ],
+    "rows set aside, network": [set_aside([*FOUR, *rows], **OWN, **LINEAR) for rows in BAGS],
+    "rows set aside, network, full": [
+        set_aside([*FOUR, *rows], **OWN, **LINEAR, construction="full") for rows in BAGS
+    ],
+    "rows set aside, network, cv+": [
+        in_order(set_aside([*FOUR, *rows], **OWN, **LINEAR, construction="cv+", folds=2))
+        for rows in BAGS[:2]
     ],
     "rows set aside, full": [
         *(set_aside([*FOUR, *rows], **ASIDE, construction="full") for rows in BAGS),

@@ -16,7 +16,7 @@ from lazyknife.compute import Machine
 from lazyknife.estimators.fit_network import LazyStep
 from lazyknife.intervals.constructions import minmax, plus
 from lazyknife.intervals.order import kth_largest, kth_smallest
-from lazyknife.intervals.window import BoundedReadout, Windowed, window
+from lazyknife.intervals.window import BoundedReadout, Windowed, bounds, window
 from lazyknife.networks import build
 from lazyknife.ridge.readout import LinearModels
 from lazyknife.tangent import Sketch, Tangent, linearise
@@ -112,7 +112,7 @@ def test_selection_from_a_window_is_bit_for_bit_that_of_all_models() -> None:
     each, roots = all_of(loo).scaled(new).each, loo.full_at(new).roots
     for rank in (1, 24, 120, 240):
         for row, root in zip(each, roots.tolist(), strict=True):
-            members, above = window(scores, loo.reach, root, rank)
+            members, above = window(*bounds(scores, loo.reach, root), rank)
             for kth, ends in ((kth_largest, row + scores), (kth_smallest, row - scores)):
                 assert torch.equal(kth(ends[members], [rank - above]), kth(ends, [rank]))
 
@@ -130,7 +130,9 @@ def test_conceded_models_have_infinite_ends() -> None:
 
 def test_few_models_are_looked_at() -> None:
     loo = models_of(*rows_of(1000, seed=8))
-    counts = [len(window(loo.scores, loo.reach, eta, 100).members) for eta in (0.0, 0.1, 1e4)]
+    counts = [
+        len(window(*bounds(loo.scores, loo.reach, eta), 100).members) for eta in (0.0, 0.1, 1e4)
+    ]
     assert counts[0] <= counts[1] < 100
     assert counts[2] > 900
 

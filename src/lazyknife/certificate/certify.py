@@ -239,7 +239,9 @@ class Claim:
             objections += () if miss is not None else (self._without_bound(sentences.NO_THEOREM),)
             if confidence is not None and miss is not None:
                 objections += self._against_given_sets(kind, independent)
-                miss, needed, any_seed = kind.bound_of_most_sets(*given, confidence)
+                of_most, needed, any_seed = kind.miss_of_most_sets, 1, True
+                if of_most is not None:
+                    miss = of_most(kappa(alpha, n), n, self.folds, confidence)
         if needed > 1:
             assumptions += (sentences.FOLD_OF_NEW_ROWS.format(count=needed),)
         bounds: dict[str, float] = {}

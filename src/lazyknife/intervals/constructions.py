@@ -67,8 +67,8 @@ class Construction:
     miss_without_data: Callable[[int, int, int], Bound] | None = None
     # How the models are solved. None: candidates for y are added to all rows.
     solve: Callable[[Problem], RidgeModels] | None = leave_rows
-    # A bound on the probability of a miss of a given training set that holds for this share of all
-    # sets of independent rows, of κ, n, the number of folds and the share.
+    # Of κ, n, the number of folds and a share: a bound on the probability of a miss of a given
+    # training set, for this share of all sets of independent rows that the base has not seen.
     miss_of_most_sets: Callable[[int, int, int, float], float] | None = None
     uses_folds: bool = False  # whether folds are left out instead of rows
     splits: bool = False  # whether models learn from the part of the rows that chooses alone
@@ -139,15 +139,6 @@ class Construction:
             if enough and other.miss is not None and other.miss < found:
                 return other
         return Bound(found)
-
-    def bound_of_most_sets(self, alpha: float, n: int, folds: int, share: float) -> Bound:
-        """Bound the probability of a miss of a given training set, for a share of all sets.
-
-        It is for independent rows, and a base that is independent of them.
-        """
-        if self.miss_of_most_sets is None:
-            return Bound(None)
-        return Bound(self.miss_of_most_sets(kappa(alpha, n), n, folds, share))
 
 
 def plus(loo: LeaveOneOut, X: Tensor, ranks: Sequence[int]) -> Ends:

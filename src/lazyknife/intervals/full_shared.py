@@ -43,7 +43,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
@@ -64,6 +63,20 @@ class Acceptance:
     """Of rows i what the candidates that they accept depend on."""
 
     loo: StreamedModels
+    open_part: Tensor  # 1 − h_i
+    roots: Tensor  # √h_i + ν
+    unsure: Tensor  # what rounding may change in b_i, relative to its bound
+    least: float  # ν
+    middling: tuple[float, float]  # σ̄ and ē
+
+    @classmethod
+    def of(cls, loo: StreamedModels) -> Acceptance:
+        leverages, least = loo.out.left.leverages, 1 / math.sqrt(loo.solved.count)
+        open_part = (1 - leverages).clamp(min=torch.finfo(torch.float64).tiny)
+        unsure = CHANGES * loo.changed / open_part
+        middling = float(loo.out.shape.scale.median()), float(loo.steps.abs().median())
+        roots = leverages.clamp(min=0.0).sqrt() + least
+        return cls(loo, open_part, roots, unsure, least, middling)
 
     @property
     def block(self) -> int:
@@ -72,31 +85,6 @@ class Acceptance:
     def columns(self, members: Tensor) -> Tensor:
         """L⁻¹φ of some rows, shape (q, members)."""
         return self.loo.halves(members)
-
-    @cached_property
-    def open_part(self) -> Tensor:
-        """1 − h_i."""
-        return (1 - self.loo.out.left.leverages).clamp(min=torch.finfo(torch.float64).tiny)
-
-    @cached_property
-    def roots(self) -> Tensor:
-        """√h_i + ν."""
-        return self.loo.out.left.leverages.clamp(min=0.0).sqrt() + self.least
-
-    @cached_property
-    def least(self) -> float:
-        """ν."""
-        return 1 / math.sqrt(self.loo.solved.count)
-
-    @cached_property
-    def unsure(self) -> Tensor:
-        """What rounding may change in b_i, relative to its bound."""
-        return CHANGES * self.loo.changed / self.open_part
-
-    @cached_property
-    def middling(self) -> tuple[float, float]:
-        """σ̄ and ē."""
-        return float(self.loo.out.shape.scale.median()), float(self.loo.steps.abs().median())
 
     def etas(self, near: FullPrediction) -> Tensor:
         """η of new rows, shape (m,)."""

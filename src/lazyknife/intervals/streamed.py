@@ -310,7 +310,7 @@ class StreamedModels(FullModel, Windowed):
     @cached_property
     def acceptance(self) -> Acceptance:
         """What full conformal prediction needs of the rows."""
-        return Acceptance(self)
+        return Acceptance.of(self)
 
     @cached_property
     def changed(self) -> float:

@@ -124,12 +124,8 @@ class _Kept(NamedTuple):
 _KEPT: WeakKeyDictionary[Columns, _Kept] = WeakKeyDictionary()
 
 
-def window(scores: Tensor, reach: Tensor, eta: float, rank: int) -> Window:
-    """Models that can be the ``rank``-th largest for rows of at most this η."""
-    return _around(*bounds(scores, reach, eta), rank)
-
-
-def _around(low: Tensor, high: Tensor, rank: int) -> Window:
+def window(low: Tensor, high: Tensor, rank: int) -> Window:
+    """Models with these bounds that can be the ``rank``-th largest."""
     bottom, top = (float(kth_largest(bound, [rank])) for bound in (low, high))
     return within(low, high, bottom, top)
 
@@ -178,10 +174,6 @@ def selected(
     return lower, upper
 
 
-def _plus_bounds(models: ModelShifts, eta: float) -> tuple[Tensor, Tensor]:
-    return bounds(models.scores, models.reach, eta)
-
-
 def _plus_ends(
     models: ModelShifts, near: FullPrediction, rows: Tensor, members: Tensor, shifts: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -192,7 +184,7 @@ def _plus_ends(
     return each - margins, each + margins
 
 
-PLUS = Values(_plus_bounds, _plus_ends)
+PLUS = Values(lambda models, eta: bounds(models.scores, models.reach, eta), _plus_ends)
 
 
 def extremes(loo: Windowed, X: Tensor) -> tuple[Predictions, Tensor, Tensor]:
@@ -233,7 +225,7 @@ def _window(models: Columns, eta: float, rank: int, values: Values) -> Window:
     """The window of rows of at most this η, kept for the next ones."""
     windows = _KEPT.setdefault(models, _Kept({}, {})).windows
     if (rank, eta) not in windows:
-        windows[rank, eta] = _around(*values.bounds(models, eta), rank)
+        windows[rank, eta] = window(*values.bounds(models, eta), rank)
     return windows[rank, eta]
 
 
