@@ -34,19 +34,13 @@ def data() -> tuple[np.ndarray, np.ndarray]:
     return X, y / 100  # a fixed unit, so that the target is of order one
 
 
-def fitted() -> tuple[lk.LazyJackknifeRegressor, np.ndarray, np.ndarray]:
-    """The default fitted to some rows, the other rows, and their targets."""
+def new_rows() -> tuple[lk.Intervals, np.ndarray]:
+    """Intervals for the rows that are not used for training, and their targets."""
     X, y = data()
     order = np.random.default_rng(0).permutation(len(y))
     train, new = order[:ROWS], order[ROWS:]
     model = lk.LazyJackknifeRegressor(alpha=ALPHA, random_state=0)
-    return model.fit(X[train], y[train]), X[new], y[new]
-
-
-def new_rows() -> tuple[lk.Intervals, np.ndarray]:
-    """Intervals for the rows that are not used for training, and their targets."""
-    model, X_new, y_new = fitted()
-    return model.predict_interval(X_new), y_new
+    return model.fit(X[train], y[train]).predict_interval(X[new]), y[new]
 
 
 def table(rows: pd.DataFrame) -> str:

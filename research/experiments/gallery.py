@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from matplotlib.figure import Figure
 
 import lazyknife as lk
@@ -22,7 +21,7 @@ from lazyknife.plots import (
 from ..curves import Curve, plot_curves
 from ..pages import RESULTS
 from ..study import read_rows, summarise
-from .diabetes import ALPHA, fitted, new_rows
+from .diabetes import ALPHA, new_rows
 
 
 def sorted_intervals() -> Figure:
@@ -94,60 +93,12 @@ def comparison() -> Figure:
     return figure
 
 
-def one_sided() -> Figure:
-    figure, ax = blank()
-    model, new, y = fitted()
-    plot_intervals(model.predict_interval(new, side="upper"), y, ax=ax)
-    return figure
-
-
-def distribution() -> Figure:
-    figure, ax = blank()
-    model, new, y = fitted()
-    model.predict_distribution(new).plot(y, ax=ax)
-    return figure
-
-
-def by_group() -> Figure:
-    """Coverage of wages by education, with one order statistic for all and with one for each."""
-    rows = pd.read_csv(RESULTS / "questions.csv").query("question == 'groups' and data == 'wage'")
-    shares = rows.pivot_table(index="group", columns="method", values="coverage").sort_values(
-        "without groups", ascending=False
-    )
-    return side_by_side(shares[["without groups", "groups"]], "level of education")
-
-
-def shifted() -> Figure:
-    """Coverage of new rows that are drawn by another distribution of features."""
-    rows = pd.read_csv(RESULTS / "questions.csv").query("question == 'shift'")
-    shares = rows.pivot_table(index="data", columns="method", values="coverage")
-    names = {"none": "no weights", "estimate": "estimated", "known": "known"}
-    return side_by_side(shares[list(names)].rename(columns=names), "")
-
-
-def side_by_side(shares: pd.DataFrame, xlabel: str) -> Figure:
-    """Shares side by side, and the level that intervals aim at."""
-    figure, ax = blank()
-    step = 0.45 / len(shares.columns)
-    for k, (name, column) in enumerate(shares.items()):
-        places = np.arange(len(column)) + step * (k - (len(shares.columns) - 1) / 2)
-        ax.plot(places, column, "o", ms=8, label=name)
-    ax.axhline(1 - ALPHA, color="black", lw=1, ls="--", label="aim")
-    ax.set(xlabel=xlabel, ylabel="coverage", ylim=(0.78, 1.0), xlim=(-0.6, len(shares) - 0.4))
-    ax.set_xticks(range(len(shares)), shares.index)
-    ax.legend(frameon=False, ncols=4, loc="upper center")
-    return figure
-
-
 def blank() -> tuple[Figure, object]:
     figure = Figure(figsize=(6, 3.4), layout="constrained")
     return figure, figure.subplots()
 
 
-GALLERY = (
-    *(sorted_intervals, coverage_by_width, band, guarantees, comparison),
-    *(one_sided, distribution, by_group, shifted),
-)
+GALLERY = (sorted_intervals, coverage_by_width, band, guarantees, comparison)
 
 
 def main(docs: Path) -> None:

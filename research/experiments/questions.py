@@ -1,4 +1,4 @@
-"""Distributions, groups and covariate shift on real data, beside peers: rows and tables.
+"""Distributions, groups and covariate shift on real data, beside peers: rows, tables and figures.
 
 NGBoost, CatBoost and crepes take part if they are installed; rows of those that are not are kept.
 """
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 from scipy.stats import norm
 from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomForestRegressor
@@ -22,6 +23,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import lazyknife as lk
+from lazyknife.plots import plot_intervals, save_figure, style
 
 from ..pages import RESULTS, fill_file, markdown
 from ..study.trial import load
@@ -221,6 +223,60 @@ def tables(rows: pd.DataFrame) -> dict[str, str]:
     return found | {"questions_shift": markdown(heads, lines)}
 
 
+def split() -> tuple[lk.LazyJackknifeRegressor, np.ndarray, np.ndarray]:
+    """The default fitted to patients, others, and how their disease went on, in sd."""
+    X, y, new, truth = parts("diabetes", 200, 0)
+    return default().fit(X, y), new, truth
+
+
+def one_sided(rows: pd.DataFrame, ax: Any) -> None:
+    model, new, y = split()
+    plot_intervals(model.predict_interval(new, side="upper"), y, ax=ax)
+
+
+def distribution(rows: pd.DataFrame, ax: Any) -> None:
+    model, new, y = split()
+    model.predict_distribution(new).plot(y, ax=ax)
+
+
+def by_group(rows: pd.DataFrame, ax: Any) -> None:
+    """Coverage of wages by education, with one order statistic for all and with one for each."""
+    wages = rows[(rows["question"] == "groups") & (rows["data"] == "wage")]
+    shares = wages.pivot_table(index="group", columns="method", values="coverage")
+    shares = shares.loc[["no degree", *EDUCATION], ["without groups", "groups"]]
+    side_by_side(shares, "level of education", ax)
+
+
+def shifted(rows: pd.DataFrame, ax: Any) -> None:
+    """Coverage of new rows that are drawn by another distribution of features."""
+    shares = rows[rows["question"] == "shift"].pivot_table(
+        index="data", columns="method", values="coverage"
+    )
+    names = {"none": "no weights", "estimate": "estimated", "known": "known"}
+    side_by_side(shares[list(names)].rename(columns=names), "", ax)
+
+
+def side_by_side(shares: pd.DataFrame, xlabel: str, ax: Any) -> None:
+    """Shares side by side, and the level that intervals aim at."""
+    step = 0.45 / len(shares.columns)
+    for k, (name, column) in enumerate(shares.items()):
+        places = np.arange(len(column)) + step * (k - (len(shares.columns) - 1) / 2)
+        ax.plot(places, column, "o", ms=8, label=name)
+    ax.axhline(1 - ALPHA, color="black", lw=1, ls="--", label="aim")
+    ax.set(xlabel=xlabel, ylabel="coverage", ylim=(0.78, 1.0), xlim=(-0.6, len(shares) - 0.4))
+    ax.set_xticks(range(len(shares)), shares.index)
+    ax.legend(frameon=False, ncols=4, loc="upper center")
+
+
+def draw(rows: pd.DataFrame, folder: Path) -> None:
+    """The figures of the pages that say how to ask."""
+    for picture in (one_sided, distribution, by_group, shifted):
+        with style():
+            figure = Figure(figsize=(6, 3.4), layout="constrained")
+            picture(rows, figure.subplots())
+            save_figure(figure, folder / f"{picture.__name__}.svg")
+
+
 def main(docs: Path) -> None:
     path = RESULTS / "questions.csv"
     needs = {"NGBoost": "ngboost", "CatBoost, quantiles": "catboost", "crepes, forest": "crepes"}
@@ -230,4 +286,6 @@ def main(docs: Path) -> None:
     if path.exists():
         before = pd.read_csv(path)
         rows = pd.concat([rows, before[before["method"].isin(absent)]])
-    fill_file(docs / "evidence.md", tables(keep(rows, path)))
+    rows = keep(rows, path)
+    fill_file(docs / "evidence.md", tables(rows))
+    draw(rows, docs / "questions")
