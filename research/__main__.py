@@ -49,6 +49,7 @@ EXPERIMENTS = {
     "choosing": "what the default's models choose on three tables: docs/default.md",
     "diabetes": "seven methods on scikit-learn's diabetes data: docs/comparison.md",
     "gallery": "the figures of docs/gallery.md",
+    "questions": "distributions, groups and shift, beside peers: docs/evidence.md",
     "trade": "width at a certified coverage, for each base: docs/evidence.md",
 }
 Name = Annotated[str | None, typer.Argument(metavar="NAME", help="Without it, all are listed.")]

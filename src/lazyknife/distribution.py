@@ -147,15 +147,18 @@ class Distribution:
     def plot(self, y: ArrayLike | None = None, ax: Axes | None = None) -> Axes:
         """Draw nested intervals of 98, 90 and 50 %, sorted by prediction, and the true values."""
         from .plots import plot_band
+        from .plots.figures import DOT, legend_on_top
 
         order = np.argsort(self.point, kind="stable")
         lower, upper = (
             self[order].quantile([abs(end - level / 2) for level in DRAWN]) for end in (0, 1)
         )
         nested, rows = Intervals(self.point[order], lower, upper, DRAWN), np.arange(len(order))
-        known = {} if y is None else {"x_train": rows, "y_train": self._truth(y)[order]}
-        drawn = plot_band(rows, nested, **known, ax=ax)
+        drawn = plot_band(rows, nested, ax=ax)
         drawn.set_xlabel("rows, sorted by prediction")
+        if y is not None:
+            drawn.plot(rows, self._truth(y)[order], ".", color=DOT, ms=4, label="y")
+            legend_on_top(drawn)
         return drawn
 
     def __len__(self) -> int:

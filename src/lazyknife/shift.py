@@ -48,6 +48,7 @@ CURE = (
 SEED = 0
 PERMUTATIONS = 999
 BLOCKS = 5
+PENALTIES = (1e-4, 1e-3, 1e-2, 0.1, 1.0)  # inverse, of a classifier
 MOST_JOINT = 300  # features whose correlations the classifier uses
 
 
@@ -170,15 +171,19 @@ def estimate_weights(
 ) -> tuple[Array, Array]:
     """Ratios of the density of new rows to that of old ones, at the old and at the new rows.
 
-    The odds of a logistic regression that tells the rows apart, over those of their numbers.
+    Up to a factor they are the odds of a logistic regression that tells the rows apart, with the
+    penalty that tells held-out rows apart best: with too small a one few rows have all the weight.
     """
     from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import GridSearchCV
     from sklearn.preprocessing import StandardScaler
 
     columns = pool_rows(old, new, names, schema).values
     scaled = StandardScaler().fit_transform(columns)
     is_new = np.arange(len(scaled)) >= len(old)
-    found = LogisticRegression(max_iter=1000).fit(scaled, is_new).decision_function(scaled)
+    model = LogisticRegression(max_iter=1000)
+    model = GridSearchCV(model, {"C": PENALTIES}, scoring="neg_log_loss", cv=BLOCKS)
+    found = model.fit(scaled, is_new).decision_function(scaled)
     ratios = np.exp(found - found.max())  # up to a factor
     return ratios[: len(old)], ratios[len(old) :]
 

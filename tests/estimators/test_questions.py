@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,21 @@ def test_each_side_misses_no_more_than_its_bound_in_any_bag(settings, side, seed
 
     missed = misses(ask, X, y, groups)
     assert missed.mean() <= (2 * kappa(0.2, 9) - 1) / 10
+
+
+def test_a_limit_without_its_margin_is_caught():
+    """The mutant gives the point prediction in place of the limit."""
+    caught = 0
+    for seed in range(4):
+        X, y, groups = bag(seed, 19)
+
+        def ask(X_old: Any, y_old: Any, _: Any, i: int, X: Any = X) -> Any:
+            model = LazyJackknifeRegressor(**FAST, alpha=0.1).fit(X_old, y_old)
+            found = model.predict_interval(X[[i]], side="upper")
+            return replace(found, upper=found.point)
+
+        caught += misses(ask, X, y, groups).mean() > (2 * kappa(0.1, 19) - 1) / 20
+    assert caught == 4
 
 
 def in_groups(X: Any, groups: Any, mutant: bool, construction: str) -> Any:
