@@ -11,8 +11,8 @@ EXPECT = {
     "upper": "Expect {about} {share} of the true y to be at most the upper limit.",
     "lower": "Expect {about} {share} of the true y to be at least the lower limit.",
 }
-EXPECT_CLASSES = "Expect at least {share} of the sets to contain the true class."
-EXPECT_BOXES = "Expect about {share} of the boxes to contain all outputs of the true y."
+EXPECT_CLASSES = "Expect about {share} of the sets, or more, to contain the true class."
+EXPECT_BOXES = "Expect {about} {share} of the boxes to contain all outputs of the true y."
 GUARANTEE = "Guaranteed: at least {coverage}, for {rows}."
 NO_GUARANTEE = "No coverage is guaranteed"
 VACUOUS = "The guarantee is vacuous"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,7 @@ from lazyknife.choosing.likelihood import leave_one_out_values, of_one_scale
 from lazyknife.data.own_scaling import unscaled
 from lazyknife.estimators.fit_outputs import streamed_outputs
 from lazyknife.intervals import kappa
+from lazyknife.intervals.classes import SETS, best_others
 from lazyknife.intervals.streamed import Passes
 from lazyknife.tangent import Landmarks
 from several import laplace, refit
@@ -118,6 +119,14 @@ def test_every_model_chooses_as_a_fit_without_its_row_even_the_only_one_of_a_cla
         values[np.isin(model.classes_, other.classes_)] = other._values(X[[j]])[0]
         label = int(np.searchsorted(model.classes_, y[j]))
         assert float(model.loo_.scores[j]) == pytest.approx(behind(values, label), abs=1e-9)
+
+
+def test_a_class_without_rows_changes_no_score():
+    """Its value is 0, and where all others of a label are below 0, they count as 0, too."""
+    values = torch.tensor([[1.4, -0.3, -0.1], [0.2, 0.5, 0.3], [-0.2, -0.1, 1.3]])
+    more = torch.cat([values, torch.zeros(3, 1)], dim=1)
+    assert torch.equal(best_others(more)[:, :3], best_others(values))
+    assert best_others(values)[0].tolist() == pytest.approx([0.0, 1.4, 1.4])
 
 
 def test_many_rows_equal_the_passes_of_each_target():
@@ -228,6 +237,7 @@ def test_too_few_rows_keep_all_classes_and_say_so():
         ({"network": lk.mlp((3,))}, "take infinitely wide networks"),
         ({"network": [lk.wide(), lk.mlp((3,))]}, "take infinitely wide networks"),
         ({"construction": "full"}, "construction='full': choose from 'plus', 'minmax'"),
+        ({"scaling": "standardize"}, "scaling='standardize': choose from 'auto', 'symlog'"),
         ({"ridge": -1.0}, "ridge=-1.0: give a number above 0"),
     ],
 )
@@ -243,6 +253,7 @@ def test_labels_that_make_no_sense_are_refused():
     for labels, message in [
         (np.zeros(20), "y has one class"),
         (np.where(y > 1, np.nan, y), "missing labels"),
+        (pd.Series([None, *"ab" * 9, "a"], dtype="string"), "missing labels"),
         (np.random.default_rng(0).normal(size=20), "continuous"),
         (y[:19], "inconsistent numbers of samples"),
     ]:
@@ -250,3 +261,8 @@ def test_labels_that_make_no_sense_are_refused():
             model.fit(X, labels)
     with pytest.raises(ValueError, match="not kernel functions"):
         LazyJackknifeClassifier(network=lk.wide(lambda x, z: x @ z.T)).fit(*labelled(0, 1001))
+
+
+def test_constructions_are_typed():
+    hints = get_type_hints(LazyJackknifeClassifier)
+    assert set(get_args(hints["construction"])) == set(SETS)

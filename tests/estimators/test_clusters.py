@@ -182,6 +182,8 @@ def test_questions_that_need_single_rows_are_refused():
         fresh.fit(X, y, clusters=labels, groups=labels)
     with pytest.raises(ValueError, match="clusters does not support several outputs"):
         fresh.fit(X, np.column_stack([y, y**2]), clusters=labels)
+    with pytest.raises(ValueError, match="clusters has no label for row 1"):
+        fresh.fit(X, y, clusters=[0, None, *range(len(y) - 2)])
     with pytest.raises(ValueError, match="clusters has 2 labels"):
         fresh.fit(X, y, clusters=labels % 2)
     with pytest.raises(ValueError, match="clusters does not support JackknifeRegressor"):

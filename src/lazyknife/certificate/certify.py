@@ -344,12 +344,13 @@ class Worded:
     certify: Callable[..., Certificate]
     expected: str
     assumptions: Sentences = ()
+    about: str = "about"  # how coverage compares with 1 − alpha
 
     def __call__(self, alpha: float, **terms: Any) -> Certificate:
         found = self.certify(alpha=alpha, **terms)
-        expected = self.expected.format(share=sentences.percent(1 - alpha))
+        terms = {"about": self.about, "share": sentences.percent(1 - alpha)}
         assumptions = (*found.assumptions, *self.assumptions)
-        return replace(found, expected=expected, assumptions=assumptions)
+        return replace(found, expected=self.expected.format(**terms), assumptions=assumptions)
 
 
 @dataclass(frozen=True)

@@ -30,11 +30,11 @@ from ..intervals.classes import SETS, ClassModels
 from ..memory import noticing_memory
 from ..networks import wide
 from ..records import INDEPENDENT, Array
-from .base import Levels, RowsMixin, ScalingName, Transformer, Values
+from .base import Levels, RowsMixin, Values
 from .fit_input import Fitted, RandomState, prepare
 from .fit_outputs import check_networks, leaving_of, outputs_step
 from .lazy import LazyJackknifeRegressor
-from .questions import Asked
+from .questions import Asked, is_missing
 
 
 @dataclass(eq=False, repr=False)
@@ -65,8 +65,7 @@ class LazyJackknifeClassifier(ClassifierMixin, RowsMixin):  # type: ignore[misc]
     feature_weights
         ``"auto"``: a weight for each feature is searched if there are at most 64; or None.
     scaling
-        ``"auto"``: models scale features by their own rows; None, ``"symlog"``, or as for
-        ``LazyJackknifeRegressor``.
+        ``"auto"``: models scale features by their own rows; ``"symlog"`` (fixed), or None.
     encoding
         A ``TableEncoder`` with settings for the columns of frames; None: its defaults.
     alpha
@@ -92,7 +91,7 @@ class LazyJackknifeClassifier(ClassifierMixin, RowsMixin):  # type: ignore[misc]
     construction: Literal["plus", "minmax"] = "plus"
     fit_intercept: bool = True
     feature_weights: Literal["auto"] | None = "auto"
-    scaling: ScalingName | Transformer | None = "auto"
+    scaling: Literal["auto", "symlog"] | None = "auto"
     encoding: TableEncoder | None = None
     alpha: float = 0.1
     device: Device = "auto"
@@ -113,6 +112,8 @@ class LazyJackknifeClassifier(ClassifierMixin, RowsMixin):  # type: ignore[misc]
     def _check_settings(self) -> None:
         check_choice("construction", self.construction, SETS)
         check_networks(self.network, 0)
+        if self.scaling is not None:
+            check_choice("scaling", self.scaling, ["auto", "symlog"])
         self._lazy()._check_settings()
 
     def _target(self) -> Target:
@@ -161,7 +162,7 @@ class LazyJackknifeClassifier(ClassifierMixin, RowsMixin):  # type: ignore[misc]
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
         labels = column_or_1d(np.asarray(plain(y, "y")), warn=True)
-        if any(label is None or label != label for label in labels.tolist()):
+        if any(is_missing(label) for label in labels.tolist()):
             raise ValueError("y has missing labels (None or NaN): leave such rows out")
         check_classification_targets(labels)
         try:
@@ -176,7 +177,8 @@ class LazyJackknifeClassifier(ClassifierMixin, RowsMixin):  # type: ignore[misc]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most likely class of each row, shape (m,)."""
-        found: NDArray[Any] = self.classes_[self._values(X).argmax(axis=1)]
+        places = self._values(X).argmax(axis=1)
+        found: NDArray[Any] = self.classes_[places]
         return found
 
     def predict_proba(self, X: Any) -> Array:

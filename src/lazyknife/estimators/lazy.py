@@ -545,7 +545,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
         certifier = self._certifier(sized, INDEPENDENT, loo, leaving_of(n), step.scaled)
         widths = step.widths if n <= MANY else "constant"
         found = self._attributes(widths, loo, certifier, given.seeds, solved.choice)
-        certify = Worded(certifier, EXPECT_BOXES)
+        certify = Worded(certifier, EXPECT_BOXES, about=self._construction.expects)
         return Fitted(loo, certify, found, left_out=solved.left_out.numpy())
 
     def predict_box(self, X: Any, alpha: float | None = None) -> Boxes:

@@ -100,10 +100,15 @@ def label_columns(given: Any, X: Any, count: int, name: str) -> list[list[Any]]:
     return [[_label(value) for value in column] for column in found]
 
 
+def is_missing(value: Any) -> bool:
+    """Whether a label is None, NaN or NA."""
+    same = value == value
+    return value is None or not isinstance(same, bool | np.bool_) or not same
+
+
 def _label(value: Any) -> Any:
     """Equal labels are equal values, such as dates their text; what is missing is one group."""
-    same = value == value
-    if value is None or not isinstance(same, bool) or not same:  # NaN, NaT, NA
+    if is_missing(value):
         return None
     return value if isinstance(value, str | bool | int | float) else str(value)
 
@@ -120,6 +125,9 @@ def cluster_codes(given: Any, X: Any, count: int) -> Codes:
     columns = label_columns(given, X, count, "clusters")
     if len(columns) > 1:
         raise ValueError(f"clusters has {len(columns)} columns: give one label for each row")
+    if None in columns[0]:
+        row = columns[0].index(None)
+        raise ValueError(f"clusters has no label for row {row}: give every row one")
     return _codes(columns[0])[1]
 
 

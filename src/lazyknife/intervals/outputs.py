@@ -91,7 +91,7 @@ class OutputModels:
     def scores(self) -> Tensor:
         """R, rounded up, shape (n,)."""
         each = torch.stack([column.scores for column in self.columns], dim=1)
-        errors = 2 * self.unit_error.to(each) + SUMS
+        errors = self.unit_error.to(each) + SUMS
         return (each / self.units.to(each)).amax(dim=1) * (1 + errors)
 
     def point(self, X: Tensor) -> Tensor:
@@ -101,7 +101,8 @@ class OutputModels:
     def boxes(self, X: Tensor, rank: int, construction: str) -> Ends:
         """Point predictions, and both ends of each output, (m, outputs)."""
         kind, scores = find_construction(construction), self.scores
-        parts = zip(predictions_of(self.columns, X), self.units.T.to(scores), strict=True)
+        units = (self.units * (1 + self.unit_error[:, None] + SUMS)).T.to(scores)
+        parts = zip(predictions_of(self.columns, X), units, strict=True)
         ends = [kind.ends(SharedScores(*part, scores), X, [rank]) for part in parts]
         points, lowers, uppers = zip(*ends, strict=True)
         return torch.stack(points, dim=1), torch.cat(lowers, dim=1), torch.cat(uppers, dim=1)
