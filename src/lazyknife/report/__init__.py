@@ -35,6 +35,7 @@ class NotCompared(NamedTuple):
     """Rows that are not compared with the training rows."""
 
     clear: bool = False
+    finding: str = ""
 
 
 def page_of(
