@@ -430,6 +430,8 @@ def _check_pairs(model: IntervalRegressor, instead: str = "") -> None:
 
 def _fitted(model: IntervalRegressor, X: Any, y: Any, places: Places) -> Any:
     """The same estimator, fitted to some of the rows."""
+    if getattr(model, "clusters_", None) is not None:
+        raise ValueError("clusters are left out as a whole: fits without single rows say nothing")
     other: IntervalRegressor = clone(model).set_params(verbose=False)
     return other.fit(take(X, places), finite_numbers(y, "y")[places])
 
