@@ -146,8 +146,8 @@ def _for_both_files(certificate: Certificate, file: str) -> Certificate:
     """Return a certificate that is restricted to the new file."""
     others = [one for one in certificate.assumptions if one != POOLED]
     rows = f"the rows of {file}, and no others"
-    scope = f"{rows}; {MARGINAL}"
-    return replace(certificate, rows=rows, scope=scope, assumptions=(*others, BOTH_FILES))
+    terms = {"rows": rows, "scope": f"{rows}; {MARGINAL}"}
+    return replace(certificate, **terms, assumptions=(*others, BOTH_FILES))
 
 
 def in_unit(found: Intervals, unit: float) -> Intervals:
