@@ -21,16 +21,6 @@ def misses_refute(missed: int, repetitions: int, bound: float) -> bool:
     return bool(missed > stats.binom.isf(FALSE_ALARM, repetitions, bound))
 
 
-def coverages_refute(coverages: Sequence[float], level: float) -> bool:
-    """Whether coverages of independent repetitions refute a level.
-
-    A sum of R independent coverages in [0, 1] with a mean of at least p has no heavier tail than e
-    times that of a binomial law with R and p (Bentkus): a false alarm has probability 1e-4 at most.
-    """
-    hits = math.ceil(sum(coverages) - 1e-9)
-    return bool(math.e * stats.binom.cdf(hits, len(coverages), level) < 1e-4)
-
-
 def standard_errors_above(coverages: Array | Sequence[float], level: float) -> float:
     """Mean coverage less the level, in standard errors from the spread between repetitions.
 

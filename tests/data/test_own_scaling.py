@@ -17,6 +17,11 @@ ALL = torch.arange(0)  # the rows that the full model leaves out
 
 def frame_of(X: Array) -> tuple[Array, Array]:
     """Centre and scale of rows, in numpy."""
+    ordered, last = np.sort(X, axis=0), len(X) - 1
+    low, middle, high = (ordered[k] for k in (last // 4, last // 2, last - last // 4))
+    far = (np.ptp(X, axis=0) > 6 * X.std(axis=0)) & (high > low)
+    room = np.where(far, 8 * (high - low), np.inf)
+    X = np.clip(X, middle - room, middle + room)
     least, span = X.min(axis=0), np.ptp(X, axis=0)
     two = np.array([len(np.unique(column)) <= 2 for column in X.T])
     sizes = np.where(two, np.where(span == 0, 1.0, span), X.std(axis=0))
@@ -53,6 +58,42 @@ def test_each_model_has_the_frame_of_its_own_rows(seed: int, n: int) -> None:
 
 def test_most_models_share_a_frame() -> None:
     assert len(frames_of(rows(0, 100))) < 10
+
+
+def test_models_share_a_frame_whatever_the_tails() -> None:
+    """Also of a column with gaps, of one that is 0 in most rows, and with one far value."""
+    rng = np.random.default_rng(1)
+    counts = np.where(rng.uniform(size=150) < 0.9, 0.0, rng.poisson(3, 150))
+    X = np.column_stack([rng.standard_cauchy((150, 8)), rng.standard_t(2, (150, 8)), counts])
+    X[7, 0], X[:9, 1] = -1e12, np.nan
+    found = frames_of(X)
+    assert len(found) <= 6  # 12 if far values count as they are
+    assert not found.doubtful.any()
+    for k in (3, 7, 149):
+        own = np.delete(X, k, axis=0)
+        for f in range(17):
+            center, scale = frame_of(own[~np.isnan(own[:, f])][:, [f]])
+            frame = found[int(found.of[k])]
+            assert_close(frame.center[[f]], center, 1e-12)
+            assert_close(frame.scale[[f]], scale, 1e-12)
+
+
+def test_a_reach_at_the_boundary_is_doubtful() -> None:
+    """One of 72 values reaches over 6 standard deviations of √71/72: its reach is just 8.5."""
+    column = np.arange(-36.0, 36.0) / 100
+    rest = np.delete(column, 0)
+
+    def reach(far: float) -> float:
+        return float(np.ptp([far, *rest]) - 6 * np.std([far, *rest]))
+
+    low, high = 0.5, 1000.0
+    for _ in range(200):
+        low, high = (
+            (low, (low + high) / 2) if reach((low + high) / 2) > 0 else ((low + high) / 2, high)
+        )
+    for far, doubt in ((low, True), (low * 1.01, False)):
+        found = own_scales([torch.from_numpy(np.array([far, *rest])[:, None])])
+        assert found.doubtful.tolist() == [doubt]
 
 
 def test_values_at_a_boundary_are_doubtful() -> None:

@@ -1,7 +1,8 @@
 """Scaling each model's features by its own rows.
 
 A model may look at its own rows without a leak. Its scale of a feature is their standard deviation,
-rounded to a power of 2, and its centre their mean, rounded to a multiple of the scale. Features
+rounded to a power of 2, and its centre their mean, rounded to a multiple of the scale. In both,
+values far out count as less far: single rows do not decide them where tails are heavy. Features
 with two values are scaled by the difference, and constant ones by 1; the centre of both is the
 lower value: so an indicator that is 1 in few rows has the same scale without them. Being rounded,
 scales are the same for nearly all models, which then share their kernels.
@@ -25,6 +26,9 @@ from torch import Tensor
 SHIFT = math.sqrt(2) / 100
 HALF = 0.5 + SHIFT
 UNSURE, RELATIVE = 1e-9, 1e-12  # of a step: so close to a boundary rounding may have decided
+# Where values reach over so many standard deviations, those farther from the median than so many
+# times the distance of the quartiles count as that far.
+REACH, FARTHEST = 6.0, 8.0
 
 
 class FeatureScale(NamedTuple):
@@ -79,8 +83,8 @@ def own_scales(
 
     Without ``centered``, features are not centred, and fewer models differ.
     """
-    extents = zip(*map(_extent, rows), strict=True)
-    least, mean, size, exact = (torch.stack(part) for part in extents)
+    extents = zip(*map(_tamed_extent, rows), strict=True)
+    least, mean, size, exact, unclear = (torch.stack(part) for part in extents)
     if nominal is not None:
         codes = torch.tensor(nominal)
         least[:, codes], size[:, codes], exact[:, codes] = 0.0, 0.0, True
@@ -90,10 +94,31 @@ def own_scales(
     steps, astray = rounded(least / scales - lowest + mean / scales)
     centers = torch.where(exact, least, (lowest + steps) * scales)
     centers = centers if centered else torch.zeros_like(centers)
-    doubtful = ((unsure | (astray & centered)) & ~exact).any(dim=1)
+    doubtful = ((unsure | (astray & centered) | unclear) & ~exact).any(dim=1)
     distinct, of = torch.cat([centers, scales], dim=1).unique(dim=0, return_inverse=True)
     centers, scales = distinct.split(least.shape[1], dim=1)
     return FeatureScales(centers, scales, of, doubtful, nominal)
+
+
+def _tamed_extent(X: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """What ``_extent`` says of columns whose far values are drawn in.
+
+    And whether rounding may have decided that some are far, (features,).
+    """
+    found = least, _, size, exact = _extent(X)
+    reach = torch.where(X.isnan(), least, X).amax(dim=0) - least - REACH * size
+    unclear = reach.abs() <= RELATIVE * REACH * size
+    wide = (reach > 0) & ~exact
+    if not wide.any():
+        return *found, unclear
+    ordered, last = X[:, wide].sort(dim=0).values, (~X[:, wide].isnan()).sum(dim=0) - 1
+    places = torch.stack([last // 4, last // 2, last - last // 4])  # missing values are the last
+    low, median, high = ordered.gather(0, places)
+    room = torch.where(high > low, FARTHEST * (high - low), torch.inf)
+    drawn_in = _extent(torch.clamp(X[:, wide], median - room, median + room))
+    for all_columns, columns in zip(found[:3], drawn_in, strict=False):
+        all_columns[wide] = columns
+    return *found, unclear
 
 
 def _extent(X: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
