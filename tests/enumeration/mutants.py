@@ -58,7 +58,7 @@ from lazyknife.estimators.fit_shared import PartedStep
 from lazyknife.intervals import CONSTRUCTIONS, Construction
 from lazyknife.intervals.full_conformal import FullModels
 from lazyknife.intervals.order import kth_largest, kth_smallest
-from lazyknife.networks import CANDIDATES, mlp
+from lazyknife.networks import CANDIDATES, mlp, wide
 from lazyknife.records import Ends
 from lazyknife.results import Intervals
 from reference import Array
