@@ -202,3 +202,19 @@ def test_rows_that_do_not_search_have_no_part_in_the_choice(
     same = (torch.isclose(lower, low) & torch.isclose(upper, high))[:, 0]
     assert same[outside].all()
     assert not same[~outside].all()
+
+
+@pytest.mark.parametrize("value", [3.0, 0.0])
+def test_rows_that_are_explained_to_the_last_digit(value: float) -> None:
+    """All parabolas would touch at one y."""
+    X = np.random.default_rng(0).normal(size=(24, 2))
+    model = lk.LazyJackknifeRegressor(NETWORKS, construction="full", random_state=0)
+    found = model.fit(X, np.full(24, value)).predict_interval(X[:2] + 1, alpha=0.2)
+    np.testing.assert_allclose(found.to_numpy(), value, atol=1e-9)
+
+
+def test_features_may_be_projected() -> None:
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    terms = {"features": lk.Sketch(8), "construction": "full", "random_state": 0}
+    model = lk.LazyJackknifeRegressor(lk.mlp((4,)), **terms).fit(X[:24], X[:24, 0])  # type: ignore[arg-type]
+    assert model.predict_interval(X[24:], alpha=0.2).covers(X[24:, 0]).mean() > 0.5

@@ -168,10 +168,9 @@ class _Joint:
         """Kernels of new rows with those that search; points that differ in λ share them."""
         key = (point.network, point.weights, rows.tobytes())
         if self.blocks is None or self.blocks[0] != key:
-            step, part = self.known.step, self.known.part
-            basis = step.basis(
-                self.known.tangent(point), step.machine.put(self.known.X[part]), True
-            )
+            step, known = self.known.step, self.known
+            part = step.machine.put(known.X[known.part])
+            basis = step.basis(known.tangent(point), part, True)
             outputs, cross, norms = basis.at(self.new[torch.from_numpy(rows)])
             if not isinstance(basis, Dual):
                 cross = cross @ basis.at(part).coordinates.T
