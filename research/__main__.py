@@ -47,6 +47,7 @@ from .study.trial import is_known, load
 
 EXPERIMENTS = {
     "choosing": "what the default's models choose on three tables: docs/default.md",
+    "constructions": "what certificates of 1 − alpha cost: docs/settings.md",
     "diabetes": "seven methods on scikit-learn's diabetes data: docs/comparison.md",
     "gallery": "the figures of docs/gallery.md",
     "questions": "distributions, groups and shift, beside peers: docs/evidence.md",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -13,9 +14,17 @@ import reference
 from lazyknife.choosing.candidates import Candidate
 from lazyknife.choosing.every_y import begin, below, walk
 from lazyknife.choosing.per_model import TIE, ModelSearch, PointValues, coordinate_search
+from lazyknife.choosing.rows import SEARCHED
 from lazyknife.choosing.space import CandidateKernels, GridPoint
 from lazyknife.data.own_scaling import own_scales
-from lazyknife.estimators.fit_full import EXTREME, FramedRows, FullStep, _Joint, coins
+from lazyknife.estimators.fit_full import (
+    EXTREME,
+    FramedRows,
+    FullStep,
+    _Joint,
+    chosen_share,
+    coins,
+)
 from lazyknife.tangent import EXACT
 from machines import MACHINE
 from reference import Array
@@ -162,13 +171,28 @@ def test_coins_depend_on_the_row_alone() -> None:
     assert float(np.corrcoef(found, X.nan_to_num()[:, 0])[0, 1]) < 0.06
 
 
+def test_all_rows_search_where_the_coins_pick_few_or_many() -> None:
+    """The coins of all n + 1 rows decide, the new one's too."""
+    n = 2 * SEARCHED - 1  # a share of one half
+    for heads, share in (
+        (SEARCHED // 2 - 1, 1.0),
+        (SEARCHED // 2, 0.5),
+        (2 * SEARCHED, 0.5),
+        (2 * SEARCHED + 1, 1.0),
+    ):
+        tosses = torch.cat([torch.full((heads,), 0.1), torch.full((5,), 0.9)])
+        assert chosen_share(tosses, n) == share
+        assert chosen_share(tosses, SEARCHED - 1) == 1.0
+
+
 def test_rows_that_do_not_search_have_no_part_in_the_choice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Then every y has the place of the others, and the set is that of one place."""
     monkeypatch.setattr("lazyknife.estimators.fit_full.SEARCHED", 20)
     given = case(39, 2, 1)
-    known = given.known
+    known = replace(given.known, share=chosen_share(coins(given.X, 0), 39))
+    assert known.share == 0.5
     assert 10 < len(known.part) < 30
     new = torch.randn(20, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     outside = coins(new, 0) >= 0.5
@@ -178,3 +202,19 @@ def test_rows_that_do_not_search_have_no_part_in_the_choice(
     same = (torch.isclose(lower, low) & torch.isclose(upper, high))[:, 0]
     assert same[outside].all()
     assert not same[~outside].all()
+
+
+@pytest.mark.parametrize("value", [3.0, 0.0])
+def test_rows_that_are_explained_to_the_last_digit(value: float) -> None:
+    """All parabolas would touch at one y."""
+    X = np.random.default_rng(0).normal(size=(24, 2))
+    model = lk.LazyJackknifeRegressor(NETWORKS, construction="full", random_state=0)
+    found = model.fit(X, np.full(24, value)).predict_interval(X[:2] + 1, alpha=0.2)
+    np.testing.assert_allclose(found.to_numpy(), value, atol=1e-9)
+
+
+def test_features_may_be_projected() -> None:
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    terms = {"features": lk.Sketch(8), "construction": "full", "random_state": 0}
+    model = lk.LazyJackknifeRegressor(lk.mlp((4,)), **terms).fit(X[:24], X[:24, 0])  # type: ignore[arg-type]
+    assert model.predict_interval(X[24:], alpha=0.2).covers(X[24:, 0]).mean() > 0.5

@@ -29,7 +29,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..ridge.rounding import FIRST_ORDER, GAMMA
+from ..ridge.rounding import FIRST_ORDER, GAMMA, TINY
 from .likelihood import Factor
 from .per_model import CYCLES, TIE, Numbers
 from .space import CandidateKernels, Grid, GridPoint
@@ -165,6 +165,9 @@ class ParabolaTable:
         if self.intercept:
             slope = own @ ones / total
             quadratic = whole - slope.square() * total
+        # Where the rows are explained to the last digit, all parabolas would touch at one y.
+        least = max((GAMMA * float(self.targets.abs().max())) ** 2, TINY)
+        quadratic, whole = quadratic.clamp(min=least), whole.clamp(min=least)
         cross, norms, base = self.new(point, rows)
         reached = cross @ half.T
         left_open = (norms + ridge - reached.square().sum(dim=1)).clamp(min=ridge)
@@ -175,9 +178,7 @@ class ParabolaTable:
             middle = middle + slope * missing
         freedom = n + 1 - int(self.intercept)
         level = (factor.logs[0] + left_open.log()) / freedom
-        sizes = (factor.roots.square().sum() + norms + ridge) / ridge
-        if float(whole):  # else targets are all equal
-            sizes = sizes + whole / quadratic
+        sizes = (factor.roots.square().sum() + norms + ridge) / ridge + whole / quadratic
         noise = GAMMA * (2 * sizes + 4) + LEAST_NOISE
         found = [level, middle, left_open, quadratic.expand_as(level), noise]
         values: Numbers = torch.stack(found).cpu().numpy()

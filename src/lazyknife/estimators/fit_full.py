@@ -14,7 +14,8 @@ training rows that may be extreme for some of them accept every y.
 
 **Many rows.** A search uses about 400 rows: those for which a hash of their covariates, with a
 seed, is small. That is a function of each row alone, so the rule stays symmetric for every seed. If
-the new row is not among them, its y has no part in the choice.
+the new row is not among them, its y has no part in the choice. Where rows are so alike that the
+hash picks far fewer of the n + 1 rows, or far more, all of them search.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class FullStep(CandidateStep):
     def models(self, X: Tensor, y: Tensor) -> tuple[ChosenFull, ChosenSettings]:
         """Models of all rows, ready for new ones, and what they chose without them."""
         frame = self.frames(X, [torch.arange(0)], is_narrow(X))[0]
-        rows = FramedRows(self, X, y, frame)
+        rows = FramedRows(self, X, y, frame, chosen_share(coins(X, self.seed), len(y)))
         found = rows.search
         choice = self.choice(found, ("leverage",), len(y), len(rows.part), X.shape[1])
         return full_at(self, X, y, frame, found.points[-1]), choice
@@ -79,6 +80,13 @@ def coins(X: Tensor, seed: int) -> Tensor:
     return torch.from_numpy((state >> np.uint64(11)).astype(np.float64) * 2.0**-53)
 
 
+def chosen_share(tosses: Tensor, n: int) -> float:
+    """The share of the rows that search, by the coins of n + 1 rows, or of n."""
+    share = SEARCHED / (n + 1)
+    count = int((tosses < share).sum())
+    return share if share < 1 and SEARCHED <= 2 * count <= 4 * SEARCHED else 1.0
+
+
 @dataclass(frozen=True)
 class FramedRows:
     """The training rows on one scale of their features."""
@@ -87,11 +95,7 @@ class FramedRows:
     X: Tensor
     y: Tensor
     frame: FeatureScale
-
-    @property
-    def share(self) -> float:
-        """Of the rows in a search."""
-        return min(1.0, SEARCHED / (len(self.y) + 1))
+    share: float = 1.0  # of the rows that search: those with smaller coins
 
     @cached_property
     def part(self) -> Tensor:
@@ -164,10 +168,9 @@ class _Joint:
         """Kernels of new rows with those that search; points that differ in λ share them."""
         key = (point.network, point.weights, rows.tobytes())
         if self.blocks is None or self.blocks[0] != key:
-            step, part = self.known.step, self.known.part
-            basis = step.basis(
-                self.known.tangent(point), step.machine.put(self.known.X[part]), True
-            )
+            step, known = self.known.step, self.known
+            part = step.machine.put(known.X[known.part])
+            basis = step.basis(known.tangent(point), part, True)
             outputs, cross, norms = basis.at(self.new[torch.from_numpy(rows)])
             if not isinstance(basis, Dual):
                 cross = cross @ basis.at(part).coordinates.T
@@ -251,19 +254,29 @@ class ChosenFull(FullModels):
         joined = (torch.cat([self.X, row]) for row in new.cpu().split(1))
         return own_scales(joined, is_narrow(self.X), self.step.nominal)
 
+    def shares(self, new: Tensor) -> Tensor:
+        """The share of the rows that search, by the coins of the training rows and each new one."""
+        own, n = coins(self.X, self.step.seed), len(self.y)
+        found = [
+            chosen_share(torch.cat([own, coin]), n) for coin in coins(new, self.step.seed).split(1)
+        ]
+        return torch.tensor(found, dtype=torch.float64)
+
     def accepted(self, X: Tensor, ranks: Sequence[int]) -> Ends:
         """Ends of each row in its own frame; the whole line where rounding decided which it is.
 
         Where no y is accepted both are the point prediction.
         """
         point, frames = self.point(X), self.frames(X)
+        shares = self.shares(X.cpu())
         lower = torch.full((len(X), len(ranks)), -torch.inf, dtype=torch.float64)
         upper = -lower
         for k in range(len(frames)):
             rows = torch.nonzero((frames.of == k) & ~frames.doubtful)[:, 0]
-            if len(rows):
-                known = FramedRows(self.step, self.X, self.y, frames[k])
-                lower[rows], upper[rows] = known.accepted(X[rows].cpu(), ranks)
+            for share in shares[rows].unique().tolist():
+                mine = rows[shares[rows] == share]
+                known = FramedRows(self.step, self.X, self.y, frames[k], share)
+                lower[mine], upper[mine] = known.accepted(X[mine].cpu(), ranks)
         lower, upper = lower.to(point.device), upper.to(point.device)
         empty, own = lower > upper, point[:, None].expand_as(lower)
         return point, torch.where(empty, own, lower), torch.where(empty, own, upper)

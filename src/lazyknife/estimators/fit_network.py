@@ -31,7 +31,7 @@ class LazyStep:
     """Settings of the lazy step around one network."""
 
     # λ, of each model where they have chosen it, or "auto": every model chooses, or, of many rows,
-    # a part that is set aside.
+    # a part that is set aside. Full conformal prediction takes a number (fit_full.py chooses).
     ridge: float | OwnRidges | Literal["auto"]
     intercept: bool = True  # whether to fit an unpenalised intercept
     readout: str = "tangent"

@@ -642,9 +642,8 @@ class LazyJackknifeRegressor(IntervalRegressor):
                 bases.append(None)
                 continue
             start = build(network, given.X, given.seeds.start + k, self.n_starts)
-            if networks is None or not self._chosen_by_all(n):
-                moved = sum(p.numel() for p in selected(start, self.parameters).values())
-                step.check_fits(n, moved, self._machine())
+            moved = sum(p.numel() for p in selected(start, self.parameters).values())
+            step.check_fits(n, moved, self._machine())
             terms = {"seed": given.seeds.base + k, "covariates": given.covariates}
             bases.append(self._learn(start, given.X[learn], given.y[learn], **terms))
         return bases
