@@ -267,7 +267,8 @@ def test_rows_that_are_never_left_out_are_not_compared(n: int) -> None:
         inside = np.concatenate([low + gap, high - gap]) - start
         outside = np.concatenate([low - gap, high + gap]) - start
         for candidates, accepted in ((inside, True), (outside, False)):
-            scores, _ = reference.candidate_scores(J, y - base, row, candidates, 0.3, True)
+            found_scores = reference.candidate_scores(J, y - base, row, candidates, 0.3, True)
+            scores = np.reshape(found_scores, (-1, n + 1, len(candidates)))[0]
             counts = (scores[:left] >= scores[-1]).sum(axis=0)
             assert ((counts >= [1, 4, 1, 4]) == accepted).all()
     assert len(found.residuals) == len(found.training_residuals) == left
