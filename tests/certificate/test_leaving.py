@@ -60,7 +60,7 @@ def test_that_of_networks_of_ones_own_is_known_before(
 
 @pytest.mark.parametrize("base", [None, Split(0.3), DPSGD(epochs=1)])
 @pytest.mark.parametrize("network", [None, lk.mlp((4,)), [QUICK, lk.mlp((4,))]])
-@pytest.mark.parametrize("construction", ["plus", "minmax", "cv+", "full"])
+@pytest.mark.parametrize("construction", ["plus", "minmax", "cv+", "full", "split"])
 def test_plans_and_fits_count_rows_by_one_rule(
     construction: str, network: Any, base: BaseMethod | None
 ) -> None:
@@ -117,7 +117,7 @@ def fewest(coverage: float, **terms: Any) -> int:
     """All numbers of rows, one after the other, each with the least alpha of finite intervals."""
     terms = {"base": Public(), "construction": "plus"} | terms
     base, construction = terms["base"], terms["construction"]
-    for n in range(terms.get("folds", 1), 30_000):
+    for n in range(8 if construction == "split" else terms.get("folds", 1), 30_000):
         least = 1 / (left_out(n, construction, base).rows + 1)
         if certify(n=n, alpha=least, **terms).coverage >= coverage:  # type: ignore[operator]
             return n
@@ -131,7 +131,7 @@ COVERAGES = [0.9, 0.95, 0.99, 0.9974, 0.998, 0.9985, 0.99905, 0.9995]
 @pytest.mark.parametrize(
     ("coverage", "terms"),
     [
-        *((c, {"construction": k}) for c in COVERAGES for k in ("plus", "minmax", "full")),
+        *((c, {"construction": k}) for c in COVERAGES for k in ("plus", "minmax", "full", "split")),
         (0.9985, {"network": QUICK, "base": Public()}),
         (0.9985, {"network": lk.mlp((4,)), "base": Split(0.5)}),
         (0.9, {"base": Split(0.5)}),

@@ -323,3 +323,28 @@ def test_full_conformal_answers_questions_and_is_saved(full_model: Any, tmp_path
     full.save(tmp_path / "model.lk")
     again = LazyJackknifeRegressor.load(tmp_path / "model.lk").predict_interval(X)
     assert torch.equal(again.upper, full.predict_interval(X).upper)
+
+
+def test_a_split_of_few_rows_is_certified_for_most_training_sets() -> None:
+    X, y = rows_of("varying", 300, 3, 2)
+    terms: dict[str, Any] = {"network": [LAPLACE], "construction": "split", "random_state": 0}
+    model = LazyJackknifeRegressor(**terms).fit(X[:120], y[:120])
+    m = 120 - part_of(120)
+    assert len(model.loo_.residuals) == m == 60
+    assert model.certificate_ == lk.certify(n=120, alpha=0.1, construction="split")
+    assert model.certify(confidence=0.9).coverage < model.certificate_.coverage
+    found = model.predict_interval(X[120:], alpha=0.2)
+    assert bool(torch.isfinite(found.width).all())
+    assert 0.6 < float(found.covers(y[120:]).mean()) < 0.95
+    assert model.choice_.rows == m
+
+
+@pytest.mark.parametrize(
+    ("settings", "n"),
+    [({"network": lk.mlp((3,))}, 40), ({"network": [LAPLACE]}, 7), ({"n_starts": 2}, 40)],
+)
+def test_a_split_refuses_what_it_cannot_split(settings: Any, n: int) -> None:
+    X, y = rows_of("varying", n, 2, 0)
+    model = LazyJackknifeRegressor(**settings, construction="split", random_state=0)
+    with pytest.raises(ValueError, match="requires infinitely wide networks"):
+        model.fit(X, y)

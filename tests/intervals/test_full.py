@@ -198,21 +198,26 @@ def test_bounds_of_few_features_see_how_directions_cancel(
     assert model.rounding_ < 1e-3
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_rows_that_are_never_left_out_are_not_compared(form: str) -> None:
-    J, r, new = problem(14, 4, 3)
-    found = models(J, r, [0.3], True, form)
-    few = replace(found, families=(replace(found.family, compared=9),))
-    _, lower, upper = ends(few, new, [1, 4])
-    slack = 1e-6 * (upper - lower)
-    for row, low, high, gap in zip(new, lower, upper, slack, strict=True):
-        inside = np.concatenate([low + gap, high - gap])
-        outside = np.concatenate([low - gap, high + gap])
+@pytest.mark.parametrize("n", [9, 25])
+def test_rows_that_are_never_left_out_are_not_compared(n: int) -> None:
+    torch.manual_seed(0)
+    module, (X, y), left = mlp((3,), "tanh")(3), linear(n), n - 3
+    new = linear(2, seed=1)[0]
+    J, J_new = (reference.jacobian(module, torch.from_numpy(rows)) for rows in (X, new))
+    base, base_new = (reference.outputs(module, torch.from_numpy(rows)) for rows in (X, new))
+    step = LazyStep(0.3, construction="full", seed=5)
+    found = step.models(linearise(module, here(X), machine=MACHINE), here(X), here(y), left)
+    _, lower, upper = ends(found, new, [1, 4])
+    for row, start, low, high in zip(J_new, base_new, lower, upper, strict=True):
+        gap = 1e-6 * (high - low)
+        inside = np.concatenate([low + gap, high - gap]) - start
+        outside = np.concatenate([low - gap, high + gap]) - start
         for candidates, accepted in ((inside, True), (outside, False)):
-            scores, _ = reference.candidate_scores(J, r, row, candidates, 0.3, True)
-            counts = (scores[:9] >= scores[-1]).sum(axis=0)
+            found_scores = reference.candidate_scores(J, y - base, row, candidates, 0.3, True)
+            scores = np.reshape(found_scores, (-1, n + 1, len(candidates)))[0]
+            counts = (scores[:left] >= scores[-1]).sum(axis=0)
             assert ((counts >= [1, 4, 1, 4]) == accepted).all()
-    assert len(few.residuals) == len(few.training_residuals) == 9
+    assert len(found.residuals) == len(found.training_residuals) == left
 
 
 def test_beyond_1000_rows_a_part_chooses_for_one_network() -> None:

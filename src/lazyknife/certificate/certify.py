@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from .. import sentences
 from ..base import BASES, BaseMethod, check_base, check_trainable
 from ..base.privacy import composed
-from ..choosing.rows import Leaving
+from ..choosing.rows import FEWEST_PARTED, Leaving
 from ..data.checks import (
     check_folds,
     check_fraction,
@@ -49,8 +49,8 @@ class About(NamedTuple):
 
 NOTHING_ELSE = About()
 SPLIT_NEEDS = (
-    "{setting}: construction='split' requires infinitely wide networks of known kinds and 8 rows: "
-    "use network=None, or SplitConformalRegressor"
+    "{setting}: construction='split' requires infinitely wide networks of known kinds, and at "
+    f"least {FEWEST_PARTED} rows: use network=None and base=None, or SplitConformalRegressor"
 )
 # What the paper's theorem is about; intervals of minmax contain those of plus.
 PAPERS = (("ghost_point", "plus"), ("ghost_point", "minmax"))
@@ -114,8 +114,8 @@ def certify(
     method = check_base(base)
     check_trainable(method, network)
     leaving = left_out(n, construction, method)
-    if find_construction(construction).splits and method.trains:
-        raise ValueError(SPLIT_NEEDS.format(setting=f"base={base!r}"))
+    if find_construction(construction).splits and (method.trains or n < FEWEST_PARTED):
+        raise ValueError(SPLIT_NEEDS.format(setting=f"n={n}, base={method}"))
     claim = claim_of(n, leaving, construction, method, network, folds, n_parameters)
     if confidence is not None:
         check_fraction("confidence", confidence)

@@ -17,6 +17,7 @@ SHARED = 1000  # rows of the part that choose among networks of one's own, or th
 # share is left out, but at least FEWEST (of few rows half of them) and at most ENOUGH. More rows
 # are left out only where LARGEST choose.
 LEFT_OUT, FEWEST, ENOUGH, LARGEST = 0.15, 150, 1000, 20_000
+FEWEST_PARTED = 8  # rows: half of them choose, among candidates that require 4
 
 
 class Leaving(NamedTuple):

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..base.privacy import composed
-from ..choosing.rows import Leaving, drawn_part
+from ..choosing.rows import FEWEST_PARTED, Leaving, drawn_part
 from ..dask import Partitions, Reading, check_rows, fit_parts
 from ..data.scaling import is_transformer
 from ..intervals import kappa
 from ..intervals.models import rounding_share
 from .fit_input import Fitted, Given, Seeds, prepare
-from .fit_shared import FEWEST_SPLIT as FEWEST
 from .fit_shared import PartedStep, is_parted
 
 if TYPE_CHECKING:
@@ -32,10 +31,10 @@ def fit_collection(
     _check_settings(model, X_pool, X_unlabeled)
     check_rows(X)
     seeds, rows = Seeds.of(model.random_state), Partitions.of(X, y)
-    if len(rows) < FEWEST:
+    if len(rows) < FEWEST_PARTED:
         raise ValueError(
-            f"X has {len(rows)} row(s): Dask collections need at least {FEWEST}; give more, or "
-            "call .compute() on X and y"
+            f"X has {len(rows)} row(s): Dask collections need at least {FEWEST_PARTED}; give more, "
+            "or call .compute() on X and y"
         )
     apart = drawn_part(len(rows), seeds.lazy)
     part = rows.take(apart)

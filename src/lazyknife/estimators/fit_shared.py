@@ -20,7 +20,7 @@ from torch import Tensor
 from ..choosing.candidates import CandidateStep, is_narrow, wide_tangent
 from ..choosing.per_model import ModelSearch, PointValues, coordinate_search
 from ..choosing.record import ChosenSettings
-from ..choosing.rows import MANY, drawn_part, part_of
+from ..choosing.rows import FEWEST_PARTED, MANY, drawn_part, part_of
 from ..choosing.shape import FOLDS, LEAST_GAIN, fit_shape
 from ..choosing.shared import Holdout, choose_network
 from ..choosing.space import CandidateKernels
@@ -35,7 +35,6 @@ from ..tangent import Landmarks
 from ..tangent.trees import grow
 
 LOG = logging.getLogger("lazyknife")
-FEWEST_SPLIT = 8  # rows: half of them choose, among candidates that require 4
 SCALED = 200  # rows that choose the scale of y
 # Landmarks: n·d² stays below this where that leaves enough of them.
 WORK, FEWEST, MOST = 2e11, 512, 2000
@@ -52,7 +51,7 @@ def is_parted(
     """Whether n rows are parted: wide networks of known kinds, and no folds."""
     kind = find_construction(construction)
     known = all(map(is_known, networks)) and not kind.uses_folds
-    many = n > MANY or (kind.splits and n >= FEWEST_SPLIT)
+    many = n > MANY or (kind.splits and n >= FEWEST_PARTED)
     return many and known and widths in (None, "auto", "constant")
 
 
