@@ -417,9 +417,9 @@ class IntervalRegressor(SaveMixin, RegressorMixin, CertifiedMixin):  # type: ign
             return found
         if is_stream(X):
             refuse_in_streams(groups=groups, weights=weights)
-            require_models(self, side=None if side == "both" else side)
             certified = self._certificates(asked)
             self._warn_of_infinite(asked)
+            require_models(self, side=None if side == "both" else side)
             return (self._intervals(batch_rows(batch), asked, shown, certified) for batch in X)
         asked = about_rows(self, asked, X, groups, weights)
         certified = self._certificates(asked)
