@@ -561,6 +561,7 @@ class IntervalRegressor(FittedModelMixin, RegressorMixin, RowsMixin):  # type: i
             refuse_in_streams(groups=groups, weights=weights, clusters=self.clusters_)
             certified = self._certificates(asked)
             self._warn_of_infinite(asked)
+            require_models(self, side=None if side == "both" else side)
             return (self._intervals(batch_rows(batch), asked, shown, certified) for batch in X)
         asked = about_rows(self, asked, X, groups, weights)
         certified = self._certificates(asked)
