@@ -180,6 +180,8 @@ def test_questions_that_need_single_rows_are_refused():
     fresh = LazyJackknifeRegressor(**FAST)
     with pytest.raises(ValueError, match="clusters does not support groups"):
         fresh.fit(X, y, clusters=labels, groups=labels)
+    with pytest.raises(ValueError, match="clusters does not support X_pool"):
+        fresh.fit(X, y, X_pool=X, clusters=labels)
     with pytest.raises(ValueError, match="clusters does not support several outputs"):
         fresh.fit(X, np.column_stack([y, y**2]), clusters=labels)
     with pytest.raises(ValueError, match="clusters has no label for row 1"):

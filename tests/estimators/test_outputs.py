@@ -191,3 +191,12 @@ def test_constant_outputs_and_boxes_of_one_output_are_refused():
         model.predict_box(X)
     with pytest.raises(ValueError, match="y should be a 1d array"):
         lk.JackknifeRegressor().fit(X, Y)
+
+
+def test_boxes_of_a_pool_hold_for_its_rows_alone():
+    X, Y = several(0, 60)
+    model = LazyJackknifeRegressor(**FAST | {"scaling": "standardize"}, alpha=0.2)
+    model.fit(X[:50], Y[:50], X_pool=X[50:])
+    assert "X_pool" in str(model.predict_box(X[50:]).certificate)
+    with pytest.warns(UserWarning, match="not among the rows passed as X_pool"):
+        model.predict_box(X[50:] + 1.0)

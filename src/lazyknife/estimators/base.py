@@ -291,6 +291,16 @@ class RowsMixin(SaveMixin, CertifiedMixin):
             raise ValueError("alpha=[]: give at least one level")
         return tuple(check_level("alpha", level) for level in chosen)
 
+    def _new_rows(self, X: Any) -> Tensor:
+        """Scaled rows that something is certified for; warn of those that it is not for."""
+        values = self._check_new(X)
+        if outside := self.scaling_.outside_pool(values):
+            warn(
+                f"{outside} of {len(values)} rows are not among the rows passed as X_pool: the "
+                "certificate does not hold for them. Pass all rows to predict as X_pool to fit",
+            )
+        return to_tensor(self.scaling_(values))
+
     def _check_new(self, X: Any) -> Values:
         check_is_fitted(self)
         rows: Values = self.reader_(X, self)
@@ -438,9 +448,13 @@ class IntervalRegressor(FittedModelMixin, RegressorMixin, RowsMixin):  # type: i
         self, X: Any, y: Any, X_pool: Any, X_unlabeled: Any, groups: Any, clusters: Any
     ) -> Self:
         self._check_settings()
-        if clusters is not None and not (self._takes_clusters and groups is None):
-            other = "groups" if self._takes_clusters else type(self).__name__
-            raise ValueError(f"clusters does not support {other}: use LazyJackknifeRegressor alone")
+        if clusters is not None:
+            if not self._takes_clusters:
+                name = type(self).__name__
+                raise ValueError(f"clusters does not support {name}: use LazyJackknifeRegressor")
+            others = {"groups": groups, "X_pool": X_pool, "X_unlabeled": X_unlabeled}
+            for name in [name for name, given in others.items() if given is not None]:
+                raise ValueError(f"clusters does not support {name}: leave one of them out")
         X, y = rows_and_targets(X, y)
         given = prepare(self, X, y, all_rows(X_pool), all_rows(X_unlabeled))
         name = getattr(y, "name", None)
@@ -618,13 +632,7 @@ class IntervalRegressor(FittedModelMixin, RegressorMixin, RowsMixin):  # type: i
         shown: float | tuple[float, ...],
         certified: Sequence[Certificate],
     ) -> Intervals:
-        values = self._check_new(X)
-        if outside := self.scaling_.outside_pool(values):
-            warn(
-                f"{outside} of {len(values)} rows are not among the rows passed as X_pool: the "
-                "certificate does not hold for them. Pass all rows to predict as X_pool to fit",
-            )
-        rows = to_tensor(self.scaling_(values))
+        rows = self._new_rows(X)
         side = self.target_.side(asked.side)
         loo = one_sided(self.loo_, side)
         point, lower, upper = answer(self, loo, rows, asked)

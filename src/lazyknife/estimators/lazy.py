@@ -566,7 +566,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
         level = check_level("alpha", self.alpha if alpha is None else alpha)
         certificate = self.certify(alpha=level)
         self._warn_of_infinite(Asked((level,)))
-        rows = to_tensor(self.scaling_(self._check_new(X)))
+        rows = self._new_rows(X)
         terms = kappa(level, len(loo.scores)), str(self.construction)
         point, lower, upper = self._by_blocks(lambda block: loo.boxes(block, *terms), rows)
         refuse_nan(point, lower, upper)
