@@ -49,6 +49,60 @@ def test_the_check_is_that_of_fits_without_each_row(name, seed, n, alpha):
     assert wanted.exact
 
 
+def against(loo: Any, X: Any, i: int) -> tuple[Any, Any, Any]:
+    """Predictions of row i, scores and widths of the models that a fit without row i leaves out."""
+    found = loo.scaled(torch.tensor(X[[i]]))
+    return found.each[0], loo.scores, found.scales.expand_as(found.each)[0]
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_games_are_those_of_the_models_without_both_rows(name):
+    X, y = noisy(14, 3)
+    model = LazyJackknifeRegressor(**FIXED[name], random_state=0).fit(X, y)
+    found = games(model.loo_, torch.arange(14))
+    for i in range(14):
+        others = np.delete(np.arange(14), i)
+        without = LazyJackknifeRegressor(**FIXED[name], random_state=0).fit(X[others], y[others])
+        each, scores, widths = against(without.loo_, X, i)
+        close = {"rtol": 1e-6, "atol": 1e-8}
+        torch.testing.assert_close(found.errors[i, others], y[i] - each, **close)
+        torch.testing.assert_close(found.scores[i, others], scores, **close)
+        torch.testing.assert_close(found.widths[i, others], widths, **close)
+
+
+def test_games_between_scales_of_y_are_on_that_of_the_model_that_is_ranked():
+    """Models choose the scale of y alone: those of given scales are the twins."""
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(16, 2))
+    y = np.exp(1.3 * rng.normal(size=16) + 0.5 * X[:, 0])
+    settings = FIXED["leverage"] | {"target_transform": "auto"}
+    model = LazyJackknifeRegressor(**settings, random_state=0).fit(X, y)
+    chosen, scales = model.choice_.scale_of_y[:-1], model.choice_.scales_of_y
+    assert len(set(chosen)) > 1
+    found = games(model.loo_, torch.arange(16))
+
+    def forward(k: int, values: Any) -> Any:
+        return values if scales[k] is None else scales[k].forward(np.asarray(values))
+
+    def inverse(k: int, values: Any) -> Any:
+        return values if scales[k] is None else scales[k].inverse(np.asarray(values))
+
+    for i in (*np.unique(chosen, return_index=True)[1], 5, 11):
+        others, twins = np.delete(np.arange(16), i), {}
+        for k in set(chosen):
+            pair = None if scales[k] is None else (scales[k].forward, scales[k].inverse)
+            without = LazyJackknifeRegressor(**FIXED["leverage"] | {"target_transform": pair})
+            without.fit(X[others], y[others])
+            twins[k] = [part.numpy() for part in against(without.loo_, X, i)]
+        predicted = inverse(chosen[i], twins[chosen[i]][0])
+        for place, j in enumerate(others):
+            k = chosen[j]
+            error = forward(k, y[i]) - forward(k, predicted[place])
+            assert float(found.errors[i, j]) == pytest.approx(float(error), rel=1e-6, abs=1e-8)
+            assert float(found.scores[i, j]) == pytest.approx(twins[k][1][place], rel=1e-6)
+            assert float(found.widths[i, j]) == pytest.approx(twins[k][2][place], rel=1e-6)
+
+
 def test_where_rows_set_aside_choose_it_is_that_of_passes_without_the_row():
     X, y = noisy(1100)
     model = LazyJackknifeRegressor(**DEFAULT, network=lk.wide("gaussian")).fit(X, y)
