@@ -263,7 +263,7 @@ def few_in_groups(asked: Asked) -> str:
 def require_models(model: IntervalRegressor, **asked: Any) -> None:
     """Refuse questions to models that do not know the errors of all rows."""
     for name in [name for name, value in asked.items() if value is not None]:
-        if model.construction == "full":
+        if model.construction == "full" and not hasattr(model.loo_, "side"):
             raise ValueError(f"construction='full' does not support {name}: use 'plus' or 'minmax'")
         if not hasattr(model.loo_, "side"):
             raise ValueError(
