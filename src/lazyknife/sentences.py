@@ -13,7 +13,8 @@ EXPECT = {
 }
 EXPECT_CLASSES = "Expect about {share} of the sets, or more, to contain the true class."
 EXPECT_BOXES = "Expect {about} {share} of the boxes to contain all outputs of the true y."
-GUARANTEE = "Guaranteed: at least {coverage}, for {rows}."
+GUARANTEE = "Guaranteed: at least {coverage}{more}, for {rows}."
+MORE = " ({coverage} with construction={construction!r})"
 NO_GUARANTEE = "No coverage is guaranteed"
 VACUOUS = "The guarantee is vacuous"
 DETAILS = "print(certificate.details) shows what it assumes"
@@ -211,13 +212,16 @@ ROUNDING_DECIDES = (
 UNLIKE_SCALES = "some features have very large or very different scales, such as column {columns}"
 
 
-def headline(coverage: float | None, expected: str, rows: str, objections: Iterable[str]) -> str:
+def headline(
+    coverage: float | None, expected: str, rows: str, objections: Iterable[str], more: str = ""
+) -> str:
     """Return the first line of a certificate."""
     if coverage is None:
         return f"{NO_GUARANTEE}. {' '.join(objections)}"
     if coverage == 0.0:
         return f"{expected} {VACUOUS}: it certifies no coverage."
-    return f"{expected} {GUARANTEE.format(coverage=percent(coverage), rows=rows)}".strip()
+    guarantee = GUARANTEE.format(coverage=percent(coverage), more=more, rows=rows)
+    return f"{expected} {guarantee}".strip()
 
 
 def percent(share: float) -> str:

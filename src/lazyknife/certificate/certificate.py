@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..sentences import ANY_ROW, DETAILS, headline
 
@@ -35,6 +35,8 @@ class Certificate:
         What to expect without a guarantee, as a sentence.
     rows
         The rows it applies to.
+    more
+        What another construction would certify, if it is more.
 
     """
 
@@ -47,6 +49,7 @@ class Certificate:
     remarks: tuple[str, ...] = ()
     expected: str = ""
     rows: str = ANY_ROW
+    more: str = field(default="", compare=False)
 
     @property
     def details(self) -> str:
@@ -63,4 +66,4 @@ class Certificate:
     @property
     def headline(self) -> str:
         """What to expect, and what is guaranteed."""
-        return headline(self.coverage, self.expected, self.rows, self.objections)
+        return headline(self.coverage, self.expected, self.rows, self.objections, self.more)

@@ -209,6 +209,7 @@ class Claim:
     rows: str = sentences.ANY_ROW  # that it applies to
     new_rows: int | None = None  # their number, where it is known
     available: Sentences = tuple(CONSTRUCTIONS)  # to suggest instead of one without a bound
+    others: Sentences = ()  # constructions that would do, and may certify more
 
     def __call__(
         self,
@@ -266,7 +267,9 @@ class Claim:
         if about.exchangeable != sentences.EXCHANGEABLE:
             assumptions = tuple(one for one in assumptions if one != sentences.POOLED)
         every = (exchangeable, sentences.UNTUNED, *assumptions)
-        share = sentences.percent(1 - alpha)
+        share, more = sentences.percent(1 - alpha), ""
+        if bounds and about is NOTHING_ELSE and confidence is None:
+            more = self._more(alpha, independent, bounds[theorem])
         return Certificate(
             bounds.get(theorem),
             bounds,
@@ -277,7 +280,20 @@ class Claim:
             remarks,
             sentences.EXPECT[about.side].format(about=expects, share=share),
             rows,
+            more,
         )
+
+    def _more(self, alpha: float, independent: bool, coverage: float) -> str:
+        """Name a construction that certifies more of the same rows; empty if none does."""
+        found = list[tuple[float, str]]()
+        for name in self.others:
+            kind, dependence = find_construction(name), self.dependence
+            miss = kind.bound(alpha, self.n, self.folds, independent, self.new_rows).miss
+            if miss is not None and dependence is not None:
+                found.append((1 - dependence.transfer(miss), name))
+        best, name = max(found, default=(0.0, ""))
+        terms = {"coverage": sentences.percent(max(best, 0.0)), "construction": name}
+        return sentences.MORE.format(**terms) if best > coverage else ""
 
     def _against_given_sets(self, kind: Construction, independent: bool) -> Sentences:
         """Why nothing is known of a given training set, if so."""

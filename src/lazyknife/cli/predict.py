@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import counted, in_figures, listed, quoted_list
-from ..sentences import BOTH_FILES, MARGINAL, POOLED
+from ..sentences import BOTH_FILES, MARGINAL, POOL_ROWS, POOLED
 from . import options as opt
 from .console import plainly, print_table, print_text, say, say_notes
 from .fit import KINDS, Fitted, fit_model, in_words, load_model
@@ -197,7 +197,8 @@ def with_quantiles(
 def _for_both_files(certificate: Certificate, file: str) -> Certificate:
     """Return a certificate that is restricted to the new file."""
     others = [one for one in certificate.assumptions if one != POOLED]
-    rows, assumptions = f"the rows of {file}, and no others", (*others, BOTH_FILES)
+    rows = certificate.rows.replace(POOL_ROWS, f"the rows of {file}, and no others")
+    assumptions = (*others, BOTH_FILES)
     return replace(certificate, rows=rows, scope=f"{rows}; {MARGINAL}", assumptions=assumptions)
 
 

@@ -457,7 +457,7 @@ class IntervalRegressor(FittedModelMixin, RegressorMixin, RowsMixin):  # type: i
                 raise ValueError(f"clusters does not support {name}: leave one of them out")
         X, y = rows_and_targets(X, y)
         given = prepare(self, X, y, all_rows(X_pool), all_rows(X_unlabeled))
-        name = getattr(y, "name", None)
+        target = getattr(y, "name", None)
         found = None if groups is None else Groups.of(groups, X, len(given.y))
         codes = None if clusters is None else cluster_codes(clusters, X, len(given.y))
         if codes is not None:
@@ -466,7 +466,7 @@ class IntervalRegressor(FittedModelMixin, RegressorMixin, RowsMixin):  # type: i
         fitted = self._fit(given)
         self._set_fitted(X, given, fitted)
         self.clusters_ = codes
-        self.target_name_ = name if isinstance(name, str) else None
+        self.target_name_ = target if isinstance(target, str) else None
         left_out = np.arange(len(given.y)) if fitted.left_out is None else fitted.left_out
         self.groups_ = None if found is None else found.some(left_out)
         every = np.arange(len(left_out))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
@@ -714,6 +715,12 @@ class LazyJackknifeRegressor(IntervalRegressor):
         """Whether all of n rows choose together with the new one."""
         return self._construction.symmetric and n <= MANY
 
+    def _supports_full(self, given: Given) -> bool:
+        """Whether full conformal prediction could answer with the same settings."""
+        other = copy(self)
+        other.construction = "full"
+        return given.clusters is None and given.y.dim() == 1 and not any(other._conflicts())
+
     def _parted(self, n: float, networks: Iterable[object]) -> bool:
         return is_parted(n, networks, self.construction, self.widths)
 
@@ -737,6 +744,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
             objections=given.scaling.objections,
             rows=given.scaling.rows,
             new_rows=given.scaling.new_rows,
+            others=("full",) if self.construction == "plus" and self._supports_full(given) else (),
         )
         columns = None if scaled else unlike_columns(given.X.numpy(), given.names)
         certifier = Certifier(claim, loo, float(given.y.abs().max()), columns)

@@ -85,6 +85,7 @@ def _of_any(own: Certificate, compared: list[Certificate | None]) -> Certificate
     return replace(
         own,
         coverage=coverage,
+        more="",
         bounds={**own.bounds, "search": coverage},
         assumptions=tuple(
             dict.fromkeys(only if one == sentences.UNTUNED else one for one in assumed)
