@@ -702,6 +702,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
         wide_alone = all(isinstance(candidate.network, wide) for candidate in candidates)
         by_all = self._chosen_by_all(n)
         any_scale = given.target.chosen and wide_alone and not by_all
+        any_scale = any_scale and not self._construction.takes_extremes
         common = (candidates, ridge, self.fit_intercept, scaled, *more, widths, any_scale)
         relevance = self.feature_weights is not None
         if by_all:

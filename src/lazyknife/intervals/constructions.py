@@ -78,6 +78,7 @@ class Construction:
     any_loss: bool = True  # whether it supports every loss; otherwise only the squared one
     any_models: bool = True  # whether models may be of any origin, such as networks trained n times
     expects: str = "about"  # how its coverage compares with 1 − alpha
+    takes_extremes: bool = False  # of models: one on another scale of y could make them huge
 
     def __repr__(self) -> str:
         return f"Construction({self.summary!r})"
@@ -291,6 +292,7 @@ CONSTRUCTIONS: dict[str, Construction] = {
         rank_miss,
         widths=None,
         expects="at least",
+        takes_extremes=True,
     ),
     "full": Construction(
         "exact full conformal of the linearised network, certifies 1 − alpha",
