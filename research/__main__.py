@@ -155,11 +155,12 @@ def verdicts(
 def renew(
     names: Annotated[list[str], typer.Argument(help="Studies or collections.", metavar="NAME")],
     jobs: Annotated[int, typer.Option(help="Trials at a time; -1 takes all cores.")] = -1,
+    method: Annotated[list[str] | None, typer.Option(help="Only rows of this method.")] = None,
 ) -> None:
     """Bring committed rows up to today's code: run again what gives other numbers than it did."""
     for one in (one for name in names for one in named(name)):
         path = RESULTS / f"{one.name}.csv"
-        changed = renew_rows(one, path, jobs)
+        changed = renew_rows(one, path, jobs, method or ())
         save_figure(draw(one, read_rows(path)), path.with_suffix(".svg"))
         print_table(
             one.title, ("run again", "what differed"), changed or [("nothing", "")], texts=2

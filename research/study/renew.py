@@ -45,10 +45,15 @@ def differences(row: Row, again: Row) -> list[str]:
 
 
 def renew(
-    study: Study, path: Path, jobs: int = -1, run: Callable[[Trial], Row] = run_trial
+    study: Study,
+    path: Path,
+    jobs: int = -1,
+    methods: Sequence[str] = (),
+    run: Callable[[Trial], Row] = run_trial,
 ) -> list[tuple[str, str]]:
-    """Renew a file of rows; return each cell that has changed, and how."""
-    cells = [list(cell) for _, cell in groupby(sorted(study.expand(), key=_cell), key=_cell)]
+    """Renew a file of rows, or those of some methods; return each cell that changed, and how."""
+    every = [trial for trial in study.expand() if not methods or trial.method in methods]
+    cells = [list(cell) for _, cell in groupby(sorted(every, key=_cell), key=_cell)]
     cells = [[resolve(trial) for trial in cell] for cell in cells]
     with locked(path):
         rows = {key_of(row): dict(row) for row in stored_rows(path)}

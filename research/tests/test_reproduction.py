@@ -132,7 +132,7 @@ def test_rows_are_renewed_where_a_trial_of_their_cell_differs(tmp_path):
     def run(trial: Trial) -> Any:
         return committed[key_of(trial.key)] | {"fit_seconds": "99"}
 
-    changed = renew(study, path, 1, run)
+    changed = renew(study, path, 1, run=run)
     assert [cell.split()[1] for cell, _ in changed] == ["lazy_dp"]
     for row in stored_rows(path):
         before = committed[key_of(row)]

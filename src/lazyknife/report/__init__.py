@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..data.rows import finite_numbers
 from ..files import check_writable, replacing
 
 if TYPE_CHECKING:
@@ -50,6 +49,7 @@ def page_of(
 
     With the model it says more: sizes, a check on training rows, doubts, and settings.
     """
+    from ..data.rows import finite_numbers
     from .page import render, versions_of
 
     if path is not None:
