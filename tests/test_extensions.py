@@ -56,7 +56,7 @@ def test_a_construction(monkeypatch: pytest.MonkeyPatch) -> None:
     assert double.certificate_.coverage == single.certificate_.coverage
     assert lk.certify(n=40, alpha=0.1, construction="doubled") == double.certificate_
     assert lk.plan(n=40, coverage=0.7, base=lk.Public(), construction="doubled").alpha is not None
-    with pytest.raises(ValueError, match=r"'naive' has no.*'cv\+' or 'doubled'"):
+    with pytest.raises(ValueError, match=r"'naive' has no.*'split' or 'doubled'"):
         lk.plan(n=40, coverage=0.7, base=lk.Public(), construction="naive")
 
 

@@ -38,7 +38,7 @@ def succeed(*arguments):
         (["datasets", "simulated_px", "-o", "x.csv"], "no data set 'simulated_px'"),
         (["datasets", "simulated_p3"], "give --output to say where to write simulated_p3"),
         (["datasets", "simulated_p3", "-o", "x.doc"], "x.doc: give a name that ends in .csv"),
-        (["experiment", "x"], "no experiment 'x': choose from choosing, diabetes"),
+        (["experiment", "x"], "no experiment 'x': choose from choosing, constructions"),
         (["pages", "nothing.md"], "nothing.md"),
     ],
 )

@@ -69,7 +69,7 @@ BAD_ROWS = {
     "nan in y": (X, with_value(y, np.nan), r"y\[3\]=nan is not a finite"),
     "None in a list": (X, [None, *y[1:]], r"\by\b"),
     "None in objects": (X, pd.Series([None, *y[1:]], dtype=object), r"\by\b"),
-    "two columns": (X, np.stack([y] * 2, axis=1), "y should be a 1d array"),
+    "three axes": (X, np.stack([y] * 2, axis=1)[..., None], r"\by\b"),
     "texts": (X, [str(v) for v in y], "y has values that are not numbers"),
     "dates": (X, np.full(30, np.datetime64("2020-01-01")), r"\by\b"),
 }
@@ -380,5 +380,5 @@ def test_errors_of_wrong_arguments_name_no_inner_class(estimator, method):
 def test_what_python_says_of_a_method_stays_true():
     model = lk.CVPlusRegressor(SMALL, alpha=0.3)
     assert pickle.loads(pickle.dumps(model.fit)).__self__.alpha == 0.3
-    names = ["self", "X", "y", "X_pool", "X_unlabeled", "groups"]
+    names = ["self", "X", "y", "X_pool", "X_unlabeled", "groups", "clusters"]
     assert list(inspect.signature(Own.fit).parameters) == names

@@ -150,8 +150,9 @@ DEFINITIONS: dict[str, Definition] = {
 
 
 def test_every_construction_has_a_definition() -> None:
-    assert DEFINITIONS.keys() == CONSTRUCTIONS.keys()
-    assert [n for n, kind in CONSTRUCTIONS.items() if not kind.any_models] == ["full", "cv+"]
+    assert CONSTRUCTIONS.keys() - DEFINITIONS.keys() == {"split"}  # of one model of many rows
+    others = [name for name, kind in CONSTRUCTIONS.items() if not kind.any_models]
+    assert others == ["full", "cv+", "split"]
 
 
 @pytest.mark.parametrize("name", DEFINITIONS)
@@ -174,7 +175,7 @@ def test_construction_equals_its_definition(name: str, n: int, m: int, k: int, s
     np.testing.assert_allclose(upper[:, 0], high, rtol=1e-14, atol=1e-14)
 
 
-@pytest.mark.parametrize("name", CONSTRUCTIONS)
+@pytest.mark.parametrize("name", DEFINITIONS)
 def test_several_levels_at_once_equal_single_levels(name: str) -> None:
     loo, X = random_models(20, 3, seed=0)
     ranks = [4, 0, 1, 20, 4]

@@ -216,6 +216,8 @@ def check_target(y: Any, X: Values, estimator: Any, several: bool = False) -> ND
     values = np.asarray(plain(y, "y"))
     if values.ndim == 2 and values.shape[1] == 1:
         warn(COLUMN, DataConversionWarning)
+    if values.ndim > 2:
+        raise ValueError(f"y has shape {values.shape}: give a number for each row of X")
     outputs = several and values.ndim == 2 and values.shape[1] > 1
     vector = values if outputs else column_or_1d(values)
     check_consistent_length(X, vector)
@@ -234,9 +236,10 @@ def finite_numbers(values: Any, name: str) -> NDArray[np.float64]:
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name} has values that are not numbers: {error}: convert them") from None
     if not np.isfinite(result).all():
-        row = int((~np.isfinite(result.ravel())).argmax())
+        place = tuple(np.argwhere(~np.isfinite(result))[0])
+        shown = ", ".join(map(str, place))
         raise ValueError(
-            f"{name}[{row}]={found.ravel()[row]} is not a finite number: leave such rows out"
+            f"{name}[{shown}]={found[place]} is not a finite number: leave such rows out"
         )
     return result
 
