@@ -38,15 +38,20 @@ def stamp(study: str) -> dict[str, str]:
 
 @cache
 def commit() -> str:
-    """Return git's name of the checkout, with "-dirty" if tracked files differ; "" without git.
+    """Return git's name of the checkout, with "-dirty" if its code differs; "" without git.
 
     It is that of the start: rows that a run writes into the checkout change no code.
     """
-    command = ("git", "describe", "--always", "--dirty", "--exclude=*", "--abbrev=10")
+    name = _git("describe", "--always", "--exclude=*", "--abbrev=10")
+    return f"{name}-dirty" if _git("status", "--porcelain", "--", "src", "research") else name
+
+
+def _git(*arguments: str) -> str:
     try:
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.strip()
+        found = subprocess.run(("git", *arguments), cwd=ROOT, capture_output=True, text=True)
     except FileNotFoundError:
         return ""
+    return found.stdout.strip()
 
 
 @cache
