@@ -135,14 +135,15 @@ def times_table(rows: Mapping[str, pd.DataFrame]) -> str:
 
 
 def made_table(names: Sequence[str], folder: Path) -> str:
-    """Which commit made the rows of studies, and whether the code has changed since."""
-    lines: Lines = []
+    """Which commit made the rows of studies; of the paper's, whether their code changed since."""
+    lines, heads = list[tuple[str, ...]](), ["study", "rows", "made with commit"]
     for name in names:
         made = read_rows(folder / f"{name}.csv").fillna({"commit": "", "code": ""})
-        for (commit, hashed), part in made.groupby(["commit", "code"], sort=False):
-            state = "the same" if hashed == code(name) else "changed since"
-            lines.append((name, str(len(part)), f"`{commit}`" if commit else NONE, state))
-    return markdown(("study", "rows", "made with commit", "code"), lines)
+        for commit, part in made.groupby("commit", sort=False):
+            states = ("the same",) if {*part["code"]} == {code(name)} else ("changed since",)
+            shown = f"`{commit}`" if commit else NONE
+            lines.append((name, str(len(part)), shown, *(states if name in PAPER else ())))
+    return markdown((*heads, *(["code"] if name in PAPER else [])), lines)
 
 
 def table1(rows: pd.DataFrame) -> str:
