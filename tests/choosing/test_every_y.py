@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -218,3 +220,17 @@ def test_features_may_be_projected() -> None:
     terms = {"features": lk.Sketch(8), "construction": "full", "random_state": 0}
     model = lk.LazyJackknifeRegressor(lk.mlp((4,)), **terms).fit(X[:24], X[:24, 0])  # type: ignore[arg-type]
     assert model.predict_interval(X[24:], alpha=0.2).covers(X[24:, 0]).mean() > 0.5
+
+
+def test_what_a_search_held_is_freed_at_once() -> None:
+    """Every scaling has kernels of its own: a cycle of references would keep them all."""
+    given = case(9, 2, 0)
+    joint = _Joint(given.known, given.x)
+    joint.ends([1])
+    held = weakref.ref(joint.table)
+    gc.disable()
+    try:
+        del joint
+        assert held() is None
+    finally:
+        gc.enable()

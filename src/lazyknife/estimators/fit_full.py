@@ -152,6 +152,27 @@ class FramedRows:
         return lower, upper
 
 
+@dataclass
+class _NewKernels:
+    """Kernels of new rows with those that search; points that differ in λ share them."""
+
+    known: FramedRows
+    new: Tensor
+    last: tuple[object, Blocks] | None = None  # what was asked for last, and the answer
+
+    def __call__(self, point: GridPoint, rows: Whole) -> Blocks:
+        key = (point.network, point.weights, rows.tobytes())
+        if self.last is None or self.last[0] != key:
+            step, known = self.known.step, self.known
+            part = step.machine.put(known.X[known.part])
+            basis = step.basis(known.tangent(point), part, True)
+            outputs, cross, norms = basis.at(self.new[torch.from_numpy(rows)])
+            if not isinstance(basis, Dual):
+                cross = cross @ basis.at(part).coordinates.T
+            self.last = key, (cross, norms, outputs)
+        return self.last[1]
+
+
 class _Joint:
     """New rows that search together with the training rows."""
 
@@ -160,22 +181,10 @@ class _Joint:
         self.known, self.new = known, step.machine.put(new)
         self.relevance, any_ridge = known.free
         self.grid = known.kernels.grid(any_ridge)
-        self.blocks: tuple[object, Blocks] | None = None  # the last ones, and of what
-        terms = (known.targets, step.intercept, self._kernels, len(new))
+        # In an object of its own: a cycle of references would keep all kernels in memory.
+        kernels = _NewKernels(known, self.new)
+        terms = (known.targets, step.intercept, kernels, len(new))
         self.table = ParabolaTable(known.kernels, *terms)
-
-    def _kernels(self, point: GridPoint, rows: Whole) -> Blocks:
-        """Kernels of new rows with those that search; points that differ in λ share them."""
-        key = (point.network, point.weights, rows.tobytes())
-        if self.blocks is None or self.blocks[0] != key:
-            step, known = self.known.step, self.known
-            part = step.machine.put(known.X[known.part])
-            basis = step.basis(known.tangent(point), part, True)
-            outputs, cross, norms = basis.at(self.new[torch.from_numpy(rows)])
-            if not isinstance(basis, Dual):
-                cross = cross @ basis.at(part).coordinates.T
-            self.blocks = key, (cross, norms, outputs)
-        return self.blocks[1]
 
     def ends(self, ranks: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Hulls of the accepted y, (m, ranks); the whole line where rounding leaves it open."""
