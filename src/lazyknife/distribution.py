@@ -69,6 +69,8 @@ class Distribution:
         """
         asked = [q] if np.ndim(q) == 0 else list(q)  # type: ignore[arg-type]
         levels = [check_fraction("q", each) for each in asked]
+        if not levels:
+            raise ValueError(f"q={q!r}: give at least one level")
         own, new = torch.from_numpy(self.masses), torch.from_numpy(self.open)
         above, below = torch.from_numpy(self.values), torch.from_numpy(self.lows)
         upper = mass_largest(above, own, new, [1 - level for level in levels]).numpy()

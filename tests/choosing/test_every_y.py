@@ -27,6 +27,7 @@ from lazyknife.estimators.fit_full import (
     chosen_share,
     coins,
 )
+from lazyknife.intervals import kappa
 from lazyknife.tangent import EXACT
 from machines import MACHINE
 from reference import Array
@@ -190,7 +191,7 @@ def test_all_rows_search_where_the_coins_pick_few_or_many() -> None:
 def test_rows_that_do_not_search_have_no_part_in_the_choice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Then every y has the place of the others, and the set is that of one place."""
+    """Every y has the places of the others, by which rows are screened and ranked."""
     monkeypatch.setattr("lazyknife.estimators.fit_full.SEARCHED", 20)
     given = case(39, 2, 1)
     known = replace(given.known, share=chosen_share(coins(given.X, 0), 39))
@@ -200,10 +201,24 @@ def test_rows_that_do_not_search_have_no_part_in_the_choice(
     outside = coins(new, 0) >= 0.5
     assert 0 < int(outside.sum()) < 20
     lower, upper = known.accepted(new, [4])
-    low, high = known.full(known.search.points[0]).accepts(new).ends([4])
-    same = (torch.isclose(lower, low) & torch.isclose(upper, high))[:, 0]
-    assert same[outside].all()
-    assert not same[~outside].all()
+    places = known.start, known.search.points[0]
+    start, end = (known.full(place).accepts(new[outside]) for place in places)
+    low, high = start.ends([1])
+    assert (lower[outside] >= low).all()
+    assert (upper[outside] <= high).all()
+    for row, (least, most) in enumerate(zip(lower[outside, 0], upper[outside, 0], strict=True)):
+        accepted = list[float]()
+        for y in np.linspace(float(low[row]), float(high[row]), 401):
+            first, last = (
+                torch.cat([part.score[row] - part.slope[row] * t, (t / part.scale[row])[None]])
+                for part in (start, end)
+                for t in [y - part.middle[row]]
+            )
+            ranked = torch.where(first.abs() == first.abs().max(), torch.inf, last.abs())
+            if (ranked[:-1] >= ranked[-1]).sum() >= 4 and ranked[-1] < torch.inf:
+                accepted.append(y)
+        assert least <= min(accepted)
+        assert max(accepted) <= most
 
 
 @pytest.mark.parametrize("value", [3.0, 0.0])
@@ -234,3 +249,23 @@ def test_what_a_search_held_is_freed_at_once() -> None:
         assert held() is None
     finally:
         gc.enable()
+
+
+def test_rows_that_do_not_search_are_screened_like_those_that_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In a bag with outliers, of which one does not search, no more are missed than may be."""
+    monkeypatch.setattr("lazyknife.estimators.fit_full.SEARCHED", 6)
+    rng = np.random.default_rng(201)
+    count = int(rng.integers(4, 14)) + 1
+    X = rng.normal(size=(count, int(rng.integers(1, 4))))
+    y = X[:, 0] + 0.5 * rng.standard_t(2, size=count)
+    y[:2] = 1e9, -1e9
+    networks = [lk.wide("gaussian"), lk.wide("laplace")]
+    missed = 0
+    for i in range(count):
+        others = np.arange(count) != i
+        model = lk.LazyJackknifeRegressor(networks, construction="full", random_state=0)
+        model.fit(X[others], y[others])
+        missed += int(not model.predict_interval(X[[i]], alpha=0.2).covers(y[[i]])[0])
+    assert missed <= kappa(0.2, count - 1) == 1

@@ -35,6 +35,21 @@ def test_what_is_no_number_is_refused(check, value):
 
 
 @pytest.mark.parametrize(
+    "check",
+    [
+        checks.check_real,
+        checks.check_positive_int,
+        checks.check_flag,
+        lambda name, value: checks.check_choice(name, value, ["a"]),
+    ],
+)
+def test_values_of_several_lines_are_shown_in_one(check):
+    with pytest.raises((TypeError, ValueError)) as caught:
+        check("size", np.zeros((3, 2)))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
     "value", [v for v in ODD if not isinstance(v, str)], ids=lambda v: str(type(v))
 )
 def test_a_choice_is_one_of_the_strings(value):

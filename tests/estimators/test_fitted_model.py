@@ -206,6 +206,31 @@ def test_estimators_that_retrain_are_checked_by_refits():
         model.self_check(refit=(X[:29], y[:29]), rows=2)
 
 
+def test_clusters_and_outputs_are_refused_for_what_they_are():
+    """Other settings, which the message for single rows lists, would not do."""
+    X, y = noisy(24)
+    by_cluster = LazyJackknifeRegressor(**WIDE).fit(X, y, clusters=np.arange(24) % 8)
+    several = LazyJackknifeRegressor(**WIDE).fit(X, np.column_stack([y, -y]))
+    for ask in ("self_check", "influence"):
+        with pytest.raises(ValueError, match=r"^clusters are left out as a whole"):
+            getattr(by_cluster, ask)()
+        with pytest.raises(ValueError, match=r"^y has 2 outputs: fit each of them on its own"):
+            getattr(several, ask)()
+
+
+def test_rows_to_fit_again_are_checked():
+    X, y = noisy(48)
+    model = LazyJackknifeRegressor(**WIDE, alpha=0.4).fit(X, y)
+    for refit in (5, (X,), {"X": X, "y": y}):
+        with pytest.raises(TypeError, match=r"^refit is a \w+: give \(X, y\), the rows of fit"):
+            model.self_check(refit=refit)
+    for short in (y[:5], 1.0):
+        with pytest.raises(ValueError, match=r"^y has shape .*: give a number for each of the 48"):
+            model.self_check(refit=(X, short))
+        with pytest.raises(ValueError, match=r"^y has shape .*: give a number for each of the 48"):
+            model.plan(X, short)
+
+
 @pytest.mark.parametrize("name", ["constant", "leverage", "no intercept"])
 def test_influence_is_what_fits_without_the_row_say(name):
     X, y = noisy(14)

@@ -488,3 +488,12 @@ def test_groups_and_weights_enter_distributions():
     limit = model.predict_interval(X[100:], alpha=0.2, side="upper", weights=weights)
     np.testing.assert_allclose(found.quantile(0.8), limit.upper, rtol=1e-6)
     assert found.certify(0.8).coverage == pytest.approx(0.6)
+
+
+def test_no_levels_and_no_number_are_refused_by_name():
+    X, y, _ = bag(0)
+    found = LazyJackknifeRegressor(**FAST).fit(X, y).predict_distribution(X[:2])
+    with pytest.raises(ValueError, match=r"^q=\[\]: give at least one level"):
+        found.quantile([])
+    with pytest.raises(ValueError, match=r"^y=nan is not a finite number"):
+        found.cdf(np.nan)

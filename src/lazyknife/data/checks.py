@@ -18,7 +18,7 @@ def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
     """Refuse a value that is not one of the choices."""
     options = list(choices)
     if not isinstance(value, str) or value not in options:
-        raise ValueError(f"{name}={value!r}: choose from {listed(options)}")
+        raise ValueError(f"{name}={in_one_line(value)}: choose from {listed(options)}")
 
 
 def listed(choices: Iterable[str]) -> str:
@@ -26,10 +26,15 @@ def listed(choices: Iterable[str]) -> str:
     return ", ".join(map(repr, choices))
 
 
+def in_one_line(value: Any) -> str:
+    """The text of a value: that of an array may have several lines."""
+    return " ".join(repr(value).split())
+
+
 def check_real(name: str, value: Any) -> float:
     """Return the value as a float; refuse what is not a finite number."""
     if not isinstance(value, Real) or isinstance(value, bool):
-        raise TypeError(f"{name}={value!r}: give a number")
+        raise TypeError(f"{name}={in_one_line(value)}: give a number")
     try:
         number = float(value)
     except OverflowError:
@@ -77,14 +82,14 @@ def check_level(name: str, value: Any) -> float:
 def check_flag(name: str, value: Any) -> bool:
     """Refuse what is not True or False: any text, "no" included, would count as True."""
     if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name}={value!r}: give True or False")
+        raise TypeError(f"{name}={in_one_line(value)}: give True or False")
     return bool(value)
 
 
 def check_positive_int(name: str, value: Any) -> int:
     """Refuse what is not a whole number of at least 1."""
     if not isinstance(value, Integral) or isinstance(value, bool):
-        raise TypeError(f"{name}={value!r}: give a whole number")
+        raise TypeError(f"{name}={in_one_line(value)}: give a whole number")
     number = int(value)
     if not 1 <= number <= LARGEST_COUNT:
         most = "at least 1" if number < 1 else f"at most {LARGEST_COUNT:,}"

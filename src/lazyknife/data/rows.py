@@ -237,10 +237,8 @@ def finite_numbers(values: Any, name: str) -> NDArray[np.float64]:
         raise ValueError(f"{name} has values that are not numbers: {error}: convert them") from None
     if not np.isfinite(result).all():
         place = tuple(np.argwhere(~np.isfinite(result))[0])
-        shown = ", ".join(map(str, place))
-        raise ValueError(
-            f"{name}[{shown}]={found[place]} is not a finite number: leave such rows out"
-        )
+        shown = f"{name}[{', '.join(map(str, place))}]" if place else name
+        raise ValueError(f"{shown}={found[place]} is not a finite number: leave such rows out")
     return result
 
 

@@ -14,7 +14,8 @@ training rows that may be extreme for some of them accept every y.
 
 **Many rows.** A search uses about 400 rows: those for which a hash of their covariates, with a
 seed, is small. That is a function of each row alone, so the rule stays symmetric for every seed. If
-the new row is not among them, its y has no part in the choice. Where rows are so alike that the
+the new row is not among them, its y has no part in the choice, but is screened by the same start.
+Where rows are so alike that the
 hash picks far fewer of the n + 1 rows, or far more, all of them search.
 """
 
@@ -31,7 +32,7 @@ from torch import Tensor
 
 from ..choosing.candidates import CandidateStep, is_narrow
 from ..choosing.every_y import Blocks, ParabolaTable, Pieces, Whole, begin, groups_of, walk
-from ..choosing.per_model import ModelSearch, PointValues, SearchResult, coordinate_search
+from ..choosing.per_model import TIE, ModelSearch, PointValues, SearchResult, coordinate_search
 from ..choosing.record import ChosenSettings
 from ..choosing.rows import SEARCHED
 from ..choosing.space import CandidateKernels, GridPoint
@@ -118,12 +119,29 @@ class FramedRows:
         return self.step.relevance and is_narrow(self.X), self.step.ridge is None
 
     @cached_property
+    def values(self) -> PointValues:
+        """The likelihood of the rows that search."""
+        step = self.step
+        return PointValues(self.kernels, self.targets, step.intercept, step.machine)
+
+    @cached_property
     def search(self) -> SearchResult:
         """What the training rows choose alone."""
-        step, count = self.step, len(self.part)
-        values = PointValues(self.kernels, self.targets, step.intercept, step.machine)
+        models, count = [ModelSearch(0, len(self.part))], len(self.part)
         with few_threads(count):
-            return coordinate_search(values, [ModelSearch(0, count)], *self.free, step.progress)
+            return coordinate_search(self.values, models, *self.free, self.step.progress)
+
+    @cached_property
+    def start(self) -> GridPoint:
+        """The best starting point of that search."""
+        points, count = self.kernels.grid(self.free[1]).starts(), len(self.part)
+        self.values.evaluate((0, point) for point in points)
+        start, best = points[0], np.inf
+        for point in points:
+            value = self.values.memo[0, point][0][0, count]
+            if value < best - TIE:
+                start, best = point, value
+        return start
 
     def tangent(self, point: GridPoint) -> Linear:
         """The network of a point."""
@@ -144,11 +162,25 @@ class FramedRows:
         joins = coins(new, self.step.seed) < self.share
         alone = torch.nonzero(~joins)[:, 0]
         if len(alone) and not self.search.doubtful[-1]:
-            found = self.full(self.search.points[-1]).accepts(self.step.machine.put(new[alone]))
-            lower[alone], upper[alone] = (end.cpu() for end in found.ends(ranks))
+            lower[alone], upper[alone] = (end.cpu() for end in self._apart(new[alone], ranks))
         rows = torch.nonzero(joins)[:, 0]
         if len(rows) and max(ranks):
             lower[rows], upper[rows] = _Joint(self, new[rows]).ends(ranks)
+        return lower, upper
+
+    def _apart(self, new: Tensor, ranks: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Ends of new rows that do not search: the same scores, at places that are known."""
+        rows, places = self.step.machine.put(new), (self.start, self.search.points[-1])
+        start, end = (self.full(point).accepts(rows) for point in places)
+        found = list[tuple[Tensor, Tensor]]()
+        for rank in ranks:
+            screen = max(1, rank // EXTREME)
+            low, high = (each[:, 0] for each in start.ends([screen]))
+            extreme = start.outranked(low, high, screen)
+            least, most = (each[:, 0] for each in end.ends([rank], extreme))
+            inside = torch.maximum(least, low), torch.minimum(most, high)
+            found.append(inside if rank else (least, most))
+        lower, upper = (torch.stack(part, dim=1) for part in zip(*found, strict=True))
         return lower, upper
 
 

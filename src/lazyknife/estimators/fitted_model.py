@@ -31,6 +31,7 @@ from ..intervals.asked import some_models
 from ..intervals.chosen import ChosenModels
 from ..intervals.games import games, has_pairs, parts
 from ..intervals.order import kth_largest
+from ..intervals.outputs import OutputModels
 from ..records import Array, to_array
 from ..report import page_of
 from .questions import count_rows, label_columns, refuse_with_dask
@@ -280,6 +281,8 @@ class FittedModelMixin:
         chosen = np.sort(np.random.default_rng(0).permutation(len(model.kept_))[:count])
         numbers, loo, exact = model.kept_numbers_[chosen], model.loo_, True
         if refit is not None:
+            if not (isinstance(refit, tuple | list) and len(refit) == 2):
+                raise TypeError(f"refit is a {type(refit).__name__}: give (X, y), the rows of fit")
             covered = np.array([_covers(model, *refit, int(row), level) for row in numbers])
         else:
             _check_pairs(model, "refit=(X, y)")
@@ -418,6 +421,9 @@ def _tensor(places: Places, loo: Any) -> torch.Tensor:
 
 def _check_pairs(model: IntervalRegressor, instead: str = "") -> None:
     """Refuse models of which nothing is known without two rows."""
+    _refuse_clusters(model)
+    if isinstance(model.loo_, OutputModels):
+        raise ValueError(f"y has {len(model.loo_.columns)} outputs: fit each of them on its own")
     simple = str(model.construction) in ("plus", "minmax") and model.nu == 0
     if not (simple and has_pairs(model.loo_)):
         other = f", or give {instead}" if instead else ""
@@ -428,12 +434,19 @@ def _check_pairs(model: IntervalRegressor, instead: str = "") -> None:
         )
 
 
-def _fitted(model: IntervalRegressor, X: Any, y: Any, places: Places) -> Any:
-    """The same estimator, fitted to some of the rows."""
+def _refuse_clusters(model: IntervalRegressor) -> None:
     if getattr(model, "clusters_", None) is not None:
         raise ValueError("clusters are left out as a whole: fits without single rows say nothing")
+
+
+def _fitted(model: IntervalRegressor, X: Any, y: Any, places: Places) -> Any:
+    """The same estimator, fitted to some of the rows."""
+    _refuse_clusters(model)
+    truth, n = finite_numbers(y, "y"), count_rows(X)
+    if truth.shape[:1] != (n,):
+        raise ValueError(f"y has shape {truth.shape}: give a number for each of the {n} rows of X")
     other: IntervalRegressor = clone(model).set_params(verbose=False)
-    return other.fit(take(X, places), finite_numbers(y, "y")[places])
+    return other.fit(take(X, places), truth[places])
 
 
 def _covers(model: IntervalRegressor, X: Any, y: Any, row: int, alpha: float) -> bool:
