@@ -15,8 +15,7 @@ training rows that may be extreme for some of them accept every y.
 **Many rows.** A search uses about 400 rows: those for which a hash of their covariates, with a
 seed, is small. That is a function of each row alone, so the rule stays symmetric for every seed. If
 the new row is not among them, its y has no part in the choice, but is screened by the same start.
-Where rows are so alike that the
-hash picks far fewer of the n + 1 rows, or far more, all of them search.
+Where rows are so alike that the hash picks far fewer of the n + 1 rows, or far more, all search.
 """
 
 from __future__ import annotations
