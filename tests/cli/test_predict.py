@@ -26,6 +26,7 @@ from lazyknife.data.targets import TARGETS
 from lazyknife.intervals import CONSTRUCTIONS
 from lazyknife.losses import LOSSES
 from lazyknife.ridge.widths import WIDTHS
+from lazyknife.sentences import percent
 
 # Settings of the command that are not the defaults of the class.
 DEFAULTS = {"random_state": 0}
@@ -314,9 +315,14 @@ def certificates_in(printed):
 
 
 def claims(*alphas, base=None):
-    """The first lines of the library's certificates."""
-    found = [lk.certify(n=40, alpha=alpha, base=base or lk.Public()) for alpha in alphas]
-    return [certificate.headline for certificate in found]
+    """The first lines of the certificates of fits, which say what "full" would certify."""
+    terms, lines = {"n": 40, "base": base or lk.Public()}, []
+    for alpha in alphas:
+        plus, full = (lk.certify(alpha=alpha, construction=c, **terms) for c in ("plus", "full"))
+        share, more = (percent(each.coverage or 0.0) for each in (plus, full))
+        more = f"at least {share} ({more} with construction='full')"
+        lines.append(plus.headline.replace(f"at least {share}", more))
+    return lines
 
 
 def test_every_level_has_its_certificate(folder):
