@@ -3,4 +3,4 @@
 from .files import DataNotFound, WrongHash
 from .formulas import FORMULAS, draw_formula, simulated
 from .record import DataSet, Entry
-from .registry import DATASETS, PUBLISHED, TABLES, diabetes, find, load, meps
+from .registry import DATASETS, FRAMES, PUBLISHED, TABLES, diabetes, find, load, meps

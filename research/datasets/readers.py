@@ -70,6 +70,13 @@ def read_table(path: Path, response: str = "y", separator: str = ",") -> Parsed:
     return frame.to_numpy(), y, tuple(frame.columns)
 
 
+def read_frame(path: Path) -> Any:
+    """X, a frame as it is, and y, its last column."""
+    frame = _read_csv(path)
+    y = frame.pop(frame.columns[-1]).to_numpy(np.float64)
+    return frame, y, tuple(frame.columns)
+
+
 def read_boston(path: Path) -> Parsed:
     """X, shape (506, 13), and y, shape (506,), from numbers without a header."""
     table = np.loadtxt(path, delimiter=",")

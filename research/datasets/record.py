@@ -19,7 +19,7 @@ class DataSet:
     """Rows to learn from. The loaders' arrays are read-only, because they are shared."""
 
     name: str  # a key of DATASETS, or "simulated_p16"
-    X: Array  # float64, shape (n, p)
+    X: Any  # float64, shape (n, p); a pandas frame if it has text or gaps
     y: Array  # float64, shape (n,)
     feature_names: tuple[str, ...]
     target: str  # what y is, such as "log(1 + comments)"

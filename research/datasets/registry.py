@@ -61,6 +61,73 @@ TABLES: dict[str, Entry] = {
     for name, (rows, columns, response, source) in _TABLES.items()
 }
 
+# Frames as they are: text, gaps, counts, skew, clusters.
+_FRAMES = {
+    "diamonds_price": (
+        53940,
+        9,
+        "price",
+        "fd437ebc0046097f10a5e52bb97f55b2f204253f4b4a60742c01788df3c40a6e",
+    ),
+    "budget_food": (
+        23972,
+        5,
+        "totexp",
+        "236d428fe6d4266278b291e37df7208e9da88379acb210f5da26e8f9fd85bf41",
+    ),
+    "vietnam_health": (
+        27765,
+        11,
+        "lnhhexp",
+        "fed8df054d0319ef53e5cd4d8a51f0d60095586d5f62254abda895312095027f",
+    ),
+    "medical_expenses": (
+        5574,
+        14,
+        "med",
+        "99a578ea05b461c63dc41af6765fcf01c4e9eeb78189f302dda62792c3b9eb6b",
+    ),
+    "earnings": (
+        4856,
+        5,
+        "earnings",
+        "4e9b0b595fa2bce88604f280bb11640567971510134b94ff40dee286101896c6",
+    ),
+    "doctor_visits": (
+        4406,
+        18,
+        "ofp",
+        "2e2e0a6ce3362891311ea458e25dc71edf3f7c8e45f76945f98d846988a84b74",
+    ),
+    "movies": (
+        58788,
+        12,
+        "rating",
+        "c696d6e8e3ebb402ee474a16560cd6c47afafbbfb7d90cfa783751afa0c53ce0",
+    ),
+    "schools": (
+        2287,
+        5,
+        "lang",
+        "8853f2c112e711d0797707ac7c71dcca0ac4affd1de39f77303af01f570a620d",
+    ),
+    "star": (
+        5748,
+        6,
+        "tmathssk",
+        "c1759655208bad6dbb1a33eb72caadf1bc8f1377c0a2298fb786899c8dd33b60",
+    ),
+}
+FRAMES: dict[str, Entry] = {
+    name: Entry(
+        *(name, name, rows, columns, response, *R_DATA),
+        archive=None,
+        copies=(Copy(f"large/{name}.csv.gz", f"sha256:{digest}"),),
+        read=readers.read_frame,
+    )
+    for name, (rows, columns, response, digest) in _FRAMES.items()
+}
+
 # Tables of published comparisons, as Python packages carry them.
 PUBLISHED: dict[str, Entry] = {
     entry.name: entry
@@ -199,6 +266,7 @@ DATASETS: dict[str, Entry] = {
             read=read_panel21,
         ),
         *TABLES.values(),
+        *FRAMES.values(),
         *PUBLISHED.values(),
     )
 }
@@ -237,7 +305,8 @@ def _read(entry: Entry, path: Path, transform: str | None) -> DataSet:
         )
     X = X if transform is None else TRANSFORMS[transform](X)
     told = (names, entry.response, transform, entry.title)
-    return DataSet(entry.name, read_only(X), read_only(y), *told)
+    X = X if entry.name in FRAMES else read_only(X)
+    return DataSet(entry.name, X, read_only(y), *told)
 
 
 def meps(transform: str | None = None) -> DataSet:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from .grid import Grid, Setting, Study, vary
 from .methods import CERTIFYING, DEFAULT, PEERS, VARIANTS
-from .sets import make_grids
+from .sets import make_frame_grids, make_grids
 
 PAPER_METHODS = ("jackknife+", "lazy_finetune", "lazy_dp")
 RAW_AND_SYMLOG = (None, "symlog")
@@ -133,6 +133,13 @@ BEYOND: dict[str, Study] = {
             make_grids(),
             figure="sets",
             question="How good are the intervals of the default, as it is, on tables as they are?",
+        ),
+        Study(
+            "frames",
+            "Frames with text, gaps, counts and skew, beside boosting with its own categories",
+            make_frame_grids(),
+            figure="sets",
+            question="How good are the intervals of the default on frames as they are?",
         ),
     )
 }

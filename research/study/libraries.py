@@ -6,10 +6,13 @@ Each is used as its documentation shows it. Settings are chosen on the training 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from scipy.stats import norm
 from sklearn.ensemble import RandomForestRegressor
@@ -18,12 +21,15 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from lazyknife.data.rows import take
 from lazyknife.intervals import kappa
 from lazyknife.records import Array
 
 from .own import FitPredict
 from .peers import LEAF, Three, seeded
 
+Model = Callable[[float | None, int], Any]  # of a quantile, or the mean, and a seed
+Scheme = Callable[..., Three]
 FOLDS = 10
 WIDTH, STEPS = 50, 500  # hidden units, as in Tailor et al.; steps of Adam
 DECLARED = torch.library.Library("torchvision", "FRAGMENT")
@@ -50,21 +56,54 @@ def laplace() -> Any:
         return library("laplace")
 
 
-def cross_quantile(X: Array, y: Array, X_new: Array, alpha: float, seed: int) -> Three:
-    """Cross-conformal quantile regression: CV+ around the quantiles of gradient boosting."""
+def crossed(
+    X: Any, y: Array, X_new: Any, alpha: float, seed: int, *, model: Model, quantiles: bool
+) -> Three:
+    """CV+ around means, or around quantiles (cross-conformal quantile regression)."""
     lower, upper = np.empty((2, len(y), len(X_new)))  # κ is counted over training rows
-    ends = (alpha / 2, 1 - alpha / 2)
-    for learn, left in KFold(FOLDS, shuffle=True, random_state=seed).split(X):
-        models = [_quantile(level, seed).fit(X[learn], y[learn]) for level in ends]
-        low, high = (model.predict(X[left]) for model in models)
+    ends = (alpha / 2, 1 - alpha / 2) if quantiles else (None,)
+    for learn, left in KFold(FOLDS, shuffle=True, random_state=seed).split(y):
+        models = [model(level, seed).fit(take(X, learn), y[learn]) for level in ends]
+        low, high = (models[k].predict(take(X, left)) for k in (0, -1))
         errors = np.maximum(low - y[left], y[left] - high)[:, None]
         lower[left] = models[0].predict(X_new) - errors
-        upper[left] = models[1].predict(X_new) + errors
-    point = _quantile(0.5, seed).fit(X, y).predict(X_new)
+        upper[left] = models[-1].predict(X_new) + errors
+    point = model(0.5 if quantiles else None, seed).fit(X, y).predict(X_new)
     rank = kappa(alpha, len(y))
     if rank == 0:
         return point, np.full(len(X_new), -np.inf), np.full(len(X_new), np.inf)
-    return point, np.sort(lower, axis=0)[rank - 1], np.sort(upper, axis=0)[-rank]
+    return (
+        point,
+        np.partition(lower, rank - 1, axis=0)[rank - 1],
+        np.partition(upper, -rank, axis=0)[-rank],
+    )
+
+
+def calibrated(
+    X: Any, y: Array, X_new: Any, alpha: float, seed: int, *, model: Model, quantiles: bool = True
+) -> Three:
+    """Conformalised quantile regression: half of the rows calibrate."""
+    learn, kept = train_test_split(np.arange(len(y)), test_size=0.5, random_state=seed)
+    found = [model(q, seed).fit(take(X, learn), y[learn]) for q in (alpha / 2, 0.5, 1 - alpha / 2)]
+    low, _, high = (one.predict(take(X, kept)) for one in found)
+    rank, errors = kappa(alpha, len(kept)), np.maximum(low - y[kept], y[kept] - high)
+    radius = np.sort(errors)[-rank] if rank else np.inf
+    low, point, high = (one.predict(X_new) for one in found)
+    return point, low - radius, high + radius
+
+
+def native(
+    X: Any, y: Array, X_new: Any, alpha: float, seed: int, *, scheme: Scheme, quantiles: bool
+) -> Three:
+    """LightGBM with its own handling of categories and gaps, as its documentation shows it."""
+    whole = pd.concat([X, X_new], ignore_index=True)
+    texts = {name: "category" for name in whole if not pd.api.types.is_numeric_dtype(whole[name])}
+    whole = whole.astype(texts)
+    rows, new = whole.iloc[: len(X)], whole.iloc[len(X) :]
+    return scheme(rows, y, new, alpha, seed, model=_lightgbm, quantiles=quantiles)
+
+
+cross_quantile = partial(crossed, model=lambda level, seed: _quantile(level, seed), quantiles=True)
 
 
 def online_ridge(X: Array, y: Array, X_new: Array, alpha: float, seed: int) -> Three:
@@ -143,6 +182,12 @@ def jackknife_forest(X: Array, y: Array, X_new: Array, alpha: float, seed: int) 
     return forest(every).predict(X_new), lower[rank - 1], upper[-rank]
 
 
+# Boosting that takes frames with categories and gaps.
+NATIVE: dict[str, FitPredict] = {
+    "lightgbm_cv": partial(native, scheme=crossed, quantiles=False),
+    "lightgbm_cross_quantile": partial(native, scheme=crossed, quantiles=True),
+    "lightgbm_quantile": partial(native, scheme=calibrated, quantiles=True),
+}
 LIBRARIES: dict[str, FitPredict] = {
     "jackknife_forest": jackknife_forest,
     "cross_quantile": cross_quantile,
@@ -153,8 +198,13 @@ LIBRARIES: dict[str, FitPredict] = {
 }
 
 
-def _quantile(level: float, seed: int) -> Any:
+def _quantile(level: float | None, seed: int) -> Any:
     return seeded("gradient", seed).set_params(loss="quantile", alpha=level)
+
+
+def _lightgbm(level: float | None, seed: int) -> Any:
+    loss = {} if level is None else {"objective": "quantile", "alpha": level}
+    return library("lightgbm").LGBMRegressor(random_state=seed, n_jobs=1, verbose=-1, **loss)
 
 
 def _kernel_and_ridge(X: Array, y: Array) -> tuple[Any, float]:

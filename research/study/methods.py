@@ -21,7 +21,7 @@ from lazyknife.estimators.base import IntervalRegressor
 from lazyknife.networks import mlp
 
 from .grid import Setting
-from .libraries import LIBRARIES
+from .libraries import LIBRARIES, NATIVE
 from .own import FitPredict, FunctionRegressor
 from .peers import Method, mapie
 
@@ -164,7 +164,7 @@ METHODS: dict[str, Method] = {
     DEFAULT: _tables(),
     **STRONG,
     **CERTIFYING,
-    **{name: _function(function) for name, function in LIBRARIES.items()},
+    **{name: _function(function) for name, function in (LIBRARIES | NATIVE).items()},
 }
 
 

@@ -11,6 +11,7 @@ from .. import pages
 from ..pages import markdown
 from .catalogue import PAPER, PAPER_METHODS, STUDIES
 from .made import code
+from .libraries import NATIVE
 from .methods import CERTIFYING, DEFAULT, STRONG
 from .rows import read_rows
 from .sets import part_of
@@ -232,7 +233,7 @@ def cost_lines(rows: pd.DataFrame) -> Table:
 # Many kinds of tables. A mean is over the sets that all methods of its column have; scores are in
 # standard deviations of y.
 
-METHODS = (DEFAULT, *STRONG)
+METHODS = (DEFAULT, *STRONG, *NATIVE)
 README = {
     DEFAULT: "`LazyJackknifeRegressor()`, raw columns",
     "mapie_cv_gp": "CV+ around a Gaussian process with a length scale for each feature (MAPIE)",
@@ -244,6 +245,7 @@ README = {
 
 def by_set(rows: pd.DataFrame, measure: str) -> Iterator[tuple[str, int, pd.DataFrame]]:
     """Part, n, and a frame of means over trials: a line for each set, a column for each method."""
+    rows = rows[rows["alpha"] == rows["alpha"].max()]
     rows = rows.assign(
         part=rows["data"].map(part_of),
         set=[heading(*pair) for pair in zip(rows["data"], rows["transform"], strict=True)],

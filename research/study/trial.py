@@ -21,6 +21,7 @@ from threadpoolctl import threadpool_limits
 from lazyknife import compare
 from lazyknife.base import privacy
 from lazyknife.certificate import paper_bound
+from lazyknife.data.rows import take
 from lazyknife.errors import one_line
 from lazyknife.estimators.base import IntervalRegressor
 from lazyknife.estimators.baselines import Refits
@@ -157,7 +158,7 @@ def split(trial: Trial, own: Own = NOTHING) -> tuple[Rows, Rows, Rows, Rows]:
         raise ValueError(f"n={setting.n}: {trial.data} has only {len(data.y)} rows")
     train, test = SPLITS[setting.split](len(data.y), setting, trial.number)
     y = data.y / data.y.std() if setting.y_in_sd else data.y
-    return data.X[train], y[train], data.X[test], y[test]
+    return take(data.X, train), y[train], take(data.X, test), y[test]
 
 
 def load(name: str, transform: str | None, seed: int) -> datasets.DataSet:
