@@ -21,7 +21,7 @@ from lazyknife.intervals import CONSTRUCTIONS
 from lazyknife.intervals.constructions import plus
 from lazyknife.losses import LOSSES
 from lazyknife.networks import KINDS
-from lazyknife.networks.kernels import Gaussian
+from lazyknife.networks.wide import Gaussian
 from lazyknife.records import INDEPENDENT, Base, Ends, LeaveOneOut, PrivacyCurve
 from lazyknife.ridge.system import RidgeModels
 from lazyknife.ridge.widths import WIDTHS, Leverage, LeverageScales

@@ -19,6 +19,5 @@ from .calls import (
     widest_layer,
 )
 from .isolation import RandomStream, draws, evaluation_copy, private_copy, seeded, spawn_seeds
-from .kernels import KINDS, Kind
 from .mlp import ACTIVATIONS, DEFAULT, Averaged, Framed, mlp
-from .wide import CANDIDATES, is_known, listed_networks, wide
+from .wide import CANDIDATES, KINDS, Kind, is_known, listed_networks, wide

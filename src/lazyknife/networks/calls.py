@@ -27,7 +27,7 @@ HOOKS = ("forward", "forward_pre", "backward", "backward_pre")
 
 
 def dtype_of(module: nn.Module) -> torch.dtype:
-    """Return the floating type of the module's parameters."""
+    """The floating type of the parameters."""
     return next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
 
 
@@ -134,9 +134,7 @@ def row_gradients(
     does, a row's gradient depends on no other, and nothing of the row stays behind.
     """
 
-    def value(
-        own: dict[str, Tensor], fixed: dict[str, Tensor], network: nn.Module, *row: Tensor
-    ) -> Tensor:
+    def value(own: Any, fixed: Any, network: nn.Module, *row: Tensor) -> Tensor:
         output: Tensor = call_with(network, {**fixed, **own}, row[0][None]).reshape(())
         return output if loss is None else loss(output, row[1])
 
@@ -218,7 +216,7 @@ def ensemble_outputs(
     count = len(next(iter(weights.values())))
     if limit is None:
         limit = ENSEMBLE_BYTES if X.device.type == "cpu" else GPU_ENSEMBLE_BYTES
-    run: Callable[[nn.Module, Mapping[str, Tensor], Tensor], Tensor] = stacked_outputs
+    run: Callable[..., Tensor] = stacked_outputs
     width = 1  # irrelevant for a single row
     if X.dim() == 2 and is_chain(module):
         linear = [layer for layer in module if isinstance(layer, nn.Linear)]
