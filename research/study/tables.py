@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .. import pages
 from ..pages import markdown
 from .catalogue import PAPER, PAPER_METHODS, STUDIES
-from .made import code
 from .libraries import NATIVE
+from .made import code
 from .methods import CERTIFYING, DEFAULT, STRONG
 from .rows import read_rows
 from .sets import part_of

@@ -39,11 +39,10 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 LEAST_BUDGET = 10**6  # bytes; with less, loops over single rows take most of the time
 BUDGET_SHARE = 0.25  # of the free memory, that blocks may take by default
-# Temporaries of this size stay in a processor's caches; a GPU needs large ones.
+# On a processor and on a GPU: bytes of temporaries, which stay in the former's caches; least and
+# most rows of a block of predictions, and how many numbers it should hold.
 CACHED_BYTES, GPU_BYTES = 2 * 2**20, 2 * 2**30
-# Least and most rows of a block of predictions, and how many numbers it should hold.
-ROWS_AT_ONCE = (256, 2048, 2**20)
-GPU_ROWS_AT_ONCE = (1024, 2**16, 2**28)
+ROWS_AT_ONCE, GPU_ROWS_AT_ONCE = (256, 2048, 2**20), (1024, 2**16, 2**28)
 LARGE = 1024  # rows of a matrix from which on torch's threads are worth their waiting
 CONNECT = 10.0  # seconds to wait for a scheduler
 PATIENCE = 1.0  # seconds between looks at the parent of a worker process
@@ -107,7 +106,12 @@ class Machine:
             yield from map(work, items)
             return
         waiting = deque[Future[Result]]()
-        with one_thread(), ThreadPoolExecutor(count, initializer=_share_work) as pool:
+
+        def share_work() -> None:
+            _here.allowed = 1
+            set_here(1)
+
+        with one_thread(), ThreadPoolExecutor(count, initializer=share_work) as pool:
             for item in items:
                 waiting.append(pool.submit(work, item))
                 if len(waiting) > 2 * count:  # results do not pile up
@@ -183,11 +187,6 @@ def wake(device: torch.device) -> None:
 
 
 # Loops.
-
-
-def called(work: Callable[[], Result]) -> Result:
-    """What a piece of work returns, for ``Machine.map``."""
-    return work()
 
 
 def blocks(total: int, bytes_each: int, limit: int) -> Iterator[slice]:
@@ -285,12 +284,6 @@ def available() -> int:
     return getattr(_here, "allowed", None) or torch.get_num_threads()
 
 
-def _share_work() -> None:
-    """Let this thread, which ends with its work, share it with others."""
-    _here.allowed = 1
-    set_here(1)
-
-
 # Processes.
 
 
@@ -302,8 +295,7 @@ def side_by_side(
 ) -> Iterator[Result]:
     """Yield the results of many calls as they end, each in a process with one thread.
 
-    Processes end with the one that started them. With the address of a Dask scheduler calls run on
-    its workers, all of which are used.
+    With the address of a Dask scheduler calls run on its workers, all of which are used.
     """
     from joblib import Parallel, delayed, parallel_config
 

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import UninitializedParameter
 
-from .calls import device_of, like
-from .isolation import deep_copy, seeded, spawn_seeds
+from .calls import deep_copy, device_of, like, seeded, spawn_seeds
 from .mlp import DEFAULT, Averaged, check_room
 
 CODES = "integers are codes: pass X.float() if they are numbers"

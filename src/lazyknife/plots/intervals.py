@@ -1,4 +1,4 @@
-"""Plots of intervals: row by row, as a band over one feature, and their coverage by bin."""
+"""Plots of intervals (rows, bands, coverage by bin) and of a fitted model (influence, learning)."""
 
 from __future__ import annotations
 
@@ -8,17 +8,32 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..records import Array, to_array
-from .figures import BAND, DOT, MISS, POINT, TARGET, bare, legend_on_top, short
+from .figures import (
+    BAND,
+    DOT,
+    MISS,
+    POINT,
+    TARGET,
+    bare,
+    legend_on_top,
+    literal,
+    log_ticks,
+    short,
+)
 
 if TYPE_CHECKING:  # the records draw themselves by these functions
     from matplotlib.axes import Axes
 
+    from ..estimators.fitted_model import Influence, LearningCurve
     from ..metrics import Bins
     from ..results import Intervals
 
 MOST_ROWS, DRAWN_ROWS = 2000, 1000  # beyond the first, markers overlap and files grow
 FEW_ROWS = 12  # which make no band
 NESTED = ("#deebf7", "#9ecae1", "#6baed6", "#4292c6")  # the widest band is the lightest
+NAMED = 5  # rows that are named
+UNUSUAL = 3.0  # standard deviations from which on a row is drawn as unusual
+FARTHER = 4.0  # times the rows of the fits, up to which curves are drawn
 
 
 def plot_intervals(
@@ -160,6 +175,57 @@ def plot_coverage_by_bin(
     ax.set_xticks(places, names, rotation=30, ha="right", rotation_mode="anchor")
     ax.set(xlabel=label, ylabel="coverage")
     legend_on_top(ax)
+    return ax
+
+
+def plot_influence(influence: Influence, ax: Axes | None = None) -> Axes:
+    """Draw how unusual the y of each row is against how much the row moves predictions.
+
+    Parameters
+    ----------
+    influence
+        What ``model.influence()`` returns.
+    ax
+        Where to draw; by default the current axes.
+
+    """
+    ax, x, y = bare(ax), influence.moves, influence.studentized
+    far = np.abs(y) > UNUSUAL
+    ax.plot(x[~far], y[~far], ".", color=DOT, ms=4)
+    ax.plot(x[far], y[far], "x", color=MISS, ms=5)
+    for place in (-UNUSUAL, UNUSUAL):
+        ax.axhline(place, **TARGET)
+    names = influence.row if influence.index is None else influence.index
+    for k in range(min(NAMED, len(influence))):
+        text = literal(str(names[k]))
+        ax.annotate(text, (x[k], y[k]), (3, 2), textcoords="offset points", fontsize="small")
+    ax.set(xlabel="change of predictions by the row", ylabel="studentised left-out residual")
+    return ax
+
+
+def plot_learning_curve(curve: LearningCurve, ax: Axes | None = None) -> Axes:
+    """Draw mean widths of the fits by their rows, and the range of the curves through them.
+
+    Parameters
+    ----------
+    curve
+        What ``model.plan(X, y)`` returns.
+    ax
+        Where to draw; by default the current axes.
+
+    """
+    ax, fits = bare(ax), curve.widths.shape[1]
+    rows = np.geomspace(curve.sizes[0], FARTHER * curve.sizes[-1], 100)
+    low, middle, high = curve.width(rows).T
+    ax.fill_between(rows, low, high, color=BAND, lw=0, label="range of curves")
+    ax.plot(rows, middle, color=POINT, label="middle curve")
+    ax.plot(curve.sizes.repeat(fits), curve.widths.ravel(), ".", color=DOT, label="fits")
+    if curve.wanted is not None:
+        ax.axhline(curve.wanted, label=f"wanted: {curve.wanted:g}", **TARGET)
+    ax.set_xscale("log")
+    log_ticks(ax.xaxis, rows[0], rows[-1])
+    ax.set(xlabel="rows", ylabel=f"mean width at α = {curve.alpha:g}")
+    legend_on_top(ax, (0.0, max(float(high.max()), float(curve.widths.max()))))
     return ax
 
 

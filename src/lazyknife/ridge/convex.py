@@ -62,11 +62,9 @@ class Models(NamedTuple):
     values: Tensor  # (n, m)
 
     def some(self, which: Tensor) -> Models:
-        """Some of the models."""
         return Models(*(part[..., which] for part in self))
 
     def put_(self, which: Tensor, other: Models) -> None:
-        """Copy these models from another record."""
         for mine, theirs in zip(self, other, strict=True):
             mine[..., which] = theirs
 
@@ -166,27 +164,22 @@ def _largest(numbers: Tensor) -> Tensor:
 
 
 def solve_full(problem: ConvexProblem, steps: int = ALONE_STEPS) -> Models:
-    """The model of all rows, starting from the offsets and the best constant."""
-    zeros = torch.zeros_like(problem.y)
-    level = zeros[0] + (_level(problem) if problem.intercept else 0.0)
-    start = Models(zeros, level, problem.offsets + level)
-    return _solve_alone(problem, start, torch.ones_like(zeros), steps)
-
-
-def _level(problem: ConvexProblem) -> float:
-    """The best intercept at the base weights, by bisection: where Newton's method starts."""
+    """The model of all rows, starting from the offsets and the best constant, by bisection."""
 
     def slope(level: float) -> float:
         return float(problem.loss.gradient(problem.offsets + level, problem.y).sum())
 
-    high = 1.0
-    while slope(-high) > 0 or slope(high) < 0:
+    high = 1.0 if problem.intercept else 0.0
+    while high and (slope(-high) > 0 or slope(high) < 0):
         high *= 2
     low = -high
     for _ in range(50):
         middle = (low + high) / 2
         low, high = (low, middle) if slope(middle) > 0 else (middle, high)
-    return (low + high) / 2
+    zeros = torch.zeros_like(problem.y)
+    level = zeros[0] + (low + high) / 2
+    start = Models(zeros, level, problem.offsets + level)
+    return _solve_alone(problem, start, torch.ones_like(zeros), steps)
 
 
 def _solve_alone(
@@ -326,9 +319,9 @@ def leave_one_out_newton(
     """All n leave-one-out models of a loss, and the full one.
 
     Every model is solved until each |G_i| is at most 1e-9 of the model's largest |ℓ'(y_i, f_i)|, or
-    down to the rounding of f where λ is tiny relative to the kernel. It takes O(n³) operations for
-    all models together. Where a loss without curvature leaves an interval of optimal intercepts, as
-    Huber's may, its middle is taken, so that each model is a function of its own rows alone.
+    down to the rounding of f where λ is tiny relative to the kernel. Where a loss without curvature
+    leaves an interval of optimal intercepts, as Huber's may, its middle is taken, so that each
+    model is a function of its own rows alone.
 
     ``system`` has the kernel K and the targets y − f(X; θ0), on the scale of the link. Each λ is
     solved for those models that have it; models choose on ``working_targets``, and multiply by
@@ -372,7 +365,6 @@ def leave_one_out_newton(
 
 
 def _check_solvable(loss: Loss, y: Tensor, offsets: Tensor, intercept: bool) -> None:
-    """Raise an error if there is no finite solution or no finite start."""
     if not torch.isfinite(loss.gradient(offsets, y)).all():
         raise ValueError(
             f"the {loss.name} loss overflows at the base's own predictions, which reach "

@@ -74,7 +74,6 @@ class DualRidge(Ridge):
         return half
 
     def at(self, coordinates: Tensor, norms: Tensor) -> Open:
-        """Two triangular solves."""
         half = torch.linalg.solve_triangular(self.lower, coordinates.T, upper=False)
         left_open = (norms + self.ridge - half.square().sum(dim=0)).clamp(min=self.ridge)  # ≥ λ
         if self.total:
@@ -109,14 +108,10 @@ class DualSystem:
         return self.kernel.diagonal().clone()
 
     def coordinates(self, rows: Tensor) -> Tensor:
-        """Copies of kernel rows, shape (rows, n)."""
         return self.kernel[rows]
 
     def solve(self, ridge: float, keep_factor: bool = False, in_place: bool = False) -> DualRidge:
-        """Solve at λ.
-
-        ``keep_factor`` keeps what new rows need; ``in_place`` overwrites the kernel.
-        """
+        """Solve; ``keep_factor`` keeps what new rows need, ``in_place`` overwrites the kernel."""
         roots = (self.norms + ridge).sqrt()
         lower, definite = self._cholesky(ridge, in_place)
         ones = torch.ones_like(self.targets)

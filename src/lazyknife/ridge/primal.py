@@ -23,7 +23,7 @@ from torch import Tensor
 
 from ..compute import PROCESSOR, Machine, blocks, steps, track
 from .rounding import RoundingTerms, fold_terms, primal_terms, product_errors
-from .system import Indefinite, Open, Ridge, check_finite
+from .system import Indefinite, Open, Ridge, check_finite, joined
 
 TILE, GPU_TILE = 192, 2048  # columns at a time of products of which only one half is computed
 
@@ -129,7 +129,7 @@ class PrimalRidge(Ridge):
         if self.stored:
             return self.rows.T[: self.width]
         columns, residuals = torch.empty_like(self.rows[:, : self.width]), self.left_out
-        for part in row_blocks(self.rows, self.machine):
+        for part in _row_blocks(self.rows, self.machine):
             moves = self.normal.moves(self.rows[part])[1][: self.width]
             columns[part] = (self.coefficients[:, None] - moves * residuals[part]).T
         return columns.T
@@ -171,14 +171,13 @@ class PrimalSystem:
         return norms
 
     def coordinates(self, rows: Tensor) -> Tensor:
-        """Copies of feature rows, shape (rows, q)."""
         return self.rows[rows, : self.width]
 
     def solve(self, ridge: float, keep_factor: bool = False, in_place: bool = False) -> PrimalRidge:
         """Factor G and pass over all rows once; ``in_place`` stores the models in their memory."""
         rows, normal = self.rows, self.normal(ridge)
         share = torch.zeros_like(self.targets)
-        parts, found = list(row_blocks(rows, self.machine)), list[Passed]()
+        parts, found = list(_row_blocks(rows, self.machine)), list[Passed]()
         for part in track(parts, "leaving out", len(parts), self.progress and len(parts) > 1):
             passed, moves = normal.over(rows[part], self.centred[part])
             share[part] = moves[self.width :].sum(dim=0)
@@ -186,14 +185,13 @@ class PrimalSystem:
             if in_place:
                 residuals = passed.errors / (1 - passed.leverages)
                 rows[part] = (normal.weights[:, None] - moves.mul_(residuals)).T
-        every = Passed(*map(torch.cat, zip(*found, strict=True)))
+        every = joined(found)
         intercept = self.mean + normal.weights[self.width :].sum()
         errors, open_part = every.errors / ridge, (1 - every.leverages) / ridge
         own = (normal, every, rows, self.width, self.machine, in_place)
         return PrimalRidge(ridge, errors, open_part, intercept, share, *own)
 
     def again(self, solved: Ridge, targets: Tensor) -> PrimalRidge:
-        """The solution for other targets."""
         return PrimalSystem(self.rows, targets, self.intercept, self.machine).solve(solved.ridge)
 
     def normal(self, ridge: float, out: Tensor | None = None) -> Normal:
@@ -225,8 +223,7 @@ class PrimalSystem:
         return (rows[part] for part in blocks(len(rows), each, self.machine.block))
 
 
-def row_blocks(rows: Tensor, machine: Machine) -> Iterator[slice]:
-    """Blocks of rows whose temporaries stay within the budget."""
+def _row_blocks(rows: Tensor, machine: Machine) -> Iterator[slice]:
     return blocks(len(rows), 3 * machine.item * rows.shape[1], machine.block)
 
 

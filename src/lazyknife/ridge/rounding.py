@@ -31,7 +31,7 @@ Those of models of many rows are derived in streamed.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -68,13 +68,7 @@ class RoundingTerms(NamedTuple):
     own: Tensor  # (u_j/d_j)·load_j: γ times it bounds the error of e_j
     strain: Tensor  # u_j²/d_j: γ times it bounds the relative error of d_j
 
-    @classmethod
-    def joined(cls, parts: Sequence[RoundingTerms]) -> RoundingTerms:
-        """Concatenate several sets of rows."""
-        return cls(*map(torch.cat, zip(*parts, strict=True)))
-
     def some(self, rows: slice | Tensor) -> RoundingTerms:
-        """Those of some rows."""
         return RoundingTerms(*(field[rows] for field in self))
 
 
@@ -157,7 +151,6 @@ class RoundingBounds:
         return torch.isinf(self.own)
 
     def times(self, factor: float) -> RoundingBounds:
-        """The same, multiplied by a factor."""
         slope, constant = factor * self.slope, factor * self.constant
         return replace(self, slope=slope, constant=constant, own=factor * self.own)
 

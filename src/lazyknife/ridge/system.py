@@ -17,8 +17,9 @@ The dual form (dual.py) works on the kernel, the primal form (primal.py) on feat
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -35,6 +36,14 @@ class Indefinite(ValueError):
             "outweighs the ridge. Use a larger ridge, or scale the features (scaling='symlog', or "
             "'standardize' with X_pool)"
         )
+
+
+Fields = TypeVar("Fields", bound=tuple[Tensor, ...])
+
+
+def joined(parts: Sequence[Fields], dim: int = 0) -> Fields:
+    """Concatenate records of tensors along an axis."""
+    return type(parts[0])(*(torch.cat(field, dim) for field in zip(*parts, strict=True)))
 
 
 def check_finite(matrix: Tensor) -> Tensor:

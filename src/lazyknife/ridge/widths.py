@@ -22,21 +22,18 @@ from .system import Ridge, RidgeModels
 
 
 class Scales(Protocol):
-    """σ of every leave-one-out model."""
+    """σ of every leave-one-out model.
+
+    ``own`` are σ_{−j}(X_j), shape (n,), and ``own_error`` bounds on their relative errors by
+    rounding, a single one or shape (n,). ``at`` gives σ_{−j}(x), shape (m, n), from coordinates
+    (m, q) and k(x, x), shape (m,), and bounds, shape (m,), on the relative errors of a row's σ.
+    """
 
     @property
-    def own(self) -> Tensor:
-        """σ_{−j}(X_j), shape (n,)."""
-
+    def own(self) -> Tensor: ...
     @property
-    def own_error(self) -> Tensor:
-        """Bounds on the relative errors of ``own`` by rounding, a single one or shape (n,)."""
-
-    def at(self, rows: Tensor, norms: Tensor) -> tuple[Tensor, Tensor]:
-        """σ_{−j}(x), shape (m, n), from coordinates (m, q) and k(x, x), shape (m,).
-
-        Also bounds, shape (m,), on the relative errors of a row's σ by rounding.
-        """
+    def own_error(self) -> Tensor: ...
+    def at(self, rows: Tensor, norms: Tensor) -> tuple[Tensor, Tensor]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +58,6 @@ class LeverageScales:
         return self.ridges.new_tensor(self.gamma * max(f.strain for f in self.factors) / 2)
 
     def at(self, rows: Tensor, norms: Tensor) -> tuple[Tensor, Tensor]:
-        """One factor after another."""
         sigma, error = rows.new_empty(len(rows), len(self.ridges)), torch.zeros_like(norms)
         for factor in self.factors:
             models = torch.nonzero(self.ridges == factor.ridge)[:, 0]
@@ -82,13 +78,11 @@ class LeverageAgain(LeverageScales):
 
     @classmethod
     def of(cls, scales: LeverageScales, tangent: Linear, X: Tensor) -> LeverageAgain:
-        """Drop the factors."""
         dual = (factor for factor in scales.factors if isinstance(factor, DualRidge))
         factors = tuple(replace(factor, lower=factor.lower.new_empty(0)) for factor in dual)
         return cls(factors, scales.ridges, scales.gamma, tangent, X)
 
     def at(self, rows: Tensor, norms: Tensor) -> tuple[Tensor, Tensor]:
-        """Factor the kernel once more, at every λ."""
         kernel = self.tangent.gram(self.tangent.features(self.X))
         system = DualSystem(kernel, self.ridges, False, self.tangent.machine)
         factors = tuple(system.factored(f) for f in self.factors if isinstance(f, DualRidge))
