@@ -115,9 +115,6 @@ class RoundedModels(Predictor, Protocol):
     def typical_error(self) -> tuple[float, float]: ...
 
 
-Convert = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # of lower and upper ends, outwards
-
-
 class Predictions(NamedTuple):
     """Predictions of all leave-one-out models for m rows, and what rounding may have changed."""
 
@@ -128,8 +125,9 @@ class Predictions(NamedTuple):
     slack: Tensor  # bounds on the errors of a row's predictions by rounding, (m,), or one for all
     # From the predictions to the middle of intervals, (m,), or one for all.
     shift: Tensor = torch.zeros(())
-    # Models that were fitted on another scale of y, and from there to that of the full one.
-    elsewhere: Sequence[tuple[Tensor, Convert]] = ()
+    # Models that were fitted on another scale of y, and from there to that of the full one, which
+    # moves both ends outwards.
+    elsewhere: Sequence[tuple[Tensor, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]]] = ()
 
     def ends(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """f_{−j}(x) ∓ R_j σ_{−j}(x), each (m, n), for scores R, shape (n,), or a single one."""

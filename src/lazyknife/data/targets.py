@@ -46,26 +46,23 @@ class Monotone(NamedTuple):
         return "" if self.low == -np.inf else f"above {self.low:g}{most}"
 
 
-def _logit(y: Values) -> Values:
-    return np.log(y) - np.log1p(-y)
-
-
 def _expit(z: Values) -> Values:  # scipy's is 0 below -709, where y is subnormal
     small = np.exp(-np.abs(z))
     result: Values = np.where(z < 0, small, 1.0) / (1 + small)
     return result
 
 
-def _symexp(z: Values) -> Values:
-    return np.sign(z) * np.expm1(np.abs(z))
-
-
 # Functions by name; all of them increase.
 TARGETS: dict[str, Monotone] = {
     "log": Monotone(np.log, np.exp, 0.0, remedy="use 'log1p' if y can be 0"),
     "log1p": Monotone(np.log1p, np.expm1, -1.0, remedy="use 'symlog' if y can be negative"),
-    "logit": Monotone(_logit, _expit, 0.0, 1.0, "use bounds=(0, 1) if y can be 0 or 1"),
-    "symlog": Monotone(symlog, _symexp),
+    "logit": Monotone(
+        lambda y: np.log(y) - np.log1p(-y),
+        _expit,
+        *(0.0, 1.0),
+        "use bounds=(0, 1) if y can be 0 or 1",
+    ),
+    "symlog": Monotone(symlog, lambda z: np.sign(z) * np.expm1(np.abs(z))),
 }
 
 
@@ -173,8 +170,7 @@ class Transform:
         first, last = self._inverse(np.array(self.limits))
         slack = 2 * self.error + ULPS * max(abs(first), abs(last))
         low, high = sign * (back - first) <= slack, sign * (back - last) >= -slack
-        in_order = np.where(z < self.limits[0], low, np.where(z > self.limits[1], high, True))
-        return known & in_order
+        return known & np.where(z < self.limits[0], low, np.where(z > self.limits[1], high, True))
 
 
 def _values(role: str, function: Function, given: Values) -> Values:

@@ -35,17 +35,8 @@ def plot_comparison(
 ) -> tuple[Axes, ...]:
     """Draw methods one below the other, one panel per quantity; names are left of the first.
 
-    Parameters
-    ----------
-    names
-        The methods' names.
-    panels
-        The quantities, for instance coverage, time and width.
-    axes
-        As many axes as panels; by default a new figure of a page's width.
-    best
-        The method to emphasise.
-
+    ``axes`` are as many as panels, by default of a new figure of a page's width; ``best`` is the
+    method to emphasise.
     """
     if axes is None:
         size = (PAGE * min(len(panels), 3) / 3, 0.7 + 0.28 * len(names))

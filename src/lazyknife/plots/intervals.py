@@ -45,20 +45,9 @@ def plot_intervals(
 ) -> Axes:
     """Draw intervals at one level, sorted by prediction, with the true values; mark misses.
 
-    Of more than 2,000 rows, 1,000 evenly spaced in that order are drawn, whether missed or not, so
-    that the share of misses is that of all rows; the label of the x axis says so.
-
-    Parameters
-    ----------
-    intervals
-        m intervals; an infinite end is drawn beyond the edge of the axes.
-    y
-        True values, shape (m,), if known.
-    ax
-        Where to draw; by default the current axes.
-    label
-        Name of y.
-
+    Infinite ends are beyond the edge of the axes; ``label`` is the name of y, shape (m,). Of more
+    than 2,000 rows, 1,000 evenly spaced in that order are drawn, whether missed or not, so that the
+    share of misses is that of all rows; the label of the x axis says so.
     """
     if intervals.lower.ndim == 2:
         raise ValueError("intervals have several levels: ask predict_interval for one alpha")
@@ -102,19 +91,8 @@ def plot_band(
 ) -> Axes:
     """Draw intervals as a band over one feature; several levels are nested bands.
 
-    Parameters
-    ----------
-    x
-        The feature of the m rows, shape (m,), in any order.
-    intervals
-        m intervals, at one level or several.
-    x_train, y_train
-        Training rows, shape (n,) each, drawn as points.
-    truth
-        The true curve at x, shape (m,).
-    ax
-        Where to draw; by default the current axes.
-
+    ``x`` is the feature of the m rows, in any order, and ``truth`` the true curve there, both of
+    shape (m,); ``x_train`` and ``y_train`` are drawn as points.
     """
     ax, arrays, x = bare(ax), intervals.with_arrays(), to_array(x)
     _check_shape("x", x, arrays.point.shape)
@@ -151,19 +129,9 @@ def plot_band(
 def plot_coverage_by_bin(
     bins: Bins, target: float | None = None, label: str = "width", ax: Axes | None = None
 ) -> Axes:
-    """Draw the coverage of each bin with its standard error.
+    """Draw the coverage of each bin of ``coverage_by_bin`` with its standard error.
 
-    Parameters
-    ----------
-    bins
-        What ``lazyknife.metrics.coverage_by_bin`` returns.
-    target
-        The nominal coverage, a dotted line.
-    label
-        The quantity that defines the bins.
-    ax
-        Where to draw; by default the current axes.
-
+    ``target`` is the nominal coverage, a dotted line; ``label`` names the quantity of the bins.
     """
     ax, places = bare(ax), np.arange(len(bins.coverage))
     ax.errorbar(places, bins.coverage, yerr=bins.error, fmt="o", color=POINT, capsize=2)
@@ -179,16 +147,7 @@ def plot_coverage_by_bin(
 
 
 def plot_influence(influence: Influence, ax: Axes | None = None) -> Axes:
-    """Draw how unusual the y of each row is against how much the row moves predictions.
-
-    Parameters
-    ----------
-    influence
-        What ``model.influence()`` returns.
-    ax
-        Where to draw; by default the current axes.
-
-    """
+    """Draw how unusual the y of each row is against how much the row moves predictions."""
     ax, x, y = bare(ax), influence.moves, influence.studentized
     far = np.abs(y) > UNUSUAL
     ax.plot(x[~far], y[~far], ".", color=DOT, ms=4)
@@ -204,16 +163,7 @@ def plot_influence(influence: Influence, ax: Axes | None = None) -> Axes:
 
 
 def plot_learning_curve(curve: LearningCurve, ax: Axes | None = None) -> Axes:
-    """Draw mean widths of the fits by their rows, and the range of the curves through them.
-
-    Parameters
-    ----------
-    curve
-        What ``model.plan(X, y)`` returns.
-    ax
-        Where to draw; by default the current axes.
-
-    """
+    """Draw mean widths of the fits of ``model.plan`` by their rows, and the range of the curves."""
     ax, fits = bare(ax), curve.widths.shape[1]
     rows = np.geomspace(curve.sizes[0], FARTHER * curve.sizes[-1], 100)
     low, middle, high = curve.width(rows).T

@@ -25,7 +25,7 @@ Memory: the kernel, the shared inverse and the models, n×n each, besides the ma
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -34,6 +34,7 @@ from torch import Tensor
 from ..compute import blocks, track
 from ..losses import Loss
 from .dual import DualSystem
+from .rounding import RoundingTerms
 from .system import OwnRidges, RidgeModels
 
 # Newton steps at most: of all models together, and of one model alone.
@@ -331,18 +332,17 @@ def leave_one_out_newton(
     offsets, n, machine = y - system.targets, len(y), system.machine
     _check_solvable(loss, y, offsets, system.intercept)
     size = float(system.kernel.abs().sum(dim=1).max())
-    found = RidgeModels.empty(torch.empty_like(system.kernel), y)
-    terms, remaining = found.terms, 0.0
+    terms, remaining = RoundingTerms(*y.new_zeros(5, n)), 0.0
+    residuals = torch.zeros_like(y)
+    columns, intercepts = torch.empty_like(system.kernel), torch.empty_like(own.values)
     for ridge in own.values.unique().tolist():
         given = (system.kernel, y[:, None], offsets[:, None], ridge, system.intercept, loss, size)
         problem, which = ConvexProblem(*given), (own.values == ridge).nonzero()[:, 0]
         full = solve_full(problem, alone_steps)
-        found.ridges[which] = ridge
         if which[-1] == n:
             which = which[:-1]
-            found.full.copy_(full.dual[:, 0])
-            found.intercepts[-1] = full.intercepts[0]
-            found.training_residuals.copy_(y - loss.mean(full.values[:, 0]))
+            full_model, intercepts[-1] = full.dual[:, 0], full.intercepts[0]
+            training_residuals = y - loss.mean(full.values[:, 0])
         if not len(which):
             continue
         shared, roots = Shared.of(problem, full), (system.norms + ridge).sqrt()
@@ -353,15 +353,16 @@ def leave_one_out_newton(
             rows = which[part]
             models, keep = solve_without(problem, full, shared, rows, joint_steps)
             values = models.values[rows, torch.arange(len(rows), device=rows.device)]
-            found.columns[:, rows] = models.dual * keep  # exactly 0, not up to rounding
-            found.intercepts[rows] = models.intercepts
-            found.residuals[rows] = y[rows] - loss.mean(values)
+            columns[:, rows] = models.dual * keep  # exactly 0, not up to rounding
+            intercepts[rows] = models.intercepts
+            residuals[rows] = y[rows] - loss.mean(values)
             terms.load[rows] = roots @ models.dual.abs()
             residual, _ = problem.residual(models, keep)
             remaining = max(remaining, 2 * float((roots @ residual.abs()).max()) / ridge)
         terms.reach[which], terms.roots[which] = reach[which], roots[which]
     terms.own.copy_(terms.reach * terms.roots * terms.load)
-    return replace(found, unsolved=remaining, doubtful=own.doubtful)
+    known = (columns, full_model, intercepts, own.values, residuals, training_residuals)
+    return RidgeModels(*known, terms, own.doubtful, unsolved=remaining)
 
 
 def _check_solvable(loss: Loss, y: Tensor, offsets: Tensor, intercept: bool) -> None:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ..compute import PROCESSOR, Machine, blocks
-from .rounding import RoundingTerms, dual_terms, fold_terms
+from .rounding import RoundingTerms, fold_terms
 from .system import Indefinite, Open, Ridge, check_finite
 
 
@@ -40,9 +40,12 @@ class DualRidge(Ridge):
 
     @cached_property
     def terms(self) -> RoundingTerms:
-        border = (self.share, self.total * self.share)
-        load = self.dual.abs() @ self.roots
-        return dual_terms(self.spans, self.roots, load, self.left_out, self.diagonal, *border)
+        roots, spans, sizes = self.roots, self.spans, self.left_out.abs()
+        shares, sums = self.share.abs(), (self.total * self.share).abs()  # 0 without an intercept
+        weights, direct = spans / self.diagonal, 1 + 2 * sums * shares / self.diagonal
+        load = self.dual.abs() @ roots + 2 * (spans + shares * (sums @ roots)) * sizes
+        own = weights * load + direct * sizes
+        return RoundingTerms(weights / roots, roots, load, own, spans * weights + direct)
 
     @property
     def weight(self) -> float:

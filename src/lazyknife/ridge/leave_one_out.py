@@ -27,7 +27,7 @@ from .convex import leave_one_out_newton
 from .dual import DualSystem
 from .primal import Passed, PrimalSystem
 from .problem import Problem, System, Visit, make_system
-from .rounding import RoundingTerms, refitted_fold_terms
+from .rounding import RoundingTerms, product_errors
 from .system import Indefinite, OwnRidges, Ridge, RidgeModels, joined
 
 Folds = int | tuple[Tensor, ...]  # a number of random ones, or the rows of each
@@ -174,15 +174,17 @@ def _refitted(system: PrimalSystem, ridge: float, rows: Tensor) -> FoldModel:
     empty = Passed(*[system.centred[:0]] * len(Passed._fields))
     seen = [normal.over(system.rows[some], system.centred[some])[0] for some in system.picked(rows)]
     passed = joined([empty, *seen])
-    roots = (system.norms[rows] + ridge).sqrt()
-    sizes = (passed.leverages, passed.summed)
+    roots, spans = (system.norms[rows] + ridge).sqrt(), passed.spans
+    farthest = torch.maximum(spans, passed.wide)
+    load, own = normal.load.expand(len(roots)), 2 * spans * normal.load + passed.summed
+    strain = product_errors(farthest) / (1 + passed.leverages)
     return FoldModel(
         ridge,
         normal.weights[: system.width],
         system.mean + normal.weights[system.width :].sum(),
         passed.errors,
         system.centred - system.rows @ normal.weights,
-        refitted_fold_terms(passed.spans, passed.wide, roots, normal.load, *sizes),
+        RoundingTerms(farthest / roots, roots, load, own, strain),
     )
 
 

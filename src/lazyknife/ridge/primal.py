@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from ..compute import PROCESSOR, Machine, blocks, steps, track
-from .rounding import RoundingTerms, fold_terms, primal_terms, product_errors
+from .rounding import RoundingTerms, fold_terms, product_errors
 from .system import Indefinite, Open, Ridge, check_finite, joined
 
 TILE, GPU_TILE = 192, 2048  # columns at a time of products of which only one half is computed
@@ -83,10 +83,12 @@ class PrimalRidge(Ridge):
 
     @cached_property
     def terms(self) -> RoundingTerms:
-        _, leverages, spans, wide, _, summed = self.passed
-        lengths = (self.passed.norms + self.ridge).sqrt()
-        given = (self.normal.load, self.left_out, 1 - leverages, summed)
-        return primal_terms(spans, wide, lengths, *given)
+        _, leverages, spans, wide, norms, summed = self.passed
+        roots, sizes, open_part = (norms + self.ridge).sqrt(), self.left_out.abs(), 1 - leverages
+        load, size = self.normal.load + spans * sizes, open_part.abs()
+        own = 2 * spans / open_part * load + product_errors(spans) / size * sizes + summed / size
+        reach = torch.maximum(spans, wide) / (open_part * roots)
+        return RoundingTerms(reach, roots, load, own, product_errors(wide) / size)
 
     @property
     def strain(self) -> float:

@@ -72,56 +72,12 @@ class RoundingTerms(NamedTuple):
         return RoundingTerms(*(field[rows] for field in self))
 
 
-def dual_terms(
-    spans: Tensor,
-    roots: Tensor,
-    total: Tensor,
-    residuals: Tensor,
-    diagonal: Tensor,
-    share: Tensor,
-    row_sums: Tensor,
-) -> RoundingTerms:
-    """From u, √g, v, e and d, and from the share and G⁻¹1 of an intercept, 0 without one."""
-    sizes, shares, sums = residuals.abs(), share.abs(), row_sums.abs()
-    weights, direct = spans / diagonal, 1 + 2 * sums * shares / diagonal
-    load = total + 2 * (spans + shares * (sums @ roots)) * sizes
-    own = weights * load + direct * sizes
-    return RoundingTerms(weights / roots, roots, load, own, spans * weights + direct)
-
-
-def primal_terms(
-    spans: Tensor,
-    wide: Tensor,
-    roots: Tensor,
-    total: Tensor,
-    residuals: Tensor,
-    open_part: Tensor,
-    summed: Tensor,
-) -> RoundingTerms:
-    """From u and what it may be, √(‖φ‖² + λ), |w|ᵀ√diag G + ‖r‖, e, 1 − h and |φ|ᵀ|w| + |r|."""
-    sizes, size = residuals.abs(), open_part.abs()
-    load = total + spans * sizes
-    own = 2 * spans / open_part * load + product_errors(spans) / size * sizes + summed / size
-    reach = torch.maximum(spans, wide) / (open_part * roots)
-    return RoundingTerms(reach, roots, load, own, product_errors(wide) / size)
-
-
 def fold_terms(
     spans: Tensor, farthest: Tensor, roots: Tensor, load: Tensor, share: Tensor
 ) -> RoundingTerms:
     """From |weights|√g of the rows left out, what it may be at new rows, √g, the load, and d."""
     strain = spans.square() * share + 2 * spans
     return RoundingTerms(farthest / roots, roots, load.expand(len(roots)), spans * load, strain)
-
-
-def refitted_fold_terms(
-    spans: Tensor, wide: Tensor, roots: Tensor, total: Tensor, leverages: Tensor, summed: Tensor
-) -> RoundingTerms:
-    """As ``primal_terms``, for rows that the equations never saw."""
-    farthest = torch.maximum(spans, wide)
-    strain = product_errors(farthest) / (1 + leverages)
-    own = 2 * spans * total + summed
-    return RoundingTerms(farthest / roots, roots, total.expand(len(roots)), own, strain)
 
 
 def product_errors(spans: Tensor) -> Tensor:

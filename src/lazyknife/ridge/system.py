@@ -177,21 +177,6 @@ class RidgeModels:
     unsolved: float = 0.0
     factors: tuple[Ridge, ...] = ()  # the solution at each λ, ready for new rows, for widths
 
-    @classmethod
-    def empty(cls, columns: Tensor, like: Tensor) -> RidgeModels:
-        """Memory for the models without each of n rows; ``like`` has shape (n,)."""
-        zeros = like.new_zeros(6, len(like))
-        return cls(
-            columns=columns,
-            full=like.new_zeros(len(columns)),
-            intercepts=like.new_zeros(len(like) + 1),
-            ridges=like.new_zeros(len(like) + 1),
-            residuals=torch.zeros_like(like),
-            training_residuals=torch.zeros_like(like),
-            terms=RoundingTerms(*zeros[:5]),
-            doubtful=zeros[5],
-        )
-
     @property
     def row_ridges(self) -> Tensor:
         """λ of the model without each row, shape (n,)."""
