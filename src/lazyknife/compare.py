@@ -81,7 +81,7 @@ DEFAULT: dict[str, IntervalRegressor] = {
     "lazyknife": LazyJackknifeRegressor(device="cpu"),
 }
 PRIVATE: dict[str, IntervalRegressor] = {  # with the extra "dp"
-    "lazy_dp": LazyJackknifeRegressor(base=DPSGD(), **PAPER),
+    "lazy_dp": LazyJackknifeRegressor(base=DPSGD(), **PAPER)
 }
 PEERS: dict[str, IntervalRegressor] = {  # with MAPIE
     "mapie_cv_boosting": MapieRegressor(BOOSTING),

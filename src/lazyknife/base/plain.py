@@ -11,15 +11,7 @@ import torch
 
 from ..compute import track
 from ..data.checks import check_fraction, check_positive_int, check_reasonable
-from ..networks import (
-    RandomStream,
-    like,
-    listed_networks,
-    outputs,
-    set_training,
-    spawn_seeds,
-    wide,
-)
+from ..networks import RandomStream, like, listed_networks, outputs, set_training, spawn_seeds, wide
 from ..records import INDEPENDENT, Base, PrivacyCurve
 from .method import BaseMethod, Rows, Task, check_steps, check_training
 

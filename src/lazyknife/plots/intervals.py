@@ -8,18 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..records import Array, to_array
-from .figures import (
-    BAND,
-    DOT,
-    MISS,
-    POINT,
-    TARGET,
-    bare,
-    legend_on_top,
-    literal,
-    log_ticks,
-    short,
-)
+from .figures import BAND, DOT, MISS, POINT, TARGET, bare, legend_on_top, literal, log_ticks, short
 
 if TYPE_CHECKING:  # the records draw themselves by these functions
     from matplotlib.axes import Axes
@@ -37,11 +26,7 @@ FARTHER = 4.0  # times the rows of the fits, up to which curves are drawn
 
 
 def plot_intervals(
-    intervals: Intervals,
-    y: ArrayLike | None = None,
-    ax: Axes | None = None,
-    *,
-    label: str = "y",
+    intervals: Intervals, y: ArrayLike | None = None, ax: Axes | None = None, *, label: str = "y"
 ) -> Axes:
     """Draw intervals at one level, sorted by prediction, with the true values; mark misses.
 

@@ -125,8 +125,4 @@ class Auto(Leverage):
     fewest_rows = 4
 
 
-WIDTHS: dict[str, Widths] = {
-    "constant": Widths(),
-    "leverage": Leverage(),
-    "auto": Auto(),
-}
+WIDTHS: dict[str, Widths] = {"constant": Widths(), "leverage": Leverage(), "auto": Auto()}
