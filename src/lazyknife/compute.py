@@ -163,17 +163,16 @@ def find_device(device: Any) -> torch.device:
 
 def free_memory(device: torch.device) -> int:
     """Bytes that can still be allocated."""
-    if device.type == "cuda":
-        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return torch.cuda.mem_get_info(device)[0] + unused
-    return free_bytes()
+    if device.type != "cuda":
+        return free_bytes()
+    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return torch.cuda.mem_get_info(device)[0] + unused
 
 
 def total_memory(device: torch.device) -> int:
     """Bytes of the device; on the processor at most what its container may use."""
-    if device.type == "cuda":
-        return int(torch.cuda.get_device_properties(device).total_memory)
-    return total_bytes()
+    gpu = device.type == "cuda"
+    return torch.cuda.get_device_properties(device).total_memory if gpu else total_bytes()
 
 
 @cache
@@ -299,13 +298,13 @@ def side_by_side(
     """
     from joblib import Parallel, delayed, parallel_config
 
+    watching = {"initializer": _end_with_parent, "initargs": (os.getpid(),)}
     with ExitStack() as stack:
         if scheduler is not None:
             stack.enter_context(connected(scheduler))
             stack.enter_context(parallel_config(backend="dask"))
             jobs = -1
         else:
-            watching = {"initializer": _end_with_parent, "initargs": (os.getpid(),)}
             stack.enter_context(parallel_config("loky", inner_max_num_threads=1, **watching))
         pool = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
         yield from pool(delayed(function)(*call) for call in calls)

@@ -10,7 +10,6 @@ w_f = scale/√p, for p features, are typical.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +26,7 @@ Nominal = Sequence[bool]  # for each feature whether its values are codes of cat
 Kept = dict[int, Tensor] | None  # by feature
 
 
-class Kind(ABC):
+class Kind:
     """A family of kernels k(x, x') = link(Σ_f term(w_f, x_f, x'_f)).
 
     A term is factor·w^power·|x_f − x'_f|^power. A missing value, NaN, is at the centre, 0, and away
@@ -90,9 +89,9 @@ class Kind(ABC):
         sizes = gaps.square_() if self.power == 2 else gaps.abs_()
         return sizes if self.factor == 1 else sizes.mul_(self.factor)
 
-    @abstractmethod
     def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
         """Return the kernel of a sum, (m, n), given own(x), (m, 1), and own(x'), (1, n)."""
+        return torch.exp(-total)
 
     def own(self, weights: Tensor, X: Tensor, nominal: Nominal) -> Tensor:
         """Σ_f w_f²x_f² of each row where the link needs it, shape (m,)."""
@@ -130,17 +129,11 @@ class Gaussian(Kind):
 
     factor = 0.5
 
-    def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        return torch.exp(-total)
-
 
 class Laplace(Kind):
     """One layer of cosines with Cauchy weights: exp(−Σ w|x − x'|). Rough, good at steps."""
 
     power = 1
-
-    def link(self, total: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        return torch.exp(-total)
 
 
 class Matern(Kind):

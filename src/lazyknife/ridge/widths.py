@@ -10,8 +10,9 @@ A kind of widths is an entry of ``WIDTHS``.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -89,40 +90,36 @@ class LeverageAgain(LeverageScales):
         return LeverageScales(factors, self.ridges, self.gamma).at(rows, norms)
 
 
+@dataclass(frozen=True)
 class Widths:
-    """A kind of widths, or constant ones: σ = 1."""
+    """A kind of widths.
 
-    needs_factors: ClassVar[bool] = False  # whether it needs the solved equations at new rows
-    needs_candidates: ClassVar[bool] = False  # whether models must choose among candidates
-    any_loss: ClassVar[bool] = True  # or only the squared one
-    fewest_rows: ClassVar[int] = 2
-    # Matrices of the kernel's size that it needs besides the models, with one λ and with many.
-    matrices: ClassVar[tuple[int, int]] = (0, 0)
+    ``scales`` returns σ of all leave-one-out models, from them and the relative error of kernels,
+    by the solved equations of a squared loss; None: σ = 1.
+    """
 
-    def scales(self, models: RidgeModels, gamma: float) -> Scales | None:
-        """Return σ of all leave-one-out models; None where it is 1.
+    scales: Callable[[RidgeModels, float], Scales] | None = None
+    needs_candidates: bool = False  # whether models must choose among candidates
+    fewest_rows: int = 2
 
-        ``gamma`` is the relative error of kernels.
-        """
-        return None
+    @property
+    def needs_factors(self) -> bool:
+        """Whether it needs the solved equations at new rows."""
+        return self.scales is not None
 
-
-class Leverage(Widths):
-    """σ from the distance to the data."""
-
-    needs_factors = True
-    any_loss = False
-    matrices = (3, 4)  # the models share few λ, each with a factor of its own
-
-    def scales(self, models: RidgeModels, gamma: float) -> LeverageScales:
-        return LeverageScales(models.factors, models.ridges[:-1], gamma)
+    @property
+    def matrices(self) -> int:
+        """Matrices of the kernel's size that it needs besides the models."""
+        return 3 if self.needs_factors else 0
 
 
-class Auto(Leverage):
-    """σ from the distance to the data, times a factor that models choose (choosing/shape.py)."""
-
-    needs_candidates = True
-    fewest_rows = 4
+def leverage(models: RidgeModels, gamma: float) -> LeverageScales:
+    """σ from the distance to the data; choosing/shape.py multiplies it by what models choose."""
+    return LeverageScales(models.factors, models.ridges[:-1], gamma)
 
 
-WIDTHS: dict[str, Widths] = {"constant": Widths(), "leverage": Leverage(), "auto": Auto()}
+WIDTHS = {
+    "constant": Widths(),
+    "leverage": Widths(leverage),
+    "auto": Widths(leverage, needs_candidates=True, fewest_rows=4),
+}
