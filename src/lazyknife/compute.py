@@ -22,7 +22,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache
 from numbers import Real
@@ -227,17 +227,12 @@ def track(items: Iterable[Item], description: str, total: int, show: bool) -> It
 # Threads.
 
 
-def _own_settings() -> tuple[Callable[[int], object], ...]:
-    """What sets the calling thread's number in the libraries that torch computes with."""
-    try:
-        library = ctypes.CDLL(torch._C.__file__)
-        local = (library.MKL_Set_Num_Threads_Local,) if torch.backends.mkl.is_available() else ()
-        return (library.omp_set_num_threads, *local)
-    except (AttributeError, OSError):  # built in another way
-        return ()
-
-
-OWN = _own_settings()
+# What sets the calling thread's number in the libraries that torch computes with.
+OWN: tuple[Callable[[int], object], ...] = ()
+with suppress(AttributeError, OSError):  # torch may be built in another way
+    _library = ctypes.CDLL(torch._C.__file__)
+    _local = (_library.MKL_Set_Num_Threads_Local,) if torch.backends.mkl.is_available() else ()
+    OWN = (_library.omp_set_num_threads, *_local)
 _changing = threading.Lock()  # of what all threads share
 _here = threading.local()  # allowed: within a block, how many pieces of work may run side by side
 

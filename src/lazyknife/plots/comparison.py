@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..records import Array, to_array
+from ..records import to_array
 from .figures import BAND, MISS, PAGE, POINT, TARGET, bare, font_size, log_ticks, pyplot, short
 
 if TYPE_CHECKING:
@@ -77,7 +77,11 @@ def plot_methods(
         )
     if log:
         ax.set_xscale("log")
-    edge = np.inf if log else _cut(values)
+    edge, finite = np.inf, values[np.isfinite(values)]
+    # Values far above the others do not flatten these; what may be negative has no such size.
+    if not log and len(finite) and finite.min() >= 0:
+        near = finite[finite <= FAR * np.median(finite)]
+        edge = np.inf if len(near) == len(finite) else float(1.15 * near.max())
     shown = np.isfinite(values) & (values <= edge) & ((values > 0) | (not log))
     font: dict[str, Any] = {"size": 0.85 * font_size("ytick.label"), "bbox": WHITE}
     rows = np.arange(len(names))[::-1]
@@ -115,13 +119,3 @@ def plot_methods(
     else:
         ax.locator_params(axis="x", nbins=5)
     return ax
-
-
-def _cut(values: Array) -> float:
-    """Return where to cut an axis, so that values far above the others do not flatten these."""
-    finite = values[np.isfinite(values)]
-    if not len(finite) or finite.min() < 0:  # what may be negative has no size to compare with
-        return np.inf
-    if finite.max() <= (limit := FAR * np.median(finite)):
-        return np.inf
-    return float(1.15 * finite[finite <= limit].max())

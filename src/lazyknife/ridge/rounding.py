@@ -154,8 +154,12 @@ class SavedRows:
     @classmethod
     def of(cls, problem: Problem) -> SavedRows:
         """Copy them before the equations are solved in place."""
-        every = problem.dual and (problem.own is not None or problem.widths.needs_factors)
-        rows = _checked_rows(problem.X[: problem.models], problem.basis.size, every)
+        count, device = problem.models, problem.X.device
+        if not (problem.dual and (problem.own is not None or problem.widths.needs_factors)):
+            count = min(count, max(CHECKED_ROWS, problem.basis.size // CHECKED_SHARE))
+        # Evenly spread, or all of them.
+        places = torch.linspace(0, problem.models - 1, count, device=device, dtype=torch.float64)
+        rows = places.long()
         few = rows[:FEW_ROWS]
         return cls(rows, problem.outputs[few], problem.system.coordinates(few))
 
@@ -231,9 +235,3 @@ def equation_error(problem: Problem, solved: RidgeModels, rows: Tensor, found: R
 def largest(*numbers: Tensor) -> float:
     """Return the largest absolute value."""
     return max(float(part.abs().max()) for part in numbers)
-
-
-def _checked_rows(X: Tensor, size: int, every: bool) -> Tensor:
-    """Evenly spread rows: all of them, or as many as cost little next to ``size`` coordinates."""
-    count = len(X) if every else min(len(X), max(CHECKED_ROWS, size // CHECKED_SHARE))
-    return torch.linspace(0, len(X) - 1, count, device=X.device, dtype=torch.float64).long()
