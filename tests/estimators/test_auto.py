@@ -12,7 +12,7 @@ import torch
 import lazyknife as lk
 from lazyknife.certificate.certify import About
 from lazyknife.choosing.rows import MANY, part_of
-from lazyknife.intervals import CONSTRUCTIONS, find_construction, kappa, resolved
+from lazyknife.intervals import CONSTRUCTIONS, find_construction, is_parted, kappa, resolved
 from rows import linear
 
 QUICK = lk.wide("gaussian", scale=1.0)
@@ -45,13 +45,12 @@ def new() -> Any:
         (MANY + 1, [QUICK], "constant", "full"),
         (MANY + 1, [QUICK], "leverage", "plus"),
         (MANY + 1, [QUICK, lk.mlp((4,))], None, "plus"),
-        (MANY + 1, None, None, "plus"),
     ],
 )
 def test_what_it_stands_for(n: int, networks: Any, widths: Any, expected: str) -> None:
-    assert resolved("auto", n, networks, widths) == expected
+    assert resolved("auto", is_parted(n, networks, "auto", widths)) == expected
     for name in (*CONSTRUCTIONS, CONSTRUCTIONS["minmax"]):
-        assert resolved(name, n, networks, widths) == name
+        assert resolved(name, parted=n > MANY) == name
 
 
 def assert_certified(model: lk.LazyJackknifeRegressor, n: int, new: Any) -> None:

@@ -26,6 +26,7 @@ from ..intervals import (
     check_construction,
     find_construction,
     is_own,
+    is_parted,
     kappa,
     resolved,
 )
@@ -130,13 +131,16 @@ def construction_for(
     n: int, construction: str | Construction, base: BaseMethod, network: Any
 ) -> str | Construction:
     """The construction that ``LazyJackknifeRegressor`` uses for n rows, by default."""
-    default = None if base.trains or network is not None else CANDIDATES
-    return resolved(construction, base.rows_left(n), listed_networks(network) or default)
+    networks = listed_networks(network)
+    if networks is None and network is None and not base.trains:
+        networks = CANDIDATES
+    parted = networks is not None and is_parted(base.rows_left(n), networks, construction, None)
+    return resolved(construction, parted)
 
 
 def left_out(n: int, construction: str | Construction, base: BaseMethod) -> Leaving:
     """Which of n rows ``LazyJackknifeRegressor`` leaves out, by default; "auto" as any other."""
-    construction = resolved(construction, 0, None)
+    construction = resolved(construction, False)
     return find_construction(construction).leaving(base.rows_left(n))
 
 

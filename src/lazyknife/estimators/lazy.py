@@ -345,7 +345,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
     @property
     def _own_models(self) -> str | Construction:
         """The construction where no part of the rows chooses for all models."""
-        return resolved(self.construction, 0, None)
+        return resolved(self.construction, False)
 
     @property
     def _construction(self) -> Construction:
@@ -354,8 +354,8 @@ class LazyJackknifeRegressor(IntervalRegressor):
 
     def _construction_of(self, X: Tensor) -> str | Construction:
         """The construction for some rows, by the shape of X alone."""
-        left = self._base_method().rows_left(len(X))
-        return resolved(self.construction, left, self._candidates(X), self.widths)
+        left, networks = self._base_method().rows_left(len(X)), self._candidates(X)
+        return resolved(self.construction, networks is not None and self._parted(left, networks))
 
     @property
     def _features(self) -> FeatureMap:
@@ -615,7 +615,8 @@ class LazyJackknifeRegressor(IntervalRegressor):
         find_loss(self.loss).check(given.y)
         self._check_rows(len(y))
         widths = self._widths_for(len(y), networks)
-        if self._construction.splits and not (networks and self._parted(len(y), networks)):
+        parted = networks is not None and self._parted(len(y), networks)
+        if self._construction.splits and not parted:
             raise ValueError(SPLIT_NEEDS.format(setting=f"network={self.network!r}"))
         step = self._lazy_step(seeds, widths)
         bases = self._bases(given, networks, learn, step, len(y))
@@ -640,7 +641,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
         if choice is not None and choice.target_scale is not None:
             target = target.on(choice.target_scale)
             given = given._replace(y=to_tensor(target.forward(given.y.numpy())))
-        construction = resolved(self.construction, len(y), networks, self.widths)
+        construction = resolved(self.construction, parted)
         certifier = self._certifier(given, dependence, loo, leaving, construction, scaled)
         attributes: dict[str, Any] = {
             "widths_": widths,

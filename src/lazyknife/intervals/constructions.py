@@ -340,20 +340,14 @@ CONSTRUCTIONS: dict[str, Construction] = {
 AUTO = "auto"
 
 
-def resolved(
-    construction: str | Construction,
-    n: float,
-    networks: Iterable[object] | None,
-    widths: str | None = None,
-) -> str | Construction:
-    """What ``"auto"`` stands for, with n rows and these candidates; others stand for themselves.
+def resolved(construction: str | Construction, parted: bool) -> str | Construction:
+    """What ``"auto"`` stands for; other constructions stand for themselves.
 
-    Where a part of the rows chooses for all models, full conformal prediction costs no more than
-    jackknife+, and certifies more.
+    Where rows are ``parted``, full conformal prediction costs about what jackknife+ does, and
+    certifies more.
     """
     if construction != AUTO:
         return construction
-    parted = networks is not None and is_parted(n, networks, "full", widths)
     return "full" if parted else "plus"
 
 
@@ -361,6 +355,7 @@ def is_parted(
     n: float, networks: Iterable[object], construction: str | Construction, widths: str | None
 ) -> bool:
     """Whether a part of n rows chooses for all: wide networks of known kinds, and no folds."""
+    construction = resolved(construction, True)
     kind = find_construction(construction)
     known = all(map(is_known, networks)) and not kind.uses_folds
     many = n > MANY or (kind.splits and n >= FEWEST_PARTED)
