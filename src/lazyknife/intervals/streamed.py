@@ -31,7 +31,7 @@ from ..ridge.streamed import (
 )
 from ..ridge.system import joined
 from ..tangent import Landmarks
-from .full_shared import Acceptance
+from .full_shared import ComparedRows
 from .window import Among, FullPrediction, Windowed
 
 FAR = 2.0  # times the size of a landmark
@@ -194,7 +194,7 @@ class Passes:
 
 
 @dataclass(frozen=True, eq=False)
-class FullModel:
+class StreamedPredictor:
     """The ridge of all rows, how its features are computed, and what rounding may have changed."""
 
     passes: Passes
@@ -238,7 +238,7 @@ class FullModel:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class StreamedModels(FullModel, Windowed):
+class StreamedModels(StreamedPredictor, Windowed):
     """The full model, and what leaving each of n rows out changes."""
 
     out: LeftOut
@@ -309,9 +309,9 @@ class StreamedModels(FullModel, Windowed):
         return self.solved.half(self.passes.features(rows)[0])
 
     @cached_property
-    def acceptance(self) -> Acceptance:
+    def compared(self) -> ComparedRows:
         """What full conformal prediction needs of the rows."""
-        return Acceptance.of(self)
+        return ComparedRows.of(self)
 
     @cached_property
     def changed(self) -> float:
@@ -368,7 +368,7 @@ class KeptModels:
 
 
 @dataclass(frozen=True, eq=False)
-class CompactModels(FullModel, Windowed):
+class CompactModels(StreamedPredictor, Windowed):
     """The full model, and those of n others that levels need."""
 
     count: int  # n
