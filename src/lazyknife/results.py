@@ -56,10 +56,8 @@ class Intervals:
         which rounding might decide the shape of the interval, which hardly ever happens.
     alpha
         The level, or the tuple of levels.
-    index
-        The row labels of the caller's frame, if it had any.
-    backend
-        The library of the caller's frame, such as ``"polars"``; None if the rows were no frame.
+    index, backend
+        The row labels of the caller's frame, and its library, such as ``"polars"``, if it was one.
     certificate
         The coverage guarantee, or a tuple of them, one for each level; None where none is known.
     side
@@ -265,10 +263,8 @@ class Boxes:
         Ends of the boxes, shape (m, outputs); tensors if the rows were a tensor.
     alpha
         The level.
-    index
-        The row labels of the caller's frame, if it had any.
-    backend
-        The library of the caller's frame; None if the rows were no frame.
+    index, backend
+        The row labels of the caller's frame, and its library, if it was one.
     certificate
         The coverage guarantee, for all outputs of a row together.
 
