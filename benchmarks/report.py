@@ -1,4 +1,4 @@
-"""Write the measured files into the docs: four tables and a figure.
+"""Write the measured files into the docs: three tables and a figure.
 
 python -m benchmarks.report
 """
@@ -87,7 +87,6 @@ def tables(page: str) -> str:
     """Return the page with the tables of the measured files."""
     rows, gpu = measured("results")["rows"], measured("gpu")
     made = {
-        "cpu": cpu_table(rows),
         "sizes": sizes_table(rows),
         "gpu": gpu_table(gpu["cases"]),
         "defaults": defaults_table(gpu["defaults"]),

@@ -185,13 +185,15 @@ def against_lines(rows: pd.DataFrame) -> Table:
 
 
 def set_lines(rows: pd.DataFrame) -> Table:
-    """The default's score on each set, and its ratio to the best peer's."""
+    """The default's score on each set that chose nothing, and its ratio to the best peer's."""
     cells: dict[str, dict[int, str]] = {}
     for name, n, found in by_set(rows, "score"):
+        if name != "reporting":
+            continue
         for title, scores in found.reindex(columns=[*METHODS]).iterrows():
             own, peers = scores[DEFAULT], scores.drop(DEFAULT).min()
             text = NONE if own != own else f"{own:.3g} ({own / peers:.2f})"
-            cells.setdefault(f"{title} ({name})", {})[n] = text
+            cells.setdefault(str(title), {})[n] = text
     sizes = sorted({n for found in cells.values() for n in found})
     lines = [(title, *(found.get(n, NONE) for n in sizes)) for title, found in cells.items()]
     return ("set", *(f"n = {n:,}" for n in sizes)), lines
