@@ -143,6 +143,7 @@ def paired(part: pd.DataFrame, method: str, other: str) -> tuple[float, float]:
 # standard deviations of y.
 
 METHODS = (DEFAULT, *STRONG, *NATIVE)
+ALPHA = 0.1
 README = {
     DEFAULT: "`LazyJackknifeRegressor()`, raw columns",
     "mapie_cv_gp": "CV+ around a Gaussian process with a length scale for each feature (MAPIE)",
@@ -154,7 +155,6 @@ README = {
 
 def by_set(rows: pd.DataFrame, measure: str) -> Iterator[tuple[str, int, pd.DataFrame]]:
     """Part, n, and a frame of means over trials: a line for each set, a column for each method."""
-    rows = rows[rows["alpha"] == rows["alpha"].max()]
     rows = rows.assign(
         part=rows["data"].map(part_of),
         set=[heading(*pair) for pair in zip(rows["data"], rows["transform"], strict=True)],
@@ -164,14 +164,15 @@ def by_set(rows: pd.DataFrame, measure: str) -> Iterator[tuple[str, int, pd.Data
         yield str(name), int(n), found[[method for method in METHODS if method in found]]
 
 
-def against_lines(rows: pd.DataFrame) -> Table:
+def against_lines(rows: pd.DataFrame, sets: str = "reporting") -> Table:
     """The default's score over that of each other method, and on how many sets it is better.
 
-    Only on the sets that had no part in choosing the default.
+    By default only on the sets that had no part in choosing the default.
     """
-    heads, lines = ["method"], [[method] for method in METHODS if method != DEFAULT]
+    methods = [method for method in METHODS if method in {*rows["method"]} - {DEFAULT}]
+    heads, lines = ["method"], [[method] for method in methods]
     for name, n, found in by_set(rows, "score"):
-        if name != "reporting":
+        if name != sets:
             continue
         heads.append(f"n = {n:,}")
         for line in lines:
@@ -197,6 +198,20 @@ def set_lines(rows: pd.DataFrame) -> Table:
     sizes = sorted({n for found in cells.values() for n in found})
     lines = [(title, *(found.get(n, NONE) for n in sizes)) for title, found in cells.items()]
     return ("set", *(f"n = {n:,}" for n in sizes)), lines
+
+
+def level_lines(rows: pd.DataFrame) -> Table:
+    """On frames, at each level: the default's score over each other's, and its own coverage."""
+    heads: tuple[str, ...] = ()
+    lines: Lines = []
+    for alpha, part in sorted(rows.groupby("alpha"), reverse=True):
+        aim = f"{1 - float(alpha):.0%}"
+        (_, *sizes), found = against_lines(part, "frames")
+        heads = ("aim", "method", *sizes)
+        own = part[part["method"] == DEFAULT].groupby("n")["coverage"].mean()
+        lines += [(aim, *line) for line in found]
+        lines.append((aim, "coverage of the default", *(f"{share:.3f}" for share in own)))
+    return heads, lines
 
 
 def readme_lines(rows: pd.DataFrame) -> Table:
@@ -301,4 +316,6 @@ SPECIAL: dict[str, Callable[[Path], str]] = {
     "readme": _from("tables", readme_lines),
     "tables_against": _from("tables", against_lines),
     "tables_sets": _from("tables", set_lines),
+    "frames_sets": _from("frames", lambda rows: set_lines(rows[rows["alpha"] == ALPHA])),
+    "frames_against": _from("frames", level_lines),
 }
