@@ -160,8 +160,7 @@ def certify(
         The paper's stability: the two models of its condition differ by more than ν/2 with
         probability at most η. Assumed, or measured by ``audit_stability``.
     n_parameters
-        Number of trained weights; it sharpens the bound of ``Perturbed`` in the l2 norm. With more
-        weights than rows no coins are tossed to choose λ.
+        Number of trained weights; it sharpens the bound of ``Perturbed`` in the l2 norm.
     confidence
         Certify the coverage of a given training set instead of the average over training sets: that
         of this share of all sets. For constructions ``"split"`` and ``"cv+"``.
