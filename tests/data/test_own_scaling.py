@@ -8,7 +8,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import lazyknife as lk
 from lazyknife.data.own_scaling import SHIFT, FeatureScales, own_scales, without
 from reference import Array, assert_close
 
@@ -135,28 +134,6 @@ def test_columns_far_from_0_have_a_frame() -> None:
 
 
 # Whole fits.
-
-
-def problem(seed: int, n: int = 24) -> tuple[Array, Array, Array]:
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n + 40, 3))
-    y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=n + 40)
-    return X[:n], y[:n], X[n:]
-
-
-def ends(X: Array, y: Array, new: Array) -> Array:
-    model = lk.LazyJackknifeRegressor(random_state=0, alpha=0.2).fit(X, y)
-    ends: Array = model.predict_interval(new).to_numpy()
-    return ends
-
-
-def test_units_that_are_powers_of_2_and_shifts_by_multiples_of_them_change_nothing() -> None:
-    X, y, new = problem(0)
-    units, shifts = np.array([2.0**10, 2.0**-7, 1.0]), np.array([64.0, -3.0, 1024.0])
-    expected = ends(X, y, new)
-    np.testing.assert_allclose(
-        ends((X + shifts) * units, y, (new + shifts) * units), expected, rtol=1e-6, atol=1e-6
-    )
 
 
 def test_codes_of_categories_are_left_as_they_are() -> None:

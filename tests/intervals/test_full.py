@@ -165,28 +165,6 @@ def test_the_lazy_step_takes_the_form(n: int, form: type) -> None:
             assert_close(got, twin + base_column, 1e-7)
 
 
-@pytest.mark.parametrize("n", [9, 25])
-def test_rows_that_are_never_left_out_are_not_compared(n: int) -> None:
-    torch.manual_seed(0)
-    module, (X, y), left = mlp((3,), "tanh")(3), linear(n), n - 3
-    new = linear(2, seed=1)[0]
-    J, J_new = (reference.jacobian(module, torch.from_numpy(rows)) for rows in (X, new))
-    base, base_new = (reference.outputs(module, torch.from_numpy(rows)) for rows in (X, new))
-    step = LazyStep(0.3, construction="full", seed=5)
-    found = step.models(linearise(module, here(X), machine=MACHINE), here(X), here(y), left)
-    _, lower, upper = ends(found, new, [1, 4])
-    for row, start, low, high in zip(J_new, base_new, lower, upper, strict=True):
-        gap = 1e-6 * (high - low)
-        inside = np.concatenate([low + gap, high - gap]) - start
-        outside = np.concatenate([low - gap, high + gap]) - start
-        for candidates, accepted in ((inside, True), (outside, False)):
-            found_scores = reference.candidate_scores(J, y - base, row, candidates, 0.3, True)
-            scores = np.reshape(found_scores, (-1, n + 1, len(candidates)))[0]
-            counts = (scores[:left] >= scores[-1]).sum(axis=0)
-            assert ((counts >= [1, 4, 1, 4]) == accepted).all()
-    assert len(found.residuals) == len(found.training_residuals) == left
-
-
 def test_beyond_1000_rows_a_part_chooses_for_one_network() -> None:
     X, y = linear(1010)
     terms: dict[str, Any] = {"construction": "full", "random_state": 0, "device": MACHINE.device}

@@ -129,20 +129,6 @@ def test_windows_give_the_ends_of_all_models(
     assert_windows(loo, new, [kappa(alpha, len(loo.residuals)), 3, 0])
 
 
-@pytest.mark.parametrize("scaled", [True, False])
-def test_minmax_in_parts_is_that_of_all_models(scaled: bool) -> None:
-    X, y = rows_of(90, 4, seed=2)
-    passes = passes_of(X, 20, True, scaled)
-    loo = passes.models(X, y, torch.arange(20, 90))
-    new, ranks = rows_of(9, 4, seed=3)[0], [2, 0, 9]
-    full = loo.scaled(new)
-    margins = kth_largest(loo.scores, ranks) * full.scales * (1 + full.stretch)[:, None]
-    _, lower, upper = minmax(loo, new, ranks)
-    middle = full.each + full.shift.expand(len(new))[:, None]
-    assert torch.allclose(lower, middle.amin(dim=1)[:, None] - margins, rtol=1e-7)
-    assert torch.allclose(upper, middle.amax(dim=1)[:, None] + margins, rtol=1e-7)
-
-
 @dataclass(frozen=True)
 class Plain:
     """Features that are the numbers themselves, so that they have no errors."""
@@ -298,21 +284,6 @@ def test_a_leverage_that_rounds_to_one_has_an_infinite_score(ends: Any) -> None:
     _, lower, upper = ends(lost, rows_of(5, 3, seed=1)[0], [1, 4])
     assert bool((lower[:, 0] == -torch.inf).all() and (upper[:, 0] == torch.inf).all())
     assert bool(torch.isfinite(lower[:, 1]).all() and torch.isfinite(upper[:, 1]).all())
-
-
-@pytest.mark.parametrize("power", [-1000, -100, 400])
-def test_windows_of_widths_of_any_size(power: int) -> None:
-    X, y = rows_of(60, 3, seed=0)
-    passes = passes_of(X, 10, True, scaled=True)
-    assert passes.shape is not None
-    loo = passes.models(X, y, torch.arange(10, 60))
-    trees = [
-        replace(each, values=2.0**power * each.values)
-        for each in (passes.shape.low, passes.shape.high)
-    ]
-    shape = QuantileShape(*trees, 2.0**power * passes.shape.floor)
-    tiny = replace(loo, passes=replace(passes, shape=shape))
-    assert_windows(tiny, rows_of(7, 3, seed=1)[0], [1, 5])
 
 
 @pytest.mark.parametrize("construction", [plus, minmax])

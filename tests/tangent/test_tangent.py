@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +25,6 @@ from lazyknife.tangent import (
     moved_outputs,
 )
 from lazyknife.tangent.capture import LAYERS
-from lazyknife.tangent.parts import Part
 from lazyknife.tangent.tangent import make_tangent
 from machines import MACHINE, here
 from reference import assert_close
@@ -150,45 +147,6 @@ def test_a_second_use_of_a_weight_is_found_though_the_first_rows_hide_it(scale: 
     module = Net(lambda net, x: scale * net.used(x), used=used)
     X[:2] = -X[:2].abs()
     check_against_twin(linearise(module, X, machine=MACHINE), module, X, X[2:])
-
-
-def bytes_of(parts: Sequence[Part]) -> int:
-    return sum(v.nbytes for part in parts for v in vars(part).values() if isinstance(v, Tensor))
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_features_are_kept_as_long_as_they_fit(name: str) -> None:
-    module, X, _ = network(name)
-    needed = bytes_of(linearise(module, X, machine=MACHINE).features(X).parts)
-    for budget, kept in ((2 * needed, True), (2 * needed - 1, False)):
-        tangent = linearise(module, X, machine=replace(MACHINE, budget=budget))
-        assert (tangent.features(X).parts is not None) is kept
-
-
-def snapshot(module: nn.Module) -> dict[str, Any]:
-    return {
-        "weights": {name: value.clone() for name, value in module.state_dict().items()},
-        "modes": [part.training for part in module.modules()],
-        "frozen": [p.requires_grad for p in module.parameters()],
-    }
-
-
-@pytest.mark.parametrize("name", ["dense", "prelu", "control flow on values"])
-def test_the_users_module_is_left_alone(name: str) -> None:
-    module = nn.Sequential(mlp((4,))(3), nn.Dropout(0.5)) if name == "dense" else network(name)[0]
-    X, before = rows(6, 3), copy.deepcopy(snapshot(module))
-    tangent = linearise(module, X, machine=MACHINE)
-    features = tangent.features(X)
-    tangent.kernel(features, features)
-    moves = tangent.pull(features, here(np.eye(6)))
-    moved_outputs(tangent.module, moves, MACHINE.put(X))
-
-    after = snapshot(module)
-    assert all(p.dtype == torch.float32 and p.grad is None for p in module.parameters())
-    torch.testing.assert_close(after, before, rtol=0, atol=0)
-    for seen in (module, tangent.module):
-        assert not any(part._forward_hooks for part in seen.modules())
-    assert not any(part.training for part in tangent.module.modules())
 
 
 def test_it_works_under_no_grad_and_hooks_are_removed_when_the_network_raises() -> None:
