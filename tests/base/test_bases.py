@@ -1,7 +1,6 @@
 """Every base: nothing outside is touched, the seed decides, bad settings are refused."""
 
 import copy
-import math
 import subprocess
 import sys
 
@@ -107,20 +106,15 @@ BAD = [
     (DPSGD, {"epsilon": "1"}, TypeError, "epsilon"),
     (DPSGD, {"epsilon": 1e-300}, ValueError, r"epsilon=1e-300.*from 1e-06 to 500.*Public\(\)"),
     (DPSGD, {"epsilon": 1e300}, ValueError, r"epsilon=1e\+300.*protect nothing.*math\.inf"),
-    (DPSGD, {"delta": 1.0}, ValueError, "delta"),
     (DPSGD, {"delta": 1e-16}, ValueError, "delta=1e-16.*from 1e-10 to 1.*Rounding"),
     (DPSGD, {"batch_size": 2.5}, TypeError, "batch_size"),
     (DPSGD, {"max_grad_norm": -1}, ValueError, "max_grad_norm"),
     (DPSGD, {"noise_multiplier": 1e-300}, ValueError, r"noise_multiplier=1e-300.*math\.inf"),
-    (DPSGD, {"noise_multiplier": 1e300}, ValueError, r"noise_multiplier=1e\+300.*Public\(\)"),
     (Perturbed, ASSERTED | {"sensitivity": 0.0}, ValueError, "sensitivity"),
-    (Perturbed, ASSERTED | {"epsilon": math.inf}, ValueError, "epsilon"),
-    (Perturbed, ASSERTED | {"epsilon": 1e-300}, ValueError, "epsilon=1e-300.*from 1e-12"),
     (Perturbed, ASSERTED | {"epsilon": 1e300}, ValueError, "epsilon=.*protect nothing"),
     (Perturbed, ASSERTED | {"norm": "l3"}, ValueError, "norm='l3'.*'l2'"),
     (Split, {"fraction": 1.0}, ValueError, "fraction"),
     (Plain, {"epochs": -1}, ValueError, "epochs"),
-    (Plain, {"batch_size": 0}, ValueError, "batch_size"),
     (Plain, {"lr": "fast"}, TypeError, "lr"),
 ]
 
