@@ -87,6 +87,15 @@ def test_ends_that_a_pair_cannot_reach_become_infinite_or_the_bounds():
     assert upper == math.inf
 
 
+def test_a_falling_function_exchanges_the_sides():
+    rising, falling = (
+        find_target(pair, None).check(Y)
+        for pair in ((np.sqrt, np.square), (np.reciprocal, np.reciprocal))
+    )
+    for side, other in (("both", "both"), ("lower", "upper"), ("upper", "lower")):
+        assert (rising.side(side), falling.side(side)) == (side, other)
+
+
 @pytest.mark.parametrize("sign", [1, -1])
 def test_ends_on_another_branch_of_the_inverse_become_infinite(sign):
     """1/y of y > 0 never reaches −0.1, but the inverse of −0.1 is −10, below the other end."""
