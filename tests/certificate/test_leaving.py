@@ -122,10 +122,6 @@ COVERAGES = [0.9, 0.95, 0.99, 0.9974, 0.998, 0.9985, 0.99905, 0.9995]
         *((c, {"construction": "plus"}) for c in COVERAGES),
         *((c, {"construction": "auto"}) for c in COVERAGES[::3]),
         *((c, {"construction": k}) for c in COVERAGES[::3] for k in ("minmax", "full", "split")),
-            (c, {"construction": k})
-            for c in COVERAGES[::3]
-            for k in ("auto", "minmax", "full", "split")
-        ),
         (0.9985, {"network": QUICK, "base": Public()}),
         (0.9985, {"network": lk.mlp((4,)), "base": Split(0.5)}),
         (0.9, {"base": Split(0.5)}),
