@@ -18,7 +18,7 @@ from lazyknife import compare_methods
 from lazyknife.compare import PROCESS
 from lazyknife.data.scaling import symlog
 from lazyknife.estimators.fit_input import Seeds
-from lazyknife.estimators.mapie import Conformalized, MapieRegressor
+from lazyknife.estimators.mapie import MapieRegressor
 from lazyknife.intervals import CONSTRUCTIONS, kappa
 from rows import linear
 
@@ -157,19 +157,6 @@ def test_another_level_needs_another_fit():
     assert model.fit(X, y).predict_interval(X).alpha == 0.3
 
 
-class SmallBlocks(Conformalized):
-    rows_at_once = 7
-
-
-def test_rows_are_predicted_in_blocks_alike():
-    X, y = linear(30)
-    model = mapie("ridge", random_state=0).fit(X, y)
-    assert model.loo_.rows_at_once > 1000
-    whole = model.predict_interval(X)
-    model.loo_ = SmallBlocks(**vars(model.loo_))
-    np.testing.assert_allclose(model.predict_interval(X).to_numpy(), whole.to_numpy(), rtol=1e-12)
-
-
 def test_without_mapie_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "mapie.regression", None)
     with pytest.raises(ImportError, match=r"pip install mapie"):
@@ -178,17 +165,14 @@ def test_without_mapie_the_error_says_what_to_install(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore:The optimal value found")
 def test_a_gaussian_process_has_a_length_scale_for_each_feature_in_any_unit():
-    X, y = linear(30)
-    units = [1.0, 1000.0, 1e-3]
-    fitted = [seeded("gp", 0).fit(rows, y) for rows in (X, X * units)]
-    assert fitted[0][-1].kernel_.k1.k2.length_scale.shape == (3,)
-    np.testing.assert_allclose(fitted[0].predict(NEW), fitted[1].predict(NEW * units), rtol=1e-2)
+    (X, y), units = linear(30), [1.0, 1000.0, 1e-3]
+    one, other = (seeded("gp", 0).fit(rows, y) for rows in (X, X * units))
+    assert one[-1].kernel_.k1.k2.length_scale.shape == (3,)
+    np.testing.assert_allclose(one.predict(NEW), other.predict(NEW * units), rtol=1e-2)
 
 
 def test_peers_can_be_compared_on_a_table():
-    X, y = linear(60)
     models = {name: mapie(name, scaling="standardize") for name in ("ridge", "mean")}
-    found = compare_methods(X, y, models, folds=2, jobs=1)
-    assert (found["error"] == "").all()
-    assert (found["warning"] == "").all()
+    found = compare_methods(*linear(60), models, folds=2, jobs=1)
+    assert (found[["error", "warning"]] == "").all(axis=None)
     assert found["certified"].notna().all()  # the pooled scaling is no leak
