@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -59,22 +60,17 @@ while True:
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals")
-@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_a_fit_that_is_ended_leaves_no_files(tmp_path: Path, end: signal.Signals) -> None:
-    environment = {**os.environ, "TMPDIR": str(tmp_path), "HOME": str(tmp_path)}
-    with subprocess.Popen(
-        [sys.executable, "-c", ENDLESS],
-        cwd=tmp_path,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as running:
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGINT", "SIGTERM"])
+def test_a_fit_that_is_ended_leaves_no_files(tmp_path: Path, name: str) -> None:
+    environment = os.environ | {"TMPDIR": str(tmp_path), "HOME": str(tmp_path)}
+    pipes: dict[str, Any] = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
+    command = [sys.executable, "-c", ENDLESS]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, text=True, **pipes) as running:
         assert running.stdout is not None
         assert running.stdout.readline() == "fitting\n"
         time.sleep(1.0)  # into a fit
-        running.send_signal(end)
+        running.send_signal(end := signal.Signals[name])
         _, errors = running.communicate(timeout=120)
     assert running.returncode == -end
-    assert ("KeyboardInterrupt" in errors) == (end == signal.SIGINT)
+    assert ("KeyboardInterrupt" in errors) == (name == "SIGINT")
     assert sorted(tmp_path.rglob("*")) == []
