@@ -239,13 +239,11 @@ def new_network(features):
     return Own()
 
 
-# Settings that have to be passed again, made anew each time.
 GIVEN = {
     "module": lambda: {"network": own_network()},
     "a hook": lambda: {"network": hooked_network()},
     "a method": lambda: {"network": network_with_a_method_of_its_own()},
     "candidates": lambda: {"network": [own_network(), SMALL, lk.wide(kernel)]},
-    "kernel": lambda: {"network": lk.wide(kernel)},
     "kernel, full": lambda: {"network": [lk.wide(kernel), own_network()], "construction": "full"},
     "parameters": lambda: {"network": own_network(), "parameters": only_head},
     "loss": lambda: {"loss": OwnLoss(), "ridge": 1.0},
@@ -324,21 +322,17 @@ def test_other_settings_than_those_of_the_fit_are_refused(saved, given, message,
         reloaded(model, **{"network": saved()} | given)
 
 
-TRANSFORMERS = {
-    "pipeline": make_pipeline(RobustScaler(), PowerTransformer()),
-    "function": FunctionTransformer(np.tanh),
-}
-
-
-@pytest.mark.parametrize("name", TRANSFORMERS)
-def test_other_transformers_are_passed_fitted(name, reloaded):
-    model = lazy(network=SMALL, scaling=TRANSFORMERS[name]).fit(X, y, X_pool=NEW)
+@pytest.mark.parametrize(
+    "transformer", [make_pipeline(RobustScaler(), PowerTransformer()), FunctionTransformer(np.tanh)]
+)
+def test_other_transformers_are_passed_fitted(transformer, reloaded):
+    model = lazy(network=SMALL, scaling=transformer).fit(X, y, X_pool=NEW)
     with pytest.raises(ValueError, match=r"with scaling \(fitted, of class [PF]"):
         reloaded(model)
     assert_same(model, reloaded(model, scaling=model.scaling_.transformer))
-    if name != "function":
+    if hasattr(transformer, "steps"):
         with pytest.raises(ValueError, match="is not what the model was fitted with"):
-            reloaded(model, scaling=clone(TRANSFORMERS[name]).fit(X))
+            reloaded(model, scaling=clone(transformer).fit(X))
 
 
 def test_what_cannot_be_saved_leaves_the_old_file(tmp_path):
@@ -536,7 +530,7 @@ def test_devices_are_replaced_and_budgets_fit_the_memory_that_is_there(saved):
 
 def test_names_of_files(tmp_path):
     model = fitted("one network")
-    for name in ("\ud800.lk", "a\0b.lk"):
+    for name in ("a\0b.lk", *["\ud800.lk"] * (os.name == "posix")):
         for call in (model.save, lk.LazyJackknifeRegressor.load):
             with pytest.raises(ValueError, match=r"^'.*' is not the name of a file \(.*\)$"):
                 call(tmp_path / name)
