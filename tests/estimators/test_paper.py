@@ -32,24 +32,6 @@ def test_settings_of_the_base_and_of_the_estimator_are_passed_on():
         lk.DPLazyPI(alhpa=0.1)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"readout": "tangent"},
-        {"readout": "tangent", "construction": "full"},
-        {"construction": "minmax"},
-        {"readout": "tangent", "loss": "huber"},
-        {"readout": "tangent", "ridge": "auto", "fit_intercept": True, "widths": "leverage"},
-        {"scaling": "symlog", "bounds": (-9.0, 9.0), "n_starts": 2},
-    ],
-)
-def test_every_setting_of_the_estimator_can_be_given(settings):
-    model = paper(**settings).fit(X, Y)
-    assert model.base_.details["method"] == "dpsgd"
-    assert model.certificate_.coverage > 0.5
-    assert len(model.predict_interval(NEW)) == 12
-
-
 class Placed(nn.Linear):
     """A network that keeps where it was moved."""
 
