@@ -12,7 +12,7 @@ from sklearn.gaussian_process import kernels as gp
 from torch import Tensor
 
 import lazyknife as lk
-from lazyknife.choosing.rows import draw_part
+from lazyknife.choosing.rows import draw_part, rows_apart
 from lazyknife.data.own_scaling import SHIFT
 from lazyknife.estimators.fit_input import Seeds
 from lazyknife.networks import DEFAULT, mlp, wide
@@ -284,8 +284,10 @@ def test_moved_networks_of_many_rows_leave_out_those_that_do_not_choose(construc
     X, y, X_new, _ = data(1, 1101, 2)
     terms = {"construction": construction, "readout": "network", "widths": "constant"}
     model = fitted(X, y, network=mlp((2,)), **terms)
-    assert len(model.loo_.residuals) == 165
+    rest, _ = rows_apart(len(y), model.seeds_.lazy)
+    assert len(model.loo_.residuals) == len(rest) == 165
     assert np.isfinite(model.predict_interval(X_new[:5]).to_numpy()).all()
+    assert f"n = {165}" in model.certificate_.subject
 
 
 def test_models_whose_scale_a_far_row_exceeds_are_conceded() -> None:
