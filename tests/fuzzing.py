@@ -3,8 +3,6 @@
 ``make test`` runs the same few cases every time, ``make fuzz`` many new ones.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import traceback

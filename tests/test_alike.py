@@ -1,7 +1,5 @@
 """What the comparison of drawings and pages forgives, and what it does not."""
 
-from __future__ import annotations
-
 import re
 from contextlib import nullcontext
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How the modules hang together: order of imports, what the engine needs, the public surface."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys

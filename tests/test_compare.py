@@ -1,7 +1,5 @@
 """Comparisons of methods: the folds, what is measured on them, and the methods themselves."""
 
-from __future__ import annotations
-
 import math
 import re
 from pathlib import Path

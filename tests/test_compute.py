@@ -1,7 +1,5 @@
 """Devices and budgets of memory, and loops that stay within them."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The README and the pages: their snippets run and their numbers come from committed results."""
 
-from __future__ import annotations
-
 import re
 import runpy
 import shutil

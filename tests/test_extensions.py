@@ -3,8 +3,6 @@
 What each class below says is all that an addition takes: one file and one entry.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Losses: derivatives, links, tails, and the targets that they refuse."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

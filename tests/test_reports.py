@@ -1,7 +1,5 @@
 """HTML reports from Python: the pages of intervals and of a model, and what they need."""
 
-from __future__ import annotations
-
 import re
 import sys
 

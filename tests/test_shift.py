@@ -1,7 +1,5 @@
 """The check of exchangeability: what it finds, what it names, and how often it errs."""
 
-from __future__ import annotations
-
 import datetime
 import itertools
 

@@ -1,7 +1,5 @@
 """Pieces of work on threads and in processes: the same results, and no setting is changed."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Every leave-one-out model equals the full-data model of a fresh fit on its own rows."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

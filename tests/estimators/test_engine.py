@@ -1,7 +1,5 @@
 """The central equality: everything the lazy step hands on, against explicit refits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -69,6 +69,7 @@ def test_the_papers_settings():
     assert {name: value for name, value in settings.items() if value != defaults[name]} == {
         "network": lk.mlp((64, 64)),
         "ridge": 10.0,
+        "construction": "plus",
         "widths": "constant",
         "readout": "network",
         "fit_intercept": False,

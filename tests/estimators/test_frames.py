@@ -1,7 +1,5 @@
 """Frames as they come: exact leave-one-out models, the certificate, the caller's library."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

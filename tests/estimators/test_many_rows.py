@@ -1,7 +1,5 @@
 """Sketches of more rows than choices look at: chosen ridges, folds and sizes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """MAPIE behind ``predict_interval``: against explicit numpy."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

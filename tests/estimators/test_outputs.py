@@ -1,7 +1,5 @@
 """Boxes for several outputs: explicit refits, exact coverage of bags, planted errors."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Choices on a part of the rows: no leak, coverage with mutants, and the edges of the settings."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

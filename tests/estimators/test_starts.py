@@ -1,7 +1,5 @@
 """The mean of several networks with random starts of their own."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """The lazy step: which form it takes, what it refuses, and what rounding costs it."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Callable

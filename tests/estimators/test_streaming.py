@@ -1,7 +1,5 @@
 """Rows in batches, and rows as tensors: the same intervals in the caller's own container."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

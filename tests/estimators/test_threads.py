@@ -1,7 +1,5 @@
 """Predictions change nothing that another call can see, and fits in threads are independent."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

@@ -1,7 +1,5 @@
 """Drawn data and settings: every fit gives intervals without NaN, or an error that says why."""
 
-from __future__ import annotations
-
 import inspect
 import math
 import re
