@@ -117,3 +117,28 @@ def test_weights_account_for_a_shift_and_the_warning_names_them(folder):
 def test_questions_that_cannot_be_answered_are_one_line(folder, options, message):
     assert message in fail(*predict("--drop", "name", *options, **MIXED))
     assert not (folder / "out.csv").exists()
+
+
+def test_whole_clusters_are_left_out_at_once_or_for_a_saved_model(folder):
+    rng = np.random.default_rng(0)
+    school, x = np.repeat([f"s{k}" for k in range(20)], 6), rng.normal(size=120)
+    frame = pd.DataFrame({"school": school, "x": x, "y": x + np.repeat(rng.normal(size=20), 6)})
+    frame.loc[3, "y"] = np.nan
+    train, test = frame[:90], frame[90:]
+    train.to_csv("train.csv", index=False)
+    test.to_csv("test.csv", index=False)
+    printed = run(*predict("--clusters", "school")).stdout
+    kept = train.dropna()
+    model = lk.LazyJackknifeRegressor(random_state=0)
+    model.fit(kept[["x"]], kept["y"], clusters=kept["school"])
+    expected = model.predict_interval(test[["x"]])
+    found = pd.read_csv("out.csv")
+    np.testing.assert_allclose(found["upper"], expected.upper, rtol=1e-9)
+    assert "for any new row of a new cluster" in " ".join(printed.split())
+    run("fit", "train.csv", "--target", "y", "--model", "m.lk", "--clusters", "school")
+    test.drop(columns="school").to_csv("new.csv", index=False)
+    succeed("predict", "new.csv", "--model", "m.lk", "--output", "saved.csv")
+    pd.testing.assert_frame_equal(pd.read_csv("saved.csv"), found)
+    assert "no column 'scool': did you mean 'school'?" in fail(*predict("--clusters", "scool"))
+    train.assign(school=train["school"].where(train.index > 0)).to_csv("train.csv", index=False)
+    assert "clusters has no label for row 0" in run(*predict("--clusters", "school")).stderr

@@ -107,8 +107,9 @@ def fit_model(
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ShiftWarning)  # the outcome says it
-        pool, y = None if new_rows is None else new_rows.X, rows.y / given["unit"]
-        model.fit(rows.X, y, X_pool=pool, groups=groups or None)
+        pool = None if new_rows is None or roles.clusters else new_rows.X
+        y = rows.y / given["unit"]
+        model.fit(rows.X, y, X_pool=pool, groups=groups or None, clusters=rows.clusters)
     # Medians, categories or scales may come from the rows of both files together.
     pooled_with = "" if new is None or model.scaling_.pool is None else new.name
     known = {

@@ -102,8 +102,10 @@ READING = table(
     sheet=(str | None, None, "Sheet of an Excel file; by default the first."),
 )
 GROUPS = "Column of groups, or several as A,B: coverage in each group; they remain features."
+CLUSTERS = "Column of clusters: guarantee rows of new ones; it is not a feature."
 GROUPED: Options = {
-    "groups": (Annotated[str | None, option(GROUPS, FILES, metavar="COLUMN[,COLUMN]")], None)
+    "groups": (Annotated[str | None, option(GROUPS, FILES, metavar="COLUMN[,COLUMN]")], None),
+    "clusters": (Annotated[str | None, option(CLUSTERS, FILES, **COLUMN)], None),
 }
 SIDE = "Ends of the intervals; a limit has the level for itself"
 QUANTILES = "Quantiles of predictive distributions, such as 0.1,0.5,0.9, as further columns."
@@ -222,7 +224,8 @@ def formats_of(given: Mapping[str, Any]) -> Formats:
 def roles_of(target: str | None, id_column: str | None, given: Mapping[str, Any]) -> Roles:
     """Return the columns that the options name."""
     drop = tuple(name for name in given["drop"] or () if name != id_column)  # no feature anyway
-    return Roles(target, id_column, drop, tuple(given["categorical"] or ()))
+    categorical = tuple(given["categorical"] or ())
+    return Roles(target, id_column, drop, categorical, given.get("clusters"))
 
 
 def levels_of(given: Mapping[str, Any]) -> list[float]:

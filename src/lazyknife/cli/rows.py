@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import TableError, counted, quoted, quoted_list
-from .read_table import UNNAMED, Formats, Source, rows_of, type_columns
+from .read_table import UNNAMED, Formats, Source, rows_of, texts_of, type_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,6 +26,7 @@ class Roles(NamedTuple):
     id_column: str | None = None
     drop: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
+    clusters: str | None = None
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Rows:
     formats: Formats
     notes: list[str]  # what was guessed and done, one sentence each
     quantiles: pd.DataFrame | None = None  # that were asked for
+    clusters: pd.Series | None = None  # a label for each row
 
     def __getitem__(self, places: Any) -> Rows:
         """Return some of the rows."""
@@ -90,6 +92,7 @@ def check_names(train: Source, new: Source | None, roles: Roles) -> None:
     for flag, names, columns in (
         ("--drop", roles.drop, (*train.columns, *last.columns)),
         ("--categorical", roles.categorical, train.columns),
+        ("--clusters", [roles.clusters] if roles.clusters else [], train.columns),
         ("--id", ids, last.columns),
     ):
         for name in names:
@@ -109,18 +112,23 @@ def read_training(
 
     sources, target = [train] if new is None else [train, new], str(roles.target)
     whole = [rows_of(source) for source in sources]
-    used = [name for name in train.columns if name not in (*roles.drop, roles.id_column)]
+    others = (*roles.drop, roles.id_column, roles.clusters)  # that are no features
+    used = [name for name in train.columns if name not in others]
     frames = [frame[[name for name in used if name in frame]] for frame in whole]
     frames[1:] = [frame.drop(columns=target, errors="ignore") for frame in frames[1:]]
     typed = type_columns(frames, [s.name for s in sources], formats, roles.categorical)
     notes = [note for source in sources for note in source.notes] + typed.notes
-    rows = typed.frames[0]
+    rows, clusters = typed.frames[0], None
+    if roles.clusters:
+        labels = texts_of(whole[0], roles.clusters, formats)
+        clusters = whole[0][roles.clusters] if labels is None else labels
     present = rows[target].notna()
     if not present.all() and present.any():
         lacking = counted(int((~present).sum()), "row")
         about = "the certificate is about rows that have a target"
         notes.append(f"{train.name}: {lacking} without a target left out; {about}.")
         rows = rows[present].reset_index(drop=True)
+        clusters = None if clusters is None else clusters[present]
     y = target_of(rows[target], train.name)
     if len(y) < FEWEST_ROWS:
         raise TableError(f"{train.name}: {len(y)} rows are too few: give at least {FEWEST_ROWS}")
@@ -133,10 +141,10 @@ def read_training(
         if values.isna().any():
             notes.append(f"{name}: {counted(int(values.isna().sum()), 'missing value')}.")
     ids = whole[0][id_column] if id_column in train.columns else None
-    training = Rows(rows[features], y, ids, typed.formats, notes)
+    training = Rows(rows[features], y, ids, typed.formats, notes, clusters=clusters)
     if new is None:
         return training, None
-    known = (*train.columns, *roles.drop, roles.id_column)
+    known = (*train.columns, *others)
     ignored = [name for name in new.columns if name not in known]
     if ignored:
         notes.append(f"{new.name}: {quoted_list(ignored)} ignored: {train.name} has none.")

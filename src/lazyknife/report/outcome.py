@@ -131,6 +131,11 @@ class Outcome:
         return self.shift.clear and not self.weighted
 
     @property
+    def clustered(self) -> bool:
+        """Whether it is about rows of new clusters: how their coverage varies is not known."""
+        return getattr(self.model, "clusters_", None) is not None
+
+    @property
     def levels(self) -> list[Intervals]:
         """The intervals of each level."""
         whole = self.sample.intervals
@@ -158,9 +163,9 @@ class Outcome:
             size, loss = ("mean width", "interval score") if part.side == "both" else (size, loss)
             found.append((f"{size}, {level}", in_figures(width)))
             if not np.isnan(share):
-                error = math.sqrt(share * (1 - share) / count)
+                error = f" ± {math.sqrt(share * (1 - share) / count):.3f}" * (not self.clustered)
                 found += [
-                    (f"coverage of the new rows, {level}", f"{share:.3f} ± {error:.3f}"),
+                    (f"coverage of the new rows, {level}", f"{share:.3f}{error}"),
                     (f"{loss}, {level}", in_figures(score)),
                 ]
         return found + [(k, in_figures(v / count)) for k, v in self.sample.scores.items()]
@@ -199,8 +204,8 @@ class Outcome:
             self.levels, self.certificates, self.sample.sums[2], strict=True
         ):
             models = len(self.model.loo_.residuals)
-            if self.weighted:
-                continue  # how much weighted coverage varies is not known
+            if self.weighted or self.clustered:
+                continue  # how much coverage varies is not known
             if one.coverage and is_too_low(covered, count, one.coverage, models):
                 short.append(
                     f"COVERAGE BELOW THE CERTIFICATE at alpha = {part.alpha:g}: "
@@ -229,6 +234,7 @@ class Outcome:
         return (
             f"Expect {about} of new values {inside}; guaranteed: {least}, whatever the "
             f"distribution{', in each group' if self.groups else ''}"
+            f"{', for rows of new clusters' if self.clustered else ''}"
             f"{', if the estimated weights are right' if self.weighted else ''}."
         )
 
