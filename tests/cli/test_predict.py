@@ -50,9 +50,9 @@ def test_options_are_the_settings_of_the_library():
     }
     only_python = {"parameters", "features", "memory_budget", "encoding", "base"}
     assert names == set(signature) - only_python
-    for name, (_, default) in opt.SETTINGS.items():
-        if name in signature and default is not None:
-            assert default == signature[name].default
+    given = {name: default for name, (_, default) in opt.SETTINGS.items()} | {"verbose": False}
+    found = opt.settings_of(given)
+    assert found == {name: signature[name].default for name in found} | DEFAULTS
     kinds = (lk.DPSGD, lk.Perturbed, lk.Public, lk.Split, lk.Plain)
     settings = {field.name for kind in kinds for field in fields(kind)} - {"training"}
     assert settings == set(opt.BASES) - {"base"}
@@ -60,7 +60,7 @@ def test_options_are_the_settings_of_the_library():
         "construction": CONSTRUCTIONS,
         "widths": WIDTHS,
         "loss": LOSSES,
-        "target_transform": TARGETS,
+        "target_transform": ("auto", *TARGETS, "none"),
     }.items():
         assert choices(opt.SETTINGS[name]) == list(known)
     assert choices(opt.BASES["base"]) == list(BASES)

@@ -242,7 +242,7 @@ def outcome_of(certificate=CERTIFIED, unlike=False):
     names = {"n_features_in_": 2, "row_shape_": (2,), "n_samples_fit_": 30}
     names |= {"self_check": lambda alpha: f"checked at {alpha}"}
     model = SimpleNamespace(**names, loo_=SimpleNamespace(residuals=y[:30]))
-    return Outcome(sample, [certificate], shift, model, "price", [])
+    return Outcome(sample, [certificate], shift, model, ["price"], [])
 
 
 def judged(certificate, unlike=False):

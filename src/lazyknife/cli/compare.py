@@ -86,7 +86,7 @@ def compare(
     check_outputs(output, given["html"], given["figure"], [data])
     for name in methods or ():
         check_choice("method", name, NAMES)
-    formats, roles = opt.formats_of(given), opt.roles_of(target, None, given)
+    formats, roles = opt.formats_of(given), opt.roles_of([target], None, given)
     source = open_source(data, formats)
     check_names(source, None, roles)
     rows, _ = read_training(source, None, roles, formats)

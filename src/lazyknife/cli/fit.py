@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,14 +21,13 @@ from .rows import (
     check_has,
     check_known,
     check_names,
-    group_columns,
+    named,
     read_batches,
     read_training,
 )
 
 if TYPE_CHECKING:
     from ..certificate import Certificate
-    from ..estimators.lazy import LazyJackknifeRegressor
 
 KINDS = ".csv, .csv.gz, .tsv, .parquet or .xlsx; - is standard input"
 COPIES = 3  # of a file in memory: as it is read, as columns, and as numbers
@@ -37,7 +36,7 @@ LAYOUT = ("sep", "encoding", "sheet")  # formats that decide which columns a fil
 # What the command knows of a model that was saved in Python: target and its unit, names of rows,
 # columns that are no features, how files are written.
 UNKNOWN: dict[str, Any] = {
-    **{"target": None, "unit": 1.0, "id": None, "unused": [], "formats": {}, "groups": []}
+    **{"targets": [], "unit": 1.0, "id": None, "unused": [], "formats": {}, "groups": []}
 }
 
 
@@ -45,7 +44,7 @@ UNKNOWN: dict[str, Any] = {
 @opt.with_options(opt.DATA, opt.GROUPED, opt.READING, opt.SETTINGS, opt.BASES)
 def fit(
     train: Annotated[Path, typer.Argument(help=f"Training rows: {KINDS}.", metavar="TRAIN")],
-    target: opt.Target,
+    target: opt.Targets,
     model: Annotated[Path, option("File for the model (.lk).", FILES, "--model", "-m")],
     id_column: opt.Id = None,
     **given: Any,
@@ -76,11 +75,20 @@ def fit(
 class Fitted:
     """A model, the rows that it is to predict, in parts, and what the command knows of them."""
 
-    model: LazyJackknifeRegressor
+    model: Any  # a regressor or a classifier
     known: dict[str, Any]  # of the training rows, with the keys of UNKNOWN
     notes: list[str]
     parts: Iterable[Rows]
     pooled_with: str = ""  # the file of new rows, if anything was learned from it
+
+    @property
+    def kind(self) -> str:
+        """What the model predicts."""
+        from ..intervals.outputs import OutputModels
+
+        if hasattr(self.model, "predict_set"):
+            return "sets"
+        return "boxes" if isinstance(self.model.loo_, OutputModels) else "intervals"
 
 
 def fit_model(
@@ -88,37 +96,50 @@ def fit_model(
 ) -> Fitted:
     """Read training rows and, where they are known, new rows, and fit a model."""
     layers, source = opt.layers_of(given), open_source(train, formats)
+    roles = roles._replace(targets=named(roles.targets, source.columns))
     check_names(source, new, roles)
     _check_memory([source] if new is None else [source, new])
     rows, new_rows = read_training(source, new, roles, formats)
-    groups = group_columns(given["groups"], list(rows.X), source.name)
+    groups = named([given["groups"]] if given["groups"] else [], list(rows.X))
+    for name in groups:
+        check_known(name, list(rows.X), f"--groups, among the features of {source.name}")
     say_notes(rows.notes)
+    opt.refuse_joint(
+        "sets" if rows.classes else "boxes" if len(roles.targets) > 1 else "intervals", given
+    )
 
     from ..data.encoder import TableEncoder
+    from ..estimators.classifier import LazyJackknifeClassifier
     from ..estimators.lazy import LazyJackknifeRegressor
     from ..networks import mlp
     from ..shift import ShiftWarning
 
-    model = LazyJackknifeRegressor(
-        network=None if layers is None else mlp(layers, skip=given["skip"]),
-        base=opt.make_base(given),
-        encoding=TableEncoder(categorical=roles.categorical) if roles.categorical else None,
-        **opt.settings_of(given, new is not None),
-    )
+    encoding = TableEncoder(categorical=roles.categorical) if roles.categorical else None
+    settings = opt.settings_of(given, new is not None)
+    model: Any
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ShiftWarning)  # the outcome says it
-        pool = None if new_rows is None or roles.clusters else new_rows.X
-        y = rows.y / given["unit"]
-        model.fit(rows.X, y, X_pool=pool, groups=groups or None, clusters=rows.clusters)
+        if rows.classes:
+            own = LazyJackknifeClassifier().get_params(deep=False).keys() & settings.keys()
+            model = LazyJackknifeClassifier(**{name: settings[name] for name in own})
+            model.set_params(encoding=encoding).fit(rows.X, rows.y)
+        else:
+            network = None if layers is None else mlp(layers, skip=given["skip"])
+            settings |= {"network": network, "base": opt.make_base(given)}
+            model = LazyJackknifeRegressor(encoding=encoding, **settings)
+            terms: dict[str, Any] = {"groups": list(groups) or None, "clusters": rows.clusters}
+            if new_rows is not None and not roles.clusters:
+                terms["X_pool"] = new_rows.X
+            model.fit(rows.X, rows.y / given["unit"], **terms)
     # Medians, categories or scales may come from the rows of both files together.
     pooled_with = "" if new is None or model.scaling_.pool is None else new.name
     known = {
-        "target": str(roles.target),
+        "targets": list(roles.targets),
         "unit": given["unit"],
         "id": None if rows.ids is None else str(rows.ids.name),
         "unused": [name for name in source.columns if name not in rows.X],
         "formats": asdict(rows.formats),
-        "groups": groups,
+        "groups": list(groups),
     }
     return Fitted(model, known, rows.notes, [] if new_rows is None else [new_rows], pooled_with)
 
@@ -132,12 +153,20 @@ def load_model(
 ) -> Fitted:
     """Load a model for new rows, which are read as its training rows were."""
     formats = opt.formats_of(given)
-    for name in filter(None, (roles.target, roles.id_column)):
+    roles = roles._replace(targets=named(roles.targets, new.columns))
+    for name in filter(None, (*roles.targets, roles.id_column)):
         check_known(name, new.columns, new.name)
 
+    from ..estimators.classifier import LazyJackknifeClassifier
     from ..estimators.lazy import LazyJackknifeRegressor
 
-    model = LazyJackknifeRegressor.load(path, map_location=given["device"])
+    model: Any
+    try:
+        model = LazyJackknifeRegressor.load(path, map_location=given["device"])
+    except ValueError as error:
+        if "holds a LazyJackknifeClassifier" not in str(error):
+            raise
+        model = LazyJackknifeClassifier.load(path, map_location=given["device"])
     schema, known = model.reader_.schema, UNKNOWN | getattr(model, "command_", {})
     if schema is None:
         raise ValueError(f"{path} was fitted on an array, whose columns have no names: fit a frame")
@@ -150,15 +179,17 @@ def load_model(
         message = f"column {roles.id_column!r} is a feature of the model: give another as --id"
         raise ValueError(f"{new.name}: {message}")
     check_has(features, new.columns, new.name)
-    target, id_column = roles.target or known["target"], roles.id_column
+    targets, id_column = roles.targets or tuple(known["targets"]), roles.id_column
     if id_column is None and known["id"] in new.columns:
         id_column = known["id"]
-    unused = set(new.columns) - {*features, target, id_column, *known["unused"]}
+    unused = set(new.columns) - {*features, *targets, id_column, *known["unused"]}
     notes = [f"{new.name}: column {name!r} is not used by the model." for name in sorted(unused)]
     say_notes([*new.notes, *notes])
     texts = [str(column.name) for column in schema.columns if column.nominal]
-    parts = read_batches(new, features, texts, Roles(target, id_column), merged)
-    return Fitted(model, known | {"target": target or "y"}, [*new.notes, *notes], parts)
+    fitted = Fitted(model, known | {"targets": targets or ("y",)}, [*new.notes, *notes], ())
+    roles = Roles(targets, id_column, classes=fitted.kind == "sets")
+    opt.refuse_joint(fitted.kind, given)
+    return replace(fitted, parts=read_batches(new, features, texts, roles, merged))
 
 
 def _check_memory(sources: Sequence[Source]) -> None:

@@ -7,7 +7,7 @@ help and refusals of wrong values load neither.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
@@ -74,7 +74,9 @@ def _use_preset(context: typer.Context, preset: str | None) -> str | None:
 
 
 COLUMN = {"metavar": "COLUMN"}
+TARGETS = "Column to predict; several (repeated, or as A,B) are predicted together."
 Target = Annotated[str, option("Column to predict.", FILES, "--target", **COLUMN)]
+Targets = Annotated[list[str], option(TARGETS, FILES, "--target", **COLUMN)]
 Id = Annotated[str | None, option("Column of row names for the output.", FILES, "--id", **COLUMN)]
 JOBS = "Fits at a time, each on one thread; -1: all cores."
 Jobs = Annotated[int, option(JOBS, RUN, callback=_check_jobs)]
@@ -102,10 +104,12 @@ READING = table(
     sheet=(str | None, None, "Sheet of an Excel file; by default the first."),
 )
 GROUPS = "Column of groups, or several as A,B: coverage in each group; they remain features."
+CLASSES = "Predict sets of classes where the target has numbers, too."
 CLUSTERS = "Column of clusters: guarantee rows of new ones; it is not a feature."
 GROUPED: Options = {
     "groups": (Annotated[str | None, option(GROUPS, FILES, metavar="COLUMN[,COLUMN]")], None),
     "clusters": (Annotated[str | None, option(CLUSTERS, FILES, **COLUMN)], None),
+    "classes": (Annotated[bool, option(CLASSES, FILES, "--classes")], False),
 }
 SIDE = "Ends of the intervals; a limit has the level for itself"
 QUANTILES = "Quantiles of predictive distributions, such as 0.1,0.5,0.9, as further columns."
@@ -127,7 +131,8 @@ SCALING = (
     "the default of --hidden, by training and new rows together"
 )
 LOSS = "Loss of the models; logistic requires targets 0 and 1, poisson counts"
-TRANSFORM = "Learn a function of the target; intervals are transformed back"
+TRANSFORM = "Learn a function of the target, by default a chosen one; ends are transformed back"
+TRANSFORMS = Literal["auto", "log", "log1p", "logit", "symlog", "none"]
 CONSTRUCTION = Literal["plus", "minmax", "full", "cv+", "split", "jackknife", "naive"]
 SETTINGS = (
     table(
@@ -153,7 +158,7 @@ SETTINGS = (
         TARGET,
         loss=(Literal["squared", "huber", "logistic", "poisson"], "squared", LOSS),
         unit=(float, 1.0, "Fixed unit, such as 1000: target ÷ unit is learned."),
-        target_transform=(Literal["log", "log1p", "logit", "symlog"] | None, None, TRANSFORM),
+        target_transform=(TRANSFORMS, "auto", TRANSFORM),
         lower_bound=(Number, None, "Smallest value that the target can have."),
         upper_bound=(Number, None, "Largest value that the target can have."),
     )
@@ -187,9 +192,14 @@ BASES = table(
     sensitivity=(Number, None, "Bound that you assert on how far a row moves the weights."),
     norm=(Literal["l1", "l2"] | None, None, "Norm of --sensitivity and of perturbed's noise"),
 )
+EVERY = PAGES | GROUPED | QUESTIONS | SETTINGS | BASES
+OF_SETS = (  # settings of the classifier
+    *("construction", "ridge", "fit_intercept", "feature_weights", "scaling", "seed", "device"),
+    "verbose",
+)
 SAME = (
     *("construction", "folds", "widths", "fit_intercept", "readout", "n_starts", "loss"),
-    *("target_transform", "device"),
+    "device",
 )
 
 
@@ -221,11 +231,23 @@ def formats_of(given: Mapping[str, Any]) -> Formats:
     return Formats(**options)
 
 
-def roles_of(target: str | None, id_column: str | None, given: Mapping[str, Any]) -> Roles:
+def roles_of(targets: Sequence[str], id_column: str | None, given: Mapping[str, Any]) -> Roles:
     """Return the columns that the options name."""
     drop = tuple(name for name in given["drop"] or () if name != id_column)  # no feature anyway
-    categorical = tuple(given["categorical"] or ())
-    return Roles(target, id_column, drop, categorical, given.get("clusters"))
+    categorical, more = tuple(given["categorical"] or ()), (given.get("clusters"),)
+    return Roles(tuple(targets), id_column, drop, categorical, *more, given.get("classes", False))
+
+
+def refuse_joint(kind: str, given: Mapping[str, Any]) -> None:
+    """Refuse options that boxes of several targets, or sets of classes, do not support."""
+    if kind == "intervals":
+        return
+    refused, what = {*QUESTIONS, "groups", "clusters", "unit", "figure"}, "several targets"
+    if kind == "sets":
+        refused, what = {*refused, *SETTINGS, *BASES} - {"alpha", *OF_SETS}, "classes"
+    for name in refused & given.keys():
+        if given[name] != EVERY[name][1]:
+            raise ValueError(f"{flag(name)} does not support {what}: leave it out")
 
 
 def levels_of(given: Mapping[str, Any]) -> list[float]:
@@ -266,13 +288,15 @@ def settings_of(given: Mapping[str, Any], pooled: bool = True) -> dict[str, Any]
     except ValueError:
         raise ValueError(f"--ridge {given['ridge']}: give auto or a number") from None
     nu = check_not_negative("nu", given["nu"])
+    transform = None if given["target_transform"] == "none" else given["target_transform"]
     scaling = given["scaling"] or ("standardize" if given["hidden"] and pooled else "auto")
     return {name: given[name] for name in SAME} | {
         "alpha": levels_of(given)[0],
         "ridge": ridge,
         "scaling": None if scaling == "none" else scaling,
         "bounds": None if bounds == (None, None) else bounds,
-        "nu": nu if given["target_transform"] else nu / unit,
+        "target_transform": transform,
+        "nu": nu / unit if transform in (None, "auto") else nu,
         "feature_weights": None if given["feature_weights"] == "none" else "auto",
         "random_state": given["seed"],
         "verbose": show(given),

@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 
     from ..certificate import Certificate
     from ..distribution import Distribution
+    from ..report.joint import Joint
     from ..report.outcome import Outcome, Sample
     from ..results import Intervals
     from .rows import Rows
 
+NOUNS = {"boxes": ("box", "boxes"), "sets": ("set",)}
 PRINTED = 20  # rows on the terminal
 MOST_ROWS, MOST_NUMBERS = 2**15, 2**21  # that are predicted at a time
 ROWS = f"Training rows, or new rows for --model: {KINDS}."
@@ -52,7 +54,7 @@ def predict(
     test: Annotated[
         Path | None, typer.Argument(help="New rows, with the same columns.", metavar="TEST")
     ] = None,
-    target: Annotated[str | None, option("Column to predict.", FILES, metavar="COLUMN")] = None,
+    target: Annotated[list[str] | None, option(opt.TARGETS, FILES, metavar="COLUMN")] = None,
     output: Annotated[Path | None, option(OUTPUT, FILES, "--output", "-o")] = None,
     row: Annotated[list[str] | None, option(ROW, FILES, "--row", "-r", metavar="ROW")] = None,
     id_column: opt.Id = None,
@@ -73,7 +75,7 @@ def predict(
     opt.settings_of(given)  # refuses wrong values before anything is read
     opt.layers_of(given)
     quantiles = opt.quantiles_of(given)
-    formats, roles = opt.formats_of(given), opt.roles_of(target, id_column, given)
+    formats, roles = opt.formats_of(given), opt.roles_of(target or (), id_column, given)
     if model is not None:
         _check_model(context, model, test)
         new = _new_rows(train, row, formats)
@@ -85,7 +87,7 @@ def predict(
     else:
         if train is None:
             raise ValueError("TRAIN is missing: give TRAIN, TEST and --target, or NEW and --model")
-        if target is None:
+        if not target:
             columns = quoted_list(open_source(train, formats).columns, most=20)
             raise ValueError(
                 f"--target is missing: give one of {columns}, or a --model for {train}"
@@ -133,11 +135,13 @@ def predict_rows(
     append: Append,
 ) -> Outcome:
     """Predict all rows, part by part; ``append`` takes tables of their intervals, in order."""
+    from ..report.joint import boxes_of, sets_of
     from ..report.outcome import Outcome, Sample
 
     model, notes, sample = fitted.model, dict.fromkeys(fitted.notes), Sample(len(levels))
     size = max(1, min(MOST_ROWS, MOST_NUMBERS // len(model.feature_names_in_)))
-    groups, unit = fitted.known["groups"], fitted.known["unit"]
+    groups, unit, kind = fitted.known["groups"], fitted.known["unit"], fitted.kind
+    targets = list(fitted.known["targets"])
     certificates: list[Certificate] = []
     for rows in fitted.parts:
         say_notes(note for note in rows.notes if note not in notes)
@@ -149,6 +153,16 @@ def predict_rows(
             )
         for start in range(0, len(rows.X), step := len(rows.X) if terms["weights"] else size):
             part = rows[start : start + step]
+            if kind != "intervals":
+                joint = (
+                    sets_of(model, part.X, part.y, levels)
+                    if kind == "sets"
+                    else boxes_of(model, part.X, part.y, levels, targets)
+                )
+                certificates = [model.certify(alpha=level) for level in levels]
+                append(table_of(joint, part.ids, None))
+                sample.add(joint, part)
+                continue
             asked = list(levels) if len(levels) > 1 else levels[0]
             about = {"groups": groups or None, "weights": terms["weights"]}
             found = model.predict_interval(part.X, asked, side=terms["side"], **about)
@@ -169,7 +183,7 @@ def predict_rows(
     if fitted.pooled_with:
         certificates = [_for_both_files(one, fitted.pooled_with) for one in certificates]
     shift = model.check_exchangeable(sample.rows.X)
-    words = (fitted.known["target"], list(notes), groups, bool(terms["weights"]))
+    words = (targets, list(notes), groups, bool(terms["weights"]))
     return Outcome(sample, certificates, shift, model, *words)
 
 
@@ -189,8 +203,7 @@ def with_quantiles(
         scores |= {
             f"share of y up to {n}": rows.y <= q for n, q in zip(names, values.T, strict=True)
         }
-        for name, each in scores.items():
-            sample.scores[name] = sample.scores.get(name, 0.0) + float(each.sum())
+        sample.score({name: float(each.sum()) for name, each in scores.items()})
     return replace(rows, quantiles=pd.DataFrame(values, columns=names))
 
 
@@ -215,7 +228,7 @@ def in_unit(found: Intervals, unit: float) -> Intervals:
 
 
 def table_of(
-    found: Intervals, ids: pd.Series | None, quantiles: pd.DataFrame | None
+    found: Intervals | Joint, ids: pd.Series | None, quantiles: pd.DataFrame | None
 ) -> pd.DataFrame:
     """Return the table of an output: names of rows, if there are any, and their intervals."""
     from ..report.outcome import frame_of
@@ -249,18 +262,23 @@ def _print(paths: Mapping[str, Any], outcome: Outcome) -> None:
         ids = outcome.sample.rows.ids
         ids = pd.Series(outcome.sample.places + 1, name="row") if ids is None else ids
         frame = table_of(outcome.sample.intervals, ids, outcome.sample.rows.quantiles)[:PRINTED]
-        cells = [
-            (name, *map(in_figures, numbers)) for name, *numbers in frame.itertuples(index=False)
-        ]
+        shown = (tuple(row) for row in frame.itertuples(index=False))
+        cells = [(name, *map(_cell, others)) for name, *others in shown]
         print_table("", list(map(str, frame.columns)), cells)
         more = outcome.sample.count - len(frame)
         print_text(f"… and {more:,} more rows: give --output for all.\n" if more else "")
     print_table("", ("", ""), outcome.measured(), file=file)
     if groups := outcome.by_group():
         print_table("", groups[0], groups[1:], file=file)
-    print_text(f"\n{outcome.expectation()}\n\n{in_words(outcome.certificates)}", file)
+    print_text(f"\n{in_words(outcome.certificates)}", file)
     if written and file is sys.stdout:
-        what = counted(outcome.sample.count, "interval")
+        what = counted(
+            outcome.sample.count, *NOUNS.get(outcome.sample.intervals.side, ("interval",))
+        )
         print_text(f"\nWrote {what} to {listed(written)}.")
     for warning in outcome.doubts():
         say(f"warning: {warning}")
+
+
+def _cell(value: Any) -> str:
+    return value if isinstance(value, str) else in_figures(value)
