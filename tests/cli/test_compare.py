@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 
 from command import check_self_contained, fail, run, succeed
-from lazyknife.cli.compare import NAMES, draw
+from lazyknife.cli.compare import NAMES
 from lazyknife.compare import ABOUT, METHODS, PEERS, Recommendation
+from lazyknife.report.comparison import draw
 
 QUICK = ("--jobs", "1", "--folds", "2", "--epochs", "1")
 

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 KINDS = ".csv, .csv.gz, .tsv, .parquet or .xlsx; - is standard input"
 COPIES = 3  # of a file in memory: as it is read, as columns, and as numbers
 MIB = 2**20
-LAYOUT = ("sep", "encoding", "sheet")  # formats that decide which columns a file has
-# What the command knows of a model that was saved in Python: target and its unit, names of rows,
+# What the command knows of a model that was saved in Python: targets and their unit, names of rows,
 # columns that are no features, how files are written.
 UNKNOWN: dict[str, Any] = {
     **{"targets": [], "unit": 1.0, "id": None, "unused": [], "formats": {}, "groups": []}
@@ -44,7 +43,7 @@ UNKNOWN: dict[str, Any] = {
 @opt.with_options(opt.DATA, opt.GROUPED, opt.READING, opt.SETTINGS, opt.BASES)
 def fit(
     train: Annotated[Path, typer.Argument(help=f"Training rows: {KINDS}.", metavar="TRAIN")],
-    target: opt.Targets,
+    target: Annotated[list[str], option(opt.TARGETS, FILES, **opt.COLUMN)],
     model: Annotated[Path, option("File for the model (.lk).", FILES, "--model", "-m")],
     id_column: opt.Id = None,
     **given: Any,
@@ -76,63 +75,51 @@ class Fitted:
     """A model, the rows that it is to predict, in parts, and what the command knows of them."""
 
     model: Any  # a regressor or a classifier
+    kind: str  # what it predicts: "intervals", "boxes" or "sets"
     known: dict[str, Any]  # of the training rows, with the keys of UNKNOWN
     notes: list[str]
-    parts: Iterable[Rows]
+    file: str = ""  # of new rows
+    parts: Iterable[Rows] = ()
     pooled_with: str = ""  # the file of new rows, if anything was learned from it
-
-    @property
-    def kind(self) -> str:
-        """What the model predicts."""
-        from ..intervals.outputs import OutputModels
-
-        if hasattr(self.model, "predict_set"):
-            return "sets"
-        return "boxes" if isinstance(self.model.loo_, OutputModels) else "intervals"
 
 
 def fit_model(
     train: Path, new: Source | None, roles: Roles, formats: Formats, given: Mapping[str, Any]
 ) -> Fitted:
     """Read training rows and, where they are known, new rows, and fit a model."""
-    layers, source = opt.layers_of(given), open_source(train, formats)
+    source, sources = open_source(train, formats), [] if new is None else [new]
     roles = roles._replace(targets=named(roles.targets, source.columns))
     check_names(source, new, roles)
-    _check_memory([source] if new is None else [source, new])
+    _check_memory([source, *sources])
     rows, new_rows = read_training(source, new, roles, formats)
     groups = named([given["groups"]] if given["groups"] else [], list(rows.X))
     for name in groups:
         check_known(name, list(rows.X), f"--groups, among the features of {source.name}")
     say_notes(rows.notes)
-    opt.refuse_joint(
-        "sets" if rows.classes else "boxes" if len(roles.targets) > 1 else "intervals", given
-    )
+    kind = "sets" if rows.classes else "boxes" if len(roles.targets) > 1 else "intervals"
+    opt.refuse_joint(kind, given)
 
     from ..data.encoder import TableEncoder
     from ..estimators.classifier import LazyJackknifeClassifier
     from ..estimators.lazy import LazyJackknifeRegressor
-    from ..networks import mlp
     from ..shift import ShiftWarning
 
-    encoding = TableEncoder(categorical=roles.categorical) if roles.categorical else None
-    settings = opt.settings_of(given, new is not None)
     model: Any
+    settings = opt.settings_of(given, new is not None)
+    if roles.categorical:
+        settings["encoding"] = TableEncoder(categorical=roles.categorical)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ShiftWarning)  # the outcome says it
-        if rows.classes:
-            own = LazyJackknifeClassifier().get_params(deep=False).keys() & settings.keys()
+        if kind == "sets":
+            own = settings.keys() & LazyJackknifeClassifier().get_params(deep=False).keys()
             model = LazyJackknifeClassifier(**{name: settings[name] for name in own})
-            model.set_params(encoding=encoding).fit(rows.X, rows.y)
+            model.fit(rows.X, rows.y)
         else:
-            network = None if layers is None else mlp(layers, skip=given["skip"])
-            settings |= {"network": network, "base": opt.make_base(given)}
-            model = LazyJackknifeRegressor(encoding=encoding, **settings)
-            terms: dict[str, Any] = {"groups": list(groups) or None, "clusters": rows.clusters}
-            if new_rows is not None and not roles.clusters:
-                terms["X_pool"] = new_rows.X
-            model.fit(rows.X, rows.y / given["unit"], **terms)
-    # Medians, categories or scales may come from the rows of both files together.
-    pooled_with = "" if new is None or model.scaling_.pool is None else new.name
+            settings |= {"network": opt.network_of(given), "base": opt.make_base(given)}
+            model = LazyJackknifeRegressor(**settings)
+            pool = None if new_rows is None or roles.clusters else new_rows.X
+            terms = {"groups": list(groups) or None, "clusters": rows.clusters}
+            model.fit(rows.X, rows.y / given["unit"], X_pool=pool, **terms)
     known = {
         "targets": list(roles.targets),
         "unit": given["unit"],
@@ -141,24 +128,21 @@ def fit_model(
         "formats": asdict(rows.formats),
         "groups": list(groups),
     }
-    return Fitted(model, known, rows.notes, [] if new_rows is None else [new_rows], pooled_with)
+    found = Fitted(model, kind, known, rows.notes)
+    if new is None:
+        return found
+    # Medians, categories or scales may come from the rows of both files together.
+    pooled_with = "" if model.scaling_.pool is None else new.name
+    return replace(found, file=new.name, parts=filter(None, [new_rows]), pooled_with=pooled_with)
 
 
 def load_model(
-    path: Path,
-    new: Source,
-    roles: Roles,
-    reopen: Callable[[Formats], Source],
-    given: Mapping[str, Any],
+    path: Path, opened: Callable[[Formats], Source], roles: Roles, given: Mapping[str, Any]
 ) -> Fitted:
     """Load a model for new rows, which are read as its training rows were."""
-    formats = opt.formats_of(given)
-    roles = roles._replace(targets=named(roles.targets, new.columns))
-    for name in filter(None, (*roles.targets, roles.id_column)):
-        check_known(name, new.columns, new.name)
-
     from ..estimators.classifier import LazyJackknifeClassifier
     from ..estimators.lazy import LazyJackknifeRegressor
+    from ..intervals.outputs import OutputModels
 
     model: Any
     try:
@@ -167,13 +151,18 @@ def load_model(
         if "holds a LazyJackknifeClassifier" not in str(error):
             raise
         model = LazyJackknifeClassifier.load(path, map_location=given["device"])
+    several = "boxes" if isinstance(model.loo_, OutputModels) else "intervals"
+    kind = "sets" if isinstance(model, LazyJackknifeClassifier) else several
+    opt.refuse_joint(kind, given)
     schema, known = model.reader_.schema, UNKNOWN | getattr(model, "command_", {})
     if schema is None:
         raise ValueError(f"{path} was fitted on an array, whose columns have no names: fit a frame")
-    asked = {name: value for name, value in asdict(formats).items() if value}
-    merged = Formats(**known["formats"] | asked)
-    if any(getattr(merged, name) != getattr(formats, name) for name in LAYOUT):
-        new = reopen(merged)
+    asked = {name: value for name, value in asdict(opt.formats_of(given)).items() if value}
+    formats = Formats(**known["formats"] | asked)
+    new = opened(formats)
+    roles = roles._replace(targets=named(roles.targets, new.columns))
+    for name in filter(None, (*roles.targets, roles.id_column)):
+        check_known(name, new.columns, new.name)
     features = [str(column.name) for column in schema.columns]
     if roles.id_column in features:
         message = f"column {roles.id_column!r} is a feature of the model: give another as --id"
@@ -184,12 +173,12 @@ def load_model(
         id_column = known["id"]
     unused = set(new.columns) - {*features, *targets, id_column, *known["unused"]}
     notes = [f"{new.name}: column {name!r} is not used by the model." for name in sorted(unused)]
-    say_notes([*new.notes, *notes])
+    say_notes(notes := [*new.notes, *notes])
     texts = [str(column.name) for column in schema.columns if column.nominal]
-    fitted = Fitted(model, known | {"targets": targets or ("y",)}, [*new.notes, *notes], ())
-    roles = Roles(targets, id_column, classes=fitted.kind == "sets")
-    opt.refuse_joint(fitted.kind, given)
-    return replace(fitted, parts=read_batches(new, features, texts, roles, merged))
+    roles = Roles(targets, id_column, classes=kind == "sets")
+    known["targets"] = targets or ("y",)
+    parts = read_batches(new, features, texts, roles, formats)
+    return Fitted(model, kind, known, notes, new.name, parts)
 
 
 def _check_memory(sources: Sequence[Source]) -> None:

@@ -20,6 +20,7 @@ from .rows import Roles
 
 if TYPE_CHECKING:
     from ..base import BaseMethod
+    from ..networks import mlp
 
 Command = TypeVar("Command", bound=Callable[..., None])
 Options = dict[str, tuple[Any, Any]]  # names with annotations and defaults, as in a signature
@@ -53,12 +54,6 @@ def _kind(kind: Any) -> str:
     return next(shown for name, shown in names.items() if name in str(kind))
 
 
-def _check_jobs(jobs: int) -> int:
-    if jobs < 1 and jobs != -1:
-        raise typer.BadParameter("give 1 or more, or -1 for all cores")
-    return jobs
-
-
 # What --preset stands for; options that are given count all the same.
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {
@@ -75,12 +70,7 @@ def _use_preset(context: typer.Context, preset: str | None) -> str | None:
 
 COLUMN = {"metavar": "COLUMN"}
 TARGETS = "Column to predict; several (repeated, or as A,B) are predicted together."
-Target = Annotated[str, option("Column to predict.", FILES, "--target", **COLUMN)]
-Targets = Annotated[list[str], option(TARGETS, FILES, "--target", **COLUMN)]
 Id = Annotated[str | None, option("Column of row names for the output.", FILES, "--id", **COLUMN)]
-JOBS = "Fits at a time, each on one thread; -1: all cores."
-Jobs = Annotated[int, option(JOBS, RUN, callback=_check_jobs)]
-Scheduler = Annotated[str | None, option("Address of a Dask scheduler, whose workers fit.", RUN)]
 DATA: Options = {
     name: (Annotated[Names, option(f"Column to {what} (may be repeated).", FILES, **COLUMN)], None)
     for name, what in {"drop": "ignore", "categorical": "encode as categories"}.items()
@@ -192,15 +182,12 @@ BASES = table(
     sensitivity=(Number, None, "Bound that you assert on how far a row moves the weights."),
     norm=(Literal["l1", "l2"] | None, None, "Norm of --sensitivity and of perturbed's noise"),
 )
-EVERY = PAGES | GROUPED | QUESTIONS | SETTINGS | BASES
-OF_SETS = (  # settings of the classifier
-    *("construction", "ridge", "fit_intercept", "feature_weights", "scaling", "seed", "device"),
-    "verbose",
-)
-SAME = (
-    *("construction", "folds", "widths", "fit_intercept", "readout", "n_starts", "loss"),
-    "device",
-)
+OF_SETS = {  # options that sets of classes support
+    *("alpha", "construction", "ridge", "fit_intercept", "feature_weights", "scaling", "seed"),
+    *("device", "verbose", "classes", "html"),
+}
+# Settings of the command that stand for others of the estimator.
+INSTEAD = {*("hidden", "skip", "unit", "lower_bound", "upper_bound", "seed", "preset")}
 
 
 def with_options(*tables: Options) -> Callable[[Command], Command]:
@@ -240,13 +227,15 @@ def roles_of(targets: Sequence[str], id_column: str | None, given: Mapping[str, 
 
 def refuse_joint(kind: str, given: Mapping[str, Any]) -> None:
     """Refuse options that boxes of several targets, or sets of classes, do not support."""
-    if kind == "intervals":
-        return
-    refused, what = {*QUESTIONS, "groups", "clusters", "unit", "figure"}, "several targets"
-    if kind == "sets":
-        refused, what = {*refused, *SETTINGS, *BASES} - {"alpha", *OF_SETS}, "classes"
+    every = PAGES | GROUPED | QUESTIONS | SETTINGS | BASES
+    refused = {
+        "intervals": set[str](),
+        "boxes": {*QUESTIONS, "groups", "clusters", "unit", "figure"},
+        "sets": every.keys() - OF_SETS,
+    }[kind]
+    what = "several targets" if kind == "boxes" else "classes"
     for name in refused & given.keys():
-        if given[name] != EVERY[name][1]:
+        if given[name] != every[name][1]:
             raise ValueError(f"{flag(name)} does not support {what}: leave it out")
 
 
@@ -277,30 +266,26 @@ def settings_of(given: Mapping[str, Any], pooled: bool = True) -> dict[str, Any]
     """
     from ..data.checks import check_not_negative, check_positive
 
-    unit, bounds = (
-        check_positive("unit", given["unit"]),
-        (given["lower_bound"], given["upper_bound"]),
-    )
+    unit = check_positive("unit", given["unit"])
+    bounds = (given["lower_bound"], given["upper_bound"])
     if unit != 1 and any(bounds):
         raise ValueError(f"--unit {unit:g} with bounds {bounds}: leave one of them out")
     try:
         ridge = "auto" if given["ridge"] == "auto" else float(given["ridge"])
     except ValueError:
         raise ValueError(f"--ridge {given['ridge']}: give auto or a number") from None
-    nu = check_not_negative("nu", given["nu"])
-    transform = None if given["target_transform"] == "none" else given["target_transform"]
-    scaling = given["scaling"] or ("standardize" if given["hidden"] and pooled else "auto")
-    return {name: given[name] for name in SAME} | {
+    layers_of(given)
+    found = {name: given[name] for name in SETTINGS.keys() - INSTEAD} | {
         "alpha": levels_of(given)[0],
         "ridge": ridge,
-        "scaling": None if scaling == "none" else scaling,
+        "scaling": given["scaling"] or ("standardize" if given["hidden"] and pooled else "auto"),
         "bounds": None if bounds == (None, None) else bounds,
-        "target_transform": transform,
-        "nu": nu / unit if transform in (None, "auto") else nu,
-        "feature_weights": None if given["feature_weights"] == "none" else "auto",
         "random_state": given["seed"],
         "verbose": show(given),
     }
+    nu = check_not_negative("nu", given["nu"])
+    found["nu"] = nu / unit if given["target_transform"] in ("auto", "none") else nu
+    return {name: None if value == "none" else value for name, value in found.items()}
 
 
 def show(given: Mapping[str, Any]) -> bool:
@@ -315,6 +300,14 @@ def layers_of(given: Mapping[str, Any]) -> tuple[int, ...] | None:
     if not all(part.isdecimal() and int(part) for part in parts):
         raise ValueError(f"--hidden {text!r}: give the widths of the layers, such as 64,64")
     return None if text is None else tuple(map(int, parts))
+
+
+def network_of(given: Mapping[str, Any]) -> mlp | None:
+    """Return the network that the options describe; None is the default."""
+    from ..networks import mlp
+
+    layers = layers_of(given)
+    return None if layers is None else mlp(layers, skip=given["skip"])
 
 
 def make_base(given: Mapping[str, Any]) -> BaseMethod:

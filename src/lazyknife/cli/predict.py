@@ -73,17 +73,11 @@ def predict(
     """
     check_outputs(output, given["html"], given["figure"], [p for p in (train, test, model) if p])
     opt.settings_of(given)  # refuses wrong values before anything is read
-    opt.layers_of(given)
-    quantiles = opt.quantiles_of(given)
-    formats, roles = opt.formats_of(given), opt.roles_of(target or (), id_column, given)
+    quantiles, formats = opt.quantiles_of(given), opt.formats_of(given)
+    roles = opt.roles_of(target or (), id_column, given)
     if model is not None:
         _check_model(context, model, test)
-        new = _new_rows(train, row, formats)
-
-        def reopen(found: Formats) -> Source:  # standard input cannot be read again
-            return new if train == STANDARD else _new_rows(train, row, found)
-
-        fitted = load_model(model, new, roles, reopen, given)
+        fitted = load_model(model, lambda found: _new_rows(train, row, found), roles, given)
     else:
         if train is None:
             raise ValueError("TRAIN is missing: give TRAIN, TEST and --target, or NEW and --model")
@@ -96,13 +90,12 @@ def predict(
             raise ValueError(f"{test}: TRAIN and TEST are the same file: give new rows as TEST")
         if train == test == STANDARD:
             raise ValueError("TRAIN and TEST are both -: give one of them as a file")
-        new = _new_rows(test, row, formats)
-        fitted = fit_model(train, new, roles, formats, given)
+        fitted = fit_model(train, _new_rows(test, row, formats), roles, formats, given)
     with spooled(output) as (append, move):
         levels = opt.levels_of(given) if given["alpha"] else [fitted.model.alpha]
         terms = {"side": given["side"], "weights": given["weights"]}
         outcome = predict_rows(fitted, levels, quantiles, terms, append)
-        _write(context, outcome, f"{model or train} → {new.name}", move)
+        _write(context, outcome, f"{model or train} → {fitted.file}", move)
     _print(context.params, outcome)
 
 
@@ -135,14 +128,15 @@ def predict_rows(
     append: Append,
 ) -> Outcome:
     """Predict all rows, part by part; ``append`` takes tables of their intervals, in order."""
-    from ..report.joint import boxes_of, sets_of
+    from ..report.joint import joint_of
     from ..report.outcome import Outcome, Sample
 
     model, notes, sample = fitted.model, dict.fromkeys(fitted.notes), Sample(len(levels))
     size = max(1, min(MOST_ROWS, MOST_NUMBERS // len(model.feature_names_in_)))
-    groups, unit, kind = fitted.known["groups"], fitted.known["unit"], fitted.kind
-    targets = list(fitted.known["targets"])
+    groups, unit, targets = (fitted.known[name] for name in ("groups", "unit", "targets"))
+    about = {"groups": groups or None, "weights": terms["weights"]}
     certificates: list[Certificate] = []
+    found: Any
     for rows in fitted.parts:
         say_notes(note for note in rows.notes if note not in notes)
         notes |= dict.fromkeys(rows.notes)
@@ -153,31 +147,24 @@ def predict_rows(
             )
         for start in range(0, len(rows.X), step := len(rows.X) if terms["weights"] else size):
             part = rows[start : start + step]
-            if kind != "intervals":
-                joint = (
-                    sets_of(model, part.X, part.y, levels)
-                    if kind == "sets"
-                    else boxes_of(model, part.X, part.y, levels, targets)
-                )
+            if fitted.kind != "intervals":
+                found = joint_of(model, part.X, part.y, levels, targets)
                 certificates = [model.certify(alpha=level) for level in levels]
-                append(table_of(joint, part.ids, None))
-                sample.add(joint, part)
-                continue
-            asked = list(levels) if len(levels) > 1 else levels[0]
-            about = {"groups": groups or None, "weights": terms["weights"]}
-            found = model.predict_interval(part.X, asked, side=terms["side"], **about)
-            every = found.certificate if isinstance(asked, list) else [found.certificate]
-            pairs = zip(
-                certificates or every, every, strict=True
-            )  # groups differ from part to part
-            certificates = [min(pair, key=lambda one: one.coverage or 0.0) for pair in pairs]
+            else:
+                asked = list(levels) if len(levels) > 1 else levels[0]
+                found = model.predict_interval(part.X, asked, side=terms["side"], **about)
+                every = found.certificate if len(levels) > 1 else [found.certificate]
+                pairs = zip(certificates or every, every, strict=True)
+                # Groups differ from part to part.
+                certificates = [min(pair, key=lambda one: one.coverage or 0.0) for pair in pairs]
+                found = in_unit(found, unit)
             if quantiles:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # they have been said
                     spread = model.predict_distribution(part.X, **about)
                 part = with_quantiles(part, spread, quantiles, unit, sample)
-            append(table_of(in_unit(found, unit), part.ids, part.quantiles))
-            sample.add(in_unit(found, unit), part)
+            append(table_of(found, part.ids, part.quantiles))
+            sample.add(found, part)
     if not sample.count:
         raise ValueError("the file has no rows: give one with a header and rows")
     if fitted.pooled_with:
@@ -199,10 +186,9 @@ def with_quantiles(
     if unit != 1:  # rounded outwards, as intervals are
         values += 2 * np.finfo(np.float64).eps * np.sign(np.array(levels) - 0.5) * np.abs(values)
     if rows.y is not None:
+        pairs = zip(names, values.T, strict=True)
         scores = {"CRPS": unit * found.crps(rows.y / unit)}
-        scores |= {
-            f"share of y up to {n}": rows.y <= q for n, q in zip(names, values.T, strict=True)
-        }
+        scores |= {f"share of y up to {name}": rows.y <= each for name, each in pairs}
         sample.score({name: float(each.sum()) for name, each in scores.items()})
     return replace(rows, quantiles=pd.DataFrame(values, columns=names))
 
@@ -244,9 +230,8 @@ def _write(context: typer.Context, outcome: Outcome, inputs: str, move: Any) -> 
     from ..report.outcome import draw, make_report
     from ..report.page import render
 
-    paths = context.params
+    paths, page = context.params, ""
     drawings = draw(outcome) if paths["figure"] or paths["html"] else {}
-    page = ""
     if paths["html"]:
         page = render(make_report(outcome, drawings, inputs, origin(context)))
     write_outputs(paths, move, next(iter(drawings.values()), None), page)
@@ -256,29 +241,26 @@ def _print(paths: Mapping[str, Any], outcome: Outcome) -> None:
     """Print the results; on stderr where the intervals themselves are on stdout."""
     import pandas as pd
 
-    file = sys.stderr if paths["output"] == STANDARD else sys.stdout
+    sample, file = outcome.sample, sys.stderr if paths["output"] == STANDARD else sys.stdout
     written = [str(paths[name]) for name in ("output", "html", "figure") if paths[name]]
     if not paths["output"] and not paths["html"]:
-        ids = outcome.sample.rows.ids
-        ids = pd.Series(outcome.sample.places + 1, name="row") if ids is None else ids
-        frame = table_of(outcome.sample.intervals, ids, outcome.sample.rows.quantiles)[:PRINTED]
-        shown = (tuple(row) for row in frame.itertuples(index=False))
-        cells = [(name, *map(_cell, others)) for name, *others in shown]
-        print_table("", list(map(str, frame.columns)), cells)
-        more = outcome.sample.count - len(frame)
+        ids = sample.rows.ids
+        ids = pd.Series(sample.places + 1, name="row") if ids is None else ids
+        frame = table_of(sample.intervals, ids, sample.rows.quantiles)[:PRINTED]
+        shown = (
+            [each if isinstance(each, str) else in_figures(each) for each in others]
+            for _, *others in frame.itertuples(index=False)
+        )
+        lines = [(name, *cells) for name, cells in zip(frame.iloc[:, 0], shown, strict=True)]
+        print_table("", list(map(str, frame.columns)), lines)
+        more = sample.count - len(frame)
         print_text(f"… and {more:,} more rows: give --output for all.\n" if more else "")
     print_table("", ("", ""), outcome.measured(), file=file)
     if groups := outcome.by_group():
         print_table("", groups[0], groups[1:], file=file)
     print_text(f"\n{in_words(outcome.certificates)}", file)
     if written and file is sys.stdout:
-        what = counted(
-            outcome.sample.count, *NOUNS.get(outcome.sample.intervals.side, ("interval",))
-        )
+        what = counted(sample.count, *NOUNS.get(sample.intervals.side, ("interval",)))
         print_text(f"\nWrote {what} to {listed(written)}.")
     for warning in outcome.doubts():
         say(f"warning: {warning}")
-
-
-def _cell(value: Any) -> str:
-    return value if isinstance(value, str) else in_figures(value)

@@ -13,9 +13,6 @@ from ..data.schema import label_of
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..estimators.classifier import LazyJackknifeClassifier
-    from ..estimators.lazy import LazyJackknifeRegressor
-
 
 @dataclass(frozen=True)
 class Joint:
@@ -55,51 +52,36 @@ class Joint:
         return replace(self, frame=self.frame.iloc[places], inside=self.inside[places])
 
 
-def boxes_of(
-    model: LazyJackknifeRegressor, X: Any, y: Any, levels: Sequence[float], targets: Sequence[str]
-) -> Joint:
-    """Predict boxes, one interval for each target that hold together."""
-    found = [model.predict_box(X, level) for level in levels]
-    columns, sums = {}, {}
-    for k, name in enumerate(targets):
-        columns[f"point_{name}"] = found[0].point[:, k]
-        for boxes, level in zip(found, levels, strict=True):
-            for end in ("lower", "upper"):
-                columns[f"{end}_{name}{_mark(level, levels)}"] = getattr(boxes, end)[:, k]
-            width = float(boxes.width[:, k].sum())
-            sums[f"mean width of {name}, alpha = {level:g}"] = width
-    inside = [len(X) * [np.nan] if y is None else boxes.covers(y) for boxes in found]
-    return _joint("boxes", columns, levels, inside, sums)
-
-
-def sets_of(model: LazyJackknifeClassifier, X: Any, y: Any, levels: Sequence[float]) -> Joint:
-    """Predict sets of classes; ``y`` are texts."""
-    kept, names = model.predict_set(X, list(levels)), [label_of(one) for one in model.classes_]
-    columns: dict[str, Any] = {"class": [label_of(one) for one in model.predict(X)]}
-    sums, inside = {}, []
-    for k, level in enumerate(levels):
-        sizes = kept[:, :, k].sum(axis=1)
-        sets = [[names[c] for c in np.flatnonzero(row)] for row in kept[:, :, k]]
-        columns[f"set{_mark(level, levels)}"] = [" | ".join(one) for one in sets]
-        columns[f"size{_mark(level, levels)}"] = sizes
-        sums[f"mean size of the sets, alpha = {level:g}"] = float(sizes.sum())
-        sums[f"share of sets with one class, alpha = {level:g}"] = float((sizes == 1).sum())
-        unknown = y is None
-        inside.append([np.nan if unknown else y[row] in each for row, each in enumerate(sets)])
-    return _joint("sets", columns, levels, inside, sums)
-
-
-def _mark(level: float, levels: Sequence[float]) -> str:
-    """The end of a column's name that tells levels apart."""
-    return f"_{level!r}" if len(levels) > 1 else ""
-
-
-def _joint(
-    side: str, columns: dict[str, Any], levels: Sequence[float], inside: Any, sums: dict[str, float]
-) -> Joint:
+def joint_of(model: Any, X: Any, y: Any, levels: Sequence[float], targets: Sequence[str]) -> Joint:
+    """Predict boxes of several targets or, of a classifier, sets of classes; y has their texts."""
     import pandas as pd
 
-    several = len(levels) > 1
-    covered = np.array(inside, dtype=np.float64)
-    alpha = tuple(levels) if several else levels[0]
+    side, several = "sets" if hasattr(model, "predict_set") else "boxes", len(levels) > 1
+    marks = [f"_{level!r}" * several for level in levels]
+    sums, inside = dict[str, float](), list[Any]()
+    if side == "sets":
+        kept, names = model.predict_set(X, list(levels)), [label_of(one) for one in model.classes_]
+        columns: dict[str, Any] = {"class": [label_of(one) for one in model.predict(X)]}
+        for k, (level, mark) in enumerate(zip(levels, marks, strict=True)):
+            sizes = kept[:, :, k].sum(axis=1)
+            sets = [[names[c] for c in np.flatnonzero(row)] for row in kept[:, :, k]]
+            columns |= {f"set{mark}": [" | ".join(one) for one in sets], f"size{mark}": sizes}
+            sums[f"mean size of the sets, alpha = {level:g}"] = float(sizes.sum())
+            sums[f"share of sets with one class, alpha = {level:g}"] = float((sizes == 1).sum())
+            inside.append([y is not None and y[row] in each for row, each in enumerate(sets)])
+    else:
+        found = [model.predict_box(X, level) for level in levels]
+        columns = {}
+        for k, name in enumerate(targets):
+            columns[f"point_{name}"] = found[0].point[:, k]
+            for boxes, mark in zip(found, marks, strict=True):
+                columns[f"lower_{name}{mark}"] = boxes.lower[:, k]
+                columns[f"upper_{name}{mark}"] = boxes.upper[:, k]
+                width = f"mean width of {name}, alpha = {boxes.alpha:g}"
+                sums[width] = float(boxes.width[:, k].sum())
+        inside = [np.zeros(len(X)) if y is None else boxes.covers(y) for boxes in found]
+    covered = (
+        np.array(inside, dtype=np.float64) if y is not None else np.full(np.shape(inside), np.nan)
+    )
+    alpha: Any = tuple(levels) if several else levels[0]
     return Joint(side, pd.DataFrame(columns), alpha, covered.T if several else covered[0], sums)
