@@ -93,7 +93,7 @@ def test_warnings_of_a_comparison_are_said_once(folder):
         ("--epochs 0", "epochs=0"),
         ("--folds 61", "folds=61: give between 2 and the number of rows, 60"),
         ("--train-rows 0", "train_rows=0"),
-        ("--jobs 0", "'--jobs': give 1 or more"),
+        ("--jobs 0", "jobs=0: give a whole number of at least 1"),
         ("--target z", "all.csv: no column 'z'"),
         ("--output all.csv", "all.csv contains the data"),
         ("--html folder", "folder is a folder"),

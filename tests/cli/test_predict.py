@@ -309,8 +309,8 @@ def test_medians_and_categories_narrow_the_scope_of_one_network(folder, kept):
 
 
 def certificates_in(printed):
-    """The lines of the certificates, below the table and what to expect."""
-    _, _, *parts = printed.rpartition("\n\n")[0].split("\n\n")
+    """The lines of the certificates, below the table."""
+    _, *parts = printed.rpartition("\n\n")[0].split("\n\n")
     return "\n\n".join(parts).splitlines()
 
 

@@ -156,7 +156,18 @@ def joint(folder):
 
 
 def test_several_targets_have_boxes_at_once_or_from_a_saved_model(joint):
-    options = ("--target", "z", "--drop", "kind", "--alpha", ".2", "--html", "page.html")
+    options = (
+        "--target",
+        "y",
+        "--target",
+        "z",
+        "--drop",
+        "kind",
+        "--alpha",
+        ".2",
+        "--html",
+        "page.html",
+    )
     found, printed = intervals_of(*options)
     train, test = pd.read_csv("train.csv"), pd.read_csv("test.csv")
     model = lk.LazyJackknifeRegressor(alpha=0.2, random_state=0)
@@ -186,7 +197,7 @@ def test_a_class_has_sets_at_once_or_from_a_saved_model(joint, numbers):
         frame = pd.read_csv(f"{name}.csv").drop(columns=["y", "z"])
         frame["kind"] = (frame["kind"] == "high").astype(int) if numbers else frame["kind"]
         frame.to_csv(f"{name}.csv", index=False)
-    options = ("--target", "kind", *(["--classes"] if numbers else []))
+    options = ("--target", "kind", *(["--categorical", "kind"] if numbers else []))
     command = ("train.csv", "test.csv", *options, "--alpha", ".1", "--alpha", ".3")
     told = run("predict", *command, "--output", "out.csv", "--html", "page.html")
     assert told.exit_code == 0, told.stderr
@@ -204,6 +215,7 @@ def test_a_class_has_sets_at_once_or_from_a_saved_model(joint, numbers):
         assert re.search(rf"coverage of the new rows, alpha = {level} +{share:.3f} ±", told.stdout)
     assert model.certificate_.headline in told.stdout
     assert "Prediction sets" in (joint / "page.html").read_text()
+    options = ("--target", "kind", "--classes")
     assert run("fit", "train.csv", *options, "--model", "m.lk").exit_code == 0
     assert run("predict", "test.csv", "-m", "m.lk", "-o", "saved.csv").exit_code == 0
     assert list(pd.read_csv("saved.csv", dtype=str)["set"]) == list(found["set_0.1"])
@@ -217,6 +229,7 @@ def test_a_class_has_sets_at_once_or_from_a_saved_model(joint, numbers):
         ("--target y,z --quantiles .5", "--quantiles does not support several targets"),
         ("--target y,z --figure f.svg", "--figure does not support several targets"),
         ("--target y,q", "no column 'q'"),
+        ("--target kind,z --classes", "sets of classes have one target"),
         ("--target y,z --construction full", "construction='full' does not support several"),
     ],
 )

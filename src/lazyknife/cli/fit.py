@@ -88,7 +88,7 @@ def fit_model(
 ) -> Fitted:
     """Read training rows and, where they are known, new rows, and fit a model."""
     source, sources = open_source(train, formats), [] if new is None else [new]
-    roles = roles._replace(targets=named(roles.targets, source.columns))
+    roles = roles._replace(targets=named(roles.targets, source.columns)).with_classes()
     check_names(source, new, roles)
     _check_memory([source, *sources])
     rows, new_rows = read_training(source, new, roles, formats)

@@ -29,6 +29,12 @@ class Roles(NamedTuple):
     clusters: str | None = None
     classes: bool = False  # whether the target is a class
 
+    def with_classes(self) -> Roles:
+        """The same, where a target that is to be categorical is a class."""
+        others = tuple(name for name in self.categorical if name not in self.targets)
+        classes = self.classes or len(others) < len(self.categorical)
+        return self._replace(categorical=others, classes=classes)
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -65,13 +71,13 @@ def check_known(name: str, columns: Sequence[str], file: str) -> None:
         raise TableError(f"{file}: no column {quoted(name)}: {hint}")
 
 
-def check_has(names: Iterable[str], columns: Sequence[str], file: str) -> None:
+def check_has(names: Iterable[str], columns: Sequence[str], file: str, way: str = "") -> None:
     """Refuse rows that lack columns, which other rows have."""
     missing = [name for name in names if name not in columns]
     if missing:
         close = closest(missing[0], columns)
         hint = f"rename {quoted(close)}" if close else _listed(columns)
-        raise TableError(f"{file}: no column {quoted_list(missing)}: {hint}")
+        raise TableError(f"{file}: no column {quoted_list(missing)}: {hint}{way}")
 
 
 def closest(name: str, columns: Sequence[str]) -> str | None:
@@ -132,6 +138,8 @@ def read_training(
         rows = rows[present].reset_index(drop=True)
         clusters = None if clusters is None else clusters[present]
     roles = roles._replace(classes=roles.classes or looks_like_classes(rows[targets]))
+    if roles.classes and len(targets) > 1:
+        raise TableError("sets of classes have one target: predict each class on its own")
     y = targets_of(rows[targets], roles.classes, train.name)
     if roles.classes:
         shown = quoted_list(sorted(set(y)), most=5)
@@ -139,7 +147,8 @@ def read_training(
     if len(y) < FEWEST_ROWS:
         raise TableError(f"{train.name}: {len(y)} rows are too few: give at least {FEWEST_ROWS}")
     features, id_column = features_of(rows, roles, notes)
-    check_has(features, sources[-1].columns, f"{sources[-1].name}, unlike {train.name}")
+    unlike = f"{sources[-1].name}, unlike {train.name}"
+    check_has(features, sources[-1].columns, unlike, ", or --drop it")
     together = pd.concat([rows[features], *(frame[features] for frame in typed.frames[1:])])
     for name, values in together.items():
         if str(values.dtype) == "str":
