@@ -43,6 +43,11 @@ def intervals_of(*options, **files):
     return pd.read_csv("out.csv"), printed
 
 
+def in_shell(text):
+    """A certificate's words as the command spells them."""
+    return text.replace("construction='full'", "--construction full")
+
+
 def check_self_contained(page):
     assert page.startswith("<!doctype html>") or page.startswith("<!DOCTYPE html>")
     assert not re.search(r"""(src|href)=["'](?!#|data:)|@import|url\((?!#)""", page)

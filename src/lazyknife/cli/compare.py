@@ -75,7 +75,7 @@ def compare(
         raise ValueError(f"--target {target}: methods are compared on numbers, not on classes")
     say_notes(rows.notes)
 
-    from ..compare import PEERS, compare_methods, messages, recommend, summarise_folds
+    from ..compare import ABOUT, PEERS, compare_methods, messages, recommend, summarise_folds
     from ..report.comparison import COLUMNS, cells_of, draw, make_report
     from ..report.page import render
 
@@ -96,7 +96,8 @@ def compare(
     summary, advice, page = summarise_folds(found), recommend(found, given["alpha"]), ""
     drawn = draw(summary, advice, target) if given["figure"] else None
     if given["html"]:
-        more = {"lead": lead, "notes": tuple(rows.notes), **origin(context)}
+        glossary = {name: ABOUT[name] for name in summary["method"]}
+        more = {"lead": lead, "notes": tuple(rows.notes), "glossary": glossary, **origin(context)}
         page = render(make_report(found, summary, advice, target, more))
     with spooled(output) as (append, move):
         append(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -196,8 +197,9 @@ def _check_memory(sources: Sequence[Source]) -> None:
 def in_words(certificates: Sequence[Certificate]) -> str:
     """Return one certificate in full (the first that certifies anything), one line of the others.
 
-    All levels have the same scope and assumptions.
+    All levels have the same scope and assumptions. Settings are spelled as options.
     """
     whole = next((one for one in certificates if one.coverage), certificates[0])
     lines = [f"{one.details}\n" if one is whole else one.headline for one in certificates]
-    return "\n".join(lines).rstrip()
+    text = "\n".join(lines).rstrip()
+    return re.sub(r"\b([a-z_]+)='([^']+)'", lambda one: f"{opt.flag(one[1])} {one[2]}", text)

@@ -87,7 +87,6 @@ def make_report(
     more: Mapping[str, Any],
 ) -> Report:
     """Put the page together; ``more`` are parts that it does not make."""
-    from ..compare import ABOUT
     from ..plots import figure_svg
 
     figures = []
@@ -101,6 +100,5 @@ def make_report(
         verdict=verdict if len(summary) > 1 else None,
         figures=tuple(figures),
         tables=(Table("Methods", COLUMNS, lines, NOTE, found.to_csv(index=False)),),
-        glossary={name: ABOUT[name] for name in summary["method"]},
         **more,
     )

@@ -224,7 +224,8 @@ class Outcome:
         """What to expect at the first level, in a sentence or two."""
         first = self.certificates[0]
         if first.coverage == 1.0:
-            return "The intervals are infinite: there are too few training rows for this level."
+            few = getattr(self.model, "_when_few", "the intervals are infinite")
+            return f"{few.capitalize()}: there are too few training rows for this level."
         less = " These new rows do not look like the training rows, so expect less." * self.unlike
         return f"{first.headline}{less}"
 
