@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .. import pages
 from ..pages import markdown
 from .catalogue import PAPER, PAPER_METHODS, STUDIES
-from .made import code
 from .libraries import NATIVE
+from .made import code
 from .methods import CERTIFYING, DEFAULT, STRONG
 from .rows import read_rows
 from .sets import part_of
@@ -234,6 +234,7 @@ def cost_lines(rows: pd.DataFrame) -> Table:
 # standard deviations of y.
 
 METHODS = (DEFAULT, *STRONG, *NATIVE)
+ALPHA = 0.1
 README = {
     DEFAULT: "`LazyJackknifeRegressor()`, raw columns",
     "mapie_cv_gp": "CV+ around a Gaussian process with a length scale for each feature (MAPIE)",
@@ -245,7 +246,6 @@ README = {
 
 def by_set(rows: pd.DataFrame, measure: str) -> Iterator[tuple[str, int, pd.DataFrame]]:
     """Part, n, and a frame of means over trials: a line for each set, a column for each method."""
-    rows = rows[rows["alpha"] == rows["alpha"].max()]
     rows = rows.assign(
         part=rows["data"].map(part_of),
         set=[heading(*pair) for pair in zip(rows["data"], rows["transform"], strict=True)],
@@ -255,14 +255,15 @@ def by_set(rows: pd.DataFrame, measure: str) -> Iterator[tuple[str, int, pd.Data
         yield str(name), int(n), found[[method for method in METHODS if method in found]]
 
 
-def against_lines(rows: pd.DataFrame) -> Table:
+def against_lines(rows: pd.DataFrame, sets: str = "reporting") -> Table:
     """The default's score over that of each other method, and on how many sets it is better.
 
-    Only on the sets that had no part in choosing the default.
+    By default only on the sets that had no part in choosing the default.
     """
-    heads, lines = ["method"], [[method] for method in METHODS if method != DEFAULT]
+    methods = [method for method in METHODS if method in {*rows["method"]} - {DEFAULT}]
+    heads, lines = ["method"], [[method] for method in methods]
     for name, n, found in by_set(rows, "score"):
-        if name != "reporting":
+        if name != sets:
             continue
         heads.append(f"n = {n:,}")
         for line in lines:
@@ -286,6 +287,20 @@ def set_lines(rows: pd.DataFrame) -> Table:
     sizes = sorted({n for found in cells.values() for n in found})
     lines = [(title, *(found.get(n, NONE) for n in sizes)) for title, found in cells.items()]
     return ("set", *(f"n = {n:,}" for n in sizes)), lines
+
+
+def level_lines(rows: pd.DataFrame) -> Table:
+    """On frames, at each level: the default's score over each other's, and its own coverage."""
+    heads: tuple[str, ...] = ()
+    lines: Lines = []
+    for alpha, part in sorted(rows.groupby("alpha"), reverse=True):
+        aim = f"{1 - float(alpha):.0%}"
+        (_, *sizes), found = against_lines(part, "frames")
+        heads = ("aim", "method", *sizes)
+        own = part[part["method"] == DEFAULT].groupby("n")["coverage"].mean()
+        lines += [(aim, *line) for line in found]
+        lines.append((aim, "coverage of the default", *(f"{share:.3f}" for share in own)))
+    return heads, lines
 
 
 def readme_lines(rows: pd.DataFrame) -> Table:
@@ -396,4 +411,6 @@ SPECIAL: dict[str, Callable[[Path], str]] = {
     "readme": _from("tables", readme_lines),
     "tables_against": _from("tables", against_lines),
     "tables_sets": _from("tables", set_lines),
+    "frames_sets": _from("frames", lambda rows: set_lines(rows[rows["alpha"] == ALPHA])),
+    "frames_against": _from("frames", level_lines),
 }

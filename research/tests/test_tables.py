@@ -12,12 +12,11 @@ import pytest
 from research.pages import RESULTS
 from research.study import METHODS as KNOWN
 from research.study import STUDIES, Study, draw
-from research.study.methods import DEFAULT
+from research.study.methods import DEFAULT, NATIVE, STRONG
 from research.study.sets import GAUSSIAN, MANY_FEATURES, PARTS, SETS, part_of
 from research.study.show import in_words
 from research.study.tables import (
     CELL,
-    METHODS,
     NONE,
     ONE_NETWORK,
     OURS,
@@ -26,6 +25,7 @@ from research.study.tables import (
     against_lines,
     choices_verdict,
     cost_lines,
+    level_lines,
     paired,
     readme_lines,
     set_lines,
@@ -135,7 +135,8 @@ def test_the_committed_choices_certify_and_their_verdicts_are_of_valid_methods(c
 # Many kinds of tables
 
 DATA = ("steps", "piston", "blog_feedback", "robot_arm", "auto")
-FACTOR = {method: 1 + 0.1 * k for k, method in enumerate(METHODS)}  # the default is the best
+MEASURED = (DEFAULT, *STRONG)
+FACTOR = {method: 1 + 0.1 * k for k, method in enumerate(MEASURED)}  # the default is the best
 
 
 def tables() -> pd.DataFrame:
@@ -183,8 +184,26 @@ def test_every_set_has_a_line_with_the_ratio_to_the_best_peer():
     titles = [line[0] for line in lines]
     assert titles[:2] == ["steps (choosing)", "BlogFeedback, symlog (choosing)"]
     assert len(titles) == len(DATA)
-    best = 1.1 * min(FACTOR[method] for method in METHODS if method != DEFAULT)
+    best = 1.1 * min(FACTOR[method] for method in STRONG)
     assert lines[0][1:] == (f"1.1 ({1.1 / best:.2f})",) * 2
+
+
+def test_frames_are_held_against_boosting_at_every_level():
+    boosting = min(NATIVE)
+    rows = pd.DataFrame(
+        {
+            **{"data": "star", "transform": np.nan, "n": 100, "method": method, "trial": 0},
+            **{"alpha": alpha, "score": score / alpha, "coverage": 1 - alpha},
+        }
+        for alpha in (0.05, 0.1)
+        for method, score in {DEFAULT: 1.0, boosting: 2.0}.items()
+    )
+    heads, lines = level_lines(rows)
+    assert heads == ("aim", "method", "n = 100")
+    assert [line[0] for line in lines] == ["90%", "90%", "95%", "95%"]
+    assert lines[0][1] == boosting
+    assert lines[0][2].startswith("0.500")
+    assert [line[2] for line in lines[1::2]] == ["0.900", "0.950"]
 
 
 def test_the_readme_has_mean_scores_on_the_sets_that_chose_nothing():
@@ -200,7 +219,7 @@ def test_the_figure_of_tables_has_a_panel_for_each_part_and_size():
         f"{name} sets, n = {n}, 2 sets" for n in (50, 100) for name in ("choosing", "reporting")
     ]
     for ax in figure.axes:
-        assert [label.get_text() for label in ax.get_yticklabels()] == [*map(in_words, METHODS)]
+        assert [label.get_text() for label in ax.get_yticklabels()] == [*map(in_words, MEASURED)]
         marks = np.asarray(ax.lines[0].get_xdata(), dtype=float)
         np.testing.assert_allclose(marks, list(FACTOR.values()))
 

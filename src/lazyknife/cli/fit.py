@@ -113,6 +113,7 @@ def fit_model(
         warnings.simplefilter("ignore", ShiftWarning)  # the outcome says it
         if kind == "sets":
             own = settings.keys() & LazyJackknifeClassifier().get_params(deep=False).keys()
+            own -= {"construction"} if settings["construction"] == "auto" else set()
             model = LazyJackknifeClassifier(**{name: settings[name] for name in own})
             model.fit(rows.X, rows.y)
         else:
