@@ -55,7 +55,7 @@ def test_options_are_the_settings_of_the_library():
     settings = {field.name for kind in kinds for field in fields(kind)} - {"training"}
     assert settings == set(opt.BASES) - {"base"}
     for name, known in {
-        "construction": CONSTRUCTIONS,
+        "construction": ("auto", *CONSTRUCTIONS),
         "widths": WIDTHS,
         "loss": LOSSES,
         "target_transform": ("auto", *TARGETS, "none"),
@@ -405,7 +405,7 @@ def test_a_file_that_will_not_do_is_named(folder, given, message):
         ("--target-transform root", "Invalid value for '--target-transform'"),
         ("--lower-bound 3 --upper-bound 2", "bounds=(3.0, 2.0)"),
         ("--device banana", "device='banana'"),
-        ("--construction x", "'x' is not one of 'plus', 'minmax', 'full'"),
+        ("--construction x", "'x' is not one of 'auto', 'plus', 'minmax'"),
         ("--base x", "'x' is not one of 'public', 'split', 'dpsgd'"),
         ("--construction full --widths constant", "widths='constant'"),
         ("--construction cv+ --folds 1", "folds=1: give at least 2"),

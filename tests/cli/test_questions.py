@@ -189,6 +189,19 @@ def test_several_targets_have_boxes_at_once_or_from_a_saved_model(joint):
     saved = pd.read_csv("saved.csv")
     np.testing.assert_allclose(saved["upper_z_0.2"], found["upper_z"], rtol=1e-9)
     assert (saved["upper_z_0.4"] < saved["upper_z_0.2"]).all()
+    command = ("predict", "test.csv", "-m", "m.lk", "-o", "turned.csv")
+    assert run(*command, "--target", "z,y").exit_code == 0  # in the order of the fit
+    pd.testing.assert_frame_equal(pd.read_csv("turned.csv"), found)
+    assert "m.lk predicts 'y', 'z': give the same" in fail(*command, "--target", "z")
+
+
+def test_boxes_of_a_model_saved_in_python_have_numbers_for_names(joint):
+    train = pd.read_csv("train.csv")
+    lk.LazyJackknifeRegressor(random_state=0).fit(train[NUMBERS], train[["y", "z"]]).save("m.lk")
+    command = ("predict", "test.csv", "-m", "m.lk", "-o", "out.csv")
+    assert run(*command).exit_code == 0
+    assert list(pd.read_csv("out.csv"))[::3] == ["point_y0", "point_y1"]
+    assert "coverage of the new rows" in run(*command, "--target", "y,z").stdout
 
 
 @pytest.mark.parametrize("numbers", [False, True])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..errors import quoted_list
 from ..memory import NotEnoughMemory, free_bytes
 from . import options as opt
 from .console import plainly, print_table, print_text, say_notes
@@ -171,6 +172,12 @@ def load_model(
         raise ValueError(f"{new.name}: {message}")
     check_has(features, new.columns, new.name)
     targets, id_column = roles.targets or tuple(known["targets"]), roles.id_column
+    count = len(model.loo_.columns) if kind == "boxes" else 1
+    if targets and (len(targets) != count or (count > 1 and {*known["targets"]} - {*targets})):
+        shown = quoted_list(known["targets"]) if known["targets"] else f"{count} columns"
+        raise ValueError(f"--target: {path} predicts {shown}: give the same, or leave it out")
+    if count > 1:  # in the order of the fit
+        targets = tuple(known["targets"]) or targets or tuple(f"y{k}" for k in range(count))
     if id_column is None and known["id"] in new.columns:
         id_column = known["id"]
     unused = set(new.columns) - {*features, *targets, id_column, *known["unused"]}

@@ -234,8 +234,8 @@ def refuse_joint(kind: str, given: Mapping[str, Any]) -> None:
         "sets": every.keys() - OF_SETS,
     }[kind]
     what = "several targets" if kind == "boxes" else "classes"
-    for name in refused & given.keys():
-        if given[name] != every[name][1]:
+    for name, (_, default) in every.items():
+        if name in refused and given.get(name, default) != default:
             raise ValueError(f"{flag(name)} does not support {what}: leave it out")
 
 

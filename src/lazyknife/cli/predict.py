@@ -221,7 +221,8 @@ def table_of(
 
     frame = frame_of(found, quantiles)
     if ids is not None:
-        frame.insert(0, str(ids.name), ids.to_numpy())
+        name = f"{ids.name} of the row" if ids.name in frame else str(ids.name)
+        frame.insert(0, name, ids.to_numpy())
     return frame
 
 

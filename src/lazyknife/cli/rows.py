@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from ..records import Array
 
-OWN_COLUMNS = ("point", "lower", "upper", "width")  # of the output
 FEWEST_ROWS = 3  # a leave-one-out model with an intercept and a λ of its own
 
 
@@ -107,8 +106,6 @@ def check_names(train: Source, new: Source | None, roles: Roles) -> None:
             if twice or (flag == "--categorical" and name in (*roles.drop, *ids)):
                 message = "has another role: remove it from"
                 raise TableError(f"{train.name}: column {quoted(name)} {message} {flag}")
-    if ids and ids[0].split("_")[0] in OWN_COLUMNS:
-        raise TableError(f"--id {ids[0]}: the output has a column of this name: rename yours")
 
 
 def read_training(

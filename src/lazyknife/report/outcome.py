@@ -329,8 +329,10 @@ def _intervals(outcome: Outcome) -> Table:
     first, sample = outcome.levels[0], outcome.sample
     frame, rows, count = frame_of(first, sample.rows.quantiles), sample.rows, len(first)
     if rows.y is not None:
-        truth = dict(zip(outcome.targets, np.atleast_2d(rows.y.T), strict=True))
-        frame = frame.assign(**truth, covered=first.covers(rows.y).astype(bool))
+        taken = {*frame, "row", "id", "covered"}
+        for name, values in zip(outcome.targets, np.atleast_2d(rows.y.T), strict=True):
+            frame[f"{name}, true" if name in taken else name] = values
+        frame["covered"] = first.covers(rows.y).astype(bool)
     names = sample.places + 1 if rows.ids is None else rows.ids.to_numpy()
     frame.insert(0, "row" if rows.ids is None else "id", names)
     note = f"At alpha = {first.alpha:g}."
