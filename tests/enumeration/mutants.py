@@ -117,13 +117,6 @@ def constructed(construction: str | Construction) -> Change:
     )
 
 
-def answered_by_plus(model: Any, X: Array, y: Array) -> Any:
-    """Jackknife+ of the same models under the same certificate."""
-    other = copy.copy(model)
-    other.construction_ = "plus"
-    return Changed(other, model.certificate_)
-
-
 def at_one_ridge(model: Any, X: Array, y: Array) -> Any:
     """All models have the λ that the full one chose."""
     return refitted(model, X, y, ridge=float(model.ridge_[-1]))
@@ -249,10 +242,6 @@ MUTANTS: dict[str, list[Case]] = {
     "scale of y by all rows": each(changed(lazy(**AUTO), on_one_scale), RIDGES),
     "base trained on all rows": each(changed(lazy(**WEAK), trained), SCALES),
     "rows set aside are scored": [all_scored(SCALES, construction="plus")],
-    "jackknife+ under the certificate of full": [
-        case._replace(method=changed(case.method, answered_by_plus))
-        for case in (*CASES["default, rows set aside"], *CASES["rows set aside, full, rank 2"])
-    ],
     "rows set aside are scored, full": [all_scored(SCALES, construction="full")],
     "one rank more, rows set aside": [
         case._replace(method=changed(case.method, one_of_four_more))
