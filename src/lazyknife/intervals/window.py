@@ -36,7 +36,7 @@ RATIO, FINE = 1.5, 1.1
 # Bounds are widened by this much relative to their size, far more than rounding can change in them.
 SAFE = 1e-9
 CACHE = 2**21  # bytes of an array of rows × models that order statistics are taken of
-RANKS_KEPT = 4  # whose columns are kept
+RANKS_KEPT, WINDOWS_KEPT = 4, 64  # ranks whose columns are kept, and windows
 
 
 class FullPrediction(NamedTuple):
@@ -229,9 +229,12 @@ def _beyond(among: Among, near: FullPrediction, rows: Tensor) -> tuple[Tensor, T
 def _window(models: Columns, limits: tuple[float, ...], rank: int, values: Distances) -> Window:
     """The window of rows of at most this η, kept for the next ones."""
     windows = _KEPT.setdefault(models, _Kept({}, {})).windows
-    if (rank, *limits) not in windows:
-        windows[rank, *limits] = window(*values.bounds(models, *limits), rank)
-    return windows[rank, *limits]
+    found = windows.get((rank, *limits))
+    if found is None:
+        if len(windows) == WINDOWS_KEPT:
+            windows.clear()
+        found = windows[rank, *limits] = window(*values.bounds(models, *limits), rank)
+    return found
 
 
 def _order_statistics(
@@ -260,7 +263,10 @@ def _columns(models: Columns, members: Tensor, rank: int, q: int) -> Iterator[Te
     known, columns = kept.get(rank, (members[:0], members.new_empty(0, q, dtype=torch.float64)))
     missing = members[torch.isin(members, known, assume_unique=True, invert=True)]
     if len(missing):
-        if 4 * 8 * q * (len(known) + len(missing)) > models.block:
+        most = models.block // (4 * 8 * q)
+        if len(known) + len(missing) > most:
+            known, columns, missing = known[:0], columns[:0], members
+        if len(missing) > most:
             for part in blocks(len(members), 4 * 8 * q, models.block):
                 yield models.columns(members[part]).T
             return
