@@ -10,10 +10,13 @@ from lazyknife.files import (
     remove_unfinished,
     replacing,
     write_together,
-    write_whole,
 )
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="files have other modes, names and links")
+
+
+def write_whole(path, text):
+    write_together({path: lambda temporary: temporary.write_text(text, encoding="utf-8")})
 
 
 def test_a_file_is_replaced_at_once_and_nothing_is_left_behind(tmp_path):

@@ -52,7 +52,7 @@ def test_intervals_report_themselves(fitted, tmp_path, monkeypatch):
     model, X, y = fitted
     result = model.predict_interval(X)
     text = text_of(result.to_html(str(tmp_path / "a.html"), y))
-    assert "guaranteed: at least" in text
+    assert "Guaranteed: at least" in text
     assert "price in $" in text
     assert "training rows 60" not in text
     assert "Measured: " in text

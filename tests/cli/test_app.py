@@ -15,7 +15,7 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 import lazyknife as lk
 from command import fail, predict, succeed
 from lazyknife.cli import console
-from lazyknife.cli.compare import COLUMNS
+from lazyknife.report.comparison import COLUMNS
 
 ENOUGH = "use fewer rows or features, a smaller memory budget, or a machine with more memory"
 ALLOCATOR = (
