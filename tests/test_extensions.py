@@ -47,7 +47,9 @@ DOUBLED = replace(CONSTRUCTIONS["plus"], summary="twice as wide as plus", ends=d
 
 
 def test_a_construction(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ValueError, match="construction='doubled': choose from 'plus', 'minmax'"):
+    with pytest.raises(
+        ValueError, match="construction='doubled': choose from 'auto', 'plus', 'minmax'"
+    ):
         fitted(construction="doubled")
     monkeypatch.setitem(CONSTRUCTIONS, "doubled", DOUBLED)
     single, double = fitted(), fitted(construction="doubled")
@@ -94,7 +96,7 @@ def test_an_object_of_the_package_is_known_and_refused_where_its_models_lack() -
     whole = replace(CONSTRUCTIONS["full"], summary="whole")
     with pytest.raises(ValueError, match=r"\('whole'\) requires the models of LazyJackknife"):
         lk.JackknifeRegressor(construction=whole).fit(X, y)
-    with pytest.raises(ValueError, match="construction=3: choose from 'plus', 'minmax'"):
+    with pytest.raises(ValueError, match="construction=3: choose from 'auto', 'plus', 'minmax'"):
         fitted(construction=3)
 
 

@@ -26,7 +26,7 @@ def fitted(n: int, network: Any = None, **settings: Any) -> lk.LazyJackknifeRegr
     return lk.LazyJackknifeRegressor(network, random_state=0, **settings).fit(X[:, :1], y)
 
 
-@pytest.mark.parametrize("construction", ["plus", "minmax", "cv+"])
+@pytest.mark.parametrize("construction", ["auto", "plus", "minmax", "cv+"])
 @pytest.mark.parametrize("n", [400, 401, 1000, 1001])
 def test_the_certificate_of_a_fit_is_known_before(n: int, construction: str) -> None:
     model = fitted(n, QUICK, construction=construction, **SETTINGS)
@@ -60,7 +60,7 @@ def test_that_of_networks_of_ones_own_is_known_before(
 
 @pytest.mark.parametrize("base", [None, Split(0.3), DPSGD(epochs=1)])
 @pytest.mark.parametrize("network", [None, lk.mlp((4,)), [QUICK, lk.mlp((4,))]])
-@pytest.mark.parametrize("construction", ["plus", "minmax", "cv+", "full", "split"])
+@pytest.mark.parametrize("construction", ["auto", "plus", "minmax", "cv+", "full", "split"])
 def test_plans_and_fits_count_rows_by_one_rule(
     construction: str, network: Any, base: BaseMethod | None
 ) -> None:
@@ -131,7 +131,11 @@ COVERAGES = [0.9, 0.95, 0.99, 0.9974, 0.998, 0.9985, 0.99905, 0.9995]
 @pytest.mark.parametrize(
     ("coverage", "terms"),
     [
-        *((c, {"construction": k}) for c in COVERAGES for k in ("plus", "minmax", "full", "split")),
+        *(
+            (c, {"construction": k})
+            for c in COVERAGES
+            for k in ("auto", "plus", "minmax", "full", "split")
+        ),
         (0.9985, {"network": QUICK, "base": Public()}),
         (0.9985, {"network": lk.mlp((4,)), "base": Split(0.5)}),
         (0.9, {"base": Split(0.5)}),

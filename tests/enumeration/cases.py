@@ -369,6 +369,7 @@ def private(honest: Fraction = HONEST, **settings: Any) -> Method:
 
 FOLDS = {"construction": "cv+", "folds": 2, **LINE}
 ASIDE: dict[str, Any] = {"network": wide("laplace")}
+PLUS = {**ASIDE, "construction": "plus"}
 OWN: dict[str, Any] = {"kind": PartedNetworks}
 LINEAR: dict[str, Any] = {"network": line()}
 
@@ -443,14 +444,14 @@ CASES: dict[str, list[Case]] = {
     "default, full": each(lazy(construction="full"), FRAMES, GROUPS, UNITS, TOGETHER),
     "default, full, rank 2": [one(lazy(2, construction="full"), SEVEN)],
     "default, log of y": each(lazy(target_transform="log"), POSITIVE),
-    "default, rows set aside": [set_aside([*FOUR, *SCALES])],
-    "rows set aside": [set_aside([*FOUR, *rows], **ASIDE, widths="constant") for rows in BAGS],
+    "default, rows set aside": [set_aside([*FOUR, *SCALES]), set_aside([*FOUR, *SCALES], 2)],
+    "rows set aside": [set_aside([*FOUR, *rows], **PLUS, widths="constant") for rows in BAGS],
     "rows set aside, minmax": [
         set_aside([*FOUR, *rows], **ASIDE, construction="minmax", widths="constant")
         for rows in BAGS
     ],
     "rows set aside, rank 2": [
-        set_aside([*FOUR, *rows], 2, **ASIDE, widths="constant") for rows in BAGS
+        set_aside([*FOUR, *rows], 2, **PLUS, widths="constant") for rows in BAGS
     ],
     "rows set aside, network": [set_aside([*FOUR, *rows], **OWN, **LINEAR) for rows in BAGS],
     "rows set aside, network, full": [

@@ -283,7 +283,7 @@ def test_a_nearly_noiseless_table_keeps_its_certificate() -> None:
 def full_model() -> Any:
     X, y = rows_of("varying", 1300, 3, 0)
     terms: dict[str, Any] = {"network": [LAPLACE], "feature_weights": None, "random_state": 0}
-    plus = LazyJackknifeRegressor(**terms).fit(X[:1100], y[:1100])
+    plus = LazyJackknifeRegressor(**terms, construction="plus").fit(X[:1100], y[:1100])
     groups = (X[:1100, 2] > 0).long()
     full = LazyJackknifeRegressor(**terms, construction="full").fit(
         X[:1100], y[:1100], groups=groups

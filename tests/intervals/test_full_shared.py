@@ -94,7 +94,7 @@ def test_ends_are_those_of_the_accepted_candidates(
 
 def with_all(loo: StreamedModels, X: Tensor, ranks: list[int]) -> tuple[Tensor, Tensor]:
     """The order statistics among all rows."""
-    near, rows = loo.full_at(X), loo.acceptance
+    near, rows = loo.full_at(X), loo.compared
     every = torch.arange(len(loo.residuals))
     products = near.factors @ rows.columns(every)
     low, high = module.FULL.ends(rows, near, torch.arange(len(X)), every, products)
@@ -117,8 +117,8 @@ def test_windows_give_the_ends_of_all_rows(
     for found, expected in zip((lower, upper), with_all(loo, new, ranks), strict=True):
         assert torch.allclose(found, expected, rtol=1e-12)
     if landmarks == 5 and not scaled:  # not by looking at all of them
-        eta = float(loo.acceptance.etas(loo.full_at(new[:60])).max())
-        low, high = module.FULL.bounds(loo.acceptance, eta)
+        eta = float(loo.compared.etas(loo.full_at(new[:60])).max())
+        low, high = module.FULL.bounds(loo.compared, eta)
         bottom, top = kth_largest(low, [ranks[0]]), kth_largest(high, [ranks[0]])
         assert int(((high >= bottom) & (low <= top)).sum()) < m / 2
 

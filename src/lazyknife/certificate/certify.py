@@ -19,17 +19,20 @@ from ..data.checks import (
     check_positive_int,
 )
 from ..intervals import (
+    AUTO,
     CONSTRUCTIONS,
     Bound,
     Construction,
     check_construction,
     find_construction,
     is_own,
+    is_parted,
     kappa,
+    resolved,
 )
 from ..intervals.constructions import clusters_miss
 from ..intervals.models import rounding_objections
-from ..networks import listed_networks, mlp, wide
+from ..networks import CANDIDATES, listed_networks, mlp, wide
 from ..records import INDEPENDENT, PrivacyCurve, RoundedModels, Side
 from .certificate import Certificate
 
@@ -45,6 +48,7 @@ class About(NamedTuple):
     rows: str = "{rows}"  # that it applies to, from those without the question
     subject: str = ""  # added to the subject
     exchangeable: str = sentences.EXCHANGEABLE  # what takes the place of exchangeability
+    construction: str | None = None  # that answers, in place of that of the fit
 
 
 NOTHING_ELSE = About()
@@ -65,7 +69,7 @@ def certify(
     *,
     n: int,
     alpha: float,
-    construction: str | Construction = "plus",
+    construction: str | Construction = AUTO,
     base: BaseMethod | None = None,
     network: Any = None,
     folds: int = 10,
@@ -86,7 +90,7 @@ def certify(
     alpha
         Level of the intervals.
     construction
-        A key of ``CONSTRUCTIONS``; of an object of your own nothing is known.
+        ``"auto"`` or a key of ``CONSTRUCTIONS``; of an object of your own nothing is known.
     base
         How the base weights are obtained; None is ``Public()``, as in ``LazyJackknifeRegressor``.
     network
@@ -104,7 +108,7 @@ def certify(
 
     """
     check_positive_int("n", n)
-    check_construction(construction)
+    check_construction(construction, (AUTO, *CONSTRUCTIONS))
     if n_parameters is not None:
         check_positive_int("n_parameters", n_parameters)
     for argument, value in (("eta", eta), ("nu", nu)):
@@ -112,6 +116,7 @@ def certify(
             check_not_negative(argument, value)
     method = check_base(base)
     check_trainable(method, network)
+    construction = construction_for(n, construction, method, network)
     leaving = left_out(n, construction, method)
     if find_construction(construction).splits and (method.trains or n < FEWEST_PARTED):
         raise ValueError(SPLIT_NEEDS.format(setting=f"n={n}, base={method}"))
@@ -121,8 +126,20 @@ def certify(
     return claim(check_level("alpha", alpha), eta, nu, confidence=confidence)
 
 
+def construction_for(
+    n: int, construction: str | Construction, base: BaseMethod, network: Any
+) -> str | Construction:
+    """The construction that ``LazyJackknifeRegressor`` uses for n rows, by default."""
+    networks = listed_networks(network)
+    if networks is None and network is None and not base.trains:
+        networks = CANDIDATES
+    parted = networks is not None and is_parted(base.rows_left(n), networks, construction, None)
+    return resolved(construction, parted)
+
+
 def left_out(n: int, construction: str | Construction, base: BaseMethod) -> Leaving:
-    """Which of n rows ``LazyJackknifeRegressor`` leaves out, by default."""
+    """Which of n rows ``LazyJackknifeRegressor`` leaves out, by default; "auto" as any other."""
+    construction = resolved(construction, False)
     return find_construction(construction).leaving(base.rows_left(n))
 
 
@@ -165,7 +182,7 @@ def lazy_claim(
     parted = sentences.SPLIT if find_construction(construction).splits else sentences.PARTED
     remarks = (parted.format(count=apart),) if apart else ()
     return Claim(
-        subject=f"construction {construction!r}{shown}, n = {n}, {name} base",
+        subject=f"construction {{construction}}{shown}, n = {n}, {name} base",
         construction=construction,
         n=n,
         folds=folds,
@@ -195,7 +212,7 @@ class Claim:
     rows alike, over to the base that ran. Without it, or with any objection, there is no guarantee.
     """
 
-    subject: str  # the method, and n
+    subject: str  # the method, and n; "{construction}" stands for that which answers
     construction: str | Construction
     n: int  # rows that are left out
     folds: int = 1
@@ -222,6 +239,9 @@ class Claim:
 
         ``confidence``: of a given training set, for this share of all of them.
         """
+        if about.construction is not None:
+            other = replace(self, construction=about.construction, others=())
+            return other(alpha, eta, nu, about._replace(construction=None), confidence)
         dependence, assumptions = self.dependence, self.assumptions
         objections, remarks = self.objections, self.remarks
         independent = dependence is not None and dependence.total_variation == 0.0
@@ -266,6 +286,7 @@ class Claim:
         if about.exchangeable != sentences.EXCHANGEABLE:
             assumptions = tuple(one for one in assumptions if one != sentences.POOLED)
         every = (exchangeable, sentences.UNTUNED, *assumptions)
+        subject = self.subject.replace("{construction}", repr(self.construction))
         share, more = sentences.percent(1 - alpha), ""
         if bounds and about is NOTHING_ELSE and confidence is None:
             more = self._more(alpha, independent, bounds[theorem])
@@ -274,7 +295,7 @@ class Claim:
             bounds,
             tuple(dict.fromkeys(every)),
             f"{rows}; {scope}",
-            f"{self.subject}{about.subject}, alpha = {alpha:g}",
+            f"{subject}{about.subject}, alpha = {alpha:g}",
             objections,
             remarks,
             sentences.EXPECT[about.side].format(about=expects, share=share),

@@ -126,12 +126,12 @@ SCALING = (
 )
 LOSS = "Loss of the models; logistic requires targets 0 and 1, poisson counts"
 TRANSFORM = "Learn a function of the target; intervals are transformed back"
-CONSTRUCTION = Literal["plus", "minmax", "full", "cv+", "split", "jackknife", "naive"]
+CONSTRUCTION = Literal["auto", "plus", "minmax", "full", "cv+", "split", "jackknife", "naive"]
 SETTINGS = (
     table(
         LAZY,
         alpha=(list[float] | None, None, LEVEL),
-        construction=(CONSTRUCTION, "plus", "How intervals are made; the last two certify nothing"),
+        construction=(CONSTRUCTION, "auto", "How intervals are made; the last two certify nothing"),
         folds=(int, 10, "Number of folds of --construction cv+."),
         widths=(Literal["constant", "leverage", "auto"] | None, None, WIDTHS),
         nu=(float, 0.0, "Widen intervals by ν on both sides, in the (transformed) unit."),

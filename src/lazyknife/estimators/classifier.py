@@ -150,7 +150,8 @@ class LazyJackknifeClassifier(ClassifierMixin, RowsMixin):  # type: ignore[misc]
         solved = step.outputs(given.X, torch.eye(len(classes)).double()[codes])
         models = ClassModels(solved.columns, torch.from_numpy(codes)[solved.left_out])
         leaving = leaving_of(len(codes))
-        certifier = self._lazy()._certifier(given, INDEPENDENT, models, leaving, step.scaled)
+        terms = INDEPENDENT, models, leaving, self.construction
+        certifier = self._lazy()._certifier(given, *terms, step.scaled)
         certify = Worded(certifier, sentences.EXPECT_CLASSES, (sentences.KNOWN_CLASSES,))
         found = {"classes_": classes, "choice_": solved.choice}
         return self._set_fitted(X, given, Fitted(models, certify, found))

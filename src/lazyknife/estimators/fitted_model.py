@@ -34,7 +34,7 @@ from ..intervals.order import kth_largest
 from ..intervals.outputs import OutputModels
 from ..records import Array, to_array
 from ..report import page_of
-from .questions import count_rows, label_columns, refuse_with_dask
+from .questions import answering, count_rows, label_columns, refuse_with_dask
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,6 +46,7 @@ MOST_VALUES, BINS = 10, 5  # numbers with more distinct values are binned
 NORMAL = 0.6745  # the median size of a standard normal number
 BLOCKS, PREDICTED = 4, 500  # of a learning curve, and rows that each of its fits predicts
 FEWEST, MOST_PLANNED = 10, 1e9  # rows of a block, and rows that a plan asks for
+PAIRED = ("plus", "minmax")  # constructions whose models without two rows are known
 EXPONENTS = (0.5, 1.0, 2.0)  # with which widths fall to a floor
 
 
@@ -288,7 +289,7 @@ class FittedModelMixin:
             _check_pairs(model, "refit=(X, y)")
             played = games(loo, _tensor(model.kept_[chosen], loo))
             rank = kappa(level, len(loo.residuals) - 1)
-            covered = ~played.missed(rank, str(model.construction)).numpy()
+            covered = ~played.missed(rank, answering(model, PAIRED)).numpy()
             chose = (
                 getattr(model, "ridge", "") == "auto" and len(loo.residuals) == model.n_samples_fit_
             )
@@ -424,7 +425,7 @@ def _check_pairs(model: IntervalRegressor, instead: str = "") -> None:
     _refuse_clusters(model)
     if isinstance(model.loo_, OutputModels):
         raise ValueError(f"y has {len(model.loo_.columns)} outputs: fit each of them on its own")
-    simple = str(model.construction) in ("plus", "minmax") and model.nu == 0
+    simple = answering(model, PAIRED) in PAIRED and model.nu == 0
     if not (simple and has_pairs(model.loo_)):
         other = f", or give {instead}" if instead else ""
         raise ValueError(

@@ -6,7 +6,7 @@ their weights, and which of them an end is chosen from.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,7 +20,7 @@ from ..data.checks import check_choice
 from ..data.rows import finite_numbers, plain
 from ..data.schema import as_frame
 from ..errors import warn
-from ..intervals import kappa, rows_needed
+from ..intervals import AUTO, kappa, rows_needed
 from ..intervals.asked import WEIGHTED, Masses, joined_ends, one_sided, some_models
 from ..intervals.constructions import outwards
 from ..records import Array, Ends, Side
@@ -155,6 +155,7 @@ class Asked(NamedTuple):
     kept: Codes | None = None  # left-out rows that count where rows are weighted
     times: int = 1  # α times this bounds the probability of a miss of weighted rows
     worth: float = 0.0  # as many left-out rows of equal weight tell as much
+    construction: str | None = None  # that answers; None: that of the fit
 
     @classmethod
     def of(cls, levels: tuple[float, ...], side: Any) -> Asked:
@@ -263,13 +264,23 @@ def few_in_groups(asked: Asked) -> str:
 def require_models(model: IntervalRegressor, **asked: Any) -> None:
     """Refuse questions to models that do not know the errors of all rows."""
     for name in [name for name, value in asked.items() if value is not None]:
-        if model.construction == "full" and not hasattr(model.loo_, "side"):
+        if model.construction_ == "full" and not hasattr(model.loo_, "side"):
             raise ValueError(f"construction='full' does not support {name}: use 'plus' or 'minmax'")
         if not hasattr(model.loo_, "side"):
             raise ValueError(
                 f"{name}: this model keeps no errors of single rows, as after a fit to Dask "
                 "collections; fit LazyJackknifeRegressor to arrays or frames"
             )
+
+
+def answering(model: IntervalRegressor, able: Container[str]) -> Any:
+    """The construction that answers a question, of those that can: that of the fit, if possible.
+
+    For ``construction="auto"`` jackknife+ answers what full conformal prediction cannot, from the
+    same models.
+    """
+    own = model.construction_
+    return "plus" if model.construction == AUTO and own not in able else own
 
 
 def about_rows(model: IntervalRegressor, asked: Asked, X: Any, groups: Any, weights: Any) -> Asked:
@@ -293,7 +304,7 @@ def about_rows(model: IntervalRegressor, asked: Asked, X: Any, groups: Any, weig
 
 def _weighted(model: IntervalRegressor, asked: Asked, X: Any, weights: Any) -> Asked:
     """The question with weights of rows."""
-    construction = model.construction
+    construction = answering(model, WEIGHTED)
     if not (isinstance(construction, str) and construction in WEIGHTED and model._leaves_rows):
         names = " or ".join(map(repr, WEIGHTED))
         shown = repr(construction) if model._leaves_rows else "'cv+'"
@@ -339,6 +350,7 @@ def _weighted(model: IntervalRegressor, asked: Asked, X: Any, weights: Any) -> A
     ratio = ESTIMATED_RATIO if isinstance(weights, str) else GIVEN_RATIO
     times, assumption = WEIGHTED[construction].times, SHIFTED.format(ratio=ratio)
     terms: dict[str, Any] = {"worth": worth, "assumption": assumption, "times": times}
+    terms["construction"] = construction
     return asked._replace(weights=(own, new), kept=model.kept_, **terms)
 
 
@@ -377,7 +389,7 @@ def _ends(
         ranks = [kappa(level, len(loo.residuals)) for level in levels]
         point, lower, upper = model._by_blocks(lambda X: model._ends(loo, X, ranks), rows)
         return point, lower, upper
-    weighted, own = WEIGHTED[str(model.construction)], masses[0].to(loo.residuals.device)
+    weighted, own = WEIGHTED[answering(model, WEIGHTED)], masses[0].to(loo.residuals.device)
 
     def ends(X: Tensor, new: Tensor) -> Ends:
         return weighted.ends(loo, X, Masses(own, new.to(own), levels))

@@ -59,7 +59,7 @@ CHANGES = 16.0  # times z, relative to 1 − h: what rounding may change in b
 
 
 @dataclass(frozen=True, eq=False)
-class Acceptance:
+class ComparedRows:
     """Of rows i what the candidates that they accept depend on."""
 
     loo: StreamedModels
@@ -70,7 +70,7 @@ class Acceptance:
     middling: tuple[float, float]  # σ̄ and ē
 
     @classmethod
-    def of(cls, loo: StreamedModels) -> Acceptance:
+    def of(cls, loo: StreamedModels) -> ComparedRows:
         leverages, least = loo.out.left.leverages, 1 / math.sqrt(loo.solved.count)
         open_part = (1 - leverages).clamp(min=torch.finfo(torch.float64).tiny)
         unsure = CHANGES * loo.changed / open_part
@@ -99,11 +99,11 @@ def accepted(
     loo: StreamedModels, X: Tensor, ranks: Sequence[int]
 ) -> tuple[Predictions, Tensor, Tensor]:
     """Predictions of the full model, and the ends of accepted candidates less c(x), (m, ranks)."""
-    near, rows = loo.full_at(X), loo.acceptance
+    near, rows = loo.full_at(X), loo.compared
     return near.found, *selected(near, rows.etas(near), ranks, lambda *_: Among(rows), FULL)
 
 
-def _bounds(rows: Acceptance, eta: float) -> tuple[Tensor, Tensor]:
+def _bounds(rows: ComparedRows, eta: float) -> tuple[Tensor, Tensor]:
     """Between what roots lie."""
     scale, error = rows.middling
     shape, sizes = rows.loo.out.shape.scale, rows.loo.steps.abs()
@@ -119,7 +119,7 @@ def _bounds(rows: Acceptance, eta: float) -> tuple[Tensor, Tensor]:
 
 
 def _ends(
-    rows: Acceptance, near: FullPrediction, some: Tensor, members: Tensor, products: Tensor
+    rows: ComparedRows, near: FullPrediction, some: Tensor, members: Tensor, products: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Roots of some rows for some candidates, times σ(x)."""
     loo, found = rows.loo, near.found

@@ -30,7 +30,7 @@ from ..ridge.streamed import (
     product_error,
 )
 from ..tangent import Landmarks
-from .full_shared import Acceptance
+from .full_shared import ComparedRows
 from .window import Among, FullPrediction, Windowed
 
 FAR = 2.0  # times the size of a landmark
@@ -193,7 +193,7 @@ class Passes:
 
 
 @dataclass(frozen=True, eq=False)
-class FullModel:
+class StreamedPredictor:
     """The ridge of all rows, how its features are computed, and what rounding may have changed."""
 
     passes: Passes
@@ -237,7 +237,7 @@ class FullModel:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class StreamedModels(FullModel, Windowed):
+class StreamedModels(StreamedPredictor, Windowed):
     """The full model, and what leaving each of n rows out changes."""
 
     out: LeftOut
@@ -308,9 +308,9 @@ class StreamedModels(FullModel, Windowed):
         return self.solved.half(self.passes.features(rows)[0])
 
     @cached_property
-    def acceptance(self) -> Acceptance:
+    def compared(self) -> ComparedRows:
         """What full conformal prediction needs of the rows."""
-        return Acceptance.of(self)
+        return ComparedRows.of(self)
 
     @cached_property
     def changed(self) -> float:
@@ -367,7 +367,7 @@ class KeptModels:
 
 
 @dataclass(frozen=True, eq=False)
-class CompactModels(FullModel, Windowed):
+class CompactModels(StreamedPredictor, Windowed):
     """The full model, and those of n others that levels need."""
 
     count: int  # n
