@@ -20,12 +20,12 @@ from lazyknife.cli.console import (
     say_error,
     show_progress,
 )
-from lazyknife.files import check_writable, write_whole
+from lazyknife.files import check_writable
 from lazyknife.plots import save_figure
 
 from .datasets import DATASETS, FORMULAS, find
 from .datasets.formulas import ROWS
-from .pages import DOCS, RESULTS
+from .pages import DOCS, RESULTS, write_whole
 from .study import (
     COLLECTIONS,
     STUDIES,

@@ -21,11 +21,11 @@ from lazyknife.choosing.shape import (
     choose_factors,
     errors_of,
     fit_shape,
-    joined,
 )
 from lazyknife.data.own_scaling import FeatureScale
 from lazyknife.networks import wide
 from lazyknife.ridge.dual import DualSystem
+from lazyknife.ridge.system import joined
 from lazyknife.tangent import WideTangent
 from machines import MACHINE, here
 from reference import Array, assert_close
@@ -65,7 +65,7 @@ def choices(
     for each in np.array_split(order, 2):
         parts = (each, sizes[:, each], predicted[:, each], own[each], np.full(len(each), 1e-13))
         groups.append(Errors(*map(here, parts)))
-    groups = [joined(groups)] if together else groups
+    groups = [joined(groups, -1)] if together else groups
     return choose_factors(here(X), [here(y)] * len(groups), groups, [frame] * len(groups))
 
 

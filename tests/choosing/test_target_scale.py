@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import lazyknife as lk
 from lazyknife.choosing.target_scale import KINDS, ROWS, scales_of_y
-from lazyknife.data.compression import Compression
+from lazyknife.data.own_scaling import Compression
 from lazyknife.networks import wide
 from reference import Array
 

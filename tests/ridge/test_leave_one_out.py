@@ -19,8 +19,7 @@ from lazyknife.choosing.per_model import choose_ridges
 from lazyknife.losses import SQUARED
 from lazyknife.ridge.convex import leave_one_out_newton
 from lazyknife.ridge.dual import DualSystem
-from lazyknife.ridge.folds import draw_folds, leave_folds_out, refits_folds
-from lazyknife.ridge.leave_one_out import leave_one_out
+from lazyknife.ridge.leave_one_out import draw_folds, leave_folds_out, leave_one_out, refits_folds
 from lazyknife.ridge.primal import TILE, PrimalSystem
 from lazyknife.ridge.rounding import GAMMA, rounding_of
 from lazyknife.ridge.system import OwnRidges, RidgeModels

@@ -17,7 +17,7 @@ import reference
 from lazyknife.compute import Machine
 from lazyknife.networks import mlp
 from lazyknife.records import LeaveOneOut
-from lazyknife.ridge.folds import draw_folds
+from lazyknife.ridge.leave_one_out import draw_folds
 from lazyknife.ridge.readout import READOUTS
 from lazyknife.ridge.system import RidgeModels
 from lazyknife.tangent import Dual, Primal, linearise

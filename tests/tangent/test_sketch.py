@@ -168,7 +168,7 @@ def test_a_seed_stands_for_the_same_signs_everywhere() -> None:
 def test_a_size_that_is_not_given_is_a_quarter_of_the_rows_in_a_quarter_of_the_memory(
     n: int, memory: int, dimension: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lazyknife.tangent.sketch.total_memory", lambda _: memory)
+    monkeypatch.setattr("lazyknife.tangent.basis.total_memory", lambda _: memory)
     assert Sketch().for_rows(n, MACHINE) == Sketch(dimension)
     assert Sketch(9).for_rows(n, MACHINE) == Sketch(9)
     assert dimension in (1, 4096) or 4 * dimension <= n

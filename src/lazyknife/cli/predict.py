@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ..certificate import Certificate
-    from ..distribution import Distribution
     from ..report.outcome import Outcome, Sample
-    from ..results import Intervals
+    from ..results import Distribution, Intervals
     from .rows import Rows
 
 PRINTED = 20  # rows on the terminal
