@@ -46,6 +46,7 @@ def plot_intervals(
     if len(rank) > FEW_ROWS:
         _fill(ax, rank, lower, upper, outer, step="mid", color=BAND, label="interval")
         ax.plot(rank, point, color=POINT, lw=1.2, zorder=3, label="prediction")
+        ax.locator_params(axis="x", integer=True)
     else:  # a bar for each row, and gaps between them
         places = (rank[:, None] + [-0.3, 0.3, np.nan]).ravel()
         low, high = np.repeat(lower, 3), np.repeat(upper, 3)
