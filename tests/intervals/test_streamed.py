@@ -1,7 +1,5 @@
 """Models of many rows by passes over blocks, and ends from windows: equal to explicit refits."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
