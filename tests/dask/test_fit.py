@@ -1,7 +1,5 @@
 """Fits by partition, of arrays and frames: those of one machine with the same part of the rows."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Iterator
 from functools import partial

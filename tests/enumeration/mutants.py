@@ -1,7 +1,5 @@
 """Planted errors: methods that claim what they do not do, and rows in which it shows."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Full conformal prediction given rows that are never left out: equal to refits with candidates."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any

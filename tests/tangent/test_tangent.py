@@ -1,7 +1,5 @@
 """The tangent and its feature maps against a Jacobian made row by row."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 from dataclasses import replace
