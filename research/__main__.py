@@ -20,12 +20,12 @@ from lazyknife.cli.console import (
     say_error,
     show_progress,
 )
-from lazyknife.files import check_writable, write_whole
+from lazyknife.files import check_writable
 from lazyknife.plots import save_figure
 
 from .datasets import DATASETS, FORMULAS, find
 from .datasets.formulas import ROWS
-from .pages import DOCS, RESULTS
+from .pages import DOCS, RESULTS, write_whole
 from .study import (
     COLLECTIONS,
     STUDIES,
@@ -133,10 +133,17 @@ def verdicts(
         bool, typer.Option("--keep", help="Put rows and figures in place of the committed ones.")
     ] = False,
 ) -> None:
-    """Judge the paper's claims by the rows in a folder, and say which verdicts have moved."""
+    """Judge the paper's claims by the rows in a folder; say where they fail and what has moved."""
     found = judge(paper_rows(folder))
     lines = [(f"{k}. {v.claim}", v.mark, v.count) for k, v in enumerate(found, start=1)]
     print_table("The paper's claims", ("claim", "verdict", "holds in"), lines, texts=2)
+    failed = [
+        (f"{k}.", cell.where, cell.measured)
+        for k, verdict in enumerate(found, start=1)
+        for cell in verdict.cells
+        if not cell.holds
+    ]
+    print_table("\nWhere they do not hold", ("claim", "where", "measured"), failed, texts=3)
     if moves := moved(judge(paper_rows(RESULTS)), found):
         heads = ("claim", "committed", "now", "where it changed")
         print_table("\nVerdicts that moved", heads, moves, texts=4)

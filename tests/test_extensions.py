@@ -21,10 +21,10 @@ from lazyknife.intervals import CONSTRUCTIONS
 from lazyknife.intervals.constructions import plus
 from lazyknife.losses import LOSSES
 from lazyknife.networks import KINDS
-from lazyknife.networks.kernels import Gaussian
+from lazyknife.networks.wide import Gaussian
 from lazyknife.records import INDEPENDENT, Base, Ends, LeaveOneOut, PrivacyCurve
 from lazyknife.ridge.system import RidgeModels
-from lazyknife.ridge.widths import WIDTHS, Leverage, LeverageScales
+from lazyknife.ridge.widths import WIDTHS, LeverageScales, Widths, leverage
 from lazyknife.tangent import EXACT, FEATURES, Basis, Sketch, Tangent
 from rows import linear
 
@@ -100,26 +100,24 @@ def test_an_object_of_the_package_is_known_and_refused_where_its_models_lack() -
         fitted(construction=3)
 
 
-class Rooted(Leverage):
+def rooted(models: RidgeModels, gamma: float) -> LeverageScales:
     """The square root of the leverage's σ."""
+    found = leverage(models, gamma)
 
-    def scales(self, models: RidgeModels, gamma: float) -> LeverageScales:
-        found = super().scales(models, gamma)
+    class Root(LeverageScales):
+        @property
+        def own(self) -> Tensor:
+            return super().own.sqrt()
 
-        class Root(LeverageScales):
-            @property
-            def own(self) -> Tensor:
-                return super().own.sqrt()
+        def at(self, rows: Tensor, norms: Tensor) -> tuple[Tensor, Tensor]:
+            sigma, error = super().at(rows, norms)
+            return sigma.sqrt(), error
 
-            def at(self, rows: Tensor, norms: Tensor) -> tuple[Tensor, Tensor]:
-                sigma, error = super().at(rows, norms)
-                return sigma.sqrt(), error
-
-        return Root(found.factors, found.ridges, found.gamma)
+    return Root(found.factors, found.ridges, found.gamma)
 
 
 def test_widths(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(WIDTHS, "rooted", Rooted())
+    monkeypatch.setitem(WIDTHS, "rooted", Widths(rooted))
     model = fitted(widths="rooted")
     assert model.widths_ == "rooted"
     spreads = [np.ptp(fitted(widths=w).predict_interval(NEW).width) for w in ("leverage", "rooted")]

@@ -10,8 +10,11 @@ from lazyknife.files import (
     remove_unfinished,
     replacing,
     write_together,
-    write_whole,
 )
+
+
+def write_whole(path, text):
+    write_together({path: lambda temporary: temporary.write_text(text, encoding="utf-8")})
 
 
 def test_a_file_is_replaced_at_once_and_nothing_is_left_behind(tmp_path):

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
-from lazyknife.files import write_whole
-
+from ..pages import write_whole
 from .grid import shown
 from .trial import COLUMNS, MEASURES
 

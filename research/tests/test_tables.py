@@ -19,12 +19,8 @@ from research.study.tables import (
     CELL,
     NONE,
     ONE_NETWORK,
-    OURS,
     README,
-    VALID,
     against_lines,
-    choices_verdict,
-    cost_lines,
     level_lines,
     paired,
     readme_lines,
@@ -77,18 +73,6 @@ def test_scores_are_compared_trial_by_trial():
     assert paired(part, "cv+", "worst") == pytest.approx((statistics.mean(found), error))
 
 
-def test_one_setting_meets_the_best_of_the_others_that_cover_enough():
-    rows = choices()
-    lines = choices_verdict(rows).splitlines()
-    assert lines[0] == f"| data | {ONE_NETWORK} | best other | its score | ratio |"
-    for line, (title, (data, *_)) in zip(lines[2:], CELLS.items(), strict=False):
-        means = rows[rows["data"] == data].groupby("method")["score"].mean()
-        ratio = statistics.mean(ratios(rows, data, ONE_NETWORK, "cv+"))
-        start = f"| {title} | {means[ONE_NETWORK]:.3g} | cv+ | {means['cv+']:.3g} | {ratio:.3f} ±"
-        assert line.startswith(start)
-    assert lines[-1].startswith("It is ahead of all others in 2 of 2 cells")
-
-
 def test_the_figure_of_choices_has_a_panel_for_each_cell():
     rows = choices()
     figure = draw(Study("choices", "Who is better?", (), figure="scores"), rows)
@@ -102,34 +86,11 @@ def test_the_figure_of_choices_has_a_panel_for_each_cell():
         np.testing.assert_allclose(drawn, [m for m in means if m <= ax.get_xlim()[1]])
 
 
-@pytest.fixture(scope="module")
-def committed() -> pd.DataFrame:
-    return pd.read_csv(RESULTS / "choices.csv")
-
-
-def test_costs_are_those_of_the_same_widths(committed):
-    heads, lines = cost_lines(committed)
-    assert len(heads) == 7
-    found = {line[0]: line[1:] for line in lines}
-    assert [found['`"plus"`'][place] for place in (2, 5)] == ["1.00", "1.00"]
-    for name, certified in (("plus", 0.81), ("full", 0.9), ("minmax", 0.9), ("cv+", 0.74)):
-        assert float(found[f'`"{name}"`'][0]) == pytest.approx(certified, abs=0.01)
-    part = committed[committed["n"] == 100].groupby(["method", "data"])["width"].mean()
-    widths = part["lazyknife_full"] / part["lazyknife_leverage"]
-    assert found['`"full"`'][2] == f"{widths.mean():.2f}"
-
-
-def test_the_committed_choices_certify_and_their_verdicts_are_of_valid_methods(committed):
+def test_the_committed_choices_certify() -> None:
+    committed = pd.read_csv(RESULTS / "choices.csv")
     assert {trial.method for trial in STUDIES["choices"].expand()} == set(committed["method"])
-    ours = committed[committed["method"].str.startswith(OURS)]
+    ours = committed[committed["method"].str.startswith("lazyknife")]
     assert ours["certified"].notna().all()
-    text = choices_verdict(committed)
-    cells = [part for _, part in committed.groupby(CELL, sort=False, dropna=False)]
-    for line, part in zip(text.splitlines()[2:12], cells, strict=True):
-        means = part.groupby("method")[["score", "coverage"]].mean()
-        valid = means[means["coverage"] >= VALID]["score"]
-        assert line.split(" | ")[2] == valid[~valid.index.str.startswith(OURS)].idxmin()
-    assert text.count(" of 10 cells") == 1
 
 
 # Many kinds of tables
@@ -178,14 +139,12 @@ def test_the_default_is_held_against_each_method():
     assert {*alone[0][1:]} == {NONE}
 
 
-def test_every_set_has_a_line_with_the_ratio_to_the_best_peer():
+def test_every_reporting_set_has_a_line_with_the_ratio_to_the_best_peer():
     heads, lines = set_lines(tables())
     assert heads == ("set", "n = 50", "n = 100")
-    titles = [line[0] for line in lines]
-    assert titles[:2] == ["steps (choosing)", "BlogFeedback, symlog (choosing)"]
-    assert len(titles) == len(DATA)
-    best = 1.1 * min(FACTOR[method] for method in STRONG)
-    assert lines[0][1:] == (f"1.1 ({1.1 / best:.2f})",) * 2
+    assert [line[0] for line in lines] == ["piston", "robot arm"]
+    best = 2.1 * min(FACTOR[method] for method in STRONG)
+    assert lines[0][1:] == (f"2.1 ({2.1 / best:.2f})",) * 2
 
 
 def test_frames_are_held_against_boosting_at_every_level():

@@ -81,7 +81,7 @@ DEFAULT: dict[str, IntervalRegressor] = {
     "lazyknife": LazyJackknifeRegressor(device="cpu"),
 }
 PRIVATE: dict[str, IntervalRegressor] = {  # with the extra "dp"
-    "lazy_dp": LazyJackknifeRegressor(base=DPSGD(), **PAPER),
+    "lazy_dp": LazyJackknifeRegressor(base=DPSGD(), **PAPER)
 }
 PEERS: dict[str, IntervalRegressor] = {  # with MAPIE
     "mapie_cv_boosting": MapieRegressor(BOOSTING),
@@ -104,7 +104,7 @@ ABOUT = {
 
 
 def usual_methods() -> tuple[str, ...]:
-    """Methods to compare by default: peers if MAPIE is installed."""
+    """Methods to compare by default, with peers if MAPIE is installed."""
     return tuple(DEFAULT) if find_spec("mapie") is None else (*DEFAULT, *PEERS)
 
 
@@ -322,7 +322,6 @@ class Recommendation:
 
     @property
     def claim(self) -> str:
-        """The advice in a sentence."""
         if self.method is None:
             return "No method has finite intervals that cover enough on these data."
         if self.same:
@@ -333,7 +332,7 @@ class Recommendation:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """The rule, and what else to know, in sentences."""
+        """The rule, and what else to know."""
         found = [
             "The rule: the smallest interval score (width, plus a penalty for each miss) among the "
             f"methods whose coverage is not significantly below {100 * (1 - self.alpha):.3g} %; "

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
-import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -217,17 +215,6 @@ def test_other_estimators_predict_collections_but_fit_rows_in_memory() -> None:
     np.testing.assert_allclose(model.predict(rows).compute(), model.predict(X), **CLOSE)
     found = model.predict_interval(rows).compute()
     np.testing.assert_allclose(found, model.predict_interval(X).to_numpy(), **CLOSE)
-
-
-@pytest.mark.slow
-def test_dask_is_imported_where_it_is_used_only() -> None:
-    code = (
-        "import sys\nfrom lazyknife import LazyJackknifeRegressor\nimport numpy as np\n"
-        "X = np.random.default_rng(0).normal(size=(20, 2))\n"
-        "LazyJackknifeRegressor(network=None, random_state=0).fit(X, X[:, 0]).predict_interval(X)\n"
-        "assert not {'dask', 'distributed'} & set(sys.modules)\n"
-    )
-    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
 
 
 # Dask frames: categories, gaps and dates are read by partition, as one machine reads them.

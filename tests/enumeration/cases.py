@@ -25,7 +25,7 @@ from lazyknife.estimators.lazy import LazyJackknifeRegressor
 from lazyknife.networks import mlp, wide
 from lazyknife.records import Base, PrivacyCurve
 from lazyknife.results import Intervals
-from lazyknife.ridge.folds import draw_folds
+from lazyknife.ridge.leave_one_out import draw_folds
 from reference import Array
 
 Rows = Sequence[tuple[float, ...]]  # features and, last, y

@@ -19,7 +19,7 @@ from lazyknife.choosing.rows import draw_part
 from lazyknife.data.own_scaling import SHIFT
 from lazyknife.estimators.fit_input import Seeds
 from lazyknife.networks import DEFAULT, mlp, wide
-from lazyknife.ridge.folds import draw_folds
+from lazyknife.ridge.leave_one_out import draw_folds
 from lazyknife.ridge.widths import LeverageAgain, LeverageScales
 from reference import Array
 from widths import OwnFactors, names_in_order

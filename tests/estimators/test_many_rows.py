@@ -13,7 +13,7 @@ import reference
 from lazyknife.choosing.rows import rows_apart
 from lazyknife.intervals import kappa
 from lazyknife.networks import mlp
-from lazyknife.ridge.folds import draw_folds
+from lazyknife.ridge.leave_one_out import draw_folds
 from machines import MACHINE
 from reference import Array, assert_close
 from rows import linear

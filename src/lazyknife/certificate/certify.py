@@ -1,10 +1,10 @@
-"""From a construction's miss bound and a base's privacy curve to a certificate."""
+"""From a construction's miss bound and a base's privacy curve to a certificate, and its record."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from .. import sentences
@@ -34,9 +34,74 @@ from ..intervals.constructions import clusters_miss
 from ..intervals.models import rounding_objections
 from ..networks import CANDIDATES, listed_networks, mlp, wide
 from ..records import INDEPENDENT, PrivacyCurve, RoundedModels, Side
-from .certificate import Certificate
 
 Sentences = tuple[str, ...]
+
+
+@dataclass(frozen=True, repr=False)
+class Certificate:
+    """A coverage guarantee. It prints what to expect, and what is guaranteed for whom.
+
+    Attributes
+    ----------
+    coverage
+        The certified probability that an interval contains the true y; 0.0 where the bound is
+        vacuous, None where nothing is guaranteed.
+    bounds
+        ``"ghost_point"``: the certified bound (the baselines name their own theorem instead).
+        ``"paper"``: Theorem 1 of the paper, if its stability η was given; for comparison only,
+        as ``"paper_literal"``, its value at the (ε, δ) that the paper's experiments state.
+    assumptions
+        The conditions of the guarantee.
+    scope
+        The rows it applies to, and what it averages over.
+    subject
+        The method, n and alpha.
+    objections
+        The reasons why nothing is guaranteed, if so.
+    remarks
+        The theorem used, and what readers should know about the base.
+    expected
+        What to expect without a guarantee, as a sentence.
+    rows
+        The rows it applies to.
+    more
+        What another construction would certify, if it is more.
+
+    """
+
+    coverage: float | None
+    bounds: Mapping[str, float]
+    assumptions: tuple[str, ...]
+    scope: str
+    subject: str
+    objections: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    expected: str = ""
+    rows: str = sentences.ANY_ROW
+    more: str = field(default="", compare=False)
+
+    @property
+    def details(self) -> str:
+        """All of it: the theorem, what it averages over, and what it assumes."""
+        lines = [self.headline, f"About: {self.subject}.", *self.remarks]
+        if self.coverage:
+            lines += [f"Scope: {self.scope}.", "It assumes:"]
+            lines += [f"  - {assumption}" for assumption in self.assumptions]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"{self.headline}\n({self.subject}; {sentences.DETAILS})"
+
+    @property
+    def headline(self) -> str:
+        """What to expect, and what is guaranteed."""
+        if self.coverage is None:
+            return f"{sentences.NO_GUARANTEE}. {' '.join(self.objections)}"
+        if self.coverage == 0.0:
+            return f"{self.expected} {sentences.VACUOUS}: it certifies no coverage."
+        terms = {"coverage": sentences.percent(self.coverage), "more": self.more, "rows": self.rows}
+        return f"{self.expected} {sentences.GUARANTEE.format(**terms)}".strip()
 
 
 class About(NamedTuple):
@@ -101,8 +166,7 @@ def certify(
         The paper's stability: the two models of its condition differ by more than ν/2 with
         probability at most η. Assumed, or measured by ``audit_stability``.
     n_parameters
-        Number of trained weights; it sharpens the bound of ``Perturbed`` in the l2 norm. With more
-        weights than rows no coins are tossed to choose λ.
+        Number of trained weights; it sharpens the bound of ``Perturbed`` in the l2 norm.
     confidence
         Certify the coverage of a given training set instead of the average over training sets: that
         of this share of all sets. For constructions ``"split"`` and ``"cv+"``.
@@ -326,7 +390,6 @@ class Claim:
         return () if clean else (sentences.SEEN_GIVEN_SET,)
 
     def _without_bound(self, sentence: str) -> str:
-        """Say that a construction has no bound, and what to use instead."""
         others = sentences.either(certifying(self.available))
         return sentence.format(construction=self.construction, others=others)
 
@@ -408,5 +471,4 @@ class Clustered:
         return self.certify(alpha=alpha, about=own, **terms)
 
     def miss(self, alpha: float) -> float:
-        """The bound of a level."""
         return clusters_miss(alpha, self.clusters)

@@ -15,8 +15,7 @@ from ..choosing.rows import MANY, SEARCHED
 from ..data.checks import check_choice, check_folds, check_fraction, check_level, check_positive_int
 from ..intervals import AUTO, CONSTRUCTIONS, kappa, rows_needed
 from ..sentences import either, rounded_down
-from .certificate import Certificate
-from .certify import certify, certifying, construction_for, left_out
+from .certify import Certificate, certify, certifying, construction_for, left_out
 
 MARGIN = 4e-4  # extra noise, in logarithms, that makes up for the tolerance of the root
 PLANNED_N = 2**20  # rows at which the search for a number of rows ends
@@ -75,7 +74,8 @@ class Goal:
         return left_out(n, self.construction, self.base).rows
 
     def certificate(self, n: int, alpha: float) -> Certificate:
-        return certify(n=n, alpha=alpha, **{k: v for k, v in vars(self).items() if k != "coverage"})
+        settings = {name: value for name, value in vars(self).items() if name != "coverage"}
+        return certify(n=n, alpha=alpha, **settings)
 
     def certified(self, n: int, alpha: float) -> float:
         return self.certificate(n, alpha).coverage or 0.0
@@ -229,7 +229,7 @@ def _plan_alpha(goal: Goal, n: int) -> Plan:
 
 
 def _no_alpha(goal: Goal, n: int, least: float) -> str:
-    """Say why not even the least alpha with finite intervals certifies the coverage."""
+    """Why not even the least alpha with finite intervals certifies the coverage."""
     found, base = goal.certificate(n, least), goal.base
     reason = " ".join(found.objections)
     if found.coverage is not None:

@@ -19,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from operator import call
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -26,7 +27,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..compute import Machine, available, called, steps, track
+from ..compute import Machine, available, steps, track
 from ..ridge.system import OwnRidges
 from .likelihood import Together, Values, leave_one_out_values
 from .space import RIDGES, CandidateKernels, Grid, GridPoint, Work
@@ -96,7 +97,7 @@ class PointValues:
                 partial(self._values, self.kernels.at(some[0][0], [key[1] for key in some]), rows)
                 for some, rows in parts[block]
             ]
-            found = self.machine.map(called, works, 6 * size * n**2)
+            found = self.machine.map(call, works, 6 * size * n**2)
             for (some, _), values in zip(parts[block], found, strict=True):
                 self.evaluated += len(some)
                 for key, own in zip(some, values, strict=True):

@@ -24,10 +24,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ..certificate import Certificate
-    from ..distribution import Distribution
     from ..report.joint import Joint
     from ..report.outcome import Outcome, Sample
-    from ..results import Intervals
+    from ..results import Distribution, Intervals
     from .rows import Rows
 
 NOUNS = {"boxes": ("box", "boxes"), "sets": ("set",)}

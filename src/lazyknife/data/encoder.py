@@ -167,7 +167,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self.expansion_(self.schema_.read(_frame(X)))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """Names of the columns that ``transform`` returns."""
         check_is_fitted(self)
         labels = {str(column.name): column.categories for column in self.schema_.columns}
         return np.array(self.expansion_.column_names(labels), dtype=object)

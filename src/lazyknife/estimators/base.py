@@ -40,7 +40,6 @@ from ..data.rows import (
 )
 from ..data.scaling import Scaling, Source
 from ..data.targets import Function, Target, find_target
-from ..distribution import Distribution
 from ..errors import warn
 from ..intervals import (
     CONSTRUCTIONS,
@@ -54,7 +53,7 @@ from ..intervals.asked import one_sided
 from ..intervals.outputs import OutputModels
 from ..memory import noticing_memory
 from ..records import Array, Ends, Predictor, Side, to_array
-from ..results import Intervals
+from ..results import Distribution, Intervals
 from ..settings import grouped, with_settings
 from ..shift import Shift, compare_rows, kept_places
 from .fit_input import Fitted, Given, RandomState, Seeds, prepare

@@ -26,7 +26,7 @@ from ..choosing.shared import Holdout, choose_network
 from ..choosing.space import CandidateKernels
 from ..choosing.target_scale import on_scale, scales_of_y
 from ..compute import one_thread
-from ..data.compression import Compression
+from ..data.own_scaling import Compression
 from ..intervals.streamed import Passes, StreamedModels
 from ..networks import wide
 from ..ridge.streamed import Sums

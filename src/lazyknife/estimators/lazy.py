@@ -336,8 +336,9 @@ class LazyJackknifeRegressor(IntervalRegressor):
             return
         if self.widths not in widths:
             yield "construction", "widths", [*widths, None]
-        if not (loss.closed_form or WIDTHS[self.widths].any_loss):
-            yield "loss", "widths", [*(n for n, each in widths.items() if each.any_loss), None]
+        if WIDTHS[self.widths].needs_factors and not loss.closed_form:
+            any_loss = [name for name, each in widths.items() if not each.needs_factors]
+            yield "loss", "widths", [*any_loss, None]
 
     def _target(self) -> Target:
         return find_target(self.target_transform, self.bounds, auto=True)

@@ -110,7 +110,7 @@ class Construction:
             return 3
         if self.uses_folds:
             return 2
-        return 1 + widths.matrices[0] if loss.closed_form else 6
+        return 1 + widths.matrices if loss.closed_form else 6
 
     def bound(
         self,

@@ -29,6 +29,7 @@ from ..ridge.streamed import (
     Sums,
     product_error,
 )
+from ..ridge.system import joined
 from ..tangent import Landmarks
 from .full_shared import ComparedRows
 from .window import Among, FullPrediction, Windowed
@@ -48,7 +49,7 @@ class LeftOut(NamedTuple):
     def joined(cls, parts: Sequence[LeftOut]) -> LeftOut:
         """All rows."""
         rows, lefts, shapes, sizes = zip(*parts, strict=True)
-        return cls(torch.cat(rows), Left.joined(lefts), Shaped.joined(shapes), max(sizes))
+        return cls(torch.cat(rows), joined(lefts), joined(shapes), max(sizes))
 
     def some(self, members: Tensor) -> LeftOut:
         """Some of the rows."""
