@@ -257,15 +257,15 @@ class _Joint:
         low, high = start.low.copy(), start.high.copy()
         for number, those in groups_of(start.point):
             rows, which = np.unique(start.row[those], return_inverse=True)
-            each = torch.from_numpy(which).to(self.new.device)
-            accepts = self._accepts(number, rows).some(each)
-            least, most = (end[:, 0] for end in accepts.ends([rank]))
-            low[those] = np.maximum(low[those], least.cpu().numpy())
-            high[those] = np.minimum(high[those], most.cpu().numpy())
-            first, last = (torch.from_numpy(end[those]).to(least) for end in (low, high))
-            found = accepts.outranked(first, last, rank).cpu().numpy()
-            found &= (low[those] <= high[those])[:, None]
-            np.logical_or.at(extreme, start.row[those], found)
+            accepts = self._accepts(number, rows)
+            least, most = (end[:, 0].cpu().numpy()[which] for end in accepts.ends([rank]))
+            low[those] = np.maximum(low[those], least)
+            high[those] = np.minimum(high[those], most)
+            kept = low[those] <= high[those]  # most pieces are far from all rows
+            some = accepts.some(torch.from_numpy(which[kept]).to(self.new.device))
+            first, last = (torch.from_numpy(e[those][kept]).to(some.middle) for e in (low, high))
+            found = some.outranked(first, last, rank).cpu().numpy()
+            np.logical_or.at(extreme, start.row[those][kept], found)
         kept = low <= high
         return Pieces(start.row, low, high, start.point).some(kept), extreme
 
