@@ -16,11 +16,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from ..dask import is_dask
@@ -46,6 +48,7 @@ MOST_VALUES, BINS = 10, 5  # numbers with more distinct values are binned
 NORMAL = 0.6745  # the median size of a standard normal number
 BLOCKS, PREDICTED = 4, 500  # of a learning curve, and rows that each of its fits predicts
 FEWEST, MOST_PLANNED = 10, 1e9  # rows of a block, and rows that a plan asks for
+MOST_PRINTED = 2000  # rows that are left out of which ``print`` shows the check, in a second
 PAIRED = ("plus", "minmax")  # constructions whose models without two rows are known
 EXPONENTS = (0.5, 1.0, 2.0)  # with which widths fall to a floor
 
@@ -67,6 +70,8 @@ class SelfCheck:
         without one of the two rows that a model leaves out, not without both.
     parts
         Name, number of rows and coverage of each part that was asked for.
+    construction
+        Whose intervals these are, if not those of the fit's construction.
 
     """
 
@@ -75,6 +80,7 @@ class SelfCheck:
     covered: NDArray[np.bool_]
     exact: bool
     parts: tuple[tuple[str, int, float], ...] = ()
+    construction: str = ""
 
     @property
     def coverage(self) -> float:
@@ -91,9 +97,10 @@ class SelfCheck:
     def __repr__(self) -> str:
         count = len(self.covered)
         aim = f"{100 * (1 - self.alpha):.4g}%"
+        by = f" (construction {self.construction!r})" if self.construction else ""
         found = (
-            f"Checked on {count:,} training rows, each by the other rows: {self.coverage:.1%} ± "
-            f"{self.error:.1%} of their y lie inside, and {aim} is the aim. This is an estimate, "
+            f"Checked on {count:,} training rows, each by the other rows{by}: {self.coverage:.1%} "
+            f"± {self.error:.1%} of their y lie inside, and {aim} is the aim. This is an estimate, "
             "not a guarantee."
         )
         if not self.parts:
@@ -244,8 +251,22 @@ def _rounded(rows: float) -> str:
     return f"{float(f'{rows:.2g}'):,.0f}"
 
 
+# What ``print`` showed last of each model: its certificate, its level and the check.
+_PRINTED: WeakKeyDictionary[Any, tuple[Any, float, str]] = WeakKeyDictionary()
+
+
 class FittedModelMixin:
     """The questions, as methods of an estimator."""
+
+    def __str__(self) -> str:
+        """The settings and, after a fit, the certificate and the check on training rows."""
+        model = cast("IntervalRegressor", self)
+        try:
+            check_is_fitted(model)
+            certificate = model.certificate_
+        except NotFittedError:  # or settings have changed since
+            return repr(self)
+        return "\n".join(filter(None, [repr(self), str(certificate), _printed_check(model)]))
 
     def self_check(
         self,
@@ -294,8 +315,9 @@ class FittedModelMixin:
                 getattr(model, "ridge", "") == "auto" and len(loo.residuals) == model.n_samples_fit_
             )
             exact = not (chose or isinstance(loo, ChosenModels))
+        instead = "" if refit is not None else _instead(model)
         found = _parts(model, by, chosen, covered)
-        return SelfCheck(level, numbers, covered, exact, tuple(found))
+        return SelfCheck(level, numbers, covered, exact, tuple(found), instead)
 
     def influence(self, alpha: float | None = None) -> Influence:
         """Say how each training row moves predictions and widths, the most unusual rows first.
@@ -414,6 +436,26 @@ class FittedModelMixin:
                 )
         sizes = np.array([(k + 1) * n // BLOCKS for k in range(BLOCKS - 1)])
         return LearningCurve(level, sizes, widths, wanted)
+
+
+def _instead(model: IntervalRegressor) -> str:
+    """The construction whose intervals are checked, if not those of the fit's."""
+    own = answering(model, PAIRED)
+    return "" if own == model.construction_ else str(own)
+
+
+def _printed_check(model: IntervalRegressor) -> str:
+    """The check in words, kept for the next time; how to get it where there are many rows."""
+    if len(model.loo_.residuals) > MOST_PRINTED:
+        return "model.self_check() checks the intervals on 200 of the training rows."
+    known = _PRINTED.get(model)
+    if known is None or known[0] is not model._certificate or known[1] != model.alpha:
+        try:
+            found = str(model.self_check())
+        except (ValueError, NotFittedError):  # nothing is known without two rows
+            found = ""
+        known = _PRINTED[model] = model._certificate, model.alpha, found
+    return known[2]
 
 
 def _tensor(places: Places, loo: Any) -> torch.Tensor:
