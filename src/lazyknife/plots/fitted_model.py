@@ -11,7 +11,8 @@ from .figures import BAND, DOT, MISS, POINT, TARGET, bare, legend_on_top, litera
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from ..estimators.fitted_model import Influence, LearningCurve
+    from ..estimators.influence import Influence
+    from ..estimators.learning_curve import LearningCurve
 
 NAMED = 5  # rows that are named
 UNUSUAL = 3.0  # standard deviations from which on a row is drawn as unusual
