@@ -21,6 +21,7 @@ from lazyknife.estimators.fit_outputs import streamed_outputs
 from lazyknife.intervals import kappa
 from lazyknife.intervals.classes import SETS, best_others
 from lazyknife.intervals.streamed import Passes
+from lazyknife.sentences import PUBLIC_START
 from lazyknife.tangent import Landmarks
 from several import laplace, refit
 
@@ -234,8 +235,8 @@ def test_too_few_rows_keep_all_classes_and_say_so():
 @pytest.mark.parametrize(
     ("terms", "message"),
     [
-        ({"network": lk.mlp((3,))}, "take infinitely wide networks"),
-        ({"network": [lk.wide(), lk.mlp((3,))]}, "take infinitely wide networks"),
+        ({"network": []}, "network"),
+        ({"network": 3}, "network=3: give None"),
         ({"construction": "full"}, "construction='full': choose from 'plus', 'minmax'"),
         ({"scaling": "standardize"}, "scaling='standardize': choose from 'auto', 'symlog'"),
         ({"ridge": -1.0}, "ridge=-1.0: give a number above 0"),
@@ -245,6 +246,98 @@ def test_settings_that_make_no_sense_are_refused(terms, message):
     X, y = labelled(0, 20)
     with pytest.raises((ValueError, TypeError), match=message):
         LazyJackknifeClassifier(**FAST | terms).fit(X, y)
+
+
+def logits() -> torch.nn.Module:
+    """A network of the user's with an output for each class."""
+    torch.manual_seed(3)
+    layers = torch.nn.Linear(2, 16), torch.nn.Tanh(), torch.nn.Linear(16, 3)
+    return torch.nn.Sequential(*layers)
+
+
+@pytest.mark.parametrize("construction", ["plus", "minmax"])
+def test_sets_of_a_network_are_those_of_ridges_on_its_gradients(construction):
+    """Of the sum of its outputs over the root of their number; outputs themselves count for 0."""
+    X, y = labelled(4, 34)
+    network, ridge = logits().double(), 0.3
+    model = LazyJackknifeClassifier(network=logits(), ridge=ridge, construction=construction)
+    found = model.set_params(alpha=0.2, scaling=None).fit(X[:24], y[:24]).predict_set(X[24:])
+    rows = []
+    for x in torch.from_numpy(X):
+        total = network(x).sum() / np.sqrt(3)
+        parts = torch.autograd.grad(total, list(network.parameters()))
+        rows.append(torch.cat([part.reshape(-1) for part in parts]).numpy())
+    J, Y, point = np.stack(rows), np.eye(3)[y[:24]], []
+
+    def values(kept: Any, at: Any) -> Any:
+        G = np.ones((len(kept) + 1, len(kept) + 1))
+        G[:-1, :-1] = J[kept] @ J[kept].T + ridge * np.eye(len(kept))
+        G[-1, -1] = 0
+        solved = np.linalg.solve(G, np.vstack([Y[kept], np.zeros((1, 3))]))
+        return J[at] @ J[kept].T @ solved[:-1] + solved[-1]
+
+    own, at = np.empty(24), np.empty((10, 24, 3))
+    for j in range(24):
+        kept = np.delete(np.arange(24), j)
+        own[j] = behind(values(kept, [j])[0], y[j])
+        at[:, j] = np.stack([behind(values(kept, np.arange(24, 34)), c) for c in range(3)], axis=-1)
+    point = np.eye(3, dtype=bool)[values(np.arange(24), np.arange(24, 34)).argmax(axis=1)]
+    rank = kappa(0.2, 24)
+    wanted = {
+        "plus": (at <= own[:, None] + 1e-9).sum(axis=1) >= rank,
+        "minmax": at.min(axis=1) <= np.sort(own)[-rank] + 1e-9,
+    }
+    np.testing.assert_array_equal(found, wanted[construction] | point)
+
+
+def test_sets_of_networks_miss_no_more_than_their_bound_in_any_bag():
+    caught, level, count = 0, 0.26, 14
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(count, 2)), rng.permutation(np.arange(count) % 3)
+        missed, naively = [], []
+        for i in range(count):
+            others = np.arange(count) != i
+            model = LazyJackknifeClassifier(network=logits(), ridge=0.01, alpha=level)
+            model.fit(X[others], y[others])
+            missed.append(not model.predict_set(X[[i]])[0, y[i]])
+            naively.append(not naive(model, X[[i]])[0, y[i]])
+        bound = (2 * kappa(level, count - 1) - 1) / count
+        assert np.mean(missed) <= bound
+        assert model.certificate_.coverage == pytest.approx(1 - bound)
+        caught += np.mean(naively) > bound
+    assert caught >= 2
+
+
+@pytest.mark.parametrize("n", [60, 1100])
+def test_networks_take_images_candidates_and_files(n, tmp_path):
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=n + 50)
+    images = torch.from_numpy(rng.normal(size=(n + 50, 1, 4, 4)))
+    images[:, 0, :2] += torch.from_numpy(y - 1.0)[:, None, None]
+    torch.manual_seed(0)
+    head = torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(4 * 9, 3)
+    network = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 2), *head)
+    model = LazyJackknifeClassifier(network=network, random_state=0).fit(images[:n], y[:n])
+    sets = model.predict_set(images[n:])
+    assert sets[np.arange(50), y[n:]].mean() >= 0.8
+    assert PUBLIC_START in model.certificate_.assumptions
+    model.save(tmp_path / "m.lk")
+    loaded = LazyJackknifeClassifier.load(tmp_path / "m.lk", network=network)
+    np.testing.assert_array_equal(loaded.predict_set(images[n:]), sets)
+    several = LazyJackknifeClassifier(network=[lk.mlp((4,)), lk.wide()], random_state=0)
+    assert "mlp" in str(several.fit(*labelled(1, 40)).choice_)
+
+
+def test_networks_that_have_no_leave_one_out_models_are_refused():
+    X, y = labelled(0, 20)
+    for network, message in [
+        (torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3)), "BatchNorm"),
+        (torch.nn.Linear(3, 3), "network fails on rows of shape"),
+        (torch.nn.Linear(2, 3).requires_grad_(False), "no parameter with requires_grad"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            LazyJackknifeClassifier(network=network).fit(X, y)
 
 
 def test_labels_that_make_no_sense_are_refused():

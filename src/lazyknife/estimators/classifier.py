@@ -28,7 +28,7 @@ from ..data.targets import Target, find_target
 from ..intervals import kappa
 from ..intervals.classes import SETS, ClassModels
 from ..memory import noticing_memory
-from ..networks import wide
+from ..networks import Network, wide
 from ..records import INDEPENDENT, Array
 from .base import Levels, RowsMixin, Values
 from .fit_input import Fitted, RandomState, prepare
@@ -54,8 +54,9 @@ class LazyJackknifeClassifier(ClassifierMixin, RowsMixin):  # type: ignore[misc]
     Parameters
     ----------
     network
-        An infinitely wide network such as ``wide("laplace")``, or a list of them to choose from;
-        None: ``lazyknife.networks.CANDIDATES``.
+        An infinitely wide network such as ``wide("laplace")``, a ``torch.nn.Module`` or a callable
+        such as ``mlp((64,))``, of which the gradients of the sum of outputs are the features, or a
+        list of such networks to choose from; None: ``lazyknife.networks.CANDIDATES``.
     ridge
         λ > 0, or ``"auto"``: chosen.
     construction
@@ -86,7 +87,7 @@ class LazyJackknifeClassifier(ClassifierMixin, RowsMixin):  # type: ignore[misc]
 
     """
 
-    network: wide | Sequence[wide] | None = None
+    network: Network | wide | Sequence[Network | wide] | None = None
     ridge: float | Literal["auto"] = "auto"
     construction: Literal["plus", "minmax"] = "plus"
     fit_intercept: bool = True
@@ -111,7 +112,7 @@ class LazyJackknifeClassifier(ClassifierMixin, RowsMixin):  # type: ignore[misc]
 
     def _check_settings(self) -> None:
         check_choice("construction", self.construction, SETS)
-        check_networks(self.network, 0)
+        check_networks(self.network, 0, finite=True)
         if self.scaling is not None:
             check_choice("scaling", self.scaling, ["auto", "symlog"])
         self._lazy()._check_settings()
@@ -146,11 +147,12 @@ class LazyJackknifeClassifier(ClassifierMixin, RowsMixin):  # type: ignore[misc]
         self._check_settings()
         classes, codes = self._labels(y)
         given = prepare(self, X, codes, None, None)
-        step = outputs_step(self._lazy(), given, "constant", of_one_scale)
-        solved = step.outputs(given.X, torch.eye(len(classes)).double()[codes])
+        flat, shape = given._replace(X=given.X.flatten(1)), tuple(given.X.shape[1:])
+        step = outputs_step(self._lazy(), flat, "constant", of_one_scale, shape)
+        solved = step.outputs(flat.X, torch.eye(len(classes)).double()[codes])
         models = ClassModels(solved.columns, torch.from_numpy(codes)[solved.left_out])
         leaving = leaving_of(len(codes))
-        certifier = self._lazy()._certifier(given, INDEPENDENT, models, leaving, step.scaled)
+        certifier = self._lazy()._certifier(flat, INDEPENDENT, models, leaving, step.scaled)
         certify = Worded(certifier, sentences.EXPECT_CLASSES, (sentences.KNOWN_CLASSES,))
         found = {"classes_": classes, "choice_": solved.choice}
         return self._set_fitted(X, given, Fitted(models, certify, found))
@@ -226,7 +228,7 @@ class LazyJackknifeClassifier(ClassifierMixin, RowsMixin):  # type: ignore[misc]
 
     def _rows(self, X: Any) -> Tensor:
         check_is_fitted(self)
-        return to_tensor(self.scaling_(self._check_new(X)))
+        return to_tensor(self.scaling_(self._check_new(X))).flatten(1)
 
     @noticing_memory
     def _values(self, X: Any) -> Array:
