@@ -19,6 +19,7 @@ from .. import sentences
 from ..certificate.certify import Worded
 from ..choosing.likelihood import of_one_scale
 from ..choosing.record import ChosenSettings
+from ..choosing.rows import MANY, Leaving
 from ..compute import Device
 from ..data.checks import check_choice
 from ..data.encoder import TableEncoder
@@ -31,6 +32,7 @@ from ..memory import noticing_memory
 from ..networks import Network, wide
 from ..records import INDEPENDENT, Array
 from .base import Levels, RowsMixin, Values
+from .fit_full_classes import FullClasses, FullClassesOfMany, full_classes, full_of_many
 from .fit_input import Fitted, RandomState, prepare
 from .fit_outputs import check_networks, leaving_of, outputs_step
 from .lazy import LazyJackknifeRegressor
@@ -60,7 +62,8 @@ class LazyJackknifeClassifier(ClassifierMixin, RowsMixin):  # type: ignore[misc]
     ridge
         λ > 0, or ``"auto"``: chosen.
     construction
-        ``"plus"`` certifies 1 − 2·alpha, ``"minmax"`` 1 − alpha with larger sets.
+        ``"plus"`` certifies 1 − 2·alpha, ``"minmax"`` 1 − alpha with larger sets; ``"full"``
+        certifies 1 − alpha with small ones, but searches again for new rows.
     fit_intercept
         Whether to fit an unpenalised intercept.
     feature_weights
@@ -89,7 +92,7 @@ class LazyJackknifeClassifier(ClassifierMixin, RowsMixin):  # type: ignore[misc]
 
     network: Network | wide | Sequence[Network | wide] | None = None
     ridge: float | Literal["auto"] = "auto"
-    construction: Literal["plus", "minmax"] = "plus"
+    construction: Literal["plus", "minmax", "full"] = "plus"
     fit_intercept: bool = True
     feature_weights: Literal["auto"] | None = "auto"
     scaling: Literal["auto", "symlog"] | None = "auto"
@@ -108,10 +111,11 @@ class LazyJackknifeClassifier(ClassifierMixin, RowsMixin):  # type: ignore[misc]
     def _lazy(self) -> LazyJackknifeRegressor:
         """A regressor with the same settings, which knows what they mean."""
         own = self.get_params(deep=False)
-        return LazyJackknifeRegressor(**own, widths="constant", target_transform=None)
+        own["widths"] = None if self.construction == "full" else "constant"
+        return LazyJackknifeRegressor(**own, target_transform=None)
 
     def _check_settings(self) -> None:
-        check_choice("construction", self.construction, SETS)
+        check_choice("construction", self.construction, [*SETS, "full"])
         check_networks(self.network, 0, finite=True)
         if self.scaling is not None:
             check_choice("scaling", self.scaling, ["auto", "symlog"])
@@ -149,12 +153,22 @@ class LazyJackknifeClassifier(ClassifierMixin, RowsMixin):  # type: ignore[misc]
         given = prepare(self, X, codes, None, None)
         flat, shape = given._replace(X=given.X.flatten(1)), tuple(given.X.shape[1:])
         step = outputs_step(self._lazy(), flat, "constant", of_one_scale, shape)
-        solved = step.outputs(flat.X, torch.eye(len(classes)).double()[codes])
-        models = ClassModels(solved.columns, torch.from_numpy(codes)[solved.left_out])
-        leaving = leaving_of(len(codes))
+        Y, leaving = torch.eye(len(classes)).double()[codes], leaving_of(len(codes))
+        models: ClassModels | FullClasses | FullClassesOfMany
+        if self.construction == "full" and len(codes) <= MANY:
+            models, choice = full_classes(step.full(), flat.X, Y)
+            leaving = Leaving(len(codes))
+        else:
+            solved = step.outputs(flat.X, Y)
+            models, choice = (
+                ClassModels(solved.columns, torch.from_numpy(codes)[solved.left_out]),
+                solved.choice,
+            )
+            if self.construction == "full":
+                models = full_of_many(solved.columns, Y[solved.left_out])
         certifier = self._lazy()._certifier(flat, INDEPENDENT, models, leaving, step.scaled)
         certify = Worded(certifier, sentences.EXPECT_CLASSES, (sentences.KNOWN_CLASSES,))
-        found = {"classes_": classes, "choice_": solved.choice}
+        found = {"classes_": classes, "choice_": choice}
         return self._set_fitted(X, given, Fitted(models, certify, found))
 
     def _labels(self, y: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
@@ -214,11 +228,9 @@ class LazyJackknifeClassifier(ClassifierMixin, RowsMixin):  # type: ignore[misc]
         self._check_unchanged()
         self._warn_of_infinite(Asked(levels))
         ranks = [kappa(level, len(self.loo_.codes)) for level in levels]
-        kept = SETS[self.construction]
 
         def sets(block: Tensor) -> tuple[Tensor]:
-            point, scores = self.loo_.at(block)
-            found = kept(self.loo_, scores, ranks)
+            point, found = self.loo_.sets(block, self.construction, ranks)
             found[torch.arange(len(point)), point.argmax(dim=1)] = True
             return (found,)
 

@@ -6,14 +6,20 @@ rows are set aside, the sums of landmark features serve all targets, too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..choosing.candidates import Candidate, FiniteNetwork, default_networks, is_narrow
+from ..choosing.candidates import (
+    Candidate,
+    CandidateStep,
+    FiniteNetwork,
+    default_networks,
+    is_narrow,
+)
 from ..choosing.likelihood import Together
 from ..choosing.record import ChosenSettings
 from ..choosing.rows import ENOUGH, MANY, SEARCHED, Leaving, drawn_part, rows_apart
@@ -23,7 +29,8 @@ from ..intervals.streamed import LeftOut, Passes, StreamedModels
 from ..networks import Network, is_known, listed_networks, mlp, tangent_alone, wide
 from ..records import Array, RoundedModels
 from ..ridge.streamed import Sums
-from ..tangent import PROBE, Landmarks, WideTangent
+from ..tangent import EXACT, PROBE, Landmarks, WideTangent
+from .fit_full import FullStep
 from .fit_input import Given
 from .fit_per_model import MATRICES, ChoosingStep, _Place
 from .fit_shared import landmarks_of
@@ -85,6 +92,11 @@ def units_of(values: Array) -> Tensor:
 @dataclass(frozen=True)
 class OutputsStep(ChoosingStep):
     """Settings: those of ``ChoosingStep``, with a rule for values ``together``."""
+
+    def full(self) -> FullStep:
+        """The step in which all rows and a new one choose together, with the same settings."""
+        common = {field.name: getattr(self, field.name) for field in fields(CandidateStep)}
+        return FullStep(**common, relevance=self.relevance, features=EXACT, progress=self.progress)
 
     def outputs(self, X: Tensor, Y: Tensor) -> Outputs:
         """Models of every target, for rows X and targets Y, shape (n, targets)."""

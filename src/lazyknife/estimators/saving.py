@@ -113,6 +113,7 @@ _OPEN = (
 _MODULES = (
     *("base", "certificate", "choosing", "data", "intervals", "losses", "networks", "records"),
     *("ridge", "tangent", "estimators.baselines", "estimators.fit_full"),
+    "estimators.fit_full_classes",
     "estimators.fit_input",
     "estimators.questions",
 )

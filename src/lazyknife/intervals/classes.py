@@ -90,6 +90,11 @@ class ClassModels:
         scores -= 2 * slack[:, None, None] + SUMS * (others + each.abs())
         return torch.stack([one.point for one in found], dim=1), scores
 
+    def sets(self, X: Tensor, construction: str, ranks: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Values of the full model, (m, classes), and whether classes are kept, (.., ranks)."""
+        point, scores = self.at(X)
+        return point, SETS[construction](self, scores, ranks)
+
 
 def best_others(values: Tensor) -> Tensor:
     """For each class the largest value of the others, or 0 if that is larger; (..., classes)."""
