@@ -32,7 +32,7 @@ from ..memory import noticing_memory
 from ..networks import Network, wide
 from ..records import INDEPENDENT, Array
 from .base import Levels, RowsMixin, Values
-from .fit_full_classes import FullClasses, FullClassesOfMany, full_classes, full_of_many
+from .fit_full_classes import FullClasses, FullClassesOfMany, full_classes
 from .fit_input import Fitted, RandomState, prepare
 from .fit_outputs import check_networks, leaving_of, outputs_step
 from .lazy import LazyJackknifeRegressor
@@ -154,8 +154,14 @@ class LazyJackknifeClassifier(ClassifierMixin, RowsMixin):  # type: ignore[misc]
         flat, shape = given._replace(X=given.X.flatten(1)), tuple(given.X.shape[1:])
         step = outputs_step(self._lazy(), flat, "constant", of_one_scale, shape)
         Y, leaving = torch.eye(len(classes)).double()[codes], leaving_of(len(codes))
+        many, known = len(codes) > MANY, all(each.weighted for each in step.candidates)
+        if self.construction == "full" and many and not known:
+            raise ValueError(
+                f"construction='full' does not support networks of your own with more than {MANY:,} "
+                "rows: use construction='plus', network=None, or fewer rows"
+            )
         models: ClassModels | FullClasses | FullClassesOfMany
-        if self.construction == "full" and len(codes) <= MANY:
+        if self.construction == "full" and not many:
             models, choice = full_classes(step.full(), flat.X, Y)
             leaving = Leaving(len(codes))
         else:
@@ -165,7 +171,7 @@ class LazyJackknifeClassifier(ClassifierMixin, RowsMixin):  # type: ignore[misc]
                 solved.choice,
             )
             if self.construction == "full":
-                models = full_of_many(solved.columns, Y[solved.left_out])
+                models = FullClassesOfMany(solved.columns, Y[solved.left_out])
         certifier = self._lazy()._certifier(flat, INDEPENDENT, models, leaving, step.scaled)
         certify = Worded(certifier, sentences.EXPECT_CLASSES, (sentences.KNOWN_CLASSES,))
         found = {"classes_": classes, "choice_": choice}

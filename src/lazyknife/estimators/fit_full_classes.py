@@ -33,7 +33,6 @@ from ..choosing.space import GridPoint
 from ..compute import few_threads
 from ..data.own_scaling import FeatureScales, own_scales, unscaled
 from ..intervals.full_classes import DualClasses, LabelScores, streamed_scores
-from ..intervals.streamed import StreamedModels
 from ..ridge.rounding import GAMMA
 from .fit_full import NEW_ROWS, FramedRows, FullStep, _NewKernels, chosen_share, coins
 
@@ -207,7 +206,7 @@ def full_classes(step: FullStep, X: Tensor, Y: Tensor) -> tuple[FullClasses, Cho
 class FullClassesOfMany:
     """The same given a part of the rows, which chose for all and is never left out."""
 
-    columns: tuple[StreamedModels, ...]  # for each class its models
+    columns: tuple[Any, ...]  # for each class its ``StreamedModels``
     Y: Tensor  # targets of the rows that are left out
 
     @property
@@ -246,16 +245,6 @@ class FullClassesOfMany:
         """Values of the full model, (m, K), and whether each class is kept, (m, K, ranks)."""
         found: LabelScores = streamed_scores(self.columns, X, self.Y.to(self.columns[0].steps))
         return found.point, found.kept(self.codes.to(found.point.device), ranks)
-
-
-def full_of_many(columns: Sequence[Any], Y: Tensor) -> FullClassesOfMany:
-    """The models of many rows, whose networks are all infinitely wide."""
-    if not isinstance(columns[0], StreamedModels):
-        raise ValueError(
-            "construction='full' does not support networks of your own with more than 1,000 rows: "
-            "use construction='plus', network=None, or fewer rows"
-        )
-    return FullClassesOfMany(tuple(columns), Y)
 
 
 def own_class(values: Tensor, codes: Tensor) -> Tensor:
