@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 import torch
@@ -157,8 +157,8 @@ class LazyJackknifeClassifier(ClassifierMixin, RowsMixin):  # type: ignore[misc]
         many, known = len(codes) > MANY, all(each.weighted for each in step.candidates)
         if self.construction == "full" and many and not known:
             raise ValueError(
-                f"construction='full' does not support networks of your own with more than {MANY:,} "
-                "rows: use construction='plus', network=None, or fewer rows"
+                f"construction='full' does not support networks of your own with more than "
+                f"{MANY:,} rows: use construction='plus', network=None, or fewer rows"
             )
         models: ClassModels | FullClasses | FullClassesOfMany
         if self.construction == "full" and not many:
@@ -171,7 +171,7 @@ class LazyJackknifeClassifier(ClassifierMixin, RowsMixin):  # type: ignore[misc]
                 solved.choice,
             )
             if self.construction == "full":
-                models = FullClassesOfMany(solved.columns, Y[solved.left_out])
+                models = FullClassesOfMany(cast(Any, solved.columns), Y[solved.left_out])
         certifier = self._lazy()._certifier(flat, INDEPENDENT, models, leaving, step.scaled)
         certify = Worded(certifier, sentences.EXPECT_CLASSES, (sentences.KNOWN_CLASSES,))
         found = {"classes_": classes, "choice_": choice}

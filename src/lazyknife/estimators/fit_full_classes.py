@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
@@ -33,6 +32,7 @@ from ..choosing.space import GridPoint
 from ..compute import few_threads
 from ..data.own_scaling import FeatureScales, own_scales, unscaled
 from ..intervals.full_classes import DualClasses, LabelScores, streamed_scores
+from ..intervals.streamed import StreamedModels
 from ..ridge.rounding import GAMMA
 from .fit_full import NEW_ROWS, FramedRows, FullStep, _NewKernels, chosen_share, coins
 
@@ -206,7 +206,7 @@ def full_classes(step: FullStep, X: Tensor, Y: Tensor) -> tuple[FullClasses, Cho
 class FullClassesOfMany:
     """The same given a part of the rows, which chose for all and is never left out."""
 
-    columns: tuple[Any, ...]  # for each class its ``StreamedModels``
+    columns: tuple[StreamedModels, ...]  # for each class its models
     Y: Tensor  # targets of the rows that are left out
 
     @property
@@ -218,7 +218,8 @@ class FullClassesOfMany:
         first = self.columns[0]
         numbers = 6 * len(self.Y) * (1 + self.Y.shape[1])
         machine = first.passes.machine
-        return max(1, min(first.rows_at_once, machine.block // (machine.item * numbers)))
+        fits: int = min(first.rows_at_once, machine.block // (machine.item * numbers))
+        return max(1, fits)
 
     @property
     def residuals(self) -> Tensor:
@@ -231,7 +232,7 @@ class FullClassesOfMany:
 
     @property
     def undetermined(self) -> int:
-        return max(column.undetermined for column in self.columns)
+        return sum(column.undetermined for column in self.columns)
 
     def typical_error(self) -> tuple[float, float]:
         slacks, widths = zip(*(each.typical_error() for each in self.columns), strict=True)
