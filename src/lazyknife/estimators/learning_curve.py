@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import t as student
 
-from ..choosing.rows import Leaving
+from ..choosing.rows import MANY, Leaving
 from ..data.checks import check_reasonable
 from ..records import Array
 
@@ -35,9 +35,10 @@ BLOCKS, PREDICTED = 4, 500  # of the rows, and rows that each fit predicts
 FEWEST, MOST_PLANNED = 10, 1e9  # rows of a block, and rows that a plan asks for
 FLOORS, DECAYS = np.linspace(0.0, 1.0, 41), (0.25, 0.5, 1.0, 2.0)  # p and b
 OWN = 0.04  # standard deviation of a fit's own error of its log width
+CHANGE = 0.1  # the same where more rows are many, of which a part makes the choices
 FREEDOM = 5  # degrees of freedom of the variances
 SHARE = 0.5  # of V, in what the means of the fits differ by
-ENDS = (0.05, 0.5, 0.95)  # quantiles that are the lowest, the middle and the highest guess
+ENDS = (0.1, 0.5, 0.9)  # quantiles that are the lowest, the middle and the highest guess
 STEPS = (np.arange(25) + 0.5) / 25
 
 
@@ -66,7 +67,7 @@ class LearningCurve:
     def width(self, rows: ArrayLike) -> Array:
         """Widths with so many rows: the lowest, the middle and the highest guess, shape (..., 3).
 
-        Quantiles at .05, .5 and .95 of the mean width of a fit, over curves with and without a
+        Quantiles at .1, .5 and .9 of the mean width of a fit, over curves with and without a
         floor that explain the fits, and over the differences between fits.
         """
         size = np.asarray(rows, dtype=np.float64)
@@ -74,7 +75,8 @@ class LearningCurve:
         known, every = self.sizes[-1] * BLOCKS / (BLOCKS - 1), size.reshape(-1)
         left = np.array([Leaving.choosing(int(rows)).rows for rows in every])
         parts = (1 / known - 1 / every).clip(min=0.0) + (1 / left - 1 / every)
-        spread = np.sqrt(variance * parts + OWN**2)
+        changes = CHANGE * ((every > MANY) & (known <= MANY))
+        spread = np.sqrt(variance * parts + OWN**2 + changes**2)
         guesses = middles[:, :, None] + spread[:, None] * student.ppf(STEPS, FREEDOM)
         guesses = guesses.swapaxes(0, 1).reshape(len(every), -1)
         order = guesses.argsort(axis=1)
