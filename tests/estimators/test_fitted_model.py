@@ -324,7 +324,11 @@ def test_curves_that_are_known_are_continued():
 
 def drawn_curve(rng: Any, n: int, more: int) -> tuple[LearningCurve, float]:
     """Widths of fits to blocks of n rows, and of one to ``more`` rows, by the model of the page."""
-    floor, decay, variance = rng.choice([0.0, 0.5, 0.9]), rng.choice([0.5, 1.0]), rng.uniform(0.3, 2)
+    floor, decay, variance = (
+        rng.choice([0.0, 0.5, 0.9]),
+        rng.choice([0.5, 1.0]),
+        rng.uniform(0.3, 2),
+    )
 
     def mean(rows: int) -> Any:
         return np.log(floor + (1 - floor) * (4 * rows / n) ** -decay)

@@ -366,7 +366,7 @@ class IntervalRegressor(FittedModelMixin, RegressorMixin, RowsMixin):  # type: i
     nu: float = 0.0
     loo_: Predictor
     groups_: Groups | None = None  # of the rows that models leave out
-    clusters_: NDArray[np.intp] | None = None  # the cluster of each row
+    clusters_: NDArray[np.intp] | None = None  # of the rows that models leave out
     # Those of ``sample_``, which are left out: their places among the rows that are, their numbers
     # among all rows, and they as given.
     kept_: NDArray[np.intp]
@@ -465,12 +465,13 @@ class IntervalRegressor(FittedModelMixin, RegressorMixin, RowsMixin):  # type: i
             given = given._replace(clusters=tuple(own))
         fitted = self._fit(given)
         self._set_fitted(X, given, fitted)
-        self.clusters_ = codes
         self.target_name_ = target if isinstance(target, str) else None
         left_out = np.arange(len(given.y)) if fitted.left_out is None else fitted.left_out
         self.groups_ = None if found is None else found.some(left_out)
-        every = np.arange(len(left_out))
-        self.kept_ = every if codes is not None else every[kept_places(len(left_out), 1)]
+        self.clusters_ = (
+            None if codes is None else np.unique(codes[left_out], return_inverse=True)[1]
+        )
+        self.kept_ = np.arange(len(left_out))[kept_places(len(left_out), 1)]
         self.kept_numbers_ = left_out[self.kept_]
         self.kept_rows_ = take(X, self.kept_numbers_)
         self.sample_ = self._comparable(self.kept_rows_)[0]

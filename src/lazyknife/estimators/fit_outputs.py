@@ -30,6 +30,7 @@ from ..networks import Network, is_known, listed_networks, mlp, tangent_alone, w
 from ..records import Array, RoundedModels
 from ..ridge.streamed import Sums
 from ..tangent import EXACT, PROBE, Landmarks, WideTangent
+from .fit_clusters import ClustersStep
 from .fit_full import FullStep
 from .fit_input import Given
 from .fit_per_model import MATRICES, ChoosingStep, _Place
@@ -97,6 +98,12 @@ class OutputsStep(ChoosingStep):
         """The step in which all rows and a new one choose together, with the same settings."""
         common = {field.name: getattr(self, field.name) for field in fields(CandidateStep)}
         return FullStep(**common, relevance=self.relevance, features=EXACT, progress=self.progress)
+
+    def many_clusters(self, any_scale: bool) -> ClustersStep:
+        """The step that leaves clusters of many rows out, with the same settings."""
+        common = {field.name: getattr(self, field.name) for field in fields(CandidateStep)}
+        common |= {"any_scale": any_scale, "relevance": self.relevance}
+        return ClustersStep(**common, progress=self.progress)
 
     def outputs(self, X: Tensor, Y: Tensor) -> Outputs:
         """Models of every target, for rows X and targets Y, shape (n, targets)."""
