@@ -383,6 +383,22 @@ def test_rows_with_other_columns_than_those_of_the_fit_are_refused():
         model.plan(frame.rename(columns={"c": "d"}), y)
 
 
+def test_curves_and_influence_of_nothing_to_measure_are_numbers():
+    X, y = noisy(60)
+    model = LazyJackknifeRegressor(**WIDE, alpha=0.2)
+    curve = model.plan(X, 0 * y, width=1)
+    assert (curve.width([10, 100]) <= 1e-9).all()
+    found = model.fit(X, 0 * y).influence()
+    assert not np.isnan(found.studentized).any()
+    assert not np.isnan(found.widens).any()
+    for rows in (0, -5, [3, np.nan]):
+        with pytest.raises(ValueError, match="rows"):
+            curve.width(rows)
+    for X_of_batches in (iter([X]), None):
+        with pytest.raises(TypeError, match="give all rows as one array or frame"):
+            model.plan(X_of_batches, y)
+
+
 def test_too_few_rows_for_a_curve_are_refused():
     X, y = noisy(30)
     model = LazyJackknifeRegressor(**DEFAULT)

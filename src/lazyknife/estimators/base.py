@@ -457,6 +457,8 @@ class IntervalRegressor(FittedModelMixin, RegressorMixin, RowsMixin):  # type: i
                 raise ValueError(f"clusters does not support {name}: leave one of them out")
         X, y = rows_and_targets(X, y)
         given = prepare(self, X, y, all_rows(X_pool), all_rows(X_unlabeled))
+        if groups is not None and given.y.dim() == 2:
+            raise ValueError("groups does not support several outputs: fit each on its own")
         target = getattr(y, "name", None)
         found = None if groups is None else Groups.of(groups, X, len(given.y))
         codes = None if clusters is None else cluster_codes(clusters, X, len(given.y))

@@ -124,8 +124,7 @@ class FittedModelMixin:
         """
         model = cast("IntervalRegressor", self)
         refuse_with_dask(X=X if is_dask(X) else None)
-        if is_stream(X):
-            raise TypeError(f"X={X!r} yields batches: give all rows as one array or frame")
+        _refuse_streams(X)
         found: Any = model.predict_interval(X, alpha)
         signature = inspect.signature(type(model)).parameters
         given = model.get_params(deep=False).items()
@@ -152,6 +151,7 @@ class FittedModelMixin:
         """
         model = cast("IntervalRegressor", self)
         refuse_with_dask(X=X if is_dask(X) else None)
+        _refuse_streams(X)
         level = check_level("alpha", model.alpha if alpha is None else alpha)
         wanted = None if width is None else check_reasonable("width", width)
         n, needed = count_rows(X), BLOCKS * max(rows_needed(level), FEWEST)
@@ -175,6 +175,11 @@ class FittedModelMixin:
             return width
 
         return curve_of(mean_width, n, level, wanted)
+
+
+def _refuse_streams(X: Any) -> None:
+    if X is None or is_stream(X):
+        raise TypeError(f"X={X!r}: give all rows as one array or frame")
 
 
 def _check_pairs(model: IntervalRegressor, instead: str = "") -> None:

@@ -99,6 +99,7 @@ def influence_of(model: IntervalRegressor, level: float) -> Influence:
         size = kth_largest(every, [ranks[0]]) if ranks[0] else every[:, :1]
         less = kth_largest(scores.nan_to_num(-torch.inf), [ranks[1]]) if ranks[1] else size
         own[0, mine], own[1, mine] = (alone / unit).cpu(), (size / less - 1)[:, 0].cpu()
+    own = own.nan_to_num(0.0, torch.inf, -torch.inf)  # where all errors are 0
     residual, moves = _moves(model, kept)
     order = np.argsort(-own[0].abs().numpy(), kind="stable")
     labels = None if model.kept_rows_ is None else row_labels(model.kept_rows_)

@@ -25,6 +25,7 @@ from scipy.stats import t as student
 
 from ..choosing.rows import MANY, Leaving
 from ..data.checks import check_reasonable
+from ..data.rows import finite_numbers
 from ..records import Array
 
 if TYPE_CHECKING:
@@ -70,7 +71,9 @@ class LearningCurve:
         Quantiles at .1, .5 and .9 of the mean width of a fit, over curves with and without a
         floor that explain the fits, and over the differences between fits.
         """
-        size = np.asarray(rows, dtype=np.float64)
+        size = finite_numbers(rows, "rows")
+        if (size < 1).any():
+            raise ValueError(f"rows={rows!r}: give numbers of at least 1")
         middles, shares, variance = self._curves(size.reshape(-1))
         known, every = self.sizes[-1] * BLOCKS / (BLOCKS - 1), size.reshape(-1)
         left = np.array([Leaving.choosing(int(rows)).rows for rows in every])
@@ -92,7 +95,10 @@ class LearningCurve:
 
     def _curves(self, at: Array) -> tuple[Array, Array, float]:
         """Log widths of each curve at some sizes, (curves, sizes), shares of curves, and V."""
-        logs, sizes = np.log(self.widths), self.sizes.astype(np.float64)
+        logs, sizes = (
+            np.log(self.widths.clip(min=np.finfo(float).tiny)),
+            self.sizes.astype(np.float64),
+        )
         means, fits = logs.mean(axis=1), logs.shape[1]
         shown = (BLOCKS - 1 - np.arange(len(sizes))) / (BLOCKS - 1) if fits > 1 else 1.0
         variance = float((logs.var(axis=1, ddof=1) * sizes / shown).mean())

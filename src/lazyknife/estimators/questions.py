@@ -202,7 +202,7 @@ class Asked(NamedTuple):
     def abouts(self, n: int) -> list[About]:
         """What certificates have to know: an entry for each size of a group."""
         subject, rows = "", "{rows}"
-        sizes = sorted(set(self.sizes(n)))
+        sizes = sorted(set(self.sizes(n))) or [0]  # of no rows
         if self.groups is not None:
             rows = IN_GROUPS
             spread = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
