@@ -21,7 +21,8 @@ from lazyknife.estimators.fit_full import chosen_share, coins
 from lazyknife.estimators.fit_full_classes import ClassRows
 from lazyknife.estimators.fit_outputs import streamed_outputs
 from lazyknife.intervals import kappa
-from lazyknife.intervals.classes import SETS, best_others
+from lazyknife.intervals.classes import SETS
+from lazyknife.intervals.full_classes import best_others
 from lazyknife.intervals.streamed import Passes
 from lazyknife.sentences import PUBLIC_START
 from lazyknife.tangent import Landmarks
@@ -133,13 +134,13 @@ def test_full_sets_of_many_rows_equal_refits_on_the_features():
     X, y = labelled(2, 1210)
     model = LazyJackknifeClassifier(**FAST, construction="full", alpha=0.2).fit(X[:1200], y[:1200])
     loo, new = model.loo_, X[1200:1203]
-    passes, rank = loo.columns[0].passes, kappa(0.2, len(loo.Y))
+    passes, rank = loo.columns[0].passes, kappa(0.2, len(loo.codes))
     left = loo.columns[0].out.rows
     features = passes.features(torch.from_numpy(X))[0].numpy()
     Y, first = np.eye(3)[y], loo.columns[0]
     is_left = (torch.from_numpy(X[:1200])[:, None] == left[None]).all(dim=2).any(dim=1).numpy()
     own, apart = np.flatnonzero(is_left), np.flatnonzero(~is_left)
-    assert len(own) == len(loo.Y)
+    assert len(own) == len(loo.codes)
     found = model.predict_set(new)
     penalty = passes.ridge * np.diag([*np.ones(features.shape[1] - 1), 0.0])
     assert first.solved.count == 1200
@@ -395,7 +396,7 @@ def test_full_sets_of_frames_have_levels_and_files(n, tmp_path):
     model = LazyJackknifeClassifier(**FAST, construction="full").fit(frame[:n], names[:n])
     sets = model.predict_set(frame[n:], alpha=[0.1, 0.3])
     assert (sets[:, :, 0] >= sets[:, :, 1]).all()
-    left = len(model.loo_.Y)
+    left = len(model.loo_.codes)
     assert model.certificate_.coverage == pytest.approx(1 - kappa(0.1, left) / (left + 1))
     model.save(tmp_path / "m.lk")
     loaded = LazyJackknifeClassifier.load(tmp_path / "m.lk")

@@ -57,19 +57,16 @@ from ..records import Array, Ends, Predictor, Side, to_array
 from ..results import Intervals
 from ..settings import grouped, with_settings
 from ..shift import Shift, compare_rows, kept_places
+from .answers import answer, refuse_nan, sorted_values
 from .fit_input import Fitted, Given, RandomState, Seeds, prepare
 from .fitted_model import FittedModelMixin
+from .labels import Groups, cluster_codes
 from .questions import (
     Asked,
-    Groups,
     about_rows,
-    answer,
-    cluster_codes,
     refuse_in_streams,
-    refuse_nan,
     refuse_with_dask,
     require_models,
-    sorted_values,
 )
 from .saving import SaveMixin
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -32,11 +32,12 @@ from ..memory import noticing_memory
 from ..networks import Network, wide
 from ..records import INDEPENDENT, Array
 from .base import Levels, RowsMixin, Values
-from .fit_full_classes import FullClasses, FullClassesOfMany, full_classes
+from .fit_full_classes import FullClasses, full_classes
 from .fit_input import Fitted, RandomState, prepare
 from .fit_outputs import check_networks, leaving_of, outputs_step
+from .labels import is_missing
 from .lazy import LazyJackknifeRegressor
-from .questions import Asked, is_missing
+from .questions import Asked
 
 
 @dataclass(eq=False, repr=False)
@@ -154,24 +155,20 @@ class LazyJackknifeClassifier(ClassifierMixin, RowsMixin):  # type: ignore[misc]
         flat, shape = given._replace(X=given.X.flatten(1)), tuple(given.X.shape[1:])
         step = outputs_step(self._lazy(), flat, "constant", of_one_scale, shape)
         Y, leaving = torch.eye(len(classes)).double()[codes], leaving_of(len(codes))
-        many, known = len(codes) > MANY, all(each.weighted for each in step.candidates)
-        if self.construction == "full" and many and not known:
+        full, many = self.construction == "full", len(codes) > MANY
+        if full and many and not all(each.weighted for each in step.candidates):
             raise ValueError(
-                f"construction='full' does not support networks of your own with more than "
+                "construction='full' does not support networks of your own with more than "
                 f"{MANY:,} rows: use construction='plus', network=None, or fewer rows"
             )
-        models: ClassModels | FullClasses | FullClassesOfMany
-        if self.construction == "full" and not many:
+        models: ClassModels | FullClasses
+        if full and not many:
             models, choice = full_classes(step.full(), flat.X, Y)
             leaving = Leaving(len(codes))
         else:
             solved = step.outputs(flat.X, Y)
-            models, choice = (
-                ClassModels(solved.columns, torch.from_numpy(codes)[solved.left_out]),
-                solved.choice,
-            )
-            if self.construction == "full":
-                models = FullClassesOfMany(cast(Any, solved.columns), Y[solved.left_out])
+            left, choice = torch.from_numpy(codes)[solved.left_out], solved.choice
+            models = ClassModels(solved.columns, left)
         certifier = self._lazy()._certifier(flat, INDEPENDENT, models, leaving, step.scaled)
         certify = Worded(certifier, sentences.EXPECT_CLASSES, (sentences.KNOWN_CLASSES,))
         found = {"classes_": classes, "choice_": choice}

@@ -31,8 +31,8 @@ from ..choosing.record import ChosenSettings
 from ..choosing.space import GridPoint
 from ..compute import few_threads
 from ..data.own_scaling import FeatureScales, own_scales, unscaled
-from ..intervals.full_classes import DualClasses, LabelScores, streamed_scores
-from ..intervals.streamed import StreamedModels
+from ..intervals.classes import own_class
+from ..intervals.full_classes import DualClasses
 from ..ridge.rounding import GAMMA
 from .fit_full import NEW_ROWS, FramedRows, FullStep, _NewKernels, chosen_share, coins
 
@@ -137,11 +137,11 @@ class FullClasses:
     @property
     def residuals(self) -> Tensor:
         """1 − f_y without each row, shape (n,)."""
-        return own_class(self.own.left_out, self.codes)
+        return own_class(self.own.left_out.unbind(1), self.codes)
 
     @property
     def training_residuals(self) -> Tensor:
-        return own_class(self.own.training_residuals, self.codes)
+        return own_class(self.own.training_residuals.unbind(1), self.codes)
 
     @property
     def undetermined(self) -> int:
@@ -200,54 +200,3 @@ def full_classes(step: FullStep, X: Tensor, Y: Tensor) -> tuple[FullClasses, Cho
     found = rows.search
     choice = step.choice(found, ("constant",), len(X), len(rows.part), X.shape[1])
     return FullClasses(step, X, Y, rows.classes(found.points[-1])), choice
-
-
-@dataclass(frozen=True)
-class FullClassesOfMany:
-    """The same given a part of the rows, which chose for all and is never left out."""
-
-    columns: tuple[StreamedModels, ...]  # for each class its models
-    Y: Tensor  # targets of the rows that are left out
-
-    @property
-    def codes(self) -> Tensor:
-        return self.Y.argmax(dim=1)
-
-    @property
-    def rows_at_once(self) -> int:
-        first = self.columns[0]
-        numbers = 6 * len(self.Y) * (1 + self.Y.shape[1])
-        machine = first.passes.machine
-        fits: int = min(first.rows_at_once, machine.block // (machine.item * numbers))
-        return max(1, fits)
-
-    @property
-    def residuals(self) -> Tensor:
-        return own_class(torch.stack([e.residuals for e in self.columns], dim=1), self.codes)
-
-    @property
-    def training_residuals(self) -> Tensor:
-        each = [column.training_residuals for column in self.columns]
-        return own_class(torch.stack(each, dim=1), self.codes)
-
-    @property
-    def undetermined(self) -> int:
-        return sum(column.undetermined for column in self.columns)
-
-    def typical_error(self) -> tuple[float, float]:
-        slacks, widths = zip(*(each.typical_error() for each in self.columns), strict=True)
-        return 2 * max(slacks), max(widths)
-
-    def point(self, X: Tensor) -> Tensor:
-        """f_c of the full model, shape (m, classes)."""
-        return torch.stack([each.point(X) for each in self.columns], dim=1)
-
-    def sets(self, X: Tensor, construction: str, ranks: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Values of the full model, (m, K), and whether each class is kept, (m, K, ranks)."""
-        found: LabelScores = streamed_scores(self.columns, X, self.Y.to(self.columns[0].steps))
-        return found.point, found.kept(self.codes.to(found.point.device), ranks)
-
-
-def own_class(values: Tensor, codes: Tensor) -> Tensor:
-    """Values (n, K) of each row at its own class."""
-    return values.gather(1, codes.to(values.device)[:, None])[:, 0]

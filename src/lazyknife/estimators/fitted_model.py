@@ -22,8 +22,9 @@ from ..intervals.outputs import OutputModels
 from ..records import Array, to_array
 from ..report import page_of
 from .influence import Influence, influence_of
+from .labels import count_rows
 from .learning_curve import BLOCKS, FEWEST, LearningCurve, Places, curve_of
-from .questions import count_rows, refuse_with_dask
+from .questions import refuse_with_dask
 from .self_check import SelfCheck, coverage_of_parts
 
 if TYPE_CHECKING:

@@ -66,6 +66,7 @@ from ..tangent import (
     linearise,
     selected,
 )
+from .answers import refuse_nan
 from .base import (
     Bounds,
     ConstructionName,
@@ -82,7 +83,7 @@ from .fit_network import LazyStep
 from .fit_outputs import leaving_of, outputs_step
 from .fit_per_model import ChoosingStep
 from .fit_shared import PartedStep, is_parted
-from .questions import Asked, refuse_nan
+from .questions import Asked
 
 # A network, or a list of candidates.
 Networks = Network | wide | Sequence[Network | wide]

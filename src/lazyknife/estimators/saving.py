@@ -115,6 +115,7 @@ _MODULES = (
     *("ridge", "tangent", "estimators.baselines", "estimators.fit_full"),
     "estimators.fit_full_classes",
     "estimators.fit_input",
+    "estimators.labels",
     "estimators.questions",
 )
 _DTYPES = {str(value): value for value in vars(torch).values() if isinstance(value, torch.dtype)}

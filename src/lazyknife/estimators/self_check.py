@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .questions import label_columns
+from .labels import label_columns
 
 if TYPE_CHECKING:
     from .base import IntervalRegressor

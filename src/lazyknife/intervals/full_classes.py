@@ -31,12 +31,18 @@ from ..ridge.problem import Problem
 from ..ridge.rounding import FIRST_ORDER, SavedRows
 from ..ridge.streamed import EPSILON
 from ..tangent import Dual, Linear
-from .classes import best_others
 from .constructions import SUMS
 from .full_shared import finite
 from .streamed import StreamedModels
 
 ARRAYS = 6  # of new rows × training rows × classes at a time
+
+
+def best_others(values: Tensor) -> Tensor:
+    """For each class the largest value of the others, or 0 if that is larger; (..., classes)."""
+    top, places = values.topk(2, dim=-1)
+    own = torch.arange(values.shape[-1], device=values.device) == places[..., :1]
+    return torch.where(own, top[..., 1:], top[..., :1]).clamp(min=0.0)
 
 
 class LabelScores(NamedTuple):
@@ -145,8 +151,9 @@ class DualClasses:
         return 2 * self.gamma * (float(each.median()) + 1), self.gamma * 4 * factor.strain
 
 
-def streamed_scores(columns: Sequence[StreamedModels], X: Tensor, Y: Tensor) -> LabelScores:
+def streamed_scores(columns: Sequence[StreamedModels], X: Tensor, codes: Tensor) -> LabelScores:
     """The same given a part of the rows, from the models of each class, which share features."""
+    Y = torch.nn.functional.one_hot(codes, len(columns)).double()
     first, features = columns[0], columns[0].passes.features(X)
     full = [each.full_at(X, features) for each in columns]
     rows, near = first.acceptance, full[0]
