@@ -1,4 +1,4 @@
-"""Write the measured files into the docs: five tables and a figure.
+"""Write the measured files into the docs: three tables and a figure.
 
 python -m benchmarks.report
 """
@@ -13,8 +13,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from research.pages import DOCS, fill, markdown
 
-# What the default does.
-EACH, PART = "every model chooses", "a part of the rows chooses for all"
 HERE = Path(__file__).parent
 PAGE = DOCS / "speed.md"
 FIGURE = DOCS / "speed" / "speed.png"
@@ -23,11 +21,8 @@ Row = dict[str, Any]
 
 def cpu_table(rows: list[Row]) -> str:
     """Ratios on a processor, as markdown."""
-    lines = []
-    for r in (r for r in rows if "what" in r):
-        spread = f"{r['low']:g} to {r['high']:g}" if "low" in r else ""
-        lines.append((r["what"], r["setting"], f"{r['ratio']:g}", spread))
-    return markdown(("what", "setting", "ratio", "quartiles"), lines)
+    lines = [(r["what"], r["setting"], f"{r['ratio']:g}") for r in rows if "what" in r]
+    return markdown(("what", "setting", "ratio"), lines)
 
 
 def sizes_table(rows: list[Row]) -> str:
@@ -48,28 +43,6 @@ def sizes_table(rows: list[Row]) -> str:
             )
         )
     return markdown(columns, lines)
-
-
-def ladder_table(rows: list[Row], gpu: Row) -> str:
-    """What runs from 100 rows to a million, how long and in how much memory, as markdown."""
-    lines = [
-        (
-            *(f"{r['size']:,} × 50", EACH if r["size"] <= 1000 else PART, "2 cores"),
-            *(f"{r['default']['seconds']:.2g} s, with {r['new']:,} intervals",),
-            f"{r['default']['peak_bytes'] / 1e9:.1f} GB",
-        )
-        for r in rows
-        if "size" in r
-    ]
-    lines += [
-        (
-            *(f"{case['n']:,} × 50", PART, f"one {gpu['device']}"),
-            *(f"{case['fit'] + case['predict']:.2g} s, with {case['m']:,} intervals",),
-            f"{case['peak_bytes'] / 1e9:.1f} GB",
-        )
-        for case in gpu["defaults"]
-    ]
-    return markdown(("rows × features", "what runs", "where", "time", "memory"), lines)
 
 
 def gpu_table(cases: list[Row]) -> str:
@@ -114,11 +87,9 @@ def tables(page: str) -> str:
     """Return the page with the tables of the measured files."""
     rows, gpu = measured("results")["rows"], measured("gpu")
     made = {
-        "cpu": cpu_table(rows),
         "sizes": sizes_table(rows),
         "gpu": gpu_table(gpu["cases"]),
         "defaults": defaults_table(gpu["defaults"]),
-        "ladder": ladder_table(rows, gpu),
     }
     return fill(page, made)
 

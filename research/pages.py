@@ -10,12 +10,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lazyknife.files import write_whole
+from lazyknife.files import replacing
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 RESULTS = ROOT / "results"
 END = "<!-- end of table -->"
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a text file completely or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def markdown(columns: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:

@@ -1,7 +1,5 @@
 """Networks whose Jacobian takes every form, with rows for them, as cases for tests."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

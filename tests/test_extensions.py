@@ -3,10 +3,9 @@
 What each class below says is all that an addition takes: one file and one entry.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,10 +20,10 @@ from lazyknife.intervals import CONSTRUCTIONS
 from lazyknife.intervals.constructions import plus
 from lazyknife.losses import LOSSES
 from lazyknife.networks import KINDS
-from lazyknife.networks.kernels import Gaussian
+from lazyknife.networks.wide import Gaussian
 from lazyknife.records import INDEPENDENT, Base, Ends, LeaveOneOut, PrivacyCurve
 from lazyknife.ridge.system import RidgeModels
-from lazyknife.ridge.widths import WIDTHS, Leverage, LeverageScales
+from lazyknife.ridge.widths import WIDTHS, LeverageScales, Widths, leverage
 from lazyknife.tangent import EXACT, FEATURES, Basis, Sketch, Tangent
 from rows import linear
 
@@ -47,7 +46,9 @@ DOUBLED = replace(CONSTRUCTIONS["plus"], summary="twice as wide as plus", ends=d
 
 
 def test_a_construction(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ValueError, match="construction='doubled': choose from 'plus', 'minmax'"):
+    with pytest.raises(
+        ValueError, match="construction='doubled': choose from 'auto', 'plus', 'minmax'"
+    ):
         fitted(construction="doubled")
     monkeypatch.setitem(CONSTRUCTIONS, "doubled", DOUBLED)
     single, double = fitted(), fitted(construction="doubled")
@@ -58,27 +59,24 @@ def test_a_construction(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lk.plan(n=40, coverage=0.7, base=lk.Public(), construction="doubled").alpha is not None
     with pytest.raises(ValueError, match=r"'naive' has no.*'split' or 'doubled'"):
         lk.plan(n=40, coverage=0.7, base=lk.Public(), construction="naive")
-
-
-def test_a_construction_that_does_not_certify(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(CONSTRUCTIONS, "silent", replace(DOUBLED, miss=None))
     certificate = fitted(construction="silent").certificate_
     assert certificate.coverage is None
     assert "'silent' has no coverage guarantee: use 'plus'" in str(certificate)
 
 
-TAKERS = {
-    "a network": lk.LazyJackknifeRegressor(lk.mlp((8,)), random_state=0),
-    "constant widths": lk.LazyJackknifeRegressor(lk.mlp((8,)), widths="constant", random_state=0),
-    "candidates": lk.LazyJackknifeRegressor(random_state=0),
-    "refits": lk.JackknifeRegressor(lk.mlp(()), epochs=1, random_state=0),
-}
+TAKERS = [
+    lk.LazyJackknifeRegressor(lk.mlp((8,)), random_state=0),
+    lk.LazyJackknifeRegressor(lk.mlp((8,)), widths="constant", random_state=0),
+    lk.LazyJackknifeRegressor(random_state=0),
+    lk.JackknifeRegressor(lk.mlp(()), epochs=1, random_state=0),
+]
 
 
-@pytest.mark.parametrize("name", TAKERS)
-def test_a_construction_may_be_passed_as_an_object_and_certifies_nothing(name: str) -> None:
-    single = clone(TAKERS[name]).fit(X, y)
-    double = clone(TAKERS[name]).set_params(construction=DOUBLED).fit(X, y)
+@pytest.mark.parametrize("model", TAKERS)
+def test_a_construction_may_be_passed_as_an_object_and_certifies_nothing(model: Any) -> None:
+    single = clone(model).fit(X, y)
+    double = clone(model).set_params(construction=DOUBLED).fit(X, y)
     found, wanted = double.predict_interval(NEW), single.predict_interval(NEW)
     np.testing.assert_allclose(found.width, 2 * wanted.width)
     assert double.certificate_.coverage is None
@@ -94,30 +92,28 @@ def test_an_object_of_the_package_is_known_and_refused_where_its_models_lack() -
     whole = replace(CONSTRUCTIONS["full"], summary="whole")
     with pytest.raises(ValueError, match=r"\('whole'\) requires the models of LazyJackknife"):
         lk.JackknifeRegressor(construction=whole).fit(X, y)
-    with pytest.raises(ValueError, match="construction=3: choose from 'plus', 'minmax'"):
+    with pytest.raises(ValueError, match="construction=3: choose from 'auto', 'plus', 'minmax'"):
         fitted(construction=3)
 
 
-class Rooted(Leverage):
+def rooted(models: RidgeModels, gamma: float) -> LeverageScales:
     """The square root of the leverage's σ."""
+    found = leverage(models, gamma)
 
-    def scales(self, models: RidgeModels, gamma: float) -> LeverageScales:
-        found = super().scales(models, gamma)
+    class Root(LeverageScales):
+        @property
+        def own(self) -> Tensor:
+            return super().own.sqrt()
 
-        class Root(LeverageScales):
-            @property
-            def own(self) -> Tensor:
-                return super().own.sqrt()
+        def at(self, rows: Tensor, norms: Tensor) -> tuple[Tensor, Tensor]:
+            sigma, error = super().at(rows, norms)
+            return sigma.sqrt(), error
 
-            def at(self, rows: Tensor, norms: Tensor) -> tuple[Tensor, Tensor]:
-                sigma, error = super().at(rows, norms)
-                return sigma.sqrt(), error
-
-        return Root(found.factors, found.ridges, found.gamma)
+    return Root(found.factors, found.ridges, found.gamma)
 
 
 def test_widths(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(WIDTHS, "rooted", Rooted())
+    monkeypatch.setitem(WIDTHS, "rooted", Widths(rooted))
     model = fitted(widths="rooted")
     assert model.widths_ == "rooted"
     spreads = [np.ptp(fitted(widths=w).predict_interval(NEW).width) for w in ("leverage", "rooted")]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,16 @@ import numpy as np
 import pandas as pd
 
 import lazyknife as lk
+from lazyknife.compute import side_by_side
 
-from ..datasets import TABLES, load
+from ..datasets import TABLES
 from ..pages import fill_file, markdown
+from ..study.sets import REPORTING, rows_of
+from ..study.trial import load
 from .shared import ALPHA, keep
 
-DRAWS = {100: 4, 400: 1}  # by the number of rows
+DRAWS = {100: 30, 400: 12, 4000: 4}  # by the number of rows
+DATA = (*TABLES, *REPORTING)
 NEW_ROWS, FEWEST = 300, 100  # new rows, at most and at least
 TITLES = {
     "plus": '`"plus"`',
@@ -27,47 +30,54 @@ TITLES = {
 }
 
 
-def run_table(data: str, n: int, draw: int = 0) -> Iterator[dict[str, Any]]:
-    """A row for each method: one table, n of its rows to train on."""
-    whole, rng = load(data), np.random.default_rng([draw, n])
+def cells() -> list[tuple[str, int, int, str]]:
+    """Data, rows, draw, method: those that leave new rows enough; the longest first."""
+    return [
+        (data, n, draw, name)
+        for n, count in reversed(DRAWS.items())
+        for data in DATA
+        if rows_of(data) >= n + FEWEST
+        for draw in range(count)
+        for name in TITLES
+    ]
+
+
+def run_cell(data: str, n: int, draw: int, name: str) -> dict[str, Any]:
+    """One method on n rows of one set, the same for all methods of a draw."""
+    whole, rng = load(data, None, draw), np.random.default_rng([draw, n])
     order = rng.permutation(len(whole.y))[: n + NEW_ROWS]
     (X, X_new), (y, y_new) = (np.split(part[order], [n]) for part in (whole.X, whole.y))
-    if len(y_new) < FEWEST:
-        return
-    for name in TITLES:
-        construction, _, half = name.partition(", ")
-        alpha = ALPHA / 2 if half else ALPHA
-        terms: dict[str, Any] = {"alpha": alpha, "random_state": draw}
-        model = lk.LazyJackknifeRegressor(construction=construction, **terms)
-        start = time.process_time()
-        found = model.fit(X, y).predict_interval(X_new)
-        seconds = time.process_time() - start
-        beyond = np.maximum(np.maximum(found.lower - y_new, y_new - found.upper), 0)
-        spread = y_new.std()
-        yield {
-            "data": data,
-            "n": n,
-            "draw": draw,
-            "method": name,
-            "new_rows": len(y_new),
-            "certified": model.certificate_.coverage,
-            "coverage": found.covers(y_new).mean(),
-            "width": found.width.mean() / spread,
-            "score": (found.width + 2 / ALPHA * beyond).mean() / spread,
-            "seconds": seconds,
-        }
+    construction, _, half = name.partition(", ")
+    alpha = ALPHA / 2 if half else ALPHA
+    terms: dict[str, Any] = {"alpha": alpha, "random_state": draw}
+    model = lk.LazyJackknifeRegressor(construction=construction, **terms)
+    start = time.process_time()
+    found = model.fit(X, y).predict_interval(X_new)
+    seconds = time.process_time() - start
+    beyond = np.maximum(np.maximum(found.lower - y_new, y_new - found.upper), 0)
+    spread = y_new.std()
+    return {
+        "data": data,
+        "n": n,
+        "draw": draw,
+        "method": name,
+        "new_rows": len(y_new),
+        "certified": model.certificate_.coverage,
+        "coverage": found.covers(y_new).mean(),
+        "width": found.width.mean() / spread,
+        "score": (found.width + 2 / ALPHA * beyond).mean() / spread,
+        "seconds": seconds,
+    }
 
 
 def run() -> pd.DataFrame:
-    """All tables and numbers of rows, one after another."""
-    every = (
-        (data, n, draw) for n, count in DRAWS.items() for draw in range(count) for data in TABLES
-    )
-    return pd.DataFrame(row for each in every for row in run_table(*each))
+    """All cells, each on one thread."""
+    rows = pd.DataFrame(side_by_side(run_cell, cells(), jobs=-1))
+    return rows.sort_values(["n", "data", "draw", "method"], ignore_index=True)
 
 
 def table(rows: pd.DataFrame) -> str:
-    """A line for each method and number of rows; score and time are ratios to plus."""
+    """A line for each method and number of rows; width, score and time are ratios to plus."""
     keys = ["data", "n", "draw"]
     plus = rows[rows["method"] == "plus"].set_index(keys)
     own = rows.set_index(keys)
@@ -77,21 +87,27 @@ def table(rows: pd.DataFrame) -> str:
     for n, part in rows.groupby("n"):
         for name, title in TITLES.items():
             each = part[part["method"] == name]
-            mean = np.exp(np.log(each[["width_ratio", "score_ratio"]]).mean())
+            ratio = [_mean_ratio(each[column]) for column in ("width_ratio", "score_ratio")]
             times = each["seconds_ratio"]
             lines.append(
                 (
-                    f"{n}, {len(each)} fits",
+                    f"{n:,}, {len(each)} fits",
                     title,
                     f"{each['certified'].mean():.3f}",
                     f"{each['coverage'].mean():.3f}",
-                    f"{mean['width_ratio']:.2f}",
-                    f"{mean['score_ratio']:.2f}",
+                    *ratio,
                     f"{times.median():.2g} ({times.min():.2g} to {times.max():.2g})",
                 )
             )
     heads = ("rows", "method", "certified", "coverage", "width", "interval score", "time")
     return markdown(heads, lines)
+
+
+def _mean_ratio(ratios: pd.Series) -> str:
+    """Geometric mean and its standard error."""
+    logarithms = np.log(ratios)
+    mean = np.exp(logarithms.mean())
+    return f"{mean:.3f} ± {mean * logarithms.sem():.3f}"
 
 
 def write(rows: pd.DataFrame, docs: Path) -> None:

@@ -14,15 +14,13 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from scipy.stats import norm
+from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomForestRegressor
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 from sklearn.model_selection import KFold
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 import lazyknife as lk
+from lazyknife.compare import PROCESS
 from lazyknife.plots import plot_intervals, save_figure, style
 
 from ..pages import RESULTS, fill_file, markdown
@@ -50,9 +48,7 @@ def parts(name: str, n: int, trial: int, most: int = 500) -> tuple[np.ndarray, .
 
 
 def gaussian_process(X: Any, y: Any) -> Any:
-    kernel = ConstantKernel() * Matern(np.ones(X.shape[1]), nu=1.5) + WhiteKernel()
-    model = GaussianProcessRegressor(kernel, normalize_y=True, random_state=0)
-    return make_pipeline(StandardScaler(), model).fit(X, y)
+    return clone(PROCESS).set_params(maternprocess__random_state=0).fit(X, y)
 
 
 def by_gaussian_process(X: Any, y: Any, new: Any) -> Any:

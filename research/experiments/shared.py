@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from lazyknife.files import write_whole
+from ..pages import write_whole
 
 ALPHA = 0.1
 

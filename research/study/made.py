@@ -21,8 +21,8 @@ EVERYTHING = ("src/lazyknife/**/*.py", "research/datasets/*.py", "research/study
 # Where the numbers of the paper's methods come from; a test runs them and looks for other modules.
 PATHS: dict[str, tuple[str, ...]] = {
     "src/lazyknife/base": ("dpsgd", "method", "plain", "privacy"),
-    "src/lazyknife/networks": ("building", "calls", "isolation", "mlp"),
-    "src/lazyknife/tangent": ("basis", "capture", "parts", "selection", "tangent"),
+    "src/lazyknife/networks": ("building", "calls", "mlp"),
+    "src/lazyknife/tangent": ("basis", "capture", "parts", "tangent"),
     "src/lazyknife/ridge": ("dual", "leave_one_out", "problem", "readout", "system", "widths"),
     "src/lazyknife/intervals": ("asked", "constructions", "models", "order"),
     "src/lazyknife/estimators": ("baselines", "fit_network", "paper"),

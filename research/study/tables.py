@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import pages
 from ..pages import markdown
-from .catalogue import PAPER, PAPER_METHODS, STUDIES
-from .made import code
+from .catalogue import PAPER, STUDIES
 from .libraries import NATIVE
 from .methods import CERTIFYING, DEFAULT, STRONG
 from .rows import read_rows
 from .sets import part_of
 from .show import heading, in_words, labels, summarise
-from .verdict import FIGURES, Verdict, parts, time_ratio, verdicts
+from .verdict import Verdict, verdicts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,15 +72,6 @@ def _certified(row: Mapping[str, Any], none: str = "none") -> str:
 
 # The paper
 
-# What the theory says of each method: guarantee, coverage seen, networks trained, calls.
-THEORY = {
-    "naive": ("none", "< 1 − α", "1", "n + m"),
-    "jackknife": ("none", "≈ 1 − α", "n", "n + m"),
-    "jackknife+": ("≥ 1 − 2α", "≈ 1 − α", "n", "n·m"),
-    "lazy_finetune": ("none", "", "1", "n·m"),
-    "lazy_dp": ("≥ 1 − 2α − τ", "≈ 1 − α", "1", "n·m"),
-}
-
 
 def paper_rows(folder: Path) -> dict[str, pd.DataFrame]:
     """Read the rows of all of the paper's studies."""
@@ -103,52 +93,8 @@ def verdict_table(found: Sequence[Verdict]) -> str:
     return f"{markdown(heads, lines)}\n{sentence}"
 
 
-def failures_table(found: Sequence[Verdict]) -> str:
-    """The places where a claim does not hold, claim by claim."""
-    blocks = []
-    for number, verdict in enumerate(found, start=1):
-        alike: dict[str, list[str]] = {}
-        for cell in verdict.cells:
-            if not cell.holds:
-                alike.setdefault(cell.measured, []).append(cell.where)
-        if alike:
-            lines = [(_together(where), measured) for measured, where in alike.items()]
-            table = markdown(("where", "measured"), lines)
-            told = f"**{number}. {verdict.claim}** Holds in {verdict.count}, not in:"
-            blocks.append(f"{told}\n\n{table}")
-    return "\n".join(blocks)
-
-
-def _together(places: Sequence[str]) -> str:
-    """Name places where the same was measured: all of a few, or how many."""
-    return ", ".join(places) if len(places) <= 2 else f"{len(places)} panels"
-
-
-def times_table(rows: Mapping[str, pd.DataFrame]) -> str:
-    """Seconds for fit and prediction in every panel, and those of jackknife+ over lazy_dp's."""
-    lines = []
-    for part in parts(rows, FIGURES):
-        seconds = [f"{part.mean(method, 'seconds'):.2f}" for method in PAPER_METHODS]
-        ratios = [f"{time_ratio(part, column):.2f}" for column in ("seconds", "fit_seconds")]
-        lines.append((part.where, *seconds, *ratios))
-    ratios = ["jackknife+ ÷ lazy_dp", "its fit alone"]
-    return markdown(("where", *(f"{m} (s)" for m in PAPER_METHODS), *ratios), lines)
-
-
-def made_table(names: Sequence[str], folder: Path) -> str:
-    """Which commit made the rows of studies; of the paper's, whether their code changed since."""
-    lines, heads = list[tuple[str, ...]](), ["study", "rows", "made with commit"]
-    for name in names:
-        made = read_rows(folder / f"{name}.csv").fillna({"commit": "", "code": ""})
-        for commit, part in made.groupby("commit", sort=False):
-            states = ("the same",) if {*part["code"]} == {code(name)} else ("changed since",)
-            shown = f"`{commit}`" if commit else NONE
-            lines.append((name, str(len(part)), shown, *(states if name in PAPER else ())))
-    return markdown((*heads, *(["code"] if name in PAPER else [])), lines)
-
-
 def table1(rows: pd.DataFrame) -> str:
-    """The paper's Table 1 with measured columns beside its own."""
+    """What the paper's Table 1 compares, as measured."""
     lines = []
     for data, part in summarise(rows).groupby("data", sort=False):
         unit = float(part.loc[part["method"] == "naive", "seconds"].iloc[0])
@@ -157,7 +103,6 @@ def table1(rows: pd.DataFrame) -> str:
                 (
                     heading(str(data), None),
                     row["method"],
-                    *THEORY[row["method"]],
                     _certified(row),
                     _plus_minus(row, "coverage"),
                     f"{row['models_trained']:.0f}",
@@ -165,25 +110,15 @@ def table1(rows: pd.DataFrame) -> str:
                     f"{row['predict_seconds'] / unit:.1f}",
                 )
             )
-    theory = ("guarantee", "coverage, in theory", "networks", "calls")
     measured = ("certified", "coverage", "networks trained", "fit ÷ naive", "predict ÷ naive")
-    return markdown(("data", "method", *theory, *measured), lines)
+    return markdown(("data", "method", *measured), lines)
 
 
 # Choices: many methods on the same rows. Trials of one number have the same rows, so scores are
 # compared trial by trial.
 
-OURS = "lazyknife"  # how the names of the library's methods begin
 ONE_NETWORK = "lazyknife_public"  # what the estimator uses where models do not choose
-VALID = 0.88  # mean coverage, for an aim of .9
 CELL = ["data", "transform", "n"]
-# Constructions, each with jackknife+ at the same kind of widths.
-COSTS = {
-    "plus": (ONE_NETWORK, ONE_NETWORK),
-    "full": ("lazyknife_full", "lazyknife_leverage"),
-    "minmax": ("lazyknife_minmax", ONE_NETWORK),
-    "cv+": ("lazyknife_cv+", "lazyknife_absolute"),
-}
 
 
 def paired(part: pd.DataFrame, method: str, other: str) -> tuple[float, float]:
@@ -193,47 +128,11 @@ def paired(part: pd.DataFrame, method: str, other: str) -> tuple[float, float]:
     return float(ratios.mean()), float(ratios.sem())
 
 
-def choices_verdict(rows: pd.DataFrame) -> str:
-    """The one network against the best other method that covers enough, and a sentence."""
-    lines, ratios = [], []
-    for (data, transform, n), part in rows.groupby(CELL, sort=False, dropna=False):
-        means = part.groupby("method", sort=False)[["score", "coverage"]].mean()
-        valid = means[means["coverage"] >= VALID]["score"]
-        best = str(valid[~valid.index.str.startswith(OURS)].idxmin())
-        ratio, error = paired(part, ONE_NETWORK, best)
-        scores = [f"{means['score'][method]:.3g}" for method in (ONE_NETWORK, best)]
-        cell = f"{heading(data, transform)}, n = {n}"
-        lines.append((cell, scores[0], best, scores[1], f"{ratio:.3f} ± {error:.3f}"))
-        ratios.append(ratio)
-    ahead = sum(ratio < 1 for ratio in ratios)
-    behind = f"at most {100 * (max(ratios) - 1):.1f} % behind in the others"
-    table = markdown(("data", ONE_NETWORK, "best other", "its score", "ratio"), lines)
-    sentence = f"It is ahead of all others in {ahead} of {len(ratios)} cells, and {behind}.\n"
-    return f"{table}\n{sentence}"
-
-
-def cost_lines(rows: pd.DataFrame) -> Table:
-    """What constructions certify, cover, and cost in width, for each n."""
-    columns = ["certified", "coverage", "width"]
-    means = rows.groupby(["n", "method", "data"])[columns].mean()
-    sizes = sorted(rows["n"].unique())
-    lines = []
-    for name, (method, plus) in COSTS.items():
-        line = [f'`"{name}"`']
-        for n in sizes:
-            own = means.loc[n, method]
-            ratio = (own["width"] / means.loc[n, plus]["width"]).mean()
-            line += [f"{own['certified'].mean():.3f}", f"{own['coverage'].mean():.3f}"]
-            line.append(f"{ratio:.2f}")
-        lines.append(tuple(line))
-    words = ("certified", "coverage", "width ÷ plus")
-    return ("construction", *(f"{word}, n = {n}" for n in sizes for word in words)), lines
-
-
 # Many kinds of tables. A mean is over the sets that all methods of its column have; scores are in
 # standard deviations of y.
 
 METHODS = (DEFAULT, *STRONG, *NATIVE)
+ALPHA = 0.1
 README = {
     DEFAULT: "`LazyJackknifeRegressor()`, raw columns",
     "mapie_cv_gp": "CV+ around a Gaussian process with a length scale for each feature (MAPIE)",
@@ -245,7 +144,6 @@ README = {
 
 def by_set(rows: pd.DataFrame, measure: str) -> Iterator[tuple[str, int, pd.DataFrame]]:
     """Part, n, and a frame of means over trials: a line for each set, a column for each method."""
-    rows = rows[rows["alpha"] == rows["alpha"].max()]
     rows = rows.assign(
         part=rows["data"].map(part_of),
         set=[heading(*pair) for pair in zip(rows["data"], rows["transform"], strict=True)],
@@ -255,14 +153,15 @@ def by_set(rows: pd.DataFrame, measure: str) -> Iterator[tuple[str, int, pd.Data
         yield str(name), int(n), found[[method for method in METHODS if method in found]]
 
 
-def against_lines(rows: pd.DataFrame) -> Table:
+def against_lines(rows: pd.DataFrame, sets: str = "reporting") -> Table:
     """The default's score over that of each other method, and on how many sets it is better.
 
-    Only on the sets that had no part in choosing the default.
+    By default only on the sets that had no part in choosing the default.
     """
-    heads, lines = ["method"], [[method] for method in METHODS if method != DEFAULT]
+    methods = [method for method in METHODS if method in {*rows["method"]} - {DEFAULT}]
+    heads, lines = ["method"], [[method] for method in methods]
     for name, n, found in by_set(rows, "score"):
-        if name != "reporting":
+        if name != sets:
             continue
         heads.append(f"n = {n:,}")
         for line in lines:
@@ -276,16 +175,32 @@ def against_lines(rows: pd.DataFrame) -> Table:
 
 
 def set_lines(rows: pd.DataFrame) -> Table:
-    """The default's score on each set, and its ratio to the best peer's."""
+    """The default's score on each set that chose nothing, and its ratio to the best peer's."""
     cells: dict[str, dict[int, str]] = {}
     for name, n, found in by_set(rows, "score"):
+        if name != "reporting":
+            continue
         for title, scores in found.reindex(columns=[*METHODS]).iterrows():
             own, peers = scores[DEFAULT], scores.drop(DEFAULT).min()
             text = NONE if own != own else f"{own:.3g} ({own / peers:.2f})"
-            cells.setdefault(f"{title} ({name})", {})[n] = text
+            cells.setdefault(str(title), {})[n] = text
     sizes = sorted({n for found in cells.values() for n in found})
     lines = [(title, *(found.get(n, NONE) for n in sizes)) for title, found in cells.items()]
     return ("set", *(f"n = {n:,}" for n in sizes)), lines
+
+
+def level_lines(rows: pd.DataFrame) -> Table:
+    """On frames, at each level: the default's score over each other's, and its own coverage."""
+    heads: tuple[str, ...] = ()
+    lines: Lines = []
+    for alpha, part in sorted(rows.groupby("alpha"), reverse=True):
+        aim = f"{1 - float(alpha):.0%}"
+        (_, *sizes), found = against_lines(part, "frames")
+        heads = ("aim", "method", *sizes)
+        own = part[part["method"] == DEFAULT].groupby("n")["coverage"].mean()
+        lines += [(aim, *line) for line in found]
+        lines.append((aim, "coverage of the default", *(f"{share:.3f}" for share in own)))
+    return heads, lines
 
 
 def readme_lines(rows: pd.DataFrame) -> Table:
@@ -384,16 +299,12 @@ def _from(study: str, make: Callable[[pd.DataFrame], str | Table]) -> Callable[[
 
 SPECIAL: dict[str, Callable[[Path], str]] = {
     "verdicts": lambda folder: verdict_table(verdicts(paper_rows(folder))),
-    "failures": lambda folder: failures_table(verdicts(paper_rows(folder))),
-    "times": lambda folder: times_table(paper_rows(folder)),
-    "made_paper": lambda folder: made_table(tuple(PAPER), folder),
-    "made_beyond": lambda folder: made_table([n for n in STUDIES if n not in PAPER], folder),
     "table1": _from("table1", table1),
-    "choices_costs": _from("choices", cost_lines),
-    "choices_verdict": _from("choices", choices_verdict),
     "published_verdict": _from("published", boston_sentence),
     "published_boston": _from("published", boston_lines),
     "readme": _from("tables", readme_lines),
     "tables_against": _from("tables", against_lines),
     "tables_sets": _from("tables", set_lines),
+    "frames_sets": _from("frames", lambda rows: set_lines(rows[rows["alpha"] == ALPHA])),
+    "frames_against": _from("frames", level_lines),
 }

@@ -165,31 +165,27 @@ def test_verdicts_that_move_are_told_with_the_places(folder):
     )
 
 
-def test_table_1_puts_measured_columns_beside_the_papers(folder):
+def test_table_1_has_what_was_measured(folder):
     text = table1(read_rows(folder / "table1.csv"))
     lines = text.splitlines()
     assert len(lines) == 2 + 2 * 5
     naive, _, plus = lines[2:5]
-    assert naive.startswith(
-        "| simulation, p = 16 | naive | none | < 1 − α | 1 | n + m | none | 0.7 "
-    )
+    assert naive.startswith("| simulation, p = 16 | naive | none | 0.7 ")
     assert naive.endswith(f"| {0.1 / 0.11:.1f} | {0.01 / 0.11:.1f} |")
-    assert "| jackknife+ | ≥ 1 − 2α | ≈ 1 − α | n | n·m | 0.809 |" in plus
+    assert "| jackknife+ | 0.809 |" in plus
     assert plus.endswith(f"| {10 / 0.11:.1f} | {1 / 0.11:.1f} |")
 
 
 def test_a_page_is_filled_between_its_marks_and_filling_again_changes_nothing(folder):
     page = "".join(
         f"before {name}\n<!-- table: {name} -->\nstale text\n<!-- end of table -->\nafter\n"
-        for name in ("verdicts", "failures", "table1", "fig3b", "demo")
+        for name in ("verdicts", "table1", "fig3b", "demo")
     )
     write_study(folder, "fig2b", FALSE["covers"])
     filled = fill(page, folder)
     assert filled.count("stale text") == 1  # of another's table
     assert filled.count("| **reproduced** |") == len(CLAIMS) - 2
     assert f"Of {len(CLAIMS)} claims {len(CLAIMS) - 2} are reproduced, 2 hold in part" in filled
-    assert "**1. DP-Lazy PI covers at least 80 % at α = .1.** Holds in 14 of 15, not in:" in filled
-    assert "| fig2b (simulation, p = 100) | coverage 0.79 ± 0 |" in filled
     assert "MEPS 2016 panel 21, symlog | lazy_dp |" in filled
     assert filled.startswith("before verdicts\n<!-- table: verdicts -->\n|  | verdict |")
     assert fill(filled, folder) == filled

@@ -13,7 +13,6 @@ from .certificate.plan import plan_rows as plan_rows
 from .compare import compare_methods as compare_methods
 from .data.encoder import TableEncoder as TableEncoder
 from .data.scaling import symlog as symlog
-from .distribution import Distribution as Distribution
 from .estimators.baselines import CVPlusRegressor as CVPlusRegressor
 from .estimators.baselines import JackknifeRegressor as JackknifeRegressor
 from .estimators.baselines import SplitConformalRegressor as SplitConformalRegressor
@@ -41,6 +40,7 @@ from .networks.wide import wide as wide
 from .records import Base as Base
 from .records import PrivacyCurve as PrivacyCurve
 from .results import Boxes as Boxes
+from .results import Distribution as Distribution
 from .results import Intervals as Intervals
 from .scorers import coverage_scorer as coverage_scorer
 from .scorers import interval_score_scorer as interval_score_scorer

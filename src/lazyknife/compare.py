@@ -81,7 +81,7 @@ DEFAULT: dict[str, IntervalRegressor] = {
     "lazyknife": LazyJackknifeRegressor(device="cpu"),
 }
 PRIVATE: dict[str, IntervalRegressor] = {  # with the extra "dp"
-    "lazy_dp": LazyJackknifeRegressor(base=DPSGD(), **PAPER),
+    "lazy_dp": LazyJackknifeRegressor(base=DPSGD(), **PAPER)
 }
 PEERS: dict[str, IntervalRegressor] = {  # with MAPIE
     "mapie_cv_boosting": MapieRegressor(BOOSTING),
@@ -104,7 +104,7 @@ ABOUT = {
 
 
 def usual_methods() -> tuple[str, ...]:
-    """Methods to compare by default: peers if MAPIE is installed."""
+    """Methods to compare by default, with peers if MAPIE is installed."""
     return tuple(DEFAULT) if find_spec("mapie") is None else (*DEFAULT, *PEERS)
 
 
@@ -141,10 +141,8 @@ def compare_methods(
         ``mlp((64, 64), skip=True)``) and its training; the scaling of the features, fitted on each
         fold's training and test rows together. Targets are standardised by all rows, and widths
         and scores given back in their unit.
-    folds
-        Number of folds.
-    train_rows, test_rows
-        Largest number of rows in the two parts of a fold; more are sampled at random.
+    folds, train_rows, test_rows
+        Number of folds, and largest number of rows in both parts of one; more are sampled.
     random_state
         Seed of the folds; fold k of every method has the seed ``random_state + k``. None draws a
         seed, as does a generator of ``numpy.random``.
@@ -322,7 +320,6 @@ class Recommendation:
 
     @property
     def claim(self) -> str:
-        """The advice in a sentence."""
         if self.method is None:
             return "No method has finite intervals that cover enough on these data."
         if self.same:
@@ -333,7 +330,7 @@ class Recommendation:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """The rule, and what else to know, in sentences."""
+        """The rule, and what else to know."""
         found = [
             "The rule: the smallest interval score (width, plus a penalty for each miss) among the "
             f"methods whose coverage is not significantly below {100 * (1 - self.alpha):.3g} %; "

@@ -22,7 +22,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache
 from numbers import Real
@@ -39,11 +39,10 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 LEAST_BUDGET = 10**6  # bytes; with less, loops over single rows take most of the time
 BUDGET_SHARE = 0.25  # of the free memory, that blocks may take by default
-# Temporaries of this size stay in a processor's caches; a GPU needs large ones.
+# On a processor and on a GPU: bytes of temporaries, which stay in the former's caches; least and
+# most rows of a block of predictions, and how many numbers it should hold.
 CACHED_BYTES, GPU_BYTES = 2 * 2**20, 2 * 2**30
-# Least and most rows of a block of predictions, and how many numbers it should hold.
-ROWS_AT_ONCE = (256, 2048, 2**20)
-GPU_ROWS_AT_ONCE = (1024, 2**16, 2**28)
+ROWS_AT_ONCE, GPU_ROWS_AT_ONCE = (256, 2048, 2**20), (1024, 2**16, 2**28)
 LARGE = 1024  # rows of a matrix from which on torch's threads are worth their waiting
 CONNECT = 10.0  # seconds to wait for a scheduler
 PATIENCE = 1.0  # seconds between looks at the parent of a worker process
@@ -107,7 +106,12 @@ class Machine:
             yield from map(work, items)
             return
         waiting = deque[Future[Result]]()
-        with one_thread(), ThreadPoolExecutor(count, initializer=_share_work) as pool:
+
+        def share_work() -> None:
+            _here.allowed = 1
+            set_here(1)
+
+        with one_thread(), ThreadPoolExecutor(count, initializer=share_work) as pool:
             for item in items:
                 waiting.append(pool.submit(work, item))
                 if len(waiting) > 2 * count:  # results do not pile up
@@ -159,17 +163,16 @@ def find_device(device: Any) -> torch.device:
 
 def free_memory(device: torch.device) -> int:
     """Bytes that can still be allocated."""
-    if device.type == "cuda":
-        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return torch.cuda.mem_get_info(device)[0] + unused
-    return free_bytes()
+    if device.type != "cuda":
+        return free_bytes()
+    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return torch.cuda.mem_get_info(device)[0] + unused
 
 
 def total_memory(device: torch.device) -> int:
     """Bytes of the device; on the processor at most what its container may use."""
-    if device.type == "cuda":
-        return int(torch.cuda.get_device_properties(device).total_memory)
-    return total_bytes()
+    gpu = device.type == "cuda"
+    return torch.cuda.get_device_properties(device).total_memory if gpu else total_bytes()
 
 
 @cache
@@ -183,11 +186,6 @@ def wake(device: torch.device) -> None:
 
 
 # Loops.
-
-
-def called(work: Callable[[], Result]) -> Result:
-    """What a piece of work returns, for ``Machine.map``."""
-    return work()
 
 
 def blocks(total: int, bytes_each: int, limit: int) -> Iterator[slice]:
@@ -229,17 +227,12 @@ def track(items: Iterable[Item], description: str, total: int, show: bool) -> It
 # Threads.
 
 
-def _own_settings() -> tuple[Callable[[int], object], ...]:
-    """What sets the calling thread's number in the libraries that torch computes with."""
-    try:
-        library = ctypes.CDLL(torch._C.__file__)
-        local = (library.MKL_Set_Num_Threads_Local,) if torch.backends.mkl.is_available() else ()
-        return (library.omp_set_num_threads, *local)
-    except (AttributeError, OSError):  # built in another way
-        return ()
-
-
-OWN = _own_settings()
+# What sets the calling thread's number in the libraries that torch computes with.
+OWN: tuple[Callable[[int], object], ...] = ()
+with suppress(AttributeError, OSError):  # torch may be built in another way
+    _library = ctypes.CDLL(torch._C.__file__)
+    _local = (_library.MKL_Set_Num_Threads_Local,) if torch.backends.mkl.is_available() else ()
+    OWN = (_library.omp_set_num_threads, *_local)
 _changing = threading.Lock()  # of what all threads share
 _here = threading.local()  # allowed: within a block, how many pieces of work may run side by side
 
@@ -285,12 +278,6 @@ def available() -> int:
     return getattr(_here, "allowed", None) or torch.get_num_threads()
 
 
-def _share_work() -> None:
-    """Let this thread, which ends with its work, share it with others."""
-    _here.allowed = 1
-    set_here(1)
-
-
 # Processes.
 
 
@@ -302,18 +289,17 @@ def side_by_side(
 ) -> Iterator[Result]:
     """Yield the results of many calls as they end, each in a process with one thread.
 
-    Processes end with the one that started them. With the address of a Dask scheduler calls run on
-    its workers, all of which are used.
+    With the address of a Dask scheduler calls run on its workers, all of which are used.
     """
     from joblib import Parallel, delayed, parallel_config
 
+    watching = {"initializer": _end_with_parent, "initargs": (os.getpid(),)}
     with ExitStack() as stack:
         if scheduler is not None:
             stack.enter_context(connected(scheduler))
             stack.enter_context(parallel_config(backend="dask"))
             jobs = -1
         else:
-            watching = {"initializer": _end_with_parent, "initargs": (os.getpid(),)}
             stack.enter_context(parallel_config("loky", inner_max_num_threads=1, **watching))
         pool = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
         yield from pool(delayed(function)(*call) for call in calls)

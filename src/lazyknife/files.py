@@ -71,11 +71,6 @@ def write_together(writers: Mapping[Path, Callable[[Path], object]]) -> None:
             write(stack.enter_context(replacing(path)))
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a text file atomically."""
-    write_together({path: lambda temporary: temporary.write_text(text, encoding="utf-8")})
-
-
 def remove_unfinished() -> None:
     """Remove the temporary files of this process, which is about to end."""
     for temporary in tuple(_unfinished):

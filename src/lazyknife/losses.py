@@ -69,11 +69,10 @@ class Loss(Settings, ABC):
         return self.value(f, y)
 
     def takes(self, y: Tensor) -> Tensor:
-        """Which targets the loss can take."""
         return torch.isfinite(y)
 
     def check(self, y: Tensor) -> None:
-        """Refuse targets that the loss cannot take."""
+        """Refuse targets that the loss does not take."""
         rule = f"loss={self.name!r} requires y of {self.domain or 'finite numbers'}"
         check_targets(~self.takes(y), y, rule, "leave such rows out, or use another loss")
 

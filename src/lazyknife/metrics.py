@@ -188,7 +188,6 @@ def coverage_by_bin(
 
 
 def _checked(intervals: Intervals) -> Intervals:
-    """Refuse what is not intervals of at least one row."""
     if not hasattr(intervals, "with_arrays"):
         raise TypeError(f"intervals={intervals!r}: give what predict_interval returns")
     if not len(intervals):
@@ -197,7 +196,6 @@ def _checked(intervals: Intervals) -> Intervals:
 
 
 def _given(y: Any, lower: Any, upper: Any, alpha: Any) -> tuple[Numbers, Numbers, Numbers]:
-    """Ends and levels that another library made."""
     if upper is None or alpha is None:
         raise TypeError(
             "give interval_score(y, intervals) or interval_score(y, lower, upper, alpha)"

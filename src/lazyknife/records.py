@@ -87,36 +87,32 @@ class Base:
 
 
 class Predictor(Protocol):
-    """A full-data model, and the residuals of its training rows."""
+    """A full-data model, and the residuals of its training rows.
+
+    ``residuals`` are Y_j − f_{−j}(X_j) and ``training_residuals`` Y_i − f(X_i), shape (n,) each;
+    ``rows_at_once`` is how many rows to predict at a time, and ``point`` gives the full-data
+    model's predictions, shape (m,).
+    """
 
     @property
-    def residuals(self) -> Tensor:
-        """Y_j − f_{−j}(X_j), shape (n,)."""
-
+    def residuals(self) -> Tensor: ...
     @property
-    def training_residuals(self) -> Tensor:
-        """Y_i − f(X_i) of the full-data model, shape (n,)."""
-
+    def training_residuals(self) -> Tensor: ...
     @property
-    def rows_at_once(self) -> int:
-        """Number of rows to predict at a time."""
-
-    def point(self, X: Tensor) -> Tensor:
-        """Full-data predictions, shape (m,)."""
+    def rows_at_once(self) -> int: ...
+    def point(self, X: Tensor) -> Tensor: ...
 
 
 class RoundedModels(Predictor, Protocol):
-    """Models with bounds on what rounding may have changed in them."""
+    """Models with bounds on what rounding may have changed in them.
+
+    Of ``undetermined`` leave-one-out models rounding leaves nothing known. ``typical_error`` is
+    that of predictions and residuals by rounding, and the relative one of widths.
+    """
 
     @property
-    def undetermined(self) -> int:
-        """Number of undetermined leave-one-out models: rounding leaves nothing known of them."""
-
-    def typical_error(self) -> tuple[float, float]:
-        """Typical error of predictions and residuals by rounding; relative error of widths."""
-
-
-Convert = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # of lower and upper ends, outwards
+    def undetermined(self) -> int: ...
+    def typical_error(self) -> tuple[float, float]: ...
 
 
 class Predictions(NamedTuple):
@@ -129,8 +125,9 @@ class Predictions(NamedTuple):
     slack: Tensor  # bounds on the errors of a row's predictions by rounding, (m,), or one for all
     # From the predictions to the middle of intervals, (m,), or one for all.
     shift: Tensor = torch.zeros(())
-    # Models that were fitted on another scale of y, and from there to that of the full one.
-    elsewhere: Sequence[tuple[Tensor, Convert]] = ()
+    # Models that were fitted on another scale of y, and from there to that of the full one, which
+    # moves both ends outwards.
+    elsewhere: Sequence[tuple[Tensor, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]]] = ()
 
     def ends(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """f_{−j}(x) ∓ R_j σ_{−j}(x), each (m, n), for scores R, shape (n,), or a single one."""
@@ -156,29 +153,27 @@ def rounded_up(values: Tensor, relative: Tensor | float) -> Tensor:
 
 
 class LeaveOneOut(Predictor, Protocol):
-    """n leave-one-out models and the full-data model, however they were computed."""
+    """n leave-one-out models and the full-data model, however they were computed.
+
+    ``scores`` are R_j = |Y_j − f_{−j}(X_j)| / σ_{−j}(X_j), rounded up, shape (n,); where ``side``
+    is the upper end alone the error takes the place of its size, for the lower one its negative.
+    ``scaled`` gives everything that intervals are computed from.
+    """
 
     @property
-    def side(self) -> Side:
-        """Which errors the scores are of."""
-
+    def side(self) -> Side: ...
     @property
-    def scores(self) -> Tensor:
-        """R_j = |Y_j − f_{−j}(X_j)| / σ_{−j}(X_j), rounded up, shape (n,).
-
-        For the upper end alone the error takes the place of its size, for the lower one its
-        negative.
-        """
-
-    def scaled(self, X: Tensor) -> Predictions:
-        """Return everything that intervals are computed from."""
+    def scores(self) -> Tensor: ...
+    def scaled(self, X: Tensor) -> Predictions: ...
 
 
 class Conformal(Predictor, Protocol):
-    """A full-data model to which candidates for y can be added."""
+    """A full-data model to which candidates for y can be added.
 
-    def accepted(self, X: Tensor, ranks: Sequence[int]) -> Ends:
-        """Point predictions, and the ends of the accepted candidates for each rank κ."""
+    ``accepted`` gives point predictions, and the ends of the accepted candidates for each rank κ.
+    """
+
+    def accepted(self, X: Tensor, ranks: Sequence[int]) -> Ends: ...
 
 
 def to_array(values: ArrayLike | Tensor) -> Array:

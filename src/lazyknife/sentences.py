@@ -212,18 +212,6 @@ ROUNDING_DECIDES = (
 UNLIKE_SCALES = "some features have very large or very different scales, such as column {columns}"
 
 
-def headline(
-    coverage: float | None, expected: str, rows: str, objections: Iterable[str], more: str = ""
-) -> str:
-    """Return the first line of a certificate."""
-    if coverage is None:
-        return f"{NO_GUARANTEE}. {' '.join(objections)}"
-    if coverage == 0.0:
-        return f"{expected} {VACUOUS}: it certifies no coverage."
-    guarantee = GUARANTEE.format(coverage=percent(coverage), more=more, rows=rows)
-    return f"{expected} {guarantee}".strip()
-
-
 def percent(share: float) -> str:
     """Return a share in per cent, with at most two decimals and not rounded up."""
     return f"{math.floor(share * 1e4 + 1e-9) / 100:g} %"

@@ -85,8 +85,7 @@ class Shift:
     Attributes
     ----------
     p_value
-        Of the hypothesis that training and new rows are exchangeable. With exchangeable rows it is
-        at most p with probability at most p, up to a normal approximation.
+        Of the hypothesis that training and new rows are exchangeable.
     auc
         Area under the ROC curve of a linear classifier of held-out rows: .5 is chance, 1 tells all
         rows apart. None with fewer than 20 rows on either side.
@@ -112,7 +111,6 @@ class Shift:
 
     @property
     def finding(self) -> str:
-        """What was found, in a sentence or two."""
         if not self.clear:
             return (
                 "The new rows look like the training rows in their features "
@@ -200,7 +198,9 @@ def compare_rows(old: Array, new: Array, names: Any = None, schema: Schema | Non
         )
     is_new = np.arange(n + m) >= n
     rng = np.random.default_rng(SEED)
-    z, adjusted = column_tests(location_and_spread(columns.values), is_new, rng)
+    ranks = midranks(columns.values) - 0.5
+    # Scores that grow with a value and with its distance from the median, shape (N, 2p).
+    z, adjusted = column_tests(np.hstack([ranks, np.abs(ranks)]), is_new, rng)
     least, auc = float(adjusted.min()), None
     if min(n, m) >= 4 * BLOCKS:
         by_classifier, auc = classifier_test(columns.values, is_new, rng)
@@ -293,12 +293,6 @@ def midranks(values: Array) -> Array:
 
     ranks: Array = rankdata(values, axis=0) / (len(values) + 1)
     return ranks
-
-
-def location_and_spread(values: Array) -> Array:
-    """Scores that grow with a value and with its distance from the median, shape (N, 2p)."""
-    ranks = midranks(values) - 0.5
-    return np.hstack([ranks, np.abs(ranks)])
 
 
 def column_tests(scores: Array, new: Flags, rng: np.random.Generator) -> tuple[Array, Array]:

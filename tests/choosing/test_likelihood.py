@@ -1,7 +1,5 @@
 """The likelihood of all models against refits, its rounding against 50 digits, its gradient."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from lazyknife.choosing import likelihood
 from lazyknife.choosing.likelihood import (
     PairKernel,
     leave_one_out_values,
@@ -22,26 +21,23 @@ from lazyknife.choosing.likelihood import (
 )
 from lazyknife.networks import KINDS
 from machines import here
-from reference import Array
+from reference import Array, assert_close
 from rows import mixed
 
 
-def bordered(kernel: Array, ridge: float, intercept: bool) -> Array:
+def bordered(kernel: Tensor, ridge: Tensor | float, intercept: bool) -> Tensor:
     """K + λI with a border of ones, or without."""
-    n = len(kernel)
-    system = np.ones((n + 1, n + 1))
-    system[:n, :n] = kernel + ridge * np.eye(n)
-    system[n, n] = 0.0
-    return system if intercept else system[:n, :n]
+    m = len(kernel)
+    system = kernel + ridge * torch.eye(m).to(kernel)
+    if not intercept:
+        return system
+    ones = kernel.new_ones(m, 1)
+    return torch.cat([torch.cat([system, ones], dim=1), torch.cat([ones, 0 * ones[:1]]).T])
 
 
 def brute_force(kernel: Tensor, ridge: Tensor | float, y: Tensor, intercept: bool) -> Tensor:
     """−2 log restricted likelihood of some rows over their degrees of freedom."""
-    m, freedom = len(y), len(y) - int(intercept)
-    system = kernel + ridge * torch.eye(m).to(kernel)
-    if intercept:
-        system = torch.nn.functional.pad(system, (0, 1, 0, 1), value=1.0)
-        system = system - torch.diag(torch.tensor([0.0] * m + [1.0])).to(kernel)
+    freedom, system = len(y) - int(intercept), bordered(kernel, ridge, intercept)
     side = torch.nn.functional.pad(y, (0, int(intercept)))
     quadratic = side @ torch.linalg.solve(system, side)
     return (quadratic / freedom).log() + torch.linalg.slogdet(system).logabsdet / freedom
@@ -98,11 +94,30 @@ def gaussian(X: Array, width: float) -> Array:
     return np.exp(-np.square(X[:, None] - X[None]).sum(axis=2) / (2 * width**2))
 
 
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("columns", [1, 3, 64])
+def test_some_models_alone_have_the_values_that_they_have_among_all(
+    columns: int, intercept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(likelihood, "COLUMNS", columns)
+    rng = np.random.default_rng(0)
+    kernels = np.stack([gaussian(rng.normal(size=(9, 2)), width) for width in (0.5, 2.0)])
+    ridges, targets = here(np.array([0.1, 0.01])), here(rng.normal(size=(2, 3, 9)) ** 5)
+    every = leave_one_out_values(here(kernels), ridges, targets, intercept)
+    for rows in ([], [0, 8], [2, 5, 6, 7]):
+        some = leave_one_out_values(
+            here(kernels), ridges, targets, intercept, torch.tensor(rows).long()
+        )
+        own = [part[:, :, [*rows, 9]].cpu().numpy() for part in every]
+        assert_close(some.values, own[0], 1e-12)
+        assert (some.noise.cpu().numpy() >= (1 - 1e-12) * own[1]).all()
+
+
 def exact(kernel: Array, ridge: float, targets: Array, intercept: bool) -> Any:
     """The same as ``brute_force`` in 50 digits."""
     with mpmath.workdps(50):
         n, freedom = len(targets), len(targets) - int(intercept)
-        system = mpmath.matrix(bordered(kernel, 0.0, intercept).tolist())
+        system = mpmath.matrix(bordered(here(kernel), 0.0, intercept).tolist())
         for i in range(n):
             system[i, i] += mpmath.mpf(ridge)
         side = mpmath.matrix([*targets.tolist(), *[0] * int(intercept)])
@@ -141,9 +156,16 @@ def test_the_bound_on_rounding_holds_and_a_huge_target_costs_no_digits(
 ) -> None:
     kernel, ridge, targets = rows
     parts = None if folds is None else np.array_split(np.arange(8), folds)
-    values, noise = found_for(kernel[None], np.array([ridge]), targets[None], intercept, parts)
+    found = [found_for(kernel[None], np.array([ridge]), targets[None], intercept, parts)]
+    sets = sets_of(8, parts)
+    if folds is None:  # all models, and some of them alone
+        terms = (here(kernel[None]), here(np.array([ridge])), here(targets[None]), intercept)
+        some = leave_one_out_values(*terms, torch.tensor([1, 5]))
+        found.append((some.values.cpu().numpy(), some.noise.cpu().numpy()))
+        sets += [sets[1], sets[5], sets[8]]
+    values, noise = (np.concatenate(part, axis=1) for part in zip(*found, strict=True))
     assert noise.max() < most
-    for j, left_out in enumerate(sets_of(8, parts)):
+    for j, left_out in enumerate(sets):
         own = without(left_out, kernel, targets)
         expected = exact(own[0], ridge, own[1], intercept)
         assert abs(float(mpmath.mpf(values[0, j]) - expected)) <= noise[0, j]
@@ -159,7 +181,7 @@ def test_nothing_to_explain_is_the_same_for_all_kernels(others: float) -> None:
     values, _ = found_for(kernels, ridges, targets, True, None)
     for k in range(3):
         own = np.delete(np.delete(kernels[k], 2, 0), 2, 1)
-        logs = np.linalg.slogdet(bordered(own, 0.1, True))[1] / (n - 2)
+        logs = float(bordered(here(own), 0.1, True).slogdet().logabsdet) / (n - 2)
         assert values[k, 2] - logs == pytest.approx(np.log(np.finfo(float).tiny / (n - 2)))
 
 

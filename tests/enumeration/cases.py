@@ -1,7 +1,5 @@
 """Methods and rows to enumerate, as data."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable, Sequence
@@ -25,7 +23,7 @@ from lazyknife.estimators.lazy import LazyJackknifeRegressor
 from lazyknife.networks import mlp, wide
 from lazyknife.records import Base, PrivacyCurve
 from lazyknife.results import Intervals
-from lazyknife.ridge.folds import draw_folds
+from lazyknife.ridge.leave_one_out import draw_folds
 from reference import Array
 
 Rows = Sequence[tuple[float, ...]]  # features and, last, y
@@ -369,6 +367,7 @@ def private(honest: Fraction = HONEST, **settings: Any) -> Method:
 
 FOLDS = {"construction": "cv+", "folds": 2, **LINE}
 ASIDE: dict[str, Any] = {"network": wide("laplace")}
+PLUS = {**ASIDE, "construction": "plus"}
 OWN: dict[str, Any] = {"kind": PartedNetworks}
 LINEAR: dict[str, Any] = {"network": line()}
 
@@ -442,15 +441,18 @@ CASES: dict[str, list[Case]] = {
     "default, minmax": each(lazy(construction="minmax"), GROUPS, PLACES, SCALES),
     "default, full": each(lazy(construction="full"), FRAMES, GROUPS, UNITS, TOGETHER),
     "default, full, rank 2": [one(lazy(2, construction="full"), SEVEN)],
+    "network, sketched, full": each(
+        lazy(network=mlp((2,)), features=lk.Sketch(2), construction="full"), GROUPS
+    ),
     "default, log of y": each(lazy(target_transform="log"), POSITIVE),
-    "default, rows set aside": [set_aside([*FOUR, *SCALES])],
-    "rows set aside": [set_aside([*FOUR, *rows], **ASIDE, widths="constant") for rows in BAGS],
+    "default, rows set aside": [set_aside([*FOUR, *SCALES]), set_aside([*FOUR, *SCALES], 2)],
+    "rows set aside": [set_aside([*FOUR, *rows], **PLUS, widths="constant") for rows in BAGS],
     "rows set aside, minmax": [
         set_aside([*FOUR, *rows], **ASIDE, construction="minmax", widths="constant")
         for rows in BAGS
     ],
     "rows set aside, rank 2": [
-        set_aside([*FOUR, *rows], 2, **ASIDE, widths="constant") for rows in BAGS
+        set_aside([*FOUR, *rows], 2, **PLUS, widths="constant") for rows in BAGS
     ],
     "rows set aside, network": [set_aside([*FOUR, *rows], **OWN, **LINEAR) for rows in BAGS],
     "rows set aside, network, full": [

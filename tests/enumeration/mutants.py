@@ -1,7 +1,5 @@
 """Planted errors: methods that claim what they do not do, and rows in which it shows."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable, Sequence
@@ -241,7 +239,7 @@ MUTANTS: dict[str, list[Case]] = {
     "features standardised by all rows": each(changed(lazy(**LINE), standardised), RIDGES),
     "scale of y by all rows": each(changed(lazy(**AUTO), on_one_scale), RIDGES),
     "base trained on all rows": each(changed(lazy(**WEAK), trained), SCALES),
-    "rows set aside are scored": [all_scored(SCALES)],
+    "rows set aside are scored": [all_scored(SCALES, construction="plus")],
     "rows set aside are scored, full": [all_scored(SCALES, construction="full")],
     "one rank more, rows set aside": [
         case._replace(method=changed(case.method, one_of_four_more))

@@ -6,8 +6,7 @@
 from .dpsgd import DPSGD
 from .method import BaseMethod, Task
 from .perturbed import Perturbed
-from .plain import Plain
-from .public_split import Public, Split, check_base, check_trainable
+from .plain import Plain, Public, Split, check_base, check_trainable
 
 BASES: dict[str, type[BaseMethod]] = {
     "public": Public,

@@ -22,9 +22,7 @@ PROBED = 4  # rows after which a network must be as it was before
 GRADIENT_BYTES = 2**28  # of rows whose gradients are computed together
 ROUNDING = 1e-6  # of a gradient's norm
 # What can be accounted for; no setting outside makes sense.
-EPSILONS = (1e-6, 500.0)
-DELTAS = (SMALLEST_DELTA, 1.0)
-NOISE_MULTIPLIERS = (1e-6, 1e9)
+EPSILONS, DELTAS, NOISE_MULTIPLIERS = (1e-6, 500.0), (SMALLEST_DELTA, 1.0), (1e-6, 1e9)
 INFINITE = f"{EPSILON_ADVICE}: epsilon=math.inf trains without noise"
 NOISE_ADVICE = (
     "Smaller values add almost no noise: use epsilon=math.inf. With larger ones nothing is "
@@ -85,10 +83,8 @@ class DPSGD(BaseMethod):
     -----
     Each row is alone in its batch, in a copy of the network that keeps nothing: whatever a network
     does with other rows, a row changes one term. One that remembers rows where no copy reaches is
-    refused. Batch norms stay on their running statistics.
-
-    The guarantee is an average over seeds: it does not hold for a seed that was chosen by looking
-    at results.
+    refused. The guarantee is an average over seeds: it does not hold for a seed that was chosen by
+    looking at results.
 
     """
 
@@ -121,7 +117,7 @@ class DPSGD(BaseMethod):
         return f"DPSGD({', '.join(f'{name}={value!r}' for name, value in settings.items())})"
 
     def mechanism(self, n: int) -> Mechanism:
-        """Return what runs on n rows, with σ calibrated."""
+        """What runs on n rows, with σ calibrated."""
         if self.batch_size > n:
             raise ValueError(
                 f"batch_size={self.batch_size} is more than the {n} rows to learn from: "
@@ -208,12 +204,12 @@ def run_dpsgd(
         check_forgets(module, free, inputs, dropping)
     noise = torch.Generator(inputs.device).manual_seed(noising)
     rates = lr if isinstance(lr, Sequence) else (lr,)
-    schedule = iter([rates[t * len(rates) // run.steps] for t in range(run.steps)])
     sizes = [p.numel() for p in free.values()]
     deviation = run.noise_multiplier * run.max_grad_norm
     if batches is None:
         batches = poisson_batches(len(inputs), run, drawing)
-    for batch in track(batches, "private training", run.steps, task.progress):
+    shown = track(batches, "private training", run.steps, task.progress)
+    for step, batch in enumerate(shown):
         draws = [torch.empty_like(p).normal_(generator=noise).flatten() for p in free.values()]
         total = deviation * torch.cat(draws)
         for rows in blocks(len(batch), total.nbytes, GRADIENT_BYTES):
@@ -222,7 +218,7 @@ def run_dpsgd(
                 gradients = row_gradients(module, free, X, y, task.loss.training)
             total += clipped_sum(gradients.values(), run.max_grad_norm)
         with torch.no_grad():
-            rate = next(schedule) / run.expected_batch
+            rate = rates[step * len(rates) // run.steps] / run.expected_batch
             for p, moves in zip(free.values(), total.split(sizes), strict=True):
                 p.sub_(moves.view_as(p), alpha=rate)
     return module.eval()

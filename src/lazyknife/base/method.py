@@ -84,7 +84,7 @@ class BaseMethod(Settings, ABC):
         return everything, everything
 
     def rows_left(self, n: int) -> int:
-        """Return how many of n rows are left for the later stages."""
+        """How many of n rows are left for the later stages."""
         return n
 
     def spent(self, n: int) -> float | None:
@@ -107,6 +107,6 @@ class BaseMethod(Settings, ABC):
 
 
 def check_training(training: Any) -> None:
-    """Refuse what cannot train."""
+    """Refuse what is no base."""
     if not isinstance(training, BaseMethod):
         raise TypeError(f"training={training!r}: give an instance such as Plain(epochs=10)")

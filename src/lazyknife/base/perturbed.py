@@ -40,8 +40,7 @@ class Perturbed(BaseMethod):
 
     Notes
     -----
-    The guarantee is an average over seeds: it does not hold for a seed that was chosen by looking
-    at results.
+    The guarantee is an average over seeds, not for one that was chosen by looking at results.
 
     """
 

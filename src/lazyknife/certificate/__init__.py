@@ -3,6 +3,5 @@
 # mypy: implicit-reexport
 # ruff: noqa: F401
 
-from .certificate import Certificate
-from .certify import Certifier, Claim, Noted, certify, lazy_claim, paper_bound
+from .certify import Certificate, Certifier, Claim, Noted, certify, lazy_claim, paper_bound
 from .plan import Plan, plan, plan_rows

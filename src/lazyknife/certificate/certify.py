@@ -1,10 +1,10 @@
-"""From a construction's miss bound and a base's privacy curve to a certificate."""
+"""From a construction's miss bound and a base's privacy curve to a certificate, and its record."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from .. import sentences
@@ -19,21 +19,85 @@ from ..data.checks import (
     check_positive_int,
 )
 from ..intervals import (
+    AUTO,
     CONSTRUCTIONS,
     Bound,
     Construction,
     check_construction,
     find_construction,
     is_own,
+    is_parted,
     kappa,
+    resolved,
 )
 from ..intervals.constructions import clusters_miss
 from ..intervals.models import rounding_objections
-from ..networks import listed_networks, mlp, wide
+from ..networks import CANDIDATES, listed_networks, mlp, wide
 from ..records import INDEPENDENT, PrivacyCurve, RoundedModels, Side
-from .certificate import Certificate
 
 Sentences = tuple[str, ...]
+
+
+@dataclass(frozen=True, repr=False)
+class Certificate:
+    """A coverage guarantee. It prints what to expect, and what is guaranteed for whom.
+
+    Attributes
+    ----------
+    coverage
+        The certified probability that an interval contains the true y; 0.0 where the bound is
+        vacuous, None where nothing is guaranteed.
+    bounds
+        ``"ghost_point"``: the certified bound (the baselines name their own theorem instead).
+        ``"paper"``: Theorem 1 of the paper, if its stability η was given; for comparison only,
+        as ``"paper_literal"``, its value at the (ε, δ) that the paper's experiments state.
+    assumptions
+        The conditions of the guarantee.
+    scope, rows
+        The rows it applies to, and what it averages over.
+    subject
+        The method, n and alpha.
+    objections
+        The reasons why nothing is guaranteed, if so.
+    remarks
+        The theorem used, and what readers should know about the base.
+    expected, more
+        What to expect without a guarantee, and what another construction would certify, if more.
+
+    """
+
+    coverage: float | None
+    bounds: Mapping[str, float]
+    assumptions: tuple[str, ...]
+    scope: str
+    subject: str
+    objections: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    expected: str = ""
+    rows: str = sentences.ANY_ROW
+    more: str = field(default="", compare=False)
+
+    @property
+    def details(self) -> str:
+        """All of it: the theorem, what it averages over, and what it assumes."""
+        lines = [self.headline, f"About: {self.subject}.", *self.remarks]
+        if self.coverage:
+            lines += [f"Scope: {self.scope}.", "It assumes:"]
+            lines += [f"  - {assumption}" for assumption in self.assumptions]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"{self.headline}\n({self.subject}; {sentences.DETAILS})"
+
+    @property
+    def headline(self) -> str:
+        """What to expect, and what is guaranteed."""
+        if self.coverage is None:
+            return f"{sentences.NO_GUARANTEE}. {' '.join(self.objections)}"
+        if self.coverage == 0.0:
+            return f"{self.expected} {sentences.VACUOUS}: it certifies no coverage."
+        terms = {"coverage": sentences.percent(self.coverage), "more": self.more, "rows": self.rows}
+        return f"{self.expected} {sentences.GUARANTEE.format(**terms)}".strip()
 
 
 class About(NamedTuple):
@@ -45,6 +109,7 @@ class About(NamedTuple):
     rows: str = "{rows}"  # that it applies to, from those without the question
     subject: str = ""  # added to the subject
     exchangeable: str = sentences.EXCHANGEABLE  # what takes the place of exchangeability
+    construction: str | None = None  # that answers, in place of that of the fit
 
 
 NOTHING_ELSE = About()
@@ -65,7 +130,7 @@ def certify(
     *,
     n: int,
     alpha: float,
-    construction: str | Construction = "plus",
+    construction: str | Construction = AUTO,
     base: BaseMethod | None = None,
     network: Any = None,
     folds: int = 10,
@@ -86,26 +151,23 @@ def certify(
     alpha
         Level of the intervals.
     construction
-        A key of ``CONSTRUCTIONS``; of an object of your own nothing is known.
+        ``"auto"`` or a key of ``CONSTRUCTIONS``; of an object of your own nothing is known.
     base
         How the base weights are obtained; None is ``Public()``, as in ``LazyJackknifeRegressor``.
-    network
-        The network or the candidates, as in ``LazyJackknifeRegressor``.
-    folds
-        Number of folds of construction ``"cv+"``.
+    network, folds
+        As in ``LazyJackknifeRegressor``.
     eta, nu
         The paper's stability: the two models of its condition differ by more than ν/2 with
         probability at most η. Assumed, or measured by ``audit_stability``.
     n_parameters
-        Number of trained weights; it sharpens the bound of ``Perturbed`` in the l2 norm. With more
-        weights than rows no coins are tossed to choose λ.
+        Number of trained weights; it sharpens the bound of ``Perturbed`` in the l2 norm.
     confidence
         Certify the coverage of a given training set instead of the average over training sets: that
         of this share of all sets. For constructions ``"split"`` and ``"cv+"``.
 
     """
     check_positive_int("n", n)
-    check_construction(construction)
+    check_construction(construction, (AUTO, *CONSTRUCTIONS))
     if n_parameters is not None:
         check_positive_int("n_parameters", n_parameters)
     for argument, value in (("eta", eta), ("nu", nu)):
@@ -113,6 +175,7 @@ def certify(
             check_not_negative(argument, value)
     method = check_base(base)
     check_trainable(method, network)
+    construction = construction_for(n, construction, method, network)
     leaving = left_out(n, construction, method)
     if find_construction(construction).splits and (method.trains or n < FEWEST_PARTED):
         raise ValueError(SPLIT_NEEDS.format(setting=f"n={n}, base={method}"))
@@ -122,8 +185,20 @@ def certify(
     return claim(check_level("alpha", alpha), eta, nu, confidence=confidence)
 
 
+def construction_for(
+    n: int, construction: str | Construction, base: BaseMethod, network: Any
+) -> str | Construction:
+    """The construction that ``LazyJackknifeRegressor`` uses for n rows, by default."""
+    networks = listed_networks(network)
+    if networks is None and network is None and not base.trains:
+        networks = CANDIDATES
+    parted = networks is not None and is_parted(base.rows_left(n), networks, construction, None)
+    return resolved(construction, parted)
+
+
 def left_out(n: int, construction: str | Construction, base: BaseMethod) -> Leaving:
-    """Which of n rows ``LazyJackknifeRegressor`` leaves out, by default."""
+    """Which of n rows ``LazyJackknifeRegressor`` leaves out, by default; "auto" as any other."""
+    construction = resolved(construction, False)
     return find_construction(construction).leaving(base.rows_left(n))
 
 
@@ -166,7 +241,7 @@ def lazy_claim(
     parted = sentences.SPLIT if find_construction(construction).splits else sentences.PARTED
     remarks = (parted.format(count=apart),) if apart else ()
     return Claim(
-        subject=f"construction {construction!r}{shown}, n = {n}, {name} base",
+        subject=f"construction {{construction}}{shown}, n = {n}, {name} base",
         construction=construction,
         n=n,
         folds=folds,
@@ -196,7 +271,7 @@ class Claim:
     rows alike, over to the base that ran. Without it, or with any objection, there is no guarantee.
     """
 
-    subject: str  # the method, and n
+    subject: str  # the method, and n; "{construction}" stands for that which answers
     construction: str | Construction
     n: int  # rows that are left out
     folds: int = 1
@@ -223,6 +298,9 @@ class Claim:
 
         ``confidence``: of a given training set, for this share of all of them.
         """
+        if about.construction is not None:
+            other = replace(self, construction=about.construction, others=())
+            return other(alpha, eta, nu, about._replace(construction=None), confidence)
         dependence, assumptions = self.dependence, self.assumptions
         objections, remarks = self.objections, self.remarks
         independent = dependence is not None and dependence.total_variation == 0.0
@@ -267,6 +345,7 @@ class Claim:
         if about.exchangeable != sentences.EXCHANGEABLE:
             assumptions = tuple(one for one in assumptions if one != sentences.POOLED)
         every = (exchangeable, sentences.UNTUNED, *assumptions)
+        subject = self.subject.replace("{construction}", repr(self.construction))
         share, more = sentences.percent(1 - alpha), ""
         if bounds and about is NOTHING_ELSE and confidence is None:
             more = self._more(alpha, independent, bounds[theorem])
@@ -275,7 +354,7 @@ class Claim:
             bounds,
             tuple(dict.fromkeys(every)),
             f"{rows}; {scope}",
-            f"{self.subject}{about.subject}, alpha = {alpha:g}",
+            f"{subject}{about.subject}, alpha = {alpha:g}",
             objections,
             remarks,
             sentences.EXPECT[about.side].format(about=expects, share=share),
@@ -305,7 +384,6 @@ class Claim:
         return () if clean else (sentences.SEEN_GIVEN_SET,)
 
     def _without_bound(self, sentence: str) -> str:
-        """Say that a construction has no bound, and what to use instead."""
         others = sentences.either(certifying(self.available))
         return sentence.format(construction=self.construction, others=others)
 
@@ -387,5 +465,4 @@ class Clustered:
         return self.certify(alpha=alpha, about=own, **terms)
 
     def miss(self, alpha: float) -> float:
-        """The bound of a level."""
         return clusters_miss(alpha, self.clusters)

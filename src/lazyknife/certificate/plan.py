@@ -13,10 +13,9 @@ from ..base import DPSGD, BaseMethod, Public, check_base, check_trainable
 from ..base.privacy import falling_root
 from ..choosing.rows import MANY, SEARCHED
 from ..data.checks import check_choice, check_folds, check_fraction, check_level, check_positive_int
-from ..intervals import CONSTRUCTIONS, kappa, rows_needed
+from ..intervals import AUTO, CONSTRUCTIONS, kappa, rows_needed
 from ..sentences import either, rounded_down
-from .certificate import Certificate
-from .certify import certify, certifying, left_out
+from .certify import Certificate, certify, certifying, construction_for, left_out
 
 MARGIN = 4e-4  # extra noise, in logarithms, that makes up for the tolerance of the root
 PLANNED_N = 2**20  # rows at which the search for a number of rows ends
@@ -65,12 +64,18 @@ class Goal:
     folds: int
     network: Any = None
 
+    def at(self, n: int) -> Goal:
+        """The same with the construction that n rows have."""
+        own = construction_for(n, self.construction, self.base, self.network)
+        return replace(self, construction=str(own))
+
     def rows(self, n: int) -> int:
         """How many of n rows are left out."""
         return left_out(n, self.construction, self.base).rows
 
     def certificate(self, n: int, alpha: float) -> Certificate:
-        return certify(n=n, alpha=alpha, **{k: v for k, v in vars(self).items() if k != "coverage"})
+        settings = {name: value for name, value in vars(self).items() if name != "coverage"}
+        return certify(n=n, alpha=alpha, **settings)
 
     def certified(self, n: int, alpha: float) -> float:
         return self.certificate(n, alpha).coverage or 0.0
@@ -92,7 +97,7 @@ def plan(
     *,
     n: int,
     coverage: float,
-    construction: str = "plus",
+    construction: str = AUTO,
     epsilon: float | None = None,
     base: BaseMethod | None = None,
     alpha: float | None = None,
@@ -112,7 +117,7 @@ def plan(
     coverage
         The coverage to certify.
     construction
-        A key of ``CONSTRUCTIONS`` that has a coverage guarantee.
+        ``"auto"``, or a key of ``CONSTRUCTIONS`` that has a coverage guarantee.
     epsilon
         Short for ``base=DPSGD(epsilon=epsilon)``.
     base
@@ -120,16 +125,14 @@ def plan(
         for, ``DPSGD()`` by default.
     alpha
         The level to find ε for.
-    network
-        The network or the candidates, as in ``LazyJackknifeRegressor``.
-    folds
-        Number of folds of construction ``"cv+"``.
+    network, folds
+        As in ``LazyJackknifeRegressor``.
 
     """
     check_positive_int("n", n)
     check_fraction("coverage", coverage)
-    check_choice("construction", construction, CONSTRUCTIONS)
-    if CONSTRUCTIONS[construction].miss is None:
+    check_choice("construction", construction, (AUTO, *CONSTRUCTIONS))
+    if construction != AUTO and CONSTRUCTIONS[construction].miss is None:
         raise ValueError(
             f"construction={construction!r} has no coverage guarantee: use {either(certifying())}"
         )
@@ -142,7 +145,7 @@ def plan(
         raise ValueError("give epsilon= or base= to find an alpha, or alpha= to find an ε")
     private = DPSGD() if epsilon is None else DPSGD(epsilon=epsilon)
     method = private if base is None else check_base(base)
-    goal = Goal(coverage, method, construction, folds, network)
+    goal = Goal(coverage, method, construction, folds, network).at(n)
     if alpha is None:
         return _plan_alpha(goal, n)
     return _plan_epsilon(goal, n, check_level("alpha", alpha))
@@ -151,7 +154,7 @@ def plan(
 def plan_rows(
     *,
     coverage: float,
-    construction: str = "plus",
+    construction: str = AUTO,
     base: BaseMethod | None = None,
     network: Any = None,
     folds: int = 10,
@@ -162,14 +165,8 @@ def plan_rows(
     ----------
     coverage
         The coverage to certify.
-    construction
-        A key of ``CONSTRUCTIONS`` that has a coverage guarantee.
-    base
-        The base; ``Public()`` by default.
-    network
-        The network or the candidates, as in ``LazyJackknifeRegressor``.
-    folds
-        Number of folds of construction ``"cv+"``.
+    construction, base, network, folds
+        As in ``plan``; the base is ``Public()`` by default.
 
     Returns
     -------
@@ -178,11 +175,10 @@ def plan_rows(
 
     """
     check_fraction("coverage", coverage)
-    check_choice("construction", construction, certifying())
+    check_choice("construction", construction, (AUTO, *certifying()))
     method = check_base(base)
     check_trainable(method, network)
     goal = Goal(coverage, method, construction, check_folds(folds), network)
-    wanted = f"a coverage of {coverage:g} with construction {construction!r} and {method}"
     # A certificate may become worse beyond these numbers of rows: folds of one row have a better
     # bound of their own, and with more rows coins or a part of the rows make choices.
     edges = [most_rows(left, method) for left in (folds - 1, SEARCHED, MANY)]
@@ -190,9 +186,11 @@ def plan_rows(
     n = fewest(goal.possible, [0, *sorted(min(edge, PLANNED_N) for edge in edges), PLANNED_N])
     if n is None:
         remedy = goal.better(PLANNED_N) or "a base with a guarantee, or a smaller ε"
+        wanted = f"a coverage of {coverage:g} with construction {construction!r} and {method}"
         none = f"No number of rows below {PLANNED_N:,} certifies {wanted}. Use {remedy}."
         return Plan(none, method)
-    found = _plan_alpha(goal, n)
+    found, own = _plan_alpha(goal.at(n), n), goal.at(n).construction
+    wanted = f"a coverage of {coverage:g} with construction {own!r} and {method}"
     sentence = (
         f"At least {n} rows are needed to certify {wanted}; more rows give narrower and steadier "
         f"intervals. With {n} rows: {found.sentence}"
@@ -223,7 +221,7 @@ def _plan_alpha(goal: Goal, n: int) -> Plan:
 
 
 def _no_alpha(goal: Goal, n: int, least: float) -> str:
-    """Say why not even the least alpha with finite intervals certifies the coverage."""
+    """Why not even the least alpha with finite intervals certifies the coverage."""
     found, base = goal.certificate(n, least), goal.base
     reason = " ".join(found.objections)
     if found.coverage is not None:

@@ -155,11 +155,13 @@ class ParabolaTable:
 
     def _parabolas(self, point: GridPoint, rows: Whole) -> Numbers:
         K, ridges, outputs = self.kernels.at(0, [point])()
-        factor, ridge, n = Factor.of(K, ridges, self.intercept), float(ridges), len(self.targets)
+        factor = Factor.of(K, ridges, self.intercept, K.new_empty(0, dtype=torch.long))
+        ridge, n = float(ridges), len(self.targets)
         residuals = self.targets - outputs[0]
         shift = residuals.median() if self.intercept else residuals.new_zeros(())
-        half, ones, total = factor.half[0], factor.ones[0], factor.ones.square().sum()
-        own = half @ (residuals - shift)
+        half = partial(torch.linalg.solve_triangular, factor.lower[0], upper=False)
+        ones, total = factor.ones[0], factor.ones.square().sum()
+        own = half((residuals - shift)[:, None])[:, 0]
         quadratic = whole = own.square().sum()
         slope = residuals.new_zeros(())
         if self.intercept:
@@ -169,7 +171,7 @@ class ParabolaTable:
         least = max((GAMMA * float(self.targets.abs().max())) ** 2, TINY)
         quadratic, whole = quadratic.clamp(min=least), whole.clamp(min=least)
         cross, norms, base = self.new(point, rows)
-        reached = cross @ half.T
+        reached = half(cross.T).T
         left_open = (norms + ridge - reached.square().sum(dim=1)).clamp(min=ridge)
         middle = reached @ own + shift + base
         if self.intercept:

@@ -11,7 +11,8 @@ up to a constant. ``det`` is det G, or det G·1ᵀG⁻¹1 with an intercept. Low
 rᵀc − c_j²/d_j for rᵀc, log det + log d_j for log det, and ν − 1 for ν: a function of the rows
 without j alone. Without a set S of rows it is c_Sᵀ(A_SS)⁻¹c_S and log det A_SS instead. Since
 nothing depends on r_S, it may be any number. Where r_S makes up nearly all of rᵀc, the difference
-would lose its digits: then the prediction by the other rows takes its place.
+would lose its digits: then the prediction by the other rows takes its place. d_j takes one column
+of L⁻¹, G = LLᵀ: a few models cost little more than L.
 
 **Several outputs** of the same rows share the factorisation. With a scale of their own each, their
 log-likelihoods add up; with one scale, as classes have it, their rᵀc do: log Σ exp(value). Outputs
@@ -40,6 +41,7 @@ from ..ridge.rounding import GAMMA
 
 # Share of rᵀc that the rows of a set explain by themselves, above which r_S is replaced.
 HEAVY = 0.99
+COLUMNS = 64  # of L⁻¹, solved for at a time: they need only the rows of L from the first of them on
 ENTRIES, GPU_ENTRIES = 2**18, 2**24  # of a tile of a kernel
 KEPT_BYTES = 2**28  # of kernels of single features, which do not depend on weights
 
@@ -76,9 +78,11 @@ def leave_one_out_values(
     ridges: Tensor,
     targets: Tensor,
     intercept: bool,
-    folds: Sequence[Tensor] | None = None,
+    folds: Sequence[Tensor] | Tensor | None = None,
 ) -> Values:
     """Return the criterion of each kernel for each model.
+
+    Where only some rows are left out, kernels must be positive semidefinite.
 
     Parameters
     ----------
@@ -92,15 +96,18 @@ def leave_one_out_values(
     intercept
         Whether there is an unpenalised intercept.
     folds
-        Rows that each model leaves out; None: each row in turn.
+        Rows that each model leaves out; a tensor: some rows, ascending, one for each model; None:
+        each row in turn.
 
     """
-    factor = Factor.of(kernels, ridges, intercept)
-    if folds is not None:
-        folds = [rows.to(targets.device) for rows in folds]
+    rows = folds if isinstance(folds, Tensor) else torch.arange(targets.shape[-1])
+    factor = Factor.of(kernels, ridges, intercept, rows.to(targets.device))
+    sets = None
+    if not (folds is None or isinstance(folds, Tensor)):
+        sets = [rows.to(targets.device) for rows in folds]
     if targets.dim() == 2:
-        return factor.values(targets, folds)
-    found = [factor.values(each, folds) for each in targets.unbind(1)]
+        return factor.values(targets, sets)
+    found = [factor.values(each, sets) for each in targets.unbind(1)]
     return Values(*(torch.stack(part, dim=1) for part in zip(*found, strict=True)))
 
 
@@ -136,11 +143,14 @@ class _Side(NamedTuple):
 class Factor(NamedTuple):
     """Several kernels, factored, the intercept eliminated.
 
-    ``half`` is L⁻¹, (kernels, n, n); ``diagonal``, ``ones`` (L⁻¹1, or 0 without an intercept),
-    ``sums`` (G⁻¹1), ``share`` (over its total) and ``roots`` (√diag G) have shape (kernels, n);
-    ``logs`` is log det.
+    ``lower`` is L, (kernels, n, n); ``half`` has the columns of L⁻¹ for some ``rows``, ascending,
+    and ``diagonal`` their d. ``ones`` (L⁻¹1, or 0 without an intercept), ``sums`` (G⁻¹1), ``share``
+    (over its total) and ``roots`` (√diag G) have shape (kernels, n); ``logs`` is log det.
     """
 
+    lower: Tensor
+    ridges: Tensor
+    rows: Tensor
     half: Tensor
     diagonal: Tensor
     ones: Tensor
@@ -152,42 +162,48 @@ class Factor(NamedTuple):
     intercept: bool
 
     @classmethod
-    def of(cls, kernels: Tensor, ridges: Tensor, intercept: bool) -> Factor:
+    def of(cls, kernels: Tensor, ridges: Tensor, intercept: bool, rows: Tensor) -> Factor:
         diagonal = kernels.diagonal(dim1=1, dim2=2)
         diagonal.add_(ridges[:, None])
         roots = diagonal.sqrt()
         lower, failed = torch.linalg.cholesky_ex(kernels)
-        eye = torch.eye(lower.shape[1], dtype=lower.dtype, device=lower.device)
-        half = torch.linalg.solve_triangular(lower, eye.expand_as(lower), upper=False)
-        ones = half.sum(dim=2) * intercept
+        n = lower.shape[1]
+        half = lower.new_zeros(len(lower), len(rows), n).mT
+        for some in steps(len(rows), COLUMNS):
+            first = int(rows[some.start])  # above it columns are 0
+            unit = torch.arange(first, n, device=rows.device)[:, None] == rows[some]
+            half[:, first:, some] = torch.linalg.solve_triangular(
+                lower[:, first:, first:], unit.to(lower).expand(len(lower), -1, -1), upper=False
+            )
+        ones, sums = _solved(lower, torch.full_like(roots, float(intercept)))
         total = ones.square().sum(dim=1) if intercept else torch.ones_like(ridges)
-        sums = (ones[:, None] @ half)[:, 0]
         share = sums / total[:, None]
         logs = 2 * lower.diagonal(dim1=1, dim2=2).log().sum(dim=1) + total.log()
-        inverse = half.square().sum(dim=1) - sums * share
-        return cls(half, inverse, ones, sums, share, roots, logs, failed != 0, intercept)
+        inverse = torch.linalg.vector_norm(half, dim=1).square() - (sums * share)[:, rows]
+        terms = (half, inverse, ones, sums, share, roots, logs, failed != 0, intercept)
+        return cls(lower, ridges, rows, *terms)
 
     def solve(self, targets: Tensor) -> tuple[Tensor, _Side]:
         """Return c times 2^−exponent, shape (kernels, n), for targets (kernels, n)."""
         if self.intercept:  # absorbs any constant: one of the targets, which saves digits
             targets = targets - targets.median(dim=1, keepdim=True).values
         exponent = torch.frexp(targets.abs().amax(dim=1)).exponent
-        half = torch.ldexp(targets, -exponent[:, None])[:, None] @ self.half.mT
-        dual, whole = (half @ self.half)[:, 0], half.square().sum(dim=(1, 2))
+        half, dual = _solved(self.lower, torch.ldexp(targets, -exponent[:, None]))
+        whole = half.square().sum(dim=1)
         quadratic = whole
         if self.intercept:
             total = self.ones.square().sum(dim=1)
-            slope = (half[:, 0] * self.ones).sum(dim=1) / total
+            slope = (half * self.ones).sum(dim=1) / total
             dual, quadratic = dual - slope[:, None] * self.sums, whole - slope.square() * total
         load = (dual.abs() * self.roots).sum(dim=1)
         return dual, _Side(quadratic, whole, load, exponent)
 
     def values(self, targets: Tensor, folds: Sequence[Tensor] | None) -> Values:
-        """The criterion for some targets, shape (kernels, n), without each row or fold."""
+        """The criterion for some targets, (kernels, n), without each of ``rows``, or each fold."""
         dual, whole = self.solve(targets)
         if folds is None:
-            lost, logs = dual.square() / self.diagonal, self.diagonal.log()
-            counts = torch.ones_like(targets[0])
+            lost, logs = dual[:, self.rows].square() / self.diagonal, self.diagonal.log()
+            counts = torch.ones_like(lost[0])
         else:
             found = [self.without(dual, rows) for rows in folds]
             lost, logs = (torch.stack(part, dim=1) for part in list(zip(*found, strict=True))[:2])
@@ -196,10 +212,11 @@ class Factor(NamedTuple):
         lost, logs = (torch.nn.functional.pad(part, (0, 1)) for part in (lost, logs))  # full model
         sides = _Side(*(part[:, None].repeat(1, lost.shape[1]) for part in whole))
         for k in torch.nonzero((lost > HEAVY * sides.quadratic).any(dim=0))[:, 0].tolist():
-            rows = torch.tensor([k], device=dual.device) if folds is None else folds[k]
-            residuals = torch.ldexp(self.without(dual, rows)[2], whole.exponent[:, None])
+            places = torch.tensor([k], device=dual.device) if folds is None else folds[k]
+            rows = self.rows[places]
+            residuals = torch.ldexp(self.without(dual, places)[2], whole.exponent[:, None])
             own, side = self.solve(replaced(targets, rows, targets[:, rows] - residuals))
-            lost[:, k] = self.without(own, rows)[0]
+            lost[:, k] = self.without(own, places)[0]
             for every, one in zip(sides, side, strict=True):
                 every[:, k] = one
         left = sides.quadratic - lost
@@ -209,9 +226,12 @@ class Factor(NamedTuple):
         bad = self.failed[:, None] | ~torch.isfinite(values)
         return Values(*(torch.where(bad, torch.inf, part) for part in (values, noise)))
 
-    def without(self, dual: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """c_Sᵀ(A_SS)⁻¹c_S, log det A_SS, each (kernels,), and (A_SS)⁻¹c_S, (kernels, rows)."""
-        columns = self.half[:, :, rows]
+    def without(self, dual: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """c_Sᵀ(A_SS)⁻¹c_S, log det A_SS, each (kernels,), and (A_SS)⁻¹c_S, (kernels, rows).
+
+        S are those of ``rows`` at some places.
+        """
+        columns, rows = self.half[:, :, places], self.rows[places]
         inverse = columns.mT @ columns - self.sums[:, rows, None] * self.share[:, None, rows]
         lower, _ = torch.linalg.cholesky_ex(inverse)
         own = torch.linalg.solve_triangular(lower, dual[:, rows, None], upper=False)
@@ -222,13 +242,21 @@ class Factor(NamedTuple):
     def noise(self, sides: _Side, lost: Tensor, left: Tensor, freedom: Tensor) -> Tensor:
         """Bound the errors by rounding, as in rounding.py, with |A_ij| ≤ √(d_i d_j).
 
-        |c_{−j}| is then at most |c| plus √d times √(c_j²/d_j).
+        |c_{−j}| is then at most |c| plus √d times √(c_j²/d_j). Where not all d are known, d ≤ 1/λ.
         """
-        spread = (self.diagonal.clamp(min=0.0).sqrt() * self.roots).sum(dim=1, keepdim=True)
+        known = self.diagonal.clamp(min=0.0)
+        inverse = known if len(self.rows) == self.roots.shape[1] else 1 / self.ridges[:, None]
+        spread = (inverse.sqrt() * self.roots).sum(dim=1, keepdim=True)
         load = sides.load + spread * lost.clamp(min=0.0).sqrt()
         sizes = (load.square() + 2 * sides.whole) / left.clamp(min=0.0)
         sizes = torch.where(load > 0, sizes, 0.0)  # targets that are all equal
         return GAMMA * (sizes + spread.square() / freedom + 4)
+
+
+def _solved(lower: Tensor, sides: Tensor) -> tuple[Tensor, Tensor]:
+    """L⁻¹ and G⁻¹ times a vector for each kernel, (kernels, n)."""
+    half = torch.linalg.solve_triangular(lower, sides[:, :, None], upper=False)
+    return half[:, :, 0], torch.linalg.solve_triangular(lower.mT, half, upper=True)[:, :, 0]
 
 
 def value_and_derivative(

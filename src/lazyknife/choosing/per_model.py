@@ -4,7 +4,8 @@ All models start from the same points of the grid and move by coordinate descent
 another, then λ, the common scale and the network. A move must improve the model's own likelihood
 (likelihood.py) by a minimum gain, log(rows)/rows, as in the Bayesian information criterion, so that
 few rows do not overfit. One factorisation gives the values of a point for all models, and models
-that stand at the same point share the evaluation of its moves: a memo changes no result.
+that stand at the same point share the evaluation of its moves: a memo changes no result. Where few
+models ask for a point, it is evaluated for them alone.
 
 With many rows the search uses a part of them, into which each row is drawn by a coin of its own
 (a part of fixed size would tell a model about the row that it leaves out). Models of rows outside
@@ -14,9 +15,11 @@ the part make the same search.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from operator import call
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -27,7 +30,7 @@ from torch import Tensor
 from ..compute import Machine, available, steps, track
 from ..ridge.system import OwnRidges
 from .likelihood import Together, Values, leave_one_out_values
-from .space import CandidateKernels, Grid, GridPoint, Work
+from .space import RIDGES, CandidateKernels, Grid, GridPoint, Work
 
 Numbers = NDArray[np.float64]
 Key = TypeVar("Key")
@@ -35,6 +38,7 @@ CYCLES = 3
 # Kernels that a processor's thread evaluates at a time, at most, and their bytes, which should stay
 # in its caches; n³ that pays for another thread.
 MOST_ON_CPU, CACHED, LEAST_WORK = 16, 2**22, 5e7
+FEW = 0.25  # of the rows: the most for which a point is evaluated for some models alone
 NOTHING = np.zeros((1, 1))
 TIE = 1e-6  # a value wins only if it is smaller by this: exact ties go to the earlier point
 
@@ -56,7 +60,7 @@ def grouped(items: Iterable[Key]) -> dict[Key, list[int]]:
 
 @dataclass
 class PointValues:
-    """The likelihood of all grid points that were asked for, for all models."""
+    """The likelihood of all grid points that were asked for, for the models that asked."""
 
     kernels: CandidateKernels
     # Targets of the search rows, shape (n,), or on several scales or of several outputs, (.., n).
@@ -65,28 +69,52 @@ class PointValues:
     machine: Machine
     folds: Sequence[Tensor] | None = None  # rows that are left out; None: each row in turn
     together: Together | None = None  # of several outputs: from their criteria to one
-    # Values and bounds on their rounding, (scales, models), by frame and point.
-    memo: dict[tuple[int, GridPoint], tuple[Numbers, Numbers]] = field(default_factory=dict)
+    # Values and bounds on their rounding, (2, scales, models), by frame and point; NaN: not known.
+    memo: dict[tuple[int, GridPoint], Numbers] = field(default_factory=dict)
+    evaluated: int = 0  # number of factorisations
 
-    def evaluate(self, wanted: Iterable[tuple[int, GridPoint]]) -> None:
-        """Evaluate points, each in a frame, that were not evaluated before."""
-        new = [each for each in dict.fromkeys(wanted) if each not in self.memo]
-        n = self.y.shape[-1]
+    def evaluate(self, asked: Iterable[tuple[int, Sequence[GridPoint], Iterable[int]]]) -> None:
+        """Evaluate points in a frame for models, by what they leave out, where it is not known."""
+        wanted = defaultdict[tuple[int, GridPoint], set[int]](set)
+        for frame, points, models in asked:
+            for point in points:
+                wanted[frame, point].update(models)
+        new = {key: models for key, models in wanted.items() if self._lacks(key, models)}
+        kinds = grouped((key[0], self._is_few(key[1], models)) for key, models in new.items())
+        n, keys = self.y.shape[-1], list(new)
         size = max(1, self.machine.block // (6 * self.machine.item * n**2))
         if self.machine.on_cpu:
             each = max(-(-len(new) // available()), math.ceil(LEAST_WORK / n**3))
             size = min(size, each, MOST_ON_CPU, 1 + CACHED // (self.machine.item * n**2))
-        parts = [
-            (frame, [new[k][1] for k in numbers[block]])
-            for frame, numbers in grouped(frame for frame, _ in new).items()
-            for block in steps(len(numbers), size)
-        ]
+        parts = list[tuple[list[tuple[int, GridPoint]], list[int] | None]]()
+        for (_, few), numbers in kinds.items():
+            for block in steps(len(numbers), size):
+                some = [keys[k] for k in numbers[block]]
+                rows = set[int]().union(*(new[key] for key in some)) - {n}
+                parts.append((some, sorted(rows) if few else None))
         for block in steps(len(parts), available()):
-            works = [self.kernels.at(*part) for part in parts[block]]
-            found = self.machine.map(self._values, works, 6 * size * n**2)
-            for (frame, points), both in zip(parts[block], found, strict=True):
-                pairs = zip(*both, strict=True)
-                self.memo |= {(frame, p): pair for p, pair in zip(points, pairs, strict=True)}
+            works = [
+                partial(self._values, self.kernels.at(some[0][0], [key[1] for key in some]), rows)
+                for some, rows in parts[block]
+            ]
+            found = self.machine.map(call, works, 6 * size * n**2)
+            for (some, _), values in zip(parts[block], found, strict=True):
+                self.evaluated += len(some)
+                for key, own in zip(some, values, strict=True):
+                    known = self.memo.get(key, own)
+                    self.memo[key] = np.where(np.isnan(known), own, known)
+
+    def _lacks(self, key: tuple[int, GridPoint], models: set[int]) -> bool:
+        """Whether a point was not evaluated for some of the models."""
+        return key not in self.memo or bool(np.isnan(self.memo[key][0, 0, list(models)]).any())
+
+    def _is_few(self, point: GridPoint, models: set[int]) -> bool:
+        """Whether a point is evaluated for these models alone, which needs a kernel and λ > 0.
+
+        With a smaller λ the bound on rounding for a few models would be loose.
+        """
+        few = self.folds is None and len(models) <= FEW * self.y.shape[-1]
+        return few and bool(point.weights) and point.ridge >= RIDGES[0]
 
     def minimum_gain(self, model: ModelSearch) -> float:
         """What a move must bring."""
@@ -97,15 +125,21 @@ class PointValues:
             rows -= len(self.folds[model.left_out])
         return math.log(max(rows, 2)) / max(rows, 2)
 
-    def _values(self, kernels: Work) -> tuple[Numbers, Numbers]:
+    def _values(self, kernels: Work, rows: list[int] | None) -> Numbers:
+        """Values without each of some rows, or by all models, (points, 2, scales, models)."""
         K, ridges, outputs = kernels()
         targets = torch.atleast_2d(self.y) - outputs[:, None]
-        found = leave_one_out_values(K, ridges, targets, self.intercept, self.folds)
+        left_out = self.folds if rows is None else torch.tensor(rows, dtype=torch.long)
+        found = leave_one_out_values(K, ridges, targets, self.intercept, left_out)
         if self.together is not None:  # first that of all outputs, then their own
             pairs = zip(self.together(found), found, strict=True)
             found = Values(*(torch.cat(pair, dim=1) for pair in pairs))
-        values, noise = (each.cpu().numpy() for each in found)
-        return values, noise
+        both = torch.stack(list(found), dim=1).cpu().numpy()
+        if rows is None:
+            return both
+        values = np.full((*both.shape[:3], 1 + targets.shape[-1]), np.nan)
+        values[..., [*rows, -1]] = both
+        return values
 
 
 class SearchResult(NamedTuple):
@@ -143,7 +177,7 @@ class _Descent:
         """Stand at the best scale and starting point; return the best value there by network."""
         best = np.full((len(self.points), 1 + max(point.network for point in points)), np.inf)
         frames = grouped(self.frames)
-        self.table.evaluate((frame, point) for frame in frames for point in points)
+        self._evaluate((frame, points, members) for frame, members in frames.items())
         for frame, members in frames.items():
             for scale in range(self.offsets.shape[1]):
                 self._offer(frame, members, points, np.zeros(len(members)), scale)
@@ -178,11 +212,16 @@ class _Descent:
         """Let every model take its best move, if one gains enough; whether any did."""
         groups = grouped(zip(self.frames, self.points, strict=True))
         offers = {key: list(moves(key[1])) for key in groups}
-        self.table.evaluate((key[0], point) for key, points in offers.items() for point in points)
+        self._evaluate((key[0], offers[key], members) for key, members in groups.items())
         moved = False
         for key, members in groups.items():
             moved |= self._offer(key[0], members, offers[key], self.gains[members])
         return moved
+
+    def _evaluate(self, asked: Iterable[tuple[int, Sequence[GridPoint], list[int]]]) -> None:
+        """Evaluate points in a frame for some members."""
+        columns = self.columns
+        self.table.evaluate((frame, points, columns[own].tolist()) for frame, points, own in asked)
 
     def _values_at(
         self, frame: int, point: GridPoint, members: list[int], scales: NDArray[np.int_]
@@ -280,7 +319,7 @@ def coordinate_search(
     ]
     own, noise = (np.stack(part) for part in zip(*stands, strict=True))
     scales = descent.scales[each]
-    return SearchResult(points, ridges, *found, scales, len(values.memo), (own, noise))
+    return SearchResult(points, ridges, *found, scales, values.evaluated, (own, noise))
 
 
 def choose_ridges(

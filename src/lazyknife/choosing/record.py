@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.compression import Compression
+from ..data.own_scaling import Compression
 from ..records import Array
 
 Number = TypeVar("Number", bound=np.generic)

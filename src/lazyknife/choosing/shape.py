@@ -38,7 +38,7 @@ from ..networks import wide
 from ..ridge.leave_one_out import two_left_out
 from ..ridge.problem import System
 from ..ridge.rounding import FIRST_ORDER, GAMMA
-from ..ridge.system import Ridge
+from ..ridge.system import Ridge, joined
 from ..tangent import WideTangent
 from ..tangent.trees import Trees, grow
 from .likelihood import replaced
@@ -84,11 +84,6 @@ class Errors(NamedTuple):
         kept = torch.ones_like(self.sizes)
         kept[self.members, torch.arange(len(self.members), device=kept.device)] = 0.0
         return kept
-
-
-def joined(parts: Sequence[Errors]) -> Errors:
-    """The errors of all these models together."""
-    return Errors(*(torch.cat(each, dim=-1) for each in zip(*parts, strict=True)))
 
 
 def errors_of(system: System, solved: Ridge, outputs: Tensor, members: Tensor) -> Errors:
@@ -311,11 +306,6 @@ class Shaped(NamedTuple):
         zero = like.new_zeros(()).expand(len(like))
         return cls(zero, zero + 1, zero)
 
-    @classmethod
-    def joined(cls, parts: Sequence[Shaped]) -> Shaped:
-        """All rows."""
-        return cls(*(torch.cat(field) for field in zip(*parts, strict=True)))
-
 
 @dataclass(frozen=True)
 class QuantileShape:
@@ -365,7 +355,7 @@ def fit_shape(
         held = folds == k
         parts.append(learnt(~held).at(X[held], levels[held], nothing[held]))
     errors_held = torch.cat([errors[folds == k] for k in range(FOLDS)])
-    found, plain = Shaped.joined(parts), Shaped.constant(errors)
+    found, plain = joined(parts), Shaped.constant(errors)
     gain = 1 - _score(errors_held, found, alpha) / _score(errors_held, plain, alpha)
     return learnt(folds >= 0) if gain >= LEAST_GAIN else None
 

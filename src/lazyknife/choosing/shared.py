@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from operator import call
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..compute import PROCESSOR, Machine, called, track
+from ..compute import PROCESSOR, Machine, track
 from ..data.own_scaling import unscaled
 from ..networks import KINDS, wide
 from ..tangent import WideTangent
@@ -272,7 +273,7 @@ def fit_networks(
         done = min(count, len(rows.y))
         part = rows.first(done)
         works = [partial(fit_kernel_weights, networks[k], part, found.get(k), more) for k in order]
-        fits = machine.map(called, works, SQUARES * done**2)
+        fits = machine.map(call, works, SQUARES * done**2)
         shown = track(fits, "choosing a network", len(order), progress)
         found |= dict(zip(order, shown, strict=True))
         order = sorted(order, key=lambda k: found[k].value)
@@ -313,6 +314,6 @@ def select_by_validation(
     """The best network on the rows after the first, and all fits with the λ that is best there."""
     pairs = zip(networks, found.fits, strict=True)
     works = [partial(validated, network, fit, rows, count) for network, fit in pairs]
-    errors, ridges = zip(*machine.map(called, works, SQUARES * len(rows.y) ** 2), strict=True)
+    errors, ridges = zip(*machine.map(call, works, SQUARES * len(rows.y) ** 2), strict=True)
     fits = [fit._replace(ridge=each) for fit, each in zip(found.fits, ridges, strict=True)]
     return NetworkFits(errors.index(min(errors)), fits, found.gaps)

@@ -103,6 +103,8 @@ class CandidateKernels:
     nominal: Sequence[bool]  # which features are nominal
     sums: OrderedDict[tuple[int, int, Exponents], Tensor] = field(default_factory=OrderedDict)
     lacked: set[int] = field(default_factory=set)  # features that some kept sum lacks
+    # Kernels of single features, which do not depend on weights, by frame and network.
+    singles: OrderedDict[tuple[int, int], dict[int, Tensor]] = field(default_factory=OrderedDict)
     given: dict[tuple[int, int], tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     def grid(self, any_ridge: bool = True) -> Grid:
@@ -169,9 +171,22 @@ class CandidateKernels:
                     self.sums[key] = term.add_(lacking)
                     break
             else:
-                self.sums[key] = kind.whole(X.new_tensor(weights), X, X, self.nominal)
+                kept = self._singles(frame, which)
+                self.sums[key] = kind.whole(X.new_tensor(weights), X, X, self.nominal, kept)
             self.lacked |= {f for f, exponent in enumerate(exponents) if exponent is None}
             if len(self.sums) > min(MOST_KEPT, 1 + KEPT_BYTES // self.sums[key].nbytes):
                 self.sums.popitem(last=False)
         self.sums.move_to_end(key)
         return self.sums[key]
+
+    def _singles(self, frame: int, which: int) -> dict[int, Tensor] | None:
+        """Kernels of single features that are kept, if they fit."""
+        n, features = self.rows[frame].shape
+        most = KEPT_BYTES // (features * n**2 * self.rows[frame].element_size())
+        if most == 0:
+            return None
+        kept = self.singles.setdefault((frame, which), {})
+        self.singles.move_to_end((frame, which))
+        if len(self.singles) > most:
+            self.singles.popitem(last=False)
+        return kept

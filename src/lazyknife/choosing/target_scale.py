@@ -18,8 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..data.compression import Compression
-from ..data.own_scaling import rounded
+from ..data.own_scaling import Compression, rounded
 from ..records import Array
 
 # For each kind: its unit over the median of |y|, and the gain over y itself, in −2 log likelihood

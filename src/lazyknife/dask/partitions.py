@@ -143,7 +143,7 @@ class Partitions:
             )
         both = kept([*rows, *targets])
         pairs = list(zip(both[: len(rows)], both[len(rows) :], strict=True))
-        lengths = computed(tasks(_lengths, *zip(*pairs, strict=True)))
+        lengths = computed(tasks(lambda X, y: (len(X), len(y)), *zip(*pairs, strict=True)))
         for number, (mine, yours) in enumerate(lengths):
             if mine != yours:
                 raise ValueError(
@@ -170,20 +170,16 @@ class Partitions:
 
     def take(self, places: Places) -> tuple[Any, Any]:
         """Some rows and their targets, in the order of ``places``, here."""
+
+        def pick(X: Any, y: Any, some: Places) -> tuple[Any, Any]:
+            return take(X, some), np.asarray(y)[some]
+
         columns = zip(self.X, self.y, self.local(places), strict=True)
         some = [column for column in columns if len(column[-1])]
-        found = computed(tasks(_some_rows, *zip(*some, strict=True)))
+        found = computed(tasks(pick, *zip(*some, strict=True)))
         X, y = stack([rows for rows, _ in found]), np.concatenate([y for _, y in found])
         back = np.argsort(np.argsort(places))
         return take(X, back), y[back]
-
-
-def _lengths(X: Any, y: Any) -> tuple[int, int]:
-    return len(X), len(y)
-
-
-def _some_rows(X: Any, y: Any, places: Places) -> tuple[Any, Any]:
-    return take(X, places), np.asarray(y)[places]
 
 
 def _like(X: Any, y: Any) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 from typing import Any, NamedTuple
 
@@ -85,16 +85,16 @@ def block_of(X: Rows, y: Any, apart: Places, values: Tensor, reading: Reading) -
     return Block(to_tensor(reading.scaling(rows)), targets, torch.from_numpy(left), grown)
 
 
+added = partial(reduce, add)  # sums of several blocks or partitions
+
+
 def sums_of(block: Block, passes: Passes) -> Sums:
     """The first pass."""
-    parts = passes.blocks(len(block.y))
     X, y, _, grown = block
-    return added([passes.sums(X[part], y[part], grown[part])[0] for part in parts])
-
-
-def added(parts: Sequence[Sums]) -> Sums:
-    """Sums of several blocks or partitions."""
-    return reduce(add, parts)
+    found: Sums = added(
+        [passes.sums(X[part], y[part], grown[part])[0] for part in passes.blocks(len(y))]
+    )
+    return found
 
 
 def left_of(block: Block, solved: Solved) -> LeftOut:
@@ -195,21 +195,9 @@ def fit_parts(
 ) -> tuple[CompactModels, float]:
     """Fit; return the models and the largest |y|.
 
-    Parameters
-    ----------
-    passes
-        What was chosen.
-    rows, reading
-        The training rows, and how they are read.
-    apart
-        Numbers of the rows that are not left out.
-    part
-        Those rows, as the models take them.
-    grown
-        Values of trees for these rows, which they were grown on.
-    rank
-        Of the level whose models are kept, or 0.
-
+    ``passes`` are what was chosen by the rows with the numbers ``apart``, which are not left out;
+    ``part`` are those rows, as the models take them, and ``grown`` values of the trees, which were
+    grown on them. The models of a level's ``rank``, if it is not 0, are kept.
     """
     local = rows.local(apart)
     values = grown.cpu()[torch.from_numpy(np.argsort(apart))].split([*map(len, local)])

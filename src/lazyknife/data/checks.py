@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..errors import one_line
+
 LARGEST_COUNT = 2**53  # beyond it not every whole number is a float
 LEAST_LEVEL = 1e-15  # finite intervals would need more rows than anybody has
 
@@ -18,7 +20,7 @@ def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
     """Refuse a value that is not one of the choices."""
     options = list(choices)
     if not isinstance(value, str) or value not in options:
-        raise ValueError(f"{name}={in_one_line(value)}: choose from {listed(options)}")
+        raise ValueError(f"{name}={one_line(repr(value))}: choose from {listed(options)}")
 
 
 def listed(choices: Iterable[str]) -> str:
@@ -26,15 +28,10 @@ def listed(choices: Iterable[str]) -> str:
     return ", ".join(map(repr, choices))
 
 
-def in_one_line(value: Any) -> str:
-    """The text of a value: that of an array may have several lines."""
-    return " ".join(repr(value).split())
-
-
 def check_real(name: str, value: Any) -> float:
     """Return the value as a float; refuse what is not a finite number."""
     if not isinstance(value, Real) or isinstance(value, bool):
-        raise TypeError(f"{name}={in_one_line(value)}: give a number")
+        raise TypeError(f"{name}={one_line(repr(value))}: give a number")
     try:
         number = float(value)
     except OverflowError:
@@ -82,14 +79,14 @@ def check_level(name: str, value: Any) -> float:
 def check_flag(name: str, value: Any) -> bool:
     """Refuse what is not True or False: any text, "no" included, would count as True."""
     if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name}={in_one_line(value)}: give True or False")
+        raise TypeError(f"{name}={one_line(repr(value))}: give True or False")
     return bool(value)
 
 
 def check_positive_int(name: str, value: Any) -> int:
     """Refuse what is not a whole number of at least 1."""
     if not isinstance(value, Integral) or isinstance(value, bool):
-        raise TypeError(f"{name}={in_one_line(value)}: give a whole number")
+        raise TypeError(f"{name}={one_line(repr(value))}: give a whole number")
     number = int(value)
     if not 1 <= number <= LARGEST_COUNT:
         most = "at least 1" if number < 1 else f"at most {LARGEST_COUNT:,}"
@@ -108,8 +105,6 @@ def check_folds(folds: Any, n: float = math.inf) -> int:
 
 def check_targets(wrong: ArrayLike, y: ArrayLike, rule: str, remedy: str = "") -> None:
     """Refuse targets of which some are wrong, with the rule, the first of them and a way out."""
-    found = np.asarray(wrong)
-    if found.any():
-        row = int(found.argmax())
-        advice = f": {remedy}" if remedy else ""
+    if (found := np.asarray(wrong)).any():
+        row, advice = int(found.argmax()), f": {remedy}" if remedy else ""
         raise ValueError(f"{rule}, but y has {float(np.asarray(y)[row])!r} in row {row}{advice}")

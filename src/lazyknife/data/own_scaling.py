@@ -9,6 +9,8 @@ scales are the same for nearly all models, which then share their kernels.
 
 Missing values, NaN, count for nothing. Nominal features, codes of categories of which only equality
 matters, are left as they are.
+
+y too may have a scale that models choose (``Compression``).
 """
 
 from __future__ import annotations
@@ -18,8 +20,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+
+Values = NDArray[np.float64]
 
 # Boundaries between rounded values are shifted by an irrational part of a step, so that means and
 # deviations of whole numbers do not lie on them.
@@ -39,7 +45,6 @@ class FeatureScale(NamedTuple):
     nominal: tuple[bool, ...]
 
     def apply(self, X: Tensor) -> Tensor:
-        """Rows on this scale."""
         return (X - self.center.to(X)) / self.scale.to(X)
 
 
@@ -84,7 +89,7 @@ def own_scales(
     Without ``centered``, features are not centred, and fewer models differ.
     """
     extents = zip(*map(_tamed_extent, rows), strict=True)
-    least, mean, size, exact, unclear = (torch.stack(part) for part in extents)
+    least, mean, size, exact, unclear = map(torch.stack, extents)
     if nominal is not None:
         codes = torch.tensor(nominal)
         least[:, codes], size[:, codes], exact[:, codes] = 0.0, 0.0, True
@@ -146,3 +151,29 @@ def rounded(values: Tensor) -> tuple[Tensor, Tensor]:
     nearest = moved.floor()
     gaps = torch.minimum(moved - nearest, nearest + 1 - moved)
     return nearest, gaps < UNSURE + RELATIVE * values.abs()
+
+
+@dataclass(frozen=True)
+class Compression:
+    """A scale that rises ever more slowly: like the root, or the logarithm, of |y| above a unit.
+
+    Below the unit it is nearly linear; it is odd, and every y has a value on it.
+    """
+
+    kind: str  # "root" or "log"
+    unit: float
+
+    def forward(self, y: Values) -> Values:
+        v = y / self.unit
+        return np.arcsinh(v) if self.kind == "log" else v / (np.sqrt(np.abs(v) + 1) + 1)
+
+    def inverse(self, z: Values) -> Values:
+        return self.unit * (np.sinh(z) if self.kind == "log" else z * (np.abs(z) + 2))
+
+    def log_slope(self, y: Values) -> Values:
+        v = np.abs(y / self.unit)
+        above: Values = np.hypot(v, 1) if self.kind == "log" else 2 * np.sqrt(v + 1)
+        return -np.log(above) - float(np.log(self.unit))
+
+    def __str__(self) -> str:
+        return f"{self.kind} of y above {self.unit:g}"

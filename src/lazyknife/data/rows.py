@@ -52,7 +52,7 @@ def batch_rows(batch: Any) -> Any:
 
 def all_rows(X: Any) -> Any:
     """Return the rows of all batches together; what is no stream, as it is."""
-    return _joined([batch_rows(batch) for batch in X], "X") if is_stream(X) else X
+    return stack([batch_rows(batch) for batch in X]) if is_stream(X) else X
 
 
 def rows_and_targets(X: Any, y: Any) -> tuple[Any, Any]:
@@ -67,13 +67,7 @@ def rows_and_targets(X: Any, y: Any) -> tuple[Any, Any]:
             parts = isinstance(batch, (tuple, list))
             what = f"{len(batch)} parts" if parts else type(batch).__name__
             raise TypeError(f"X yields batches of {what}, without targets: {PAIRS}")
-    return _joined([rows for rows, _ in pairs], "X"), _joined([y for _, y in pairs], "y")
-
-
-def _joined(parts: Sequence[Any], name: str) -> Any:
-    if not parts:
-        raise ValueError(f"{name} yields no batches: an iterator can be read once only")
-    return stack(parts)
+    return stack([rows for rows, _ in pairs]), stack([y for _, y in pairs])
 
 
 # Containers.
@@ -81,6 +75,8 @@ def _joined(parts: Sequence[Any], name: str) -> Any:
 
 def stack(parts: Sequence[Rows]) -> Rows:
     """Rows below each other, in their container: tensors, frames of one library, or arrays."""
+    if not parts:
+        raise ValueError("X yields no batches: an iterator can be read once only")
     if all(isinstance(part, Tensor) for part in parts):
         return torch.cat(list(parts))
     frames = [nw.from_native(part, pass_through=True) for part in parts]
@@ -124,13 +120,12 @@ def _refuse(values: Any, name: str) -> None:
             f"{name} is a masked array with masked values, which are no data: remove those rows, "
             "or pass a frame with missing values"
         )
-    if isinstance(values, np.ndarray) and values.dtype.names:
-        raise TypeError(
-            f"{name} is a structured array with fields {list(values.dtype.names)}: pass a frame, "
-            "or an array of numbers"
-        )
-    if isinstance(values, np.ndarray) and values.dtype.kind in "mM":
-        raise TypeError(f"{name} has type {dtype}: pass dates in a frame, or as numbers")
+    if isinstance(values, np.ndarray):
+        if fields := values.dtype.names:
+            rest = "pass a frame, or an array of numbers"
+            raise TypeError(f"{name} is a structured array with fields {list(fields)}: {rest}")
+        if values.dtype.kind in "mM":
+            raise TypeError(f"{name} has type {dtype}: pass dates in a frame, or as numbers")
     if kind == "LazyFrame" or hasattr(values, "compute"):
         raise TypeError(f"{name} is lazy ({kind}): call .collect() or .compute() first")
     if isinstance(values, dict):
@@ -274,7 +269,7 @@ class RowReader:
 
     @property
     def encodes(self) -> bool:
-        """Whether rows are those of a frame: they may have codes of categories, and gaps."""
+        """Whether rows of a frame are read: they may have codes of categories, and gaps."""
         return self.schema is not None
 
     def finds_by_name(self, X: Any) -> bool:
@@ -331,11 +326,8 @@ class RowReader:
         return found
 
     def names(self, X: Any) -> Sequence[str] | None:
-        """Names of the features, if there are any."""
-        if self.schema is not None:
-            return self.schema.features
-        found: Sequence[str] | None = None if is_shaped(X) else _get_feature_names(X)
-        return found
+        found = _get_feature_names(X) if self.schema is None and not is_shaped(X) else None
+        return found if self.schema is None else self.schema.features
 
 
 def make_reader(X: Any, others: Sequence[Any], encoding: Any, raw: bool) -> RowReader:
@@ -344,19 +336,21 @@ def make_reader(X: Any, others: Sequence[Any], encoding: Any, raw: bool) -> RowR
     ``others`` are further rows, some of which may be None; ``encoding`` is a ``TableEncoder``, or
     None for its defaults; ``raw`` says that a transformer of the user takes frames as they are.
     """
-    if encoding is not None and not isinstance(encoding, TableEncoder):
-        raise TypeError(f"encoding={encoding!r}: give a TableEncoder or None")
     frame = as_frame(X, "X")
-    if frame is None and encoding is not None:
-        raise TypeError(f"encoding={encoding!r} requires X to be a frame, not {type(X).__name__}")
+    if encoding is not None:
+        if not isinstance(encoding, TableEncoder):
+            raise TypeError(f"encoding={encoding!r}: give a TableEncoder or None")
+        if frame is None:
+            kind = type(X).__name__
+            raise TypeError(f"encoding={encoding!r} requires X to be a frame, not {kind}")
+        if raw:
+            raise ValueError(
+                f"encoding={encoding!r} with a transformer as scaling, which receives the frame as "
+                "it is: give one of them"
+            )
     if frame is None:
         return RowReader()
-    if raw and encoding is not None:
-        raise ValueError(
-            f"encoding={encoding!r} with a transformer as scaling, which receives the frame as it "
-            "is: give one of them"
-        )
     if raw:
         return RowReader(columns=tuple(frame.columns))
-    encoder = TableEncoder() if encoding is None else encoding
-    return RowReader(encoder.schema(X, [other for other in others if other is not None]))
+    given = [other for other in others if other is not None]
+    return RowReader((encoding or TableEncoder()).schema(X, given))

@@ -210,11 +210,7 @@ def unlike_columns(X: Features, names: Sequence[str] | None = None) -> str:
 
 
 def fit_scaling(
-    scaling: Any,
-    X: Rows,
-    source: Source,
-    learnt: bool = False,
-    expansion: Expansion | None = None,
+    scaling: Any, X: Rows, source: Source, learnt: bool = False, expansion: Expansion | None = None
 ) -> Scaling:
     """Fit the scaling where the guarantee allows it, and say what follows.
 

@@ -12,6 +12,7 @@ import datetime
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Integral, Real
@@ -264,11 +265,10 @@ def check_dates(name: str, texts: Iterable[str], table: str) -> None:
 
 def _is_number(text: str) -> bool:
     """Whether a text is meant as a number, also with a decimal comma."""
-    try:
+    with suppress(ValueError):
         float(text.strip().replace(",", ".", 1))
-    except ValueError:
-        return False
-    return True
+        return True
+    return False
 
 
 def _setting(parameter: str, column: object) -> str:
@@ -290,7 +290,6 @@ class Column:
 
     @property
     def names(self) -> list[str]:
-        """Names of its features."""
         waves = [(part, of) for of in KINDS[self.kind].cycles for part in ("sine", "cosine")]
         return [str(self.name), *(f"{self.name}: {part} of {cycle}" for part, cycle in waves)]
 
@@ -301,29 +300,24 @@ class Column:
     def read(self, series: Series, table: str) -> Numbers:
         """Its features, shape (rows, features); refuse another kind than in the rows of the fit."""
         if not (self.declared or (found := type_of(series)) == self.kind or is_empty(series)):
-            self._check_kind(series, found, table)
+            if found == "category" and self.kind in DATES:
+                texts = (text for text in values_of(series) if text is not None)
+                check_dates(self.name, texts, table)
+            elif not {self.kind, found} <= set(DATES):
+                is_now = KINDS[found].called if found in KINDS else f"values of type {found}"
+                message = (
+                    f"has {is_now}, but had {KINDS[self.kind].called} in the rows that were "
+                    "fitted: pass the same type"
+                )
+                raise column_error(table, self.name, message)
         if not self.nominal:
             return date_features(as_numbers(series, self.kind, table), KINDS[self.kind].cycles)
-        codes = {label: float(code) for code, label in enumerate(self.categories)}
-        unknown = float(len(codes))
+        codes = {label: code for code, label in enumerate(self.categories)}
         each = (
-            MISSING if value is None else codes.get(label_of(value), unknown)
+            MISSING if value is None else codes.get(label_of(value), len(codes))
             for value in values_of(series)
         )
         return np.fromiter(each, np.float64, len(series))[:, None]
-
-    def _check_kind(self, series: Series, found: str, table: str) -> None:
-        """Refuse a kind ``found`` in place of its own."""
-        if found == "category" and self.kind in DATES:
-            texts = (text for text in values_of(series) if text is not None)
-            check_dates(self.name, texts, table)
-        elif not {self.kind, found} <= set(DATES):
-            is_now = KINDS[found].called if found in KINDS else f"values of type {found}"
-            message = (
-                f"has {is_now}, but had {KINDS[self.kind].called} in the rows that were fitted: "
-                "pass the same type"
-            )
-            raise column_error(table, self.name, message)
 
 
 @dataclass(frozen=True)
@@ -339,12 +333,10 @@ class Schema:
 
     @property
     def nominal(self) -> tuple[bool, ...]:
-        """Which features are codes of categories."""
         return tuple(column.nominal for column in self.columns for _ in column.names)
 
     @property
     def plain(self) -> bool:
-        """Whether all columns are numbers."""
         return all(column.kind == "number" for column in self.columns)
 
     def read(self, frame: Frame, table: str = "X") -> Numbers:

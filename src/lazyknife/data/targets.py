@@ -19,7 +19,7 @@ from torch import Tensor
 from .. import sentences
 from ..records import Side
 from .checks import check_real, check_targets, listed
-from .compression import Compression
+from .own_scaling import Compression
 from .scaling import symlog
 
 Values = NDArray[np.float64]
@@ -46,26 +46,23 @@ class Monotone(NamedTuple):
         return "" if self.low == -np.inf else f"above {self.low:g}{most}"
 
 
-def _logit(y: Values) -> Values:
-    return np.log(y) - np.log1p(-y)
-
-
 def _expit(z: Values) -> Values:  # scipy's is 0 below -709, where y is subnormal
     small = np.exp(-np.abs(z))
     result: Values = np.where(z < 0, small, 1.0) / (1 + small)
     return result
 
 
-def _symexp(z: Values) -> Values:
-    return np.sign(z) * np.expm1(np.abs(z))
-
-
 # Functions by name; all of them increase.
 TARGETS: dict[str, Monotone] = {
     "log": Monotone(np.log, np.exp, 0.0, remedy="use 'log1p' if y can be 0"),
     "log1p": Monotone(np.log1p, np.expm1, -1.0, remedy="use 'symlog' if y can be negative"),
-    "logit": Monotone(_logit, _expit, 0.0, 1.0, "use bounds=(0, 1) if y can be 0 or 1"),
-    "symlog": Monotone(symlog, _symexp),
+    "logit": Monotone(
+        lambda y: np.log(y) - np.log1p(-y),
+        _expit,
+        *(0.0, 1.0),
+        "use bounds=(0, 1) if y can be 0 or 1",
+    ),
+    "symlog": Monotone(symlog, lambda z: np.sign(z) * np.expm1(np.abs(z))),
 }
 
 
@@ -90,7 +87,6 @@ class Transform:
 
     @property
     def known(self) -> bool:
-        """Whether it is one of ours."""
         return isinstance(self.given, str | Compression)
 
     def check(self, y: Values) -> Transform:
@@ -104,10 +100,10 @@ class Transform:
         z = self.forward(y)
         with np.errstate(all="ignore"):
             errors = np.abs(self._inverse(z) - y)
-        rule = "the function of target_transform must give finite numbers"
-        check_targets(~np.isfinite(z), y, rule)
-        rule = "the inverse of target_transform must undo its function"
-        check_targets(~(errors <= ROUND_TRIP * size), y, rule)
+        what = "of target_transform must"
+        check_targets(~np.isfinite(z), y, f"the function {what} give finite numbers")
+        wrong = ~(errors <= ROUND_TRIP * size)
+        check_targets(wrong, y, f"the inverse {what} undo its function")
         steps = np.diff(z[np.unique(y, return_index=True)[1]])
         if not steps.any():
             raise ValueError(
@@ -124,12 +120,10 @@ class Transform:
 
     def forward(self, y: Values) -> Values:
         """Targets on this scale; NaN where the function is not defined."""
-        with np.errstate(all="ignore"):
-            return _values("function", self.function.apply, y)
+        return _values("function", self.function.apply, y)
 
     def _inverse(self, z: Values) -> Values:
-        with np.errstate(all="ignore"):
-            return _values("inverse", self.function.inverse, z)
+        return _values("inverse", self.function.inverse, z)
 
     def point(self, z: Values) -> Values:
         """Where nothing is known of the function, at the nearest training target."""
@@ -176,13 +170,12 @@ class Transform:
         first, last = self._inverse(np.array(self.limits))
         slack = 2 * self.error + ULPS * max(abs(first), abs(last))
         low, high = sign * (back - first) <= slack, sign * (back - last) >= -slack
-        in_order = np.where(z < self.limits[0], low, np.where(z > self.limits[1], high, True))
-        return known & in_order
+        return known & np.where(z < self.limits[0], low, np.where(z > self.limits[1], high, True))
 
 
 def _values(role: str, function: Function, given: Values) -> Values:
-    """Call a function; refuse results of another shape."""
-    found = np.asarray(function(given), dtype=np.float64)
+    with np.errstate(all="ignore"):
+        found = np.asarray(function(given), dtype=np.float64)
     if found.shape != given.shape:
         raise ValueError(
             f"the {role} of target_transform returns shape {found.shape} for shape {given.shape}: "
@@ -213,11 +206,10 @@ class Target:
         return replace(self, scale=self.scale and self.scale.check(y))
 
     def on(self, scale: Compression | None) -> Target:
-        """The same with a scale that models chose."""
+        """With a scale that models chose."""
         return self if scale is None else replace(self, scale=Transform(scale, scale.unit))
 
     def forward(self, y: Values) -> Values:
-        """Targets as the models are fitted to them."""
         return y if self.scale is None else self.scale.forward(y)
 
     def side(self, side: Side) -> Side:
@@ -227,7 +219,6 @@ class Target:
         return "lower" if side == "upper" else "upper"
 
     def point(self, z: Tensor) -> Tensor:
-        """Predictions of y."""
         if self.scale is not None:
             z = self._put(self.scale.point, z)[0]
         return z.clamp(*self.limits)

@@ -13,7 +13,7 @@ from ..intervals import kappa
 from ..intervals.asked import WEIGHTED, Masses, joined_ends, one_sided, some_models
 from ..intervals.constructions import outwards
 from ..records import Array, Ends
-from .questions import Asked
+from .questions import Asked, answering
 
 if TYPE_CHECKING:
     from .base import IntervalRegressor
@@ -54,7 +54,7 @@ def _ends(
         ranks = [kappa(level, len(loo.residuals)) for level in levels]
         point, lower, upper = model._by_blocks(lambda X: model._ends(loo, X, ranks), rows)
         return point, lower, upper
-    weighted, own = WEIGHTED[str(model.construction)], masses[0].to(loo.residuals.device)
+    weighted, own = WEIGHTED[answering(model, WEIGHTED)], masses[0].to(loo.residuals.device)
 
     def ends(X: Tensor, new: Tensor) -> Ends:
         return weighted.ends(loo, X, Masses(own, new.to(own), levels))

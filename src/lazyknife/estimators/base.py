@@ -40,7 +40,6 @@ from ..data.rows import (
 )
 from ..data.scaling import Scaling, Source
 from ..data.targets import Function, Target, find_target
-from ..distribution import Distribution
 from ..errors import warn
 from ..intervals import (
     CONSTRUCTIONS,
@@ -54,7 +53,7 @@ from ..intervals.asked import one_sided
 from ..intervals.outputs import OutputModels
 from ..memory import noticing_memory
 from ..records import Array, Ends, Predictor, Side, to_array
-from ..results import Intervals
+from ..results import Distribution, Intervals
 from ..settings import grouped, with_settings
 from ..shift import Shift, compare_rows, kept_places
 from .answers import answer, refuse_nan, sorted_values
@@ -64,6 +63,7 @@ from .labels import Groups, cluster_codes
 from .questions import (
     Asked,
     about_rows,
+    answering,
     refuse_in_streams,
     refuse_with_dask,
     require_models,
@@ -73,7 +73,7 @@ from .saving import SaveMixin
 Values = NDArray[Any]
 Levels = float | Sequence[float] | None
 # Settings by name: the keys of the dicts of variants, which a test compares.
-ConstructionName = Literal["plus", "minmax", "full", "cv+", "split", "jackknife", "naive"]
+ConstructionName = Literal["auto", "plus", "minmax", "full", "cv+", "split", "jackknife", "naive"]
 ScalingName = Literal["auto", "symlog", "standardize"]
 TransformName = Literal["log", "log1p", "logit", "symlog"]
 Bounds = tuple[float | None, float | None]
@@ -179,6 +179,8 @@ class RowsMixin(SaveMixin, CertifiedMixin):
 
     scaling: ScalingName | Transformer | None
     encoding: TableEncoder | None = None
+    construction: ConstructionName | Construction
+    construction_: str | Construction  # what it stands for
     random_state: RandomState
     verbose: bool
     loo_: Any
@@ -238,6 +240,7 @@ class RowsMixin(SaveMixin, CertifiedMixin):
         self.row_shape_, self.n_samples_fit_ = given.shape, len(given.y)
         self.reader_, self.scaling_ = given.reader, given.scaling
         self.target_ = fitted.target or given.target
+        self.construction_ = self.construction
         self.loo_, self._rows_like, self.sample_ = fitted.loo, given.X[:0].clone(), given.sample
         for name in vars(self).keys() & SOME_HAVE:
             delattr(self, name)
@@ -358,7 +361,6 @@ class IntervalRegressor(FittedModelMixin, RegressorMixin, RowsMixin):  # type: i
 
     target_transform: TransformName | Literal["auto"] | tuple[Function, Function] | None = None
     bounds: Bounds | None = None
-    construction: ConstructionName | Construction
     network: Any
     nu: float = 0.0
     loo_: Predictor
@@ -599,13 +601,15 @@ class IntervalRegressor(FittedModelMixin, RegressorMixin, RowsMixin):  # type: i
         check_is_fitted(self)
         refuse_outputs(self.loo_)
         refuse_with_dask(predict_distribution=X if is_dask(X) else None)
-        if self.construction != "plus":
+        if (construction := answering(self, ("plus",))) != "plus":
             raise ValueError(
-                f"construction={self.construction!r} has no distribution: use construction='plus'"
+                f"construction={construction!r} has no distribution: use construction='plus'"
             )
         require_models(self, predict_distribution=X)
         self._check_unchanged()
-        asked = Asked((check_level("alpha", self.alpha),), kept=self.kept_)
+        asked = Asked(
+            (check_level("alpha", self.alpha),), construction=construction, kept=self.kept_
+        )
         asked = about_rows(self, asked, X, groups, weights)
         values = self._check_new(X)
         found = sorted_values(self, to_tensor(self.scaling_(values)), asked)
@@ -617,10 +621,13 @@ class IntervalRegressor(FittedModelMixin, RegressorMixin, RowsMixin):  # type: i
 
     def _certificates(self, asked: Asked) -> list[Certificate]:
         """A certificate for each level: in groups that of the group where least is certified."""
-        if asked.side == "both" and asked.plain:
+        own = asked.construction in (None, self.construction_)
+        if asked.side == "both" and asked.plain and own:
             return [self.certify(alpha=level) for level in asked.levels]
         self._check_unchanged()
         abouts = asked.abouts(len(self.loo_.residuals))
+        if not own:
+            abouts = [each._replace(construction=asked.construction) for each in abouts]
         found = [[self._certify(alpha=a, about=each) for each in abouts] for a in asked.levels]
         return [min(every, key=lambda one: one.coverage or 0.0) for every in found]
 
@@ -654,7 +661,7 @@ class IntervalRegressor(FittedModelMixin, RegressorMixin, RowsMixin):  # type: i
 
     def _ends(self, loo: Any, X: Tensor, ranks: Sequence[int]) -> Ends:
         """Point predictions, (m,), and both ends, (m, levels), of scaled rows."""
-        return find_construction(self.construction).ends(loo, X, ranks)
+        return find_construction(self.construction_).ends(loo, X, ranks)
 
 
 def refuse_outputs(loo: Any) -> None:

@@ -20,7 +20,7 @@ from torch.func import stack_module_state
 from .. import networks
 from ..base import Plain
 from ..base.method import Rows, check_steps
-from ..base.public_split import part_size, random_parts
+from ..base.plain import part_size, random_parts
 from ..certificate import Claim
 from ..certificate.certify import start_assumptions
 from ..compute import PROCESSOR, blocks, track

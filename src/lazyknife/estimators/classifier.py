@@ -169,7 +169,8 @@ class LazyJackknifeClassifier(ClassifierMixin, RowsMixin):  # type: ignore[misc]
             solved = step.outputs(flat.X, Y)
             left, choice = torch.from_numpy(codes)[solved.left_out], solved.choice
             models = ClassModels(solved.columns, left)
-        certifier = self._lazy()._certifier(flat, INDEPENDENT, models, leaving, step.scaled)
+        terms = INDEPENDENT, models, leaving, self.construction
+        certifier = self._lazy()._certifier(flat, *terms, step.scaled)
         certify = Worded(certifier, sentences.EXPECT_CLASSES, (sentences.KNOWN_CLASSES,))
         found = {"classes_": classes, "choice_": choice}
         return self._set_fitted(X, given, Fitted(models, certify, found))

@@ -12,10 +12,10 @@ from ..base.privacy import composed
 from ..choosing.rows import FEWEST_PARTED, Leaving, drawn_part
 from ..dask import Partitions, Reading, check_rows, fit_parts
 from ..data.scaling import is_transformer
-from ..intervals import kappa
+from ..intervals import AUTO, is_parted, kappa
 from ..intervals.models import rounding_share
 from .fit_input import Fitted, Given, Seeds, prepare
-from .fit_shared import PartedStep, is_parted
+from .fit_shared import PartedStep
 
 if TYPE_CHECKING:
     from .lazy import LazyJackknifeRegressor
@@ -55,14 +55,15 @@ def fit_collection(
         "ridge_": choice.ridge[:1].copy(),
         "n_samples_fit_": len(rows),
     }
-    certifier = model._certifier(largest, composed([]), loo, leaving)
+    attributes["construction_"] = "plus"  # which keeps few models here
+    certifier = model._certifier(largest, composed([]), loo, leaving, "plus")
     return part[0], given, Fitted(loo, certifier, attributes, target)
 
 
 def dask_step(model: LazyJackknifeRegressor, given: Given, n: int) -> PartedStep:
     """The step that chooses on a part of n rows, and is run by the workers."""
     networks = model._candidates(given.X) or ()
-    if not networks or not is_parted(math.inf, networks, model.construction, model.widths):
+    if not networks or not is_parted(math.inf, networks, "plus", model.widths):
         raise ValueError(
             f"network={model.network!r}, widths={model.widths!r}: with Dask collections, give "
             "None or infinitely wide networks of known kinds, widths=None or 'constant', and "
@@ -83,7 +84,7 @@ def _check_settings(model: LazyJackknifeRegressor, X_pool: Any, X_unlabeled: Any
     fixed = not is_transformer(model.scaling) and model.scaling in SCALINGS
     named = model.target_transform is None or isinstance(model.target_transform, str)
     wrong = [
-        ("construction", model.construction, model.construction == "plus", "'plus'"),
+        ("construction", model.construction, model.construction in (AUTO, "plus"), "'plus'"),
         ("base", model.base, not model._base_method().trains, "None"),
         ("scaling", model.scaling, fixed, " or ".join(map(repr, SCALINGS))),
         ("target_transform", model.target_transform, named, "a name"),

@@ -134,7 +134,7 @@ class FramedRows:
     def start(self) -> GridPoint:
         """The best starting point of that search."""
         points, count = self.kernels.grid(self.free[1]).starts(), len(self.part)
-        self.values.evaluate((0, point) for point in points)
+        self.values.evaluate([(0, points, [count])])
         start, best = points[0], np.inf
         for point in points:
             value = self.values.memo[0, point][0][0, count]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import torch
@@ -52,21 +52,24 @@ class LabelValues(PointValues):
         rows = len(self.y) + int(self.joins[model.left_out // self.y.shape[1]])
         return math.log(rows) / rows
 
-    def evaluate(self, wanted: Iterable[tuple[int, GridPoint]]) -> None:
-        for key in dict.fromkeys(wanted):
-            if key not in self.memo:
-                self.memo[key] = self._both(key[1])
+    def evaluate(self, asked: Iterable[tuple[int, Sequence[GridPoint], Iterable[int]]]) -> None:
+        for frame, points, _ in asked:
+            for point in points:
+                if (frame, point) not in self.memo:
+                    self.memo[frame, point], self.evaluated = self._both(point), self.evaluated + 1
 
-    def _both(self, point: GridPoint) -> tuple[Numbers, Numbers]:
+    def _both(self, point: GridPoint) -> Numbers:
         K, ridges, outputs = self.kernels.at(0, [point])()
-        factor, ridge, n = Factor.of(K, ridges, self.intercept), float(ridges), len(self.y)
-        half, ones, total = factor.half[0], factor.ones[0], factor.ones.square().sum()
-        own = half @ (self.y - outputs[0][:, None])
+        factor = Factor.of(K, ridges, self.intercept, K.new_empty(0, dtype=torch.long))
+        ridge, n = float(ridges), len(self.y)
+        half = partial(torch.linalg.solve_triangular, factor.lower[0], upper=False)
+        ones, total = factor.ones[0], factor.ones.square().sum()
+        own = half(self.y - outputs[0][:, None])
         whole = own.square().sum()
         slope = own.T @ ones / total if self.intercept else own.new_zeros(own.shape[1])
         quadratic = whole - slope.square().sum() * total
         cross, norms, base = self.crosses(point, np.arange(len(self.new)))
-        reached = cross @ half.T
+        reached = half(cross.T).T
         opened = (norms + ridge - reached.square().sum(dim=1)).clamp(min=ridge)
         middle = reached @ own + base[:, None]
         if self.intercept:
@@ -82,10 +85,9 @@ class LabelValues(PointValues):
         sizes = (factor.roots.square().sum() + norms + ridge) / ridge + whole / quadratic
         noise = (GAMMA * (2 * sizes[:, None] + 4)).expand_as(values)
         bad = ~values.isfinite() | factor.failed[0]
-        return (
-            torch.where(bad, torch.inf, values).reshape(1, -1).cpu().numpy(),
-            torch.where(bad, torch.inf, noise).reshape(1, -1).cpu().numpy(),
-        )
+        both = torch.stack([values, noise]).masked_fill(bad, torch.inf)
+        found: Numbers = both.reshape(2, 1, -1).cpu().numpy()
+        return found
 
 
 @dataclass(frozen=True)

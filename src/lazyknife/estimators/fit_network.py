@@ -15,7 +15,7 @@ from ..intervals import Construction, find_construction
 from ..intervals.full_conformal import FullModels
 from ..losses import SQUARED, Loss
 from ..ridge.convex import working_targets, working_weights
-from ..ridge.folds import Folds, draw_folds, refits_folds
+from ..ridge.leave_one_out import Folds, draw_folds, refits_folds
 from ..ridge.problem import Problem, Visit, make_system, typical_size
 from ..ridge.readout import LinearModels
 from ..ridge.system import OwnRidges

@@ -190,7 +190,7 @@ def outputs_step(
         nominal=given.nominal,
         widths=widths,
         any_scale=False,
-        construction=settings.construction,
+        construction=settings._construction,
         relevance=settings.feature_weights is not None and is_narrow(given.X),
         folds=settings.folds,
         progress=settings.verbose,

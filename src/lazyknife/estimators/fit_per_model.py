@@ -29,19 +29,18 @@ from ..choosing.rows import (
     places_in,
     rows_apart,
 )
-from ..choosing.shape import Errors, choose_factors, errors_of, joined
+from ..choosing.shape import Errors, choose_factors, errors_of
 from ..choosing.space import Exponents
 from ..choosing.target_scale import NO_SCALES, ScalesOfY, on_scale, scales_of_y
 from ..compute import few_threads
-from ..data.compression import Compression
-from ..data.own_scaling import FeatureScales
+from ..data.own_scaling import Compression, FeatureScales
 from ..intervals import Construction, find_construction
 from ..intervals.chosen import ChosenModels, Group, OtherScale, some_of
 from ..records import RoundedModels
-from ..ridge.folds import Folds, draw_folds
+from ..ridge.leave_one_out import Folds, draw_folds
 from ..ridge.problem import System
 from ..ridge.readout import LinearModels
-from ..ridge.system import Indefinite, OwnRidges, Ridge
+from ..ridge.system import Indefinite, OwnRidges, Ridge, joined
 from ..ridge.widths import WIDTHS, LeverageAgain, LeverageScales
 from ..tangent import Dual, Linear, Tangent
 from .fit_network import LazyStep
@@ -229,7 +228,7 @@ class ChoosingStep(CandidateStep):
         assert full is not None
         factors = None
         if any(errors.values()):  # local averages are computed once for each frame
-            every = {key: joined(parts) for key, parts in errors.items() if parts}
+            every = {key: joined(parts, -1) for key, parts in errors.items() if parts}
             which = [partial(wide_tangent, frame=frames[k], machine=self.machine) for k, _ in every]
             own_y = [each_y[scale] for _, scale in every]
             factors = choose_factors(X, own_y, list(every.values()), which)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,16 +20,15 @@ from torch import Tensor
 from ..choosing.candidates import CandidateStep, is_narrow, wide_tangent
 from ..choosing.per_model import ModelSearch, PointValues, coordinate_search
 from ..choosing.record import ChosenSettings
-from ..choosing.rows import FEWEST_PARTED, MANY, drawn_part, part_of
+from ..choosing.rows import drawn_part, part_of
 from ..choosing.shape import FOLDS, LEAST_GAIN, fit_shape
 from ..choosing.shared import Holdout, choose_network
 from ..choosing.space import CandidateKernels
 from ..choosing.target_scale import on_scale, scales_of_y
 from ..compute import one_thread
-from ..data.compression import Compression
-from ..intervals import Construction, find_construction
+from ..data.own_scaling import Compression
 from ..intervals.streamed import Passes, StreamedModels
-from ..networks import is_known, wide
+from ..networks import wide
 from ..ridge.streamed import Sums
 from ..tangent import Landmarks
 from ..tangent.trees import grow
@@ -43,16 +42,6 @@ WORK, FEWEST, MOST = 2e11, 512, 2000
 FEWEST_GROWN, JUDGES = 1500, 2000
 TREES = {"max_iter": 200, "min_samples_leaf": 10}
 WEIGHTS, RIDGE_TIMES = (1.0, 10.0), (1.0, 8.0)
-
-
-def is_parted(
-    n: float, networks: Iterable[object], construction: str | Construction, widths: str | None
-) -> bool:
-    """Whether n rows are parted: wide networks of known kinds, and no folds."""
-    kind = find_construction(construction)
-    known = all(map(is_known, networks)) and not kind.uses_folds
-    many = n > MANY or (kind.splits and n >= FEWEST_PARTED)
-    return many and known and widths in (None, "auto", "constant")
 
 
 def landmarks_of(n: int) -> int:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from ..dask import is_dask
@@ -24,15 +26,31 @@ from ..report import page_of
 from .influence import Influence, influence_of
 from .labels import count_rows
 from .learning_curve import BLOCKS, FEWEST, LearningCurve, Places, curve_of
-from .questions import refuse_with_dask
+from .questions import answering, refuse_with_dask
 from .self_check import SelfCheck, coverage_of_parts
 
 if TYPE_CHECKING:
     from .base import IntervalRegressor
 
 
+MOST_PRINTED = 2000  # rows that are left out of which ``print`` shows the check, in a second
+PAIRED = ("plus", "minmax")  # constructions whose models without two rows are known
+# What ``print`` showed last of each model: its certificate, its level and the check.
+_PRINTED: WeakKeyDictionary[Any, tuple[Any, float, str]] = WeakKeyDictionary()
+
+
 class FittedModelMixin:
     """The questions, as methods of an estimator."""
+
+    def __str__(self) -> str:
+        """The settings and, after a fit, the certificate and the check on training rows."""
+        model = cast("IntervalRegressor", self)
+        try:
+            check_is_fitted(model)
+            certificate = model.certificate_
+        except NotFittedError:  # or settings have changed since
+            return repr(self)
+        return "\n".join(filter(None, [repr(self), str(certificate), _printed_check(model)]))
 
     def self_check(
         self,
@@ -76,13 +94,14 @@ class FittedModelMixin:
             _check_pairs(model, "refit=(X, y)")
             played = games(loo, torch.from_numpy(model.kept_[chosen]).to(loo.residuals.device))
             rank = kappa(level, len(loo.residuals) - 1)
-            covered = ~played.missed(rank, str(model.construction)).numpy()
+            covered = ~played.missed(rank, answering(model, PAIRED)).numpy()
             chose = (
                 getattr(model, "ridge", "") == "auto" and len(loo.residuals) == model.n_samples_fit_
             )
             exact = not (chose or isinstance(loo, ChosenModels))
+        instead = "" if refit is not None else _instead(model)
         found = coverage_of_parts(model, by, chosen, covered)
-        return SelfCheck(level, numbers, covered, exact, tuple(found))
+        return SelfCheck(level, numbers, covered, exact, tuple(found), instead)
 
     def influence(self, alpha: float | None = None) -> Influence:
         """Say how each training row moves predictions and widths, the most unusual rows first.
@@ -178,6 +197,26 @@ class FittedModelMixin:
         return curve_of(mean_width, n, level, wanted)
 
 
+def _instead(model: IntervalRegressor) -> str:
+    """The construction whose intervals are checked, if not those of the fit's."""
+    own = answering(model, PAIRED)
+    return "" if own == model.construction_ else str(own)
+
+
+def _printed_check(model: IntervalRegressor) -> str:
+    """The check in words, kept for the next time; how to get it where there are many rows."""
+    if len(model.loo_.residuals) > MOST_PRINTED:
+        return "model.self_check() checks the intervals on 200 of the training rows."
+    known = _PRINTED.get(model)
+    if known is None or known[0] is not model._certificate or known[1] != model.alpha:
+        try:
+            found = str(model.self_check())
+        except (ValueError, NotFittedError):  # nothing is known without two rows
+            found = ""
+        known = _PRINTED[model] = model._certificate, model.alpha, found
+    return known[2]
+
+
 def _refuse_streams(X: Any) -> None:
     if X is None or is_stream(X):
         raise TypeError(f"X={X!r}: give all rows as one array or frame")
@@ -188,7 +227,7 @@ def _check_pairs(model: IntervalRegressor, instead: str = "") -> None:
     _refuse_clusters(model)
     if isinstance(model.loo_, OutputModels):
         raise ValueError(f"y has {len(model.loo_.columns)} outputs: fit each of them on its own")
-    simple = str(model.construction) in ("plus", "minmax") and model.nu == 0
+    simple = answering(model, PAIRED) in PAIRED and model.nu == 0
     if not (simple and has_pairs(model.loo_)):
         other = f", or give {instead}" if instead else ""
         raise ValueError(

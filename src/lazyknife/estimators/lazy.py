@@ -44,7 +44,15 @@ from ..data.rows import backend_of, give_back, row_labels, to_tensor
 from ..data.scaling import Source, unlike_columns
 from ..data.targets import Function, Target, find_target
 from ..errors import warn
-from ..intervals import CONSTRUCTIONS, Construction, find_construction, kappa
+from ..intervals import (
+    AUTO,
+    CONSTRUCTIONS,
+    Construction,
+    find_construction,
+    is_parted,
+    kappa,
+    resolved,
+)
 from ..intervals.models import rounding_share
 from ..intervals.outputs import OutputModels
 from ..intervals.streamed import CompactModels
@@ -82,7 +90,7 @@ from .fit_input import Fitted, Given, RandomState, Seeds
 from .fit_network import LazyStep
 from .fit_outputs import leaving_of, outputs_step
 from .fit_per_model import ChoosingStep
-from .fit_shared import PartedStep, is_parted
+from .fit_shared import PartedStep
 from .questions import Asked
 
 # A network, or a list of candidates.
@@ -91,7 +99,7 @@ MOST_STARTS = 10_000
 MORE_STARTS = "The mean of so many networks no longer changes; each of them takes time and memory"
 # What settings may be where y has several outputs.
 ONE_OUTPUT: dict[str, tuple[Any, ...]] = {
-    "construction": ("plus", "minmax"),
+    "construction": (AUTO, "plus", "minmax"),
     "readout": ("tangent",),
     "loss": ("squared",),
     "features": (None,),
@@ -102,7 +110,7 @@ ONE_OUTPUT: dict[str, tuple[Any, ...]] = {
 }
 # The same where whole clusters are left out.
 SINGLE_ROWS: dict[str, tuple[Any, ...]] = {
-    "construction": ("plus",),
+    "construction": (AUTO, "plus"),
     "widths": (None, "constant"),
     **{
         name: ONE_OUTPUT[name] for name in ("readout", "loss", "features", "parameters", "n_starts")
@@ -143,10 +151,13 @@ class LazyJackknifeRegressor(IntervalRegressor):
         λ > 0, or ``"auto"``: every leave-one-out model chooses λ on its own rows, without a leak;
         with more than 1,000 rows a random part of them, which is never left out, chooses for all.
     construction
-        ``"plus"`` (jackknife+) certifies 1 − 2·alpha − τ, where τ is the base's total variation;
-        ``"minmax"`` and ``"full"`` (exact full conformal) certify 1 − alpha − τ; ``"cv+"`` leaves
-        folds out instead of rows; ``"jackknife"`` and ``"naive"`` certify nothing, nor does a
-        ``lazyknife.intervals.Construction`` of your own, passed as an object.
+        ``"auto"`` is ``"full"`` where a part of the rows chooses for all models, that is, with more
+        than 1,000 rows and infinitely wide networks, and ``"plus"`` elsewhere. ``"plus"``
+        (jackknife+) certifies 1 − 2·alpha − τ, where τ is the base's total variation; ``"minmax"``
+        and ``"full"`` (exact full conformal) certify 1 − alpha − τ; ``"cv+"`` leaves folds out
+        instead of rows; ``"jackknife"`` and ``"naive"`` certify nothing, nor does a
+        ``lazyknife.intervals.Construction`` of your own, passed as an object. With ``"auto"``,
+        jackknife+ answers what full conformal prediction cannot, such as distributions.
     readout
         ``"tangent"``: predictions of the linearised network, which the ridge fits; ``"network"``:
         of the real network at the moved weights, the paper's choice.
@@ -222,6 +233,8 @@ class LazyJackknifeRegressor(IntervalRegressor):
     ----------
     certificate_
         The coverage guarantee; print it.
+    construction_
+        The construction that ``"auto"`` stands for, or the given one.
     base_
         Base weights, their dependence on the data, and how they were obtained.
     choice_
@@ -242,7 +255,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
     network: Networks | None = None
     base: BaseMethod | None = None
     ridge: float | Literal["auto"] = "auto"
-    construction: ConstructionName | Construction = "plus"
+    construction: ConstructionName | Construction = "auto"
     readout: Literal["tangent", "network"] = "tangent"
     fit_intercept: bool = True
     parameters: Selection = "all"
@@ -274,7 +287,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
     # The settings, and which of them go together.
 
     def _constructions(self) -> list[str]:
-        return list(CONSTRUCTIONS)
+        return [AUTO, *CONSTRUCTIONS]
 
     def _check_settings(self) -> None:
         super()._check_settings()
@@ -325,15 +338,27 @@ class LazyJackknifeRegressor(IntervalRegressor):
             return
         if self.widths not in widths:
             yield "construction", "widths", [*widths, None]
-        if not (loss.closed_form or WIDTHS[self.widths].any_loss):
-            yield "loss", "widths", [*(n for n, each in widths.items() if each.any_loss), None]
+        if WIDTHS[self.widths].needs_factors and not loss.closed_form:
+            any_loss = [name for name, each in widths.items() if not each.needs_factors]
+            yield "loss", "widths", [*any_loss, None]
 
     def _target(self) -> Target:
         return find_target(self.target_transform, self.bounds, auto=True)
 
     @property
+    def _own_models(self) -> str | Construction:
+        """The construction where no part of the rows chooses for all models."""
+        return resolved(self.construction, False)
+
+    @property
     def _construction(self) -> Construction:
-        return find_construction(self.construction)
+        """The same as an object, by which settings are checked."""
+        return find_construction(self._own_models)
+
+    def _construction_of(self, X: Tensor) -> str | Construction:
+        """The construction for some rows, by the shape of X alone."""
+        left, networks = self._base_method().rows_left(len(X)), self._candidates(X)
+        return resolved(self.construction, networks is not None and self._parted(left, networks))
 
     @property
     def _features(self) -> FeatureMap:
@@ -516,7 +541,8 @@ class LazyJackknifeRegressor(IntervalRegressor):
         if choice.target_scale is not None:
             target = target.on(choice.target_scale)
             given = given._replace(y=to_tensor(target.forward(given.y.numpy())))
-        certifier = self._certifier(given, INDEPENDENT, loo, leaving, step.scaled)
+        terms = INDEPENDENT, loo, leaving, self._own_models
+        certifier = self._certifier(given, *terms, step.scaled)
         found = self._attributes("constant", loo, certifier, given.seeds, choice)
         return Fitted(loo, Clustered(certifier, count), found, target, left)
 
@@ -530,6 +556,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
     ) -> dict[str, Any]:
         return {
             "widths_": widths,
+            "construction_": self._own_models,
             "rounding_": rounding_share(loo, self.alpha, certifier.size),
             "seeds_": seeds,
             "choice_": choice,
@@ -548,7 +575,9 @@ class LazyJackknifeRegressor(IntervalRegressor):
         solved = step.outputs(given.X, given.y)
         loo = OutputModels(solved.columns, solved.units, solved.unit_error)
         sized = given._replace(y=given.y / solved.units.median(dim=0).values)
-        certifier = self._certifier(sized, INDEPENDENT, loo, leaving_of(n), step.scaled)
+        certifier = self._certifier(
+            sized, INDEPENDENT, loo, leaving_of(n), self._own_models, step.scaled
+        )
         widths = step.widths if n <= MANY else "constant"
         found = self._attributes(widths, loo, certifier, given.seeds, solved.choice)
         certify = Worded(certifier, EXPECT_BOXES, about=self._construction.expects)
@@ -573,7 +602,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
         certificate = self.certify(alpha=level)
         self._warn_of_infinite(Asked((level,)))
         rows = self._new_rows(X)
-        terms = kappa(level, len(loo.scores)), str(self.construction)
+        terms = kappa(level, len(loo.scores)), str(self.construction_)
         point, lower, upper = self._by_blocks(lambda block: loo.boxes(block, *terms), rows)
         refuse_nan(point, lower, upper)
         ends = (point, lower - self.nu, upper + self.nu)
@@ -591,7 +620,8 @@ class LazyJackknifeRegressor(IntervalRegressor):
         find_loss(self.loss).check(given.y)
         self._check_rows(len(y))
         widths = self._widths_for(len(y), networks)
-        if self._construction.splits and not (networks and self._parted(len(y), networks)):
+        parted = networks is not None and self._parted(len(y), networks)
+        if self._construction.splits and not parted:
             raise ValueError(SPLIT_NEEDS.format(setting=f"network={self.network!r}"))
         step = self._lazy_step(seeds, widths)
         bases = self._bases(given, networks, learn, step, len(y))
@@ -616,9 +646,11 @@ class LazyJackknifeRegressor(IntervalRegressor):
         if choice is not None and choice.target_scale is not None:
             target = target.on(choice.target_scale)
             given = given._replace(y=to_tensor(target.forward(given.y.numpy())))
-        certifier = self._certifier(given, dependence, loo, leaving, scaled)
-        attributes = {
+        construction = resolved(self.construction, parted)
+        certifier = self._certifier(given, dependence, loo, leaving, construction, scaled)
+        attributes: dict[str, Any] = {
             "widths_": widths,
+            "construction_": construction,
             "rounding_": rounding_share(loo, self.alpha, certifier.size),
             "seeds_": seeds,
             "choice_": choice,
@@ -669,7 +701,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
             ridge,
             self.fit_intercept,
             self.readout,
-            self.construction,
+            self._construction,
             widths,
             self.folds,
             find_loss(self.loss),
@@ -715,7 +747,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
         if self._parted(n, [candidate.network for candidate in candidates]):
             own = self._construction.splits
             return PartedStep(*common, relevance, self.verbose, self.alpha, own)
-        return ChoosingStep(*common, self.construction, relevance, self.folds, self.verbose)
+        return ChoosingStep(*common, self._construction, relevance, self.folds, self.verbose)
 
     def _chosen_by_all(self, n: float) -> bool:
         """Whether all of n rows choose together with the new one."""
@@ -728,7 +760,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
         return given.clusters is None and given.y.dim() == 1 and not any(other._conflicts())
 
     def _parted(self, n: float, networks: Iterable[object]) -> bool:
-        return is_parted(n, networks, self.construction, self.widths)
+        return is_parted(n, networks, self._construction, self.widths)
 
     def _certifier(
         self,
@@ -736,12 +768,13 @@ class LazyJackknifeRegressor(IntervalRegressor):
         dependence: PrivacyCurve | None,
         loo: RoundedModels,
         leaving: Leaving,
+        construction: str | Construction,
         scaled: bool = False,
     ) -> Certifier:
         """Return the certifier, and warn where rounding leaves nothing to certify."""
         allowed = domain(find_loss(self.loss).domain)
         claim = lazy_claim(
-            self.construction,
+            construction,
             self._base_method(),
             dependence,
             leaving,
@@ -750,7 +783,7 @@ class LazyJackknifeRegressor(IntervalRegressor):
             objections=given.scaling.objections,
             rows=given.scaling.rows,
             new_rows=given.scaling.new_rows,
-            others=("full",) if self.construction == "plus" and self._supports_full(given) else (),
+            others=("full",) if construction == "plus" and self._supports_full(given) else (),
         )
         columns = None if scaled else unlike_columns(given.X.numpy(), given.names)
         certifier = Certifier(claim, loo, float(given.y.abs().max()), columns)

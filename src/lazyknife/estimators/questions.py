@@ -6,7 +6,7 @@ their weights, and which of them an end is chosen from.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from ..certificate.certify import About
 from ..data.checks import check_choice
 from ..data.rows import finite_numbers
 from ..errors import warn
-from ..intervals import kappa, rows_needed
+from ..intervals import AUTO, kappa, rows_needed
 from ..intervals.asked import WEIGHTED
 from ..records import Array, Side
 from ..sentences import ESTIMATED_RATIO, GIVEN_RATIO, IF_RIGHT, IN_GROUPS, SHIFTED, WORTH
@@ -42,6 +42,7 @@ class Asked(NamedTuple):
     kept: Codes | None = None  # left-out rows that count where rows are weighted
     times: int = 1  # α times this bounds the probability of a miss of weighted rows
     worth: float = 0.0  # as many left-out rows of equal weight tell as much
+    construction: str | None = None  # that answers; None: that of the fit
 
     @classmethod
     def of(cls, levels: tuple[float, ...], side: Any) -> Asked:
@@ -163,13 +164,23 @@ def few_in_groups(asked: Asked) -> str:
 def require_models(model: IntervalRegressor, **asked: Any) -> None:
     """Refuse questions to models that do not know the errors of all rows."""
     for name in [name for name, value in asked.items() if value is not None]:
-        if model.construction == "full" and not hasattr(model.loo_, "side"):
+        if model.construction_ == "full" and not hasattr(model.loo_, "side"):
             raise ValueError(f"construction='full' does not support {name}: use 'plus' or 'minmax'")
         if not hasattr(model.loo_, "side"):
             raise ValueError(
                 f"{name}: this model keeps no errors of single rows, as after a fit to Dask "
                 "collections; fit LazyJackknifeRegressor to arrays or frames"
             )
+
+
+def answering(model: IntervalRegressor, able: Container[str]) -> Any:
+    """The construction that answers a question, of those that can: that of the fit, if possible.
+
+    For ``construction="auto"`` jackknife+ answers what full conformal prediction cannot, from the
+    same models.
+    """
+    own = model.construction_
+    return "plus" if model.construction == AUTO and own not in able else own
 
 
 def about_rows(model: IntervalRegressor, asked: Asked, X: Any, groups: Any, weights: Any) -> Asked:
@@ -193,7 +204,7 @@ def about_rows(model: IntervalRegressor, asked: Asked, X: Any, groups: Any, weig
 
 def _weighted(model: IntervalRegressor, asked: Asked, X: Any, weights: Any) -> Asked:
     """The question with weights of rows."""
-    construction = model.construction
+    construction = answering(model, WEIGHTED)
     if not (isinstance(construction, str) and construction in WEIGHTED and model._leaves_rows):
         names = " or ".join(map(repr, WEIGHTED))
         shown = repr(construction) if model._leaves_rows else "'cv+'"
@@ -239,6 +250,7 @@ def _weighted(model: IntervalRegressor, asked: Asked, X: Any, weights: Any) -> A
     ratio = ESTIMATED_RATIO if isinstance(weights, str) else GIVEN_RATIO
     times, assumption = WEIGHTED[construction].times, SHIFTED.format(ratio=ratio)
     terms: dict[str, Any] = {"worth": worth, "assumption": assumption, "times": times}
+    terms["construction"] = construction
     return asked._replace(weights=(own, new), kept=model.kept_, **terms)
 
 

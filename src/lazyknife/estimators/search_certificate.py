@@ -62,8 +62,9 @@ def _certified(search: Any, best: IntervalRegressor, params: dict[str, Any]) -> 
     if lazy:
         rows = best._rows_like.new_zeros(1).expand(best.n_samples_fit_, *best._rows_like.shape[1:])
         leaving = model._leaving(rows)
-        if varied & PLANNED or leaving != best._leaving(rows):
-            terms = (model.construction, model._base_method(), model.network, model.folds)
+        construction = model._construction_of(rows)
+        if varied & PLANNED or (construction, leaving) != (best.construction_, best._leaving(rows)):
+            terms = (construction, model._base_method(), model.network, model.folds)
             found = claim_of(len(rows), leaving, *terms)(model.alpha)
     return replace(found, assumptions=(*found.assumptions, *start_assumptions(model.network)))
 

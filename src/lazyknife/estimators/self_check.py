@@ -40,6 +40,8 @@ class SelfCheck:
         without one of the two rows that a model leaves out, not without both.
     parts
         Name, number of rows and coverage of each part that was asked for.
+    construction
+        Whose intervals these are, if not those of the fit's construction.
 
     """
 
@@ -48,6 +50,7 @@ class SelfCheck:
     covered: NDArray[np.bool_]
     exact: bool
     parts: tuple[tuple[str, int, float], ...] = ()
+    construction: str = ""
 
     @property
     def coverage(self) -> float:
@@ -64,9 +67,10 @@ class SelfCheck:
     def __repr__(self) -> str:
         count = len(self.covered)
         aim = f"{100 * (1 - self.alpha):.4g}%"
+        by = f" (construction {self.construction!r})" if self.construction else ""
         found = (
-            f"Checked on {count:,} training rows, each by the other rows: {self.coverage:.1%} ± "
-            f"{self.error:.1%} of their y lie inside, and {aim} is the aim. This is an estimate, "
+            f"Checked on {count:,} training rows, each by the other rows{by}: {self.coverage:.1%} "
+            f"± {self.error:.1%} of their y lie inside, and {aim} is the aim. This is an estimate, "
             "not a guarantee."
         )
         if not self.parts:

@@ -4,11 +4,14 @@
 # ruff: noqa: F401
 
 from .constructions import (
+    AUTO,
     CONSTRUCTIONS,
     Bound,
     Construction,
     check_construction,
     find_construction,
     is_own,
+    is_parted,
+    resolved,
 )
 from .order import kappa, kth_largest, kth_smallest, rows_needed

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..choosing.shape import Factors
 from ..compute import Machine, few_threads
-from ..data.compression import Compression
+from ..data.own_scaling import Compression
 from ..records import Predictions, Side, rounded_up
 from ..ridge.readout import LinearModels
 from ..ridge.widths import Scales

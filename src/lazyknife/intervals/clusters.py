@@ -20,7 +20,8 @@ from torch import Tensor
 
 from ..records import Predictions, Side, errors_on
 from ..ridge.streamed import Left, StreamedRidge, Sums
-from .streamed import FullModel, Passes
+from ..ridge.system import joined
+from .streamed import Passes, StreamedPredictor
 
 ARRAYS = 4  # of new rows × left-out rows at a time
 
@@ -35,7 +36,7 @@ class Cluster(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ClusterModels(FullModel):
+class ClusterModels(StreamedPredictor):
     """The full model, and those without each of K clusters; rows are those of these clusters."""
 
     residuals: Tensor  # (n,)
@@ -111,7 +112,7 @@ def cluster_models(
         found.append(leave_cluster_out(solved, rows, passes.targets(rows, y[own])))
     residuals = torch.cat([one.residuals for one in found])
     errors = torch.cat([one.training_residuals for one in found])
-    bound, size = Left.joined([one.bound for one in found]), float(y.abs().max())
+    bound, size = joined([one.bound for one in found]), float(y.abs().max())
     numbers = torch.arange(len(clusters), device=residuals.device)
     counts = torch.tensor([len(own) for own in clusters], device=residuals.device)
     return ClusterModels(

@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..choosing.rows import MANY, Leaving
+from ..choosing.rows import FEWEST_PARTED, MANY, Leaving
 from ..data.checks import check_choice, listed
 from ..losses import Loss
+from ..networks import is_known
 from ..records import Conformal, Ends, LeaveOneOut, Predictions, errors_on, rounded_up
 from ..ridge.leave_one_out import leave_folds, leave_rows
 from ..ridge.problem import Problem
@@ -109,7 +110,7 @@ class Construction:
             return 3
         if self.uses_folds:
             return 2
-        return 1 + widths.matrices[0] if loss.closed_form else 6
+        return 1 + widths.matrices if loss.closed_form else 6
 
     def bound(
         self,
@@ -335,6 +336,32 @@ CONSTRUCTIONS: dict[str, Construction] = {
 }
 
 
+# The construction that depends on who chooses; see ``resolved``.
+AUTO = "auto"
+
+
+def resolved(construction: str | Construction, parted: bool) -> str | Construction:
+    """What ``"auto"`` stands for; other constructions stand for themselves.
+
+    Where rows are ``parted``, full conformal prediction costs about what jackknife+ does, and
+    certifies more.
+    """
+    if construction != AUTO:
+        return construction
+    return "full" if parted else "plus"
+
+
+def is_parted(
+    n: float, networks: Iterable[object], construction: str | Construction, widths: str | None
+) -> bool:
+    """Whether a part of n rows chooses for all: wide networks of known kinds, and no folds."""
+    construction = resolved(construction, True)
+    kind = find_construction(construction)
+    known = all(map(is_known, networks)) and not kind.uses_folds
+    many = n > MANY or (kind.splits and n >= FEWEST_PARTED)
+    return many and known and widths in (None, "auto", "constant")
+
+
 def find_construction(construction: str | Construction) -> Construction:
     """Return the construction of this name, or the object itself."""
     return CONSTRUCTIONS[construction] if isinstance(construction, str) else construction
@@ -344,7 +371,7 @@ def check_construction(construction: Any, names: Iterable[str] = CONSTRUCTIONS) 
     """Refuse what is neither one of these names nor an object that these models support."""
     if not isinstance(construction, Construction):
         check_choice("construction", construction, names)
-    elif not construction.any_models and {*names} != {*CONSTRUCTIONS}:
+    elif not construction.any_models and not {*names} >= {*CONSTRUCTIONS}:
         raise ValueError(
             f"construction={construction!r} requires the models of LazyJackknifeRegressor: use "
             f"that, or choose from {listed(names)}"

@@ -156,7 +156,7 @@ def streamed_scores(columns: Sequence[StreamedModels], X: Tensor, codes: Tensor)
     Y = torch.nn.functional.one_hot(codes, len(columns)).double()
     first, features = columns[0], columns[0].passes.features(X)
     full = [each.full_at(X, features) for each in columns]
-    rows, near = first.acceptance, full[0]
+    rows, near = first.compared, full[0]
     point = torch.stack([one.found.point for one in full], dim=1)
     roots = near.roots[:, None]
     length = torch.hypot(roots, torch.ones_like(roots))

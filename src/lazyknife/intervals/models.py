@@ -37,7 +37,8 @@ def fit_models(
     saved = SavedRows.of(problem)
     solved = solve(problem)
     rounding = saved.bounds(problem, solved)
-    scales = problem.widths.scales(solved, rounding.epsilon)
+    own = problem.widths.scales
+    scales = own and own(solved, rounding.epsilon)
     solved = replace(solved, factors=())
     read = READOUTS[readout](problem.basis, solved, scales, problem.loss, rounding)
     return bounded(read.evaluated(problem.X, problem.y), problem)

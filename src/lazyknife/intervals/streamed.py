@@ -29,8 +29,9 @@ from ..ridge.streamed import (
     Sums,
     product_error,
 )
+from ..ridge.system import joined
 from ..tangent import Landmarks
-from .full_shared import Acceptance
+from .full_shared import ComparedRows
 from .window import Among, FullPrediction, Windowed
 
 FAR = 2.0  # times the size of a landmark
@@ -48,7 +49,7 @@ class LeftOut(NamedTuple):
     def joined(cls, parts: Sequence[LeftOut]) -> LeftOut:
         """All rows."""
         rows, lefts, shapes, sizes = zip(*parts, strict=True)
-        return cls(torch.cat(rows), Left.joined(lefts), Shaped.joined(shapes), max(sizes))
+        return cls(torch.cat(rows), joined(lefts), joined(shapes), max(sizes))
 
     def some(self, members: Tensor) -> LeftOut:
         """Some of the rows."""
@@ -193,7 +194,7 @@ class Passes:
 
 
 @dataclass(frozen=True, eq=False)
-class FullModel:
+class StreamedPredictor:
     """The ridge of all rows, how its features are computed, and what rounding may have changed."""
 
     passes: Passes
@@ -237,7 +238,7 @@ class FullModel:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class StreamedModels(FullModel, Windowed):
+class StreamedModels(StreamedPredictor, Windowed):
     """The full model, and what leaving each of n rows out changes."""
 
     out: LeftOut
@@ -308,9 +309,9 @@ class StreamedModels(FullModel, Windowed):
         return self.solved.half(self.passes.features(rows)[0])
 
     @cached_property
-    def acceptance(self) -> Acceptance:
+    def compared(self) -> ComparedRows:
         """What full conformal prediction needs of the rows."""
-        return Acceptance.of(self)
+        return ComparedRows.of(self)
 
     @cached_property
     def changed(self) -> float:
@@ -367,7 +368,7 @@ class KeptModels:
 
 
 @dataclass(frozen=True, eq=False)
-class CompactModels(FullModel, Windowed):
+class CompactModels(StreamedPredictor, Windowed):
     """The full model, and those of n others that levels need."""
 
     count: int  # n

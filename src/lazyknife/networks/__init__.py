@@ -5,20 +5,24 @@
 
 from .building import Network, build, make, tangent_alone
 from .calls import (
+    RandomStream,
     call_with,
+    draws,
     dtype_of,
     ensemble_outputs,
+    evaluation_copy,
     gradients,
     is_chain,
     layer_sizes,
     like,
     outputs,
+    private_copy,
     row_gradients,
+    seeded,
     set_training,
+    spawn_seeds,
     stacked_outputs,
     widest_layer,
 )
-from .isolation import RandomStream, draws, evaluation_copy, private_copy, seeded, spawn_seeds
-from .kernels import KINDS, Kind
 from .mlp import ACTIVATIONS, DEFAULT, Averaged, Framed, mlp
-from .wide import CANDIDATES, is_known, listed_networks, wide
+from .wide import CANDIDATES, KINDS, Kind, is_known, listed_networks, wide

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import UninitializedParameter
 
-from .calls import device_of, like
-from .isolation import deep_copy, seeded, spawn_seeds
+from .calls import deep_copy, device_of, like, seeded, spawn_seeds
 from .mlp import DEFAULT, Averaged, check_room
 
 CODES = "integers are codes: pass X.float() if they are numbers"
@@ -25,15 +24,13 @@ def build(network: Network | None, X: Tensor, seed: int, starts: int = 1) -> nn.
 
     With several ``starts`` it is the mean of as many networks, each with its own random weights.
     """
-    if starts == 1:
-        module = make(network, X, seed)
-    elif isinstance(network, nn.Module):
+    if starts > 1 and isinstance(network, nn.Module):
         raise ValueError(
             f"n_starts={starts} needs random starts, and a module has its own weights: give a "
             "callable such as mlp((64, 64)), or n_starts=1"
         )
-    else:
-        module = make(network, X, seed)
+    module = make(network, X, seed)
+    if starts > 1:
         check_room(starts * sum(p.numel() for p in module.parameters()), f"n_starts={starts:,}")
         module = Averaged([make(network, X, each) for each in spawn_seeds(seed, starts)])
     with seeded(seed, device_of(module)):
@@ -89,8 +86,7 @@ def make(network: Network | None, X: Tensor, seed: int) -> nn.Module:
             "wide('laplace')"
         )
     elif callable(network):
-        with seeded(seed):
-            module = _called(network, X.shape[1])
+        module = _called(network, X.shape[1], seed)
     else:
         raise TypeError(
             f"network={reprlib.repr(network)}: give None, a torch.nn.Module, a callable "
@@ -104,10 +100,10 @@ def make(network: Network | None, X: Tensor, seed: int) -> nn.Module:
     return module
 
 
-def _called(network: Callable[[int], nn.Module], features: int) -> nn.Module:
-    """The module of a callable."""
+def _called(network: Callable[[int], nn.Module], features: int, seed: int) -> nn.Module:
     try:
-        module = network(features)
+        with seeded(seed):
+            module = network(features)
     except MemoryError:
         raise
     except Exception as error:

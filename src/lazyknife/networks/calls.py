@@ -1,21 +1,26 @@
 """Calls of a network: inputs of its type, its mode, other weights, many weights, rows' gradients.
 
-Calls with other weights run in a private copy, so threads may share a network.
+Calls touch nothing of the caller's: those with other weights run in a private copy, so threads may
+share a network, and random numbers are drawn in turns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import copy
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any, TypeGuard
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.modules.batchnorm import _NormBase
 
 from ..compute import CPU, blocks, steps
-from .isolation import private_copy
 from .mlp import ACTIVATIONS
 
 # Networks run at a time, and bytes of one layer's units for them and a block of rows: enough for
@@ -24,10 +29,12 @@ NETWORKS_AT_ONCE = 25
 ENSEMBLE_BYTES = 5 * 2**19
 GPU_ENSEMBLE_BYTES = 2**28
 HOOKS = ("forward", "forward_pre", "backward", "backward_pre")
+# torch's random state is shared by all threads: whoever changes it holds this lock.
+_TURN = threading.RLock()
 
 
 def dtype_of(module: nn.Module) -> torch.dtype:
-    """Return the floating type of the module's parameters."""
+    """The floating type of the parameters."""
     return next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
 
 
@@ -134,9 +141,7 @@ def row_gradients(
     does, a row's gradient depends on no other, and nothing of the row stays behind.
     """
 
-    def value(
-        own: dict[str, Tensor], fixed: dict[str, Tensor], network: nn.Module, *row: Tensor
-    ) -> Tensor:
+    def value(own: Any, fixed: Any, network: nn.Module, *row: Tensor) -> Tensor:
         output: Tensor = call_with(network, {**fixed, **own}, row[0][None]).reshape(())
         return output if loss is None else loss(output, row[1])
 
@@ -218,7 +223,7 @@ def ensemble_outputs(
     count = len(next(iter(weights.values())))
     if limit is None:
         limit = ENSEMBLE_BYTES if X.device.type == "cpu" else GPU_ENSEMBLE_BYTES
-    run: Callable[[nn.Module, Mapping[str, Tensor], Tensor], Tensor] = stacked_outputs
+    run: Callable[..., Tensor] = stacked_outputs
     width = 1  # irrelevant for a single row
     if X.dim() == 2 and is_chain(module):
         linear = [layer for layer in module if isinstance(layer, nn.Linear)]
@@ -267,3 +272,121 @@ def _chain_outputs(module: nn.Module, weights: Mapping[str, Tensor], X: Tensor) 
         elif layer is not None:
             hidden = hidden.relu_() if isinstance(layer, nn.ReLU) else layer(hidden)
     return hidden.expand(len(next(iter(weights.values()))), 1, -1)[:, 0]
+
+
+# Copies, and random numbers.
+
+
+class RandomStream:
+    """A stream of random numbers for code that draws from torch's global state, in turns.
+
+    Within a fork the global state (and that of ``device``, if it is a GPU) is this stream's own,
+    and other streams wait. After it the caller's state is restored, and the next fork continues
+    where this one ended. If no numbers are ``needed``, a fork changes nothing and never waits.
+    """
+
+    def __init__(self, seed: int, device: torch.device = CPU, needed: bool = True) -> None:
+        self.seed, self.needed = seed, needed
+        self._gpus = [device] if device.type == "cuda" else []
+        self._states: list[Tensor] = []
+
+    @classmethod
+    def of(cls, module: nn.Module, rows: Tensor, seed: int) -> RandomStream:
+        """Return the stream for calls of a network in its present mode, probed on ``rows``."""
+        return cls(seed, rows.device, draws(module, rows))
+
+    @contextmanager
+    def fork(self) -> Iterator[None]:
+        """Run a block with torch's global state at this stream."""
+        if not self.needed:
+            yield
+            return
+        with _TURN, torch.random.fork_rng(devices=self._gpus):
+            if self._states:
+                torch.set_rng_state(self._states[0])
+                for gpu, state in zip(self._gpus, self._states[1:], strict=True):
+                    torch.cuda.set_rng_state(state, gpu)
+            else:  # torch.manual_seed would reseed every GPU
+                torch.default_generator.manual_seed(self.seed)
+                for gpu in self._gpus:
+                    with torch.cuda.device(gpu):
+                        torch.cuda.manual_seed(self.seed)
+            try:
+                yield
+            finally:
+                self._states = self.states()
+
+    def states(self) -> list[Tensor]:
+        """Return torch's present states, of the CPU and of the GPU."""
+        return [torch.get_rng_state(), *map(torch.cuda.get_rng_state, self._gpus)]
+
+
+def seeded(seed: int, device: torch.device = CPU) -> AbstractContextManager[None]:
+    """Run a block from torch's random state at ``seed``, then restore the caller's state.
+
+    Of the GPUs only the one named is reseeded. Such blocks in other threads wait for this one.
+    """
+    return RandomStream(seed, device).fork()
+
+
+def draws(module: nn.Module, rows: Tensor) -> bool:
+    """Whether the network, called in its present mode, draws random numbers from torch."""
+    stream = RandomStream(0, rows.device)
+    with stream.fork(), torch.no_grad():
+        before = stream.states()
+        deep_copy(module)(rows.clone())  # a call may change parameters too
+        return not all(map(torch.equal, before, stream.states()))
+
+
+def spawn_seeds(seed: int, count: int) -> list[int]:
+    """Independent seeds from one."""
+    return [int(s) for s in np.random.SeedSequence(seed).generate_state(count)]
+
+
+def private_copy(module: nn.Module) -> nn.Module:
+    """Return a copy of a network that shares the parameters and owns everything else.
+
+    Hooks, other weights and whatever its ``forward`` stores affect the copy alone, so that several
+    threads may call one network. What cannot be copied is shared.
+    """
+    memo: dict[int, Any] = {id(p): p for p in module.parameters()} | _detached(module)
+    parts = list(module.modules())
+    for part in parts:  # all of them first: any attribute may refer to any of them
+        compiled = isinstance(part, torch.jit.ScriptModule)  # it runs outside Python
+        memo[id(part)] = part if compiled else object.__new__(type(part))
+    for part in parts:
+        twin = memo[id(part)]
+        for name, value in vars(part).items() if twin is not part else ():
+            try:
+                empty = type(value) in (dict, OrderedDict) and not value  # much faster than a copy
+                vars(twin)[name] = type(value)() if empty else copy.deepcopy(value, memo)
+            except Exception:
+                vars(twin)[name] = value
+    copied: nn.Module = memo[id(module)]
+    return copied
+
+
+def _detached(module: nn.Module) -> dict[int, Tensor]:
+    """Copies of the tensors that ``forward`` stored with their graphs, by id as in ``copy``."""
+    return {
+        id(value): value.detach().clone()
+        for part in module.modules()
+        for value in vars(part).values()
+        if isinstance(value, Tensor) and not value.is_leaf
+    }
+
+
+def deep_copy(module: nn.Module) -> nn.Module:
+    """Copy a network with its weights; tensors that ``forward`` stored are detached."""
+    return copy.deepcopy(module, _detached(module))
+
+
+def evaluation_copy(module: nn.Module) -> nn.Module:
+    """Return a float64 copy on the CPU, in evaluation mode."""
+    copied = deep_copy(module).to("cpu", torch.float64).eval()
+    for part in copied.modules():
+        if isinstance(part, (nn.Embedding, nn.EmbeddingBag)) and part.max_norm is not None:
+            # A call would rescale the entries that it reads; here all of them, once.
+            everything = torch.arange(part.num_embeddings)
+            torch.embedding_renorm_(part.weight.detach(), everything, part.max_norm, part.norm_type)
+    return copied

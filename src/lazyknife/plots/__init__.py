@@ -2,8 +2,13 @@
 
 from .comparison import Panel, plot_comparison, plot_methods
 from .figures import figure_svg, save_figure, style
-from .fitted_model import plot_influence, plot_learning_curve
-from .intervals import plot_band, plot_coverage_by_bin, plot_intervals
+from .intervals import (
+    plot_band,
+    plot_coverage_by_bin,
+    plot_influence,
+    plot_intervals,
+    plot_learning_curve,
+)
 
 __all__ = [
     "Panel",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..records import Array, to_array
+from ..records import to_array
 from .figures import BAND, MISS, PAGE, POINT, TARGET, bare, font_size, log_ticks, pyplot, short
 
 if TYPE_CHECKING:
@@ -35,17 +35,8 @@ def plot_comparison(
 ) -> tuple[Axes, ...]:
     """Draw methods one below the other, one panel per quantity; names are left of the first.
 
-    Parameters
-    ----------
-    names
-        The methods' names.
-    panels
-        The quantities, for instance coverage, time and width.
-    axes
-        As many axes as panels; by default a new figure of a page's width.
-    best
-        The method to emphasise.
-
+    ``axes`` are as many as panels, by default of a new figure of a page's width; ``best`` is the
+    method to emphasise.
     """
     if axes is None:
         size = (PAGE * min(len(panels), 3) / 3, 0.7 + 0.28 * len(names))
@@ -86,7 +77,11 @@ def plot_methods(
         )
     if log:
         ax.set_xscale("log")
-    edge = np.inf if log else _cut(values)
+    edge, finite = np.inf, values[np.isfinite(values)]
+    # Values far above the others do not flatten these; what may be negative has no such size.
+    if not log and len(finite) and finite.min() >= 0:
+        near = finite[finite <= FAR * np.median(finite)]
+        edge = np.inf if len(near) == len(finite) else float(1.15 * near.max())
     shown = np.isfinite(values) & (values <= edge) & ((values > 0) | (not log))
     font: dict[str, Any] = {"size": 0.85 * font_size("ytick.label"), "bbox": WHITE}
     rows = np.arange(len(names))[::-1]
@@ -124,13 +119,3 @@ def plot_methods(
     else:
         ax.locator_params(axis="x", nbins=5)
     return ax
-
-
-def _cut(values: Array) -> float:
-    """Return where to cut an axis, so that values far above the others do not flatten these."""
-    finite = values[np.isfinite(values)]
-    if not len(finite) or finite.min() < 0:  # what may be negative has no size to compare with
-        return np.inf
-    if finite.max() <= (limit := FAR * np.median(finite)):
-        return np.inf
-    return float(1.15 * finite[finite <= limit].max())

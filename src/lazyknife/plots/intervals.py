@@ -1,4 +1,4 @@
-"""Plots of intervals: row by row, as a band over one feature, and their coverage by bin."""
+"""Plots of intervals (rows, bands, coverage by bin) and of a fitted model (influence, learning)."""
 
 from __future__ import annotations
 
@@ -8,42 +8,32 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..records import Array, to_array
-from .figures import BAND, DOT, MISS, POINT, TARGET, bare, legend_on_top, short
+from .figures import BAND, DOT, MISS, POINT, TARGET, bare, legend_on_top, literal, log_ticks, short
 
 if TYPE_CHECKING:  # the records draw themselves by these functions
     from matplotlib.axes import Axes
 
+    from ..estimators.influence import Influence
+    from ..estimators.learning_curve import LearningCurve
     from ..metrics import Bins
     from ..results import Intervals
 
 MOST_ROWS, DRAWN_ROWS = 2000, 1000  # beyond the first, markers overlap and files grow
 FEW_ROWS = 12  # which make no band
 NESTED = ("#deebf7", "#9ecae1", "#6baed6", "#4292c6")  # the widest band is the lightest
+NAMED = 5  # rows that are named
+UNUSUAL = 3.0  # standard deviations from which on a row is drawn as unusual
+FARTHER = 4.0  # times the rows of the fits, up to which curves are drawn
 
 
 def plot_intervals(
-    intervals: Intervals,
-    y: ArrayLike | None = None,
-    ax: Axes | None = None,
-    *,
-    label: str = "y",
+    intervals: Intervals, y: ArrayLike | None = None, ax: Axes | None = None, *, label: str = "y"
 ) -> Axes:
     """Draw intervals at one level, sorted by prediction, with the true values; mark misses.
 
-    Of more than 2,000 rows, 1,000 evenly spaced in that order are drawn, whether missed or not, so
-    that the share of misses is that of all rows; the label of the x axis says so.
-
-    Parameters
-    ----------
-    intervals
-        m intervals; an infinite end is drawn beyond the edge of the axes.
-    y
-        True values, shape (m,), if known.
-    ax
-        Where to draw; by default the current axes.
-    label
-        Name of y.
-
+    Infinite ends are beyond the edge of the axes; ``label`` is the name of y, shape (m,). Of more
+    than 2,000 rows, 1,000 evenly spaced in that order are drawn, whether missed or not, so that the
+    share of misses is that of all rows; the label of the x axis says so.
     """
     if intervals.lower.ndim == 2:
         raise ValueError("intervals have several levels: ask predict_interval for one alpha")
@@ -57,6 +47,7 @@ def plot_intervals(
     if len(rank) > FEW_ROWS:
         _fill(ax, rank, lower, upper, outer, step="mid", color=BAND, label="interval")
         ax.plot(rank, point, color=POINT, lw=1.2, zorder=3, label="prediction")
+        ax.locator_params(axis="x", integer=True)
     else:  # a bar for each row, and gaps between them
         places = (rank[:, None] + [-0.3, 0.3, np.nan]).ravel()
         low, high = np.repeat(lower, 3), np.repeat(upper, 3)
@@ -87,19 +78,8 @@ def plot_band(
 ) -> Axes:
     """Draw intervals as a band over one feature; several levels are nested bands.
 
-    Parameters
-    ----------
-    x
-        The feature of the m rows, shape (m,), in any order.
-    intervals
-        m intervals, at one level or several.
-    x_train, y_train
-        Training rows, shape (n,) each, drawn as points.
-    truth
-        The true curve at x, shape (m,).
-    ax
-        Where to draw; by default the current axes.
-
+    ``x`` is the feature of the m rows, in any order, and ``truth`` the true curve there, both of
+    shape (m,); ``x_train`` and ``y_train`` are drawn as points.
     """
     ax, arrays, x = bare(ax), intervals.with_arrays(), to_array(x)
     _check_shape("x", x, arrays.point.shape)
@@ -136,19 +116,9 @@ def plot_band(
 def plot_coverage_by_bin(
     bins: Bins, target: float | None = None, label: str = "width", ax: Axes | None = None
 ) -> Axes:
-    """Draw the coverage of each bin with its standard error.
+    """Draw the coverage of each bin of ``coverage_by_bin`` with its standard error.
 
-    Parameters
-    ----------
-    bins
-        What ``lazyknife.metrics.coverage_by_bin`` returns.
-    target
-        The nominal coverage, a dotted line.
-    label
-        The quantity that defines the bins.
-    ax
-        Where to draw; by default the current axes.
-
+    ``target`` is the nominal coverage, a dotted line; ``label`` names the quantity of the bins.
     """
     ax, places = bare(ax), np.arange(len(bins.coverage))
     ax.errorbar(places, bins.coverage, yerr=bins.error, fmt="o", color=POINT, capsize=2)
@@ -160,6 +130,39 @@ def plot_coverage_by_bin(
     ax.set_xticks(places, names, rotation=30, ha="right", rotation_mode="anchor")
     ax.set(xlabel=label, ylabel="coverage")
     legend_on_top(ax)
+    return ax
+
+
+def plot_influence(influence: Influence, ax: Axes | None = None) -> Axes:
+    """Draw how unusual the y of each row is against how much the row moves predictions."""
+    ax, x, y = bare(ax), influence.moves, influence.studentized
+    far = np.abs(y) > UNUSUAL
+    ax.plot(x[~far], y[~far], ".", color=DOT, ms=4)
+    ax.plot(x[far], y[far], "x", color=MISS, ms=5)
+    for place in (-UNUSUAL, UNUSUAL):
+        ax.axhline(place, **TARGET)
+    names = influence.row if influence.index is None else influence.index
+    for k in range(min(NAMED, len(influence))):
+        text = literal(str(names[k]))
+        ax.annotate(text, (x[k], y[k]), (3, 2), textcoords="offset points", fontsize="small")
+    ax.set(xlabel="change of predictions by the row", ylabel="studentised left-out residual")
+    return ax
+
+
+def plot_learning_curve(curve: LearningCurve, ax: Axes | None = None) -> Axes:
+    """Draw mean widths of the fits of ``model.plan`` by their rows, and the range of the curves."""
+    ax, fits = bare(ax), curve.widths.shape[1]
+    rows = np.geomspace(curve.sizes[0], FARTHER * curve.sizes[-1], 100)
+    low, middle, high = curve.width(rows).T
+    ax.fill_between(rows, low, high, color=BAND, lw=0, label="range of curves")
+    ax.plot(rows, middle, color=POINT, label="middle curve")
+    ax.plot(curve.sizes.repeat(fits), curve.widths.ravel(), ".", color=DOT, label="fits")
+    if curve.wanted is not None:
+        ax.axhline(curve.wanted, label=f"wanted: {curve.wanted:g}", **TARGET)
+    ax.set_xscale("log")
+    log_ticks(ax.xaxis, rows[0], rows[-1])
+    ax.set(xlabel="rows", ylabel=f"mean width at α = {curve.alpha:g}")
+    legend_on_top(ax, (0.0, max(float(high.max()), float(curve.widths.max()))))
     return ax
 
 

@@ -25,7 +25,7 @@ Memory: the kernel, the shared inverse and the models, n×n each, besides the ma
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -34,6 +34,7 @@ from torch import Tensor
 from ..compute import blocks, track
 from ..losses import Loss
 from .dual import DualSystem
+from .rounding import RoundingTerms
 from .system import OwnRidges, RidgeModels
 
 # Newton steps at most: of all models together, and of one model alone.
@@ -62,11 +63,9 @@ class Models(NamedTuple):
     values: Tensor  # (n, m)
 
     def some(self, which: Tensor) -> Models:
-        """Some of the models."""
         return Models(*(part[..., which] for part in self))
 
     def put_(self, which: Tensor, other: Models) -> None:
-        """Copy these models from another record."""
         for mine, theirs in zip(self, other, strict=True):
             mine[..., which] = theirs
 
@@ -166,27 +165,22 @@ def _largest(numbers: Tensor) -> Tensor:
 
 
 def solve_full(problem: ConvexProblem, steps: int = ALONE_STEPS) -> Models:
-    """The model of all rows, starting from the offsets and the best constant."""
-    zeros = torch.zeros_like(problem.y)
-    level = zeros[0] + (_level(problem) if problem.intercept else 0.0)
-    start = Models(zeros, level, problem.offsets + level)
-    return _solve_alone(problem, start, torch.ones_like(zeros), steps)
-
-
-def _level(problem: ConvexProblem) -> float:
-    """The best intercept at the base weights, by bisection: where Newton's method starts."""
+    """The model of all rows, starting from the offsets and the best constant, by bisection."""
 
     def slope(level: float) -> float:
         return float(problem.loss.gradient(problem.offsets + level, problem.y).sum())
 
-    high = 1.0
-    while slope(-high) > 0 or slope(high) < 0:
+    high = 1.0 if problem.intercept else 0.0
+    while high and (slope(-high) > 0 or slope(high) < 0):
         high *= 2
     low = -high
     for _ in range(50):
         middle = (low + high) / 2
         low, high = (low, middle) if slope(middle) > 0 else (middle, high)
-    return (low + high) / 2
+    zeros = torch.zeros_like(problem.y)
+    level = zeros[0] + (low + high) / 2
+    start = Models(zeros, level, problem.offsets + level)
+    return _solve_alone(problem, start, torch.ones_like(zeros), steps)
 
 
 def _solve_alone(
@@ -326,9 +320,9 @@ def leave_one_out_newton(
     """All n leave-one-out models of a loss, and the full one.
 
     Every model is solved until each |G_i| is at most 1e-9 of the model's largest |ℓ'(y_i, f_i)|, or
-    down to the rounding of f where λ is tiny relative to the kernel. It takes O(n³) operations for
-    all models together. Where a loss without curvature leaves an interval of optimal intercepts, as
-    Huber's may, its middle is taken, so that each model is a function of its own rows alone.
+    down to the rounding of f where λ is tiny relative to the kernel. Where a loss without curvature
+    leaves an interval of optimal intercepts, as Huber's may, its middle is taken, so that each
+    model is a function of its own rows alone.
 
     ``system`` has the kernel K and the targets y − f(X; θ0), on the scale of the link. Each λ is
     solved for those models that have it; models choose on ``working_targets``, and multiply by
@@ -338,18 +332,17 @@ def leave_one_out_newton(
     offsets, n, machine = y - system.targets, len(y), system.machine
     _check_solvable(loss, y, offsets, system.intercept)
     size = float(system.kernel.abs().sum(dim=1).max())
-    found = RidgeModels.empty(torch.empty_like(system.kernel), y)
-    terms, remaining = found.terms, 0.0
+    terms, remaining = RoundingTerms(*y.new_zeros(5, n)), 0.0
+    residuals = torch.zeros_like(y)
+    columns, intercepts = torch.empty_like(system.kernel), torch.empty_like(own.values)
     for ridge in own.values.unique().tolist():
         given = (system.kernel, y[:, None], offsets[:, None], ridge, system.intercept, loss, size)
         problem, which = ConvexProblem(*given), (own.values == ridge).nonzero()[:, 0]
         full = solve_full(problem, alone_steps)
-        found.ridges[which] = ridge
         if which[-1] == n:
             which = which[:-1]
-            found.full.copy_(full.dual[:, 0])
-            found.intercepts[-1] = full.intercepts[0]
-            found.training_residuals.copy_(y - loss.mean(full.values[:, 0]))
+            full_model, intercepts[-1] = full.dual[:, 0], full.intercepts[0]
+            training_residuals = y - loss.mean(full.values[:, 0])
         if not len(which):
             continue
         shared, roots = Shared.of(problem, full), (system.norms + ridge).sqrt()
@@ -360,19 +353,19 @@ def leave_one_out_newton(
             rows = which[part]
             models, keep = solve_without(problem, full, shared, rows, joint_steps)
             values = models.values[rows, torch.arange(len(rows), device=rows.device)]
-            found.columns[:, rows] = models.dual * keep  # exactly 0, not up to rounding
-            found.intercepts[rows] = models.intercepts
-            found.residuals[rows] = y[rows] - loss.mean(values)
+            columns[:, rows] = models.dual * keep  # exactly 0, not up to rounding
+            intercepts[rows] = models.intercepts
+            residuals[rows] = y[rows] - loss.mean(values)
             terms.load[rows] = roots @ models.dual.abs()
             residual, _ = problem.residual(models, keep)
             remaining = max(remaining, 2 * float((roots @ residual.abs()).max()) / ridge)
         terms.reach[which], terms.roots[which] = reach[which], roots[which]
     terms.own.copy_(terms.reach * terms.roots * terms.load)
-    return replace(found, unsolved=remaining, doubtful=own.doubtful)
+    known = (columns, full_model, intercepts, own.values, residuals, training_residuals)
+    return RidgeModels(*known, terms, own.doubtful, unsolved=remaining)
 
 
 def _check_solvable(loss: Loss, y: Tensor, offsets: Tensor, intercept: bool) -> None:
-    """Raise an error if there is no finite solution or no finite start."""
     if not torch.isfinite(loss.gradient(offsets, y)).all():
         raise ValueError(
             f"the {loss.name} loss overflows at the base's own predictions, which reach "

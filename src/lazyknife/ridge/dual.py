@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ..compute import PROCESSOR, Machine, blocks
-from .rounding import RoundingTerms, dual_terms, fold_terms
+from .rounding import RoundingTerms, fold_terms
 from .system import Indefinite, Open, Ridge, check_finite
 
 
@@ -40,9 +40,12 @@ class DualRidge(Ridge):
 
     @cached_property
     def terms(self) -> RoundingTerms:
-        border = (self.share, self.total * self.share)
-        load = self.dual.abs() @ self.roots
-        return dual_terms(self.spans, self.roots, load, self.left_out, self.diagonal, *border)
+        roots, spans, sizes = self.roots, self.spans, self.left_out.abs()
+        shares, sums = self.share.abs(), (self.total * self.share).abs()  # 0 without an intercept
+        weights, direct = spans / self.diagonal, 1 + 2 * sums * shares / self.diagonal
+        load = self.dual.abs() @ roots + 2 * (spans + shares * (sums @ roots)) * sizes
+        own = weights * load + direct * sizes
+        return RoundingTerms(weights / roots, roots, load, own, spans * weights + direct)
 
     @property
     def weight(self) -> float:
@@ -74,7 +77,6 @@ class DualRidge(Ridge):
         return half
 
     def at(self, coordinates: Tensor, norms: Tensor) -> Open:
-        """Two triangular solves."""
         half = torch.linalg.solve_triangular(self.lower, coordinates.T, upper=False)
         left_open = (norms + self.ridge - half.square().sum(dim=0)).clamp(min=self.ridge)  # ≥ λ
         if self.total:
@@ -109,14 +111,10 @@ class DualSystem:
         return self.kernel.diagonal().clone()
 
     def coordinates(self, rows: Tensor) -> Tensor:
-        """Copies of kernel rows, shape (rows, n)."""
         return self.kernel[rows]
 
     def solve(self, ridge: float, keep_factor: bool = False, in_place: bool = False) -> DualRidge:
-        """Solve at λ.
-
-        ``keep_factor`` keeps what new rows need; ``in_place`` overwrites the kernel.
-        """
+        """Solve; ``keep_factor`` keeps what new rows need, ``in_place`` overwrites the kernel."""
         roots = (self.norms + ridge).sqrt()
         lower, definite = self._cholesky(ridge, in_place)
         ones = torch.ones_like(self.targets)

@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 
 from ..compute import PROCESSOR, Machine, blocks, steps, track
-from .rounding import RoundingTerms, fold_terms, primal_terms, product_errors
-from .system import Indefinite, Open, Ridge, check_finite
+from .rounding import RoundingTerms, fold_terms, product_errors
+from .system import Indefinite, Open, Ridge, check_finite, joined
 
 TILE, GPU_TILE = 192, 2048  # columns at a time of products of which only one half is computed
 
@@ -83,10 +83,12 @@ class PrimalRidge(Ridge):
 
     @cached_property
     def terms(self) -> RoundingTerms:
-        _, leverages, spans, wide, _, summed = self.passed
-        lengths = (self.passed.norms + self.ridge).sqrt()
-        given = (self.normal.load, self.left_out, 1 - leverages, summed)
-        return primal_terms(spans, wide, lengths, *given)
+        _, leverages, spans, wide, norms, summed = self.passed
+        roots, sizes, open_part = (norms + self.ridge).sqrt(), self.left_out.abs(), 1 - leverages
+        load, size = self.normal.load + spans * sizes, open_part.abs()
+        own = 2 * spans / open_part * load + product_errors(spans) / size * sizes + summed / size
+        reach = torch.maximum(spans, wide) / (open_part * roots)
+        return RoundingTerms(reach, roots, load, own, product_errors(wide) / size)
 
     @property
     def strain(self) -> float:
@@ -129,7 +131,7 @@ class PrimalRidge(Ridge):
         if self.stored:
             return self.rows.T[: self.width]
         columns, residuals = torch.empty_like(self.rows[:, : self.width]), self.left_out
-        for part in row_blocks(self.rows, self.machine):
+        for part in _row_blocks(self.rows, self.machine):
             moves = self.normal.moves(self.rows[part])[1][: self.width]
             columns[part] = (self.coefficients[:, None] - moves * residuals[part]).T
         return columns.T
@@ -171,14 +173,13 @@ class PrimalSystem:
         return norms
 
     def coordinates(self, rows: Tensor) -> Tensor:
-        """Copies of feature rows, shape (rows, q)."""
         return self.rows[rows, : self.width]
 
     def solve(self, ridge: float, keep_factor: bool = False, in_place: bool = False) -> PrimalRidge:
         """Factor G and pass over all rows once; ``in_place`` stores the models in their memory."""
         rows, normal = self.rows, self.normal(ridge)
         share = torch.zeros_like(self.targets)
-        parts, found = list(row_blocks(rows, self.machine)), list[Passed]()
+        parts, found = list(_row_blocks(rows, self.machine)), list[Passed]()
         for part in track(parts, "leaving out", len(parts), self.progress and len(parts) > 1):
             passed, moves = normal.over(rows[part], self.centred[part])
             share[part] = moves[self.width :].sum(dim=0)
@@ -186,14 +187,13 @@ class PrimalSystem:
             if in_place:
                 residuals = passed.errors / (1 - passed.leverages)
                 rows[part] = (normal.weights[:, None] - moves.mul_(residuals)).T
-        every = Passed(*map(torch.cat, zip(*found, strict=True)))
+        every = joined(found)
         intercept = self.mean + normal.weights[self.width :].sum()
         errors, open_part = every.errors / ridge, (1 - every.leverages) / ridge
         own = (normal, every, rows, self.width, self.machine, in_place)
         return PrimalRidge(ridge, errors, open_part, intercept, share, *own)
 
     def again(self, solved: Ridge, targets: Tensor) -> PrimalRidge:
-        """The solution for other targets."""
         return PrimalSystem(self.rows, targets, self.intercept, self.machine).solve(solved.ridge)
 
     def normal(self, ridge: float, out: Tensor | None = None) -> Normal:
@@ -225,8 +225,7 @@ class PrimalSystem:
         return (rows[part] for part in blocks(len(rows), each, self.machine.block))
 
 
-def row_blocks(rows: Tensor, machine: Machine) -> Iterator[slice]:
-    """Blocks of rows whose temporaries stay within the budget."""
+def _row_blocks(rows: Tensor, machine: Machine) -> Iterator[slice]:
     return blocks(len(rows), 3 * machine.item * rows.shape[1], machine.block)
 
 

@@ -23,6 +23,13 @@ from .widths import Scales
 MODELS_AT_ONCE = 100
 # Moved networks may respond to an error of the moves more steeply than at θ0.
 CURVED = 10.0
+# Where left-out predictions are farther from the linearised ones than those are from y.
+TOO_FAR = (
+    "the moved networks are far from the linearised ones that the ridge fitted (left-out "
+    "predictions differ by {gap:.3g}, the linearised errors are {error:.3g}), so the intervals are "
+    "valid but wide. Use readout='tangent', divide y by a fixed unit so that its spread is of "
+    "order one, or use a larger ridge"
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -41,7 +48,7 @@ class LinearModels:
         return f"<{len(self.residuals)} leave-one-out models>"
 
     def evaluated(self, X: Tensor, y: Tensor) -> Self:
-        """The same with this readout's own residuals of the training rows, on the machine."""
+        """The same with this readout's own residuals of the training rows."""
         return self
 
     @property
@@ -139,7 +146,10 @@ class MovedNetworks(LinearModels):
         else:
             left_out = self.scaled(X).each.diagonal()
         residuals, training = y[:n] - left_out, (y - self.point(X))[:n]
-        _warn_if_far(residuals, self.residuals)
+        gap = float((residuals - self.residuals).square().mean().sqrt())
+        error = float(self.residuals.square().mean().sqrt())
+        if not gap <= error:
+            warn(TOO_FAR.format(gap=gap, error=error))
         models = replace(models, residuals=residuals, training_residuals=training)
         return replace(self, models=models, rounding=self.rounding.times(CURVED))
 
@@ -152,7 +162,6 @@ class MovedNetworks(LinearModels):
         return max(1, machine.block // (each + self.basis.row_bytes))
 
     def point(self, X: Tensor, rows: Rows | None = None) -> Tensor:
-        """Predictions of the full model."""
         moves = self.basis.moves(self.models.full[:, None])
         moved = moved_outputs(self._tangent.module, moves, self.basis.tangent.machine.put(X))
         return self.loss.mean(moved[0] + self.models.intercepts[-1])
@@ -182,19 +191,6 @@ class MovedNetworks(LinearModels):
         for block in blocks(self.models.columns.shape[1], each, tangent.machine.block):
             for part in steps(block.stop - block.start, MODELS_AT_ONCE):
                 yield slice(block.start + part.start, block.start + part.stop)
-
-
-def _warn_if_far(moved: Tensor, linearised: Tensor) -> None:
-    """Warn if left-out predictions are farther from the linearised ones than those are from y."""
-    gap = float((moved - linearised).square().mean().sqrt())
-    error = float(linearised.square().mean().sqrt())
-    if not gap <= error:
-        warn(
-            "the moved networks are far from the linearised ones that the ridge fitted (left-out "
-            f"predictions differ by {gap:.3g}, the linearised errors are {error:.3g}), so the "
-            "intervals are valid but wide. Use readout='tangent', divide y by a fixed unit so that "
-            "its spread is of order one, or use a larger ridge",
-        )
 
 
 READOUTS: dict[str, type[LinearModels]] = {"network": MovedNetworks, "tangent": LinearModels}

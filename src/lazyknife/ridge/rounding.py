@@ -31,7 +31,7 @@ Those of models of many rows are derived in streamed.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -68,48 +68,8 @@ class RoundingTerms(NamedTuple):
     own: Tensor  # (u_j/d_j)·load_j: γ times it bounds the error of e_j
     strain: Tensor  # u_j²/d_j: γ times it bounds the relative error of d_j
 
-    @classmethod
-    def joined(cls, parts: Sequence[RoundingTerms]) -> RoundingTerms:
-        """Concatenate several sets of rows."""
-        return cls(*map(torch.cat, zip(*parts, strict=True)))
-
     def some(self, rows: slice | Tensor) -> RoundingTerms:
-        """Those of some rows."""
         return RoundingTerms(*(field[rows] for field in self))
-
-
-def dual_terms(
-    spans: Tensor,
-    roots: Tensor,
-    total: Tensor,
-    residuals: Tensor,
-    diagonal: Tensor,
-    share: Tensor,
-    row_sums: Tensor,
-) -> RoundingTerms:
-    """From u, √g, v, e and d, and from the share and G⁻¹1 of an intercept, 0 without one."""
-    sizes, shares, sums = residuals.abs(), share.abs(), row_sums.abs()
-    weights, direct = spans / diagonal, 1 + 2 * sums * shares / diagonal
-    load = total + 2 * (spans + shares * (sums @ roots)) * sizes
-    own = weights * load + direct * sizes
-    return RoundingTerms(weights / roots, roots, load, own, spans * weights + direct)
-
-
-def primal_terms(
-    spans: Tensor,
-    wide: Tensor,
-    roots: Tensor,
-    total: Tensor,
-    residuals: Tensor,
-    open_part: Tensor,
-    summed: Tensor,
-) -> RoundingTerms:
-    """From u and what it may be, √(‖φ‖² + λ), |w|ᵀ√diag G + ‖r‖, e, 1 − h and |φ|ᵀ|w| + |r|."""
-    sizes, size = residuals.abs(), open_part.abs()
-    load = total + spans * sizes
-    own = 2 * spans / open_part * load + product_errors(spans) / size * sizes + summed / size
-    reach = torch.maximum(spans, wide) / (open_part * roots)
-    return RoundingTerms(reach, roots, load, own, product_errors(wide) / size)
 
 
 def fold_terms(
@@ -118,16 +78,6 @@ def fold_terms(
     """From |weights|√g of the rows left out, what it may be at new rows, √g, the load, and d."""
     strain = spans.square() * share + 2 * spans
     return RoundingTerms(farthest / roots, roots, load.expand(len(roots)), spans * load, strain)
-
-
-def refitted_fold_terms(
-    spans: Tensor, wide: Tensor, roots: Tensor, total: Tensor, leverages: Tensor, summed: Tensor
-) -> RoundingTerms:
-    """As ``primal_terms``, for rows that the equations never saw."""
-    farthest = torch.maximum(spans, wide)
-    strain = product_errors(farthest) / (1 + leverages)
-    own = 2 * spans * total + summed
-    return RoundingTerms(farthest / roots, roots, total.expand(len(roots)), own, strain)
 
 
 def product_errors(spans: Tensor) -> Tensor:
@@ -157,7 +107,6 @@ class RoundingBounds:
         return torch.isinf(self.own)
 
     def times(self, factor: float) -> RoundingBounds:
-        """The same, multiplied by a factor."""
         slope, constant = factor * self.slope, factor * self.constant
         return replace(self, slope=slope, constant=constant, own=factor * self.own)
 
@@ -205,8 +154,12 @@ class SavedRows:
     @classmethod
     def of(cls, problem: Problem) -> SavedRows:
         """Copy them before the equations are solved in place."""
-        every = problem.dual and (problem.own is not None or problem.widths.needs_factors)
-        rows = _checked_rows(problem.X[: problem.models], problem.basis.size, every)
+        count, device = problem.models, problem.X.device
+        if not (problem.dual and (problem.own is not None or problem.widths.needs_factors)):
+            count = min(count, max(CHECKED_ROWS, problem.basis.size // CHECKED_SHARE))
+        # Evenly spread, or all of them.
+        places = torch.linspace(0, problem.models - 1, count, device=device, dtype=torch.float64)
+        rows = places.long()
         few = rows[:FEW_ROWS]
         return cls(rows, problem.outputs[few], problem.system.coordinates(few))
 
@@ -282,9 +235,3 @@ def equation_error(problem: Problem, solved: RidgeModels, rows: Tensor, found: R
 def largest(*numbers: Tensor) -> float:
     """Return the largest absolute value."""
     return max(float(part.abs().max()) for part in numbers)
-
-
-def _checked_rows(X: Tensor, size: int, every: bool) -> Tensor:
-    """Evenly spread rows: all of them, or as many as cost little next to ``size`` coordinates."""
-    count = len(X) if every else min(len(X), max(CHECKED_ROWS, size // CHECKED_SHARE))
-    return torch.linspace(0, len(X) - 1, count, device=X.device, dtype=torch.float64).long()

@@ -36,6 +36,9 @@ from .system import Indefinite
 # Rows that are summed at a time, at most; where memory is short, or partitions are small, fewer,
 # but rarely less than the second number. Errors grow with the roots of both numbers.
 BLOCK_ROWS, SMALL_BLOCK = 1024, 256
+SAFETY = 4.0
+EPSILON = SAFETY * torch.finfo(torch.float64).eps
+RARE = 1 / 16  # 1 − h_j of rows with a large leverage
 
 
 @dataclass(frozen=True)
@@ -53,13 +56,7 @@ class Sums:
 
     @classmethod
     def of(cls, rows: Tensor, targets: Tensor) -> Sums:
-        """Sums of one block."""
         return cls(rows.T @ rows, targets @ rows, targets @ targets, len(rows))
-
-
-SAFETY = 4.0
-EPSILON = SAFETY * torch.finfo(torch.float64).eps
-RARE = 1 / 16  # 1 − h_j of rows with a large leverage
 
 
 class StreamedBounds(NamedTuple):
@@ -94,7 +91,6 @@ class Extremes(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence[Extremes]) -> Extremes:
-        """Those of all rows."""
         loads, known, least = zip(*parts, strict=True)
         return cls(max(loads), max(known), min(least))
 
@@ -106,11 +102,6 @@ class Left(NamedTuple):
     training_residuals: Tensor  # r − φᵀw
     leverages: Tensor  # h
     norms: Tensor  # ‖φ‖²
-
-    @classmethod
-    def joined(cls, parts: Sequence[Left]) -> Left:
-        """All rows."""
-        return cls(*(torch.cat(field) for field in zip(*parts, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -156,11 +147,11 @@ class StreamedRidge:
 
         ``outside``: they are no part of them, and have the leverages of a ridge with each.
         """
-        leverages = self.half(rows).square().sum(dim=0)
+        leverages, norms = self.half(rows).square().sum(dim=0), rows.square().sum(dim=1)
         errors = targets - rows @ self.step
         if outside:
-            return Left(errors, errors, leverages / (1 + leverages), rows.square().sum(dim=1))
-        return Left(errors / (1 - leverages), errors, leverages, rows.square().sum(dim=1))
+            return Left(errors, errors, leverages / (1 + leverages), norms)
+        return Left(errors / (1 - leverages), errors, leverages, norms)
 
     def bounds(
         self, left: Left, feature_error: float, size: float, extremes: Extremes | None = None

@@ -17,8 +17,9 @@ The dual form (dual.py) works on the kernel, the primal form (primal.py) on feat
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -35,6 +36,14 @@ class Indefinite(ValueError):
             "outweighs the ridge. Use a larger ridge, or scale the features (scaling='symlog', or "
             "'standardize' with X_pool)"
         )
+
+
+Fields = TypeVar("Fields", bound=tuple[Tensor, ...])
+
+
+def joined(parts: Sequence[Fields], dim: int = 0) -> Fields:
+    """Concatenate records of tensors along an axis."""
+    return type(parts[0])(*(torch.cat(field, dim) for field in zip(*parts, strict=True)))
 
 
 def check_finite(matrix: Tensor) -> Tensor:
@@ -65,7 +74,18 @@ class Open(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Ridge(ABC):
-    """The ridge at one λ, solved."""
+    """The ridge at one λ, solved.
+
+    ``coefficients`` are the full model in the coordinates of the basis, shape (q,), and ``terms``
+    say how sensitive the models without each row are to rounding; γ·``weight``·√strain bounds the
+    error of c_i in units of √d_i. ``inverse_rows`` copies rows of A, (rows, n), and ``steps`` gives
+    the change of the full model per unit of each of these rows' targets, (q, rows). ``at`` gives b
+    and s of new rows from z(x), (m, q), and k(x, x), (m,); ``factor`` keeps what it needs alone.
+
+    ``fold_terms`` is the sensitivity, at these rows S, of the model without them. It differs from
+    the full one by ``moved``, (q,), and the other rows enter its predictions of S with the weights
+    (A_SS)⁻¹A_S·, in the coordinates of the basis, (rows, q).
+    """
 
     ridge: float  # λ
     dual: Tensor  # c, shape (n,)
@@ -74,19 +94,33 @@ class Ridge(ABC):
     share: Tensor  # v, the change of β per unit of each row's target, shape (n,)
 
     @property
+    @abstractmethod
+    def coefficients(self) -> Tensor: ...
+    @property
+    @abstractmethod
+    def terms(self) -> RoundingTerms: ...
+    @property
+    @abstractmethod
+    def weight(self) -> float: ...
+    @abstractmethod
+    def inverse_rows(self, rows: Tensor) -> Tensor: ...
+    @abstractmethod
+    def steps(self, rows: Tensor) -> Tensor: ...
+    @abstractmethod
+    def fold_terms(self, rows: Tensor, weights: Tensor, moved: Tensor) -> RoundingTerms: ...
+    @abstractmethod
+    def at(self, coordinates: Tensor, norms: Tensor) -> Open: ...
+    @abstractmethod
+    def factor(self) -> Self: ...
+
+    @abstractmethod
+    def _columns(self) -> Tensor:
+        """The models without each row, shape (q, n), in the memory of this solution if possible."""
+
+    @property
     def left_out(self) -> Tensor:
         """The residuals e = c/d, shape (n,)."""
         return self.dual / self.diagonal
-
-    @property
-    @abstractmethod
-    def coefficients(self) -> Tensor:
-        """The full model in the coordinates of the basis, shape (q,)."""
-
-    @property
-    @abstractmethod
-    def terms(self) -> RoundingTerms:
-        """How sensitive the models without each row are to rounding."""
 
     @property
     def strain(self) -> float:
@@ -97,39 +131,6 @@ class Ridge(ABC):
     def loose(self) -> float:
         """γ times it bounds the relative error of s at rows like the training rows."""
         return self.strain
-
-    @property
-    @abstractmethod
-    def weight(self) -> float:
-        """γ·weight·√strain bounds the error of c_i in units of √d_i."""
-
-    @abstractmethod
-    def inverse_rows(self, rows: Tensor) -> Tensor:
-        """Copies of rows of A, shape (rows, n)."""
-
-    @abstractmethod
-    def steps(self, rows: Tensor) -> Tensor:
-        """Change of the full model per unit of each of these rows' targets, shape (q, rows)."""
-
-    @abstractmethod
-    def fold_terms(self, rows: Tensor, weights: Tensor, moved: Tensor) -> RoundingTerms:
-        """Sensitivity, at these rows S, of the model without them.
-
-        It differs from the full one by ``moved``, (q,), and the other rows enter its predictions of
-        S with the weights (A_SS)⁻¹A_S·, in the coordinates of the basis, shape (rows, q).
-        """
-
-    @abstractmethod
-    def at(self, coordinates: Tensor, norms: Tensor) -> Open:
-        """Weights b and s of new rows, from z(x), shape (m, q), and k(x, x), shape (m,)."""
-
-    @abstractmethod
-    def factor(self) -> Self:
-        """The same with what ``at`` needs alone."""
-
-    @abstractmethod
-    def _columns(self) -> Tensor:
-        """The models without each row, shape (q, n), in the memory of this solution if possible."""
 
     def models(self) -> RidgeModels:
         """The models without each row; what new rows need aside, they overwrite the solution."""
@@ -167,21 +168,6 @@ class RidgeModels:
     # this many √k(x, x).
     unsolved: float = 0.0
     factors: tuple[Ridge, ...] = ()  # the solution at each λ, ready for new rows, for widths
-
-    @classmethod
-    def empty(cls, columns: Tensor, like: Tensor) -> RidgeModels:
-        """Memory for the models without each of n rows; ``like`` has shape (n,)."""
-        zeros = like.new_zeros(6, len(like))
-        return cls(
-            columns=columns,
-            full=like.new_zeros(len(columns)),
-            intercepts=like.new_zeros(len(like) + 1),
-            ridges=like.new_zeros(len(like) + 1),
-            residuals=torch.zeros_like(like),
-            training_residuals=torch.zeros_like(like),
-            terms=RoundingTerms(*zeros[:5]),
-            doubtful=zeros[5],
-        )
 
     @property
     def row_ridges(self) -> Tensor:

@@ -10,8 +10,9 @@ A kind of widths is an entry of ``WIDTHS``.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -22,21 +23,18 @@ from .system import Ridge, RidgeModels
 
 
 class Scales(Protocol):
-    """σ of every leave-one-out model."""
+    """σ of every leave-one-out model.
+
+    ``own`` are σ_{−j}(X_j), shape (n,), and ``own_error`` bounds on their relative errors by
+    rounding, a single one or shape (n,). ``at`` gives σ_{−j}(x), shape (m, n), from coordinates
+    (m, q) and k(x, x), shape (m,), and bounds, shape (m,), on the relative errors of a row's σ.
+    """
 
     @property
-    def own(self) -> Tensor:
-        """σ_{−j}(X_j), shape (n,)."""
-
+    def own(self) -> Tensor: ...
     @property
-    def own_error(self) -> Tensor:
-        """Bounds on the relative errors of ``own`` by rounding, a single one or shape (n,)."""
-
-    def at(self, rows: Tensor, norms: Tensor) -> tuple[Tensor, Tensor]:
-        """σ_{−j}(x), shape (m, n), from coordinates (m, q) and k(x, x), shape (m,).
-
-        Also bounds, shape (m,), on the relative errors of a row's σ by rounding.
-        """
+    def own_error(self) -> Tensor: ...
+    def at(self, rows: Tensor, norms: Tensor) -> tuple[Tensor, Tensor]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +59,6 @@ class LeverageScales:
         return self.ridges.new_tensor(self.gamma * max(f.strain for f in self.factors) / 2)
 
     def at(self, rows: Tensor, norms: Tensor) -> tuple[Tensor, Tensor]:
-        """One factor after another."""
         sigma, error = rows.new_empty(len(rows), len(self.ridges)), torch.zeros_like(norms)
         for factor in self.factors:
             models = torch.nonzero(self.ridges == factor.ridge)[:, 0]
@@ -82,57 +79,47 @@ class LeverageAgain(LeverageScales):
 
     @classmethod
     def of(cls, scales: LeverageScales, tangent: Linear, X: Tensor) -> LeverageAgain:
-        """Drop the factors."""
         dual = (factor for factor in scales.factors if isinstance(factor, DualRidge))
         factors = tuple(replace(factor, lower=factor.lower.new_empty(0)) for factor in dual)
         return cls(factors, scales.ridges, scales.gamma, tangent, X)
 
     def at(self, rows: Tensor, norms: Tensor) -> tuple[Tensor, Tensor]:
-        """Factor the kernel once more, at every λ."""
         kernel = self.tangent.gram(self.tangent.features(self.X))
         system = DualSystem(kernel, self.ridges, False, self.tangent.machine)
         factors = tuple(system.factored(f) for f in self.factors if isinstance(f, DualRidge))
         return LeverageScales(factors, self.ridges, self.gamma).at(rows, norms)
 
 
+@dataclass(frozen=True)
 class Widths:
-    """A kind of widths, or constant ones: σ = 1."""
+    """A kind of widths.
 
-    needs_factors: ClassVar[bool] = False  # whether it needs the solved equations at new rows
-    needs_candidates: ClassVar[bool] = False  # whether models must choose among candidates
-    any_loss: ClassVar[bool] = True  # or only the squared one
-    fewest_rows: ClassVar[int] = 2
-    # Matrices of the kernel's size that it needs besides the models, with one λ and with many.
-    matrices: ClassVar[tuple[int, int]] = (0, 0)
+    ``scales`` returns σ of all leave-one-out models, from them and the relative error of kernels,
+    by the solved equations of a squared loss; None: σ = 1.
+    """
 
-    def scales(self, models: RidgeModels, gamma: float) -> Scales | None:
-        """Return σ of all leave-one-out models; None where it is 1.
+    scales: Callable[[RidgeModels, float], Scales] | None = None
+    needs_candidates: bool = False  # whether models must choose among candidates
+    fewest_rows: int = 2
 
-        ``gamma`` is the relative error of kernels.
-        """
-        return None
+    @property
+    def needs_factors(self) -> bool:
+        """Whether it needs the solved equations at new rows."""
+        return self.scales is not None
 
-
-class Leverage(Widths):
-    """σ from the distance to the data."""
-
-    needs_factors = True
-    any_loss = False
-    matrices = (3, 4)  # the models share few λ, each with a factor of its own
-
-    def scales(self, models: RidgeModels, gamma: float) -> LeverageScales:
-        return LeverageScales(models.factors, models.ridges[:-1], gamma)
+    @property
+    def matrices(self) -> int:
+        """Matrices of the kernel's size that it needs besides the models."""
+        return 3 if self.needs_factors else 0
 
 
-class Auto(Leverage):
-    """σ from the distance to the data, times a factor that models choose (choosing/shape.py)."""
-
-    needs_candidates = True
-    fewest_rows = 4
+def leverage(models: RidgeModels, gamma: float) -> LeverageScales:
+    """σ from the distance to the data; choosing/shape.py multiplies it by what models choose."""
+    return LeverageScales(models.factors, models.ridges[:-1], gamma)
 
 
-WIDTHS: dict[str, Widths] = {
+WIDTHS = {
     "constant": Widths(),
-    "leverage": Leverage(),
-    "auto": Auto(),
+    "leverage": Widths(leverage),
+    "auto": Widths(leverage, needs_candidates=True, fewest_rows=4),
 }

@@ -3,11 +3,18 @@
 # mypy: implicit-reexport
 # ruff: noqa: F401
 
-from .basis import Basis, Dual, Exact, FeatureMap, Linear, Primal, Rows
-from .landmarks import Landmarks
-from .selection import Selection, check_selection, selected
-from .sketch import Sketch
-from .tangent import PROBE, Features, Tangent, linearise, make_tangent, moved_outputs
+from .basis import Basis, Dual, Exact, FeatureMap, Landmarks, Linear, Primal, Rows, Sketch
+from .tangent import (
+    PROBE,
+    Features,
+    Selection,
+    Tangent,
+    check_selection,
+    linearise,
+    make_tangent,
+    moved_outputs,
+    selected,
+)
 from .wide import WideTangent
 
 FEATURES: dict[str, type[FeatureMap]] = {"exact": Exact, "sketch": Sketch}

@@ -2,6 +2,18 @@
 
 A feature map chooses them. Dual: the kernel row of x with the n training rows. Primal: the tangent
 features of x themselves, or a projection of them.
+
+Sketch: each dimension is uᵀ M v for every parameter matrix M of a Jacobian row, with random signs u
+and v of its own, summed over the parameters and divided by √dimension. Inner products keep their
+expectation: the mean of (uᵀ M v)(uᵀ M' v) is ⟨M, M'⟩. The signs come from a seed and do not depend
+on data, so the projected features are fixed functions of a row, like the exact ones, and every
+guarantee holds.
+
+Landmarks: with Z the landmarks, k(Z, Z) = UΛUᵀ and φ(x) = Λ^(−1/2)Uᵀk(Z, x), the products
+φ(x)ᵀφ(x') are the part of the kernel k that the landmarks see (Nyström). The landmarks must be rows
+that no model leaves out, so that φ is a fixed function of a row. In these coordinates sums of φφᵀ
+over rows are nearly diagonal, from large entries to small ones, which keeps the effect of rounding
+small.
 """
 
 from __future__ import annotations
@@ -13,11 +25,20 @@ from typing import ClassVar, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from ..compute import Machine, blocks
+from ..compute import Machine, blocks, total_memory
+from ..data.checks import check_positive_int
 from ..settings import Settings
-from .parts import Moves, Signs
+from .parts import Moves, Signs, draw_signs
 from .tangent import Features, Tangent
+from .trees import Trees
 from .wide import WideTangent
+
+MOST = 4096  # dimensions of a sketch whose number is not given
+SHARE = 4  # rows for each dimension, and the part of the memory that matrices may take
+BYTES = 2 * 8  # for each row and dimension: features and models
+# Smallest λ over the mean of k(z, z) that is kept: landmarks hardly differ in other directions,
+# which would amplify rounding.
+SMALLEST = 1e-8
 
 
 class Rows(NamedTuple):
@@ -108,6 +129,44 @@ class Primal:
         return {name: cut.reshape(-1, *shape) for (name, shape), cut in pairs}
 
 
+@dataclass(frozen=True)
+class Landmarks:
+    """z(x) = φ(x): how a row resembles each of d landmarks."""
+
+    tangent: WideTangent  # the kernel
+    points: Features  # the landmarks
+    whiten: Tensor  # UΛ^(−1/2), shape (d, q)
+    trees: Trees | None = None  # the sum of which is one more feature, the last
+
+    @classmethod
+    def of(cls, tangent: WideTangent, Z: Tensor) -> Landmarks:
+        points = tangent.features(Z)
+        values, vectors = torch.linalg.eigh(tangent.gram(points))
+        kept = values > SMALLEST * values.mean()
+        whiten = (vectors[:, kept] * values[kept].rsqrt()).flip(1).contiguous()
+        return cls(tangent, points, whiten)
+
+    @property
+    def size(self) -> int:
+        return self.whiten.shape[1] + (self.trees is not None)
+
+    @property
+    def row_bytes(self) -> int:
+        tangent = self.tangent
+        numbers = len(self.whiten) + 2 * self.size
+        return tangent.work_bytes + tangent.row_bytes + tangent.machine.item * numbers
+
+    def at(self, X: Tensor, grown: Tensor | None = None) -> Rows:
+        """Features of rows; ``grown``: what the last one is, where that is a number."""
+        new = self.tangent.features(X)
+        rows = self.tangent.kernel(new, self.points) @ self.whiten
+        if self.trees is not None:
+            last = self.trees(new.X)
+            own = torch.full_like(last, torch.nan) if grown is None else grown.to(last)
+            rows = torch.cat([rows, torch.where(own.isnan(), last, own)[:, None]], dim=1)
+        return Rows(new.outputs, rows, rows.square().sum(dim=1))
+
+
 class FeatureMap(Settings, ABC):
     """A choice of coordinates for the lazy step."""
 
@@ -140,3 +199,43 @@ class Exact(FeatureMap):
         if isinstance(tangent, Tangent) and tangent.size < len(X) and not kernel:
             return Primal(tangent, tangent.size)
         return Dual(tangent, tangent.features(X))
+
+
+@dataclass(frozen=True)
+class Sketch(FeatureMap):
+    """Tangent features projected at random to fewer dimensions, for large numbers of rows.
+
+    Parameters
+    ----------
+    dimension
+        Number of features after the projection. A larger number costs more and is closer to the
+        exact features. A sketch saves time and memory if there are many times as many rows. None
+        takes the largest power of 2 that is at most 4,096 and a quarter of the number of rows, and
+        with which the features and the models take at most a quarter of the machine's memory.
+
+    """
+
+    dimension: int | None = None
+
+    has_kernel = has_moves = False
+
+    def __post_init__(self) -> None:
+        if self.dimension is not None:
+            check_positive_int("dimension", self.dimension)
+
+    def for_rows(self, n: int, machine: Machine) -> Sketch:
+        if self.dimension is not None:
+            return self
+        room = total_memory(machine.device) // SHARE // (BYTES * n) - 1
+        most = max(1, min(MOST, n // SHARE, room))
+        return Sketch(1 << (most.bit_length() - 1))
+
+    def size(self, parameters: int) -> int:
+        assert self.dimension is not None, "chosen by for_rows"
+        return self.dimension
+
+    def basis(self, tangent: Linear, X: Tensor, seed: int, kernel: bool = False) -> Primal:
+        assert isinstance(tangent, Tangent), "checked with the settings"
+        assert not kernel, "a sketch has no kernel of all rows"
+        parts, dimension = tangent.make(X[:1])[1], self.size(tangent.size)
+        return Primal(tangent, dimension, draw_signs(dimension, parts, seed, tangent.machine))

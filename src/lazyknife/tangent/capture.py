@@ -45,16 +45,12 @@ LAYERS: dict[type[nn.Module], Callable[[Any, Tensor, Tensor, Names], Part]] = {
 
 
 class _Call(NamedTuple):
-    """One call of a layer: its input, its result, and whether these are still what they were."""
+    """One call of a layer."""
 
     layer: nn.Module
     x: Tensor
     result: Tensor
-    versions: tuple[int, int]  # they rise when a tensor is modified in place
-
-    @property
-    def is_intact(self) -> bool:
-        return (self.x._version, self.result._version) == self.versions
+    versions: tuple[int, int]  # of both, which rise when a tensor is modified in place
 
 
 def _recorded(module: nn.Module, layers: Collection[str], X: Tensor) -> tuple[Tensor, list[_Call]]:
@@ -111,7 +107,8 @@ def capturable_layers(module: nn.Module, probe: Tensor) -> tuple[str, ...]:
     for call in calls:
         names = {name for name, _ in call.layer.named_parameters(recurse=False)}
         by_row = len(call.x) == len(probe) and call.x.dim() >= 2
-        if not (by_row and call.is_intact and names <= {"weight", "bias"}):
+        intact = (call.x._version, call.result._version) == call.versions
+        if not (by_row and intact and names <= {"weight", "bias"}):
             refused |= {id(p) for p in call.layer.parameters(False)}
     return tuple(
         name

@@ -91,7 +91,6 @@ class Factors(Part, Protocol):
         return self.joined([other], dim=1)
 
     def _each(self) -> list[tuple[Tensor, Tensor]]:
-        """Signals and inputs of each place."""
         return list(zip(self.signals.unbind(1), self.inputs.unbind(1), strict=True))
 
 
@@ -242,7 +241,6 @@ def _inner(left: Tensor, right: Tensor) -> Tensor:
 
 
 def _summed(values: Tensor) -> Tensor:
-    """Sum over the places, axis 1."""
     return values[:, 0] if values.shape[1] == 1 else values.sum(dim=1)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,10 +24,14 @@ from ..networks import (
 )
 from .capture import capturable_layers, factored_parts
 from .parts import Explicit, Moves, Part, merge
-from .selection import Selection, selected
 
 PROBE = 2  # rows on which a network is looked at
 MIRRORED = 128  # rows at a time: tiles that stay in a processor's caches
+# A name below, patterns of parameter names such as ["head.*"], or a function of name and parameter.
+Selection = str | Sequence[str] | Callable[[str, nn.Parameter], bool]
+
+
+SELECTIONS = ("all", "last")  # the last: the parameters of the module that has the last one
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,6 @@ class Tangent:
 
     @property
     def moved(self) -> dict[str, nn.Parameter]:
-        """The parameters that move."""
         return {name: p for name, p in self.module.named_parameters() if p.requires_grad}
 
     @property
@@ -107,9 +112,8 @@ class Tangent:
         """Jᵀ C: for each of the b columns of C (n, b) a move of every parameter, (b, *shape)."""
         total: Moves = {}
         for rows, parts in self.blocks(features):
-            for part in parts:
-                for name, move in part.pull(coefficients[rows]).items():
-                    total[name] = total[name] + move if name in total else move
+            for name, move in (each for p in parts for each in p.pull(coefficients[rows]).items()):
+                total[name] = total[name] + move if name in total else move
         return total
 
     def blocks(self, features: Features) -> Iterator[tuple[slice, Sequence[Part]]]:
@@ -208,3 +212,58 @@ def moved_outputs(
         return ensemble_outputs(module, weights, X)
     with torch.no_grad():
         return stacked_outputs(module, weights, X.unsqueeze(1), own_rows=True)[:, 0]
+
+
+# Which parameters move.
+
+
+def check_selection(selection: Any) -> None:
+    """Refuse what cannot select parameters."""
+    listed = isinstance(selection, list | tuple) and len(selection) > 0
+    patterns = listed and all(isinstance(pattern, str) for pattern in selection)
+    if callable(selection) or patterns or (isinstance(selection, str) and selection in SELECTIONS):
+        return
+    example = selection if isinstance(selection, str) else "head.*"
+    raise (ValueError if isinstance(selection, str) else TypeError)(
+        f"parameters={selection!r}: give {', '.join(map(repr, SELECTIONS))}, a list of name "
+        f"patterns such as [{example!r}], or a function of name and parameter"
+    )
+
+
+def selected(module: nn.Module, selection: Selection) -> dict[str, nn.Parameter]:
+    """Return the parameters that are selected and not frozen, by name."""
+    check_selection(selection)
+    named = dict(module.named_parameters())
+    free = {name: p for name, p in named.items() if p.requires_grad}
+    moved = {name: free[name] for name in _chosen(named, selection) if name in free}
+    if not moved:
+        raise ValueError(
+            f"parameters={selection!r} selects none of the network's parameters that are not "
+            f"frozen: choose from {list(free)}"
+        )
+    return moved
+
+
+def _chosen(named: dict[str, nn.Parameter], selection: Selection) -> list[str]:
+    if isinstance(selection, str):
+        owners = [name.rpartition(".")[0] for name in named]
+        pairs = zip(named, owners, strict=True)
+        return [name for name, owner in pairs if selection == "all" or owner == owners[-1]]
+    if callable(selection):
+        chosen = []
+        for name, parameter in named.items():
+            try:
+                chosen += [name] if selection(name, parameter) else []
+            except Exception as error:
+                raise ValueError(
+                    f"parameters={selection!r} failed for {name!r}: {error}. Give a function of "
+                    "name and parameter that returns True or False"
+                ) from error
+        return chosen
+    unmatched = [p for p in selection if not any(fnmatchcase(name, p) for name in named)]
+    if unmatched:
+        raise ValueError(
+            f"parameters: no parameter of the network matches {unmatched}: choose from "
+            f"{list(named)}"
+        )
+    return [name for name in named if any(fnmatchcase(name, pattern) for pattern in selection)]

@@ -66,12 +66,10 @@ class Trees:
         return cls(tuple(used), tuple(cuts), tuple(left), machine.put(torch.from_numpy(values)))
 
     def __call__(self, X: Tensor) -> Tensor:
-        """Predictions for rows, shape (m,)."""
         parts = steps(len(X), max(1, ENTRIES // len(self.values)))
         return torch.cat([X.new_empty(0), *(self._at(X[part]) for part in parts)])
 
     def cuts_of(self, feature: int) -> Tensor:
-        """All cuts of a feature."""
         return dict(zip(self.features, self.cuts, strict=True)).get(feature, self.values[:0, 0])
 
     def _at(self, X: Tensor) -> Tensor:

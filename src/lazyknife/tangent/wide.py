@@ -19,24 +19,11 @@ POWER_TILES = 8  # sums of powers are one function of torch, for which larger ti
 
 @dataclass(frozen=True)
 class WideTangent:
-    """An infinitely wide network with a weight for each feature.
-
-    Attributes
-    ----------
-    network
-        Its kind.
-    weights
-        w_f, shape (features,); features of weight 0 are left out.
-    frame
-        Centres and scales of the features.
-    machine
-        Where kernels are computed.
-
-    """
+    """An infinitely wide network with a weight for each feature."""
 
     network: wide
-    weights: Tensor
-    frame: FeatureScale
+    weights: Tensor  # w_f, shape (features,); features of weight 0 are left out
+    frame: FeatureScale  # centres and scales of the features
     machine: Machine = PROCESSOR
 
     @property
