@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 import lazyknife as lk
 from lazyknife.choosing.target_scale import KINDS, ROWS, scales_of_y
 from lazyknife.data.own_scaling import Compression
+from lazyknife.intervals.chosen import OtherScale
 from lazyknife.networks import wide
 from reference import Array
 
@@ -28,6 +31,17 @@ def test_a_scale_is_odd_rises_and_has_the_slope_it_says(kind: str, y: float, uni
     step = 1e-5 * max(abs(y), unit)
     slope = (scale.forward(at + step) - scale.forward(at - step)) / (2 * step)
     np.testing.assert_allclose(np.exp(scale.log_slope(at)), slope, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kinds", [*itertools.product([None, *KINDS], repeat=2)])
+def test_infinite_ends_of_a_model_stay_infinite_on_every_scale(
+    kinds: tuple[str | None, ...],
+) -> None:
+    """NaN would rank above all other lower ends."""
+    own, full = (kind and Compression(kind, 2.0) for kind in kinds)
+    ends = torch.tensor([-np.inf]), torch.tensor([np.inf])
+    moved = OtherScale(own, full, ends[0])(*ends)
+    assert [float(end) for end in moved] == [-np.inf, np.inf]
 
 
 def by_hand(own: Array) -> dict[str, tuple[float, float]]:

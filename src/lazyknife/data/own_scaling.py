@@ -165,7 +165,10 @@ class Compression:
 
     def forward(self, y: Values) -> Values:
         v = y / self.unit
-        return np.arcsinh(v) if self.kind == "log" else v / (np.sqrt(np.abs(v) + 1) + 1)
+        if self.kind == "log":
+            return np.arcsinh(v)
+        with np.errstate(invalid="ignore"):  # ends of models that rounding leaves open are infinite
+            return np.where(np.isinf(v), v, v / (np.sqrt(np.abs(v) + 1) + 1))
 
     def inverse(self, z: Values) -> Values:
         return self.unit * (np.sinh(z) if self.kind == "log" else z * (np.abs(z) + 2))
