@@ -18,7 +18,8 @@ from ..ridge.readout import LinearModels
 from ..ridge.widths import Scales
 from ..tangent import Rows, WideTangent
 
-# Above the relative errors of a scale and back: neither changes a number by a larger factor.
+# Above the relative errors of a scale and back: apart from a centre, neither changes a number by a
+# larger factor.
 ULPS = 32 * torch.finfo(torch.float64).eps
 ARRAYS = 16  # of rows × models at a time
 
@@ -79,8 +80,7 @@ class OtherScale:
 
     def __call__(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
         """Ends on the scale of the full model, moved outwards by more than rounding changes."""
-        lower, upper = self.there(lower), self.there(upper)
-        return lower - ULPS * lower.abs(), upper + ULPS * upper.abs()
+        return _moved(lower, self.own, self.full, -ULPS), _moved(upper, self.own, self.full, ULPS)
 
     def there(self, z: Tensor) -> Tensor:
         """Values on the own scale, on that of the full model."""
@@ -95,13 +95,17 @@ class OtherScale:
         return self.there(self.targets) - self.there(self.targets - residuals)
 
 
-def _moved(z: Tensor, start: Compression | None, end: Compression | None) -> Tensor:
-    """From one scale of y to another."""
+def _moved(
+    z: Tensor, start: Compression | None, end: Compression | None, ulps: float = 0.0
+) -> Tensor:
+    """From one scale of y to another, and further by a part of the numbers that were rounded."""
     found = z.cpu().numpy()
     with np.errstate(over="ignore"):  # infinite
-        found = found if start is None else start.inverse(found)
+        if start is not None:
+            found = start.inverse(found)
+            found = found + ulps * (np.abs(found) + abs(start.center))
         found = found if end is None else end.forward(found)
-    return torch.from_numpy(found).to(z.device)
+    return torch.from_numpy(found + ulps * np.abs(found)).to(z.device)
 
 
 @dataclass(frozen=True, repr=False)
