@@ -150,10 +150,18 @@ class ChosenModels:
 
     @cached_property  # so that a single new row is answered sooner
     def scores(self) -> Tensor:
-        scores = self._joined([replace(read, side=self.side).scores for read in self._reads])
-        if self.factors is not None:
-            scores = rounded_up(scores / self.factors.own, self.factors.error)
-        return torch.where(self.doubtful, torch.inf, scores)
+        factors = self.factors
+        sides: tuple[Side, ...] = (self.side,) if self.side != "both" else ("lower", "upper")
+        found = list[Tensor]()
+        for side in sides if factors is not None else (self.side,):
+            scores = self._joined([replace(read, side=side).scores for read in self._reads])
+            if factors is not None:
+                c = -factors.shift if side == "lower" else factors.shift
+                scores = rounded_up(scores / factors.own, factors.error) - c
+                # c at the row itself and at a new one
+                scores = scores + 2 * factors.shift_error + ULPS * c.abs()
+            found.append(scores)
+        return torch.where(self.doubtful, torch.inf, torch.stack(found).amax(dim=0))
 
     @property
     def undetermined(self) -> int:
@@ -191,12 +199,15 @@ class ChosenModels:
                 torch.stack([value.expand(len(each)) for value in values]).amax(dim=0)
                 for values in zip(*((part.slack, part.stretch) for part in found), strict=True)
             )
+            lean = each.new_zeros(())
             if self.factors is not None:
                 scales = scales * self.factors.at(X, each)
                 stretch = stretch + self.factors.error + self.factors.steepness * slack
+                lean = self.factors.shift * scales
+                slack = slack + (stretch + ULPS) * lean.abs().amax(dim=1)
             elsewhere = [(g.members, g.elsewhere) for g in self.groups if g.elsewhere is not None]
             terms = (self.full.point(X, own[-1]), each, scales, stretch, slack)
-            return Predictions(*terms, elsewhere=elsewhere)
+            return Predictions(*terms, lean=lean, elsewhere=elsewhere)
 
     @property
     def _reads(self) -> list[LinearModels]:
