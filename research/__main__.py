@@ -76,9 +76,6 @@ def study(
     jobs: Annotated[
         int, typer.Option(help="Trials at a time, each on one thread; -1 takes all cores.")
     ] = -1,
-    scheduler: Annotated[
-        str | None, typer.Option(help="Address of a Dask scheduler, on whose workers trials run.")
-    ] = None,
     module: Annotated[
         Path | None,
         typer.Option(help="A Python file (.py) that defines a study of your own: see the docs."),
@@ -103,7 +100,7 @@ def study(
     chosen: dict[Study, Own] = {one: Own() for name in names or () for one in named(name)}
     if module is not None:
         chosen |= dict([load_study(module)])
-    options = {"trials": trials, "jobs": jobs, "scheduler": scheduler}
+    options = {"trials": trials, "jobs": jobs}
     failed = [text for one, own in chosen.items() for text in _run(one, own, output, options)]
     if failed:
         say_error(f"trials failed; the next run tries them again: {'; '.join(failed)}")
@@ -155,7 +152,7 @@ def verdicts(
     if keep:
         for name, suffix in product(COLLECTIONS["paper"], (".csv", ".svg")):
             copyfile(folder / f"{name}{suffix}", RESULTS / f"{name}{suffix}")
-        pages(["reproduction.md"], RESULTS)
+        pages(["reproduction.md"])
 
 
 @plainly
@@ -175,9 +172,7 @@ def renew(
 
 
 @plainly
-def experiment(
-    name: Name = None, docs: Annotated[Path, typer.Option(help="Folder to write to.")] = DOCS
-) -> None:
+def experiment(name: Name = None) -> None:
     """Run an experiment behind pages of docs/, and write its rows, figures and tables."""
     if name is None:
         for each, what in EXPERIMENTS.items():
@@ -185,7 +180,7 @@ def experiment(
         return
     if name not in EXPERIMENTS:
         raise ValueError(f"no experiment {name!r}: choose from {', '.join(EXPERIMENTS)}")
-    import_module(f"research.experiments.{name}").main(docs)
+    import_module(f"research.experiments.{name}").main(DOCS)
 
 
 @plainly
@@ -230,11 +225,10 @@ def _list_datasets() -> None:
 @plainly
 def pages(
     names: Annotated[list[str], typer.Argument(help="Pages in docs/: evidence.md", metavar="PAGE")],
-    results: Annotated[Path, typer.Option(help="Folder of the studies' rows.")] = RESULTS,
 ) -> None:
     """Fill the tables of studies on pages in docs/ from the rows of the studies."""
     for path in (DOCS / name for name in names):
-        write_whole(path, fill(path.read_text(encoding="utf-8"), results))
+        write_whole(path, fill(path.read_text(encoding="utf-8"), RESULTS))
         print_text(f"Filled {path}.")
 
 

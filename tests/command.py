@@ -34,12 +34,18 @@ def fail(*arguments, code=2):
 
 def predict(*options, train="train.csv", test="test.csv", output="out.csv", base=PUBLIC):
     """Arguments of the command; options that stand twice take their last value."""
-    return ("predict", train, test, "--target", "y", "--output", output, *base, *options)
+    target = () if "--target" in options else ("--target", "y")
+    return ("predict", train, test, *target, "--output", output, *base, *options)
 
 
 def intervals_of(*options, **files):
     printed = succeed(*predict(*options, **files))
     return pd.read_csv("out.csv"), printed
+
+
+def in_shell(text):
+    """A certificate's words as the command spells them."""
+    return text.replace("construction='full'", "--construction full")
 
 
 def check_self_contained(page):

@@ -1,7 +1,5 @@
 """Slow twins: what the library computes in closed form, here by explicit refits and sorting."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Sequence
@@ -70,17 +68,23 @@ def ridge_fit(J: Array, r: Array, ridge: float, intercept: bool) -> tuple[Array,
 
 @dataclass(frozen=True)
 class Refits:
-    """Row j < n: the model refitted without row j; row n: the model of all rows."""
+    """Models refitted without each set of rows; last, the model of all rows."""
 
-    moves: Array  # (n + 1, M)
-    intercepts: Array  # (n + 1,)
+    moves: Array  # (models, M)
+    intercepts: Array  # (models,)
 
 
-def refits(J: Array, r: Array, ridges: float | Sequence[float], intercept: bool) -> Refits:
-    """Fit n + 1 times, each time on the rows themselves."""
-    n = len(r)
-    each = np.broadcast_to(np.asarray(ridges, dtype=float), (n + 1,))
-    kept = [np.arange(n) != j for j in range(n + 1)]
+def refits(
+    J: Array,
+    r: Array,
+    ridges: float | Sequence[float],
+    intercept: bool,
+    left_out: Sequence[Array] | None = None,
+) -> Refits:
+    """Fit without each of these sets, or without each row in turn, and last with all rows."""
+    rows = np.arange(len(r))
+    kept = [np.setdiff1d(rows, out) for out in (rows if left_out is None else left_out)] + [rows]
+    each = np.broadcast_to(np.asarray(ridges, dtype=float), (len(kept),))
     fits = [ridge_fit(J[k], r[k], lam, intercept) for k, lam in zip(kept, each, strict=True)]
     return Refits(np.stack([move for move, _ in fits]), np.array([b for _, b in fits]))
 

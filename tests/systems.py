@@ -1,7 +1,5 @@
 """The solvers as functions of plain tensors, which they may overwrite."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,8 +8,6 @@ from torch import Tensor
 
 from lazyknife.choosing.per_model import choose_ridges
 from lazyknife.compute import Machine
-from lazyknife.losses import Loss
-from lazyknife.ridge.convex import leave_one_out_newton
 from lazyknife.ridge.dual import DualSystem
 from lazyknife.ridge.leave_one_out import leave_one_out
 from lazyknife.ridge.primal import PrimalSystem
@@ -36,42 +32,9 @@ def chosen_ridges(kernel: Tensor, targets: Tensor, intercept: bool) -> OwnRidges
     return choose_ridges(kernel.clone(), targets, intercept, 1.0, columns, None, MACHINE)
 
 
-def dual_models(
-    kernel: Tensor,
-    targets: Tensor,
-    ridges: Ridges,
-    intercept: bool,
-    machine: Machine = MACHINE,
-    in_place: bool = False,
-) -> RidgeModels:
-    system = DualSystem(kernel, targets, intercept, machine)
-    return leave_one_out(system, own_ridges(ridges, targets), in_place=in_place)
-
-
-def primal_models(
-    rows: Tensor,
-    targets: Tensor,
-    ridges: Ridges,
-    intercept: bool,
-    machine: Machine = MACHINE,
-    in_place: bool = False,
-) -> RidgeModels:
-    system = PrimalSystem(rows, targets, intercept, machine)
-    return leave_one_out(system, own_ridges(ridges, targets), in_place=in_place)
-
-
-def newton_models(
-    kernel: Tensor,
-    y: Tensor,
-    offsets: Tensor,
-    ridges: Ridges,
-    intercept: bool,
-    loss: Loss,
-    machine: Machine = MACHINE,
-    **steps: int,
-) -> RidgeModels:
-    system = DualSystem(kernel, y - offsets, intercept, machine)
-    return leave_one_out_newton(system, y, own_ridges(ridges, y), loss, **steps)
+def dual_models(kernel: Tensor, targets: Tensor, ridges: Ridges, intercept: bool) -> RidgeModels:
+    system = DualSystem(kernel, targets, intercept, MACHINE)
+    return leave_one_out(system, own_ridges(ridges, targets))
 
 
 def system(

@@ -79,8 +79,6 @@ BEYOND: dict[str, Study] = {
             PRIVACY,
             figure="curves",
             across="epsilon",
-            question="Where does privacy stop protecting coverage in practice, and where does the "
-            "base start to learn?",
         ),
         Study(
             "rows",
@@ -88,7 +86,6 @@ BEYOND: dict[str, Study] = {
             SIZES,
             figure="curves",
             across="n",
-            question="How fast do intervals narrow with more rows, and against whom?",
         ),
         Study(
             "ridge",
@@ -96,7 +93,6 @@ BEYOND: dict[str, Study] = {
             PENALTIES,
             figure="curves",
             across="ridge",
-            question="How much depends on λ?",
         ),
         Study(
             "readout",
@@ -105,7 +101,6 @@ BEYOND: dict[str, Study] = {
                 Grid(SIMULATIONS, PRIVATE, vary(readout=READOUTS)),
                 Grid(REAL, PRIVATE, vary(TAMED, transform=RAW_AND_SYMLOG, readout=READOUTS)),
             ),
-            question="Which readout gives the narrower intervals?",
         ),
         Study(
             "bases",
@@ -114,7 +109,6 @@ BEYOND: dict[str, Study] = {
                 Grid(SIMULATIONS, BASES, (TANGENT,)),
                 Grid(REAL, BASES, vary(TAMED, readout=("tangent",))),
             ),
-            question="Does private training buy anything over weights that never saw the data?",
         ),
         Study(
             "choices",
@@ -125,21 +119,18 @@ BEYOND: dict[str, Study] = {
             ),
             trials=5,
             figure="scores",
-            question="Which settings should be the default, and who has the better intervals?",
         ),
         Study(
             "tables",
             "The default and strong peers on many kinds of tables",
             make_grids(),
             figure="sets",
-            question="How good are the intervals of the default, as it is, on tables as they are?",
         ),
         Study(
             "frames",
             "Frames with text, gaps, counts and skew, beside boosting with its own categories",
             make_frame_grids(),
             figure="sets",
-            question="How good are the intervals of the default on frames as they are?",
         ),
     )
 }
@@ -172,7 +163,6 @@ PUBLISHED = Study(
     ),
     figure="published",
     trials=10,
-    question="Does the library reach what papers report, on the same rows and levels?",
 )
 STUDIES: dict[str, Study] = {**PAPER, **BEYOND, PUBLISHED.name: PUBLISHED}
 COLLECTIONS: dict[str, tuple[str, ...]] = {

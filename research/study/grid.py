@@ -86,7 +86,6 @@ class Study:
     grids: tuple[Grid, ...]
     figure: str = "comparison"  # a key of FIGURES
     trials: int = 15  # repetitions of every combination
-    question: str = ""
     across: str = ""  # the field of Setting on the x-axis of curves
 
     def expand(self, trials: int | None = None) -> list[Trial]:

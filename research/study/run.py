@@ -57,7 +57,6 @@ def run_study(
     methods: Mapping[str, Any] | None = None,
     trials: int | None = None,
     jobs: int = -1,
-    scheduler: str | None = None,
     progress: bool = False,
 ) -> Outcome:
     """Bring a file of rows up to the study's full grid.
@@ -85,9 +84,6 @@ def run_study(
         Repetitions of every combination; None is the study's own.
     jobs
         Trials at a time, each on one thread; -1 takes all cores.
-    scheduler
-        Address of a Dask scheduler, on whose workers trials run instead; they need the same
-        packages, the checkout and its data included.
     progress
         Whether to show a progress bar.
 
@@ -100,7 +96,7 @@ def run_study(
     own = Own(data or {}, methods or {})
     _check_names(own)
     with locked(path):
-        outcome = _bring_up(study, path, own, trials, (jobs, scheduler), progress)
+        outcome = _bring_up(study, path, own, trials, jobs, progress)
     if outcome.failures:
         raise FailedTrials(outcome)
     return outcome
@@ -111,7 +107,7 @@ def _bring_up(
     path: Path,
     own: Own,
     trials: int | None,
-    where: tuple[int, str | None],
+    jobs: int,
     progress: bool,
 ) -> Outcome:
     wanted = [resolve(trial, own) for trial in study.expand(trials)]
@@ -126,7 +122,7 @@ def _bring_up(
         made = stamp(study.name)
         calls = ((part, own.of(part[0].data, part[0].method)) for part in parts)
         with path.open("a", encoding="utf-8", newline="") as file:
-            ended = side_by_side(run_trials, calls, *where)
+            ended = side_by_side(run_trials, calls, jobs)
             for found in track(ended, study.name, len(parts), progress):
                 rows = [row | made for row in found]
                 file.write("".join(map(line, rows)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 
-import numpy as np
 import pandas as pd
 import pytest
 from research.datasets import DATASETS, DataSet
@@ -46,15 +45,6 @@ def test_what_the_page_says_holds(committed):
     assert all(weights[name].nunique() == 1 for name in ("auto", "college"))
 
 
-def test_measures_are_the_librarys():
-    y, point = np.zeros(4), np.array([0.0, 0.5, 1.0, 3.0])
-    found = lk.Intervals(point, point - 1, point + 2, choosing.ALPHA)
-    rows = choosing.interval_rows("default", found, y)
-    measured = choosing.measures(rows)
-    score = lk.interval_score(y, found).value
-    assert measured.to_dict() == {"width": 3.0, "coverage": 0.75, "score": score}
-
-
 def test_the_figure_is_drawn_from_the_rows(committed):
     figure = choosing.draw(committed)
     assert len(figure.axes) == 2 * len(choosing.TABLES)
@@ -79,8 +69,3 @@ def test_it_runs_on_a_small_table(tmp_path):
     assert (tmp_path / "choosing/choosing.svg").stat().st_size > 5000
     assert rows.networks["models"].sum() == choosing.LABELLED
     assert rows.weights["feature"].tolist() == ["a", "b", "c"]
-
-
-def test_rows_that_coincide_are_dropped():
-    X = np.arange(12.0).reshape(6, 2)
-    np.testing.assert_array_equal(choosing.without(X, X[[1, 4]]), X[[0, 2, 3, 5]])

@@ -79,7 +79,7 @@ SMALL = Setting(n=20, n_test=30, epochs=1)
 
 def small(*settings):
     grid = Grid(("simulated_p4",), ("lazy_public", "lazyknife_public"), settings or (SMALL,))
-    return Study("small", "A small study", (grid,), trials=2, question="Does it run?")
+    return Study("small", "A small study", (grid,), trials=2)
 
 
 @pytest.fixture

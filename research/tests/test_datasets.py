@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from research import datasets
-from research.datasets import DATASETS, DataNotFound, WrongHash, files, registry
+from research.datasets import DATASETS, DataNotFound, WrongHash, registry
 from research.datasets.ahrq import LEVELS, NEEDED, NUMERIC, UTILISATION, derive
 from research.datasets.readers import attribute_names, read_communities
 from research.datasets.record import Archive, Copy
@@ -255,20 +255,6 @@ def test_the_derivation_by_hand():
     assert (X[:, 10:] == 1).all()
 
 
-@pytest.mark.parametrize("name", NEEDED)
-def test_every_variable_counts(name):
-    frame = people()
-    frame.loc[0, name] = -2.0
-    assert len(derive(frame)[1]) == 2
-    if name in UTILISATION:
-        frame.loc[0, name] = 100.0
-        expected = 100 if name == "RXTOT16" else 105
-        assert derive(frame)[1][0] == pytest.approx(np.log1p(expected), rel=1e-14)
-    frame.loc[2, name] = np.nan
-    with pytest.raises(ValueError, match=f"columns {name} have missing values"):
-        derive(frame)
-
-
 def all_levels() -> pd.DataFrame:
     """Sixteen people who have all 100 levels among them."""
     rng = np.random.default_rng(0)
@@ -456,21 +442,6 @@ def test_without_a_network_the_error_says_what_to_put_where(bare, monkeypatch, c
         assert part in str(missing.value)
 
 
-def test_a_publisher_that_does_not_answer_is_given_up(bare):
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"http://127.0.0.1:{silent.getsockname()[1]}/blog.zip"
-        entry = dataclasses.replace(DATASETS["blog_feedback"], url=url)
-        with pytest.raises(DataNotFound, match=r"download failed \(ReadTimeout"):
-            files.fetch(entry, timeout=0.2)
-
-
-def test_what_no_publisher_offers_says_which_file_to_put_where(bare):
-    with pytest.raises(DataNotFound) as missing:
-        datasets.load("meps_2016_panel21")
-    assert "Put meps2016_panel21_onehot.npz into a folder" in str(missing.value)
-    assert "Fetch" not in str(missing.value)
-
-
 # Tables and formulas
 
 
@@ -485,12 +456,6 @@ def test_the_tables(name):
     if name == "diamonds":  # the response is not the last column of the file
         assert data.feature_names[-1] == "z"
         assert 200 < np.exp(data.y).min() < np.exp(data.y).max() < 20_000
-
-
-def test_diabetes_has_its_own_units():
-    data = datasets.diabetes()
-    assert data.X.shape == (442, 10)
-    assert data.X[:, 0].min() == 19  # years of age
 
 
 FRIEDMAN = {"friedman1": make_friedman1, "friedman2": make_friedman2, "friedman3": make_friedman3}

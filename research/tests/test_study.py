@@ -1,9 +1,4 @@
 import math
-import os
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -150,14 +145,6 @@ def test_y_can_be_in_standard_deviations():
     np.testing.assert_allclose(scaled_test * unit, y_test)
 
 
-@pytest.mark.slow
-def test_what_a_base_learns_is_measured_up_to_a_constant():
-    row = run_trial(Trial("simulated_p4", "lazy_finetune", replace(SMALL, n=200, epochs=60), 0))
-    noise = run_trial(Trial("simulated_p4", "lazy_dp", replace(SMALL, n=200), 0))
-    assert row["base_r2"] > 0.3
-    assert noise["base_r2"] < 0.1
-
-
 @pytest.mark.parametrize(
     ("method", "trained", "certified"),
     [
@@ -262,35 +249,6 @@ def test_a_row_tells_what_the_method_really_ran_with(tmp_path):
     assert METHODS["lazyknife_public"](SMALL).ridge == "auto"
 
 
-KILLED = """
-import sys
-from pathlib import Path
-from test_study import small
-from research.study import run_study
-run_study(small("lazy_public", trials=400), Path(sys.argv[1]), jobs=1)
-"""
-
-
-@pytest.mark.slow
-def test_a_killed_run_loses_no_row(tmp_path):
-    path = tmp_path / "s.csv"
-    path_of_imports = os.pathsep.join([os.path.dirname(__file__), *sys.path])
-    environment = os.environ | {"PYTHONPATH": path_of_imports}
-    process = subprocess.Popen([sys.executable, "-c", KILLED, str(path)], env=environment)
-    deadline = time.monotonic() + 120
-    while not (path.exists() and len(stored_rows(path)) >= 3):
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    survived = stored_rows(path)
-    assert 3 <= len(survived) < 400
-    study = small("lazy_public", trials=len(survived) + 1)
-    assert run_study(study, path, jobs=1).ran == 1
-    assert stored_rows(path)[: len(survived)] == survived
-
-
 def test_means_and_standard_errors_are_over_trials(tmp_path):
     outcome = run_study(small("lazy_public", "naive", trials=3), tmp_path / "s.csv", jobs=1)
     rows = read_rows(outcome.path)
@@ -306,14 +264,6 @@ def test_means_and_standard_errors_are_over_trials(tmp_path):
     assert math.isnan(line["certified"])
 
 
-def test_an_infinite_width_stays_infinite(tmp_path):
-    study = small("lazy_public", settings=(replace(SMALL, alpha=0.001),))
-    run_study(study, tmp_path / "s.csv", jobs=1)
-    summary = summarise(read_rows(tmp_path / "s.csv"))
-    assert summary["width"].tolist() == [math.inf]
-    assert draw(study, read_rows(tmp_path / "s.csv")) is not None
-
-
 def test_a_comparison_shows_a_line_of_three_panels_for_each_set(tmp_path):
     settings = vary(SMALL, n=(20, 30))
     study = small("lazy_public", "naive", settings=settings)
@@ -326,29 +276,3 @@ def test_a_comparison_shows_a_line_of_three_panels_for_each_set(tmp_path):
     assert figure.axes[1].get_xscale() == "log"
     dotted = [line for line in figure.axes[0].lines if line.get_linestyle() in (":", "dotted")]
     assert any(np.allclose(line.get_xdata(), 0.8) for line in dotted)
-
-
-@pytest.mark.slow
-def test_curves_run_along_the_setting_with_the_bounds_drawn_in(tmp_path):
-    epsilons = (0.01, 1.0, math.inf)
-    study = Study(
-        "e",
-        "title",
-        (
-            Grid(SIM, ("lazy_dp",), vary(SMALL, epsilon=epsilons)),
-            Grid(SIM, ("lazy_public",), (SMALL,)),
-        ),
-        trials=2,
-        figure="curves",
-        across="epsilon",
-    )
-    run_study(study, tmp_path / "e.csv", jobs=1)
-    figure = draw(study, read_rows(tmp_path / "e.csv"))
-    assert [ax.get_ylabel() for ax in figure.axes[:2]] == ["coverage", "width"]
-    texts = {
-        t.get_text()
-        for legend in figure.axes[0].get_children()
-        if hasattr(legend, "get_texts")
-        for t in legend.get_texts()
-    }
-    assert {"DP-Lazy PI", "lazy public", "certified"} <= texts

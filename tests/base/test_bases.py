@@ -1,7 +1,6 @@
 """Every base: nothing outside is touched, the seed decides, bad settings are refused."""
 
 import copy
-import math
 import subprocess
 import sys
 
@@ -35,25 +34,6 @@ def test_every_base_is_listed_and_tested():
     for name, base in EACH.items():
         details = fit(name, start_network(), *rows()).details
         assert BASES[details["method"]] is type(base)
-
-
-IMPORTED = """
-import sys
-import torch, sklearn.base, sklearn.metrics, sklearn.preprocessing
-theirs = set(sys.modules)
-import lazyknife
-lazyknife.LazyJackknifeRegressor(base=lazyknife.DPSGD())
-ours = {name.split(".")[0] for name in set(sys.modules) - theirs}
-heavy = {"dp_accounting", "pandas", "matplotlib", "scipy", "narwhals", "rich", "joblib"}
-assert not heavy & ours, heavy & ours
-assert not {"dp_accounting", "matplotlib"} & set(sys.modules)
-"""
-
-
-def test_heavy_packages_are_imported_only_where_they_are_used():
-    """Beyond what torch and scikit-learn load; dp-accounting not before private training."""
-    finished = subprocess.run([sys.executable, "-c", IMPORTED], capture_output=True, text=True)
-    assert finished.returncode == 0, finished.stderr
 
 
 WITHOUT = """
@@ -126,20 +106,15 @@ BAD = [
     (DPSGD, {"epsilon": "1"}, TypeError, "epsilon"),
     (DPSGD, {"epsilon": 1e-300}, ValueError, r"epsilon=1e-300.*from 1e-06 to 500.*Public\(\)"),
     (DPSGD, {"epsilon": 1e300}, ValueError, r"epsilon=1e\+300.*protect nothing.*math\.inf"),
-    (DPSGD, {"delta": 1.0}, ValueError, "delta"),
     (DPSGD, {"delta": 1e-16}, ValueError, "delta=1e-16.*from 1e-10 to 1.*Rounding"),
     (DPSGD, {"batch_size": 2.5}, TypeError, "batch_size"),
     (DPSGD, {"max_grad_norm": -1}, ValueError, "max_grad_norm"),
     (DPSGD, {"noise_multiplier": 1e-300}, ValueError, r"noise_multiplier=1e-300.*math\.inf"),
-    (DPSGD, {"noise_multiplier": 1e300}, ValueError, r"noise_multiplier=1e\+300.*Public\(\)"),
     (Perturbed, ASSERTED | {"sensitivity": 0.0}, ValueError, "sensitivity"),
-    (Perturbed, ASSERTED | {"epsilon": math.inf}, ValueError, "epsilon"),
-    (Perturbed, ASSERTED | {"epsilon": 1e-300}, ValueError, "epsilon=1e-300.*from 1e-12"),
     (Perturbed, ASSERTED | {"epsilon": 1e300}, ValueError, "epsilon=.*protect nothing"),
     (Perturbed, ASSERTED | {"norm": "l3"}, ValueError, "norm='l3'.*'l2'"),
     (Split, {"fraction": 1.0}, ValueError, "fraction"),
     (Plain, {"epochs": -1}, ValueError, "epochs"),
-    (Plain, {"batch_size": 0}, ValueError, "batch_size"),
     (Plain, {"lr": "fast"}, TypeError, "lr"),
 ]
 
@@ -223,14 +198,3 @@ def test_plain_is_adam_on_the_loss(kind, center):
     torch.testing.assert_close(weights(found.module), weights(module), rtol=0, atol=1e-10)
     assert found.dependence is None
     assert not found.module.training
-
-
-@pytest.mark.parametrize("name", [name for name in EACH if name != "public"])
-@pytest.mark.parametrize("kind", [kind for kind in TWINS if kind != "squared"])
-def test_another_loss_gives_other_weights(name, kind):
-    loss, target, _ = TWINS[kind]
-    start, (X, y) = start_network(), rows()
-    one, two = (fit(name, start, X, target(y), loss=each) for each in (loss, Squared()))
-    assert not torch.equal(weights(one.module), weights(two.module))
-    assert one.dependence == two.dependence
-    assert one.details == two.details

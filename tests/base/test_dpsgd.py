@@ -21,7 +21,7 @@ from lazyknife.base import DPSGD, Perturbed, Task
 from lazyknife.base.dpsgd import poisson_batches, public_step, run_dpsgd
 from lazyknife.certificate import certify
 from lazyknife.losses import SQUARED
-from lazyknife.networks import mlp, spawn_seeds
+from lazyknife.networks import spawn_seeds
 from zoo import Net
 
 NOISY = {"epochs": 2, "noise_multiplier": 2.0}
@@ -77,27 +77,6 @@ def test_clipping_is_by_row_and_the_normaliser_is_fixed(kind, clip):
     assert float((found - weights(by_drawn_size)).abs().max()) > 1e-4
 
 
-def test_empty_draws_are_steps_of_noise():
-    """At a rate of 1/40 on one row nearly every draw is empty; every step adds its noise."""
-    base = DPSGD(epochs=1, batch_size=1, noise_multiplier=1.0, lr=0.1)
-    draws = drawn(base, 1, n=40)
-    assert len(draws) == 40
-    assert sum(not batch for batch in draws) > 30
-    X, y = torch.zeros(1, 4000, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
-    for empty in (7, 28):
-        moved = run_only(base, zero_linear(4000), X, y, n=40, batches=[[]] * empty)
-        assert bool((moved != 0).all())
-        assert scale_is_accepted(moved, 0.1 * math.sqrt(empty))
-
-
-def spread_of_pure_noise(sigma: float) -> tuple[torch.Tensor, float]:
-    """Displacement of a linear network whose gradients are 0, and the scale it should have."""
-    base = DPSGD(epochs=5, batch_size=4, max_grad_norm=0.5, lr=0.3, noise_multiplier=sigma)
-    X, y = torch.zeros(16, 4000, dtype=torch.float64), torch.zeros(16, dtype=torch.float64)
-    moved = run_only(base, zero_linear(4000), X, y, seed=11)
-    return moved, 0.3 * sigma * 0.5 * math.sqrt(20) / 4
-
-
 def scale_is_accepted(displacement: torch.Tensor, scale: float) -> bool:
     """Chi-square test of a normal sample's variance, false alarms at 1e-6."""
     law = stats.chi2(len(displacement))
@@ -105,14 +84,23 @@ def scale_is_accepted(displacement: torch.Tensor, scale: float) -> bool:
     return law.ppf(5e-7) <= statistic <= law.isf(5e-7)
 
 
-@pytest.mark.parametrize("sigma", [0.8, 5.0])
-def test_the_noise_has_the_accounted_scale(sigma):
-    """A false alarm has probability 1e-6, and as much for the shape; other scales are rejected."""
-    displacement, scale = spread_of_pure_noise(sigma)
-    assert scale_is_accepted(displacement, scale)
-    assert stats.kstest(displacement.numpy() / scale, "norm").pvalue > 1e-6
-    for wrong in (0.9, 1.1, 4 / math.sqrt(20), 0.5):
-        assert not scale_is_accepted(displacement, wrong * scale)
+@pytest.mark.parametrize(
+    ("sigma", "batches"), [(0.8, None), (5.0, None), (1.0, [[]] * 7), (1.0, [[]] * 19)]
+)
+def test_the_noise_has_the_accounted_scale_in_every_step(sigma, batches):
+    """Also where nothing was drawn: gradients are 0, and what is left is noise.
+
+    A false alarm has probability 1e-6, and as much for the shape; other scales are rejected.
+    """
+    base = DPSGD(epochs=5, batch_size=4, max_grad_norm=0.5, lr=0.3, noise_multiplier=sigma)
+    X, y = torch.zeros(16, 4000, dtype=torch.float64), torch.zeros(16, dtype=torch.float64)
+    moved = run_only(base, zero_linear(4000), X, y, seed=11, batches=batches)
+    steps = math.sqrt(20 if batches is None else len(batches))
+    scale = 0.3 * sigma * 0.5 * steps / 4
+    assert scale_is_accepted(moved, scale)
+    assert stats.kstest(moved.numpy() / scale, "norm").pvalue > 1e-6
+    for wrong in (0.9, 1.1, 4 / steps, 0.5):
+        assert not scale_is_accepted(moved, wrong * scale)
 
 
 def test_every_row_is_drawn_at_the_accounted_rate():
@@ -130,6 +118,9 @@ def test_every_row_is_drawn_at_the_accounted_rate():
     assert 0.0 < spread.ppf(5e-7) <= dispersion <= spread.isf(5e-7)
     other = DPSGD(epochs=48, batch_size=12, noise_multiplier=1.0)
     assert sum(map(len, drawn(other, 50, seed=8)[:200])) > law.isf(5e-7)
+    single = drawn(DPSGD(epochs=1, batch_size=1, noise_multiplier=1.0), 1, n=40)
+    assert len(single) == 40  # an empty draw is a step
+    assert sum(not batch for batch in single) > 30
 
 
 @pytest.mark.parametrize(
@@ -229,17 +220,6 @@ def test_steps_go_as_far_as_the_start_less_the_share_that_noise_alone_would_go(c
         drift = size * (sigma / run.expected_batch) ** 2 / run.steps  # ν/T
         assert reached == pytest.approx(distance / (1 + drift), rel=0.05)
         assert public_step(zero_linear(3), run) > 0
-
-
-def test_the_step_size_learns():
-    rng = np.random.default_rng(0)
-    X = torch.from_numpy(rng.normal(size=(2000, 5)))
-    y = torch.tanh(2 * X[:, 0])
-    torch.manual_seed(0)
-    start = mlp((16,))(5).double()
-    found = DPSGD(epsilon=1.0, epochs=10, batch_size=100).fit(start, X, y, seed=0).module
-    left = float((found(X).detach().reshape(-1) - y).square().mean() / y.var())
-    assert left < 0.35
 
 
 # --- networks and settings ----------------------------------------------------------------------

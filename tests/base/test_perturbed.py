@@ -1,17 +1,14 @@
 """Perturbed: plain training plus noise of the asserted law, and its total variation."""
 
-import copy
 import math
 
 import numpy as np
 import pytest
 import torch
 from scipy import integrate, special, stats
-from torch import nn
 
-import lazyknife as lk
 from descents import rows, start_network, weights
-from lazyknife.base import BaseMethod, Perturbed, Plain, Task
+from lazyknife.base import Perturbed, Plain
 from lazyknife.base.perturbed import (
     l1_noise,
     l1_total_variation,
@@ -19,7 +16,6 @@ from lazyknife.base.perturbed import (
     l2_total_variation,
     pure_curve,
 )
-from lazyknife.records import Base
 
 
 def test_l2_noise_has_a_gamma_radius():
@@ -68,38 +64,6 @@ def test_it_is_plain_training_plus_noise_of_scale_s_over_epsilon(norm):
     law = stats.gamma(size * draws, scale=scale)  # either is a sum of size·draws exponentials
     assert law.ppf(5e-7) <= found.sum() <= law.isf(5e-7)
     assert not law.ppf(5e-7) <= 1.2 * found.sum() <= law.isf(5e-7)
-
-
-class LeastSquares(BaseMethod):
-    """The appendix's empirical risk minimiser, exactly, of a linear network."""
-
-    def dependence(self, n, n_parameters=None):
-        return None
-
-    def learn(self, task: Task) -> Base:
-        module = copy.deepcopy(task.start)
-        found = torch.linalg.lstsq(task.X, task.y[:, None]).solution
-        nn.utils.vector_to_parameters(found.flatten(), module.parameters())
-        return Base(module, None)
-
-
-def test_the_appendix_adds_its_noise_to_the_exact_minimiser_of_the_risk():
-    """P(‖ξ‖ > t) is that of a Gamma law: the appendix's exp(−εt/s) is far below it."""
-    X, y = rows(40)
-    start = nn.Linear(X.shape[1], 1, bias=False).double()
-    base = Perturbed(sensitivity=0.1, epsilon=1.0, training=LeastSquares())
-    minimiser = torch.from_numpy(np.linalg.lstsq(X.numpy(), y.numpy(), rcond=None)[0])
-    fits = [weights(base.fit(start, X, y, seed=seed).module) for seed in range(200)]
-    norms = [float((fit - minimiser).norm()) for fit in fits]
-    assert stats.kstest(norms, stats.gamma(X.shape[1], scale=0.1).cdf).pvalue > 1e-6
-    assert np.mean(np.array(norms) > 0.2) > 2 * math.exp(-2)
-    model = lk.LazyJackknifeRegressor(start, base, ridge=10.0, random_state=0).fit(X, y)
-    assert (
-        model.certificate_.coverage
-        == lk.certify(n=40, alpha=0.1, base=base, n_parameters=X.shape[1]).coverage
-    )
-    audit = lk.audit_stability(model, X, y, X[:5] + 0.1, refits=5, nu=[0.0, 1e3], random_state=0)
-    assert audit.eta.tolist() == [1.0, 0.0]
 
 
 def test_it_knows_the_number_of_its_weights_its_curve_and_its_assumption():

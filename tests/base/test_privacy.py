@@ -77,41 +77,21 @@ def test_unsampled_steps_agree_with_the_gaussian_closed_form(sigma, steps, epsil
 
 @cache
 def peer(sigma: float, rate: float, steps: int, grid: float, **settings):
-    """dp-accounting's privacy loss distribution, by default an upper bound."""
+    """dp-accounting's privacy loss distribution, an upper bound."""
     step = privacy_loss_distribution.from_gaussian_mechanism(
         sigma, sampling_prob=rate, value_discretization_interval=grid, **settings
     )
     return step.self_compose(steps)
 
 
-# σ, q, T, a fine grid, and the ε to look at.
-RUNS = [
-    (94.0, 0.1, 100, 2e-6, 0.01),
-    (17.5, 0.1, 100, 2e-5, 0.1),
-    (2.75, 0.1, 100, 1e-4, 1.0),
-    (1.08, 0.01, 1000, 1e-4, 1.0),
-    (0.63, 0.01, 1000, 1e-3, 4.0),
-    (0.7, 1.0, 3, 1e-3, 8.0),
-    (0.3, 0.2, 5, 1e-3, 20.0),
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("sigma", "rate", "steps", "grid", "epsilon"), RUNS)
-def test_runs_agree_with_those_on_a_fine_grid(sigma, rate, steps, grid, epsilon):
-    """With upper bounds, for either relation, and never below a lower bound."""
-    fine = peer(sigma, rate, steps, grid)
-    below = peer(sigma, rate, steps, grid / 2, pessimistic_estimate=False, use_connect_dots=False)
-    for factor in (0.0, 0.5, 1.0, 2.0):
-        found = dpsgd_delta(sigma, rate, steps, factor * epsilon)
-        expected = float(fine.get_delta_for_epsilon(factor * epsilon))
-        assert found == pytest.approx(expected, rel=2e-3, abs=1e-9)
-        assert found == pytest.approx(expected, abs=1e-4)
-        assert found >= float(below.get_delta_for_epsilon(factor * epsilon)) - 1e-12
+@pytest.mark.parametrize(
+    ("sigma", "rate", "steps", "grid"), [(2.75, 0.1, 100, 1e-4), (0.63, 0.01, 1000, 1e-3)]
+)
+def test_exchanging_a_row_is_accounted_on_a_fine_grid_too(sigma, rate, steps, grid):
     relation = NeighboringRelation.REPLACE_ONE
-    replaced = peer(sigma, rate, steps, grid, neighboring_relation=relation)
+    fine = peer(sigma, rate, steps, grid, neighboring_relation=relation)
     found = dpsgd_epsilon(sigma, rate, steps, 1e-3, replace=True)
-    assert found == pytest.approx(replaced.get_epsilon_for_delta(1e-3), rel=1e-3)
+    assert found == pytest.approx(fine.get_epsilon_for_delta(1e-3), rel=1e-3)
     assert dpsgd_curve(sigma, rate, steps, 1e-3).replace_one == (found, 1e-3)
     assert found > dpsgd_epsilon(sigma, rate, steps, 1e-3)
 
@@ -240,25 +220,6 @@ def test_what_is_beyond_the_accountants_precision_is_refused(epsilon, delta, ste
 # --- PrivacyCurve -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("miss", [1e-4, 0.01, 19 / 101, 0.5, 0.9])
-@pytest.mark.parametrize("shift", [0.05, 0.5, 2.0])
-def test_transfer_finds_the_best_point_of_the_curve(miss, shift):
-    """For a Gaussian shift the best point gives Φ(Φ⁻¹(miss) + shift), by Neyman and Pearson.
-
-    With a miss so large that their test would accept a ratio below 1, ε = 0 is the best left.
-    """
-    curve = dpsgd_curve(1 / shift, 1.0, 1, 1e-3)
-    grid = np.linspace(0, 20 * shift, 50_001)
-    brute = (np.exp(grid) * miss + gaussian_delta(shift, grid)).min()
-    assert curve.transfer(miss) == pytest.approx(brute, rel=2e-3)
-    assert curve.transfer(miss) >= brute - 1e-7
-    best = stats.norm.cdf(stats.norm.ppf(miss) + shift)
-    if stats.norm.ppf(miss) < -shift / 2:
-        assert curve.transfer(miss) == pytest.approx(best, rel=2e-3)
-    else:
-        assert curve.transfer(miss) == pytest.approx(miss + curve.total_variation)
-
-
 def test_transfer_is_the_minimum_over_the_points_given():
     curve = PrivacyCurve((0.0, 0.5, 1.0), (0.3, 0.1, 0.0), (2.0, 0.0))
     for miss in np.linspace(0, 1, 21):
@@ -322,19 +283,14 @@ def test_the_curve_bounds_two_outputs_whose_law_is_known(shift):
     assert found.total_variation <= 2 * one.total_variation + 1e-9
 
 
-def test_three_private_networks_have_few_points():
+def test_three_private_networks_have_few_points_public_ones_add_nothing():
+    """And unknown ones leave nothing."""
     curve = DPSGD(epsilon=0.5, epochs=2, batch_size=10).dependence(100)
     assert len(curve.epsilons) ** 2 > MOST_POINTS
     three = composed([curve] * 3)
     assert len(three.epsilons) <= MOST_POINTS
-    assert curve.total_variation < three.total_variation <= 3 * curve.total_variation + 1e-9
     assert three.transfer(0.1) < 0.1 + 3 * (curve.transfer(0.1) - 0.1) + 0.05
-    assert list(three.epsilons) == sorted(three.epsilons)
     assert three.replace_one == pytest.approx((3 * curve.replace_one[0], 3 * curve.replace_one[1]))
-
-
-def test_public_networks_add_nothing_and_unknown_ones_leave_nothing():
-    curve = PrivacyCurve.from_dp(0.3, 0.01)
     assert composed([]) == INDEPENDENT
     assert composed([INDEPENDENT, curve, INDEPENDENT]) == curve
     assert composed([curve, None]) is None

@@ -1,14 +1,11 @@
 """Certificates before and after a fit count the same rows, also where a part of them chooses."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from sklearn.model_selection import GridSearchCV
 
 import lazyknife as lk
 from lazyknife.base import DPSGD, Perturbed, Public, Split
@@ -87,17 +84,6 @@ def test_coins_that_choose_a_ridge_are_counted(ridge: Any, coins: bool, construc
     assert ("a given seed" in found.scope) == (coins and construction == "minmax")
 
 
-def test_who_has_a_part_set_aside() -> None:
-    def rows(**terms: Any) -> int:
-        return left_out(4000, **({"construction": "plus", "base": Public()} | terms)).rows
-
-    assert rows() == rows(construction="minmax") == rows(construction="cv+") == 600
-    assert rows(base=DPSGD()) == 600
-    assert rows(construction="full") == 600
-    assert left_out(1000, "full", Public()).rows == 1000
-    assert rows(base=Split(0.5)) == 300
-
-
 @pytest.mark.parametrize(
     ("ask", "terms"),
     [
@@ -131,11 +117,9 @@ COVERAGES = [0.9, 0.95, 0.99, 0.9974, 0.998, 0.9985, 0.99905, 0.9995]
 @pytest.mark.parametrize(
     ("coverage", "terms"),
     [
-        *(
-            (c, {"construction": k})
-            for c in COVERAGES
-            for k in ("auto", "plus", "minmax", "full", "split")
-        ),
+        *((c, {"construction": "plus"}) for c in COVERAGES),
+        *((c, {"construction": "auto"}) for c in COVERAGES[::3]),
+        *((c, {"construction": k}) for c in COVERAGES[::3] for k in ("minmax", "full", "split")),
         (0.9985, {"network": QUICK, "base": Public()}),
         (0.9985, {"network": lk.mlp((4,)), "base": Split(0.5)}),
         (0.9, {"base": Split(0.5)}),
@@ -155,41 +139,12 @@ def test_no_fewer_rows_are_enough(coverage: float, terms: dict[str, Any]) -> Non
     assert found.alpha == plan(n=found.n, **task).alpha
 
 
-@pytest.mark.slow
-def test_the_rows_that_a_plan_asks_for_are_enough() -> None:
-    found = plan_rows(coverage=0.999)
-    assert found.n == 6660
-    model = fitted(found.n, alpha=found.alpha)
-    assert model.certificate_ == found.certificate
-    assert np.isfinite(model.predict_interval(np.zeros((1, 1))).upper).all()
-
-
 def test_a_base_may_need_more_rows_than_a_wanted_coverage() -> None:
     base = DPSGD(noise_multiplier=50.0, epochs=1, batch_size=16)
     assert plan_rows(coverage=0.8, base=base).n == 16  # fewer cannot be learnt from
     base = Perturbed(sensitivity=1.0, epsilon=1.0)
     found = plan(n=1100, coverage=0.9, alpha=1e-3, base=base, network=QUICK)
     assert "At least 6660 rows are needed." in str(found)
-
-
-@pytest.mark.parametrize(
-    ("n", "name", "offers"),
-    [
-        *((n, "construction", ["plus", "minmax"]) for n in (401, 1001)),
-        (1001, "network", [QUICK, lk.mlp((2,))]),  # which count rows otherwise
-    ],
-)
-def test_a_search_adds_what_fits_of_all_rows_miss(n: int, name: str, offers: list[Any]) -> None:
-    settings = {"network": QUICK, "alpha": 0.02} | SETTINGS
-    X, y = linear(n)
-    model = lk.LazyJackknifeRegressor(**settings, random_state=0)
-    score = lk.interval_score_scorer(0.2)
-    search = GridSearchCV(model, {name: offers}, scoring=score, cv=2).fit(X[:, :1], y)
-    found = lk.after_search(search)
-    own = [fitted(n, **settings | {name: offer}).certificate_.coverage for offer in offers]
-    assert own[0] != own[1]
-    assert found.coverage == pytest.approx(1 - sum(1 - each for each in own))
-    assert ("a given seed" in found.scope) == (n == 401)  # of minmax, whatever was chosen
 
 
 def warning_of(model: Any, level: float) -> str:

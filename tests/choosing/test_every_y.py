@@ -1,9 +1,5 @@
 """What all rows and a new one choose, for every y at once, against a search for each y."""
 
-from __future__ import annotations
-
-import gc
-import weakref
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -228,27 +224,6 @@ def test_rows_that_are_explained_to_the_last_digit(value: float) -> None:
     model = lk.LazyJackknifeRegressor(NETWORKS, construction="full", random_state=0)
     found = model.fit(X, np.full(24, value)).predict_interval(X[:2] + 1, alpha=0.2)
     np.testing.assert_allclose(found.to_numpy(), value, atol=1e-9)
-
-
-def test_features_may_be_projected() -> None:
-    X = np.random.default_rng(0).normal(size=(40, 2))
-    terms = {"features": lk.Sketch(8), "construction": "full", "random_state": 0}
-    model = lk.LazyJackknifeRegressor(lk.mlp((4,)), **terms).fit(X[:24], X[:24, 0])  # type: ignore[arg-type]
-    assert model.predict_interval(X[24:], alpha=0.2).covers(X[24:, 0]).mean() > 0.5
-
-
-def test_what_a_search_held_is_freed_at_once() -> None:
-    """Every scaling has kernels of its own: a cycle of references would keep them all."""
-    given = case(9, 2, 0)
-    joint = _Joint(given.known, given.x)
-    joint.ends([1])
-    held = weakref.ref(joint.table)
-    gc.disable()
-    try:
-        del joint
-        assert held() is None
-    finally:
-        gc.enable()
 
 
 def test_rows_that_do_not_search_are_screened_like_those_that_do(

@@ -1,7 +1,5 @@
 """The likelihood of all models against refits, its rounding against 50 digits, its gradient."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,22 +25,19 @@ from reference import Array, assert_close
 from rows import mixed
 
 
-def bordered(kernel: Array, ridge: float, intercept: bool) -> Array:
+def bordered(kernel: Tensor, ridge: Tensor | float, intercept: bool) -> Tensor:
     """K + λI with a border of ones, or without."""
-    n = len(kernel)
-    system = np.ones((n + 1, n + 1))
-    system[:n, :n] = kernel + ridge * np.eye(n)
-    system[n, n] = 0.0
-    return system if intercept else system[:n, :n]
+    m = len(kernel)
+    system = kernel + ridge * torch.eye(m).to(kernel)
+    if not intercept:
+        return system
+    ones = kernel.new_ones(m, 1)
+    return torch.cat([torch.cat([system, ones], dim=1), torch.cat([ones, 0 * ones[:1]]).T])
 
 
 def brute_force(kernel: Tensor, ridge: Tensor | float, y: Tensor, intercept: bool) -> Tensor:
     """−2 log restricted likelihood of some rows over their degrees of freedom."""
-    m, freedom = len(y), len(y) - int(intercept)
-    system = kernel + ridge * torch.eye(m).to(kernel)
-    if intercept:
-        system = torch.nn.functional.pad(system, (0, 1, 0, 1), value=1.0)
-        system = system - torch.diag(torch.tensor([0.0] * m + [1.0])).to(kernel)
+    freedom, system = len(y) - int(intercept), bordered(kernel, ridge, intercept)
     side = torch.nn.functional.pad(y, (0, int(intercept)))
     quadratic = side @ torch.linalg.solve(system, side)
     return (quadratic / freedom).log() + torch.linalg.slogdet(system).logabsdet / freedom
@@ -122,7 +117,7 @@ def exact(kernel: Array, ridge: float, targets: Array, intercept: bool) -> Any:
     """The same as ``brute_force`` in 50 digits."""
     with mpmath.workdps(50):
         n, freedom = len(targets), len(targets) - int(intercept)
-        system = mpmath.matrix(bordered(kernel, 0.0, intercept).tolist())
+        system = mpmath.matrix(bordered(here(kernel), 0.0, intercept).tolist())
         for i in range(n):
             system[i, i] += mpmath.mpf(ridge)
         side = mpmath.matrix([*targets.tolist(), *[0] * int(intercept)])
@@ -186,7 +181,7 @@ def test_nothing_to_explain_is_the_same_for_all_kernels(others: float) -> None:
     values, _ = found_for(kernels, ridges, targets, True, None)
     for k in range(3):
         own = np.delete(np.delete(kernels[k], 2, 0), 2, 1)
-        logs = np.linalg.slogdet(bordered(own, 0.1, True))[1] / (n - 2)
+        logs = float(bordered(here(own), 0.1, True).slogdet().logabsdet) / (n - 2)
         assert values[k, 2] - logs == pytest.approx(np.log(np.finfo(float).tiny / (n - 2)))
 
 

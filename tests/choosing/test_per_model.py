@@ -1,7 +1,5 @@
 """The search of all models at once against one search after another, each on its own rows."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Iterable, Sequence
@@ -107,16 +105,6 @@ class Alone:
         return point
 
 
-def copied(found: SearchResult) -> list[GridPoint]:
-    """Mutant: candidates are ranked on all rows."""
-    return [found.points[-1]] * len(found.points)
-
-
-def permuted(found: SearchResult) -> list[GridPoint]:
-    """Mutant: one model's choice is used for another."""
-    return [*found.points[1:-1], found.points[0], found.points[-1]]
-
-
 @pytest.mark.parametrize(
     ("seed", "n", "features", "folds"), [(0, 8, 2, 8), (1, 11, 2, 11), (2, 9, 3, 9), (4, 12, 2, 3)]
 )
@@ -132,27 +120,11 @@ def test_every_model_ends_where_a_search_on_its_own_rows_ends(
     assert found.points == expected
     values = [model.value(point) for model, point in zip(own, expected, strict=True)]
     assert_close(found.values, np.array(values), 1e-9)
-    for mutant in (copied, permuted):
-        assert mutant(found) != expected or folds < n
-
-
-def test_a_memo_changes_no_result() -> None:
-    X, y = data(3, 14, 3)
-    n, together = len(y), all_models(X, y)
-    for column in range(n + 1):
-        alone = walked(searching(X, y), [column])
-        assert alone.points[0] == together.points[column]
-        assert alone.values[0] == pytest.approx(together.values[column], abs=1e-10)
-    assert together.evaluated < 0.5 * (n + 1) * alone.evaluated
-
-
-def test_the_best_start_of_each_network() -> None:
-    X, y = data(0, 8, 2)
-    found, own = all_models(X, y), Alone(X[1:], y[1:])
-    points = Grid([True] * 3, [False, True, False], 2).starts()
     for k in range(3):
-        best = min(own.value(point) for point in points if point.network == k)
+        starts = Grid([True] * 3, [False, True, False], features).starts()
+        best = min(own[0].value(point) for point in starts if point.network == k)
         assert found.starting[0, k] == pytest.approx(best, abs=1e-9)
+    assert len(set(expected)) > 1 or folds < n  # all models would not do with one choice
 
 
 # λ of one kernel.
@@ -235,16 +207,6 @@ def test_a_margin_within_rounding_is_doubtful() -> None:
     assert not found.doubtful.all()
 
 
-def test_a_minimum_gain_keeps_models_where_they_are() -> None:
-    X, y = data(1, 12, 3)
-    n = len(y)
-    free, dear = (walked(searching(X, y), range(n + 1), gain) for gain in (0.0, 99.0))
-    begin = Grid([True] * 3, [False, True, False], 3).starts()
-    assert all(point in begin for point in dear.points)
-    assert any(point not in begin for point in free.points)
-    assert (free.values <= dear.values + 1e-12).all()
-
-
 def test_candidates_that_are_not_positive_definite() -> None:
     X, y = data(0, 6, 2)
     good, bad = gaussian(X), -1e6 * gaussian(X)
@@ -292,54 +254,19 @@ def test_moves_stay_on_the_grid_and_keep_a_feature() -> None:
     assert len(Grid([True], [False], 2, any_ridge=False).starts()) == 4
 
 
-def off_by(kind: str, X: Array, path: Sequence[Exponents]) -> float:
-    """Error of a kernel that was reached over other ones, one weight at a time."""
-    kernels, fresh = (
-        CandidateKernels([wide(kind)], [1.0], [here(X)], [False] * X.shape[1]) for _ in range(2)
-    )
-    for weights in path:
-        moved = kernels.at(0, [GridPoint(0, weights, 0)])()[0]
-    return float((moved - fresh.at(0, [GridPoint(0, path[-1], 0)])()[0]).abs().max())
-
-
-UNSCALED = ("gaussian", "matern52", "relu")  # differ most where columns have unlike units
 PATH: list[Exponents] = [(0, 0), (0, 2), (0, 4), (0, None), (-2, None), (-2, 0), (-2, None)]
 
 
-@pytest.mark.parametrize(
-    ("kind", "scale", "path", "most"),
-    [
-        *((kind, 1.0, PATH, 1e-12) for kind in ("gaussian", "laplace", "matern52")),
-        ("anova_laplace", 1.0, PATH, 1e-12),
-        ("relu", 1.0, PATH, 1e-7),
-        *((kind, [1.0, 1e6], [(0, 0), (0, None)], 1e-12) for kind in UNSCALED),
-    ],
-)
-def test_kernels_do_not_depend_on_the_way_that_led_to_them(
-    kind: str, scale: Any, path: Sequence[Exponents], most: float
-) -> None:
-    assert off_by(kind, data(0, 9, 2)[0] * scale, path) < most
-
-
-class Counted(tuple[int, ...]):
-    """Weights that count how often they are cut: a copy of all of them, each time."""
-
-    cuts = 0
-
-    def __getitem__(self, which: Any) -> Any:
-        Counted.cuts += isinstance(which, slice)
-        return super().__getitem__(which)
-
-
-def test_weights_are_copied_only_where_a_feature_was_switched_off() -> None:
-    X = np.random.default_rng(0).normal(size=(6, 300))
-    kernels = CandidateKernels([wide("gaussian")], [1.0], [here(X)], [False] * 300)
-    before = Counted.cuts
-    kernels.at(0, [GridPoint(0, Counted([scale] * 300), 0) for scale in range(4)])
-    assert Counted.cuts == before  # otherwise time grows with the square of the features
-    for last in (None, 0, 2):
-        kernels.at(0, [GridPoint(0, Counted([5] * 299 + [last]), 0)])
-    assert before < Counted.cuts <= before + 10  # a kept sum is used
+@pytest.mark.parametrize("scale", [1.0, np.array([1.0, 1e6])])  # and columns in unlike units
+@pytest.mark.parametrize("kind", ["gaussian", "laplace", "matern52", "anova_laplace", "relu"])
+def test_kernels_do_not_depend_on_the_way_that_led_to_them(kind: str, scale: Any) -> None:
+    """Reached over other kernels, one weight at a time."""
+    X = here(data(0, 9, 2)[0] * scale)
+    kernels, fresh = (CandidateKernels([wide(kind)], [1.0], [X], [False] * 2) for _ in range(2))
+    for weights in PATH:
+        moved = kernels.at(0, [GridPoint(0, weights, 0)])()[0]
+    off = moved - fresh.at(0, [GridPoint(0, PATH[-1], 0)])()[0]
+    assert float(off.abs().max()) < (1e-7 if kind == "relu" else 1e-12)
 
 
 def test_kernels_equal_those_of_the_fitted_models() -> None:
@@ -357,18 +284,3 @@ def test_kernels_equal_those_of_the_fitted_models() -> None:
         thirds = FeatureScale(here(np.zeros(2)), here(np.ones(2)) / 3, (False, False))
         tangent = WideTangent(network, weights, thirds, MACHINE)
         assert_close(found[k], tangent.gram(tangent.features(here(X))), 1e-12)
-
-
-def test_given_kernels_are_made_once() -> None:
-    X, calls = data(0, 5, 2)[0], []
-
-    def made(frame: int) -> tuple[Tensor, Tensor]:
-        calls.append(frame)
-        return here(np.eye(5)), here(np.full(5, 2.0))
-
-    kernels = CandidateKernels([made], [1.0], [here(X)], [False] * X.shape[1])
-    for ridge in (0, 1):
-        _, _, outputs = kernels.at(0, [GridPoint(0, (), ridge), GridPoint(0, (), 5)])()
-    assert calls == [0]
-    assert (outputs == 2.0).all()
-    assert kernels.grid()[:3] == ([False], [False], 2)

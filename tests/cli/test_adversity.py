@@ -128,7 +128,7 @@ def test_no_control_character_of_a_file_reaches_a_page(folder):
         assert not CONTROL.search(page)
 
 
-@pytest.mark.parametrize("name", ["y\x1b\x07\nz", r"$\nosuch$ cost"])
+@pytest.mark.parametrize("name", ["y\x1b\x07\nz", r"$\nosuch$ cost", "point", "id"])
 def test_any_name_of_a_target_can_be_drawn(folder, name):
     rename(y=name)
     drawn = ("--target", name, "--figure", "f.svg", "--html", "page.html")

@@ -1,6 +1,7 @@
 """The command as a whole: its help, its errors, and how it shows numbers."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -14,7 +15,7 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 import lazyknife as lk
 from command import fail, predict, succeed
 from lazyknife.cli import console
-from lazyknife.cli.compare import COLUMNS
+from lazyknife.report.comparison import COLUMNS
 
 ENOUGH = "use fewer rows or features, a smaller memory budget, or a machine with more memory"
 ALLOCATOR = (
@@ -90,6 +91,7 @@ def test_the_command_heeds_signals_before_it_loads_anything():
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.skipif(os.name != "posix", reason="signals")
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
 def test_a_signal_ends_the_command_and_removes_half_written_files(tmp_path, name, code):
     script = f"""
@@ -115,6 +117,7 @@ __main__.main()
     assert (tmp_path / "out.csv").read_text() == "old"
 
 
+@pytest.mark.skipif(os.name != "posix", reason="signals")
 def test_a_command_that_is_still_loading_can_be_terminated(tmp_path):
     script = """
 import os, signal
@@ -216,6 +219,7 @@ def heed_interrupts():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="signals")
 def test_an_interrupt_from_outside_ends_the_process(folder):
     files = {"train": "mixed_train.csv", "test": "mixed_test.csv", "base": ("--base", "plain")}
     arguments = predict("--epochs", "100000", "--drop", "gap", "--id", "name", **files)

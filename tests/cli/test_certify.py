@@ -13,6 +13,11 @@ from command import fail, run, succeed
         ("--construction full", {"construction": "full"}, "at least 90.04 %"),  # 1 − 20/201
         ("--construction cv+ --folds 4", {"construction": "cv+", "folds": 4}, "with 4 folds"),
         ("--construction cv+ --folds 7", {"construction": "cv+", "folds": 7}, "with 7 folds"),
+        (
+            "--construction split --n 2000 --confidence .99",
+            {"construction": "split", "n": 2000, "confidence": 0.99},
+            "for any new row, with 99 % of",
+        ),
         ("--base plain", {"base": lk.Plain()}, "No coverage is guaranteed"),
         (
             "--alpha .2 --base perturbed --sensitivity 1 --epsilon .3 --norm l2",
@@ -24,7 +29,7 @@ from command import fail, run, succeed
 def test_certificates_are_the_librarys(options, settings, said):
     printed = succeed("certify", "--n", "200", *options.split())
     alpha = 0.2 if "--alpha" in options else 0.1
-    found = lk.certify(n=200, **{"alpha": alpha, "base": lk.Public()} | settings)
+    found = lk.certify(**{"n": 200, "alpha": alpha, "base": lk.Public()} | settings)
     assert printed == f"{found.details}\n"
     assert said in printed
 

@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 
 from command import check_self_contained, fail, run, succeed
-from lazyknife.cli.compare import NAMES, draw
+from lazyknife.cli.compare import NAMES
 from lazyknife.compare import ABOUT, METHODS, PEERS, Recommendation
+from lazyknife.report.comparison import draw
 
 QUICK = ("--jobs", "1", "--folds", "2", "--epochs", "1")
 
@@ -92,7 +93,7 @@ def test_warnings_of_a_comparison_are_said_once(folder):
         ("--epochs 0", "epochs=0"),
         ("--folds 61", "folds=61: give between 2 and the number of rows, 60"),
         ("--train-rows 0", "train_rows=0"),
-        ("--jobs 0", "'--jobs': give 1 or more"),
+        ("--jobs 0", "jobs=0: give a whole number of at least 1"),
         ("--target z", "all.csv: no column 'z'"),
         ("--output all.csv", "all.csv contains the data"),
         ("--html folder", "folder is a folder"),

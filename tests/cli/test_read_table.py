@@ -341,7 +341,7 @@ def test_files_that_are_not_there(tmp_path):
     (tmp_path / "file").write_text("")
     refused(lambda: read(tmp_path / "file" / "a.csv"), "cannot be read")
     refused(lambda: read(Path("a\0.csv")), "cannot be read")
-    if os.geteuid():
+    if getattr(os, "geteuid", int)():  # neither the superuser nor Windows
         (tmp_path / "locked.csv").touch(0)
         refused(lambda: read(tmp_path / "locked.csv"), "Permission denied", "permissions")
 
@@ -405,15 +405,3 @@ def test_a_damaged_parquet_file(tmp_path):
     assert len(messages) > 20
     pq.write_table(pa.table([[1], [2]], names=["a", "a"]), path)
     refused(lambda: read(path), "a.parquet", "'a'", "several columns")
-
-
-def test_a_failing_write_leaves_the_old_file(tmp_path, monkeypatch):
-    def to_csv(*_, **__):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(pd.DataFrame, "to_csv", to_csv)
-    (tmp_path / "a.csv").write_text("old")
-    with pytest.raises(OSError, match=r"a.csv.*No space left"):
-        write_table(pd.DataFrame({"a": [1]}), tmp_path / "a.csv")
-    assert (tmp_path / "a.csv").read_text() == "old"
-    assert len(list(tmp_path.iterdir())) == 1

@@ -15,7 +15,6 @@ from lazyknife.data.rows import (
     backend_of,
     make_frame,
     rows_and_targets,
-    to_tensor,
 )
 from rows import linear
 
@@ -93,15 +92,6 @@ def test_rows_without_labels_are_read_as_those_with():
     np.testing.assert_array_equal(found, twin)
     with pytest.raises(ValueError, match="X_pool has numbers that are not whole"):
         lk.LazyJackknifeRegressor(EMBEDDING).fit(CODES, Y, X_pool=CODES + 0.5)
-
-
-def test_an_array_that_is_given_away_is_not_copied():
-    rows = np.arange(6.0).reshape(3, 2)
-    assert to_tensor(rows).data_ptr() != rows.ctypes.data
-    assert to_tensor(rows, copy=False).data_ptr() == rows.ctypes.data
-    turned = to_tensor(np.asfortranarray(rows), copy=False)
-    assert turned.is_contiguous()
-    np.testing.assert_array_equal(turned, rows)
 
 
 @pytest.mark.parametrize("dtype", [*HALVES, torch.float32, torch.float64])

@@ -1,7 +1,5 @@
 """Drawn files and options of the command: results, or one line that says what is wrong."""
 
-from __future__ import annotations
-
 import tempfile
 from contextlib import chdir
 from pathlib import Path
@@ -55,7 +53,8 @@ OPTIONS = [
     *("--html page.html", "--figure f.svg", "--output out.parquet", "--output out.xlsx"),
     *("--output -", "--output nowhere/out.csv", "--output out.txt", "--output train.csv"),
     *("--feature-weights none", "--target-transform log", "--lower-bound 0", "--upper-bound -5"),
-    *("--readout network", "--row a=1", "--verbose"),
+    *("--readout network", "--row a=1", "--verbose", "--clusters a", "--clusters y", "--classes"),
+    *("--target y,b", "--groups a", "--side upper", "--quantiles .1,.9", "--weights estimate"),
 ]
 ENCODINGS = ["utf-8", "utf-8-sig", "cp1252", "utf-16", "utf-16-le"]
 

@@ -1,7 +1,5 @@
 """Ranks in exact arithmetic, order statistics by sorting, and every construction by definition."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -153,6 +151,8 @@ def test_every_construction_has_a_definition() -> None:
     assert CONSTRUCTIONS.keys() - DEFINITIONS.keys() == {"split"}  # of one model of many rows
     others = [name for name, kind in CONSTRUCTIONS.items() if not kind.any_models]
     assert others == ["full", "cv+", "split"]
+    unbounded = [name for name, kind in CONSTRUCTIONS.items() if kind.miss is None]
+    assert unbounded == ["jackknife", "naive"]
 
 
 @pytest.mark.parametrize("name", DEFINITIONS)
@@ -187,28 +187,20 @@ def test_several_levels_at_once_equal_single_levels(name: str) -> None:
         assert torch.equal(upper[:, [column]], high)
 
 
-def miss(name: str, rank: int, n: int, folds: int = 0) -> float:
-    bound = CONSTRUCTIONS[name].miss
-    assert bound is not None
-    return bound(rank, n, folds)
-
-
-def test_miss_bounds() -> None:
-    assert [miss("plus", k, 100) for k in (0, 1, 10)] == [0, 1 / 101, 19 / 101]
-    for name in ("minmax", "full"):
-        assert [miss(name, k, 100) for k in (0, 1, 10)] == [0, 1 / 101, 10 / 101]
-    assert [name for name, kind in CONSTRUCTIONS.items() if kind.miss is None] == [
-        "jackknife",
-        "naive",
-    ]
-
-
-def test_the_bound_of_folds() -> None:
-    assert miss("cv+", 10, 100, 10) == pytest.approx(28 / 110)
-    assert miss("cv+", 90, 1000, 4) == pytest.approx(182 / 1004)  # many rows in a fold
-    assert miss("cv+", 0, 7, 10) == 0.0  # an infinite interval covers
-    assert miss("cv+", 44, 442, 10) == pytest.approx(96 / 452)  # folds of 44 and 45 rows
-    assert miss("cv+", 100, 100, 10) == 1.0
+@pytest.mark.parametrize(
+    ("name", "rank", "n", "folds", "bound"),
+    [
+        *(("plus", rank, 100, 0, bound) for rank, bound in ((0, 0), (1, 1 / 101), (10, 19 / 101))),
+        *((name, rank, 100, 0, rank / 101) for name in ("minmax", "full") for rank in (0, 1, 10)),
+        ("cv+", 10, 100, 10, 28 / 110),
+        ("cv+", 90, 1000, 4, 182 / 1004),  # many rows in a fold
+        ("cv+", 0, 7, 10, 0.0),  # an infinite interval covers
+        ("cv+", 44, 442, 10, 96 / 452),  # folds of 44 and 45 rows
+        ("cv+", 100, 100, 10, 1.0),
+    ],
+)
+def test_miss_bounds(name: str, rank: int, n: int, folds: int, bound: float) -> None:
+    assert CONSTRUCTIONS[name].miss(rank, n, folds) == pytest.approx(bound)  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(

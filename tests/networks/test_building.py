@@ -1,7 +1,5 @@
 """From what the user gives as ``network`` to a checked module of our own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -9,10 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import lazyknife as lk
 from lazyknife.networks import (
     ACTIVATIONS,
-    DEFAULT,
     build,
     dtype_of,
     evaluation_copy,
@@ -23,7 +19,6 @@ from lazyknife.networks import (
     set_training,
 )
 from lazyknife.tangent import selected
-from rows import linear
 from zoo import Net
 
 X = torch.linspace(-1, 1, 15, dtype=torch.float64).reshape(5, 3)
@@ -152,12 +147,3 @@ def test_a_skip_adds_a_linear_function_that_starts_at_0() -> None:
     # √(width/(4·inputs)), the width being that of the last hidden layer.
     expected = (5 / (4 * 3)) ** 0.5 * (SINGLE @ slopes.T)
     torch.testing.assert_close(module(SINGLE) - module.body(SINGLE), expected)
-
-
-def test_no_network_means_the_same_default_wherever_one_is_needed() -> None:
-    assert mlp((64, 64), skip=True) == DEFAULT
-    rows, y = linear(12)
-    model = lk.LazyJackknifeRegressor(ridge=1.0, readout="network", random_state=0).fit(rows, y)
-    given = [build(network, SINGLE, model.seeds_.start) for network in (None, DEFAULT)]
-    for p, *others in zip(*(m.parameters() for m in (model.base_.module, *given)), strict=True):
-        assert all(torch.equal(p, other) for other in others)

@@ -1,7 +1,5 @@
 """Many networks at once equal each on its own, in blocks of every size."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 from collections.abc import Iterable
@@ -17,7 +15,6 @@ from lazyknife.networks import (
     ACTIVATIONS,
     ensemble_outputs,
     is_chain,
-    layer_sizes,
     row_gradients,
 )
 from rows import linear
@@ -150,18 +147,3 @@ def test_a_network_that_works_in_place_does_not_change_the_callers_rows(readout:
     model.predict_interval(rows)
     model.predict(rows)
     np.testing.assert_array_equal(rows, before)
-
-
-def test_pictures_are_run_in_blocks_that_their_layers_fit_in() -> None:
-    conv = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(144, 1))
-    conv.double().eval()
-    assert max(layer_sizes(conv, torch.zeros(1, 1, 6, 6, dtype=torch.float64))) == 4 * 36
-    assert not any(part._forward_hooks for part in conv.modules())
-    rows: list[int] = []
-    conv.register_forward_hook(lambda module, args, result: rows.append(len(args[0])))
-    weights = {"3.bias": torch.zeros(2, 1, dtype=torch.float64)}
-    X = torch.randn(8, 1, 6, 6, dtype=torch.float64)
-    result = ensemble_outputs(conv, weights, X, limit=3 * 2 * 144 * 8)  # three rows of two networks
-    assert rows == [1, 3, 3, 2]  # the first finds the widest layer
-    expected = (conv(X)[:, 0] - conv[3].bias).detach()
-    torch.testing.assert_close(result, expected.expand(2, -1))

@@ -1,11 +1,8 @@
 """What the plots draw, that they leave matplotlib's settings alone, and the files they become."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
-from itertools import pairwise
 from xml.etree import ElementTree
 
 import matplotlib as mpl
@@ -25,7 +22,7 @@ from lazyknife.plots import (
     save_figure,
     style,
 )
-from lazyknife.plots.figures import legend_on_top, short
+from lazyknife.plots.figures import short
 
 mpl.use("Agg")
 plt = pytest.importorskip("matplotlib.pyplot")
@@ -143,16 +140,6 @@ def test_infinite_and_empty_intervals_are_drawn_without_truths():
     assert set(band.get_paths()[0].vertices[:, 1]) == {1.0}
 
 
-def test_axes_that_share_y_hold_the_data_of_all():
-    _, (left, right) = plt.subplots(1, 2, sharey=True)
-    plot_intervals(lk.Intervals(np.arange(3.0), np.arange(3.0), np.arange(3.0), 0.1), ax=left)
-    high = left.get_ylim()[1]
-    tens = 10 * np.arange(3.0)
-    plot_intervals(lk.Intervals(tens, tens, tens, 0.1), ax=right)
-    assert left.get_ylim()[1] > 20 > high
-    assert 20 in left.get_yticks()
-
-
 # The band over one feature.
 
 
@@ -264,20 +251,6 @@ def test_each_panel_has_values_errors_and_numbers_and_the_first_has_names():
     assert first.texts[2].xy == (0.8, 1)
 
 
-@pytest.mark.parametrize("count", [2, 5, 10])
-def test_numbers_and_names_of_methods_do_not_overlap(count):
-    names = [f"a long name {k}" for k in range(count)]
-    with style():
-        axes = plot_comparison(names, panels(count))
-    axes[0].figure.draw_without_rendering()
-    for ax in axes:
-        boxes = [text.get_window_extent() for text in ax.texts]
-        assert not any(a.overlaps(b) for a, b in pairwise(boxes))
-        assert max(box.y1 for box in boxes[:count]) <= ax.get_window_extent().y1 + 1
-        boxes = [label.get_window_extent() for label in axes[0].get_yticklabels()]
-        assert not any(a.overlaps(b) for a, b in pairwise(boxes))
-
-
 def test_infinite_and_missing_values_are_said_in_words():
     values, errors = [INF, NAN, 2.0, 3.0], [NAN, NAN, NAN, 0.1]
     for log in (False, True):
@@ -300,27 +273,6 @@ def test_values_far_above_the_others_are_cut():
     assert texts(ax)[-1] == "500 →"
     ax = plot_methods("abcd", values, [0.1] * 4, label="time", log=True, ax=new_axes())
     assert ax.get_xlim()[1] > 500
-
-
-def test_an_error_beyond_zero_does_not_stretch_a_log_scale():
-    (ax,) = plot_comparison(["a", "b"], [Panel("time", [1.0, 5.0], [2.0, 0.1], log=True)])
-    assert 0.3 < ax.get_xlim()[0] < 0.5
-    assert ax.containers[0][2][0].get_segments()[0][0, 0] == 0.5
-
-
-@pytest.mark.parametrize("log", [False, True])
-@pytest.mark.parametrize("count", [1, 4, 9])
-def test_the_legend_covers_no_data(count, log):
-    with style():
-        ax = plt.gca()
-        for k in range(count):
-            ax.errorbar([1, 2, 3], [1 + k, 99, 50], [0.5] * 3, label=f"a method, {k}")
-        ax.set_yscale("log" if log else "linear")
-        legend_on_top(ax)
-    ax.figure.draw_without_rendering()
-    floor = ax.transData.inverted().transform(ax.get_legend().get_window_extent().min)[1]
-    assert floor > 99.5
-    assert ax.get_legend().get_window_extent().x1 <= ax.figure.bbox.x1
 
 
 # Numbers.

@@ -1,32 +1,36 @@
-"""The factored ridge against refits to unit targets, with rows really added."""
+"""The factored ridge and widths from it against refits, with rows really added or deleted."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 
 import reference
+from lazyknife.estimators.fit_network import LazyStep
+from lazyknife.networks import mlp
 from lazyknife.ridge.dual import DualSystem
 from lazyknife.ridge.primal import PrimalSystem
 from lazyknife.ridge.system import Indefinite, Ridge
+from lazyknife.ridge.widths import LeverageScales
+from lazyknife.tangent import Dual, Primal, linearise
 from machines import MACHINE, here
 from reference import Array, assert_close
-from systems import FORMS, assert_within, dual_models, factor, problem, system
+from rows import linear
+from systems import FORMS, assert_within, factor, problem, system
 
-RELATIVE = 1e-8
+RELATIVE, EPSILON = 1e-8, torch.finfo(torch.float64).eps
 Rows = tuple[Array, Array, Array]  # Jacobian rows, targets, Jacobian of new rows
 
 
-def at(found: Ridge, form: str, J: Array, new: Array) -> tuple[Tensor, Tensor]:
-    """Weights b and s of new rows."""
-    rows = here(new @ J.T if form == "dual" else new)
-    return found.at(rows, here(np.square(new).sum(axis=1)))[:2]
+def coordinates(form: str, J: Array, new: Array) -> tuple[Tensor, Tensor]:
+    """z(x) and k(x, x) of new rows."""
+    return here(new @ J.T if form == "dual" else new), here(np.square(new).sum(axis=1))
 
 
 def check(form: str, equations: DualSystem | PrimalSystem, ridge: float, rows: Rows) -> None:
@@ -35,9 +39,11 @@ def check(form: str, equations: DualSystem | PrimalSystem, ridge: float, rows: R
     found = equations.solve(ridge, keep_factor=True)
     for solution in (equations.solve(ridge), found):
         check_solution(form, solution, J, r, intercept)
+    other = equations.again(equations.solve(ridge), here(r[::-1].copy()))
+    check_solution(form, other, J, r[::-1], intercept)
 
     units = reference.unit_fits(J, ridge, intercept)
-    weights, left_open = at(found, form, J, new)
+    weights, left_open, _ = found.at(*coordinates(form, J, new))
     expected = new @ units.moves.T + units.intercepts
     assert_within(weights, expected, RELATIVE * (1 + np.abs(expected).max()))
     twin = reference.left_open(J, new, ridge, intercept)
@@ -96,10 +102,7 @@ def test_every_quantity_equals_its_refit(
         J[-1] = 0.0
         new[0], new[1] = J[0], 0.0
     machine = replace(MACHINE, budget=budget)
-    equations, ridge = system(form, J, r, intercept, machine), 10.0**exponent
-    check(form, equations, ridge, (J, r, new))
-    other = equations.again(equations.solve(ridge), here(r[::-1].copy()))
-    check_solution(form, other, J, r[::-1], intercept)
+    check(form, system(form, J, r, intercept, machine), 10.0**exponent, (J, r, new))
 
 
 @pytest.mark.parametrize("intercept", [False, True])
@@ -113,8 +116,8 @@ def test_what_is_left_open_keeps_its_digits_at_a_tiny_ridge(form: str, intercept
     rows, at_new = (np.hstack([Z, np.ones((len(Z), 1))])[:, : 4 + intercept] for Z in (J, new))
     gram = rows.T @ rows + ridge * np.diag([1.0, 1, 1, 1, 0][: 4 + intercept])
     truth = ridge * (1 + (at_new * np.linalg.solve(gram, at_new.T).T).sum(axis=1))
-    found = at(factor(form, J, r, ridge, intercept), form, J, new)[1].cpu().numpy()
-    assert_close(found / truth, np.ones(3), 1e-6)
+    found = factor(form, J, r, ridge, intercept).at(*coordinates(form, J, new)).left_open
+    assert_close(found.cpu().numpy() / truth, np.ones(3), 1e-6)
     across, inverse = new @ J.T, np.linalg.inv(kernel + ridge * np.eye(40))
     explicit = np.square(new).sum(axis=1) + ridge - (across @ inverse * across).sum(axis=1)
     assert intercept or np.abs(explicit / truth - 1).max() > 1e-5
@@ -126,16 +129,6 @@ def test_what_is_left_open_is_at_least_the_ridge() -> None:
     found = factor("dual", J, r, 1e-6, False)
     rows, norms = here(J @ J.T), here((1 - 1e-5) * np.square(J).sum(axis=1))
     assert_close(found.at(rows, norms)[1], np.full(40, 1e-6), 1e-12)
-
-
-def test_features_that_are_nearly_collinear_cost_few_digits() -> None:
-    """One step of refinement leaves 1e-13 where the normal equations alone leave 1e-10."""
-    J, _, _ = problem(30, 5, seed=0)
-    J[:, 1] = J[:, 0] + J[:, 1] / 1e3
-    J *= 10
-    r = J[:, 0] + np.random.default_rng(1).normal(size=30)
-    move, _ = reference.ridge_fit(J, r, 1e-4, False)
-    assert_close(factor("primal", J, r, 1e-4, False).coefficients, move, 5e-12)
 
 
 def indefinite(J: Array, ridge: float) -> Tensor:
@@ -153,20 +146,94 @@ def test_a_slightly_indefinite_kernel_counts_as_its_positive_part(intercept: boo
     check("dual", equations, 1e-2, (J, r, new))
 
 
-@pytest.mark.parametrize("intercept", [True, False])
-def test_other_targets_have_the_solution_of_a_slightly_indefinite_kernel(intercept: bool) -> None:
-    J, r, _ = problem(12, 5, seed=5)
-    equations = DualSystem(indefinite(J, 1e-2), here(r), intercept, MACHINE)
-    other = here(np.flip(r).copy())
-    found = equations.again(equations.solve(1e-2), other)
-    twin = DualSystem(indefinite(J, 1e-2), other, intercept, MACHINE).solve(1e-2)
-    torch.testing.assert_close(found.dual, twin.dual, rtol=1e-6, atol=1e-9)
-    torch.testing.assert_close(found.intercept, twin.intercept, rtol=1e-6, atol=1e-9)
-
-
 @pytest.mark.parametrize(("budget", "in_place"), [(1, False), (MACHINE.budget, True)])
 def test_it_is_refused_where_its_eigenvectors_do_not_fit(budget: int, in_place: bool) -> None:
     J, r, _ = problem(10, 4, seed=0)
     machine = replace(MACHINE, budget=budget)
     with pytest.raises(Indefinite, match=r"ridge=0.001 is not positive definite in float64"):
-        dual_models(indefinite(J, 1e-3), here(r), 1e-3, True, machine, in_place)
+        DualSystem(indefinite(J, 1e-3), here(r), True, machine).solve(1e-3, in_place=in_place)
+
+
+# Widths.
+
+
+def own_leverage(J: Array, ridges: Sequence[float], intercept: bool) -> Array:
+    """σ_{−j}(X_j) with row j deleted, shape (n,)."""
+    each = [
+        reference.left_open(np.delete(J, j, axis=0), J[j : j + 1], ridge, intercept)
+        for j, ridge in enumerate(ridges)
+    ]
+    return np.sqrt(np.concatenate(each))
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    n=st.integers(2, 15),
+    size=st.integers(1, 20),
+    count=st.integers(1, 3),
+    intercept=st.booleans(),
+    form=st.sampled_from(FORMS),
+    seed=st.integers(0, 10**6),
+)
+def test_leverage_is_what_the_rows_without_j_leave_open(
+    n: int, size: int, count: int, intercept: bool, form: str, seed: int
+) -> None:
+    J, _, new = problem(n, size, seed)
+    ridges = np.random.default_rng(seed).choice([0.02, 1.0, 50.0][:count], n).tolist()
+    targets = np.zeros(n)  # σ never looks at them
+    factors = tuple(factor(form, J, targets, each, intercept) for each in sorted(set(ridges)))
+    scales = LeverageScales(factors, here(np.array(ridges)), EPSILON)
+    found, _ = scales.at(*coordinates(form, J, new))
+    expected = reference.leverage(J, new, ridges, intercept)
+    assert_close(found.cpu().numpy() / expected, np.ones((3, n)), 1e-7)
+
+    own = own_leverage(J, ridges, intercept)
+    assert_close(scales.own.cpu().numpy() / own, np.ones(n), 1e-7)
+    at_training = scales.at(*coordinates(form, J, J))[0].diagonal()
+    assert_close(at_training.cpu().numpy() / own, np.ones(n), 1e-6)
+
+
+class Problem(NamedTuple):
+    """A network, its rows, and what the lazy step made of them."""
+
+    module: nn.Module
+    X: Tensor
+    new: Tensor
+    models: Any
+
+
+def solved(step: LazyStep, n: int, widths: tuple[int, ...], budget: int) -> Problem:
+    torch.manual_seed(0)
+    module, machine = mlp(widths, "tanh")(3), replace(MACHINE, budget=budget)
+    X, y = (machine.put(torch.from_numpy(part)) for part in linear(n))
+    new = machine.put(torch.from_numpy(2 * linear(6, seed=1)[0]))
+    return Problem(module, X, new, step.models(linearise(module, X, machine=machine), X, y))
+
+
+@pytest.mark.filterwarnings("ignore:the moved networks are far")
+@pytest.mark.parametrize("ridge", [0.5, "auto"])
+@pytest.mark.parametrize(("n", "widths", "form"), [(9, (5,), Dual), (13, (2,), Primal)])
+@pytest.mark.parametrize(
+    ("readout", "budget"), [("tangent", MACHINE.budget), ("tangent", 4000), ("network", 2**28)]
+)
+def test_leverage_divides_scores_and_leaves_predictions_alone(
+    readout: str, budget: int, n: int, widths: tuple[int, ...], form: type, ridge: float | str
+) -> None:
+    plain, found = (
+        solved(LazyStep(ridge, readout=readout, widths=kind), n, widths, budget)
+        for kind in ("constant", "leverage")
+    )
+    J, J_new = (reference.jacobian(found.module, part.cpu()) for part in (found.X, found.new))
+    models, ridges = found.models, found.models.models.ridges
+    each = ridges[:-1].tolist()
+    point, values, sigma, *_ = models.scaled(found.new)
+    assert type(models.basis) is form
+    assert_close(sigma, reference.leverage(J, J_new, each, True), 1e-6)
+    own = own_leverage(J, each, True)
+    assert_close(models.scores, np.abs(models.residuals.cpu().numpy()) / own, 1e-7)
+    same = plain.models.scaled(plain.new)
+    assert_close(point, same.point, 1e-10)
+    assert_close(values, same.each, 1e-10)
+    assert same.scales.shape == ()
+    assert_close(plain.models.scores, plain.models.residuals.abs(), 1e-10)
+    assert torch.equal(plain.models.models.ridges, ridges)

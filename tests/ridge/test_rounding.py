@@ -1,7 +1,5 @@
 """Rounding never makes a certificate false: bounds and whole fits against refits in 60 digits."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 from fractions import Fraction
@@ -250,21 +248,26 @@ def extended(model: Any, case: Case) -> Kernel:
     return Kernel(rows * rows.T, outputs, [*y, mpmath.mpf(0)])
 
 
-@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(
     case=cases(),
     construction=st.sampled_from(["plus", "full"]),
     widths=st.sampled_from([(), (3,)]),
+    parameters=st.sampled_from(["all", "last"]),  # few features, in which λ may be lost
     ridge=st.sampled_from([1e-3, 1.0, 1e3, "auto"]),
 )
 def test_a_certificate_holds_for_refits_in_extended_precision(
-    case: Case, construction: str, widths: tuple[int, ...], ridge: float | str
+    case: Case, construction: str, widths: tuple[int, ...], parameters: str, ridge: float | str
 ) -> None:
     if construction == "full" and ridge == "auto":
         ridge = 10.0
-    terms = {"construction": construction, "ridge": ridge}
+    terms = {"construction": construction, "ridge": ridge, "parameters": parameters}
     score = None if construction == "full" else "constant"
-    model = fitted(case, network=mlp(widths), widths=score, **terms)
+    try:
+        model = fitted(case, network=mlp(widths), widths=score, **terms)
+    except ValueError:
+        assert parameters == "last"
+        return  # not positive definite
     if model.certificate_.coverage is None:
         return
     result = model.predict_interval(case.x)
@@ -284,31 +287,6 @@ def test_a_certificate_holds_for_refits_in_extended_precision(
         if far < 4:
             assert result.lower[0] >= low - slack
             assert result.upper[0] <= high + slack
-
-
-@pytest.mark.slow
-def test_full_conformal_of_few_features_in_unlike_units() -> None:
-    """λ may be lost in products of features, and a factorisation succeed by luck."""
-    certified, n = 0, 14
-    for seed in range(40):
-        rng = np.random.default_rng(seed)
-        X = np.hstack([rng.lognormal(23, 1.0, (n + 1, 1)), rng.normal(size=(n + 1, 1))])
-        case = Case(X[:n], 1e7 + 1e4 * rng.normal(size=n), X[n:], seed)
-        ridge = float(10.0 ** rng.uniform(-3, 0))
-        settings = {"parameters": "last", "construction": "full", "ridge": ridge}
-        try:
-            model = fitted(case, network=mlp((5,)), **settings)
-        except ValueError:
-            continue  # not positive definite
-        if model.certificate_.coverage is None:
-            continue
-        certified += 1
-        result = model.predict_interval(case.x)
-        rank = reference.rank(Fraction(3, 10), n)
-        low, high = exact_full(extended(model, case), n, ridge, rank)
-        assert result.lower[0] <= low
-        assert result.upper[0] >= high
-    assert certified >= 4
 
 
 def unit_of(model: Any, case: Case) -> float:

@@ -1,7 +1,5 @@
 """The projection of Jacobian rows, against the explicit rows times the explicit signs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -54,18 +52,6 @@ def test_the_projection_is_the_jacobian_times_the_signs(name: str, budget: int) 
     assert_close(coordinates, projected, 1e-12)
     assert_close(norms, (projected**2).sum(axis=1), 1e-12)
     np.testing.assert_allclose(np.abs(matrix), 1 / math.sqrt(7), rtol=1e-15)
-
-
-def test_every_kind_of_part_is_among_the_networks() -> None:
-    kinds = set()
-    for name in NETWORKS:
-        module, X, _ = network(name)
-        for part in linearise(module, X).make(X)[1]:
-            kind = type(part).__name__
-            shape = part.rows.ndim - 1 if kind == "Explicit" else min(part.places, 2)
-            kinds.add((kind, shape))
-    factors = {("Outer", 1), ("Outer", 2), ("Lookup", 2)}
-    assert kinds == factors | {("Explicit", axes) for axes in (1, 2, 3, 4)}
 
 
 SEEDS = 400
@@ -126,13 +112,6 @@ def test_inner_products_keep_their_expectation(name: str) -> None:
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_wrong_signs_do_not(mutant: str) -> None:
     assert bias_of(MUTANTS[mutant], "layer norm") > 2 * ALLOWED
-
-
-def test_the_error_of_the_kernel_falls_like_the_root_of_the_dimension() -> None:
-    few, many = kernels_of(draw_signs, "dense", 16, 40), kernels_of(draw_signs, "dense", 1024, 40)
-    errors = [np.sqrt(np.square(found - truth).mean()) for found, truth in (few, many)]
-    assert 8 / 1.4 < errors[0] / errors[1] < 8 * 1.4
-    assert errors[1] < 0.1 * np.sqrt(np.square(many[1]).mean())
 
 
 def flat(signs: Signs) -> Tensor:

@@ -1,12 +1,7 @@
-"""The tangent, by factors or by blocks, against a Jacobian made row by row."""
+"""The tangent and its feature maps against a Jacobian made row by row."""
 
-from __future__ import annotations
-
-import copy
 import itertools
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,9 +12,16 @@ from torch import Tensor, nn
 
 import reference
 from lazyknife.networks import ACTIVATIONS, evaluation_copy, mlp
-from lazyknife.tangent import Tangent, linearise, moved_outputs
+from lazyknife.tangent import (
+    FEATURES,
+    Dual,
+    Exact,
+    Primal,
+    Tangent,
+    linearise,
+    moved_outputs,
+)
 from lazyknife.tangent.capture import LAYERS
-from lazyknife.tangent.parts import Outer, Part
 from lazyknife.tangent.tangent import make_tangent
 from machines import MACHINE, here
 from reference import assert_close
@@ -109,7 +111,7 @@ def test_every_network_equals_its_twin_in_blocks_of_every_size(
     explicit = EXPLICIT[name][2] if name in EXPLICIT else others
     assert set(tangent.rest) == explicit or name == "layers without use"
     if name == "control flow on values":  # both branches are taken
-        assert (copy.deepcopy(module).double().first(X).sum(dim=1) > 0).unique().numel() == 2
+        assert (X[:, 0] > 0).unique().numel() == 2
     check_against_twin(tangent, module, X, Z)
 
 
@@ -136,58 +138,12 @@ def test_a_layer_that_does_something_else_is_found_by_the_probe() -> None:
     check_against_twin(tangent, module, X, X[2:])
 
 
-def test_factors_stay_factors_where_that_is_cheaper() -> None:
-    for name, kept in (("wide linear on three axes", True), ("linear on three axes", False)):
-        module, X, _ = network(name)
-        parts = linearise(module, X, machine=MACHINE).features(X).parts
-        assert any(isinstance(p, Outer) and p.signals.shape[1] > 1 for p in parts) is kept
-
-
 @pytest.mark.parametrize("scale", [1.0, 1e-6])
 def test_a_second_use_of_a_weight_is_found_though_the_first_rows_hide_it(scale: float) -> None:
     used, X, _ = network("weight used outside its layer")
     module = Net(lambda net, x: scale * net.used(x), used=used)
     X[:2] = -X[:2].abs()
     check_against_twin(linearise(module, X, machine=MACHINE), module, X, X[2:])
-
-
-def bytes_of(parts: Sequence[Part]) -> int:
-    return sum(v.nbytes for part in parts for v in vars(part).values() if isinstance(v, Tensor))
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_features_are_kept_as_long_as_they_fit(name: str) -> None:
-    module, X, _ = network(name)
-    needed = bytes_of(linearise(module, X, machine=MACHINE).features(X).parts)
-    for budget, kept in ((2 * needed, True), (2 * needed - 1, False)):
-        tangent = linearise(module, X, machine=replace(MACHINE, budget=budget))
-        assert (tangent.features(X).parts is not None) is kept
-
-
-def snapshot(module: nn.Module) -> dict[str, Any]:
-    return {
-        "weights": {name: value.clone() for name, value in module.state_dict().items()},
-        "modes": [part.training for part in module.modules()],
-        "frozen": [p.requires_grad for p in module.parameters()],
-    }
-
-
-@pytest.mark.parametrize("name", ["dense", "prelu", "control flow on values"])
-def test_the_users_module_is_left_alone(name: str) -> None:
-    module = nn.Sequential(mlp((4,))(3), nn.Dropout(0.5)) if name == "dense" else network(name)[0]
-    X, before = rows(6, 3), copy.deepcopy(snapshot(module))
-    tangent = linearise(module, X, machine=MACHINE)
-    features = tangent.features(X)
-    tangent.kernel(features, features)
-    moves = tangent.pull(features, here(np.eye(6)))
-    moved_outputs(tangent.module, moves, MACHINE.put(X))
-
-    after = snapshot(module)
-    assert all(p.dtype == torch.float32 and p.grad is None for p in module.parameters())
-    torch.testing.assert_close(after, before, rtol=0, atol=0)
-    for seen in (module, tangent.module):
-        assert not any(part._forward_hooks for part in seen.modules())
-    assert not any(part.training for part in tangent.module.modules())
 
 
 def test_it_works_under_no_grad_and_hooks_are_removed_when_the_network_raises() -> None:
@@ -200,3 +156,58 @@ def test_it_works_under_no_grad_and_hooks_are_removed_when_the_network_raises() 
     with pytest.raises(RuntimeError):
         tangent.features(rows(4, 7))
     assert not any(part._forward_hooks for part in tangent.module.modules())
+
+
+# Feature maps.
+
+SIZE = 21  # parameters of the network below
+torch.manual_seed(0)
+MODULE = mlp((4,), "tanh")(3)
+NEW = torch.from_numpy(np.random.default_rng(1).normal(size=(5, 3)))
+
+
+def linearised(n: int) -> tuple[Tangent, Tensor]:
+    X = torch.from_numpy(np.random.default_rng(0).normal(size=(n, 3)))
+    return linearise(MODULE, X, machine=MACHINE), X
+
+
+@pytest.mark.parametrize(("n", "kernel", "form"), [(21, 0, Dual), (22, 0, Primal), (22, 1, Dual)])
+def test_exact_features_take_the_smaller_form_unless_told(n: int, kernel: int, form: type) -> None:
+    tangent, X = linearised(n)
+    assert tangent.size == SIZE
+    basis = Exact().basis(tangent, X, seed=0, kernel=bool(kernel))
+    assert isinstance(basis, form)
+    assert basis.size == (n if form is Dual else SIZE)
+    J, J_new = reference.jacobian(MODULE, X), reference.jacobian(MODULE, NEW)
+    outputs, coordinates, norms = basis.at(NEW)
+    assert_close(outputs, reference.outputs(MODULE, NEW), 1e-12)
+    assert_close(coordinates, J_new @ J.T if form is Dual else J_new, 1e-12)
+    assert_close(norms, np.square(J_new).sum(axis=1), 1e-12)
+
+
+@pytest.mark.parametrize("n", [6, 30, 5000])
+@pytest.mark.parametrize("name", FEATURES)
+def test_a_map_has_the_form_the_moves_and_the_kernel_that_it_says(name: str, n: int) -> None:
+    tangent, X = linearised(n)
+    features = FEATURES[name]().for_rows(n, MACHINE)
+    assert features == FEATURES[name]().for_rows(n, MACHINE)
+    basis = features.basis(tangent, X, seed=3)
+    if isinstance(basis, Dual):
+        assert n <= features.size(tangent.size)
+    else:
+        assert basis.size == features.size(tangent.size)
+    for part, again in zip(basis.at(NEW), features.basis(tangent, X, 3).at(NEW), strict=True):
+        assert torch.equal(part, again)
+    columns = here(np.random.default_rng(2).normal(size=(basis.size, 2)))
+    if features.has_moves:  # z(x)ᵀw is the derivative in the direction of the move
+        moves = flat(basis.moves(columns), MODULE)
+        expected = reference.jacobian(MODULE, NEW) @ moves.cpu().numpy().T
+        assert_close(basis.at(NEW).coordinates @ columns, expected, 1e-11)
+    else:
+        with pytest.raises(AssertionError, match="do not move"):
+            basis.moves(columns)
+    if features.has_kernel:
+        assert isinstance(features.basis(tangent, X[:30], seed=3, kernel=True), Dual)
+    else:
+        with pytest.raises(AssertionError, match="no kernel"):
+            features.basis(tangent, X, seed=3, kernel=True)

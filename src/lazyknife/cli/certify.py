@@ -12,6 +12,7 @@ from .console import FAILED, plainly, print_text
 
 INTERVALS = {name: opt.SETTINGS[name] for name in ("construction", "folds")}
 SEARCHED = "If given, find the largest ε of a private base; otherwise, find the largest alpha."
+MOST = "Certify a given training set, for this share of all sets (--construction split or cv+)."
 PLANNED = "Number of training rows; without it, find the fewest that are needed."
 
 
@@ -20,12 +21,14 @@ PLANNED = "Number of training rows; without it, find the fewest that are needed.
 def certify(
     n: Annotated[int, typer.Option("--n", help="Number of training rows.")],
     alpha: Annotated[float, opt.option("Level of the intervals.", opt.LAZY)] = 0.1,
+    confidence: Annotated[float | None, opt.option(MOST, opt.LAZY)] = None,
     **given: Any,
 ) -> None:
     """Show the coverage that a fit would certify."""
     from ..certificate import certify as certificate_of
 
-    print_text(certificate_of(n=n, alpha=alpha, **_common(given)).details)
+    terms = {"alpha": alpha, "confidence": confidence, **_common(given)}
+    print_text(certificate_of(n=n, **terms).details)
 
 
 @plainly

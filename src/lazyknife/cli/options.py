@@ -7,7 +7,7 @@ help and refusals of wrong values load neither.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
@@ -20,6 +20,7 @@ from .rows import Roles
 
 if TYPE_CHECKING:
     from ..base import BaseMethod
+    from ..networks import mlp
 
 Command = TypeVar("Command", bound=Callable[..., None])
 Options = dict[str, tuple[Any, Any]]  # names with annotations and defaults, as in a signature
@@ -53,12 +54,6 @@ def _kind(kind: Any) -> str:
     return next(shown for name, shown in names.items() if name in str(kind))
 
 
-def _check_jobs(jobs: int) -> int:
-    if jobs < 1 and jobs != -1:
-        raise typer.BadParameter("give 1 or more, or -1 for all cores")
-    return jobs
-
-
 # What --preset stands for; options that are given count all the same.
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {
@@ -74,11 +69,8 @@ def _use_preset(context: typer.Context, preset: str | None) -> str | None:
 
 
 COLUMN = {"metavar": "COLUMN"}
-Target = Annotated[str, option("Column to predict.", FILES, "--target", **COLUMN)]
+TARGETS = "Column to predict; several (repeated, or as A,B) are predicted together."
 Id = Annotated[str | None, option("Column of row names for the output.", FILES, "--id", **COLUMN)]
-JOBS = "Fits at a time, each on one thread; -1: all cores."
-Jobs = Annotated[int, option(JOBS, RUN, callback=_check_jobs)]
-Scheduler = Annotated[str | None, option("Address of a Dask scheduler, whose workers fit.", RUN)]
 DATA: Options = {
     name: (Annotated[Names, option(f"Column to {what} (may be repeated).", FILES, **COLUMN)], None)
     for name, what in {"drop": "ignore", "categorical": "encode as categories"}.items()
@@ -102,8 +94,12 @@ READING = table(
     sheet=(str | None, None, "Sheet of an Excel file; by default the first."),
 )
 GROUPS = "Column of groups, or several as A,B: coverage in each group; they remain features."
+CLASSES = "Predict sets of classes where the target has numbers, too."
+CLUSTERS = "Column of clusters: guarantee rows of new ones; it is not a feature."
 GROUPED: Options = {
-    "groups": (Annotated[str | None, option(GROUPS, FILES, metavar="COLUMN[,COLUMN]")], None)
+    "groups": (Annotated[str | None, option(GROUPS, FILES, metavar="COLUMN[,COLUMN]")], None),
+    "clusters": (Annotated[str | None, option(CLUSTERS, FILES, **COLUMN)], None),
+    "classes": (Annotated[bool, option(CLASSES, FILES, "--classes")], False),
 }
 SIDE = "Ends of the intervals; a limit has the level for itself"
 QUANTILES = "Quantiles of predictive distributions, such as 0.1,0.5,0.9, as further columns."
@@ -125,7 +121,8 @@ SCALING = (
     "the default of --hidden, by training and new rows together"
 )
 LOSS = "Loss of the models; logistic requires targets 0 and 1, poisson counts"
-TRANSFORM = "Learn a function of the target; intervals are transformed back"
+TRANSFORM = "Learn a function of the target, by default a chosen one; ends are transformed back"
+TRANSFORMS = Literal["auto", "log", "log1p", "logit", "symlog", "none"]
 CONSTRUCTION = Literal["auto", "plus", "minmax", "full", "cv+", "split", "jackknife", "naive"]
 SETTINGS = (
     table(
@@ -151,7 +148,7 @@ SETTINGS = (
         TARGET,
         loss=(Literal["squared", "huber", "logistic", "poisson"], "squared", LOSS),
         unit=(float, 1.0, "Fixed unit, such as 1000: target ÷ unit is learned."),
-        target_transform=(Literal["log", "log1p", "logit", "symlog"] | None, None, TRANSFORM),
+        target_transform=(TRANSFORMS, "auto", TRANSFORM),
         lower_bound=(Number, None, "Smallest value that the target can have."),
         upper_bound=(Number, None, "Largest value that the target can have."),
     )
@@ -185,10 +182,12 @@ BASES = table(
     sensitivity=(Number, None, "Bound that you assert on how far a row moves the weights."),
     norm=(Literal["l1", "l2"] | None, None, "Norm of --sensitivity and of perturbed's noise"),
 )
-SAME = (
-    *("construction", "folds", "widths", "fit_intercept", "readout", "n_starts", "loss"),
-    *("target_transform", "device"),
-)
+OF_SETS = {  # options that sets of classes support
+    *("alpha", "construction", "ridge", "fit_intercept", "feature_weights", "scaling", "seed"),
+    *("device", "verbose", "classes", "html"),
+}
+# Settings of the command that stand for others of the estimator.
+INSTEAD = {*("hidden", "skip", "unit", "lower_bound", "upper_bound", "seed", "preset")}
 
 
 def with_options(*tables: Options) -> Callable[[Command], Command]:
@@ -219,10 +218,25 @@ def formats_of(given: Mapping[str, Any]) -> Formats:
     return Formats(**options)
 
 
-def roles_of(target: str | None, id_column: str | None, given: Mapping[str, Any]) -> Roles:
+def roles_of(targets: Sequence[str], id_column: str | None, given: Mapping[str, Any]) -> Roles:
     """Return the columns that the options name."""
     drop = tuple(name for name in given["drop"] or () if name != id_column)  # no feature anyway
-    return Roles(target, id_column, drop, tuple(given["categorical"] or ()))
+    categorical, more = tuple(given["categorical"] or ()), (given.get("clusters"),)
+    return Roles(tuple(targets), id_column, drop, categorical, *more, given.get("classes", False))
+
+
+def refuse_joint(kind: str, given: Mapping[str, Any]) -> None:
+    """Refuse options that boxes of several targets, or sets of classes, do not support."""
+    every = PAGES | GROUPED | QUESTIONS | SETTINGS | BASES
+    refused = {
+        "intervals": set[str](),
+        "boxes": {*QUESTIONS, "groups", "clusters", "unit", "figure"},
+        "sets": every.keys() - OF_SETS,
+    }[kind]
+    what = "several targets" if kind == "boxes" else "classes"
+    for name, (_, default) in every.items():
+        if name in refused and given.get(name, default) != default:
+            raise ValueError(f"{flag(name)} does not support {what}: leave it out")
 
 
 def levels_of(given: Mapping[str, Any]) -> list[float]:
@@ -252,28 +266,26 @@ def settings_of(given: Mapping[str, Any], pooled: bool = True) -> dict[str, Any]
     """
     from ..data.checks import check_not_negative, check_positive
 
-    unit, bounds = (
-        check_positive("unit", given["unit"]),
-        (given["lower_bound"], given["upper_bound"]),
-    )
+    unit = check_positive("unit", given["unit"])
+    bounds = (given["lower_bound"], given["upper_bound"])
     if unit != 1 and any(bounds):
         raise ValueError(f"--unit {unit:g} with bounds {bounds}: leave one of them out")
     try:
         ridge = "auto" if given["ridge"] == "auto" else float(given["ridge"])
     except ValueError:
         raise ValueError(f"--ridge {given['ridge']}: give auto or a number") from None
-    nu = check_not_negative("nu", given["nu"])
-    scaling = given["scaling"] or ("standardize" if given["hidden"] and pooled else "auto")
-    return {name: given[name] for name in SAME} | {
+    layers_of(given)
+    found = {name: given[name] for name in SETTINGS.keys() - INSTEAD} | {
         "alpha": levels_of(given)[0],
         "ridge": ridge,
-        "scaling": None if scaling == "none" else scaling,
+        "scaling": given["scaling"] or ("standardize" if given["hidden"] and pooled else "auto"),
         "bounds": None if bounds == (None, None) else bounds,
-        "nu": nu if given["target_transform"] else nu / unit,
-        "feature_weights": None if given["feature_weights"] == "none" else "auto",
         "random_state": given["seed"],
         "verbose": show(given),
     }
+    nu = check_not_negative("nu", given["nu"])
+    found["nu"] = nu / unit if given["target_transform"] in ("auto", "none") else nu
+    return {name: None if value == "none" else value for name, value in found.items()}
 
 
 def show(given: Mapping[str, Any]) -> bool:
@@ -288,6 +300,14 @@ def layers_of(given: Mapping[str, Any]) -> tuple[int, ...] | None:
     if not all(part.isdecimal() and int(part) for part in parts):
         raise ValueError(f"--hidden {text!r}: give the widths of the layers, such as 64,64")
     return None if text is None else tuple(map(int, parts))
+
+
+def network_of(given: Mapping[str, Any]) -> mlp | None:
+    """Return the network that the options describe; None is the default."""
+    from ..networks import mlp
+
+    layers = layers_of(given)
+    return None if layers is None else mlp(layers, skip=given["skip"])
 
 
 def make_base(given: Mapping[str, Any]) -> BaseMethod:

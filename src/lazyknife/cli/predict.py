@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ..certificate import Certificate
+    from ..report.joint import Joint
     from ..report.outcome import Outcome, Sample
     from ..results import Distribution, Intervals
     from .rows import Rows
 
+NOUNS = {"boxes": ("box", "boxes"), "sets": ("set",)}
 PRINTED = 20  # rows on the terminal
 MOST_ROWS, MOST_NUMBERS = 2**15, 2**21  # that are predicted at a time
 ROWS = f"Training rows, or new rows for --model: {KINDS}."
@@ -51,7 +53,7 @@ def predict(
     test: Annotated[
         Path | None, typer.Argument(help="New rows, with the same columns.", metavar="TEST")
     ] = None,
-    target: Annotated[str | None, option("Column to predict.", FILES, metavar="COLUMN")] = None,
+    target: Annotated[list[str] | None, option(opt.TARGETS, FILES, metavar="COLUMN")] = None,
     output: Annotated[Path | None, option(OUTPUT, FILES, "--output", "-o")] = None,
     row: Annotated[list[str] | None, option(ROW, FILES, "--row", "-r", metavar="ROW")] = None,
     id_column: opt.Id = None,
@@ -70,21 +72,15 @@ def predict(
     """
     check_outputs(output, given["html"], given["figure"], [p for p in (train, test, model) if p])
     opt.settings_of(given)  # refuses wrong values before anything is read
-    opt.layers_of(given)
-    quantiles = opt.quantiles_of(given)
-    formats, roles = opt.formats_of(given), opt.roles_of(target, id_column, given)
+    quantiles, formats = opt.quantiles_of(given), opt.formats_of(given)
+    roles = opt.roles_of(target or (), id_column, given)
     if model is not None:
         _check_model(context, model, test)
-        new = _new_rows(train, row, formats)
-
-        def reopen(found: Formats) -> Source:  # standard input cannot be read again
-            return new if train == STANDARD else _new_rows(train, row, found)
-
-        fitted = load_model(model, new, roles, reopen, given)
+        fitted = load_model(model, lambda found: _new_rows(train, row, found), roles, given)
     else:
         if train is None:
             raise ValueError("TRAIN is missing: give TRAIN, TEST and --target, or NEW and --model")
-        if target is None:
+        if not target:
             columns = quoted_list(open_source(train, formats).columns, most=20)
             raise ValueError(
                 f"--target is missing: give one of {columns}, or a --model for {train}"
@@ -93,13 +89,12 @@ def predict(
             raise ValueError(f"{test}: TRAIN and TEST are the same file: give new rows as TEST")
         if train == test == STANDARD:
             raise ValueError("TRAIN and TEST are both -: give one of them as a file")
-        new = _new_rows(test, row, formats)
-        fitted = fit_model(train, new, roles, formats, given)
+        fitted = fit_model(train, _new_rows(test, row, formats), roles, formats, given)
     with spooled(output) as (append, move):
         levels = opt.levels_of(given) if given["alpha"] else [fitted.model.alpha]
         terms = {"side": given["side"], "weights": given["weights"]}
         outcome = predict_rows(fitted, levels, quantiles, terms, append)
-        _write(context, outcome, f"{model or train} → {new.name}", move)
+        _write(context, outcome, f"{model or train} → {fitted.file}", move)
     _print(context.params, outcome)
 
 
@@ -132,12 +127,15 @@ def predict_rows(
     append: Append,
 ) -> Outcome:
     """Predict all rows, part by part; ``append`` takes tables of their intervals, in order."""
+    from ..report.joint import joint_of
     from ..report.outcome import Outcome, Sample
 
     model, notes, sample = fitted.model, dict.fromkeys(fitted.notes), Sample(len(levels))
     size = max(1, min(MOST_ROWS, MOST_NUMBERS // len(model.feature_names_in_)))
-    groups, unit = fitted.known["groups"], fitted.known["unit"]
+    groups, unit, targets = (fitted.known[name] for name in ("groups", "unit", "targets"))
+    about = {"groups": groups or None, "weights": terms["weights"]}
     certificates: list[Certificate] = []
+    found: Any
     for rows in fitted.parts:
         say_notes(note for note in rows.notes if note not in notes)
         notes |= dict.fromkeys(rows.notes)
@@ -148,27 +146,30 @@ def predict_rows(
             )
         for start in range(0, len(rows.X), step := len(rows.X) if terms["weights"] else size):
             part = rows[start : start + step]
-            asked = list(levels) if len(levels) > 1 else levels[0]
-            about = {"groups": groups or None, "weights": terms["weights"]}
-            found = model.predict_interval(part.X, asked, side=terms["side"], **about)
-            every = found.certificate if isinstance(asked, list) else [found.certificate]
-            pairs = zip(
-                certificates or every, every, strict=True
-            )  # groups differ from part to part
-            certificates = [min(pair, key=lambda one: one.coverage or 0.0) for pair in pairs]
+            if fitted.kind != "intervals":
+                found = joint_of(model, part.X, part.y, levels, targets)
+                certificates = [model.certify(alpha=level) for level in levels]
+            else:
+                asked = list(levels) if len(levels) > 1 else levels[0]
+                found = model.predict_interval(part.X, asked, side=terms["side"], **about)
+                every = found.certificate if len(levels) > 1 else [found.certificate]
+                pairs = zip(certificates or every, every, strict=True)
+                # Groups differ from part to part.
+                certificates = [min(pair, key=lambda one: one.coverage or 0.0) for pair in pairs]
+                found = in_unit(found, unit)
             if quantiles:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # they have been said
                     spread = model.predict_distribution(part.X, **about)
                 part = with_quantiles(part, spread, quantiles, unit, sample)
-            append(table_of(in_unit(found, unit), part.ids, part.quantiles))
-            sample.add(in_unit(found, unit), part)
+            append(table_of(found, part.ids, part.quantiles))
+            sample.add(found, part)
     if not sample.count:
         raise ValueError("the file has no rows: give one with a header and rows")
     if fitted.pooled_with:
         certificates = [_for_both_files(one, fitted.pooled_with) for one in certificates]
     shift = model.check_exchangeable(sample.rows.X)
-    words = (fitted.known["target"], list(notes), groups, bool(terms["weights"]))
+    words = (targets, list(notes), groups, bool(terms["weights"]))
     return Outcome(sample, certificates, shift, model, *words)
 
 
@@ -184,12 +185,10 @@ def with_quantiles(
     if unit != 1:  # rounded outwards, as intervals are
         values += 2 * np.finfo(np.float64).eps * np.sign(np.array(levels) - 0.5) * np.abs(values)
     if rows.y is not None:
+        pairs = zip(names, values.T, strict=True)
         scores = {"CRPS": unit * found.crps(rows.y / unit)}
-        scores |= {
-            f"share of y up to {n}": rows.y <= q for n, q in zip(names, values.T, strict=True)
-        }
-        for name, each in scores.items():
-            sample.scores[name] = sample.scores.get(name, 0.0) + float(each.sum())
+        scores |= {f"share of y up to {name}": rows.y <= each for name, each in pairs}
+        sample.score({name: float(each.sum()) for name, each in scores.items()})
     return replace(rows, quantiles=pd.DataFrame(values, columns=names))
 
 
@@ -214,14 +213,15 @@ def in_unit(found: Intervals, unit: float) -> Intervals:
 
 
 def table_of(
-    found: Intervals, ids: pd.Series | None, quantiles: pd.DataFrame | None
+    found: Intervals | Joint, ids: pd.Series | None, quantiles: pd.DataFrame | None
 ) -> pd.DataFrame:
     """Return the table of an output: names of rows, if there are any, and their intervals."""
     from ..report.outcome import frame_of
 
     frame = frame_of(found, quantiles)
     if ids is not None:
-        frame.insert(0, str(ids.name), ids.to_numpy())
+        name = f"{ids.name} of the row" if ids.name in frame else str(ids.name)
+        frame.insert(0, name, ids.to_numpy())
     return frame
 
 
@@ -230,9 +230,8 @@ def _write(context: typer.Context, outcome: Outcome, inputs: str, move: Any) -> 
     from ..report.outcome import draw, make_report
     from ..report.page import render
 
-    paths = context.params
+    paths, page = context.params, ""
     drawings = draw(outcome) if paths["figure"] or paths["html"] else {}
-    page = ""
     if paths["html"]:
         page = render(make_report(outcome, drawings, inputs, origin(context)))
     write_outputs(paths, move, next(iter(drawings.values()), None), page)
@@ -242,24 +241,26 @@ def _print(paths: Mapping[str, Any], outcome: Outcome) -> None:
     """Print the results; on stderr where the intervals themselves are on stdout."""
     import pandas as pd
 
-    file = sys.stderr if paths["output"] == STANDARD else sys.stdout
+    sample, file = outcome.sample, sys.stderr if paths["output"] == STANDARD else sys.stdout
     written = [str(paths[name]) for name in ("output", "html", "figure") if paths[name]]
     if not paths["output"] and not paths["html"]:
-        ids = outcome.sample.rows.ids
-        ids = pd.Series(outcome.sample.places + 1, name="row") if ids is None else ids
-        frame = table_of(outcome.sample.intervals, ids, outcome.sample.rows.quantiles)[:PRINTED]
-        cells = [
-            (name, *map(in_figures, numbers)) for name, *numbers in frame.itertuples(index=False)
-        ]
-        print_table("", list(map(str, frame.columns)), cells)
-        more = outcome.sample.count - len(frame)
+        ids = sample.rows.ids
+        ids = pd.Series(sample.places + 1, name="row") if ids is None else ids
+        frame = table_of(sample.intervals, ids, sample.rows.quantiles)[:PRINTED]
+        shown = (
+            [each if isinstance(each, str) else in_figures(each) for each in others]
+            for _, *others in frame.itertuples(index=False)
+        )
+        lines = [(name, *cells) for name, cells in zip(frame.iloc[:, 0], shown, strict=True)]
+        print_table("", list(map(str, frame.columns)), lines)
+        more = sample.count - len(frame)
         print_text(f"… and {more:,} more rows: give --output for all.\n" if more else "")
     print_table("", ("", ""), outcome.measured(), file=file)
     if groups := outcome.by_group():
         print_table("", groups[0], groups[1:], file=file)
-    print_text(f"\n{outcome.expectation()}\n\n{in_words(outcome.certificates)}", file)
+    print_text(f"\n{in_words(outcome.certificates)}", file)
     if written and file is sys.stdout:
-        what = counted(outcome.sample.count, "interval")
+        what = counted(sample.count, *NOUNS.get(sample.intervals.side, ("interval",)))
         print_text(f"\nWrote {what} to {listed(written)}.")
     for warning in outcome.doubts():
         say(f"warning: {warning}")

@@ -1,10 +1,9 @@
 """Files, standard input and typed rows as frames with typed columns, by pandas and pyarrow.
 
 A text file says neither how it is written nor what its columns are. Separator and encoding are
-found from the file. What a column of texts is, and which mark its decimals have, is decided by
-fixed rules from its values in all files together, so it makes no difference in which file a row is:
-it has numbers, truth values or dates if all of its texts are, and otherwise texts. A guess is a
-note that names the option for it.
+found from the file, the type of a column and its mark of decimals by fixed rules from its values in
+all files together, so it makes no difference in which file a row is. A guess is a note that names
+the option for it.
 """
 
 from __future__ import annotations
@@ -145,8 +144,7 @@ def named_errors(name: object) -> Iterator[None]:
         message = ": not a gzip file, or truncated: compress it again"
     except (ArrowException, csv.Error) as error:
         message = ": damaged, or of another type than its name says: write it again"
-        ragged = re.search(r"Expected (\d+) columns, got (\d+): (.*)", str(error), re.DOTALL)
-        if ragged:
+        if ragged := re.search(r"Expected (\d+) columns, got (\d+): (.*)", str(error), re.DOTALL):
             row = f"the row {quoted(ragged[3])} has {ragged[2]} fields and the header {ragged[1]}"
             message = f": {row}: correct it, or put double quotes around fields with separators"
         elif isinstance(error, csv.Error) or re.search("CSV|straddl", str(error)):
@@ -206,10 +204,10 @@ def _text(
 
 def _encoding(name: str, opened: Callable[[], Any], start: bytes) -> str:
     """UTF-8, with or without a byte order mark, UTF-16 with one; otherwise cp1252."""
-    if start.startswith(codecs.BOM_UTF8):
-        return "utf-8-sig"
-    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16"
+    marks = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16"}
+    for mark, encoding in (marks | {codecs.BOM_UTF16_BE: "utf-16"}).items():
+        if start.startswith(mark):
+            return encoding
     if b"\0" in start:
         kinds = "give a CSV, Parquet or Excel file, or pass its --encoding"
         raise TableError(f"{name} is a binary file: {kinds}")
@@ -327,26 +325,25 @@ def type_columns(
     as_text: Sequence[str] = (),
 ) -> Typed:
     """Give columns of texts the types that they have in all frames; those ``as_text`` stay."""
-    names = dict.fromkeys(name for frame in frames for name in frame)
+    names = dict.fromkeys(name for frame in frames for name in frame if name not in as_text)
     columns = [Column(name, frames, files, formats) for name in names]
-    known = [column for column in columns if len(column.texts) and column.name not in as_text]
-    commas = any(column.fits(",") and not column.fits(".") for column in known)
+    columns = [column for column in columns if len(column.texts)]
+    commas = any(column.fits(",") and not column.fits(".") for column in columns)
     decimal = formats.decimal or ("," if commas else formats.usual_decimal or ".")
-    notes: list[str] = []
-    with_commas: list[str] = []
-    typed, dates = [frame.copy() for frame in frames], dict(formats.usual_dates)
-    for column in columns:
-        how = column.interpretation(decimal) if column in known else "text"
-        notes += column.notes(how)
-        if how == "," and column.texts.str.contains(",").any():
-            with_commas.append(column.name)
-        if how.startswith("%"):
-            dates[column.name] = how
-        for frame in typed:
-            if (texts := texts_of(frame, column.name, formats)) is not None:
-                frame[column.name] = parse(texts, how)
+    hows = {column.name: column.interpretation(decimal) for column in columns}
+    notes = [note for column in columns for note in column.notes(hows[column.name])]
+    with_commas = [
+        column.name for column in columns if hows[column.name] == "," and column.has(",")
+    ]
     if with_commas and "," not in (formats.decimal, formats.usual_decimal):
         notes.append(f"{quoted_list(with_commas)}: numbers with decimal commas (--decimal).")
+    typed = [frame.copy() for frame in frames]
+    for frame in typed:
+        for name in frame:
+            if (texts := texts_of(frame, name, formats)) is not None:
+                frame[name] = parse(texts, hows.get(name, "text"))
+    dates = {name: how for name, how in hows.items() if how.startswith("%")}
+    dates = {**formats.usual_dates, **dates}
     return Typed(typed, replace(formats, usual_decimal=decimal, usual_dates=dates), notes)
 
 
@@ -367,6 +364,9 @@ class Column:
         distinct = whole[~dashes].drop_duplicates()
         self.places, self.texts = distinct.index, distinct.reset_index(drop=True)
         self.read: dict[str, pd.Series] = {}  # the first texts, or all, by interpretation
+
+    def has(self, mark: str) -> bool:
+        return bool(self.texts.str.contains(mark, regex=False).any())
 
     def fits(self, how: str) -> bool:
         """Whether all texts have an interpretation: a mark of decimals, "bool", a date's format."""
@@ -408,10 +408,10 @@ class Column:
             return
         for text, count in self.dashes.items():
             yield f"{self.name}: {counted(count, 'value')} {quoted(text)} read as missing (--na)."
-        first, marks = self.texts.iloc[0], self.texts[:SAMPLE].str.cat()
+        first = self.texts.iloc[0]
         if how in DECIMALS and re.search(UNIT, first):
             yield f"{self.name}: {quoted(first)} is read as {self.read[how].iloc[0]:.15g}."
-        if how == "." and "," in marks and self.formats.decimal is None:
+        if how == "." and self.has(",") and self.formats.decimal is None:
             yield f"{self.name}: numbers with commas between thousands (--decimal)."
         known = self.formats.dates or how == self.formats.usual_dates.get(self.name)
         if how.startswith(("%d", "%m")) and not known:

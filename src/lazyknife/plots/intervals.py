@@ -13,7 +13,8 @@ from .figures import BAND, DOT, MISS, POINT, TARGET, bare, legend_on_top, litera
 if TYPE_CHECKING:  # the records draw themselves by these functions
     from matplotlib.axes import Axes
 
-    from ..estimators.fitted_model import Influence, LearningCurve
+    from ..estimators.influence import Influence
+    from ..estimators.learning_curve import LearningCurve
     from ..metrics import Bins
     from ..results import Intervals
 
@@ -46,6 +47,7 @@ def plot_intervals(
     if len(rank) > FEW_ROWS:
         _fill(ax, rank, lower, upper, outer, step="mid", color=BAND, label="interval")
         ax.plot(rank, point, color=POINT, lw=1.2, zorder=3, label="prediction")
+        ax.locator_params(axis="x", integer=True)
     else:  # a bar for each row, and gaps between them
         places = (rank[:, None] + [-0.3, 0.3, np.nan]).ravel()
         low, high = np.repeat(lower, 3), np.repeat(upper, 3)

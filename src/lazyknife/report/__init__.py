@@ -65,7 +65,7 @@ def page_of(
     ids = None if found.index is None else found.index.to_series()
     truth = None if y is None else finite_numbers(y, "y")
     sample.add(replace(arrays, index=None), NewRows(truth, ids))
-    outcome = Outcome(sample, every, shift or NotCompared(), model, found.name_of(y), ())
+    outcome = Outcome(sample, every, shift or NotCompared(), model, [found.name_of(y)], ())
     origin = {"settings": dict(settings or {}), "command": "", "versions": versions_of()}
     page = render(make_report(outcome, draw(outcome), f"{len(found):,} new rows", origin))
     if path is not None:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import in_figures
+from .joint import Joint
 from .page import Figure, Report, Table, Verdict, cell_of, safe_cells
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ..certificate import Certificate
-    from ..estimators.base import IntervalRegressor
     from ..results import Intervals
     from ..shift import Shift
     from . import NotCompared
@@ -41,11 +41,6 @@ SHIFTED = (
     f"{FALSE_ALARMS:.0%} of the runs. If the target depends on the features as before, --weights "
     "estimate counts training rows by how common their like are among the new ones."
 )
-INSIDE = {
-    "both": "inside their intervals",
-    "upper": "not to exceed their upper limits",
-    "lower": "not to fall below their lower limits",
-}
 MOST_GROUPS = 50  # in a table
 LIKE = (
     "This holds for new rows that come from the same source as the training rows, on average over "
@@ -56,7 +51,7 @@ LIKE = (
 class Sample:
     """Rows with their intervals: all of them, or a random sample of many; and sums over all."""
 
-    intervals: Intervals
+    intervals: Any  # Intervals or Joint
     rows: Any  # with y, ids and X, such as NewRows
 
     def __init__(self, levels: int) -> None:
@@ -66,7 +61,7 @@ class Sample:
         self.sums = np.zeros((3, levels))
         self.scores: dict[str, float] = {}  # further sums over rows
 
-    def add(self, found: Intervals, rows: Any) -> None:
+    def add(self, found: Any, rows: Any) -> None:
         """Add further rows, and keep those with the smallest random keys."""
         import pandas as pd
 
@@ -74,11 +69,12 @@ class Sample:
         covered = np.nan if y is None else found.covers(y).mean(axis=0)
         for total, mean in zip(self.sums, (*sizes_of(found, y), covered), strict=True):
             total += count * np.asarray(mean)
+        self.score(getattr(found, "sums", {}))
         keys = np.append(self.keys, self.random.random(count))
         places = np.append(self.places, np.arange(self.count, self.count + count))
         if self.count:
             before, found = self.rows, found.concat([self.intervals, found])
-            y = None if y is None or before.y is None else np.append(before.y, y)
+            y = None if y is None or before.y is None else np.concatenate([before.y, y])
             ids = None if rows.ids is None else pd.concat([before.ids, rows.ids])
             more = rows.quantiles
             more = None if more is None else pd.concat([before.quantiles, more])
@@ -87,11 +83,18 @@ class Sample:
         self.keys, self.places, self.count = keys[kept], places[kept], self.count + count
         self.intervals, self.rows = found[kept], rows[kept]
 
+    def score(self, sums: Mapping[str, float]) -> None:
+        """Add further sums over rows, by name."""
+        for name, total in sums.items():
+            self.scores[name] = self.scores.get(name, 0.0) + total
 
-def sizes_of(found: Intervals, y: Any) -> tuple[Any, Any]:
+
+def sizes_of(found: Any, y: Any) -> tuple[Any, Any]:
     """Mean width and interval score; of limits their mean and quantile loss. NaN without y."""
     from ..metrics import interval_score, mean_width
 
+    if isinstance(found, Joint):
+        return np.nan, np.nan  # they have sums of their own
     if found.side == "both":
         return mean_width(found).value, np.nan if y is None else interval_score(y, found).value
     limit = found.upper if found.side == "upper" else found.lower
@@ -103,10 +106,10 @@ def sizes_of(found: Intervals, y: Any) -> tuple[Any, Any]:
     ).mean(0)
 
 
-def frame_of(found: Intervals, quantiles: pd.DataFrame | None) -> pd.DataFrame:
-    """Return intervals, or one end of them, as a table, with quantiles."""
+def frame_of(found: Intervals | Joint, quantiles: pd.DataFrame | None) -> pd.DataFrame:
+    """Return intervals, or one end of them, boxes or sets as a table, with quantiles."""
     frame: pd.DataFrame = found.to_frame().reset_index(drop=True)
-    none = {"both": (), "upper": ("lower", "width"), "lower": ("upper", "width")}[found.side]
+    none = {"upper": ("lower", "width"), "lower": ("upper", "width")}.get(found.side, ())
     frame = frame[[name for name in frame if str(name).split("_")[0] not in none]]
     more = {} if quantiles is None else {name: each.to_numpy() for name, each in quantiles.items()}
     return frame.assign(**more)
@@ -119,8 +122,8 @@ class Outcome:
     sample: Sample  # of the new rows, at one level or several
     certificates: Sequence[Certificate]  # one for each level
     shift: Shift | NotCompared  # whether the new rows look like the training rows
-    model: IntervalRegressor | None
-    target: str  # the column that is predicted
+    model: Any  # None: not known
+    targets: Sequence[str]  # the columns that are predicted
     notes: Sequence[str]
     groups: Sequence[str] = ()  # columns
     weighted: bool = False  # whether a difference between the rows is accounted for
@@ -131,9 +134,16 @@ class Outcome:
         return self.shift.clear and not self.weighted
 
     @property
-    def levels(self) -> list[Intervals]:
-        """The intervals of each level."""
+    def clustered(self) -> bool:
+        """Whether it is about rows of new clusters: how their coverage varies is not known."""
+        return getattr(self.model, "clusters_", None) is not None
+
+    @property
+    def levels(self) -> list[Any]:
+        """The intervals, boxes or sets of each level."""
         whole = self.sample.intervals
+        if isinstance(whole, Joint):
+            return whole.levels()
         if not isinstance(whole.alpha, tuple):
             return [whole]
         ends = zip(whole.lower.T, whole.upper.T, whole.alpha, self.certificates, strict=True)
@@ -156,13 +166,13 @@ class Outcome:
             level = f"alpha = {part.alpha:g}"
             size, loss = f"mean {part.side} limit", "quantile loss"
             size, loss = ("mean width", "interval score") if part.side == "both" else (size, loss)
-            found.append((f"{size}, {level}", in_figures(width)))
+            if not np.isnan(width):
+                found.append((f"{size}, {level}", in_figures(width)))
             if not np.isnan(share):
-                error = math.sqrt(share * (1 - share) / count)
-                found += [
-                    (f"coverage of the new rows, {level}", f"{share:.3f} ± {error:.3f}"),
-                    (f"{loss}, {level}", in_figures(score)),
-                ]
+                error = f" ± {math.sqrt(share * (1 - share) / count):.3f}" * (not self.clustered)
+                found.append((f"coverage of the new rows, {level}", f"{share:.3f}{error}"))
+            if not np.isnan(score):
+                found.append((f"{loss}, {level}", in_figures(score)))
         return found + [(k, in_figures(v / count)) for k, v in self.sample.scores.items()]
 
     def by_group(self) -> list[tuple[str, ...]]:
@@ -185,8 +195,8 @@ class Outcome:
     def checked(self) -> list[str]:
         """How many training rows the intervals of the others contain, where that is known."""
         with suppress(ValueError):  # models without two rows are not in closed form
-            if self.model is not None:
-                return [str(self.model.self_check(alpha=self.levels[0].alpha))]  # type: ignore[arg-type]
+            if hasattr(self.model, "self_check"):
+                return [str(self.model.self_check(alpha=self.levels[0].alpha))]
         return []
 
     def doubts(self) -> list[str]:
@@ -199,8 +209,8 @@ class Outcome:
             self.levels, self.certificates, self.sample.sums[2], strict=True
         ):
             models = len(self.model.loo_.residuals)
-            if self.weighted:
-                continue  # how much weighted coverage varies is not known
+            if self.weighted or self.clustered:
+                continue  # how much coverage varies is not known
             if one.coverage and is_too_low(covered, count, one.coverage, models):
                 short.append(
                     f"COVERAGE BELOW THE CERTIFICATE at alpha = {part.alpha:g}: "
@@ -211,26 +221,13 @@ class Outcome:
         return [*found, *short, LOOK_FOR] if short else found
 
     def expectation(self) -> str:
-        """What to expect of intervals of the first level, in a sentence or two."""
-        alpha, certified = self.levels[0].alpha, self.certificates[0].coverage
-        aim = percent(1 - alpha)  # type: ignore[operator]  # one level
-        if not certified:
-            return f"The intervals aim at {aim} of new values, but no coverage is guaranteed."
-        inside = INSIDE[self.sample.intervals.side]
-        if certified == 1.0:
-            return "The intervals are infinite: there are too few training rows for this level."
-        about = f"{aim} or more" if certified >= 1 - alpha else f"about {aim}"  # type: ignore[operator]
-        least = f"at least {percent(math.floor(100 * certified) / 100)}"
-        if self.unlike:
-            return (
-                f"For rows like the training rows expect {about} of the values {inside}, "
-                f"guaranteed {least}. These new rows do not look like them, so expect less."
-            )
-        return (
-            f"Expect {about} of new values {inside}; guaranteed: {least}, whatever the "
-            f"distribution{', in each group' if self.groups else ''}"
-            f"{', if the estimated weights are right' if self.weighted else ''}."
-        )
+        """What to expect at the first level, in a sentence or two."""
+        first = self.certificates[0]
+        if first.coverage == 1.0:
+            few = getattr(self.model, "_when_few", "the intervals are infinite")
+            return f"{few.capitalize()}: there are too few training rows for this level."
+        less = " These new rows do not look like the training rows, so expect less." * self.unlike
+        return f"{first.headline}{less}"
 
 
 def percent(share: float) -> str:
@@ -266,13 +263,16 @@ def draw(outcome: Outcome) -> dict[str, Any]:
     from ..plots import plot_coverage_by_bin, plot_intervals, style
     from ..plots.figures import literal
 
-    truth, first, name = outcome.sample.rows.y, outcome.levels[0], literal(outcome.target)
+    truth, first = outcome.sample.rows.y, outcome.levels[0]
+    if isinstance(first, Joint):
+        return {}
+    name = literal(outcome.targets[0])
     with style(READABLE):
         drawn = [figure.Figure(figsize=SIZE, layout="constrained") for _ in range(2)]
         plot_intervals(first, truth, ax=drawn[0].subplots(), label=name)
         found = {"Intervals, sorted by prediction": drawn[0]}
         if truth is not None and len(truth) >= BINNED and first.side == "both":
-            bins, aim = coverage_by_bin(truth, first), 1 - first.alpha  # type: ignore[operator]
+            bins, aim = coverage_by_bin(truth, first), 1 - first.alpha
             ax = plot_coverage_by_bin(bins, aim, ax=drawn[1].subplots())
             ax.set_xlabel(f"width of the interval of {name}")
             found["Coverage by width of the interval"] = drawn[1]
@@ -310,7 +310,9 @@ def make_report(
     if groups := outcome.by_group():
         tables.append(Table("Coverage by group", groups[0], tuple(groups[1:])))
     return Report(
-        title="Prediction intervals",
+        title={"boxes": "Prediction boxes", "sets": "Prediction sets"}.get(
+            outcome.sample.intervals.side, "Prediction intervals"
+        ),
         lead=lead,
         verdict=Verdict("What to expect", outcome.expectation(), tuple(details), tone),
         certificate=certificate,
@@ -327,7 +329,10 @@ def _intervals(outcome: Outcome) -> Table:
     first, sample = outcome.levels[0], outcome.sample
     frame, rows, count = frame_of(first, sample.rows.quantiles), sample.rows, len(first)
     if rows.y is not None:
-        frame = frame.assign(**{outcome.target: rows.y, "covered": first.covers(rows.y)})
+        taken = {*frame, "row", "id", "covered"}
+        for name, values in zip(outcome.targets, np.atleast_2d(rows.y.T), strict=True):
+            frame[f"{name}, true" if name in taken else name] = values
+        frame["covered"] = first.covers(rows.y).astype(bool)
     names = sample.places + 1 if rows.ids is None else rows.ids.to_numpy()
     frame.insert(0, "row" if rows.ids is None else "id", names)
     note = f"At alpha = {first.alpha:g}."
@@ -338,4 +343,5 @@ def _intervals(outcome: Outcome) -> Table:
         note += f" The first {SHOWN} of {count} rows; the CSV file has all of them."
     shown = tuple(frame.head(SHOWN).itertuples(index=False, name=None))
     csv = safe_cells(frame).to_csv(index=False)
-    return Table("Intervals", tuple(map(str, frame.columns)), shown, note, csv)
+    title = "Intervals" if first.side in ("both", "upper", "lower") else first.side.capitalize()
+    return Table(title, tuple(map(str, frame.columns)), shown, note, csv)

@@ -53,24 +53,3 @@ for (const field of document.querySelectorAll("input[type=search]")) {
   field.hidden = false;
   field.addEventListener("input", () => search(field));
 }
-
-// Where the clipboard is closed to the page, select the command, so that the reader can copy it.
-async function copyText(element) {
-  try {
-    await navigator.clipboard.writeText(element.textContent);
-    return true;
-  } catch {
-    getSelection().selectAllChildren(element);
-    return document.execCommand("copy");
-  }
-}
-
-const copyButton = document.querySelector(".copy");
-if (copyButton) {
-  copyButton.hidden = false;
-  copyButton.addEventListener("click", async () => {
-    if (!(await copyText(document.querySelector("pre code")))) return;
-    copyButton.textContent = "Copied";
-    setTimeout(() => (copyButton.textContent = "Copy"), 2000);
-  });
-}
