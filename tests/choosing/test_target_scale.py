@@ -1,5 +1,7 @@
 """Scales of y: what they are, what they cost, and that every model chooses on its own rows."""
 
+from __future__ import annotations
+
 import itertools
 
 import numpy as np
@@ -138,3 +140,21 @@ def test_ends_of_models_on_other_scales_are_those_of_y() -> None:
     result = model.predict_interval(new)
     np.testing.assert_allclose(result.lower, np.sort(ends[0], axis=1)[:, rank - 1], rtol=1e-6)
     np.testing.assert_allclose(result.upper, np.sort(ends[1], axis=1)[:, -rank], rtol=1e-6)
+
+
+def test_skewed_targets_get_narrower_intervals_and_others_stay_as_they_are() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(260, 2))
+    z = X[:, 0] + 0.3 * rng.normal(size=260)
+    long = 100 + np.sinh(2 * z)
+    for y, narrower in ((np.exp(1.5 * z), True), (long, True), (z, False), (100 + z, False)):
+        plain, auto = (
+            fitted(X[:120], y[:120], target_transform=given).predict_interval(X[120:])
+            for given in (None, "auto")
+        )
+        scores = [lk.interval_score(y[120:], found) for found in (plain, auto)]
+        if narrower:
+            assert scores[1] < 0.8 * scores[0]
+            assert auto.covers(y[120:]).mean() > 0.7
+        else:
+            np.testing.assert_array_equal(plain.to_numpy(), auto.to_numpy())
