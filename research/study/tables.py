@@ -174,11 +174,11 @@ def against_lines(rows: pd.DataFrame, sets: str = "reporting") -> Table:
     return tuple(heads), [tuple(line) for line in lines]
 
 
-def set_lines(rows: pd.DataFrame) -> Table:
-    """The default's score on each set that chose nothing, and its ratio to the best peer's."""
+def set_lines(rows: pd.DataFrame, sets: str = "reporting") -> Table:
+    """The default's score on each of these sets, and its ratio to the best peer's."""
     cells: dict[str, dict[int, str]] = {}
     for name, n, found in by_set(rows, "score"):
-        if name != "reporting":
+        if name != sets:
             continue
         for title, scores in found.reindex(columns=[*METHODS]).iterrows():
             own, peers = scores[DEFAULT], scores.drop(DEFAULT).min()
@@ -187,6 +187,25 @@ def set_lines(rows: pd.DataFrame) -> Table:
     sizes = sorted({n for found in cells.values() for n in found})
     lines = [(title, *(found.get(n, NONE) for n in sizes)) for title, found in cells.items()]
     return ("set", *(f"n = {n:,}" for n in sizes)), lines
+
+
+def behind_sentence(rows: pd.DataFrame, margin: float = 0.02) -> str:
+    """Name the sets on which the default is further than this behind the best peer."""
+    cells: dict[str, list[str]] = {}
+    count = 0
+    for _, n, found in by_set(rows, "score"):
+        for title, scores in found[found[DEFAULT].notna()].iterrows():
+            ratio = scores[DEFAULT] / scores.drop(DEFAULT).min()
+            count += 1
+            if ratio > 1 + margin:
+                cells.setdefault(str(title), []).append(f"{ratio:.2f} at {n:,}")
+    behind = sum(map(len, cells.values()))
+    listed = "; ".join(f"{title} ({', '.join(each)})" for title, each in cells.items())
+    return (
+        f"In {count - behind} of {count} cells (a set and n) the default is ahead of the best "
+        f"peer, chosen with hindsight, or at most {margin:.0%} behind. In the others: "
+        f"{listed or 'none'}.\n"
+    )
 
 
 def level_lines(rows: pd.DataFrame) -> Table:
@@ -305,6 +324,7 @@ SPECIAL: dict[str, Callable[[Path], str]] = {
     "readme": _from("tables", readme_lines),
     "tables_against": _from("tables", against_lines),
     "tables_sets": _from("tables", set_lines),
-    "frames_sets": _from("frames", lambda rows: set_lines(rows[rows["alpha"] == ALPHA])),
+    "tables_behind": _from("tables", behind_sentence),
+    "frames_sets": _from("frames", lambda rows: set_lines(rows[rows["alpha"] == ALPHA], "frames")),
     "frames_against": _from("frames", level_lines),
 }
